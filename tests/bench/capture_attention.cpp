@@ -12,8 +12,8 @@
 #include "models/request/run.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "tests/bench/program.h"
+#include "tests/support/callback_observer.h"
 #include "tests/support/capture_file.h"
-#include "tests/support/heard_run.h"
 
 namespace {
 
@@ -51,10 +51,10 @@ int run(const std::vector<std::string>& arguments) {
   };
 
   app::Capture capture;
-  test::HeardRun heard;
+  test::CallbackObserver observer;
   models::Run run;
-  run.observer = &heard;
-  heard.on_attention_call = [&](const models::AttentionCall& call) {
+  run.observer = &observer;
+  observer.on_attention_call = [&](const models::AttentionCall& call) {
     if (!wanted(layers, call.layer) || !wanted(steps, call.step)) return;
     const auto [q, k] = attention::apply_prologue(call.context.prologue, call.q, call.k, call.context.text_tokens);
     capture.grid = call.grid;

@@ -15,8 +15,8 @@
 #include "models/store/checkpoint/checkpoint.h"
 #include "models/store/weights/device.h"
 #include "models/store/weights/upload.h"
+#include "tests/support/callback_observer.h"
 #include "tests/support/golden.h"
-#include "tests/support/heard_run.h"
 
 namespace sparsereel::models {
 namespace {
@@ -172,10 +172,10 @@ TEST_P(FaultyStep, IsRedoneWithFullAttention) {
   policy.defaults.topk = 0.2;
   policy.dense_operations = 0;  // sequences as short as these run sparse as well
   wanted.policy = policy;
-  test::HeardRun heard;
+  test::CallbackObserver observer;
   models::Run run;
-  run.observer = &heard;
-  heard.on_attention_call = [](const AttentionCall& call) {
+  run.observer = &observer;
+  observer.on_attention_call = [](const AttentionCall& call) {
     if (call.step == 2 && call.layer == 1) call.v.fill_(std::nanf(""));
   };
   const Outcome result = pipeline->generate(wanted, {}, run);

@@ -8,8 +8,8 @@
 #include "models/engine/failure.h"
 #include "models/request/run.h"
 #include "models/store/weights/device.h"
+#include "tests/support/callback_observer.h"
 #include "tests/support/golden.h"
-#include "tests/support/heard_run.h"
 #include "tests/support/rank_pipelines.h"
 
 namespace sparsereel::models {
@@ -36,12 +36,12 @@ TEST(RankThreadsOnGpus, MakeTheVideoOfOneAndEndTogether) {
   for (const int64_t count : {int64_t{2}, std::min<int64_t>(cards, 4)}) {
     RankThreads ranks(test::pipelines_of(count, "auto"));
     EXPECT_TRUE(test::close_to(ranks.generate(request, plan, {}, {}).frames, alone, 2e-3)) << count;
-    test::HeardRun heard;
+    test::CallbackObserver observer;
     models::Run run;
-    run.observer = &heard;
-    heard.on_step = [](const StepDone&) { throw Cancelled{}; };
+    run.observer = &observer;
+    observer.on_step = [](const StepDone&) { throw Cancelled{}; };
     EXPECT_THROW(ranks.generate(request, plan, {}, run), Cancelled);
-    heard.on_step = [](const StepDone&) { throw run_failure("no more", "begin again"); };
+    observer.on_step = [](const StepDone&) { throw run_failure("no more", "begin again"); };
     EXPECT_THROW(ranks.generate(request, plan, {}, run), Error);
     EXPECT_TRUE(test::close_to(ranks.generate(request, plan, {}, {}).frames, alone, 2e-3))
         << count << " after a failure";

@@ -22,7 +22,7 @@ std::string config_of(const std::string& defaults) {
 }
 
 // tests/cli/library_test.py compares this with the program.
-TEST(LibraryDefaults, TakesWhatIsUnsetFromTheConfigThatFits) {
+TEST(LibraryDefaults, TakeUnsetOptionsFromTheMatchingConfig) {
   const test::TemporaryFolder folder;
   test::write_text(
       folder / "small.yaml",
@@ -51,7 +51,7 @@ TEST(LibraryDefaults, TakesWhatIsUnsetFromTheConfigThatFits) {
   EXPECT_EQ(failure.field(), "preset");
 }
 
-TEST(LibraryDefaults, TakesBalancedUnlessAnotherPresetHolds) {
+TEST(LibraryDefaults, UseTheBalancedPresetUnlessAnotherIsChosen) {
   const test::TemporaryFolder folder;
   test::write_text(
       folder / "small.yaml",
@@ -73,7 +73,7 @@ TEST(LibraryDefaults, TakesBalancedUnlessAnotherPresetHolds) {
 }
 
 // tests/cli/library_test.py tests a profile that is accepted.
-TEST(LibraryDefaults, RefusesProfilesOfOtherModelsAndNeedsNoneForAllBlocks) {
+TEST(LibraryDefaults, RefuseProfilesOfOtherModelsUnlessAllBlocksAreComputed) {
   const test::TemporaryFolder folder;
   const std::string file = folder.path() / "p.yaml";
   TextToVideo model(kModel, {.device = "cpu"});
@@ -91,7 +91,7 @@ TEST(LibraryDefaults, RefusesProfilesOfOtherModelsAndNeedsNoneForAllBlocks) {
               ElementsAre("profile " + file + " has no effect with attention full, which computes every block"));
 }
 
-TEST(LibraryDefaults, TakesAnyOptionOfAVideoByItsName) {
+TEST(LibraryDefaults, AcceptAnyOptionByName) {
   TextToVideo model(kModel, {.device = "cpu"});
   VideoRequest member = small(), named = small();
   member.token_order = "native", member.topk = 0.5;
@@ -109,7 +109,7 @@ TEST(LibraryDefaults, TakesAnyOptionOfAVideoByItsName) {
   EXPECT_THAT(refused({{"cell", "17"}}).cause(), HasSubstr("cell"));
 }
 
-TEST(LibraryDefaults, SaysWhereConfigsAreMissingOrWrong) {
+TEST(LibraryDefaults, ReportMissingAndWrongConfigs) {
   const test::TemporaryFolder folder;
   const std::string place = folder.path().string();
   EXPECT_THAT(TextToVideo(kModel, {.device = "cpu", .configs = place}).generate(small()).warnings,

@@ -14,7 +14,7 @@ using test::small;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(LibraryImages, BeginsAndEndsAVideoWithPixels) {
+TEST(LibraryImages, BeginAndEndAVideo) {
   const std::string folder = std::string(SPARSEREEL_TEST_DATA) + "/wan_i2v/";
   std::vector<uint8_t> light(30 * 20 * 3, 230), dark(50 * 50 * 3, 20);
   const ImageView first = {.pixels = light.data(), .height = 20, .width = 30};
@@ -44,7 +44,7 @@ TEST(LibraryImages, BeginsAndEndsAVideoWithPixels) {
   EXPECT_NE(ends.generate(request).pixels, both.pixels);
 }
 
-TEST(LibraryImages, GivesAVideoItsImagesShape) {
+TEST(LibraryImages, GiveAVideoTheirShape) {
   const test::TemporaryFolder folder;
   test::write_text(folder / "small.yaml", "match: {class: WanTransformer3DModel}\ndefaults: {size: 64x64}\n");
   TextToVideo model(std::string(SPARSEREEL_TEST_DATA) + "/wan_i2v/pipeline",
@@ -65,7 +65,7 @@ TEST(LibraryImages, GivesAVideoItsImagesShape) {
   EXPECT_EQ((std::vector{asked.height, asked.width}), (std::vector<int64_t>{64, 32}));
 }
 
-TEST(LibraryImages, RefusesImagesThatTheModelCannotUse) {
+TEST(LibraryImages, AreRefusedIfTheModelCannotUseThem) {
   TextToVideo model(kModel, {.device = "cpu"});
   const std::vector<uint8_t> pixels(4 * 6 * 3, 200);
   VideoRequest request = small();

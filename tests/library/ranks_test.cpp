@@ -22,12 +22,12 @@ Video made(int gpus, const VideoRequest& request = small()) {
   return TextToVideo(kModel, {.device = "cpu", .gpus = gpus}).generate(request);
 }
 
-TEST(LibraryRanks, MakeTheVideoOfOne) {
+TEST(LibraryRanks, MakeTheSameVideoAsOneRank) {
   const Video one = made(1);
   for (const int gpus : {2, 4}) EXPECT_THAT(made(gpus).pixels, Pointwise(FloatNear(kNear), one.pixels)) << gpus;
 }
 
-TEST(LibraryRanks, KeepTheBlocksOfOne) {
+TEST(LibraryRanks, KeepTheSameBlocksAsOneRank) {
   VideoRequest request = small();
   request.width = request.height = 128;
   request.attention = "sparse";
@@ -39,13 +39,13 @@ TEST(LibraryRanks, KeepTheBlocksOfOne) {
   EXPECT_EQ(two.mean_share, one.mean_share);
 }
 
-TEST(LibraryRanks, MakeOneVideoAfterTheOther) {
+TEST(LibraryRanks, MakeSuccessiveVideos) {
   TextToVideo model(kModel, {.device = "cpu", .gpus = 2});
   const Video first = model.generate(small());
   EXPECT_EQ(model.generate(small()).pixels, first.pixels);
 }
 
-TEST(LibraryRanks, EndTogetherWhenToldTo) {
+TEST(LibraryRanks, StopTogetherOnRequest) {
   TextToVideo model(kModel, {.device = "cpu", .gpus = 4});
   const Video first = model.generate(small());
   for (const int64_t last : {1, 2}) {
@@ -58,7 +58,7 @@ TEST(LibraryRanks, EndTogetherWhenToldTo) {
   EXPECT_EQ(model.generate(small()).pixels, first.pixels);
 }
 
-TEST(LibraryRanks, AreRefusedWhereTheyCannotBe) {
+TEST(LibraryRanks, AreRefusedIfImpossible) {
   const Failure none = failure_of([] { TextToVideo(kModel, {.device = "cpu", .gpus = 0}); });
   EXPECT_EQ(none.field(), "gpus");
   EXPECT_EQ(none.code(), 2);
@@ -69,7 +69,7 @@ TEST(LibraryRanks, AreRefusedWhereTheyCannotBe) {
   EXPECT_THAT(failure_of([] { made(40); }).cause(), HasSubstr("40 ranks cannot share this video"));
 }
 
-TEST(LibraryRanks, FailTogetherAndGoOnAfterwards) {
+TEST(LibraryRanks, FailTogetherAndRecover) {
   TextToVideo model(kModel, {.device = "cpu", .gpus = 2});
   VideoRequest wrong = small();
   wrong.frames = 10;

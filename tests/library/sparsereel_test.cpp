@@ -29,7 +29,7 @@ using ::testing::IsEmpty;
 using ::testing::Pointwise;
 using ::testing::StartsWith;
 
-TEST(Library, TakesATransformersFileInPlaceOfTheFolders) {
+TEST(Library, TakesATransformerFileInsteadOfTheFolders) {
   const std::string model = std::string(SPARSEREEL_TEST_DATA) + "/wan/pipeline";
   const std::string file = model + "/vae/diffusion_pytorch_model.safetensors";
   const Failure wrong = failure_of([&] { TextToVideo(model, {.device = "cpu", .transformer = file}); });
@@ -52,7 +52,7 @@ void describe(const std::filesystem::path& model, const std::filesystem::path& y
   test::write_text(yaml, text);
 }
 
-TEST(Library, MakesAModelOfFiles) {
+TEST(Library, OpensAModelFromSeparateFiles) {
   const test::TemporaryFolder folder;
   const std::filesystem::path model = SPARSEREEL_TEST_DATA "/wan/pipeline";
   describe(model, folder / "small.yaml");
@@ -70,7 +70,7 @@ TEST(Library, MakesAModelOfFiles) {
             TextToVideo(model, {.device = "cpu", .configs = folder.path()}).generate(request).pixels);
 }
 
-TEST(Library, TakesATextEncodersAndATokenizersFileInPlaceOfTheFolders) {
+TEST(Library, TakesTextEncoderAndTokenizerFilesInsteadOfTheFolders) {
   const std::string model = std::string(SPARSEREEL_TEST_DATA) + "/wan/pipeline";
   const std::string encoder = model + "/text_encoder/model.safetensors", tokenizer = model + "/tokenizer/spiece.model";
   const VideoRequest request = {.prompt = "a red circle", .steps = 1, .width = 32, .height = 32, .frames = 1};
@@ -84,7 +84,7 @@ TEST(Library, TakesATextEncodersAndATokenizersFileInPlaceOfTheFolders) {
   EXPECT_THAT(none.cause(), StartsWith("none: no such file"));
 }
 
-TEST(Library, MakesTheSameVideoOfTheSameRequest) {
+TEST(Library, MakesTheSameVideoForTheSameRequest) {
   TextToVideo model(kModel, {.device = "cpu"});
   const Video a = model.generate(small()), b = model.generate(small());
   EXPECT_EQ((std::vector{a.frames, a.height, a.width}), (std::vector<int64_t>{9, 64, 32}));
@@ -98,7 +98,7 @@ TEST(Library, MakesTheSameVideoOfTheSameRequest) {
   EXPECT_TRUE(a.warnings.empty());
 }
 
-TEST(Library, TellsStepsAndEndsWhenToldTo) {
+TEST(Library, ReportsStepsAndStopsOnRequest) {
   TextToVideo model(kModel, {.device = "cpu"});
   std::vector<int64_t> steps;
   model.generate(small(), [&](int64_t step, int64_t all) {
@@ -139,20 +139,20 @@ TEST(Library, RefusesACallThatOverlapsAnother) {
   EXPECT_EQ(model.generate(small()).pixels, expected.pixels);
 }
 
-TEST(Library, WhatWasMovedFromSaysSo) {
+TEST(Library, ReportsUseOfAMovedFromObject) {
   TextToVideo model(kModel, {.device = "cpu"});
   const TextToVideo other = std::move(model);
   // NOLINTNEXTLINE(bugprone-use-after-move): that is what is tested
   EXPECT_THAT(failure_of([&] { model.generate(small()); }).cause(), HasSubstr("moved from"));
 }
 
-TEST(Library, WhatTheCallbackThrowsReachesTheCallerAsItIs) {
+TEST(Library, PassesExceptionsOfTheCallbackToTheCaller) {
   TextToVideo model(kModel, {.device = "cpu"});
   EXPECT_THROW(model.generate(small(), [](int64_t, int64_t) -> bool { throw std::out_of_range("mine"); }),
                std::out_of_range);
 }
 
-TEST(Library, FailuresSayWhatTheCommandLineSays) {
+TEST(Library, ReportsTheErrorsOfTheCommandLine) {
   const Failure missing = failure_of([] { TextToVideo("nowhere"); });
   EXPECT_EQ(missing.code(), 2);
   EXPECT_THAT(missing.cause(), HasSubstr("nowhere"));
@@ -169,7 +169,7 @@ TEST(Library, FailuresSayWhatTheCommandLineSays) {
               StartsWith("threads 5000000 is outside 1 to "));
 }
 
-TEST(Library, AVideoThatNoMemoryHoldsIsRefused) {
+TEST(Library, RefusesAVideoThatExceedsMemory) {
   TextToVideo model(kModel, {.device = "cpu"});
   VideoRequest request = small();
   request.width = 16000000;
@@ -185,7 +185,7 @@ struct Refused {
 };
 
 // tests/cli/failures_test.py tests the same on the command line.
-TEST(Library, RefusesWhatTheCommandLineRefuses) {
+TEST(Library, RefusesTheSameValuesAsTheCommandLine) {
   const double nan = std::nan("");
   const std::vector<Refused> cases = {
       {[](auto& r) { r.prompt = " \t"; }, "prompt is empty"},
@@ -260,7 +260,7 @@ TEST(Library, RefusesWhatTheCommandLineRefuses) {
 }
 
 // tests/cli/options_test.py tests the same on the command line.
-TEST(Library, WarnsOfMembersWithoutEffect) {
+TEST(Library, WarnsAboutMembersWithoutEffect) {
   struct NoEffect {
     std::function<void(VideoRequest&)> base, change;
     std::vector<std::string> warnings;
@@ -359,7 +359,7 @@ void copy_narrow_model(const std::filesystem::path& to) {
                        "feed_forward_proj": "gated-gelu"})");
 }
 
-TEST(Library, WarnsOfEightBitsThatNoLayerTakes) {
+TEST(Library, WarnsAboutFp8ThatNoLayerSupports) {
   const test::TemporaryFolder folder;
   copy_narrow_model(folder / "model");
   const std::string narrow = (folder / "model").string();
@@ -392,7 +392,7 @@ void copy_model(const std::filesystem::path& to, uint16_t half) {
   std::ofstream(path, std::ios::binary) << data;
 }
 
-TEST(Library, SaysThatAVideoIsBlack) {
+TEST(Library, ReportsABlackVideo) {
   const test::TemporaryFolder folder;
   copy_model(folder.path() / "model", 0xF000);
   TextToVideo model((folder.path() / "model").string(), {.device = "cpu"});
@@ -401,7 +401,7 @@ TEST(Library, SaysThatAVideoIsBlack) {
   EXPECT_THAT(video.warnings, ElementsAre("the video is black"));
 }
 
-TEST(Library, FramesThatAreNoNumbersAreAFailure) {
+TEST(Library, ReportsNaNInFrames) {
   const test::TemporaryFolder folder;
   copy_model(folder.path() / "model", 0x7E00);
   TextToVideo model((folder.path() / "model").string(), {.device = "cpu"});
@@ -410,7 +410,7 @@ TEST(Library, FramesThatAreNoNumbersAreAFailure) {
   EXPECT_THAT(failure.cause(), HasSubstr("frames hold NaN"));
 }
 
-TEST(Library, SaysThatThereAreMoreFramesThanWereAskedFor) {
+TEST(Library, WarnsAboutMoreFramesThanRequested) {
   TextToVideo model(kModel, {.device = "cpu"});
   VideoRequest request = small();
   request.frames = 5;
@@ -420,7 +420,7 @@ TEST(Library, SaysThatThereAreMoreFramesThanWereAskedFor) {
   EXPECT_THAT(video.defect, IsEmpty());
 }
 
-TEST(Library, ObjectsRunInDifferentThreads) {
+TEST(Library, RunsObjectsInDifferentThreads) {
   TextToVideo first(kModel, {.device = "cpu"}), second(kModel, {.device = "cpu"});
   VideoRequest other = small();
   other.seed = 43;
@@ -432,7 +432,7 @@ TEST(Library, ObjectsRunInDifferentThreads) {
   EXPECT_EQ(video.pixels, expected);
 }
 
-TEST(Library, GuidesAsAsked) {
+TEST(Library, UsesTheRequestedGuidance) {
   TextToVideo model(std::string(SPARSEREEL_TEST_DATA) + "/wan/pipeline_two_experts", {.device = "cpu"});
   VideoRequest request = small();
   request.frames = 5;
@@ -446,7 +446,7 @@ TEST(Library, GuidesAsAsked) {
   }
 }
 
-TEST(Library, TakesNoiseLevelsInPlaceOfSteps) {
+TEST(Library, TakesNoiseLevelsInsteadOfSteps) {
   TextToVideo model(std::string(SPARSEREEL_TEST_DATA) + "/wan/pipeline", {.device = "cpu"});
   VideoRequest request = small();
   request.frames = 5;
@@ -472,7 +472,7 @@ TEST(Library, TakesNoiseLevelsInPlaceOfSteps) {
   EXPECT_EQ(failure.field(), "sigmas");
 }
 
-TEST(Library, ChoosesAttentionAsAsked) {
+TEST(Library, UsesTheRequestedAttention) {
   TextToVideo model(kModel, {.device = "cpu"});
   VideoRequest request = small();
   request.width = request.height = 128;

@@ -18,9 +18,9 @@
 #include "models/request/outcome.h"
 #include "models/request/run.h"
 #include "models/store/checkpoint/family.h"
+#include "tests/support/callback_observer.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
-#include "tests/support/heard_run.h"
 #include "tests/support/pipeline_cases.h"
 
 namespace sparsereel::models {
@@ -133,11 +133,11 @@ TEST_P(PipelineOf, SeedsShareWhatIsKnownOfTheirVideos) {
 TEST_P(PipelineOf, ARunGoesOnToTheSameLatents) {
   inputs.decode = false;
   std::vector<DenoisingState> states;
-  test::HeardRun heard;
+  test::CallbackObserver observer;
   models::Run run;
-  run.observer = &heard;
+  run.observer = &observer;
   run.checkpoints.every = 1;
-  heard.on_checkpoint = [&](const DenoisingState& state) { states.push_back(state); };
+  observer.on_checkpoint = [&](const DenoisingState& state) { states.push_back(state); };
   const at::Tensor whole = pipeline->generate(request, inputs, run).latents;
   ASSERT_GT(states.size(), 1U);
   inputs.resume = std::make_shared<DenoisingState>(states.front());
@@ -168,10 +168,10 @@ TEST_P(PipelineOf, InitLatentsReplaceTheNoiseAndConsumeNoDraw) {
 
 TEST_P(PipelineOf, CancellingBetweenStepsThrowsCancelled) {
   int steps = 0;
-  test::HeardRun heard;
-  heard.on_step = [&](const StepDone&) { ++steps; };
+  test::CallbackObserver observer;
+  observer.on_step = [&](const StepDone&) { ++steps; };
   models::Run run;
-  run.observer = &heard;
+  run.observer = &observer;
   run.cancelled = [&] { return steps == 2; };
   EXPECT_THROW(pipeline->generate(request, inputs, run), Cancelled);
   EXPECT_EQ(steps, 2);

@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST(CpuTime, OnlyWhatTakesLongIsWarnedOf) {
+TEST(CpuTime, WarnsOnlyAboutLongRuns) {
   EXPECT_THAT(slow_warning("it", 1e12, at::kFloat), IsEmpty());
   const std::string text = slow_warning("it", 1e24, at::kFloat);
   EXPECT_THAT(text, HasSubstr("it will take about "));
@@ -20,7 +20,7 @@ TEST(CpuTime, OnlyWhatTakesLongIsWarnedOf) {
   EXPECT_THAT(text, HasSubstr(" GFLOP/s were measured"));
 }
 
-TEST(CpuTime, AStepIsProductsWithWeightsAndAttentionOfEachPass) {
+TEST(CpuTime, CountsWeightProductsAndAttentionOfEachPass) {
   ModelSpec spec;
   spec.layers = 3, spec.heads = 2, spec.head_dim = 8;
   Plan plan;
@@ -32,7 +32,7 @@ TEST(CpuTime, AStepIsProductsWithWeightsAndAttentionOfEachPass) {
   EXPECT_EQ(step_operations(plan, spec, 7), 2 * (2.0 * 50 * 7 + 4.0 * 50 * 50 * 3 * 16));
 }
 
-TEST(CpuTime, TheTinyModelIsFastEnough) {
+TEST(CpuTime, DoesNotWarnAboutTheTinyModel) {
   const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
   Request request;
   request.num_inference_steps = 25;

@@ -27,9 +27,9 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 /// Predicts the same with any attention, except in the step in which one value becomes NaN or Inf.
-class FaultyDenoiser final : public LoadedTransformer {
+class FaultyTransformer final : public LoadedTransformer {
  public:
-  FaultyDenoiser(int64_t faulty_step, float fault, bool full_fails = false)
+  FaultyTransformer(int64_t faulty_step, float fault, bool full_fails = false)
       : faulty_step_(faulty_step), fault_(fault), full_fails_(full_fails) {}
 
   at::Tensor forward(const at::Tensor& latents, const Conditioning&, const at::Tensor&, AttentionRun& run,
@@ -52,7 +52,7 @@ class FaultyDenoiser final : public LoadedTransformer {
 };
 
 /// Counts on the device as GPU kernels do, and fails once in the middle of a step.
-class BreakingDenoiser final : public LoadedTransformer {
+class BreakingTransformer final : public LoadedTransformer {
  public:
   at::Tensor forward(const at::Tensor& latents, const Conditioning&, const at::Tensor&, AttentionRun& run,
                      StepCache*) override {
@@ -74,9 +74,9 @@ class BreakingDenoiser final : public LoadedTransformer {
 };
 
 /// Predicts a wrong shape once, in the middle of a run, so that the sampler's step throws.
-class MisshapenDenoiser final : public LoadedTransformer {
+class MisshapenTransformer final : public LoadedTransformer {
  public:
-  explicit MisshapenDenoiser(int64_t faulty_step) : sound_(faulty_step, std::nanf("")), faulty_step_(faulty_step) {}
+  explicit MisshapenTransformer(int64_t faulty_step) : sound_(faulty_step, std::nanf("")), faulty_step_(faulty_step) {}
 
   at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor& timesteps,
                      AttentionRun& run, StepCache* cache) override {
@@ -88,17 +88,17 @@ class MisshapenDenoiser final : public LoadedTransformer {
   uint64_t weight_bytes() const override { return 0; }
 
  private:
-  FaultyDenoiser sound_;
+  FaultyTransformer sound_;
   int64_t faulty_step_;
   bool broken_ = false;
 };
 
 /// Skips its second layer whenever the cache allows it. One step fails there once: it gives NaN, which the cache may
 /// see, or throws after it changed the cache.
-class CachingDenoiser final : public LoadedTransformer {
+class CachingTransformer final : public LoadedTransformer {
  public:
   enum class Fault { none, nan, exception };
-  CachingDenoiser(Fault fault, int64_t faulty_step) : fault_(fault), faulty_step_(faulty_step) {}
+  CachingTransformer(Fault fault, int64_t faulty_step) : fault_(fault), faulty_step_(faulty_step) {}
 
   at::Tensor forward(const at::Tensor& latents, const Conditioning&, const at::Tensor&, AttentionRun& run,
                      StepCache* cache) override {
@@ -163,16 +163,16 @@ at::Tensor finish(Denoising& denoising) {
   return denoising.latents();
 }
 
-TEST(Denoising, KnownLatentsStayAsTheyAre) {
+TEST(Denoising, KeepsKnownLatentsUnchanged) {
   const c10::InferenceMode inference;
   for (const SamplerKind scheduler : {SamplerKind::ddim, SamplerKind::dpm_solver, SamplerKind::unipc}) {
     Conditioning known = {at::zeros({2, 3, 4})};
     known.latents = at::full({1, 2, 4, 2, 2}, 0.25);
     known.mask = at::ones({1, 2, 1, 1, 1});
-    const at::Tensor free = finish(*start(one_expert(std::make_shared<FaultyDenoiser>(-1, 0.0F)), scheduler));
+    const at::Tensor free = finish(*start(one_expert(std::make_shared<FaultyTransformer>(-1, 0.0F)), scheduler));
     known.mask.select(1, 0).zero_();
     const auto denoising =
-        start(one_expert(std::make_shared<FaultyDenoiser>(-1, 0.0F)), scheduler, Mode::sparse, {}, known);
+        start(one_expert(std::make_shared<FaultyTransformer>(-1, 0.0F)), scheduler, Mode::sparse, {}, known);
     for (; !denoising->finished(); denoising->step())
       EXPECT_TRUE(denoising->latents().select(1, 0).eq(0.25).all().item<bool>()) << denoising->done();
     EXPECT_TRUE(denoising->latents().select(1, 0).eq(0.25).all().item<bool>());
@@ -181,7 +181,7 @@ TEST(Denoising, KnownLatentsStayAsTheyAre) {
 }
 
 /// Predicts from all channels of its input; the prediction has as many channels as the noise.
-class WideDenoiser final : public LoadedTransformer {
+class WideTransformer final : public LoadedTransformer {
  public:
   at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor&, AttentionRun& run,
                      StepCache*) override {
@@ -196,11 +196,11 @@ class WideDenoiser final : public LoadedTransformer {
   std::vector<at::Tensor> inputs;
 };
 
-TEST(Denoising, LatentsWithoutAMaskGoBesideTheNoise) {
+TEST(Denoising, ConcatenatesLatentsWithoutAMaskToTheNoise) {
   const c10::InferenceMode inference;
   Conditioning beside = {at::zeros({2, 3, 4})};
   beside.latents = at::randn({1, 2, 3, 2, 2});
-  const auto wide = std::make_shared<WideDenoiser>();
+  const auto wide = std::make_shared<WideTransformer>();
   const auto denoising = start(one_expert(wide), SamplerKind::ddim, Mode::sparse, {}, beside);
   while (!denoising->finished()) {
     const at::Tensor latents = denoising->state().latents;
@@ -211,7 +211,7 @@ TEST(Denoising, LatentsWithoutAMaskGoBesideTheNoise) {
 }
 
 /// Stores a key of the context in a forward if there is none yet.
-class KeepingDenoiser final : public LoadedTransformer {
+class ContextTransformer final : public LoadedTransformer {
  public:
   at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor&, AttentionRun& run,
                      StepCache*) override {
@@ -228,11 +228,11 @@ class KeepingDenoiser final : public LoadedTransformer {
   int made = 0;
 };
 
-TEST(Denoising, KeysOfAContextAreMadeOnceForEachExpert) {
+TEST(Denoising, ComputesContextKeysOncePerExpert) {
   const c10::InferenceMode inference;
   Conditioning images = {at::zeros({2, 3, 4})};
   images.context = at::ones({1, 5, 4});
-  const auto alone = std::make_shared<KeepingDenoiser>();
+  const auto alone = std::make_shared<ContextTransformer>();
   const auto denoising = start(one_expert(alone), SamplerKind::unipc, Mode::sparse, {}, images);
   finish(*denoising);
   EXPECT_EQ(alone->made, 1);
@@ -240,25 +240,25 @@ TEST(Denoising, KeysOfAContextAreMadeOnceForEachExpert) {
   EXPECT_EQ(alone->made, 2);
   ModelSpec spec;
   spec.experts = {{.role = "first", .from_share = 0.5}, {.role = "second", .from_share = 0}};
-  const auto both = std::make_shared<KeepingDenoiser>();
+  const auto both = std::make_shared<ContextTransformer>();
   const auto experts = std::make_shared<Experts>(
       spec, at::kCPU, [&](const std::string&) { return both; }, [](const std::string&) { return true; });
   finish(*start(experts, SamplerKind::unipc, Mode::sparse, {}, images));
   EXPECT_EQ(both->made, 2);
 }
 
-class Guard : public ::testing::TestWithParam<SamplerKind> {
+class StepGuard : public ::testing::TestWithParam<SamplerKind> {
  protected:
   c10::InferenceMode mode_;
 };
 
-TEST_P(Guard, RedoesAStepWithFullAttentionBeforeItIsCommitted) {
-  const auto sound = start(std::make_shared<FaultyDenoiser>(-1, 0.0F), GetParam());
+TEST_P(StepGuard, RedoesAFaultyStepWithFullAttentionBeforeCommittingIt) {
+  const auto sound = start(std::make_shared<FaultyTransformer>(-1, 0.0F), GetParam());
   const at::Tensor expected = finish(*sound);
   EXPECT_THAT(sound->warnings(), IsEmpty());
   for (const float fault : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     for (const int64_t step : {0, 2, 3}) {
-      const auto denoising = start(std::make_shared<FaultyDenoiser>(step, fault), GetParam());
+      const auto denoising = start(std::make_shared<FaultyTransformer>(step, fault), GetParam());
       // Latents, the sampler's history and the generator equal those of a run without the fault.
       EXPECT_TRUE(finish(*denoising).equal(expected)) << step;
       ASSERT_THAT(denoising->warnings(), SizeIs(1));
@@ -268,8 +268,8 @@ TEST_P(Guard, RedoesAStepWithFullAttentionBeforeItIsCommitted) {
   }
 }
 
-TEST_P(Guard, CountsWhatWasCommitted) {
-  const auto denoising = start(std::make_shared<FaultyDenoiser>(1, std::nanf("")), GetParam());
+TEST_P(StepGuard, CountsOnlyCommittedAttempts) {
+  const auto denoising = start(std::make_shared<FaultyTransformer>(1, std::nanf("")), GetParam());
   finish(*denoising);
   const AttentionRun& run = denoising->attention();
   ASSERT_THAT(run.per_step, SizeIs(4));
@@ -282,8 +282,8 @@ TEST_P(Guard, CountsWhatWasCommitted) {
   EXPECT_DOUBLE_EQ(run.statistics.sparsity(), 0.45);
 }
 
-TEST_P(Guard, LeavesNoCountsOfAStepThatThrewToTheNextRun) {
-  const auto transformer = std::make_shared<BreakingDenoiser>();
+TEST_P(StepGuard, DropsTheCountsOfAStepThatThrew) {
+  const auto transformer = std::make_shared<BreakingTransformer>();
   const auto broken = start(transformer, GetParam()), next = start(transformer, GetParam());
   broken->step();
   EXPECT_THROW(broken->step(), Error);
@@ -295,11 +295,11 @@ TEST_P(Guard, LeavesNoCountsOfAStepThatThrewToTheNextRun) {
   EXPECT_DOUBLE_EQ(broken->attention().statistics.sparsity(), 0.6);
 }
 
-TEST_P(Guard, IsAsBeforeWhereTheSamplerThrew) {
+TEST_P(StepGuard, RestoresStateIfTheSamplerThrows) {
   for (const int64_t step : {0, 2, 3}) {
-    const auto sound = start(std::make_shared<FaultyDenoiser>(step, std::nanf("")), GetParam());
+    const auto sound = start(std::make_shared<FaultyTransformer>(step, std::nanf("")), GetParam());
     const at::Tensor expected = finish(*sound);
-    const auto broken = start(std::make_shared<MisshapenDenoiser>(step), GetParam());
+    const auto broken = start(std::make_shared<MisshapenTransformer>(step), GetParam());
     while (broken->done() < step) broken->step();
     const DenoisingState before = broken->state();
     const attention::Statistics counted = broken->attention().statistics;
@@ -318,15 +318,15 @@ TEST_P(Guard, IsAsBeforeWhereTheSamplerThrew) {
   }
 }
 
-TEST_P(Guard, ResumesAfterAnyStepToTheSameLatentsAndCounts) {
-  const auto whole = start(std::make_shared<FaultyDenoiser>(1, std::nanf("")), GetParam());
+TEST_P(StepGuard, ResumesFromAnyStepWithTheSameLatentsAndCounts) {
+  const auto whole = start(std::make_shared<FaultyTransformer>(1, std::nanf("")), GetParam());
   std::vector<DenoisingState> states = {whole->state()};
   while (!whole->finished()) {
     whole->step();
     states.push_back(whole->state());
   }
   for (const DenoisingState& state : states) {
-    const auto denoising = start(std::make_shared<FaultyDenoiser>(1, std::nanf("")), GetParam());
+    const auto denoising = start(std::make_shared<FaultyTransformer>(1, std::nanf("")), GetParam());
     denoising->resume(state);
     EXPECT_EQ(denoising->done(), state.step);
     EXPECT_TRUE(finish(*denoising).equal(whole->latents())) << state.step;
@@ -338,9 +338,9 @@ TEST_P(Guard, ResumesAfterAnyStepToTheSameLatentsAndCounts) {
   }
 }
 
-TEST_P(Guard, EndsTheRunWhereFullAttentionFailsToo) {
+TEST_P(StepGuard, EndsTheRunIfFullAttentionFailsToo) {
   for (const Mode mode : {Mode::sparse, Mode::full}) {
-    const auto denoising = start(std::make_shared<FaultyDenoiser>(1, std::nanf(""), true), GetParam(), mode);
+    const auto denoising = start(std::make_shared<FaultyTransformer>(1, std::nanf(""), true), GetParam(), mode);
     denoising->step();
     const at::Tensor before = denoising->latents().clone();
     try {
@@ -357,21 +357,21 @@ TEST_P(Guard, EndsTheRunWhereFullAttentionFailsToo) {
   }
 }
 
-class Cached : public Guard {
+class CachedDenoising : public StepGuard {
  protected:
-  using Fault = CachingDenoiser::Fault;
+  using Fault = CachingTransformer::Fault;
   std::unique_ptr<Denoising> begin(Fault fault, int64_t step, Mode mode = Mode::sparse) {
-    return start(std::make_shared<CachingDenoiser>(fault, step), GetParam(), mode, {.threshold = 0.5});
+    return start(std::make_shared<CachingTransformer>(fault, step), GetParam(), mode, {.threshold = 0.5});
   }
 };
 
-TEST_P(Cached, TellsWhichStepsAreReused) {
+TEST_P(CachedDenoising, RecordsWhichStepsWereReused) {
   const auto sound = begin(Fault::none, -1);
   finish(*sound);
   EXPECT_THAT(reused_steps(sound->attention()), ElementsAre(1, 3));
 }
 
-TEST_P(Cached, IsPartOfTheStateUntilTheLastStepIsDone) {
+TEST_P(CachedDenoising, SavesTheCacheInTheStateUntilTheLastStep) {
   const auto sound = begin(Fault::none, -1);
   sound->step();
   EXPECT_TRUE(sound->state().cache.contains("first"));
@@ -379,7 +379,7 @@ TEST_P(Cached, IsPartOfTheStateUntilTheLastStepIsDone) {
   EXPECT_FALSE(sound->state().cache.contains("first"));
 }
 
-TEST_P(Cached, AStateWithoutWhatTheCacheNeedsIsRefused) {
+TEST_P(CachedDenoising, RefusesAStateThatLacksCacheTensors) {
   const auto sound = begin(Fault::none, -1);
   sound->step();
   DenoisingState state = sound->state();
@@ -390,7 +390,7 @@ TEST_P(Cached, AStateWithoutWhatTheCacheNeedsIsRefused) {
   EXPECT_TRUE(other->state().latents.equal(before));
 }
 
-TEST_P(Cached, AReusedStepIsRedoneAndForgottenEvenWithFullAttention) {
+TEST_P(CachedDenoising, RedoesAFaultyReusedStepEvenWithFullAttention) {
   for (const Mode mode : {Mode::sparse, Mode::full}) {
     const auto denoising = begin(Fault::nan, 1, mode);
     EXPECT_TRUE(at::isfinite(finish(*denoising)).all().item<bool>());
@@ -401,18 +401,18 @@ TEST_P(Cached, AReusedStepIsRedoneAndForgottenEvenWithFullAttention) {
   }
 }
 
-TEST_P(Cached, NaNIsNotRemembered) {
+TEST_P(CachedDenoising, DoesNotCacheNaN) {
   const auto denoising = begin(Fault::nan, 2);
   EXPECT_TRUE(at::isfinite(finish(*denoising)).all().item<bool>());
   EXPECT_THAT(denoising->attention().redone_steps, ElementsAre(2));
   EXPECT_THAT(reused_steps(denoising->attention()), ElementsAre(1, 3));
 }
 
-TEST_P(Cached, IsForgottenBeforeAnotherExpertIsLoaded) {
+TEST_P(CachedDenoising, FreesTheCacheBeforeLoadingAnotherExpert) {
   ModelSpec spec;
   spec.experts = {{.role = "first", .from_share = 0.5}, {.role = "second", .from_share = 0}};
   for (const bool loads_by_itself : {true, false}) {
-    const auto transformer = std::make_shared<CachingDenoiser>(Fault::none, -1);
+    const auto transformer = std::make_shared<CachingTransformer>(Fault::none, -1);
     std::vector<size_t> holders;
     const auto load = [&](const std::string&) {
       holders.push_back(transformer->others_that_hold_it());
@@ -431,7 +431,7 @@ TEST_P(Cached, IsForgottenBeforeAnotherExpertIsLoaded) {
   }
 }
 
-TEST_P(Cached, IsAsBeforeWhereAStepThrew) {
+TEST_P(CachedDenoising, RestoresTheCacheIfAStepThrows) {
   const auto sound = begin(Fault::none, -1);
   const at::Tensor expected = finish(*sound);
   for (const int64_t step : {0, 1, 2, 3}) {
@@ -447,14 +447,14 @@ TEST_P(Cached, IsAsBeforeWhereAStepThrew) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Samplers, Cached, ::testing::Values(SamplerKind::ddim, SamplerKind::dpm_solver),
+INSTANTIATE_TEST_SUITE_P(Samplers, CachedDenoising, ::testing::Values(SamplerKind::ddim, SamplerKind::dpm_solver),
                          [](const auto& each) { return each.param == SamplerKind::ddim ? "ddim" : "dpm_solver"; });
 
-INSTANTIATE_TEST_SUITE_P(Samplers, Guard, ::testing::Values(SamplerKind::ddim, SamplerKind::dpm_solver),
+INSTANTIATE_TEST_SUITE_P(Samplers, StepGuard, ::testing::Values(SamplerKind::ddim, SamplerKind::dpm_solver),
                          [](const auto& each) { return each.param == SamplerKind::ddim ? "ddim" : "dpm_solver"; });
 
 // Reused steps run only their first layer, dense steps compute all blocks.
-TEST(Attention, KeptShareIsOfTheStepsThatMayLeaveBlocksOut) {
+TEST(KeptShare, CountsOnlyStepsThatMaySkipBlocks) {
   const auto layer = [](int64_t kept) {
     return attention::Statistics{.total_blocks = 100, .kept_blocks = kept, .calls = 1};
   };

@@ -12,7 +12,7 @@ namespace sparsereel::models {
 namespace {
 
 /// fp16 tensors beside 8-bit weights are no reason to compute in fp16: UMT5's activations leave its range.
-TEST(StoredDtype, APackedTextEncoderInPlaceOfTheCheckpointsMakesTheRunBf16) {
+TEST(StoredDtype, IsBf16IfTheTextEncoderIsReplacedByAPackedOne) {
   const test::TemporaryFolder folder;
   Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
   const ModelSpec spec = describe(model);

@@ -24,9 +24,9 @@ using ::testing::ElementsAre;
 using ::testing::Optional;
 
 /// Predicts `value` for the negative prompt and twice that for the prompt.
-class Constant final : public LoadedTransformer {
+class ConstantTransformer final : public LoadedTransformer {
  public:
-  explicit Constant(double value) : value_(value) {}
+  explicit ConstantTransformer(double value) : value_(value) {}
   at::Tensor forward(const at::Tensor& latents, const Conditioning&, const at::Tensor&, AttentionRun&,
                      StepCache*) override {
     const at::Tensor scale = at::arange(1, latents.size(0) + 1, at::kFloat).view({-1, 1, 1, 1, 1});
@@ -57,7 +57,7 @@ class ExpertsTest : public ::testing::Test {
         [this](const std::string& role) {
           loads_.push_back(role);
           if (fails_ > 0 && fails_-- > 0) throw std::runtime_error("there is no memory for " + role);
-          return std::make_shared<Constant>(role == "transformer" ? 1 : 10);
+          return std::make_shared<ConstantTransformer>(role == "transformer" ? 1 : 10);
         },
         [this](const std::string&) { return fits_; });
   }
@@ -77,7 +77,7 @@ class ExpertsTest : public ::testing::Test {
   int fails_ = 0;  // number of loads that fail
 };
 
-TEST_F(ExpertsTest, TheTimestepDecides) {
+TEST_F(ExpertsTest, ChoosesTheExpertByTheTimestep) {
   const auto both = experts();
   EXPECT_EQ(both->at(999), 0U);
   EXPECT_EQ(both->at(500), 0U) << "from its end on";
@@ -85,7 +85,7 @@ TEST_F(ExpertsTest, TheTimestepDecides) {
   EXPECT_EQ(both->at(0), 1U);
 }
 
-TEST_F(ExpertsTest, BothStayWhereMemoryAllows) {
+TEST_F(ExpertsTest, KeepsBothExpertsIfMemoryAllows) {
   const auto both = experts();
   both->load(0), both->load(1), both->load(0);
   EXPECT_THAT(loads_, ElementsAre("transformer", "transformer_2"));
@@ -95,7 +95,7 @@ TEST_F(ExpertsTest, BothStayWhereMemoryAllows) {
   EXPECT_FALSE(both->any_loaded());
 }
 
-TEST_F(ExpertsTest, OneGoesBeforeTheOtherComesWhereBothDoNotFit) {
+TEST_F(ExpertsTest, ReleasesOneExpertBeforeLoadingTheOtherIfBothDoNotFit) {
   fits_ = false;
   const auto both = experts();
   both->load(0), both->load(1);
@@ -104,7 +104,7 @@ TEST_F(ExpertsTest, OneGoesBeforeTheOtherComesWhereBothDoNotFit) {
   EXPECT_THAT(loads_, ElementsAre("transformer", "transformer_2", "transformer"));
 }
 
-TEST_F(ExpertsTest, WhatWasBegunIsLoadedOnce) {
+TEST_F(ExpertsTest, LoadsAPrefetchedExpertOnce) {
   const auto both = experts();
   both->begin(0), both->begin(0);
   EXPECT_NE(both->loaded(0), nullptr);
@@ -112,14 +112,14 @@ TEST_F(ExpertsTest, WhatWasBegunIsLoadedOnce) {
   EXPECT_THAT(loads_, ElementsAre("transformer"));
 }
 
-TEST_F(ExpertsTest, WhatWasBegunIsReleasedToo) {
+TEST_F(ExpertsTest, ReleasesAPrefetchedExpert) {
   const auto both = experts();
   both->begin(0);
   both->release();
   EXPECT_FALSE(both->any_loaded());
 }
 
-TEST_F(ExpertsTest, WhatFailedAheadIsLoadedAgainWhenItIsNeeded) {
+TEST_F(ExpertsTest, RetriesAFailedPrefetchWhenTheExpertIsNeeded) {
   const auto both = experts();
   fails_ = 1;
   both->begin(0);
@@ -128,7 +128,7 @@ TEST_F(ExpertsTest, WhatFailedAheadIsLoadedAgainWhenItIsNeeded) {
   EXPECT_THAT(loads_, ElementsAre("transformer", "transformer"));
 }
 
-TEST_F(ExpertsTest, WhatFailsAgainIsHeard) {
+TEST_F(ExpertsTest, ThrowsIfTheRetryFailsToo) {
   const auto both = experts();
   fails_ = 2;
   both->begin(0);
@@ -136,7 +136,7 @@ TEST_F(ExpertsTest, WhatFailsAgainIsHeard) {
 }
 
 /// The load takes 10 s unless it is told to stop.
-TEST_F(ExpertsTest, WhatWasBegunStopsWhenNobodyIsLeftToUseIt) {
+TEST_F(ExpertsTest, StopsPrefetchingWhenDestroyed) {
   std::promise<void> begun;
   bool stopped = false;
   auto both = std::make_shared<Experts>(
@@ -150,7 +150,7 @@ TEST_F(ExpertsTest, WhatWasBegunStopsWhenNobodyIsLeftToUseIt) {
           stopped = true;
           throw;
         }
-        return std::make_shared<Constant>(1);
+        return std::make_shared<ConstantTransformer>(1);
       },
       [](const std::string&) { return true; });
   both->begin(0);
@@ -160,7 +160,7 @@ TEST_F(ExpertsTest, WhatWasBegunStopsWhenNobodyIsLeftToUseIt) {
 }
 
 /// Each step adds (next sigma - sigma) x prediction; with guidance the prediction is value x (1 + scale).
-TEST_F(ExpertsTest, EachStepTakesItsExpertAndItsScale) {
+TEST_F(ExpertsTest, UsesTheExpertAndGuidanceScaleOfEachStep) {
   const auto denoising = start(experts());
   double x = 0;
   const std::vector<double> sigmas = {1, 0.667, 0.334, 0.001, 0};  // even steps to training's last sigma, then clean
@@ -175,7 +175,7 @@ TEST_F(ExpertsTest, EachStepTakesItsExpertAndItsScale) {
   EXPECT_FALSE(denoising->load_expert()) << "finished";
 }
 
-TEST_F(ExpertsTest, TheSecondScaleIsTheRequestsOrTheFirstsOrTheModels) {
+TEST_F(ExpertsTest, ChoosesTheSecondScaleFromRequestThenFirstScaleThenModel) {
   EXPECT_THAT(resolve_request(request_, spec_).guidance_scale_2, Optional(DoubleEq(3)));
   request_.guidance_scale = 5;
   EXPECT_THAT(resolve_request(request_, spec_).guidance_scale_2, Optional(DoubleEq(5)));

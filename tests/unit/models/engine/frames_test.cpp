@@ -14,9 +14,9 @@
 namespace sparsereel::models {
 namespace {
 
-class Taken final : public FrameSink {
+class CollectedFrames final : public FrameSink {
  public:
-  explicit Taken(at::ScalarType dtype) : dtype_(dtype) {}
+  explicit CollectedFrames(at::ScalarType dtype) : dtype_(dtype) {}
   at::ScalarType dtype() const override { return dtype_; }
   void begin(const VideoShape&, bool) override {}
   void take(const at::Tensor& frames) override {
@@ -41,11 +41,11 @@ FrameFacts deliver(const at::Tensor& video, FrameSink& sink) {
   return delivery.finish();
 }
 
-TEST(FrameDelivery, HandsOnWhatTheWholeVideoShows) {
+TEST(FrameDelivery, DeliversAllFramesInDisplayableRange) {
   const c10::InferenceMode guard;
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     const at::Tensor video = decoded().to(dtype);
-    Taken taken(at::kFloat);
+    CollectedFrames taken(at::kFloat);
     const FrameFacts facts = deliver(video, taken);
     EXPECT_TRUE(taken.all().equal(shown_frames(video)));
     EXPECT_EQ(facts.shape.frames, 7);
@@ -61,25 +61,25 @@ TEST(FrameDelivery, RoundsBytesToNearest) {
   const c10::InferenceMode guard;
   const at::Tensor levels = at::arange(256, at::kFloat).view({1, 1, 1, 16, 16}).expand({1, 3, 1, 16, 16}) / 255;
   for (const double off : {-0.49, 0.0, 0.49}) {
-    Taken taken(at::kByte);
+    CollectedFrames taken(at::kByte);
     deliver((levels + off / 255) * 2 - 1, taken);
     EXPECT_TRUE(taken.all().to(at::kLong).select(3, 0).flatten().equal(at::arange(256))) << off;
   }
 }
 
-TEST(FrameFacts, KnowOfNaNInAnyPiece) {
+TEST(FrameFacts, DetectNaNInAnyPiece) {
   const c10::InferenceMode guard;
   for (int64_t frame = 0; frame < 7; ++frame) {
     const at::Tensor video = decoded();
     video[0][1][frame][2][3].fill_(std::numeric_limits<float>::quiet_NaN());
-    Taken taken(at::kByte);
+    CollectedFrames taken(at::kByte);
     EXPECT_THROW(check_numbers(deliver(video, taken), at::kFloat), Error) << frame;
   }
 }
 
-TEST(FrameFacts, KnowABlackVideo) {
+TEST(FrameFacts, DetectABlackVideo) {
   const c10::InferenceMode guard;
-  Taken taken(at::kByte);
+  CollectedFrames taken(at::kByte);
   EXPECT_EQ(defect(deliver(at::full({1, 3, 7, 4, 6}, -1.0), taken)), "is black");
   EXPECT_EQ(defect(deliver(decoded(), taken)), "");
 }

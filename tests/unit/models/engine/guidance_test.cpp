@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-class Guided : public ::testing::Test {
+class GuidanceTest : public ::testing::Test {
  protected:
   /// Adds the mean of a row's text to its latents, and remembers the batch size of each forward.
   Guidance::Denoise denoise() {
@@ -31,7 +31,7 @@ class Guided : public ::testing::Test {
   std::vector<int64_t> batches_;
 };
 
-TEST_F(Guided, AddsTheScaledDifferenceToTheNegativePrompt) {
+TEST_F(GuidanceTest, AddsTheScaledDifferenceToTheNegativePrompt) {
   for (const auto passes : {GuidancePasses::batched, GuidancePasses::in_turn}) {
     const at::Tensor prediction = Guidance(6, false, 50, passes).predict(latents_, conditioning_, 999, denoise());
     EXPECT_TRUE(test::close_to(prediction, latents_ + 2 + 6, 1e-6));
@@ -39,14 +39,14 @@ TEST_F(Guided, AddsTheScaledDifferenceToTheNegativePrompt) {
   EXPECT_THAT(batches_, ElementsAre(2, 1, 1));
 }
 
-TEST_F(Guided, OnePromptAloneIsOneForward) {
+TEST_F(GuidanceTest, RunsOneForwardForASinglePrompt) {
   const at::Tensor prediction =
       Guidance(6, false, 50, GuidancePasses::batched).predict(latents_, conditioning_.pass(1), 999, denoise());
   EXPECT_TRUE(prediction.equal(latents_ + 3));
   EXPECT_THAT(batches_, ElementsAre(1));
 }
 
-TEST_F(Guided, ADynamicScaleGrowsFromNoneToAllOfIt) {
+TEST_F(GuidanceTest, RaisesADynamicScaleFromOneToItsFullValue) {
   const Guidance guidance(6, true, 50, GuidancePasses::batched);
   EXPECT_DOUBLE_EQ(guidance.scale(50), 1);
   EXPECT_DOUBLE_EQ(guidance.scale(0), 7);
@@ -54,7 +54,7 @@ TEST_F(Guided, ADynamicScaleGrowsFromNoneToAllOfIt) {
   EXPECT_DOUBLE_EQ(Guidance(6, false, 50, GuidancePasses::batched).scale(20), 6);
 }
 
-TEST(GuidancePasses, InTurnMakeTheSameVideo) {
+TEST(Guidance, MakesTheSameVideoWithPassesInTurn) {
   const auto pipeline = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
   Request request;
   request.prompt = "a red circle";

@@ -9,7 +9,7 @@
 namespace sparsereel::models {
 namespace {
 
-TEST(ImageStage, ItsLatentsAreTheFirstThatAreNoFilling) {
+TEST(ImageStage, PlacesImageLatentsAfterThePaddingFrames) {
   for (const auto layout : {LatentLayout::frames_first, LatentLayout::channels_first}) {
     ModelSpec spec;
     spec.latent_channels = 4;
@@ -30,8 +30,8 @@ TEST(ImageStage, ItsLatentsAreTheFirstThatAreNoFilling) {
 }
 
 /// A plan of three latent frames. The first holds one frame, the others two each.
-struct Beside : ::testing::Test {
-  Beside() {
+struct ImageLatents : ::testing::Test {
+  ImageLatents() {
     spec.image.latents = ImageSpec::Latents::beside_noise;
     spec.latent_channels = 2;
     spec.stride = {2, 4, 4};
@@ -55,7 +55,7 @@ struct Beside : ::testing::Test {
   const std::shared_ptr<const Picture> white = of_one_color(3, 5, 255), black = of_one_color(8, 8, 0);
 };
 
-TEST_F(Beside, FramesAreTheFirstImageOrAWholeVideoGreyBetweenTheImages) {
+TEST_F(ImageLatents, AreMadeFromTheFirstImageOrAVideoThatIsGrayBetweenImages) {
   EXPECT_TRUE(known_frames({.first = white}, plan, spec, at::kFloat).equal(at::ones({1, 3, 1, 8, 8})));
   spec.image.encodes_video = true;
   at::Tensor frames = known_frames({.first = white}, plan, spec, at::kDouble);
@@ -68,7 +68,7 @@ TEST_F(Beside, FramesAreTheFirstImageOrAWholeVideoGreyBetweenTheImages) {
   EXPECT_TRUE(frames.narrow(2, 4, 1).eq(-1).all().item<bool>());
 }
 
-TEST_F(Beside, TheFirstImagesLatentsHaveZerosBehindThemAlsoWhereFramesFillUp) {
+TEST_F(ImageLatents, AreFollowedByZerosEvenWithPaddingFrames) {
   spec.patch = {2, 1, 1};
   for (const auto layout : {LatentLayout::frames_first, LatentLayout::channels_first}) {
     spec.layout = layout;
@@ -77,7 +77,7 @@ TEST_F(Beside, TheFirstImagesLatentsHaveZerosBehindThemAlsoWhereFramesFillUp) {
   }
 }
 
-TEST_F(Beside, ChannelsBeforeThemTellWhichFramesAreGiven) {
+TEST_F(ImageLatents, ArePrecededByChannelsThatMarkGivenFrames) {
   spec.image.encodes_video = spec.image.tells_frames = true;
   for (const auto layout : {LatentLayout::frames_first, LatentLayout::channels_first}) {
     spec.layout = layout;
@@ -92,7 +92,7 @@ TEST_F(Beside, ChannelsBeforeThemTellWhichFramesAreGiven) {
   }
 }
 
-TEST_F(Beside, OnlyLatentsThatHaveADeviationAreDrawn) {
+TEST_F(ImageLatents, AreSampledOnlyWhereADeviationIsGiven) {
   spec.image.tells_frames = true;
   Conditioning conditioning;
   add_latents(conditioning, {.mean = at::zeros({1, 2, 1, 2, 2}), .deviation = at::ones({1, 2, 1, 2, 2})}, false, plan,
@@ -118,7 +118,7 @@ class MeanEncoder final : public ImageEncoder {
   uint64_t weight_bytes() const override { return 0; }
 };
 
-TEST_F(Beside, TokensOfTheFirstImageStandBeforeThoseOfTheLast) {
+TEST_F(ImageLatents, PutTokensOfTheFirstImageBeforeThoseOfTheLast) {
   const at::Tensor one = context_of({.first = white}, MeanEncoder(), {});
   EXPECT_EQ(one.sizes(), at::IntArrayRef({1, 2, 4}));
   const at::Tensor two = context_of({.first = white, .last = black}, MeanEncoder(), {});
@@ -127,7 +127,7 @@ TEST_F(Beside, TokensOfTheFirstImageStandBeforeThoseOfTheLast) {
   EXPECT_TRUE(two.narrow(1, 2, 2).lt(one).all().item<bool>());
 }
 
-TEST(ImageStage, DrawsLatentsFromTheGeneratorOnceARun) {
+TEST(ImageStage, SamplesLatentsFromTheGeneratorOncePerRun) {
   for (const auto layout : {LatentLayout::frames_first, LatentLayout::channels_first}) {
     const int64_t axis = frames_axis(layout);
     Conditioning conditioning;

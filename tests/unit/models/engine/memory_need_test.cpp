@@ -66,7 +66,7 @@ Request request_of(int64_t side, int64_t num_frames) {
   return request;
 }
 
-TEST(MemoryNeed, CountsTheVideoAndItsFramesOrTheDenoisersTensors) {
+TEST(MemoryNeed, CountsVideoFramesOrTransformerTensors) {
   const Plan plan = plan_of(720, 480, 49);
   const double video = 49.0 * 480 * 720 * 3, block = 5.0 * 2 * (13 * 30 * 45 + 226) * 1920;
   EXPECT_EQ(cpu_need(plan).host, block * 4);
@@ -85,7 +85,7 @@ TEST(MemoryNeed, CountsTheVideoAndItsFramesOrTheDenoisersTensors) {
   EXPECT_EQ(need(plan, true, narrow, at::kCPU, at::kBFloat16).host, video * 6);
 }
 
-TEST(MemoryNeed, CountsTheFramesThatAnEncoderIsGiven) {
+TEST(MemoryNeed, CountsTheFramesThatTheEncoderReads) {
   const at::Device gpu(at::kCUDA, 0);
   Plan plan = plan_of(7200, 4800, 49);
   const double video = 49.0 * 4800 * 7200 * 3;
@@ -104,7 +104,7 @@ TEST(MemoryNeed, CountsTheFramesThatAnEncoderIsGiven) {
   EXPECT_EQ(on_gpu(), video * 2) << "one frame is less than decoding";
 }
 
-TEST(MemoryNeed, TheEstimateCountsImages) {
+TEST(MemoryNeed, CountsImagesInTheEstimate) {
   const std::string data = SPARSEREEL_TEST_DATA;
   const Checkpoint model = Checkpoint::open(data + "/wan_i2v/pipeline");
   const ModelSpec spec = describe(model);
@@ -118,7 +118,7 @@ TEST(MemoryNeed, TheEstimateCountsImages) {
   EXPECT_LT(without.total(), with.total());
 }
 
-TEST(MemoryNeed, CountsWhatACacheHolds) {
+TEST(MemoryNeed, CountsCachedTensors) {
   Plan plan = plan_of(720, 480, 49);
   plan.num_inference_steps = 50;
   const double video = 13 * 30 * 45, tokens = video + 226, both = (2 * video + 2 * tokens) * 1920 * 4;
@@ -145,7 +145,7 @@ TEST(MemoryNeed, CountsWhatACacheHolds) {
   EXPECT_EQ(on_gpu.cache, 2 * (video + tokens) * 1920 * 2);
 }
 
-TEST(MemoryNeed, ACacheThatDoesNotFitIsToBeLeftOut) {
+TEST(MemoryNeed, SuggestsOmittingACacheThatDoesNotFit) {
   const Plan plan = plan_of(64, 64, 9);
   const auto there_is = static_cast<double>(obtainable_memory(at::kCPU));
   for (const auto& [cache, first_word] : {std::pair(1.5 * there_is, "leave"), std::pair(there_is / 2, "choose")}) {
@@ -159,7 +159,7 @@ TEST(MemoryNeed, ACacheThatDoesNotFitIsToBeLeftOut) {
   }
 }
 
-TEST(MemoryNeed, SizesBeyondIntegersDoNotWrap) {
+TEST(MemoryNeed, DoesNotOverflowForHugeSizes) {
   const double frames = 16e6 * 16e6 * 4001;
   EXPECT_GE(cpu_need(plan_of(16000000, 16000000, 4001)).host, frames * 24);
   EXPECT_GE(cpu_need(plan_of(kMost, kMost, kMost)).host, 1e57);
@@ -171,7 +171,7 @@ TEST(MemoryNeed, SizesBeyondIntegersDoNotWrap) {
                               " GiB of memory, but only ", " are available on cpu"}));
 }
 
-TEST(MemoryNeed, RefusesExactlyWhatIsMoreThanThereIs) {
+TEST(MemoryNeed, RefusesOnlyWhatExceedsObtainableMemory) {
   const Plan plan = plan_of(64, 64, 9);
   const auto there_is = static_cast<double>(obtainable_memory(at::kCPU));
   EXPECT_NO_THROW(check_memory(plan, {.host = there_is / 2}, at::kCPU));
@@ -184,7 +184,7 @@ TEST(MemoryNeed, RefusesExactlyWhatIsMoreThanThereIs) {
   }
 }
 
-TEST(MemoryNeed, ThereIsWhatIsFreeAndWhatThisProcessHolds) {
+TEST(MemoryNeed, CountsFreeMemoryAndMemoryOfThisProcessAsObtainable) {
   const at::Tensor held = at::ones({64 << 20});  // 256 MiB, touched
   EXPECT_GE(obtainable_memory(at::kCPU), static_cast<uint64_t>(held.nbytes()));
   const uint64_t free = free_memory(at::kCPU), obtainable = obtainable_memory(at::kCPU);
@@ -197,7 +197,7 @@ Checkpoint random_model(const std::string& name) {
                                          architecture.components);
 }
 
-TEST(MemoryNeed, WeightsAreThoseOfTheLargestTransformer) {
+TEST(MemoryNeed, CountsWeightsOfTheLargestTransformer) {
   const Checkpoint folder = random_model("wan-2.1-14b.yaml");
   const ModelSpec spec = describe(folder);
   const auto need = [&](at::Device device, const WeightFormat& format, bool offload) {
@@ -215,7 +215,7 @@ TEST(MemoryNeed, WeightsAreThoseOfTheLargestTransformer) {
   EXPECT_LT(need(gpu, {at::kBFloat16, true}, false).device, 0.6 * bf16.device);
 }
 
-TEST(MemoryNeed, WeightsThatStayTheFilesMappingTakeNone) {
+TEST(MemoryNeed, CountsNoMemoryForMappedWeights) {
   const Checkpoint folder = Checkpoint::open(SPARSEREEL_TINY_MODEL);
   const ModelSpec spec = describe(folder);
   const auto host = [&](const WeightFormat& format) {
@@ -226,7 +226,7 @@ TEST(MemoryNeed, WeightsThatStayTheFilesMappingTakeNone) {
 }
 
 /// A safetensors file with these names, dtypes and shapes, whose data is a hole.
-class Hole {
+class SparseFile {
  public:
   void add(const std::string& name, Dtype dtype, const std::vector<int64_t>& shape) {
     size_t bytes = size_of(dtype);
@@ -248,10 +248,10 @@ class Hole {
 };
 
 /// Wan 14B in int8 with a LoRA of rank 64 on every matrix of its blocks.
-TEST(MemoryNeed, PackedWeightsStayPackedWithALora) {
+TEST(MemoryNeed, CountsPackedWeightsAsPackedWithALora) {
   const test::TemporaryFolder folder;
   const nlohmann::json names = read_json(fs::path(SPARSEREEL_TEST_DATA) / "wan" / "dit_names.json").at("2.1 14b");
-  Hole weights, lora;
+  SparseFile weights, lora;
   for (const auto& [name, shape] : names.at("rest").items()) weights.add(name, Dtype::f32, shape);
   for (int64_t block = 0; block < names.at("config").at("num_layers").get<int64_t>(); ++block)
     for (const auto& [name, shape] : names.at("block").items()) {
@@ -281,7 +281,7 @@ TEST(MemoryNeed, PackedWeightsStayPackedWithALora) {
   EXPECT_EQ(need(at::kCPU), not_mapped + static_cast<double>(lora.bytes()));
 }
 
-TEST(MemoryNeed, WeightsCountWhereTheyAre) {
+TEST(MemoryNeed, CountsWeightsOnTheDeviceThatHoldsThem) {
   const Plan plan = plan_of(720, 480, 49);
   const WeightNeed weights{.host = 7e9, .device = 0};
   const double without = cpu_need(plan).host;
@@ -296,7 +296,7 @@ TEST(MemoryNeed, WeightsCountWhereTheyAre) {
   EXPECT_EQ(offloaded.device, least_memory(plan, true, spec_of(30), gpu, at::kBFloat16).device);
 }
 
-TEST(MemoryNeed, RanksShareWhatAVideoTakesAndNoWeights) {
+TEST(MemoryNeed, DividesVideoMemoryButNotWeightsAmongRanks) {
   const at::Device gpu(at::kCUDA, 0);
   const Plan plan = plan_of(720, 480, 49);
   const auto device = [&](const WeightNeed& weights, int64_t ranks) {
@@ -308,7 +308,7 @@ TEST(MemoryNeed, RanksShareWhatAVideoTakesAndNoWeights) {
       << "of the host they have the same memory";
 }
 
-TEST(MemoryNeed, TheEstimateSaysWhatEachOfSeveralGpusTakes) {
+TEST(MemoryNeed, EstimatesMemoryPerGpuForSeveralGpus) {
   const Checkpoint model = Checkpoint::open(SPARSEREEL_TINY_MODEL);
   const ModelSpec spec = describe(model);
   const MemoryEstimate one = likely_memory(model, spec, latent_size(spec, 33, 256, 256)).front();
@@ -321,7 +321,7 @@ TEST(MemoryNeed, TheEstimateSaysWhatEachOfSeveralGpusTakes) {
   }
 }
 
-TEST(MemoryNeed, WeightsThatDoNotFitAreRefusedWithWhatWouldHelp) {
+TEST(MemoryNeed, SuggestsRemediesForWeightsThatDoNotFit) {
   const Plan plan = plan_of(64, 64, 9);
   const auto there_is = static_cast<double>(obtainable_memory(at::kCPU));
   const auto refusal = [&](const MemoryNeed& need, const std::vector<std::string>& lighter) {
@@ -340,7 +340,7 @@ TEST(MemoryNeed, WeightsThatDoNotFitAreRefusedWithWhatWouldHelp) {
   EXPECT_EQ(refusal({.host = 0.9 * there_is, .weights = {.host = 0.8 * there_is}}, {}), "");
 }
 
-TEST(MemoryNeed, AModelThatDoesNotFitIsRefusedBeforeAnythingIsLoaded) {
+TEST(MemoryNeed, RefusesAModelThatDoesNotFitBeforeLoading) {
   const auto there_is = static_cast<double>(obtainable_memory(at::kCPU));
   if (there_is > 50e9) GTEST_SKIP() << "this machine holds it";
   const auto pipeline = Pipeline::open(random_model("wan-2.1-14b.yaml"), {.device = "cpu"});
@@ -348,7 +348,7 @@ TEST(MemoryNeed, AModelThatDoesNotFitIsRefusedBeforeAnythingIsLoaded) {
                            {"the transformer's weights alone need 53", "but only"}));
 }
 
-TEST(MemoryNeed, ARequestIsRefusedWhereItIsResolved) {
+TEST(MemoryNeed, RefusesARequestWhenItIsResolved) {
   const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
   for (const auto& [side, frames] :
        {std::pair<int64_t, int64_t>{16000000, 33}, {256, 16000001}, {kMost / 16 * 16, 1}}) {
@@ -361,7 +361,7 @@ TEST(MemoryNeed, ARequestIsRefusedWhereItIsResolved) {
       throws_error([&] { pipeline->resolve(request_of(16, kMost)); }, {"frames", "1 more than a multiple of 8"}));
 }
 
-TEST(MemoryNeed, AMissingTokenizerIsSaidBefore) {
+TEST(MemoryNeed, IsCheckedAfterTheTokenizer) {
   const test::TemporaryFolder folder;
   fs::copy(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", folder.path(), fs::copy_options::recursive);
   fs::remove_all(folder.path() / "tokenizer" / "spiece.model");
@@ -369,7 +369,7 @@ TEST(MemoryNeed, AMissingTokenizerIsSaidBefore) {
   EXPECT_TRUE(throws_error([&] { pipeline->resolve(request_of(16000000, 33)); }, {"tokenizer is needed"}));
 }
 
-TEST(MemoryNeed, IsLessThanMakingTheVideoTakes) {
+TEST(MemoryNeed, IsALowerBoundOfMeasuredMemory) {
   const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
   const ModelSpec tiny = spec_of(4);
   for (const auto& [decode, cache] : {std::pair(true, "0"), {false, "0"}, {false, "steps:3"}}) {
@@ -386,7 +386,7 @@ TEST(MemoryNeed, IsLessThanMakingTheVideoTakes) {
   }
 }
 
-TEST(MemoryNeed, TheEstimateIsNearToWhatMakingTheVideoTakes) {
+TEST(MemoryNeed, EstimatesMeasuredMemoryClosely) {
   for (const auto& [side, frames] : {std::pair<int64_t, int64_t>{192, 17}, {256, 9}}) {
     const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
     const Plan plan = pipeline->resolve(request_of(side, frames));

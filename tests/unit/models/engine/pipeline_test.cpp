@@ -15,8 +15,8 @@
 #include "models/request/outcome.h"
 #include "models/request/run.h"
 #include "models/store/checkpoint/checkpoint.h"
+#include "tests/support/callback_observer.h"
 #include "tests/support/golden.h"
-#include "tests/support/heard_run.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
@@ -38,7 +38,7 @@ std::shared_ptr<Pipeline> open(const json& transformer, const json& vae) {
                         {.device = "cpu"});
 }
 
-TEST(Pipeline, RefusesAVaeOfAnotherStepInTime) {
+TEST(Pipeline, RefusesAVaeWithAnotherTemporalCompression) {
   const json halves = {{"temporal_compression_ratio", 2}}, quarters = {{"temporal_compression_ratio", 4}};
   EXPECT_TRUE(throws_error([&] { open(quarters, halves); },
                            {"architecture.vae", "temporal_compression_ratio 2 does not fit the transformer's"}));
@@ -46,7 +46,7 @@ TEST(Pipeline, RefusesAVaeOfAnotherStepInTime) {
   EXPECT_NO_THROW(open(json::object(), halves));
 }
 
-TEST(Pipeline, NamesTheStepOfTheFrames) {
+TEST(Pipeline, ExplainsWhichFrameCountsArePossible) {
   const json halves = {{"temporal_compression_ratio", 2}};
   Request request;
   request.num_frames = 6;
@@ -55,7 +55,7 @@ TEST(Pipeline, NamesTheStepOfTheFrames) {
       {"frames 6 is impossible for this model: it must be 1 more than a multiple of 4, or a multiple of 4"}));
 }
 
-TEST(Pipeline, NamesTheTwoNearestOfImpossibleSizes) {
+TEST(Pipeline, NamesTheTwoNearestPossibleSizes) {
   const auto pipeline = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
   const auto message = [&](auto change) {
     Request request;
@@ -77,7 +77,7 @@ TEST(Pipeline, NamesTheTwoNearestOfImpossibleSizes) {
   EXPECT_THAT(message([](auto& r) { r.scheduler = "euler"; }), HasSubstr("scheduler euler"));
 }
 
-TEST(Pipeline, WarnsOfEachPromptThatIsCut) {
+TEST(Pipeline, WarnsAboutEachTruncatedPrompt) {
   Request request;
   request.prompt = "a red circle moves to the right";
   request.negative_prompt = std::string(59, 'a') + "\u20ac and more";  // the 60th byte is inside a character
@@ -89,7 +89,7 @@ TEST(Pipeline, WarnsOfEachPromptThatIsCut) {
                                     StartsWith("the prompt was cut to 2 tokens: \"a red circle")));
 }
 
-TEST(Pipeline, MakesAPlanWithoutResolvingItAgain) {
+TEST(Pipeline, ExecutesAPlanWithoutResolvingItAgain) {
   const auto pipeline = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
   Request request;
   request.num_inference_steps = 1;
@@ -104,11 +104,11 @@ TEST(Pipeline, MakesAPlanWithoutResolvingItAgain) {
 at::Tensor beside_a_cancelled_run(Pipeline& first, Pipeline& second, const Request& request, int64_t steps) {
   std::thread other([&] {
     int64_t done = 0;
-    test::HeardRun heard;
-    heard.on_step = [&](const StepDone&) { ++done; };
+    test::CallbackObserver observer;
+    observer.on_step = [&](const StepDone&) { ++done; };
     Run run;
     run.cancelled = [&] { return done == steps; };
-    run.observer = &heard;
+    run.observer = &observer;
     EXPECT_THROW(second.generate(request, {.decode = false}, run), Cancelled);
     EXPECT_EQ(done, steps);
   });
@@ -117,7 +117,7 @@ at::Tensor beside_a_cancelled_run(Pipeline& first, Pipeline& second, const Reque
   return latents;
 }
 
-TEST(Pipeline, ARunIsCancelledByItself) {
+TEST(Pipeline, CancelsOneRunWithoutAffectingOthers) {
   const auto open_one = [] { return Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32"); };
   const auto one = open_one(), two = open_one();
   Request request;
@@ -128,30 +128,30 @@ TEST(Pipeline, ARunIsCancelledByItself) {
 }
 
 /// Makes a run call `cut` while it uses the file of this name in the test pipeline.
-void watch(test::HeardRun& heard, const std::string& file, const std::function<void()>& cut) {
+void watch(test::CallbackObserver& observer, const std::string& file, const std::function<void()>& cut) {
   if (file.starts_with("text_encoder/"))
-    heard.on_stage = [cut](const std::string& stage) {
+    observer.on_stage = [cut](const std::string& stage) {
       if (stage == "text") cut();
     };
   else if (file.starts_with("transformer/"))
-    heard.on_step = [cut](const StepDone& step) {
+    observer.on_step = [cut](const StepDone& step) {
       if (step.step == 1) cut();
     };
   else
-    heard.on_decoded = [cut](const PieceProgress&) { cut(); };
+    observer.on_decoded = [cut](const PieceProgress&) { cut(); };
 }
 
 /// Makes a video while the file is truncated. The dtype is the file's, so a CPU computes with the mapped file itself.
 Outcome made_while_cut(const std::filesystem::path& model, const std::string& file, const Request& request) {
   const auto pipeline = Pipeline::open(model.string(), "cpu", "fp16");
-  test::HeardRun heard;
+  test::CallbackObserver observer;
   Run run;
-  run.observer = &heard;
-  watch(heard, file, [&] { std::filesystem::resize_file(model / file, 4096); });
+  run.observer = &observer;
+  watch(observer, file, [&] { std::filesystem::resize_file(model / file, 4096); });
   return pipeline->generate(request, {}, run);
 }
 
-TEST(Pipeline, AFileThatGetsShorterWhileItIsUsedEndsTheRunAndNoOther) {
+TEST(Pipeline, EndsOnlyTheRunWhoseFileIsTruncated) {
   const std::string data = std::string(SPARSEREEL_TEST_DATA) + "/pipeline";
   const auto other = Pipeline::open(data, "cpu", "fp16");
   Request request;
@@ -171,19 +171,21 @@ std::vector<std::shared_ptr<DenoisingState>> cancelled_within(Pipeline& pipeline
                                                               const CheckpointTimes& times) {
   std::vector<std::shared_ptr<DenoisingState>> kept;
   int64_t calls = 0;
-  test::HeardRun heard;
-  heard.on_within_step = [&](const WithinStep& now) { calls += now.step == step ? 1 : 0; };
-  heard.on_checkpoint = [&](const DenoisingState& state) { kept.push_back(std::make_shared<DenoisingState>(state)); };
+  test::CallbackObserver observer;
+  observer.on_within_step = [&](const WithinStep& now) { calls += now.step == step ? 1 : 0; };
+  observer.on_checkpoint = [&](const DenoisingState& state) {
+    kept.push_back(std::make_shared<DenoisingState>(state));
+  };
   Run run;
   run.cancelled = [&] { return calls > 0; };
-  run.observer = &heard;
+  run.observer = &observer;
   run.checkpoints = times;
   EXPECT_THROW(pipeline.generate(request, {.decode = false}, run), Cancelled);
   EXPECT_EQ(calls, 1) << "the step went on";
   return kept;
 }
 
-TEST(Pipeline, ARunThatIsCancelledWithinAStepKeepsTheWholeOnesAndGoesOnFromThem) {
+TEST(Pipeline, ResumesFromTheLastWholeStepAfterCancellationWithinAStep) {
   const auto pipeline = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
   for (const CacheRule& cache : {CacheRule{}, parse_cache_rule("forecast:0.5")}) {
     Request request;
@@ -202,17 +204,17 @@ TEST(Pipeline, ARunThatIsCancelledWithinAStepKeepsTheWholeOnesAndGoesOnFromThem)
 }
 
 /// With every sampler, the last step must end at the latents that it predicts as final.
-TEST(Pipeline, AStepTellsWhatItTakesTheFinalLatentsToBe) {
+TEST(Pipeline, PredictsTheFinalLatentsAtEachStep) {
   const std::string data = SPARSEREEL_TEST_DATA;
   for (const auto& [folder, sampler] : {std::pair("/pipeline", "ddim"), std::pair("/wan/pipeline", "unipc"),
                                         std::pair("/wan/pipeline", "euler"), std::pair("/mochi/pipeline", "")}) {
     const auto pipeline = Pipeline::open(data + folder, "cpu", "fp32");
     const Request request{.num_inference_steps = 3, .scheduler = sampler};
     std::vector<at::Tensor> predicted;
-    test::HeardRun heard;
-    heard.on_step = [&](const StepDone& step) { predicted.push_back(step.predicted_latents()); };
+    test::CallbackObserver observer;
+    observer.on_step = [&](const StepDone& step) { predicted.push_back(step.predicted_latents()); };
     models::Run run;
-    run.observer = &heard;
+    run.observer = &observer;
     const at::Tensor latents = pipeline->generate(request, {.decode = false}, run).latents;
     ASSERT_EQ(predicted.size(), 3U) << folder;
     EXPECT_TRUE(test::close_to(predicted.back(), latents, 1e-5)) << folder << " " << sampler;
@@ -221,31 +223,31 @@ TEST(Pipeline, AStepTellsWhatItTakesTheFinalLatentsToBe) {
   }
 }
 
-TEST(Pipeline, KeepsTheLastStateOnlyWhereThatIsAskedFor) {
+TEST(Pipeline, SavesTheLastStateOnlyOnRequest) {
   const auto pipeline = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
   Request request;
   request.num_inference_steps = 2;
   for (const bool last : {false, true}) {
     std::vector<int64_t> steps;
-    test::HeardRun heard;
-    heard.on_checkpoint = [&](const DenoisingState& state) { steps.push_back(state.step); };
+    test::CallbackObserver observer;
+    observer.on_checkpoint = [&](const DenoisingState& state) { steps.push_back(state.step); };
     models::Run run;
-    run.observer = &heard;
+    run.observer = &observer;
     run.checkpoints = {.last = last, .cancelled = true};
     pipeline->generate(request, {.decode = false}, run);
     EXPECT_EQ(steps, last ? std::vector<int64_t>{2} : std::vector<int64_t>{});
   }
 }
 
-TEST(Pipeline, AStopIsHeardWithinAPieceOfADecode) {
+TEST(Pipeline, CancelsWithinADecodedPiece) {
   const auto pipeline = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
   const at::Tensor latents = pipeline->generate(Request{.num_inference_steps = 1}, {.decode = false}).latents;
   int64_t asked = 0, pieces = 0;
-  test::HeardRun heard;
-  heard.on_decoded = [&](const PieceProgress&) { ++pieces; };
+  test::CallbackObserver observer;
+  observer.on_decoded = [&](const PieceProgress&) { ++pieces; };
   models::Run run;
   run.cancelled = [&] { return ++asked > 5; };
-  run.observer = &heard;
+  run.observer = &observer;
   EXPECT_THROW(pipeline->decode(latents, VaeTiling::off, run), Cancelled);
   EXPECT_EQ(pieces, 0);
 }
@@ -276,7 +278,7 @@ std::shared_ptr<Pipeline> open_in_fp8(int64_t head_dim) {
                         {.device = "cpu", .weights = "fp8", .text_weights = "fp8"});
 }
 
-TEST(Pipeline, LeavesEightBitsOutThatNoLayerTakes) {
+TEST(Pipeline, IgnoresFp8ThatNoLayerSupports) {
   const auto wide = open_in_fp8(/*head_dim=*/32);
   EXPECT_TRUE(wide->fp8_weights());
   EXPECT_TRUE(wide->fp8_text_weights());

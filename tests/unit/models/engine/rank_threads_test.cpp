@@ -12,8 +12,8 @@
 #include "models/request/denoising_state.h"
 #include "models/request/outcome.h"
 #include "models/request/run.h"
+#include "tests/support/callback_observer.h"
 #include "tests/support/golden.h"
-#include "tests/support/heard_run.h"
 #include "tests/support/rank_pipelines.h"
 #include "tests/support/temporary_folder.h"
 
@@ -36,28 +36,29 @@ Request short_video() {
 }
 
 /// A run with an observer.
-struct Heard {
-  explicit Heard(const std::function<void(test::HeardRun&)>& set) {
+struct ObservedRun {
+  explicit ObservedRun(const std::function<void(test::CallbackObserver&)>& set) {
     set(observer);
     run.observer = &observer;
   }
-  Heard(const Heard&) = delete;
-  Heard& operator=(const Heard&) = delete;
+  ObservedRun(const ObservedRun&) = delete;
+  ObservedRun& operator=(const ObservedRun&) = delete;
 
-  test::HeardRun observer;
+  test::CallbackObserver observer;
   models::Run run;
 };
 
-TEST(RankThreads, GoOnAfterWhatEndedAVideo) {
+TEST(RankThreads, MakeTheNextVideoAfterAFailureOrCancellation) {
   RankThreads ranks(pipelines_of(2, "cpu"));
   const Request request = short_video();
   const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(request);
   const at::Tensor first = ranks.generate(request, plan, {}, {}).frames;
-  const Heard failing([](test::HeardRun& heard) {
-    heard.on_step = [](const StepDone&) { throw run_failure("no more", "begin again"); };
+  const ObservedRun failing([](test::CallbackObserver& observer) {
+    observer.on_step = [](const StepDone&) { throw run_failure("no more", "begin again"); };
   });
   EXPECT_TRUE(test::throws_error([&] { ranks.generate(request, plan, {}, failing.run); }, {"no more"}));
-  const Heard stopped([](test::HeardRun& heard) { heard.on_step = [](const StepDone&) { throw Cancelled{}; }; });
+  const ObservedRun stopped(
+      [](test::CallbackObserver& observer) { observer.on_step = [](const StepDone&) { throw Cancelled{}; }; });
   EXPECT_THROW(ranks.generate(request, plan, {}, stopped.run), Cancelled);
   models::Run cancelled;
   cancelled.cancelled = [] { return true; };
@@ -65,7 +66,7 @@ TEST(RankThreads, GoOnAfterWhatEndedAVideo) {
   EXPECT_TRUE(ranks.generate(request, plan, {}, {}).frames.equal(first));
 }
 
-TEST(RankThreads, WhatAnotherRankCannotEndsTheVideoWithItsName) {
+TEST(RankThreads, NameTheRankWhoseFailureEndedTheVideo) {
   auto all = pipelines_of(2, "cpu");
   all.back() = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");  // has other sizes
   const Request request = short_video();
@@ -74,31 +75,31 @@ TEST(RankThreads, WhatAnotherRankCannotEndsTheVideoWithItsName) {
   EXPECT_TRUE(test::throws_error([&] { ranks.generate(request, plan, {}, {}); }, {"rank 1 (cpu)"}));
 }
 
-TEST(RankThreads, WhoeverCancelsFromAnEventEndsAllAndTheNextVideoIsMade) {
+TEST(RankThreads, MakeTheNextVideoAfterAnEventCancels) {
   RankThreads ranks(pipelines_of(2, "cpu"));
   const Request request = short_video();
   const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(request);
   const at::Tensor first = ranks.generate(request, plan, {}, {}).frames;
-  const Heard at_stage([](test::HeardRun& heard) {
-    heard.on_stage = [](const std::string& stage) {
+  const ObservedRun at_stage([](test::CallbackObserver& observer) {
+    observer.on_stage = [](const std::string& stage) {
       if (stage == "denoise") throw Cancelled{};
     };
   });
-  const Heard at_piece(
-      [](test::HeardRun& heard) { heard.on_decoded = [](const PieceProgress&) { throw Cancelled{}; }; });
-  for (const Heard* each : {&at_stage, &at_piece}) {
+  const ObservedRun at_piece(
+      [](test::CallbackObserver& observer) { observer.on_decoded = [](const PieceProgress&) { throw Cancelled{}; }; });
+  for (const ObservedRun* each : {&at_stage, &at_piece}) {
     EXPECT_THROW(ranks.generate(request, plan, {}, each->run), Cancelled);
     EXPECT_TRUE(ranks.generate(request, plan, {}, {}).frames.equal(first));
   }
 }
 
 /// Rank 0 gives up for its own reason. At its next video it may not know yet that the other rank failed too.
-TEST(RankThreads, GoOnAtOnceAfterAnotherRankFailed) {
+TEST(RankThreads, RecoverImmediatelyAfterAnotherRankFails) {
   const test::TemporaryFolder folder;
   std::filesystem::copy(SPARSEREEL_TINY_MODEL, folder / "model", std::filesystem::copy_options::recursive);
   const std::filesystem::path vae = folder / "model" / "vae", away = folder / "vae";
-  const Heard failing([](test::HeardRun& heard) {
-    heard.on_stage = [](const std::string&) { throw run_failure("no more", "begin again"); };
+  const ObservedRun failing([](test::CallbackObserver& observer) {
+    observer.on_stage = [](const std::string&) { throw run_failure("no more", "begin again"); };
   });
   for (int turn = 0; turn < 8; ++turn) {  // the race is rare, so take several turns
     auto all = pipelines_of(2, "cpu");
@@ -114,7 +115,7 @@ TEST(RankThreads, GoOnAtOnceAfterAnotherRankFailed) {
 }
 
 /// Both must report the same events.
-TEST(RankThreads, TellOfTheTextAsOnePipelineDoes) {
+TEST(RankThreads, ReportTheSameTextEventsAsOnePipeline) {
   const auto one = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32");
   Request request = short_video();
   request.max_sequence_length = 4;
@@ -123,9 +124,9 @@ TEST(RankThreads, TellOfTheTextAsOnePipelineDoes) {
   RankThreads ranks(pipelines_of(2, "cpu"));
   std::vector<std::string> of_one, of_two;
   const auto stages_in = [](std::vector<std::string>& stages) {
-    return Heard([&](test::HeardRun& heard) {
-      heard.on_stage = [&](const std::string& stage) { stages.push_back(stage); };
-      heard.on_warning = [&](const std::string& warning) { stages.push_back(warning); };
+    return ObservedRun([&](test::CallbackObserver& observer) {
+      observer.on_stage = [&](const std::string& stage) { stages.push_back(stage); };
+      observer.on_warning = [&](const std::string& warning) { stages.push_back(warning); };
     });
   };
   const Outcome alone = one->generate(plan, {}, stages_in(of_one).run);
@@ -138,31 +139,32 @@ TEST(RankThreads, TellOfTheTextAsOnePipelineDoes) {
 }
 
 /// The video fails before its text is encoded, while the other ranks load.
-TEST(RankThreads, GoOnAfterAVideoThatHadNoText) {
+TEST(RankThreads, MakeTheNextVideoAfterAFailureBeforeTextEncoding) {
   RankThreads ranks(pipelines_of(4, "cpu"));
   const Request request = short_video();
   const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(request);
-  const Heard failing([](test::HeardRun& heard) {
-    heard.on_stage = [](const std::string&) { throw run_failure("no text", "begin again"); };
+  const ObservedRun failing([](test::CallbackObserver& observer) {
+    observer.on_stage = [](const std::string&) { throw run_failure("no text", "begin again"); };
   });
   EXPECT_TRUE(test::throws_error([&] { ranks.generate(request, plan, {}, failing.run); }, {"no text"}));
   EXPECT_TRUE(ranks.generate(request, plan, {.decode = false}, {}).latents.defined());
 }
 
-TEST(RankThreads, KeepStatesWheneverTheyAreWanted) {
+TEST(RankThreads, SaveCheckpointsOnRequest) {
   RankThreads ranks(pipelines_of(2, "cpu"));
   const Request request = short_video();
   const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(request);
   const at::Tensor first = ranks.generate(request, plan, {.decode = false}, {}).latents;
   int64_t kept = 0;
-  const Heard keeping([&](test::HeardRun& heard) { heard.on_checkpoint = [&](const DenoisingState&) { ++kept; }; });
+  const ObservedRun keeping(
+      [&](test::CallbackObserver& observer) { observer.on_checkpoint = [&](const DenoisingState&) { ++kept; }; });
   models::Run run = keeping.run;
   run.checkpoints = {.every = 1, .last = true};
   EXPECT_TRUE(ranks.generate(request, plan, {.decode = false}, run).latents.equal(first));
   EXPECT_EQ(kept, 2);
 }
 
-TEST(RankThreads, DecodeNothingWhereNobodyAsks) {
+TEST(RankThreads, DoNotDecodeUnlessAsked) {
   RankThreads ranks(pipelines_of(2, "cpu"));
   const Request request = short_video();
   const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(request);

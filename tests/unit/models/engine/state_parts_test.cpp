@@ -25,7 +25,7 @@ DenoisingState some_state() {
           .warnings = {"a warning"}};
 }
 
-TEST(StateParts, MakeTheSameStateAgain) {
+TEST(StateParts, RestoreTheSameState) {
   const DenoisingState state = some_state(), again = state_of(parts_of(state), {});
   EXPECT_EQ(again.step, 2);
   EXPECT_TRUE(again.latents.equal(state.latents));
@@ -42,7 +42,7 @@ TEST(StateParts, MakeTheSameStateAgain) {
   EXPECT_EQ(again.warnings, state.warnings);
 }
 
-TEST(StateParts, ThatContradictEachOtherAreRefused) {
+TEST(StateParts, AreRefusedIfTheyContradictEachOther) {
   const auto refuses = [](const auto& change, const char* words) {
     StateParts parts = parts_of(some_state());
     change(parts);

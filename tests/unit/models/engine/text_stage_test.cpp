@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 
 /// One channel holds the number of tokens its prompt was encoded with, the other holds the token.
-class Counting final : public TextEncoder {
+class CountingEncoder final : public TextEncoder {
  public:
   at::Tensor forward(const at::Tensor& ids) const override {
     batches.push_back(ids.size(0));
@@ -39,8 +39,8 @@ at::Tensor channel(const at::Tensor& text, int64_t index) {
   return text.select(2, index);
 }
 
-TEST(EncodePrompts, PaddingThatIsEncodedPassesInOneBatch) {
-  const Counting encoder;
+TEST(EncodePrompts, EncodesPaddedPromptsInOneBatch) {
+  const CountingEncoder encoder;
   const auto [text, lengths] = encoded(encoder, kPrompts, {.encodes_padding = true});
   EXPECT_THAT(encoder.batches, ElementsAre(2));
   EXPECT_THAT(lengths, ElementsAre(2, 3));
@@ -48,8 +48,8 @@ TEST(EncodePrompts, PaddingThatIsEncodedPassesInOneBatch) {
   EXPECT_TRUE(channel(text, 1).equal(at::tensor({7, 1, 0, 0, 5, 6, 1, 0}, at::kFloat).view({2, 4})));
 }
 
-TEST(EncodePrompts, ElseZerosStandBehindWhatEachPromptBecame) {
-  const Counting encoder;
+TEST(EncodePrompts, PadsEachEncodedPromptWithZeros) {
+  const CountingEncoder encoder;
   const auto [text, lengths] = encoded(encoder, kPrompts, {.encodes_padding = false});
   EXPECT_THAT(encoder.batches, ElementsAre(1, 1));
   EXPECT_THAT(lengths, ElementsAre(2, 3));
@@ -57,8 +57,8 @@ TEST(EncodePrompts, ElseZerosStandBehindWhatEachPromptBecame) {
   EXPECT_TRUE(channel(text, 1).equal(at::tensor({7, 1, 0, 0, 5, 6, 1, 0}, at::kFloat).view({2, 4})));
 }
 
-TEST(EncodePrompts, APromptWithoutTokensIsAllZeros) {
-  const Counting encoder;
+TEST(EncodePrompts, ReturnsZerosForAPromptWithoutTokens) {
+  const CountingEncoder encoder;
   const auto [text, lengths] =
       encoded(encoder, {{.ids = {1, 0, 0, 0}, .token_count = 0}, kPrompts[1]}, {.encodes_padding = false});
   EXPECT_THAT(lengths, ElementsAre(0, 3));

@@ -41,7 +41,7 @@ TEST(DecodeRetry, TilesAfterRunningOutOfMemory) {
   EXPECT_EQ(decoder.rooms_made, 1);
 }
 
-TEST(DecodeRetry, LeavesTheChoiceOfTheUserAlone) {
+TEST(DecodeRetry, RespectsTheUsersTilingChoice) {
   Decoder decoder;
   bool tiled = false;
   EXPECT_THROW(decoder.run(tiled, false), c10::OutOfMemoryError);
@@ -49,7 +49,7 @@ TEST(DecodeRetry, LeavesTheChoiceOfTheUserAlone) {
   EXPECT_EQ(decoder.calls.size(), 1U);
 }
 
-TEST(DecodeRetry, DecodesTheSameWayWhereMemoryWasFreed) {
+TEST(DecodeRetry, RetriesWithTheSameTilingAfterFreeingMemory) {
   for (const bool in_tiles : {false, true}) {
     Decoder decoder{.tiles_help = false, .something_to_free = true};
     bool tiled = in_tiles;
@@ -59,7 +59,7 @@ TEST(DecodeRetry, DecodesTheSameWayWhereMemoryWasFreed) {
   }
 }
 
-TEST(DecodeRetry, GivesUpWhereTilesDoNotFitEither) {
+TEST(DecodeRetry, GivesUpIfTilesDoNotFitEither) {
   Decoder decoder{.tiles_help = false};
   bool tiled = false;
   EXPECT_THROW(decoder.run(tiled, true), c10::OutOfMemoryError);

@@ -16,9 +16,9 @@
 namespace sparsereel::models {
 namespace {
 
-class SomeRank final : public Rank {
+class SocketRank final : public Rank {
  public:
-  explicit SomeRank(std::shared_ptr<SocketGroup> control) : control_(std::move(control)) {}
+  explicit SocketRank(std::shared_ptr<SocketGroup> control) : control_(std::move(control)) {}
   SocketGroup& control() override { return *control_; }
   Group& group() override { return *control_; }
   void check() const override { control_->check(); }
@@ -32,7 +32,7 @@ class SomeRank final : public Rank {
 ::testing::AssertionResult refuses(const std::function<void(Rank& leader)>& tell_it, const std::string& words) {
   const auto links = local_links(2);
   auto second = std::async(std::launch::async, [&] {
-    SomeRank worker(SocketGroup::connect(1, links[1], "second"));
+    SocketRank worker(SocketGroup::connect(1, links[1], "second"));
     return test::throws_error(
         [&] {
           work(worker, {.device = "cpu", .open = [](const nlohmann::json&) {
@@ -41,17 +41,17 @@ class SomeRank final : public Rank {
         },
         {words});
   });
-  SomeRank leader(SocketGroup::connect(0, links[0], "first"));
+  SocketRank leader(SocketGroup::connect(0, links[0], "first"));
   tell_it(leader);
   return second.get();
 }
 
-TEST(Worker, RefusesWhatItDoesNotKnow) {
+TEST(Worker, RefusesUnknownMessages) {
   EXPECT_TRUE(refuses([](Rank& leader) { tell(leader.control(), {{"what", "dance"}}); }, "dance"));
   EXPECT_TRUE(refuses([](Rank& leader) { tell(leader.control(), {{"what", "video"}}); }, "video")) << "of no model yet";
 }
 
-TEST(Worker, RefusesToMakeAnotherVideoThanRank0) {
+TEST(Worker, RefusesAVideoThatDiffersFromThatOfRank0) {
   const auto other_recipe = [](Rank& leader) {
     send_model(leader, nlohmann::json::object());
     Request request;
@@ -66,7 +66,7 @@ TEST(Worker, RefusesToMakeAnotherVideoThanRank0) {
   EXPECT_TRUE(refuses(other_recipe, "this rank would make another video: steps is "));
 }
 
-TEST(Worker, ReadsNumbersWithinTheirRange) {
+TEST(Worker, RefusesNumbersOutsideTheirRange) {
   EXPECT_EQ(told_number({{"threads", 4}}, "threads", 1, 8), 4);
   EXPECT_TRUE(test::throws_error([] { told_number({{"threads", 9}}, "threads", 1, 8); }, {"9 threads"}));
 }

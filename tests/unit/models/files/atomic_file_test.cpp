@@ -45,7 +45,7 @@ class FileSizeLimit {
   void (*handler_)(int) = nullptr;
 };
 
-TEST(AtomicFile, CommitMakesTheTargetAndLeavesNothingElse) {
+TEST(AtomicFile, CreatesOnlyTheTargetOnCommit) {
   const TemporaryFolder folder;
   AtomicFile file(folder / "clip.mp4");
   file.write("abc", 3);
@@ -56,7 +56,7 @@ TEST(AtomicFile, CommitMakesTheTargetAndLeavesNothingElse) {
   EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"clip.mp4"});
 }
 
-TEST(AtomicFile, NameTooLongForTheFolderIsRefusedBeforeAnyWork) {
+TEST(AtomicFile, RefusesATooLongNameAtOnce) {
   const TemporaryFolder folder;
   EXPECT_TRUE(throws_error([&] { AtomicFile(folder / (std::string(252, 'x') + ".mp4")); }, {"xxx.mp4", "too long"}));
   AtomicFile longest(folder / (std::string(251, 'x') + ".mp4"));
@@ -64,7 +64,7 @@ TEST(AtomicFile, NameTooLongForTheFolderIsRefusedBeforeAnyWork) {
   EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{std::string(251, 'x') + ".mp4"});
 }
 
-TEST(AtomicFile, TemporaryLiesBesideTheTargetAndKeepsItsExtension) {
+TEST(AtomicFile, PutsTheTemporaryNextToTheTargetWithItsExtension) {
   const TemporaryFolder folder;
   const AtomicFile file(folder / "clip.mp4");
   EXPECT_EQ(file.temporary().parent_path(), folder.path());
@@ -72,7 +72,7 @@ TEST(AtomicFile, TemporaryLiesBesideTheTargetAndKeepsItsExtension) {
   EXPECT_EQ(file.temporary().filename().string(), ".clip." + std::to_string(::getpid()) + ".partial.mp4");
 }
 
-TEST(AtomicFile, TemporaryTellsItsTarget) {
+TEST(AtomicFile, RecoversTheTargetFromTheTemporarysName) {
   const TemporaryFolder folder;
   for (const char* name : {"clip.mp4", "clip", "a.b.mp4.checkpoint.safetensors", "a.12.partial.mp4"}) {
     const AtomicFile first(folder / name), second(folder / name);
@@ -83,7 +83,7 @@ TEST(AtomicFile, TemporaryTellsItsTarget) {
     EXPECT_EQ(Temporary::target_of(name), "") << name;
 }
 
-TEST(AtomicFile, WithoutCommitTheOldFileStays) {
+TEST(AtomicFile, KeepsTheOldFileWithoutACommit) {
   const TemporaryFolder folder;
   write_text(folder / "clip.gif", "old");
   {
@@ -94,7 +94,7 @@ TEST(AtomicFile, WithoutCommitTheOldFileStays) {
   EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"clip.gif"});
 }
 
-TEST(AtomicFile, SomebodyElseMayWriteTheTemporaryByPath) {
+TEST(AtomicFile, LetsOthersWriteTheTemporaryByPath) {
   const TemporaryFolder folder;
   AtomicFile file(folder / "clip.mp4");
   write_text(file.temporary(), "written elsewhere");
@@ -113,7 +113,7 @@ TEST(AtomicFile, ReplacesTheFileBehindASymbolicLink) {
   EXPECT_EQ(read_text(folder / "real.txt"), "new");
 }
 
-TEST(AtomicFile, MakesTheFileThatALinkWaitsFor) {
+TEST(AtomicFile, CreatesTheTargetOfADanglingLink) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder / "data");
   std::filesystem::create_symlink("second.txt", folder / "first.txt");
@@ -125,7 +125,7 @@ TEST(AtomicFile, MakesTheFileThatALinkWaitsFor) {
   EXPECT_EQ(read_text(folder / "data" / "real.txt"), "new");
 }
 
-TEST(AtomicFile, WhatStandsInTheWayIsNamedInTheRemedy) {
+TEST(AtomicFile, ExplainsWhatBlocksThePath) {
   const TemporaryFolder folder;
   std::filesystem::create_symlink("b.txt", folder / "a.txt");
   std::filesystem::create_symlink("a.txt", folder / "b.txt");
@@ -144,7 +144,7 @@ TEST(AtomicFile, WhatStandsInTheWayIsNamedInTheRemedy) {
   EXPECT_THAT(remedy("none/x.mp4"), HasSubstr("create the folder"));
 }
 
-TEST(AtomicFile, NewFileHasThePermissionsOfTheOneItReplaces) {
+TEST(AtomicFile, KeepsThePermissionsOfTheReplacedFile) {
   const TemporaryFolder folder;
   for (const mode_t mode : {0600U, 0464U, 0664U, 0200U}) {
     const std::filesystem::path path = folder / std::to_string(mode);
@@ -161,7 +161,7 @@ TEST(AtomicFile, NewFileHasThePermissionsOfTheOneItReplaces) {
   }
 }
 
-TEST(AtomicFile, ReadOnlyFilesAreNotReplaced) {
+TEST(AtomicFile, RefusesToReplaceReadOnlyFiles) {
   const TemporaryFolder folder;
   write_text(folder / "kept.txt", "old");
   ASSERT_EQ(::chmod((folder / "kept.txt").c_str(), 0444), 0);
@@ -178,7 +178,7 @@ TEST(AtomicFile, ReadOnlyFilesAreNotReplaced) {
   EXPECT_EQ(read_text(folder / "kept.txt"), "old");
 }
 
-TEST(AtomicFile, NewFileHasTheUsualPermissions) {
+TEST(AtomicFile, CreatesNewFilesWithDefaultPermissions) {
   const TemporaryFolder folder;
   const mode_t mask = ::umask(0022);
   AtomicFile file(folder / "clip.mp4");
@@ -189,7 +189,7 @@ TEST(AtomicFile, NewFileHasTheUsualPermissions) {
   EXPECT_EQ(status.st_mode & 0777, 0644U);
 }
 
-TEST(AtomicFile, TwoForOneTargetDoNotShareATemporary) {
+TEST(AtomicFile, UsesSeparateTemporariesForOneTarget) {
   const TemporaryFolder folder;
   AtomicFile first(folder / "clip.mp4"), second(folder / "clip.mp4");
   EXPECT_NE(first.temporary(), second.temporary());
@@ -200,7 +200,7 @@ TEST(AtomicFile, TwoForOneTargetDoNotShareATemporary) {
   EXPECT_EQ(read_text(folder / "clip.mp4"), "2");
 }
 
-TEST(AtomicFile, LongNamesAreCutInTheTemporaryOnly) {
+TEST(AtomicFile, ShortensLongNamesOnlyInTheTemporary) {
   const TemporaryFolder folder;
   const std::string name = std::string(251, 'n') + ".mp4";
   AtomicFile file(folder / name);
@@ -208,7 +208,7 @@ TEST(AtomicFile, LongNamesAreCutInTheTemporaryOnly) {
   EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{name});
 }
 
-TEST(AtomicFile, FullDiskIsAnErrorThatNamesTheTargetAndLeavesNothing) {
+TEST(AtomicFile, ReportsAFullDiskAndLeavesNoFile) {
   const TemporaryFolder folder;
   {
     const FileSizeLimit limit(4096);
@@ -223,7 +223,7 @@ TEST(AtomicFile, FullDiskIsAnErrorThatNamesTheTargetAndLeavesNothing) {
   EXPECT_TRUE(names_in(folder.path()).empty());
 }
 
-TEST(AtomicFile, TemporaryRemovedByOthersIsAnErrorAtCommit) {
+TEST(AtomicFile, ReportsARemovedTemporaryAtCommit) {
   const TemporaryFolder folder;
   EXPECT_TRUE(throws_error(
       [&] {
@@ -235,19 +235,19 @@ TEST(AtomicFile, TemporaryRemovedByOthersIsAnErrorAtCommit) {
   EXPECT_TRUE(names_in(folder.path()).empty());
 }
 
-TEST(AtomicFile, MissingFolderIsFoundBeforeAnyWork) {
+TEST(AtomicFile, ReportsAMissingFolderAtOnce) {
   const TemporaryFolder folder;
   EXPECT_TRUE(throws_error([&] { AtomicFile(folder / "nowhere/clip.mp4"); }, {"nowhere/clip.mp4", "No such file"}));
 }
 
-TEST(AtomicFile, FolderOrDeviceAsTargetIsRefused) {
+TEST(AtomicFile, RefusesAFolderOrDeviceAsTarget) {
   const TemporaryFolder folder;
   EXPECT_TRUE(throws_error([&] { AtomicFile(folder.path()); }, {folder.path().string(), "is a folder"}));
   EXPECT_TRUE(throws_error([&] { AtomicFile(folder.path() / ""); }, {"is a folder"}));
   EXPECT_TRUE(throws_error([] { AtomicFile("/dev/null"); }, {"/dev/null", "device"}));
 }
 
-TEST(AtomicFile, ProcessThatIsEndedRemovesEveryLiveTemporary) {
+TEST(AtomicFile, RemovesAllTemporariesWhenTheProcessEnds) {
   const TemporaryFolder folder;
   const pid_t child = ::fork();
   if (child == 0) {

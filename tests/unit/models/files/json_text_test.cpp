@@ -34,7 +34,7 @@ TEST(JsonText, ReadsEveryKindOfValue) {
     EXPECT_EQ(parse_json(scalar, "", ""), json::parse(scalar));
 }
 
-TEST(JsonText, NamesFileAndProblem) {
+TEST(JsonText, NamesTheFileAndTheProblem) {
   EXPECT_THAT(cause_of(R"({"a": 1, "b": {"a": 2, "a": 3}})"),
               testing::HasSubstr("file.json: the key \"a\" appears twice"));
   EXPECT_THAT(cause_of(R"({"a": )"), testing::HasSubstr("file.json: not valid JSON: parse error at line 1"));
@@ -50,14 +50,14 @@ TEST(JsonText, RefusesDeepNesting) {
   EXPECT_THAT(cause_of(std::string(1 << 20, '[')), testing::HasSubstr("nested deeper than"));
 }
 
-TEST(JsonText, TakesDeepAndBrokenTextForNoJsonWhereItNeedNotBe) {
+TEST(JsonText, DiscardsInvalidTextIfJsonIsOptional) {
   EXPECT_TRUE(parse_json_if_valid(nested(100000)).is_discarded());
   EXPECT_TRUE(parse_json_if_valid("no JSON").is_discarded());
   EXPECT_EQ(parse_json_if_valid("[1]"), json({1}));
 }
 
 // A file's header has a member for each tensor. Quadratic time would be minutes here.
-TEST(JsonText, TakesTimeInProportionToItsLength) {
+TEST(JsonText, ParsesInLinearTime) {
   std::string text = "{";
   for (int i = 0; i < 200000; ++i)
     text += (i == 0 ? "\"" : ",\"") + std::to_string(i) + R"(":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]})";

@@ -19,7 +19,7 @@ using test::TemporaryFolder;
 using test::throws_error;
 using test::write_text;
 
-class MappedFiles : public ::testing::Test {
+class MappedFileTest : public ::testing::Test {
  protected:
   fs::path write(const std::string& name) const {
     write_text(folder_ / name, std::string(4 * page_, 'x'));
@@ -30,7 +30,7 @@ class MappedFiles : public ::testing::Test {
   const size_t page_ = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
 };
 
-TEST_F(MappedFiles, ReadZerosWhereTheyHaveEnded) {
+TEST_F(MappedFileTest, ReadsZerosBeyondTheEndOfATruncatedFile) {
   const fs::path path = write("a");
   const MappedFile file(path);
   const auto whole = std::make_unique<MappedFile>(write("b"));
@@ -46,7 +46,7 @@ TEST_F(MappedFiles, ReadZerosWhereTheyHaveEnded) {
   EXPECT_TRUE(throws_error([&] { file.check_whole(); }, {path.string()})) << "what was read was not the file";
 }
 
-TEST_F(MappedFiles, AreShorterByLessThanAPageToo) {
+TEST_F(MappedFileTest, DetectsTruncationByLessThanAPage) {
   const fs::path path = write("a");
   const MappedFile file(path);
   fs::resize_file(path, 4 * page_ - 1);
@@ -54,7 +54,7 @@ TEST_F(MappedFiles, AreShorterByLessThanAPageToo) {
   EXPECT_TRUE(throws_error([&] { file.check_whole(); }, {path.string(), "became shorter"}));
 }
 
-TEST_F(MappedFiles, MayBeRemovedAndReplaced) {
+TEST_F(MappedFileTest, ReadsAFileThatWasRemovedAndReplaced) {
   const fs::path path = write("a");
   const MappedFile file(path);
   fs::remove(path);
@@ -63,7 +63,7 @@ TEST_F(MappedFiles, MayBeRemovedAndReplaced) {
   EXPECT_NO_THROW(file.check_whole());
 }
 
-TEST_F(MappedFiles, AreOrdinaryAndNotEmpty) {
+TEST_F(MappedFileTest, RefusesEmptyAndSpecialFiles) {
   write_text(folder_ / "empty", "");
   EXPECT_TRUE(throws_error([&] { MappedFile(folder_ / "empty"); }, {"empty", "truncated"}));
   EXPECT_TRUE(throws_error([&] { MappedFile(folder_ / "none"); }, {"none", "cannot be opened"}));
@@ -87,7 +87,7 @@ constexpr bool kIsSanitized = __has_feature(address_sanitizer);
 constexpr bool kIsSanitized = false;
 #endif
 
-TEST_F(MappedFiles, LeaveOtherErrorsAsTheyAre) {
+TEST_F(MappedFileTest, LeavesOtherBusErrorsUnhandled) {
   const fs::path path = write("a");
   if (kIsSanitized)  // its handler was there before ours, which passes the signal on to it
     EXPECT_EXIT(read_behind_the_end(path, page_), ::testing::ExitedWithCode(1), "AddressSanitizer: BUS");

@@ -6,7 +6,7 @@
 namespace sparsereel::models {
 namespace {
 
-TEST(FileHash, IsThatOfTheContent) {
+TEST(FileHash, HashesTheContent) {
   const test::TemporaryFolder folder;
   test::write_text(folder / "abc", "abc");
   test::write_text(folder / "large", std::string(1000000, 'a') + std::string(100000, 'b'));

@@ -60,7 +60,7 @@ class OtherProcess {
   pid_t process_ = 0;
 };
 
-TEST(Leftovers, AreRemovedOnceTheirProcessIsDead) {
+TEST(Leftovers, AreRemovedAfterTheirProcessDied) {
   const TemporaryFolder folder;
   OtherProcess other([&] {
     new AtomicFile(folder / "clip.mp4");
@@ -78,7 +78,7 @@ TEST(Leftovers, AreRemovedOnceTheirProcessIsDead) {
   EXPECT_THAT(names_in(folder.path()), ElementsAre(ours.temporary().filename().string()));
 }
 
-TEST(Leftovers, BehindALinkAreRemoved) {
+TEST(Leftovers, AreRemovedNextToTheTargetOfALink) {
   const TemporaryFolder folder;
   write_text(folder / "disk" / ".clip.12.partial.mp4", "x");
   write_text(folder / ".link.mp4.checkpoint.12-3.partial.safetensors", "x");
@@ -88,7 +88,7 @@ TEST(Leftovers, BehindALinkAreRemoved) {
   EXPECT_THAT(names_in(folder / "disk"), IsEmpty());
 }
 
-TEST(Leftovers, OthersFilesStay) {
+TEST(Leftovers, DoNotIncludeOtherFiles) {
   const TemporaryFolder folder;
   for (const char* name :
        {"clip.mp4", ".clip.mp4", ".clip.x.partial.mp4", ".other.12.partial.mp4", "clip.12.partial.mp4"})
@@ -99,7 +99,7 @@ TEST(Leftovers, OthersFilesStay) {
   EXPECT_EQ(names_in(folder.path()), before);
 }
 
-TEST(Leftovers, OfFilesThatAreBeingMadeAreNotTaken) {
+TEST(Leftovers, DoNotIncludeFilesBeingWritten) {
   const TemporaryFolder folder;
   std::atomic<int> writing = 4;
   std::vector<std::thread> writers;
@@ -122,7 +122,7 @@ TEST(Leftovers, OfFilesThatAreBeingMadeAreNotTaken) {
   EXPECT_THAT(names_in(folder.path()), ElementsAre("clip.mp4"));
 }
 
-TEST(Leftovers, FoldersThatAreTakenForSuchAreMadeAgain) {
+TEST(Temporary, IsRecreatedIfItsFolderIsRemoved) {
   const TemporaryFolder folder;
   const std::string name = ".frames." + std::to_string(::getpid()) + ".partial";
   std::atomic<bool> making = true;
@@ -152,7 +152,7 @@ class NoDescriptors {
   rlimit before_ = {};
 };
 
-TEST(Temporary, IsRemovedWhereNoDescriptorIsLeft) {
+TEST(Temporary, IsRemovedEvenWithoutFreeDescriptors) {
   const TemporaryFolder folder;
   auto file = std::make_unique<Temporary>(folder / "clip.mp4", Temporary::Kind::file);
   auto frames = std::make_unique<Temporary>(folder / "frames", Temporary::Kind::folder);
@@ -166,7 +166,7 @@ TEST(Temporary, IsRemovedWhereNoDescriptorIsLeft) {
   EXPECT_THAT(names_in(folder.path()), IsEmpty());
 }
 
-TEST(Reservation, IsOneProcesssAndEndsWithIt) {
+TEST(Reservation, BelongsToOneProcessAndEndsWithIt) {
   const TemporaryFolder folder;
   std::vector<std::unique_ptr<Temporary>> kept;
   OtherProcess other([&] {
@@ -184,7 +184,7 @@ TEST(Reservation, IsOneProcesssAndEndsWithIt) {
   EXPECT_THAT(names_in(folder.path()), IsEmpty());
 }
 
-TEST(Reservation, OfAFolderThatTakesNoFileIsNoHindrance) {
+TEST(Reservation, SucceedsInAFolderThatCannotHoldFiles) {
   std::vector<std::unique_ptr<Temporary>> kept;
   EXPECT_TRUE(reserve("/proc/clip.mp4", kept));
   EXPECT_THAT(kept, IsEmpty());

@@ -16,7 +16,7 @@ TEST(Utf8, AcceptsWellFormedText) {
   }
 }
 
-TEST(Utf8, RefusesWhatIsNotWellFormed) {
+TEST(Utf8, RefusesMalformedText) {
   const std::string_view bad[] = {"\x80",
                                   "\xC3",
                                   "\xE2\x82",
@@ -33,7 +33,7 @@ TEST(Utf8, RefusesWhatIsNotWellFormed) {
   for (const std::string_view text : bad) EXPECT_FALSE(is_utf8(text)) << ::testing::PrintToString(text);
 }
 
-TEST(Utf8, IsCutBetweenCharacters) {
+TEST(Utf8, IsTruncatedBetweenCharacters) {
   EXPECT_EQ(whole_characters("abc", 2), "ab");
   EXPECT_EQ(whole_characters("abc", 3), "abc");
   EXPECT_EQ(whole_characters("abc", 60), "abc");
@@ -44,7 +44,7 @@ TEST(Utf8, IsCutBetweenCharacters) {
     EXPECT_EQ(whole_characters(text, most), text.substr(0, lengths[most])) << most;
 }
 
-TEST(WhiteSpace, LengthsOfTheFirstCharacter) {
+TEST(WhiteSpace, IsMeasuredInBytesOfTheFirstCharacter) {
   EXPECT_EQ(white_space_length(" a"), 1u);
   EXPECT_EQ(white_space_length("\t"), 1u);
   EXPECT_EQ(white_space_length("\u00a0"), 2u);
@@ -54,7 +54,7 @@ TEST(WhiteSpace, LengthsOfTheFirstCharacter) {
   EXPECT_EQ(white_space_length(""), 0u);
 }
 
-TEST(WhiteSpace, IsUnicodesProperty) {
+TEST(WhiteSpace, MatchesTheUnicodeProperty) {
   std::u32string found;
   for (char32_t code = 0; code < 0x110000; ++code) {
     const bool surrogate = code >= 0xD800 && code < 0xE000;
@@ -65,13 +65,13 @@ TEST(WhiteSpace, IsUnicodesProperty) {
             U"\u2028\u2029\u202F\u205F\u3000");
 }
 
-TEST(Utf8, GoesToCodePointsAndBack) {
+TEST(Utf8, ConvertsToCodePointsAndBack) {
   const std::u32string all = {0, 0x7F, 0x80, 0x7FF, 0x800, 0xFFFE, 0xFFFF, 0x10000, 0x10FFFF};
   EXPECT_EQ(to_code_points(to_utf8(all)), all);
   EXPECT_TRUE(is_utf8(to_utf8(all)));
 }
 
-TEST(NormalFormC, GivesWhatPythonGives) {
+TEST(NormalFormC, MatchesPython) {
   std::ifstream file(SPARSEREEL_TEST_DATA "/prompt_cleaning.json");
   const nlohmann::json texts = nlohmann::json::parse(file)["normal_forms"];
   ASSERT_GT(texts.size(), 300U);
@@ -80,7 +80,7 @@ TEST(NormalFormC, GivesWhatPythonGives) {
         << each[0].dump(-1, ' ', true);
 }
 
-TEST(NormalFormC, KeepsTheVowelBehindASyllable) {
+TEST(NormalFormC, KeepsAVowelAfterASyllable) {
   EXPECT_EQ(normal_form_c(U"\uAC00\u11A7"), U"\uAC00\u11A7");
   EXPECT_EQ(normal_form_c(U"\u1100\u1161\u11A7e\u0301\u11A7\u11A8\uAC00\u11A8"),
             U"\uAC00\u11A7\u00E9\u11A7\u11A8\uAC01");
@@ -88,7 +88,7 @@ TEST(NormalFormC, KeepsTheVowelBehindASyllable) {
   EXPECT_EQ(normal_form_c(U""), U"");
 }
 
-TEST(SmallLetter, IsTheSimpleMapping) {
+TEST(SmallLetter, UsesTheSimpleCaseMapping) {
   EXPECT_EQ(small_letter(U'A'), U'a');
   EXPECT_EQ(small_letter(U'\u0178'), U'\u00FF');
   EXPECT_EQ(small_letter(U'\u03A3'), U'\u03C3');

@@ -40,14 +40,14 @@ json published_encoder() {
           {"num_channels", 3}};
 }
 
-TEST(ClipConfig, ThePublishedEncoderMakes257TokensOf1280) {
+TEST(ClipConfig, ReadsThePublishedEncoder) {
   const ClipVisionConfig config = parse_clip_vision_config(published_encoder(), "config.json");
   EXPECT_EQ(config.tokens(), 257);
   EXPECT_EQ(config.hidden_size, 1280);
   EXPECT_EQ(config.num_hidden_layers, 32);
 }
 
-TEST(ClipConfig, WhatDoesNotFitIsRefusedByItsField) {
+TEST(ClipConfig, NamesTheInvalidField) {
   const std::pair<json, std::string> cases[] = {
       {{{"hidden_act", "quick_gelu"}}, "hidden_act"},
       {{{"hidden_act", nullptr}}, "hidden_act"},
@@ -65,13 +65,13 @@ TEST(ClipConfig, WhatDoesNotFitIsRefusedByItsField) {
   }
 }
 
-TEST(ClipConfig, WithoutAnActivationItIsTheClassesOwnWhichIsRefused) {
+TEST(ClipConfig, RefusesTheDefaultActivation) {
   json config = published_encoder();
   config.erase("hidden_act");
   EXPECT_THAT(error_of(parse_clip_vision_config, config), HasSubstr("quick_gelu"));
 }
 
-TEST(ImageProcessorConfig, SizesMayBeNumbersOrObjects) {
+TEST(ImageProcessorConfig, ReadsSizesAsNumbersOrObjects) {
   const ImageProcessorConfig fallback = parse_image_processor_config(json::object(), "f");
   EXPECT_EQ(fallback.crop_size, 224);
   EXPECT_DOUBLE_EQ(fallback.image_std[2], 0.27577711);
@@ -80,7 +80,7 @@ TEST(ImageProcessorConfig, SizesMayBeNumbersOrObjects) {
   EXPECT_EQ(parse_image_processor_config({{"size", 48}, {"crop_size", 48}}, "f").crop_size, 48);
 }
 
-TEST(ImageProcessorConfig, OtherWaysToPrepareAreRefusedByTheirField) {
+TEST(ImageProcessorConfig, NamesTheFieldOfUnsupportedPreprocessing) {
   const std::pair<json, std::string> cases[] = {
       {{{"do_resize", false}}, "do_resize"},
       {{{"do_normalize", false}}, "do_normalize"},

@@ -45,7 +45,7 @@ TensorTable renamed(const TensorTable& tensors, const auto& name_of) {
   return all;
 }
 
-TEST_F(ClipEncoderTest, NamesMayLackTheirPrefix) {
+TEST_F(ClipEncoderTest, AcceptsNamesWithoutThePrefix) {
   const std::string prefix = "vision_model.";
   const at::Tensor expected = ClipEncoder::load(component_, at::kCPU, at::kFloat).forward(pixels());
   component_.tensors = renamed(component_.tensors, [&](const std::string& name) {
@@ -55,7 +55,7 @@ TEST_F(ClipEncoderTest, NamesMayLackTheirPrefix) {
   EXPECT_TRUE(ClipEncoder::load(component_, at::kCPU, at::kFloat).forward(pixels()).equal(expected));
 }
 
-TEST_F(ClipEncoderTest, WhatIsNotRunNeedNotBeThere) {
+TEST_F(ClipEncoderTest, NeedsOnlyTheLayersThatItRuns) {
   const at::Tensor expected = ClipEncoder::load(component_, at::kCPU, at::kFloat).forward(pixels());
   std::erase_if(component_.tensors, [](const auto& tensor) {
     return tensor.first.find("layers.2.") != std::string::npos || tensor.first.find("post_") != std::string::npos ||
@@ -64,7 +64,7 @@ TEST_F(ClipEncoderTest, WhatIsNotRunNeedNotBeThere) {
   EXPECT_TRUE(ClipEncoder::load(component_, at::kCPU, at::kFloat).forward(pixels()).equal(expected));
 }
 
-TEST_F(ClipEncoderTest, MissingAndUnexpectedTensorsAreNamed) {
+TEST_F(ClipEncoderTest, NamesMissingAndUnexpectedTensors) {
   const auto [file, first] = component_.tensors.begin()->second;
   TensorEntry extra = *first;  // errors name a tensor as its file does
   extra.name = "vision_model.encoder.layers.0.layer_norm3.weight";
@@ -74,19 +74,19 @@ TEST_F(ClipEncoderTest, MissingAndUnexpectedTensorsAreNamed) {
   EXPECT_THAT(load_error(), HasSubstr("layers.0.layer_norm3.weight"));
 }
 
-TEST_F(ClipEncoderTest, AnotherSizeIsRefused) {
+TEST_F(ClipEncoderTest, RefusesPixelsOfAnotherSize) {
   const ClipEncoder encoder = ClipEncoder::load(component_, at::kCPU, at::kFloat);
   EXPECT_EQ(encoder.forward(pixels()).sizes(), at::IntArrayRef({2, encoder.tokens(), encoder.width()}));
   EXPECT_THROW(encoder.forward(at::zeros({1, 3, 24, 32})), Error);
   EXPECT_THROW(encoder.forward(at::zeros({1, 4, 24, 24})), Error);
 }
 
-TEST_F(ClipEncoderTest, ItsFileShowsTheSizesOfItsConfig) {
+TEST_F(ClipEncoderTest, InfersTheSizesOfItsConfigFromTensors) {
   EXPECT_EQ(clip_vision_sizes(component_.tensors), clip_vision_sizes(component_.config, component_.config_file));
   EXPECT_EQ(clip_vision_sizes(component_.tensors).size(), 5U);
 }
 
-TEST_F(ClipEncoderTest, TheLoadersKnowBothClasses) {
+TEST_F(ClipEncoderTest, LoadsBothClasses) {
   for (const std::string& name : clip_vision_part().classes) {
     component_.class_name = name;
     const auto encoder = load_image_encoder(component_, at::kCPU, at::kBFloat16);
@@ -95,7 +95,7 @@ TEST_F(ClipEncoderTest, TheLoadersKnowBothClasses) {
   }
 }
 
-TEST_F(ClipEncoderTest, RandomWeightsKeepUnitScale) {
+TEST_F(ClipEncoderTest, KeepsUnitScaleWithRandomWeights) {
   component_.random_seed = 0;
   component_.tensors.clear();
   component_.files.clear();

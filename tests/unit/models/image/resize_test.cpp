@@ -25,7 +25,7 @@ std::string name_of(const std::string& kind, int64_t height, int64_t width) {
   return kind + "." + std::to_string(height) + "x" + std::to_string(width);
 }
 
-TEST(Pictures, HoldNumbersOnly) {
+TEST(PictureOf, RefusesNaNAndInf) {
   for (const double value : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     at::Tensor image = at::rand({4, 5, 3});
     image[2][3][1] = value;
@@ -33,7 +33,7 @@ TEST(Pictures, HoldNumbersOnly) {
   }
 }
 
-TEST(Resize, EveryByteIsPillows) {
+TEST(Resize, MatchesEveryByteOfPillow) {
   const test::Golden golden("resize_golden");
   const Picture image = of_bytes(golden["image"]);
   for (const auto& [height, width] : kSizes) {
@@ -50,7 +50,7 @@ TEST(Resize, EveryByteIsPillows) {
   }
 }
 
-TEST(Resize, AFrameIsInBothSigns) {
+TEST(Resize, ScalesFramesToMinusOneToOne) {
   const test::Golden golden("resize_golden");
   const Picture image = of_bytes(golden["image"]);
   for (const auto& [rule, kind] :
@@ -62,7 +62,7 @@ TEST(Resize, AFrameIsInBothSigns) {
   }
 }
 
-TEST(Resize, ASquareIsThatOfTransformers) {
+TEST(Resize, MatchesTheSquareImageOfTransformers) {
   const test::Golden golden("resize_golden");
   const Picture wide = of_bytes(golden["image"]), high = of_bytes(golden["image"].transpose(0, 1));
   for (const int64_t side : {14, 32}) {
@@ -75,7 +75,7 @@ TEST(Resize, ASquareIsThatOfTransformers) {
   }
 }
 
-TEST(Resize, AMadeUpPictureIsSmoothAndItsSeeds) {
+TEST(Resize, MakesASmoothPictureFromASeed) {
   const Picture picture = make_up_image(40, 60, 7);
   EXPECT_EQ(picture.height, 40);
   EXPECT_EQ(picture.width, 60);
@@ -86,7 +86,7 @@ TEST(Resize, AMadeUpPictureIsSmoothAndItsSeeds) {
   EXPECT_NE(picture.pixels, make_up_image(40, 60, 8).pixels);
 }
 
-TEST(Resize, NothingIsNoSize) {
+TEST(Resize, RefusesASizeOfZero) {
   const Picture dot{.height = 1, .width = 1, .pixels = {1, 2, 3}};
   EXPECT_TRUE(test::throws_error([&] { resample(dot, 0, 4, ResampleFilter::lanczos, whole(dot)); }, {"4x0"}));
 }

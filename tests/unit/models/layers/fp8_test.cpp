@@ -43,7 +43,7 @@ class Fp8 : public ::testing::Test {
   c10::InferenceMode inference_;
 };
 
-TEST_F(Fp8, EachRowKeepsItsOwnScale) {
+TEST_F(Fp8, ScalesEachRowByItself) {
   const at::Tensor x = at::randn({2, 30, 64}) * at::linspace(-20, 20, 30).exp2().unsqueeze(1);
   const Activation rows = quantize_rows(x);
   EXPECT_EQ(rows.values.scalar_type(), at::kFloat8_e4m3fn);
@@ -56,7 +56,7 @@ TEST_F(Fp8, EachRowKeepsItsOwnScale) {
   EXPECT_TRUE(((back(rows) - x).abs() <= step).all().item<bool>());
 }
 
-TEST_F(Fp8, RowsOfZerosAndOfTheSmallestNumbersStayFinite) {
+TEST_F(Fp8, KeepsRowsOfZeroTinyAndHugeNumbersFinite) {
   at::Tensor x = at::randn({4, 16});
   x[1].zero_();
   x[2].fill_(1e-38);
@@ -69,7 +69,7 @@ TEST_F(Fp8, RowsOfZerosAndOfTheSmallestNumbersStayFinite) {
   EXPECT_TRUE(linear(x, layer)[1].equal(layer.bias));
 }
 
-TEST_F(Fp8, NanStaysInItsRow) {
+TEST_F(Fp8, KeepsNaNWithinItsRow) {
   at::Tensor x = at::randn({5, 32});
   x[3][7] = std::numeric_limits<float>::quiet_NaN();
   const at::Tensor finite = at::isfinite(linear(x, in_fp8(random_layer(16, 32)))).all(1);
@@ -77,7 +77,7 @@ TEST_F(Fp8, NanStaysInItsRow) {
   EXPECT_FALSE(finite[3].item<bool>());
 }
 
-TEST_F(Fp8, AProductErrsByWhatThreeBitsOfMantissaCost) {
+TEST_F(Fp8, HasTheErrorOfThreeMantissaBits) {
   const Linear layer = random_layer(96, 1024), fp8 = in_fp8(layer);
   const at::Tensor x = at::randn({3, 40, 1024});
   const at::Tensor y = linear(x, fp8);
@@ -90,7 +90,7 @@ TEST_F(Fp8, AProductErrsByWhatThreeBitsOfMantissaCost) {
   EXPECT_LT(relative_l1(y, at::linear(back(quantize_rows(x)), weight, layer.bias)), 1e-6);
 }
 
-TEST_F(Fp8, RowsOfAWeightMayDifferInSize) {
+TEST_F(Fp8, AllowsWeightRowsOfDifferentMagnitude) {
   Linear layer = random_layer(64, 512);
   layer.weight = layer.weight * at::linspace(-15, 15, 64).exp2().unsqueeze(1);
   layer.bias.reset();
@@ -98,14 +98,14 @@ TEST_F(Fp8, RowsOfAWeightMayDifferInSize) {
   for (int64_t i = 0; i < 64; ++i) EXPECT_LT(relative_l1(y.select(1, i), exact.select(1, i)), 0.06) << i;
 }
 
-TEST_F(Fp8, ProductsAreInTheRunsDtype) {
+TEST_F(Fp8, ReturnsProductsInTheDtypeOfTheRun) {
   const Linear layer = in_fp8({at::randn({32, 48}).to(at::kBFloat16), at::randn({32}).to(at::kBFloat16)});
   const at::Tensor x = at::randn({7, 48}).to(at::kBFloat16), y = linear(x, layer);
   EXPECT_EQ(y.scalar_type(), at::kBFloat16);
   EXPECT_TRUE(linear(quantize_rows(x), layer).equal(y));
 }
 
-TEST_F(Fp8, FeedForwardQuantizesWhatGeluGives) {
+TEST_F(Fp8, QuantizesTheOutputOfGeluInFeedForward) {
   const Linear in = random_layer(128, 32), out = random_layer(48, 128), in8 = in_fp8(in), out8 = in_fp8(out);
   const at::Tensor x = at::randn({2, 9, 32});
   EXPECT_TRUE(feed_forward_gelu_tanh(x, in8, out8).equal(linear(at::gelu(linear(x, in8), "tanh"), out8)));
@@ -113,7 +113,7 @@ TEST_F(Fp8, FeedForwardQuantizesWhatGeluGives) {
   EXPECT_TRUE(feed_forward_gelu_tanh(x, in, out8).equal(linear(linear_gelu_tanh(x, in), out8)));
 }
 
-TEST_F(Fp8, AResidualStreamGivesItsReaderTheBitsThatItTakes) {
+TEST_F(Fp8, QuantizesTheResidualStreamForFp8Layers) {
   const auto vectors = [] { return Modulation{at::randn({2, 32}), at::randn({2, 32}), at::randn({2, 32})}; };
   const JointModulation first = {vectors(), vectors()}, second = {vectors(), vectors()};
   const at::Tensor hidden = at::randn({2, 9, 32}), update = at::randn({2, 9, 32});
@@ -129,7 +129,7 @@ TEST_F(Fp8, AResidualStreamGivesItsReaderTheBitsThatItTakes) {
   EXPECT_TRUE(narrow.value().equal(wide.value()));
 }
 
-TEST_F(Fp8, ACpuEmulatesIt) {
+TEST_F(Fp8, IsEmulatedOnTheCpu) {
   EXPECT_EQ(why_no_fp8(at::kCPU), "");
 }
 

@@ -45,7 +45,7 @@ TEST_F(LinearLayer, MatchesDoublePrecisionInEveryDtype) {
   }
 }
 
-TEST_F(LinearLayer, SomeOutputsAreThoseOfAll) {
+TEST_F(LinearLayer, ComputesASubsetOfItsOutputs) {
   const at::Tensor x = at::randn({2, 33, 64});
   const at::Tensor weight = at::randn({96, 64}), bias = at::randn({96});
   const Activation rows = quantize_rows(weight);
@@ -54,14 +54,14 @@ TEST_F(LinearLayer, SomeOutputsAreThoseOfAll) {
     EXPECT_TRUE(close_to(linear(x, layer.outputs(32, 48)), linear(x, layer).narrow(2, 32, 48), 1e-5));
 }
 
-TEST_F(LinearLayer, GeluMatchesDoublePrecisionFromTailToTail) {
+TEST_F(LinearLayer, MatchesDoublePrecisionGeluOverItsWholeRange) {
   const at::Tensor x = at::linspace(-12, 12, 4001).unsqueeze(1);
   const Linear identity = {at::ones({1, 1}), at::zeros({1})};
   const at::Tensor expected = at::gelu(x.to(at::kDouble), "tanh");
   EXPECT_LT((linear_gelu_tanh(x, identity) - expected).abs().max().item<double>(), 2e-6);
 }
 
-TEST_F(LinearLayer, TakesStridedRowsAndNoRowsAtAll) {
+TEST_F(LinearLayer, AcceptsStridedRowsAndNoRows) {
   const Linear layer = {at::randn({8, 16}), at::randn({8})};
   for (const auto& [dtype, tolerance] : {std::pair(at::kFloat, 2e-6), std::pair(at::kBFloat16, 1e-2)}) {
     const Linear each = {layer.weight.to(dtype), layer.bias.to(dtype)};
@@ -73,7 +73,7 @@ TEST_F(LinearLayer, TakesStridedRowsAndNoRowsAtAll) {
 }
 
 // OpenMP gives one thread here, and oneDNN's product would leave rows out.
-TEST_F(LinearLayer, IsRightWhereOpenMpGivesFewerThreads) {
+TEST_F(LinearLayer, IsCorrectIfOpenMpGivesFewerThreads) {
   const int threads = at::get_num_threads(), levels = omp_get_max_active_levels();
   at::set_num_threads(2);
   omp_set_max_active_levels(0);
@@ -87,7 +87,7 @@ TEST_F(LinearLayer, IsRightWhereOpenMpGivesFewerThreads) {
   at::set_num_threads(threads);
 }
 
-TEST(AllThreads, AreGivenWhileOneLives) {
+TEST(AllThreads, AreGivenDuringTheGuardsLifetime) {
   const int levels = omp_get_max_active_levels();
   omp_set_dynamic(1);
   omp_set_max_active_levels(0);
@@ -111,7 +111,7 @@ std::string text_of(const Parameter& parameter) {
   return text.str();
 }
 
-TEST(LinearWeights, ListWhatTheyAreInACheckpoint) {
+TEST(LinearWeights, ListTheirNamesAndShapesInACheckpoint) {
   std::vector<std::string> listed;
   const Visit note = [&](at::Tensor&, const Parameter& parameter) { listed.push_back(text_of(parameter)); };
   Linear layer;
@@ -123,7 +123,7 @@ TEST(LinearWeights, ListWhatTheyAreInACheckpoint) {
                                      "q.weight k.weight v.weight [2, 3] [6, 3]", "q.bias k.bias v.bias [2] [6]"));
 }
 
-TEST(FeedForward, GatesTheFirstHalfBySiluOfTheSecond) {
+TEST(FeedForward, MultipliesTheFirstHalfBySiluOfTheSecond) {
   const c10::InferenceMode inference;
   const at::Tensor x = at::randn({2, 5, 12});
   const Linear in = {.weight = at::randn({20, 12})}, out = {.weight = at::randn({7, 10}), .bias = at::randn({7})};

@@ -44,7 +44,7 @@ class NormLayer : public ::testing::TestWithParam<Shape> {
   Shape shape_ = GetParam();
 };
 
-TEST_P(NormLayer, ModulatesEachPartByItsOwnVectors) {
+TEST_P(NormLayer, ModulatesVideoAndTextByTheirOwnVectors) {
   const auto [batch, video, text, channels] = shape_;
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const auto options = at::TensorOptions().dtype(dtype);
@@ -73,7 +73,7 @@ TEST_P(NormLayer, ModulatesAPartOfALongerTensor) {
   EXPECT_TRUE(close_to(layer_norm_modulate(part, norm, 1e-5, video, m), modulated(part, norm, 1e-5, m.video), 2e-6));
 }
 
-TEST_P(NormLayer, AddsEachPartThroughItsOwnGate) {
+TEST_P(NormLayer, AddsVideoAndTextThroughTheirOwnGates) {
   const auto [batch, video, text, channels] = shape_;
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     const auto options = at::TensorOptions().dtype(dtype);
@@ -89,7 +89,7 @@ TEST_P(NormLayer, AddsEachPartThroughItsOwnGate) {
   }
 }
 
-TEST_P(NormLayer, AddsAndNormalizesInOnePassAsInTwo) {
+TEST_P(NormLayer, AddsAndNormalizesInOnePassWithTheSameResult) {
   const auto [batch, video, text, channels] = shape_;
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     const auto options = at::TensorOptions().dtype(dtype);
@@ -106,7 +106,7 @@ TEST_P(NormLayer, AddsAndNormalizesInOnePassAsInTwo) {
   }
 }
 
-TEST_P(NormLayer, AResidualStreamAddsEveryUpdateOnce) {
+TEST_P(NormLayer, AddsEveryUpdateOnceToAResidualStream) {
   const auto [batch, video, text, channels] = shape_;
   const int64_t video_tokens = video;  // Clang with OpenMP cannot capture a structured binding
   const at::Tensor x = at::randn({batch, video + text, channels});
@@ -131,7 +131,7 @@ TEST_P(NormLayer, AResidualStreamAddsEveryUpdateOnce) {
   EXPECT_TRUE(at::equal(stream.value(), expected));
 }
 
-TEST_P(NormLayer, AResidualStreamAddsWithoutGates) {
+TEST_P(NormLayer, AddsToAResidualStreamWithoutGates) {
   const auto [batch, video, text, channels] = shape_;
   const at::Tensor x = at::randn({batch, video + text, channels}), update = at::randn(x.sizes());
   const JointModulation m = {random_modulation(batch, channels, at::kFloat),
@@ -143,7 +143,7 @@ TEST_P(NormLayer, AResidualStreamAddsWithoutGates) {
   EXPECT_TRUE(at::equal(stream.value(), x + update + update));
 }
 
-TEST_P(NormLayer, TakesTheRowOfEachToken) {
+TEST_P(NormLayer, UsesTheModulationRowOfEachToken) {
   const auto [batch, video, text, channels] = shape_;
   constexpr int64_t kRows = 3;
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
@@ -189,7 +189,7 @@ at::Tensor rms_normed(const at::Tensor& x, double eps, const at::Tensor& factor)
   return wide * at::rsqrt(wide.square().mean(-1, true) + eps) * factor.to(at::kFloat).unsqueeze(1);
 }
 
-TEST_P(NormLayer, RmsNormTakesAFactorOfEachEntry) {
+TEST_P(NormLayer, AppliesAFactorPerBatchEntryInRmsNorm) {
   const auto [batch, video, text, channels] = shape_;
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const at::Tensor x = at::randn({batch, video + text, channels}, dtype),
@@ -202,7 +202,7 @@ TEST_P(NormLayer, RmsNormTakesAFactorOfEachEntry) {
   }
 }
 
-TEST_P(NormLayer, AResidualStreamAddsNormedUpdatesOnce) {
+TEST_P(NormLayer, AddsNormedUpdatesOnceToAResidualStream) {
   const auto [batch, video, text, channels] = shape_;
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     const double tolerance = dtype == at::kFloat ? 2e-6 : 8e-3;
@@ -247,7 +247,7 @@ TEST(RmsNorm, MatchesTorch) {
 }
 
 // T5 does it so: half precision loses bits in the quotient and in the product.
-TEST(RmsNorm, RoundsTheQuotientToTheDtypeOfTheWeight) {
+TEST(RmsNorm, RoundsToTheWeightsDtypeBeforeTheProduct) {
   const c10::InferenceMode inference;
   const at::Tensor x = at::randn({2, 9, 40}) * 3, quotient = rms_norm(x, at::ones({40}), 1e-6);
   for (const auto dtype : {at::kBFloat16, at::kHalf}) {

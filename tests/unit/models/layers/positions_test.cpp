@@ -18,14 +18,14 @@ at::Tensor floats(std::vector<float> values) {
   return at::tensor(values);
 }
 
-TEST(AxisPositions, AtTheBaseSizeAreTheIndices) {
+TEST(AxisPositions, AreIndicesAtTheBaseSize) {
   const AxisPositions positions = cropped_axis_positions({3, 4, 6}, 4, 6);
   EXPECT_TRUE(close_to(positions.t, floats({0, 1, 2}), 1e-6));
   EXPECT_TRUE(close_to(positions.h, floats({0, 1, 2, 3}), 1e-6));
   EXPECT_TRUE(close_to(positions.w, floats({0, 1, 2, 3, 4, 5}), 1e-6));
 }
 
-TEST(AxisPositions, OfAWiderGridLieInACropCenteredInTheHeight) {
+TEST(AxisPositions, CropAWiderGridAtTheCenterOfTheHeight) {
   // 4 x 16 in 30 x 45 is resized to 11 x 45 (45 / 16 * 4 = 11.25). It starts at row round(19 / 2) = 10 (ties to even);
   // columns are 45 / 16 apart.
   const AxisPositions positions = cropped_axis_positions({1, 4, 16}, 30, 45);
@@ -35,7 +35,7 @@ TEST(AxisPositions, OfAWiderGridLieInACropCenteredInTheHeight) {
   EXPECT_FLOAT_EQ(positions.w[15].item<float>(), 45.0F * 15 / 16);
 }
 
-TEST(AxisPositions, OfATallerGridLieInACropCenteredInTheWidth) {
+TEST(AxisPositions, CropATallerGridAtTheCenterOfTheWidth) {
   // 20 x 10 in 30 x 45 is resized to 30 x 15 and starts at column 15.
   const AxisPositions positions = cropped_axis_positions({1, 20, 10}, 30, 45);
   EXPECT_FLOAT_EQ(positions.h[0].item<float>(), 0);
@@ -44,7 +44,7 @@ TEST(AxisPositions, OfATallerGridLieInACropCenteredInTheWidth) {
   EXPECT_FLOAT_EQ(positions.w[9].item<float>(), 30.0F * 9 / 10);
 }
 
-TEST(AxisPositions, OfOneTokenIsTheStart) {
+TEST(AxisPositions, StartAtZeroForOneToken) {
   const AxisPositions positions = cropped_axis_positions({1, 1, 1}, 1, 1);
   EXPECT_TRUE(close_to(positions.h, floats({0}), 0));
 }

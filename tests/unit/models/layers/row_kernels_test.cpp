@@ -26,7 +26,7 @@ class RowKernels : public ::testing::TestWithParam<int64_t> {
   size_t size_ = static_cast<size_t>(kRows * GetParam());
 };
 
-TEST_P(RowKernels, LayerNormMatchesDoublePrecision) {
+TEST_P(RowKernels, ComputeLayerNormLikeDoublePrecision) {
   // The mean is far from zero, so a variance from the difference of large sums would be wrong.
   const std::vector<float> x = random_floats(size_, 100.0F, 1), weight = random_floats(width_, 1.0F, 2),
                            bias = random_floats(width_, 0.0F, 3);
@@ -50,7 +50,7 @@ TEST_P(RowKernels, LayerNormMatchesDoublePrecision) {
   }
 }
 
-TEST_P(RowKernels, LayerNormWorksInPlace) {
+TEST_P(RowKernels, ComputeLayerNormInPlace) {
   std::vector<float> x = random_floats(size_, 1.0F, 4), y(size_);
   const std::vector<float> weight = random_floats(width_, 1.0F, 5), bias(width_, 0.5F);
   LayerNormRows rows{.input = x.data(),
@@ -66,7 +66,7 @@ TEST_P(RowKernels, LayerNormWorksInPlace) {
   EXPECT_EQ(x, y);
 }
 
-TEST_P(RowKernels, AddGatedAddsGateTimesUpdate) {
+TEST_P(RowKernels, AddGateTimesUpdate) {
   const std::vector<float> before = random_floats(size_, 0.0F, 6), update = random_floats(size_, 0.0F, 7),
                            gate = random_floats(width_, 0.0F, 8);
   std::vector<float> residual = before;
@@ -82,7 +82,7 @@ TEST_P(RowKernels, AddGatedAddsGateTimesUpdate) {
 INSTANTIATE_TEST_SUITE_P(Widths, RowKernels, ::testing::Values(1, 15, 16, 63, 64, 65, 127, 200, 256, 1920),
                          ::testing::PrintToStringParamName());
 
-TEST(RowKernelsOfNoRows, TouchNothing) {
+TEST(RowKernelsWithoutRows, AccessNoMemory) {
   layer_norm_rows({.input = nullptr,
                    .output = nullptr,
                    .weight = nullptr,

@@ -22,7 +22,7 @@ TEST(TimestepSinusoids, AreSinesThenCosinesOrFlipped) {
   }
 }
 
-TEST(TimestepSinusoids, FrequencyShiftReachesTheLowestFrequency) {
+TEST(TimestepSinusoids, ReachTheLowestFrequencyWithAShift) {
   const at::Tensor times = at::tensor(std::vector<int64_t>{5000});
   EXPECT_NEAR(timestep_sinusoids(times, 8, false, 1)[0][3].item<double>(), std::sin(0.5), 1e-5);
 }

@@ -21,7 +21,7 @@ at::Tensor random_bytes(int64_t count) {
   return bytes.masked_fill_(bytes.bitwise_and(0x7C).eq(0x7C), 0x33);  // no fp16 in it is NaN or Inf
 }
 
-TEST(Unpack, GivesWhatGgufGives) {
+TEST(Unpack, MatchesTheGgufPackage) {
   const std::string folder = std::string(SPARSEREEL_TEST_DATA) + "/gguf/";
   const TensorFile packed(folder + "blocks.gguf"), golden(folder + "blocks.safetensors");
   EXPECT_EQ(packed.metadata().at("general.architecture"), "wan");
@@ -41,7 +41,7 @@ TEST(Unpack, GivesWhatGgufGives) {
   }
 }
 
-TEST(Unpack, EveryByteOfAnEightBitFloatIsWhatTorchSays) {
+TEST(Unpack, MatchesTorchForEveryByteOfEightBitNumbers) {
   const at::Tensor bytes = at::arange(256, at::kByte);
   const std::pair<Dtype, at::ScalarType> kinds[] = {
       {Dtype::f8_e4m3, at::kFloat8_e4m3fn}, {Dtype::f8_e5m2, at::kFloat8_e5m2}, {Dtype::i8, at::kChar}};
@@ -52,7 +52,7 @@ TEST(Unpack, EveryByteOfAnEightBitFloatIsWhatTorchSays) {
   }
 }
 
-TEST(Unpack, NumbersStayThemselves) {
+TEST(Unpack, KeepsUnpackedNumbersUnchanged) {
   const at::Tensor numbers = at::randn({3, 16});
   const std::pair<Dtype, at::ScalarType> kinds[] = {
       {Dtype::f32, at::kFloat}, {Dtype::f16, at::kHalf}, {Dtype::bf16, at::kBFloat16}};
@@ -63,7 +63,7 @@ TEST(Unpack, NumbersStayThemselves) {
   }
 }
 
-TEST(Unpack, RowsAreScaledInFp32AndRoundedOnce) {
+TEST(Unpack, ScalesRowsInFp32AndRoundsOnce) {
   const at::Tensor bytes = at::randint(0, 256, {4 * 32}, at::kByte), scale = at::rand({4}) + 0.1;
   const at::Tensor found = unpack(bytes, {{Dtype::i8, 4, 32, 0}}, scale, at::kBFloat16);
   const at::Tensor expected = (bytes.view(at::kChar).view({4, 32}).to(at::kFloat) * scale.unsqueeze(1));
@@ -79,7 +79,7 @@ at::Tensor product(const LowRank& delta) {
 }
 
 /// There are more rows than are unpacked at once, and the parts have different formats and deltas.
-TEST(Unpack, DeltasAreAddedInFp32AndTheSumIsRoundedOnce) {
+TEST(Unpack, AddsDeltasInFp32AndRoundsTheSumOnce) {
   at::manual_seed(1);
   const int64_t columns = 256, rows = 700, bytes = rows * columns;
   std::vector<StoredRows> stored = {{Dtype::i8, rows, columns, 0}, {Dtype::i8, rows, columns, bytes}};
@@ -95,7 +95,7 @@ TEST(Unpack, DeltasAreAddedInFp32AndTheSumIsRoundedOnce) {
   EXPECT_TRUE(unpack(packed, stored, scale, at::kHalf).equal(fp32.to(at::kHalf)));
 }
 
-TEST(Unpack, ADeltaInBf16OfThreeTimesTheRankIsThatOfFp32) {
+TEST(Unpack, SplitsAnFp32DeltaIntoBf16OfThreeTimesTheRank) {
   const LowRank delta = random_delta(64, 96, at::kFloat, 0.7), split = in_bf16(delta);
   EXPECT_EQ(split.up.scalar_type(), at::kBFloat16);
   EXPECT_EQ(split.up.sizes(), at::IntArrayRef({64, 12}));
@@ -105,7 +105,7 @@ TEST(Unpack, ADeltaInBf16OfThreeTimesTheRankIsThatOfFp32) {
 }
 
 /// Threads that share a large matrix do not inherit their caller's inference mode.
-TEST(Unpack, ALargeMatrixIsUnpackedInInferenceModeToo) {
+TEST(Unpack, UnpacksALargeMatrixInInferenceMode) {
   const int threads = at::get_num_threads();
   at::set_num_threads(2);
   const at::Tensor bytes = at::randint(0, 256, {1024 * 512}, at::kByte);
@@ -118,7 +118,7 @@ TEST(Unpack, ALargeMatrixIsUnpackedInInferenceModeToo) {
   at::set_num_threads(threads);
 }
 
-TEST(Unpack, WholeBlocksOnly) {
+TEST(Unpack, RequiresWholeBlocks) {
   EXPECT_TRUE(can_unpack(Dtype::q4_k, 512));
   EXPECT_FALSE(can_unpack(Dtype::q4_k, 384));
   EXPECT_TRUE(can_unpack(Dtype::q8_0, 96));
@@ -131,7 +131,7 @@ TEST(Unpack, WholeBlocksOnly) {
 }
 
 /// The three parts of a fused layer are packed in different formats.
-TEST(Linear, OfMixedPartsIsThatOfTheirValues) {
+TEST(PackedLinear, MatchesTheUnpackedValuesOfMixedFormats) {
   std::vector<StoredRows> rows;
   std::vector<at::Tensor> parts;
   int64_t offset = 0;

@@ -69,7 +69,7 @@ class DecodingOverRanks : public ::testing::TestWithParam<test::ParityCase> {
       test::Golden(GetParam().family->folder + "vae_golden")[GetParam().name + ".latents"].size(1);
 };
 
-TEST_P(DecodingOverRanks, GivesTheFramesOfOneRank) {
+TEST_P(DecodingOverRanks, MatchesTheFramesOfOneRank) {
   const auto vae = load();
   ASSERT_TRUE(vae->decodes_in_pieces());
   const double tolerance = GetParam().family->vae_tolerance;
@@ -80,7 +80,7 @@ TEST_P(DecodingOverRanks, GivesTheFramesOfOneRank) {
   expect_frames_of_one(*vae, latents(9, 2, 1), 2, tolerance);
 }
 
-TEST_P(DecodingOverRanks, GivesThemInHalfPrecision) {
+TEST_P(DecodingOverRanks, MatchesOneRankInHalfPrecision) {
   const auto vae = load(at::kBFloat16);
   const at::Tensor given = latents(3, 5, 3).to(at::kBFloat16);
   const at::Tensor alone = decode(*vae, given, nullptr).frames.to(at::kFloat);
@@ -89,7 +89,7 @@ TEST_P(DecodingOverRanks, GivesThemInHalfPrecision) {
   EXPECT_LT(((shared - alone).square().mean() / alone.square().mean()).sqrt().item<double>(), 0.02);
 }
 
-TEST_P(DecodingOverRanks, TakesEveryRanksLatents) {
+TEST_P(DecodingOverRanks, UsesTheLatentsOfEveryRank) {
   const auto vae = load();
   const at::Tensor given = latents(2, 6, 2), alone = decode_over(2, *vae, given).front().frames;
   for (const int64_t row : {0, 5}) {
@@ -110,7 +110,7 @@ double peak_of_decoding(Vae& vae, const at::Tensor& latents, const RowSplit* row
   return static_cast<double>(allocated->peak);
 }
 
-TEST_P(DecodingOverRanks, NeedsTheMemoryOfAPiece) {
+TEST_P(DecodingOverRanks, NeedsOnlyTheMemoryOfOnePiece) {
   const auto vae = load();
   const at::Tensor given = latents(3, 24, 8);
   const double alone = peak_of_decoding(*vae, given, nullptr);
@@ -145,7 +145,7 @@ void on_pieces(const at::Tensor& x, int64_t ranks, const auto& body) {
   });
 }
 
-TEST(RowsOfSeveralRanks, StandBetweenTheirNeighbors) {
+TEST(RowSplit, SurroundsEachPieceWithNeighboringRows) {
   const at::Tensor x = at::randn({2, 14, 3, 4});
   for (const auto outside : {RowSplit::Outside::zeros, RowSplit::Outside::its_edge}) {
     const at::Tensor first = x.narrow(1, 0, 1), last = x.narrow(1, 13, 1);
@@ -158,7 +158,7 @@ TEST(RowsOfSeveralRanks, StandBetweenTheirNeighbors) {
   }
 }
 
-TEST(RowsOfSeveralRanks, ArePutTogether) {
+TEST(RowSplit, GathersTheWholeFrame) {
   const at::Tensor x = at::randn({2, 14, 3, 4});
   on_pieces(x, 3, [&](const RowSplit& rows, const at::Tensor& piece, int64_t start) {
     EXPECT_TRUE(rows.whole(piece).equal(x));
@@ -170,7 +170,7 @@ TEST(RowsOfSeveralRanks, ArePutTogether) {
   });
 }
 
-TEST(RowsOfSeveralRanks, HaveTheMomentsOfTheWholeOnAllRanks) {
+TEST(RowSplit, JoinsTheMomentsOfAllRanks) {
   const at::Tensor x = at::randn({1, 14, 3, 4}).add_(1000).to(at::kDouble);
   const auto moments = [](const at::Tensor& part) {
     const auto [variance, mean] = at::var_mean(part, at::IntArrayRef{0, 1, 2}, /*correction=*/at::Scalar(0));

@@ -37,9 +37,9 @@ struct How {
 };
 
 /// A toy transformer with 5 heads. In the step `faulty_step` its prediction contains NaN unless attention is full.
-class FaultyToy final : public LoadedTransformer {
+class FaultyToyTransformer final : public LoadedTransformer {
  public:
-  explicit FaultyToy(int64_t faulty_step) : faulty_step_(faulty_step) {
+  explicit FaultyToyTransformer(int64_t faulty_step) : faulty_step_(faulty_step) {
     test::ToyConfig config;
     config.heads = 5;
     Component component;
@@ -75,7 +75,7 @@ std::unique_ptr<Denoising> start(const How& how, Group* group, int64_t faulty_st
   plan.latent.frames = 3;
   SchedulerConfig config;
   config.kind = SamplerKind::unipc;
-  const auto transformer = std::make_shared<FaultyToy>(faulty_step);
+  const auto transformer = std::make_shared<FaultyToyTransformer>(faulty_step);
   auto experts = std::make_shared<Experts>(
       ModelSpec{}, at::kCPU, [transformer](const std::string&) { return transformer; },
       [](const std::string&) { return true; });
@@ -134,7 +134,7 @@ End make(const How& how, int64_t ranks, const DenoisingState* resume = nullptr, 
 
 class DenoisingOverRanks : public ::testing::TestWithParam<How> {};
 
-TEST_P(DenoisingOverRanks, EndsWithTheLatentsOfOneRank) {
+TEST_P(DenoisingOverRanks, MatchesTheLatentsOfOneRank) {
   const End alone = make(GetParam(), 0);
   for (const int64_t ranks : {1, 2, 3, 4}) {
     const End shared = make(GetParam(), ranks);
@@ -149,7 +149,7 @@ TEST_P(DenoisingOverRanks, EndsWithTheLatentsOfOneRank) {
   }
 }
 
-TEST_P(DenoisingOverRanks, LeavesTheStateOfOneRank) {
+TEST_P(DenoisingOverRanks, MatchesTheStateOfOneRank) {
   const std::vector<DenoisingState> alone = make(GetParam(), 0).states, shared = make(GetParam(), 4).states;
   ASSERT_EQ(shared.size(), alone.size());
   for (size_t step = 0; step < alone.size(); ++step) {
@@ -163,7 +163,7 @@ TEST_P(DenoisingOverRanks, LeavesTheStateOfOneRank) {
   }
 }
 
-TEST_P(DenoisingOverRanks, GoesOnWithAnotherNumberOfRanks) {
+TEST_P(DenoisingOverRanks, ResumesWithAnotherNumberOfRanks) {
   const End alone = make(GetParam(), 0);
   const DenoisingState of_three = make(GetParam(), 3).states[3], of_four = make(GetParam(), 4).states[3];
   for (const DenoisingState* state : {&alone.states[3], &of_three, &of_four}) {
@@ -193,7 +193,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, DenoisingOverRanks, ::testing::ValuesIn(all_ways(
                          [](const auto& test) { return test.param.name; });
 
 /// Little changes in the first pass, much in the second.
-TEST(CacheOverRanks, DecidesForAllByThePassesThatOneRankDecidesBy) {
+TEST(CacheOverRanks, DecidesForAllRanksByTheSamePassesAsOneRank) {
   for (const GuidancePasses passes : {GuidancePasses::batched, GuidancePasses::in_turn}) {
     run_in_threads(2, [&](Group& group) {
       const c10::InferenceMode inference;
@@ -209,7 +209,7 @@ TEST(CacheOverRanks, DecidesForAllByThePassesThatOneRankDecidesBy) {
 }
 
 /// There are 10 blocks of keys, and attention drops some of them.
-TEST(SparseAttentionOverRanks, KeepsAsManyBlocksInEveryLayerAndStep) {
+TEST(SparseAttentionOverRanks, KeepsTheSameNumberOfBlocksAsOneRank) {
   for (const bool guided : {false, true}) {
     const How sparse{.name = {}, .guided = guided, .mode = Mode::sparse, .height = 42};
     const End alone = make(sparse, 0);
@@ -225,7 +225,7 @@ TEST(SparseAttentionOverRanks, KeepsAsManyBlocksInEveryLayerAndStep) {
   }
 }
 
-TEST(NanOnOneRank, RedoesTheStepOnAll) {
+TEST(NanOnOneRank, RedoesTheStepOnAllRanks) {
   for (const int64_t ranks : {2, 3, 4}) {
     const How sparse{.name = {}, .mode = Mode::sparse};
     const End end = make(sparse, ranks, nullptr, /*faulty_step=*/2);
@@ -235,7 +235,7 @@ TEST(NanOnOneRank, RedoesTheStepOnAll) {
   }
 }
 
-TEST(Ranks, WithOtherLatentsAreFound) {
+TEST(RanksWithDifferentLatents, AreDetected) {
   const auto differ = [] {
     run_in_threads(2, [](Group& group) {
       const c10::InferenceMode inference;

@@ -10,13 +10,13 @@ namespace {
 
 using Devices = std::vector<std::string>;
 
-TEST(DevicesOfRanks, AreGpusInTheirOrderOrTheOneCpu) {
+TEST(DevicesOfRanks, AreGpusInOrderOrTheCpu) {
   EXPECT_EQ(devices_of_ranks(2, "auto", 4), (Devices{"cuda:0", "cuda:1"}));
   EXPECT_EQ(devices_of_ranks(3, "cpu", 0), (Devices{"cpu", "cpu", "cpu"}));
   EXPECT_EQ(devices_of_ranks(3, "cuda", 2, /*may_share=*/true), (Devices{"cuda:0", "cuda:1", "cuda:0"}));
 }
 
-TEST(DevicesOfRanks, AreRefusedWhereThereAreTooFew) {
+TEST(DevicesOfRanks, AreRefusedIfThereAreTooFew) {
   const auto refuses = [](int64_t ranks, const std::string& device, int64_t gpus, std::vector<std::string> words) {
     return test::throws_error([&] { devices_of_ranks(ranks, device, gpus); }, words);
   };

@@ -90,7 +90,7 @@ TEST_P(GroupContract, ExchangesUnevenPieces) {
 TEST_P(GroupContract, ExchangesLargePieces) {
   expect(test::exchanges_large_pieces);
 }
-TEST_P(GroupContract, GathersShapesThatDiffer) {
+TEST_P(GroupContract, GathersDifferentShapes) {
   expect(test::gathers_shapes_that_differ);
 }
 TEST_P(GroupContract, ReducesToTheSameBits) {
@@ -102,17 +102,17 @@ TEST_P(GroupContract, BroadcastsFromEveryRoot) {
 TEST_P(GroupContract, SplitsByColor) {
   expect(test::splits_by_color);
 }
-TEST_P(GroupContract, AbortsForAll) {
+TEST_P(GroupContract, AbortsAllRanks) {
   expect(test::aborts_for_all);
 }
-TEST_P(GroupContract, NamesWhoLeft) {
+TEST_P(GroupContract, NamesTheRankThatLeft) {
   expect_of_several(test::names_who_left);
 }
 
 INSTANTIATE_TEST_SUITE_P(Processes, GroupContract, ::testing::Values(Maker{"sockets", as_processes}));
 INSTANTIATE_TEST_SUITE_P(TimedProcesses, GroupContract, ::testing::Values(Maker{"metered", as_timed_processes}));
 
-TEST(MeteredGroup, TimesTheCallsOfItsPartsAndWaitingForOthers) {
+TEST(MeteredGroup, TimesCallsOfItsPartsIncludingWaiting) {
   as_processes(2, [](Group& group) {
     ExchangeMeter meter(at::kCPU);
     MeteredGroup metered({&group, [](Group*) {}}, meter);
@@ -130,7 +130,7 @@ TEST(SocketGroup, HasNoWindows) {
   as_processes(2, [](Group& group) { test::require(!test::puts_into_windows(group, at::kCPU), "no windows"); });
 }
 
-TEST(SocketGroup, KilledRankEndsTheOthersAtOnceWithItsName) {
+TEST(SocketGroup, EndsOtherRanksAtOnceIfOneIsKilled) {
   for (int attempt = 0; attempt < 3; ++attempt) {
     const test::ProcessEvent met;
     const auto ranks = start_processes(3, {}, [&](Group& group) {
@@ -148,7 +148,7 @@ TEST(SocketGroup, KilledRankEndsTheOthersAtOnceWithItsName) {
   }
 }
 
-TEST(SocketGroup, RankThatDoesNotAnswerIsNamedOnceTheLimitIsOver) {
+TEST(SocketGroup, NamesARankThatDoesNotAnswerInTime) {
   const test::ProcessEvent over;
   const auto ranks = start_processes(2, {.start = 60s, .call = 300ms}, [&](Group& group) {
     if (group.rank() == 1) over.wait();
@@ -160,7 +160,7 @@ TEST(SocketGroup, RankThatDoesNotAnswerIsNamedOnceTheLimitIsOver) {
 }
 
 /// Ctrl-Z stops all ranks for any time. They are continued one after the other.
-TEST(SocketGroup, RanksThatWereStoppedForLongerThanTheLimitGoOn) {
+TEST(SocketGroup, ContinuesAfterRanksWereStoppedLongerThanTheLimit) {
   const test::ProcessEvent met;
   const auto ranks = start_processes(2, {.start = 60s, .call = 2s}, [&](Group& group) {
     for (int turn = 0; turn < 12; ++turn) {
@@ -179,7 +179,7 @@ TEST(SocketGroup, RanksThatWereStoppedForLongerThanTheLimitGoOn) {
   for (const pid_t process : ranks) EXPECT_EQ(exit_code(process), 0);
 }
 
-TEST(SocketGroup, RankThatNeverStartsIsNamed) {
+TEST(SocketGroup, NamesARankThatNeverStarts) {
   auto links = local_links(2);
   try {
     SocketGroup::connect(0, links[0], "process", {.start = 300ms, .call = 60s});
@@ -190,7 +190,7 @@ TEST(SocketGroup, RankThatNeverStartsIsNamed) {
   close_links(links[1]);
 }
 
-TEST(SocketGroup, ErrorsKeepKindAndRemedyOnTheirWay) {
+TEST(SocketGroup, SendsErrorsWithKindAndRemedy) {
   const auto ranks = start_processes(2, {}, [](Group& group) {
     auto& sockets = dynamic_cast<SocketGroup&>(group);
     if (group.rank() == 1) {
@@ -210,7 +210,7 @@ TEST(SocketGroup, ErrorsKeepKindAndRemedyOnTheirWay) {
   for (const pid_t process : ranks) EXPECT_EQ(exit_code(process), 0);
 }
 
-TEST(SocketGroup, KnowsOnceAllOthersAreGone) {
+TEST(SocketGroup, DetectsWhenAllOthersAreGone) {
   const test::ProcessEvent both_seen, one_seen;
   const auto ranks = start_processes(3, {}, [&](Group& group) {
     auto& sockets = dynamic_cast<SocketGroup&>(group);
@@ -230,7 +230,7 @@ TEST(SocketGroup, KnowsOnceAllOthersAreGone) {
   for (const size_t rank : {1, 2}) EXPECT_EQ(exit_code(ranks[rank]), 7);
 }
 
-TEST(SocketGroup, TellsOfTheEndWhileNobodyCalls) {
+TEST(SocketGroup, ReportsTheEndWithoutACollectiveCall) {
   const auto ranks = start_processes(2, {}, [](Group& group) {
     auto& sockets = dynamic_cast<SocketGroup&>(group);
     test::require(!sockets.ended_soundly(), "it goes on");

@@ -14,7 +14,7 @@
 namespace sparsereel::models {
 namespace {
 
-TEST(Messages, ArriveAsTheyWereTold) {
+TEST(Messages, ArriveUnchanged) {
   const auto links = local_links(2);
   const nlohmann::json message = {{"bytes", "\xFF\x01"}, {"list", {1, 2}}, {"nothing", nullptr}};
   const at::Tensor half = at::arange(6, at::kHalf).view({2, 3}).t();
@@ -35,7 +35,7 @@ TEST(Messages, ArriveAsTheyWereTold) {
   }
 }
 
-TEST(Messages, AreTakenOneByOneFromWhatHasCome) {
+TEST(Messages, AreParsedOneByOneFromReceivedBytes) {
   const nlohmann::json first = {{"rows", {1, 2}}}, second = {{"text", "\xFF"}};
   const std::string all = packed(first) + packed(second);
   std::string come;
@@ -51,7 +51,7 @@ TEST(Messages, AreTakenOneByOneFromWhatHasCome) {
 }
 
 /// A message is checked, no matter who sends it.
-TEST(Messages, ThatAreNoneOfOursAreRefused) {
+TEST(Messages, AreRefusedIfMalformed) {
   const auto refused = [](const std::function<void(SocketGroup&)>& send, bool is_tensor) {
     const auto links = local_links(2);
     const GroupLimits limits = {.start = std::chrono::seconds(60), .call = std::chrono::seconds(20)};

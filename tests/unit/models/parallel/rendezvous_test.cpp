@@ -68,7 +68,7 @@ Socket stranger_at(const Rendezvous& place) {
   return socket;
 }
 
-TEST(Rendezvous, RanksWorkTogetherOverTheirLinks) {
+TEST(Rendezvous, ConnectsRanksThatWorkTogether) {
   const Rendezvous place = some_place();
   std::vector<std::future<int64_t>> all;
   for (int64_t rank = 0; rank < 4; ++rank)
@@ -81,7 +81,7 @@ TEST(Rendezvous, RanksWorkTogetherOverTheirLinks) {
   for (auto& each : all) EXPECT_EQ(each.get(), 6);
 }
 
-TEST(Rendezvous, RankThatReadsNothingForLongerThanAVanishedHostMayIsWaitedFor) {
+TEST(Rendezvous, WaitsForASlowRankLongerThanForAVanishedHost) {
   const Rendezvous place = some_place();
   const GroupLimits limits = {.start = 60s, .call = 60s, .vanished = 1s};
   auto reader = std::async(std::launch::async, [&] {
@@ -96,7 +96,7 @@ TEST(Rendezvous, RankThatReadsNothingForLongerThanAVanishedHostMayIsWaitedFor) {
   EXPECT_TRUE(reader.get());
 }
 
-TEST(Rendezvous, NobodyTakesARanksPlaceWithoutTheSecret) {
+TEST(Rendezvous, RefusesACallerWithoutTheSecret) {
   Rendezvous place = some_place();
   auto rank_0 = begin_to_meet(place, 0, 2, {.start = 3s});
   place.secret = "another one, of a stranger";
@@ -104,7 +104,7 @@ TEST(Rendezvous, NobodyTakesARanksPlaceWithoutTheSecret) {
   EXPECT_THAT(rank_0.get(), ::testing::MatchesRegex("rank 1 did not start within 3 s; [0-9]+ calls came without.*"));
 }
 
-TEST(Rendezvous, SecretIsNamedAlsoWhenRank0HasGivenUpMeanwhile) {
+TEST(Rendezvous, ReportsAWrongSecretEvenAfterRank0GaveUp) {
   Rendezvous place = some_place();
   auto rank_0 = begin_to_meet(place, 0, 2, {.start = 2s});
   stranger_at(place);
@@ -113,7 +113,7 @@ TEST(Rendezvous, SecretIsNamedAlsoWhenRank0HasGivenUpMeanwhile) {
   EXPECT_THAT(rank_0.get(), HasSubstr("rank 1 did not start within 2 s"));
 }
 
-TEST(Rendezvous, RankOfAnotherRunIsNoneOfThis) {
+TEST(Rendezvous, RefusesARankOfAnotherRun) {
   Rendezvous place = some_place();
   auto rank_0 = begin_to_meet(place, 0, 2, {.start = 3s});
   place.run = "1";
@@ -121,7 +121,7 @@ TEST(Rendezvous, RankOfAnotherRunIsNoneOfThis) {
   EXPECT_THAT(rank_0.get(), HasSubstr("rank 1 did not start"));
 }
 
-TEST(Rendezvous, CallersWhoSayNothingHoldUpNobody) {
+TEST(Rendezvous, IsNotBlockedBySilentCallers) {
   const Rendezvous place = some_place();
   auto rank_0 = begin_to_meet(place, 0, 2, {.start = 20s});
   std::vector<Socket> idle;
@@ -130,7 +130,7 @@ TEST(Rendezvous, CallersWhoSayNothingHoldUpNobody) {
   EXPECT_EQ(rank_0.get(), "");
 }
 
-TEST(Rendezvous, CallerThatDripsHoldsUpNobody) {
+TEST(Rendezvous, IsNotBlockedByASlowCaller) {
   const Rendezvous place = some_place();
   auto rank_0 = begin_to_meet(place, 0, 2, {.start = 20s});
   std::atomic<bool> ends{false};
@@ -147,7 +147,7 @@ TEST(Rendezvous, CallerThatDripsHoldsUpNobody) {
   dripping.join();
 }
 
-TEST(Rendezvous, SilentProgramAtTheMeetingPlaceIsNotWaitedForForEver) {
+TEST(Rendezvous, DoesNotWaitForeverForASilentServer) {
   const Listeners silent = listen_towards("127.0.0.1", 0, 16);
   const Rendezvous place = {.host = "127.0.0.1", .port = silent.port};
   EXPECT_THAT(problem_of(place, 1, 2), HasSubstr("does not answer like a rank"));
@@ -157,7 +157,7 @@ TEST(Rendezvous, SilentProgramAtTheMeetingPlaceIsNotWaitedForForEver) {
 }
 
 /// As behind a packet filter, the connection neither fails nor succeeds.
-TEST(Rendezvous, ConnectionThatNeverComesEndsWithTheLimit) {
+TEST(Rendezvous, TimesOutIfNoConnectionIsMade) {
   const Listeners full = listen_towards("127.0.0.1", 0, 0);
   const Rendezvous place = {.host = "127.0.0.1", .port = full.port};
   std::vector<Socket> queued;
@@ -169,7 +169,7 @@ TEST(Rendezvous, ConnectionThatNeverComesEndsWithTheLimit) {
   EXPECT_THAT(problem_of(place, 1, 2), HasSubstr("timed out"));
 }
 
-TEST(Rendezvous, RanksThatCountOthersAreNamed) {
+TEST(Rendezvous, NamesRanksThatExpectAnotherNumberOfRanks) {
   const Rendezvous place = some_place();
   auto rank_0 = begin_to_meet(place, 0, 2);
   EXPECT_EQ(problem_of(place, 1, 3, kPatient),
@@ -177,7 +177,7 @@ TEST(Rendezvous, RanksThatCountOthersAreNamed) {
   EXPECT_EQ(rank_0.get(), "rank 1 was started as one of 3 ranks, but rank 0 as one of 2");
 }
 
-TEST(Rendezvous, SecondRankOfANumberIsRefusedAndTheFirstStays) {
+TEST(Rendezvous, RefusesADuplicateRankAndKeepsTheFirst) {
   const Rendezvous place = some_place();
   auto rank_0 = begin_to_meet(place, 0, 3), first = begin_to_meet(place, 1, 3);
   auto second = begin_to_meet(place, 1, 3);
@@ -191,12 +191,12 @@ TEST(Rendezvous, SecondRankOfANumberIsRefusedAndTheFirstStays) {
   EXPECT_THAT(both, ::testing::UnorderedElementsAre("", HasSubstr("rank 1 has already connected")));
 }
 
-TEST(Rendezvous, MissingRankIsNamed) {
+TEST(Rendezvous, NamesAMissingRank) {
   EXPECT_EQ(problem_of(some_place(), 0, 2), "rank 1 did not start within 1 s");
   EXPECT_THAT(problem_of(some_place(), 1, 2), HasSubstr("Connection refused"));
 }
 
-TEST(Rendezvous, UnknownHostIsOneLine) {
+TEST(Rendezvous, ReportsAnUnknownHostInOneLine) {
   for (const bool is_kept : {false, true}) {
     const Rendezvous place = {.host = "no-such-host.invalid", .port = 29400, .is_kept = is_kept};
     ::testing::internal::CaptureStderr();
@@ -206,7 +206,7 @@ TEST(Rendezvous, UnknownHostIsOneLine) {
 }
 
 /// A launcher's store, such as torchrun's, outlives each run.
-TEST(Rendezvous, RunsMeetOneAfterAnotherInAStoreThatStays) {
+TEST(Rendezvous, SupportsSuccessiveRunsInAPersistentStore) {
   c10d::TCPStoreOptions options;
   options.port = 0;
   options.isServer = true;
@@ -226,7 +226,7 @@ TEST(Rendezvous, RunsMeetOneAfterAnotherInAStoreThatStays) {
   EXPECT_EQ(rank_1.get(), "");
 }
 
-TEST(Listeners, AreOfTheAddressThatIsNamed) {
+TEST(Listeners, ListenOnTheGivenAddress) {
   const auto bound_to = [](const Listeners& listeners) {
     TcpAddress own{.storage = {}, .size = sizeof(sockaddr_storage)};
     getsockname(listeners.sockets.front().get(), reinterpret_cast<sockaddr*>(&own.storage), &own.size);

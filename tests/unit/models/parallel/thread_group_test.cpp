@@ -25,7 +25,7 @@ at::Tensor whole(std::vector<int64_t> numbers) {
   return at::tensor(numbers, at::kLong);
 }
 
-TEST(ThreadGroup, EachRankGetsWhatTheOthersSendIt) {
+TEST(ThreadGroup, DeliversWhatEachRankSends) {
   run_in_threads(3, [](Group& group) {
     const int64_t own = group.rank();
     std::vector<at::Tensor> send, receive;
@@ -51,7 +51,7 @@ TEST(ThreadGroup, EachRankGetsWhatTheOthersSendIt) {
   });
 }
 
-TEST(ThreadGroup, SumsOfAllRanksHaveTheSameBits) {
+TEST(ThreadGroup, GivesAllRanksBitwiseEqualSums) {
   std::vector<at::Tensor> sums(3);
   run_in_threads(3, [&](Group& group) {
     const at::Tensor x = at::randn({1000}) * (1 + 100 * group.rank());
@@ -61,7 +61,7 @@ TEST(ThreadGroup, SumsOfAllRanksHaveTheSameBits) {
   EXPECT_TRUE(sums[0].equal(sums[1]) && sums[0].equal(sums[2]));
 }
 
-TEST(ThreadGroup, RanksOfOneColorAreAGroup) {
+TEST(ThreadGroup, SplitsByColor) {
   run_in_threads(5, [](Group& group) {
     const auto some = group.split(group.rank() % 2);
     EXPECT_EQ(some->size(), group.rank() % 2 == 0 ? 3 : 2);
@@ -76,7 +76,7 @@ void exchange(Group& group) {
   group.all_reduce_sum(at::zeros({1}));
 }
 
-TEST(ThreadGroup, WhatOneThrowsEndsTheOthersWithItsName) {
+TEST(ThreadGroup, EndsOtherRanksIfOneThrows) {
   std::atomic<int> ended = 0;
   const auto fail = [&] {
     run_in_threads(4, [&](Group& group) {
@@ -91,7 +91,7 @@ TEST(ThreadGroup, WhatOneThrowsEndsTheOthersWithItsName) {
   EXPECT_EQ(ended, 3);
 }
 
-TEST(ThreadGroup, NobodyWaitsForWhoHasLeftOrDoesNotCome) {
+TEST(ThreadGroup, DoesNotWaitForRanksThatLeftOrNeverCame) {
   run_in_threads(3, [](Group& group) {
     if (group.rank() == 1) return;
     EXPECT_TRUE(test::throws_error([&] { exchange(group); }, {"rank 1: it has left"}));
@@ -101,7 +101,7 @@ TEST(ThreadGroup, NobodyWaitsForWhoHasLeftOrDoesNotCome) {
   EXPECT_TRUE(test::throws_error([&] { exchange(*groups[0]); }, {"rank 1: it did not arrive within 20 ms"}));
 }
 
-TEST(ThreadGroup, RanksPutIntoEachOthersWindows) {
+TEST(ThreadGroup, WritesIntoWindowsOfOtherRanks) {
   for (const int64_t size : {1, 2, 3}) {
     run_in_threads(size, [](Group& group) {
       EXPECT_TRUE(test::puts_into_windows(group, at::kCPU));
@@ -114,7 +114,7 @@ TEST(ThreadGroup, RanksPutIntoEachOthersWindows) {
   }
 }
 
-TEST(SplitGroups, PassesHaveRanksOfTheirOwnWhereTheRanksAreEven) {
+TEST(SplitGroups, GiveEachPassItsOwnRanksIfTheirNumberIsEven) {
   run_in_threads(4, [](Group& group) {
     const SplitGroups share = share_of(&group, 2);
     EXPECT_EQ(share.passes->rank(), group.rank() / 2);
@@ -132,7 +132,7 @@ TEST(SplitGroups, PassesHaveRanksOfTheirOwnWhereTheRanksAreEven) {
   run_in_threads(3, [](Group& group) { EXPECT_EQ(share_of(&group, 2).tokens->size(), 3); });
 }
 
-TEST(SplitGroups, SplitsAreKnownBeforehand) {
+TEST(SplitGroups, AreKnownInAdvance) {
   EXPECT_EQ(splits_of_shares(4, 2), (std::vector<std::vector<int64_t>>{{0, 0, 1, 1}, {0, 1, 0, 1}}));
   EXPECT_TRUE(splits_of_shares(2, 2).empty());
   EXPECT_TRUE(splits_of_shares(3, 2).empty());
@@ -141,7 +141,7 @@ TEST(SplitGroups, SplitsAreKnownBeforehand) {
 }
 
 /// Like a group whose calls return before they are done, after they were aborted.
-class BrokenOff final : public Group {
+class AbortedGroup final : public Group {
  public:
   int64_t rank() const override { return 0; }
   int64_t size() const override { return 2; }
@@ -157,12 +157,12 @@ class BrokenOff final : public Group {
   void check() const override { throw run_failure("rank 1 is gone", "start it again"); }
 };
 
-TEST(SplitGroups, WhatABrokenOffCallLeftIsNoAnswer) {
-  BrokenOff group;
+TEST(SplitGroups, IgnoreTheResultOfAnAbortedCall) {
+  AbortedGroup group;
   EXPECT_TRUE(test::throws_error([&] { any_rank(true, &group, at::kCPU); }, {"rank 1 is gone"}));
 }
 
-TEST(SplitGroups, SlicesCoverEverythingAndDifferByOne) {
+TEST(SplitGroups, DivideEverythingIntoNearlyEqualSlices) {
   for (const int64_t count : {3, 7, 30, 1001}) {
     for (const int64_t ranks : {1, 2, 3}) {
       int64_t next = 0;
@@ -177,7 +177,7 @@ TEST(SplitGroups, SlicesCoverEverythingAndDifferByOne) {
   }
 }
 
-TEST(SplitGroups, SlicesAreGatheredInTheOrderOfTheRanks) {
+TEST(SplitGroups, GatherSlicesInRankOrder) {
   run_in_threads(3, [](Group& group) {
     const at::Tensor all = at::arange(2 * 7 * 3).view({2, 7, 3});
     const Slice own = slice_of(7, &group);
@@ -185,7 +185,7 @@ TEST(SplitGroups, SlicesAreGatheredInTheOrderOfTheRanks) {
   });
 }
 
-TEST(SplitGroups, MoreRanksThanHeadsAreRefused) {
+TEST(SplitGroups, RefuseMoreRanksThanHeads) {
   check_ranks(30, 1, 30, 1000);
   check_ranks(60, 2, 30, 1000);  // 30 per pass
   check_ranks(8, 2, 30, 1000);   // 4 per pass, with 7 or 8 heads each
@@ -196,7 +196,7 @@ TEST(SplitGroups, MoreRanksThanHeadsAreRefused) {
                                  {"3 of them share a guidance pass, which has only 2 tokens"}));
 }
 
-TEST(SplitGroups, MoreRanksThanHeadsAreToldHowManyThereMayBe) {
+TEST(SplitGroups, SuggestAPossibleNumberOfRanks) {
   const auto remedy = [](int64_t ranks, int64_t passes) -> std::string {
     try {
       check_ranks(ranks, passes, 2, 1000);

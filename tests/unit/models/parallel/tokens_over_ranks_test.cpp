@@ -73,7 +73,7 @@ class TokensOverRanks : public ::testing::TestWithParam<test::ParityCase> {
   test::Golden golden_{GetParam().family->folder + "dit_golden"};
 };
 
-TEST_P(TokensOverRanks, FullAttentionPredictsTheSame) {
+TEST_P(TokensOverRanks, MatchOneRankWithFullAttention) {
   for (const auto order : {hilbert::TokenOrder::hilbert, hilbert::TokenOrder::native}) {
     AttentionRun how;
     how.token_order = order;
@@ -83,13 +83,13 @@ TEST_P(TokensOverRanks, FullAttentionPredictsTheSame) {
   }
 }
 
-TEST_P(TokensOverRanks, SixteenBitsPredictNearlyTheSame) {
+TEST_P(TokensOverRanks, MatchOneRankInSixteenBits) {
   const at::Tensor alone = forward({}, nullptr, at::kBFloat16).prediction;
   EXPECT_TRUE(test::close_to(over(3, {}, at::kBFloat16).prediction, alone, 2e-2));
 }
 
 // Blocks are chosen from pooled queries and keys. These equal one rank's except for the order of sums before them.
-TEST_P(TokensOverRanks, SparseAttentionKeepsAsManyBlocks) {
+TEST_P(TokensOverRanks, KeepTheSameNumberOfSparseBlocks) {
   const AttentionRun how = in_mode(Mode::sparse);
   const Forward alone = forward(how, nullptr);
   for (const int64_t ranks : {2, 3}) {
@@ -100,12 +100,12 @@ TEST_P(TokensOverRanks, SparseAttentionKeepsAsManyBlocks) {
   }
 }
 
-TEST_P(TokensOverRanks, QuantizedAttentionPredictsNearlyTheSame) {
+TEST_P(TokensOverRanks, MatchOneRankWithQuantizedAttention) {
   const AttentionRun how = in_mode(Mode::quantized);
   EXPECT_TRUE(test::close_to(over(2, how).prediction, forward(how, nullptr).prediction, 1e-2));
 }
 
-TEST_P(TokensOverRanks, MoreRanksThanHeadsAreRefused) {
+TEST_P(TokensOverRanks, RefuseMoreRanksThanHeads) {
   EXPECT_TRUE(test::throws_error([&] { over(6, {}); }, {"6 ranks cannot share a video of only 5 attention heads"}));
 }
 

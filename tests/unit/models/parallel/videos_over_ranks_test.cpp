@@ -16,8 +16,8 @@
 #include "models/request/frame_sink.h"
 #include "models/request/outcome.h"
 #include "models/request/run.h"
+#include "tests/support/callback_observer.h"
 #include "tests/support/golden.h"
-#include "tests/support/heard_run.h"
 #include "tests/support/pipeline_cases.h"
 #include "tests/support/temporary_folder.h"
 
@@ -25,7 +25,8 @@ namespace sparsereel::models {
 namespace {
 
 /// Changes the request of one rank. run.group is null if the rank is alone.
-using Change = std::function<void(Request& request, Inputs& inputs, models::Run& run, test::HeardRun& heard)>;
+using Change =
+    std::function<void(Request& request, Inputs& inputs, models::Run& run, test::CallbackObserver& observer)>;
 
 class VideosOverRanks : public ::testing::TestWithParam<test::ParityCase> {
  protected:
@@ -35,11 +36,11 @@ class VideosOverRanks : public ::testing::TestWithParam<test::ParityCase> {
     Request request = test::request_of(one.content);
     Inputs inputs = test::inputs_of(*one.family, one.content);
     inputs.decode = false;
-    test::HeardRun heard;
+    test::CallbackObserver observer;
     models::Run run;
     run.group = group;
-    run.observer = &heard;
-    if (change) change(request, inputs, run, heard);
+    run.observer = &observer;
+    if (change) change(request, inputs, run, observer);
     return test::open(*one.family, one.content)->generate(request, inputs, run);
   }
   /// Returns the outcome of each rank.
@@ -51,7 +52,7 @@ class VideosOverRanks : public ::testing::TestWithParam<test::ParityCase> {
   static bool guided() { return test::request_of(GetParam().content).guidance_scale.value_or(2) > 1; }
 };
 
-TEST_P(VideosOverRanks, EndWithTheLatentsOfOne) {
+TEST_P(VideosOverRanks, MatchTheLatentsOfOneRank) {
   const at::Tensor alone = make(nullptr, {}).latents;
   for (const int64_t ranks : guided() ? std::vector<int64_t>{2, 4} : std::vector<int64_t>{2}) {  // up to 2 per pass
     const std::vector<Outcome> shared = over(ranks);
@@ -69,8 +70,8 @@ INSTANTIATE_TEST_SUITE_P(WithLora, VideosOverRanks, ::testing::ValuesIn(test::pa
 /// Tests properties that all families share, on the first case of each family.
 using FirstVideosOverRanks = VideosOverRanks;
 
-TEST_P(FirstVideosOverRanks, CountWhatOneCounts) {
-  const Change sparse = [](Request& request, Inputs&, models::Run&, test::HeardRun&) {
+TEST_P(FirstVideosOverRanks, CountTheSameBlocksAsOneRank) {
+  const Change sparse = [](Request& request, Inputs&, models::Run&, test::CallbackObserver&) {
     request.attention_mode = attention::Mode::sparse;
     request.token_order = hilbert::TokenOrder::hilbert;
     request.topk = 0.3;
@@ -84,13 +85,13 @@ TEST_P(FirstVideosOverRanks, CountWhatOneCounts) {
   }
 }
 
-TEST_P(FirstVideosOverRanks, AreCancelledOnAllRanksByOne) {
+TEST_P(FirstVideosOverRanks, AreCanceledOnAllRanksIfOneCancels) {
   int64_t cancelled = 0;
   std::mutex mutex;
   run_in_threads(2, [&](Group& group) {
     int64_t steps = 0;
-    const auto one_wants_no_more = [&](Request&, Inputs&, models::Run& run, test::HeardRun& heard) {
-      heard.on_step = [&](const StepDone&) { ++steps; };
+    const auto one_wants_no_more = [&](Request&, Inputs&, models::Run& run, test::CallbackObserver& observer) {
+      observer.on_step = [&](const StepDone&) { ++steps; };
       run.cancelled = [&] { return group.rank() == 1 && steps == 2; };
     };
     EXPECT_THROW(make(&group, one_wants_no_more), Cancelled);
@@ -101,16 +102,20 @@ TEST_P(FirstVideosOverRanks, AreCancelledOnAllRanksByOne) {
   EXPECT_EQ(cancelled, 2);
 }
 
-TEST_P(FirstVideosOverRanks, GoOnFromWhatAnotherNumberOfRanksKept) {
+TEST_P(FirstVideosOverRanks, ResumeFromAStateOfAnotherNumberOfRanks) {
   std::vector<std::shared_ptr<const DenoisingState>> kept;
-  const auto keeping = [&](Request&, Inputs&, models::Run& run, test::HeardRun& heard) {
+  const auto keeping = [&](Request&, Inputs&, models::Run& run, test::CallbackObserver& observer) {
     run.checkpoints.every = 1;
     if (run.group != nullptr && run.group->rank() > 0) return;
-    heard.on_checkpoint = [&](const DenoisingState& state) { kept.push_back(std::make_shared<DenoisingState>(state)); };
+    observer.on_checkpoint = [&](const DenoisingState& state) {
+      kept.push_back(std::make_shared<DenoisingState>(state));
+    };
   };
   const at::Tensor whole = over(4, keeping).front().latents;
   ASSERT_GT(kept.size(), 1U);
-  const Change resume = [&](Request&, Inputs& inputs, models::Run&, test::HeardRun&) { inputs.resume = kept.front(); };
+  const Change resume = [&](Request&, Inputs& inputs, models::Run&, test::CallbackObserver&) {
+    inputs.resume = kept.front();
+  };
   EXPECT_TRUE(test::close_to(make(nullptr, resume).latents, whole, 1e-4));
   EXPECT_TRUE(test::close_to(over(2, resume).front().latents, whole, 1e-4));
   kept.clear();
@@ -118,17 +123,17 @@ TEST_P(FirstVideosOverRanks, GoOnFromWhatAnotherNumberOfRanksKept) {
   EXPECT_TRUE(test::close_to(over(4, resume).front().latents, whole, 1e-4));
 }
 
-TEST_P(FirstVideosOverRanks, AreDecodedByAllForTheFirst) {
+TEST_P(FirstVideosOverRanks, AreDecodedByAllRanksForRank0) {
   std::vector<int64_t> pieces(4), alone(4);
   const auto decoding = [&](VaeTiling tiling) {
     std::ranges::fill(pieces, 0);
     std::ranges::fill(alone, 0);
-    return [&, tiling](Request& request, Inputs& inputs, models::Run& run, test::HeardRun& heard) {
+    return [&, tiling](Request& request, Inputs& inputs, models::Run& run, test::CallbackObserver& observer) {
       request.vae_tiling = tiling;
       inputs.decode = true;
       const size_t rank = run.group == nullptr ? 0 : static_cast<size_t>(run.group->rank());
-      heard.on_decoded = [&, rank](const PieceProgress&) { ++pieces[rank]; };
-      heard.on_alone = [&, rank] { ++alone[rank]; };
+      observer.on_decoded = [&, rank](const PieceProgress&) { ++pieces[rank]; };
+      observer.on_alone = [&, rank] { ++alone[rank]; };
     };
   };
   for (const VaeTiling tiling : {VaeTiling::off, VaeTiling::on}) {
@@ -147,7 +152,7 @@ TEST_P(FirstVideosOverRanks, AreDecodedByAllForTheFirst) {
   }
 }
 
-TEST_P(FirstVideosOverRanks, AreDecodedByNoMoreRanksThanThereAreRows) {
+TEST_P(FirstVideosOverRanks, AreDecodedByAtMostOneRankPerRow) {
   const test::ParityCase& one = GetParam();
   const auto decode = [&](const at::Tensor& latents, Group* group) {
     models::Run run;
@@ -167,15 +172,16 @@ TEST_P(FirstVideosOverRanks, AreDecodedByNoMoreRanksThanThereAreRows) {
   }
 }
 
-TEST_P(FirstVideosOverRanks, AreCancelledOnAllRanksWhileTheyAreDecoded) {
+TEST_P(FirstVideosOverRanks, AreCanceledOnAllRanksDuringDecoding) {
   int64_t cancelled = 0;
   std::mutex mutex;
   run_in_threads(2, [&](Group& group) {
     bool decodes = false;
-    const auto one_wants_no_more = [&](Request& request, Inputs& inputs, models::Run& run, test::HeardRun& heard) {
+    const auto one_wants_no_more = [&](Request& request, Inputs& inputs, models::Run& run,
+                                       test::CallbackObserver& observer) {
       request.vae_tiling = VaeTiling::off;
       inputs.decode = true;
-      heard.on_decoded = [&](const PieceProgress&) { decodes = true; };
+      observer.on_decoded = [&](const PieceProgress&) { decodes = true; };
       run.cancelled = [&] { return group.rank() == 1 && decodes; };
     };
     EXPECT_THROW(make(&group, one_wants_no_more), Cancelled);
@@ -186,24 +192,24 @@ TEST_P(FirstVideosOverRanks, AreCancelledOnAllRanksWhileTheyAreDecoded) {
 }
 
 /// A sink that takes no frames because the disk is full.
-class FullDisk final : public FrameSink {
+class FullDiskSink final : public FrameSink {
  public:
   at::ScalarType dtype() const override { return at::kByte; }
   void begin(const VideoShape& /*shape*/, bool /*tiled*/) override {}
   void take(const at::Tensor& /*frames*/) override { throw run_failure("the disk is full", "make room"); }
 };
 
-TEST_P(FirstVideosOverRanks, EndOnAllRanksWhereTheFirstCannotTakeTheirFrames) {
-  FullDisk disk;
-  const Change decoding = [&](Request& request, Inputs& inputs, models::Run&, test::HeardRun& heard) {
+TEST_P(FirstVideosOverRanks, EndOnAllRanksIfRank0CannotStoreFrames) {
+  FullDiskSink disk;
+  const Change decoding = [&](Request& request, Inputs& inputs, models::Run&, test::CallbackObserver& observer) {
     request.vae_tiling = VaeTiling::off;
     inputs.decode = true;
-    heard.sink = &disk;
+    observer.sink = &disk;
   };
   EXPECT_TRUE(test::throws_error([&] { over(2, decoding); }, {"the disk is full"}));
 }
 
-TEST_P(FirstVideosOverRanks, AreRefusedWhereTheHeadsAreTooFew) {
+TEST_P(FirstVideosOverRanks, AreRefusedIfThereAreTooFewHeads) {
   EXPECT_TRUE(test::throws_error(
       [] { over(6); }, {"6 ranks cannot share this video: 3 of them share a guidance pass, which has only 2"}));
 }

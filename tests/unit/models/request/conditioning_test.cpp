@@ -18,7 +18,7 @@ const Conditioning kBoth = {.text = at::arange(12, at::kFloat).view({2, 3, 2}),
                             .mask = at::zeros({1, 1, 2, 1, 1}),
                             .deviation = at::ones({1, 1, 1, 2, 2})};
 
-TEST(Conditioning, APassHasItsRowsAndWhatIsTheVideos) {
+TEST(Conditioning, SelectsTheRowsOfOnePassAndKeepsSharedTensors) {
   const Conditioning prompt = kBoth.pass(1);
   EXPECT_EQ(prompt.passes(), 1);
   EXPECT_TRUE(prompt.text.equal(kBoth.text.narrow(0, 1, 1)));
@@ -29,14 +29,14 @@ TEST(Conditioning, APassHasItsRowsAndWhatIsTheVideos) {
   EXPECT_TRUE(prompt.mask.equal(kBoth.mask));
 }
 
-TEST(Conditioning, TellsItsShortestAndItsLongestText) {
+TEST(Conditioning, FindsItsShortestAndLongestText) {
   EXPECT_EQ(kBoth.shortest_and_longest_text(), std::pair(int64_t{2}, int64_t{3}));
   EXPECT_EQ(kBoth.pass(0).shortest_and_longest_text(), std::pair(int64_t{2}, int64_t{2}));
   const Conditioning unpadded = {.text = at::zeros({2, 5, 1})};
   EXPECT_EQ(unpadded.shortest_and_longest_text(), std::pair(int64_t{5}, int64_t{5}));
 }
 
-TEST(Conditioning, PassesJoinToWhatTheyWere) {
+TEST(Conditioning, JoinsPassesToTheOriginal) {
   const Conditioning joined = join({kBoth.pass(0), kBoth.pass(1)});
   EXPECT_TRUE(joined.text.equal(kBoth.text));
   EXPECT_THAT(joined.text_lengths, ElementsAre(2, 3));
@@ -46,7 +46,7 @@ TEST(Conditioning, PassesJoinToWhatTheyWere) {
   EXPECT_EQ(joined.nbytes(), kBoth.nbytes());
 }
 
-TEST(Conditioning, GoesIntoAnotherDtypeAsAWhole) {
+TEST(Conditioning, ConvertsAllTensorsToAnotherDtype) {
   const Conditioning half = kBoth.to(at::kBFloat16);
   for (const at::Tensor& tensor : {half.text, half.pooled, half.context, half.latents, half.mask, half.deviation})
     EXPECT_EQ(tensor.scalar_type(), at::kBFloat16);

@@ -19,7 +19,7 @@ using ::testing::Not;
 const NoEffectCause kFull = {NoEffect::every_block, "attention", "with --attention full"};
 const NoEffectCause kNoGuidance = {NoEffect::no_guidance, "cfg_scale", "without guidance"};
 
-TEST(NoEffectWarnings, NameTheOptionsAndTheirPlaces) {
+TEST(NoEffectWarnings, NameOptionsAndTheirPlaces) {
   Settings settings;
   settings.add(Source::command_line, {{"attention", "full"}, {"topk", "0.3"}, {"steps", "3"}});
   EXPECT_THAT(no_effect_warnings(settings, {kFull, kNoGuidance}),
@@ -32,14 +32,14 @@ TEST(NoEffectWarnings, NameTheOptionsAndTheirPlaces) {
               ElementsAre("my.yaml:2:7: cell 32 has no effect with --attention full"));
 }
 
-TEST(NoEffectWarnings, ComeOnceForAnOption) {
+TEST(NoEffectWarnings, AppearOncePerOption) {
   Settings settings;
   settings.add(Source::command_line, {{"cell", "32"}});
   const NoEffectCause no_means = {NoEffect::no_means, "dropped", "without means"};
   EXPECT_THAT(no_effect_warnings(settings, {no_means, kFull}), ElementsAre("--cell 32 has no effect without means"));
 }
 
-TEST(NoEffectWarnings, AreSilentWhereAStrongerSourceChose) {
+TEST(NoEffectWarnings, AreOmittedIfAStrongerSourceChose) {
   for (const auto& [weak, warned] : {std::pair{Source::matched_config, false}, std::pair{Source::recipe, false},
                                      std::pair{Source::config_file, false}, std::pair{Source::command_line, true}}) {
     Settings settings;
@@ -49,7 +49,7 @@ TEST(NoEffectWarnings, AreSilentWhereAStrongerSourceChose) {
   }
 }
 
-TEST(NoEffectWarnings, KnowThatConfigsAndRecipesKnowNoRun) {
+TEST(NoEffectWarnings, AreOmittedForConfigsAndRecipes) {
   for (const auto& [source, warned] : {std::pair{Source::matched_config, false}, std::pair{Source::recipe, false},
                                        std::pair{Source::config_file, true}, std::pair{Source::row, true}}) {
     Settings settings;
@@ -58,13 +58,13 @@ TEST(NoEffectWarnings, KnowThatConfigsAndRecipesKnowNoRun) {
   }
 }
 
-TEST(NoEffectWarnings, AreNotForWhatAsksForNothing) {
+TEST(NoEffectWarnings, AreOmittedForNeutralValues) {
   Settings settings;
   settings.add(Source::command_line, {{"dynamic_cfg", "false"}, {"negative_prompt", ""}, {"cfg_scale", "1"}});
   EXPECT_THAT(no_effect_warnings(settings, {kNoGuidance}), IsEmpty());
 }
 
-TEST(IdleOptions, AreAllThatTheCausesLeaveWithoutEffect) {
+TEST(OptionsWithoutEffect, AreListedForTheGivenCauses) {
   EXPECT_THAT(models::options_without_effect(program_options(), {kFull}), Contains("dense_layers"));
   EXPECT_THAT(models::options_without_effect(program_options(), {kFull}), Not(Contains("attention")));
   EXPECT_THAT(models::options_without_effect(program_options(), {{NoEffect::no_guidance, "cfg_scale", ""}}), IsEmpty());

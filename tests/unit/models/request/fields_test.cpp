@@ -40,7 +40,7 @@ std::string some_value(const Field& field) {
   }
 }
 
-TEST(Fields, TextsComeOutAsTheyWentIn) {
+TEST(Fields, ConvertFromTextAndBack) {
   std::set<std::string> names;
   for (const Field& field : fields()) {
     EXPECT_TRUE(names.insert(field.name).second) << field.name << " stands twice";
@@ -52,7 +52,7 @@ TEST(Fields, TextsComeOutAsTheyWentIn) {
   }
 }
 
-TEST(Fields, EachReadsItsOwnMember) {
+TEST(Fields, ReadOnlyTheirOwnMember) {
   for (const Field& field : fields()) {
     const Request request = read_request({{field.name, some_value(field)}});
     for (const Field& other : fields()) {
@@ -62,7 +62,7 @@ TEST(Fields, EachReadsItsOwnMember) {
   }
 }
 
-TEST(Fields, WhatIsNoValueIsRefusedByName) {
+TEST(Fields, AreNamedIfTheirValueIsInvalid) {
   const auto refused = [](const std::string& name, const std::string& value) {
     return throws_error([&] { read_request({{name, value}}); }, {name});
   };
@@ -81,7 +81,7 @@ TEST(Fields, WhatIsNoValueIsRefusedByName) {
     EXPECT_TRUE(refused("dense_steps", no_steps)) << no_steps;
 }
 
-TEST(Fields, FirstStepsAreANumberOrAShareRoundedUp) {
+TEST(Fields, ReadFirstStepsAsANumberOrAShare) {
   EXPECT_EQ(parse_first_steps("7", "dense_steps").of(4), 7);
   EXPECT_EQ(parse_first_steps("20%", "dense_steps").of(50), 10);
   EXPECT_EQ(parse_first_steps("20%", "dense_steps").of(25), 5);
@@ -91,11 +91,11 @@ TEST(Fields, FirstStepsAreANumberOrAShareRoundedUp) {
   EXPECT_EQ(name(parse_first_steps("33.5%", "dense_steps")), "33.5%");
 }
 
-TEST(Fields, ListsMayHaveSpaces) {
+TEST(Fields, AllowSpacesInLists) {
   EXPECT_EQ(read_request({{"sigmas", " 1, 0.75,\t0.5 "}}).sigmas, (std::vector<double>{1, 0.75, 0.5}));
 }
 
-TEST(Fields, ContradictionsAreRefused) {
+TEST(Fields, AreRefusedIfTheyContradictEachOther) {
   EXPECT_NO_THROW(refuse_contradictions({{"topk", "0.3"}, {"dropped", "none"}, {"select", "mass"}}));
   EXPECT_TRUE(throws_error(
       [] {
@@ -114,7 +114,7 @@ TEST(Fields, ContradictionsAreRefused) {
   EXPECT_FALSE(is_excluded("select", "mass", {{"dropped", "none"}}));
 }
 
-TEST(Fields, KeysTellPipelinesAndTextsApart) {
+TEST(Fields, DistinguishPipelinesAndTextsByTheirKeys) {
   const Request usual;
   for (const Field& field : fields()) {
     const Request other = read_request({{field.name, some_value(field)}});
@@ -143,7 +143,7 @@ TEST(Fields, KeysTellPipelinesAndTextsApart) {
   EXPECT_NE(text_key(plan), text_key(other));
 }
 
-TEST(Fields, ARangeHoldsForWhateverModel) {
+TEST(Fields, HaveRangesThatHoldForEveryModel) {
   const auto check = [](const std::string& name, const std::string& value) {
     check_ranges(read_request({{name, value}}));
   };
@@ -162,7 +162,7 @@ TEST(Fields, ARangeHoldsForWhateverModel) {
   EXPECT_TRUE(throws_error([&] { check("cfg_scale", "nan"); }, {"cfg_scale nan"}));
 }
 
-TEST(Fields, ARecipeSaysWhatCounts) {
+TEST(Fields, AppearInARecipeOnlyIfTheyHaveAnEffect) {
   Plan plan;
   plan.attention_mode = attention::Mode::full;
   plan.guidance_scale = 1;

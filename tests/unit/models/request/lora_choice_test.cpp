@@ -8,7 +8,7 @@ namespace {
 
 using test::throws_error;
 
-class ChosenLoras : public ::testing::Test {
+class LoraChoices : public ::testing::Test {
  protected:
   void make(const std::vector<std::string>& names) const {
     for (const std::string& name : names) test::write_text(folder_ / name, "");
@@ -23,7 +23,7 @@ class ChosenLoras : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(ChosenLoras, AFileThatIsThereMayHaveMarksInItsName) {
+TEST_F(LoraChoices, MayNameExistingFilesWithSpecialCharacters) {
   const std::vector<std::string> names = {
       "ink, wash.safetensors", "style:v2.safetensors", "a:0.5", "b@high", "c@high:2", "one,two,three", "d@e.f"};
   make(names);
@@ -41,7 +41,7 @@ TEST_F(ChosenLoras, AFileThatIsThereMayHaveMarksInItsName) {
   }
 }
 
-TEST_F(ChosenLoras, AListIsSplitBetweenFilesThatAreThere) {
+TEST_F(LoraChoices, AreSplitBetweenExistingFiles) {
   make({"ink, wash.safetensors", "plain.safetensors", "style:v2.safetensors"});
   const std::string text = in_folder("plain.safetensors") + "," + in_folder("ink, wash.safetensors") + ":0.5, " +
                            in_folder("style:v2.safetensors") + "@high," + in_folder("none.safetensors") + ":2";
@@ -57,7 +57,7 @@ TEST_F(ChosenLoras, AListIsSplitBetweenFilesThatAreThere) {
   EXPECT_EQ(parse_loras(text_of(loras, true)).size(), 4U);
 }
 
-TEST_F(ChosenLoras, MarksOfAFileThatIsMissingAreRead) {
+TEST_F(LoraChoices, ReadScaleAndExpertOfAMissingFile) {
   EXPECT_EQ(only("a.safetensors@high:0.5").file, in_folder("a.safetensors"));
   EXPECT_EQ(only("a.safetensors@high:0.5").expert, "high");
   EXPECT_EQ(parse_loras(in_folder("ink") + ", wash").size(), 2U);
@@ -65,7 +65,7 @@ TEST_F(ChosenLoras, MarksOfAFileThatIsMissingAreRead) {
                            {"style:v2.safetensors", "no such file", "not a finite number"}));
 }
 
-TEST_F(ChosenLoras, AListOfManyNamesIsReadInATimeThatItsLengthBounds) {
+TEST_F(LoraChoices, ParseALongListQuickly) {
   std::string text = "a";
   for (int i = 1; i < 3000; ++i) text += ",a";
   EXPECT_EQ(parse_loras(text).size(), 3000U);

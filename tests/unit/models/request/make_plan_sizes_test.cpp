@@ -65,7 +65,7 @@ bool keeps_frames(Request request, const ModelSpec& spec, int64_t frames) {
   return plan.num_frames == frames && plan.decoded_frames == frames && frame_count_warning(plan, spec).empty();
 }
 
-TEST(RequestSizes, EachNumberOfFramesIsKeptOrTwoThatAreKeptAreNamed) {
+TEST(RequestSizes, AcceptAFrameCountOrOfferTheNearestTwo) {
   for (const auto& [name, spec] : every_model()) {
     Request request = with_images(spec);
     for (int64_t frames = 1; frames <= 130; ++frames) {
@@ -91,7 +91,7 @@ TEST(RequestSizes, EachNumberOfFramesIsKeptOrTwoThatAreKeptAreNamed) {
   }
 }
 
-TEST(RequestSizes, EachSideIsKeptOrNumbersThatAreKeptAreNamed) {
+TEST(RequestSizes, AcceptASideOrOfferPossibleOnes) {
   for (const auto& [name, spec] : every_model()) {
     for (const bool is_width : {true, false}) {
       Request request = with_images(spec);
@@ -115,7 +115,7 @@ TEST(RequestSizes, EachSideIsKeptOrNumbersThatAreKeptAreNamed) {
   }
 }
 
-TEST(RequestSizes, ALengthInSecondsIsTheNearestNumberOfFramesThatIsKept) {
+TEST(RequestSizes, ConvertSecondsToTheNearestFrameCount) {
   for (const auto& each : every_model()) {
     const auto& spec = each.second;
     Request request = with_images(spec);
@@ -140,7 +140,7 @@ TEST(RequestSizes, ALengthInSecondsIsTheNearestNumberOfFramesThatIsKept) {
   }
 }
 
-TEST(RequestSizes, PairsOfLatentFramesAreCountedBothWays) {
+TEST(RequestSizes, AllowWholePairsOfLatentFrames) {
   ModelSpec spec;
   spec.stride = {4, 8, 8};
   EXPECT_EQ(nearest_frames(spec, 30).below, 29);

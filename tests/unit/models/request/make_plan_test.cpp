@@ -26,7 +26,7 @@ ModelSpec spec_with(SamplerKind first, SamplerKind second) {
   return spec;
 }
 
-TEST(Request, TheShiftIsTheCheckpointsUnlessGiven) {
+TEST(ResolveRequest, UsesTheCheckpointsShiftUnlessGiven) {
   const ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::flow_euler);
   Request request;
   EXPECT_THAT(resolve_request(request, spec).flow_shift, Optional(Eq(3)));
@@ -39,7 +39,7 @@ TEST(Request, TheShiftIsTheCheckpointsUnlessGiven) {
   EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"is not a number above 0 and at most 1e+09"}));
 }
 
-TEST(Request, DenseStepsAreAShareOfThisRunsAndStandInPlaceOfAPolicysOwn) {
+TEST(ResolveRequest, ComputesDenseStepsFromAShareAndOverridesThePolicy) {
   const ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::flow_euler);
   Request request;
   const auto dense_steps = [&] { return resolve_request(request, spec).attention_policy.dense_steps; };
@@ -63,7 +63,7 @@ std::pair<std::string, std::string> blamed(const Request& request, const ModelSp
   return {"nothing", "nothing"};
 }
 
-TEST(Request, WhoeverGaveTheShiftIsBlamedForIt) {
+TEST(ResolveRequest, NamesTheSourceOfABadShift) {
   ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::flow_euler);
   Request request;
   EXPECT_EQ(blamed(request, spec), std::pair(std::string("nothing"), std::string("nothing")));
@@ -84,7 +84,7 @@ TEST(Request, WhoeverGaveTheShiftIsBlamedForIt) {
   }
 }
 
-TEST(Request, ScalesAreInOneRange) {
+TEST(ResolveRequest, RefusesGuidanceScalesOutOfRange) {
   const ModelSpec spec = spec_with(SamplerKind::ddim, SamplerKind::unipc);
   for (const double scale : {1e30, 1000.5, -1e-9, static_cast<double>(NAN)}) {
     for (std::optional<double> Request::*member : {&Request::guidance_scale, &Request::guidance_scale_2}) {
@@ -98,14 +98,14 @@ TEST(Request, ScalesAreInOneRange) {
   }
 }
 
-TEST(Request, SamplersWithoutNoiseLevelsOfAFlowHaveNoShift) {
+TEST(ResolveRequest, GivesNoShiftToSamplersWithoutFlow) {
   const ModelSpec spec = spec_with(SamplerKind::ddim, SamplerKind::dpm_solver);
   Request request;
   request.flow_shift = 5;
   EXPECT_EQ(resolve_request(request, spec).flow_shift, std::nullopt);
 }
 
-TEST(Request, NoiseLevelsAreAsManyAsTheSteps) {
+TEST(ResolveRequest, TakesTheStepCountFromNoiseLevels) {
   ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::ddim);
   Request request;
   request.sigmas = {1, 0.5, 0.25};
@@ -128,7 +128,7 @@ TEST(Request, NoiseLevelsAreAsManyAsTheSteps) {
   EXPECT_THAT(why_cache_has_no_effect(request, spec), ::testing::HasSubstr("with 3 steps"));
 }
 
-TEST(Request, NoiseLevelsFall) {
+TEST(ResolveRequest, RequiresDecreasingNoiseLevels) {
   const ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::ddim);
   for (const std::vector<double>& sigmas :
        std::vector<std::vector<double>>{{1.1}, {0}, {-1}, {NAN}, {0.5, 0.5}, {0.2, 0.4}}) {
@@ -162,7 +162,7 @@ std::string refusal(const std::string& image, const std::string& last, const Mod
   return {};
 }
 
-TEST(Request, AShiftOfLargeVideosIsTheDefaultAboveItsArea) {
+TEST(ResolveRequest, UsesTheShiftForLargeVideosAboveItsArea) {
   ModelSpec spec = spec_of_images();
   spec.scheduler.flow_shift = 3;
   spec.defaults.shift_above = AreaShift{.pixels = 832 * 480, .shift = 5};
@@ -179,7 +179,7 @@ TEST(Request, AShiftOfLargeVideosIsTheDefaultAboveItsArea) {
   EXPECT_EQ(shift(1280, 720), 3);
 }
 
-TEST(Request, ImagesAreThoseThatTheModelTakes) {
+TEST(ResolveRequest, AcceptsOnlyImagesThatTheModelTakes) {
   ModelSpec spec = spec_of_images();
   EXPECT_EQ(refusal("a", "", spec), "");
   EXPECT_EQ(refusal("", "", spec), "");
@@ -200,7 +200,7 @@ TEST(Request, ImagesAreThoseThatTheModelTakes) {
   EXPECT_THAT(refusal("a", "", spec), ::testing::StartsWith("image is given, but this model makes videos from text"));
 }
 
-TEST(Request, AnImageGivesTheVideoItsShapeWithinTheArea) {
+TEST(ResolveRequest, TakesTheVideosShapeFromTheImage) {
   ModelSpec spec = spec_of_images();
   Request request = {.image = "a", .image_size = PixelSize{.height = 1000, .width = 1000}};
   const auto size = [&] {

@@ -41,7 +41,7 @@ std::string chosen(const OptionValues& given, const ModelConfig& config = config
   return choose_preset(config, given, 50).name;
 }
 
-TEST(Presets, BalancedHoldsUnlessSomethingElseWasChosen) {
+TEST(Presets, DefaultToBalancedUnlessAnotherIsChosen) {
   EXPECT_EQ(chosen({}), "balanced");
   EXPECT_EQ(chosen({{"attention", "quantized"}, {"topk", "0.5"}}), "balanced");
   EXPECT_EQ(chosen({{"attention", "full"}}), "exact");
@@ -53,7 +53,7 @@ TEST(Presets, BalancedHoldsUnlessSomethingElseWasChosen) {
   EXPECT_EQ(chosen({{"profile", "a.yaml"}, {"preset", "near"}}), "near");
 }
 
-TEST(Presets, AFileWithoutThemGivesItsDefaultsAlone) {
+TEST(Presets, AreOptionalInAConfigFile) {
   ModelConfig config = config_with_presets();
   config.presets.clear();
   EXPECT_EQ(chosen({}, config), "");
@@ -69,7 +69,7 @@ TEST(Presets, AFileWithoutThemGivesItsDefaultsAlone) {
   }
 }
 
-TEST(Presets, StandOnTopOfDefaultsAndRemoveWhatTheyExclude) {
+TEST(Presets, OverrideDefaultsAndRemoveExcludedOptions) {
   ModelConfig config = config_with_presets();
   EXPECT_EQ(defaults_of(config, choose_preset(config, {}, 50)).values,
             OptionValues({{"steps", "50"}, {"topk", "0.3"}, {"dense_steps", "20%"}, {"cache", "forecast:0.15"}}));
@@ -77,7 +77,7 @@ TEST(Presets, StandOnTopOfDefaultsAndRemoveWhatTheyExclude) {
   EXPECT_EQ(defaults_of(config, choose_preset(config, {}, 50)).values, OptionValues({{"steps", "50"}, {"cdf", "0.9"}}));
 }
 
-TEST(Presets, FewStepsHaveNeitherCacheNorDenseSteps) {
+TEST(Presets, OmitCacheAndDenseStepsForFewSteps) {
   ModelConfig config = config_with_presets();
   const auto is_cut = [&](const OptionValues& given) {
     const PresetChoice choice = choose_preset(config, given, 50);
@@ -98,7 +98,7 @@ TEST(Presets, FewStepsHaveNeitherCacheNorDenseSteps) {
   EXPECT_FALSE(choose_preset(config, {{"preset", "exact"}}, 4).few_steps) << "it has none to leave out";
 }
 
-TEST(Presets, SettingsTakeThemAnewWhereSomethingIsAdded) {
+TEST(Presets, AreChosenAgainWhenSettingsChange) {
   app::Settings settings;
   settings.set_model_config(config_with_presets());
   settings.add_model_config(PresetUse::whole);
@@ -110,7 +110,7 @@ TEST(Presets, SettingsTakeThemAnewWhereSomethingIsAdded) {
   EXPECT_EQ(settings.text("topk"), "0.5");
 }
 
-TEST(Presets, WhatMeasuresStepsTakesTheBlocksOfOneThatNobodyNamed) {
+TEST(Presets, OmitTheCacheForMeasuringUnlessChosenByName) {
   const auto cache_of = [](PresetUse use, const OptionValues& given) {
     app::Settings settings;
     settings.set_model_config(config_with_presets());
@@ -133,7 +133,7 @@ std::vector<std::filesystem::path> committed() {
 }
 
 /// In a published model's preset, sparse steps come only after the first fifth of the steps, which compute every block.
-TEST(CommittedPresets, KeepTheModelsRule) {
+TEST(ShippedPresets, AreValidAndComputeEarlyStepsDensely) {
   ASSERT_GE(committed().size(), 8U);
   for (const std::filesystem::path& file : committed()) {
     SCOPED_TRACE(file.string());

@@ -10,7 +10,7 @@ namespace {
 
 class Noise : public ::testing::TestWithParam<at::ScalarType> {};
 
-TEST_P(Noise, IsLibtorchsToTheBit) {
+TEST_P(Noise, MatchesLibtorchBitwise) {
   at::Generator theirs = at::make_generator<at::CPUGeneratorImpl>(7), ours = theirs.clone();
   for (const int64_t count : {1, 15, 16, 17, 31, 32, 1000, 100'000}) {
     const at::Tensor expected = at::randn({count}, theirs, GetParam()), drawn = draw_noise({count}, GetParam(), ours);
@@ -20,7 +20,7 @@ TEST_P(Noise, IsLibtorchsToTheBit) {
   }
 }
 
-TEST_P(Noise, HasTheShapeThatWasAskedFor) {
+TEST_P(Noise, HasTheRequestedShape) {
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(1);
   EXPECT_EQ(draw_noise({1, 3, 16, 5}, GetParam(), generator).sizes(), at::IntArrayRef({1, 3, 16, 5}));
   EXPECT_EQ(draw_noise({0, 16}, GetParam(), generator).numel(), 0);

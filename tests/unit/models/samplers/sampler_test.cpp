@@ -51,12 +51,12 @@ int64_t draws_made(const at::Generator& generator, uint64_t seed, at::IntArrayRe
   return -1;
 }
 
-TEST(Sampler, TimestepsOfThePublishedSampler) {
+TEST(Sampler, MatchesThePublishedTimesteps) {
   EXPECT_THAT(make_sampler(kDdim, 4)->timesteps(), ElementsAre(999, 749, 499, 249));
   EXPECT_THAT(make_sampler(kDdim, 1)->timesteps(), ElementsAre(999));
 }
 
-TEST(Sampler, TimestepsOfFlowMatching) {
+TEST(Sampler, ReturnsTimestepsOfFlowMatching) {
   EXPECT_THAT(make_sampler(kUniPc, 4)->timesteps(), ElementsAre(999, 750, 500, 250));
   EXPECT_THAT(make_sampler(kUniPc, 1)->timesteps(), ElementsAre(999));
   EXPECT_THAT(make_sampler(kEuler, 3)->timesteps(), ElementsAre(1000, ::testing::DoubleNear(500.5, 1e-4), 1));
@@ -65,7 +65,7 @@ TEST(Sampler, TimestepsOfFlowMatching) {
 
 // The values are those of diffusers' linear_quadratic_schedule(steps, 0.025), whose sums differ in the last bit of a
 // double.
-TEST(LinearQuadratic, SigmasAreTheReferences) {
+TEST(LinearQuadraticSigmas, MatchTheReference) {
   const auto near = [](const std::vector<double>& values) {
     return ::testing::Pointwise(::testing::DoubleNear(1e-15), values);
   };
@@ -75,7 +75,7 @@ TEST(LinearQuadratic, SigmasAreTheReferences) {
   EXPECT_THAT(linear_quadratic_sigmas(1, 0.025), ElementsAre(1)) << "where the reference divides by zero";
 }
 
-TEST(LinearQuadratic, LevelsFallForEverySampler) {
+TEST(LinearQuadraticSigmas, AreAcceptedByEverySampler) {
   for (SchedulerConfig config : {kEuler, kUniPc}) {
     for (const int64_t steps : {1, 2, 64, 1000}) {
       config.sigmas = linear_quadratic_sigmas(steps, 0.025);
@@ -84,7 +84,7 @@ TEST(LinearQuadratic, LevelsFallForEverySampler) {
   }
 }
 
-TEST(Sampler, ErrorsNameTheField) {
+TEST(Sampler, NamesTheInvalidField) {
   for (const SchedulerConfig& config : {kDdim, kDpm, kEuler, kUniPc}) {
     EXPECT_THAT(complaint(config, 0), HasSubstr("steps is 0"));
     EXPECT_THAT(complaint(config, 1001), AllOf(HasSubstr("steps is 1001"), HasSubstr("num_train_timesteps 1000")));
@@ -98,7 +98,7 @@ TEST(Sampler, ErrorsNameTheField) {
   EXPECT_THAT(with([](auto& c) { c.prediction_type = "epsilon"; }), HasSubstr("rescale_betas_zero_snr"));
 }
 
-TEST(Sampler, AFlowShiftThatMergesNoiseLevelsIsRefused) {
+TEST(Sampler, RefusesAFlowShiftThatMergesNoiseLevels) {
   SchedulerConfig config = kUniPc;
   config.flow_shift = 1e6;
   EXPECT_THAT(complaint(config), AllOf(HasSubstr("flow_shift 1e+06 "), HasSubstr("4 steps")));
@@ -114,14 +114,14 @@ class SamplerStep : public ::testing::Test {
   at::Tensor prediction_ = sample_ * 0.5;
 };
 
-TEST_F(SamplerStep, OnlyDpmDraws) {
+TEST_F(SamplerStep, DrawsNoiseOnlyForDpm) {
   for (const SchedulerConfig& config : {kDdim, kEuler, kUniPc}) {
     make_sampler(config, 4)->step(prediction_, 0, sample_, generator_);
     EXPECT_EQ(draws_made(generator_, 3, sample_.sizes()), 0) << static_cast<int>(config.kind);
   }
 }
 
-TEST_F(SamplerStep, DpmDrawsOnceAtEitherEndAndTwiceBetween) {
+TEST_F(SamplerStep, DrawsTwiceForDpmExceptAtFirstAndLastStep) {
   const auto sampler = make_sampler(kDpm, 3);
   const std::vector<int64_t> expected = {1, 2, 1};
   for (int64_t i = 0; i < 3; ++i) {
@@ -131,28 +131,28 @@ TEST_F(SamplerStep, DpmDrawsOnceAtEitherEndAndTwiceBetween) {
   }
 }
 
-TEST_F(SamplerStep, LastDdimStepIsThePredictedCleanSample) {
+TEST_F(SamplerStep, EndsDdimAtThePredictedCleanSample) {
   SchedulerConfig config = kDdim;
   config.prediction_type = "sample";
   const auto sampler = make_sampler(config, 4);
   EXPECT_TRUE(sampler->step(prediction_, 3, sample_, generator_).allclose(prediction_));
 }
 
-TEST_F(SamplerStep, ResultIsFp32ForSixteenBitSamples) {
+TEST_F(SamplerStep, ReturnsFp32ForSixteenBitSamples) {
   for (const SchedulerConfig& config : {kDdim, kDpm}) {
     const at::Tensor next = make_sampler(config, 4)->step(prediction_, 0, sample_.to(at::kBFloat16), generator_);
     EXPECT_EQ(next.scalar_type(), at::kFloat);
   }
 }
 
-TEST_F(SamplerStep, SixteenBitPredictionsLeaveUniPcsLatentsInFp32) {
+TEST_F(SamplerStep, KeepsUniPcLatentsInFp32ForSixteenBitPredictions) {
   const at::Tensor half = prediction_.to(at::kBFloat16);
   EXPECT_EQ(make_sampler(kUniPc, 4)->step(half, 0, sample_, generator_).scalar_type(), at::kFloat);
   EXPECT_EQ(make_sampler(kEuler, 4)->step(half, 0, sample_, generator_).scalar_type(), at::kBFloat16);
 }
 
 // The model knows the slope of the straight line from the noise, so any number of steps must reach its clean end.
-TEST_F(SamplerStep, FlowSamplersReachTheEndOfAStraightLine) {
+TEST_F(SamplerStep, ReachesTheEndOfAStraightFlow) {
   const at::Tensor clean = sample_.square();
   for (const SchedulerConfig& config : {kEuler, kUniPc}) {
     for (const int64_t steps : {1, 2, 3, 8}) {
@@ -164,7 +164,7 @@ TEST_F(SamplerStep, FlowSamplersReachTheEndOfAStraightLine) {
   }
 }
 
-TEST_F(SamplerStep, DpmStateHoldsTheLastPrediction) {
+TEST_F(SamplerStep, SavesTheLastPredictionForDpm) {
   const auto sampler = make_sampler(kDpm, 4);
   EXPECT_THAT(sampler->state(), IsEmpty());
   sampler->step(prediction_, 0, sample_, generator_);
@@ -173,7 +173,7 @@ TEST_F(SamplerStep, DpmStateHoldsTheLastPrediction) {
   EXPECT_THAT(sampler->state(), IsEmpty());
 }
 
-TEST_F(SamplerStep, UniPcStateHoldsWhatTheNextStepNeeds) {
+TEST_F(SamplerStep, SavesHistoryForUniPc) {
   const auto sampler = make_sampler(kUniPc, 4);
   EXPECT_THAT(sampler->state(), IsEmpty());
   sampler->step(prediction_, 0, sample_, generator_);
@@ -184,7 +184,7 @@ TEST_F(SamplerStep, UniPcStateHoldsWhatTheNextStepNeeds) {
   EXPECT_THAT(sampler->state(), IsEmpty());
 }
 
-TEST_F(SamplerStep, RedoneStepIsTheSame) {
+TEST_F(SamplerStep, RepeatsAStepAfterARestore) {
   for (const SchedulerConfig& config : {kDdim, kDpm, kEuler, kUniPc}) {
     const auto sampler = make_sampler(config, 4);
     at::Tensor x = sample_;
@@ -200,7 +200,7 @@ TEST_F(SamplerStep, RedoneStepIsTheSame) {
   }
 }
 
-TEST_F(SamplerStep, DrawingAheadChangesNothing) {
+TEST_F(SamplerStep, GivesTheSameResultIfNoiseIsDrawnAhead) {
   for (const SchedulerConfig& config : {kDdim, kDpm, kEuler, kUniPc, kAncestral}) {
     for (const int64_t most : {0, 1, 2, 9}) {  // before every other step
       SCOPED_TRACE(testing::Message() << static_cast<int>(config.kind) << ", " << most << " ahead");
@@ -218,7 +218,7 @@ TEST_F(SamplerStep, DrawingAheadChangesNothing) {
   }
 }
 
-TEST_F(SamplerStep, DrawingAheadEndsWithTheLastStep) {
+TEST_F(SamplerStep, DrawsAheadOnlyUpToTheLastStep) {
   EXPECT_FALSE(make_sampler(kDdim, 4)->draw_ahead(0, sample_, generator_)) << "which draws nothing";
   const auto sampler = make_sampler(kDpm, 4);
   EXPECT_TRUE(sampler->draw_ahead(1, sample_, generator_));
@@ -228,7 +228,7 @@ TEST_F(SamplerStep, DrawingAheadEndsWithTheLastStep) {
   EXPECT_EQ(draws_made(generator_, 3, sample_.sizes()), 0) << "no step was taken";
 }
 
-TEST_F(SamplerStep, RestoringForgetsWhatWasDrawnAhead) {
+TEST_F(SamplerStep, DiscardsNoiseDrawnAheadOnRestore) {
   const auto sampler = make_sampler(kDpm, 4);
   at::Generator other = at::make_generator<at::CPUGeneratorImpl>(4), same = other.clone();
   sampler->draw_ahead(0, sample_, generator_);
@@ -237,7 +237,7 @@ TEST_F(SamplerStep, RestoringForgetsWhatWasDrawnAhead) {
       sampler->step(prediction_, 0, sample_, other).equal(make_sampler(kDpm, 4)->step(prediction_, 0, sample_, same)));
 }
 
-TEST_F(SamplerStep, ForeignOrMissingHistoryIsRefused) {
+TEST_F(SamplerStep, RefusesForeignOrMissingHistory) {
   EXPECT_THROW(make_sampler(kDdim, 4)->restore({{"old_pred_original_sample", sample_}}), Error);
   EXPECT_THROW(make_sampler(kDpm, 4)->restore({{"order", sample_}}), Error);
   EXPECT_THROW(make_sampler(kDpm, 4)->step(prediction_, 2, sample_, generator_), Error);

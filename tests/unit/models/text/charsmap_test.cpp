@@ -34,26 +34,26 @@ std::string complaint(const std::string& charsmap) {
 
 const std::string kReplacement("\u00E9\0", 3);
 
-TEST(Charsmap, WholeTableIsAccepted) {
+TEST(Charsmap, AcceptsAValidTable) {
   EXPECT_EQ(complaint(""), "none") << "no table";
   const std::vector<uint32_t> units = test::units_that_replace_a();
   EXPECT_EQ(complaint(charsmap_of(units, kReplacement)), "none");
 }
 
-TEST(Charsmap, SizesMustFit) {
+TEST(Charsmap, RefusesInconsistentSizes) {
   for (const std::string charsmap : {"x", "\x08", "\xFF\xFF\xFF\x7F----"})
     EXPECT_THAT(complaint(charsmap), AllOf(HasSubstr("spiece.model"), HasSubstr("sizes that do not fit")));
   EXPECT_THAT(complaint(std::string("\0\0\0\0a\0", 6)), HasSubstr("sizes that do not fit"));
 }
 
-TEST(Charsmap, ReplacementsAreWholeCharactersThatEnd) {
+TEST(Charsmap, RequiresTerminatedUtf8Replacements) {
   const std::vector<uint32_t> units = test::units_that_replace_a();
   for (const std::string_view bad : {std::string_view("\xF0\0", 2), std::string_view("\x80\0", 2),
                                      std::string_view("a", 1), std::string_view("", 0)})
     EXPECT_THAT(complaint(charsmap_of(units, std::string(bad))), HasSubstr("not UTF-8 or has no end"));
 }
 
-TEST(Charsmap, LeavesPointAtReplacements) {
+TEST(Charsmap, RequiresLeavesToPointAtReplacements) {
   EXPECT_THAT(complaint(charsmap_of(test::units_that_replace_a(1), kReplacement)), HasSubstr("no replacement"))
       << "the middle of a character";
   EXPECT_THAT(complaint(charsmap_of(test::units_that_replace_a(3), kReplacement)), HasSubstr("no replacement"))
@@ -61,7 +61,7 @@ TEST(Charsmap, LeavesPointAtReplacements) {
   EXPECT_EQ(complaint(charsmap_of(test::units_that_replace_a(2), kReplacement)), "none") << "an empty one";
 }
 
-TEST(Charsmap, WaysStayInTheTrie) {
+TEST(Charsmap, RefusesPathsThatLeaveTheTrie) {
   const std::string leads_out = "leads out of its trie";
   std::vector<uint32_t> units = test::units_that_replace_a();
   units[0] = 512 << 10;
@@ -74,7 +74,7 @@ TEST(Charsmap, WaysStayInTheTrie) {
   EXPECT_THAT(complaint(charsmap_of(units, kReplacement)), HasSubstr(leads_out)) << "some byte would";
 }
 
-TEST(Charsmap, CirclesAreRefused) {
+TEST(Charsmap, RefusesCycles) {
   std::vector<uint32_t> units = test::units_that_replace_a();
   units[256 ^ 'b'] = node('b', 256);
   EXPECT_THAT(complaint(charsmap_of(units, kReplacement)), HasSubstr("circle"));
@@ -91,7 +91,7 @@ std::string nested(uint32_t strings) {
   return charsmap_of(units, kReplacement);
 }
 
-TEST(Charsmap, StringsThatStartAlikeFitSentencePiecesArray) {
+TEST(Charsmap, LimitsStringsWithACommonPrefix) {
   EXPECT_EQ(complaint(nested(32)), "none");
   EXPECT_THAT(complaint(nested(33)), HasSubstr("more strings that start alike"));
 }

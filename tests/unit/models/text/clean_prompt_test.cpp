@@ -16,7 +16,7 @@ nlohmann::json cases(const char* name) {
   return nlohmann::json::parse(file)[name];
 }
 
-TEST(CleanPrompt, GivesWhatWanPipelineMakesOfIt) {
+TEST(CleanPrompt, MatchesWanPipeline) {
   const nlohmann::json prompts = cases("prompts");
   ASSERT_GT(prompts.size(), 50U);
   for (const auto& each : prompts)
@@ -24,7 +24,7 @@ TEST(CleanPrompt, GivesWhatWanPipelineMakesOfIt) {
 }
 
 /// Python returns this for " \n A Red FOX, ÉCOLE İ \u3000".lower().strip().
-TEST(LowerPrompt, IsPythonsLowerAndStrip) {
+TEST(LowerPrompt, MatchesPythonsLowerAndStrip) {
   EXPECT_EQ(lower_prompt(" \n A Red FOX,  \u00C9COLE \u0130Z \u3000"), "a red fox,  \u00E9cole i\u0307z");
   EXPECT_EQ(lower_prompt("\u0410\u042F \u0100\u0101 \u1E9E \uA7D6 \U00010400"),
             "\u0430\u044F \u0101\u0101 \u00DF \uA7D7 \U00010428");
@@ -38,7 +38,7 @@ std::string nested(const std::string& first, const std::string& layer, size_t la
   return text + last;
 }
 
-TEST(CleanPrompt, TakesNestedReferencesApartLayerByLayer) {
+TEST(CleanPrompt, DecodesNestedReferencesLayerByLayer) {
   EXPECT_EQ(clean_prompt(nested("&", "amp;", 50, "lt;")), "<");
   EXPECT_EQ(clean_prompt(nested("&", "#xFF06;", 50, "lt;")), "<");  // a fullwidth "&"
   EXPECT_EQ(clean_prompt(nested("&lt", "&semi", 50, ";")), "<");
@@ -47,7 +47,7 @@ TEST(CleanPrompt, TakesNestedReferencesApartLayerByLayer) {
   EXPECT_EQ(clean_prompt("a\x1b[&amp;#49;mb"), "a[1mb");
 }
 
-TEST(CleanPrompt, TakesTimeInProportionToTheTextHoweverDeepReferencesAreNested) {
+TEST(CleanPrompt, TakesLinearTimeForNestedReferences) {
   const auto seconds = [](const std::string& text) {
     double least = 1e9;
     for (int i = 0; i < 3; ++i) {
@@ -61,14 +61,14 @@ TEST(CleanPrompt, TakesTimeInProportionToTheTextHoweverDeepReferencesAreNested) 
   EXPECT_LT(seconds(nested("&", "amp;", 8000, "lt;")), 64 * seconds(nested("&", "amp;", 500, "lt;")));
 }
 
-TEST(CleanPrompt, TakesLigaturesAndOtherWidthsApart) {
+TEST(CleanPrompt, DecomposesLigaturesAndWidthVariants) {
   EXPECT_EQ(clean_prompt("\u0132 \u0133 \u0149 \u01C4 \u01C8 \u01CC \u01F1 \u01F3"), "IJ ij 'n D\u017D Lj nj DZ dz");
   EXPECT_EQ(clean_prompt("\uFB00 \uFB04 \uFB05 \uFB06 \uFB13"), "ff ffl \u017Ft st \uFB13");
   EXPECT_EQ(clean_prompt("\uFF01\uFF21\u3000\uFFE6\uFFE3 \uFF76\uFF9E \u00B2 \u2460"),
             "!A \u20A9 \u0304 \u30AC \u00B2 \u2460");
 }
 
-TEST(CleanPrompt, LeavesTextThatWasDecodedInAWrongEncoding) {
+TEST(CleanPrompt, KeepsTextThatWasDecodedInAWrongEncoding) {
   EXPECT_EQ(clean_prompt("caf\u00c3\u00a9"), "caf\u00c3\u00a9");
 }
 

@@ -13,7 +13,7 @@ namespace sparsereel::models {
 namespace {
 
 /// tests/parity/make_open_sora_plan_captions.py made the data: prompts with many kinds of endings.
-TEST(PreparedPrompt, OfOpenSoraPlanIsThatOfItsAuthors) {
+TEST(PreparedPrompt, MatchesOpenSoraPlan) {
   std::ifstream file(SPARSEREEL_TEST_DATA "/open_sora_plan/captions.json");
   const nlohmann::json cases = nlohmann::json::parse(file);
   ASSERT_GT(cases.size(), 40U);
@@ -21,13 +21,13 @@ TEST(PreparedPrompt, OfOpenSoraPlanIsThatOfItsAuthors) {
     EXPECT_EQ(prepared_prompt(each[0], open_sora_plan_family().prompt), each[1].get<std::string>()) << each[0];
 }
 
-TEST(PreparedPrompt, IsThePromptItselfWithoutRules) {
+TEST(PreparedPrompt, IsUnchangedWithoutRules) {
   EXPECT_EQ(prepared_prompt(" A dog.. . ", {}), " A dog.. . ");
   EXPECT_EQ(prepared_prompt(" A  dog ", {.cleaned = true}), "A dog");
   EXPECT_EQ(prepared_prompt("b", {.before = "a ", .after = " c"}), "a b c");
 }
 
-TEST(StrayFullStops, GoAndLeaveOneSpace) {
+TEST(StrayFullStops, AreReplacedByOneSpace) {
   EXPECT_EQ(without_stray_full_stops("a . b .. c... d. e .f"), "a b c d. e .f");
   EXPECT_EQ(without_stray_full_stops(" a . . . b\u3000. \n c"), "a b c");
   EXPECT_EQ(without_stray_full_stops("."), ".") << "nothing stands around it";

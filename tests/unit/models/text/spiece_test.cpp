@@ -32,7 +32,7 @@ std::string complaint_of_file(const std::string& bytes) {
   return "none";
 }
 
-TEST(Spiece, PiecesKeepOrderScoreAndType) {
+TEST(Spiece, KeepsOrderScoreAndTypeOfPieces) {
   const SpieceModel model = parse_spiece(small_model(), "spiece.model");
   ASSERT_EQ(model.pieces.size(), 3u);
   EXPECT_EQ(model.pieces[0].type, PieceType::unknown);
@@ -41,7 +41,7 @@ TEST(Spiece, PiecesKeepOrderScoreAndType) {
   EXPECT_EQ(model.pieces[1].type, PieceType::normal);
 }
 
-TEST(Spiece, CutAnywhereIsAnErrorOrAShorterModel) {
+TEST(Spiece, RefusesOrShortensTruncatedModels) {
   const std::string whole = small_model();
   for (size_t length = 0; length < whole.size(); ++length) {
     try {
@@ -52,7 +52,7 @@ TEST(Spiece, CutAnywhereIsAnErrorOrAShorterModel) {
   }
 }
 
-TEST(Spiece, RandomDamageNeverReadsOutOfBounds) {
+TEST(Spiece, NeverReadsOutOfBoundsInDamagedModels) {
   std::ifstream file(std::string(SPARSEREEL_TEST_DATA) + "/tokenizer/spiece.model", std::ios::binary);
   std::ostringstream content;
   content << file.rdbuf();
@@ -74,7 +74,7 @@ TEST(Spiece, RandomDamageNeverReadsOutOfBounds) {
   EXPECT_GT(refused, 0);
 }
 
-TEST(Spiece, ErrorsNameFileAndField) {
+TEST(Spiece, NamesFileAndField) {
   EXPECT_THAT(complaint_of_file(""), HasSubstr("folder/spiece.model holds no pieces"));
   EXPECT_THAT(complaint_of_file("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF"), HasSubstr("a number is too long"));
   EXPECT_THAT(complaint_of_file("\x0A\x7Fxx"), HasSubstr("runs past the end"));
@@ -86,7 +86,7 @@ TEST(Spiece, ErrorsNameFileAndField) {
               HasSubstr("trainer_spec.model_type is 2"));
 }
 
-TEST(Spiece, PiecesThatSentencePieceMayStumbleOverAreRefused) {
+TEST(Spiece, RefusesPiecesThatAreUnsafeForSentencePiece) {
   EXPECT_THAT(complaint_of_file(SpieceBytes().piece(std::string("a\0b", 3), 0).bytes()), HasSubstr("with a NUL"));
   EXPECT_THAT(complaint_of_file(SpieceBytes().piece(std::string(1025, 'a'), 0).bytes()),
               HasSubstr("of over 1024 bytes"));
@@ -98,7 +98,7 @@ TEST(Spiece, PiecesThatSentencePieceMayStumbleOverAreRefused) {
   EXPECT_THROW(trusted_spiece(model, "spiece.model"), Error);
 }
 
-TEST(Spiece, WhatSentencePieceGetsSaysTheSame) {
+TEST(Spiece, PassesTheSameModelToSentencePiece) {
   SpieceModel model = parse_spiece(small_model(), "spiece.model");
   model.pieces.push_back({.text = "user's", .type = PieceType::user_defined});
   model.precompiled_charsmap = test::charsmap_of(test::units_that_replace_a(), std::string("b\0", 2));
@@ -118,7 +118,7 @@ TEST(Spiece, WhatSentencePieceGetsSaysTheSame) {
   EXPECT_TRUE(again.treat_whitespace_as_suffix && again.byte_fallback);
 }
 
-TEST(Spiece, DenormalizerAndSelfTestNeverReachSentencePiece) {
+TEST(Spiece, KeepsDenormalizerAndSelfTestFromSentencePiece) {
   const std::string self_test = "\x22\x06\x0A\x04\x0A\x02-!", denormalizer = "\x2A\x04\x12\x02-!";
   const std::string trusted = trusted_spiece(parse_spiece(small_model() + self_test + denormalizer, "a"), "a");
   EXPECT_EQ(trusted.find("-!"), std::string::npos);

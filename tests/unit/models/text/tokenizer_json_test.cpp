@@ -40,12 +40,12 @@ std::string complaint(const json& file) {
   return "none";
 }
 
-TEST(TokenizerJson, PiecesAndAddedTokensHaveTheFilesIds) {
+TEST(TokenizerJson, UsesTheFilesIdsForPiecesAndAddedTokens) {
   EXPECT_THAT(ids(small_file(), "red<x> <new>red"), ElementsAre(5, 6, 7, 5, 1, 0));
   EXPECT_THAT(ids(small_file(), "\u65e5"), ElementsAre(4, 3, 1, 0, 0, 0)) << "the unknown piece, whatever unk_id says";
 }
 
-TEST(TokenizerJson, AllBytesMeanByteFallback) {
+TEST(TokenizerJson, UsesByteFallbackIfAllBytesArePieces) {
   json file = small_file();
   file["added_tokens"].erase(4);
   for (const char high : std::string("0123456789ABCDEF"))
@@ -54,7 +54,7 @@ TEST(TokenizerJson, AllBytesMeanByteFallback) {
   EXPECT_THAT(ids(file, "\u00e9"), ElementsAre(4, 7 + 0xC3, 7 + 0xA9, 1, 0, 0));
 }
 
-TEST(TokenizerJson, TableIsDecodedAndChecked) {
+TEST(TokenizerJson, DecodesAndChecksTheTable) {
   json file = small_file();
   const auto table = [&](const std::string& base64) {
     const json precompiled = {{"type", "Precompiled"}, {"precompiled_charsmap", base64}};
@@ -68,7 +68,7 @@ TEST(TokenizerJson, TableIsDecodedAndChecked) {
   EXPECT_THAT(table("A!=="), HasSubstr("is not base64"));
 }
 
-TEST(TokenizerJson, BadFieldsAreNamed) {
+TEST(TokenizerJson, NamesInvalidFields) {
   const std::pair<const char*, json> cases[] = {
       {"/model/type", "BPE"},
       {"/model/vocab", 7},

@@ -74,7 +74,7 @@ std::shared_ptr<const TensorFile> file_with_spiece(const fs::path& path, const s
   return std::make_shared<TensorFile>(path);
 }
 
-TEST(TokenizerPlace, InATensorGivesTheIdsOfTheFile) {
+TEST(TokenizerPlace, MayBeATensorOfTheModel) {
   const TemporaryFolder folder;
   for (const char* name : {"spiece_model", "text_encoders.umt5xxl.spiece_model"}) {
     const auto place = tokenizer_in(file_with_spiece(folder / "a.safetensors", name));
@@ -87,7 +87,7 @@ TEST(TokenizerPlace, InATensorGivesTheIdsOfTheFile) {
   EXPECT_FALSE(tokenizer_in(file_with_spiece(folder / "b.safetensors", "my_spiece_model")));
 }
 
-TEST(TokenizerPlace, ADamagedTensorIsRefusedByItsName) {
+TEST(TokenizerPlace, NamesADamagedTensor) {
   const TemporaryFolder folder;
   const std::string bytes = "\x0a\x7f";
   write_safetensors(
@@ -98,7 +98,7 @@ TEST(TokenizerPlace, ADamagedTensorIsRefusedByItsName) {
 }
 
 /// A GGUF's keys are accepted only because they give the ids of the file.
-TEST(GgufTokenizer, GivesTheIdsOfTheFile) {
+TEST(GgufTokenizer, MatchesTheIdsOfTheFile) {
   const SpieceModel model = read_spiece(kSpiece);
   ASSERT_FALSE(model.precompiled_charsmap.empty());
   const SpieceModel read = parse_gguf_tokenizer(keys_of(model, kVocabulary), "a.gguf");
@@ -106,7 +106,7 @@ TEST(GgufTokenizer, GivesTheIdsOfTheFile) {
   expect_golden_ids({read, {.extra_ids = 0, .tokens = {{"</s>"}, {"<unk>"}, {"<pad>"}}}, "a.gguf"});
 }
 
-TEST(GgufTokenizer, WhatIsMissingOrDamagedIsRefusedByItsKey) {
+TEST(GgufTokenizer, NamesMissingAndDamagedKeys) {
   const Keys keys = keys_of(read_spiece(kSpiece), kVocabulary);
   for (const auto& [key, value] : keys) {
     if (key == "tokenizer.ggml.model") continue;
@@ -125,7 +125,7 @@ TEST(GgufTokenizer, WhatIsMissingOrDamagedIsRefusedByItsKey) {
                            {"a.gguf.tokens differ in number from scores or types"}));
 }
 
-TEST(TokenizerPlace, AnyOneFileOrItsFolderMayBeNamed) {
+TEST(TokenizerPlace, MayBeAFileOrItsFolder) {
   const TemporaryFolder folder;
   fs::copy(kSpiece, folder / "umt5.model");
   const json config = {{"extra_ids", 0}};
@@ -136,7 +136,7 @@ TEST(TokenizerPlace, AnyOneFileOrItsFolderMayBeNamed) {
   expect_golden_ids(Tokenizer::load(folder.path()));
 }
 
-TEST(TokenizerPlace, BesideTheWeightsIsFoundInTheOrderOfCloseness) {
+TEST(TokenizerPlace, IsTheClosestTokenizerToTheWeights) {
   const TemporaryFolder folder;
   const fs::path weights = folder / "a.gguf";
   const auto beside = [&] {

@@ -56,14 +56,14 @@ class TokenizerTest : public ::testing::Test {
   fs::path folder_ = fs::path(::testing::TempDir()) / ("sparsereel_tokenizer_" + std::to_string(getpid()));
 };
 
-TEST_F(TokenizerTest, PadsToTheLengthAskedFor) {
+TEST_F(TokenizerTest, PadsToTheRequestedLength) {
   const TokenIds ids = Tokenizer::load(folder_).encode("red red", 5);
   EXPECT_THAT(ids.ids, ElementsAre(4, 4, 1, 0, 0));
   EXPECT_EQ(ids.token_count, 3);
   EXPECT_FALSE(ids.truncated);
 }
 
-TEST_F(TokenizerTest, TruncationKeepsEos) {
+TEST_F(TokenizerTest, KeepsEosWhenTruncating) {
   const Tokenizer tokenizer = Tokenizer::load(folder_);
   const TokenIds ids = tokenizer.encode("red red red", 3);
   EXPECT_THAT(ids.ids, ElementsAre(4, 4, 1));
@@ -74,27 +74,27 @@ TEST_F(TokenizerTest, TruncationKeepsEos) {
   EXPECT_FALSE(tokenizer.encode("", 1).truncated);
 }
 
-TEST_F(TokenizerTest, SentinelsStandAfterThePiecesTheHighestFirst) {
+TEST_F(TokenizerTest, PutsSentinelsAfterPiecesInDescendingOrder) {
   write("tokenizer_config.json", R"({"extra_ids": 2})");
   const Tokenizer tokenizer = Tokenizer::load(folder_);
   EXPECT_EQ(tokenizer.vocabulary_size(), 8);
   EXPECT_THAT(tokenizer.encode("<extra_id_0>red<extra_id_1>", 4).ids, ElementsAre(7, 4, 6, 1));
 }
 
-TEST_F(TokenizerTest, EndThatThePromptSpellsIsNotRepeated) {
+TEST_F(TokenizerTest, DoesNotRepeatEosOfThePrompt) {
   const Tokenizer tokenizer = Tokenizer::load(folder_);
   EXPECT_THAT(tokenizer.encode("red</s>", 4).ids, ElementsAre(4, 1, 0, 0));
   EXPECT_EQ(tokenizer.encode("red</s>", 4).token_count, 2);
   EXPECT_THAT(tokenizer.encode("red</s> red", 4).ids, ElementsAre(4, 1, 4, 1));
 }
 
-TEST_F(TokenizerTest, BadArgumentsAreRefused) {
+TEST_F(TokenizerTest, RefusesInvalidArguments) {
   const Tokenizer tokenizer = Tokenizer::load(folder_);
   EXPECT_THROW(tokenizer.encode("red", 0), Error);
   EXPECT_THROW(tokenizer.encode("\xFF", 4), Error);
 }
 
-TEST_F(TokenizerTest, MissingModelIsNamed) {
+TEST_F(TokenizerTest, NamesAMissingModel) {
   fs::remove(folder_ / "spiece.model");
   EXPECT_THAT(load_error(), AllOf(HasSubstr("spiece.model"), HasSubstr("no such file")));
   fs::create_directory(folder_ / "spiece.model");
@@ -104,7 +104,7 @@ TEST_F(TokenizerTest, MissingModelIsNamed) {
   EXPECT_THAT(load_error(), HasSubstr("tokenizer.json: model is missing"));
 }
 
-TEST_F(TokenizerTest, WhatSentencePieceRefusesIsNamed) {
+TEST_F(TokenizerTest, ReportsErrorsOfSentencePiece) {
   const SpieceBytes pieces = SpieceBytes().piece("<pad>", 0, 3).piece("</s>", 0, 3).piece("a", -1);
   write("spiece.model", pieces.bytes());
   EXPECT_THAT(load_error(), AllOf(HasSubstr("spiece.model"), HasSubstr("unk is not defined")));
@@ -114,7 +114,7 @@ TEST_F(TokenizerTest, WhatSentencePieceRefusesIsNamed) {
   EXPECT_THAT(load_error(), AllOf(HasSubstr("spiece.model"), HasSubstr("byte piece <0x41>")));
 }
 
-TEST_F(TokenizerTest, UnknownIdIsTheModels) {
+TEST_F(TokenizerTest, UsesTheUnknownIdOfTheModel) {
   EXPECT_THAT(Tokenizer::load(folder_).encode("red \u65e5\u672c", 5).ids, ElementsAre(4, 3, 2, 1, 0));
   write("spiece.model", SpieceBytes()
                             .piece("<pad>", 0, 3)
@@ -127,14 +127,14 @@ TEST_F(TokenizerTest, UnknownIdIsTheModels) {
   EXPECT_THAT(Tokenizer::load(folder_).encode("red \u65e5\u672c", 5).ids, ElementsAre(5, 4, 3, 1, 0)) << "UMT5's";
 }
 
-TEST_F(TokenizerTest, UnknownCharactersThatFollowEachOtherAreOneToken) {
+TEST_F(TokenizerTest, MergesSuccessiveUnknownCharacters) {
   const Tokenizer tokenizer = Tokenizer::load(folder_);
   EXPECT_EQ(tokenizer.vocabulary_size(), 106);  // and 100 sentinels
   EXPECT_THAT(tokenizer.encode("\u00fc\u00dfx red\u0301x\u0301ed <0x41>", 12).ids,
               ElementsAre(3, 2, 4, 2, 5, 3, 2, 1, 0, 0, 0, 0));
 }
 
-TEST_F(TokenizerTest, TheUnknownPieceIsKnownByItsTypeNotItsName) {
+TEST_F(TokenizerTest, FindsTheUnknownPieceByItsType) {
   write("spiece.model", SpieceBytes()
                             .piece("<unk>", -9)
                             .piece("<pad>", 0, 3)
@@ -145,7 +145,7 @@ TEST_F(TokenizerTest, TheUnknownPieceIsKnownByItsTypeNotItsName) {
   EXPECT_THAT(Tokenizer::load(folder_).encode("red\u0301", 4).ids, ElementsAre(4, 3, 2, 1));
 }
 
-TEST_F(TokenizerTest, MillionsOfBytesWithoutAPieceTakeSeconds) {
+TEST_F(TokenizerTest, EncodesMillionsOfUnknownBytesInSeconds) {
   const Tokenizer tokenizer = Tokenizer::load(folder_);
   std::string accents = "red";
   for (int i = 0; i < 1'000'000; ++i) accents += "\u0301";
@@ -155,7 +155,7 @@ TEST_F(TokenizerTest, MillionsOfBytesWithoutAPieceTakeSeconds) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
 }
 
-TEST_F(TokenizerTest, ByteFallbackSpellsUnknownCharacters) {
+TEST_F(TokenizerTest, SpellsUnknownCharactersWithByteFallback) {
   SpieceBytes pieces = SpieceBytes().piece("<pad>", 0, 3).piece("</s>", 0, 3).piece("<unk>", 0, 2).byte_fallback();
   for (const char high : std::string("0123456789ABCDEF"))
     for (const char low : std::string("0123456789ABCDEF")) pieces.piece(std::string("<0x") + high + low + ">", 0, 6);
@@ -163,7 +163,7 @@ TEST_F(TokenizerTest, ByteFallbackSpellsUnknownCharacters) {
   EXPECT_THAT(Tokenizer::load(folder_).encode("\u00e9", 4).ids, ElementsAre(259, 3 + 0xC3, 3 + 0xA9, 1));
 }
 
-TEST_F(TokenizerTest, NormalizerAppliesAsTheModelSays) {
+TEST_F(TokenizerTest, NormalizesAsTheModelSpecifies) {
   const SpieceBytes pieces =
       SpieceBytes().piece("<pad>", 0, 3).piece("</s>", 0, 3).piece("<unk>", 0, 2).piece("\u2581", -2).piece("b", -3);
   write("spiece.model", SpieceBytes(pieces).replace_a(std::string("bb\0", 3)).bytes());
@@ -172,7 +172,7 @@ TEST_F(TokenizerTest, NormalizerAppliesAsTheModelSays) {
   EXPECT_THAT(Tokenizer::load(folder_).encode("b  b", 5).ids, ElementsAre(4, 3, 3, 4, 1)) << "no prefix, each space";
 }
 
-TEST_F(TokenizerTest, UserDefinedPiecesAreAlwaysOneToken) {
+TEST_F(TokenizerTest, EncodesUserDefinedPiecesAsOneToken) {
   SpieceBytes pieces = SpieceBytes().piece("<pad>", 0, 3).piece("</s>", 0, 3).piece("<unk>", 0, 2).piece("\u2581", -2);
   for (size_t i = 1; i <= 80; ++i) pieces.piece(std::string(i, 'x'), -9, 4);
   write("spiece.model", pieces.bytes());
@@ -188,12 +188,12 @@ TEST(SentencePieceLibrary, IsLoadedBeforeLibtorch) {
   EXPECT_THAT(place.dli_fname, HasSubstr("libsentencepiece"));
 }
 
-TEST_F(TokenizerTest, EndAndPaddingNeedIds) {
+TEST_F(TokenizerTest, RequiresIdsForEosAndPadding) {
   write("tokenizer_config.json", R"({"eos_token": ""})");
   EXPECT_THAT(load_error(), HasSubstr("eos_token"));
 }
 
-TEST_F(TokenizerTest, BadJsonFieldsAreNamed) {
+TEST_F(TokenizerTest, NamesInvalidJsonFields) {
   const std::pair<std::string, std::string> cases[] = {
       {R"({"extra_ids": "many"})", "extra_ids"},
       {R"({"extra_ids": -1})", "extra_ids"},

@@ -37,19 +37,19 @@ class FewKeysProduct : public ::testing::Test {
   Linear layer_;
 };
 
-TEST_F(FewKeysProduct, EqualsAttentionAndThenTheLayer) {
+TEST_F(FewKeysProduct, MatchesAttentionFollowedByTheLayer) {
   const at::Tensor y = linear_of_weights(padded(), v_, layer_);
   EXPECT_TRUE(at::allclose(y, expected(), 1e-4, 1e-5));
   layer_.bias = at::Tensor();
   EXPECT_TRUE(at::allclose(linear_of_weights(padded(), v_, layer_), expected(), 1e-4, 1e-5));
 }
 
-TEST_F(FewKeysProduct, TakesPartsOfOneProjection) {
+TEST_F(FewKeysProduct, AcceptsViewsOfAFusedProjection) {
   const at::Tensor kv = at::stack({v_ * 2, v_}, 2);
   EXPECT_TRUE(at::allclose(linear_of_weights(padded(), kv.select(2, 1), layer_), expected(), 1e-4, 1e-5));
 }
 
-TEST_F(FewKeysProduct, MultipliesInEightBitsWhereTheLayerDoes) {
+TEST_F(FewKeysProduct, MultipliesInEightBitsIfTheLayerDoes) {
   const at::Tensor exact = expected();
   const Activation rows = quantize_rows(layer_.weight);
   layer_ = {.weight = rows.values, .bias = layer_.bias, .scale = rows.scale.view({-1})};
@@ -61,7 +61,7 @@ TEST_F(FewKeysProduct, MultipliesInEightBitsWhereTheLayerDoes) {
   EXPECT_LT(error, 0.05);
 }
 
-TEST_F(FewKeysProduct, IsLessWorkUpToHalfAsManyKeysAsAHeadHasChannels) {
+TEST_F(FewKeysProduct, IsLessWorkForUpToHalfAsManyKeysAsHeadChannels) {
   const auto less = [&](int64_t keys, int64_t heads, int64_t head_dim) {
     return is_less_work(at::empty({1, keys, heads, head_dim}), layer_);
   };
@@ -75,18 +75,18 @@ TEST_F(FewKeysProduct, IsLessWorkUpToHalfAsManyKeysAsAHeadHasChannels) {
   EXPECT_FALSE(less(24, 3, 128));  // 72 columns are not a multiple of 16
 }
 
-TEST_F(FewKeysProduct, IsNotForFp16) {
+TEST_F(FewKeysProduct, IsNotUsedForFp16) {
   EXPECT_TRUE(is_less_work(v_.to(at::kBFloat16), layer_));
   EXPECT_FALSE(is_less_work(v_.to(at::kHalf), layer_));
 }
 
-TEST_F(FewKeysProduct, RefusesValuesOfAnotherCall) {
+TEST_F(FewKeysProduct, RefusesValuesOfOtherShapes) {
   EXPECT_THROW(linear_of_weights(padded(), v_.narrow(1, 0, 16), layer_), Error);
   EXPECT_THROW(linear_of_weights(padded(), v_.narrow(0, 0, 1), layer_), Error);
   EXPECT_THROW(linear_of_weights(padded(), v_.narrow(2, 0, 2), layer_), Error);
 }
 
-TEST_F(FewKeysProduct, ACpuHasNoWeightsByThemselves) {
+TEST_F(FewKeysProduct, HasNoAttentionWeightsOnTheCpu) {
   EXPECT_FALSE(attention::attention_weights(v_, v_, {}).has_value());
   EXPECT_THROW(attention::attention_weights(v_, v_, {.mode = attention::Mode::sparse}), Error);
   EXPECT_THROW(attention::attention_weights(v_, v_.narrow(3, 0, 16), {}), Error);

@@ -12,9 +12,9 @@ namespace sparsereel::models {
 namespace {
 
 /// Wraps a group as one whose ranks cannot reach each other's memory.
-class MessagesAlone final : public Group {
+class GroupWithoutWindows final : public Group {
  public:
-  explicit MessagesAlone(Group& group) : group_(group) {}
+  explicit GroupWithoutWindows(Group& group) : group_(group) {}
   int64_t rank() const override { return group_.rank(); }
   int64_t size() const override { return group_.size(); }
   void all_to_all(std::span<const at::Tensor> send, std::span<const at::Tensor> receive) override {
@@ -38,7 +38,7 @@ struct Case {
   bool moments, windows;
 };
 
-class HeadExchangeOf : public ::testing::TestWithParam<Case> {
+class HeadExchangeTest : public ::testing::TestWithParam<Case> {
  protected:
   static constexpr int64_t kVideo = 11, kBatch = 2, kHeadDim = 8;
 
@@ -86,9 +86,9 @@ class HeadExchangeOf : public ::testing::TestWithParam<Case> {
   }
 };
 
-TEST_P(HeadExchangeOf, GivesAllTokensOfSomeHeadsAndBack) {
+TEST_P(HeadExchangeTest, ExchangesTokensForHeadsAndBack) {
   run_in_threads(GetParam().ranks, [](Group& group) {
-    MessagesAlone messages(group);
+    GroupWithoutWindows messages(group);
     for (int64_t round = 0; round < 4; ++round) check(GetParam().windows ? group : messages, round);
   });
 }
@@ -108,7 +108,7 @@ std::string name_of(const ::testing::TestParamInfo<Case>& info) {
          "Words" + (c.moments ? "AndMoments" : "") + (c.windows ? "ByWindows" : "ByMessages");
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, HeadExchangeOf, ::testing::ValuesIn(cases()), name_of);
+INSTANTIATE_TEST_SUITE_P(Ranks, HeadExchangeTest, ::testing::ValuesIn(cases()), name_of);
 
 }  // namespace
 }  // namespace sparsereel::models

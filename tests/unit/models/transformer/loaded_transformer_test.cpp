@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class Loop : public ::testing::Test {
+class LoadedTransformerTest : public ::testing::Test {
  protected:
   static Component random_component() {
     Component component;
@@ -35,7 +35,7 @@ class Loop : public ::testing::Test {
   AttentionRun run_;
 };
 
-TEST_F(Loop, EveryTokenOrderPredictsTheSame) {
+TEST_F(LoadedTransformerTest, PredictsTheSameInEveryTokenOrder) {
   run_.token_order = hilbert::TokenOrder::native;
   const at::Tensor native = forward(latents_);
   EXPECT_EQ(native.sizes(), latents_.sizes());
@@ -45,13 +45,13 @@ TEST_F(Loop, EveryTokenOrderPredictsTheSame) {
   }
 }
 
-TEST_F(Loop, FractionalTimestepsReachTheBlocks) {
+TEST_F(LoadedTransformerTest, PassesFractionalTimestepsToTheBlocks) {
   const at::Tensor once = forward(latents_);
   times_ = times_ + 0.1;
   EXPECT_FALSE(test::close_to(forward(latents_), once, 1e-3));
 }
 
-TEST_F(Loop, TextBehindItsLengthChangesNothing) {
+TEST_F(LoadedTransformerTest, IgnoresTextBeyondItsLength) {
   const Conditioning text = {.text = at::randn({2, 4, 8}), .text_lengths = {1, 3}};
   Conditioning padded = text;
   padded.text = text.text.clone();
@@ -73,7 +73,7 @@ TEST_F(Loop, TextBehindItsLengthChangesNothing) {
   }
 }
 
-TEST_F(Loop, KnownTokensHaveATimestepOfTheirOwn) {
+TEST_F(LoadedTransformerTest, GivesKnownTokensTheirOwnTimestep) {
   Conditioning known = {text_};
   known.mask = at::ones({1, 1, 2, 1, 1});
   known.latents = at::zeros({1, 4, 2, 4, 3});
@@ -97,7 +97,7 @@ TEST_F(Loop, KnownTokensHaveATimestepOfTheirOwn) {
   }
 }
 
-TEST_F(Loop, CountsAndShowsEachLayer) {
+TEST_F(LoadedTransformerTest, CountsAndReportsEachLayer) {
   std::vector<int64_t> seen;
   run_.watcher = [&](const AttentionCall& call) { seen.push_back(call.layer * 10 + call.context.text_tokens); };
   run_.mode = attention::Mode::sparse;
@@ -108,12 +108,12 @@ TEST_F(Loop, CountsAndShowsEachLayer) {
   EXPECT_EQ(run_.statistics.calls, 3);
 }
 
-TEST_F(Loop, WhatTheFamilyRefusesRunsNothing) {
+TEST_F(LoadedTransformerTest, RunsNoLayerForInputsThatTheFamilyRefuses) {
   EXPECT_THROW(forward(at::zeros({2, 5, 2, 4, 3})), Error);
   EXPECT_TRUE(run_.per_layer.empty());
 }
 
-TEST_F(Loop, ListsEveryWeightThatIsMissing) {
+TEST_F(LoadedTransformerTest, ListsEveryMissingWeight) {
   component_.random_seed.reset();
   try {
     loaded_transformer(std::make_unique<test::ToyTransformer>(), component_, at::kCPU, at::kFloat);

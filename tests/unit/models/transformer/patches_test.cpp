@@ -12,7 +12,7 @@ TokenPlan plan_of(const hilbert::Grid& grid, hilbert::TokenOrder order) {
   return make_token_plan({}, grid, order, at::kFloat);
 }
 
-TEST(Patches, HoldChannelsSlowestThenFramesRowsColumns) {
+TEST(Patches, OrderElementsByChannelFrameRowAndColumn) {
   const c10::InferenceMode inference;
   const at::Tensor latents = at::arange(1 * 4 * 3 * 6 * 8, at::kFloat).view({1, 4, 3, 6, 8});
   const at::Tensor patches = patchify(latents, {.frames = 2}, plan_of({2, 3, 4}, hilbert::TokenOrder::native));
@@ -22,7 +22,7 @@ TEST(Patches, HoldChannelsSlowestThenFramesRowsColumns) {
   EXPECT_EQ(patches[0][token][element].item<float>(), latents[0][3][2][5][6].item<float>());
 }
 
-TEST(Patches, AreInThePlansOrder) {
+TEST(Patches, FollowTheTokenOrderOfThePlan) {
   const c10::InferenceMode inference;
   const at::Tensor latents = at::randn({2, 2, 3, 6, 8});
   const TokenPlan curved = plan_of({2, 3, 4}, hilbert::TokenOrder::hilbert);
@@ -30,7 +30,7 @@ TEST(Patches, AreInThePlansOrder) {
   EXPECT_TRUE(patchify(latents, {}, curved).equal(native.index_select(1, curved.order)));
 }
 
-TEST(Patches, ComeBackAsTheyWere) {
+TEST(Patches, ConvertBackToTheSameLatents) {
   const c10::InferenceMode inference;
   const at::Tensor latents = at::randn({2, 4, 3, 6, 8});
   for (const auto order : {hilbert::TokenOrder::native, hilbert::TokenOrder::hilbert}) {
@@ -41,7 +41,7 @@ TEST(Patches, ComeBackAsTheyWere) {
   }
 }
 
-TEST(Patches, ComeBackWithTheirChannelsFastestAndSomeLeftOut) {
+TEST(Patches, ConvertBackFromChannelsLastAndOmitExtraChannels) {
   const c10::InferenceMode inference;
   constexpr int64_t kChannels = 3, kAll = 5;
   const at::Tensor latents = at::randn({2, kChannels, 4, 6, 8});
@@ -55,7 +55,7 @@ TEST(Patches, ComeBackWithTheirChannelsFastestAndSomeLeftOut) {
   EXPECT_TRUE(back.is_contiguous());
 }
 
-TEST(Patches, AreKnownWhereAnyOfTheirLatentsIs) {
+TEST(Patches, AreKnownIfAnyOfTheirLatentsIs) {
   const c10::InferenceMode inference;
   const at::Tensor mask = at::ones({1, 4, 1, 1, 1});
   mask.select(1, 1).zero_();  // the second of the first patches' two frames

@@ -26,7 +26,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(CacheRule, IsReadByThresholdAndByName) {
+TEST(CacheRule, ParsesThresholdsAndNames) {
   EXPECT_DOUBLE_EQ(parse_cache_rule("0.1").threshold, 0.1);
   EXPECT_EQ(parse_cache_rule("first-block:0.25"), parse_cache_rule("0.25"));
   EXPECT_EQ(name(parse_cache_rule("0.25")), "first-block:0.25");
@@ -38,7 +38,7 @@ TEST(CacheRule, IsReadByThresholdAndByName) {
   EXPECT_EQ(name(steps), "steps:20");
 }
 
-TEST(CacheRule, RefusesWhatIsNone) {
+TEST(CacheRule, RefusesInvalidRules) {
   for (const char* text : {"",
                            "x",
                            "-0.1",
@@ -87,7 +87,7 @@ std::vector<int64_t> computed_steps(const CacheRule& rule, int64_t run_steps) {
   return computed;
 }
 
-TEST(CacheRule, ComputesANumberOfStepsSpreadEvenly) {
+TEST(CacheRule, SpreadsComputedStepsEvenly) {
   const auto rule = [](int64_t steps) { return CacheRule{.kind = CacheKind::steps, .steps = steps}; };
   EXPECT_THAT(computed_steps(rule(1), 4), ElementsAre(0));
   EXPECT_THAT(computed_steps(rule(2), 50), ElementsAre(0, 49));
@@ -106,7 +106,7 @@ TEST(CacheRule, ComputesANumberOfStepsSpreadEvenly) {
   EXPECT_FALSE(parse_cache_rule("forecast:0.1").reuses(3, 50).has_value());
 }
 
-TEST(CacheRule, ComputesItsFirstStepsWhateverChanges) {
+TEST(CacheRule, ComputesTheGivenFirstSteps) {
   const CacheRule rule = parse_cache_rule("forecast:0.13:20%");
   EXPECT_EQ(name(rule), "forecast:0.13:20%");
   EXPECT_DOUBLE_EQ(rule.threshold, 0.13);
@@ -116,7 +116,7 @@ TEST(CacheRule, ComputesItsFirstStepsWhateverChanges) {
   EXPECT_EQ(name(parse_cache_rule("forecast:0.1:0")), "forecast:0.1");
 }
 
-class Rule : public ::testing::TestWithParam<at::ScalarType> {
+class StepCacheTest : public ::testing::TestWithParam<at::ScalarType> {
  protected:
   at::Tensor of(double first, double second) const {
     return at::tensor({first, second}).to(GetParam()).view({2, 1, 1});
@@ -136,7 +136,7 @@ class Rule : public ::testing::TestWithParam<at::ScalarType> {
   StepCache cache_{{.threshold = 0.25}};
 };
 
-TEST_P(Rule, ComparesTheRelativeChangeWithTheThreshold) {
+TEST_P(StepCacheTest, ComparesTheRelativeChangeWithTheThreshold) {
   const std::vector<std::pair<at::Tensor, bool>> cases = {{of(3, -1), true},
                                                           {of(3, -1.5), true} /* 0.5 of 4 */,
                                                           {of(3, -2), false} /* the threshold */,
@@ -148,7 +148,7 @@ TEST_P(Rule, ComparesTheRelativeChangeWithTheThreshold) {
   }
 }
 
-TEST_P(Rule, ComparesWithTheLastStepThatWasComputed) {
+TEST_P(StepCacheTest, ComparesWithTheLastComputedStep) {
   EXPECT_FALSE(reuses(of(4, 4), of(5, 6)));
   EXPECT_TRUE(reuses(of(4.5, 4.5)));
   EXPECT_FALSE(reuses(of(5, 5), of(7, 8)));  // although the step before was near
@@ -158,7 +158,7 @@ TEST_P(Rule, ComparesWithTheLastStepThatWasComputed) {
   EXPECT_TRUE(cache_.recall().equal(of(7, 8)));
 }
 
-TEST_P(Rule, TheFirstForwardDecidesForTheStep) {
+TEST_P(StepCacheTest, DecidesForTheStepInTheFirstForward) {
   cache_.begin_step();
   EXPECT_TRUE(cache_.undecided());
   cache_.decide(of(4, 4));
@@ -176,7 +176,7 @@ TEST_P(Rule, TheFirstForwardDecidesForTheStep) {
   }
 }
 
-TEST_P(Rule, NothingIsLeftOutForNaNOrInf) {
+TEST_P(StepCacheTest, DoesNotReuseForNaNOrInf) {
   for (const double value : {std::nan(""), std::numeric_limits<double>::infinity()}) {
     EXPECT_FALSE(reuses(of(1, 1)));
     EXPECT_FALSE(reuses(of(value, 1))) << value;
@@ -185,14 +185,14 @@ TEST_P(Rule, NothingIsLeftOutForNaNOrInf) {
   EXPECT_FALSE(reuses(of(0, 0)));  // 0 of 0
 }
 
-TEST_P(Rule, SumsOfFp16DoNotOverflow) {
+TEST_P(StepCacheTest, DoesNotOverflowInFp16) {
   const at::Tensor large = at::full({1, 64, 64}, 1000).to(GetParam());
   EXPECT_FALSE(reuses(large));
   EXPECT_TRUE(reuses(large * 1.125));
   EXPECT_FALSE(reuses(large * 1.5));
 }
 
-TEST_P(Rule, GoesOnFromItsState) {
+TEST_P(StepCacheTest, ResumesFromItsState) {
   for (const CacheKind kind : {CacheKind::first_block, CacheKind::forecast}) {
     cache_ = StepCache({.kind = kind, .threshold = 0.25});
     EXPECT_FALSE(reuses(of(2, -1), of(4, 4)));
@@ -210,7 +210,7 @@ TEST_P(Rule, GoesOnFromItsState) {
   }
 }
 
-TEST_P(Rule, RefusesAStateThatLacksATensor) {
+TEST_P(StepCacheTest, RefusesAStateThatLacksATensor) {
   for (const CacheKind kind : {CacheKind::first_block, CacheKind::forecast}) {
     for (const int computed : {0, 1, 2}) {
       StepCache cache({.kind = kind, .threshold = 0.25});
@@ -228,7 +228,7 @@ TEST_P(Rule, RefusesAStateThatLacksATensor) {
   }
 }
 
-TEST_P(Rule, RefusesAStateWhoseCountsAreNone) {
+TEST_P(StepCacheTest, RefusesAStateWithInvalidCounts) {
   StepCache cache({.kind = CacheKind::first_block, .threshold = 0.25});
   std::map<std::string, at::Tensor> state = cache.state();
   ASSERT_EQ(state.size(), 1U);
@@ -238,7 +238,7 @@ TEST_P(Rule, RefusesAStateWhoseCountsAreNone) {
   }
 }
 
-TEST_P(Rule, AForecastGoesAlongWithTheFirstBlock) {
+TEST_P(StepCacheTest, ForecastsAlongTheChangeOfTheFirstBlock) {
   cache_ = StepCache({.kind = CacheKind::forecast, .threshold = 0.25});
   EXPECT_FALSE(reuses(of(8, 0), of(10, 20)));
   EXPECT_TRUE(reuses(of(9, 0)));  // no change is known yet
@@ -257,7 +257,7 @@ TEST_P(Rule, AForecastGoesAlongWithTheFirstBlock) {
   }
 }
 
-TEST_P(Rule, ANumberOfStepsForecastsWhateverTheChange) {
+TEST_P(StepCacheTest, ForecastsForAFixedNumberOfSteps) {
   cache_ = StepCache({.kind = CacheKind::steps, .steps = 2});
   const auto step = [this](bool reused, const at::Tensor& first, const at::Tensor& rest) {
     cache_.begin_step(reused);
@@ -274,14 +274,14 @@ TEST_P(Rule, ANumberOfStepsForecastsWhateverTheChange) {
   step(true, of(9.5, 0), of(22, 8));    // twice the change from 8 to 8.5
 }
 
-TEST_P(Rule, AKnownStepIsComputedWhereThereIsNothingToReuse) {
+TEST_P(StepCacheTest, ComputesAStepIfThereIsNothingToReuse) {
   cache_ = StepCache({.kind = CacheKind::steps, .steps = 2});
   cache_.begin_step(true);
   cache_.decide(of(8, 0));
   EXPECT_FALSE(cache_.reuses());
 }
 
-TEST_P(Rule, AForecastReusesNothingOfNaN) {
+TEST_P(StepCacheTest, DoesNotForecastFromNaN) {
   cache_ = StepCache({.kind = CacheKind::forecast, .threshold = 0.25});
   EXPECT_FALSE(reuses(of(1, 1), of(5, 6)));
   cache_.begin_step();
@@ -295,10 +295,10 @@ TEST_P(Rule, AForecastReusesNothingOfNaN) {
   EXPECT_FALSE(reuses(of(4, 4), of(9, 9)));  // NaN is never reused
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, Rule, ::testing::Values(at::kFloat, at::kBFloat16, at::kHalf),
+INSTANTIATE_TEST_SUITE_P(Dtypes, StepCacheTest, ::testing::Values(at::kFloat, at::kBFloat16, at::kHalf),
                          [](const auto& each) { return c10::toString(each.param); });
 
-TEST_P(Rule, AComputedStepReplacesTensorsAndMakesNoNewOnes) {
+TEST_P(StepCacheTest, ReplacesTensorsWithoutAllocating) {
   for (const CacheKind kind : {CacheKind::first_block, CacheKind::forecast}) {
     cache_ = StepCache({.kind = kind, .threshold = 1e-6});
     const std::vector<at::Tensor> firsts = {of(1, 2), of(3, 4), of(5, 7)}, rests = {of(2, 2), of(4, 3), of(6, 9)};
@@ -313,7 +313,7 @@ TEST_P(Rule, AComputedStepReplacesTensorsAndMakesNoNewOnes) {
   }
 }
 
-class CachedLoop : public ::testing::Test {
+class CachedTransformer : public ::testing::Test {
  protected:
   static Component random_component() {
     Component component;
@@ -338,7 +338,7 @@ class CachedLoop : public ::testing::Test {
   AttentionRun run_;
 };
 
-TEST_F(CachedLoop, AComputedForwardIsThatWithoutACache) {
+TEST_F(CachedTransformer, ComputesTheSameAsWithoutACache) {
   StepCache cache({.threshold = 1e-30});
   for (const double time : {0.2, 0.3}) {
     EXPECT_TRUE(forward(latents_, time, &cache).equal(forward(latents_, time, nullptr))) << time;
@@ -346,7 +346,7 @@ TEST_F(CachedLoop, AComputedForwardIsThatWithoutACache) {
   }
 }
 
-TEST_F(CachedLoop, AReusedForwardAddsWhatTheOtherBlocksAdded) {
+TEST_F(CachedTransformer, AddsTheCachedUpdateOfTheOtherBlocks) {
   StepCache cache({.threshold = 0.5});
   const at::Tensor once = forward(latents_, 0.2, &cache);
   EXPECT_THAT(calls(), ElementsAre(1, 1, 1));
@@ -359,7 +359,7 @@ TEST_F(CachedLoop, AReusedForwardAddsWhatTheOtherBlocksAdded) {
   EXPECT_LT((next - exact).abs().mean().item<double>(), (once - exact).abs().mean().item<double>());
 }
 
-TEST_F(CachedLoop, WhatIsRememberedOutlivesLaterForwards) {
+TEST_F(CachedTransformer, KeepsCachedTensorsDuringLaterForwards) {
   StepCache first({.threshold = 0.5}), second({.threshold = 0.5});
   const at::Tensor once = forward(latents_, 0.2, &first);
   forward(-latents_, 0.9, &second);

@@ -38,29 +38,29 @@ TEST(FoldPadding, KeepsTwoRowsOfPadding) {
   expect_same_attention(padded_text({7}, 64), {7}, 9);
 }
 
-TEST(FoldPadding, KeepsAsManyRowsAsTheLongestTextNeeds) {
+TEST(FoldPadding, KeepsEnoughRowsForTheLongestText) {
   expect_same_attention(padded_text({3, 20, 0}, 64), {3, 20, 0}, 22);
 }
 
-TEST(FoldPadding, TakesATextWithoutAnyToken) {
+TEST(FoldPadding, AcceptsATextWithoutTokens) {
   expect_same_attention(padded_text({0}, 16), {0}, 2);
 }
 
-TEST(FoldPadding, LeavesATextAloneWhosePaddingNobodyKnows) {
+TEST(FoldPadding, KeepsATextOfUnknownLength) {
   const at::Tensor text = padded_text({9}, 64);
   const FoldedText folded = fold_padding(text, {});
   EXPECT_TRUE(folded.rows.equal(text));
   EXPECT_FALSE(folded.bias.defined());
 }
 
-TEST(FoldPadding, WeighsAsMuchInBf16) {
+TEST(FoldPadding, HasTheSameWeightInBf16) {
   for (const int64_t length : {0, 1, 77, 300, 400}) {
     const at::Tensor bias = fold_padding(padded_text({length}, 1000), {length}).bias.to(at::kBFloat16).to(at::kDouble);
     EXPECT_NEAR(bias.narrow(1, length, 2).exp().sum().item<double>() / static_cast<double>(1000 - length), 1, 1e-3);
   }
 }
 
-TEST(FoldPadding, LeavesATextAloneThatHasLittlePadding) {
+TEST(FoldPadding, KeepsATextWithLittlePadding) {
   for (const int64_t longest : {40, 64}) {
     const at::Tensor text = padded_text({3, longest}, 64);
     const FoldedText folded = fold_padding(text, {3, longest});

@@ -10,7 +10,7 @@
 namespace sparsereel::models {
 namespace {
 
-TEST(DownsamplePixels, SeesZerosBehindEachFrame) {
+TEST(DownsamplePixels, PadsEachFrameWithZerosAtTheEnd) {
   const c10::InferenceMode inference;
   const at::Tensor x = at::randn({3, 6, 10, 4}), weight = at::randn({5, 4, 3, 3}), bias = at::randn({5});
   const at::Tensor padded = at::constant_pad_nd(x.permute({0, 3, 1, 2}), {0, 1, 0, 1});

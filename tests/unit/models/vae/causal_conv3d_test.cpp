@@ -23,7 +23,7 @@ class CausalConv : public ::testing::Test {
   const at::Tensor video = at::randn({7, 4, 6, 3});
 };
 
-TEST_F(CausalConv, SeesTheFirstFrameRepeatedBeforeIt) {
+TEST_F(CausalConv, RepeatsTheFirstFrameBeforeTheStart) {
   ConvHistory history;
   const at::Tensor first = video.narrow(0, 0, 1);
   const at::Tensor padded = at::cat({first, first, video}).permute({3, 0, 1, 2}).unsqueeze(0).contiguous();
@@ -31,14 +31,14 @@ TEST_F(CausalConv, SeesTheFirstFrameRepeatedBeforeIt) {
   EXPECT_TRUE(test::close_to(run(video, history), expected, 1e-6));
 }
 
-TEST_F(CausalConv, SeesZerosBeforeTheFirstFrameWhereAskedTo) {
+TEST_F(CausalConv, PadsTheStartWithZerosOnRequest) {
   ConvHistory history{.starts_on_zeros = true};
   const at::Tensor padded = at::cat({at::zeros({2, 4, 6, 3}), video}).permute({3, 0, 1, 2}).unsqueeze(0).contiguous();
   const at::Tensor expected = at::conv3d(padded, conv.weight, conv.bias, 1, {0, 1, 1})[0].permute({1, 2, 3, 0});
   EXPECT_TRUE(test::close_to(run(video, history), expected, 1e-6));
 }
 
-TEST_F(CausalConv, GivesTheSameFramesBatchByBatch) {
+TEST_F(CausalConv, GivesTheSameFramesInBatches) {
   ConvHistory whole, parts;
   const at::Tensor expected = run(video, whole);
   const at::Tensor batches = at::cat(
@@ -46,7 +46,7 @@ TEST_F(CausalConv, GivesTheSameFramesBatchByBatch) {
   EXPECT_TRUE(test::close_to(batches, expected, 1e-6));
 }
 
-TEST_F(CausalConv, TakesAPictureInTwoDimensions) {
+TEST_F(CausalConv, ConvolvesASinglePictureInTwoDimensions) {
   for (const bool starts_on_zeros : {false, true}) {
     ConvHistory history{.starts_on_zeros = starts_on_zeros};
     const at::Tensor first = video.narrow(0, 0, 1), before = starts_on_zeros ? at::zeros_like(first) : first;
@@ -60,7 +60,7 @@ TEST_F(CausalConv, TakesAPictureInTwoDimensions) {
   }
 }
 
-TEST_F(CausalConv, RemembersNothingOfAVideosEnd) {
+TEST_F(CausalConv, KeepsNoHistoryAtTheEndOfAVideo) {
   ConvHistory history, ending;
   run(video.narrow(0, 0, 3), history);
   run(video.narrow(0, 0, 3), ending);
@@ -71,7 +71,7 @@ TEST_F(CausalConv, RemembersNothingOfAVideosEnd) {
   EXPECT_TRUE(history.frames.at(&conv).defined());
 }
 
-TEST_F(CausalConv, SeesItsOwnEdgeAroundAFrameWhereAskedTo) {
+TEST_F(CausalConv, RepeatsTheEdgesOfAFrameOnRequest) {
   CausalConv3d repeating = conv;
   repeating.repeats_edges = true;
   ASSERT_EQ(repeating.border().rows, 1);

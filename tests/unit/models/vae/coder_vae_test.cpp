@@ -7,7 +7,7 @@
 namespace sparsereel::models {
 namespace {
 
-TEST(CoderVae, UndoesTheScaleOfEachChannelInFp32) {
+TEST(CoderVae, DenormalizesEachChannelInFp32) {
   const at::Tensor latents = at::tensor({1.0, 2.0, 3.0, 4.0}, at::kFloat).to(at::kBFloat16).view({1, 2, 2, 1, 1});
   const at::Tensor expected = at::tensor({7.0, 13.0, 3.5, 5.0}, at::kFloat).view({1, 2, 2, 1, 1});
   const at::Tensor scaled = denormalized(latents, {1, -1}, {2, 0.5}, 3);
@@ -16,7 +16,7 @@ TEST(CoderVae, UndoesTheScaleOfEachChannelInFp32) {
   EXPECT_TRUE(denormalized(latents, {0, 0}, {1, 1}).equal(latents));
 }
 
-TEST(CoderVae, LaysConvolutionsOutChannelsLast) {
+TEST(CoderVae, StoresConvolutionsChannelsLast) {
   Component component;
   component.random_seed = 1;
   WeightReader reader(component, at::kCPU, at::kFloat);

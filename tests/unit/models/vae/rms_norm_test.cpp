@@ -51,7 +51,7 @@ TEST_P(RmsNorms, RoundHalfPrecisionOnce) {
       at::equal(rms_norm(half, weight), rms_norm(half.to(at::kFloat), weight.to(at::kFloat)).to(at::kBFloat16)));
 }
 
-TEST_P(RmsNorms, PassNanOn) {
+TEST_P(RmsNorms, PropagateNaN) {
   const at::Tensor broken = x.clone(), out = at::empty_like(x);
   broken[0][0][1][channels - 1] = std::numeric_limits<float>::quiet_NaN();
   rms_norm_silu(broken, gamma, out);

@@ -11,7 +11,7 @@
 namespace sparsereel::models {
 namespace {
 
-TEST(LatentFrameOf, RepeatsAllFramesOfAnEvenBatchAndAllButTheFirstOfAnOddOne) {
+TEST(LatentFrameOf, RepeatsAllFramesExceptTheFirstOfAnOddBatch) {
   std::vector<int64_t> even, odd;
   for (int64_t t = 0; t < 8; ++t) even.push_back(latent_frame_of(t, 8, 2));
   for (int64_t t = 0; t < 9; ++t) odd.push_back(latent_frame_of(t, 9, 3));
@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, SpatialNorms,
                          ::testing::Values(NormCase{16, 4, 1, 0}, NormCase{6, 2, 2, 0}, NormCase{40, 8, 4, 0},
                                            NormCase{32, 32, 8, 0}, NormCase{24, 3, 2, 300}));
 
-TEST(SpatialNormSilu, StaysFiniteForHugeValuesAndPassesNanOn) {
+TEST(SpatialNormSilu, StaysFiniteForHugeValuesAndPropagatesNaN) {
   const c10::InferenceMode inference;
   const SpatialNorm norm{.norm = {.weight = at::ones({2}), .bias = at::zeros({2})},
                          .conv_y = {.weight = at::zeros({2, 1}), .bias = at::tensor({1e4F, -1e4F})},

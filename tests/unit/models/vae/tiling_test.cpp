@@ -13,7 +13,7 @@ at::Tensor repeat_pixels(const at::Tensor& latents) {
   return latents.repeat_interleave(8, 3).repeat_interleave(8, 4);
 }
 
-TEST(TileAxis, HasTheReferencesSizesAtCogVideoXsResolution) {
+TEST(TileAxis, MatchesTheReferenceAtCogVideoXResolution) {
   const TileAxis height = tile_axis(480, 8, 1.0 / 6), width = tile_axis(720, 8, 1.0 / 5);
   EXPECT_EQ(height.size, 30);
   EXPECT_EQ(height.stride, 25);
@@ -23,7 +23,7 @@ TEST(TileAxis, HasTheReferencesSizesAtCogVideoXsResolution) {
   EXPECT_EQ(width.count(72), 2);
 }
 
-TEST(TileAxis, NeverStandsStill) {
+TEST(TileAxis, HasAStrideOfAtLeastOne) {
   const TileAxis axis = tile_axis(8, 8, 1.0 / 5);
   EXPECT_EQ(axis.size, 1);
   EXPECT_EQ(axis.stride, 1);
@@ -31,7 +31,7 @@ TEST(TileAxis, NeverStandsStill) {
 
 class Tiles : public ::testing::TestWithParam<int64_t> {};
 
-TEST_P(Tiles, GiveTheWholeFrameWhateverTheSampleSize) {
+TEST_P(Tiles, DecodeTheWholeFrameForAnySampleSize) {
   const c10::InferenceMode inference;
   TilePlan plan;
   plan.height = tile_axis(GetParam(), plan.scale, 1.0 / 6);
@@ -51,7 +51,7 @@ TEST_P(Tiles, GiveTheWholeFrameWhateverTheSampleSize) {
 // one-pixel tiles.
 INSTANTIATE_TEST_SUITE_P(Samples, Tiles, ::testing::Values(16, 48, 96, 100, 104, 112, 120, 192, 248, 480));
 
-TEST(Tiles, FadeLinearlyFromOneToTheNext) {
+TEST(Tiles, BlendLinearlyIntoTheNext) {
   const c10::InferenceMode inference;
   TilePlan plan;
   plan.height = {.size = 4, .stride = 4};
@@ -66,7 +66,7 @@ TEST(Tiles, FadeLinearlyFromOneToTheNext) {
   EXPECT_EQ(frames[0][0][0][5][32].item<float>(), 1.0F);
 }
 
-TEST_P(Tiles, EncodeTheWholeFrameWhateverTheSampleSize) {
+TEST_P(Tiles, EncodeTheWholeFrameForAnySampleSize) {
   const c10::InferenceMode inference;
   TilePlan plan;
   plan.height = tile_axis(GetParam(), plan.scale, 1.0 / 6);
@@ -82,7 +82,7 @@ TEST_P(Tiles, EncodeTheWholeFrameWhateverTheSampleSize) {
   EXPECT_LT((encoded - latents).abs().max().item<double>(), 1e-6);
 }
 
-TEST(Tiles, AreNeededFromWhereAPlanSays) {
+TEST(Tiles, AreNeededAboveTheSizeOfThePlan) {
   TilePlan plan{.height = {.size = 32, .stride = 24}, .width = {.size = 32, .stride = 24}};
   EXPECT_FALSE(plan.needed(32, 32));
   EXPECT_TRUE(plan.needed(8, 33));

@@ -22,7 +22,7 @@ class VaeTest : public ::testing::Test {
   std::unique_ptr<Vae> vae = load_vae(component, at::kCPU, at::kFloat);
 };
 
-TEST_F(VaeTest, MakesAsManyFramesAsItSays) {
+TEST_F(VaeTest, ProducesTheAnnouncedNumberOfFrames) {
   for (const int64_t latent_frames : {1, 2, 3, 4, 5}) {
     const at::Tensor frames = vae->decode(at::randn({1, 4, latent_frames, 2, 3}), false);
     EXPECT_EQ(frames.sizes(), (at::IntArrayRef{1, 3, vae->frames_of(latent_frames), 16, 24}));
@@ -41,12 +41,12 @@ TEST_F(VaeTest, ReportsEachBatchOfEachTile) {
   EXPECT_THAT(seen, ElementsAre(Pair(1, 2), Pair(2, 2)));
 }
 
-TEST_F(VaeTest, DeliversEachBatchWhenItIsDecoded) {
+TEST_F(VaeTest, DeliversEachBatchAfterDecodingIt) {
   EXPECT_THAT(test::pieces_of(*vae, at::randn({1, 4, 5, 2, 2}), false), ElementsAre(9, 8));
   EXPECT_THAT(test::pieces_of(*vae, at::randn({1, 4, 5, 2, 6}), true), ElementsAre(8, 8, 1));
 }
 
-TEST_F(VaeTest, UndoesTheScaleOfTheLatents) {
+TEST_F(VaeTest, DividesLatentsByTheScalingFactor) {
   const at::Tensor latents = at::randn({1, 4, 2, 2, 6});
   component.config["scaling_factor"] = 0.5;
   const auto scaled = load_cogvideox_vae(component, at::kCPU, at::kFloat);
@@ -54,7 +54,7 @@ TEST_F(VaeTest, UndoesTheScaleOfTheLatents) {
     EXPECT_TRUE(scaled->decode(latents, tiled).equal(vae->decode(latents * 2, tiled))) << tiled;
 }
 
-TEST_F(VaeTest, DoesNotTileWhatFitsInOneTile) {
+TEST_F(VaeTest, DoesNotTileIfOneTileIsEnough) {
   const at::Tensor latents = at::randn({1, 4, 2, 6, 5});
   EXPECT_TRUE(vae->decode(latents, true).equal(vae->decode(latents, false)));
 }
@@ -70,7 +70,7 @@ TEST_F(VaeTest, RefusesToEncodeWithoutAnEncoder) {
                                  {"the encoder of AutoencoderKLMochi is not supported"}));
 }
 
-TEST_F(VaeTest, RefusesLatentsOfAnotherModel) {
+TEST_F(VaeTest, RefusesLatentsWithOtherChannels) {
   test::expect_other_latents_refused(*vae);
 }
 
@@ -86,7 +86,7 @@ class EncoderTest : public VaeTest {
   }
 };
 
-TEST_F(EncoderTest, MakesALatentOfFourFramesAndOneOfTheFirst) {
+TEST_F(EncoderTest, EncodesTheFirstFrameAndGroupsOfFour) {
   const auto encoder = load();
   for (const auto& [frames, latents] : {std::pair{1, 1}, {5, 2}, {9, 3}, {13, 4}, {17, 5}, {21, 6}}) {
     const auto [mean, deviation] = encoder->encode(at::rand({1, 3, frames, 16, 24}), false);
@@ -96,7 +96,7 @@ TEST_F(EncoderTest, MakesALatentOfFourFramesAndOneOfTheFirst) {
   }
 }
 
-TEST_F(EncoderTest, MultipliesByTheScaleOfTheLatentsOrDividesByIt) {
+TEST_F(EncoderTest, AppliesOrInvertsTheScalingFactor) {
   const at::Tensor frames = at::rand({1, 3, 1, 56, 16});
   const auto [mean, deviation] = load()->encode(frames, true);
   component.config["scaling_factor"] = 0.5;
@@ -120,7 +120,7 @@ TEST_F(EncoderTest, ReportsEachBatchOfEachTile) {
   EXPECT_THAT(seen, ElementsAre(Pair(1, 2), Pair(2, 2)));
 }
 
-TEST_F(EncoderTest, ComesAloneOrWithTheDecoder) {
+TEST_F(EncoderTest, LoadsAloneOrWithTheDecoder) {
   const at::Tensor frames = at::rand({1, 3, 5, 16, 16});
   const auto alone = load(), both = load(VaeParts::both);
   const LatentDistribution latents = alone->encode(frames, false);
@@ -129,18 +129,18 @@ TEST_F(EncoderTest, ComesAloneOrWithTheDecoder) {
   EXPECT_TRUE(test::throws_error([&] { alone->decode(latents.mean, false); }, {"only the encoder"}));
 }
 
-TEST_F(EncoderTest, NamesTheWeightsThatAreMissing) {
+TEST_F(EncoderTest, NamesMissingWeights) {
   std::erase_if(component.tensors, [](const auto& tensor) { return tensor.first.starts_with("encoder."); });
   load_cogvideox_vae(component, at::kCPU, at::kFloat);
   EXPECT_TRUE(test::throws_error([&] { load(); }, {"missing", "encoder.conv_in.conv.weight"}));
 }
 
-TEST_F(EncoderTest, NeedsNoWeightsOfTheDecoder) {
+TEST_F(EncoderTest, NeedsNoDecoderWeights) {
   std::erase_if(component.tensors, [](const auto& tensor) { return tensor.first.starts_with("decoder."); });
   EXPECT_TRUE(load()->encodes());
 }
 
-TEST_F(EncoderTest, TakesRandomWeights) {
+TEST_F(EncoderTest, AcceptsRandomWeights) {
   const Component random = test::with_random_weights(component, 3);
   const auto encoder = load_cogvideox_vae(random, at::kCPU, at::kFloat, VaeParts::encoder);
   const LatentDistribution latents = encoder->encode(at::rand({1, 3, 5, 32, 32}) * 2 - 1, false);
@@ -148,7 +148,7 @@ TEST_F(EncoderTest, TakesRandomWeights) {
   EXPECT_GT(latents.mean.std().item<float>(), 0.1F);
 }
 
-TEST_F(EncoderTest, RefusesConfigsOfEncodersThatItIsNot) {
+TEST_F(EncoderTest, RefusesConfigsOfOtherEncoders) {
   const auto refused = [&](const char* field, const nlohmann::json& value) {
     Component other = component;
     other.config[field] = value;
@@ -161,7 +161,7 @@ TEST_F(EncoderTest, RefusesConfigsOfEncodersThatItIsNot) {
   refused("norm_eps", -1);
 }
 
-TEST_F(EncoderTest, RefusesOtherFrames) {
+TEST_F(EncoderTest, RefusesFramesOfOtherShapes) {
   test::expect_other_frames_refused(*load());
 }
 

@@ -29,14 +29,14 @@ std::string refused(const ModelSpec& spec, const Request& request) {
   return "none";
 }
 
-TEST(CogVideoXImages, TextToVideoTakesNone) {
+TEST(CogVideoXFamily, TakesNoImageForTextToVideo) {
   const ModelSpec spec = spec_of("pipeline");
   EXPECT_FALSE(spec.image.any());
   EXPECT_THAT(spec.fingerprint, Contains(Pair("in_channels", "4")));
   EXPECT_EQ(refused(spec, {.image = "a.png"}), "image");
 }
 
-TEST(CogVideoXImages, GoBesideTheNoiseAndAreDrawn) {
+TEST(CogVideoXFamily, ConcatenatesSampledImageLatentsToTheNoise) {
   for (const char* folder : {"cogvideox_i2v/pipeline", "cogvideox_i2v/pipeline_1.5"}) {
     const ModelSpec spec = spec_of(folder);
     EXPECT_EQ(spec.image.latents, Latents::beside_noise) << folder;
@@ -50,19 +50,19 @@ TEST(CogVideoXImages, GoBesideTheNoiseAndAreDrawn) {
   }
 }
 
-TEST(CogVideoXImages, OnlyTheConstantTellsTheNewerModel) {
+TEST(CogVideoXFamily, IdentifiesVersion15ByItsOfsEmbedding) {
   EXPECT_THAT(spec_of("cogvideox_i2v/pipeline").fingerprint, Contains(Pair("ofs_embed_dim", "null")));
   EXPECT_THAT(spec_of("cogvideox_i2v/pipeline_1.5").fingerprint, Contains(Pair("ofs_embed_dim", "16")));
 }
 
-TEST(CogVideoXImages, TheNewerModelsPositionsEnd) {
+TEST(CogVideoXFamily, LimitsSizesOfVersion15ToItsPositions) {
   const ModelSpec spec = spec_of("cogvideox_i2v/pipeline_1.5");
   EXPECT_EQ(refused(spec, {.width = 160, .height = 160, .image = "a.png"}), "none");
   EXPECT_EQ(refused(spec, {.width = 176, .image = "a.png"}), "width");
   EXPECT_EQ(refused(spec, {.height = 176, .image = "a.png"}), "height");
 }
 
-TEST(CogVideoXImages, LearnedPositionsAreOfOneSize) {
+TEST(CogVideoXFamily, RequiresTheTrainedSizeForLearnedPositions) {
   const ModelSpec fixed = spec_of("cogvideox_i2v/pipeline"), free = spec_of("cogvideox_i2v/pipeline_1.5");
   const std::pair<Request, std::string> cases[] = {
       {{.width = 96, .image = "a.png"}, "width"},

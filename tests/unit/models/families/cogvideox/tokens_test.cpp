@@ -30,7 +30,7 @@ TokenPlan plan_of(const CogVideoXConfig& config, const at::Tensor& learned, cons
   return make_token_plan(cogvideox_tables(config, "config.json", learned, grid), grid, order, options);
 }
 
-TEST(TokenPlan, PermutesEveryTableAlike) {
+TEST(TokenPlan, PermutesAllTablesInTheSameOrder) {
   CogVideoXConfig config = small_config();
   config.use_rotary_positional_embeddings = true;
   config.use_learned_positional_embeddings = true;
@@ -70,7 +70,7 @@ std::string cause_of(const CogVideoXConfig& config, const at::Tensor& learned, c
   return "";
 }
 
-TEST(TokenPlan, RefusesLearnedPositionsOffTheSampleSize) {
+TEST(TokenPlan, RefusesOtherSizesWithLearnedPositions) {
   CogVideoXConfig config = small_config();
   config.use_rotary_positional_embeddings = config.use_learned_positional_embeddings = true;
   const at::Tensor learned = at::zeros({1, 5 + 72, 32});
@@ -81,7 +81,7 @@ TEST(TokenPlan, RefusesLearnedPositionsOffTheSampleSize) {
             "");  // other frame counts use computed positions, as in the reference
 }
 
-TEST(TokenPlan, RefusesGridsBeyondTheSampleSizeWherePatchesSpanFrames) {
+TEST(TokenPlan, RefusesGridsLargerThanTheSampleSizeIfPatchesSpanFrames) {
   CogVideoXConfig config = small_config();
   config.use_rotary_positional_embeddings = true;
   config.patch_size_t = 2;

@@ -52,7 +52,7 @@ TEST_F(CogVideoXForward, ReturnsTheLatentsShapeAndDtype) {
   }
 }
 
-TEST_F(CogVideoXForward, LeavesItsInputsAlone) {
+TEST_F(CogVideoXForward, DoesNotModifyItsInputs) {
   const at::Tensor latents = at::randn({2, 3, 4, 8, 6}), text = at::randn({2, 7, 32}), latents_before = latents.clone(),
                    text_before = text.clone();
   forward(latents, text, times_);
@@ -60,7 +60,7 @@ TEST_F(CogVideoXForward, LeavesItsInputsAlone) {
   EXPECT_TRUE(text.equal(text_before));
 }
 
-TEST_F(CogVideoXForward, TreatsBatchEntriesApart) {
+TEST_F(CogVideoXForward, ProcessesBatchEntriesIndependently) {
   const at::Tensor latents = at::randn({2, 3, 4, 8, 6}), text = at::randn({2, 7, 32}),
                    times = at::tensor(std::vector<int64_t>{900, 20});
   const at::Tensor both = forward(latents, text, times);
@@ -70,7 +70,7 @@ TEST_F(CogVideoXForward, TreatsBatchEntriesApart) {
   }
 }
 
-TEST_F(CogVideoXForward, AlternatingSizesAndOrdersReuseTheRightTables) {
+TEST_F(CogVideoXForward, ReusesTheRightTablesForAlternatingSizesAndOrders) {
   const at::Tensor a = at::randn({2, 3, 4, 8, 6}), b = at::randn({2, 2, 4, 4, 10}), text = at::randn({2, 7, 32});
   run_.token_order = hilbert::TokenOrder::hilbert;
   const at::Tensor first = forward(a, text, times_);
@@ -82,7 +82,7 @@ TEST_F(CogVideoXForward, AlternatingSizesAndOrdersReuseTheRightTables) {
   EXPECT_LT((first - native).abs().max().item<double>(), 1e-5 * native.abs().max().item<double>());
 }
 
-TEST_F(CogVideoXForward, ShowsEachAttentionCallToTheWatcher) {
+TEST_F(CogVideoXForward, ReportsEachAttentionCall) {
   const at::Tensor latents = at::randn({2, 3, 4, 8, 6}), text = at::randn({2, 7, 32});
   const at::Tensor unwatched = forward(latents, text, times_);
   std::vector<int64_t> layers;
@@ -100,7 +100,7 @@ TEST_F(CogVideoXForward, ShowsEachAttentionCallToTheWatcher) {
   for (size_t i = 0; i < layers.size(); ++i) EXPECT_EQ(layers[i], static_cast<int64_t>(i));
 }
 
-TEST_F(CogVideoXForward, RefusesInputsThatDoNotFit) {
+TEST_F(CogVideoXForward, RefusesMisshapedInputs) {
   const at::Tensor latents = at::zeros({2, 3, 4, 8, 6}), text = at::zeros({2, 7, 32});
   EXPECT_NE(cause_of(at::zeros({2, 3, 5, 8, 6}), text, times_).find("latents of shape [2, 3, 5, 8, 6]"),
             std::string::npos);

@@ -24,7 +24,7 @@ test::ZeroComponent cogvideox_zeros(const std::string& name) {
 
 class PublishedCheckpoint : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(PublishedCheckpoint, LoadsByExactlyItsNamesAndShapes) {
+TEST_P(PublishedCheckpoint, LoadsWithExactlyThePublishedNamesAndShapes) {
   test::ZeroComponent zeros = cogvideox_zeros(GetParam());
   test::expect_exact_names(zeros);
 }
@@ -51,9 +51,9 @@ struct Refusal {
   const char* field;
 };
 
-class RefusedConfig : public ::testing::TestWithParam<Refusal> {};
+class InvalidCogVideoXConfig : public ::testing::TestWithParam<Refusal> {};
 
-TEST_P(RefusedConfig, NamesTheFieldAndTheFile) {
+TEST_P(InvalidCogVideoXConfig, IsRefusedWithFieldAndFile) {
   test::ZeroComponent zeros = cogvideox_zeros("2b");
   zeros.component.config.update(GetParam().change);
   const std::string cause = test::load_complaint(zeros.component);
@@ -62,7 +62,7 @@ TEST_P(RefusedConfig, NamesTheFieldAndTheFile) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    CogVideoX, RefusedConfig,
+    CogVideoX, InvalidCogVideoXConfig,
     ::testing::Values(
         Refusal{"constant_of_another_width", {{"ofs_embed_dim", 256}}, "ofs_embed_dim"},
         Refusal{"more_inputs", {{"in_channels", 33}}, "in_channels"},

@@ -16,13 +16,13 @@ TEST(MochiLoading, TakesExactlyThePublishedNamesAndShapes) {
   test::expect_exact_names(zeros);
 }
 
-TEST(MochiLoading, TheLastBlockUpdatesNoText) {
+TEST(MochiLoading, HasNoTextUpdateInTheLastBlock) {
   test::ZeroComponent zeros = mochi_zeros();
   zeros.add("transformer_blocks.47.attn1.to_add_out.weight", {1536, 3072});
   EXPECT_NE(test::load_complaint(zeros.component).find("1 unexpected"), std::string::npos);
 }
 
-TEST(MochiLoading, RefusesWhatItDoesNotRun) {
+TEST(MochiLoading, RefusesUnsupportedConfigs) {
   for (const auto& [field, value] : {std::pair{"qk_norm", nlohmann::json("layer_norm")},
                                      {"activation_fn", nlohmann::json("gelu")},
                                      {"attention_head_dim", nlohmann::json(33)},

@@ -32,7 +32,7 @@ class MochiDecoding : public ::testing::Test {
   const c10::InferenceMode inference;
 };
 
-TEST_F(MochiDecoding, MakesAsManyFramesAsItSays) {
+TEST_F(MochiDecoding, ProducesTheAnnouncedNumberOfFrames) {
   struct Case {
     std::string folder;
     int64_t channels, scale, ratio;
@@ -58,13 +58,13 @@ TEST_F(MochiDecoding, ReportsEachLatentFrameOfEachTile) {
   EXPECT_THAT(seen, ElementsAre(Pair(1, 2), Pair(2, 2)));
 }
 
-TEST_F(MochiDecoding, DeliversWhatEachLatentFrameStandsFor) {
+TEST_F(MochiDecoding, DeliversTheFramesOfEachLatentFrame) {
   const auto vae = load("vae_small");
   EXPECT_THAT(test::pieces_of(*vae, at::randn({1, 4, 5, 1, 1}), false), ElementsAre(1, 6, 6, 6, 6));
   EXPECT_THAT(test::pieces_of(*vae, at::randn({1, 4, 2, 1, 33}), true), ElementsAre(7));
 }
 
-TEST_F(MochiDecoding, RefusesLatentsOfAnotherModel) {
+TEST_F(MochiDecoding, RefusesLatentsWithOtherChannels) {
   test::expect_other_latents_refused(*load("vae_small"));
 }
 
@@ -77,7 +77,7 @@ TEST_F(MochiDecoding, EstimatesItsPeakMemory) {
   }
 }
 
-TEST_F(MochiDecoding, GivesTheSameFramesHoweverAVideoIsCut) {
+TEST_F(MochiDecoding, GivesTheSameFramesForAnySplitOfTheVideo) {
   const Component component = component_of("vae_small");
   const MochiVaeConfig config = parse_mochi_vae_config(component.config, component.config_file);
   MochiDecoder decoder;
@@ -110,7 +110,7 @@ TEST_F(MochiDecoding, GivesTheSameFramesHoweverAVideoIsCut) {
   EXPECT_LT(parts, static_cast<size_t>(whole.size(0)));
 }
 
-TEST_F(MochiDecoding, TakesPartsAsEqualAsCanBe) {
+TEST_F(MochiDecoding, SplitsFramesIntoNearlyEqualParts) {
   EXPECT_EQ(frames_at_once(28, 100, 100 * 28), 28);
   EXPECT_EQ(frames_at_once(28, 100, 100 * 27), 14);
   EXPECT_EQ(frames_at_once(28, 100, 100 * 10), 10);  // 10, 10, 8
@@ -118,7 +118,7 @@ TEST_F(MochiDecoding, TakesPartsAsEqualAsCanBe) {
   EXPECT_EQ(frames_at_once(3, 100, 1), 1);
 }
 
-TEST(MochiVaeConfiguration, RefusesWhatDoesNotFitTogether) {
+TEST(MochiVaeConfiguration, RefusesInconsistentFields) {
   for (const auto& [field, value] : {std::pair{"decoder_block_out_channels", nlohmann::json({48, 64})},
                                      {"layers_per_block", nlohmann::json({1, 1})},
                                      {"temporal_expansions", nlohmann::json({1, 2})},

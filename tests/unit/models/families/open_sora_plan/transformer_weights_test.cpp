@@ -35,7 +35,7 @@ TEST(OpenSoraPlanLoading, TakesExactlyThePublishedNamesAndShapes) {
   test::expect_exact_names(zeros);
 }
 
-TEST(OpenSoraPlanLoading, TheTransformersOfOtherVersionsAreRefused) {
+TEST(OpenSoraPlanLoading, RefusesTransformersOfOtherVersions) {
   const json config = published("dit_names.json").at("config");
   EXPECT_NO_THROW(parse_open_sora_plan_config(config, "zeros/config.json"));
   for (const auto& [field, value] : {std::pair{"use_rope", json(false)},
@@ -56,7 +56,7 @@ TEST(OpenSoraPlanLoading, TheTransformersOfOtherVersionsAreRefused) {
   }
 }
 
-TEST(OpenSoraPlanLoading, TheVaesOfOtherVersionsAreRefused) {
+TEST(OpenSoraPlanLoading, RefusesVaesOfOtherVersions) {
   const json config = published("vae_names.json").at("config");
   EXPECT_NO_THROW(parse_open_sora_plan_vae_config(config, "zeros/config.json"));
   for (const auto& [field, value] : {std::pair{"decoder_attention", json("AttnBlock3D")},

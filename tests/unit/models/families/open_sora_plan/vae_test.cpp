@@ -25,7 +25,7 @@ class OpenSoraPlanDecoding : public ::testing::Test {
   const c10::InferenceMode inference;
 };
 
-TEST_F(OpenSoraPlanDecoding, MakesAsManyFramesAsItSays) {
+TEST_F(OpenSoraPlanDecoding, ProducesTheAnnouncedNumberOfFrames) {
   for (const auto& [folder, channels, scale, ratio] :
        {std::tuple{"vae_small", 4, 8, 4}, std::tuple{"vae_other", 3, 2, 2}}) {
     const auto vae = load(folder);
@@ -48,13 +48,13 @@ TEST_F(OpenSoraPlanDecoding, ReportsEachTileOfEachChunk) {
   EXPECT_THAT(seen, ElementsAre(Pair(1, 4), Pair(2, 4), Pair(3, 4), Pair(4, 4)));
 }
 
-TEST_F(OpenSoraPlanDecoding, DeliversEachChunkWithoutWhatTheLastOneHadDecoded) {
+TEST_F(OpenSoraPlanDecoding, DeliversEachFrameOnlyOnce) {
   const auto vae = load("vae_small");
   EXPECT_THAT(test::pieces_of(*vae, at::randn({1, 4, 16, 1, 1}), false), ElementsAre(29, 28, 4));
   EXPECT_THAT(test::pieces_of(*vae, at::randn({1, 4, 9, 1, 65}), true), ElementsAre(8, 8, 8, 5, 4));
 }
 
-TEST_F(OpenSoraPlanDecoding, RefusesLatentsOfAnotherModel) {
+TEST_F(OpenSoraPlanDecoding, RefusesLatentsWithOtherChannels) {
   test::expect_other_latents_refused(*load("vae_small"));
 }
 

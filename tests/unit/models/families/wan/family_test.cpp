@@ -40,7 +40,7 @@ class WanFamily : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(WanFamily, OneTransformerIsOneExpert) {
+TEST_F(WanFamily, HasOneExpertForOneTransformer) {
   take("pipeline");
   const ModelSpec model = spec();
   EXPECT_EQ(model.experts.size(), 1U);
@@ -56,7 +56,7 @@ TEST_F(WanFamily, OneTransformerIsOneExpert) {
   EXPECT_FALSE(model.prompt.encodes_padding);
 }
 
-TEST_F(WanFamily, TwoTransformersShareTheTimestepsAtTheBoundary) {
+TEST_F(WanFamily, SplitsTimestepsBetweenTwoExpertsAtTheBoundary) {
   take("pipeline_two_experts");
   const ModelSpec model = spec();
   ASSERT_EQ(model.experts.size(), 2U);
@@ -67,19 +67,19 @@ TEST_F(WanFamily, TwoTransformersShareTheTimestepsAtTheBoundary) {
   EXPECT_EQ(model.fingerprint.at("boundary_ratio"), "0.75");
 }
 
-TEST_F(WanFamily, LatentsOf16PixelsAreAnotherLayout) {
+TEST_F(WanFamily, SupportsLatentsOf16Pixels) {
   take("pipeline_5b");
   const ModelSpec model = spec();
   EXPECT_THAT(model.stride, ElementsAre(4, 16, 16));
   EXPECT_EQ(model.defaults.frames, 121);
 }
 
-TEST_F(WanFamily, TextToVideoTakesNoImage) {
+TEST_F(WanFamily, TakesNoImageForTextToVideo) {
   take("pipeline");
   EXPECT_FALSE(spec().image.any());
 }
 
-TEST_F(WanFamily, ExpandedTimestepsKeepAFirstFrame) {
+TEST_F(WanFamily, KeepsTheFirstFrameWithExpandedTimesteps) {
   take("pipeline_5b");
   const ModelSpec model = spec();
   EXPECT_EQ(model.image.latents, ImageSpec::Latents::first_frame_stays);
@@ -87,7 +87,7 @@ TEST_F(WanFamily, ExpandedTimestepsKeepAFirstFrame) {
   EXPECT_EQ(model.fingerprint.at("image_dim"), "null");
 }
 
-TEST_F(WanFamily, MoreChannelsAreThoseOfImages) {
+TEST_F(WanFamily, TakesAnImageIfTheTransformerHasExtraChannels) {
   take("pipeline", "wan_i2v");
   const ModelSpec model = spec();
   EXPECT_EQ(model.latent_channels, 4);
@@ -102,7 +102,7 @@ TEST_F(WanFamily, MoreChannelsAreThoseOfImages) {
   EXPECT_EQ(model.defaults.shift_above->shift, 5);
 }
 
-TEST_F(WanFamily, PositionsOfTwoImagesNeedBoth) {
+TEST_F(WanFamily, NeedsBothImagesIfItHasPositionsForTwo) {
   take("pipeline_two_images", "wan_i2v");
   const ModelSpec model = spec();
   EXPECT_TRUE(model.image.needed && model.image.takes_last && model.image.needs_last && model.image.has_context);
@@ -110,7 +110,7 @@ TEST_F(WanFamily, PositionsOfTwoImagesNeedBoth) {
   EXPECT_FALSE(model.defaults.shift_above);
 }
 
-TEST_F(WanFamily, ExpertsOfImagesTakeALastOneWithoutAnEncoder) {
+TEST_F(WanFamily, TakesALastImageWithoutAnEncoderForTwoExperts) {
   take("pipeline_two_experts", "wan_i2v");
   const ModelSpec model = spec();
   EXPECT_TRUE(model.image.needed && model.image.takes_last && model.image.tells_frames);
@@ -118,7 +118,7 @@ TEST_F(WanFamily, ExpertsOfImagesTakeALastOneWithoutAnEncoder) {
   EXPECT_FALSE(model.defaults.shift_above);
 }
 
-TEST_F(WanFamily, AnImageEncoderThatIsMissingOrAnothersIsRefused) {
+TEST_F(WanFamily, RefusesAMissingOrUnsuitableImageEncoder) {
   take("pipeline_two_images", "wan_i2v");
   edit("image_encoder/config.json", [](json& config) { config["image_size"] = 36; });
   EXPECT_TRUE(refused({"image_encoder", "two images' tokens 74", "pos_embed_seq_len 34"}));
@@ -128,25 +128,25 @@ TEST_F(WanFamily, AnImageEncoderThatIsMissingOrAnothersIsRefused) {
   EXPECT_TRUE(refused({"model_index.json", "image_encoder is missing", "image_dim of the transformer is 32"}));
 }
 
-TEST_F(WanFamily, ChannelsThatAreNeitherTasksAreRefused) {
+TEST_F(WanFamily, RefusesInputChannelsThatFitNoTask) {
   take("pipeline", "wan_i2v");
   edit("transformer/config.json", [](json& config) { config["in_channels"] = 8; });
   EXPECT_TRUE(refused({"transformer", "in_channels 8 is neither 4, which is z_dim of the vae, nor", "12"}));
 }
 
-TEST_F(WanFamily, ACopyThatSaysItAttendsToImagesWithoutTheirLatentsIsRefused) {
+TEST_F(WanFamily, RefusesImageAttentionWithoutImageLatents) {
   take("pipeline_5b");
   edit("transformer/config.json", [](json& config) { config["image_dim"] = config["added_kv_proj_dim"] = 1280; });
   EXPECT_TRUE(refused({"transformer", "image_dim is 1280, but in_channels has only the"}));
 }
 
-TEST_F(WanFamily, AMissingExpertIsRefused) {
+TEST_F(WanFamily, RefusesAMissingExpert) {
   take("pipeline_two_experts");
   edit("model_index.json", [](json& index) { index["transformer_2"] = json::array({nullptr, nullptr}); });
   EXPECT_TRUE(refused({"model_index.json", "boundary_ratio is 0.75, but transformer_2 is missing"}));
 }
 
-TEST_F(WanFamily, AnExpertWithoutABoundaryIsRefused) {
+TEST_F(WanFamily, RefusesTwoExpertsWithoutABoundary) {
   take("pipeline_two_experts");
   edit("model_index.json", [](json& index) { index.erase("boundary_ratio"); });
   EXPECT_TRUE(refused({"model_index.json", "boundary_ratio is missing"}));
@@ -154,13 +154,13 @@ TEST_F(WanFamily, AnExpertWithoutABoundaryIsRefused) {
   EXPECT_TRUE(refused({"model_index.json", "875", "between 0 and 1"}));
 }
 
-TEST_F(WanFamily, ExpertsOfDifferentShapesAreRefused) {
+TEST_F(WanFamily, RefusesExpertsOfDifferentShapes) {
   take("pipeline_two_experts");
   edit("transformer_2/config.json", [](json& config) { config["num_layers"] = 3; });
   EXPECT_TRUE(refused({"transformer_2", "num_layers", "3", "2"}));
 }
 
-TEST_F(WanFamily, TheVaeOfAnotherVersionIsRefused) {
+TEST_F(WanFamily, RefusesTheVaeOfAnotherVersion) {
   take("pipeline");
   edit("vae/config.json", [](json& config) {
     config["z_dim"] = 2;
@@ -169,7 +169,7 @@ TEST_F(WanFamily, TheVaeOfAnotherVersionIsRefused) {
   EXPECT_TRUE(refused({"vae", "z_dim", "2", "out_channels", "4"}));
 }
 
-TEST_F(WanFamily, TheSettingsOfAnotherVersionAreRefused) {
+TEST_F(WanFamily, RefusesTheSettingsOfAnotherVersion) {
   take("pipeline");
   edit("model_index.json", [](json& index) { index["expand_timesteps"] = true; });
   EXPECT_TRUE(refused({"model_index.json", "expand_timesteps is true", "is_residual of the vae is false"}));
@@ -177,7 +177,7 @@ TEST_F(WanFamily, TheSettingsOfAnotherVersionAreRefused) {
   EXPECT_TRUE(refused({"model_index.json", "expand_timesteps is \"yes\""}));
 }
 
-TEST_F(WanFamily, ATextEncoderOfAnotherModelIsRefused) {
+TEST_F(WanFamily, RefusesTheTextEncoderOfAnotherModel) {
   take("pipeline");
   edit("text_encoder/config.json", [](json& config) { config["model_type"] = "t5"; });
   EXPECT_TRUE(refused({"text_encoder", "model_type \"t5\" is not supported"}));

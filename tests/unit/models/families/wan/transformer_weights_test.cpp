@@ -19,7 +19,7 @@ test::ZeroComponent wan_zeros(const std::string& name) {
 
 class PublishedWan : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(PublishedWan, LoadsByExactlyItsNamesAndShapes) {
+TEST_P(PublishedWan, LoadsWithExactlyThePublishedNamesAndShapes) {
   test::ZeroComponent zeros = wan_zeros(GetParam());
   test::expect_exact_names(zeros);
 }
@@ -29,7 +29,7 @@ INSTANTIATE_TEST_SUITE_P(Wan, PublishedWan,
                                            "2.2 i2v a14b"),
                          [](const auto& test) { return "case" + std::to_string(test.index); });
 
-TEST(WanLoading, IgnoresTheNormThatNobodyUses) {
+TEST(WanLoading, IgnoresTheUnusedNorm) {
   test::ZeroComponent zeros = wan_zeros("2.1 i2v 14b");
   zeros.add("blocks.3.attn2.norm_added_q.weight", {5120});
   EXPECT_EQ(test::load_complaint(zeros.component), "");
@@ -37,7 +37,7 @@ TEST(WanLoading, IgnoresTheNormThatNobodyUses) {
   EXPECT_NE(test::load_complaint(zeros.component).find("norm_added_x"), std::string::npos);
 }
 
-TEST(WanLoading, RefusesHalfOfWhatImagesNeedAndWhatIsNotSupported) {
+TEST(WanLoading, RefusesIncompleteImageFieldsAndUnsupportedConfigs) {
   for (const auto& [field, value] : {std::pair{"added_kv_proj_dim", nlohmann::json(5120)},
                                      {"pos_embed_seq_len", nlohmann::json(514)},
                                      {"qk_norm", nlohmann::json("layer_norm")},

@@ -40,7 +40,7 @@ class WanVae : public ::testing::Test {
   const c10::InferenceMode inference;
 };
 
-TEST_F(WanVae, MakesAsManyFramesAsItSays) {
+TEST_F(WanVae, ProducesTheAnnouncedNumberOfFrames) {
   struct Case {
     std::string folder;
     int64_t channels, scale, ratio;
@@ -75,13 +75,13 @@ TEST_F(WanVae, DeliversTheFramesOfEachLatent) {
   }
 }
 
-TEST_F(WanVae, DoesNotTileWhatFitsInOneTile) {
+TEST_F(WanVae, DoesNotTileIfOneTileIsEnough) {
   const auto vae = load("vae_plain");
   const at::Tensor latents = at::randn({1, 4, 1, 2, 32});
   EXPECT_TRUE(vae->decode(latents, true).equal(vae->decode(latents, false)));
 }
 
-TEST_F(WanVae, RefusesLatentsOfAnotherModel) {
+TEST_F(WanVae, RefusesLatentsWithOtherChannels) {
   test::expect_other_latents_refused(*load("vae_plain"));
 }
 
@@ -95,7 +95,7 @@ TEST_F(WanVae, EstimatesItsPeakMemory) {
   }
 }
 
-TEST_F(WanVae, GivesTheSameFramesHoweverAVideoIsCutBehindItsFirst) {
+TEST_F(WanVae, GivesTheSameFramesForAnySplitAfterTheFirstLatent) {
   for (const std::string folder : {"vae_plain", "vae_residual"}) {
     SCOPED_TRACE(folder);
     const Component component = component_of(folder);
@@ -132,7 +132,7 @@ class WanVaeEncoder : public WanVae {
                                                            {"vae_residual_other", 3, 4, 2}};
 };
 
-TEST_F(WanVaeEncoder, MakesALatentOfSomeFramesAndOneOfTheFirst) {
+TEST_F(WanVaeEncoder, EncodesTheFirstFrameAndGroupsOfLaterFrames) {
   for (const auto& [folder, channels, scale, ratio] : cases) {
     const auto vae = load(folder);
     for (const int64_t latent_frames : {1, 2, 3}) {
@@ -144,7 +144,7 @@ TEST_F(WanVaeEncoder, MakesALatentOfSomeFramesAndOneOfTheFirst) {
   }
 }
 
-TEST_F(WanVaeEncoder, MakesOfAClipsFirstFrameWhatItMakesOfThatPicture) {
+TEST_F(WanVaeEncoder, EncodesTheFirstFrameLikeASinglePicture) {
   for (const auto& [folder, channels, scale, ratio] : cases) {
     SCOPED_TRACE(folder);
     const auto vae = load(folder);
@@ -156,7 +156,7 @@ TEST_F(WanVaeEncoder, MakesOfAClipsFirstFrameWhatItMakesOfThatPicture) {
   }
 }
 
-TEST_F(WanVaeEncoder, GivesTheSameLatentsHoweverAVideoIsCutBehindItsFirstFrame) {
+TEST_F(WanVaeEncoder, GivesTheSameLatentsForAnySplitAfterTheFirstFrame) {
   for (const std::string folder : {"vae_plain", "vae_residual", "vae_plain_other", "vae_residual_other"}) {
     SCOPED_TRACE(folder);
     const Component component = component_of(folder);
@@ -195,7 +195,7 @@ TEST_F(WanVaeEncoder, ReportsEachLatentOfEachTile) {
   EXPECT_THAT(seen, ElementsAre(Pair(1, 2), Pair(2, 2)));
 }
 
-TEST_F(WanVaeEncoder, DoesNotTileWhatTheReferenceDoesNot) {
+TEST_F(WanVaeEncoder, TilesOnlyWhereTheReferenceDoes) {
   const auto vae = load("vae_plain");
   for (const int64_t width : {25, 32}) {  // tiles would be 32 wide, one every 24
     const at::Tensor frames = at::rand({1, 3, 1, 16, width * 8});
@@ -203,7 +203,7 @@ TEST_F(WanVaeEncoder, DoesNotTileWhatTheReferenceDoesNot) {
   }
 }
 
-TEST_F(WanVaeEncoder, ComesAloneOrWithTheDecoder) {
+TEST_F(WanVaeEncoder, LoadsAloneOrWithTheDecoder) {
   const at::Tensor frames = at::rand({1, 3, 5, 16, 16});
   const auto alone = load("vae_plain"), both = WanVae::load("vae_plain", VaeParts::both);
   const at::Tensor latents = alone->encode(frames, false).mean;
@@ -212,7 +212,7 @@ TEST_F(WanVaeEncoder, ComesAloneOrWithTheDecoder) {
   EXPECT_TRUE(test::throws_error([&] { alone->decode(latents, false); }, {"only the encoder"}));
 }
 
-TEST_F(WanVaeEncoder, NamesTheWeightsThatAreMissing) {
+TEST_F(WanVaeEncoder, NamesMissingWeights) {
   Component component = component_of("vae_residual");
   component.tensors.erase("encoder.down_blocks.1.downsampler.time_conv.weight");
   component.tensors.erase("quant_conv.bias");
@@ -222,7 +222,7 @@ TEST_F(WanVaeEncoder, NamesTheWeightsThatAreMissing) {
                          {"2 missing", "encoder.down_blocks.1.downsampler.time_conv.weight", "quant_conv.bias"}));
 }
 
-TEST_F(WanVaeEncoder, TakesRandomWeights) {
+TEST_F(WanVaeEncoder, AcceptsRandomWeights) {
   for (const auto& [folder, channels, scale, ratio] : cases) {
     SCOPED_TRACE(folder);
     const Component random = test::with_random_weights(component_of(folder), 3);
@@ -233,7 +233,7 @@ TEST_F(WanVaeEncoder, TakesRandomWeights) {
   }
 }
 
-TEST_F(WanVaeEncoder, RefusesConfigsOfEncodersThatItIsNot) {
+TEST_F(WanVaeEncoder, RefusesConfigsOfOtherEncoders) {
   const auto refused = [&](const char* field, const nlohmann::json& value, const char* named) {
     Component other = component_of("vae_residual");
     other.config[field] = value;
@@ -245,7 +245,7 @@ TEST_F(WanVaeEncoder, RefusesConfigsOfEncodersThatItIsNot) {
   refused("dim_mult", {3, 1, 5, 7}, "dim_mult");
 }
 
-TEST_F(WanVaeEncoder, RefusesOtherFrames) {
+TEST_F(WanVaeEncoder, RefusesFramesOfOtherShapes) {
   test::expect_other_frames_refused(*load("vae_plain"));
 }
 
@@ -259,7 +259,7 @@ TEST_F(WanVaeEncoder, EstimatesItsPeakMemory) {
   }
 }
 
-TEST_F(WanVaeEncoder, EstimatesWhatNormsTakeThatAreNotFused) {
+TEST_F(WanVaeEncoder, EstimatesTheMemoryOfUnfusedNorms) {
   const auto vae = WanVae::load("vae_plain", VaeParts::encoder, at::kBFloat16);
   test::expect_peak_memory_of_encoding(*vae, at::rand({1, 3, 5, 128, 192}).to(at::kBFloat16));
 }

@@ -64,16 +64,16 @@ TEST_F(CheckpointTest, OpensShardsAndSingleFiles) {
   EXPECT_EQ(transformer.bytes(), read_json(folder_ / kIndex)["metadata"]["total_size"].get<uint64_t>());
 }
 
-TEST_F(CheckpointTest, MissingFolderIsRefused) {
+TEST_F(CheckpointTest, RefusesAMissingFolder) {
   EXPECT_TRUE(throws_error([&] { Checkpoint::open(folder_ / "nowhere"); }, {"nowhere", "not a folder"}));
 }
 
-TEST_F(CheckpointTest, MissingModelIndexIsRefused) {
+TEST_F(CheckpointTest, RefusesAMissingModelIndex) {
   fs::remove(folder_ / "model_index.json");
   EXPECT_TRUE(opening_fails({"model_index.json", "no such file"}));
 }
 
-TEST_F(CheckpointTest, MalformedModelIndexIsRefusedWithTheLine) {
+TEST_F(CheckpointTest, NamesTheLineOfAMalformedModelIndex) {
   write_text(folder_ / "model_index.json", "{\n \"_class_name\": \n}");
   EXPECT_TRUE(opening_fails({"model_index.json", "line 3"}));
   write_text(folder_ / "model_index.json", "[]");
@@ -84,14 +84,14 @@ TEST_F(CheckpointTest, MalformedModelIndexIsRefusedWithTheLine) {
   EXPECT_TRUE(opening_fails({"model_index.json"}));
 }
 
-TEST_F(CheckpointTest, UnsupportedPipelineIsRefusedByName) {
+TEST_F(CheckpointTest, RefusesAnUnsupportedPipeline) {
   edit("model_index.json", [](json& index) { index["_class_name"] = "AllegroPipeline"; });
   EXPECT_TRUE(opening_fails({"model_index.json", "_class_name", "\"AllegroPipeline\" is not supported"}));
   edit("model_index.json", [](json& index) { index["_class_name"] = 1; });
   EXPECT_TRUE(opening_fails({"model_index.json", "_class_name"}));
 }
 
-TEST_F(CheckpointTest, UnsupportedOrMissingComponentIsRefusedByName) {
+TEST_F(CheckpointTest, RefusesAnUnsupportedOrMissingComponent) {
   edit("model_index.json", [](json& index) { index["scheduler"][1] = "EulerDiscreteScheduler"; });
   EXPECT_TRUE(opening_fails({"model_index.json", "scheduler", "\"EulerDiscreteScheduler\" is not supported"}));
   edit("model_index.json", [](json& index) { index["scheduler"] = {nullptr, nullptr}; });
@@ -100,7 +100,7 @@ TEST_F(CheckpointTest, UnsupportedOrMissingComponentIsRefusedByName) {
   EXPECT_TRUE(opening_fails({"model_index.json", "\"scheduler\""}));
 }
 
-TEST_F(CheckpointTest, FastTokenizerAndDpmSchedulerAreSupported) {
+TEST_F(CheckpointTest, SupportsFastTokenizerAndDpmScheduler) {
   edit("model_index.json", [](json& index) {
     index["tokenizer"][1] = "T5TokenizerFast";
     index["scheduler"][1] = "CogVideoXDPMScheduler";
@@ -110,21 +110,21 @@ TEST_F(CheckpointTest, FastTokenizerAndDpmSchedulerAreSupported) {
       << "model_index.json names the class, as in diffusers";
 }
 
-TEST_F(CheckpointTest, UnknownComponentNameIsRefused) {
+TEST_F(CheckpointTest, RefusesAnUnknownComponentName) {
   EXPECT_TRUE(throws_error([&] { open().component("unet"); }, {"model_index.json", "\"unet\""}));
 }
 
-TEST_F(CheckpointTest, MissingConfigIsRefused) {
+TEST_F(CheckpointTest, RefusesAMissingConfig) {
   fs::remove(folder_ / "transformer/config.json");
   EXPECT_TRUE(transformer_fails({"transformer/config.json", "no such file"}));
 }
 
-TEST_F(CheckpointTest, MissingShardIsNamed) {
+TEST_F(CheckpointTest, NamesAMissingShard) {
   fs::remove(folder_ / "transformer/diffusion_pytorch_model-00002-of-00002.safetensors");
   EXPECT_TRUE(transformer_fails({kIndex, "missing shards (1)", "diffusion_pytorch_model-00002-of-00002.safetensors"}));
 }
 
-TEST_F(CheckpointTest, TensorsAreThoseOfTheShardsWhateverTheIndexListsBesides) {
+TEST_F(CheckpointTest, FindsTensorsInShardsDespiteAWrongIndex) {
   const TensorTable whole = open().component("transformer").tensors;
   edit(kIndex, [&](json& index) {
     json& map = index["weight_map"];
@@ -140,7 +140,7 @@ TEST_F(CheckpointTest, TensorsAreThoseOfTheShardsWhateverTheIndexListsBesides) {
   for (const auto& [name, place] : whole) EXPECT_EQ(found.at(name).first, place.first) << name;
 }
 
-TEST_F(CheckpointTest, AMissingShardIsNamedWithAllOthers) {
+TEST_F(CheckpointTest, CountsAllMissingShards) {
   edit(kIndex, [&](json& index) {
     for (int i = 0; i < 1000; ++i)
       index["weight_map"]["a"] = index["weight_map"]["b" + std::to_string(i)] = "lost" + std::to_string(i);
@@ -160,7 +160,7 @@ class SplitFiles : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(SplitFiles, OfATensorInTwoShardsTheIndexSaysWhichCounts) {
+TEST_F(SplitFiles, UseTheIndexForATensorInTwoShards) {
   write("a.safetensors", 1);
   write("b.safetensors", 2);
   const auto value_by = [&](const json& map) {
@@ -180,7 +180,7 @@ TEST_F(SplitFiles, OfATensorInTwoShardsTheIndexSaysWhichCounts) {
                            {"x.index.json", "tensors in two shards (1): \"w\" in a.safetensors and b.safetensors"}));
 }
 
-TEST_F(SplitFiles, PartsAreFoundByTheirNames) {
+TEST_F(SplitFiles, FindPartsByTheirNames) {
   for (int i = 1; i <= 3; ++i) write("w-0000" + std::to_string(i) + "-of-00003.safetensors", 1, i == 2);
   for (int i = 1; i <= 3; ++i) {
     const StoredWeights weights = open_weights(folder_ / ("w-0000" + std::to_string(i) + "-of-00003.safetensors"));
@@ -196,7 +196,7 @@ TEST_F(SplitFiles, PartsAreFoundByTheirNames) {
       throws_error([&] { open_weights(folder_ / "w-00001-of-00003.safetensors"); }, {"tensors in two shards (1)"}));
 }
 
-TEST(PartNames, AreThoseOfSplitFilesAlone) {
+TEST(PartNames, MatchOnlySplitFiles) {
   const auto part = part_name("/models/wan-Q8-02-of-10.gguf");
   ASSERT_TRUE(part);
   EXPECT_EQ(part->number, 2U);
@@ -207,7 +207,7 @@ TEST(PartNames, AreThoseOfSplitFilesAlone) {
     EXPECT_FALSE(part_name(whole)) << whole;
 }
 
-TEST_F(CheckpointTest, IndexOfWrongTypesIsRefused) {
+TEST_F(CheckpointTest, RefusesAnIndexWithWrongTypes) {
   const auto fails = [&](const json& content, const std::vector<std::string>& parts) {
     write_text(folder_ / kIndex, content.dump());
     return transformer_fails(parts);
@@ -220,13 +220,13 @@ TEST_F(CheckpointTest, IndexOfWrongTypesIsRefused) {
   EXPECT_TRUE(fails({{"weight_map", {{"a", "/etc/passwd"}}}}, {kIndex, "\"a\"", "/etc/passwd"}));
 }
 
-TEST_F(CheckpointTest, TruncatedShardIsNamed) {
+TEST_F(CheckpointTest, NamesATruncatedShard) {
   const fs::path shard = folder_ / "transformer/diffusion_pytorch_model-00001-of-00002.safetensors";
   fs::resize_file(shard, fs::file_size(shard) - 10);
   EXPECT_TRUE(transformer_fails({"diffusion_pytorch_model-00001-of-00002.safetensors", "outside of the file"}));
 }
 
-TEST_F(CheckpointTest, OtherWeightFormatsAreNamedInTheError) {
+TEST_F(CheckpointTest, NamesOtherWeightFilesInTheError) {
   fs::remove_all(folder_ / "vae");
   write_text(folder_ / "vae/config.json", "{}");
   EXPECT_TRUE(throws_error([&] { open().component("vae"); }, {"vae", "no diffusion_pytorch_model.safetensors"}));
@@ -234,7 +234,7 @@ TEST_F(CheckpointTest, OtherWeightFormatsAreNamedInTheError) {
   EXPECT_TRUE(throws_error([&] { open().component("vae"); }, {"found diffusion_pytorch_model.non_ema.safetensors"}));
 }
 
-TEST_F(CheckpointTest, FilesOfTorchAreTakenWhereThereIsNoOther) {
+TEST_F(CheckpointTest, UsesTorchFilesOnlyIfThereIsNoOther) {
   const auto found = [&](const std::string& name) {
     write_text(folder_ / "torch" / name, "");
     return weights_in(folder_ / "torch").filename().string();
@@ -249,7 +249,7 @@ TEST_F(CheckpointTest, FilesOfTorchAreTakenWhereThereIsNoOther) {
   EXPECT_EQ(open().component("vae").tensors.count("tail"), 1U);
 }
 
-TEST_F(CheckpointTest, AVariantIsTakenWhereThePlainFileIsMissing) {
+TEST_F(CheckpointTest, UsesAVariantIfThePlainFileIsMissing) {
   const auto move = [&](const std::string& from, const std::string& to) { fs::rename(folder_ / from, folder_ / to); };
   const size_t tensors = open().component("transformer").tensors.size();
   const fs::path plain = folder_ / "vae/diffusion_pytorch_model.safetensors";
@@ -274,13 +274,13 @@ TEST_F(CheckpointTest, AVariantIsTakenWhereThePlainFileIsMissing) {
   }
 }
 
-TEST(ParseJson, DepthIsLimitedExactly) {
+TEST(ParseJson, LimitsTheDepth) {
   const auto nested = [](int depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   EXPECT_NO_THROW(parse_json(nested(kMaxJsonDepth), "f", "r"));
   EXPECT_TRUE(throws_error([&] { parse_json(nested(kMaxJsonDepth + 1), "f", "r"); }, {"f: nested deeper than"}));
 }
 
-TEST(ParseJson, SameKeyInDifferentObjectsIsAllowed) {
+TEST(ParseJson, AllowsTheSameKeyInDifferentObjects) {
   EXPECT_NO_THROW(parse_json(R"({"a":{"x":1},"b":{"x":1},"x":[{"x":1},{"x":2}]})", "f", "r"));
 }
 
@@ -297,7 +297,7 @@ fs::path write_transformer(const fs::path& path, const std::function<std::string
   return path;
 }
 
-TEST(ReplacedWeights, AreFoundUnderDiffusersNamesWhateverTheFileCallsThem) {
+TEST(ReplacedWeights, AreFoundByDiffusersNamesInFilesWithOriginalNames) {
   const TemporaryFolder folder;
   Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
   const Component usual = model.component("transformer");
@@ -316,7 +316,7 @@ TEST(ReplacedWeights, AreFoundUnderDiffusersNamesWhateverTheFileCallsThem) {
   EXPECT_EQ(usual.name_in_file("proj_out.bias"), "proj_out.bias");
 }
 
-TEST(ReplacedWeights, AreFoundWhateverWrapsTheirNames) {
+TEST(ReplacedWeights, AreFoundDespiteWrappedNames) {
   const TemporaryFolder folder;
   Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
   const Component usual = model.component("transformer");
@@ -348,7 +348,7 @@ TEST(ReplacedWeights, AreFoundWhateverWrapsTheirNames) {
   }
 }
 
-TEST(ReplacedWeights, OfThePartAreTakenFromAFileOfAPipeline) {
+TEST(ReplacedWeights, AreTakenFromAFileOfAWholePipeline) {
   const TemporaryFolder folder;
   Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
   std::vector<TensorView> views;
@@ -369,7 +369,7 @@ TEST(ReplacedWeights, OfThePartAreTakenFromAFileOfAPipeline) {
   }
 }
 
-TEST(ReplacedWeights, MayStandInAnArchitecture) {
+TEST(ReplacedWeights, AreAcceptedInARandomModel) {
   const TemporaryFolder folder;
   const Checkpoint source = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
   json architecture;
@@ -381,7 +381,7 @@ TEST(ReplacedWeights, MayStandInAnArchitecture) {
   EXPECT_EQ(model.component("vae").random_seed, 3U);
 }
 
-TEST(ReplacedWeights, OfNoRoleOrOfOtherSizesAreRefused) {
+TEST(ReplacedWeights, AreRefusedForAnUnknownRoleOrOtherSizes) {
   const TemporaryFolder folder;
   Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
   const fs::path deep = write_transformer(folder / "deep.safetensors", [](std::string name) {

@@ -68,9 +68,9 @@ void PrintTo(const Bad& bad, std::ostream* out) {
   *out << bad.kind << " " << bad.field << " " << bad.value;
 }
 
-class BadField : public ::testing::TestWithParam<Bad> {};
+class InvalidConfigField : public ::testing::TestWithParam<Bad> {};
 
-TEST_P(BadField, IsRefusedByFileAndField) {
+TEST_P(InvalidConfigField, IsRefusedWithFileAndField) {
   const Bad& bad = GetParam();
   json config = valid(bad.kind);
   ASSERT_NO_THROW(parse(bad.kind, config));
@@ -79,7 +79,7 @@ TEST_P(BadField, IsRefusedByFileAndField) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Configs, BadField,
+    Configs, InvalidConfigField,
     ::testing::Values(
         Bad{"t5", "d_model", "4096", "\"4096\", not a whole number"},
         Bad{"t5", "d_model", 0, "not a whole number from 1"}, Bad{"t5", "num_layers", nullptr, "null"},
@@ -142,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"scheduler", "snr_shift_scale", 0, "positive"}));
 
 INSTANTIATE_TEST_SUITE_P(
-    WanVae, BadField,
+    WanVae, InvalidConfigField,
     ::testing::Values(
         Bad{"wan_vae", "_class_name", "AutoencoderKL", "not supported"},
         Bad{"wan_vae", "z_dim", 48, "latents_mean has 16 entries, z_dim is 48"},
@@ -201,7 +201,7 @@ TEST(Configs, ReadsThePublishedWanVaes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    FlowSchedulers, BadField,
+    FlowSchedulers, InvalidConfigField,
     ::testing::Values(
         Bad{"unipc", "prediction_type", "epsilon", "\"epsilon\" is not supported"},
         Bad{"unipc", "use_flow_sigmas", false, "false is not supported"},
@@ -229,7 +229,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"flow_euler", "stochastic_sampling", true, "true is not supported"},
         Bad{"flow_euler", "shift_terminal", 0.1, "not supported"}));
 
-TEST(Configs, FlowSchedulersTakeTheReferencesDefaults) {
+TEST(Configs, UsesTheReferenceDefaultsForFlowSchedulers) {
   EXPECT_EQ(parse_unipc_config(unipc(), "f").flow_shift, 1);
   EXPECT_EQ(parse_flow_euler_config(flow_euler(), "f").flow_shift, 1);
   EXPECT_FALSE(parse_flow_euler_config(flow_euler(), "f").invert_sigmas);
@@ -238,7 +238,7 @@ TEST(Configs, FlowSchedulersTakeTheReferencesDefaults) {
 }
 
 // The config has keys that nobody reads: a published file holds everything that its class knows.
-TEST(Configs, ReadsTheFlowSchedulersThatArePublished) {
+TEST(Configs, ReadsPublishedFlowSchedulers) {
   json published = unipc();
   published.update({{"_diffusers_version", "0.33.0.dev0"},
                     {"flow_shift", 3.0},
@@ -265,7 +265,7 @@ TEST(Configs, ReadsTheFlowSchedulersThatArePublished) {
   EXPECT_EQ(parse_flow_euler_config(euler, "f").num_train_timesteps, 500);
 }
 
-TEST(Configs, LearnedPositionsHaveNoPatchesInTime) {
+TEST(Configs, RefusesTemporalPatchesWithLearnedPositions) {
   json config = transformer();
   config.update({{"use_rotary_positional_embeddings", true}, {"use_learned_positional_embeddings", true}});
   EXPECT_NO_THROW(parse("transformer", config));
@@ -274,19 +274,19 @@ TEST(Configs, LearnedPositionsHaveNoPatchesInTime) {
       throws_error([&] { parse("transformer", config); }, {"use_learned_positional_embeddings", "patch_size_t"}));
 }
 
-TEST(Configs, RotaryPositionsNeedHeadsThatSplitIntoThree) {
+TEST(Configs, RequiresHeadsThatSplitIntoThreeForRotaryPositions) {
   json config = transformer();
   config["use_rotary_positional_embeddings"] = true;
   config["attention_head_dim"] = 24;
   EXPECT_TRUE(throws_error([&] { parse("transformer", config); }, {"attention_head_dim", "multiple of 16"}));
 }
 
-TEST(Configs, NotAnObjectIsRefused) {
+TEST(Configs, RefusesNonObjects) {
   for (const char* kind : {"t5", "transformer", "vae", "wan_vae", "scheduler", "unipc", "flow_euler"})
     EXPECT_TRUE(throws_error([&] { parse(kind, json::array()); }, {"some/config.json", "not a JSON object"})) << kind;
 }
 
-TEST(Configs, MissingFieldsTakeTheReferencesDefaults) {
+TEST(Configs, UsesTheReferenceDefaultsForMissingFields) {
   const T5Config text = parse_t5_config({{"feed_forward_proj", "gated-gelu"}}, "f");
   EXPECT_EQ(text.d_model, 512);
   EXPECT_EQ(text.d_ff, 2048);

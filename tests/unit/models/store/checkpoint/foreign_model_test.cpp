@@ -34,7 +34,7 @@ std::string told(const std::vector<Shape>& tensors) {
   return foreign_model(folder / "a.safetensors");
 }
 
-TEST(ForeignModel, IsToldByItsTensors) {
+TEST(ForeignModel, IsRecognizedByItsTensors) {
   EXPECT_EQ(told({{"model.diffusion_model.input_blocks.1.1.transformer_blocks.0.attn2.to_k.weight", {1, 768}},
                   {"first_stage_model.decoder.conv_in.weight", {1, 4, 1, 1}}}),
             "an SD 1.5 checkpoint");
@@ -54,7 +54,7 @@ TEST(ForeignModel, IsToldByItsTensors) {
   EXPECT_EQ(told({{"anything"}}), "");
 }
 
-TEST(ForeignModel, ALoraIsToldByItsLayers) {
+TEST(ForeignModel, IsRecognizedByTheLayersOfALora) {
   EXPECT_EQ(told({{"lora_te2_text_model_encoder_layers_0_mlp_fc1.lora_down.weight", {1, 1}}}), "an SDXL LoRA");
   EXPECT_EQ(told({{"lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn2_to_k.lora_down.weight", {1, 768}}}),
             "an SD 1.5 LoRA");
@@ -63,7 +63,7 @@ TEST(ForeignModel, ALoraIsToldByItsLayers) {
   EXPECT_EQ(told({{"diffusion_model.blocks.0.self_attn.q.lora_A.weight", {1, 5120}}}), "");
 }
 
-TEST(ForeignModel, FilesThatAreOursOrDamagedAreNot) {
+TEST(ForeignModel, IsNotReportedForSupportedOrDamagedFiles) {
   const fs::path data = SPARSEREEL_TEST_DATA;
   for (const char* folder : {"pipeline", "wan/pipeline", "wan_i2v/pipeline", "mochi/pipeline"}) {
     for (const char* role : {"transformer", "vae"}) {

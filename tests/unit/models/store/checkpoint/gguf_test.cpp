@@ -62,7 +62,7 @@ std::string shape_value(const std::string& tensor, const std::vector<int32_t>& s
 
 const std::string kOneF32 = tensor("w", {4}, 0, 0);
 
-TEST(Gguf, EntriesHaveTorchsShapesAndPlacesInTheFile) {
+TEST(Gguf, ListsEntriesWithTorchShapesAndFileOffsets) {
   for (const uint32_t version : {2U, 3U}) {
     const Gguf file = {.values = {value("general.architecture", 8, text("wan"))},
                        .tensors = {tensor("patch_embedding.weight", {2, 2, 1, 16, 8}, 0, 0),
@@ -86,7 +86,7 @@ TEST(Gguf, EntriesHaveTorchsShapesAndPlacesInTheFile) {
   }
 }
 
-TEST(Gguf, KeepsTheKeyValuesThatMatter) {
+TEST(Gguf, KeepsRelevantMetadata) {
   const std::string tokens = raw<uint32_t>(8) + raw<uint64_t>(2) + text("</s>") +
                              text(
                                  "\xE2\x96\x81"
@@ -104,14 +104,14 @@ TEST(Gguf, KeepsTheKeyValuesThatMatter) {
   EXPECT_EQ(list.metadata, expected);
 }
 
-TEST(Gguf, TensorThatWasFoldedGetsItsShapeBack) {
+TEST(Gguf, RestoresTheShapeOfAFoldedTensor) {
   const TensorList list = parsed(
       Gguf{.values = {shape_value("w", {8, 1, 4})}, .tensors = {tensor("w", {32}, 8, 0)}, .data_bytes = 34}.bytes());
   EXPECT_EQ(list.entries[0].shape, (std::vector<int64_t>{8, 1, 4}));
 }
 
 /// The shape is [outputs, inputs, frames, height, width]; ggml stores outputs and inputs in one dimension.
-TEST(Gguf, ConvolutionThatWasFoldedToFourDimensionsGetsItsFive) {
+TEST(Gguf, RestoresFiveDimensionsOfAFoldedConvolution) {
   const auto shape = [](const std::vector<uint64_t>& dims, uint64_t bias, const std::vector<std::string>& values = {}) {
     uint64_t count = 1;
     for (const uint64_t size : dims) count *= size;
@@ -127,7 +127,7 @@ TEST(Gguf, ConvolutionThatWasFoldedToFourDimensionsGetsItsFive) {
   EXPECT_EQ(shape({3, 3, 1, 12}, 4, {shape_value("c.weight", {12, 1, 3, 3})}), (std::vector<int64_t>{12, 1, 3, 3}));
 }
 
-TEST(Gguf, DataIsAlignedAsTheFileSays) {
+TEST(Gguf, AlignsDataByTheFilesAlignment) {
   const Gguf file = {.values = {value("general.alignment", 4, raw<uint32_t>(128))},
                      .tensors = {kOneF32, tensor("x", {4}, 0, 128)},
                      .data_bytes = 128 + 16,
@@ -135,7 +135,7 @@ TEST(Gguf, DataIsAlignedAsTheFileSays) {
   EXPECT_EQ(parsed(file.bytes()).entries[1].offset % 128, 0U);
 }
 
-TEST(Gguf, OpensAsAFileOfTensors) {
+TEST(Gguf, OpensAsATensorFile) {
   const TemporaryFolder folder;
   write_text(folder / "a.bin", Gguf{.tensors = {kOneF32}, .data_bytes = 16}.bytes());
   const TensorFile file(folder / "a.bin");
@@ -143,7 +143,7 @@ TEST(Gguf, OpensAsAFileOfTensors) {
   EXPECT_EQ(file.data(*file.find("w")).back(), std::byte{1});
 }
 
-TEST(Gguf, FileCutShortAnywhereIsAnError) {
+TEST(Gguf, RefusesTruncatedFiles) {
   const std::string whole =
       Gguf{.values = {value("general.architecture", 8, text("wan"))}, .tensors = {kOneF32}, .data_bytes = 16}.bytes();
   for (size_t length = 4; length < whole.size(); ++length)
@@ -225,7 +225,7 @@ std::vector<MalformedGguf> malformed_ggufs() {
 
 class MalformedGgufs : public ::testing::TestWithParam<MalformedGguf> {};
 
-TEST_P(MalformedGgufs, IsRefusedByName) {
+TEST_P(MalformedGgufs, AreRefusedWithFileAndReason) {
   std::vector<std::string> parts = GetParam().parts;
   parts.emplace_back("wan.gguf");
   EXPECT_TRUE(throws_error([&] { parsed(GetParam().bytes); }, parts));

@@ -18,7 +18,7 @@ Metadata of_diffusers(const std::string& text) {
   return {{"lora_adapter_metadata", text}};
 }
 
-TEST(LoraSettings, AnAlphaMayStandInTheHeader) {
+TEST(LoraSettings, ReadAlphaFromTheHeader) {
   for (const char* key : {"alpha", "lora_alpha", "network_alpha"}) {
     EXPECT_EQ(alpha({{key, "2"}}), 2) << key;
     EXPECT_EQ(alpha({{key, "0.5"}, {"rank", "4"}}, ""), 0.5) << key;
@@ -33,7 +33,7 @@ TEST(LoraSettings, AnAlphaMayStandInTheHeader) {
   EXPECT_FALSE(alpha({{"format", "pt"}, {"rank", "4"}}));
 }
 
-TEST(LoraSettings, AlphasThatContradictEachOtherAreRefused) {
+TEST(LoraSettings, RefuseContradictingAlphas) {
   const auto refused = [](const Metadata& metadata, const char* said) {
     return throws_error([&] { alpha(metadata); }, {"a.safetensors: ", said});
   };
@@ -45,7 +45,7 @@ TEST(LoraSettings, AlphasThatContradictEachOtherAreRefused) {
   EXPECT_EQ(alpha({{"alpha", "2"}, {"lora_adapter_metadata", R"({"transformer.alpha_pattern": {"to_q": 8}})"}}), 8);
 }
 
-TEST(LoraSettings, AreThoseOfThePart) {
+TEST(LoraSettings, DifferByModelPart) {
   const Metadata metadata = of_diffusers(R"({"transformer.lora_alpha": 3, "text_encoder.lora_alpha": 5,
                                              "text_encoder.use_rslora": true})");
   EXPECT_EQ(alpha(metadata), 3);
@@ -57,7 +57,7 @@ TEST(LoraSettings, AreThoseOfThePart) {
 }
 
 /// PEFT's get_pattern_key() is re.match(rf"(.*\.)?({pattern})$", name).
-TEST(LoraSettings, PatternsAreRegularExpressionsAsPeftReadsThem) {
+TEST(LoraSettings, MatchPatternsLikePeft) {
   const auto fits = [](const std::string& pattern, const std::string& layer) {
     return alpha(of_diffusers(nlohmann::json({{"transformer.alpha_pattern", {{pattern, 8}}}}).dump()), "transformer",
                  layer) == 8;
@@ -74,7 +74,7 @@ TEST(LoraSettings, PatternsAreRegularExpressionsAsPeftReadsThem) {
   EXPECT_TRUE(fits("^to_q", "to_q"));
 }
 
-TEST(LoraSettings, AWholeAlphaIsForLayersOfNoPattern) {
+TEST(LoraSettings, UseTheGeneralAlphaForLayersWithoutAPattern) {
   const Metadata metadata = of_diffusers(
       R"({"transformer.lora_alpha": 4, "transformer.alpha_pattern": {"^blocks.0.attn1.to_q": 8, "to_[v]": 2}})");
   EXPECT_EQ(alpha(metadata), 8);
@@ -82,7 +82,7 @@ TEST(LoraSettings, AWholeAlphaIsForLayersOfNoPattern) {
   EXPECT_EQ(alpha(metadata, "transformer", "blocks.1.attn1.to_q"), 4);
 }
 
-TEST(LoraSettings, APatternThatCannotBeReadIsRefusedByItsName) {
+TEST(LoraSettings, NameAnUnreadablePattern) {
   for (const std::string& pattern : {std::string("("), std::string("(?P<a>to_q)"), std::string("(a)\\1"),
                                      std::string("a{1000}"), "(" + std::string(600, 'a') + ")"})
     EXPECT_TRUE(throws_error(
@@ -93,7 +93,7 @@ TEST(LoraSettings, APatternThatCannotBeReadIsRefusedByItsName) {
         << pattern;
 }
 
-TEST(LoraSettings, ManyNamesAreReadButNotManyExpressions) {
+TEST(LoraSettings, AllowManyPlainNamesButNotManyExpressions) {
   nlohmann::json names, expressions;
   for (int i = 0; i < 3000; ++i) {
     names[R"(^blocks\.)" + std::to_string(i) + R"(\.attn1\.to_k)"] = 2;
@@ -107,13 +107,13 @@ TEST(LoraSettings, ManyNamesAreReadButNotManyExpressions) {
       {"cannot be read"}));
 }
 
-TEST(LoraSettings, AnExpressionTakesNoLongTime) {
+TEST(LoraSettings, MatchExpressionsQuickly) {
   const std::string layer(200, 'a');
   EXPECT_FALSE(
       alpha(of_diffusers(R"({"transformer.alpha_pattern": {"((a|a)*)*(a*)*b": 8}})"), "transformer", layer + "c"));
 }
 
-TEST(LoraSettings, PeftKeepsThemInAFileBesideItsOwn) {
+TEST(LoraSettings, ReadPeftsAdapterConfig) {
   const test::TemporaryFolder folder;
   const auto write = [&](const std::string& text) { test::write_text(folder / "adapter_config.json", text); };
   const auto settings = [&](const char* file) { return LoraSettings(folder / file, {}); };

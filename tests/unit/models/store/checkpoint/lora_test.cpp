@@ -72,7 +72,7 @@ class Lora : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(Lora, ChoicesAreFileExpertAndScale) {
+TEST_F(Lora, ParsesFileExpertAndScale) {
   const std::vector<LoraChoice> loras =
       parse_loras("a.safetensors, b/c@2.safetensors@high:-0.5,d:e/f.safetensors:1e-3");
   ASSERT_EQ(loras.size(), 3U);
@@ -90,7 +90,7 @@ TEST_F(Lora, ChoicesAreFileExpertAndScale) {
     EXPECT_TRUE(throws_error([&] { parse_loras(text); }, {"lora "})) << text;
 }
 
-TEST_F(Lora, TheScaleOfALayerIsAlphaOverRank) {
+TEST_F(Lora, ScalesALayerByAlphaOverRank) {
   const std::vector<Tensor> pair = {{kQuery + ".lora_A.weight", {4, 8}}, {kQuery + ".lora_B.weight", {8, 4}}};
   EXPECT_EQ(read_lora(write(pair)).layers.at(0).strength, 1);
   std::vector<Tensor> with_alpha = pair;
@@ -111,7 +111,7 @@ TEST_F(Lora, TheScaleOfALayerIsAlphaOverRank) {
   EXPECT_EQ(strength(R"({"transformer.lora_alpha": 8})", with_alpha), 0.5) << "the tensor's is nearer";
 }
 
-TEST_F(Lora, AnAlphaForEachKindOfLayerStandsInATrainersArguments) {
+TEST_F(Lora, ReadsAlphaPerLayerKindFromTrainingArguments) {
   const auto strengths = [&](const std::string& arguments) {
     std::vector<double> all;
     for (const std::string layer : {"blocks.0.attn.proj_y", "blocks.0.attn.qkv_x", "blocks.0.mlp_x.w1"})
@@ -130,7 +130,7 @@ TEST_F(Lora, AnAlphaForEachKindOfLayerStandsInATrainersArguments) {
                       {{"kwargs", R"({"qkv_proj_lora_alpha": null})"}}));
 }
 
-TEST_F(Lora, AlphasMayBeStoredInHalf) {
+TEST_F(Lora, ReadsAlphasInHalfPrecision) {
   const std::vector<uint16_t> ones(16, 0), half = {0x4200}, small = {0x8001}, bfloat = {0x40a0};
   const auto alpha = [&](const std::vector<uint16_t>& bits, Dtype dtype) {
     const auto bytes = [](const auto& data) { return std::as_bytes(std::span(data)); };
@@ -144,7 +144,7 @@ TEST_F(Lora, AlphasMayBeStoredInHalf) {
   EXPECT_EQ(alpha(bfloat, Dtype::bf16), 5);
 }
 
-TEST_F(Lora, NamesInEverySpelling) {
+TEST_F(Lora, UnderstandsEverySpellingOfNames) {
   for (const char* base :
        {"transformer.blocks.0.attn1.to_q", "blocks.0.self_attn.q", "diffusion_model.blocks.0.self_attn.q",
         "base_model.model.blocks.0.self_attn.q", "base_model.model.transformer.blocks.0.attn1.to_q",
@@ -175,7 +175,7 @@ TEST_F(Lora, NamesInEverySpelling) {
   }
 }
 
-TEST_F(Lora, OriginalNamesAreThoseOfEveryLayer) {
+TEST_F(Lora, UnderstandsTheOriginalNameOfEveryLayer) {
   std::vector<Tensor> tensors;
   for (const char* name : {"blocks.1.cross_attn.o", "blocks.1.ffn.2", "head.head", "patch_embedding",
                            "time_projection.1", "text_embedding.0", "time_embedding.2", "blocks.0.norm3"})
@@ -190,7 +190,7 @@ TEST_F(Lora, OriginalNamesAreThoseOfEveryLayer) {
        "\"blocks.0.norm2.bias\"", "\"blocks.0.scale_shift_table\" is [1, 6, 32]"}));
 }
 
-TEST_F(Lora, ScalesMultiplyAndZeroIsNone) {
+TEST_F(Lora, MultipliesScalesAndOmitsZero) {
   const std::string file = (kData / "lora/metadata.safetensors").string();
   const WeightDeltas deltas = added("pipeline", file + ":0.5", "transformer");
   EXPECT_EQ(deltas.size(), 8U);
@@ -201,7 +201,7 @@ TEST_F(Lora, ScalesMultiplyAndZeroIsNone) {
             2U);
 }
 
-TEST_F(Lora, AnExpertIsChosenByItsName) {
+TEST_F(Lora, ChoosesAnExpertByItsName) {
   const std::string file = (kData / "wan/lora/kohya.safetensors").string(), model = "wan/pipeline_two_experts";
   EXPECT_EQ(added(model, file, "transformer").size(), 20U);
   EXPECT_EQ(added(model, file, "transformer_2").size(), 20U);
@@ -213,7 +213,7 @@ TEST_F(Lora, AnExpertIsChosenByItsName) {
   EXPECT_TRUE(does_not_fit("wan/pipeline", file + "@high", {"this model has only one transformer"}));
 }
 
-TEST_F(Lora, AFileThatNamesBothExpertsIsForEachWhatItSays) {
+TEST_F(Lora, AssignsLayersToTheExpertThatTheyName) {
   const std::string model = "wan/pipeline_two_experts";
   const std::string file = write({{"transformer.blocks.0.attn1.to_q.diff", {32, 32}},
                                   {"transformer_2.blocks.0.attn1.to_k.diff", {32, 32}},
@@ -229,7 +229,7 @@ TEST_F(Lora, AFileThatNamesBothExpertsIsForEachWhatItSays) {
       does_not_fit(model, file + "@high", {"@high", "its layers already name the transformer that they are for"}));
 }
 
-TEST_F(Lora, ANumberOfATransformerMeansNoOther) {
+TEST_F(Lora, DistinguishesNumberedTransformers) {
   const std::string model = "wan/pipeline_two_experts", query = ".blocks.0.self_attn.q";
   const auto of = [&](const std::string& first, const std::string& second) {
     std::vector<Tensor> tensors;
@@ -250,7 +250,7 @@ TEST_F(Lora, ANumberOfATransformerMeansNoOther) {
   EXPECT_EQ(added("wan/pipeline", of(one, ""), "transformer").size(), 1U);
 }
 
-TEST_F(Lora, AFileGoesToTheExpertThatItsNameSays) {
+TEST_F(Lora, ChoosesTheExpertByTheFileName) {
   const std::string model = "wan/pipeline_two_experts";
   const auto copy = [&](const std::string& name) {
     fs::create_directories((folder_ / name).parent_path());
@@ -276,7 +276,7 @@ TEST_F(Lora, AFileGoesToTheExpertThatItsNameSays) {
   EXPECT_EQ(added(model, both, "transformer_2").size(), 20U);
 }
 
-TEST(ExpertName, IsAWordOfItsOwn) {
+TEST(ExpertName, IsASeparateWord) {
   for (const char* name : {"wan_HIGH_fp8", "A14B-HighNoise-Q4", "high_noise_model", "High", "wan2.2.high.safetensors",
                            "highres-high", "x-high14b"})
     EXPECT_EQ(expert_in_name(name), "high") << name;
@@ -289,13 +289,13 @@ TEST(ExpertName, IsAWordOfItsOwn) {
   EXPECT_EQ(expert_of_file("LowNoise/model.safetensors"), "low");
 }
 
-TEST_F(Lora, ThePartOfTheTextEncoderIsItsOwn) {
+TEST_F(Lora, AppliesTextEncoderLayersOnlyToTheTextEncoder) {
   const std::string file = (kData / "lora/text.safetensors").string();
   EXPECT_EQ(added("pipeline", file, "text_encoder").size(), 2U);
   EXPECT_TRUE(added("pipeline", file, "transformer").empty());
 }
 
-TEST_F(Lora, LayersOfTheTextEncoderHaveManyNames) {
+TEST_F(Lora, UnderstandsManyNamesOfTextEncoderLayers) {
   const std::string layer = "encoder.block.0.layer.0.SelfAttention.q";
   for (const std::string& name :
        {"text_encoder." + layer, "text_encoders." + layer, "text_encoders.t5xxl.transformer." + layer,
@@ -310,7 +310,7 @@ TEST_F(Lora, LayersOfTheTextEncoderHaveManyNames) {
   }
 }
 
-TEST_F(Lora, LayersOfTheTextEncoderAreForEveryExpert) {
+TEST_F(Lora, AppliesTextEncoderLayersOnceForAllExperts) {
   const std::string model = "wan/pipeline_two_experts", query = "encoder.block.0.layer.0.SelfAttention.q";
   const Checkpoint folder = Checkpoint::open(kData / model);
   const std::vector<int64_t> shape = folder.component("text_encoder").tensors.at(query + ".weight").second->shape;
@@ -329,7 +329,7 @@ TEST_F(Lora, LayersOfTheTextEncoderAreForEveryExpert) {
   EXPECT_EQ(added(model, file + "," + file, "text_encoder").at(query + ".weight").size(), 2U);
 }
 
-TEST_F(Lora, WhatFitsNothingIsListedOnce) {
+TEST_F(Lora, ListsLayersThatTheModelLacksOnce) {
   std::vector<Tensor> tensors;
   for (int i = 0; i < 25; ++i) {
     const std::string layer = "transformer.transformer_blocks." + std::to_string(10 + i) + ".attn1.to_q";
@@ -355,7 +355,7 @@ std::vector<Tensor> image_to_video(const std::vector<Tensor>& others) {
   return all;
 }
 
-TEST_F(Lora, LayersForAnImageAreLeftOutWithAWarning) {
+TEST_F(Lora, OmitsImageLayersWithAWarning) {
   const std::string query = "diffusion_model.blocks.0.self_attn.q";
   const fs::path file = write(image_to_video({{query + ".lora_down.weight", {2, 32}},
                                               {query + ".lora_up.weight", {32, 2}},
@@ -374,7 +374,7 @@ TEST_F(Lora, LayersForAnImageAreLeftOutWithAWarning) {
                            {"does not fit this model", "4 layers", "other input channels"}));
 }
 
-TEST_F(Lora, AConvolutionsLayerIsAMatrix) {
+TEST_F(Lora, TreatsConvolutionLayersAsMatrices) {
   const std::string patches = "diffusion_model.patch_embedding";
   using Axes = std::vector<int64_t>;
   for (const auto& [down, up] : {std::pair<Axes, Axes>{{2, 4, 1, 2, 2}, {32, 2, 1, 1, 1}},
@@ -391,7 +391,7 @@ TEST_F(Lora, AConvolutionsLayerIsAMatrix) {
   }
 }
 
-TEST_F(Lora, EveryModelsPatchEmbeddingIsAMatrix) {
+TEST_F(Lora, TreatsEveryPatchEmbeddingAsAMatrix) {
   for (const auto& [model, layer] : {std::pair("pipeline", "patch_embed.proj"),
                                      {"cogvideox_i2v/pipeline", "patch_embed.proj"},
                                      {"mochi/pipeline", "patch_embed.proj"},
@@ -410,7 +410,7 @@ TEST_F(Lora, EveryModelsPatchEmbeddingIsAMatrix) {
   }
 }
 
-TEST_F(Lora, AConvolutionsLayerOfOtherChannelsIsLeftOutWithAWarning) {
+TEST_F(Lora, OmitsConvolutionsOfOtherChannelsWithAWarning) {
   const std::string query = "diffusion_model.blocks.0.self_attn.q", patches = "diffusion_model.patch_embedding";
   const std::vector<Tensor> others = {{query + ".lora_A.weight", {2, 32}}, {query + ".lora_B.weight", {32, 2}}};
   using Axes = std::vector<int64_t>;
@@ -432,7 +432,7 @@ TEST_F(Lora, AConvolutionsLayerOfOtherChannelsIsLeftOutWithAWarning) {
   EXPECT_TRUE(does_not_fit("wan/pipeline", both({2, 63}, {32, 2}).string(), {"1 with another shape"}));
 }
 
-TEST_F(Lora, OtherTensorsAreLeftOutWithAWarning) {
+TEST_F(Lora, OmitsOtherTensorsWithAWarning) {
   const std::string query = "diffusion_model.blocks.0.self_attn.q";
   const fs::path file =
       write({{query + ".lora_A.weight", {2, 32}}, {query + ".lora_B.weight", {32, 2}}, {"step", {1}}, {"ema", {2}}});
@@ -447,7 +447,7 @@ TEST_F(Lora, OtherTensorsAreLeftOutWithAWarning) {
       {"1 layer that this model does not have", "1 tensor that is not part of a LoRA"}));
 }
 
-TEST_F(Lora, AFileOfWhichNothingOrTooLittleFitsIsRefused) {
+TEST_F(Lora, RefusesAFileThatFitsTooLittle) {
   EXPECT_TRUE(
       does_not_fit("wan/pipeline", write(image_to_video({})).string(), {"4 layers that this model does not have"}));
   const std::string query = "diffusion_model.blocks.0.self_attn.q";
@@ -463,7 +463,7 @@ TEST_F(Lora, AFileOfWhichNothingOrTooLittleFitsIsRefused) {
                            {"made for 8 blocks, but this transformer has", "1 layer that this model does not have"}));
 }
 
-TEST_F(Lora, PeftsNamesWithoutAnAlphaAreWarnedOf) {
+TEST_F(Lora, WarnsAboutPeftNamesWithoutAlpha) {
   const std::string query = "base_model.model.blocks.0.self_attn.q";
   const std::vector<Tensor> pair = {{query + ".lora_A.weight", {2, 32}}, {query + ".lora_B.weight", {32, 2}}};
   const std::vector<std::string> warned = warnings("wan/pipeline", write(pair));
@@ -477,7 +477,7 @@ TEST_F(Lora, PeftsNamesWithoutAnAlphaAreWarnedOf) {
   EXPECT_TRUE(warnings("wan/pipeline", kData / "wan/lora/original_peft.safetensors").empty());
 }
 
-TEST_F(Lora, AFileForAnotherModelSaysSo) {
+TEST_F(Lora, NamesTheModelThatAFileWasMadeFor) {
   const fs::path wide = write({{kQuery + ".lora_A.weight", {2, 1920}}, {kQuery + ".lora_B.weight", {1920, 2}}});
   EXPECT_TRUE(does_not_fit("pipeline", wide.string(),
                            {"it was made for inner width 1920, but this transformer has 32",
@@ -493,7 +493,7 @@ TEST_F(Lora, AFileForAnotherModelSaysSo) {
       does_not_fit("pipeline", foreign.string(), {"no model that this program knows", "unet.down_blocks.0.proj"}));
 }
 
-TEST_F(Lora, HalfALayerIsRefused) {
+TEST_F(Lora, RefusesIncompleteLayers) {
   const Tensor down{kQuery + ".lora_A.weight", {2, 32}}, up{kQuery + ".lora_B.weight", {32, 2}};
   EXPECT_TRUE(refused({down}, {kQuery + ".lora_A.weight", "has no B"}));
   EXPECT_TRUE(refused({up}, {kQuery + ".lora_B.weight", "has no A"}));
@@ -505,7 +505,7 @@ TEST_F(Lora, HalfALayerIsRefused) {
   EXPECT_TRUE(refused({{kQuery + ".lora_A.weight", {2, 32}, 1, Dtype::i32}, up}, {"is stored as I32"}));
 }
 
-TEST_F(Lora, ImpossibleAlphasAreRefused) {
+TEST_F(Lora, RefusesImpossibleAlphas) {
   const Tensor down{kQuery + ".lora_A.weight", {2, 32}}, up{kQuery + ".lora_B.weight", {32, 2}};
   for (const float alpha : {INFINITY, -INFINITY, NAN})
     EXPECT_TRUE(refused({down, up, {kQuery + ".alpha", {}, alpha}}, {kQuery + ".alpha", "not a single finite number"}));
@@ -523,7 +523,7 @@ TEST_F(Lora, ImpossibleAlphasAreRefused) {
   EXPECT_TRUE(refused({down, up}, {"not a JSON object"}, metadata("[1]")));
 }
 
-TEST_F(Lora, OtherAdaptersAreRefusedByTheirNames) {
+TEST_F(Lora, RefusesOtherAdaptersByName) {
   const Tensor down{kQuery + ".lora_A.weight", {2, 32}}, up{kQuery + ".lora_B.weight", {32, 2}};
   EXPECT_TRUE(refused({down, up, {kQuery + ".dora_scale", {32}}}, {"DoRA", "not supported"}));
   EXPECT_TRUE(refused({{kQuery + ".hada_w1_a", {2, 2}}}, {"LoHa"}));
@@ -537,7 +537,7 @@ TEST_F(Lora, OtherAdaptersAreRefusedByTheirNames) {
       refused({{"transformer_blocks.0.attn1.to_q.weight", {2, 2}}}, {"none of the 1 tensors is part of a LoRA"}));
 }
 
-TEST(IsLora, MeansThatMostTensorsAreOneAdapters) {
+TEST(IsLora, RequiresThatMostTensorsBelongToAnAdapter) {
   const auto is_one = [](const std::vector<std::string>& names) {
     TensorTable tensors;
     for (const std::string& name : names) tensors[name] = {0, nullptr};
@@ -555,14 +555,14 @@ TEST(IsLora, MeansThatMostTensorsAreOneAdapters) {
   EXPECT_FALSE(is_one({"x.weight", "y.weight", "x.lora_A.weight"}));
 }
 
-TEST_F(Lora, TruncatedAndMissingFilesAreRefused) {
+TEST_F(Lora, RefusesTruncatedAndMissingFiles) {
   const fs::path file = write({{kQuery + ".lora_A.weight", {2, 32}}, {kQuery + ".lora_B.weight", {32, 2}}});
   fs::resize_file(file, fs::file_size(file) - 4);
   EXPECT_TRUE(throws_error([&] { read_lora(file); }, {file.string(), "end outside of the file"}));
   EXPECT_TRUE(throws_error([&] { read_lora(folder_ / "none"); }, {"none"}));
 }
 
-TEST_F(Lora, AFileTellsWhatItIsFor) {
+TEST_F(Lora, RecognizesFamilyAndNamingOfAFile) {
   const auto origin = [](const char* file) { return origin_of(read_lora(kData / file)); };
   const LoraOrigin metadata = origin("lora/metadata.safetensors"), original = origin("wan/lora/original.safetensors");
   EXPECT_EQ(metadata.family->name, "CogVideoX");
@@ -576,7 +576,7 @@ TEST_F(Lora, AFileTellsWhatItIsFor) {
   EXPECT_EQ(origin("wan/lora/kohya.safetensors").width, 32);
 }
 
-TEST_F(Lora, TheRowsNameLayersThatTheCheckpointsHave) {
+TEST_F(Lora, NamesOnlyLayersThatCheckpointsHave) {
   for (const char* model : {"pipeline", "wan_i2v/pipeline"}) {  // image-to-video has all layers of text-to-video
     const Checkpoint folder = Checkpoint::open(kData / model);
     const LoraNames& names = find_family(folder.pipeline_class())->lora;
@@ -585,7 +585,7 @@ TEST_F(Lora, TheRowsNameLayersThatTheCheckpointsHave) {
   }
 }
 
-TEST_F(Lora, TheHashIsOfTheWholeFile) {
+TEST_F(Lora, HashesTheWholeFile) {
   const fs::path file = write({{kQuery + ".diff", {1}, 1}});
   const std::string one = hash_of({{.file = file}});
   EXPECT_EQ(one.size(), 64U);
@@ -594,7 +594,7 @@ TEST_F(Lora, TheHashIsOfTheWholeFile) {
   EXPECT_NE(hash_of({{.file = file}}), one);
 }
 
-TEST_F(Lora, TheHashKnowsTheSettingsBesideTheFile) {
+TEST_F(Lora, IncludesTheAdapterConfigInTheHash) {
   const fs::path file = folder_ / "adapter_model.safetensors", config = folder_ / "adapter_config.json";
   fs::rename(write({{kQuery + ".diff", {1}, 1}}), file);
   const std::string plain = hash_of({{.file = file}});

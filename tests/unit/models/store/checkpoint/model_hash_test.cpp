@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(Sha256, MatchesTheStandardsExamples) {
+TEST(Sha256, MatchesTheExamplesOfTheStandard) {
   EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
@@ -19,7 +19,7 @@ TEST(Sha256, MatchesTheStandardsExamples) {
   EXPECT_EQ(sha256(std::string(1'000'000, 'a')), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-TEST(Sha256, DoesNotDependOnThePieces) {
+TEST(Sha256, DoesNotDependOnHowInputIsSplit) {
   const std::string text(300, 'x');
   for (const size_t piece : {1, 63, 64, 65, 299}) {
     Sha256 hash;
@@ -29,7 +29,7 @@ TEST(Sha256, DoesNotDependOnThePieces) {
 }
 
 /// Cases 2 and 6 of RFC 4231.
-TEST(Hmac, MatchesTheStandardsExamples) {
+TEST(Hmac, MatchesTheExamplesOfTheStandard) {
   const auto hex = [](const Sha256Digest& digest) {
     std::string text;
     for (const uint8_t byte : digest) {
@@ -53,7 +53,7 @@ class ModelHash : public ::testing::Test {
   fs::path model_ = folder_ / "model";
 };
 
-TEST_F(ModelHash, IsThatOfACopyAndOfReformattedConfigs) {
+TEST_F(ModelHash, IsTheSameForACopyAndReformattedConfigs) {
   const std::string original = model_hash(Checkpoint::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline"));
   EXPECT_EQ(original.size(), 64U);
   EXPECT_EQ(hash(), original);
@@ -63,7 +63,7 @@ TEST_F(ModelHash, IsThatOfACopyAndOfReformattedConfigs) {
 }
 
 /// Recipes and profiles identify their model by this hash.
-TEST_F(ModelHash, OfFoldersIsWhatItWasInEveryVersion) {
+TEST_F(ModelHash, IsStableAcrossVersions) {
   EXPECT_EQ(hash(), "686884aaf7977dd1adf7d4907c04343aedb0af38a816b162152172978d165298");
   EXPECT_EQ(model_hash(Checkpoint::open(std::string(SPARSEREEL_TEST_DATA) + "/wan/pipeline_two_experts")),
             "22471451d8219f2dfa145de82e38496a98199d98c4e7e2e98dac01406e86820a");
@@ -82,7 +82,7 @@ TEST_F(ModelHash, ChangesWithAConfig) {
   EXPECT_EQ(hash(), original);
 }
 
-TEST_F(ModelHash, ChangesWithAWeightFilesHeader) {
+TEST_F(ModelHash, ChangesWithTheHeaderOfAWeightFile) {
   const std::string original = hash();
   const fs::path weights = model_ / "vae" / "diffusion_pytorch_model.safetensors";
   std::string bytes = test::read_text(weights);

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class ModelTrees : public ::testing::Test {
+class ModelTreeTest : public ::testing::Test {
  protected:
   void write(const std::string& name) const {
     const fs::path path = folder_ / name;
@@ -33,7 +33,7 @@ class ModelTrees : public ::testing::Test {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST_F(ModelTrees, AreSearchedWhateverTheirFoldersAreCalled) {
+TEST_F(ModelTreeTest, FindsFilesInFoldersOfAnyName) {
   for (const char* name :
        {"a/b c/D/e.safetensors", "f.gguf", ".cache/g.safetensors", "custom_nodes/x/h.pth", "notes.txt",
         "tokens/spiece.model", "pipeline/model_index.json", "pipeline/vae/i.safetensors"})
@@ -45,7 +45,7 @@ TEST_F(ModelTrees, AreSearchedWhateverTheirFoldersAreCalled) {
   EXPECT_TRUE(tree.whole);
 }
 
-TEST_F(ModelTrees, CountAFileOnceBehindAllItsNames) {
+TEST_F(ModelTreeTest, CountsLinkedFilesOnce) {
   write("models/a.safetensors");
   fs::create_hard_link(folder_ / "models/a.safetensors", folder_ / "b.safetensors");
   fs::create_symlink(folder_ / "b.safetensors", folder_ / "c.safetensors");
@@ -57,7 +57,7 @@ TEST_F(ModelTrees, CountAFileOnceBehindAllItsNames) {
   EXPECT_THAT(below(search().weights), ElementsAre("b.safetensors", "b_high.safetensors", "b_low.safetensors"));
 }
 
-TEST_F(ModelTrees, EndWhereNobodyKeepsModels) {
+TEST_F(ModelTreeTest, LimitsTheSearchDepth) {
   write("1/2/3/4/5/6/7/8/a.gguf");
   EXPECT_TRUE(search().whole);
   EXPECT_THAT(search().weights, ::testing::SizeIs(1));
@@ -67,13 +67,13 @@ TEST_F(ModelTrees, EndWhereNobodyKeepsModels) {
   EXPECT_THAT(search_tree(folder_ / "none").weights, IsEmpty());
 }
 
-TEST_F(ModelTrees, HoldASplitFileOnce) {
+TEST_F(ModelTreeTest, ListsASplitFileOnce) {
   for (const char* name : {"a-00001-of-00002.gguf", "a-00002-of-00002.gguf", "b-00002-of-00002.gguf", "c.gguf"})
     write(name);
   EXPECT_THAT(below(search().weights), ElementsAre("a-00001-of-00002.gguf", "b-00002-of-00002.gguf", "c.gguf"));
 }
 
-TEST_F(ModelTrees, OfHuggingFacesCacheTheSnapshotIsMeant) {
+TEST_F(ModelTreeTest, ResolvesTheSnapshotOfAHuggingFaceCache) {
   const std::string root = "models--Acme--Wan", first = root + "/snapshots/0123", second = root + "/snapshots/4567";
   const auto meant = [&] { return model_folder(folder_ / root).lexically_relative(folder_.path()).string(); };
   write(root + "/snapshots/0123/model_index.json");
@@ -88,7 +88,7 @@ TEST_F(ModelTrees, OfHuggingFacesCacheTheSnapshotIsMeant) {
   EXPECT_TRUE(test::throws_error(meant, {root, "holds no snapshot"}));
 }
 
-TEST_F(ModelTrees, AreMeantByTheirIndex) {
+TEST_F(ModelTreeTest, AcceptsTheModelIndexAsAPath) {
   write("model/model_index.json");
   EXPECT_EQ(model_folder(folder_ / "model/model_index.json"), folder_ / "model");
   EXPECT_EQ(model_folder(folder_ / "model"), folder_ / "model");

@@ -15,7 +15,7 @@ MovedRows third(int64_t part) {
   return {.part = part, .parts = 3};
 }
 
-TEST(MovedRows, ArePartsOfWhatHoldsThem) {
+TEST(MovedRows, AreFoundInsideTheFusedTensor) {
   const auto last = part_of(entry(Dtype::f16, {12, 5}), third(2));
   ASSERT_TRUE(last);
   EXPECT_EQ(last->shape, (std::vector<int64_t>{4, 5}));
@@ -26,7 +26,7 @@ TEST(MovedRows, ArePartsOfWhatHoldsThem) {
   EXPECT_EQ(part_of(entry(Dtype::f32, {6}), third(1))->offset, 108U) << "of a bias too";
 }
 
-TEST(MovedRows, PackedRowsAreWholeBlocks) {
+TEST(MovedRows, AreWholeBlocksIfPacked) {
   const auto second = part_of(entry(Dtype::q8_0, {6, 64}), third(1));
   ASSERT_TRUE(second);
   EXPECT_EQ(second->offset, 100 + 2 * 2 * 34U);
@@ -34,14 +34,14 @@ TEST(MovedRows, PackedRowsAreWholeBlocks) {
   EXPECT_FALSE(part_of(entry(Dtype::q8_0, {6, 16}), third(1))) << "a block holds two rows";
 }
 
-TEST(MovedRows, WhatIsOfAnotherShapeIsNotParted) {
+TEST(MovedRows, RequireADivisibleShape) {
   EXPECT_FALSE(part_of(entry(Dtype::f16, {11, 5}), third(0)));
   EXPECT_FALSE(part_of(entry(Dtype::f16, {0, 5}), third(0)));
   EXPECT_FALSE(part_of(entry(Dtype::f16, {}), third(0)));
   EXPECT_FALSE(part_of(entry(Dtype::f16, {5, 2}), {.halves_swapped = true}));
 }
 
-TEST(MovedRows, SwappedHalvesStayWhereTheyAre) {
+TEST(MovedRows, KeepSwappedHalvesInPlace) {
   const auto swapped = part_of(entry(Dtype::f16, {4, 2}), {.halves_swapped = true});
   ASSERT_TRUE(swapped);
   EXPECT_TRUE(swapped->halves_swapped);

@@ -15,7 +15,7 @@ namespace {
 
 const NameMap kNames({{"blocks.*.attn.to_q", "layers.*.self.q"}, {"up.*.conv.*", "u.*.c.*"}, {"out", "head.head"}});
 
-TEST(NameMap, RenamesLayersAndKeepsWhatFollows) {
+TEST(NameMap, RenamesLayersAndKeepsSuffixes) {
   EXPECT_EQ(kNames.second("blocks.12.attn.to_q.weight"), "layers.12.self.q.weight");
   EXPECT_EQ(kNames.second("blocks.12.attn.to_q"), "layers.12.self.q");
   EXPECT_EQ(kNames.second("up.3.conv.14.bias"), "u.3.c.14.bias");
@@ -23,7 +23,7 @@ TEST(NameMap, RenamesLayersAndKeepsWhatFollows) {
   EXPECT_EQ(kNames.first("head.head.bias"), "out.bias");
 }
 
-TEST(NameMap, LeavesOtherNamesAlone) {
+TEST(NameMap, KeepsOtherNames) {
   for (const char* name : {"blocks.x.attn.to_q.weight", "blocks..attn.to_q", "blocks.1.attn.to_qk", "blocks.1.attn",
                            "my.out.bias", "output", ""})
     EXPECT_EQ(kNames.second(name), name);
@@ -31,7 +31,7 @@ TEST(NameMap, LeavesOtherNamesAlone) {
 }
 
 /// Uses names that convert_wan_to_diffusers.py renames.
-TEST(NameMap, OfWansTransformerIsThatOfDiffusersConverter) {
+TEST(NameMap, MatchesTheDiffusersConverterForWansTransformer) {
   const std::pair<const char*, const char*> names[] = {
       {"patch_embedding.weight", "patch_embedding.weight"},
       {"condition_embedder.text_embedder.linear_1.weight", "text_embedding.0.weight"},
@@ -60,7 +60,7 @@ TEST(NameMap, OfWansTransformerIsThatOfDiffusersConverter) {
   }
 }
 
-TEST(NameMap, OfWansTransformerKnowsEveryPublishedName) {
+TEST(NameMap, KnowsEveryPublishedNameOfWansTransformer) {
   std::ifstream file(SPARSEREEL_TEST_DATA "/wan/dit_names.json");
   const NameMap map = wan_transformer_part().names.others.front();
   const nlohmann::json models = nlohmann::json::parse(file);
@@ -74,7 +74,7 @@ TEST(NameMap, OfWansTransformerKnowsEveryPublishedName) {
 }
 
 /// Uses the published lists and names that convert_wan_to_diffusers.py renames.
-TEST(NameMap, OfWansVaesAreThoseOfDiffusersConverter) {
+TEST(NameMap, MatchesTheDiffusersConverterForWansVaes) {
   std::ifstream list(SPARSEREEL_TEST_DATA "/wan/vae_names.json");
   const nlohmann::json published = nlohmann::json::parse(list);
   const std::vector<NameMap> maps = wan_vae_part().names.others;
@@ -109,7 +109,7 @@ TEST(NameMap, OfWansVaesAreThoseOfDiffusersConverter) {
   }
 }
 
-TEST(NameMap, OneNameMayHoldTheRowsOfSeveral) {
+TEST(NameMap, MapsOneFusedTensorToSeveralNames) {
   const NameMap names = NameMap(NameMap::Pairs{{"blocks.*.norm", "b.*.n"}})
                             .with_moved_rows({{.first = "blocks.*.q", .second = "b.*.qk", .part = 0, .parts = 2},
                                               {.first = "blocks.*.k", .second = "b.*.qk", .part = 1, .parts = 2},
@@ -128,7 +128,7 @@ TEST(NameMap, OneNameMayHoldTheRowsOfSeveral) {
 }
 
 /// Uses names that convert_mochi_to_diffusers.py renames, and the tensors that it splits and swaps.
-TEST(NameMap, OfMochisTransformerIsThatOfDiffusersConverter) {
+TEST(NameMap, MatchesTheDiffusersConverterForMochisTransformer) {
   const std::pair<const char*, const char*> names[] = {
       {"patch_embed.proj.weight", "x_embedder.proj.weight"},
       {"time_embed.timestep_embedder.linear_1.bias", "t_embedder.mlp.0.bias"},
@@ -162,7 +162,7 @@ TEST(NameMap, OfMochisTransformerIsThatOfDiffusersConverter) {
     EXPECT_TRUE(rows(swapped).halves_swapped) << swapped;
 }
 
-TEST(NameMap, OfMochisModelKnowsEveryPublishedName) {
+TEST(NameMap, KnowsEveryPublishedNameOfMochi) {
   const auto published = [](const char* list) {
     std::ifstream file(std::string(SPARSEREEL_TEST_DATA "/mochi/") + list);
     return nlohmann::json::parse(file)["1 preview"];

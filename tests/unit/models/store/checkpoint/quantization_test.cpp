@@ -37,7 +37,7 @@ class Quantization : public ::testing::Test {
   const std::filesystem::path path_ = folder_ / "wan.safetensors";
 };
 
-TEST_F(Quantization, EightBitsWithScalesAreTaken) {
+TEST_F(Quantization, AcceptsEightBitsWithScales) {
   for (const auto& [format, dtype] :
        {std::pair("float8_e4m3fn", Dtype::f8_e4m3), {"float8_e5m2", Dtype::f8_e5m2}, {"int8_tensorwise", Dtype::i8}}) {
     const std::string start = R"({"format":")" + std::string(format) + "\"";
@@ -55,7 +55,7 @@ TEST_F(Quantization, EightBitsWithScalesAreTaken) {
   }
 }
 
-TEST_F(Quantization, OthersAreRefusedByTheirNames) {
+TEST_F(Quantization, RefusesOtherFormatsByName) {
   for (const char* format : {"nvfp4", "mxfp8", "int8_blockwise"}) {
     write(R"({"format":")" + std::string(format) + "\"}");
     EXPECT_TRUE(is_refused({"wan.safetensors", "\"q\"", format, "not supported"}));
@@ -68,7 +68,7 @@ TEST_F(Quantization, OthersAreRefusedByTheirNames) {
 }
 
 /// ConvRot may be described under "params" or beside the format.
-TEST_F(Quantization, WhatADescriptionSaysBesidesIsRefusedUnlessItIsKnown) {
+TEST_F(Quantization, RefusesUnknownParametersOfADescription) {
   for (const std::string key : {R"("convrot":true)", R"("convrot":1)", R"("convrot":"yes")", R"("group_size":64)",
                                 R"("linear_dtype":"int4")", R"("num_experts":8)", R"("something":null)"}) {
     const std::string name = key.substr(1, key.find('"', 1) - 1);
@@ -84,7 +84,7 @@ TEST_F(Quantization, WhatADescriptionSaysBesidesIsRefusedUnlessItIsKnown) {
   EXPECT_TRUE(is_refused({"\"q\"", "\"params\""}));
 }
 
-TEST_F(Quantization, UnknownTensorsBesideAWeightOf8BitsAreRefused) {
+TEST_F(Quantization, RefusesUnknownTensorsNextToAnEightBitWeight) {
   for (const std::string name : {"pre_quant_scale", "weight_s_rel", "weight_s_channel", "weight_codebook",
                                  "weight_zeros", "weight_scale_inv", "anything"}) {
     write(R"({"format":"float8_e4m3fn"})", {}, "q." + name);
@@ -98,13 +98,13 @@ TEST_F(Quantization, UnknownTensorsBesideAWeightOf8BitsAreRefused) {
   EXPECT_NO_THROW(check()) << "called as the layer";
 }
 
-TEST_F(Quantization, AWeightThatIsStoredOtherwiseThanItSaysIsRefused) {
+TEST_F(Quantization, RefusesAWeightThatContradictsItsDescription) {
   write(R"({"format":"float8_e4m3fn"})", {}, "q.weight_scale", Dtype::i8);
   EXPECT_TRUE(is_refused({"\"q\"", "F8_E4M3 but stored as I8"}));
 }
 
 /// A weight and its companions may be in different shards.
-TEST_F(Quantization, IsOfAllFilesTogether) {
+TEST_F(Quantization, ChecksAllShardsTogether) {
   const std::string eight(8, '\1');
   write("", {}, "k.bias");
   const std::filesystem::path second = folder_ / "second.safetensors";
@@ -117,7 +117,7 @@ TEST_F(Quantization, IsOfAllFilesTogether) {
       {"second.safetensors", "\"q\"", "pre_quant_scale"}));
 }
 
-TEST_F(Quantization, DescriptionsThatSayNothingAreRefused) {
+TEST_F(Quantization, RefusesEmptyOrInvalidDescriptions) {
   for (const char* description : {"{}", R"({"format":8})", "[]", "null"}) {
     write(description);
     EXPECT_TRUE(is_refused({"\"q\"", "is quantized as an unnamed format"})) << description;

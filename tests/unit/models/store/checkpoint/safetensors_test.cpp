@@ -135,7 +135,7 @@ std::vector<Malformed> malformed_files() {
 
 class MalformedSafetensors : public ::testing::TestWithParam<Malformed> {};
 
-TEST_P(MalformedSafetensors, IsRefusedByNameFromMemoryAndFromDisk) {
+TEST_P(MalformedSafetensors, IsRefusedWithFileAndReasonFromMemoryAndDisk) {
   const Malformed& malformed = GetParam();
   std::vector<std::string> parts = malformed.parts;
   parts.emplace_back("weights.safetensors");
@@ -148,7 +148,7 @@ TEST_P(MalformedSafetensors, IsRefusedByNameFromMemoryAndFromDisk) {
 INSTANTIATE_TEST_SUITE_P(Safetensors, MalformedSafetensors, ::testing::ValuesIn(malformed_files()),
                          [](const auto& each) { return std::string(each.param.name); });
 
-TEST(Safetensors, ErrorMessagesStayShortWhateverTheFileHolds) {
+TEST(Safetensors, KeepsErrorMessagesShort) {
   const std::string name(1'000'000, 'n');
   try {
     parse(file_of("{\"" + name + "\":7}", 0));
@@ -164,7 +164,7 @@ TEST(Safetensors, ErrorMessagesStayShortWhateverTheFileHolds) {
   }
 }
 
-TEST(Safetensors, EntriesAreSortedByNameWithPlacesInTheFile) {
+TEST(Safetensors, SortsEntriesByNameWithFileOffsets) {
   const auto header = parse(file_of(
       R"({"b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"a":{"dtype":"F16","shape":[1,2],"data_offsets":[2,6]},"__metadata__":{"format":"pt"}}   )",
       6));
@@ -177,7 +177,7 @@ TEST(Safetensors, EntriesAreSortedByNameWithPlacesInTheFile) {
   EXPECT_EQ(header.metadata.at("format"), "pt");
 }
 
-TEST(Safetensors, EmptyTensorsAndScalarsAreAllowed) {
+TEST(Safetensors, AllowsEmptyTensorsAndScalars) {
   const auto header = parse(file_of(
       R"({"none":{"dtype":"F32","shape":[0,7],"data_offsets":[0,0]},"scalar":{"dtype":"F32","shape":[],"data_offsets":[0,4]}})",
       4));
@@ -185,7 +185,7 @@ TEST(Safetensors, EmptyTensorsAndScalarsAreAllowed) {
   EXPECT_EQ(header.entries[1].bytes, 4U);
 }
 
-TEST(Safetensors, EveryDtypeHasANameAndASize) {
+TEST(Safetensors, KnowsNameAndSizeOfEveryDtype) {
   for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::i64, Dtype::i32, Dtype::i16,
                             Dtype::i8, Dtype::u8, Dtype::boolean, Dtype::f8_e4m3, Dtype::f8_e5m2}) {
     const std::string bytes = std::to_string(size_of(dtype));
@@ -194,13 +194,13 @@ TEST(Safetensors, EveryDtypeHasANameAndASize) {
   }
 }
 
-TEST(TensorFile, MissingFileFolderAndEmptyFileAreErrors) {
+TEST(TensorFile, RefusesMissingFilesAndFolders) {
   const TemporaryFolder folder;
   EXPECT_TRUE(throws_error([&] { TensorFile(folder / "none.safetensors"); }, {"none.safetensors", "No such file"}));
   EXPECT_TRUE(throws_error([&] { TensorFile(folder.path()); }, {folder.path().string(), "not an ordinary file"}));
 }
 
-TEST(TensorFile, GitLfsPointerIsNamedWhateverTheFormat) {
+TEST(TensorFile, RecognizesGitLfsPointers) {
   const TemporaryFolder folder;
   for (const char* name : {"a.safetensors", "a.gguf", "a.pth"}) {
     write_text(folder / name, "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n");
@@ -208,7 +208,7 @@ TEST(TensorFile, GitLfsPointerIsNamedWhateverTheFormat) {
   }
 }
 
-TEST(TensorFile, FileCutShortAnywhereIsAnError) {
+TEST(TensorFile, RefusesTruncatedFiles) {
   const TemporaryFolder folder;
   const std::array<float, 6> values = {1, 2, 3, 4, 5, 6};
   write_safetensors(folder / "a.safetensors", {{"w", Dtype::f32, {2, 3}, std::as_bytes(std::span(values))}});
@@ -219,7 +219,7 @@ TEST(TensorFile, FileCutShortAnywhereIsAnError) {
   }
 }
 
-TEST(TensorFile, ReadsBackWhatWasWritten) {
+TEST(TensorFile, ReadsWrittenTensors) {
   const TemporaryFolder folder;
   const std::array<float, 6> values = {1, -2, 3.5F, 4, 5, 6};
   const std::array<uint8_t, 3> bytes = {7, 8, 9};
@@ -243,7 +243,7 @@ TEST(TensorFile, ReadsBackWhatWasWritten) {
   EXPECT_EQ(file.metadata().at("broken"), "\xEF\xBF\xBD") << "bytes that are not UTF-8 are replaced, not an error";
 }
 
-TEST(TensorFile, MappingOutlivesTheFileObject) {
+TEST(TensorFile, KeepsTheMappingAfterTheFileObjectIsDestroyed) {
   const TemporaryFolder folder;
   const std::array<uint8_t, 1> byte = {77};
   write_safetensors(folder / "a.safetensors", {{"w", Dtype::u8, {1}, std::as_bytes(std::span(byte))}});
@@ -259,7 +259,7 @@ TEST(TensorFile, MappingOutlivesTheFileObject) {
   EXPECT_EQ(*data, std::byte{77});
 }
 
-TEST(TensorFile, OpeningAHugeFileReadsItsHeaderOnly) {
+TEST(TensorFile, ReadsOnlyTheHeaderWhenOpened) {
   const TemporaryFolder folder;
   const uint64_t bytes = uint64_t{11} << 30;
   const std::string size = std::to_string(bytes);
@@ -274,7 +274,7 @@ TEST(TensorFile, OpeningAHugeFileReadsItsHeaderOnly) {
   EXPECT_EQ(file.data(*file.find("w")).back(), std::byte{0});
 }
 
-TEST(WriteSafetensors, RefusesDataThatDoesNotFitItsShapeAndRepeatedNames) {
+TEST(WriteSafetensors, RefusesMisshapedDataAndDuplicateNames) {
   const TemporaryFolder folder;
   const std::array<std::byte, 4> data = {};
   const auto write = [&](const std::vector<TensorView>& tensors) {
@@ -305,7 +305,7 @@ TEST(WriteSafetensors, RefusesPackedTensors) {
       {"a.safetensors", "\"w\"", "no Q8_0"}));
 }
 
-TEST(WriteSafetensors, FullDiskLeavesTheOldFileAndNothingElse) {
+TEST(WriteSafetensors, KeepsTheOldFileIfTheDiskIsFull) {
   const TemporaryFolder folder;
   write_text(folder / "a.safetensors", "old");
   const std::vector<std::byte> data(1 << 20);

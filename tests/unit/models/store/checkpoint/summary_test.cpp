@@ -38,7 +38,7 @@ TEST(Summary, AddsUpTheComponents) {
   EXPECT_GT(parameters, 0U);
 }
 
-TEST(Summary, CountsWhatFitsInEightBitsWhereThatIsKnown) {
+TEST(Summary, ReportsKnownFp8Sizes) {
   const uint64_t transformer = 1000;
   const CheckpointSummary summary = summarize(Checkpoint::open(kPipeline), {}, {{"transformer", transformer}});
   const json components = to_json(summary)["components"];
@@ -46,7 +46,7 @@ TEST(Summary, CountsWhatFitsInEightBitsWhereThatIsKnown) {
     EXPECT_EQ(component.value("fp8_bytes", 0), component["name"] == "transformer" ? 1000 : 0);
 }
 
-TEST(Summary, TakesASizeThatIsKnownBetter) {
+TEST(Summary, UsesAGivenVideoSize) {
   const CheckpointSummary usual = summarize(Checkpoint::open(kPipeline)),
                           larger = summarize(Checkpoint::open(kPipeline), {.width = 128, .frames = 17});
   EXPECT_EQ(larger.width, 128);
@@ -54,7 +54,7 @@ TEST(Summary, TakesASizeThatIsKnownBetter) {
   EXPECT_EQ(larger.frames, 17);
 }
 
-TEST(Summary, TellsTheLayoutsApart) {
+TEST(Summary, DistinguishesModelVariants) {
   const TemporaryFolder folder;
   fs::copy(kPipeline, folder.path(), fs::copy_options::recursive);
   const auto variant = [&](bool rotary, const json& patch_size_t) {
@@ -69,7 +69,7 @@ TEST(Summary, TellsTheLayoutsApart) {
   EXPECT_EQ(variant(true, 2).substr(0, 3), "1.5");
 }
 
-TEST(Summary, JsonIsValidWhateverThePathHolds) {
+TEST(Summary, WritesValidJsonForAnyPath) {
   const TemporaryFolder folder;
   const fs::path odd = folder / "\xff\xfe";
   fs::copy(kPipeline, odd, fs::copy_options::recursive);

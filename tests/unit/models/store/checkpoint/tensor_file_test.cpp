@@ -13,7 +13,7 @@ using test::TemporaryFolder;
 using test::throws_error;
 using test::write_text;
 
-TEST(TensorFile, OfAnotherFormatIsCalledByItsName) {
+TEST(TensorFile, NamesTheFormatOfAForeignFile) {
   const TemporaryFolder folder;
   const std::string much(600, 'x');
   for (const auto& [start, what] :
@@ -33,7 +33,7 @@ TEST(TensorFile, OfAnotherFormatIsCalledByItsName) {
 }
 
 /// A length of 123 looks like a brace, and the bytes of the other length begin an archive.
-TEST(TensorFile, OfSafetensorsIsOneWhateverItsHeadersLength) {
+TEST(TensorFile, RecognizesSafetensorsForAnyHeaderLength) {
   const TemporaryFolder folder;
   for (const size_t length : {size_t{'{'}, size_t{0x8b1f}}) {
     std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
@@ -45,7 +45,7 @@ TEST(TensorFile, OfSafetensorsIsOneWhateverItsHeadersLength) {
   }
 }
 
-TEST(TensorFile, ThatGetsShorterIsNamed) {
+TEST(TensorFile, NamesATruncatedFile) {
   const TemporaryFolder folder;
   const std::string data(3 << 16, 'x');
   const std::filesystem::path path = folder / "a.safetensors";

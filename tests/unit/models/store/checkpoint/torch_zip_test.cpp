@@ -17,7 +17,7 @@ std::string corpus_file(const std::string& name) {
   return std::string(SPARSEREEL_FUZZ_CORPUS) + "/torch_zip/" + name + ".pth";
 }
 
-TEST(TorchZip, TensorsPointIntoTheirStorages) {
+TEST(TorchZip, LocatesTensorsInTheirStorages) {
   const TensorFile file(corpus_file("valid"));
   ASSERT_EQ(file.entries().size(), 4U);
   const TensorEntry &none = file.entries()[0], &one = file.entries()[1], &tail = file.entries()[2],
@@ -38,7 +38,7 @@ TEST(TorchZip, TensorsPointIntoTheirStorages) {
   EXPECT_EQ(none.bytes, 0U);
 }
 
-TEST(TorchZip, EveryWayToSaveADictionaryIsRead) {
+TEST(TorchZip, ReadsEveryWayToSaveADictionary) {
   for (const char* name : {"valid_state_dict", "valid_inside", "valid_averaged", "valid_generator",
                            "valid_averaged_generator", "valid_averaged_model", "valid_two_models", "valid_ones",
                            "valid_other_root", "valid_comment", "valid_zip64", "valid_beside", "valid_parameter",
@@ -54,7 +54,7 @@ TEST(TorchZip, EveryWayToSaveADictionaryIsRead) {
   }
 }
 
-TEST(TorchZip, TensorsKeepTheirStrides) {
+TEST(TorchZip, KeepsStridesOfTensors) {
   const TensorFile file(corpus_file("strided"));
   ASSERT_EQ(file.entries().size(), 4U);
   const TensorEntry &across = file.entries()[0], &none = file.entries()[1], &same = file.entries()[2],
@@ -73,14 +73,14 @@ TEST(TorchZip, TensorsKeepTheirStrides) {
   EXPECT_EQ(none.bytes, 0U);
 }
 
-TEST(TorchZip, ADtypeMayStandBesideAStorageWithoutAny) {
+TEST(TorchZip, ReadsADtypeStoredSeparatelyFromItsStorage) {
   const TensorFile file(corpus_file("float8"));
   ASSERT_EQ(file.entries().size(), 1U);
   EXPECT_EQ(file.entries()[0].dtype, Dtype::f8_e4m3);
   EXPECT_EQ(file.entries()[0].bytes, 6U);
 }
 
-TEST(TorchZip, FileCutShortAnywhereIsAnError) {
+TEST(TorchZip, RefusesTruncatedFiles) {
   const std::string whole = read_text(corpus_file("valid"));
   for (size_t length = 4; length < whole.size(); ++length) {
     const std::string cut = whole.substr(0, length);
@@ -167,7 +167,7 @@ const RefusedTorchZip kRefused[] = {
 
 class RefusedTorchZips : public ::testing::TestWithParam<RefusedTorchZip> {};
 
-TEST_P(RefusedTorchZips, IsRefusedByName) {
+TEST_P(RefusedTorchZips, AreRefusedWithFileAndReason) {
   std::vector<std::string> parts = GetParam().parts;
   parts.push_back(GetParam().name + std::string(".pth"));
   EXPECT_TRUE(throws_error([&] { TensorFile(corpus_file(GetParam().name)); }, parts));

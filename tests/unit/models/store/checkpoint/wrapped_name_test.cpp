@@ -6,7 +6,7 @@
 namespace sparsereel::models {
 namespace {
 
-TEST(WrappedName, LosesWhatWrapsAModelOrALayer) {
+TEST(WrappedName, LosesWrappersOfModelsAndLayers) {
   for (const char* name :
        {"blocks.0.attn1.to_q", "module.blocks.0.attn1.to_q", "_orig_mod.blocks.0.attn1.to_q",
         "module._orig_mod.blocks.0.attn1.to_q", "_fsdp_wrapped_module.blocks.0._fsdp_wrapped_module.attn1.to_q",
@@ -16,7 +16,7 @@ TEST(WrappedName, LosesWhatWrapsAModelOrALayer) {
   EXPECT_EQ(without_wrappers("transformer.base_model.model.blocks.0"), "transformer.blocks.0");
 }
 
-TEST(WrappedName, LosesThemAmongUnderscores) {
+TEST(WrappedName, LosesWrappersBetweenUnderscores) {
   EXPECT_EQ(without_wrappers("_orig_mod_blocks_0_self_attn_q", '_'), "blocks_0_self_attn_q");
   EXPECT_EQ(without_wrappers("blocks_0__orig_mod_self_attn_q", '_'), "blocks_0_self_attn_q");
   EXPECT_EQ(without_wrappers("base_model_model_blocks_0", '_'), "blocks_0");

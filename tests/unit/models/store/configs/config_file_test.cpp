@@ -55,14 +55,14 @@ ModelSpec model_of(const std::string& name) {
 
 class ModelConfigs : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(ModelConfigs, ArchitectureParsesAndItsOwnMatchPicksIt) {
+TEST_P(ModelConfigs, MatchTheirOwnArchitecture) {
   const std::string name = GetParam();
   const auto found = find_model_config(kConfigs, model_of(name));
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->file.filename(), name);
 }
 
-TEST_P(ModelConfigs, DefaultsAreValidOptions) {
+TEST_P(ModelConfigs, HaveValidDefaults) {
   const auto found = find_model_config(kConfigs, model_of(GetParam()));
   ASSERT_TRUE(found.has_value());
   app::Settings settings;
@@ -71,7 +71,7 @@ TEST_P(ModelConfigs, DefaultsAreValidOptions) {
   EXPECT_EQ(settings.number("cfg_scale"), 6);
 }
 
-TEST_P(ModelConfigs, TheirArchitectureStandsForAFolder) {
+TEST_P(ModelConfigs, DescribeAModelWithoutAFolder) {
   const Architecture architecture = read_architecture(kConfigs / GetParam());
   EXPECT_EQ(architecture.transformer_class, kClass);
   EXPECT_EQ(architecture.config.defaults.at("steps"), "50");
@@ -113,7 +113,7 @@ class ConfigFiles : public ::testing::Test {
   ModelSpec model = model_of("cogvideox-2b.yaml");  // 30 layers of 30 heads
 };
 
-TEST_F(ConfigFiles, UnknownModelMatchesNothing) {
+TEST_F(ConfigFiles, DoNotMatchAnUnknownModel) {
   EXPECT_TRUE(find_model_config(kConfigs, model).has_value());
   EXPECT_FALSE(find_model_config(folder / "none", model).has_value());
   ModelSpec other = model;
@@ -127,7 +127,7 @@ TEST_F(ConfigFiles, UnknownModelMatchesNothing) {
   EXPECT_FALSE(find_model_config(kConfigs, other).has_value());
 }
 
-TEST_F(ConfigFiles, PresetsAreMapsOfOptions) {
+TEST_F(ConfigFiles, ReadPresetsAsMapsOfOptions) {
   const auto file = write("a.yaml", "match: {layers: 30}\npresets:\n  fast: {topk: 0.2}\n");
   const auto found = match_model_config(file, model);
   ASSERT_TRUE(found.has_value());
@@ -139,7 +139,7 @@ TEST_F(ConfigFiles, PresetsAreMapsOfOptions) {
   EXPECT_THAT(cause([&] { match_model_config(file, model); }), HasSubstr("presets.fast.topk"));
 }
 
-TEST_F(ConfigFiles, TwoMatchesAreAnError) {
+TEST_F(ConfigFiles, AreRefusedIfTwoMatch) {
   write("a.yaml", "match: {layers: 30}\n");
   write("b.yaml", "match: {heads: 30}\n");
   const std::string text = cause([&] { find_model_config(folder.path(), model); });
@@ -157,7 +157,7 @@ TEST_F(ConfigFiles, AreReadAgainWhenTheyChange) {
   for (int i = 0; i < 2; ++i) EXPECT_THAT(cause(defaults), HasSubstr("a.yaml:2:19: defaults.steps")) << i;
 }
 
-TEST_F(ConfigFiles, UnknownKeysAreNamed) {
+TEST_F(ConfigFiles, NameUnknownKeys) {
   const auto match = [&](const std::string& text) {
     const fs::path file = write("m.yaml", text);
     return cause([&] { match_model_config(file, model); });
@@ -169,7 +169,7 @@ TEST_F(ConfigFiles, UnknownKeysAreNamed) {
   EXPECT_THAT(match("match: {layers: 30}\ndefaults: {steps: [1]}\n"), HasSubstr("m.yaml:2:19: defaults.steps"));
 }
 
-TEST_F(ConfigFiles, ValuesAreReadAsText) {
+TEST_F(ConfigFiles, KeepValuesAsText) {
   const auto values = read_config_file(write("c.yaml", "vae_tiling: on\nprompt: 'a: b'\ncfg_scale: 6.0\n")).values;
   EXPECT_EQ(values.at("vae_tiling"), "on");
   EXPECT_EQ(values.at("prompt"), "a: b");
@@ -177,7 +177,7 @@ TEST_F(ConfigFiles, ValuesAreReadAsText) {
   EXPECT_TRUE(read_config_file(write("empty.yaml", "# nothing\n")).values.empty());
 }
 
-TEST_F(ConfigFiles, WhatIsWrongIsNamedByLineAndColumn) {
+TEST_F(ConfigFiles, ReportErrorsWithLineAndColumn) {
   EXPECT_THAT(cause([&] { read_config_file(folder / "none.yaml"); }), HasSubstr("none.yaml"));
   const auto config = [&](const std::string& text) {
     return cause([&] {
@@ -206,7 +206,7 @@ TEST_F(ConfigFiles, WhatIsWrongIsNamedByLineAndColumn) {
     EXPECT_THAT(config(text), HasSubstr(wrong)) << text;
 }
 
-TEST_F(ConfigFiles, AliasesThatMakeAHugeOrEndlessTreeAreRefused) {
+TEST_F(ConfigFiles, AreRefusedIfAliasesMakeAHugeTree) {
   std::string bomb = "match: {class: T}\narchitecture:\n  vae: &a0 [x, x]\n";
   for (int i = 1; i < 12; ++i) {
     const std::string last = "*a" + std::to_string(i - 1);
@@ -217,7 +217,7 @@ TEST_F(ConfigFiles, AliasesThatMakeAHugeOrEndlessTreeAreRefused) {
     EXPECT_THAT(cause([&] { parse_architecture(text, "a.yaml"); }), HasSubstr("too deeply or too large"));
 }
 
-TEST_F(ConfigFiles, EveryInputOfTheFuzzersCorpusIsTakenOrRefusedWithAnError) {
+TEST_F(ConfigFiles, HandleEveryInputOfTheFuzzingCorpus) {
   size_t inputs = 0;
   for (const auto& entry : fs::directory_iterator(fs::path(SPARSEREEL_SOURCE_DIR) / "tests/fuzz/corpus/yaml")) {
     SCOPED_TRACE(entry.path().string());
@@ -231,7 +231,7 @@ TEST_F(ConfigFiles, EveryInputOfTheFuzzersCorpusIsTakenOrRefusedWithAnError) {
   EXPECT_GT(inputs, 20U);
 }
 
-TEST_F(ConfigFiles, ArchitecturesAreReadByKind) {
+TEST_F(ConfigFiles, ReadArchitecturesWithTypedValues) {
   const Architecture architecture =
       read_architecture(write("a.yaml",
                               "match: {class: T}\narchitecture:\n  transformer: {a: 1, b: 1.5, c: true, "
@@ -242,7 +242,7 @@ TEST_F(ConfigFiles, ArchitecturesAreReadByKind) {
   EXPECT_TRUE(architecture.config.defaults.empty());
 }
 
-TEST_F(ConfigFiles, ArchitecturesThatAreNotThereAreNamed) {
+TEST_F(ConfigFiles, ReportAMissingArchitecture) {
   for (const auto& [text, word] : {std::pair("match: {class: T}\n", "architecture"),
                                    std::pair("match: {layers: 2}\narchitecture: {vae: {}}\n", "match.class"),
                                    std::pair("architecture: {vae: {}}\n", "match")}) {

@@ -23,7 +23,7 @@ std::vector<std::pair<std::string, std::string>> paired(std::vector<FoundPart> h
   return names;
 }
 
-TEST(ExpertPairs, NamesWithoutTheExpertAreEqual) {
+TEST(ExpertPairs, HaveEqualNamesWithoutTheExpert) {
   const std::pair<const char*, const char*> published[] = {
       {"wan2.2_t2v_high_noise_14B_fp8_scaled.safetensors", "wan2.2_t2v_low_noise_14B_fp8_scaled.safetensors"},
       {"Wan2_2-T2V-A14B_HIGH_fp8_e4m3fn_scaled_KJ.safetensors", "Wan2_2-T2V-A14B-LOW_fp8_e4m3fn_scaled_KJ.safetensors"},
@@ -33,7 +33,7 @@ TEST(ExpertPairs, NamesWithoutTheExpertAreEqual) {
   EXPECT_NE(name_without_expert("a-HighNoise-Q4_K_M.gguf"), name_without_expert("a-LowNoise-Q4_K_S.gguf"));
 }
 
-TEST(ExpertPairs, HaveOneNameBeforeOneFormat) {
+TEST(ExpertPairs, PreferEqualNamesOverEqualFormats) {
   using Names = std::vector<std::pair<std::string, std::string>>;
   EXPECT_EQ(paired({part("a-high-1.gguf"), part("a-high-2.gguf")}, {part("a-low-2.gguf"), part("a-low-1.gguf")}),
             (Names{{"a-high-1.gguf", "a-low-1.gguf"}, {"a-high-2.gguf", "a-low-2.gguf"}}));
@@ -43,7 +43,7 @@ TEST(ExpertPairs, HaveOneNameBeforeOneFormat) {
   EXPECT_EQ(pair_experts({part("a_high", "Q8_0"), part("b_high", "Q8_0")}, {part("c_low", "fp16")}).alone.size(), 3U);
 }
 
-TEST(ExpertPairs, OfEqualNamesAreTheNearest) {
+TEST(ExpertPairs, PreferTheSameFolderForEqualNames) {
   EXPECT_EQ(paired({part("x/a_high"), part("y/a_high")}, {part("x/a_low"), part("y/a_low")}),
             (std::vector<std::pair<std::string, std::string>>{{"x/a_high", "x/a_low"}, {"y/a_high", "y/a_low"}}));
   EXPECT_EQ(partners_of(part("x/a_high"), {part("y/a_low"), part("x/a_low")}).front().file, "x/a_low");

@@ -86,7 +86,7 @@ class PublishedFiles : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(PublishedFiles, AreToldByTheirTensors) {
+TEST_F(PublishedFiles, AreRecognizedByTheirTensors) {
   const auto is = [&](const fs::path& file, const Configs& configs) {
     SCOPED_TRACE(file);
     EXPECT_EQ(models_of_file(kConfigFolder, file), configs);
@@ -129,7 +129,7 @@ TEST_F(PublishedFiles, AreToldByTheirTensors) {
   is(SPARSEREEL_TEST_DATA "/vae_small/diffusion_pytorch_model.safetensors", {});
 }
 
-TEST_F(PublishedFiles, OneLargeTransformerIsTheOlderModelAndTwoAreTheNewer) {
+TEST_F(PublishedFiles, DistinguishWan21AndWan22ByTheNumberOfTransformers) {
   const Spelling spelled = authors(wan_transformer_part().names);
   write_rest("2.1", 0);
   const fs::path plain = write_wan("diffusion_models/wan2.1_t2v_14B_fp8_e4m3fn.safetensors", "2.1 14b", spelled);
@@ -159,7 +159,7 @@ TEST_F(PublishedFiles, OneLargeTransformerIsTheOlderModelAndTwoAreTheNewer) {
   EXPECT_EQ(open_model(folder_.path(), {{"transformer", high}}, kConfigFolder).index_file().stem(), "wan-2.2-a14b");
 }
 
-TEST_F(PublishedFiles, OfTheSmallNewerModelNeedItsOwnDecoder) {
+TEST_F(PublishedFiles, RequireTheMatchingVaeForTheSmallWan22) {
   const Spelling spelled = authors(wan_transformer_part().names, "model.diffusion_model.");
   write_wan("checkpoints/wan2.2_ti2v_5B.safetensors", "2.2 5b", spelled);
   write_rest("2.1", 0);
@@ -169,7 +169,7 @@ TEST_F(PublishedFiles, OfTheSmallNewerModelNeedItsOwnDecoder) {
   EXPECT_EQ(model(), "wan-2.2-5b");
 }
 
-TEST_F(PublishedFiles, TextEncodersOfOtherModelsAreNoneOfThisOne) {
+TEST_F(PublishedFiles, IgnoreTextEncodersOfOtherModels) {
   write_rest("2.1", 0);
   write_wan("wan2.1_t2v_1.3B.safetensors", "2.1 1.3b", authors(wan_transformer_part().names));
   write("clip/t5xxl.safetensors", published("t5_names.json")["tensors"]);
@@ -178,7 +178,7 @@ TEST_F(PublishedFiles, TextEncodersOfOtherModelsAreNoneOfThisOne) {
   EXPECT_TRUE(throws_error([&] { model(); }, {"text_encoder is missing", "t5xxl.safetensors (", "vocab_size 32128"}));
 }
 
-TEST_F(PublishedFiles, AConfigBesideThePartsWeightsIsTheirs) {
+TEST_F(PublishedFiles, UseAConfigNextToTheWeights) {
   write_rest("2.1", 0);
   write_wan("wan2.1_t2v_1.3B.safetensors", "2.1 1.3b", authors(wan_transformer_part().names));
   const auto opened = [&] { return open_model(folder_.path(), {}, kConfigFolder); };
@@ -206,7 +206,7 @@ TEST_F(PublishedFiles, AConfigBesideThePartsWeightsIsTheirs) {
   EXPECT_TRUE(throws_error([&] { opened(); }, {"does not fit", file.string(), "num_layers is 30, not 29"}));
 }
 
-TEST_F(PublishedFiles, NamesOfExpertsAreWords) {
+TEST_F(PublishedFiles, RecognizeExpertsOnlyBySeparateWords) {
   const Spelling spelled = authors(wan_transformer_part().names);
   write_rest("2.1", 0);
   for (const char* name :

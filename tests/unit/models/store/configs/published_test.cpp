@@ -21,7 +21,7 @@ std::vector<Published> parsed(const std::string& published) {
   return parse_architecture(text + published, "a.yaml").published;
 }
 
-TEST(Published, CommandsNameWhatIsNeeded) {
+TEST(PublishedModels, GiveDownloadCommandsForAllFiles) {
   const auto all = parsed(
       "  - {repository: a/b, names: [c/b], gigabytes: 1.5}\n"
       "  - {repository: a/d, files: [x.gguf, y/z.gguf], use: -m d --image p.jpg, with: [{repository: e/f, pattern: "
@@ -35,20 +35,20 @@ TEST(Published, CommandsNameWhatIsNeeded) {
   EXPECT_EQ(download_command(all[1].downloads[1]), "hf download e/f --include 'v/*' --local-dir d");
 }
 
-TEST(Published, WrongEntriesAreNamed) {
+TEST(PublishedModels, LocateWrongEntries) {
   for (const char* text : {"  a\n", "  - b\n", "  - {repository: b}\n", "  - {repository: a/b, gigabyte: 1}\n",
                            "  - {repository: a/b, gigabytes: -1}\n", "  - {repository: a/b, with: [{files: x}]}\n",
                            "  - {repository: a/b, with: {a: b}}\n", "  - {repository: a/b, files: {a: b}}\n"})
     EXPECT_TRUE(throws_error([&] { parsed(text); }, {"a.yaml:"})) << text;
 }
 
-TEST(Published, NamesOfRepositoriesAreNoPaths) {
+TEST(PublishedModels, DistinguishRepositoriesFromPaths) {
   for (const char* name : {"THUDM/CogVideoX-2b", "a/b.c_d"}) EXPECT_TRUE(is_repository_name(name)) << name;
   for (const char* path : {"a", "a/b/c", "./a", "../a", "/a", "a/", "a/b.safetensors", "a/b c", "~/a", "a/.b"})
     EXPECT_FALSE(is_repository_name(path)) << path;
 }
 
-TEST(Published, EveryModelButTheTinyOneIs) {
+TEST(PublishedModels, IncludeEveryModelExceptTheTinyOne) {
   for (const Architecture& architecture : architectures_in(fs::path(SPARSEREEL_SOURCE_DIR) / "configs"))
     EXPECT_EQ(architecture.published.empty(), architecture.config.file.stem() == "tiny") << architecture.config.file;
 }

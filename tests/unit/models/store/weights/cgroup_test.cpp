@@ -29,7 +29,7 @@ class Cgroup : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(Cgroup, PagesOfFilesCanBeDroppedHoweverLatelyTheyWereRead) {
+TEST_F(Cgroup, CountsFilePagesAsAvailable) {
   group("box", "1000", "900", "anon 200\nfile 700\ninactive_file 300\nactive_file 400\nshmem 0\n");
   EXPECT_EQ(available("0::/box\n"), 800U);
   write_text(folder_ / "memory/box/memory.limit_in_bytes", "1000\n");
@@ -39,7 +39,7 @@ TEST_F(Cgroup, PagesOfFilesCanBeDroppedHoweverLatelyTheyWereRead) {
   EXPECT_EQ(available("12:cpu:/else\n5:memory:/box\n"), 750U);
 }
 
-TEST_F(Cgroup, TheTightestLevelCounts) {
+TEST_F(Cgroup, UsesTheTightestLimit) {
   group("pod", "1000", "700", "");
   group("pod/box", "800", "100", "");
   EXPECT_EQ(available("0::/pod/box\n"), 300U);
@@ -47,7 +47,7 @@ TEST_F(Cgroup, TheTightestLevelCounts) {
   EXPECT_EQ(available("0::/pod/box\n"), 0U);
 }
 
-TEST_F(Cgroup, NoLimitAllowsAll) {
+TEST_F(Cgroup, ReportsNoLimitIfNoneIsSet) {
   EXPECT_EQ(available("0::/nowhere\n"), kAll);
   group("box", "max", "900", "");
   EXPECT_EQ(available("0::/box\n"), kAll);

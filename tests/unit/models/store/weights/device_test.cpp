@@ -13,21 +13,21 @@ namespace {
 
 using test::throws_error;
 
-TEST(Device, CpuIsAlwaysThere) {
+TEST(Device, FindsTheCpu) {
   EXPECT_TRUE(resolve_device("cpu").is_cpu());
 }
 
-TEST(Device, AutoTakesAGpuExactlyWhereThereIsOne) {
+TEST(Device, ChoosesAGpuAutomaticallyIfThereIsOne) {
   EXPECT_EQ(resolve_device("auto").is_cuda(), cuda_available());
 }
 
-TEST(Device, UnknownNamesAreRefused) {
+TEST(Device, RefusesUnknownNames) {
   for (const char* text :
        {"", "gpu", "CPU", "cuda:", "cuda:x", "cuda:1x", "cuda:-1", "cuda:99999999999999999999", "cpu:0"})
     EXPECT_TRUE(throws_error([&] { resolve_device(text); }, {"device " + std::string(text), "unknown"})) << text;
 }
 
-TEST(Device, AGpuThatIsNotThereIsRefusedWithTheReason) {
+TEST(Device, ExplainsWhyAGpuIsMissing) {
   std::string reason;
   if (cuda_available(&reason)) {
     EXPECT_TRUE(reason.empty());
@@ -39,7 +39,7 @@ TEST(Device, AGpuThatIsNotThereIsRefusedWithTheReason) {
   EXPECT_TRUE(throws_error([] { resolve_device("cuda:1"); }, {"device cuda:1", reason}));
 }
 
-TEST(Device, FreeMemoryIsWithinTheMachines) {
+TEST(Device, ReportsFreeMemoryWithinTheTotal) {
   std::ifstream stream("/proc/meminfo");
   std::string key;
   uint64_t total_kib = 0;
@@ -54,12 +54,12 @@ TEST(Device, FreeMemoryIsWithinTheMachines) {
 }
 
 /// Reports `bytes` bytes of the host's memory as page-locked.
-class LockedBytes final : public at::HostAllocator {
+class FakePageLockedMemory final : public at::HostAllocator {
  public:
-  explicit LockedBytes(int64_t bytes) : bytes_(bytes) { at::setHostAllocator(at::kCUDA, this); }
-  ~LockedBytes() override { at::setHostAllocator(at::kCUDA, before_); }
-  LockedBytes(const LockedBytes&) = delete;
-  LockedBytes& operator=(const LockedBytes&) = delete;
+  explicit FakePageLockedMemory(int64_t bytes) : bytes_(bytes) { at::setHostAllocator(at::kCUDA, this); }
+  ~FakePageLockedMemory() override { at::setHostAllocator(at::kCUDA, before_); }
+  FakePageLockedMemory(const FakePageLockedMemory&) = delete;
+  FakePageLockedMemory& operator=(const FakePageLockedMemory&) = delete;
 
   at::HostStats get_stats() override {
     at::HostStats stats;
@@ -78,22 +78,22 @@ class LockedBytes final : public at::HostAllocator {
   at::HostAllocator* before_ = at::getHostAllocator(at::kCUDA);
 };
 
-TEST(Device, WhatIsPageLockedForAGpuIsHeldAlready) {
+TEST(Device, CountsPageLockedMemoryAsObtainable) {
   constexpr int64_t kLocked = int64_t{1} << 50;
   const auto bytes = static_cast<uint64_t>(kLocked);
   ASSERT_LT(obtainable_memory(at::kCPU), bytes);
-  const LockedBytes weights(kLocked);
+  const FakePageLockedMemory weights(kLocked);
   EXPECT_GT(obtainable_memory(at::kCPU), bytes);
   EXPECT_LT(free_memory(at::kCPU), bytes);
 }
 
-TEST(Dtype, NamesGoBothWays) {
+TEST(Dtype, ConvertsToItsNameAndBack) {
   for (const char* text : {"fp32", "bf16", "fp16"})
     EXPECT_EQ(dtype_name(resolve_dtype(text, at::kCPU, at::kFloat)), text);
   EXPECT_TRUE(throws_error([] { resolve_dtype("float64", at::kCPU, at::kFloat); }, {"dtype float64"}));
 }
 
-TEST(Dtype, AutoIsFp32OnACpuAndTheStoredOneOnAGpu) {
+TEST(Dtype, IsFp32OnACpuAndTheStoredOneOnAGpuByDefault) {
   EXPECT_EQ(resolve_dtype("auto", at::kCPU, at::kBFloat16), at::kFloat);
   EXPECT_EQ(resolve_dtype("auto", at::Device(at::kCUDA, 0), at::kBFloat16), at::kBFloat16);
   EXPECT_EQ(resolve_dtype("auto", at::Device(at::kCUDA, 0), at::kHalf), at::kHalf);

@@ -14,9 +14,9 @@
 namespace sparsereel::models {
 namespace {
 
-class Layers : public ::testing::Test {
+class LayerWeightsTest : public ::testing::Test {
  protected:
-  Layers() {
+  LayerWeightsTest() {
     component_.random_seed = 1;
     layers_.resize(3);
     for (size_t i = 0; i < layers_.size(); ++i) {
@@ -33,7 +33,7 @@ class Layers : public ::testing::Test {
   std::vector<Slots> slots_;
 };
 
-TEST_F(Layers, AreCountedByWhatTheyList) {
+TEST_F(LayerWeightsTest, CountsTheBytesOfListedParameters) {
   const WeightReader bf16(component_, at::kMeta, at::kBFloat16), fp32(component_, at::kMeta, at::kFloat);
   EXPECT_EQ(bytes_of(slots_[0], bf16), 2U * (3 * 5 + 3));
   EXPECT_EQ(bytes_of(slots_[2], fp32), 4U * 7 * 5);
@@ -41,7 +41,7 @@ TEST_F(Layers, AreCountedByWhatTheyList) {
   EXPECT_EQ(bytes_of(slots_[0], bf16), 2U * 3 * 5 + 4U * 3);
 }
 
-TEST_F(Layers, FromAFileAreThereOneAtATime) {
+TEST_F(LayerWeightsTest, HoldsOneLayerAtATimeFromAFile) {
   const auto reader = std::make_shared<WeightReader>(component_, at::kCPU, at::kFloat);
   const auto weights = load_layers(reader, slots_, Residence::file);
   const at::Tensor first = reader->tensor("layer.0.weight", {3, 5});
@@ -55,7 +55,7 @@ TEST_F(Layers, FromAFileAreThereOneAtATime) {
   EXPECT_FALSE(layers_[2].bias.defined());
 }
 
-TEST_F(Layers, FromAFileAreCheckedWhenTheLastOneIsRead) {
+TEST_F(LayerWeightsTest, ChecksLayersFromAFileAfterTheLastOne) {
   component_.random_seed.reset();
   const auto weights =
       load_layers(std::make_shared<WeightReader>(component_, at::kCPU, at::kFloat), slots_, Residence::file);
@@ -64,7 +64,7 @@ TEST_F(Layers, FromAFileAreCheckedWhenTheLastOneIsRead) {
   EXPECT_THROW(weights->visit(2), Error);
 }
 
-TEST_F(Layers, PackedTensorsComeBackAsTheyWere) {
+TEST_F(LayerWeightsTest, RestoresPackedTensors) {
   at::Tensor matrix = at::randn({3, 5}), vector = at::randn({7}, at::kHalf), wide = at::randn({2, 70});
   const Packing packing({&matrix, &vector, &wide});
   const at::Tensor memory = at::zeros({packing.bytes() + 100}, at::kByte);
@@ -76,7 +76,7 @@ TEST_F(Layers, PackedTensorsComeBackAsTheyWere) {
 }
 
 /// Tests layers that are resident, read for each visit, or moved as one piece (like a GPU's layers in host memory).
-TEST(PackedLayers, TakeTheirLorasWithThem) {
+TEST(PackedLayers, MoveTogetherWithTheirLoras) {
   const c10::InferenceMode inference;
   const test::PackedLayers files({24, 40}, 64);
   std::vector<Linear> plain, resident, streamed;

@@ -45,14 +45,14 @@ TEST_F(LoadPlanTest, KeepsPackedRowsInTheOrderOfTheNames) {
   EXPECT_FALSE(found.rounds_again);
 }
 
-TEST_F(LoadPlanTest, RoundsPackedRowsAgainForAProductOf8Bits) {
+TEST_F(LoadPlanTest, RequantizesPackedRowsForEightBitProducts) {
   const LoadPlan found = plan({"Q4_K"}, {at::kBFloat16, /*in_fp8=*/true});
   EXPECT_EQ(found.form, LoadForm::quantized);
   EXPECT_TRUE(found.rounds_again);
   EXPECT_EQ(found.bytes, 2U * 256 + 2 * 4);
 }
 
-TEST_F(LoadPlanTest, ExpandsRowsThatGetADifference) {
+TEST_F(LoadPlanTest, ExpandsRowsWithAWholeDifference) {
   component_.deltas["Q4_K"].push_back({.file = component_.files[0], .up = component_.tensors.at("Q6_K").second});
   const LoadPlan found = plan({"Q4_K"}, at::kHalf);
   EXPECT_EQ(found.form, LoadForm::numbers);
@@ -60,7 +60,7 @@ TEST_F(LoadPlanTest, ExpandsRowsThatGetADifference) {
   EXPECT_EQ(found.bytes, 2U * 2 * 256);
 }
 
-TEST_F(LoadPlanTest, SaysWhichPartIsMissing) {
+TEST_F(LoadPlanTest, NamesTheMissingPart) {
   const LoadPlan found = plan({"Q4_K", "absent"}, at::kBFloat16);
   EXPECT_FALSE(found.fits());
   EXPECT_TRUE(found.parts[0].fits());

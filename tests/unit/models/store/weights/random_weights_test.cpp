@@ -32,7 +32,7 @@ nlohmann::json architecture() {
           {"scheduler", {{"_class_name", "CogVideoXDPMScheduler"}}}};
 }
 
-TEST(RandomWeights, DependOnNameAndSeedButNotOnWhatWasAskedBefore) {
+TEST(RandomWeights, DependOnlyOnNameAndSeed) {
   const auto weight = [](const char* name, uint64_t seed) {
     return random_weight(name, {8, 4}, at::kCPU, at::kFloat, seed);
   };
@@ -54,7 +54,7 @@ TEST(RandomWeights, KeepUnitScaleAtAnyWidth) {
   EXPECT_NEAR(bias.std().item<double>(), 0.02, 0.002);
 }
 
-TEST(RandomWeights, AnArchitectureStandsForAFolder) {
+TEST(RandomWeights, ReplaceAModelFolder) {
   const Checkpoint folder = Checkpoint::with_random_weights("some.yaml", kClass, architecture());
   EXPECT_FALSE(folder.tokenizer());
   EXPECT_EQ(folder.pipeline_class(), "CogVideoXPipeline");
@@ -70,7 +70,7 @@ TEST(RandomWeights, AnArchitectureStandsForAFolder) {
   EXPECT_TRUE(meta.tensor("huge.weight", {int64_t{1} << 30, int64_t{1} << 20}).is_meta());
 }
 
-TEST(RandomWeights, ArchitecturesThatLackAPartAreNamed) {
+TEST(RandomWeights, NameMissingPartsOfAnArchitecture) {
   for (const char* name : {"transformer", "vae", "text_encoder", "scheduler"}) {
     nlohmann::json without = architecture();
     without.erase(name);
@@ -94,13 +94,13 @@ TEST(RandomIds, FollowTheTextAndStayInTheVocabulary) {
   EXPECT_LT(first.max().item<int64_t>(), 50);
 }
 
-TEST(RandomIds, AreAsManyAsATextOfThatLengthHas) {
+TEST(RandomIds, MatchTheTokenCountOfTheText) {
   EXPECT_EQ(random_token_count("", 512), 1);
   EXPECT_EQ(random_token_count("a red circle moving to the right on a blue background", 512), 14);
   EXPECT_EQ(random_token_count(std::string(5000, 'a'), 512), 512);
 }
 
-TEST(StreamedEncoder, GivesWhatTheLoadedOneGives) {
+TEST(StreamedEncoder, MatchesTheLoadedEncoder) {
   const Component component =
       Checkpoint::with_random_weights("some.yaml", kClass, architecture()).component("text_encoder");
   const at::Tensor ids = at::stack({random_token_ids("one", 9, 50), random_token_ids("two", 9, 50)});

@@ -92,7 +92,7 @@ class Fp8Weights : public ::testing::Test {
   const at::Tensor q8_ = q_.to(at::kFloat8_e4m3fn), k8_ = q_.flip(0).to(at::kFloat8_e4m3fn);
 };
 
-TEST_F(Fp8Weights, AreMadeFromWhatIsStoredWithoutA16BitStep) {
+TEST_F(Fp8Weights, AreQuantizedDirectlyFromStoredValues) {
   write({{"q.weight", q_}, {"k.weight", k_}});
   EXPECT_FALSE(rounds_again(kFp8));
   const Linear layer = load(kFp8);
@@ -102,7 +102,7 @@ TEST_F(Fp8Weights, AreMadeFromWhatIsStoredWithoutA16BitStep) {
   EXPECT_FALSE(load(at::kBFloat16).is_fp8());
 }
 
-TEST_F(Fp8Weights, ComeInTheOrderThatIsAskedForHoweverTheyAreStored) {
+TEST_F(Fp8Weights, AreReorderedForEveryStoredFormat) {
   const at::Tensor order = at::cat({at::arange(16).flip(0), at::arange(16, 32)}).to(at::kLong);
   const at::Tensor scale = at::rand({16}) + 0.1;
   for (const bool stored_small : {false, true}) {
@@ -123,13 +123,13 @@ TEST_F(Fp8Weights, ComeInTheOrderThatIsAskedForHoweverTheyAreStored) {
   }
 }
 
-TEST_F(Fp8Weights, OfARandomModelAreThoseOf16BitsRounded) {
+TEST_F(Fp8Weights, AreRoundedFromSixteenBitsForARandomModel) {
   component_.random_seed = 3;
   const Linear fp8 = load(kFp8), bf16 = load(at::kBFloat16);
   EXPECT_TRUE(fp8.weight.view(at::kByte).equal(quantize_rows(bf16.weight).values.view(at::kByte)));
 }
 
-TEST_F(Fp8Weights, OnlyLinearLayersInMultiplesOf16AreInEightBits) {
+TEST_F(Fp8Weights, ApplyOnlyToLinearLayersInMultiplesOf16) {
   component_.random_seed = 3;
   WeightReader reader(component_, at::kCPU, kFp8);
   const Visit loads = reader.loads(), visit = in_fp8(loads);
@@ -149,7 +149,7 @@ TEST_F(Fp8Weights, OnlyLinearLayersInMultiplesOf16AreInEightBits) {
   EXPECT_EQ(norm.scalar_type(), at::kBFloat16);
 }
 
-TEST_F(Fp8Weights, StoredInEightBitsAreReadAsTheyAre) {
+TEST_F(Fp8Weights, AreReadUnchangedIfStoredInEightBits) {
   const at::Tensor whole = at::full({}, 0.25), one = at::full({1}, 0.5), rows = at::rand({16}) + 0.1;
   const auto scale_of = [](const at::Tensor& scale) { return (at::ones({16}) * scale.view({-1})); };
   for (const auto& [name, scale] : {std::pair("scale_weight", whole),
@@ -176,7 +176,7 @@ TEST_F(Fp8Weights, StoredInEightBitsAreReadAsTheyAre) {
 
 /// For 8-bit products the weight is expanded, the deltas are added and it is quantized again. For others the deltas
 /// stay beside it.
-TEST_F(Fp8Weights, ThatALoraChangesAreMadeAnewForEightBitProductsAlone) {
+TEST_F(Fp8Weights, AreRequantizedWithALoraOnlyForEightBitProducts) {
   write({{"q.weight", q8_}, {"q.weight_scale", at::full({}, 0.25)}, {"k.weight", k8_}});
   EXPECT_FALSE(rounds_again(kFp8));
   add_lora("q.weight");
@@ -190,7 +190,7 @@ TEST_F(Fp8Weights, ThatALoraChangesAreMadeAnewForEightBitProductsAlone) {
   EXPECT_TRUE(bf16.in(at::kBFloat16).weight.equal(expected.to(at::kBFloat16)));
 }
 
-TEST_F(Fp8Weights, OtherEightBitNumbersStayAsTheyAreBesideALora) {
+TEST_F(Fp8Weights, KeepOtherEightBitFormatsWithALora) {
   const at::Tensor q = at::randint(-127, 128, {16, 32}, at::kChar), k = at::randint(-127, 128, {16, 32}, at::kChar);
   write({{"q.weight", q}, {"q.weight_scale", at::full({}, 0.01)}, {"k.weight", k}, {"k.weight_scale", at::ones({})}});
   add_lora("k.weight");
@@ -204,7 +204,7 @@ TEST_F(Fp8Weights, OtherEightBitNumbersStayAsTheyAreBesideALora) {
   }
 }
 
-TEST_F(Fp8Weights, WhatIsOnlyPartlyStoredInEightBitsIsMadeAnew) {
+TEST_F(Fp8Weights, AreRequantizedIfOnlyPartlyStoredInEightBits) {
   write({{"q.weight", q8_}, {"q.weight_scale", at::full({}, 0.25)}, {"k.weight", k_}});
   EXPECT_TRUE(rounds_again(kFp8));
   const Activation expected = quantize_rows(at::cat({q8_.to(at::kFloat) * 0.25, k_}));
@@ -212,7 +212,7 @@ TEST_F(Fp8Weights, WhatIsOnlyPartlyStoredInEightBitsIsMadeAnew) {
 }
 
 /// No product takes these numbers: they are expanded for each product, whatever the run requests.
-TEST_F(Fp8Weights, OtherEightBitNumbersStayAsTheyAre) {
+TEST_F(Fp8Weights, KeepOtherEightBitFormats) {
   const at::Tensor scale = at::rand({16}) + 0.1;
   const std::pair<at::Tensor, at::Tensor> pairs[] = {
       {q_.to(at::kFloat8_e5m2), k_.to(at::kFloat8_e5m2)},
@@ -231,7 +231,7 @@ TEST_F(Fp8Weights, OtherEightBitNumbersStayAsTheyAre) {
   }
 }
 
-TEST_F(Fp8Weights, OtherLayoutsAreRefusedByName) {
+TEST_F(Fp8Weights, RefuseOtherLayoutsByName) {
   write({{"q.weight", q8_.view(at::kByte)}, {"k.weight", k_}});
   EXPECT_NE(complaint().find("\"q.weight\" is stored as U8"), std::string::npos) << complaint();
   write({{"q.weight", q_.to(at::kChar)}, {"k.weight", k_}});
@@ -245,7 +245,7 @@ TEST_F(Fp8Weights, OtherLayoutsAreRefusedByName) {
       << complaint();
 }
 
-TEST_F(Fp8Weights, ThatAreMissingTakeNoMemory) {
+TEST_F(Fp8Weights, TakeNoMemoryIfMissing) {
   write({{"q.weight", q_}});
   WeightReader reader(component_, at::kCPU, kFp8);
   Linear layer;
@@ -255,7 +255,7 @@ TEST_F(Fp8Weights, ThatAreMissingTakeNoMemory) {
   EXPECT_THROW(reader.check_complete(), Error);
 }
 
-TEST_F(Fp8Weights, AreCountedWithTheirScalesAndLeaveWithThem) {
+TEST_F(Fp8Weights, AreCountedAndReleasedWithTheirScales) {
   component_.random_seed = 1;
   std::vector<Linear> layers(2);
   std::vector<Slots> slots;

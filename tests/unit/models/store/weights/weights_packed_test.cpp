@@ -15,9 +15,9 @@ namespace {
 using test::throws_error;
 
 /// Uses ggml's blocks written by the package gguf as q, k and v of one product, and a LoRA file with deltas for them.
-class PackedWithLora : public ::testing::Test {
+class PackedWeightsWithLora : public ::testing::Test {
  protected:
-  PackedWithLora() {
+  PackedWeightsWithLora() {
     at::manual_seed(7);
     component_.files.push_back(
         std::make_shared<TensorFile>(std::filesystem::path(SPARSEREEL_TEST_DATA) / "gguf" / "blocks.gguf"));
@@ -75,13 +75,13 @@ class PackedWithLora : public ::testing::Test {
 
 constexpr uint64_t kPackedBytes = 2 * 144 + (2 * 210 + 12) + (2 * 84 + 8);
 
-TEST_F(PackedWithLora, StayPackedAndBecomeWhatExpandedOnesAre) {
+TEST_F(PackedWeightsWithLora, StayPackedAndMatchExpandedWeights) {
   EXPECT_EQ(load(at::kFloat).rows.at(0).deltas.size(), 2U);
   EXPECT_TRUE(load(at::kFloat).in(at::kFloat).weight.allclose(expanded(at::kFloat), 0, 1e-6));
   EXPECT_TRUE(load(at::kBFloat16).in(at::kBFloat16).weight.equal(expanded(at::kBFloat16)));
 }
 
-TEST_F(PackedWithLora, TakeThePackedBytesAndTheDeltas) {
+TEST_F(PackedWeightsWithLora, TakeTheMemoryOfPackedBytesAndDeltas) {
   const uint64_t of_16 = 2 * (2 * 3 + 3 * 256), of_32 = 2 * of_16;
   EXPECT_EQ(bytes(at::kFloat), kPackedBytes + of_32 + 2 * of_16);
   EXPECT_EQ(held(load(at::kFloat)), bytes(at::kFloat));
@@ -91,7 +91,7 @@ TEST_F(PackedWithLora, TakeThePackedBytesAndTheDeltas) {
   EXPECT_EQ(held(load(at::kBFloat16)), bytes(at::kBFloat16));
 }
 
-TEST_F(PackedWithLora, ComeInTheOrderThatIsAskedForAsExpandedOnesDo) {
+TEST_F(PackedWeightsWithLora, AreReorderedLikeExpandedWeights) {
   const at::Tensor order = at::tensor({1, 0, 2, 3, 5, 4}, at::kLong);
   for (const WeightFormat& format : {WeightFormat(at::kFloat), WeightFormat(at::kFloat, /*in_fp8=*/true)}) {
     Linear layer;
@@ -107,7 +107,7 @@ TEST_F(PackedWithLora, ComeInTheOrderThatIsAskedForAsExpandedOnesDo) {
   }
 }
 
-TEST_F(PackedWithLora, OthersScalesGiveOtherWeights) {
+TEST_F(PackedWeightsWithLora, DependOnTheScale) {
   const at::Tensor one = load(at::kFloat).in(at::kFloat).weight;
   component_.deltas.at("Q4_K")[0].scale = 1.5;
   const at::Tensor other = load(at::kFloat).in(at::kFloat).weight;
@@ -116,14 +116,14 @@ TEST_F(PackedWithLora, OthersScalesGiveOtherWeights) {
 }
 
 /// A whole difference is as large as the matrix itself.
-TEST_F(PackedWithLora, WholeDifferencesExpandTheirLayer) {
+TEST_F(PackedWeightsWithLora, AreExpandedForWholeDifferences) {
   component_.deltas["Q2_K"] = {delta("diff", nullptr, 1)};
   EXPECT_TRUE(load(at::kFloat).rows.empty());
   EXPECT_TRUE(load(at::kFloat).weight.equal(expanded(at::kFloat)));
   EXPECT_EQ(bytes(at::kFloat), 4U * 6 * 256);
 }
 
-TEST_F(PackedWithLora, InEightBitsAreRoundedAgain) {
+TEST_F(PackedWeightsWithLora, AreRequantizedForEightBitProducts) {
   const WeightFormat fp8(at::kFloat, /*in_fp8=*/true);
   const Linear layer = load(fp8);
   EXPECT_TRUE(layer.is_fp8());
@@ -134,7 +134,7 @@ TEST_F(PackedWithLora, InEightBitsAreRoundedAgain) {
   EXPECT_FALSE(WeightReader(component_, at::kMeta, at::kFloat).rounds_again(parameter(asked)));
 }
 
-TEST_F(PackedWithLora, WhatMakesNoNumbersIsBlamedWhenItIsRead) {
+TEST_F(PackedWeightsWithLora, NameAFileWhoseDeltasGiveNaNOrInf) {
   const std::string file = (folder_ / "lora.safetensors").string();
   component_.deltas["Q6_K"] = {delta("nan", "down", 1)};
   EXPECT_TRUE(throws_error([&] { load(at::kFloat); }, {file, "\"nan\" holds NaN or Inf"}));

@@ -62,7 +62,7 @@ bool inside(const at::Tensor& tensor, const Component& component) {
 
 class WeightDtypes : public ::testing::TestWithParam<std::tuple<at::ScalarType, at::ScalarType>> {};
 
-TEST_P(WeightDtypes, ConvertsWhileCopyingAndAliasesOtherwise) {
+TEST_P(WeightDtypes, ConvertsByCopyingAndAliasesEqualDtypes) {
   const auto [stored, wanted] = GetParam();
   const TemporaryFolder folder;
   const at::Tensor values = at::linspace(-3, 3, 1000).reshape({10, 100}).to(stored);
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(Weights, WeightDtypes,
                          ::testing::Combine(::testing::Values(at::kFloat, at::kHalf, at::kBFloat16, at::kDouble),
                                             ::testing::Values(at::kFloat, at::kHalf, at::kBFloat16)));
 
-TEST(Weights, AreReadInTheParametersOrderAndNeverPacked) {
+TEST(Weights, AreReorderedAndNeverPacked) {
   const TemporaryFolder folder;
   const at::Tensor weight = at::arange(12, at::kFloat).view({4, 3}).to(at::kBFloat16);
   write(folder.path(), {{"w", weight}, {"small", weight.to(at::kFloat8_e4m3fn)}});
@@ -103,7 +103,7 @@ TEST(Weights, AreReadInTheParametersOrderAndNeverPacked) {
   EXPECT_FALSE(scale.defined());
 }
 
-TEST(Weights, DeltasAreAddedInFp32WhileTheRestStaysTheFile) {
+TEST(Weights, AddDeltasInFp32AndMapOtherTensors) {
   const TemporaryFolder folder;
   const at::Tensor weight = at::randn({6, 5}).to(at::kBFloat16), bias = at::randn({6}), up = at::randn({6, 2}),
                    down = at::randn({2, 5}).to(at::kHalf), diff = at::randn({6});
@@ -128,7 +128,7 @@ TEST(Weights, DeltasAreAddedInFp32WhileTheRestStaysTheFile) {
   EXPECT_TRUE(described.tensor("w", {6, 5}).is_meta());
 }
 
-TEST(Weights, DeltasThatMakeNoNumbersAreBlamedByTheirFiles) {
+TEST(Weights, NameAFileWhoseDeltasGiveNaNOrInf) {
   const TemporaryFolder folder;
   const at::Tensor one = at::ones({2, 2}), nan = at::full({2, 2}, NAN);
   write(folder.path(), {{"w", one}, {"bad", nan}, {"up", one}, {"diff", nan}});
@@ -148,7 +148,7 @@ TEST(Weights, DeltasThatMakeNoNumbersAreBlamedByTheirFiles) {
   EXPECT_NO_THROW(WeightReader(component, at::kCPU, at::kHalf).tensor("bad", {2, 2})) << "the checkpoint's own";
 }
 
-TEST(Weights, ADeltaOfAConvolutionIsItsMatrixWhateverShapeTheFileHas) {
+TEST(Weights, AddADeltaToAConvolutionOfAnyStoredShape) {
   const TemporaryFolder folder;
   const at::Tensor weight = at::randn({6, 3, 1, 2, 2}), up = at::randn({6, 2}), down = at::randn({2, 12});
   const at::Tensor folded = weight.reshape({18, 1, 2, 2});
@@ -165,7 +165,7 @@ TEST(Weights, ADeltaOfAConvolutionIsItsMatrixWhateverShapeTheFileHas) {
   EXPECT_TRUE(weights.read(parameter).allclose(sum));
 }
 
-TEST(Weights, DeltasOfALargeTensorAreAddedInPieces) {
+TEST(Weights, AddDeltasOfALargeTensorInPieces) {
   const TemporaryFolder folder;
   const int64_t rows = 1030, width = 4096;  // two pieces of 512 rows, and 6
   const at::Tensor weight = at::randn({rows, width}).to(at::kBFloat16), up = at::randn({rows, 2}),
@@ -184,7 +184,7 @@ TEST(Weights, DeltasOfALargeTensorAreAddedInPieces) {
 
 /// Published distilled models hold whole differences of norms, biases and tables, with the names that the model's
 /// authors use.
-TEST(Weights, PublishedDifferencesAreAddedToNormsBiasesAndTables) {
+TEST(Weights, AddPublishedDifferencesToNormsBiasesAndTables) {
   const TemporaryFolder folder;
   const std::map<std::string, std::string> layers = {
       {"blocks.0.self_attn.norm_q.diff", "blocks.0.attn1.norm_q.weight"},
@@ -216,7 +216,7 @@ TEST(Weights, PublishedDifferencesAreAddedToNormsBiasesAndTables) {
   }
 }
 
-TEST(Weights, TensorsOutliveTheComponent) {
+TEST(Weights, OutliveTheComponent) {
   const TemporaryFolder folder;
   write(folder.path(), {{"w", at::full({4}, 7.0)}});
   at::Tensor read;
@@ -228,7 +228,7 @@ TEST(Weights, TensorsOutliveTheComponent) {
   EXPECT_TRUE(read.equal(at::full({4}, 7.0)));
 }
 
-TEST(Weights, DataThatIsNotAlignedIsCopied) {
+TEST(Weights, AreCopiedIfMisaligned) {
   const TemporaryFolder folder;
   std::string header = R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
   if (header.size() % 4 == 0) header += ' ';
@@ -246,7 +246,7 @@ TEST(Weights, DataThatIsNotAlignedIsCopied) {
   EXPECT_EQ(read[1].item<float>(), -2);
 }
 
-TEST(Weights, FillInWhatALayerLists) {
+TEST(Weights, FillTheParametersOfALayer) {
   const TemporaryFolder folder;
   const at::Tensor q = at::randn({2, 3}), k = at::randn({2, 3}), kernel = at::randn({4, 3, 2, 2});
   write(folder.path(), {{"q.weight", q}, {"k.weight", k}, {"conv.weight", kernel}, {"conv.bias", at::zeros({4})}});
@@ -264,7 +264,7 @@ TEST(Weights, FillInWhatALayerLists) {
   EXPECT_FALSE(weights.contains("q.bias"));
 }
 
-TEST(Weights, StopBetweenTwoTensorsInAThreadThatIsToldSo) {
+TEST(Weights, StopLoadingBetweenTensorsOnRequest) {
   const TemporaryFolder folder;
   write(folder.path(), {{"a", at::ones({2})}, {"b", at::ones({2})}});
   const Component component = open_component(folder.path());
@@ -282,7 +282,7 @@ TEST(Weights, StopBetweenTwoTensorsInAThreadThatIsToldSo) {
   EXPECT_NO_THROW(weights.load(b, parameter("b", {2})));
 }
 
-TEST(Weights, WhatLacksOneOfItsPartsIsAStandInOfTheWholeShape) {
+TEST(Weights, AreStandInsIfAPartIsMissing) {
   const TemporaryFolder folder;
   write(folder.path(), {{"q.weight", at::ones({2, 3})}});
   const Component component = open_component(folder.path());
@@ -294,7 +294,7 @@ TEST(Weights, WhatLacksOneOfItsPartsIsAStandInOfTheWholeShape) {
   EXPECT_TRUE(throws_error([&] { weights.check_complete(); }, {"2 missing", "k.weight", "v.weight"}));
 }
 
-TEST(Weights, OneErrorListsMissingUnexpectedAndMisshaped) {
+TEST(Weights, ListMissingUnexpectedAndMisshapedTensorsInOneError) {
   const TemporaryFolder folder;
   write(folder.path(), {{"good", at::ones({2})},
                         {"blocks.0.q.weight", at::ones({1})},
@@ -322,7 +322,7 @@ TEST(Weights, OneErrorListsMissingUnexpectedAndMisshaped) {
 }
 
 /// They are a trainer's marker or counter, or tensors that another program keeps beside a model.
-TEST(Weights, StrangersAreLeftOutAndNamed) {
+TEST(Weights, OmitAndNameUnrelatedTensors) {
   const TemporaryFolder folder;
   write(folder.path(), {{"blocks.0.q.weight", at::ones({2})},
                         {"blocks.0.q._extra_state", at::ones({2})},
@@ -339,7 +339,7 @@ TEST(Weights, StrangersAreLeftOutAndNamed) {
 }
 
 /// An unknown tensor is named as in its file, because the module has no name for it.
-TEST(Weights, OneMoreBlockIsUnexpectedByTheFilesNamesToo) {
+TEST(Weights, ReportUnexpectedTensorsInRenamedFiles) {
   const TemporaryFolder folder;
   write(folder.path(), {{"model.theirs.0.q.weight", at::ones({2})}, {"model.theirs.0.z.weight", at::ones({1})}});
   Component component = open_component(folder.path());
@@ -353,7 +353,7 @@ TEST(Weights, OneMoreBlockIsUnexpectedByTheFilesNamesToo) {
   EXPECT_TRUE(throws_error([&] { weights.check_complete(); }, {"1 unexpected: \"model.theirs.0.z.weight\" [1]"}));
 }
 
-TEST(Weights, OfATensorWithStridesComeInOrder) {
+TEST(Weights, AreReadInOrderFromStridedTensors) {
   const TemporaryFolder folder;
   const at::Tensor across = at::randn({4, 3, 2});
   const at::Tensor stored = across.permute({2, 0, 1}).contiguous();
@@ -378,7 +378,7 @@ TEST(Weights, OfATensorWithStridesComeInOrder) {
   EXPECT_TRUE(both.equal(at::cat({across, across}).view({8, 6})));
 }
 
-TEST(Weights, OfAFileThatGotShorterMeanwhileAreNoModel) {
+TEST(Weights, AreRefusedIfTheFileWasTruncatedMeanwhile) {
   const TemporaryFolder folder;
   write(folder.path(), {{"a", at::ones({1 << 16})}});
   const Component component = open_component(folder.path());
@@ -388,7 +388,7 @@ TEST(Weights, OfAFileThatGotShorterMeanwhileAreNoModel) {
   EXPECT_TRUE(throws_error([&] { weights.check_complete(); }, {"model.safetensors", "became shorter"}));
 }
 
-TEST(Weights, SomeMayBeStoredInAnotherShapeOfTheSameElements) {
+TEST(Weights, AllowReshapingSomeTensors) {
   const TemporaryFolder folder;
   const at::Tensor values = at::randn({4, 6});
   write(folder.path(), {{"a", values}, {"b", values}});
@@ -402,7 +402,7 @@ TEST(Weights, SomeMayBeStoredInAnotherShapeOfTheSameElements) {
   EXPECT_TRUE(throws_error([&] { weights.check_complete(); }, {"1 misshaped: \"b\" is [4, 6], expected [2, 2, 5]"}));
 }
 
-TEST(Weights, HalvesThatTheFileHasSwappedComeInOrder) {
+TEST(Weights, RestoreTheOrderOfSwappedHalves) {
   const TemporaryFolder folder;
   const at::Tensor first = at::randn({2, 3}), second = at::randn({2, 3});
   write(folder.path(), {{"a", at::cat({second, first})}, {"b", at::cat({second, first}).to(at::kBFloat16)}});
@@ -421,7 +421,7 @@ TEST(Weights, HalvesThatTheFileHasSwappedComeInOrder) {
   EXPECT_TRUE(both.equal(at::cat({expected, expected})));
 }
 
-TEST(Weights, ErrorsNameTensorsAsTheFileDoes) {
+TEST(Weights, NameTensorsLikeTheFileInErrors) {
   const TemporaryFolder folder;
   write(folder.path(), {{"model.theirs.weight", at::ones({2})}, {"model.theirs.bias", at::ones({1})}});
   Component component = open_component(folder.path());
@@ -438,7 +438,7 @@ TEST(Weights, ErrorsNameTensorsAsTheFileDoes) {
       {"\"model.theirs.weight\" is [2]", "missing: \"model.away.bias\"", "unexpected: \"model.theirs.bias\" [1]"}));
 }
 
-TEST(Weights, LongListsAreCutAndCounted) {
+TEST(Weights, ShortenLongListsInErrors) {
   const TemporaryFolder folder;
   write(folder.path(), {{"w", at::ones({1})}});
   const Component component = open_component(folder.path());
@@ -448,7 +448,7 @@ TEST(Weights, LongListsAreCutAndCounted) {
   EXPECT_TRUE(throws_error([&] { weights.check_complete(); }, {"500 missing", "\"absent.19\" [1], ..."}));
 }
 
-TEST(Weights, StandInsOfHugeShapesCostNothing) {
+TEST(Weights, TakeNoMemoryForHugeStandIns) {
   const TemporaryFolder folder;
   write(folder.path(), {{"w", at::ones({1})}});
   const Component component = open_component(folder.path());
@@ -457,7 +457,7 @@ TEST(Weights, StandInsOfHugeShapesCostNothing) {
   EXPECT_EQ(stand_in.storage().nbytes(), sizeof(float));
 }
 
-TEST(Weights, EveryTensorOfTheTestPipelineIsReadable) {
+TEST(Weights, AreReadableInTheTestPipeline) {
   const auto folder = Checkpoint::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline");
   for (const char* name : {"transformer", "vae", "text_encoder"}) {
     const Component component = folder.component(name);
@@ -468,7 +468,7 @@ TEST(Weights, EveryTensorOfTheTestPipelineIsReadable) {
   }
 }
 
-TEST(Weights, StandInsTakeNoMemoryHoweverTheyAreLaidOut) {
+TEST(Weights, TakeNoMemoryForStandInsInAnyLayout) {
   const TemporaryFolder folder;
   write(folder.path(), {{"a", at::ones({4, 2, 3, 3})}});
   const Component component = open_component(folder.path());
@@ -481,7 +481,7 @@ TEST(Weights, StandInsTakeNoMemoryHoweverTheyAreLaidOut) {
   EXPECT_TRUE(laid_out(there, at::MemoryFormat::ChannelsLast).is_contiguous(at::MemoryFormat::ChannelsLast));
 }
 
-TEST(Weights, MetaDeviceChecksNamesAndShapesAlone) {
+TEST(Weights, CheckOnlyNamesAndShapesOnTheMetaDevice) {
   const TemporaryFolder folder;
   write(folder.path(), {{"a", at::ones({2, 3}, at::kHalf)}});
   const Component component = open_component(folder.path());
@@ -495,7 +495,7 @@ TEST(Weights, MetaDeviceChecksNamesAndShapesAlone) {
 }
 
 /// The file is written by the package gguf (parity/make_gguf.py).
-TEST(Weights, PackedOnesStayPackedWhereALayerUnpacksThem) {
+TEST(Weights, StayPackedForLayersThatUnpackThem) {
   const std::filesystem::path folder = std::filesystem::path(SPARSEREEL_TEST_DATA) / "gguf";
   Component component;
   component.files.push_back(std::make_shared<TensorFile>(folder / "blocks.gguf"));
@@ -527,7 +527,7 @@ TEST(Weights, PackedOnesStayPackedWhereALayerUnpacksThem) {
   EXPECT_TRUE(eight_bits.weight.view(at::kByte).equal(quantize_rows(both).values.view(at::kByte)));
 }
 
-TEST(PackedWeights, AreWhatThePackageGgufMakesOfThem) {
+TEST(PackedWeights, MatchTheGgufPackage) {
   const std::string folder = std::string(SPARSEREEL_TEST_DATA) + "/gguf/";
   const TensorFile golden(folder + "blocks.safetensors");
   Component component;

@@ -45,7 +45,7 @@ class T5EncoderTest : public ::testing::Test {
   Component component_;
 };
 
-TEST_F(T5EncoderTest, EmbeddingIsFoundUnderEitherName) {
+TEST_F(T5EncoderTest, FindsTheEmbeddingByEitherName) {
   const at::Tensor ids = at::arange(6, at::kLong).unsqueeze(0);
   const at::Tensor expected = load().forward(ids);
   component_.tensors["encoder.embed_tokens.weight"] = component_.tensors.at("shared.weight");
@@ -60,7 +60,7 @@ std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
 
 /// Every matrix, even the embedding, is stored in 8 bits with a scale. A layer that is kept and a layer that is read
 /// when needed must both give the values that the 8 bits represent.
-TEST_F(T5EncoderTest, PackedMatricesGiveWhatTheyStandFor) {
+TEST_F(T5EncoderTest, MatchesUnpackedMatrices) {
   const test::TemporaryFolder folder;
   const at::Tensor scale = at::full({}, 0.015625, at::kFloat);
   std::vector<at::Tensor> kept;
@@ -94,14 +94,14 @@ TEST_F(T5EncoderTest, PackedMatricesGiveWhatTheyStandFor) {
   EXPECT_FALSE(hidden(packed, at::kFloat, Residence::device).equal(load().forward(at::arange(6).unsqueeze(0))));
 }
 
-TEST_F(T5EncoderTest, WeightsOfADecoderAreIgnored) {
+TEST_F(T5EncoderTest, IgnoresDecoderWeights) {
   component_.tensors["decoder.block.0.layer.0.layer_norm.weight"] =
       component_.tensors.at("encoder.final_layer_norm.weight");
   component_.tensors["lm_head.weight"] = component_.tensors.at("shared.weight");
   EXPECT_EQ(load_error(), "none");
 }
 
-TEST_F(T5EncoderTest, OneErrorListsEveryWeightThatDoesNotFit) {
+TEST_F(T5EncoderTest, ListsAllUnsuitableWeightsInOneError) {
   const auto [file, shared] = component_.tensors.at("shared.weight");
   TensorEntry extra = *shared, misshaped = *shared;  // errors name a tensor as its file does
   extra.name = "encoder.block.9.layer.0.layer_norm.weight";
@@ -114,7 +114,7 @@ TEST_F(T5EncoderTest, OneErrorListsEveryWeightThatDoesNotFit) {
                                   HasSubstr("encoder.block.1.layer.0.SelfAttention.q.weight")));
 }
 
-TEST_F(T5EncoderTest, ImpossibleBucketsAreRefused) {
+TEST_F(T5EncoderTest, RefusesImpossibleBuckets) {
   component_.config["relative_attention_num_buckets"] = 2;
   EXPECT_THAT(load_error(), AllOf(HasSubstr("config.json"), HasSubstr("relative_attention_num_buckets")));
   component_.config["relative_attention_num_buckets"] = 32;
@@ -122,12 +122,12 @@ TEST_F(T5EncoderTest, ImpossibleBucketsAreRefused) {
   EXPECT_THAT(load_error(), HasSubstr("relative_attention_max_distance"));
 }
 
-TEST_F(T5EncoderTest, IdsBeyondTheVocabularyAreRefused) {
+TEST_F(T5EncoderTest, RefusesIdsOutsideTheVocabulary) {
   const T5Encoder encoder = load();
   EXPECT_THROW(encoder.forward(at::full({1, 3}, encoder.config.vocab_size, at::kLong)), Error);
 }
 
-TEST(RelativePositionBuckets, HalvesForBehindAndAheadEachEndingInOneBucketForAllBeyond) {
+TEST(RelativePositionBuckets, SeparatePastAndFutureAndMergeDistantPositions) {
   const at::Tensor buckets = relative_position_buckets(300, 32, 128);
   EXPECT_EQ(buckets[0][0].item<int64_t>(), 0);
   EXPECT_EQ(buckets[5][0].item<int64_t>(), 5);

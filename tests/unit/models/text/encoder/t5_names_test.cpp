@@ -57,7 +57,7 @@ Checkpoint pipeline_of(const TemporaryFolder& folder, const std::string& pipelin
   return Checkpoint::open(folder / "model");
 }
 
-TEST(T5Names, AreThoseOfThreePrograms) {
+TEST(T5Names, MatchThreePrograms) {
   const std::tuple<const char*, const char*, const char*> names[] = {
       {"shared.weight", "token_embedding.weight", "token_embd.weight"},
       {"encoder.block.23.layer.0.SelfAttention.q.weight", "blocks.23.attn.q.weight", "enc.blk.23.attn_q.weight"},
@@ -79,7 +79,7 @@ TEST(T5Names, AreThoseOfThreePrograms) {
   }
 }
 
-TEST(T5Names, GoThereAndBackForEveryPublishedTensor) {
+TEST(T5Names, ConvertThereAndBackForEveryPublishedTensor) {
   for (const auto& [model, count] : {std::pair("umt5", 242U), std::pair("t5", 219U)}) {
     const json tensors = published(model)["tensors"];
     EXPECT_EQ(tensors.size(), count);
@@ -96,7 +96,7 @@ TEST(T5Names, GoThereAndBackForEveryPublishedTensor) {
   }
 }
 
-TEST(T5Names, APublishedFileIsOpenedWhateverItCallsItsTensors) {
+TEST(T5Names, OpenPublishedFilesInEveryNaming) {
   const TemporaryFolder folder;
   const json model = published("umt5"),
              others = {{"spiece_model", {{"dtype", "U8"}, {"shape", {9}}, {"data_offsets", {0, 9}}}},
@@ -127,7 +127,7 @@ std::string remedy_of(const std::function<void()>& call) {
   return "none";
 }
 
-TEST(T5Names, AnotherModelsEncoderIsRefusedByItsVocabulary) {
+TEST(T5Names, RefuseAnEncoderWithAnotherVocabulary) {
   const TemporaryFolder first, second;
   const json t5 = published("t5"), umt5 = published("umt5");
   Checkpoint wan = pipeline_of(first, "wan/pipeline", umt5), cogvideox = pipeline_of(second, "pipeline", t5);

@@ -12,7 +12,7 @@
 namespace sparsereel::test {
 
 /// Calls those of its functions that are set.
-struct HeardRun final : models::RunObserver {
+struct CallbackObserver final : models::RunObserver {
   std::function<void(const std::string& name)> on_stage;
   std::function<void(const models::StepDone&)> on_step;
   std::function<void(const models::WithinStep&)> on_within_step;
