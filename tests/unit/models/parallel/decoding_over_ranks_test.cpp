@@ -20,7 +20,7 @@ namespace sparsereel::models {
 namespace {
 
 /// The result of one rank.
-struct Decode {
+struct DecodeResult {
   at::Tensor frames;  // undefined if the rank gets none
   std::vector<std::pair<int64_t, int64_t>> progress;
 };
@@ -34,9 +34,9 @@ class DecodingOverRanks : public ::testing::TestWithParam<test::ParityCase> {
     at::manual_seed(3);
     return at::randn({1, channels_, frames, height, width});
   }
-  static Decode decode(Vae& vae, const at::Tensor& latents, const RowSplit* rows) {
+  static DecodeResult decode(Vae& vae, const at::Tensor& latents, const RowSplit* rows) {
     const c10::InferenceMode guard;
-    Decode result;
+    DecodeResult result;
     std::vector<at::Tensor> pieces;
     vae.decode(
         latents, {.rows = rows}, [&](const at::Tensor& frames) { pieces.push_back(frames.clone()); },
@@ -44,8 +44,8 @@ class DecodingOverRanks : public ::testing::TestWithParam<test::ParityCase> {
     if (!pieces.empty()) result.frames = at::cat(pieces, 2);
     return result;
   }
-  static std::vector<Decode> decode_over(int64_t ranks, Vae& vae, const at::Tensor& latents) {
-    std::vector<Decode> all(static_cast<size_t>(ranks));
+  static std::vector<DecodeResult> decode_over(int64_t ranks, Vae& vae, const at::Tensor& latents) {
+    std::vector<DecodeResult> all(static_cast<size_t>(ranks));
     run_in_threads(ranks, [&](Group& group) {
       at::set_num_threads(1);
       const RowSplit rows(group, latents.size(3), at::kCPU);
@@ -56,10 +56,10 @@ class DecodingOverRanks : public ::testing::TestWithParam<test::ParityCase> {
   void expect_frames_of_one(Vae& vae, const at::Tensor& latents, int64_t ranks, double tolerance) const {
     SCOPED_TRACE(::testing::Message() << latents.sizes() << " on " << ranks << " ranks");
     at::set_num_threads(1);
-    const Decode alone = decode(vae, latents, nullptr);
-    const std::vector<Decode> shared = decode_over(ranks, vae, latents);
+    const DecodeResult alone = decode(vae, latents, nullptr);
+    const std::vector<DecodeResult> shared = decode_over(ranks, vae, latents);
     EXPECT_TRUE(test::close_to(shared.front().frames, alone.frames, tolerance));
-    for (const Decode& each : shared) EXPECT_EQ(each.progress, alone.progress);
+    for (const DecodeResult& each : shared) EXPECT_EQ(each.progress, alone.progress);
     for (size_t rank = 1; rank < shared.size(); ++rank) EXPECT_FALSE(shared[rank].frames.defined());
   }
 

@@ -27,7 +27,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-struct How {
+struct DenoisingCase {
   std::string name;
   bool guided = true;
   GuidancePasses passes = GuidancePasses::batched;
@@ -63,7 +63,7 @@ class FaultyToyTransformer final : public LoadedTransformer {
 constexpr int64_t kSteps = 6;
 
 /// Starts a video of 3 x height x 5 tokens.
-std::unique_ptr<Denoising> start(const How& how, Group* group, int64_t faulty_step = -1) {
+std::unique_ptr<Denoising> start(const DenoisingCase& how, Group* group, int64_t faulty_step = -1) {
   Plan plan;
   plan.attention_mode = how.mode;
   plan.attention_policy.selection_rows = 64;
@@ -95,15 +95,15 @@ std::unique_ptr<Denoising> start(const How& how, Group* group, int64_t faulty_st
 }
 
 /// The result of one rank.
-struct End {
+struct RankResult {
   at::Tensor latents;
   std::vector<DenoisingState> states;  // before each step
   AttentionRun run;
   std::vector<std::string> warnings;
 };
 
-End finish(Denoising& denoising) {
-  End end;
+RankResult finish(Denoising& denoising) {
+  RankResult end;
   while (!denoising.finished()) {
     end.states.push_back(denoising.state());
     denoising.step();
@@ -115,14 +115,15 @@ End finish(Denoising& denoising) {
 }
 
 /// Makes the video on `ranks` ranks; 0 means without a group. `resume` is the state to start from, or null.
-End make(const How& how, int64_t ranks, const DenoisingState* resume = nullptr, int64_t faulty_step = -1) {
-  End first;
+RankResult make(const DenoisingCase& how, int64_t ranks, const DenoisingState* resume = nullptr,
+                int64_t faulty_step = -1) {
+  RankResult first;
   const auto body = [&](Group* group) {
     const c10::InferenceMode inference;
     at::set_num_threads(1);
     const auto denoising = start(how, group, group == nullptr || group->rank() == 1 ? faulty_step : -1);
     if (resume != nullptr) denoising->resume(*resume);
-    End end = finish(*denoising);
+    RankResult end = finish(*denoising);
     if (group == nullptr || group->rank() == 0) first = std::move(end);
   };
   if (ranks == 0)
@@ -132,12 +133,12 @@ End make(const How& how, int64_t ranks, const DenoisingState* resume = nullptr, 
   return first;
 }
 
-class DenoisingOverRanks : public ::testing::TestWithParam<How> {};
+class DenoisingOverRanks : public ::testing::TestWithParam<DenoisingCase> {};
 
 TEST_P(DenoisingOverRanks, MatchesTheLatentsOfOneRank) {
-  const End alone = make(GetParam(), 0);
+  const RankResult alone = make(GetParam(), 0);
   for (const int64_t ranks : {1, 2, 3, 4}) {
-    const End shared = make(GetParam(), ranks);
+    const RankResult shared = make(GetParam(), ranks);
     EXPECT_TRUE(test::close_to(shared.latents, alone.latents, 1e-4)) << ranks;
     EXPECT_EQ(reused_steps(shared.run), reused_steps(alone.run)) << ranks;
     EXPECT_EQ(shared.run.statistics.total_blocks, alone.run.statistics.total_blocks);
@@ -164,19 +165,19 @@ TEST_P(DenoisingOverRanks, MatchesTheStateOfOneRank) {
 }
 
 TEST_P(DenoisingOverRanks, ResumesWithAnotherNumberOfRanks) {
-  const End alone = make(GetParam(), 0);
+  const RankResult alone = make(GetParam(), 0);
   const DenoisingState of_three = make(GetParam(), 3).states[3], of_four = make(GetParam(), 4).states[3];
   for (const DenoisingState* state : {&alone.states[3], &of_three, &of_four}) {
     for (const int64_t ranks : {0, 2, 3, 4}) {
-      const End end = make(GetParam(), ranks, state);
+      const RankResult end = make(GetParam(), ranks, state);
       EXPECT_TRUE(test::close_to(end.latents, alone.latents, 1e-4)) << ranks;
       EXPECT_EQ(reused_steps(end.run), reused_steps(alone.run)) << ranks;
     }
   }
 }
 
-std::vector<How> all_ways() {
-  std::vector<How> all;
+std::vector<DenoisingCase> denoising_cases() {
+  std::vector<DenoisingCase> all;
   const std::pair<std::string, CacheRule> caches[] = {{"", {}},
                                                       {"FirstBlock", {.threshold = 0.3}},
                                                       {"Forecast", {.kind = CacheKind::forecast, .threshold = 0.3}},
@@ -189,7 +190,7 @@ std::vector<How> all_ways() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, DenoisingOverRanks, ::testing::ValuesIn(all_ways()),
+INSTANTIATE_TEST_SUITE_P(Cases, DenoisingOverRanks, ::testing::ValuesIn(denoising_cases()),
                          [](const auto& test) { return test.param.name; });
 
 /// Little changes in the first pass, much in the second.
@@ -211,11 +212,11 @@ TEST(CacheOverRanks, DecidesForAllRanksByTheSamePassesAsOneRank) {
 /// There are 10 blocks of keys, and attention drops some of them.
 TEST(SparseAttentionOverRanks, KeepsTheSameNumberOfBlocksAsOneRank) {
   for (const bool guided : {false, true}) {
-    const How sparse{.name = {}, .guided = guided, .mode = Mode::sparse, .height = 42};
-    const End alone = make(sparse, 0);
+    const DenoisingCase sparse{.name = {}, .guided = guided, .mode = Mode::sparse, .height = 42};
+    const RankResult alone = make(sparse, 0);
     EXPECT_GT(alone.run.statistics.sparsity(), 0.3);
     for (const int64_t ranks : {2, 3, 4}) {
-      const End shared = make(sparse, ranks);
+      const RankResult shared = make(sparse, ranks);
       for (size_t step = 0; step < alone.run.per_step.size(); ++step)
         for (size_t layer = 0; layer < alone.run.per_layer.size(); ++layer)
           EXPECT_EQ(shared.run.per_step[step][layer].kept_blocks, alone.run.per_step[step][layer].kept_blocks)
@@ -227,8 +228,8 @@ TEST(SparseAttentionOverRanks, KeepsTheSameNumberOfBlocksAsOneRank) {
 
 TEST(NanOnOneRank, RedoesTheStepOnAllRanks) {
   for (const int64_t ranks : {2, 3, 4}) {
-    const How sparse{.name = {}, .mode = Mode::sparse};
-    const End end = make(sparse, ranks, nullptr, /*faulty_step=*/2);
+    const DenoisingCase sparse{.name = {}, .mode = Mode::sparse};
+    const RankResult end = make(sparse, ranks, nullptr, /*faulty_step=*/2);
     EXPECT_THAT(end.run.redone_steps, ElementsAre(2)) << ranks;
     EXPECT_THAT(end.warnings, ElementsAre(HasSubstr("step 3 gave NaN or Inf")));
     EXPECT_TRUE(end.latents.isfinite().all().item<bool>());

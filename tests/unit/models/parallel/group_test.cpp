@@ -64,15 +64,15 @@ void as_timed_processes(int64_t size, const std::function<void(Group&)>& part) {
   });
 }
 
-struct Maker {
+struct GroupMaker {
   const char* name;
   test::RunRanks run;
 };
-void PrintTo(const Maker& maker, std::ostream* out) {
+void PrintTo(const GroupMaker& maker, std::ostream* out) {
   *out << maker.name;
 }
 
-class GroupContract : public ::testing::TestWithParam<Maker> {
+class GroupContract : public ::testing::TestWithParam<GroupMaker> {
  protected:
   static void expect(void (*check)(Group&, at::Device)) {
     for (const int64_t size : {1, 2, 3, 5})
@@ -109,8 +109,8 @@ TEST_P(GroupContract, NamesTheRankThatLeft) {
   expect_of_several(test::names_who_left);
 }
 
-INSTANTIATE_TEST_SUITE_P(Processes, GroupContract, ::testing::Values(Maker{"sockets", as_processes}));
-INSTANTIATE_TEST_SUITE_P(TimedProcesses, GroupContract, ::testing::Values(Maker{"metered", as_timed_processes}));
+INSTANTIATE_TEST_SUITE_P(Processes, GroupContract, ::testing::Values(GroupMaker{"sockets", as_processes}));
+INSTANTIATE_TEST_SUITE_P(TimedProcesses, GroupContract, ::testing::Values(GroupMaker{"metered", as_timed_processes}));
 
 TEST(MeteredGroup, TimesCallsOfItsPartsIncludingWaiting) {
   as_processes(2, [](Group& group) {

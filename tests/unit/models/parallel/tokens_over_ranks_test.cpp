@@ -23,7 +23,7 @@ namespace {
 using attention::Mode;
 
 /// The result of a forward by one rank or by several.
-struct Forward {
+struct ForwardResult {
   at::Tensor prediction;
   attention::Statistics counts;  // of all ranks
 };
@@ -49,7 +49,7 @@ class TokensOverRanks : public ::testing::TestWithParam<test::ParityCase> {
     return test::transformer_forward(GetParam(), golden_, dtype);
   }
 
-  Forward forward(const AttentionRun& how, Group* group, at::ScalarType dtype = at::kFloat) const {
+  ForwardResult forward(const AttentionRun& how, Group* group, at::ScalarType dtype = at::kFloat) const {
     const c10::InferenceMode inference;
     at::set_num_threads(1);  // one thread per rank
     AttentionRun run = how;
@@ -59,10 +59,10 @@ class TokensOverRanks : public ::testing::TestWithParam<test::ParityCase> {
     const at::Tensor prediction = transformer->forward(input.latents, input.conditioning, input.timesteps, run);
     return {prediction, run.statistics};
   }
-  Forward over(int64_t ranks, const AttentionRun& how, at::ScalarType dtype = at::kFloat) const {
-    std::vector<Forward> all(static_cast<size_t>(ranks));
+  ForwardResult over(int64_t ranks, const AttentionRun& how, at::ScalarType dtype = at::kFloat) const {
+    std::vector<ForwardResult> all(static_cast<size_t>(ranks));
     run_in_threads(ranks, [&](Group& group) { all[static_cast<size_t>(group.rank())] = forward(how, &group, dtype); });
-    Forward first = all.front();
+    ForwardResult first = all.front();
     for (size_t rank = 1; rank < all.size(); ++rank) {
       EXPECT_TRUE(all[rank].prediction.equal(first.prediction)) << rank;
       first.counts += all[rank].counts;
@@ -91,9 +91,9 @@ TEST_P(TokensOverRanks, MatchOneRankInSixteenBits) {
 // Blocks are chosen from pooled queries and keys. These equal one rank's except for the order of sums before them.
 TEST_P(TokensOverRanks, KeepTheSameNumberOfSparseBlocks) {
   const AttentionRun how = in_mode(Mode::sparse);
-  const Forward alone = forward(how, nullptr);
+  const ForwardResult alone = forward(how, nullptr);
   for (const int64_t ranks : {2, 3}) {
-    const Forward shared = over(ranks, how);
+    const ForwardResult shared = over(ranks, how);
     EXPECT_EQ(shared.counts.total_blocks, alone.counts.total_blocks);
     EXPECT_EQ(shared.counts.kept_blocks, alone.counts.kept_blocks);
     EXPECT_TRUE(test::close_to(shared.prediction, alone.prediction, 1e-3));
