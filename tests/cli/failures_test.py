@@ -114,7 +114,7 @@ class Failures(CommandLineTest):
         for command in (['generate', *model, '-o', 'a.mp4'], ['bench', 'pipeline', *model], ['tune', '-p', PROMPT, *model, '-o', 'profile.yaml']):
             with self.subTest(command=command[:2]):
                 result = self.run_program(*command, timeout=60, **limited_memory(8 << 30))
-                self.fail_with(result, 2, "the transformer's weights alone need 53.", 'there are', 'use ', 'a machine with more memory')
+                self.fail_with(result, 2, "the transformer's weights alone need 53.", 'but only', 'use ', 'a machine with more memory')
         result = self.run_program('batch', 'set.txt', '-o', 'out', *model, timeout=60, **limited_memory(8 << 30))
         self.assertIn("set.txt:1: the transformer's weights alone need 53.", result.stderr)
         self.succeed(self.run_program('config', 'show', *model))

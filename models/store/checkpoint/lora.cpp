@@ -193,7 +193,7 @@ struct Complaints {
   }
 };
 
-/// Returns "it was made for inner width 5120, and this transformer has 1536"; empty if nothing tells.
+/// Returns "it was made for inner width 5120, but this transformer has 1536"; empty if nothing tells.
 std::string difference(const LoraOrigin& origin, const Family& family, const ModelSpec& spec) {
   if (origin.family == nullptr) return "its layers belong to no model that this program knows";
   if (origin.family->name != family.name)
