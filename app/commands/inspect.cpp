@@ -198,7 +198,7 @@ void inspect_video(const fs::path& path, bool json) {
 void inspect(const fs::path& path, const InspectOptions& options) {
   if (fs::exists(path / "model_index.json")) return inspect_model(path, options.json);  // whatever else it holds
   if (fs::is_directory(path) && !fs::exists(recipe_beside(path))) return inspect_folder(path, options.json);
-  if (path.empty()) throw bad_input("PATH is empty", "name a file or a folder");
+  if (path.empty()) throw bad_input("the argument PATH is an empty text", "name a file or a folder");
   if (!fs::exists(path)) throw missing_model(path.string(), bad_file(path, "no such file or folder", "check the path"));
   if (path.extension() == ".yaml" || path.extension() == ".yml") {
     const models::Architecture architecture = models::read_architecture(path);

@@ -73,16 +73,16 @@ std::string packed(const nlohmann::json& message) {
   return bytes;
 }
 
-std::optional<nlohmann::json> take_message(std::string& come) {
+std::optional<nlohmann::json> take_message(std::string& received) {
   int64_t size = 0;
-  if (come.size() < sizeof(size)) return std::nullopt;
-  std::memcpy(&size, come.data(), sizeof(size));
+  if (received.size() < sizeof(size)) return std::nullopt;
+  std::memcpy(&size, received.data(), sizeof(size));
   check_size(size);
   const size_t end = sizeof(size) + static_cast<size_t>(size);
-  if (come.size() < end) return std::nullopt;
-  const auto* bytes = reinterpret_cast<const uint8_t*>(come.data()) + sizeof(size);
+  if (received.size() < end) return std::nullopt;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(received.data()) + sizeof(size);
   nlohmann::json message = parse_cbor({bytes, static_cast<size_t>(size)}, kSource, kRemedy);
-  come.erase(0, end);
+  received.erase(0, end);
   return message;
 }
 

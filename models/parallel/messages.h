@@ -16,7 +16,7 @@ namespace sparsereel::models {
 std::string packed(const nlohmann::json& message);
 /// Removes the first message from the received bytes and returns it; nothing if it is not complete yet. Throws Error if
 /// the bytes are not one of our messages.
-std::optional<nlohmann::json> take_message(std::string& come);
+std::optional<nlohmann::json> take_message(std::string& received);
 
 /// Called by rank 0.
 void tell(SocketGroup& group, const nlohmann::json& message);

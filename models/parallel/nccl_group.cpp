@@ -33,7 +33,8 @@ nccl::DataType data_type(const at::Tensor& tensor) {
     case at::kByte:
       return nccl::DataType::uint8;
     default:
-      throw run_failure("ranks exchange only fp32, fp16, bf16, int64 and uint8", "report this");
+      throw run_failure("ranks exchange only fp32, fp16, bf16, int64 and uint8",
+                        "this is a bug in sparsereel: report it with the command line");
   }
 }
 
@@ -78,7 +79,8 @@ std::shared_ptr<NcclGroup> NcclGroup::connect(std::shared_ptr<SocketGroup> contr
 std::shared_ptr<NcclGroup> NcclGroup::connect(std::shared_ptr<SocketGroup> control, c10::Device device,
                                               const std::string& id) {
   nccl::UniqueId unique;
-  if (id.size() != unique.bytes.size()) throw run_failure("rank 0 sent no NCCL id", "report this");
+  if (id.size() != unique.bytes.size())
+    throw run_failure("rank 0 sent no NCCL id", "this is a bug in sparsereel: report it with the command line");
   std::ranges::copy(id, unique.bytes.begin());
   auto communicator = std::make_unique<NcclCommunicator>(*control, device);
   communicator->begin([&](const nccl::Library& library, nccl::Communicator** made) {
@@ -108,10 +110,11 @@ void NcclGroup::check_tensors(std::span<const at::Tensor> tensors) const {
   if (static_cast<int64_t>(tensors.size()) != size())
     throw run_failure(
         "a call of " + std::to_string(size()) + " ranks has " + std::to_string(tensors.size()) + " tensors",
-        "report this");
+        "this is a bug in sparsereel: report it with the command line");
   for (const at::Tensor& tensor : tensors)
     if (!tensor.is_contiguous() || tensor.device() != device_)
-      throw run_failure("ranks exchange only contiguous tensors on their GPU", "report this");
+      throw run_failure("ranks exchange only contiguous tensors on their GPU",
+                        "this is a bug in sparsereel: report it with the command line");
 }
 
 void NcclGroup::all_to_all(std::span<const at::Tensor> send, std::span<const at::Tensor> receive) {

@@ -46,7 +46,9 @@ class OnHost {
 };
 
 void check_contiguous(const at::Tensor& tensor) {
-  if (!tensor.is_contiguous()) throw run_failure("ranks exchange only contiguous tensors", "report this");
+  if (!tensor.is_contiguous())
+    throw run_failure("ranks exchange only contiguous tensors",
+                      "this is a bug in sparsereel: report it with the command line");
 }
 
 }  // namespace
@@ -67,9 +69,9 @@ std::shared_ptr<SocketGroup> SocketGroup::connect(int64_t rank, std::vector<Link
 
 void SocketGroup::check_count(std::span<const at::Tensor> tensors) const {
   if (static_cast<int64_t>(tensors.size()) != size())
-    throw run_failure(
-        "a call of " + std::to_string(size()) + " ranks has " + std::to_string(tensors.size()) + " tensors",
-        "report this");
+    throw run_failure("a collective call of " + std::to_string(size()) + " ranks got " +
+                          std::to_string(tensors.size()) + " tensors, not one for each rank",
+                      "this is a bug in sparsereel: report it with the command line");
   for (const at::Tensor& tensor : tensors) check_contiguous(tensor);
 }
 

@@ -31,7 +31,7 @@ class GgufKeys {
   }
 
   Error bad(const std::string& name, const std::string& problem) const {
-    return bad_input(path_ + "." + name + " " + problem, "give the tokenizer as a spiece.model of its own");
+    return bad_input(path_ + "." + name + " " + problem, "give a separate spiece.model as the tokenizer");
   }
 
  private:

@@ -460,7 +460,7 @@ class LargerLatents(Models):
 class Refusals(Models):
     def test_one_transformer_alone(self):
         file = self.write('one.safetensors', self.weights('one', 'transformer'), authors_name)
-        words = ["one.safetensors: is the transformer of one, but the model's text_encoder and vae are missing", 'name files by text_encoder and vae']
+        words = ["one.safetensors: is the transformer of one, but the model's text_encoder and vae are missing", 'give files for text_encoder and vae']
         self.refused(words, '-m', file)
         self.refused(words, '--transformer', file)
 

@@ -107,7 +107,7 @@ StoredWeights open_parts(const fs::path& file, const PartName& name) {
   }
   disagreements.throw_if_any(
       file.string() + ", part " + std::to_string(name.number) + " of " + std::to_string(name.count) + ",",
-      "put all parts into one folder, under the names that they were published with");
+      "put all parts into one folder, with the names under which they were published");
   return weights;
 }
 
@@ -119,8 +119,9 @@ void check_whole(const StoredWeights& weights) {
     if (count == file->metadata().end() || count->second == "0" ||
         count->second == std::to_string(weights.files.size()))
       continue;
-    throw bad_file(file->path(), "is one of " + count->second + " parts of a split GGUF (" + kCount + ")",
-                   "put all parts into one folder, named like model-00001-of-00002.gguf, and give the first one");
+    throw bad_file(
+        file->path(), "is one of " + count->second + " parts of a split GGUF (" + kCount + ")",
+        "put all parts into one folder, call them model-00001-of-00002.gguf and so on, and give the first part");
   }
 }
 

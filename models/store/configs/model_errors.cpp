@@ -90,9 +90,9 @@ Error missing_parts(const Candidate& candidate, const Offered& offered) {
   std::string problem = "is the transformer of " + candidate.model + ", but the model's " + every(candidate.missing) +
                         (candidate.missing.size() > 1 ? " are" : " is") + " missing";
   if (!others.empty()) problem += "; of another model: " + first_of(others);
-  return bad_file(
-      main_part(candidate).file, problem + not_read(offered.found),
-      "name files by " + every(candidate.missing) + ", or put all into one folder and give that as the model");
+  return bad_file(main_part(candidate).file, problem + not_read(offered.found),
+                  "give files for " + every(candidate.missing) +
+                      ", or put all files of the model into one folder and give that folder as the model");
 }
 
 /// Returns the error for several candidates, saying what each lacks.
@@ -105,8 +105,8 @@ Error several_without_parts(const fs::path& model, const std::vector<Candidate>&
     roles.insert(candidate.missing.begin(), candidate.missing.end());
   }
   return bad_file(model, "holds no complete model: " + first_of(texts) + not_read(offered.found),
-                  "name files by " + every({roles.begin(), roles.end()}) +
-                      ", or put all into one folder and give that as the model");
+                  "give files for " + every({roles.begin(), roles.end()}) +
+                      ", or put all files of the model into one folder and give that folder as the model");
 }
 
 std::string title_of(const Candidate& candidate, bool with_name) {
