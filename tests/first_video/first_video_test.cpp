@@ -31,7 +31,7 @@ class FirstVideo : public ::testing::Test {
   Decoded video;
 };
 
-TEST_F(FirstVideo, GivesAFrameBackThroughItsOwnVae) {
+TEST_F(FirstVideo, SurvivesEncodingAndDecodingByItsOwnVae) {
   const c10::InferenceMode inference;
   const auto vae = models::load_vae(models::Checkpoint::open(SPARSEREEL_TINY_MODEL).component("vae"), at::kCPU,
                                     at::kFloat, models::VaeParts::both);
@@ -40,14 +40,15 @@ TEST_F(FirstVideo, GivesAFrameBackThroughItsOwnVae) {
   EXPECT_GT(-10 * std::log10(error.square().mean().item<double>()), 30);
 }
 
-TEST_F(FirstVideo, ShowsTheRedCircleOfTheFrontPage) {
+TEST_F(FirstVideo, ShowsTheRedCircleOfTheReadme) {
   EXPECT_EQ(video.codec, AV_CODEC_ID_H264);
   ASSERT_EQ(video.frames.size(), 33U);
   EXPECT_EQ(video.width, 256);
   EXPECT_EQ(video.height, 256);
-  const bench::Classifier judge(std::filesystem::path(SPARSEREEL_SOURCE_DIR) /
-                                "assets/tiny-training/judge.safetensors");
-  EXPECT_EQ(judge.read(tensor_of(video)), bench::traits_of("a red circle moving to the right on a blue background"));
+  const bench::Classifier classifier(std::filesystem::path(SPARSEREEL_SOURCE_DIR) /
+                                     "assets/tiny-training/judge.safetensors");
+  EXPECT_EQ(classifier.read(tensor_of(video)),
+            bench::traits_of("a red circle moving to the right on a blue background"));
 }
 
 }  // namespace

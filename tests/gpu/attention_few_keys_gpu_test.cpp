@@ -68,7 +68,7 @@ TEST_F(FewKeysOnGpu, NormalizesAcrossHeads) {
   }
 }
 
-TEST_F(FewKeysOnGpu, NormalizesHeadsThatLieApart) {
+TEST_F(FewKeysOnGpu, NormalizesHeadsThatAreNotContiguous) {
   const Inputs x = inputs(2, 150, 50, 20, 128);
   const Context context{.prologue = norms(20 * 128)};
   Context of_gpu = context;
@@ -89,7 +89,7 @@ TEST_F(FewKeysOnGpu, AddsTheBiasOfEachKey) {
   expect_near_exact(x, {.key_bias = bias, .prologue = norms(3 * 128)}, at::kBFloat16);
 }
 
-TEST_F(FewKeysOnGpu, TakesPartsOfOneProjection) {
+TEST_F(FewKeysOnGpu, AcceptsPartsOfOneProjection) {
   const Inputs x = inputs(2, 500, 80, 4, 64);
   const at::Tensor q = at::cat({x.q, x.q + 1}, 2).to(at::kCUDA, at::kBFloat16).narrow(2, 0, 4);
   const at::Tensor kv = at::stack({x.k, x.v}, 2).to(at::kCUDA, at::kBFloat16);
@@ -101,7 +101,7 @@ TEST_F(FewKeysOnGpu, TakesPartsOfOneProjection) {
   }
 }
 
-TEST_F(FewKeysOnGpu, ManyKeysAndOtherHeadSizesGoToTorch) {
+TEST_F(FewKeysOnGpu, LeavesManyKeysAndOtherHeadSizesToTorch) {
   for (const FewKeysCase& c : {FewKeysCase{1, 64, 1000, 2, 128}, FewKeysCase{1, 64, 20, 2, 96}}) {
     const Inputs x = inputs(c.batch, c.queries, c.keys, c.heads, c.head_dim);
     Context context{.key_bias = at::randn({c.batch, c.keys})};

@@ -12,7 +12,7 @@
 namespace sparsereel::attention {
 namespace {
 
-TEST_F(AttendOnGpu, QuantizedIsNearFullAtEverySequenceLength) {
+TEST_F(AttendOnGpu, StaysNearFullAttentionAtEverySequenceLength) {
   for (const int64_t tokens : {1, 2, 63, 64, 65, 127, 128, 129, 191, 192, 193, 255, 256, 257, 1000, 2336}) {
     SCOPED_TRACE(tokens);
     expect_quantized_near_exact(inputs(1, tokens, tokens, 2, 64));
@@ -22,7 +22,7 @@ TEST_F(AttendOnGpu, QuantizedIsNearFullAtEverySequenceLength) {
 
 // Lists are long and tiles few. With 132 multiprocessors every tile is computed in parts, except in the largest case,
 // which has 132 whole tiles and 30 in parts.
-TEST_F(AttendOnGpu, TilesInPartsAreNearFull) {
+TEST_F(AttendOnGpu, StaysNearFullAttentionIfTilesAreSplitIntoParts) {
   for (const int64_t head_dim : {64, 128}) {
     SCOPED_TRACE(head_dim);
     expect_quantized_near_exact(inputs(1, 5000, 5000, 2, head_dim));
@@ -37,19 +37,19 @@ TEST_F(AttendOnGpu, TilesInPartsAreNearFull) {
   }
 }
 
-TEST_F(AttendOnGpu, QuantizedIsNearFullAtEveryHeadDim) {
+TEST_F(AttendOnGpu, StaysNearFullAttentionAtEveryHeadDim) {
   for (const int64_t head_dim : {16, 20, 32, 40, 64, 72, 80, 96, 127, 128, 160, 192, 256}) {
     SCOPED_TRACE(head_dim);
     expect_quantized_near_exact(inputs(2, 300, 300, 3, head_dim, at::kHalf), {}, at::kHalf);
   }
 }
 
-TEST_F(AttendOnGpu, QueriesAndKeysMayDifferInNumber) {
+TEST_F(AttendOnGpu, AcceptsDifferentNumbersOfQueriesAndKeys) {
   expect_quantized_near_exact(inputs(2, 77, 500, 2, 64));
   expect_quantized_near_exact(inputs(2, 500, 77, 2, 128));
 }
 
-TEST_F(AttendOnGpu, CausalMasksInsideTheDiagonalBlocks) {
+TEST_F(AttendOnGpu, AppliesCausalMasksInsideTheDiagonalBlocks) {
   for (const auto& [queries, keys] : {std::pair{500, 500}, {100, 500}, {500, 100}, {64, 64}, {1, 130}}) {
     SCOPED_TRACE(queries);
     for (const int64_t head_dim : {64, 128, 192}) {
@@ -59,7 +59,7 @@ TEST_F(AttendOnGpu, CausalMasksInsideTheDiagonalBlocks) {
   }
 }
 
-TEST_F(AttendOnGpu, KeyLengthsHidePadding) {
+TEST_F(AttendOnGpu, HidesPaddingByKeyLengths) {
   for (const bool causal : {false, true}) {
     Context context{.causal = causal, .key_lengths = at::tensor({300, 65, 0, 1}, at::kLong)};
     for (const int64_t head_dim : {64, 128, 256}) {
@@ -71,7 +71,7 @@ TEST_F(AttendOnGpu, KeyLengthsHidePadding) {
   }
 }
 
-TEST_F(AttendOnGpu, ACallersBlockMapIsObeyed) {
+TEST_F(AttendOnGpu, ObeysTheBlockMapOfTheCaller) {
   for (const int64_t head_dim : {64, 128, 256}) {
     SCOPED_TRACE(head_dim);
     const Inputs x = inputs(2, 700, 700, 2, head_dim);
@@ -93,7 +93,7 @@ TEST_F(AttendOnGpu, ACallersBlockMapIsObeyed) {
   }
 }
 
-TEST_F(AttendOnGpu, TopkKeepsAsManyBlocksAsOnTheCpu) {
+TEST_F(AttendOnGpu, KeepsAsManyBlocksByTopkAsTheCpu) {
   const Inputs x = inputs(1, 640, 640, 2, 64);  // 0.7 of ten blocks are seven, but not in fp32
   for (const double topk : {0.3, 0.35, 0.7, 0.9}) {
     SCOPED_TRACE(topk);
@@ -105,7 +105,7 @@ TEST_F(AttendOnGpu, TopkKeepsAsManyBlocksAsOnTheCpu) {
   }
 }
 
-TEST_F(AttendOnGpu, SelectionKeepsTheBlocksThatTheCpuKeeps) {
+TEST_F(AttendOnGpu, SelectsTheSameBlocksAsTheCpu) {
   for (const int64_t rows : {64, 128, 192}) {
     for (const auto selection : {Selection::topk, Selection::cdf}) {
       for (const bool causal : {false, true}) {
@@ -134,7 +134,7 @@ TEST_F(AttendOnGpu, SelectionKeepsTheBlocksThatTheCpuKeeps) {
   }
 }
 
-TEST_F(AttendOnGpu, AnyStridesWithContiguousHeadDimWork) {
+TEST_F(AttendOnGpu, AcceptsAnyStridesWithContiguousHeadDim) {
   const Inputs x = inputs(2, 260, 260, 3, 64);
   const at::Tensor fused = at::stack({x.q, x.k, x.v}, 2).to(at::kCUDA, at::kBFloat16);  // [B, N, 3, H, D]
   const at::Tensor heads_first = x.q.transpose(1, 2).contiguous().transpose(1, 2).to(at::kCUDA, at::kBFloat16);
@@ -148,7 +148,7 @@ TEST_F(AttendOnGpu, AnyStridesWithContiguousHeadDimWork) {
   EXPECT_TRUE(at::equal(attend(wide, fused.select(2, 1), fused.select(2, 2), context, workspace_).out, expected));
 }
 
-TEST_F(AttendOnGpu, PrologueIsThatOfTheCpu) {
+TEST_F(AttendOnGpu, AppliesTheSamePrologueAsTheCpu) {
   using Norm = Prologue::Norm;
   const int64_t tokens = 300, text = 44, heads = 3;
   struct Kind {
@@ -197,7 +197,7 @@ TEST_F(AttendOnGpu, PrologueIsThatOfTheCpu) {
   }
 }
 
-TEST_F(AttendOnGpu, TextHasWeightsOfItsOwnAndHeadsTheirAngles) {
+TEST_F(AttendOnGpu, AppliesSeparateTextWeightsAndAnglesPerHead) {
   for (const int64_t head_dim : {48, 64, 112, 128, 256})
     for (const int64_t text : {0, 77})
       for (const auto& [weights, angles] : {std::pair(true, true), {true, false}, {false, true}}) {
@@ -214,7 +214,7 @@ TEST_F(AttendOnGpu, TextHasWeightsOfItsOwnAndHeadsTheirAngles) {
 }
 
 /// The prologue's output chooses the blocks, and means stand for the others.
-TEST_F(AttendOnGpu, PartsOfAPrologueAreThatOfQAndKBefore) {
+TEST_F(AttendOnGpu, MatchesAPrologueThatIsAppliedBeforehand) {
   const int64_t tokens = 3000, text = 40, heads = 2, head_dim = 128;
   const Inputs x = inputs(1, tokens, tokens, heads, head_dim);
   Context context{.mode = Mode::sparse, .text_tokens = text};
@@ -228,14 +228,14 @@ TEST_F(AttendOnGpu, PartsOfAPrologueAreThatOfQAndKBefore) {
   EXPECT_NEAR(inside.statistics.sparsity(), outside.statistics.sparsity(), 0.01);
 }
 
-TEST_F(AttendOnGpu, RepeatedCallsGiveTheSameBits) {
+TEST_F(AttendOnGpu, GivesTheSameBitsInRepeatedCalls) {
   const Inputs x = inputs(2, 1111, 1111, 3, 64);
   Context context{.mode = Mode::sparse, .text_tokens = 50};
   const at::Tensor first = on_gpu(x, context).out;
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(at::equal(on_gpu(x, context).out, first));
 }
 
-TEST_F(AttendOnGpu, CheckReportsTheErrorAgainstFullAttention) {
+TEST_F(AttendOnGpu, ReportsTheErrorAgainstFullAttentionInCheckMode) {
   Context context{.mode = Mode::check};
   context.policy.defaults.topk = 0.2;
   const Result result = on_gpu(inputs(1, 2000, 2000, 2, 64), context);
@@ -243,7 +243,7 @@ TEST_F(AttendOnGpu, CheckReportsTheErrorAgainstFullAttention) {
   EXPECT_GT(result.statistics.sparsity(), 0.7);
 }
 
-TEST_F(AttendOnGpu, SparseCallsTooShortToPayRunFull) {
+TEST_F(AttendOnGpu, RunsFullAttentionForSparseCallsTooShortToGain) {
   if (std::getenv("SPARSEREEL_ATTENTION_KERNEL") != nullptr) GTEST_SKIP() << "a kernel is forced";
   const auto gpu = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
   const at::Tensor shorter = at::randn({1, 1000, 4, 64}, gpu), longer = at::randn({1, 8000, 4, 64}, gpu);
@@ -255,7 +255,7 @@ TEST_F(AttendOnGpu, SparseCallsTooShortToPayRunFull) {
   EXPECT_THAT(attend(longer, longer, longer, sparse, workspace_).kernel, ::testing::HasSubstr("cuda int8"));
 }
 
-TEST_F(AttendOnGpu, ManyHeadsExceedNoGrid) {
+TEST_F(AttendOnGpu, AcceptsMoreHeadsThanOneGridDimensionHolds) {
   const auto gpu = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
   const at::Tensor q = at::randn({700, 64, 100, 16}, gpu);
   const Result result = attend(q, q, q, {.mode = Mode::quantized}, workspace_);
@@ -263,7 +263,7 @@ TEST_F(AttendOnGpu, ManyHeadsExceedNoGrid) {
   EXPECT_LT(compare(result.out, expected.cpu()).relative_l1, 0.06);
 }
 
-TEST_F(AttendOnGpu, GatherIsIndexSelect) {
+TEST_F(AttendOnGpu, GathersTokensAsIndexSelectDoes) {
   for (const auto dtype : {at::kBFloat16, at::kFloat}) {
     for (const int64_t channels : {1, 8, 64, 100}) {
       const at::Tensor x = at::randn({2, 500, channels * 3}, at::TensorOptions().device(at::kCUDA).dtype(dtype));
@@ -274,7 +274,7 @@ TEST_F(AttendOnGpu, GatherIsIndexSelect) {
   }
 }
 
-TEST_F(AttendOnGpu, AThousandMixedCallsLeakNothing) {
+TEST_F(AttendOnGpu, LeaksNoMemoryInAThousandMixedCalls) {
   const auto gpu = at::TensorOptions().device(at::kCUDA).dtype(at::kHalf);
   uint64_t free_before = 0;
   for (int i = 0; i < 1000; ++i) {
@@ -291,7 +291,7 @@ TEST_F(AttendOnGpu, AThousandMixedCallsLeakNothing) {
   EXPECT_NEAR(static_cast<double>(models::free_memory(at::kCUDA)), static_cast<double>(free_before), 64e6);
 }
 
-TEST_F(AttendOnGpu, Fp32IsRefused) {
+TEST_F(AttendOnGpu, RefusesFp32) {
   const at::Tensor q = at::randn({1, 64, 1, 64}, at::TensorOptions().device(at::kCUDA));
   EXPECT_THROW(attend(q, q, q, {.mode = Mode::sparse}, workspace_), Error);
 }

@@ -82,7 +82,7 @@ class GroupsOnGpu : public AttendOnGpu {
   }
 };
 
-TEST_F(GroupsOnGpu, QuantizedIsNearExact) {
+TEST_F(GroupsOnGpu, StayNearExactAttention) {
   for (const int64_t head_dim : {16, 64, 96, 128, 256})
     for (const int64_t tokens : {1, 65, 700, 2336}) {
       SCOPED_TRACE(::testing::Message() << head_dim << ", " << tokens << " tokens");
@@ -93,7 +93,7 @@ TEST_F(GroupsOnGpu, QuantizedIsNearExact) {
     }
 }
 
-TEST_F(GroupsOnGpu, EveryModeGivesWhatRepeatedKeysAndValuesGive) {
+TEST_F(GroupsOnGpu, MatchRepeatedKeysAndValuesInEveryMode) {
   for (const int64_t head_dim : {64, 128, 256}) {
     SCOPED_TRACE(head_dim);
     const Inputs x = grouped(2, 1500, 1700, head_dim);
@@ -101,7 +101,7 @@ TEST_F(GroupsOnGpu, EveryModeGivesWhatRepeatedKeysAndValuesGive) {
   }
 }
 
-TEST_F(GroupsOnGpu, WithMasksToo) {
+TEST_F(GroupsOnGpu, ObeyMasks) {
   const Inputs x = grouped(2, 1500, 1500, 128);
   Inputs padded = x;
   padded.v = x.v.clone();
@@ -118,7 +118,7 @@ TEST_F(GroupsOnGpu, WithMasksToo) {
   });
 }
 
-TEST_F(GroupsOnGpu, ObeysACallersMapOfEachHead) {
+TEST_F(GroupsOnGpu, ObeyTheMapOfTheCallerForEachHead) {
   const Inputs x = grouped(2, 700, 2100, 64);
   for (const bool means : {false, true}) {
     Context context = sparse(0.5, means);
@@ -133,7 +133,7 @@ TEST_F(GroupsOnGpu, ObeysACallersMapOfEachHead) {
   }
 }
 
-TEST_F(GroupsOnGpu, HeadsOfAGroupMayChooseDifferently) {
+TEST_F(GroupsOnGpu, LetHeadsOfAGroupChooseDifferentBlocks) {
   const Inputs x = grouped(1, 1500, 1500, 64);
   std::vector<HeadPolicy> heads(kHeads);
   for (size_t h = 0; h < heads.size(); ++h) heads[h].topk = 0.1 + 0.15 * static_cast<double>(h);
@@ -143,7 +143,7 @@ TEST_F(GroupsOnGpu, HeadsOfAGroupMayChooseDifferently) {
   expect_as_repeated(x, context);
 }
 
-TEST_F(GroupsOnGpu, NormsAndRotaryEmbeddingAreThoseOfItsOwnHeads) {
+TEST_F(GroupsOnGpu, ApplyNormsAndRotaryEmbeddingsToTheHeadsOfKeys) {
   using Norm = Prologue::Norm;
   const int64_t tokens = 1300, text = 44, head_dim = 64;
   const Inputs x = grouped(2, tokens, tokens, head_dim);
@@ -171,7 +171,7 @@ TEST_F(GroupsOnGpu, NormsAndRotaryEmbeddingAreThoseOfItsOwnHeads) {
 }
 
 // Heads that share K share its record, so channels are balanced for the queries of all of them.
-TEST_F(GroupsOnGpu, LoudChannelsTakeNoBitsFromTheOthers) {
+TEST_F(GroupsOnGpu, KeepThePrecisionOfOtherChannelsBesideLoudOnes) {
   for (const int64_t head_dim : {64, 128}) {
     SCOPED_TRACE(head_dim);
     Context context;
@@ -182,7 +182,7 @@ TEST_F(GroupsOnGpu, LoudChannelsTakeNoBitsFromTheOthers) {
   }
 }
 
-TEST_F(GroupsOnGpu, OutliersOfOneHeadStayItsOwn) {
+TEST_F(GroupsOnGpu, KeepThePrecisionOfOtherHeadsBesideOutliersOfOneHead) {
   Inputs x = inputs(2, 3000, 3000, kHeads, 128);
   x.k = x.k.narrow(2, 0, kKeyHeads).contiguous();
   x.v = x.v.narrow(2, 0, kKeyHeads).contiguous();
@@ -196,7 +196,7 @@ TEST_F(GroupsOnGpu, OutliersOfOneHeadStayItsOwn) {
     }
 }
 
-TEST_F(GroupsOnGpu, RepeatedCallsGiveTheSameBits) {
+TEST_F(GroupsOnGpu, GiveTheSameBitsInRepeatedCalls) {
   const Inputs x = grouped(1, 3000, 3000, 128);
   each_mode([&](const Context& context) {
     const at::Tensor first = on_gpu(x, context).out;
@@ -204,7 +204,7 @@ TEST_F(GroupsOnGpu, RepeatedCallsGiveTheSameBits) {
   });
 }
 
-TEST_F(GroupsOnGpu, AnEightBitOutputIsTheRoundedOne) {
+TEST_F(GroupsOnGpu, RoundTheOutputToEightBitsOnRequest) {
   const Inputs x = grouped(1, 2000, 2000, 128);
   Context context{.mode = Mode::quantized, .takes_e4m3 = true};
   const Result result = on_gpu(x, context);
@@ -213,7 +213,7 @@ TEST_F(GroupsOnGpu, AnEightBitOutputIsTheRoundedOne) {
   EXPECT_LT(compare(out, exact(x, {.mode = Mode::full}).out).relative_l1, 0.08);
 }
 
-TEST_F(GroupsOnGpu, FewKeysGoToTorch) {
+TEST_F(GroupsOnGpu, LeaveFewKeysToTorch) {
   const Inputs x = grouped(2, 500, 77, 64);
   const Context context{.mode = Mode::full};
   const Result result = on_gpu(x, context);

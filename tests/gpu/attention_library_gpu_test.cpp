@@ -99,7 +99,7 @@ class AttentionLibraryOnGpu : public AttendOnGpu {
   }
 };
 
-TEST_F(AttentionLibraryOnGpu, GivesTheOperatorsBits) {
+TEST_F(AttentionLibraryOnGpu, GivesTheSameBitsAsTheOperator) {
   for (const int64_t head_dim : {64, 128, 256})
     for (const auto dtype : {at::kHalf, at::kBFloat16}) {
       const Inputs x = inputs(2, 1000, 1000, 3, head_dim, dtype);
@@ -110,7 +110,7 @@ TEST_F(AttentionLibraryOnGpu, GivesTheOperatorsBits) {
     }
 }
 
-TEST_F(AttentionLibraryOnGpu, GivesTheOperatorsBitsWithFewerHeadsOfKeysAndValues) {
+TEST_F(AttentionLibraryOnGpu, GivesTheSameBitsAsTheOperatorWithFewerHeadsOfKeysAndValues) {
   for (const int64_t head_dim : {64, 128, 256}) {
     Inputs x = inputs(2, 1000, 1000, 8, head_dim);
     x.k = x.k.narrow(2, 0, 2);
@@ -120,7 +120,7 @@ TEST_F(AttentionLibraryOnGpu, GivesTheOperatorsBitsWithFewerHeadsOfKeysAndValues
   }
 }
 
-TEST_F(AttentionLibraryOnGpu, KeepsKeysAndValuesOnce) {
+TEST_F(AttentionLibraryOnGpu, StoresSharedKeysAndValuesOnce) {
   const Attention library(0);
   AttentionCall all(1, 24576, 32, 128), as_many(1, 24576, 32, 128, 32), fewer(1, 24576, 32, 128, 8);
   for (AttentionCall* call : {&all, &as_many, &fewer}) {
@@ -134,7 +134,7 @@ TEST_F(AttentionLibraryOnGpu, KeepsKeysAndValuesOnce) {
   EXPECT_GT(saved, records);
 }
 
-TEST_F(AttentionLibraryOnGpu, GivesTheOperatorsBitsWhateverThePolicy) {
+TEST_F(AttentionLibraryOnGpu, GivesTheSameBitsAsTheOperatorWithEveryPolicy) {
   const Inputs x = inputs(2, 1500, 1500, 4, 128);
   Context by_mass = sparse(0.4);
   by_mass.policy.dropped = Dropped::none;
@@ -182,7 +182,7 @@ TEST_F(AttentionLibraryOnGpu, GivesTheOperatorsBitsWhateverThePolicy) {
   });
 }
 
-TEST_F(AttentionLibraryOnGpu, GivesTheOperatorsBitsWhereHeadsDiffer) {
+TEST_F(AttentionLibraryOnGpu, GivesTheSameBitsAsTheOperatorIfHeadsDiffer) {
   const int64_t count = 70;  // more than one launch takes choices for
   const Inputs x = inputs(1, 700, 700, count, 64);
   std::vector<HeadPolicy> heads(count);
@@ -197,7 +197,7 @@ TEST_F(AttentionLibraryOnGpu, GivesTheOperatorsBitsWhereHeadsDiffer) {
   expect_same_bits(x, context, [&](GpuCall& mine) { mine.call.policy.heads = mine_heads.data(); });
 }
 
-TEST_F(AttentionLibraryOnGpu, GivesTheOperatorsBitsWithMasksAndMaps) {
+TEST_F(AttentionLibraryOnGpu, GivesTheSameBitsAsTheOperatorWithMasksAndMaps) {
   const Inputs x = inputs(2, 900, 900, 3, 64);
   const at::Tensor lengths = at::tensor({900, 333}, at::kLong).to(at::kCUDA);
   Context padded = sparse(0.5);
@@ -219,7 +219,7 @@ TEST_F(AttentionLibraryOnGpu, GivesTheOperatorsBitsWithMasksAndMaps) {
   });
 }
 
-TEST_F(AttentionLibraryOnGpu, GivesTheOperatorsBitsWithAPrologue) {
+TEST_F(AttentionLibraryOnGpu, GivesTheSameBitsAsTheOperatorWithAPrologue) {
   for (const bool interleaved : {true, false})
     for (const bool across_heads : {true, false}) {
       const int64_t heads = 3, head_dim = 64, text = 50, video = 800 - text;
@@ -262,7 +262,7 @@ TEST_F(AttentionLibraryOnGpu, GivesTheOperatorsBitsWithAPrologue) {
     }
 }
 
-TEST_F(AttentionLibraryOnGpu, PartsOfThePrologueAreTorchs) {
+TEST_F(AttentionLibraryOnGpu, GivesTheSameBitsAsTheOperatorWithSeparateTextWeightsAndAnglesPerHead) {
   const int64_t heads = 3, head_dim = 64, text = 50, video = 800 - text;
   const Inputs x = inputs(1, 800, 800, heads, head_dim);
   Context context = sparse(0.4);
@@ -282,7 +282,7 @@ TEST_F(AttentionLibraryOnGpu, PartsOfThePrologueAreTorchs) {
   });
 }
 
-TEST_F(AttentionLibraryOnGpu, TwoThreadsWithAHandleEachAndTwoWithOneHandleDoNotDisturbEachOther) {
+TEST_F(AttentionLibraryOnGpu, ServesThreadsWithSharedAndSeparateHandles) {
   const Inputs x = inputs(1, 4000, 4000, 8, 64);
   Attention library(0);
   GpuCall first(x, at::kBFloat16);
@@ -313,7 +313,7 @@ TEST_F(AttentionLibraryOnGpu, TwoThreadsWithAHandleEachAndTwoWithOneHandleDoNotD
   for (const bool all : same) EXPECT_TRUE(all);
 }
 
-TEST_F(AttentionLibraryOnGpu, NeitherTakesNorReportsAnErrorThatWasThereBefore) {
+TEST_F(AttentionLibraryOnGpu, NeitherClearsNorReportsAnEarlierCudaError) {
   const Inputs x = inputs(1, 500, 500, 2, 64);
   Attention library(0);
   GpuCall first(x, at::kBFloat16), second(x, at::kBFloat16);
@@ -359,13 +359,13 @@ TEST_F(AttentionLibraryOnGpu, NeitherTakesNorReportsAnErrorThatWasThereBefore) {
   std::_Exit(status);
 }
 
-TEST_F(AttentionLibraryOnGpu, SaysWhereCudaHadFailedBefore) {
+TEST_F(AttentionLibraryOnGpu, ReportsThatCudaHadFailedBeforeTheCall) {
   ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(run_after_a_broken_kernel(), ::testing::ExitedWithCode(SPARSEREEL_EARLIER_CUDA_ERROR),
               "earlier CUDA error: attention: a CUDA call before this one failed");
 }
 
-TEST_F(AttentionLibraryOnGpu, RefusesMoreBatchEntriesThanAGridTakesAndGoesOn) {
+TEST_F(AttentionLibraryOnGpu, RefusesMoreBatchEntriesThanAGridHoldsAndContinues) {
   Attention library(0);
   GpuCall mine(
       {.q = at::zeros({70000, 1, 1, 16}), .k = at::zeros({70000, 1, 1, 16}), .v = at::zeros({70000, 1, 1, 16})},
@@ -378,7 +378,7 @@ TEST_F(AttentionLibraryOnGpu, RefusesMoreBatchEntriesThanAGridTakesAndGoesOn) {
   EXPECT_FALSE(next.out.isnan().any().item<bool>());
 }
 
-TEST_F(AttentionLibraryOnGpu, RefusesAWorkspaceTooSmallAndANullOne) {
+TEST_F(AttentionLibraryOnGpu, RefusesTooSmallAndNullWorkspaces) {
   Attention library(0);
   GpuCall mine(inputs(1, 500, 500, 2, 64), at::kHalf);
   const size_t bytes = library.workspace_size(mine.call);
@@ -390,7 +390,7 @@ TEST_F(AttentionLibraryOnGpu, RefusesAWorkspaceTooSmallAndANullOne) {
   EXPECT_TRUE(mine.out.isnan().all().item<bool>());
 }
 
-TEST_F(AttentionLibraryOnGpu, SaysWhereFullAttentionIsFaster) {
+TEST_F(AttentionLibraryOnGpu, SaysIfFullAttentionIsFaster) {
   if (!forced_kernel().empty()) GTEST_SKIP() << "a kernel is forced: nothing is too short";
   Attention library(0);
   GpuCall mine(inputs(1, 500, 500, 2, 64), at::kHalf);
@@ -403,7 +403,7 @@ TEST_F(AttentionLibraryOnGpu, SaysWhereFullAttentionIsFaster) {
   EXPECT_FALSE(mine.out.isnan().any().item<bool>());
 }
 
-TEST_F(AttentionLibraryOnGpu, RefusesWhatItsKernelsCannotRead) {
+TEST_F(AttentionLibraryOnGpu, RefusesCallsThatItsKernelsCannotRead) {
   Attention library(0);
   const auto refused = [&](const std::function<void(GpuCall&)>& spoil, const std::string& cause) {
     GpuCall mine(inputs(1, 100, 100, 2, 64), at::kHalf);
@@ -423,7 +423,7 @@ TEST_F(AttentionLibraryOnGpu, RefusesWhatItsKernelsCannotRead) {
   EXPECT_EQ(sparsereel_attention_set_threads(library.get(), 2), SPARSEREEL_BAD_ARGUMENT);
 }
 
-TEST_F(AttentionLibraryOnGpu, RunsOnSeveralDevicesAndChangesTheCurrentOneNowhere) {
+TEST_F(AttentionLibraryOnGpu, RunsOnSeveralDevicesWithoutChangingTheCurrentOne) {
   const c10::impl::VirtualGuardImpl cuda(c10::kCUDA);
   const auto devices = static_cast<c10::DeviceIndex>(cuda.deviceCount());
   if (devices < 2) GTEST_SKIP() << "one GPU";
@@ -441,7 +441,7 @@ TEST_F(AttentionLibraryOnGpu, RunsOnSeveralDevicesAndChangesTheCurrentOneNowhere
   }
 }
 
-TEST_F(AttentionLibraryOnGpu, RefusesGPUsThatAreNotThere) {
+TEST_F(AttentionLibraryOnGpu, RefusesMissingGpus) {
   sparsereel_attention* handle = nullptr;
   EXPECT_EQ(sparsereel_attention_create(99, &handle), SPARSEREEL_NO_DEVICE);
   EXPECT_EQ(handle, nullptr);

@@ -71,14 +71,14 @@ class MeansOnGpu : public AttendOnGpu {
   }
 };
 
-TEST_F(MeansOnGpu, ACallersMapHasMeansForTheBlocksItDrops) {
+TEST_F(MeansOnGpu, ReplaceTheBlocksThatTheMapOfTheCallerDrops) {
   for (const int64_t head_dim : {16, 64, 96, 128, 256}) {
     SCOPED_TRACE(head_dim);
     expect_map_obeyed(video(2, 700, 2100, 2, head_dim), means(0.5), 0.3);
   }
 }
 
-TEST_F(MeansOnGpu, TilesWithoutAnyBlockAreMadeOfMeansAlone) {
+TEST_F(MeansOnGpu, FillTilesWithoutAnyBlock) {
   for (const int64_t head_dim : {64, 128, 256}) {
     SCOPED_TRACE(head_dim);
     const Inputs x = video(1, 400, 2112, 2, head_dim);  // 33 blocks: two records of means and a bit
@@ -91,7 +91,7 @@ TEST_F(MeansOnGpu, TilesWithoutAnyBlockAreMadeOfMeansAlone) {
   }
 }
 
-TEST_F(MeansOnGpu, TextLengthsAndACausalMaskHideWhatTheyHide) {
+TEST_F(MeansOnGpu, ObeyTextKeyLengthsAndCausalMasks) {
   for (const int64_t head_dim : {64, 128, 256}) {
     for (const bool causal : {false, true}) {
       SCOPED_TRACE(::testing::Message() << head_dim << (causal ? " causal" : ""));
@@ -109,7 +109,7 @@ TEST_F(MeansOnGpu, TextLengthsAndACausalMaskHideWhatTheyHide) {
 }
 
 // Means of keys that a causal mask hides must not push visible scores below the smallest weight.
-TEST_F(MeansOnGpu, HiddenMeansOfLargeScoresDoNotCount) {
+TEST_F(MeansOnGpu, IgnoreHiddenMeansWithLargeScores) {
   for (const int64_t head_dim : {64, 128, 256}) {
     SCOPED_TRACE(head_dim);
     Inputs x = video(1, 1024, 1024, 1, head_dim);
@@ -124,7 +124,7 @@ TEST_F(MeansOnGpu, HiddenMeansOfLargeScoresDoNotCount) {
   }
 }
 
-TEST_F(MeansOnGpu, LoudChannelsTakeNoBitsFromTheOthers) {
+TEST_F(MeansOnGpu, KeepThePrecisionOfOtherChannelsBesideLoudOnes) {
   for (const int64_t head_dim : {64, 128}) {
     SCOPED_TRACE(head_dim);
     Context context = means(0.5);
@@ -133,7 +133,7 @@ TEST_F(MeansOnGpu, LoudChannelsTakeNoBitsFromTheOthers) {
   }
 }
 
-TEST_F(MeansOnGpu, SelectionIsAsGoodAsOnTheCpu) {
+TEST_F(MeansOnGpu, SelectBlocksAsWellAsTheCpu) {
   for (const int64_t head_dim : {64, 128, 256}) {
     const Inputs x = video(1, 3000, 3000, 2, head_dim);
     const at::Tensor full = exact(x, {.mode = Mode::full}).out;
@@ -162,7 +162,7 @@ TEST_F(MeansOnGpu, SelectionIsAsGoodAsOnTheCpu) {
   }
 }
 
-TEST_F(MeansOnGpu, SharpScoresAndOutliersComeThrough) {
+TEST_F(MeansOnGpu, HandleSharpScoresAndOutliers) {
   for (const int64_t head_dim : {64, 128}) {
     for (const double gain : {1.0, 3.0, 12.0}) {  // for the clamped exponentials, and for those that go through ex2
       SCOPED_TRACE(::testing::Message() << head_dim << " x " << gain);
@@ -177,14 +177,14 @@ TEST_F(MeansOnGpu, SharpScoresAndOutliersComeThrough) {
   }
 }
 
-TEST_F(MeansOnGpu, ConstantInputsGiveTheMeanOfV) {
+TEST_F(MeansOnGpu, GiveTheMeanOfVForConstantInputs) {
   for (const double value : {0.0, 1e-4, 0.5, 1e4}) {
     SCOPED_TRACE(value);
     expect_mean_of_v(value, means(0.1), 0.02);
   }
 }
 
-TEST_F(MeansOnGpu, RepeatedCallsGiveTheSameBits) {
+TEST_F(MeansOnGpu, GiveTheSameBitsInRepeatedCalls) {
   for (const int64_t head_dim : {64, 128, 256}) {
     for (const int64_t text : {0, 50}) {  // without text the last tiles are computed in parts
       const Inputs x = video(2, 5003, 5003, 2, head_dim);
@@ -199,7 +199,7 @@ TEST_F(MeansOnGpu, RepeatedCallsGiveTheSameBits) {
 
 /// At CogVideoX-5b's size each multiprocessor takes many tiles, and each call finds the scratch of another. A race
 /// changes bits here before it crashes anything.
-TEST_F(MeansOnGpu, CallsOfAVideosSizeGiveTheSameBitsInAnyOrder) {
+TEST_F(MeansOnGpu, GiveTheSameBitsInAnyOrderForCallsAsLargeAsAVideo) {
   const auto gpu = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
   Context context = means(0.12);
   context.policy.defaults.pv_threshold = 50;
@@ -221,7 +221,7 @@ TEST_F(MeansOnGpu, CallsOfAVideosSizeGiveTheSameBitsInAnyOrder) {
   EXPECT_TRUE(same.item<bool>());
 }
 
-TEST_F(MeansOnGpu, ABoundOnTheErrorIsKeptAsOnTheCpu) {
+TEST_F(MeansOnGpu, KeepAnErrorBoundAsTheCpuDoes) {
   const Inputs x = video(1, 3000, 3000, 2, 64);
   double last = 1;
   for (const double bound : {0.02, 0.1, 0.3}) {
@@ -238,7 +238,7 @@ TEST_F(MeansOnGpu, ABoundOnTheErrorIsKeptAsOnTheCpu) {
   }
 }
 
-TEST_F(MeansOnGpu, ABoundOnTheErrorHoldsForScoresBeyondTheRangeOfExponentials) {
+TEST_F(MeansOnGpu, KeepAnErrorBoundForScoresBeyondTheRangeOfExponentials) {
   for (const double gain : {12.0, 60.0}) {
     SCOPED_TRACE(gain);
     Inputs x = video(1, 3000, 3000, 2, 64);
@@ -253,7 +253,7 @@ TEST_F(MeansOnGpu, ABoundOnTheErrorHoldsForScoresBeyondTheRangeOfExponentials) {
   }
 }
 
-TEST_F(MeansOnGpu, ABoundOnEachBlocksErrorIsKeptAsOnTheCpu) {
+TEST_F(MeansOnGpu, KeepABlockErrorBoundAsTheCpuDoes) {
   for (const int64_t head_dim : {64, 96, 128, 256}) {
     const Inputs x = video(2, 3000, 3000, 2, head_dim);
     for (const int64_t rows : {64, 192}) {
@@ -275,7 +275,7 @@ TEST_F(MeansOnGpu, ABoundOnEachBlocksErrorIsKeptAsOnTheCpu) {
   }
 }
 
-TEST_F(MeansOnGpu, ABoundOnEachBlocksErrorIsOfTheOutputsSize) {
+TEST_F(MeansOnGpu, ScaleABlockErrorBoundByTheOutput) {
   for (const double size : {1e-4, 1.0, 1e4}) {
     SCOPED_TRACE(size);
     Inputs x = video(2, 3000, 3000, 2, 64);
@@ -286,7 +286,7 @@ TEST_F(MeansOnGpu, ABoundOnEachBlocksErrorIsOfTheOutputsSize) {
   }
 }
 
-TEST_F(MeansOnGpu, ABoundOnEachBlocksErrorHoldsForHeadsThatDiffer) {
+TEST_F(MeansOnGpu, KeepABlockErrorBoundForHeadsThatDiffer) {
   Inputs x = video(2, 3000, 3000, 4, 64);
   x.v.select(2, 1).mul_(4);
   x.v = rounded(x.v);
@@ -302,7 +302,7 @@ TEST_F(MeansOnGpu, ABoundOnEachBlocksErrorHoldsForHeadsThatDiffer) {
   for (int64_t h = 0; h < 4; ++h) EXPECT_LT(compare(gpu.out.select(2, h), cpu.out.select(2, h)).relative_l1, 0.07) << h;
 }
 
-TEST_F(MeansOnGpu, APredictionIsCountedForABoundOnEachBlocksErrorAsOnTheCpu) {
+TEST_F(MeansOnGpu, PredictTheErrorOfABlockErrorBoundAsTheCpuDoes) {
   const Inputs x = video(2, 3000, 3000, 2, 64);
   const Result check = expect_predicted_as_on_the_cpu(x, bounded(0.02), 0.03);
   const Result sparse = on_gpu(x, bounded(0.02));  // estimates lengths from a sample
@@ -310,7 +310,7 @@ TEST_F(MeansOnGpu, APredictionIsCountedForABoundOnEachBlocksErrorAsOnTheCpu) {
   EXPECT_EQ(sparse.statistics.predicted_error(), 0);
 }
 
-TEST_F(MeansOnGpu, ABoundOnEachBlocksErrorGivesTheSameBitsEveryTime) {
+TEST_F(MeansOnGpu, GiveTheSameBitsInRepeatedCallsWithABlockErrorBound) {
   const Inputs x = video(2, 5003, 5003, 5, 128);
   const Context context = bounded(0.02);
   const Result first = on_gpu(x, context);
@@ -321,7 +321,7 @@ TEST_F(MeansOnGpu, ABoundOnEachBlocksErrorGivesTheSameBitsEveryTime) {
   }
 }
 
-TEST_F(MeansOnGpu, ABoundOnEachBlocksErrorHoldsWhereOneHeadIsBroken) {
+TEST_F(MeansOnGpu, KeepABlockErrorBoundIfOneHeadContainsNan) {
   Inputs x = video(1, 3000, 3000, 2, 64);
   x.v.select(2, 0).narrow(1, 100, 1).fill_(NAN);
   const Context context = bounded(0.02);
@@ -329,18 +329,18 @@ TEST_F(MeansOnGpu, ABoundOnEachBlocksErrorHoldsWhereOneHeadIsBroken) {
   EXPECT_LT(compare(gpu, cpu).relative_l1, 0.07);
 }
 
-TEST_F(MeansOnGpu, ABoundOnEachBlocksErrorOfConstantInputsGivesTheMeanOfV) {
+TEST_F(MeansOnGpu, GiveTheMeanOfVForConstantInputsWithABlockErrorBound) {
   for (const double value : {0.0, 1e-4, 0.5, 1e4}) {
     SCOPED_TRACE(value);
     expect_mean_of_v(value, bounded(0.02), 0.02);
   }
 }
 
-TEST_F(MeansOnGpu, APredictionIsCountedForABudgetAsOnTheCpu) {
+TEST_F(MeansOnGpu, PredictTheErrorOfABudgetAsTheCpuDoes) {
   expect_predicted_as_on_the_cpu(video(2, 3000, 3000, 2, 64), means(0.2), 0.02);
 }
 
-TEST_F(MeansOnGpu, ABudgetGoesWhereMeansErrMost) {
+TEST_F(MeansOnGpu, SpendABudgetOnTheLargestErrors) {
   Inputs x = video(2, 3000, 3000, 3, 64);
   x.v.select(2, 1).mul_(4);  // head 1
   x.v = rounded(x.v);
@@ -357,7 +357,7 @@ TEST_F(MeansOnGpu, ABudgetGoesWhereMeansErrMost) {
   }
 }
 
-TEST_F(MeansOnGpu, OtherCellsAreRefused) {
+TEST_F(MeansOnGpu, RefuseOtherCellSizes) {
   const Inputs x = inputs(1, 700, 700, 1, 64);
   Context context = means(0.5);
   context.policy.cell = 32;
@@ -390,7 +390,7 @@ class ValueRangeOnGpu : public AttendOnGpu {
   }
 };
 
-TEST_F(ValueRangeOnGpu, AnOutlierTokenDoesNotSaturate) {
+TEST_F(ValueRangeOnGpu, CoversAnOutlierToken) {
   for (const double gain : {20.0, 100.0, 1e4}) {
     SCOPED_TRACE(gain);
     Inputs x = with_sink();
@@ -399,7 +399,7 @@ TEST_F(ValueRangeOnGpu, AnOutlierTokenDoesNotSaturate) {
   }
 }
 
-TEST_F(ValueRangeOnGpu, AnOutlierChannelDoesNotSaturate) {
+TEST_F(ValueRangeOnGpu, CoversAnOutlierChannel) {
   for (const double gain : {100.0, 3000.0, 1e5}) {
     SCOPED_TRACE(gain);
     Inputs x = with_sink();
@@ -408,7 +408,7 @@ TEST_F(ValueRangeOnGpu, AnOutlierChannelDoesNotSaturate) {
   }
 }
 
-TEST_F(ValueRangeOnGpu, HugeAndTinyValuesComeThrough) {
+TEST_F(ValueRangeOnGpu, CoversHugeAndTinyValues) {
   for (const double size : {1e-4, 1e4, 1e30}) {
     SCOPED_TRACE(size);
     Inputs x = inputs(1, 192, kTokens, 1, 64);

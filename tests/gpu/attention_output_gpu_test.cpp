@@ -34,7 +34,7 @@ class EightBitOutput : public AttendOnGpu {
   }
 };
 
-TEST_F(EightBitOutput, IsTheRoundedOneOfEveryBlock) {
+TEST_F(EightBitOutput, IsTheRoundedOutputIfEveryBlockIsKept) {
   for (const int64_t head_dim : {64, 128}) {
     expect_rounded_output(inputs(2, 700, 1000, 3, head_dim), {.mode = Mode::quantized});
     expect_rounded_output(inputs(1, 300, 300, 2, head_dim, at::kHalf), {.mode = Mode::quantized}, at::kHalf);
@@ -42,11 +42,11 @@ TEST_F(EightBitOutput, IsTheRoundedOneOfEveryBlock) {
   }
 }
 
-TEST_F(EightBitOutput, IsTheRoundedOneOfTilesInParts) {
+TEST_F(EightBitOutput, IsTheRoundedOutputIfTilesAreSplitIntoParts) {
   expect_rounded_output(inputs(1, 5000, 5000, 11, 64), {.mode = Mode::quantized});
 }
 
-TEST_F(EightBitOutput, IsTheRoundedOneOfSparseAttention) {
+TEST_F(EightBitOutput, IsTheRoundedOutputOfSparseAttention) {
   for (const Dropped dropped : {Dropped::none, Dropped::mean}) {
     Context context{.mode = Mode::sparse, .text_tokens = 40};
     context.policy.defaults.topk = 0.3;
@@ -56,12 +56,12 @@ TEST_F(EightBitOutput, IsTheRoundedOneOfSparseAttention) {
   }
 }
 
-TEST_F(EightBitOutput, IsTheRoundedOneOfFewKeys) {
+TEST_F(EightBitOutput, IsTheRoundedOutputOfFewKeys) {
   for (const int64_t head_dim : {64, 128})
     expect_rounded_output(inputs(2, 700, 50, 5, head_dim), {.key_bias = at::randn({2, 50}).to(at::kCUDA)});
 }
 
-TEST_F(EightBitOutput, OutliersAndZerosOfVHaveTheirPlace) {
+TEST_F(EightBitOutput, HandlesOutliersZerosAndNanInV) {
   Inputs x = inputs(1, 500, 2000, 2, 64);
   for (const auto& [size, bound] : {std::pair{1e3, 0.03}, std::pair{3e4, 0.1}}) {
     x.v[0][1001][1][7] = size;  // not in the sample of the statistics
@@ -76,14 +76,14 @@ TEST_F(EightBitOutput, OutliersAndZerosOfVHaveTheirPlace) {
   EXPECT_TRUE(at::isnan(bad.out.to(at::kFloat)).any().item<bool>());
 }
 
-TEST_F(EightBitOutput, IsNotForModeCheck) {
+TEST_F(EightBitOutput, IsAbsentInCheckMode) {
   const Inputs x = inputs(1, 500, 500, 2, 64);
   const Result result = on_gpu(x, {.mode = Mode::check, .takes_e4m3 = true});
   EXPECT_FALSE(result.out_scale.defined());
   EXPECT_EQ(result.out.scalar_type(), at::kBFloat16);
 }
 
-class OverQueries : public AttendOnGpu {
+class OutputOverQueries : public AttendOnGpu {
  protected:
   /// Makes q, k and v parts of one projection, as transformers do.
   void expect_equal_output(int64_t tokens, int64_t head_dim, Context context) {
@@ -106,18 +106,18 @@ class OverQueries : public AttendOnGpu {
   }
 };
 
-TEST_F(OverQueries, AreTheOutputsThatLieElsewhere) {
+TEST_F(OutputOverQueries, EqualsASeparateOutput) {
   expect_equal_outputs({.mode = Mode::quantized});
   expect_equal_outputs({.mode = Mode::sparse});
 }
 
-TEST_F(OverQueries, AreTheSameInSixteenBits) {
+TEST_F(OutputOverQueries, EqualsASeparateOutputInSixteenBits) {
   Context context{.mode = Mode::sparse};
   context.policy.arithmetic = 16;
   expect_equal_outputs(context);
 }
 
-TEST_F(OverQueries, AreTheSameBehindAPrologue) {
+TEST_F(OutputOverQueries, EqualsASeparateOutputAfterAPrologue) {
   Context context{.mode = Mode::sparse};
   context.prologue.norm = Prologue::Norm::rms;
   for (const int64_t arithmetic : {8, 16}) {
@@ -126,7 +126,7 @@ TEST_F(OverQueries, AreTheSameBehindAPrologue) {
   }
 }
 
-TEST_F(OverQueries, LieElsewhereWhereQueriesShareMemory) {
+TEST_F(OutputOverQueries, IsAvoidedIfQueriesShareMemory) {
   const at::Tensor q = at::randn({1, 500, 1, 64}).to(at::kCUDA, at::kBFloat16).expand({2, 500, 3, 64});
   const at::Tensor k = at::randn({2, 500, 3, 64}).to(at::kCUDA, at::kBFloat16);
   Context context{.mode = Mode::quantized};

@@ -7,7 +7,7 @@
 namespace sparsereel::attention {
 namespace {
 
-TEST_F(AttendOnGpu, PvSkipLeavesOutOnlyWhatHardlyCounts) {
+TEST_F(AttendOnGpu, SkipsPvOnlyForNegligibleBlocks) {
   for (const int64_t head_dim : {64, 128, 256}) {
     SCOPED_TRACE(head_dim);
     Inputs x = inputs(1, 960, 960, 2, head_dim);
@@ -19,7 +19,7 @@ TEST_F(AttendOnGpu, PvSkipLeavesOutOnlyWhatHardlyCounts) {
   }
 }
 
-TEST_F(AttendOnGpu, PvSkipGoesWithLongLists) {
+TEST_F(AttendOnGpu, SkipsPvInLongLists) {
   for (const int64_t head_dim : {64, 128}) {
     SCOPED_TRACE(head_dim);
     Inputs x = inputs(1, 200, 9000, 1, head_dim);
@@ -30,7 +30,7 @@ TEST_F(AttendOnGpu, PvSkipGoesWithLongLists) {
   }
 }
 
-TEST_F(AttendOnGpu, LargeScoresAndOutliersStayFinite) {
+TEST_F(AttendOnGpu, StaysFiniteWithLargeScoresAndOutliers) {
   Inputs x = inputs(1, 400, 400, 2, 64);
   x.q = rounded(x.q * 20);
   x.k = rounded(x.k * 20);
@@ -50,7 +50,7 @@ TEST_F(AttendOnGpu, LargeScoresAndOutliersStayFinite) {
 }
 
 // In trained models a few channels of K hold most of its energy. They must not cost the others precision.
-TEST_F(AttendOnGpu, LoudChannelsTakeNoBitsFromTheOthers) {
+TEST_F(AttendOnGpu, KeepsThePrecisionOfOtherChannelsBesideLoudOnes) {
   for (const int64_t head_dim : {64, 128, 256}) {
     SCOPED_TRACE(head_dim);
     Context context{.mode = Mode::quantized};
@@ -62,7 +62,7 @@ TEST_F(AttendOnGpu, LoudChannelsTakeNoBitsFromTheOthers) {
 }
 
 // The gains cover scores for the linear exponentials without a clamp, with one, and beyond (hopper/softmax.cuh).
-TEST_F(AttendOnGpu, ScoresOfEveryRangeGiveWhatTheCpuGives) {
+TEST_F(AttendOnGpu, MatchesTheCpuForScoresOfEveryRange) {
   const Context context{.mode = Mode::quantized};
   for (const int64_t head_dim : {64, 128})
     for (const double gain : {1.5, 2.5, 5.0}) {
@@ -77,7 +77,7 @@ TEST_F(AttendOnGpu, ScoresOfEveryRangeGiveWhatTheCpuGives) {
 }
 
 // A row's maximum may be as far below zero as the largest score is above it.
-TEST_F(AttendOnGpu, RowsWhoseScoresAreAllFarBelowZeroKeepTheirWeights) {
+TEST_F(AttendOnGpu, KeepsTheWeightsOfRowsWhoseScoresAreAllFarBelowZero) {
   for (const int64_t head_dim : {64, 128}) {
     SCOPED_TRACE(head_dim);
     Inputs x = inputs(1, 256, 256, 1, head_dim);
@@ -98,7 +98,7 @@ TEST_F(AttendOnGpu, RowsWhoseScoresAreAllFarBelowZeroKeepTheirWeights) {
 }
 
 // Tests a channel without any spread, and a value twice as far from its block's mean as the largest value is from zero.
-TEST_F(AttendOnGpu, ConstantAndTwoSidedValuesComeThrough) {
+TEST_F(AttendOnGpu, HandlesConstantAndTwoSidedValues) {
   const Context context{.mode = Mode::quantized};
   for (const int64_t tokens : {1, 100, 700, 2000}) {
     SCOPED_TRACE(tokens);
@@ -118,7 +118,7 @@ TEST_F(AttendOnGpu, ConstantAndTwoSidedValuesComeThrough) {
 }
 
 // Thousands of products have the same sign: an accumulator that truncates them loses more than a percent.
-TEST_F(AttendOnGpu, ValuesThatChangeSlowlyAlongTheTokensStayExact) {
+TEST_F(AttendOnGpu, StaysPreciseForValuesThatChangeSlowlyAlongTheTokens) {
   for (const int64_t head_dim : {64, 128}) {
     SCOPED_TRACE(head_dim);
     Inputs x = inputs(1, 192, 16384, 2, head_dim);

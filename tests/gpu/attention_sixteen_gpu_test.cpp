@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class SixteenOnGpu : public AttendOnGpu {
+class SixteenBitsOnGpu : public AttendOnGpu {
  protected:
   /// Returns the error that rounding P, the means and the output causes; 8-bit arithmetic has 0.04.
   static double bound_of(at::ScalarType dtype) { return dtype == at::kHalf ? 0.001 : 0.007; }
@@ -61,7 +61,7 @@ class SixteenOnGpu : public AttendOnGpu {
   }
 };
 
-TEST_F(SixteenOnGpu, ItIsNearFullAtEverySequenceLength) {
+TEST_F(SixteenBitsOnGpu, StayNearFullAttentionAtEverySequenceLength) {
   for (const int64_t tokens : {1, 2, 63, 64, 65, 127, 128, 129, 191, 192, 193, 255, 256, 257, 1000, 2336}) {
     for (const int64_t head_dim : {64, 128, 256}) {
       SCOPED_TRACE(::testing::Message() << tokens << " tokens, head_dim " << head_dim);
@@ -70,7 +70,7 @@ TEST_F(SixteenOnGpu, ItIsNearFullAtEverySequenceLength) {
   }
 }
 
-TEST_F(SixteenOnGpu, ItIsNearFullAtEveryHeadDimInBothTypes) {
+TEST_F(SixteenBitsOnGpu, StayNearFullAttentionAtEveryHeadDimInBothTypes) {
   for (const int64_t head_dim : {16, 20, 32, 40, 64, 72, 80, 96, 127, 128, 160, 192, 256}) {
     for (const auto dtype : {at::kHalf, at::kBFloat16}) {
       SCOPED_TRACE(::testing::Message() << head_dim << " " << dtype);
@@ -79,12 +79,12 @@ TEST_F(SixteenOnGpu, ItIsNearFullAtEveryHeadDimInBothTypes) {
   }
 }
 
-TEST_F(SixteenOnGpu, QueriesAndKeysMayDifferInNumber) {
+TEST_F(SixteenBitsOnGpu, AcceptDifferentNumbersOfQueriesAndKeys) {
   expect_near_exact(inputs(2, 77, 500, 2, 64), every_block());
   expect_near_exact(inputs(2, 500, 77, 2, 128), every_block());
 }
 
-TEST_F(SixteenOnGpu, CausalMasksInsideTheDiagonalBlocks) {
+TEST_F(SixteenBitsOnGpu, ApplyCausalMasksInsideTheDiagonalBlocks) {
   for (const auto& [queries, keys] : {std::pair{500, 500}, {100, 500}, {500, 100}, {64, 64}, {1, 130}}) {
     for (const int64_t head_dim : {64, 128, 192}) {
       SCOPED_TRACE(::testing::Message() << queries << " x " << keys << ", " << head_dim);
@@ -95,7 +95,7 @@ TEST_F(SixteenOnGpu, CausalMasksInsideTheDiagonalBlocks) {
   }
 }
 
-TEST_F(SixteenOnGpu, KeyLengthsHidePadding) {
+TEST_F(SixteenBitsOnGpu, HidePaddingByKeyLengths) {
   for (const bool causal : {false, true}) {
     for (const int64_t head_dim : {64, 128, 256}) {
       SCOPED_TRACE(head_dim);
@@ -112,7 +112,7 @@ TEST_F(SixteenOnGpu, KeyLengthsHidePadding) {
   }
 }
 
-TEST_F(SixteenOnGpu, ACallersMapIsObeyedWithAndWithoutMeans) {
+TEST_F(SixteenBitsOnGpu, ObeyTheMapOfTheCallerWithAndWithoutMeans) {
   for (const int64_t head_dim : {16, 64, 96, 128, 256}) {
     SCOPED_TRACE(head_dim);
     const Inputs x = video(2, 700, 2100, 2, head_dim);
@@ -124,7 +124,7 @@ TEST_F(SixteenOnGpu, ACallersMapIsObeyedWithAndWithoutMeans) {
   }
 }
 
-TEST_F(SixteenOnGpu, TextLengthsAndACausalMaskHideWhatTheyHide) {
+TEST_F(SixteenBitsOnGpu, ObeyTextKeyLengthsAndCausalMasks) {
   for (const int64_t head_dim : {64, 128, 256}) {
     for (const bool causal : {false, true}) {
       SCOPED_TRACE(::testing::Message() << head_dim << (causal ? " causal" : ""));
@@ -141,7 +141,7 @@ TEST_F(SixteenOnGpu, TextLengthsAndACausalMaskHideWhatTheyHide) {
   }
 }
 
-TEST_F(SixteenOnGpu, BlocksAreThoseOfEightBits) {
+TEST_F(SixteenBitsOnGpu, SelectAlmostTheSameBlocksAsEightBits) {
   for (const int64_t head_dim : {64, 128}) {
     for (const int64_t rows : {64, 128, 192}) {
       for (const int64_t text : {0, 100}) {
@@ -169,7 +169,7 @@ TEST_F(SixteenOnGpu, BlocksAreThoseOfEightBits) {
   }
 }
 
-TEST_F(SixteenOnGpu, WithoutMeansTheBlocksAreEqual) {
+TEST_F(SixteenBitsOnGpu, SelectAsManyBlocksAsEightBitsWithoutMeans) {
   const Inputs x = video(2, 3000, 3000, 2, 64);
   for (const auto selection : {Selection::topk, Selection::cdf}) {
     Context context = sixteen(0.3, Ranking::mass);
@@ -184,7 +184,7 @@ TEST_F(SixteenOnGpu, WithoutMeansTheBlocksAreEqual) {
   }
 }
 
-TEST_F(SixteenOnGpu, ABoundOnTheErrorAndAPredictionAreThoseOfTheCpu) {
+TEST_F(SixteenBitsOnGpu, KeepAnErrorBoundAndPredictItAsTheCpuDoes) {
   const Inputs x = video(1, 3000, 3000, 2, 64);
   Context context = sixteen();
   context.policy.defaults.selection = Selection::error;
@@ -200,7 +200,7 @@ TEST_F(SixteenOnGpu, ABoundOnTheErrorAndAPredictionAreThoseOfTheCpu) {
   EXPECT_GT(checked.statistics.mean_relative_l1(), 0);
 }
 
-TEST_F(SixteenOnGpu, ABoundOnEachBlocksErrorIsThatOfTheCpu) {
+TEST_F(SixteenBitsOnGpu, KeepABlockErrorBoundAsTheCpuDoes) {
   for (const int64_t head_dim : {64, 128, 256}) {
     SCOPED_TRACE(head_dim);
     const Inputs x = video(1, 3000, 3000, 2, head_dim);
@@ -215,7 +215,7 @@ TEST_F(SixteenOnGpu, ABoundOnEachBlocksErrorIsThatOfTheCpu) {
   }
 }
 
-TEST_F(SixteenOnGpu, SkippedProductsAreHarmless) {
+TEST_F(SixteenBitsOnGpu, SkipOnlyNegligibleProducts) {
   for (const int64_t head_dim : {64, 128, 256}) {
     SCOPED_TRACE(head_dim);
     Inputs x = inputs(1, 960, 960, 2, head_dim);
@@ -228,7 +228,7 @@ TEST_F(SixteenOnGpu, SkippedProductsAreHarmless) {
   }
 }
 
-TEST_F(SixteenOnGpu, PrologueIsThatOfTheCpu) {
+TEST_F(SixteenBitsOnGpu, ApplyTheSamePrologueAsTheCpu) {
   using Norm = Prologue::Norm;
   const int64_t tokens = 300, text = 44, heads = 3;
   for (const int64_t head_dim : {48, 64, 128}) {
@@ -261,7 +261,7 @@ TEST_F(SixteenOnGpu, PrologueIsThatOfTheCpu) {
   }
 }
 
-TEST_F(SixteenOnGpu, HeadsMayShareThoseOfKeysAndValues) {
+TEST_F(SixteenBitsOnGpu, ShareHeadsOfKeysAndValues) {
   const int64_t tokens = 1500, group = 3;
   Inputs x = video(2, tokens, tokens, 2 * group, 64), all = x;
   x.k = x.k.narrow(2, 0, 2).clone();
@@ -273,7 +273,7 @@ TEST_F(SixteenOnGpu, HeadsMayShareThoseOfKeysAndValues) {
   EXPECT_LT(compare(on_gpu(x, context).out, on_gpu(all, context).out.cpu().to(at::kFloat)).relative_l1, 0.06);
 }
 
-TEST_F(SixteenOnGpu, TextHasWeightsOfItsOwnAndHeadsTheirAngles) {
+TEST_F(SixteenBitsOnGpu, ApplySeparateTextWeightsAndAnglesPerHead) {
   const int64_t tokens = 700, text = 77, heads = 3;
   for (const int64_t head_dim : {64, 128}) {
     Context context = every_block();
@@ -283,7 +283,7 @@ TEST_F(SixteenOnGpu, TextHasWeightsOfItsOwnAndHeadsTheirAngles) {
   }
 }
 
-TEST_F(SixteenOnGpu, MeansAreThoseOfRowsBehindTheirPrologue) {
+TEST_F(SixteenBitsOnGpu, ComputeMeansAfterThePrologue) {
   const Inputs x = video(1, 1500, 1500, 2, 64);
   Context context = sixteen();
   context.prologue.norm = Prologue::Norm::rms;
@@ -292,7 +292,7 @@ TEST_F(SixteenOnGpu, MeansAreThoseOfRowsBehindTheirPrologue) {
   expect_map_obeyed(x, context, 0.2);
 }
 
-TEST_F(SixteenOnGpu, SharpScoresAndLargeValuesComeThrough) {
+TEST_F(SixteenBitsOnGpu, HandleSharpScoresAndLargeValues) {
   for (const double gain : {3.0, 12.0, 100.0}) {
     for (const double size : {1e-4, 1.0, 1e4}) {
       SCOPED_TRACE(::testing::Message() << "scores x " << gain << ", values x " << size);
@@ -306,14 +306,14 @@ TEST_F(SixteenOnGpu, SharpScoresAndLargeValuesComeThrough) {
   }
 }
 
-TEST_F(SixteenOnGpu, ConstantInputsGiveTheMeanOfV) {
+TEST_F(SixteenBitsOnGpu, GiveTheMeanOfVForConstantInputs) {
   for (const double value : {0.0, 1e-4, 0.5, 100.0}) {  // with larger scores, fp32 has no bits left to add a weight
     SCOPED_TRACE(value);
     expect_mean_of_v(value, sixteen(0.1), 0.005);
   }
 }
 
-TEST_F(SixteenOnGpu, AnyStridesWithContiguousHeadDimGiveTheSameBits) {
+TEST_F(SixteenBitsOnGpu, GiveTheSameBitsWithAnyStridesAndContiguousHeadDim) {
   const Inputs x = video(2, 1260, 1260, 3, 64);
   const at::Tensor fused = at::stack({x.q, x.k, x.v}, 2).to(at::kCUDA, at::kBFloat16);  // [B, N, 3, H, D]
   const at::Tensor heads_first = x.k.transpose(1, 2).contiguous().transpose(1, 2).to(at::kCUDA, at::kBFloat16);
@@ -329,7 +329,7 @@ TEST_F(SixteenOnGpu, AnyStridesWithContiguousHeadDimGiveTheSameBits) {
   EXPECT_TRUE(at::equal(run(wide, fused.select(2, 1)), expected));
 }
 
-TEST_F(SixteenOnGpu, CallsOfAVideosSizeGiveTheSameBits) {
+TEST_F(SixteenBitsOnGpu, GiveTheSameBitsForCallsAsLargeAsAVideo) {
   const auto gpu = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
   Context context = sixteen(0.12);
   context.text_tokens = 226;
@@ -344,13 +344,13 @@ TEST_F(SixteenOnGpu, CallsOfAVideosSizeGiveTheSameBits) {
   }
 }
 
-TEST_F(SixteenOnGpu, ItsNameSaysTheType) {
+TEST_F(SixteenBitsOnGpu, NameTheTypeInTheKernel) {
   const Inputs x = inputs(1, 700, 700, 1, 64);
   EXPECT_THAT(on_gpu(x, sixteen()).kernel, HasSubstr("cuda bf16 Q.K, bf16 P.V (mma), means of 16 tokens"));
   EXPECT_THAT(on_gpu(x, sixteen(), at::kHalf).kernel, HasSubstr("cuda fp16 Q.K, fp16 P.V (mma)"));
 }
 
-TEST_F(SixteenOnGpu, ItWritesNoEightBitsEither) {
+TEST_F(SixteenBitsOnGpu, NeverWriteAnEightBitOutput) {
   const Inputs x = inputs(1, 700, 700, 1, 64);
   Context context = sixteen();
   context.takes_e4m3 = true;
@@ -359,7 +359,7 @@ TEST_F(SixteenOnGpu, ItWritesNoEightBitsEither) {
   EXPECT_FALSE(result.out_scale.defined());
 }
 
-TEST_F(SixteenOnGpu, QuantizedIsRefused) {
+TEST_F(SixteenBitsOnGpu, RefuseQuantizedMode) {
   Context context = sixteen();
   context.mode = Mode::quantized;
   EXPECT_THROW(on_gpu(inputs(1, 64, 64, 1, 64), context), Error);

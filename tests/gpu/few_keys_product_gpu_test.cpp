@@ -71,14 +71,14 @@ class FewKeysProduct : public attention::AttendOnGpu {
   }
 };
 
-TEST_F(FewKeysProduct, ErrsAboutAsTheUsualOrder) {
+TEST_F(FewKeysProduct, ErrsAboutAsMuchAsTheUsualOrderOfProducts) {
   for (const FewKeysCase& c : {FewKeysCase{2, 333, 22, 4, 128}, FewKeysCase{1, 1000, 64, 3, 128},
                                FewKeysCase{1, 100, 1, 2, 128}, FewKeysCase{3, 200, 32, 4, 64}}) {
     expect_no_worse(c, at::kBFloat16, false, 0.01);
   }
 }
 
-TEST_F(FewKeysProduct, ErrsAboutAsTheUsualOrderInEightBits) {
+TEST_F(FewKeysProduct, ErrsAboutAsMuchAsTheUsualOrderOfProductsInEightBits) {
   const std::string reason = why_no_fp8(at::Device(at::kCUDA, 0));
   if (!reason.empty()) GTEST_SKIP() << reason;
   for (const FewKeysCase& c :
@@ -86,7 +86,7 @@ TEST_F(FewKeysProduct, ErrsAboutAsTheUsualOrderInEightBits) {
     expect_no_worse(c, at::kBFloat16, true, 0.05);
 }
 
-TEST_F(FewKeysProduct, WeightsAddUpToOneAndPaddingIsZero) {
+TEST_F(FewKeysProduct, HasWeightsThatAddUpToOneAndZeroPadding) {
   const at::Tensor q = at::randn({2, 100, 3, 128}).to(at::kCUDA, at::kHalf), k = q.narrow(1, 0, 21);
   const auto weights = attention::attention_weights(q, k, {});
   ASSERT_TRUE(weights.has_value());
@@ -95,7 +95,7 @@ TEST_F(FewKeysProduct, WeightsAddUpToOneAndPaddingIsZero) {
   EXPECT_EQ(weights->out.narrow(3, 21, 3).count_nonzero().item<int64_t>(), 0);
 }
 
-TEST_F(FewKeysProduct, IsForFewKeysAlone) {
+TEST_F(FewKeysProduct, IsUsedOnlyForFewKeys) {
   const at::Tensor q = at::randn({1, 100, 2, 128}).to(at::kCUDA, at::kHalf);
   EXPECT_FALSE(attention::attention_weights(q, q.narrow(1, 0, 65), {}).has_value());
   EXPECT_FALSE(attention::attention_weights(q.to(at::kFloat), q.narrow(1, 0, 20).to(at::kFloat), {}).has_value());

@@ -52,7 +52,7 @@ class Fp8OnGpu : public ::testing::Test {
   c10::InferenceMode inference_;
 };
 
-TEST_F(Fp8OnGpu, RowsHaveTheBitsOfTheCpus) {
+TEST_F(Fp8OnGpu, QuantizesRowsToTheSameBitsAsTheCpu) {
   for (const auto dtype : {at::kBFloat16, at::kHalf}) {
     for (const int64_t rows : {1, 3, 8, 77, 1001}) {
       for (const int64_t channels : {8, 16, 48, 1024, 1032, 1920, 2048, 2064, 3072, 5120, 8960, 12288, 13824, 16384}) {
@@ -67,7 +67,7 @@ TEST_F(Fp8OnGpu, RowsHaveTheBitsOfTheCpus) {
   }
 }
 
-TEST_F(Fp8OnGpu, TheSmallestRowsAreNoNan) {
+TEST_F(Fp8OnGpu, QuantizesTheSmallestRowsWithoutNan) {
   at::Tensor x = at::full({4, 64}, 1e-38).to(at::kBFloat16);
   x[1] = 1e-31;
   x[2] = 3e38;
@@ -76,7 +76,7 @@ TEST_F(Fp8OnGpu, TheSmallestRowsAreNoNan) {
   EXPECT_TRUE(at::isfinite(quantize_rows(x).values.to(at::kFloat)).all().item<bool>());
 }
 
-TEST_F(Fp8OnGpu, NanStaysInItsRow) {
+TEST_F(Fp8OnGpu, KeepsNanInItsRow) {
   at::Tensor x = at::randn({9, 256}, at::kBFloat16);
   x[4][17] = std::numeric_limits<float>::quiet_NaN();
   const Activation rows = quantize_rows(x.to(at::kCUDA));
@@ -85,7 +85,7 @@ TEST_F(Fp8OnGpu, NanStaysInItsRow) {
   EXPECT_FALSE(finite[4].item<bool>());
 }
 
-TEST_F(Fp8OnGpu, PartsOfALongerTensorAreTakenToo) {
+TEST_F(Fp8OnGpu, AcceptsPartsOfALongerTensor) {
   const at::Tensor x = at::randn({5, 40, 96}, at::kBFloat16);
   for (const at::Tensor& part : {x.narrow(1, 3, 20), x.narrow(2, 4, 64), x.transpose(0, 1)})
     expect_same_bits(quantize_rows(part.to(at::kCUDA)), quantize_rows(part.contiguous()));
@@ -93,7 +93,7 @@ TEST_F(Fp8OnGpu, PartsOfALongerTensorAreTakenToo) {
   expect_same_bits(quantize_rows(gpu.narrow(2, 4, 64)), quantize_rows(x.narrow(2, 4, 64)));
 }
 
-TEST_F(Fp8OnGpu, GeluInThePassIsThatOfTorch) {
+TEST_F(Fp8OnGpu, AppliesTheGeluOfTorchWhileQuantizing) {
   for (const auto dtype : {at::kBFloat16, at::kHalf}) {
     for (const int64_t channels : {64, 7680, 13824}) {
       const at::Tensor x = (at::randn({130, channels}) * 3).to(dtype);
@@ -109,7 +109,7 @@ TEST_F(Fp8OnGpu, GeluInThePassIsThatOfTorch) {
   }
 }
 
-TEST_F(Fp8OnGpu, NormInThePassHasTheBitsOfTwo) {
+TEST_F(Fp8OnGpu, GivesTheSameBitsForANormInTheSamePassAsInTwoPasses) {
   for (const auto dtype : {at::kBFloat16, at::kHalf}) {
     for (const int64_t channels : {16, 256, 1536, 1920, 3072, 5120}) {
       SCOPED_TRACE(testing::Message() << channels << " " << dtype);
@@ -131,7 +131,7 @@ TEST_F(Fp8OnGpu, NormInThePassHasTheBitsOfTwo) {
   }
 }
 
-TEST_F(Fp8OnGpu, ProductsAreThoseOfTheEmulation) {
+TEST_F(Fp8OnGpu, MatchesTheProductsOfTheEmulation) {
   for (const auto& [rows, out, in] : {std::tuple(1, 16, 16), {3, 48, 64}, {77, 5760, 1920}, {1001, 1536, 8960}}) {
     for (const auto dtype : {at::kBFloat16, at::kHalf, at::kFloat}) {
       SCOPED_TRACE(testing::Message() << rows << " x " << in << " -> " << out << " " << dtype);
@@ -147,7 +147,7 @@ TEST_F(Fp8OnGpu, ProductsAreThoseOfTheEmulation) {
 
 /// In fast accumulation, tensor cores of 9.0 keep about 14 bits of a sum. If every term has the same sign, a sum of
 /// 13824 terms comes out 7% too small.
-TEST_F(Fp8OnGpu, FastSumsOfOneSidedInputsLoseLittle) {
+TEST_F(Fp8OnGpu, LosesLittleInFastSumsOfOneSidedInputs) {
   const int64_t in = 13824;
   const at::Tensor x = at::gelu(at::randn({256, in}) * 2, "tanh").to(at::kBFloat16);
   for (const bool positive : {false, true}) {
@@ -161,7 +161,7 @@ TEST_F(Fp8OnGpu, FastSumsOfOneSidedInputsLoseLittle) {
   }
 }
 
-TEST_F(Fp8OnGpu, OffloadedLayersEqualResidentOnes) {
+TEST_F(Fp8OnGpu, ComputesTheSameWithOffloadedLayers) {
   Component component;
   component.random_seed = 1;
   const auto list = [](std::vector<Linear>& layers) {
@@ -186,7 +186,7 @@ TEST_F(Fp8OnGpu, OffloadedLayersEqualResidentOnes) {
 }
 
 /// The GPU's rounding and order of sums add little to the error of 8 bits.
-TEST_F(Fp8OnGpu, WholeForwardsErrAsTheEmulationDoes) {
+TEST_F(Fp8OnGpu, ErrsAsMuchAsTheEmulationInWholeForwards) {
   for (const test::ParityCase& one : test::parity_cases("dit_cases.json")) {
     const test::Golden golden(one.family->folder + "dit_golden");
     const auto run = [&](at::Device device) {

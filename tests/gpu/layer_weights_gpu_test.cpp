@@ -46,7 +46,7 @@ class HostLayersOnGpu : public ::testing::Test {
   std::vector<Slots> slots_;
 };
 
-TEST_F(HostLayersOnGpu, AreWholeInEachVisitWhateverTheirShapes) {
+TEST_F(HostLayersOnGpu, AreCompleteInEachVisitForAllShapes) {
   const auto reader = std::make_shared<WeightReader>(component_, at::Device(at::kCUDA, 0), at::kBFloat16);
   const auto weights = load_layers(reader, slots_, Residence::host);
   for (const Linear& layer : layers_) EXPECT_FALSE(layer.weight.defined());
@@ -68,7 +68,7 @@ TEST_F(HostLayersOnGpu, AreWholeInEachVisitWhateverTheirShapes) {
 /// The references are bf16 weights to which the LoRAs were added on reading. Packed layers with LoRAs differ from them
 /// at most in the last bit, if an fp32 sum lies between two bf16 values. A GPU splits an fp32 LoRA's factors into two
 /// bf16 parts each, which leaves 2^-16 of every addend. That is more than the last bit if addends cancel out.
-TEST_F(HostLayersOnGpu, PackedOnesTakeTheirLorasWithThem) {
+TEST_F(HostLayersOnGpu, IncludeTheirLorasIfPacked) {
   const at::Device gpu(at::kCUDA, 0);
   const test::PackedLayers files({128, 5000, 64}, 4096);  // the second is unpacked in several pieces
   Component without_loras = files.plain;
@@ -93,7 +93,7 @@ TEST_F(HostLayersOnGpu, PackedOnesTakeTheirLorasWithThem) {
   }
 }
 
-TEST_F(HostLayersOnGpu, HalvesThatAFileHasSwappedComeInOrder) {
+TEST_F(HostLayersOnGpu, RestoreTheOrderOfHalvesThatAFileHasSwapped) {
   test::PackedLayers files({128, 64}, 4096);
   for (Component* component : {&files.packed, &files.plain}) {
     component->deltas.clear();

@@ -124,7 +124,7 @@ void for_each_case(const std::function<void(const NormCase&, bool)>& body) {
   }
 }
 
-TEST_F(LayersOnGpu, RmsNormsAreThoseOfTheCpu) {
+TEST_F(LayersOnGpu, MatchTheCpuForRmsNorms) {
   for (const Shape& shape : shapes()) {
     for (const auto dtype : {at::kBFloat16, at::kHalf}) {
       SCOPED_TRACE(testing::Message() << shape.video + shape.text << " tokens of " << shape.channels << ", " << dtype);
@@ -152,7 +152,7 @@ TEST_F(LayersOnGpu, RmsNormsAreThoseOfTheCpu) {
   }
 }
 
-TEST_F(LayersOnGpu, NormAndModulationAreThoseOfTheCpu) {
+TEST_F(LayersOnGpu, MatchTheCpuForNormAndModulation) {
   for_each_case([](const NormCase& test, bool fp32_vectors) {
     NormCase cpu = test, gpu = test.on_gpu(fp32_vectors);
     const at::Tensor out = gpu.modulated();
@@ -162,7 +162,7 @@ TEST_F(LayersOnGpu, NormAndModulationAreThoseOfTheCpu) {
   });
 }
 
-TEST_F(LayersOnGpu, GatedAdditionIsThatOfTheCpu) {
+TEST_F(LayersOnGpu, MatchTheCpuForGatedAddition) {
   for_each_case([](const NormCase& test, bool fp32_vectors) {
     NormCase cpu = test, gpu = test.on_gpu(fp32_vectors);
     cpu.x = cpu.x.clone();
@@ -172,7 +172,7 @@ TEST_F(LayersOnGpu, GatedAdditionIsThatOfTheCpu) {
   });
 }
 
-TEST_F(LayersOnGpu, AdditionAndNormInOnePassAreThoseOfTheCpu) {
+TEST_F(LayersOnGpu, MatchTheCpuForAdditionAndNormInOnePass) {
   for_each_case([](const NormCase& test, bool fp32_vectors) {
     NormCase cpu = test, gpu = test.on_gpu(fp32_vectors);
     cpu.x = cpu.x.clone();
@@ -182,7 +182,7 @@ TEST_F(LayersOnGpu, AdditionAndNormInOnePassAreThoseOfTheCpu) {
   });
 }
 
-TEST_F(LayersOnGpu, AdditionWithoutAGateAndNormInOnePassAreThoseOfTheCpu) {
+TEST_F(LayersOnGpu, MatchTheCpuForAdditionWithoutAGateAndNormInOnePass) {
   for_each_case([](const NormCase& test, bool fp32_vectors) {
     NormCase cpu = test, gpu = test.on_gpu(fp32_vectors);
     cpu.x = cpu.x.clone();
@@ -193,7 +193,7 @@ TEST_F(LayersOnGpu, AdditionWithoutAGateAndNormInOnePassAreThoseOfTheCpu) {
   });
 }
 
-TEST_F(LayersOnGpu, RowsOfTokensAreThoseOfTheCpu) {
+TEST_F(LayersOnGpu, MatchTheCpuForModulationThatDiffersByToken) {
   for_each_case([](const NormCase& test, bool fp32_vectors) {
     NormCase cpu = test;
     cpu.choose_rows();
@@ -209,7 +209,7 @@ TEST_F(LayersOnGpu, RowsOfTokensAreThoseOfTheCpu) {
   });
 }
 
-TEST_F(LayersOnGpu, FusedNormErrsLessThanTorchsOperators) {
+TEST_F(LayersOnGpu, ErrLessInAFusedNormThanTheOperatorsOfTorch) {
   for (const auto dtype : {at::kBFloat16, at::kHalf}) {
     NormCase cpu({2, 500, 20, 1920}, dtype, true), gpu = cpu.on_gpu(false);
     const at::Tensor exact = cpu.modulated();
@@ -224,7 +224,7 @@ TEST_F(LayersOnGpu, FusedNormErrsLessThanTorchsOperators) {
   }
 }
 
-TEST_F(LayersOnGpu, NormTakesAPartOfALongerTensor) {
+TEST_F(LayersOnGpu, NormalizeAPartOfALongerTensor) {
   NormCase cpu({2, 60, 9, 1920}, at::kBFloat16, true), gpu = cpu.on_gpu(true);
   const at::Tensor part = cpu.x.narrow(1, 0, 60), gpu_part = gpu.x.narrow(1, 0, 60);
   const JointModulation video = {cpu.first.video, {}}, gpu_video = {gpu.first.video, {}};
@@ -234,7 +234,7 @@ TEST_F(LayersOnGpu, NormTakesAPartOfALongerTensor) {
       close_to(layer_norm(gpu_part, gpu.norm, 1e-5), layer_norm(part, cpu.norm, 1e-5), tolerance_of(at::kBFloat16)));
 }
 
-TEST_F(LayersOnGpu, NormIsExactFarFromZero) {
+TEST_F(LayersOnGpu, NormalizePreciselyFarFromZero) {
   for (const int64_t channels : {1920, 5120}) {
     NormCase cpu({1, 64, 0, channels}, at::kHalf, false);
     cpu.x = (cpu.x + 500).to(at::kHalf).to(at::kFloat);
@@ -243,7 +243,7 @@ TEST_F(LayersOnGpu, NormIsExactFarFromZero) {
   }
 }
 
-TEST_F(LayersOnGpu, NanStaysInItsRow) {
+TEST_F(LayersOnGpu, KeepNanInItsRow) {
   for (const int64_t channels : {512, 3072, 5120}) {
     NormCase gpu = NormCase({1, 20, 4, channels}, at::kBFloat16, true).on_gpu(false);
     gpu.x[0][7][100] = std::numeric_limits<float>::quiet_NaN();
@@ -253,7 +253,7 @@ TEST_F(LayersOnGpu, NanStaysInItsRow) {
   }
 }
 
-TEST_F(LayersOnGpu, AResidualStreamAddsEverythingOnce) {
+TEST_F(LayersOnGpu, AddEverythingOnceInAResidualStream) {
   NormCase cpu({2, 70, 6, 256}, at::kHalf, true), gpu = cpu.on_gpu(false);
   const auto run = [](NormCase& c) {
     Residual stream(c.x, c.shape.video);
@@ -266,7 +266,7 @@ TEST_F(LayersOnGpu, AResidualStreamAddsEverythingOnce) {
   EXPECT_TRUE(close_to(run(gpu), run(cpu), 4 * tolerance_of(at::kHalf)));
 }
 
-TEST_F(LayersOnGpu, ProjectionsOfAFewRowsAreThoseOfDoublePrecision) {
+TEST_F(LayersOnGpu, MatchDoublePrecisionForProjectionsOfAFewRows) {
   for (const int64_t batch : {1, 2, 3, 4, 5}) {
     for (const auto& [inputs, outputs] : {std::pair(512, 11520), {512, 37}, {8, 1}, {264, 100}, {12, 30}}) {
       for (const auto dtype : {at::kBFloat16, at::kHalf}) {
@@ -283,7 +283,7 @@ TEST_F(LayersOnGpu, ProjectionsOfAFewRowsAreThoseOfDoublePrecision) {
   }
 }
 
-TEST_F(LayersOnGpu, GeluOfALinearLayerIsItsTanhApproximation) {
+TEST_F(LayersOnGpu, UseTheTanhApproximationForGeluInALinearLayer) {
   for (const auto dtype : {at::kBFloat16, at::kHalf, at::kFloat}) {
     const at::Tensor x = rounded({2, 77, 64}, dtype), weight = rounded({256, 64}, dtype), bias = rounded({256}, dtype);
     const at::Tensor sum = at::matmul(x.to(at::kDouble), weight.to(at::kDouble).t()) / 8 + bias;
@@ -294,7 +294,7 @@ TEST_F(LayersOnGpu, GeluOfALinearLayerIsItsTanhApproximation) {
   }
 }
 
-TEST_F(LayersOnGpu, ThePrologueByItselfIsThatOfTheCpu) {
+TEST_F(LayersOnGpu, MatchTheCpuForASeparatePrologue) {
   using Norm = attention::Prologue::Norm;
   const int64_t tokens = 45, text = 7, heads = 3;
   for (const int64_t head_dim : {16, 40, 48, 64, 128, 160, 256}) {
@@ -332,7 +332,7 @@ TEST_F(LayersOnGpu, ThePrologueByItselfIsThatOfTheCpu) {
   }
 }
 
-TEST_F(LayersOnGpu, APrologueThatDiffersByTokenAndHeadIsThatOfTheCpu) {
+TEST_F(LayersOnGpu, MatchTheCpuForAPrologueThatDiffersByTokenAndHead) {
   const int64_t tokens = 345, heads = 3;
   for (const int64_t head_dim : {16, 48, 64, 128, 256})
     for (const int64_t text : {int64_t{0}, int64_t{7}, tokens})
@@ -367,7 +367,7 @@ TEST_F(LayersOnGpu, APrologueThatDiffersByTokenAndHeadIsThatOfTheCpu) {
 }
 
 #ifdef SPARSEREEL_CUDA
-TEST_F(LayersOnGpu, AGatedActivationIsThatOfDoublePrecision) {
+TEST_F(LayersOnGpu, MatchDoublePrecisionForAGatedActivation) {
   for (const int64_t channels : {8, 264, 1024, 1032, 4096, 8192, 13824, 16384})
     for (const auto dtype : {at::kBFloat16, at::kHalf}) {
       SCOPED_TRACE(testing::Message() << channels << " " << dtype);
@@ -383,7 +383,7 @@ TEST_F(LayersOnGpu, AGatedActivationIsThatOfDoublePrecision) {
 }
 #endif
 
-TEST_F(LayersOnGpu, ALayerWritesIntoRowsOfALargerTensor) {
+TEST_F(LayersOnGpu, WriteIntoRowsOfALargerTensor) {
   const auto options = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
   for (const int64_t batch : {1, 2}) {
     const at::Tensor x = at::randn({batch, 70, 64}, options), weight = at::randn({48, 64}, options);
@@ -398,7 +398,7 @@ TEST_F(LayersOnGpu, ALayerWritesIntoRowsOfALargerTensor) {
 }
 
 /// Expects the same bits for arbitrary bytes, except for the payload of NaN.
-TEST_F(LayersOnGpu, WeightsAreUnpackedAsOnACpu) {
+TEST_F(LayersOnGpu, UnpackWeightsAsTheCpuDoes) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::i8, Dtype::f8_e4m3, Dtype::f8_e5m2, Dtype::q4_0,
                             Dtype::q4_1, Dtype::q5_0, Dtype::q5_1, Dtype::q8_0, Dtype::q2_k, Dtype::q3_k, Dtype::q4_k,
                             Dtype::q5_k, Dtype::q6_k, Dtype::iq4_nl, Dtype::iq4_xs}) {
@@ -416,7 +416,7 @@ TEST_F(LayersOnGpu, WeightsAreUnpackedAsOnACpu) {
 }
 
 /// Tests several pieces of rows with deltas of each dtype that products take.
-TEST_F(LayersOnGpu, DeltasAreAddedToUnpackedWeightsAsOnACpu) {
+TEST_F(LayersOnGpu, AddDeltasToUnpackedWeightsAsTheCpuDoes) {
   const int64_t rows = 3001, columns = 3072, rank = 64;
   for (const Dtype dtype : {Dtype::q4_k, Dtype::q6_k, Dtype::q3_k, Dtype::i8}) {
     at::Tensor bytes = at::randint(0, 256, {rows * packed_bytes(dtype, columns)}, at::kByte);
@@ -440,7 +440,7 @@ TEST_F(LayersOnGpu, DeltasAreAddedToUnpackedWeightsAsOnACpu) {
 #ifdef SPARSEREEL_CUDA
 // Shapes of heads that ranks exchange: runs from 16 bytes to whole rows, one word beside many, more copies than one
 // launch takes.
-TEST_F(LayersOnGpu, CopiesAtOnceWhatCopiesOneAfterAnother) {
+TEST_F(LayersOnGpu, CopySeveralTensorsAtOnceAsSeparateCopiesDo) {
   for (const int64_t head_dim : {8, 64, 128}) {
     const at::Tensor from = at::randn({2, 501, 3, 30, head_dim}).to(at::kCUDA, at::kBFloat16);
     const at::Tensor to = at::zeros({501, 2, 3 * 30 * head_dim + 8}, from.options()), expected = to.clone();

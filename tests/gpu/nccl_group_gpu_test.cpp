@@ -135,7 +135,7 @@ const std::array<std::pair<const char*, Check>, 12> kChecks = {{
 constexpr const char *kRank = "NCCL_TEST_RANK", *kLinks = "NCCL_TEST_LINKS", *kCheck = "NCCL_TEST_CHECK";
 constexpr const char* kMet = "NCCL_TEST_MET";  // a file that rank 1 writes
 
-int64_t cards() {
+int64_t gpus() {
   return cuda_available() ? at::detail::getCUDAHooks().deviceCount() : 0;
 }
 
@@ -155,7 +155,7 @@ pid_t start_rank(int64_t rank, const std::vector<Link>& links, const char* check
   setenv(kRank, place.c_str(), 1);
   setenv(kLinks, sockets.c_str(), 1);
   setenv(kCheck, check, 1);
-  execl("/proc/self/exe", "test_gpu", "--gtest_filter=NcclGroup.IsARankOfAnother", nullptr);
+  execl("/proc/self/exe", "test_gpu", "--gtest_filter=NcclGroup.RunsOneRankOfAnotherTest", nullptr);
   _exit(9);
 }
 
@@ -175,7 +175,7 @@ int64_t failures(int64_t size, const char* check) {
   return failed;
 }
 
-TEST(NcclGroup, IsARankOfAnother) {
+TEST(NcclGroup, RunsOneRankOfAnotherTest) {
   const char *place = std::getenv(kRank), *sockets = std::getenv(kLinks), *name = std::getenv(kCheck);
   if (place == nullptr) GTEST_SKIP() << "the other tests run it";
   const int64_t rank = std::atoll(place);
@@ -208,9 +208,9 @@ TEST(NcclGroup, IsARankOfAnother) {
 
 class NcclContract : public ::testing::TestWithParam<std::pair<const char*, Check>> {};
 
-TEST_P(NcclContract, Holds) {
-  if (cards() < 2) GTEST_SKIP() << "there are no two GPUs here";
-  for (const int64_t size : {int64_t{2}, cards()}) EXPECT_EQ(failures(size, GetParam().first), 0) << size << " ranks";
+TEST_P(NcclContract, HoldsOnEveryNumberOfGpus) {
+  if (gpus() < 2) GTEST_SKIP() << "there are no two GPUs here";
+  for (const int64_t size : {int64_t{2}, gpus()}) EXPECT_EQ(failures(size, GetParam().first), 0) << size << " ranks";
 }
 
 INSTANTIATE_TEST_SUITE_P(Nccl, NcclContract, ::testing::ValuesIn(kChecks),
@@ -218,8 +218,8 @@ INSTANTIATE_TEST_SUITE_P(Nccl, NcclContract, ::testing::ValuesIn(kChecks),
 
 class KilledRank : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(KilledRank, EndsTheOthersThoughTheirGpusWait) {
-  if (cards() < 2) GTEST_SKIP() << "there are no two GPUs here";
+TEST_P(KilledRank, EndsTheOtherRanksEvenIfTheirGpusWait) {
+  if (gpus() < 2) GTEST_SKIP() << "there are no two GPUs here";
   const test::TemporaryFolder folder;
   const std::filesystem::path met = folder / "met";
   setenv(kMet, met.c_str(), 1);

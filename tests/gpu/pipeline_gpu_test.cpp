@@ -41,7 +41,7 @@ class PipelineOnGpu : public ::testing::Test {
   }
 };
 
-TEST_F(PipelineOnGpu, Fp32FramesAreThoseOfDiffusersOnACpu) {
+TEST_F(PipelineOnGpu, MatchesTheFramesOfDiffusersInFp32) {
   const test::Golden golden("pipeline_golden");
   const auto pipeline = Pipeline::open(folder(), "cuda", "fp32");
   for (const auto order : {hilbert::TokenOrder::native, hilbert::TokenOrder::hilbert}) {
@@ -55,7 +55,7 @@ TEST_F(PipelineOnGpu, Fp32FramesAreThoseOfDiffusersOnACpu) {
   }
 }
 
-TEST_F(PipelineOnGpu, HalfPrecisionRunsAndIsFinite) {
+TEST_F(PipelineOnGpu, RunsInHalfPrecisionWithFiniteLatents) {
   for (const char* dtype : {"bf16", "fp16"}) {
     const auto pipeline = Pipeline::open(folder(), "cuda", dtype);
     const Outcome result = pipeline->generate(request());
@@ -64,7 +64,7 @@ TEST_F(PipelineOnGpu, HalfPrecisionRunsAndIsFinite) {
   }
 }
 
-TEST_F(PipelineOnGpu, TiledDecodingWorks) {
+TEST_F(PipelineOnGpu, DecodesInTiles) {
   Request wanted = request();
   wanted.vae_tiling = VaeTiling::on;
   const auto pipeline = Pipeline::open(folder(), "cuda", "fp32");
@@ -73,7 +73,7 @@ TEST_F(PipelineOnGpu, TiledDecodingWorks) {
   EXPECT_EQ(result.frames.sizes(), at::IntArrayRef({9, 64, 64, 3}));
 }
 
-TEST_F(PipelineOnGpu, SparseAttentionRefusesFp32WithTheReason) {
+TEST_F(PipelineOnGpu, RefusesSparseAttentionInFp32AndSaysWhy) {
   EXPECT_THAT(attention::unsupported_reason(attention::Mode::sparse, at::Device(at::kCUDA), at::kFloat),
               ::testing::HasSubstr("fp16 or bf16"));
   Request wanted = request();
@@ -82,7 +82,7 @@ TEST_F(PipelineOnGpu, SparseAttentionRefusesFp32WithTheReason) {
   EXPECT_THROW(pipeline->generate(wanted), Error);
 }
 
-TEST_F(PipelineOnGpu, QuantizedAttentionStaysNearFullAttention) {
+TEST_F(PipelineOnGpu, StaysNearFullAttentionWithQuantizedAttention) {
   const auto pipeline = Pipeline::open(folder(), "cuda", "fp16");
   Request wanted = request();
   const at::Tensor full = pipeline->generate(wanted).frames;
@@ -93,7 +93,7 @@ TEST_F(PipelineOnGpu, QuantizedAttentionStaysNearFullAttention) {
   EXPECT_LT((result.frames - full).abs().mean().item<double>(), 0.02);
 }
 
-TEST_F(PipelineOnGpu, OffloadedBlocksComputeTheSame) {
+TEST_F(PipelineOnGpu, GivesTheSameLatentsWithOffloadedBlocks) {
   Request wanted = request();
   const auto resident = Pipeline::open(Checkpoint::open(folder()), {.device = "cuda", .dtype = "bf16"});
   const auto offloaded =
@@ -103,7 +103,7 @@ TEST_F(PipelineOnGpu, OffloadedBlocksComputeTheSame) {
   EXPECT_TRUE(second.latents.equal(first.latents));
 }
 
-TEST_F(PipelineOnGpu, BlocksThatAreLeftOutDoNotDisturbTheirStreaming) {
+TEST_F(PipelineOnGpu, GivesTheSameLatentsWithOffloadedBlocksThatACacheSkips) {
   Request wanted = request();
   wanted.num_inference_steps = 12;
   for (const CacheKind kind : {CacheKind::first_block, CacheKind::forecast}) {
@@ -120,7 +120,7 @@ TEST_F(PipelineOnGpu, BlocksThatAreLeftOutDoNotDisturbTheirStreaming) {
   }
 }
 
-TEST_F(PipelineOnGpu, LorasAreMergedAlikeHoweverTheWeightsArrive) {
+TEST_F(PipelineOnGpu, MergesLorasAlikeIntoResidentAndOffloadedWeights) {
   Request wanted = request();
   const auto run = [&](const char* device, const char* dtype, bool offload, const std::string& loras) {
     const Request options{.device = device, .dtype = dtype, .offload = offload, .loras = parse_loras(loras)};
@@ -134,7 +134,7 @@ TEST_F(PipelineOnGpu, LorasAreMergedAlikeHoweverTheWeightsArrive) {
   EXPECT_TRUE(run("cuda", "fp32", false, loras).allclose(run("cpu", "fp32", false, loras), 1e-3, 1e-3));
 }
 
-TEST_F(PipelineOnGpu, RandomWeightsAreTheSameEveryTimeAndReportPeakMemory) {
+TEST_F(PipelineOnGpu, RepeatsRandomWeightsAndReportsPeakMemory) {
   const Checkpoint files = Checkpoint::open(folder());
   nlohmann::json architecture;
   for (const char* name : {"transformer", "vae", "text_encoder", "scheduler"}) architecture[name] = files.config(name);
@@ -196,7 +196,7 @@ TEST_P(FaultyStep, IsRedoneWithFullAttention) {
 INSTANTIATE_TEST_SUITE_P(Device, FaultyStep, ::testing::Values("cpu", "cuda"),
                          [](const auto& each) { return std::string(each.param); });
 
-TEST_F(PipelineOnGpu, WeightsArriveWholeWhateverTheirSize) {
+TEST_F(PipelineOnGpu, UploadsWeightsOfAnySizeCompletely) {
   Uploader uploader(at::Device(at::kCUDA, 0));
   for (const int64_t bytes : {int64_t{1}, int64_t{4097}, int64_t{16} << 20, (int64_t{50} << 20) + 3}) {
     const at::Tensor sent = at::randint(256, {bytes}, at::kByte);

@@ -26,14 +26,14 @@ Request short_video() {
   return request;
 }
 
-TEST(RankThreadsOnGpus, MakeTheVideoOfOneAndEndTogether) {
-  const int64_t cards = cuda_available() ? at::detail::getCUDAHooks().deviceCount() : 0;
-  if (cards < 2) GTEST_SKIP() << "there are no two GPUs here";
+TEST(RankThreadsOnGpus, MakeTheVideoOfOneGpuAndEndTogether) {
+  const int64_t gpus = cuda_available() ? at::detail::getCUDAHooks().deviceCount() : 0;
+  if (gpus < 2) GTEST_SKIP() << "there are no two GPUs here";
   const auto one = test::pipelines_of(1, "auto").front();
   const Request request = short_video();
   const Plan plan = one->resolve(request);
   const at::Tensor alone = one->generate(plan).frames;
-  for (const int64_t count : {int64_t{2}, std::min<int64_t>(cards, 4)}) {
+  for (const int64_t count : {int64_t{2}, std::min<int64_t>(gpus, 4)}) {
     RankThreads ranks(test::pipelines_of(count, "auto"));
     EXPECT_TRUE(test::close_to(ranks.generate(request, plan, {}, {}).frames, alone, 2e-3)) << count;
     test::CallbackObserver observer;

@@ -92,7 +92,7 @@ class HeadPartsOnGpu : public AttendOnGpu {
   }
 };
 
-TEST_F(HeadPartsOnGpu, KeepTheBlocksOfACallWithAllHeads) {
+TEST_F(HeadPartsOnGpu, KeepTheSameBlocksAsACallWithAllHeads) {
   for (const int64_t head_dim : {64, 128}) {
     for (const int64_t arithmetic : {8, 16}) {
       for (const double topk : {0.05, 0.12, 0.5}) {
@@ -106,7 +106,7 @@ TEST_F(HeadPartsOnGpu, KeepTheBlocksOfACallWithAllHeads) {
   }
 }
 
-TEST_F(HeadPartsOnGpu, KeepTheBlocksThatErrByMoreThanABoundOfAllHeadsOutputs) {
+TEST_F(HeadPartsOnGpu, KeepTheSameBlocksByABlockErrorBoundAsACallWithAllHeads) {
   for (const int64_t head_dim : {64, 128}) {
     for (const double bound : {0.02, 0.05}) {
       SCOPED_TRACE(::testing::Message() << head_dim << ", " << bound);
@@ -118,12 +118,12 @@ TEST_F(HeadPartsOnGpu, KeepTheBlocksThatErrByMoreThanABoundOfAllHeadsOutputs) {
   }
 }
 
-TEST_F(HeadPartsOnGpu, QuantizeAndAttendAsACallWithAllHeads) {
+TEST_F(HeadPartsOnGpu, GiveTheSameQuantizedAndFullAttentionAsACallWithAllHeads) {
   check(video(2, 1500, 1500, kAllHeads, 64), with_prologue({.mode = Mode::quantized}, 1500, 64));
   check(video(1, 1500, 1500, kAllHeads, 128), with_prologue({.mode = Mode::full}, 1500, 128));
 }
 
-TEST_F(HeadPartsOnGpu, MomentsAreThoseOfACpu) {
+TEST_F(HeadPartsOnGpu, ComputeTheSameMomentsAsTheCpu) {
   const Inputs x = inputs(2, 300, 300, kAllHeads, 64);
   for (const auto norm : {Prologue::Norm::rms, Prologue::Norm::layer}) {
     Prologue prologue;
@@ -153,7 +153,7 @@ at::Tensor forward(const test::ParityCase& one, attention::Mode mode, Group* gro
   return transformer->forward(given.latents, given.conditioning, given.timesteps, run).cpu();
 }
 
-TEST(TokensOverRanksOnGpu, PredictWhatOneRankPredicts) {
+TEST(TokensOverRanksOnGpu, GiveThePredictionOfOneRank) {
   std::string reason;
   if (!cuda_available(&reason)) GTEST_SKIP() << "no GPU: " << reason;
   for (const test::ParityCase& one : test::parity_cases("dit_cases.json")) {

@@ -40,14 +40,14 @@ class TransformerOnGpu : public ::testing::Test {
   const std::vector<test::ParityCase> cases_ = test::parity_cases("dit_cases.json");
 };
 
-TEST_F(TransformerOnGpu, Fp32MatchesDiffusersInEveryTokenOrder) {
+TEST_F(TransformerOnGpu, MatchesDiffusersInFp32InEveryTokenOrder) {
   for (const test::ParityCase& one : cases_) {
     for (const auto order : {hilbert::TokenOrder::native, hilbert::TokenOrder::hilbert})
       EXPECT_TRUE(test::close_to(run(one, at::kFloat, order), tensor(one, "output"), 1e-4)) << one.name;
   }
 }
 
-TEST_F(TransformerOnGpu, Bfloat16ErrsNoMoreThanThatOfDiffusers) {
+TEST_F(TransformerOnGpu, ErrsNoMoreInBfloat16ThanDiffusers) {
   double ours = 0, theirs = 0;  // sums of squares, in units of each model's output
   for (const test::ParityCase& one : cases_) {
     const at::Tensor exact = tensor(one, "output");

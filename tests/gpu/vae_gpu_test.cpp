@@ -60,7 +60,7 @@ struct SpatialNormCase {
   double offset;
 };
 
-TEST_F(VaeOnGpu, Tf32IsOfTheThreadThatAllowsIt) {
+TEST_F(VaeOnGpu, UsesTf32OnlyInTheThreadThatAllowsIt) {
   const at::Tensor x = at::randn({1, 32, 4, 24, 24}), weight = at::randn({48, 32, 3, 3, 3}), bias = at::randn({48});
   const auto convolved = [&] {
     const c10::InferenceMode inference;
@@ -78,7 +78,7 @@ TEST_F(VaeOnGpu, Tf32IsOfTheThreadThatAllowsIt) {
   EXPECT_TRUE(convolved().equal(exact));
 }
 
-TEST_F(VaeOnGpu, SpatialNormIsThatOfTheCpu) {
+TEST_F(VaeOnGpu, MatchesTheCpuForSpatialNorm) {
   for (const SpatialNormCase& c :
        {SpatialNormCase{16, 4, 5, 3, 1, 0}, SpatialNormCase{128, 32, 9, 3, 8, 0}, SpatialNormCase{256, 32, 8, 2, 4, 0},
         SpatialNormCase{512, 32, 1, 1, 2, 0}, SpatialNormCase{24, 3, 2, 2, 2, 0}, SpatialNormCase{12, 3, 5, 3, 2, 0},
@@ -106,7 +106,7 @@ TEST_F(VaeOnGpu, SpatialNormIsThatOfTheCpu) {
   }
 }
 
-TEST_F(VaeOnGpu, SpatialNormStaysFiniteForHugeValuesAndPassesNanOn) {
+TEST_F(VaeOnGpu, KeepsSpatialNormFiniteForHugeValuesAndPropagatesNan) {
   const auto options = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
   const SpatialNorm norm{.norm = {.weight = at::ones({16}, options), .bias = at::zeros({16}, options)},
                          .conv_y = {.weight = at::zeros({16, 1}, options), .bias = at::full({16}, 1e4, options)},
@@ -122,7 +122,7 @@ TEST_F(VaeOnGpu, SpatialNormStaysFiniteForHugeValuesAndPassesNanOn) {
   EXPECT_FALSE(at::isnan(out.narrow(3, 8, 8)).any().item<bool>());
 }
 
-TEST_F(VaeOnGpu, GroupNormIsThatOfTheCpuInsideABorder) {
+TEST_F(VaeOnGpu, MatchesTheCpuForGroupNormInsideABorder) {
   for (const auto& [channels, groups] : {std::pair{8, 2}, std::pair{96, 32}, std::pair{768, 32}, std::pair{12, 3}}) {
     for (const auto dtype : kDtypes) {
       SCOPED_TRACE(testing::Message() << channels << " channels, " << dtype);
@@ -141,7 +141,7 @@ TEST_F(VaeOnGpu, GroupNormIsThatOfTheCpuInsideABorder) {
   }
 }
 
-TEST_F(VaeOnGpu, RmsNormIsThatOfTheCpu) {
+TEST_F(VaeOnGpu, MatchesTheCpuForRmsNorm) {
   for (const int64_t channels : {8, 16, 40, 96, 192, 384, 512, 1024, 1032, 2048}) {
     for (const auto dtype : kDtypes) {
       for (const bool biased : {false, true}) {
@@ -161,7 +161,7 @@ TEST_F(VaeOnGpu, RmsNormIsThatOfTheCpu) {
   }
 }
 
-TEST_F(VaeOnGpu, RmsNormPassesNanOn) {
+TEST_F(VaeOnGpu, PropagatesNanThroughRmsNorm) {
   const auto options = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
   const at::Tensor x = at::randn({1, 3, 5, 96}, options), out = at::empty_like(x);
   x[0][1][2][95] = std::numeric_limits<float>::quiet_NaN();
@@ -171,7 +171,7 @@ TEST_F(VaeOnGpu, RmsNormPassesNanOn) {
 }
 
 #ifdef SPARSEREEL_CUDA
-TEST_F(VaeOnGpu, ResidualsAreAddedWithTheirBias) {
+TEST_F(VaeOnGpu, AddsResidualsWithTheirBias) {
   for (const auto dtype : kDtypes) {
     const at::Tensor x = rounded({2, 5, 7, 24}, dtype), y = rounded(x.sizes(), dtype), bias = rounded({24}, dtype);
     const at::Tensor plain = x.to(at::kCUDA, dtype), biased = plain.clone(), residual = y.to(at::kCUDA, dtype);
@@ -182,7 +182,7 @@ TEST_F(VaeOnGpu, ResidualsAreAddedWithTheirBias) {
   }
 }
 
-TEST_F(VaeOnGpu, PixelsAndFramesRepeat) {
+TEST_F(VaeOnGpu, RepeatsPixelsAndFrames) {
   for (const int64_t frames : {1, 2, 3, 4, 5}) {
     const at::Tensor x = rounded({frames, 3, 5, 16}, at::kHalf), bias = rounded({16}, at::kHalf);
     const at::Tensor gpu = x.to(at::kCUDA, at::kHalf);
@@ -197,7 +197,7 @@ TEST_F(VaeOnGpu, PixelsAndFramesRepeat) {
 }
 #endif
 
-TEST_F(VaeOnGpu, OutputsWithoutMeaningAreAddedUpToEight) {
+TEST_F(VaeOnGpu, PadsOutputChannelsToEight) {
   const CausalConv3d conv{.weight = at::randn({3, 16, 3, 3, 3}).to(at::kCUDA, at::kHalf),
                           .bias = at::randn({3}).to(at::kCUDA, at::kHalf)};
   const CausalConv3d padded = with_padded_outputs(conv);
@@ -225,12 +225,12 @@ class VaeModelOnGpu : public VaeOnGpu {
   const std::vector<test::ParityCase> cases_ = test::parity_cases("vae_cases.json");
 };
 
-TEST_F(VaeModelOnGpu, Fp32FramesAreThoseOfDiffusers) {
+TEST_F(VaeModelOnGpu, MatchesTheFramesOfDiffusersInFp32) {
   for (const test::ParityCase& one : cases_)
     EXPECT_TRUE(close_to(decode(one, at::kCUDA, at::kFloat), tensor(one, "frames"), 1e-4)) << one.name;
 }
 
-TEST_F(VaeModelOnGpu, LatentsAreThoseOfDiffusers) {
+TEST_F(VaeModelOnGpu, MatchesTheLatentsOfDiffusers) {
   for (const test::ParityCase& one : test::parity_cases("vae_encoder_cases.json")) {
     const test::Golden golden(one.family->folder + "vae_encoder_golden");
     const at::Tensor frames = test::frames_to_encode(one.content["frames"].get<std::vector<int64_t>>());
@@ -248,7 +248,7 @@ TEST_F(VaeModelOnGpu, LatentsAreThoseOfDiffusers) {
   }
 }
 
-TEST_F(VaeOnGpu, VideoNormIsThatOfTheCpu) {
+TEST_F(VaeOnGpu, MatchesTheCpuForVideoNorm) {
   for (const auto& [channels, groups] : {std::pair{8, 2}, std::pair{128, 32}, std::pair{512, 32}, std::pair{12, 3}}) {
     for (const auto dtype : kDtypes) {
       SCOPED_TRACE(testing::Message() << channels << " channels, " << dtype);
@@ -267,7 +267,7 @@ TEST_F(VaeOnGpu, VideoNormIsThatOfTheCpu) {
 
 /// Compares with the error of bfloat16 on a CPU, as the geometric mean over all decodes. Some latents amplify any
 /// rounding threefold and would outweigh the others in a sum.
-TEST_F(VaeModelOnGpu, HalfPrecisionErrsAsBfloat16OnTheCpuDoes) {
+TEST_F(VaeModelOnGpu, ErrsAsMuchInHalfPrecisionAsTheCpuInBfloat16) {
   const auto mean_ratio = [&](at::ScalarType dtype) {
     double sum = 0;
     for (const test::ParityCase& one : cases_) {

@@ -34,7 +34,7 @@ class ClipParity : public ::testing::TestWithParam<const char*> {
   Golden golden_{"clip_golden"};
 };
 
-TEST_P(ClipParity, TokensAreThoseBeforeTheLastLayer) {
+TEST_P(ClipParity, ReturnsTheTokensBeforeTheLastLayer) {
   const fs::path folder = kClip / "image_encoder";
   Component component = component_of(open_weights(folder / "model.safetensors"), clip_vision_part());
   component.config_file = (folder / "config.json").string();
@@ -43,7 +43,7 @@ TEST_P(ClipParity, TokensAreThoseBeforeTheLastLayer) {
   EXPECT_TRUE(close_to(encoder.forward(golden("pixels")), golden("tokens"), 1e-5));
 }
 
-TEST_P(ClipParity, PicturesBecomeTheSamePixels) {
+TEST_P(ClipParity, ConvertsPicturesToTheSamePixels) {
   const std::string file = (kClip / "image_processor" / "preprocessor_config.json").string();
   const ImageProcessorConfig config = parse_image_processor_config(read_json(file), file);
   // A step of 1/255 is 0.007 of the scale, so every byte is the same.
@@ -104,7 +104,7 @@ fs::path authors_file(const StoredWeights& weights, const fs::path& file) {
   return file;
 }
 
-TEST(ClipNames, TheAuthorsFileIsTheSameTower) {
+TEST(ClipNames, MapTheFileOfTheAuthorsToTheSameEncoder) {
   const c10::InferenceMode inference;
   const test::TemporaryFolder temporary;
   const fs::path folder = kClip / "image_encoder";

@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(Families, LoraParity, ::testing::ValuesIn(test::parity_
 
 /// Compares with diffusers' pipelines that use the Python package's attention in place of their own
 /// (compare_package.py).
-TEST(PackageParity, IsThatOfOurSparseAttentionInDiffusers) {
+TEST(PackageParity, MatchesDiffusersWithThePythonPackage) {
   const test::Golden golden("package_golden");
   const test::ParityFamily no_family{};
   const nlohmann::json cases = test::read_data("package_cases.json");
@@ -82,7 +82,7 @@ TEST(PackageParity, IsThatOfOurSparseAttentionInDiffusers) {
 }
 
 /// Tests that hold for every family. They run on the first of its cases.
-class PipelineOf : public ::testing::TestWithParam<test::ParityFamily> {
+class FamilyPipeline : public ::testing::TestWithParam<test::ParityFamily> {
  protected:
   nlohmann::json content = *test::read_data(GetParam().folder + "pipeline_cases.json").begin();
   Request request = request_of(content);
@@ -90,7 +90,7 @@ class PipelineOf : public ::testing::TestWithParam<test::ParityFamily> {
   Inputs inputs = inputs_of(GetParam(), content);
 };
 
-TEST_P(PipelineOf, TokenOrderChangesNothingUnderFullAttention) {
+TEST_P(FamilyPipeline, GivesTheSameFramesInEveryTokenOrderUnderFullAttention) {
   const at::Tensor native = pipeline->generate(request, inputs).frames;
   for (const auto order : {hilbert::TokenOrder::hilbert, hilbert::TokenOrder::time_major, hilbert::TokenOrder::morton,
                            hilbert::TokenOrder::random}) {
@@ -99,7 +99,7 @@ TEST_P(PipelineOf, TokenOrderChangesNothingUnderFullAttention) {
   }
 }
 
-TEST_P(PipelineOf, SparseAttentionThatKeepsEveryBlockIsFullAttention) {
+TEST_P(FamilyPipeline, MatchesFullAttentionIfSparseAttentionKeepsEveryBlock) {
   const at::Tensor full = pipeline->generate(request, inputs).frames;
   request.attention_mode = attention::Mode::sparse;
   request.topk = 1.0;
@@ -110,14 +110,14 @@ TEST_P(PipelineOf, SparseAttentionThatKeepsEveryBlockIsFullAttention) {
   EXPECT_EQ(sparse.attention.statistics.sparsity(), 0.0);
 }
 
-TEST_P(PipelineOf, TheSameSeedGivesTheSameFramesAndAnotherSeedOthers) {
+TEST_P(FamilyPipeline, GivesTheSameFramesOnlyForTheSameSeed) {
   const at::Tensor first = pipeline->generate(request, inputs).frames;
   EXPECT_TRUE(first.equal(pipeline->generate(request, inputs).frames));
   request.seed = 8;
   EXPECT_FALSE(first.equal(pipeline->generate(request, inputs).frames));
 }
 
-TEST_P(PipelineOf, SeedsShareWhatIsKnownOfTheirVideos) {
+TEST_P(FamilyPipeline, ReusesEncodedConditioningForOtherSeeds) {
   const Plan plan = pipeline->resolve(request);
   pipeline->text_stage().load();
   Inputs known = {.decode = false};
@@ -130,7 +130,7 @@ TEST_P(PipelineOf, SeedsShareWhatIsKnownOfTheirVideos) {
   }
 }
 
-TEST_P(PipelineOf, ARunGoesOnToTheSameLatents) {
+TEST_P(FamilyPipeline, ResumesToTheSameLatents) {
   inputs.decode = false;
   std::vector<DenoisingState> states;
   test::CallbackObserver observer;
@@ -144,7 +144,7 @@ TEST_P(PipelineOf, ARunGoesOnToTheSameLatents) {
   EXPECT_TRUE(pipeline->generate(request, inputs).latents.equal(whole));
 }
 
-TEST_P(PipelineOf, SavedLatentsDecodeToTheSameFrames) {
+TEST_P(FamilyPipeline, DecodesSavedLatentsToTheSameFrames) {
   const Outcome result = pipeline->generate(request, inputs);
   const Decoded decoded = pipeline->decode(result.latents, VaeTiling::off);
   EXPECT_TRUE(decoded.frames.equal(result.frames));
@@ -152,7 +152,7 @@ TEST_P(PipelineOf, SavedLatentsDecodeToTheSameFrames) {
   EXPECT_TRUE(decoded.warning.empty());
 }
 
-TEST_P(PipelineOf, InitLatentsReplaceTheNoiseAndConsumeNoDraw) {
+TEST_P(FamilyPipeline, UsesInitialLatentsInsteadOfNoiseAndDrawsNone) {
   inputs.decode = false;
   const at::Tensor drawn = pipeline->generate(request, inputs).latents;
   const auto generator = at::make_generator<at::CPUGeneratorImpl>(request.seed);
@@ -166,7 +166,7 @@ TEST_P(PipelineOf, InitLatentsReplaceTheNoiseAndConsumeNoDraw) {
   EXPECT_THROW(pipeline->generate(request, inputs), Error);
 }
 
-TEST_P(PipelineOf, CancellingBetweenStepsThrowsCancelled) {
+TEST_P(FamilyPipeline, ThrowsCancelledIfItIsCancelledBetweenSteps) {
   int steps = 0;
   test::CallbackObserver observer;
   observer.on_step = [&](const StepDone&) { ++steps; };
@@ -177,13 +177,13 @@ TEST_P(PipelineOf, CancellingBetweenStepsThrowsCancelled) {
   EXPECT_EQ(steps, 2);
 }
 
-TEST_P(PipelineOf, ATruncatedPromptIsReported) {
+TEST_P(FamilyPipeline, WarnsOfATruncatedPrompt) {
   request.max_sequence_length = 3;
   inputs.decode = false;
   EXPECT_THAT(pipeline->generate(request, inputs).warnings, ::testing::Contains(HasSubstr("cut to 3 tokens")));
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, PipelineOf, ::testing::ValuesIn(test::whole_families()),
+INSTANTIATE_TEST_SUITE_P(Families, FamilyPipeline, ::testing::ValuesIn(test::whole_families()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -80,7 +80,7 @@ class SchedulersParity : public ::testing::TestWithParam<nlohmann::json> {
   at::Tensor direction_ = golden_["direction"];
 };
 
-TEST_P(SchedulersParity, WholeRunMatchesDiffusers) {
+TEST_P(SchedulersParity, MatchesDiffusersOverAWholeRun) {
   const auto sampler = scheduler();
   EXPECT_EQ(sampler->timesteps(), to_vector(golden("timesteps")));
 
@@ -101,7 +101,7 @@ TEST_P(SchedulersParity, WholeRunMatchesDiffusers) {
   EXPECT_TRUE(next_draw.equal(golden("next_draw"))) << "the run drew more or less noise than the reference";
 }
 
-TEST_P(SchedulersParity, ResumedRunIsTheSame) {
+TEST_P(SchedulersParity, ResumesToTheSameResult) {
   const auto whole = scheduler();
   const auto steps = static_cast<int64_t>(whole->timesteps().size());
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(kSeed);
@@ -149,7 +149,7 @@ TEST(SchedulersTimesteps, MatchDiffusersForEveryNumberOfSteps) {
   EXPECT_GT(with_wrapped_step, 0);
 }
 
-TEST(SchedulersTimesteps, OfFlowMatchingMatchDiffusersForManyNumbersOfSteps) {
+TEST(SchedulersTimesteps, MatchDiffusersForManyNumbersOfStepsOfFlowMatching) {
   const Golden golden("flow_schedulers_golden");
   const at::Tensor sums = golden["timestep_sums"];  // [class, shift, place in counts], weighted sums x 2^24
   const std::vector<double> counts = to_vector(golden["counts"]), shifts = to_vector(golden["shifts"]);
@@ -169,7 +169,7 @@ TEST(SchedulersTimesteps, OfFlowMatchingMatchDiffusersForManyNumbersOfSteps) {
   }
 }
 
-TEST(TorchNoise, DrawsOfOneSeedMatchPython) {
+TEST(TorchNoise, MatchesPythonForTheSameSeed) {
   const Golden golden("schedulers_golden");
   for (const std::string dtype : {"torch.float32", "torch.bfloat16", "torch.float16"}) {
     at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(1234);

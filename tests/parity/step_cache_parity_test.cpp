@@ -97,7 +97,7 @@ TEST_P(StepCacheParity, ResumesAfterAnyStepToTheSameBytes) {
   }
 }
 
-TEST_P(StepCacheParity, VideosOfOneProcessShareNothing) {
+TEST_P(StepCacheParity, SharesNothingBetweenVideosOfOneProcess) {
   const at::Tensor alone = finish(*start());
   const auto one = start();
   request_.seed += 1;
@@ -109,7 +109,7 @@ TEST_P(StepCacheParity, VideosOfOneProcessShareNothing) {
   EXPECT_TRUE(one->latents().equal(alone));
 }
 
-TEST_P(StepCacheParity, AThresholdOfZeroIsNoCache) {
+TEST_P(StepCacheParity, ReusesNothingWithAThresholdOfZero) {
   request_.cache = {};
   const auto none = start();
   const at::Tensor expected = finish(*none);
@@ -122,7 +122,7 @@ TEST_P(StepCacheParity, AThresholdOfZeroIsNoCache) {
   EXPECT_TRUE(finish(*never).equal(expected));
 }
 
-TEST_P(StepCacheParity, PassesInTurnReuseWholeStepsToo) {
+TEST_P(StepCacheParity, ReusesWholeStepsIfPassesRunInTurn) {
   for (const GuidancePasses passes : {GuidancePasses::batched, GuidancePasses::in_turn}) {
     request_.guidance_passes = passes;
     request_.cache.threshold = 1e30;  // reuses every step except an expert's first
@@ -133,7 +133,7 @@ TEST_P(StepCacheParity, PassesInTurnReuseWholeStepsToo) {
   }
 }
 
-TEST_P(StepCacheParity, ANumberOfStepsForecastsTheOthers) {
+TEST_P(StepCacheParity, ForecastsAllStepsBeyondAGivenNumber) {
   const auto run = [this](const CacheRule& rule) {
     request_.cache = rule;
     auto denoising = start();

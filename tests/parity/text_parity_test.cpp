@@ -65,7 +65,7 @@ class TokenizerParity : public ::testing::TestWithParam<json> {
   TemporaryFolder folder_;
 };
 
-TEST_P(TokenizerParity, EveryStringGivesTheIdsOfTransformers) {
+TEST_P(TokenizerParity, GivesTheIdsOfTransformersForEveryString) {
   const Tokenizer tokenizer = Tokenizer::load(folder_.path());
   EXPECT_EQ(tokenizer.vocabulary_size(), GetParam()["vocabulary_size"].get<int64_t>());
   for (const json& test_case : GetParam()["cases"]) {
@@ -77,7 +77,7 @@ TEST_P(TokenizerParity, EveryStringGivesTheIdsOfTransformers) {
   }
 }
 
-TEST_P(TokenizerParity, PaddingAndTruncationMatchTransformers) {
+TEST_P(TokenizerParity, PadsAndTruncatesAsTransformersDoes) {
   const Tokenizer tokenizer = Tokenizer::load(folder_.path());
   for (const json& test_case : GetParam()["padded"]) {
     const TokenIds result = tokenizer.encode(test_case[0].get<std::string>(), test_case[1].get<int64_t>());
@@ -107,30 +107,30 @@ class T5Parity : public ::testing::Test {
   Golden golden_{"text_golden"};
 };
 
-TEST_F(T5Parity, HiddenStatesMatchInFp32) {
+TEST_F(T5Parity, MatchesHiddenStatesInFp32) {
   const at::Tensor hidden = load(at::kFloat).forward(golden_["ids"]);
   EXPECT_TRUE(close_to(hidden, golden_["fp32.hidden"], 2e-6));
 }
 
-TEST_F(T5Parity, LongPromptsReachEveryPositionBucket) {
+TEST_F(T5Parity, MatchesHiddenStatesOfLongPromptsThatReachEveryPositionBucket) {
   const at::Tensor hidden = load(at::kFloat).forward(golden_["long_ids"]);
   EXPECT_TRUE(close_to(hidden.slice(1, 0, hidden.size(1), 7), golden_["fp32.long_hidden"], 2e-6));
 }
 
-TEST_F(T5Parity, PromptsInOneBatchGiveWhatTheyGiveAlone) {
+TEST_F(T5Parity, EncodesPromptsInABatchAsItEncodesThemAlone) {
   const T5Encoder encoder = load(at::kFloat);
   const at::Tensor ids = golden_["ids"];
   const at::Tensor alone = at::cat({encoder.forward(ids.slice(0, 0, 1)), encoder.forward(ids.slice(0, 1, 2))});
   EXPECT_TRUE(close_to(encoder.forward(ids), alone, 2e-6));
 }
 
-TEST_F(T5Parity, HiddenStatesMatchInBf16) {
+TEST_F(T5Parity, MatchesHiddenStatesInBf16) {
   const at::Tensor hidden = load(at::kBFloat16).forward(golden_["ids"]);
   EXPECT_EQ(hidden.scalar_type(), at::kBFloat16);
   EXPECT_TRUE(close_to(hidden, golden_["bf16.hidden"], 1.5e-2));
 }
 
-TEST_F(T5Parity, HiddenStatesMatchInFp16WithTheLastProjectionInFp32) {
+TEST_F(T5Parity, MatchesHiddenStatesInFp16WithTheLastProjectionInFp32) {
   const T5Encoder encoder = load(at::kHalf);
   EXPECT_EQ(encoder.layers[0].wo.weight.scalar_type(), at::kFloat);
   EXPECT_EQ(encoder.layers[0].wi_0.weight.scalar_type(), at::kHalf);
@@ -139,7 +139,7 @@ TEST_F(T5Parity, HiddenStatesMatchInFp16WithTheLastProjectionInFp32) {
   EXPECT_TRUE(close_to(hidden, golden_["fp16.hidden"], 2e-3));
 }
 
-TEST_F(T5Parity, Fp16InfinitiesAreClampedAsTransformersClampsThem) {
+TEST_F(T5Parity, ClampsFp16InfinitiesAsTransformersDoes) {
   T5Encoder encoder = load(at::kHalf);
   encoder.layers[0].attention_out.weight = encoder.layers[0].attention_out.weight * 3e4;
   const at::Tensor hidden = encoder.forward(golden_["ids"]);
@@ -149,7 +149,7 @@ TEST_F(T5Parity, Fp16InfinitiesAreClampedAsTransformersClampsThem) {
 
 /// The bound is not that of a trained model: the scores of this small one are not scaled down, so its attention is
 /// sharper.
-TEST_F(T5Parity, EightBitWeightsErrByLittleInEveryDtype) {
+TEST_F(T5Parity, ErrsLittleWithEightBitWeightsInEveryDtype) {
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const T5Encoder encoder = T5Encoder::load(open_component(kData / "t5"), at::kCPU, {dtype, /*in_fp8=*/true});
     EXPECT_TRUE(encoder.layers[0].wo.is_fp8());
@@ -163,7 +163,7 @@ TEST_F(T5Parity, EightBitWeightsErrByLittleInEveryDtype) {
   }
 }
 
-TEST_F(T5Parity, PositionBucketsMatchForSeveralSizes) {
+TEST_F(T5Parity, MatchesPositionBucketsForSeveralSizes) {
   constexpr int64_t kLength = 400;
   for (const auto& [buckets, distance] :
        std::vector<std::pair<int64_t, int64_t>>{{32, 128}, {8, 20}, {64, 300}, {32, 64}}) {
@@ -191,13 +191,13 @@ class Umt5Parity : public ::testing::Test {
   Golden golden_{"umt5_golden"};
 };
 
-TEST_F(Umt5Parity, RealTokensAloneGiveWhatTheyGiveUnderAMask) {
+TEST_F(Umt5Parity, EncodesRealTokensAloneAsUnderAMask) {
   expect_both(at::kFloat, "fp32", 2e-6);
   expect_both(at::kBFloat16, "bf16", 1.5e-2);
   expect_both(at::kHalf, "fp16", 2e-3);
 }
 
-TEST_F(Umt5Parity, EveryLayerHasABiasOfItsOwn) {
+TEST_F(Umt5Parity, UsesASeparateBiasInEveryLayer) {
   const T5Encoder encoder = T5Encoder::load(open_component(kData / "umt5"), at::kCPU, at::kFloat);
   EXPECT_FALSE(encoder.layers[0].relative_bias.equal(encoder.layers[1].relative_bias));
   const at::Tensor hidden = encoder.forward(golden_["long_ids"]);  // reaches every position bucket
@@ -246,11 +246,11 @@ void expect_published_layout(const std::string& names, int64_t of_one_layer, int
   EXPECT_THAT(all_layers, Not(ContainsRegex("missing|unexpected|expected \\[")));
 }
 
-TEST(T5PublishedLayout, HasTheNamesAndShapesThatLoadAsksFor) {
+TEST(T5PublishedLayout, HasTheNamesAndShapesThatLoadExpects) {
   expect_published_layout("t5_names.json", 12, 219);
 }
 
-TEST(Umt5PublishedLayout, HasTheNamesAndShapesThatLoadAsksFor) {
+TEST(Umt5PublishedLayout, HasTheNamesAndShapesThatLoadExpects) {
   expect_published_layout("umt5_names.json", 12, 242);
 }
 

@@ -20,7 +20,7 @@ namespace {
 using test::close_to;
 using test::Golden;
 
-struct How {
+struct ForwardOptions {
   at::ScalarType dtype = at::kFloat;
   hilbert::TokenOrder order = hilbert::TokenOrder::native;
   attention::Mode mode = attention::Mode::full;
@@ -34,7 +34,7 @@ class TransformerParity : public ::testing::TestWithParam<test::ParityCase> {
   static std::unique_ptr<LoadedTransformer> load(WeightFormat format) {
     return load_transformer(test::transformer_component(GetParam()), at::kCPU, format);
   }
-  at::Tensor run(const How& how) {
+  at::Tensor run(const ForwardOptions& how) {
     const auto transformer = load({how.dtype, how.fp8});
     run_.mode = how.mode;
     run_.token_order = how.order;
@@ -60,15 +60,15 @@ class TransformerParity : public ::testing::TestWithParam<test::ParityCase> {
   AttentionRun run_;
 };
 
-TEST_P(TransformerParity, NativeOrderMatchesDiffusers) {
+TEST_P(TransformerParity, MatchesDiffusersInNativeOrder) {
   EXPECT_TRUE(close_to(run({}), tensor("output"), 1e-5));
 }
 
-TEST_P(TransformerParity, HilbertOrderMatchesDiffusers) {
+TEST_P(TransformerParity, MatchesDiffusersInHilbertOrder) {
   EXPECT_TRUE(close_to(run({.order = hilbert::TokenOrder::hilbert}), tensor("output"), 1e-5));
 }
 
-TEST_P(TransformerParity, EveryTokenOrderGivesTheSameOutput) {
+TEST_P(TransformerParity, GivesTheSameOutputInEveryTokenOrder) {
   const at::Tensor native = run({});
   for (const auto order : {hilbert::TokenOrder::hilbert, hilbert::TokenOrder::time_major, hilbert::TokenOrder::morton,
                            hilbert::TokenOrder::random}) {
@@ -76,7 +76,7 @@ TEST_P(TransformerParity, EveryTokenOrderGivesTheSameOutput) {
   }
 }
 
-TEST_P(TransformerParity, SparseAttentionThatKeepsEveryBlockMatchesDiffusers) {
+TEST_P(TransformerParity, MatchesDiffusersIfSparseAttentionKeepsEveryBlock) {
   EXPECT_TRUE(
       close_to(run({.order = hilbert::TokenOrder::hilbert, .mode = attention::Mode::sparse}), tensor("output"), 1e-5));
   EXPECT_GT(run_.statistics.total_blocks, 0);
@@ -84,7 +84,7 @@ TEST_P(TransformerParity, SparseAttentionThatKeepsEveryBlockMatchesDiffusers) {
 }
 
 // The bound is twice the loss of diffusers' own bf16 against its fp32 on these models (1e-2 of the scale at most).
-TEST_P(TransformerParity, Bfloat16MatchesDiffusers) {
+TEST_P(TransformerParity, MatchesDiffusersInBfloat16) {
   const at::Tensor output = run({.dtype = at::kBFloat16});
   EXPECT_EQ(output.scalar_type(), at::kBFloat16);
   EXPECT_TRUE(close_to(output, tensor("bf16_output"), 2e-2));
@@ -94,7 +94,7 @@ TEST_P(TransformerParity, Bfloat16MatchesDiffusers) {
 // Rounding to three bits of mantissa costs a product 3 to 4%. The residual stream keeps the error of a forward below
 // that: it is 1.2 to 2.3% here, two to four times that of bf16, and up to 3.0% where updates are normalized. Some small
 // models are too narrow for 8 bits and stay as they are.
-TEST_P(TransformerParity, EightBitWeightsErrByLittle) {
+TEST_P(TransformerParity, ErrsLittleWithEightBitWeights) {
   const at::Tensor exact = tensor("output");
   const double fp8 = relative_l1(run({.fp8 = true}), exact);
   const double bf16 = relative_l1(run({.dtype = at::kBFloat16}), exact);
@@ -108,14 +108,14 @@ TEST_P(TransformerParity, EightBitWeightsErrByLittle) {
 // A weight or an input that is not in 8 bits changes the output by 7e-3 and more (case wide). A sum's last bit that
 // tips an activation to the next 8-bit number changes it by 2e-4, the golden file's fp16 by 2e-4. The CPU's vector
 // width decides how many sums tip: with Intel's AVX-512 the most is 1.08e-3 (case scales).
-TEST_P(TransformerParity, EightBitWeightsMatchTheSameInTorch) {
+TEST_P(TransformerParity, MatchesTheEightBitWeightsOfTorch) {
   EXPECT_LT(relative_l1(run({.fp8 = true}), tensor("fp8_output")), 2e-3);
   const uint64_t whole = load(at::kFloat)->weight_bytes(),
                  reduced = load({at::kFloat, /*in_fp8=*/true})->weight_bytes();
   EXPECT_EQ(whole - reduced, GetParam().content["fp8_saves"].get<uint64_t>());
 }
 
-TEST_P(TransformerParity, CountsStatisticsOfEveryLayerAndForward) {
+TEST_P(TransformerParity, AddsUpStatisticsOfEveryLayerAndForward) {
   const auto transformer = load(at::kFloat);
   run_.mode = attention::Mode::sparse;
   const test::TransformerForward given = forward(at::kFloat);
@@ -136,7 +136,7 @@ TEST_P(TransformerParity, CountsStatisticsOfEveryLayerAndForward) {
 // Where the lengths of the texts are known, two keys represent the padding.
 using CrossAttentionParity = TransformerParity;
 
-TEST_P(CrossAttentionParity, PaddingCountsAsOftenAsItStandsInTheText) {
+TEST_P(CrossAttentionParity, CountsEveryPaddingToken) {
   const at::Tensor text = at::constant_pad_nd(tensor("text"), {0, 0, 0, 12});
   std::vector<int64_t> lengths(static_cast<size_t>(text.size(0)), tensor("text").size(1));
   text[0][--lengths[0]].zero_();  // one padding token more than the other texts of the batch
@@ -146,7 +146,7 @@ TEST_P(CrossAttentionParity, PaddingCountsAsOftenAsItStandsInTheText) {
 // Where a case gives text lengths, no token attends to what follows them.
 using MaskedTextParity = TransformerParity;
 
-TEST_P(MaskedTextParity, PaddingIsNotSeen) {
+TEST_P(MaskedTextParity, IgnoresPadding) {
   const auto lengths = GetParam().content.at("text_lengths").get<std::vector<int64_t>>();
   const auto padded = [&](double value) { return at::constant_pad_nd(tensor("text"), {0, 0, 0, 12}, value); };
   EXPECT_TRUE(close_to(run({.text = padded(0), .text_lengths = lengths}),
@@ -156,7 +156,7 @@ TEST_P(MaskedTextParity, PaddingIsNotSeen) {
 // A layer makes the keys and values of image tokens once for all steps and passes, in whichever of these runs first.
 using ImageTokensParity = TransformerParity;
 
-TEST_P(ImageTokensParity, KeysAreMadeOnceForAllForwards) {
+TEST_P(ImageTokensParity, ComputesKeysOnceForAllForwards) {
   const auto transformer = load(at::kFloat);
   test::TransformerForward given = forward(at::kFloat);
   given.conditioning.keys = std::make_shared<ContextKeys>();
@@ -171,7 +171,7 @@ TEST_P(ImageTokensParity, KeysAreMadeOnceForAllForwards) {
       close_to(transformer->forward(given.latents, given.conditioning, given.timesteps, run_), tensor("output"), 1e-2));
 }
 
-TEST_P(ImageTokensParity, AreNeededAndOfTheConfigsSize) {
+TEST_P(ImageTokensParity, RefusesMissingTokensAndTokensOfAnotherSize) {
   const auto transformer = load(at::kFloat);
   test::TransformerForward given = forward(at::kFloat);
   const at::Tensor tokens = std::exchange(given.conditioning.context, {});

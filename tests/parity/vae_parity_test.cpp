@@ -44,7 +44,7 @@ TEST_P(VaeParity, DecodesAsDiffusersDoes) {
   EXPECT_TRUE(test::close_to(sampled(frames), expected, GetParam().family->vae_tolerance));
 }
 
-TEST_P(VaeParity, DecodesInHalfPrecisionToWithinItsRounding) {
+TEST_P(VaeParity, DecodesInHalfPrecisionWithinItsRounding) {
   const at::Tensor frames = load(at::kBFloat16)->decode(latents.to(at::kBFloat16), tiled);
   EXPECT_EQ(frames.scalar_type(), at::kBFloat16);
   const at::Tensor error = (sampled(frames).to(at::kFloat) - expected).square().mean().sqrt();
@@ -81,7 +81,7 @@ TEST_P(EncoderParity, EncodesAsDiffusersDoes) {
   EXPECT_TRUE(test::close_to(latents.deviation, golden[name + ".deviation"], 1e-4));
 }
 
-TEST_P(EncoderParity, EncodesInHalfPrecisionToWithinItsRounding) {
+TEST_P(EncoderParity, EncodesInHalfPrecisionWithinItsRounding) {
   const LatentDistribution latents = encode(at::kBFloat16);
   EXPECT_EQ(latents.mean.scalar_type(), at::kBFloat16);
   // The error is a few dozen roundings of 2^-9 each, with random signs.
@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(Families, EncoderParity, ::testing::ValuesIn(test::pari
                          test::case_name);
 
 /// Encodes and decodes a frame of a video of the tiny model with its own VAE.
-TEST(TinyModel, GivesAFrameBackAsDiffusersDoes) {
+TEST(TinyModel, ReconstructsAFrameAsDiffusersDoes) {
   const c10::InferenceMode inference;
   const test::Golden golden("tiny_frame_golden");
   const at::Tensor pixels = golden["pixels"].to(at::kFloat).div(255);  // [H, W, 3]
@@ -158,11 +158,11 @@ void PublishedNames::expect_all_needed(const PublishedPart& part, const std::str
   EXPECT_THAT(complaint(part), AllOf(HasSubstr("1 unexpected"), HasSubstr(more)));
 }
 
-TEST_P(PublishedNames, AreExactlyThoseRead) {
+TEST_P(PublishedNames, AreExactlyTheNamesThatLoadReads) {
   EXPECT_EQ(complaint(decoder), "");
 }
 
-TEST_P(PublishedNames, AreAllNeededInTheirShape) {
+TEST_P(PublishedNames, AreAllRequiredInTheirShape) {
   expect_all_needed(decoder, "decoder.extra");
 }
 
@@ -171,11 +171,11 @@ INSTANTIATE_TEST_SUITE_P(Families, PublishedNames, ::testing::ValuesIn(test::par
 
 class PublishedEncoderNames : public PublishedNames {};
 
-TEST_P(PublishedEncoderNames, AreExactlyThoseRead) {
+TEST_P(PublishedEncoderNames, AreExactlyTheNamesThatLoadReads) {
   EXPECT_EQ(complaint(encoder), "");
 }
 
-TEST_P(PublishedEncoderNames, AreAllNeededInTheirShape) {
+TEST_P(PublishedEncoderNames, AreAllRequiredInTheirShape) {
   expect_all_needed(encoder, "encoder.extra");
 }
 

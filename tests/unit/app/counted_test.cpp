@@ -9,7 +9,7 @@
 namespace sparsereel::app {
 namespace {
 
-TEST(Counted, WhatIsBelowABoundNeverReadsAsTheBound) {
+TEST(FixedBelow, PrintsEnoughDigitsToStayBelowTheBound) {
   EXPECT_EQ(fixed_below(28.5, 30, 2), "28.50");
   EXPECT_EQ(fixed_below(29.9963, 30, 2), "29.996");
   EXPECT_EQ(fixed_below(29.99996, 30, 2), "29.99996");

@@ -52,7 +52,7 @@ TEST(EarlyCommandLine, KnowsEveryCommand) {
   EXPECT_EQ(known.size(), kEarlyCommands.size());
 }
 
-TEST(EarlyCommandLine, CommandsThatComputeTakeADevice) {
+TEST(EarlyCommandLine, OffersADeviceOptionForEveryCommandThatComputes) {
   const CommandInfo program = describe_program();
   for (const CommandInfo* command : all_commands(program)) {
     std::set<std::string> names;
@@ -80,7 +80,7 @@ TEST(EarlyCommandLine, KnowsWhichOptionsTakeTheNextWord) {
   EXPECT_EQ(flags, std::set<std::string>(kEarlyFlags.begin(), kEarlyFlags.end()));
 }
 
-TEST(EarlyCommandLine, OptionsThatDecideEarlyExist) {
+TEST(EarlyCommandLine, ListsOnlyOptionsThatExist) {
   std::set<std::string> names;
   const CommandInfo program = describe_program();
   for (const CommandInfo* command : all_commands(program))
@@ -89,7 +89,7 @@ TEST(EarlyCommandLine, OptionsThatDecideEarlyExist) {
   for (const std::string_view name : kElsewhere) EXPECT_THAT(names, Contains(std::string(name)));
 }
 
-TEST(EarlyOptions, AreReadAsCli11TakesThem) {
+TEST(EarlyOptions, AreParsedAsCli11ParsesThem) {
   EXPECT_THAT(options_in({"a.txt", "--gpus", "2", "--device=cuda:1"}),
               ElementsAre(Pair("--gpus", "2"), Pair("--device", "cuda:1")));
   EXPECT_THAT(options_in({"-p", "--help", "--seed", "-1", "-s7"}),
@@ -100,7 +100,7 @@ TEST(EarlyOptions, AreReadAsCli11TakesThem) {
   EXPECT_THAT(options_in({"-", "-5", "--", "--gpus"}), IsEmpty());
 }
 
-TEST(EarlyDevice, IsThatOfTheLastOption) {
+TEST(EarlyDevice, TakesTheLastDeviceOption) {
   EXPECT_EQ(device_for({"generate", "-p", "x"}), 0);
   EXPECT_EQ(device_for({"generate", "--device", "cuda:1", "--device=cuda:2"}), 2);
   EXPECT_EQ(device_for({"bench", "attention", "--device", "cpu"}), kNoDevice);
@@ -109,7 +109,7 @@ TEST(EarlyDevice, IsThatOfTheLastOption) {
   EXPECT_EQ(device_for({"generate", "--gpus=2", "--device", "cuda"}), 0);
 }
 
-TEST(EarlyDevice, IsNoneWhereNothingIsComputed) {
+TEST(EarlyDevice, IsNoneForCommandsThatComputeNothing) {
   for (const std::vector<const char*>& words :
        std::vector<std::vector<const char*>>{{},
                                              {"doctor"},
@@ -125,7 +125,7 @@ TEST(EarlyDevice, IsNoneWhereNothingIsComputed) {
   EXPECT_EQ(device_for({"generate", "-p", "--help"}), 0);
 }
 
-TEST(EarlyDevice, OfARankIsDecidedElsewhere) {
+TEST(EarlyDevice, LeavesTheDevicesOfLaunchedRanksToLaterCode) {
   EXPECT_EQ(device_for({"generate"}, {"A=1", "RANK=1"}), kDriverAlone);
   EXPECT_EQ(device_for({"generate"}, {"SLURM_PROCID=0"}), kDriverAlone);
   EXPECT_EQ(device_for({"generate"}, {"RANKS=1"}), 0);

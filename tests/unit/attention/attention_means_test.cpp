@@ -87,7 +87,7 @@ std::pair<at::Tensor, at::Tensor> by_hand(const GroupedInputs& x, const BlockMap
   return {out, lse};
 }
 
-TEST(AttendWithMeans, ObeysTheCallersMapInEveryMode) {
+TEST(AttendWithMeans, ObeysTheMapOfTheCallerInEveryMode) {
   for (const int64_t cell : {16, 32, 64}) {
     const GroupedInputs x(330);
     Context context = sparse(0.5, Dropped::mean, Ranking::mass, cell);
@@ -118,7 +118,7 @@ TEST(AttendWithMeans, ObeysTheCallersMapInEveryMode) {
   }
 }
 
-TEST(AttendWithMeans, AgreesWithFullUnderTextMasksAndLengths) {
+TEST(AttendWithMeans, AgreesWithFullAttentionUnderTextMasksAndLengths) {
   for (const bool causal : {false, true})
     for (const bool lengths : {false, true}) {
       const GroupedInputs x(400);
@@ -139,7 +139,7 @@ TEST(AttendWithMeans, AgreesWithFullUnderTextMasksAndLengths) {
     }
 }
 
-TEST(AttendWithMeans, ErrsLessThanDroppingAndLeastByPredictedError) {
+TEST(AttendWithMeans, ErrsLessThanDroppingAndLeastWithRankingByError) {
   const GroupedInputs x(1280);
   const at::Tensor full = run(x, Context()).out;
   const auto error = [&](Context context) {
@@ -164,7 +164,7 @@ TEST(AttendWithMeans, RunsHalfPrecision) {
   }
 }
 
-TEST(AttendWithMeans, CountsMeansBesideBlocks) {
+TEST(AttendWithMeans, CountsMeansSeparatelyFromBlocks) {
   const Result result =
       run(GroupedInputs(640), sparse(0.3, Dropped::mean, Ranking::mass));  // the same number in every tile
   EXPECT_EQ(result.statistics.kept_blocks, 2 * kHeads * 10 * 3);
@@ -173,7 +173,7 @@ TEST(AttendWithMeans, CountsMeansBesideBlocks) {
   EXPECT_NEAR(result.statistics.mean_share(), 0.1, 1e-9);
 }
 
-TEST(AttendWithMeans, PredictsErrorsWheneverRankingIsByError) {
+TEST(AttendWithMeans, PredictsErrorsIfRankingIsByError) {
   const GroupedInputs x(640);
   const Result few = run(x, sparse(0.2)), many = run(x, sparse(0.6)), all = run(x, sparse(1));
   EXPECT_EQ(few.statistics.predicted_tiles, 2 * kHeads * 4);
@@ -184,7 +184,7 @@ TEST(AttendWithMeans, PredictsErrorsWheneverRankingIsByError) {
   EXPECT_EQ(run(x, sparse(0.2, Dropped::mean, Ranking::mass)).statistics.predicted_tiles, 0);
 }
 
-TEST(AttendWithMeans, SelectsUpToAnError) {
+TEST(AttendWithMeans, SelectsBlocksUpToAnErrorBound) {
   const GroupedInputs x(1280);
   Context context = sparse(0.5);
   context.mode = Mode::check;
@@ -221,7 +221,7 @@ TEST(AttendWithMeans, DropsNothingInDenseCalls) {
   EXPECT_GT(run(x, context).statistics.mean_blocks, 0);
 }
 
-TEST(AttendWithMeans, IsNotOnUnlessAskedFor) {
+TEST(AttendWithMeans, IsOffUnlessRequested) {
   const GroupedInputs x(640);
   Context dropping = sparse(0.3, Dropped::none, Ranking::mass, 16), other = dropping;
   other.policy.cell = 64;

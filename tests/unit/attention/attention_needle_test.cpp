@@ -73,11 +73,11 @@ void expect_needles_kept(int64_t heads) {
   }
 }
 
-TEST(NeedleInCausalAttention, KeepsItsWeightWhereMostBlocksAreLeftOut) {
+TEST(NeedleInCausalAttention, KeepsItsWeightIfMostBlocksAreDropped) {
   expect_needles_kept(1);
 }
 
-TEST(NeedleInCausalAttention, KeepsItForEveryHeadThatSharesTheKeys) {
+TEST(NeedleInCausalAttention, KeepsItsWeightForEveryHeadThatSharesTheKeys) {
   expect_needles_kept(4);
 }
 

@@ -66,7 +66,7 @@ std::vector<Context> exact_contexts() {
   return {full, sparse};
 }
 
-TEST(Attend, EqualsExactAttentionWithEveryBlock) {
+TEST(Attend, EqualsExactAttentionIfEveryBlockIsKept) {
   for (const int64_t tokens : {1, 63, 64, 65, 130, 300})
     for (Context context : exact_contexts()) {
       for (const bool lse : {false, true}) {
@@ -77,7 +77,7 @@ TEST(Attend, EqualsExactAttentionWithEveryBlock) {
     }
 }
 
-TEST(Attend, TakesEveryHeadDim) {
+TEST(Attend, AcceptsEveryHeadDim) {
   for (const int64_t head_dim : {16, 40, 64, 96, 128, 256})
     for (const Context& context : exact_contexts()) {
       const Inputs x(100, head_dim);
@@ -93,7 +93,7 @@ TEST(Attend, ObeysScale) {
   }
 }
 
-TEST(Attend, ObeysCausalWithAndWithoutOffset) {
+TEST(Attend, ObeysACausalMaskWithAndWithoutOffset) {
   for (Context context : exact_contexts()) {
     context.causal = true;
     for (const bool lse : {false, true}) {
@@ -134,7 +134,7 @@ TEST(Attend, AddsTheBiasOfEachKey) {
   expect_matches(x, context, causal_mask(x).logical_and(bias.view({2, 1, 1, 100}).eq(0)));
 }
 
-TEST(Attend, ACpusOutputKeepsItsTypeWhoeverTakesEightBits) {
+TEST(Attend, KeepsTheOutputTypeOnACpuIfTheCallerAcceptsEightBits) {
   const Inputs x(100);
   for (const Mode mode : {Mode::full, Mode::quantized, Mode::sparse, Mode::check}) {
     const Result result = run(x, {.mode = mode, .takes_e4m3 = true});
@@ -143,7 +143,7 @@ TEST(Attend, ACpusOutputKeepsItsTypeWhoeverTakesEightBits) {
   }
 }
 
-TEST(Attend, AKeyWithABiasOfLogNCountsNTimes) {
+TEST(Attend, CountsAKeyWithABiasOfLogNAsNKeys) {
   const Inputs x(8);
   Context context;
   context.key_bias = at::zeros({2, 8});
@@ -154,7 +154,7 @@ TEST(Attend, AKeyWithABiasOfLogNCountsNTimes) {
   EXPECT_LE(max_error(run(x, context).out, repeated.out), 1e-5);
 }
 
-TEST(Attend, ObeysTheCallersBlockMapExactly) {
+TEST(Attend, ObeysTheBlockMapOfTheCallerExactly) {
   for (Context context : exact_contexts()) {
     context.return_lse = true;
     context.text_tokens = 20;  // adds no blocks to a map of the caller
@@ -187,7 +187,7 @@ TEST(Attend, RunsHalfPrecision) {
     }
 }
 
-TEST(Attend, QuantizedStaysNearExact) {
+TEST(Attend, StaysNearExactAttentionInQuantizedMode) {
   const Inputs x(300);
   Context context;
   context.return_lse = true;
@@ -203,7 +203,7 @@ TEST(Attend, QuantizedStaysNearExact) {
   EXPECT_THAT(result.kernel, StartsWith("cpu int8"));
 }
 
-TEST(Attend, SparseComputesTheShareAskedFor) {
+TEST(Attend, ComputesTheRequestedShareInSparseMode) {
   const Inputs x(640);
   Context context;
   context.mode = Mode::sparse;
@@ -218,7 +218,7 @@ TEST(Attend, SparseComputesTheShareAskedFor) {
   EXPECT_THAT(result.kernel, StartsWith("cpu block-sparse fp32 ("));
 }
 
-TEST(Attend, CheckReportsTheErrorAgainstFull) {
+TEST(Attend, ReportsTheErrorAgainstFullAttentionInCheckMode) {
   const Inputs x(640);
   Context context;
   const at::Tensor full = run(x, context).out;
@@ -287,7 +287,7 @@ TEST(Attend, SharesHeadsOfKeysAndValues) {
   }
 }
 
-TEST(Attend, FullModeObeysMapsOverSharedHeads) {
+TEST(Attend, ObeysMapsOverSharedHeadsInFullMode) {
   const Inputs x = with_fewer(Inputs(300, 64, at::kFloat, 6), 2);
   BlockMap map(2, 6, 5, 5, false);
   for (size_t i = 0; i < map.bits.size(); ++i) map.bits[i] = i * 7 % 3 == 0 ? 1 : 0;
@@ -302,7 +302,7 @@ TEST(Attend, FullModeObeysMapsOverSharedHeads) {
   }
 }
 
-TEST(Prologue, NormalizesTheHeadsThatKeysHave) {
+TEST(Prologue, NormalizesFewerHeadsOfKeys) {
   for (const bool across : {false, true}) {
     const Inputs x = with_fewer(Inputs(200, 64, at::kFloat, 6), 2);
     Context context;
@@ -333,7 +333,7 @@ TEST(Attend, ReusesItsWorkspace) {
   EXPECT_EQ(workspace.scratch.const_data_ptr(), memory);
 }
 
-TEST(Attend, FullModeCopiesNothingForLayout) {
+TEST(Attend, ReturnsAContiguousOutputInFullMode) {
   const Inputs x(100);
   EXPECT_TRUE(run(x, Context()).out.is_contiguous()) << "[B, N, H, D], so that the heads can be joined by a view";
 }
@@ -364,7 +364,7 @@ at::Tensor prologue_by_hand(const Prologue& p, at::Tensor x, const at::Tensor& w
   return x.to(at::kFloat);
 }
 
-TEST(Prologue, NormalizesAndRotatesAsWrittenOut) {
+TEST(Prologue, MatchesTheFormulasOfNormsAndRotaryEmbeddings) {
   const Inputs x(90, 40);
   const int64_t text = 12;
   for (const auto norm : {Prologue::Norm::none, Prologue::Norm::layer, Prologue::Norm::rms})
@@ -422,7 +422,7 @@ at::Tensor parts_by_hand(const Prologue& p, const at::Tensor& x, const at::Tenso
   return at::cat({head, tail}, 1).to(at::kFloat);
 }
 
-TEST(Prologue, TextHasWeightsOfItsOwnAndHeadsTheirAngles) {
+TEST(Prologue, AppliesSeparateTextWeightsAndAnglesPerHead) {
   const Inputs x(90, 40);
   for (const int64_t text : {0, 12, 90})
     for (const bool weights : {false, true})

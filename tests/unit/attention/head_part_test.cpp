@@ -83,7 +83,7 @@ TEST_F(HeadParts, ShareTheBudgetOfABatchEntry) {
   }
 }
 
-TEST_F(HeadParts, ChooseByShareAndByErrorAsEver) {
+TEST_F(HeadParts, ChooseTheSameBlocksByCdfAndByError) {
   context_.policy.defaults.selection = Selection::cdf;
   check();
   context_.policy.defaults.selection = Selection::error;
@@ -99,7 +99,7 @@ TEST_F(HeadParts, MeasureErrorsByTheMeanLengthOfAllHeads) {
   }
 }
 
-TEST_F(HeadParts, ChooseByMassAsEver) {
+TEST_F(HeadParts, ChooseTheSameBlocksByMass) {
   context_.policy.ranking = Ranking::mass;
   context_.policy.dropped = Dropped::none;
   context_.policy.defaults.topk = 0.3;
@@ -108,14 +108,14 @@ TEST_F(HeadParts, ChooseByMassAsEver) {
 }
 
 // The first two heads have equal policies, the others differ, so every head has its own budget.
-TEST_F(HeadParts, HaveBudgetsOfTheirOwnWherePoliciesDiffer) {
+TEST_F(HeadParts, HaveSeparateBudgetsIfPoliciesDiffer) {
   policies_.assign(kHeads, HeadPolicy{});
   policies_[3].topk = 0.4;
   policies_[4].dense = true;
   check();
 }
 
-TEST_F(HeadParts, OfOtherHeadsOrWithHalfOfTheMomentsAreRefused) {
+TEST_F(HeadParts, RefuseWrongHeadsAndIncompleteMoments) {
   context_.part = HeadPart{.first = 4, .all = kHeads, .alike = true, .sum = {}};
   EXPECT_TRUE(test::throws_error([&] { run(Projection(qkv_), context_); }, {"5 heads from 4 on are not among all 5"}));
   context_.part.reset();
@@ -127,7 +127,7 @@ TEST_F(HeadParts, OfOtherHeadsOrWithHalfOfTheMomentsAreRefused) {
   EXPECT_TRUE(test::throws_error([&] { token_moments(context_.prologue, qkv_.select(2, 0)); }, {"across heads"}));
 }
 
-TEST_F(HeadParts, MomentsGiveWhatTheNormAcrossAllHeadsGives) {
+TEST_F(HeadParts, NormalizeAcrossAllHeadsByMoments) {
   for (const auto norm : {Prologue::Norm::rms, Prologue::Norm::layer}) {
     context_.prologue.norm = norm;
     for (const auto dtype : {at::kFloat, at::kBFloat16}) {

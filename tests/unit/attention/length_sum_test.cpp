@@ -18,7 +18,7 @@ LengthSum sum_of(const std::vector<float>& lengths) {
   return sum;
 }
 
-TEST(LengthSum, HasTheMeanOfAnyLengths) {
+TEST(LengthSum, GivesTheMeanOfAnyLengths) {
   constexpr float kLargest = std::numeric_limits<float>::max(), kLeast = std::numeric_limits<float>::denorm_min();
   EXPECT_EQ(sum_of({1, 2, 6}).mean(), 3);
   EXPECT_EQ(sum_of({0, 0}).mean(), 0);
@@ -31,7 +31,7 @@ TEST(LengthSum, HasTheMeanOfAnyLengths) {
   }
 }
 
-TEST(LengthSum, DoesNotCountWhatIsNotFinite) {
+TEST(LengthSum, IgnoresValuesThatAreNotFinite) {
   EXPECT_EQ(sum_of({NAN, 4, INFINITY}).mean(), 4);
   EXPECT_TRUE(std::isnan(sum_of({NAN, INFINITY}).mean()));
   EXPECT_TRUE(std::isnan(sum_of({}).mean()));

@@ -56,7 +56,7 @@ TEST(TokenOrder, VisitsEveryTokenOfAllSmallGrids) {
       }
 }
 
-TEST(HilbertOrder, HasTheNonUnitStepsOfTheReferenceCurve) {
+TEST(HilbertOrder, HasAsManyNonUnitStepsAsTheReferenceCurve) {
   EXPECT_EQ(hilbert_jumps(45, 30, 13), 151);
   EXPECT_EQ(hilbert_jumps(53, 30, 28), 53);
   EXPECT_EQ(hilbert_jumps(52, 30, 21), 76);
@@ -104,7 +104,7 @@ TEST(RandomOrder, IsTheSameShuffleOnEveryPlatform) {
               ElementsAre(7, 0, 2, 3, 6, 5, 4, 1));
 }
 
-TEST(TokenOrder, HilbertBlocksAreTheMostCompact) {
+TEST(TokenOrder, MakesTheMostCompactBlocksWithHilbert) {
   const Grid grid{.frames = 9, .height = 16, .width = 16};
   const auto box = [&](TokenOrder order) { return locality(permutation(order, grid), grid).mean_bounding_box; };
   EXPECT_LT(box(TokenOrder::hilbert), box(TokenOrder::time_major));
@@ -112,7 +112,7 @@ TEST(TokenOrder, HilbertBlocksAreTheMostCompact) {
   EXPECT_DOUBLE_EQ(box(TokenOrder::native), 128);  // eight whole rows of one frame
 }
 
-TEST(Locality, CountsStepsAndBoxesByHand) {
+TEST(Locality, CountsNonUnitStepsAndBoundingBoxes) {
   const Grid grid{.frames = 1, .height = 2, .width = 3};
   const Locality native = locality(permutation(TokenOrder::native, grid), grid, 2);
   EXPECT_EQ(native.non_unit_steps, 1);                  // from the end of row 0 to the start of row 1
@@ -152,7 +152,7 @@ TEST(TokenOrder, RefusesEmptyAndHugeGrids) {
     EXPECT_THROW(permutation(TokenOrder::native, grid), Error);
 }
 
-TEST(Locality, RefusesAMismatch) {
+TEST(Locality, RefusesAPermutationOfAnotherGrid) {
   const Grid grid{.frames = 1, .height = 2, .width = 3};
   const Permutation& p = permutation(TokenOrder::native, grid);
   EXPECT_THROW(locality(p, {.frames = 1, .height = 2, .width = 4}), Error);

@@ -31,7 +31,7 @@ Rows attention_rows() {
           sparse(0.15, "mean", 2.5, 0.1)};
 }
 
-TEST(ErrorCurves, AreOneAMethodOnALogarithmicAxis) {
+TEST(ErrorCurves, DrawsOneCurvePerMethodOnALogarithmicAxis) {
   const CurvesData data = error_curves_of({{"rows", attention_rows()}}, "r.json");
   EXPECT_TRUE(data.logarithmic);
   EXPECT_EQ(data.mark, 10);
@@ -46,7 +46,7 @@ TEST(ErrorCurves, AreOneAMethodOnALogarithmicAxis) {
   EXPECT_EQ(data.curves[2].name, "dropped mean, select mass");
 }
 
-TEST(ErrorCurves, TellTokenOrdersAndWorkloadsApart) {
+TEST(ErrorCurves, SeparatesTokenOrdersAndWorkloads) {
   Rows all = {sparse(0.5, "none", 4, 0.1), sparse(0.5, "none", 4, 0.2), sparse(0.5, "none", 4, 0.3),
               row("full", 9, 1e-3)};
   all[0]["token_order"] = "hilbert";
@@ -61,7 +61,7 @@ TEST(ErrorCurves, TellTokenOrdersAndWorkloadsApart) {
   EXPECT_FALSE(data.mark.has_value());  // it would hold for one workload only
 }
 
-TEST(ErrorCurves, NeedASparseRow) {
+TEST(ErrorCurves, RefusesReportsWithoutASparseRow) {
   EXPECT_TRUE(throws_error(
       [] {
         error_curves_of({{"rows", Rows{row("full", 1, 1e-3), row("quantized", 1, 0.02)}}}, "r.json");

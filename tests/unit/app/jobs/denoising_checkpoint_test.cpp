@@ -47,7 +47,7 @@ class DenoisingCheckpoint : public ::testing::Test {
   const fs::path file_ = folder_ / kName;
 };
 
-TEST_F(DenoisingCheckpoint, IsGoneOnFrom) {
+TEST_F(DenoisingCheckpoint, RestoresTheSavedState) {
   const OwnCheckpoint own = find();
   EXPECT_EQ(own.path, file_);
   EXPECT_THAT(own.passed_over, IsEmpty());
@@ -57,7 +57,7 @@ TEST_F(DenoisingCheckpoint, IsGoneOnFrom) {
   EXPECT_TRUE(own.state->scheduler.at("last_sample").equal(make_state().scheduler.at("last_sample")));
 }
 
-TEST_F(DenoisingCheckpoint, OfAnotherRecipeStaysWhereItIs) {
+TEST_F(DenoisingCheckpoint, KeepsTheFileOfAnotherRecipe) {
   const std::string before = test::read_text(file_);
   const OwnCheckpoint own = find("another");
   EXPECT_EQ(own.state, nullptr);
@@ -71,7 +71,7 @@ TEST_F(DenoisingCheckpoint, OfAnotherRecipeStaysWhereItIs) {
   EXPECT_EQ(test::read_text(file_), before);
 }
 
-TEST_F(DenoisingCheckpoint, FilesThatAreNoneStay) {
+TEST_F(DenoisingCheckpoint, KeepsFilesThatAreNotCheckpoints) {
   test::write_text(file_, "somebody else's");
   const at::Tensor frames = at::zeros({1, 2, 2, 3});
   models::write_safetensors(folder_ / "clip.mp4.checkpoint-2.safetensors", {view_of("frames", frames)});
@@ -82,7 +82,7 @@ TEST_F(DenoisingCheckpoint, FilesThatAreNoneStay) {
   EXPECT_THAT(test::names_in(folder_.path()), ElementsAre("clip.mp4.checkpoint-2.safetensors", kName));
 }
 
-TEST_F(DenoisingCheckpoint, IsFoundAndRemovedBehindAGap) {
+TEST_F(DenoisingCheckpoint, IsFoundAndRemovedIfEarlierNumbersAreMissing) {
   const fs::path third = folder_ / "clip.mp4.checkpoint-3.safetensors";
   fs::rename(file_, third);
   EXPECT_EQ(find().path, third);
@@ -133,7 +133,7 @@ std::vector<Tensor> tensors_of(const models::TensorFile& file) {
   return all;
 }
 
-TEST_F(DenoisingCheckpoint, DamagedIsNotGoneOnFromAndGoesWithItsVideo) {
+TEST_F(DenoisingCheckpoint, PassesOverDamagedFilesAndRemovesThemWithTheVideo) {
   const models::TensorFile sound(file_);
   const auto metadata = sound.metadata();
   const size_t count = sound.entries().size();
@@ -163,7 +163,7 @@ TEST_F(DenoisingCheckpoint, DamagedIsNotGoneOnFromAndGoesWithItsVideo) {
 }
 
 /// Each checkpoint has a right checksum but content that no run of ours writes.
-TEST_F(DenoisingCheckpoint, ContradictionsAreNotGoneOnFrom) {
+TEST_F(DenoisingCheckpoint, PassesOverContradictoryStates) {
   using State = models::DenoisingState;
   const std::vector<std::pair<const char*, std::function<void(State&)>>> contradictions = {
       {"steps without layers",
@@ -186,7 +186,7 @@ TEST_F(DenoisingCheckpoint, ContradictionsAreNotGoneOnFrom) {
 }
 
 /// 2^40 steps of no layers take no bytes in the file.
-TEST_F(DenoisingCheckpoint, ItsChecksumIsReadBeforeItsSizesAreBelieved) {
+TEST_F(DenoisingCheckpoint, VerifiesTheChecksumBeforeItTrustsTheSizes) {
   const models::TensorFile sound(file_);
   const auto metadata = sound.metadata();
   std::vector<Tensor> all = tensors_of(sound);
@@ -199,7 +199,7 @@ TEST_F(DenoisingCheckpoint, ItsChecksumIsReadBeforeItsSizesAreBelieved) {
   EXPECT_EQ(find().passed_over.size(), 1U);
 }
 
-TEST_F(DenoisingCheckpoint, DamagedMetadataIsRecognised) {
+TEST_F(DenoisingCheckpoint, DetectsDamagedMetadata) {
   const models::TensorFile sound(file_);
   for (const char* key : {"identity", "run", "checksum"}) {
     for (const char* text : {"", "{}", "[1]", "{\"step\": -1}"}) {

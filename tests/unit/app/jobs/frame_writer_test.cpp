@@ -59,7 +59,7 @@ class FrameWriterTest : public ::testing::Test {
   at::Tensor values_ = at::rand({kShape.frames, kShape.height, kShape.width, 3});
 };
 
-TEST_F(FrameWriterTest, MakesTheFileThatAllFramesAtOnceMake) {
+TEST_F(FrameWriterTest, WritesTheSameFileFromPiecesAsFromAllFrames) {
   for (const std::string name : kNames) {
     RunOptions run = to(name);
     run.metadata = false;
@@ -74,7 +74,7 @@ TEST_F(FrameWriterTest, MakesTheFileThatAllFramesAtOnceMake) {
   }
 }
 
-TEST_F(FrameWriterTest, LeavesNothingWhereFramesEndEarly) {
+TEST_F(FrameWriterTest, LeavesNoFileIfFramesAreMissing) {
   {
     FrameWriter writer(to("clip.y4m"), text());
     writer.begin(kShape, false);
@@ -83,7 +83,7 @@ TEST_F(FrameWriterTest, LeavesNothingWhereFramesEndEarly) {
   EXPECT_THAT(test::names_in(folder_.path()), IsEmpty());
 }
 
-TEST_F(FrameWriterTest, ForgetsWhatWasDecodedBeforeItBeganAgain) {
+TEST_F(FrameWriterTest, DiscardsEarlierFramesWhenItBeginsAgain) {
   FrameWriter writer(to("clip.y4m"), text());
   writer.begin(kShape, false);
   writer.take(at::zeros({3, kShape.height, kShape.width, 3}, at::kByte));
@@ -116,7 +116,7 @@ TEST_F(FrameWriterTest, TellsTheDecoderThatTheDiskIsFull) {
   EXPECT_THAT(test::names_in(folder_.path()), IsEmpty());
 }
 
-TEST_F(FrameWriterTest, TellsTheDecoderThatTheFileCannotBeThere) {
+TEST_F(FrameWriterTest, TellsTheDecoderThatTheFileCannotBeCreated) {
   std::filesystem::create_directory(folder_ / "clip.safetensors");
   RunOptions run = to("gone/clip.safetensors");
   FrameWriter writer(run, text());

@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-class Heard : public JobUser, private models::RunObserver {
+class RecordingUser : public JobUser, private models::RunObserver {
  public:
   models::RunObserver& observer() override { return *this; }
   void warn(const VideoTask& video, const std::string& warning) override { warnings.push_back(video.place + warning); }
@@ -66,7 +66,7 @@ class JobTest : public ::testing::Test {
 
   /// Makes all videos and returns the number of videos in each part.
   std::vector<size_t> parts(TextLimit limit) {
-    Job job(heard_, never, of_a_set(limit));
+    Job job(recorded_, never, of_a_set(limit));
     std::vector<size_t> counts;
     for (std::span<VideoTask* const> left = rows_; !left.empty(); left = left.subspan(counts.back())) {
       counts.push_back(job.load(left, *pipeline_));
@@ -85,20 +85,20 @@ class JobTest : public ::testing::Test {
   std::shared_ptr<models::Pipeline> pipeline_ = models::Pipeline::open(model_, "cpu", "fp32");
   std::vector<VideoTask> videos_;
   std::vector<VideoTask*> rows_;
-  Heard heard_;
+  RecordingUser recorded_;
   uint64_t most_waiting_ = 0;
 };
 
-TEST_F(JobTest, APictureThatTextsShareIsEncodedOnce) {
+TEST_F(JobTest, EncodesAPictureOnceForSeveralPrompts) {
   model_ = std::string(SPARSEREEL_TEST_DATA) + "/wan/pipeline_5b";
   pipeline_ = models::Pipeline::open(model_, "cpu", "fp32");
   const std::string picture = folder_ / "p.ppm";
   test::write_text(picture, "P6 2 1 255\nabcdef");
   add({"a", "b", "a"}, {{"image", picture}});
-  Job job(heard_, never, of_a_set({}));
+  Job job(recorded_, never, of_a_set({}));
   test::write_text(picture, "no picture any more");  // its first decoding found the size; it is not decoded again
   EXPECT_EQ(job.load(rows_, *pipeline_), 3U);
-  EXPECT_THAT(heard_.told, ElementsAre("image", "encoded 1 of 1", "text", "load"));
+  EXPECT_THAT(recorded_.told, ElementsAre("image", "encoded 1 of 1", "text", "load"));
   const models::Conditioning& first = videos_[0].conditioning;
   for (const VideoTask& other : videos_) {
     EXPECT_TRUE(other.conditioning.latents.is_same(first.latents));
@@ -108,21 +108,21 @@ TEST_F(JobTest, APictureThatTextsShareIsEncodedOnce) {
   EXPECT_TRUE(videos_[2].conditioning.text.is_same(first.text));
 }
 
-TEST_F(JobTest, APictureIsEncodedOnceThoughTextsWait) {
+TEST_F(JobTest, EncodesAPictureOnceIfPromptsAreEncodedInParts) {
   model_ = std::string(SPARSEREEL_TEST_DATA) + "/wan/pipeline_5b";
   pipeline_ = models::Pipeline::open(model_, "cpu", "fp32");
   const std::string picture = folder_ / "p.ppm";
   test::write_text(picture, "P6 2 1 255\nabcdef");
   add({"a", "b"}, {{"image", picture}});
-  Job job(heard_, never, of_a_set({.bytes = 1, .seconds = 1000}));
+  Job job(recorded_, never, of_a_set({.bytes = 1, .seconds = 1000}));
   EXPECT_EQ(job.load(rows_, *pipeline_), 1U);
   EXPECT_EQ(job.load(std::span(rows_).subspan(1), *pipeline_), 1U);
-  EXPECT_THAT(heard_.told, ElementsAre("image", "encoded 1 of 1", "text", "load", "text", "load"));
+  EXPECT_THAT(recorded_.told, ElementsAre("image", "encoded 1 of 1", "text", "load", "text", "load"));
   EXPECT_TRUE(videos_[1].conditioning.latents.is_same(videos_[0].conditioning.latents));
   EXPECT_TRUE(videos_[1].conditioning.text.defined());
 }
 
-TEST(PictureFilesTest, KeepsPicturesWhileThereIsRoom) {
+TEST(PictureFilesTest, KeepsPicturesWhileTheyFitInTheLimit) {
   const test::TemporaryFolder folder;
   const std::string first = folder / "a.ppm", second = folder / "b.ppm";
   for (const std::string& file : {first, second}) test::write_text(file, "P6 2 1 255\nabcdef");
@@ -136,10 +136,10 @@ TEST(PictureFilesTest, KeepsPicturesWhileThereIsRoom) {
   EXPECT_EQ(files.sha256(first), hash);
 }
 
-TEST_F(JobTest, TextsThatWaitAreBoundedInBytes) {
+TEST_F(JobTest, LimitsTheBytesOfEncodedPromptsThatWait) {
   add({"a", "b", "c", "d", "e"});
   EXPECT_THAT(parts({.bytes = 1, .seconds = 1000}), ElementsAre(1, 1, 1, 1, 1));
-  EXPECT_THAT(heard_.made, ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(recorded_.made, ElementsAre(0, 1, 2, 3, 4));
   const uint64_t one = most_waiting_;
   EXPECT_GT(one, 0U);
   EXPECT_THAT(parts({.bytes = 2 * one, .seconds = 1000}), ElementsAre(2, 2, 1));
@@ -147,27 +147,27 @@ TEST_F(JobTest, TextsThatWaitAreBoundedInBytes) {
   EXPECT_THAT(parts({.bytes = 100 * one, .seconds = 1000}), ElementsAre(5));
 }
 
-TEST_F(JobTest, TheFirstVideoDoesNotWaitForAllTexts) {
+TEST_F(JobTest, StartsTheFirstVideoBeforeAllPromptsAreEncoded) {
   std::vector<std::string> prompts;
   constexpr int kRows = 2000;
   for (int i = 0; i < kRows; ++i) prompts.push_back("a " + std::to_string(i));
   add(prompts);
-  EXPECT_LT(Job(heard_, never, of_a_set({.seconds = 0})).load(rows_, *pipeline_), size_t{kRows});
+  EXPECT_LT(Job(recorded_, never, of_a_set({.seconds = 0})).load(rows_, *pipeline_), size_t{kRows});
 }
 
-TEST_F(JobTest, EqualTextsAreEncodedOnceAndCountOnce) {
+TEST_F(JobTest, EncodesAndCountsEqualPromptsOnce) {
   add({"a", "a", "b", "b", "a"});
   EXPECT_THAT(parts({.bytes = 1, .seconds = 1000}), ElementsAre(2, 2, 1));
   EXPECT_EQ(videos_[1].text_cost.encode, 0);
-  EXPECT_THAT(heard_.made, ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(recorded_.made, ElementsAre(0, 1, 2, 3, 4));
 }
 
-TEST_F(JobTest, ACommandsOwnVideosAreLoadedAtOnce) {
+TEST_F(JobTest, LoadsAllVideosOfASingleCommandAtOnce) {
   add({"a", "b", "c"});
-  EXPECT_EQ(Job(heard_, never).load(rows_, *pipeline_), 3U);
+  EXPECT_EQ(Job(recorded_, never).load(rows_, *pipeline_), 3U);
 }
 
-TEST_F(JobTest, PartsMakeTheVideosOfAWhole) {
+TEST_F(JobTest, MakesTheSameVideosIfTheSetIsSplitIntoParts) {
   const std::vector<std::string> prompts = {"a", "b", "c"};
   add(prompts);
   parts({.bytes = 1});

@@ -6,7 +6,7 @@
 namespace sparsereel::app {
 namespace {
 
-TEST(LastLine, SaysDurationsAsPeopleDo) {
+TEST(LastLine, WritesDurationsInHoursMinutesAndSeconds) {
   EXPECT_EQ(duration_text(0.04), "0.0 s");
   EXPECT_EQ(duration_text(9.94), "9.9 s");
   EXPECT_EQ(duration_text(9.96), "10 s");
@@ -17,7 +17,7 @@ TEST(LastLine, SaysDurationsAsPeopleDo) {
   EXPECT_EQ(duration_text(7500), "2 h 5 min");
 }
 
-TEST(LastLine, CountsFramesWhereThereIsNoFrameRate) {
+TEST(LastLine, CountsFramesOfFormatsWithoutAFrameRate) {
   RunOptions run;
   run.video.fps = 8;
   const auto text = [&](const char* output, int64_t frames) {

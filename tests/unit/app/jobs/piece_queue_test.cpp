@@ -26,7 +26,7 @@ std::vector<int64_t> take_all(PieceQueue& queue) {
   return numbers;
 }
 
-TEST(PieceQueue, HandsOnAllPiecesInOrder) {
+TEST(PieceQueue, DeliversAllPiecesInOrder) {
   PieceQueue queue(2 * kBytes);
   auto taken = std::async(std::launch::async, [&] { return take_all(queue); });
   for (int64_t i = 0; i < 7; ++i) EXPECT_TRUE(queue.put(piece(i)));
@@ -34,7 +34,7 @@ TEST(PieceQueue, HandsOnAllPiecesInOrder) {
   EXPECT_THAT(taken.get(), ElementsAre(0, 1, 2, 3, 4, 5, 6));
 }
 
-TEST(PieceQueue, LetsNoMoreWaitThanItMay) {
+TEST(PieceQueue, BlocksWhenItHoldsItsLimitOfBytes) {
   PieceQueue queue(2 * kBytes);
   EXPECT_TRUE(queue.put(piece(0)));
   EXPECT_TRUE(queue.put(piece(1)));
@@ -44,12 +44,12 @@ TEST(PieceQueue, LetsNoMoreWaitThanItMay) {
   EXPECT_TRUE(third.get());
 }
 
-TEST(PieceQueue, TakesAPieceThatIsLargerThanAllThatMayWait) {
+TEST(PieceQueue, AcceptsAPieceThatIsLargerThanTheLimit) {
   PieceQueue queue(1);
   EXPECT_TRUE(queue.put(piece(0)));
 }
 
-TEST(PieceQueue, WakesWhoWaitsForRoomWhenTheOtherSideStops) {
+TEST(PieceQueue, WakesAWaitingProducerWhenTheConsumerStops) {
   PieceQueue queue(kBytes);
   EXPECT_TRUE(queue.put(piece(0)));
   auto second = std::async(std::launch::async, [&] { return queue.put(piece(1)); });
@@ -58,7 +58,7 @@ TEST(PieceQueue, WakesWhoWaitsForRoomWhenTheOtherSideStops) {
   EXPECT_FALSE(queue.put(piece(2)));
 }
 
-TEST(PieceQueue, WakesWhoWaitsForPiecesWhenTheOtherSideStops) {
+TEST(PieceQueue, WakesAWaitingConsumerWhenTheProducerStops) {
   PieceQueue queue(kBytes);
   auto taken = std::async(std::launch::async, [&] { return take_all(queue); });
   queue.stop();

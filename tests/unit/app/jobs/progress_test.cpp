@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(ProgressLine, ShowsStepTimeAStepAndTimeLeft) {
+TEST(ProgressLine, ShowsTheStepTheSecondsPerStepAndTheTimeLeft) {
   const std::string line = progress_line("denoise", 10, 50, 15);
   EXPECT_THAT(line, HasSubstr("denoise [######........................] 10/50"));
   EXPECT_THAT(line, HasSubstr("1.50 s/it"));
@@ -52,7 +52,7 @@ class ProgressLines : public ::testing::Test {
   static std::string printed() { return ::testing::internal::GetCapturedStderr(); }
 };
 
-TEST_F(ProgressLines, ComeAfterTheTimeBetweenThem) {
+TEST_F(ProgressLines, ArePrintedWhenTheIntervalHasPassed) {
   Progress progress(true, 0);
   progress.stage("denoise");
   progress.step(1, 4, 2);
@@ -63,7 +63,7 @@ TEST_F(ProgressLines, ComeAfterTheTimeBetweenThem) {
             "set 1/9, denoise 2/4  2.00 s/it  ETA 0:04\n");
 }
 
-TEST_F(ProgressLines, TellEachVideoAtOnceAndNothingElse) {
+TEST_F(ProgressLines, ReportOnlyFinishedVideosWithinTheInterval) {
   Progress progress(true);
   progress.set("set", 3, 9, 0, 0);  // from an earlier run
   progress.stage("denoise");
@@ -72,7 +72,7 @@ TEST_F(ProgressLines, TellEachVideoAtOnceAndNothingElse) {
   EXPECT_EQ(printed(), "set 4/9  10.00 s/it  ETA 0:50\n");
 }
 
-TEST_F(ProgressLines, TellWhereALongStepIs) {
+TEST_F(ProgressLines, ReportTheCurrentStepDuringLongSteps) {
   Progress progress(true, 0);
   ShownRun run(progress);
   run.stage("denoise");
@@ -85,14 +85,14 @@ TEST_F(ProgressLines, TellWhereALongStepIs) {
             "set 1/9  10.00 s/it  ETA 1:20\nset 1/9, denoise: step 2 of 50, 0 s so far\n");
 }
 
-TEST_F(ProgressLines, SayNothingOfAShortStep) {
+TEST_F(ProgressLines, OmitShortSteps) {
   Progress progress(true);
   progress.stage("denoise");
   progress.within(1, 50);
   EXPECT_EQ(printed(), "");
 }
 
-TEST_F(ProgressLines, AreNotThereWithQuiet) {
+TEST_F(ProgressLines, AreAbsentWithQuiet) {
   Progress progress(false, 0);
   progress.stage("denoise");
   progress.within(1, 4);
@@ -107,22 +107,22 @@ TEST(ShellQuoted, QuotesOnlyWhatNeedsIt) {
   EXPECT_EQ(shell_quoted(""), "''");
 }
 
-TEST(Dump, MakesValidUtf8OfAnything) {
+TEST(Dump, ReplacesInvalidUtf8) {
   EXPECT_EQ(dump(nlohmann::json("a\xff")), "\"a\xef\xbf\xbd\"");
 }
 
-TEST(HumanBytes, TakesTheUnitThatFits) {
+TEST(HumanBytes, ChoosesTheUnitBySize) {
   EXPECT_EQ(human_bytes(uint64_t{3} << 29), "1.5 GiB");
   EXPECT_EQ(human_bytes(10 << 20), "10.0 MiB");
   EXPECT_EQ(human_bytes(512), "0.5 KiB");
 }
 
-TEST(LatentsBeside, StandsNextToTheOutput) {
+TEST(LatentsBeside, PutsTheFileNextToTheOutput) {
   EXPECT_EQ(latents_beside("a/clip.mp4"), "a/clip.mp4.latents.safetensors");
   EXPECT_EQ(latents_beside("a/frames/"), "a/frames.latents.safetensors");
 }
 
-TEST(LatentsBeside, IsTheFirstNameThatIsFree) {
+TEST(LatentsBeside, TakesTheFirstFreeName) {
   const test::TemporaryFolder folder;
   test::write_text(folder / "clip.mp4.latents.safetensors", "kept");
   EXPECT_EQ(latents_beside(folder / "clip.mp4"), folder / "clip.mp4.latents-2.safetensors");
@@ -130,7 +130,7 @@ TEST(LatentsBeside, IsTheFirstNameThatIsFree) {
   EXPECT_EQ(latents_beside(folder / "clip.mp4"), folder / "clip.mp4.latents-3.safetensors");
 }
 
-TEST(LatentsBeside, OfAFailedRunGoWithItsVideoWhateverTheirNumber) {
+TEST(KeptLatents, RemovesLatentsOfAFailedRunWhateverTheirNumber) {
   const test::TemporaryFolder folder;
   const at::Tensor latents = at::ones({1, 2, 3, 2, 2});
   save_latents(folder / "clip.mp4.latents-2.safetensors", latents, "", LatentsPurpose::until_the_video_is_written);

@@ -23,7 +23,7 @@ models::Outcome fading() {
   return result;
 }
 
-TEST(ImageReport, SaysHowFarTheFirstFrameIsFromTheImageAndHowColorsDrift) {
+TEST(ImageReport, MeasuresTheFirstFrameAgainstTheImageAndTheDriftOfColors) {
   const nlohmann::json report = image_report(fading());
   EXPECT_NEAR(report["first_frame_psnr"], -20 * std::log10(5.0 / 255), 1e-3);
   EXPECT_NEAR(report["first_frame_difference"], 5, 1e-4);
@@ -32,7 +32,7 @@ TEST(ImageReport, SaysHowFarTheFirstFrameIsFromTheImageAndHowColorsDrift) {
   EXPECT_NEAR(report["colour_drift_most"], 20, 1e-4);
 }
 
-TEST(ImageReport, KnowsAFrameThatIsTheImage) {
+TEST(ImageReport, ReportsTheHighestPsnrForAFrameThatEqualsTheImage) {
   models::Outcome result = fading();
   result.image = result.facts.first;
   EXPECT_EQ(image_report(result)["first_frame_psnr"], kEqualPsnr);

@@ -31,7 +31,7 @@ const std::map<std::string, int> kTolerances = {
     {"turned6.avif", 3},    {"turned7.avif", 3}, {"turned8.avif", 3}, {"turned.jpg", 3},   {"half-colour.jpg", 6},
     {"progressive.jpg", 6}, {"grey.jpg", 2},     {"lossy.webp", 6}};
 
-TEST(Image, EveryFormatIsWhatPillowSees) {
+TEST(Image, DecodesEveryFormatAsPillowDoes) {
   const models::TensorFile golden(SPARSEREEL_TEST_DATA "/images_golden.safetensors");
   EXPECT_GE(golden.entries().size(), 37U);
   for (const models::TensorEntry& entry : golden.entries()) {
@@ -46,7 +46,7 @@ TEST(Image, EveryFormatIsWhatPillowSees) {
   }
 }
 
-TEST(Image, APngIsReadAsItWasWritten) {
+TEST(Image, ReadsBackTheWrittenPng) {
   const test::TemporaryFolder folder;
   std::vector<uint8_t> pixels;
   for (int i = 0; i < 5 * 7 * 3; ++i) pixels.push_back(static_cast<uint8_t>(i * 37));
@@ -57,7 +57,7 @@ TEST(Image, APngIsReadAsItWasWritten) {
   EXPECT_EQ(image.pixels, pixels);
 }
 
-TEST(Image, WhatIsNoneIsNamed) {
+TEST(Image, NamesFilesThatAreNoImages) {
   const test::TemporaryFolder folder;
   EXPECT_TRUE(test::throws_error([&] { read_image(folder / "none.png"); }, {"none.png", "No such file"}));
   EXPECT_TRUE(test::throws_error([&] { read_image(folder / "none.safetensors"); }, {"none.safetensors"}));
@@ -71,7 +71,7 @@ TEST(Image, WhatIsNoneIsNamed) {
   EXPECT_TRUE(test::throws_error([&] { read_image(kPictures / "animated.webp"); }, {"is an animated WebP"}));
 }
 
-TEST(Image, HalfAPictureIsNone) {
+TEST(Image, RefusesTruncatedImages) {
   const test::TemporaryFolder folder;
   for (const char* name : {"turned.jpg", "turned1.png", "lossy.webp", "picture.ppm"}) {
     const std::string whole = models::read_regular_file(kPictures / name, 1 << 20, "");
@@ -80,7 +80,7 @@ TEST(Image, HalfAPictureIsNone) {
   }
 }
 
-TEST(Image, TooManyPixelsAreRefusedBeforeTheyAreDecoded) {
+TEST(Image, RefusesTooManyPixelsBeforeItDecodesThem) {
   const test::TemporaryFolder folder;
   const auto with = [&](const char* name, size_t place, const std::string& size) {
     std::string file = models::read_regular_file(kPictures / name, 1 << 20, "");
@@ -95,7 +95,7 @@ TEST(Image, TooManyPixelsAreRefusedBeforeTheyAreDecoded) {
   with("grey.jpg", jpeg.find(std::string("\xff\xc0", 2)) + 5, "\x75\x30\x75\x30");
 }
 
-TEST(Image, ListsOfOtherFilesAreNone) {
+TEST(Image, RefusesListsOfOtherFiles) {
   const test::TemporaryFolder folder;
   write_video(folder / "clip.mp4",
               {.data = std::vector<float>(32 * 32 * 3).data(), .frames = 1, .height = 32, .width = 32}, {});
@@ -113,7 +113,7 @@ TEST(Image, ListsOfOtherFilesAreNone) {
   }
 }
 
-TEST(Image, APipeIsNotWaitedFor) {
+TEST(Image, RefusesPipesWithoutWaiting) {
   const test::TemporaryFolder folder;
   const fs::path pipe = folder / "pipe.png";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
@@ -136,7 +136,7 @@ std::string bmp(int width, int height, const std::string& bgr) {
          little(24, 2) + little(0, 4) + little(length, 4) + std::string(16, '\0') + pixels;
 }
 
-TEST(Image, ANameWithAPercentSignIsOneFile) {
+TEST(Image, TakesNamesWithPatternCharactersLiterally) {
   const test::TemporaryFolder folder;
   std::ofstream(folder / "x001.bmp", std::ios::binary) << bmp(8, 8, {'\0', '\0', '\xff'});
   for (const char* name : {"x%03d.bmp", "100%done.bmp", "x*.bmp"}) {
@@ -149,7 +149,7 @@ TEST(Image, ANameWithAPercentSignIsOneFile) {
 }
 
 // Only a decoder can find the size of these images, and it must not take gigabytes to do so.
-TEST(Image, TooManyPixelsAreRefusedByTheDecoderToo) {
+TEST(Image, RefusesTooManyPixelsThatOnlyTheDecoderFinds) {
   const test::TemporaryFolder folder;
   std::ofstream(folder / "large.pam") << "P7\nWIDTH 30000\nHEIGHT 30000\nDEPTH 3\nMAXVAL 255\nTUPLTYPE RGB\nENDHDR\n"
                                       << std::string(100, 'x');
@@ -164,7 +164,7 @@ TEST(Image, TooManyPixelsAreRefusedByTheDecoderToo) {
   }
 }
 
-TEST(Image, HeadersSaySizes) {
+TEST(Image, ReadsTheSizeFromTheHeader) {
   for (const auto& [name, format] : {std::pair("turned.jpg", ImageFormat::jpeg),
                                      {"progressive.jpg", ImageFormat::jpeg},
                                      {"deep.png", ImageFormat::png},
@@ -181,7 +181,7 @@ TEST(Image, HeadersSaySizes) {
   }
 }
 
-TEST(Image, AMovingPictureGivesItsLastFrame) {
+TEST(Image, TakesTheLastFrameOfAVideo) {
   const test::TemporaryFolder folder;
   constexpr int64_t frames = 30, height = 32, width = 48;
   std::vector<float> pixels;  // the last frame's red grows to the right, the other frames are blue
@@ -204,7 +204,7 @@ TEST(Image, AMovingPictureGivesItsLastFrame) {
   }
 }
 
-TEST(Image, AMovingPictureIsTurnedAsItsFileSays) {
+TEST(Image, RotatesAVideoAsItsFileSays) {
   const test::TemporaryFolder folder;
   constexpr int64_t height = 32, width = 64;
   std::vector<float> pixels;  // red on the left, blue on the right
@@ -224,7 +224,7 @@ TEST(Image, AMovingPictureIsTurnedAsItsFileSays) {
   EXPECT_GT(image.pixels[image.pixels.size() - 1], 200);
 }
 
-TEST(Image, ALastFrameIsNotLookedForForEver) {
+TEST(Image, LimitsTheSearchForTheLastFrame) {
   const test::TemporaryFolder folder;
   const std::vector<float> pixels(32 * 32 * 3);
   write_video(folder / "clip.mp4", {.data = pixels.data(), .frames = 1, .height = 32, .width = 32}, {});
@@ -233,7 +233,7 @@ TEST(Image, ALastFrameIsNotLookedForForEver) {
   EXPECT_TRUE(test::throws_error([&] { look(std::chrono::seconds(0)); }, {"clip.mp4", "within 0 s"}));
 }
 
-TEST(Image, FilesThatHoldNoPictureSayWhatIsNeeded) {
+TEST(Image, SaysWhatIsNeededForFilesWithoutAPicture) {
   const models::TensorFile golden(SPARSEREEL_TEST_DATA "/images_golden.safetensors");
   EXPECT_TRUE(test::throws_error([&] { read_image(golden.path()); }, {"images_golden.safetensors", "has no picture"}));
   const test::TemporaryFolder folder;

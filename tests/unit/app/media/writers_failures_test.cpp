@@ -40,15 +40,15 @@ class FileSizeLimit {
   void (*old_handler_)(int) = nullptr;
 };
 
-class Failures : public ::testing::Test {
+class WriterFailures : public ::testing::Test {
  protected:
   TemporaryFolder folder;
   Clip clip = make_clip(4, 128, 128);
 };
 
-class FullDisk : public Failures, public ::testing::WithParamInterface<const char*> {};
+class FullDisk : public WriterFailures, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(FullDisk, NamesTheFileAndLeavesNothing) {
+TEST_P(FullDisk, NamesTheFileAndLeavesNoFile) {
   const auto path = folder / GetParam();
   std::string cause, remedy;
   {
@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(EveryWriter, FullDisk,
                            return name.substr(name.find('.') == std::string::npos ? 0 : name.find('.') + 1);
                          });
 
-TEST_F(Failures, FullDiskLeavesNoContactSheet) {
+TEST_F(WriterFailures, LeavesNoContactSheetOnAFullDisk) {
   {
     const FileSizeLimit limit(64);
     EXPECT_THROW(write_contact_sheet(folder / "sheet.png", clip.view, "caption"), Error);
@@ -101,7 +101,7 @@ TEST_F(Failures, FullDiskLeavesNoContactSheet) {
   EXPECT_THAT(names_in(folder.path()), ElementsAre());
 }
 
-TEST_F(Failures, WhatFfmpegSaysInSeveralLinesIsOne) {
+TEST_F(WriterFailures, JoinsSeveralLinesOfFfmpegIntoOneMessage) {
   ffmpeg::capture_log();
   av_log(nullptr, AV_LOG_ERROR, "no encoder here\n\n  the least driver is %d \n", 570);
   EXPECT_EQ(ffmpeg::message(AVERROR(EINVAL)), "Invalid argument (no encoder here; the least driver is 570)");
@@ -109,7 +109,7 @@ TEST_F(Failures, WhatFfmpegSaysInSeveralLinesIsOne) {
   EXPECT_EQ(ffmpeg::message(AVERROR(EINVAL)), "Invalid argument");
 }
 
-TEST_F(Failures, UnknownExtensionIsNamedWithTheKnownOnes) {
+TEST_F(WriterFailures, NamesUnknownExtensionsAndListsTheKnownOnes) {
   try {
     check_output(folder / "clip.mp5", {});
     FAIL() << "no error";
@@ -121,20 +121,20 @@ TEST_F(Failures, UnknownExtensionIsNamedWithTheKnownOnes) {
   }
 }
 
-TEST_F(Failures, MissingFolderIsFoundBeforeTheRun) {
+TEST_F(WriterFailures, FindsMissingFoldersBeforeTheRun) {
   for (const char* name : {"none/clip.mp4", "none/clip.gif", "none/clip.y4m", "none/clip.safetensors", "none/frames"})
     EXPECT_THROW(check_output(folder / name, {}), Error) << name;
   EXPECT_THROW(check_contact_sheet(folder / "none/sheet.png"), Error);
 }
 
-TEST_F(Failures, CheckingLeavesNoFile) {
+TEST_F(WriterFailures, LeavesNoFileAfterAnOutputCheck) {
   for (const char* name : {"clip.mp4", "clip.gif", "clip.y4m", "clip.safetensors", "frames"})
     check_output(folder / name, {.recipe = "{}"});
   check_contact_sheet(folder / "sheet.png");
   EXPECT_THAT(names_in(folder.path()), ElementsAre());
 }
 
-TEST_F(Failures, ImpossibleOptionsAreNamed) {
+TEST_F(WriterFailures, RefusesImpossibleOptions) {
   EXPECT_THROW(check_output(folder / "clip.mp4", {.fps = 0}), Error);
   EXPECT_THROW(check_output(folder / "clip.mp4", {.fps = 1000}), Error);
   EXPECT_THROW(check_output(folder / "clip.gif", {.fps = 60}), Error);
@@ -143,22 +143,22 @@ TEST_F(Failures, ImpossibleOptionsAreNamed) {
   EXPECT_THROW(check_output("", {}), Error);
 }
 
-TEST_F(Failures, NoFramesAreRefused) {
+TEST_F(WriterFailures, RefusesVideosWithoutFrames) {
   EXPECT_THROW(write_video(folder / "clip.mp4", {.data = clip.values.data(), .frames = 0, .height = 8, .width = 8}, {}),
                Error);
 }
 
-TEST_F(Failures, ContactSheetMustBeAPng) {
+TEST_F(WriterFailures, RefusesContactSheetsOtherThanPng) {
   EXPECT_THROW(check_contact_sheet(folder / "sheet.jpg"), Error);
 }
 
-TEST_F(Failures, RecipeOfAMissingOrBrokenFileIsAnError) {
+TEST_F(WriterFailures, RefusesRecipesOfMissingOrBrokenFiles) {
   EXPECT_THROW(read_recipe(folder / "none.mp4"), Error);
   std::ofstream(folder / "broken.mp4") << "this is no video";
   EXPECT_THROW(read_recipe(folder / "broken.mp4"), Error);
 }
 
-TEST_F(Failures, UnfinishedPngFolderIsRemovedByASecondInterrupt) {
+TEST_F(WriterFailures, RemovesAnUnfinishedPngFolderAtASecondInterrupt) {
   // Runs in a child process, because the function is for a process that is about to end.
   const auto holds_a_picture = [&] {
     std::error_code gone;
@@ -182,13 +182,13 @@ TEST_F(Failures, UnfinishedPngFolderIsRemovedByASecondInterrupt) {
   EXPECT_THAT(names_in(folder.path()), ElementsAre());
 }
 
-TEST_F(Failures, FolderOfPngsWithTooLongANameIsRefused) {
+TEST_F(WriterFailures, RefusesPngFoldersWithTooLongNames) {
   EXPECT_THROW(check_output(folder / std::string(256, 'x'), {}), Error);
   EXPECT_NO_THROW(check_output(folder / std::string(255, 'x'), {}));
   EXPECT_EQ(write_video(folder / std::string(255, 'x'), clip.view, {}).encoder, "png");
 }
 
-TEST_F(Failures, LinkToAnEmptyFolderStaysALink) {
+TEST_F(WriterFailures, KeepsALinkToAnEmptyFolder) {
   std::filesystem::create_directory(folder / "there");
   std::filesystem::create_directory_symlink("there", folder / "frames");
   check_output(folder / "frames", {});

@@ -26,7 +26,7 @@ class Writers : public ::testing::Test {
   Clip clip = make_clip(5, 48, 64);
 };
 
-TEST_F(Writers, GifHasEveryFrameInGoodColors) {
+TEST_F(Writers, WriteEveryGifFrameInGoodColors) {
   const auto path = folder / "clip.gif";
   const WrittenVideo written = write_video(path, clip.view, {.fps = 8});
   const Decoded decoded = decode_video(path);
@@ -38,21 +38,21 @@ TEST_F(Writers, GifHasEveryFrameInGoodColors) {
   EXPECT_THAT(names_in(folder.path()), ElementsAre("clip.gif"));
 }
 
-TEST_F(Writers, GifOfFewColorsIsExactWithinTheTable) {
+TEST_F(Writers, WriteAGifOfFewColorsAlmostExactly) {
   for (float& value : clip.values) value = std::round(value);
   const auto path = folder / "flat.gif";
   write_video(path, clip.view, {});
   EXPECT_GT(psnr(decode_video(path), clip.view), 60);
 }
 
-TEST_F(Writers, GifRecipeStandsBesideIt) {
+TEST_F(Writers, PutTheRecipeOfAGifBesideIt) {
   const auto path = folder / "clip.gif";
   write_video(path, clip.view, {.recipe = R"({"seed":1})"});
   EXPECT_THAT(names_in(folder.path()), ElementsAre("clip.gif", "clip.gif.json"));
   EXPECT_EQ(read_recipe(path), R"({"seed":1})");
 }
 
-TEST_F(Writers, PngFolderIsExactWithinRounding) {
+TEST_F(Writers, WritePngFramesExactlyExceptForRounding) {
   const auto path = folder / "frames";
   write_video(path, clip.view, {});
   EXPECT_THAT(names_in(folder.path()), ElementsAre("frames"));
@@ -63,14 +63,14 @@ TEST_F(Writers, PngFolderIsExactWithinRounding) {
   }
 }
 
-TEST_F(Writers, PngFolderMayExistEmptyAndEndInASlash) {
+TEST_F(Writers, AcceptAnEmptyPngFolderAndAFinalSlash) {
   std::filesystem::create_directory(folder / "frames");
   write_video((folder / "frames").string() + "/", clip.view, {});
   EXPECT_TRUE(std::filesystem::exists(folder / "frames" / "000004.png"));
   EXPECT_THAT(names_in(folder.path()), ElementsAre("frames"));
 }
 
-TEST_F(Writers, PngFolderWithFilesInItIsRefused) {
+TEST_F(Writers, RefuseAPngFolderThatHoldsFiles) {
   std::filesystem::create_directory(folder / "frames");
   std::ofstream(folder / "frames" / "mine.txt") << "keep";
   EXPECT_THROW(check_output(folder / "frames", {}), Error);
@@ -79,7 +79,7 @@ TEST_F(Writers, PngFolderWithFilesInItIsRefused) {
   EXPECT_THAT(names_in(folder.path()), ElementsAre("frames"));
 }
 
-TEST_F(Writers, Y4mSaysWhatItHoldsAndDecodesToTheFrames) {
+TEST_F(Writers, WriteAY4mHeaderAndFramesThatDecode) {
   const auto path = folder / "clip.y4m";
   const WrittenVideo written = write_video(path, clip.view, {.fps = 12.5});
   const std::string bytes = read_bytes(path);
@@ -90,14 +90,14 @@ TEST_F(Writers, Y4mSaysWhatItHoldsAndDecodesToTheFrames) {
   EXPECT_EQ(decode_video(path).frames.size(), 5U);
 }
 
-TEST_F(Writers, Y4mIsWhatFfmpegTakesItFor) {
+TEST_F(Writers, WriteY4mColorsAsFfmpegReadsThem) {
   for (const Clip& each : {make_clip(2, 256, 256), make_clip(1, 720, 1280)}) {
     write_video(folder / "clip.y4m", each.view, {});
     EXPECT_GT(psnr(decode_video(folder / "clip.y4m"), each.view), 48) << each.view.width;
   }
 }
 
-TEST_F(Writers, Y4mUsesBt601LimitedRange) {
+TEST_F(Writers, WriteY4mInTheLimitedRangeOfBt601) {
   // White, black, and pure red, green and blue by ITU-R BT.601.
   const std::vector<float> pixels = {1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1};
   const auto path = folder / "colours.y4m";
@@ -108,7 +108,7 @@ TEST_F(Writers, Y4mUsesBt601LimitedRange) {
   EXPECT_THAT(values, ElementsAre(235, 16, 81, 145, 41, 128, 128, 90, 54, 240, 128, 128, 240, 34, 110));
 }
 
-TEST_F(Writers, SafetensorsHoldsTheFloatsThemselves) {
+TEST_F(Writers, WriteUnchangedFloatsIntoSafetensors) {
   const auto path = folder / "clip.safetensors";
   write_video(path, clip.view, {});
   const models::TensorFile file(path);
@@ -119,7 +119,7 @@ TEST_F(Writers, SafetensorsHoldsTheFloatsThemselves) {
   EXPECT_EQ(std::memcmp(file.data(*entry).data(), clip.values.data(), entry->bytes), 0);
 }
 
-TEST_F(Writers, ContactSheetShowsFirstAndLastFrameAndACaption) {
+TEST_F(Writers, ShowFirstFrameLastFrameAndCaptionOnAContactSheet) {
   const auto path = folder / "sheet.png";
   const Clip many = make_clip(20, 48, 64);
   write_contact_sheet(path, many.view, "a red disc, gr\xc3\xbc\xc3\x9f Gott", 6);
@@ -142,7 +142,7 @@ TEST_F(Writers, ContactSheetShowsFirstAndLastFrameAndACaption) {
   EXPECT_LT(*std::min_element(below, sheet.frames[0].end()), 100) << "the caption has no dark pixel";
 }
 
-TEST_F(Writers, ContactSheetHasRoomForSixLinesOfCaption) {
+TEST_F(Writers, LimitTheCaptionOfAContactSheetToSixLines) {
   std::string prompt;
   for (int i = 0; i < 20'000; ++i) prompt += "hello ";
   const auto height_with = [&](const std::string& caption) {
@@ -154,7 +154,7 @@ TEST_F(Writers, ContactSheetHasRoomForSixLinesOfCaption) {
   EXPECT_EQ(height_with(std::string(100'000, 'x')), bare + 18);
 }
 
-TEST_F(Writers, ContactSheetHasAStandInForWhatItsFontCannotWrite) {
+TEST_F(Writers, ReplaceCharactersThatTheFontOfAContactSheetLacks) {
   const auto sheet_with = [&](const std::string& caption) {
     write_contact_sheet(folder / "sheet.png", make_clip(20, 16, 64).view, caption);
     return decode_video(folder / "sheet.png").frames.at(0);
@@ -165,7 +165,7 @@ TEST_F(Writers, ContactSheetHasAStandInForWhatItsFontCannotWrite) {
   EXPECT_EQ(sheet_with("gr\u00fc\u00df Gott \u2014 \u201cya\u201d\u2026"), sheet_with("grus Gott - \"ya\"..."));
 }
 
-TEST_F(Writers, ContactSheetWrapsAfterSixFrames) {
+TEST_F(Writers, WrapAContactSheetAfterSixFrames) {
   write_contact_sheet(folder / "sheet.png", make_clip(20, 16, 16).view, "", 12);
   const Decoded sheet = decode_video(folder / "sheet.png");
   EXPECT_EQ(sheet.width, 4 + 6 * 20);

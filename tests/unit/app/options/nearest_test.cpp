@@ -6,7 +6,7 @@
 namespace sparsereel::app {
 namespace {
 
-TEST(Nearest, FindsTheNameThatWasMeant) {
+TEST(Nearest, FindsTheIntendedName) {
   const std::vector<std::string> names = {"steps", "seed", "scheduler", "frames", "negative_prompt"};
   EXPECT_EQ(nearest("stpes", names), "steps");
   EXPECT_EQ(nearest("sead", names), "seed");

@@ -27,7 +27,7 @@ std::set<std::string> taken_by(Command command) {
   return keys;
 }
 
-TEST(OptionTable, KeysAreUniqueAndFoundByEveryLongName) {
+TEST(OptionTable, HasUniqueKeysThatEveryLongNameFinds) {
   std::set<std::string> keys;
   for (const OptionSpec& option : option_table()) {
     EXPECT_TRUE(keys.insert(option.key).second) << option.key;
@@ -43,7 +43,7 @@ TEST(OptionTable, KeysAreUniqueAndFoundByEveryLongName) {
   EXPECT_EQ(option_name("max_sequence_length"), "--max-sequence-length");
 }
 
-TEST(OptionTable, CommandsTakeWhatMeansSomethingToThem) {
+TEST(OptionTable, GivesEachCommandTheOptionsThatApplyToIt) {
   const std::set<std::string> decode = taken_by(Command::decode), batch = taken_by(Command::batch);
   EXPECT_EQ(taken_by(Command::generate).size(), option_table().size());
   EXPECT_THAT(decode, Contains("crf"));
@@ -57,7 +57,7 @@ TEST(OptionTable, CommandsTakeWhatMeansSomethingToThem) {
       EXPECT_THAT(taken_by(command), Contains(key));
 }
 
-TEST(OptionTable, ARecipeChoosesNothingThatIsReadOrWritten) {
+TEST(OptionTable, KeepsFilesThatAreReadOrWrittenOutOfRecipes) {
   for (const OptionSpec& option : option_table()) {
     const bool is_file = option.kind == ValueKind::file;
     EXPECT_FALSE(option.recipe == InRecipe::value &&
@@ -108,7 +108,7 @@ std::string read_manual() {
   return test::read_text(SPARSEREEL_SOURCE_DIR "/configs/README.md");
 }
 
-TEST(OptionTable, ManualsExamplesCanBeRead) {
+TEST(OptionTable, AcceptsTheExamplesOfTheManual) {
   const std::string manual = read_manual(), fence = "```yaml\n";
   int examples = 0;
   for (size_t at = manual.find(fence); at != std::string::npos; at = manual.find(fence, at + 1), ++examples) {
@@ -120,7 +120,7 @@ TEST(OptionTable, ManualsExamplesCanBeRead) {
   EXPECT_EQ(examples, 3);
 }
 
-TEST(OptionTable, ManualListsWhatIsRefusedAndWhatIsWarnedOf) {
+TEST(OptionTable, ListsContradictionsAndOptionsWithoutEffectInTheManual) {
   const std::string manual = read_manual();
   size_t rows = 0;
   for (const auto& lines : {lines_of_contradictions(), lines_of_options_without_effect()}) {

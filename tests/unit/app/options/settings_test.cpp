@@ -28,7 +28,7 @@ std::string cause_of(Source source, const std::map<std::string, std::string>& va
   return "no error";
 }
 
-TEST(Settings, StrongerSourceWinsInWhateverOrderTheyAreAdded) {
+TEST(Settings, PreferTheStrongerSourceInAnyOrderOfAddition) {
   for (const bool strong_first : {true, false}) {
     Settings settings;
     if (strong_first) settings.add(Source::command_line, {{"steps", "1"}});
@@ -42,7 +42,7 @@ TEST(Settings, StrongerSourceWinsInWhateverOrderTheyAreAdded) {
   }
 }
 
-TEST(Settings, StrongerChoiceRemovesWhatItExcludesInWhateverOrder) {
+TEST(Settings, RemoveWeakerChoicesThatAStrongerOneExcludesInAnyOrder) {
   for (const bool strong_first : {true, false}) {
     Settings settings;
     if (strong_first) settings.add(Source::command_line, {{"topk", "0.3"}});
@@ -53,7 +53,7 @@ TEST(Settings, StrongerChoiceRemovesWhatItExcludesInWhateverOrder) {
   }
 }
 
-TEST(Settings, StrongerChoiceOfMeansRemovesTheValuesThatItExcludes) {
+TEST(Settings, RemoveValuesThatAStrongerChoiceOfMeansExcludes) {
   using Values = std::map<std::string, std::string>;
   struct Case {
     Values weak, strong, left;  // left: the weak ones that stay
@@ -84,7 +84,7 @@ TEST(Settings, StrongerChoiceOfMeansRemovesTheValuesThatItExcludes) {
   }
 }
 
-TEST(Settings, SizeStandsForBothSides) {
+TEST(Settings, TurnASizeIntoWidthAndHeight) {
   Settings settings;
   settings.add(Source::config_file, {{"width", "64"}, {"height", "64"}}, "c.yaml");
   settings.add(Source::command_line, {{"size", "720x480"}});
@@ -92,7 +92,7 @@ TEST(Settings, SizeStandsForBothSides) {
   EXPECT_EQ(settings.whole("height"), 480);
 }
 
-TEST(Settings, AnAreaReplacesWeakerSidesAndYieldsToStrongerOnes) {
+TEST(Settings, LetAnAreaReplaceWeakerSidesAndYieldToStrongerOnes) {
   Settings settings;
   settings.add(Source::recipe, {{"width", "64"}, {"height", "64"}}, "v.mp4");
   settings.add(Source::config_file, {{"size", "720p"}}, "c.yaml");
@@ -104,14 +104,14 @@ TEST(Settings, AnAreaReplacesWeakerSidesAndYieldsToStrongerOnes) {
   EXPECT_EQ(settings.whole("width"), 320);
 }
 
-TEST(Settings, UnsetOptionsAreEmpty) {
+TEST(Settings, AreEmptyForUnsetOptions) {
   const Settings settings;
   EXPECT_EQ(settings.whole("steps"), std::nullopt);
   EXPECT_EQ(settings.text("output", "video.mp4"), "video.mp4");
   EXPECT_TRUE(settings.flag("quiet", true));
 }
 
-TEST(Settings, SeedTakesSixtyFourBitsAndNoSign) {
+TEST(Settings, AcceptUnsigned64BitSeeds) {
   Settings settings;
   settings.add(Source::command_line, {{"seed", "18446744073709551615"}});
   EXPECT_EQ(settings.unsigned_whole("seed"), UINT64_MAX);
@@ -119,7 +119,7 @@ TEST(Settings, SeedTakesSixtyFourBitsAndNoSign) {
   EXPECT_THROW(settings.unsigned_whole("seed"), Error);
 }
 
-TEST(Settings, WrongValuesNameOptionOrFileAndKey) {
+TEST(Settings, NameTheOptionOrTheFileAndKeyOfWrongValues) {
   EXPECT_THAT(cause_of(Source::command_line, {{"steps", "1.5"}}), HasSubstr("--steps 1.5"));
   EXPECT_THAT(cause_of(Source::command_line, {{"cfg_scale", "inf"}}), HasSubstr("--cfg-scale inf"));
   EXPECT_THAT(cause_of(Source::config_file, {{"quiet", "perhaps"}}, "c.yaml"), HasSubstr("c.yaml: quiet perhaps"));
@@ -141,7 +141,7 @@ TEST(Settings, WrongValuesNameOptionOrFileAndKey) {
               HasSubstr("twice"));
 }
 
-TEST(Settings, WrongNamesAndChoicesAreAnsweredWithTheNearestRightOne) {
+TEST(Settings, SuggestTheNearestNameOrChoice) {
   const auto remedy = [](const std::string& key, const std::string& value) {
     try {
       Settings().add(Source::config_file, {{key, value}}, "c.yaml");
@@ -158,7 +158,7 @@ TEST(Settings, WrongNamesAndChoicesAreAnsweredWithTheNearestRightOne) {
   EXPECT_THAT(remedy(std::string(100'000, 's'), "1"), Not(HasSubstr("did you mean")));
 }
 
-TEST(Settings, ErrorsOfLaterStagesGetThePlaceThatGaveTheValue) {
+TEST(Settings, AddThePlaceOfAValueToErrorsOfLaterStages) {
   Settings settings;
   settings.add(Source::command_line, {{"width", "8"}});
   settings.add(Source::config_file, {{"frames", "8"}, {"topk", "3"}}, "c.yaml",
@@ -177,7 +177,7 @@ TEST(Settings, ErrorsOfLaterStagesGetThePlaceThatGaveTheValue) {
   EXPECT_STREQ(settings.with_place(bad_input("frames 8 is wrong", "r")).what(), "frames 8 is wrong");
 }
 
-TEST(Settings, RowsOfASetAreKnownByTheirLine) {
+TEST(Settings, NameTheLineOfARowOfASet) {
   Settings settings;
   settings.add(Source::row, {{"frames", "8"}}, "set.csv", {{"frames", {.key = {.line = 3}, .value = {.line = 3}}}});
   const Error placed = settings.with_place(bad_option("frames", "8 is wrong", "r"));
@@ -201,7 +201,7 @@ std::string blamed(const std::map<std::string, std::string>& values, const std::
   return placed.substr(8, placed.size() - cause.size() - 10);
 }
 
-TEST(Settings, ErrorsOfAFileGetThePlaceThatNamedIt) {
+TEST(Settings, AddThePlaceThatNamesAFileToErrorsOfThatFile) {
   EXPECT_EQ(blamed({{"output", "a.mp5"}}, "a.mp5"), "output");
   EXPECT_EQ(blamed({{"profile", "p.yaml"}}, "p.yaml"), "profile");
   EXPECT_EQ(blamed({{"output", "out/a.mp4"}}, std::filesystem::absolute("out/a.mp4").string()), "output");
@@ -211,7 +211,7 @@ TEST(Settings, ErrorsOfAFileGetThePlaceThatNamedIt) {
     EXPECT_EQ(blamed({{"lora", "a.safetensors:0.5, b.safetensors@high"}}, file), "lora");
 }
 
-TEST(Settings, FilesAreNotBlamedForErrorsOfOthers) {
+TEST(Settings, DoNotBlameFilesForErrorsOfOthers) {
   EXPECT_EQ(blamed({{"output", "a"}}, "a.mp4"), "");
   EXPECT_EQ(blamed({{"output", "a"}}, "a/b.png"), "");
   EXPECT_EQ(blamed({{"output", "b.png"}}, "a/b.png"), "");
@@ -219,7 +219,7 @@ TEST(Settings, FilesAreNotBlamedForErrorsOfOthers) {
   EXPECT_EQ(blamed({{"lora", "a:0.5,b"}}, "a:0.5"), "");
 }
 
-TEST(Settings, OfTwoFilesTheOneThatTheErrorNamesInFullIsBlamed) {
+TEST(Settings, BlameTheFileThatTheErrorNamesInFull) {
   const std::string file = "models/a.mp4";
   EXPECT_EQ(blamed({{"model", "models"}, {"from", file}}, file), "from");
   EXPECT_EQ(blamed({{"model", "models"}}, file, {{"from", file}}), "");
@@ -228,14 +228,14 @@ TEST(Settings, OfTwoFilesTheOneThatTheErrorNamesInFullIsBlamed) {
   EXPECT_EQ(blamed({{"output", "a"}, {"contact_sheet", "./a"}}, "a"), "");
 }
 
-TEST(Settings, NumbersBeyondTheirRangeAreErrors) {
+TEST(Settings, RefuseNumbersBeyondTheirRange) {
   EXPECT_THAT(cause_of(Source::command_line, {{"steps", "99999999999999999999"}}), HasSubstr("whole number"));
   Settings settings;
   settings.add(Source::command_line, {{"steps", "9223372036854775808"}});
   EXPECT_THROW(settings.whole("steps"), Error);
 }
 
-TEST(Settings, RefuseAChoiceInTheWordsOfTheLibrary) {
+TEST(Settings, RefuseChoicesInTheWordsOfTheLibrary) {
   const auto words = [](const auto& parse) -> std::string {
     try {
       parse("mist");
@@ -253,7 +253,7 @@ TEST(Settings, RefuseAChoiceInTheWordsOfTheLibrary) {
   EXPECT_EQ(cause_of(Source::command_line, {{"dtype", "mist"}}), words(dtype));
 }
 
-TEST(OptionTable, DefaultsOfBlockSelectionAreThePolicys) {
+TEST(OptionTable, NamesTheDefaultsOfThePolicyForBlockSelection) {
   const attention::Policy policy;
   const auto help = [](const char* key) { return find_option(key)->help; };
   EXPECT_THAT(help("dropped"), HasSubstr("(default " + std::string(attention::name(policy.dropped)) + ")"));
@@ -265,7 +265,7 @@ TEST(OptionTable, DefaultsOfBlockSelectionAreThePolicys) {
             policy.defaults.selection == attention::Selection::topk);
 }
 
-TEST(Request, BringsMeansWhereTheyAreAskedFor) {
+TEST(Request, UsesMeansOnRequest) {
   using namespace attention;  // NOLINT(google-build-using-namespace)
   using models::make_policy;
   const Policy published = make_policy({.topk = 0.3, .dropped = Dropped::none});
@@ -295,7 +295,7 @@ TEST(Request, BringsMeansWhereTheyAreAskedFor) {
   EXPECT_EQ(make_policy({.arithmetic = 16}).arithmetic, 16);
 }
 
-TEST(OptionTable, KeysAreFirstLongNames) {
+TEST(OptionTable, UsesTheFirstLongNameAsKey) {
   for (const OptionSpec& spec : option_table()) {
     const OptionSpec* found = find_option(spec.key);
     ASSERT_NE(found, nullptr) << spec.key;

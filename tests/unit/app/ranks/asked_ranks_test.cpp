@@ -14,7 +14,7 @@ namespace {
 
 using test::environment_of;
 
-TEST(AskedRanks, LimitsAreThoseOfTheEnvironment) {
+TEST(GroupLimits, AreReadFromTheEnvironment) {
   using std::chrono::milliseconds;
   EXPECT_EQ(find_group_limits(environment_of({})).call, milliseconds(600'000));
   const auto limits =
@@ -35,7 +35,7 @@ bool is_silent(std::vector<const char*> words, const Environment& environment) {
   return is_silent_rank(words.data(), environment);
 }
 
-TEST(AskedRanks, OtherRanksOfALauncherAreSilentWhereTheyMakeOneVideo) {
+TEST(IsSilent, HoldsForOtherRanksOfALauncherThatMakeOneVideo) {
   const auto second = environment_of({{"RANK", "1"}, {"WORLD_SIZE", "2"}});
   EXPECT_TRUE(is_silent({"generate"}, second));
   EXPECT_FALSE(is_silent({"batch"}, second));

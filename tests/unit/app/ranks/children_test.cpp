@@ -13,7 +13,7 @@ namespace {
 
 using test::environment_of;
 
-TEST(Children, AreQuotedByTheirError) {
+TEST(TellingLine, IsTheErrorOfTheChild) {
   EXPECT_EQ(telling_line("warning: a\nerror: b: c\n  remedy: d\n"), "error: b: c");
   EXPECT_EQ(telling_line("error: b\n  remedy: d\nerror: e\n  remedy: f\n \n"), "error: e");
   EXPECT_EQ(telling_line("error: b\n  remedy: d"), "error: b");

@@ -39,7 +39,7 @@ TEST(EndWatch, NeedsTheOthersOnlyWhileItWorks) {
   EXPECT_FALSE(watch.is_working()) << "it has left";
 }
 
-TEST(EndWatch, LetsARestingRankGoOnWhenTheGroupEnds) {
+TEST(EndWatch, LetsAnIdleRankContinueWhenTheGroupEnds) {
   const auto [first, second] = two_ranks();
   EndWatch watch(0);
   watch.connected(first);
@@ -60,7 +60,7 @@ TEST(EndWatch, TellsTheGroupHowAChildEnded) {
   EXPECT_TRUE(test::throws_error([&] { first->check(); }, {"rank 1 (second)", "was killed by signal 9"}));
 }
 
-TEST(EndWatch, KeepsADeathFromBeforeTheMeeting) {
+TEST(EndWatch, RemembersADeathBeforeTheRanksMeet) {
   EndWatch watch(0);
   EXPECT_EQ(watch.early_death(), "");
   watch.child_died(1, "rank 1 (second)", "was killed by signal 9");

@@ -18,7 +18,7 @@ MeetingPlace place_of(const std::map<std::string, std::string>& variables) {
   return find_meeting_place(*find_launched(environment), environment);
 }
 
-TEST(MeetingPlace, PortIsOne) {
+TEST(MeetingPlace, RefusesImpossiblePorts) {
   for (const char* wrong : {"65536", "70000", "0", "-1", "99999999999"})
     EXPECT_TRUE(test::throws_error(
         [&] {
@@ -27,7 +27,7 @@ TEST(MeetingPlace, PortIsOne) {
         {"MASTER_PORT", wrong}));
 }
 
-TEST(MeetingPlace, OfSeveralHostsNeedsASecret) {
+TEST(MeetingPlace, NeedsASecretForSeveralHosts) {
   std::map<std::string, std::string> variables = {{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "node7"}};
   EXPECT_TRUE(test::throws_error([&] { place_of(variables); }, {"SPARSEREEL_JOB_SECRET is not set"}));
   variables["SPARSEREEL_JOB_SECRET"] = "short";
@@ -43,7 +43,7 @@ TEST(MeetingPlace, OfSeveralHostsNeedsASecret) {
   EXPECT_TRUE(place_of(variables).is_one_host);
 }
 
-TEST(MeetingPlace, IsWhatTheLauncherSays) {
+TEST(MeetingPlace, FollowsTheVariablesOfTheLauncher) {
   const MeetingPlace torchrun = place_of({{"RANK", "1"},
                                           {"WORLD_SIZE", "4"},
                                           {"MASTER_ADDR", "node7"},
@@ -74,7 +74,7 @@ TEST(MeetingPlace, IsWhatTheLauncherSays) {
   EXPECT_NE(mpi("0", "8").port, mpi("1", "7").port);
 }
 
-TEST(Launched, SlurmsOwnVariablesComeBeforeThoseThatItSetsForMpi) {
+TEST(Launched, PrefersTheVariablesOfSlurmToThoseThatItSetsForMpi) {
   std::map<std::string, std::string> variables = {{"PMI_RANK", "5"},
                                                   {"PMI_SIZE", "8"},
                                                   {"SLURM_PROCID", "5"},

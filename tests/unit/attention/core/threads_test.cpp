@@ -15,7 +15,7 @@
 namespace sparsereel::attention {
 namespace {
 
-TEST(AttentionThreads, TakeEveryPartOnce) {
+TEST(AttentionThreads, RunEveryPartOnce) {
   for (const int count : {1, 2, 7}) {
     Threads threads(count);
     for (const int64_t parts : {1, 5, 7, 1000}) {
@@ -48,7 +48,7 @@ int status_of_child(const std::function<bool()>& works) {
   return status;
 }
 
-TEST(AttentionThreads, AreStartedAnewInAChild) {
+TEST(AttentionThreads, AreRestartedInAForkedChild) {
   Threads threads(3);
   const auto sums_up = [&] {
     std::atomic<int64_t> sum{0};
@@ -75,7 +75,7 @@ TEST(AttentionThreads, AreStartedAnewInAChild) {
   EXPECT_TRUE(sums_up());
 }
 
-TEST(AttentionThreads, AHandleServesAChild) {
+TEST(AttentionThreads, ServeAHandleInAForkedChild) {
   const cpu::Case c({.queries = 200, .keys = 200});
   Caller caller(c);
   const std::vector<float> expected = caller.run();
@@ -92,7 +92,7 @@ TEST(AttentionThreads, AHandleServesAChild) {
 }
 #endif
 
-TEST(AttentionThreads, ThrowWhatAPartThrowsAndGoOn) {
+TEST(AttentionThreads, RethrowTheExceptionOfAPartAndContinue) {
   Threads threads(3);
   const auto fails_in_the_last = [](int64_t, int64_t end) {
     if (end == 9) throw std::runtime_error("the last part");

@@ -24,7 +24,7 @@ void expect_same(Case fewer, Case repeated) {
   }
 }
 
-TEST(Groups, GiveWhatRepeatedKeysAndValuesGive) {
+TEST(Groups, MatchRepeatedKeysAndValues) {
   for (const int64_t head_dim : {16, 64, 100}) {
     GroupedCase groups({.queries = 130, .keys = 200, .head_dim = head_dim});
     expect_same(groups.fewer(), groups.repeated);
@@ -43,7 +43,7 @@ TEST(Groups, ObeyMasks) {
   expect_same(groups.fewer(), groups.repeated);
 }
 
-TEST(Groups, ChooseTheBlocksThatRepeatedKeysAndValuesChoose) {
+TEST(Groups, ChooseTheSameBlocksAsRepeatedKeysAndValues) {
   GroupedCase groups({.queries = 700, .keys = 700, .head_dim = 32});
   groups.repeated.params.mean_cell = 16;
   groups.repeated.params.text_tokens = 30;
@@ -80,7 +80,7 @@ void expect_near_exact(const GroupedCase& groups, double bound) {
   }
 }
 
-TEST(Groups, StayNearExactInEightBits) {
+TEST(Groups, StayNearExactAttentionInEightBits) {
   GroupedCase groups({.queries = 130, .keys = 200});
   expect_near_exact(groups, 0.05);
   groups.repeated.params.mean_cell = 16;
@@ -94,7 +94,7 @@ TEST(Groups, BalanceChannelsForAllTheirHeads) {
   expect_near_exact(groups, 0.046);
 }
 
-TEST(Groups, KeepKeysAndValuesOnce) {
+TEST(Groups, StoreKeysAndValuesOnce) {
   const GroupedCase groups({.queries = 100, .keys = 500});
   for (const Arithmetic arithmetic : {Arithmetic::exact, Arithmetic::int8})
     EXPECT_EQ(GroupedCase::kGroup * block_sparse_scratch_floats(groups.fewer().params, arithmetic),

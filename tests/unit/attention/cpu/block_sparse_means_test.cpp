@@ -149,7 +149,7 @@ TEST_P(Cells, AgreeAtEveryLength) {
     }
 }
 
-TEST_P(Cells, StandForVideoOnly) {
+TEST_P(Cells, ReplaceVideoTokensOnly) {
   for (const int64_t text : {1, 64, 74, 300}) {
     Case c({.queries = 300, .keys = 300, .head_dim = 32});
     c.params.mean_cell = GetParam();
@@ -158,7 +158,7 @@ TEST_P(Cells, StandForVideoOnly) {
   }
 }
 
-TEST_P(Cells, StandForRealKeysOnly) {
+TEST_P(Cells, IgnorePaddedKeys) {
   Case c({.queries = 100, .keys = 400, .batch = 5});
   c.params.mean_cell = GetParam();
   const int64_t lengths[] = {0, 63, 64, 200, 399};
@@ -172,7 +172,7 @@ TEST_P(Cells, StandForRealKeysOnly) {
   expect_all_agree_on_means(c);
 }
 
-TEST_P(Cells, StandForThePastOnlyUnderACausalMask) {
+TEST_P(Cells, ReplaceOnlyPastKeysUnderACausalMask) {
   for (const int64_t queries : {260, 100, 330})
     for (const int64_t keys : {260, 330}) {
       Case c({.queries = queries, .keys = keys, .head_dim = 32});
@@ -182,7 +182,7 @@ TEST_P(Cells, StandForThePastOnlyUnderACausalMask) {
     }
 }
 
-TEST_P(Cells, AreExactWhereTheirKeysAreEqual) {
+TEST_P(Cells, AreExactIfTheirKeysAreEqual) {
   Case c({.queries = 150, .keys = 384, .head_dim = 32});
   for (int64_t b = 0; b < 2; ++b)
     for (int64_t h = 0; h < 2; ++h)
@@ -207,7 +207,7 @@ TEST_P(Cells, SurviveHugeValues) {
     EXPECT_TRUE(near(c.fast(map, kernel).out, expected.out, kTolerance)) << kernel.name;
 }
 
-TEST_P(Cells, PassNanOn) {
+TEST_P(Cells, PropagateNan) {
   Case c({.queries = 70, .keys = 256});
   c.row(c.params.v, 0, 70, 1)[5] = NAN;
   c.params.mean_cell = GetParam();
@@ -234,7 +234,7 @@ TEST_P(Cells, AreNeverSkippedButCountInTheRunningMaximum) {
     EXPECT_TRUE(near(c.fast(no_blocks(c.params), kernel, 0).out, by_hand(c, no_blocks(c.params)).out, kTolerance));
 }
 
-TEST_P(Cells, GiveTheSameBitsOnAnyThreads) {
+TEST_P(Cells, GiveTheSameBitsOnAnyNumberOfThreads) {
   Case c = loud_and_quiet(GetParam());
   const BlockMap map = random_map(c.params);
   const TileKernel& kernel = tile_kernels().front();
@@ -281,7 +281,7 @@ TEST_P(Cells, AreRoundedAlikeByTheInt8Emulations) {
   }
 }
 
-TEST(Means, WeighAsMuchAsTheirTokensInEightBitsToo) {
+TEST(Means, WeighAsMuchAsTheirTokensInEightBits) {
   // All keys are equal, so that each weight is 1 a token: the largest weight, of a mean, must not saturate.
   Case c({.queries = 70, .keys = 384, .head_dim = 32});
   for (int64_t b = 0; b < 2; ++b)

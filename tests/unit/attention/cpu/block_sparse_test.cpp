@@ -111,7 +111,7 @@ TEST(BlockSparse, AveragesValuesWhenAllKeysAreEqual) {
   expect_all_agree(c);
 }
 
-TEST(BlockSparse, PassesNanOn) {
+TEST(BlockSparse, PropagatesNan) {
   Case c({.queries = 70, .keys = 130});
   c.row(c.params.q, 0, 3, 1)[5] = NAN;
   for (const TileKernel& kernel : tile_kernels()) {
@@ -133,7 +133,7 @@ Case stairs(const std::vector<double>& levels) {
   return c;
 }
 
-TEST(PvSkip, LeavesOutBlocksFarBelowTheRunningMaximum) {
+TEST(PvSkip, SkipsBlocksFarBelowTheRunningMaximum) {
   Case c = stairs({0, -14, -16, 3, -11, -13, -40});
   const BlockMap map = visible_blocks(c.params);
   const auto expect_skips = [&](double threshold, int64_t skips) {
@@ -159,12 +159,12 @@ TEST(PvSkip, LeavesTheSkippedMassOutOfTheSum) {
   EXPECT_NEAR(with_skip.lse[0], std::log(64 * (1 + std::exp2(-40))), 1e-6);
 }
 
-TEST(PvSkip, NeverLosesTheOnlyBlock) {
+TEST(PvSkip, NeverSkipsTheOnlyBlock) {
   Case c = stairs({-50});
   EXPECT_EQ(c.reference(visible_blocks(c.params), 0).counts.skipped_pv_blocks, 0);
 }
 
-TEST(PvSkip, CountsTheSameOnRandomData) {
+TEST(PvSkip, CountsTheSameSkipsInEveryKernel) {
   Case c({.queries = 300, .keys = 520});
   make_loud_and_quiet(c);
   expect_same_skips(c, random_map(c.params));

@@ -38,7 +38,7 @@ RankedHead ranked(const std::vector<std::vector<float>>& rows, int64_t visible) 
   return head;
 }
 
-TEST(Budget, GoesToTheBestRanksOfAnyHeadAndTile) {
+TEST(Budget, GoesToTheBestBlocksOfAllHeadsAndTiles) {
   const std::vector<RankedHead> given = {ranked({{1, 2, 3, 4}, {9, 8, 7, 6}}, 4),
                                          ranked({{0, 1, 5, 1}, {5.5F, 0, 0, 0}}, 4)};
   auto heads = given;
@@ -54,13 +54,13 @@ TEST(Budget, GoesToTheBestRanksOfAnyHeadAndTile) {
   for (const RankedHead& head : heads) EXPECT_THAT(head.kept, Each(1));
 }
 
-TEST(Budget, SharesTheTiesAtItsEndOutByTiles) {
+TEST(Budget, DistributesTiesEquallyAmongTiles) {
   std::vector<RankedHead> heads = {ranked({{1, 1, 1, 1, 1, 1}, {1, 1, 2, 1, 1, 1}, {0, 0, 1, 1, 1, 1}}, 6)};
   spend_budget(heads, 0.5);  // 9 in all: each tile's best, then 6 of the 1s: 2 per tile
   EXPECT_THAT(heads[0].kept, ElementsAre(1, 1, 1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1, 0));
 }
 
-TEST(Budget, GrantsEveryTileABlockAndDenseTilesNone) {
+TEST(Budget, GivesEveryTileABlockButDenseTilesNone) {
   std::vector<RankedHead> heads = {ranked({{1, 2}, {3, 4}, {kNone, kNone}}, 2)};
   heads[0].dense[2] = 1;
   spend_budget(heads, 0.01);
@@ -85,7 +85,7 @@ float log_of(double error) {
   return static_cast<float>(std::log(error));
 }
 
-TEST(BlockBound, KeepsWhatErrsByMoreAndTheBestOfATile) {
+TEST(BlockBound, KeepsBlocksAboveTheBoundAndTheBestOfEachTile) {
   const std::vector<float> one = {log_of(0.019), log_of(0.021), log_of(0.05), kNone};
   const std::vector<float> other = {log_of(0.001), log_of(0.0199), log_of(0.01), log_of(0.002)};
   const std::vector<RankedHead> given = {with_lengths(ranked({one, other}, 4), {3, 100}),
@@ -102,7 +102,7 @@ TEST(BlockBound, KeepsWhatErrsByMoreAndTheBestOfATile) {
   for (const RankedHead& head : heads) EXPECT_THAT(head.kept, Each(1));
 }
 
-TEST(BlockBound, TakesTheMeanOverEveryEighthTile) {
+TEST(BlockBound, AveragesOverEveryEighthTile) {
   const std::vector<std::vector<float>> rows(17, {log_of(9), log_of(3), log_of(1)});
   std::vector<float> lengths(17, 1000);
   lengths[0] = 1, lengths[8] = 2, lengths[16] = 3;
@@ -114,7 +114,7 @@ TEST(BlockBound, TakesTheMeanOverEveryEighthTile) {
   }
 }
 
-TEST(BlockBound, KeepsNanAndEverythingWhereNoLengthIsFinite) {
+TEST(BlockBound, KeepsNanAndKeepsEverythingIfNoLengthIsFinite) {
   const std::vector<std::vector<float>> rows = {{NAN, -9, NAN, -8}, {-9, -8, -9, NAN}};
   std::vector<RankedHead> heads = {with_lengths(ranked(rows, 4), {1, 1})};
   keep_above_bound(heads, 1);
@@ -127,7 +127,7 @@ TEST(BlockBound, KeepsNanAndEverythingWhereNoLengthIsFinite) {
   EXPECT_THAT(heads[0].kept, Each(1));
 }
 
-TEST(BlockBound, KeepsTheBestAloneOfValuesWithoutLength) {
+TEST(BlockBound, KeepsOnlyTheBestBlockIfValuesAreZero) {
   const float none = log_of(1e-30);  // the rank of no error, before the mass is added
   std::vector<RankedHead> heads = {with_lengths(ranked({{none - 1, none - 0.5F, none - 2}}, 3), {0})};
   keep_above_bound(heads, 0.01);
@@ -179,15 +179,15 @@ void expect_parts_choose_as_one(void (*choose)(std::span<RankedHead>, double, co
   }
 }
 
-TEST(Budget, OfPartsOfTheHeadsIsThatOfAllTogether) {
+TEST(Budget, IsTheSameWhenHeadsAreSplitIntoParts) {
   expect_parts_choose_as_one(spend_budget, {0.01, 0.1, 0.3, 0.6, 0.9, 1.0});
 }
 
-TEST(BlockBound, OfPartsOfTheHeadsIsThatOfAllTogether) {
+TEST(BlockBound, IsTheSameWhenHeadsAreSplitIntoParts) {
   expect_parts_choose_as_one(keep_above_bound, {1e-7, 1e-5, 1e-3});
 }
 
-TEST(Budget, OfHeadsThatDifferIsTheirOwn) {
+TEST(Budget, IsSeparateForHeadsWithDifferentPolicies) {
   const std::vector<RankedHead> given = some_heads(2, 3);
   auto alone = given, part_of_more = given;
   spend_budget(alone, 0.3);
@@ -251,13 +251,13 @@ void expect_budgets(const Case& c, double topk, int64_t rows) {
   EXPECT_LT(count_blocks(map), count_blocks(visible_blocks(p)));
 }
 
-TEST(BudgetOfABatchEntry, KeepsTheBestRanksOfItsHeadsAndTiles) {
+TEST(BatchEntryBudget, KeepsTheBestBlocksOfItsHeadsAndTiles) {
   for (const int64_t rows : {64, 128, 192})
     for (const double topk : {0.01, 0.15, 0.4})
       expect_budgets(uneven_case({.queries = 640, .keys = 640, .head_dim = 32, .heads = 3}), topk, rows);
 }
 
-TEST(BudgetOfABatchEntry, MovesBlocksBetweenHeadsAndBetweenTiles) {
+TEST(BatchEntryBudget, MovesBlocksBetweenHeadsAndBetweenTiles) {
   Case c = uneven_case({.queries = 640, .keys = 640, .head_dim = 32, .batch = 1});
   for (int64_t t = 0; t < 640; ++t)
     for (int64_t d = 0; d < 32; ++d) {
@@ -274,11 +274,11 @@ TEST(BudgetOfABatchEntry, MovesBlocksBetweenHeadsAndBetweenTiles) {
   EXPECT_LT(count(0, 5, 9), count(0, 0, 4));
 }
 
-TEST(BudgetOfABatchEntry, HoldsForRaggedTilesCellsAndBlocks) {
+TEST(BatchEntryBudget, HoldsForIncompleteTilesCellsAndBlocks) {
   for (const int64_t cell : {16, 64}) expect_budgets(uneven_case({.queries = 500, .keys = 700}, cell), 0.3, 192);
 }
 
-TEST(BudgetOfABatchEntry, LeavesTextAndTheDiagonalAlone) {
+TEST(BatchEntryBudget, DoesNotCountTextAndTheDiagonal) {
   Case c = uneven_case({.queries = 600, .keys = 600, .head_dim = 32});
   c.params.text_tokens = 70;
   expect_budgets(c, 0.3, 128);
@@ -287,7 +287,7 @@ TEST(BudgetOfABatchEntry, LeavesTextAndTheDiagonalAlone) {
   expect_budgets(c, 0.3, 128);
 }
 
-TEST(BudgetOfABatchEntry, IsItsOwnWhateverTheOtherEntriesLengths) {
+TEST(BatchEntryBudget, DoesNotDependOnTheLengthsOfOtherEntries) {
   Case c = uneven_case({.queries = 640, .keys = 640, .head_dim = 32, .batch = 3});
   const int64_t lengths[] = {640, 200, 0};
   c.params.key_lengths = lengths;
@@ -341,7 +341,7 @@ void expect_bounded(const Case& c, const BlockMap& map, double bound, int64_t ro
   EXPECT_LT(kept, candidates * 9 / 10);
 }
 
-TEST(BlockBoundOfABatchEntry, KeepsWhatErrsByMoreOfTheMeanLength) {
+TEST(BatchEntryBlockBound, KeepsBlocksThatErrByMoreThanAShareOfTheMeanLength) {
   Case c = uneven_case({.queries = 700, .keys = 640, .head_dim = 32, .heads = 3});
   for (int64_t t = 0; t < 640; ++t)  // each batch entry has another length
     for (int64_t h = 0; h < 3; ++h)
@@ -352,7 +352,7 @@ TEST(BlockBoundOfABatchEntry, KeepsWhatErrsByMoreOfTheMeanLength) {
   }
 }
 
-TEST(BlockBoundOfABatchEntry, LeavesTextAlone) {
+TEST(BatchEntryBlockBound, KeepsAllTextBlocks) {
   Case c = uneven_case({.queries = 600, .keys = 600, .head_dim = 32});
   c.params.text_tokens = 70;
   const BlockMap map = choose(c, bounded(0.05), 64).prediction.map;
@@ -361,7 +361,7 @@ TEST(BlockBoundOfABatchEntry, LeavesTextAlone) {
     for (int64_t j = i >= 8 ? 0 : 8; j < 10; ++j) EXPECT_EQ(map.row(1, 1, i)[j], 1);
 }
 
-TEST(BlockBoundOfAHead, IsOfItsOwnLengthWhereHeadsHavePoliciesOfTheirOwn) {
+TEST(HeadBlockBound, UsesTheLengthOfTheHeadIfHeadsHaveDifferentPolicies) {
   Case c = uneven_case({.queries = 640, .keys = 640, .head_dim = 32, .heads = 3, .batch = 1});
   for (int64_t t = 0; t < 640; ++t)
     for (int64_t d = 0; d < 32; ++d) c.row(c.params.v, 0, t, 0)[d] *= 10;
@@ -371,7 +371,7 @@ TEST(BlockBoundOfAHead, IsOfItsOwnLengthWhereHeadsHavePoliciesOfTheirOwn) {
   expect_bounded(c, map, 0.05, 64, [&](int64_t b, int64_t h) { return mean_length(c.params, 64, b, h, h + 1); });
 }
 
-TEST(BudgetOfAHead, IsItsOwnWhereHeadsHavePoliciesOfTheirOwn) {
+TEST(HeadBudget, IsSeparateIfHeadsHaveDifferentPolicies) {
   Case c = uneven_case({.queries = 640, .keys = 640, .head_dim = 32, .heads = 3, .batch = 1});
   for (int64_t t = 0; t < 640; ++t)
     for (int64_t d = 0; d < 32; ++d) c.row(c.params.v, 0, t, 0)[d] *= 10;
@@ -389,7 +389,7 @@ TEST(BudgetOfAHead, IsItsOwnWhereHeadsHavePoliciesOfTheirOwn) {
   EXPECT_GT(counts()[0], 20) << "one budget takes blocks from the others";
 }
 
-TEST(BudgetOfABatchEntry, SharesEquallyAmongTilesOfConstants) {
+TEST(BatchEntryBudget, IsSharedEquallyAmongTilesOfConstantInputs) {
   Case c({.queries = 576, .keys = 640, .head_dim = 16});
   std::fill(c.inputs.begin(), c.inputs.end(), 0.5F);
   c.params.mean_cell = 16;
@@ -399,7 +399,7 @@ TEST(BudgetOfABatchEntry, SharesEquallyAmongTilesOfConstants) {
                 ElementsAre(1, 1, 1, 0, 0, 0, 0, 0, 0, 0));
 }
 
-TEST(BudgetOfABatchEntry, LeavesOutTilesThatKeepEveryBlock) {
+TEST(BatchEntryBudget, LeavesOutTilesThatKeepEveryBlock) {
   Case c = uneven_case({.queries = 640, .keys = 640, .head_dim = 32, .heads = 1, .batch = 1});
   for (int64_t t = 0; t < 640; ++t)  // the queries of block 3 are unlike each other; those of other blocks are alike
     for (int64_t d = 0; d < 32; ++d) {
@@ -413,7 +413,7 @@ TEST(BudgetOfABatchEntry, LeavesOutTilesThatKeepEveryBlock) {
   EXPECT_EQ(count_blocks(map), 10 + 9 * 2);
 }
 
-TEST(BudgetOfABatchEntry, IsSpentAlikeByAnyNumberOfThreads) {
+TEST(BatchEntryBudget, IsSpentTheSameWayByAnyNumberOfThreads) {
   const Case c = uneven_case({.queries = 500, .keys = 640, .head_dim = 32, .heads = 5, .batch = 3});
   const ParallelFor threads = [](int64_t count, const std::function<void(int64_t, int64_t)>& body) {
     std::vector<std::jthread> pool;

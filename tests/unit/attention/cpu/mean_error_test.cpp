@@ -18,7 +18,7 @@ double dropped_error(const ByHand& hand, size_t tile, const uint8_t* row) {
   return sum;
 }
 
-TEST(MeanErrors, AreWhatTheFormulasSay) {
+TEST(MeanErrors, MatchTheFormulas) {
   for (const int64_t head_dim : {16, 40, 64, 128, 256}) {
     for (const int64_t cell : {16, 32, 64}) {
       Case c = uneven_case({.queries = 200, .keys = 330, .head_dim = head_dim}, cell);  // ragged tile, cells and block
@@ -44,7 +44,7 @@ TEST(MeanErrors, AreWhatTheFormulasSay) {
 }
 
 /// If all tokens of a cell are equal, means make no error, whatever the variance within the block.
-TEST(MeanErrors, AreNoneWhereTokensAreAlikeWithinCells) {
+TEST(MeanErrors, AreZeroIfTokensAreEqualWithinCells) {
   Case c = uneven_case({.queries = 64, .keys = 320, .head_dim = 16, .heads = 1, .batch = 1});
   for (int64_t t = 0; t < 320; ++t)
     for (int64_t d = 0; d < 16; ++d)
@@ -57,7 +57,7 @@ TEST(MeanErrors, AreNoneWhereTokensAreAlikeWithinCells) {
   EXPECT_EQ(count_blocks(choose(c, policy, 64).prediction.map), 5);
 }
 
-TEST(MeanErrors, StayFiniteWhereAMassUnderflows) {
+TEST(MeanErrors, StayFiniteIfAMassUnderflows) {
   Case c = uneven_case({.queries = 64, .keys = 128, .head_dim = 16, .heads = 1, .batch = 1});
   for (int64_t t = 0; t < 128; ++t) {
     c.row(c.params.q, 0, t, 0)[0] = 1000;
@@ -81,7 +81,7 @@ TEST(RankingByError, ChoosesOtherBlocksThanMass) {
   EXPECT_EQ(by_mass.tiles, 0);
 }
 
-TEST(RankingByError, TakesCdfOfThePredictedErrors) {
+TEST(RankingByError, AppliesCdfToThePredictedErrors) {
   Case c = uneven_case({.queries = 320, .keys = 640, .head_dim = 32});
   HeadPolicy policy;
   policy.selection = Selection::cdf;
@@ -98,7 +98,7 @@ TEST(RankingByError, TakesCdfOfThePredictedErrors) {
   });
 }
 
-TEST(SelectionUpToAnError, KeepsTheFewestBlocksThatHoldTheBound) {
+TEST(SelectionUpToAnError, KeepsTheFewestBlocksThatMeetTheBound) {
   for (const double bound : {0.01, 0.1, 0.5, 2.0}) {
     Case c = uneven_case({.queries = 500, .keys = 700, .head_dim = 48});
     HeadPolicy policy;
@@ -141,7 +141,7 @@ TEST(SelectionUpToAnError, KeepsNoMoreBlocksForALargerBound) {
   EXPECT_EQ(count_blocks(before), 0) << "means may stand for everything";
 }
 
-TEST(SelectionUpToAnError, KeepsBlocksThatHoldNan) {
+TEST(SelectionUpToAnError, KeepsBlocksThatContainNan) {
   Case c = uneven_case({.queries = 128, .keys = 640, .head_dim = 32});
   c.row(c.params.k, 0, 200, 0)[3] = NAN;
   HeadPolicy policy;
@@ -151,7 +151,7 @@ TEST(SelectionUpToAnError, KeepsBlocksThatHoldNan) {
   EXPECT_EQ(map.row(0, 0, 0)[3], 1);
 }
 
-TEST(Means, KeepRaggedBlocksOfVideo) {
+TEST(Means, KeepIncompleteBlocksOfVideo) {
   for (const Ranking ranking : {Ranking::mass, Ranking::error}) {
     Case c = uneven_case({.queries = 192, .keys = 300, .head_dim = 32});
     const int64_t lengths[] = {300, 170};  // in the second entry, block 2 is ragged and the others are padding
@@ -185,7 +185,7 @@ TEST(RankingByError, KeepsTextAndTheDiagonal) {
     for (int64_t j = 0; j < 7; ++j) EXPECT_EQ(map.row(1, 1, i)[j], i == j ? 1 : 0) << i << " " << j;
 }
 
-TEST(RankingByError, ForcesDiverseBlocksToo) {
+TEST(RankingByError, KeepsDiverseBlocks) {
   Case c = uneven_case({.queries = 320, .keys = 320, .head_dim = 32});
   HeadPolicy policy;
   policy.selection = Selection::error;

@@ -42,7 +42,7 @@ TEST(Int8, RoundsToEvenAndClamps) {
   EXPECT_EQ(round_int8(1e9), 127);
 }
 
-TEST(Int8, SharesAScaleAmongTheKeysOfOneThread) {
+TEST(Int8, UsesOneScaleForTheKeysOfOneThread) {
   int64_t members[kKeyGroups] = {};
   for (int64_t key = 0; key < kBlock; ++key) ++members[key_group(key)];
   for (const int64_t count : members) EXPECT_EQ(count, 16);
@@ -81,7 +81,7 @@ TEST(Quantized, EmulatesTheReferenceAtOtherSizes) {
   }
 }
 
-TEST(Quantized, SmoothingTakesLargeMeansOfKeysAndValuesOut) {
+TEST(Quantized, RemovesLargeMeansOfKeysAndValuesBySmoothing) {
   Case c({.queries = 130, .keys = 130});
   for (int64_t b = 0; b < 2; ++b)
     for (int64_t t = 0; t < 130; ++t)
@@ -95,7 +95,7 @@ TEST(Quantized, SmoothingTakesLargeMeansOfKeysAndValuesOut) {
   EXPECT_LT(relative_l1(c.fast(map, tile_kernels().front(), kNeverSkip, Arithmetic::int8).out, exact.out), 1e-3);
 }
 
-TEST(Quantized, LoudChannelsOfKeysTakeNoBitsFromTheOthers) {
+TEST(Quantized, KeepsThePrecisionOfKeysBesideLoudChannels) {
   for (const int64_t head_dim : {64, 128}) {
     Case c({.queries = 128, .keys = 1500, .head_dim = head_dim, .heads = 1, .batch = 2});
     make_loud_channels(c);
@@ -103,7 +103,7 @@ TEST(Quantized, LoudChannelsOfKeysTakeNoBitsFromTheOthers) {
   }
 }
 
-TEST(Quantized, LoudChannelsOfMeansTakeNoBitsFromTheOthers) {
+TEST(Quantized, KeepsThePrecisionOfMeansBesideLoudChannels) {
   Case c({.queries = 128, .keys = 1500, .heads = 1, .batch = 1});
   make_loud_channels(c);
   c.params.mean_cell = 16;
@@ -150,7 +150,7 @@ TEST(Quantized, ObeysMapsMasksAndLengths) {
   }
 }
 
-TEST(Quantized, PaddingOfQueriesChangesNoOtherRow) {
+TEST(Quantized, IsNotChangedByPaddedQueries) {
   constexpr int64_t kTokens = 150, kReal = 100;
   const int64_t lengths[] = {kReal, kTokens};
   Case usual({.queries = kTokens, .keys = kTokens}), padded({.queries = kTokens, .keys = kTokens});

@@ -74,7 +74,7 @@ TEST(Cdf, KeepsTheCrossingBlock) {
   EXPECT_THAT(x.row(0), ElementsAre(1, 1, 1, 1));
 }
 
-TEST(Text, IsDenseAsKeysAndAsQueriesOnTopOfTheSelection) {
+TEST(Text, IsDenseAsKeysAndQueriesInAdditionToTheSelection) {
   // There are 6 blocks, and text starts at token 5 * 64 - 10: block 4, where video meets text, counts as text.
   Levels x({1, 5, 2, 4, 3, 9}, 64 + 10);
   x.policy.topk = 0.34;  // floor(.34 * 6) = 2 video blocks beside blocks 4 and 5
@@ -82,14 +82,14 @@ TEST(Text, IsDenseAsKeysAndAsQueriesOnTopOfTheSelection) {
   for (const int64_t block : {4, 5}) EXPECT_THAT(x.row(block), ElementsAre(1, 1, 1, 1, 1, 1));
 }
 
-TEST(Text, AtABlockBoundaryForcesNoVideoBlock) {
+TEST(Text, ForcesNoVideoBlockIfItStartsAtABlockBoundary) {
   Levels x({1, 5, 2, 4}, 64);
   x.policy.topk = 0.25;
   EXPECT_THAT(x.row(2), ElementsAre(0, 1, 0, 1));
   EXPECT_THAT(x.row(3), ElementsAre(1, 1, 1, 1));
 }
 
-TEST(Selection, TakesTheMeanOfRealTokensOnly) {
+TEST(Selection, AveragesRealTokensOnly) {
   // The last block has 8 real keys of level 4; dividing by 64 would rank it below level 1.
   Case c({.queries = 64, .keys = 2 * kBlock + 8, .head_dim = 16, .heads = 1, .batch = 1});
   std::fill(c.inputs.begin(), c.inputs.end(), 0.0F);
@@ -104,7 +104,7 @@ TEST(Selection, TakesTheMeanOfRealTokensOnly) {
   EXPECT_THAT(std::vector<int>(map.bits.begin(), map.bits.end()), ElementsAre(0, 0, 1));
 }
 
-TEST(Selection, SharesOneChoiceAmongSelectionRows) {
+TEST(Selection, MakesOneChoiceForAllSelectionRows) {
   // Queries of block 0 match key block 0, blocks 1 and 2 match key block 1, block 3 matches key block 3.
   Levels x({0, 0, 0, 0});
   const int64_t likes[] = {0, 1, 1, 3};

@@ -6,7 +6,7 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
-TEST(HeadGroup, IsTheQuotientForEverySizeOfACall) {
+TEST(HeadGroup, IsTheQuotientForEverySize) {
   for (int size = 1; size <= 128; ++size) {
     const HeadGroup group(size);
     for (int head = 0; head < 20000; ++head) ASSERT_EQ(group.of(head), head / size) << head << " by " << size;

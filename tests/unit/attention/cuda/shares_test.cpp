@@ -26,7 +26,7 @@ std::vector<std::vector<Piece>> pieces(const Shares& shares, int length, int sta
 
 constexpr Shares kCases[] = {{132, 1}, {132, 17}, {132, 48}, {132, 66}, {132, 72}, {132, 131}, {114, 50}, {7, 3}};
 
-TEST(Shares, PartsOfATileCoverItsListOnceAndInOrder) {
+TEST(Shares, CoverTheListOfATileOnceAndInOrder) {
   for (const Shares& shares : kCases) {
     for (const int length : {1, 2, 5, 70, 700, 1182}) {
       for (const int stage : {2, 4}) {
@@ -47,7 +47,7 @@ TEST(Shares, PartsOfATileCoverItsListOnceAndInOrder) {
   }
 }
 
-TEST(Shares, PartsOfATileLieSideBySideAndNowhereElse) {
+TEST(Shares, PutThePartsOfATileIntoAdjacentSlots) {
   for (const Shares& shares : kCases) {
     int next = 0;
     const auto tiles = pieces(shares, 700, 2);
@@ -63,7 +63,7 @@ TEST(Shares, PartsOfATileLieSideBySideAndNowhereElse) {
   }
 }
 
-TEST(Shares, AreEqualUpToAStageAndTouchTwoTilesAtMost) {
+TEST(Shares, DifferByAtMostOneStageAndSpanAtMostTwoTiles) {
   constexpr int kLength = 700, kStage = 2;
   for (const Shares& shares : kCases) {
     int least = shares.tiles * kLength, most = 0;

@@ -8,7 +8,7 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
-TEST(TileIndex, NumbersEveryTileOnceAndBack) {
+TEST(TileIndex, NumbersEveryTileOnceAndInverts) {
   for (const int listed : {0, 1, 5, 7}) {  // causal; then text in most, some and no tiles
     const TileCounts counts{.batch_heads = 3, .query_tiles = 7, .listed_tiles = listed};
     std::set<int64_t> lists;

@@ -23,7 +23,7 @@ sparsereel_status refused(const std::function<void(Caller&)>& spoil, const std::
   return status;
 }
 
-TEST(AttentionRefusals, NullPointers) {
+TEST(AttentionRefusals, CoverNullPointers) {
   EXPECT_EQ(refused([](Caller& c) { c.call.q.data = nullptr; }, "q is null"), SPARSEREEL_BAD_ARGUMENT);
   EXPECT_EQ(refused([](Caller& c) { c.call.k.data = nullptr; }, "k is null"), SPARSEREEL_BAD_ARGUMENT);
   EXPECT_EQ(refused([](Caller& c) { c.call.v.data = nullptr; }, "v is null"), SPARSEREEL_BAD_ARGUMENT);
@@ -46,7 +46,7 @@ TEST(AttentionRefusals, NullPointers) {
   sparsereel_attention_destroy(nullptr);
 }
 
-TEST(AttentionRefusals, BitsThatThereAreNoneOf) {
+TEST(AttentionRefusals, CoverUnknownBitWidths) {
   EXPECT_EQ(refused([](Caller& c) { c.call.arithmetic = 4; }, "arithmetic is 4"), SPARSEREEL_BAD_ARGUMENT);
   const auto contradict = [](Caller& c) {
     c.call.arithmetic = 16;
@@ -56,7 +56,7 @@ TEST(AttentionRefusals, BitsThatThereAreNoneOf) {
             SPARSEREEL_BAD_ARGUMENT);
 }
 
-TEST(AttentionRefusals, AWorkspaceTooSmall) {
+TEST(AttentionRefusals, CoverTooSmallWorkspaces) {
   const Case c({.queries = 100, .keys = 100});
   Caller caller(c);
   const size_t bytes = caller.library.workspace_size(caller.call);
@@ -72,7 +72,7 @@ TEST(AttentionRefusals, AWorkspaceTooSmall) {
             SPARSEREEL_OK);
 }
 
-TEST(AttentionRefusals, AnyPlaceOfTheWorkspaceWillDo) {
+TEST(AttentionRefusals, AcceptUnalignedWorkspaces) {
   const Case c({.queries = 100, .keys = 100});
   Caller caller(c);
   const std::vector<float> expected = caller.run();
@@ -84,14 +84,14 @@ TEST(AttentionRefusals, AnyPlaceOfTheWorkspaceWillDo) {
   for (size_t i = 5 + bytes; i < workspace.size(); ++i) EXPECT_EQ(workspace[i], 'x');
 }
 
-TEST(AttentionRefusals, StridesThatCannotBe) {
+TEST(AttentionRefusals, CoverImpossibleStrides) {
   EXPECT_EQ(refused([](Caller& c) { c.call.q.token_stride = -64; }, "q has a stride of -64"), SPARSEREEL_BAD_ARGUMENT);
   EXPECT_EQ(refused([](Caller& c) { c.call.out.head_stride = 63; }, "out has a stride of 63"), SPARSEREEL_BAD_ARGUMENT);
   EXPECT_EQ(refused([](Caller& c) { c.call.out.token_stride = 64; }, "rows overlap"), SPARSEREEL_BAD_ARGUMENT);
   EXPECT_EQ(refused([](Caller& c) { c.call.out.batch_stride = 0; }, "rows overlap"), SPARSEREEL_BAD_ARGUMENT);
 }
 
-TEST(AttentionRefusals, StridesOfOneElementDoNotMatter) {
+TEST(AttentionRefusals, IgnoreStridesOfDimensionsOfSizeOne) {
   const Case c({.queries = 70, .keys = 70, .heads = 1, .batch = 1});
   Caller caller(c);
   const std::vector<float> expected = caller.run();
@@ -100,7 +100,7 @@ TEST(AttentionRefusals, StridesOfOneElementDoNotMatter) {
   EXPECT_EQ(caller.run(), expected);
 }
 
-TEST(AttentionRefusals, SizesThatCannotBe) {
+TEST(AttentionRefusals, CoverImpossibleSizes) {
   EXPECT_EQ(refused([](Caller& c) { c.call.batch = 0; }, "batch is 0"), SPARSEREEL_BAD_ARGUMENT);
   EXPECT_EQ(refused([](Caller& c) { c.call.keys = -5; }, "keys is -5"), SPARSEREEL_BAD_ARGUMENT);
   EXPECT_EQ(refused([](Caller& c) { c.call.kv_heads = 3; }, "kv_heads is 3, heads is 2"), SPARSEREEL_BAD_ARGUMENT);
@@ -115,7 +115,7 @@ TEST(AttentionRefusals, SizesThatCannotBe) {
 }
 
 /// Each size is valid by itself, but some products of sizes are not.
-TEST(AttentionRefusals, ProductsOfSizesThatCannotBe) {
+TEST(AttentionRefusals, CoverProductsOfSizesThatOverflow) {
   constexpr int64_t kMost = (int64_t{1} << 31) - 1;
   const Case c({.queries = 100, .keys = 100});
   const std::array<int64_t, 3> sizes = {1, 65'536, kMost};
@@ -153,7 +153,7 @@ TEST(AttentionRefusals, ProductsOfSizesThatCannotBe) {
   EXPECT_GT(refusals, 100);
 }
 
-TEST(AttentionRefusals, StridesThatReachTooFar) {
+TEST(AttentionRefusals, CoverStridesThatReachTooFar) {
   constexpr int64_t kFar = std::numeric_limits<int64_t>::max() / 2;
   for (const auto member : {&AttentionCall::q, &AttentionCall::k, &AttentionCall::v, &AttentionCall::out}) {
     EXPECT_EQ(refused([&](Caller& c) { (c.call.*member).token_stride = kFar; }, "has more than 2^48 elements"),
@@ -163,7 +163,7 @@ TEST(AttentionRefusals, StridesThatReachTooFar) {
   }
 }
 
-TEST(AttentionRefusals, HeadsThatCannotBeAreRefusedBeforeTheirPoliciesAreRead) {
+TEST(AttentionRefusals, CoverImpossibleHeadsBeforeTheirPoliciesAreRead) {
   std::array<sparsereel_head_policy, 2> policies{};
   for (const int64_t heads : {int64_t{0}, int64_t{-1}, int64_t{1} << 40, std::numeric_limits<int64_t>::max()}) {
     const auto spoil = [&](Caller& c) {
@@ -174,7 +174,7 @@ TEST(AttentionRefusals, HeadsThatCannotBeAreRefusedBeforeTheirPoliciesAreRead) {
   }
 }
 
-TEST(AttentionRefusals, SizesThatAGPUCannotCount) {
+TEST(AttentionRefusals, CoverSizesThatAGpuCannotCount) {
   struct GpuCase {
     int64_t batch, heads, queries, keys, arithmetic;
     bool dense;
@@ -216,7 +216,7 @@ TEST(AttentionRefusals, SizesThatAGPUCannotCount) {
   }
 }
 
-TEST(AttentionRefusals, MoreThreadsThanAMachineHas) {
+TEST(AttentionRefusals, CoverImpossibleNumbersOfThreads) {
   Attention library(SPARSEREEL_CPU);
   for (const int threads : {-1, 1025, std::numeric_limits<int>::max()}) {
     EXPECT_EQ(sparsereel_attention_set_threads(library.get(), threads), SPARSEREEL_BAD_ARGUMENT);
@@ -225,7 +225,7 @@ TEST(AttentionRefusals, MoreThreadsThanAMachineHas) {
   EXPECT_EQ(sparsereel_attention_set_threads(library.get(), 1024), SPARSEREEL_OK);
 }
 
-TEST(AttentionRefusals, PoliciesAndMasksThatCannotBe) {
+TEST(AttentionRefusals, CoverImpossiblePoliciesAndMasks) {
   EXPECT_EQ(refused([](Caller& c) { c.call.policy.all.topk = 0; }, "topk is 0"), SPARSEREEL_BAD_ARGUMENT);
   EXPECT_EQ(refused([](Caller& c) { c.call.policy.dropped = SPARSEREEL_NOTHING; }, "dropped blocks have no means"),
             SPARSEREEL_BAD_ARGUMENT);
@@ -245,7 +245,7 @@ TEST(AttentionRefusals, PoliciesAndMasksThatCannotBe) {
   EXPECT_EQ(refused([&](Caller& c) { c.call.policy.heads = heads.data(); }, "heads[0].topk"), SPARSEREEL_BAD_ARGUMENT);
 }
 
-TEST(AttentionRefusals, ProloguesThatCannotBe) {
+TEST(AttentionRefusals, CoverImpossiblePrologues) {
   const std::vector<float> table(100 * 64, 1.0F);
   EXPECT_EQ(refused([&](Caller& c) { c.call.prologue.q_weight = table.data(); }, "norm none"), SPARSEREEL_BAD_ARGUMENT);
   EXPECT_EQ(refused([&](Caller& c) { c.call.prologue.rotary_cos = table.data(); }, "only one of"),
@@ -259,7 +259,7 @@ TEST(AttentionRefusals, ProloguesThatCannotBe) {
   EXPECT_EQ(refused(rotated_with_fewer_keys, "self-attention only"), SPARSEREEL_BAD_ARGUMENT);
 }
 
-TEST(AttentionRefusals, PartsThatCannotBe) {
+TEST(AttentionRefusals, CoverImpossiblePrologueParts) {
   const std::vector<float> table(100 * 64, 1.0F);
   const auto by_head = [&](Caller& c) {
     c.call.parts.rotary_positions = c.call.parts.rotary_frequencies = table.data();
@@ -304,7 +304,7 @@ TEST(AttentionRefusals, PartsThatCannotBe) {
   EXPECT_EQ(refused(with_fewer_keys, "self-attention only"), SPARSEREEL_BAD_ARGUMENT);
 }
 
-TEST(AttentionRefusals, DevicesThatAreNotThere) {
+TEST(AttentionRefusals, CoverMissingDevices) {
   auto* handle = reinterpret_cast<sparsereel_attention*>(1);
   EXPECT_EQ(sparsereel_attention_create(999, &handle), SPARSEREEL_NO_DEVICE);
   EXPECT_EQ(handle, nullptr);
@@ -314,7 +314,7 @@ TEST(AttentionRefusals, DevicesThatAreNotThere) {
   EXPECT_EQ(sparsereel_attention_create(-2, &handle), SPARSEREEL_BAD_ARGUMENT);
 }
 
-TEST(AttentionRefusals, GPUsTooOld) {
+TEST(AttentionRefusals, CoverGpusThatAreTooOld) {
   try {
     check_capability(3, 75);
     ADD_FAILURE() << "accepted";
@@ -327,7 +327,7 @@ TEST(AttentionRefusals, GPUsTooOld) {
   EXPECT_NO_THROW(check_capability(0, 120));
 }
 
-TEST(AttentionRefusals, CallsOfAGPUTooShortToGain) {
+TEST(AttentionRefusals, CoverCallsTooShortToGainOnAGpu) {
   Call call;
   call.batch = 1;
   call.heads = 24;
@@ -344,7 +344,7 @@ TEST(AttentionRefusals, CallsOfAGPUTooShortToGain) {
   EXPECT_FALSE(is_too_short(call));
 }
 
-TEST(AttentionRefusals, TheCPPLayerThrowsThem) {
+TEST(AttentionRefusals, AreThrownByTheCppInterface) {
   try {
     Attention library(999);
     ADD_FAILURE() << "accepted";
@@ -354,7 +354,7 @@ TEST(AttentionRefusals, TheCPPLayerThrowsThem) {
   }
 }
 
-TEST(AttentionRefusals, StatusesHaveNames) {
+TEST(AttentionRefusals, HaveStatusesWithNames) {
   for (int status = SPARSEREEL_OK; status <= SPARSEREEL_FAILED; ++status)
     EXPECT_STRNE(sparsereel_status_name(static_cast<sparsereel_status>(status)), "unknown") << status;
   EXPECT_STREQ(sparsereel_status_name(SPARSEREEL_TOO_SHORT), "too short");

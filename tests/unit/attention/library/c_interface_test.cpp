@@ -33,7 +33,7 @@ TEST(AttentionLibrary, ComputesExactAttentionWithEveryBlock) {
   }
 }
 
-TEST(AttentionLibrary, BitsOfAGpuChangeNothingHere) {
+TEST(AttentionLibrary, IgnoresTheArithmeticOfAGpuOnACpu) {
   const Case c({.queries = 700, .keys = 700});
   Caller caller(c);
   const std::vector<float> expected = caller.run();
@@ -56,7 +56,7 @@ TEST(AttentionLibrary, ObeysMasksAndScale) {
   EXPECT_TRUE(near(caller.out, c.naive(cpu::visible_blocks(c.params)).out, kTolerance));
 }
 
-TEST(AttentionLibrary, SelectsAsThePolicySays) {
+TEST(AttentionLibrary, SelectsBlocksByThePolicy) {
   Case c({.queries = 700, .keys = 700});
   c.params.text_tokens = 30;
   struct Policy {
@@ -115,7 +115,7 @@ TEST(AttentionLibrary, SharesHeadsOfKeysAndValues) {
 }
 
 /// The program was compiled with a header older than kv_heads, so its struct ends before that field.
-TEST(AttentionLibrary, TakesCallsOfItsFirstHeader) {
+TEST(AttentionLibrary, AcceptsCallsOfItsFirstHeader) {
   constexpr size_t first = offsetof(sparsereel_attention_call, kv_heads);
   Case c({.queries = 130, .keys = 130});
   Caller caller(c);
@@ -135,7 +135,7 @@ TEST(AttentionLibrary, TakesCallsOfItsFirstHeader) {
   EXPECT_EQ(old.map_rows, 64);
 }
 
-TEST(AttentionLibrary, LetsHeadsDiffer) {
+TEST(AttentionLibrary, AcceptsADifferentPolicyForEachHead) {
   Case c({.queries = 700, .keys = 700});
   Caller caller(c);
   sparsereel_head_policy heads[2] = {caller.call.policy.all, caller.call.policy.all};
@@ -175,7 +175,7 @@ TEST(AttentionLibrary, ObeysAMapOf64Or128Queries) {
   EXPECT_TRUE(near(caller.out, c.reference(wide).out, kTolerance));
 }
 
-TEST(AttentionLibrary, Emulates8BitsWhereItIsQuantized) {
+TEST(AttentionLibrary, EmulatesEightBitsIfQuantized) {
   Case c({.queries = 200, .keys = 200});
   Caller caller(c);
   caller.call.quantized = 1;
@@ -239,7 +239,7 @@ TEST(AttentionLibrary, RoundsTheResultOfWidened16BitTensors) {
   }
 }
 
-TEST(AttentionLibrary, AppliesThePrologueFirst) {
+TEST(AttentionLibrary, AppliesThePrologueBeforeAttention) {
   Case c({.queries = 80, .keys = 80, .head_dim = 32});
   const int64_t text = 7, video = 80 - text;
   std::vector<float> weight(64), cosines, sines;
@@ -283,7 +283,7 @@ TEST(AttentionLibrary, AppliesThePrologueFirst) {
   EXPECT_TRUE(near(caller.out, c.naive(cpu::visible_blocks(c.params)).out, kTolerance));
 }
 
-TEST(AttentionLibrary, TextHasWeightsOfItsOwnAndHeadsTheirAngles) {
+TEST(AttentionLibrary, AppliesSeparateTextWeightsAndAnglesPerHead) {
   Case c({.queries = 80, .keys = 80, .head_dim = 32});
   const int64_t text = 7, video = 80 - text;
   std::vector<float> weight(32), text_weight(32), positions, frequencies;
@@ -334,7 +334,7 @@ TEST(AttentionLibrary, TextHasWeightsOfItsOwnAndHeadsTheirAngles) {
   EXPECT_TRUE(near(caller.out, c.naive(cpu::visible_blocks(c.params)).out, kTolerance));
 }
 
-TEST(AttentionLibrary, GivesTheSameBitsWithAnyThreads) {
+TEST(AttentionLibrary, GivesTheSameBitsWithAnyNumberOfThreads) {
   Case c({.queries = 400, .keys = 400});
   Caller caller(c);
   const std::vector<float> first = caller.run();
@@ -376,7 +376,7 @@ TEST(AttentionLibrary, LetsThreadsShareAHandle) {
   for (const std::vector<float>& out : outs) EXPECT_EQ(out, first);
 }
 
-TEST(AttentionLibrary, CountsWhatTheMasksLeave) {
+TEST(AttentionLibrary, CountsOnlyBlocksThatMasksLeave) {
   Case c({.queries = 200, .keys = 200});
   const std::vector<int64_t> lengths = {64, 200};
   Caller caller(c);
@@ -386,7 +386,7 @@ TEST(AttentionLibrary, CountsWhatTheMasksLeave) {
   EXPECT_EQ(blocks, 2 * (4 * 1 + 4 * 4));
 }
 
-TEST(AttentionLibrary, SaysWhatRuns) {
+TEST(AttentionLibrary, DescribesTheKernelThatRuns) {
   Case c({.queries = 64, .keys = 64});
   Caller caller(c);
   EXPECT_THAT(caller.library.describe(caller.call), ::testing::HasSubstr("cpu block-sparse fp32"));
@@ -394,7 +394,7 @@ TEST(AttentionLibrary, SaysWhatRuns) {
   EXPECT_STREQ(sparsereel_attention_version(), "0.1.0");
 }
 
-TEST(AttentionTokenOrder, IsThatOfTheProgram) {
+TEST(AttentionTokenOrder, MatchesTheProgram) {
   const hilbert::Permutation& expected = hilbert::permutation(hilbert::TokenOrder::hilbert, {5, 6, 7});
   std::vector<int64_t> places(210), inverse(210);
   EXPECT_EQ(sparsereel_token_order(SPARSEREEL_HILBERT, 5, 6, 7, places.data(), inverse.data()), SPARSEREEL_OK);
@@ -406,7 +406,7 @@ TEST(AttentionTokenOrder, IsThatOfTheProgram) {
   EXPECT_EQ(token_order(SPARSEREEL_TIME_MAJOR, 2, 2, 2), (std::vector<int64_t>{0, 4, 1, 5, 2, 6, 3, 7}));
 }
 
-TEST(AttentionTokenOrder, RefusesWhatIsNoGrid) {
+TEST(AttentionTokenOrder, RefusesImpossibleGrids) {
   EXPECT_EQ(sparsereel_token_order(SPARSEREEL_NATIVE, 0, 6, 7, nullptr, nullptr), SPARSEREEL_BAD_ARGUMENT);
   EXPECT_NE(std::string(sparsereel_message()).find("empty side"), std::string::npos);
   EXPECT_EQ(sparsereel_token_order(static_cast<sparsereel_order>(9), 5, 6, 7, nullptr, nullptr),

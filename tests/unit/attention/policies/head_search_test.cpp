@@ -26,7 +26,7 @@ int call(Ladder& ladder, const std::function<double(size_t)>& error, double boun
   return asked;
 }
 
-TEST(Ladder, BisectsToTheSparsestWithinTheBound) {
+TEST(Ladder, BisectsToTheSparsestSettingWithinTheBound) {
   for (size_t edge = 0; edge <= 20; ++edge) {
     Ladder ladder(20);
     const int asked = call(
@@ -52,7 +52,7 @@ TEST(Ladder, FollowsTheMeanOverCallsWithTwoQuestionsEach) {
   EXPECT_EQ(ladder.found(), 0U);
 }
 
-TEST(Ladder, StaysWithWhatTheHardestCallNeedsWhereEachCounts) {
+TEST(Ladder, KeepsTheSettingOfTheHardestCallIfEachCallCounts) {
   Ladder ladder(20, /*each_call=*/true);
   for (const size_t needed : {4, 13, 9, 0, 0, 0}) {
     call(
@@ -61,7 +61,7 @@ TEST(Ladder, StaysWithWhatTheHardestCallNeedsWhereEachCounts) {
   }
 }
 
-TEST(Ladder, FindsNothingWhereNothingPasses) {
+TEST(Ladder, FindsNothingIfNothingPasses) {
   for (const bool each_call : {false, true}) {
     Ladder ladder(5, each_call);
     for (int i = 0; i < 3; ++i)
@@ -98,7 +98,7 @@ Trial concentrated(const HeadPolicy& policy) {
   return result;
 }
 
-TEST(HeadSearch, TakesTheWayWithTheLeastWorkWithinTheBounds) {
+TEST(HeadSearch, ChoosesThePolicyWithTheLeastWorkWithinTheBounds) {
   HeadSearch search({.topk = 0.5}, {.l1 = 0.06, .l2 = 0.065});
   measure(search, concentrated, 4);
   EXPECT_EQ(search.calls(), 4);
@@ -111,7 +111,7 @@ TEST(HeadSearch, TakesTheWayWithTheLeastWorkWithinTheBounds) {
   EXPECT_NEAR(search.untuned().trial.relative_l1(), 0.075, 1e-9);
 }
 
-TEST(HeadSearch, KeepsTheBoundsInEachCallWhereEachCounts) {
+TEST(HeadSearch, KeepsTheBoundsInEachCallIfEachCallCounts) {
   double factor = 1;
   const Head head = [&](const HeadPolicy& policy) {
     Trial result = concentrated(policy);
@@ -133,7 +133,7 @@ TEST(HeadSearch, KeepsTheBoundsInEachCallWhereEachCounts) {
   }
 }
 
-TEST(HeadSearch, KeepsTheSelectionsOwnBoundWhereEachCallCounts) {
+TEST(HeadSearch, KeepsTheBoundOfTheSelectionIfEachCallCounts) {
   const Head head = [](const HeadPolicy& policy) {  // skipping P.V costs next to nothing
     Trial result = concentrated(policy);
     if (policy.pv_threshold < 3) result.error -= 0.009;
@@ -147,7 +147,7 @@ TEST(HeadSearch, KeepsTheSelectionsOwnBoundWhereEachCallCounts) {
   EXPECT_LE(head(policy).relative_l1(), 0.03);
 }
 
-TEST(HeadSearch, SkipsPvAlsoWhereAnotherWayWouldBeBetterLater) {
+TEST(HeadSearch, SkipsPvEvenIfAnotherSelectionBecomesBetterLater) {
   bool first = true;
   const Head head = [&](const HeadPolicy& policy) {  // topk is best in the first call, cdf over all
     const bool cdf = policy.selection == Selection::cdf;
@@ -168,7 +168,7 @@ TEST(HeadSearch, SkipsPvAlsoWhereAnotherWayWouldBeBetterLater) {
   EXPECT_LE(search.choice().trial.worst, 0.065);
 }
 
-TEST(HeadSearch, LeavesAHeadDenseThatGainsLessThanATenth) {
+TEST(HeadSearch, LeavesHeadsDenseThatGainLessThanATenth) {
   HeadSearch search({}, {});
   measure(search, [](const HeadPolicy& policy) {
     return trial(policy.selection == Selection::topk ? 1 - policy.topk : 1 - policy.cdf, 0.95);
@@ -177,14 +177,14 @@ TEST(HeadSearch, LeavesAHeadDenseThatGainsLessThanATenth) {
   EXPECT_EQ(search.choice().trial.work(), 1);
 }
 
-TEST(HeadSearch, NeverTakesASettingThatGivesNoNumbers) {
+TEST(HeadSearch, NeverChoosesASettingThatGivesNan) {
   HeadSearch search({}, {});
   measure(
       search, [](const HeadPolicy&) { return trial(std::nan(""), 0.2); }, 2);
   EXPECT_TRUE(search.choice().policy.dense);
 }
 
-TEST(HeadSearch, GoesOnFromWhatWasSaved) {
+TEST(HeadSearch, ContinuesFromASavedState) {
   HeadSearch search({}, {});
   measure(search, concentrated, 2);
   std::vector<double> numbers;
@@ -230,7 +230,7 @@ double total_work(const std::vector<std::vector<HeadChoice>>& choices) {
   return sum;
 }
 
-TEST(Choose, NeverDoesMoreWorkThanUntuned) {
+TEST(Choose, NeverNeedsMoreWorkThanTheUntunedPolicy) {
   // To be exact, the first head needs more blocks than the untuned policy's half; the second needs few.
   const Head difficult = [](const HeadPolicy& policy) {
     const double share = policy.selection == Selection::topk ? policy.topk : policy.cdf;

@@ -34,7 +34,7 @@ TEST(Dropped, NamesRoundTrip) {
   EXPECT_THROW(parse_ranking("none"), Error);
 }
 
-TEST(Ranking, IsByErrorWhereThereAreMeansUnlessPolicySaysOtherwise) {
+TEST(Ranking, IsByErrorWithMeansUnlessThePolicySaysOtherwise) {
   EXPECT_EQ(usual_ranking(Policy{}.dropped), Policy{}.ranking);
   EXPECT_EQ(usual_ranking(Dropped::none), Ranking::mass);
   const bool says_otherwise = Policy{}.dropped == Dropped::mean;
@@ -75,7 +75,7 @@ TEST(Policy, LooksUpHeadsInTheProfile) {
   EXPECT_THROW(policy.at(1, 0), Error);
 }
 
-TEST(Statistics, AddUpAndGiveTheShareOfWorkLeftOut) {
+TEST(Statistics, AddUpAndGiveTheShareOfSkippedWork) {
   EXPECT_EQ(Statistics().sparsity(), 0);
   Statistics sum{.total_blocks = 100, .kept_blocks = 60, .skipped_pv_blocks = 20, .calls = 1, .seconds = 1};
   EXPECT_DOUBLE_EQ(sum.sparsity(), 0.5);  // 40 of 100 in QK, 60 of 100 in PV

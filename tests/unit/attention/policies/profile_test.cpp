@@ -53,7 +53,7 @@ Profile example() {
   return profile;
 }
 
-TEST(Profile, ReadsWhatItWrote) {
+TEST(Profile, ReadsBackWhatItWrote) {
   const Profile written = example();
   const std::string text = to_yaml(written);
   const Profile read = parse_profile(text, "p.yaml");
@@ -75,7 +75,7 @@ TEST(Profile, ReadsWhatItWrote) {
       EXPECT_EQ(policy.per_head[layer][head], written.heads[layer][head].policy) << layer << " " << head;
 }
 
-TEST(Profile, IsReadable) {
+TEST(Profile, WritesReadableYaml) {
   const std::string text = to_yaml(example());
   EXPECT_THAT(text, HasSubstr("{topk: 0.35, similarity: -0.1, pv_threshold: 50, error: 0.04, sparsity: 0.61}\n"));
   EXPECT_THAT(text, HasSubstr("{error_bound: 1e-07, "));
@@ -94,7 +94,7 @@ std::string of_before_means() {
   return text.erase(text.find(keys), keys.size());
 }
 
-TEST(Profile, OfBeforeMeansIsThePublishedMethods) {
+TEST(Profile, TreatsOldFilesWithoutMeansAsThePublishedMethod) {
   const Profile read = parse_profile(of_before_means(), "p.yaml");
   EXPECT_EQ(read.dropped, Dropped::none);
   EXPECT_EQ(read.ranking, Ranking::mass);
@@ -119,7 +119,7 @@ std::string cause_of(const std::string& from, const std::string& to) {
   return "accepted";
 }
 
-TEST(Profile, NamesFileLineAndKeyOfWhatIsWrong) {
+TEST(Profile, NamesTheFileLineAndKeyOfAnError) {
   EXPECT_THAT(cause_of("topk: 0.35", "topk: 1.5"), AllOf(HasSubstr("p.yaml:"), HasSubstr("layers[0][0].topk")));
   EXPECT_THAT(cause_of("topk: 0.35", "topk: 0"), HasSubstr("topk is 0"));
   EXPECT_THAT(cause_of("topk: 0.35", "topk: many"), HasSubstr("is not a number"));
@@ -160,7 +160,7 @@ Profile setting_alone() {
   return profile;
 }
 
-TEST(Profile, HoldsASettingWithoutHeadsOrBesideThem) {
+TEST(Profile, HoldsSettingsWithOrWithoutHeads) {
   const Profile written = setting_alone();
   const std::string text = to_yaml(written);
   const Profile read = parse_profile(text, "p.yaml");
@@ -180,7 +180,7 @@ TEST(Profile, HoldsASettingWithoutHeadsOrBesideThem) {
   EXPECT_EQ(again.dense, both.dense);
 }
 
-TEST(Profile, RefusesSettingsThatAreNoValues) {
+TEST(Profile, RefusesSettingsThatAreNotPlainValues) {
   const std::string text = to_yaml(setting_alone());
   const auto cause = [&](const std::string& from, const std::string& to) {
     std::string changed = text;

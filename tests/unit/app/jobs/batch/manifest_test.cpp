@@ -26,7 +26,7 @@ nlohmann::json line(int64_t row, const char* state = "done") {
           {"seconds", {{"denoise", 1.5}, {"decode", 2}}}};
 }
 
-TEST(Manifest, LinesComeBackAsTheyWereAppended) {
+TEST(Manifest, ReadsBackTheLinesThatWereAppended) {
   const test::TemporaryFolder folder;
   {
     ManifestWriter writer(folder.path(), 3);
@@ -44,7 +44,7 @@ TEST(Manifest, LinesComeBackAsTheyWereAppended) {
   EXPECT_TRUE(warnings.empty());
 }
 
-TEST(Manifest, HalfALineIsCutOffByTheNextWriter) {
+TEST(Manifest, CutsOffAnIncompleteLineBeforeTheNextAppend) {
   const test::TemporaryFolder folder;
   const std::string whole = line(0).dump() + "\n";
   for (const std::string& left : {std::string("{\"row\":1,"), std::string(10000, 'x')}) {
@@ -59,7 +59,7 @@ TEST(Manifest, HalfALineIsCutOffByTheNextWriter) {
   EXPECT_EQ(test::read_text(folder / "manifest.0.jsonl").find("{\"bytes\""), 0U);
 }
 
-TEST(Manifest, ThatIsNoLongerInItsPlaceEndsTheSet) {
+TEST(Manifest, StopsTheSetIfItsFileWasMovedOrReplaced) {
   const auto changed_by = [](const std::function<void(const std::filesystem::path&)>& change, const char* how) {
     const test::TemporaryFolder folder;
     const std::filesystem::path inside = folder / "set";
@@ -87,7 +87,7 @@ TEST(Manifest, ThatIsNoLongerInItsPlaceEndsTheSet) {
   EXPECT_FALSE(changed_by([](const fs::path&) {}, ""));
 }
 
-TEST(Manifest, LinesThatAreNotOursAreLeftOutAndNamed) {
+TEST(Manifest, SkipsForeignLinesWithAWarningForEach) {
   std::vector<std::string> warnings;
   nlohmann::json outside = line(2);
   outside["output"] = "../a.mp4";
@@ -101,7 +101,7 @@ TEST(Manifest, LinesThatAreNotOursAreLeftOutAndNamed) {
   EXPECT_THAT(warnings[4], HasSubstr("m:7"));
 }
 
-TEST(Manifest, LinesOfSeveralFilesAreInTheOrderOfTime) {
+TEST(Manifest, SortsTheLinesOfSeveralFilesByTime) {
   const test::TemporaryFolder folder;
   nlohmann::json early = line(0), late = line(1);
   early["finished"] = "2026-01-01T00:00:00.000Z";
@@ -112,7 +112,7 @@ TEST(Manifest, LinesOfSeveralFilesAreInTheOrderOfTime) {
   EXPECT_EQ(read_manifests(folder.path(), warnings).front().row, 0);
 }
 
-TEST(Manifest, SecondWriterIsRefusedAsLongAsTheFirstLives) {
+TEST(Manifest, RefusesASecondWriterWhileTheFirstIsOpen) {
   const test::TemporaryFolder folder;
   std::optional<ManifestWriter> first;
   first.emplace(folder.path(), 0);

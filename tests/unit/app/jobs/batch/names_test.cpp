@@ -6,7 +6,7 @@
 namespace sparsereel::app::sets {
 namespace {
 
-TEST(VideoName, IsIndexAndSlug) {
+TEST(VideoName, JoinsTheIndexAndASlugOfThePrompt) {
   EXPECT_EQ(video_name(7, "A red Circle, moving!", ".mp4"), "0007-a-red-circle-moving.mp4");
   EXPECT_EQ(video_name(12345, "x", ".gif"), "12345-x.gif");
   EXPECT_EQ(video_name(0, "../../etc/passwd", ".mp4"), "0000-etc-passwd.mp4");
@@ -15,7 +15,7 @@ TEST(VideoName, IsIndexAndSlug) {
   EXPECT_LE(video_name(1, std::string(300, 'a'), ".safetensors").size(), 80U);
 }
 
-TEST(PlainName, RefusesWhatLeavesTheFolderOrIsNoFileSomewhere) {
+TEST(PlainName, RefusesPathsOutsideTheFolderAndNamesThatSomeSystemsForbid) {
   for (const char* name : {"", ".", "..", "a/b", "a\\b", ".hidden", "a:b", "a\nb", "a.", "a "})
     EXPECT_FALSE(is_plain_name(name)) << name;
   EXPECT_FALSE(is_plain_name(std::string(201, 'a')));

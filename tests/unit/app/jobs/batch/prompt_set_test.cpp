@@ -16,7 +16,7 @@ std::vector<PromptRow> parse(const std::string& text, SetFormat format) {
   return test::throws_error([&] { parse(text, format); }, words);
 }
 
-TEST(PromptSet, TextIsAPromptALineWithComments) {
+TEST(PromptSet, ReadsOnePromptPerLineOfTextAndSkipsComments) {
   const auto rows = parse("\xEF\xBB\xBF# a set\n\n  a red circle \r\na # in a prompt\n   # another\n", SetFormat::txt);
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows[0].values, (Values{{"prompt", "a red circle"}}));
@@ -25,7 +25,7 @@ TEST(PromptSet, TextIsAPromptALineWithComments) {
   EXPECT_EQ(rows[1].line, 4);
 }
 
-TEST(PromptSet, JsonLinesTakeNumbersFlagsAndOtherNames) {
+TEST(PromptSet, AcceptsNumbersFlagsAndAliasesInJsonLines) {
   const auto rows = parse(
       "{\"prompt\": \"a\", \"seed\": 7, \"num-frames\": 9, \"dynamic_cfg\": true, \"topk\": 0.25, \"steps\": null}\n",
       SetFormat::jsonl);
@@ -34,7 +34,7 @@ TEST(PromptSet, JsonLinesTakeNumbersFlagsAndOtherNames) {
             (Values{{"prompt", "a"}, {"seed", "7"}, {"frames", "9"}, {"dynamic_cfg", "true"}, {"topk", "0.25"}}));
 }
 
-TEST(PromptSet, CsvTakesQuotesCommasAndLineEndsInFields) {
+TEST(PromptSet, AcceptsQuotesCommasAndLineEndsInCsvFields) {
   const auto rows = parse("prompt,seed\r\n\"a \"\"big\"\",\nred ball\",7\r\n\r\nb,\r\n", SetFormat::csv);
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows[0].values, (Values{{"prompt", "a \"big\",\nred ball"}, {"seed", "7"}}));
@@ -43,7 +43,7 @@ TEST(PromptSet, CsvTakesQuotesCommasAndLineEndsInFields) {
   EXPECT_EQ(rows[1].line, 5);
 }
 
-TEST(PromptSet, YamlTakesPromptsAndMaps) {
+TEST(PromptSet, AcceptsPromptsAndMapsInYaml) {
   const auto rows = parse("# a set\n- a\n- prompt: b\n  seed: 7\n- {prompt: c, steps: ~}\n", SetFormat::yaml);
   ASSERT_EQ(rows.size(), 3U);
   EXPECT_EQ(rows[0].values, (Values{{"prompt", "a"}}));
@@ -52,7 +52,7 @@ TEST(PromptSet, YamlTakesPromptsAndMaps) {
   EXPECT_EQ(rows[2].values, (Values{{"prompt", "c"}}));
 }
 
-TEST(PromptSet, UnknownFieldIsNamedWithItsLineAndTheNearest) {
+TEST(PromptSet, NamesTheLineOfAnUnknownFieldAndSuggestsTheNearest) {
   EXPECT_TRUE(refused("{\"prompt\": \"a\"}\n{\"stpes\": 3}\n", SetFormat::jsonl, {"set:2", "stpes"}));
   EXPECT_TRUE(refused("prompt,guidance\na,1\n", SetFormat::csv, {"set:1", "guidance"}));
   EXPECT_TRUE(refused("prompt,\na,b\n", SetFormat::csv, {"set:1", "the field \"\" is unknown"}));
@@ -64,7 +64,7 @@ TEST(PromptSet, UnknownFieldIsNamedWithItsLineAndTheNearest) {
   }
 }
 
-TEST(PromptSet, WrongValueIsNamedWithItsLine) {
+TEST(PromptSet, NamesTheLineOfAWrongValue) {
   EXPECT_TRUE(refused("prompt,steps\na,3\nb,x\n", SetFormat::csv, {"set:3", "steps", "whole number"}));
   EXPECT_TRUE(refused("{\"prompt\": [1]}\n", SetFormat::jsonl, {"set:1", "prompt"}));
   EXPECT_TRUE(refused("- prompt: a\n  attention: fast\n", SetFormat::yaml, {"set:2:14", "attention", "sparse"}));
@@ -72,7 +72,7 @@ TEST(PromptSet, WrongValueIsNamedWithItsLine) {
   EXPECT_TRUE(refused("{\"size\": \"64x64\", \"width\": 9}\n", SetFormat::jsonl, {"set:1", "size", "width"}));
 }
 
-TEST(PromptSet, MalformedFileIsNamedWithItsLine) {
+TEST(PromptSet, NamesTheLineWhereAFileIsMalformed) {
   EXPECT_TRUE(refused("{}\n{\"a\n", SetFormat::jsonl, {"set:2", "JSON"}));
   EXPECT_TRUE(refused("[1]\n", SetFormat::jsonl, {"set:1", "object"}));
   EXPECT_TRUE(refused("prompt,seed\na,1,2\n", SetFormat::csv, {"set:2", "3 fields"}));
@@ -85,7 +85,7 @@ TEST(PromptSet, MalformedFileIsNamedWithItsLine) {
   EXPECT_TRUE(refused("- [a]\n", SetFormat::yaml, {"set:1:3"}));
 }
 
-TEST(PromptSet, TextThatIsNotUtf8IsNamedWithItsLine) {
+TEST(PromptSet, NamesTheLineOfTextThatIsNotUtf8) {
   using enum SetFormat;
   const std::string utf16(
       "\xFF\xFE"
@@ -99,11 +99,11 @@ TEST(PromptSet, TextThatIsNotUtf8IsNamedWithItsLine) {
   }
 }
 
-TEST(PromptSet, CarriageReturnsDoNotEndLinesOfText) {
+TEST(PromptSet, RefusesCarriageReturnsAsLineEnds) {
   EXPECT_TRUE(refused("a\rb\r", SetFormat::txt, {"set:1", "carriage return"}));
 }
 
-TEST(PromptSet, FilesThatRowsWriteOrQuoteHavePlainNames) {
+TEST(PromptSet, RequiresPlainNamesForFilesThatRowsWriteOrMention) {
   for (const OptionSpec& option : option_table()) {
     const RowFile where = row_file(option);
     if (where == RowFile::anywhere || where == RowFile::from_the_set || option.scope == Scope::whole_set) continue;
@@ -115,7 +115,7 @@ TEST(PromptSet, FilesThatRowsWriteOrQuoteHavePlainNames) {
   EXPECT_EQ(parse("{\"output\": \"a b.mp4\"}\n", SetFormat::jsonl)[0].values.at("output"), "a b.mp4");
 }
 
-TEST(PromptSet, FormatIsKnownByItsFirstLine) {
+TEST(PromptSet, GuessesTheFormatFromTheFirstLine) {
   using enum SetFormat;
   for (const auto& [text, format] : {std::pair<const char*, SetFormat>{"", txt},
                                      {"\n# a comment", txt},
@@ -146,7 +146,7 @@ TEST(PromptSet, FormatIsKnownByItsFirstLine) {
   EXPECT_TRUE(test::throws_error([] { parse_set_format("xls"); }, {"--input-format xls"}));
 }
 
-TEST(PromptSet, FileWithoutRowsOrOfAnotherKindIsRefused) {
+TEST(PromptSet, RefusesFilesWithoutRowsAndFilesOfUnknownKinds) {
   const test::TemporaryFolder folder;
   test::write_text(folder / "empty.txt", "# nothing\n");
   EXPECT_TRUE(test::throws_error([&] { read_prompt_set(folder / "empty.txt"); }, {"empty.txt", "no row"}));

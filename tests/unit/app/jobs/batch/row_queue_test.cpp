@@ -17,16 +17,16 @@ std::vector<QueuedRow> rows(int64_t count, size_t pipeline = 0, int64_t first = 
   return all;
 }
 
-TEST(RowQueue, GivesEachRowOnceAndEndsOneByOne) {
+TEST(RowQueue, GivesEachRowOnceInBatchesThatShrinkToOne) {
   RowQueue queue(rows(16));
   std::multiset<int64_t> given;
   std::vector<size_t> sizes;
   for (int turn = 0; turn < 16 && !queue.is_done(); ++turn) {
-    for (int64_t card = 0; card < 4; ++card) {
-      const auto taken = queue.take(card, 4);
+    for (int64_t gpu = 0; gpu < 4; ++gpu) {
+      const auto taken = queue.take(gpu, 4);
       if (!taken.empty()) sizes.push_back(taken.size());
       given.insert(taken.begin(), taken.end());
-      for (const int64_t row : taken) queue.finished(card, row);
+      for (const int64_t row : taken) queue.finished(gpu, row);
     }
   }
   EXPECT_TRUE(queue.is_done());
@@ -36,7 +36,7 @@ TEST(RowQueue, GivesEachRowOnceAndEndsOneByOne) {
   EXPECT_EQ(sizes.back(), 1U);
 }
 
-TEST(RowQueue, TellsWhichRowsAreWithACard) {
+TEST(RowQueue, ReportsWhichRowsAGpuHolds) {
   RowQueue queue(rows(8));
   EXPECT_THAT(queue.rows_of(1), IsEmpty());
   const auto taken = queue.take(1, 2);
@@ -46,14 +46,14 @@ TEST(RowQueue, TellsWhichRowsAreWithACard) {
   EXPECT_THAT(queue.rows_of(0), IsEmpty());
 }
 
-TEST(RowQueue, GivesRowsOfOnePipelineAtATime) {
+TEST(RowQueue, GivesRowsOfOnlyOnePipelineAtATime) {
   std::vector<QueuedRow> all = rows(2, 0);
   for (const QueuedRow& row : rows(6, 1, 2)) all.push_back(row);
   RowQueue queue(all);
   EXPECT_THAT(queue.take(0, 1), ElementsAre(0, 1));
 }
 
-TEST(RowQueue, RowsOfALostCardWaitBeforeAllOthers) {
+TEST(RowQueue, GivesTheRowsOfALostGpuBeforeAllOthers) {
   RowQueue queue(rows(8));
   EXPECT_THAT(queue.take(0, 2), ElementsAre(0, 1, 2));
   queue.finished(0, 0);
@@ -63,7 +63,7 @@ TEST(RowQueue, RowsOfALostCardWaitBeforeAllOthers) {
   EXPECT_THAT(queue.take(2, 1), ElementsAre(2, 3, 4, 5));
 }
 
-TEST(RowQueue, RowThatEndsTwoCardsIsGivenUp) {
+TEST(RowQueue, GivesUpARowThatEndsTwoGpuProcesses) {
   RowQueue queue(rows(3));
   EXPECT_THAT(queue.take(0, 1), ElementsAre(0, 1));
   EXPECT_THAT(queue.lost(0), IsEmpty());

@@ -35,28 +35,30 @@ at::Tensor square(const at::Tensor& paint, const at::Tensor& ground, std::array<
   return at::where(inside, paint, ground).contiguous();
 }
 
-TEST(Classifier, ReadsShapeColorBackgroundAndMotionOffAClip) {
-  const Classifier judge(kFolder + "/judge.safetensors");
+TEST(Classifier, RecognizesShapeColorBackgroundAndMotion) {
+  const Classifier classifier(kFolder + "/judge.safetensors");
   const at::Tensor red = color(0.9F, 0.1F, 0.12F), blue = color(0.08F, 0.18F, 0.88F);
   const at::Tensor white = color(0.93F, 0.93F, 0.94F), gray = color(0.52F, 0.53F, 0.55F);
-  EXPECT_EQ(judge.read(square(red, white, {70, 128}, {190, 128})),
+  EXPECT_EQ(classifier.read(square(red, white, {70, 128}, {190, 128})),
             traits_of("a red square moving to the right on a white background"));
-  EXPECT_EQ(judge.read(square(blue, gray, {128, 190}, {128, 70})), traits_of("a blue box rising on a gray background"));
-  EXPECT_EQ(judge.read(square(red, gray, {128, 128}, {128, 128})), traits_of("a red square resting on gray"));
+  EXPECT_EQ(classifier.read(square(blue, gray, {128, 190}, {128, 70})),
+            traits_of("a blue box rising on a gray background"));
+  EXPECT_EQ(classifier.read(square(red, gray, {128, 128}, {128, 128})), traits_of("a red square resting on gray"));
 }
 
-TEST(Classifier, TakesClipsOfAnyLengthAndSize) {
-  const Classifier judge(kFolder + "/judge.safetensors");
+TEST(Classifier, AcceptsClipsOfAnyLengthAndSize) {
+  const Classifier classifier(kFolder + "/judge.safetensors");
   const at::Tensor clip = square(color(0.9F, 0.1F, 0.12F), color(0.93F, 0.93F, 0.94F), {70, 128}, {190, 128});
   const at::Tensor shorter = clip.slice(0, 0, 33, 2).slice(1, 0, 256, 2).slice(2, 0, 256, 2);
-  EXPECT_EQ(judge.read(shorter), judge.read(clip));
+  EXPECT_EQ(classifier.read(shorter), classifier.read(clip));
 }
 
-TEST(Classifier, NamesWhatIsWrongWithItsFile) {
+TEST(Classifier, NamesTheTensorThatIsWrongInItsFile) {
   const TemporaryFolder folder;
   const at::Tensor ones = at::ones({24}, at::kHalf);
   models::write_safetensors(folder / "a.safetensors", {view_of("body.0.bias", ones)});
-  EXPECT_TRUE(throws_error([&] { const Classifier judge(folder / "a.safetensors"); }, {"a.safetensors", "is missing"}));
+  EXPECT_TRUE(
+      throws_error([&] { const Classifier classifier(folder / "a.safetensors"); }, {"a.safetensors", "is missing"}));
   const models::TensorFile good(kFolder + "/judge.safetensors");
   std::vector<at::Tensor> kept;
   std::vector<models::TensorView> views;
@@ -66,19 +68,19 @@ TEST(Classifier, NamesWhatIsWrongWithItsFile) {
   }
   views.push_back(view_of("more", ones));
   models::write_safetensors(folder / "b.safetensors", views);
-  EXPECT_TRUE(
-      throws_error([&] { const Classifier judge(folder / "b.safetensors"); }, {"b.safetensors", "no tensor more"}));
+  EXPECT_TRUE(throws_error([&] { const Classifier classifier(folder / "b.safetensors"); },
+                           {"b.safetensors", "no tensor more"}));
   views.back() = view_of("body.13.bias", ones);
   std::erase_if(views, [&, first = true](const models::TensorView& view) mutable {
     return view.name == "body.13.bias" && std::exchange(first, false);
   });
   models::write_safetensors(folder / "c.safetensors", views);
   EXPECT_TRUE(
-      throws_error([&] { const Classifier judge(folder / "c.safetensors"); }, {"c.safetensors", "body.13.bias"}));
-  EXPECT_TRUE(throws_error([&] { const Classifier judge(folder / "none.safetensors"); }, {"none.safetensors"}));
+      throws_error([&] { const Classifier classifier(folder / "c.safetensors"); }, {"c.safetensors", "body.13.bias"}));
+  EXPECT_TRUE(throws_error([&] { const Classifier classifier(folder / "none.safetensors"); }, {"none.safetensors"}));
 }
 
-TEST(Classifier, LiesBesideItsModel) {
+TEST(Classifier, IsFoundBesideItsModel) {
   const TemporaryFolder folder;
   const std::filesystem::path model = folder / "model";
   std::filesystem::create_directory(model);
@@ -89,7 +91,7 @@ TEST(Classifier, LiesBesideItsModel) {
   EXPECT_EQ(classifier_beside(model.string() + "/"), classifier_beside(model));
 }
 
-TEST(Traits, AreReadOffPromptsInAllTheirForms) {
+TEST(Traits, AreReadFromAllFormsOfPrompts) {
   // Numbers of the traits in order. shape: circle square triangle ring star; color: red orange yellow green blue purple
   // white black;
   // background: white black gray blue green yellow; motion: right left up down grow shrink spin still.
@@ -101,13 +103,13 @@ TEST(Traits, AreReadOffPromptsInAllTheirForms) {
   EXPECT_THAT(traits_of("one yellow star turning around against a black background"), ElementsAre(4, 2, 1, 6));
 }
 
-TEST(Traits, OfWhatIsNotSaidAreUnknown) {
+TEST(Traits, AreUnknownIfThePromptDoesNotMentionThem) {
   EXPECT_THAT(traits_of("a dog chases the moon"), ElementsAre(-1, -1, -1, -1));
   EXPECT_THAT(traits_of("a purple star"), ElementsAre(4, 5, -1, -1));
   EXPECT_THAT(traits_of(""), ElementsAre(-1, -1, -1, -1));
 }
 
-TEST(Traits, AreToldByEveryPromptOfTheTestSet) {
+TEST(Traits, AreKnownForEveryPromptOfTheTestSet) {
   std::istringstream lines(read_text(std::string(SPARSEREEL_SOURCE_DIR) + "/assets/prompts/tiny-200.txt"));
   int64_t count = 0;
   for (std::string line; std::getline(lines, line); ++count)
@@ -115,7 +117,7 @@ TEST(Traits, AreToldByEveryPromptOfTheTestSet) {
   EXPECT_EQ(count, 200);
 }
 
-TEST(Verdicts, CountWhatIsToldAndWhatOfItIsRight) {
+TEST(Verdicts, CountTheTraitsThatPromptsMentionAndTheRightOnes) {
   const nlohmann::json counts =
       count_verdicts({verdict({1, 2, 3, 4}, {1, 2, 3, 4}), verdict({1, 2, -1, 4}, {1, 2, 3, 5}),
                       verdict({-1, -1, -1, 0}, {1, 2, 3, 0}), verdict({-1, -1, -1, -1}, {1, 2, 3, 4})});

@@ -20,7 +20,7 @@ std::vector<Combination> with_terms(const std::vector<std::vector<std::string>>&
   return rows;
 }
 
-TEST(RowNames, AreWhatTellsRowsApart) {
+TEST(RowNames, ContainOnlyTermsThatDiffer) {
   EXPECT_THAT(names_of(with_terms({{"sparse", "dropped=mean", "topk=0.5"}, {"sparse", "dropped=mean", "topk=0.3"}})),
               ElementsAre("topk=0.5", "topk=0.3"));
   EXPECT_THAT(names_of(with_terms({{"quantized", "cache=0"}, {"sparse", "cache=0", "topk=0.3"}})),
@@ -28,7 +28,7 @@ TEST(RowNames, AreWhatTellsRowsApart) {
   EXPECT_THAT(names_of(with_terms({{"sparse", "topk=0.5"}})), ElementsAre("sparse"));
 }
 
-TEST(RowNames, FindTheirRowInWhateverSpelling) {
+TEST(RowNames, FindTheirRowInAnySpelling) {
   const std::vector<Combination> rows = with_terms({{"quantized", "cache=0"},
                                                     {"sparse", "cache=0", "dense-steps=20%"},
                                                     {"sparse", "cache=0.1", "dense-steps=20%"},
@@ -60,7 +60,7 @@ TEST(PairedDifferences, HaveTheStandardErrorOfTheirMean) {
   EXPECT_FALSE(rows[2].contains("psnr_difference")) << "it failed";
 }
 
-TEST(PairedDifferences, OfOnePromptHaveNoError) {
+TEST(PairedDifferences, HaveNoErrorWithASinglePrompt) {
   Rows rows = {of_prompts({31}), of_prompts({30})};
   compare_prompts(rows, 1);
   EXPECT_DOUBLE_EQ(rows[0]["psnr_difference"], 1);
@@ -71,7 +71,7 @@ Row timed(const std::string& name, const Row& psnr, const Row& seconds) {
   return {{"name", name}, {"psnr", psnr}, {"denoise_seconds", seconds}, {"full_denoise_seconds", 10.0}};
 }
 
-TEST(BeatenRows, AreFurtherFromFullAttentionAndSlowerThanAnother) {
+TEST(BeatenRows, AreSlowerAndFurtherFromFullAttentionThanAnotherRow) {
   Rows rows = {timed("best", 48, 6),     timed("even", 48, 7), timed("worse", 40, 7), timed("fast", 30, 2),
                timed("slowest", 60, 11), timed("none", {}, 3), timed("worst", 20, 8)};
   mark_beaten(rows);
@@ -84,7 +84,7 @@ TEST(BeatenRows, AreFurtherFromFullAttentionAndSlowerThanAnother) {
   EXPECT_EQ(rows[6]["beaten_by"], "best") << "the nearest of those that beat it";
 }
 
-TEST(BeatenRows, AreSlowerThanTheQuartilesOfTheirTimesExplain) {
+TEST(BeatenRows, AreSlowerByMoreThanTheQuartilesOfTheirTimesExplain) {
   const auto between = [](Row row, const std::string& key, double lower, double upper) {
     row.update({{key + "_lower_quartile", lower}, {key + "_upper_quartile", upper}});
     return row;

@@ -50,7 +50,7 @@ TEST(Shapes, AreSeparatedBySemicolonsAndSpaces) {
   EXPECT_EQ(shapes[2].text(), "1,1,1,16");
 }
 
-TEST(Shapes, RefuseWhatIsNotFourSizes) {
+TEST(Shapes, RefuseAnythingButFourSizes) {
   for (const char* text : {"", ";", "1,2,3", "1,2,3,4,5", "1,2,3,0", "1,2,-3,4", "1,2,3,x", "1,2,3,4x", "1,,3,4",
                            "1.5,2,3,4", "1,2,3,99999999999999999999", "1,2,3,1073741825"})
     EXPECT_TRUE(test::throws_error([&] { parse_shapes(text); }, {"--shape"})) << text;
@@ -71,7 +71,7 @@ TEST(Shapes, MayHaveFewerHeadsOfKeysAndValues) {
     EXPECT_TRUE(test::throws_error([&] { parse_shapes(text); }, {text, "not four whole numbers"})) << text;
 }
 
-TEST(Shapes, OperationsAreHalvedByCausality) {
+TEST(Shapes, HalveTheOperationsUnderACausalMask) {
   const Shape shape{.batch = 2, .heads = 30, .tokens = 17776, .head_dim = 64};
   const Workload dense{.name = {}, .shape = shape, .text_tokens = 0, .causal = false};
   const Workload causal{.name = {}, .shape = shape, .text_tokens = 0, .causal = true};
@@ -79,7 +79,7 @@ TEST(Shapes, OperationsAreHalvedByCausality) {
   EXPECT_DOUBLE_EQ(causal.operations() * 2, dense.operations());
 }
 
-TEST(Workloads, KnowTheModels) {
+TEST(Workloads, ListThePublishedModels) {
   EXPECT_EQ(find_workload("cogvideox-2b").shape.text(), "2,30,17776,64");
   EXPECT_EQ(find_workload("cogvideox-5b").text_tokens, 226);
   EXPECT_EQ(find_workload("mochi").shape.text(), "1,24,44776,128");
@@ -112,7 +112,7 @@ TEST(Plan, TakesWorkloadsThenShapes) {
   EXPECT_EQ(plan.workloads[3].shape.text(), "1,2,300,64");
 }
 
-TEST(Plan, TextTokensReplaceTheModels) {
+TEST(Plan, ReplacesTheTextTokensOfAModelByTheOption) {
   AttentionOptions options;
   options.workloads = {"mochi"};
   EXPECT_EQ(make_plan(options).workloads[0].text_tokens, 0);
@@ -179,7 +179,7 @@ TEST(Plan, WarnsOfSelectionOptionsWithoutTheSparseMode) {
   EXPECT_THAT(make_plan(options).warnings, ElementsAre("--pv-threshold has no effect with --modes full,quantized"));
 }
 
-TEST(Selections, CombineDroppingMeansAndMeansByError) {
+TEST(Selections, CombineDroppedBlocksMeansAndRankings) {
   AttentionOptions options = with_shape("1,4,256,64");
   options.lists = {{"topk", "0.5,0.2"}, {"dropped", "none,mean"}, {"select", "mass,error"}, {"cell", "32"}};
   EXPECT_THAT(names(make_plan(options)), ElementsAre("0.5", "0.2", "0.5 means of 32 by mass", "0.2 means of 32 by mass",
@@ -188,13 +188,13 @@ TEST(Selections, CombineDroppingMeansAndMeansByError) {
   EXPECT_EQ(make_plan(options).grid.combinations[0].policy.dropped, attention::Dropped::none);
 }
 
-TEST(Selections, RankByWhatGoesWithTheMeansUnlessTold) {
+TEST(Selections, RankByErrorWithMeansAndByMassWithoutUnlessTheOptionSaysOtherwise) {
   AttentionOptions options = with_shape("1,4,256,64");
   options.lists = {{"topk", "0.5"}, {"dropped", "mean,none"}, {"cell", "16,64"}};
   EXPECT_THAT(names(make_plan(options)), ElementsAre("0.5 means of 16 by error", "0.5 means of 64 by error", "0.5"));
 }
 
-TEST(Selections, AnErrorBringsMeans) {
+TEST(Selections, UseMeansWithAnErrorBound) {
   AttentionOptions options = with_shape("1,4,256,64");
   options.lists = {{"error", "0.02,0.05"}, {"cell", "16"}};
   EXPECT_THAT(names(make_plan(options)),
@@ -204,7 +204,7 @@ TEST(Selections, AnErrorBringsMeans) {
   EXPECT_THAT(names(make_plan(options)), ElementsAre("0.5 means of 16 by error", "0.5 means of 16 by mass"));
 }
 
-TEST(Selections, StandBesideEachOther) {
+TEST(Selections, MakeOneRowForEachKind) {
   AttentionOptions options = with_shape("1,4,256,64");
   options.lists = {{"topk", "0.15"},        {"cdf", "0.9"},      {"error", "0.1"},
                    {"block_error", "0.01"}, {"dropped", "mean"}, {"cell", "16"}};
@@ -215,7 +215,7 @@ TEST(Selections, StandBesideEachOther) {
   EXPECT_THAT(names(make_plan(options)), ElementsAre("block error 0.01 means of 16 by error"));
 }
 
-TEST(Selections, LeaveOutWhatListsContradictEachOtherIn) {
+TEST(Selections, LeaveOutContradictoryCombinations) {
   AttentionOptions options = with_shape("1,4,256,64");
   options.lists = {{"topk", "0.5"}, {"dropped", "none,mean"}, {"select", "error"}, {"cell", "16"}};
   const AttentionPlan plan = make_plan(options);
@@ -223,7 +223,7 @@ TEST(Selections, LeaveOutWhatListsContradictEachOtherIn) {
   EXPECT_THAT(plan.grid.left_out, ElementsAre("--dropped none and --select error exclude each other"));
 }
 
-TEST(Selections, RefuseWhatNoRowCouldHave) {
+TEST(Selections, RefuseListsThatLeaveNoRow) {
   const auto refused = [](const Lists& given) {
     AttentionOptions options = with_shape("1,4,256,64");
     options.lists = given;
@@ -264,7 +264,7 @@ TEST(Selections, WarnOfCellsWithoutMeans) {
   EXPECT_THAT(make_plan(options).warnings, ElementsAre("--cell 32 has no effect without means for dropped blocks"));
 }
 
-TEST(HardwareLimits, AreFoundByTheDriversName) {
+TEST(HardwareLimits, AreFoundByTheNameThatTheDriverReports) {
   EXPECT_EQ(hardware_limit("NVIDIA H200")->bits8, 1979);
   EXPECT_EQ(hardware_limit("NVIDIA H100 80GB HBM3")->bits16, 989);
   EXPECT_EQ(hardware_limit("NVIDIA H100 PCIe")->bits16, 756);

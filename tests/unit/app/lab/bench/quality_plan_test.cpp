@@ -38,12 +38,12 @@ std::vector<std::string> names(const Grid& grid) {
   return names;
 }
 
-TEST(QualityGrid, WithoutListsIsWhatGenerateWouldDo) {
+TEST(QualityGrid, UsesTheSettingsOfGenerateWithoutLists) {
   EXPECT_THAT(names(expanded({})), ElementsAre("topk 0.4, none, mass, hilbert"));
   EXPECT_THAT(names(expanded({}, kMeans)), ElementsAre("topk 0.4, mean, error, cell 16, hilbert"));
 }
 
-TEST(QualityGrid, TooManyCombinationsAreRefusedBeforeAnyIsMade) {
+TEST(QualityGrid, RefusesTooManyCombinationsBeforeItMakesAny) {
   const auto numbers = [](int count) {
     std::string list = "0.001";
     for (int i = 2; i <= count; ++i) list += "," + std::to_string(0.001 * i);
@@ -57,7 +57,7 @@ TEST(QualityGrid, TooManyCombinationsAreRefusedBeforeAnyIsMade) {
   EXPECT_TRUE(throws_error([&] { expanded(several, kMeans); }, {"the lists make 1001 combinations"}));
 }
 
-TEST(QualityGrid, MethodsAreOutermostAndValuesInnermost) {
+TEST(QualityGrid, OrdersRowsByMethodAndThenByValue) {
   const Grid grid = expanded({{"topk", "0.5,0.3"}, {"dropped", "none,mean"}, {"select", "mass"}});
   EXPECT_THAT(names(grid),
               ElementsAre("topk 0.5, none, mass, hilbert", "topk 0.3, none, mass, hilbert",
@@ -65,7 +65,7 @@ TEST(QualityGrid, MethodsAreOutermostAndValuesInnermost) {
   EXPECT_THAT(grid.left_out, IsEmpty());
 }
 
-TEST(QualityGrid, CachesComeWithFullAttentionAndWithEveryPolicy) {
+TEST(QualityGrid, CombinesEachCacheWithFullAttentionAndWithEveryPolicy) {
   const Compared both{.modes = {Mode::full, Mode::sparse}};
   EXPECT_THAT(names(expanded({{"topk", "0.5,0.3"}, {"cache", "0.1,forecast:0.2,0"}}, kDropping, both)),
               ElementsAre("full, cache first-block:0.1", "full, cache forecast:0.2", "full, weights reduced",
@@ -99,7 +99,7 @@ std::vector<std::string> planned(const std::string& modes, const std::string& ca
   return names(make_quality_plan(settings, options).grid);
 }
 
-TEST(QualityGrid, FullAttentionWithoutACacheIsWhatOthersAreComparedWith) {
+TEST(QualityGrid, ComparesWithFullAttentionWithoutACache) {
   EXPECT_THAT(planned("sparse,full", "0,0.1", "auto"),
               ElementsAre("full, cache first-block:0.1", "topk 0.5, none, mass, hilbert",
                           "topk 0.5, none, mass, hilbert, cache first-block:0.1"));
@@ -107,7 +107,7 @@ TEST(QualityGrid, FullAttentionWithoutACacheIsWhatOthersAreComparedWith) {
   EXPECT_TRUE(throws_error([] { planned("full,check", "0.1", "auto"); }, {"--modes check"}));
 }
 
-TEST(QualityGrid, ReducedWeightsAreComparedByFullAttentionWhateverTheModes) {
+TEST(QualityGrid, AddsARowOfFullAttentionWithReducedWeightsInAllModes) {
   EXPECT_THAT(planned("full", "0", "fp8"), ElementsAre("full, weights fp8"));
   EXPECT_THAT(planned("full", "0,0.1", "fp8"),
               ElementsAre("full, weights fp8", "full, cache first-block:0.1, weights fp8"));
@@ -117,20 +117,20 @@ TEST(QualityGrid, ReducedWeightsAreComparedByFullAttentionWhateverTheModes) {
               ElementsAre("full, weights fp8", "topk 0.5, none, mass, hilbert, cache first-block:0.1, weights fp8"));
 }
 
-TEST(QualityGrid, ListsOfWeightsMultiply) {
+TEST(QualityGrid, CombinesEachKindOfWeightsWithEveryPolicy) {
   EXPECT_THAT(
       planned("sparse", "0", "", {{"weights", "auto,fp8"}}),
       ElementsAre("full, weights fp8", "topk 0.5, none, mass, hilbert", "topk 0.5, none, mass, hilbert, weights fp8"));
   EXPECT_TRUE(throws_error([] { planned("sparse", "0", "", {{"weights", "fp4"}}); }, {"--weights fp4", "auto, fp8"}));
 }
 
-TEST(QualityGrid, QuantizedAttentionHasARowForEachCache) {
+TEST(QualityGrid, MakesARowOfQuantizedAttentionForEachCache) {
   EXPECT_THAT(planned("quantized,sparse", "0,0.1", ""),
               ElementsAre("quantized", "quantized, cache first-block:0.1", "topk 0.5, none, mass, hilbert",
                           "topk 0.5, none, mass, hilbert, cache first-block:0.1"));
 }
 
-TEST(QualityGrid, SharesOfTheStepsBecomeNumbersOnceTheseAreKnown) {
+TEST(QualityGrid, TurnsPercentagesOfStepsIntoNumbersWhenTheStepsAreKnown) {
   Grid grid = expanded({{"topk", "0.5"}, {"dense_steps", "0,20%,3"}});
   ASSERT_THAT(grid.combinations, SizeIs(3));
   EXPECT_EQ(fields_of(grid.combinations[1])["dense_steps"], "20%");
@@ -140,7 +140,7 @@ TEST(QualityGrid, SharesOfTheStepsBecomeNumbersOnceTheseAreKnown) {
   EXPECT_EQ(fields_of(grid.combinations[2])["dense_steps"], 3);
 }
 
-TEST(QualityGrid, PresetsAreRowsAsTheyStand) {
+TEST(QualityGrid, MakesARowOfEachPresetUnchanged) {
   Settings fast;
   fast.add(Source::matched_config, {{"cache", "forecast:0.2"}, {"topk", "0.3"}, {"dense_steps", "20%"}}, "a.yaml");
   Settings exact;
@@ -158,11 +158,11 @@ TEST(QualityGrid, PresetsAreRowsAsTheyStand) {
   EXPECT_THAT(both.combinations[0].terms, ::testing::IsSupersetOf({"preset=fast", "preset=rapid", "topk=0.3"}));
 }
 
-TEST(QualityGrid, AnItemGivenTwiceCountsOnce) {
+TEST(QualityGrid, CountsARepeatedItemOnce) {
   EXPECT_THAT(expanded({{"topk", "0.5, 0.5,0.50"}}).combinations, SizeIs(1));
 }
 
-TEST(QualityGrid, SelectionsTakeThePlaceOfEachOther) {
+TEST(QualityGrid, MakesOneRowForEachKindOfSelection) {
   const Grid grid = expanded({{"topk", "0.5"}, {"cdf", "0.9"}, {"error", "0.02"}, {"block_error", "0.008"}});
   EXPECT_THAT(names(grid), ElementsAre("topk 0.5, none, mass, hilbert", "cdf 0.9, none, mass, hilbert",
                                        "error 0.02, mean, error, cell 16, hilbert",
@@ -174,12 +174,12 @@ TEST(QualityGrid, SelectionsTakeThePlaceOfEachOther) {
   EXPECT_TRUE(fields_of(grid.combinations[3])["error_bound"].is_null());
 }
 
-TEST(QualityGrid, DroppedWithoutMeansIsRankedByMassWhereNothingElseIsSaid) {
+TEST(QualityGrid, RanksByMassWithoutMeansUnlessAListSaysOtherwise) {
   EXPECT_THAT(names(expanded({{"topk", "0.5"}, {"dropped", "none,mean"}}, kMeans)),
               ElementsAre("topk 0.5, none, mass, hilbert", "topk 0.5, mean, error, cell 16, hilbert"));
 }
 
-TEST(QualityGrid, EachKindOfDroppedBlockHasItsUsualTopkWhereNothingSaysOne) {
+TEST(QualityGrid, UsesTheDefaultTopkOfEachKindOfDroppedBlockUnlessOneIsGiven) {
   EXPECT_THAT(names(expanded({{"dropped", "none,mean"}}, {})),
               ElementsAre("topk 0.5, none, mass, hilbert", "topk 0.12, mean, error, cell 16, hilbert"));
   EXPECT_THAT(names(expanded({{"topk", "0.3"}, {"dropped", "none,mean"}}, {})),
@@ -188,12 +188,12 @@ TEST(QualityGrid, EachKindOfDroppedBlockHasItsUsualTopkWhereNothingSaysOne) {
               ElementsAre("topk 0.4, none, mass, hilbert", "topk 0.4, mean, error, cell 16, hilbert"));
 }
 
-TEST(QualityGrid, RankingByErrorBringsItsMeans) {
+TEST(QualityGrid, UsesMeansWithRankingByError) {
   EXPECT_THAT(names(expanded({{"topk", "0.5"}, {"select", "mass,error"}})),
               ElementsAre("topk 0.5, none, mass, hilbert", "topk 0.5, mean, error, cell 16, hilbert"));
 }
 
-TEST(QualityGrid, ContradictionsAreLeftOutWithAWord) {
+TEST(QualityGrid, LeavesOutContradictionsAndSaysWhy) {
   const Grid grid = expanded({{"topk", "0.5"}, {"error", "0.1"}, {"dropped", "none,mean"}, {"select", "mass,error"}});
   EXPECT_THAT(names(grid),
               ElementsAre("topk 0.5, none, mass, hilbert", "topk 0.5, mean, mass, cell 16, hilbert",
@@ -203,7 +203,7 @@ TEST(QualityGrid, ContradictionsAreLeftOutWithAWord) {
                                          "--select mass and --error exclude each other"));
 }
 
-TEST(QualityGrid, WhatLeavesNoRowIsRefused) {
+TEST(QualityGrid, RefusesListsThatLeaveNoRow) {
   EXPECT_TRUE(throws_error(
       [] {
         expanded({{"dropped", "none"}, {"select", "error"}});
@@ -221,7 +221,7 @@ TEST(QualityGrid, WhatLeavesNoRowIsRefused) {
       {"--dropped none and --error exclude each other"}));
 }
 
-TEST(QualityGrid, CellsMeetMeansAlone) {
+TEST(QualityGrid, CombinesCellSizesOnlyWithMeans) {
   EXPECT_THAT(names(expanded({{"topk", "0.5"}, {"dropped", "none,mean"}, {"select", "mass"}, {"cell", "16,64"}})),
               ElementsAre("topk 0.5, none, mass, hilbert", "topk 0.5, mean, mass, cell 16, hilbert",
                           "topk 0.5, mean, mass, cell 64, hilbert"));
@@ -229,7 +229,7 @@ TEST(QualityGrid, CellsMeetMeansAlone) {
               ElementsAre("--cell 16 has no effect without means for dropped blocks"));
 }
 
-TEST(QualityGrid, OrdersDenseStepsRowsAndSimilaritiesMultiply) {
+TEST(QualityGrid, CombinesTokenOrdersDenseStepsSelectionRowsAndSimilarities) {
   const Grid grid = expanded({{"topk", "0.5,0.3"},
                               {"selection_rows", "64,192"},
                               {"similarity", "-0.1,0.5"},
@@ -243,7 +243,7 @@ TEST(QualityGrid, OrdersDenseStepsRowsAndSimilaritiesMultiply) {
   EXPECT_EQ(grid.combinations.back().policy.defaults.similarity, 0.5);
 }
 
-TEST(QualityGrid, AProfileMeetsOrdersAndDenseStepsAlone) {
+TEST(QualityGrid, CombinesProfilesOnlyWithTokenOrdersAndDenseSteps) {
   ProfilePolicy profile{.file = "folder/a.yaml"};
   profile.policy.dropped = attention::Dropped::none;
   profile.policy.ranking = attention::Ranking::mass;
@@ -268,7 +268,7 @@ TEST(QualityGrid, AProfileMeetsOrdersAndDenseStepsAlone) {
       << "a profile that the settings name is of one order";
 }
 
-TEST(QualityGrid, AProfileIsAWholeSettingThatListsWinOver) {
+TEST(QualityGrid, AppliesAllSettingsOfAProfileUnlessListsReplaceThem) {
   const ProfilePolicy sparse{.file = "a.yaml",
                              .options = {{"attention", "sparse"},
                                          {"topk", "0.25"},

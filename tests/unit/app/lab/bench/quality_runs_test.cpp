@@ -9,9 +9,9 @@
 namespace sparsereel::app::bench {
 namespace {
 
-class QualityRunsOf : public ::testing::TestWithParam<const char*> {
+class QualityRunsTest : public ::testing::TestWithParam<const char*> {
  protected:
-  QualityRunsOf() {
+  QualityRunsTest() {
     test::write_text(folder_ / "p.txt", "a dog\na cat\n");
     settings_.add(Source::command_line, {{"model", std::string(SPARSEREEL_TEST_DATA) + "/pipeline"},
                                          {"device", "cpu"},
@@ -31,7 +31,7 @@ class QualityRunsOf : public ::testing::TestWithParam<const char*> {
   RunProgress progress_{/*show=*/false, report_, ""};
 };
 
-TEST_P(QualityRunsOf, TwoPipelinesHaveOneTransformerInMemory) {
+TEST_P(QualityRunsTest, KeepsOneTransformerOfTwoPipelinesInMemory) {
   const Pipelines pipelines = open_pipelines(plan_, open_model(plan_.run));
   ASSERT_EQ(pipelines.by_weights.size(), 1U);
   const auto reduced = pipelines.by_weights.begin()->second, reference = pipelines.reference;
@@ -57,7 +57,7 @@ TEST_P(QualityRunsOf, TwoPipelinesHaveOneTransformerInMemory) {
   }
 }
 
-TEST_P(QualityRunsOf, OnePipelineKeepsItsTransformer) {
+TEST_P(QualityRunsTest, KeepsTheTransformerOfASinglePipeline) {
   const auto pipeline = models::Pipeline::open(open_model(plan_.run), plan_.request);
   plan_.video = pipeline->resolve(plan_.request);
   QualityRuns runs(plan_, {.reference = pipeline, .by_weights = {{"auto", pipeline}, {"fp8", pipeline}}}, progress_,
@@ -72,7 +72,7 @@ TEST_P(QualityRunsOf, OnePipelineKeepsItsTransformer) {
   EXPECT_GT(number_of(runs.rows().front(), "psnr_lowest").value(), 90);
 }
 
-INSTANTIATE_TEST_SUITE_P(Options, QualityRunsOf, ::testing::Values("weights", "text_weights"),
+INSTANTIATE_TEST_SUITE_P(Options, QualityRunsTest, ::testing::Values("weights", "text_weights"),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

@@ -20,7 +20,7 @@ Row measured(Mode mode, int64_t gpus, double ms, double decode, bool grouped = f
 
 const VideoCost kVideo = {.tokens = 32760, .layers = 40, .heads = 40, .channels = 5120, .passes = 2};
 
-TEST(CompareCounts, HoldsEachCountAgainstTheFirstAndAgainstFullOnAsMany) {
+TEST(CompareCounts, ComparesWithTheFirstCountAndWithFullAttentionOnAsManyGpus) {
   Rows rows = {measured(Mode::full, 1, 1000, 4), measured(Mode::sparse, 1, 500, 4), measured(Mode::full, 2, 500, 2),
                measured(Mode::sparse, 2, 400, 2.5)};
   compare_counts(rows, kVideo, 0, 50, 2000);
@@ -34,7 +34,7 @@ TEST(CompareCounts, HoldsEachCountAgainstTheFirstAndAgainstFullOnAsMany) {
   EXPECT_TRUE(rows[3]["expected_ms"].is_null()) << "nothing is known of links";
 }
 
-TEST(CompareCounts, ExpectsWhatTheCostOfAStepHereSays) {
+TEST(CompareCounts, PredictsStepsFromTheMeasuredStepOfOneGpu) {
   Rows rows = {measured(Mode::full, 1, 1000, 4), measured(Mode::full, 4, 300, 2), measured(Mode::sparse, 4, 200, 2)};
   compare_counts(rows, kVideo, kNvlinkSpeed, 50, 0);
   VideoCost video = kVideo;
@@ -47,7 +47,7 @@ TEST(CompareCounts, ExpectsWhatTheCostOfAStepHereSays) {
   EXPECT_DOUBLE_EQ(rows[2]["expected_exchange_ms"], expected.exchange_ms);
 }
 
-TEST(CompareCounts, TellsAGroupOfOneFromNone) {
+TEST(CompareCounts, DistinguishesAGroupOfOneFromNoGroup) {
   Rows rows = {measured(Mode::full, 1, 1000, 4), measured(Mode::full, 1, 1010, 4, /*grouped=*/true)};
   rows[0]["note"] = "as it was";
   compare_counts(rows, kVideo, kNvlinkSpeed, 50, 0);
@@ -55,7 +55,7 @@ TEST(CompareCounts, TellsAGroupOfOneFromNone) {
   EXPECT_DOUBLE_EQ(rows[1]["speedup"], 1);
 }
 
-TEST(CompareCounts, LeavesWhatFailedAlone) {
+TEST(CompareCounts, SkipsFailedRows) {
   Row failed = rank_row({.mode = Mode::full}, {.gpus = 2, .together = true});
   failed["note"] = "out of memory";
   Rows rows = {failed, measured(Mode::full, 4, 300, 2)};
@@ -64,7 +64,7 @@ TEST(CompareCounts, LeavesWhatFailedAlone) {
   EXPECT_TRUE(rows[1]["scaling"].is_null());
 }
 
-TEST(GpuCounts, AreAListEachOnce) {
+TEST(GpuCounts, AreAListWithoutDuplicates) {
   const auto counts = [](const std::string& list) {
     std::vector<int64_t> all;
     for (const GpuCount& count : gpu_counts({}, {{"gpus", list}})) all.push_back(count.gpus);

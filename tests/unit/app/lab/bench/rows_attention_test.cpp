@@ -63,13 +63,13 @@ TEST(CompareWithDense, TakesTheFastestDenseRow) {
   EXPECT_TRUE(rows[3]["speedup"].is_null());
 }
 
-TEST(CompareWithDense, SaysNothingWithoutADenseRow) {
+TEST(CompareWithDense, GivesNoSpeedupWithoutADenseRow) {
   Rows rows = {sparse_row(4)};
   compare_with_dense(rows);
   EXPECT_TRUE(rows[0]["speedup"].is_null());
 }
 
-TEST(Markdown, HasALineARow) {
+TEST(Markdown, HasOneLinePerRow) {
   const std::string text = table_of({dense_row(12.345), sparse_row(5)});
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
   EXPECT_THAT(text, StartsWith("| B,H,N,D | mode | topk | dropped | select | kernel | dtype | ms | quartiles |"));
@@ -78,7 +78,7 @@ TEST(Markdown, HasALineARow) {
   EXPECT_THAT(text, HasSubstr("\"fast\" \\| avx2"));
 }
 
-TEST(Markdown, TellsWhatStoodForDroppedBlocks) {
+TEST(Markdown, ShowsWhatReplacedDroppedBlocks) {
   attention::Policy policy;
   policy.cell = 32;
   policy.defaults.selection = attention::Selection::error;
@@ -94,14 +94,14 @@ TEST(Markdown, TellsWhatStoodForDroppedBlocks) {
   EXPECT_EQ(row["error_bound"], 0.05);
 }
 
-TEST(Markdown, ShowsEveryDigitOfWhatWasChosen) {
+TEST(Markdown, ShowsEveryDigitOfTheChosenValues) {
   Rows rows;
   for (const double topk : {0.15, 0.07, 0.025, 1.0, 0.5}) rows.push_back(sparse_row(5, dropping(topk)));
   for (const char* topk : {"| 0.15 |", "| 0.07 |", "| 0.025 |", "| 1 |", "| 0.5 |"})
     EXPECT_THAT(table_of(rows), HasSubstr(std::string("| sparse ") + topk)) << topk;
 }
 
-TEST(Markdown, LeavesOutWhatNoRowHas) {
+TEST(Markdown, OmitsColumnsThatNoRowHas) {
   Row row = dense_row(5);
   EXPECT_THAT(table_of({row}), Not(HasSubstr("note")));
   EXPECT_THAT(table_of({row}), Not(HasSubstr("pre-pass")));
@@ -113,7 +113,7 @@ TEST(Markdown, LeavesOutWhatNoRowHas) {
   EXPECT_THAT(table_of({row, failed_row()}), HasSubstr("| causal, 226 text |"));
 }
 
-TEST(Prepass, OfSparseRowsIsQuantizingAndPrediction) {
+TEST(Prepass, SplitsTheTimeOfSparseRowsIntoQuantizationAndPrediction) {
   Row quantized = dense_row(5), lighter = sparse_row(5), heavier = sparse_row(5), untimed = sparse_row(5);
   quantized.update({{"mode", "quantized"}, {"prepass_ms", 0.5}});
   lighter["prepass_ms"] = 0.75, heavier["prepass_ms"] = 0.45;
@@ -138,7 +138,7 @@ TEST(Tables, NameTheOrderOfCapturedTokens) {
   EXPECT_THAT(csv(attention_columns(), {row}), ::testing::EndsWith(",32,hilbert\n"));
 }
 
-TEST(Tables, TellOfFewerHeadsOfKeysAndValues) {
+TEST(Tables, ShowFewerHeadsOfKeysAndValues) {
   Workload shared = kWorkload;
   shared.shape.kv_heads = 2;
   shared.causal = true;
@@ -149,7 +149,7 @@ TEST(Tables, TellOfFewerHeadsOfKeysAndValues) {
   EXPECT_THAT(csv(attention_columns(), {row}), ::testing::EndsWith(",1,2,0,\n"));
 }
 
-TEST(Csv, QuotesWhatNeedsItAndKeepsEveryColumn) {
+TEST(Csv, QuotesSpecialFieldsAndKeepsEveryColumn) {
   const std::string text = csv(attention_columns(), {sparse_row(5), failed_row()});
   EXPECT_THAT(text, StartsWith("workload,shape,mode,topk,cdf,error_bound,block_error,dropped,select,cell,kernel,dtype,"
                                "ms,ms_lower_quartile,"));
@@ -159,7 +159,7 @@ TEST(Csv, QuotesWhatNeedsItAndKeepsEveryColumn) {
   EXPECT_THAT(text, HasSubstr(",fp32,,,,,,"));
 }
 
-TEST(Json, HasTheKeysOfEveryRow) {
+TEST(Json, HasTheSameKeysInEveryRow) {
   for (const Row& row : {sparse_row(5), dense_row(5), failed_row()})
     for (const char* key :
          {"mode", "shape", "dtype", "device", "topk", "cdf", "error_bound", "block_error", "dropped", "select", "cell",

@@ -52,7 +52,7 @@ std::string quality_table_of(const Rows& rows) {
   return markdown(quality_columns(), rows);
 }
 
-TEST(QualityRows, AverageTheirPrompts) {
+TEST(QualityRows, AverageOverTheirPrompts) {
   Row some = row(0.5, attention::Dropped::none, 50);
   EXPECT_EQ(some["psnr"], 25);
   EXPECT_EQ(some["psnr_lowest"], 20);
@@ -67,7 +67,7 @@ TEST(QualityRows, AverageTheirPrompts) {
   EXPECT_EQ(some["rel_l1"], 0.25);
 }
 
-TEST(QualityRows, SayWhatTheirVideosShow) {
+TEST(QualityRows, CountTheVerdictsOfTheClassifier) {
   Row some = row(0.5, attention::Dropped::mean, 50);
   some["prompts"][0]["judge"] = verdict({1, 2, 3, -1}, {1, 2, 0, 0});
   EXPECT_EQ(some["prompts"][0]["judge"], nlohmann::json({{"shape", true}, {"colour", true}, {"background", false}}));
@@ -93,7 +93,7 @@ TEST(QualityRows, HaveTheFieldsOfTheirCombination) {
   EXPECT_TRUE(nothing["sparsity"].is_null());
 }
 
-TEST(QualityRows, AreATableWithoutColumnsThatSayNothing) {
+TEST(QualityRows, FormATableWithoutUninformativeColumns) {
   const std::string text =
       quality_table_of({row(0.5, attention::Dropped::none, 50), row(0.5, attention::Dropped::mean, 60)});
   EXPECT_THAT(text, HasSubstr("| topk | dropped | select | cell | PSNR dB |"));
@@ -109,20 +109,20 @@ TEST(QualityRows, AreATableWithoutColumnsThatSayNothing) {
                         "psnr_difference,psnr_difference_se,"));
 }
 
-TEST(QualityRows, OfAnotherModeThanSparseSaySoEvenAlone) {
+TEST(QualityRows, ShowAModeOtherThanSparseEvenInASingleRow) {
   const Row alone = row({.mode = attention::Mode::quantized}, 60);
   EXPECT_THAT(quality_table_of({alone}), HasSubstr("| quantized |"));
   EXPECT_THAT(quality_table_of({row(0.5, attention::Dropped::none, 50)}), Not(HasSubstr("mode")));
 }
 
-TEST(QualityRows, TellPairedDifferencesWithTheirErrors) {
+TEST(QualityRows, ShowPairedDifferencesWithTheirErrors) {
   Row some = row(0.5, attention::Dropped::none, 50), other = row(0.3, attention::Dropped::none, 40);
   some.update({{"psnr_difference", -1.25}, {"psnr_difference_se", 0.0812}});
   EXPECT_THAT(quality_table_of({some, other}), HasSubstr("| paired, dB |"));
   EXPECT_THAT(quality_table_of({some, other}), HasSubstr("| -1.25 ± 0.081 |"));
 }
 
-TEST(QualityRows, TellCachesAndTheStepsTheyLeave) {
+TEST(QualityRows, ShowCachesAndTheNumberOfComputedSteps) {
   Row cached = row(Combination{.mode = attention::Mode::full, .cache = {.threshold = 0.1}}, 50);
   for (Row& prompt : cached["prompts"]) prompt["computed_steps"] = 20.0;
   summarise(cached);
@@ -140,7 +140,7 @@ TEST(QualityRows, TellCachesAndTheStepsTheyLeave) {
   EXPECT_EQ(data.curves[1].points.front().label, "first-block:0.1");
 }
 
-TEST(QualityCurves, AreOneAMethod) {
+TEST(QualityCurves, DrawOneCurvePerMethod) {
   const nlohmann::json report = {
       {"rows", Rows{row(0.5, attention::Dropped::none, 50), row(0.3, attention::Dropped::none, 40),
                     row(0.3, attention::Dropped::mean, 45)}}};
@@ -158,7 +158,7 @@ TEST(QualityCurves, AreOneAMethod) {
   EXPECT_TRUE(throws_error([] { curves_of({{"rows", 3}}, "r.json"); }, {"r.json", "not an array"}));
 }
 
-TEST(QualityCurves, HaveAFrontierAndPresetsByName) {
+TEST(QualityCurves, DrawTheFrontierAndNameThePresets) {
   Rows rows = {row(0.5, attention::Dropped::none, 50), row(0.3, attention::Dropped::none, 40),
                row({.mode = attention::Mode::quantized}, 60),
                row({.mode = attention::Mode::full, .preset = "fast"}, 30)};
@@ -174,7 +174,7 @@ TEST(QualityCurves, HaveAFrontierAndPresetsByName) {
   EXPECT_EQ(data.curves[2].points.front().label, "fast");
 }
 
-TEST(QualityCurves, TakeSecondsFromOldReportsOfSteps) {
+TEST(QualityCurves, ComputeSecondsFromTheStepsOfOldReports) {
   Row old = row(0.5, attention::Dropped::none, 50);
   for (const char* key : {"denoise_seconds", "full_denoise_seconds"}) old.erase(key);
   const CurvesData data = curves_of({{"rows", {old}}, {"settings", {{"steps", 8}}}}, "r.json");
@@ -182,7 +182,7 @@ TEST(QualityCurves, TakeSecondsFromOldReportsOfSteps) {
   EXPECT_DOUBLE_EQ(*data.mark, 0.8);
 }
 
-TEST(QualityCurves, KeepWhatIsBeatenInOldReportsWithoutNamesOffTheFrontier) {
+TEST(QualityCurves, LeaveBeatenRowsOfOldReportsOffTheFrontier) {
   Row better = row(0.3, attention::Dropped::none, 40), beaten = row(0.5, attention::Dropped::none, 50);
   better["psnr"] = 35;
   beaten["psnr"] = 30;
@@ -192,7 +192,7 @@ TEST(QualityCurves, KeepWhatIsBeatenInOldReportsWithoutNamesOffTheFrontier) {
   EXPECT_EQ(data.frontier.front().y, 35);
 }
 
-TEST(StepMilliseconds, OfACacheAreThoseOfComputedStepsAndItsSecondsAll) {
+TEST(StepMilliseconds, AverageComputedStepsWhileSecondsCountAllSteps) {
   const Row times = times_of_cached({10, 2, 12, 3}, {true, false, true, false});
   EXPECT_DOUBLE_EQ(times["step_ms"], 11);
   EXPECT_DOUBLE_EQ(times["denoise_seconds"], 0.027);

@@ -61,7 +61,7 @@ TEST(CompareSteps, AddsSpeedAndTheTimeOfAWholeVideo) {
   EXPECT_FALSE(number_of(all[0], "speedup").has_value());
 }
 
-TEST(CompareSteps, SaysNothingAboutAVideoThatWasNotDecoded) {
+TEST(CompareSteps, GivesNoVideoSecondsWithoutADecodingTime) {
   Rows all = {shared("text", 20), step(Mode::full, 600)};
   compare_steps(all, 50);
   EXPECT_FALSE(number_of(all[1], "video_seconds").has_value());
@@ -94,7 +94,7 @@ Rows rows_with_caches() {
   return all;
 }
 
-TEST(StageTables, ShowCachesWhereThereAreAny) {
+TEST(StageTables, ShowCachesIfThereAreAny) {
   const Rows all = rows_with_caches();
   const std::string text = stage_markdown(all, 50);
   EXPECT_THAT(text, HasSubstr("| order | cache | computed | ms a step |"));
@@ -107,7 +107,7 @@ TEST(StageTables, ShowCachesWhereThereAreAny) {
   EXPECT_TRUE(all[1]["cache"].is_null());
 }
 
-TEST(CompareSteps, FullAttentionWithACacheIsNotWhatOthersAreComparedWith) {
+TEST(CompareSteps, DoesNotCompareWithFullAttentionWithACache) {
   Rows all = rows_with_caches();
   EXPECT_DOUBLE_EQ(number_of(all[4], "speedup").value(), 2.5);
   EXPECT_DOUBLE_EQ(number_of(all[5], "speedup").value(), 5);
@@ -118,7 +118,7 @@ TEST(CompareSteps, FullAttentionWithACacheIsNotWhatOthersAreComparedWith) {
   EXPECT_TRUE(all.back()["speedup"].is_null());
 }
 
-TEST(StageJson, HasWhatTheDesignPromises) {
+TEST(StageJson, HasTheDocumentedKeys) {
   const Rows json = rows();
   for (const Row& row : json)
     for (const char* key : {"mode", "stage", "ms", "sparsity", "psnr", "ssim", "peak_gib"})
@@ -133,7 +133,7 @@ nlohmann::json settings() {
           {"dtype", "bf16"}, {"width", 720}, {"height", 480},  {"frames", 49},    {"seed", 42}};
 }
 
-TEST(Baseline, RowsComeWithTheirTimes) {
+TEST(Baseline, ReadsTheTimesOfAReport) {
   const TemporaryFolder folder;
   write_text(folder / "rival.json", R"({"settings": )" + settings().dump() + R"(, "rows": [
     {"mode": "diffusers eager", "stage": "decode", "ms": 3000}, {"mode": "diffusers eager", "stage": "text", "ms": 1000},
@@ -168,7 +168,7 @@ double number_in(const std::string& table, const std::string& title) {
   return std::stod(cells(last).at(static_cast<size_t>(found - titles.begin())));
 }
 
-TEST(StageParts, AddUpToTheStepWhereverTheyAreShown) {
+TEST(StageParts, AddUpToTheStepInTablesReportsAndPlots) {
   Rows all = {step(Mode::full, 66.9)};
   all[0].update(part_fields(parts_of(66.9, {{.matmul = 62.8, .attention = 15.9, .rest = 7.3}})));
   const std::string table = stage_markdown(all, 50);
@@ -182,7 +182,7 @@ TEST(StageParts, AddUpToTheStepWhereverTheyAreShown) {
   EXPECT_NEAR(std::accumulate(drawn.parts.begin(), drawn.parts.end(), 0.0), drawn.total, 1e-9);
 }
 
-TEST(Baseline, WrongReportsAreNamed) {
+TEST(Baseline, NamesTheReportThatIsWrong) {
   const TemporaryFolder folder;
   const std::pair<const char*, const char*> cases[] = {
       {"[]", "rows"},
@@ -203,7 +203,7 @@ TEST(Baseline, WrongReportsAreNamed) {
   }
 }
 
-TEST(Baseline, AnotherConfigurationIsRefusedByItsField) {
+TEST(Baseline, NamesTheFieldThatDiffersFromThisRun) {
   const TemporaryFolder folder;
   const nlohmann::json rows = {{{"mode", "a"}, {"stage", "step"}, {"ms", 1}}};
   const auto refused = [&](const nlohmann::json& theirs, const std::string& what) {
@@ -239,7 +239,7 @@ TEST(Plot, DrawsTheStepsOfAPipeline) {
   EXPECT_EQ(data.rows[1].quality, 31.25);
 }
 
-TEST(Plot, NamesWhatStoodForDroppedBlocks) {
+TEST(Plot, NamesWhatReplacedDroppedBlocks) {
   Rows all = rows();
   all[2].update({{"dropped", "mean"}, {"select", "error"}, {"cell", 16}});
   all.push_back(sparse({{"error_bound", 0.05}, {"dropped", "mean"}, {"select", "error"}, {"cell", 64}}));
@@ -271,7 +271,7 @@ TEST(Plot, DrawsTheRowsOfAttention) {
   EXPECT_TRUE(data.parts.empty());
 }
 
-TEST(Plot, ReportsWithoutTimesAreNamed) {
+TEST(Plot, NamesReportsWithoutTimes) {
   for (const char* text : {"[]", "{}", R"({"rows": []})", R"({"rows": [{"stage": "decode", "ms": 3}]})"})
     EXPECT_TRUE(throws_error([&] { plot_of(nlohmann::json::parse(text), "r.json"); }, {"r.json"})) << text;
 }

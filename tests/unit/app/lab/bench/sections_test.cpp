@@ -46,7 +46,7 @@ TEST(Sections, AddUpToTheWholeCall) {
   EXPECT_LE(split.matmul + split.attention + split.rest, all);
 }
 
-TEST(Sections, ProductsInsideOfAttentionBelongToIt) {
+TEST(Sections, CountsMatrixProductsInsideAttentionAsAttention) {
   const at::Tensor a = at::randn({300, 300});
   models::AttentionRun run;
   const Split split = measure_split(at::kCPU, run, [&] { attend(run, [&] { at::matmul(a, a); }); });
@@ -54,7 +54,7 @@ TEST(Sections, ProductsInsideOfAttentionBelongToIt) {
   EXPECT_GT(split.attention, 0);
 }
 
-TEST(Parts, AddUpToTheTimeByTheMeanSharesOfCallsThatTookLonger) {
+TEST(Parts, ScaleTheMeanSharesOfProfiledCallsToTheMeasuredTime) {
   const std::vector<Split> calls = {{.matmul = 62.8, .attention = 15.9, .rest = 7.3},
                                     {.matmul = 30, .attention = 0, .rest = 10}};
   const Split parts = parts_of(66.9, calls);
@@ -63,7 +63,7 @@ TEST(Parts, AddUpToTheTimeByTheMeanSharesOfCallsThatTookLonger) {
   EXPECT_NEAR(parts.matmul, 66.9 * (62.8 / 86 + 0.75) / 2, 1e-9);
 }
 
-TEST(Sections, LeaveNothingBehind) {
+TEST(Sections, RemoveTheirHooksIfTheCallThrows) {
   models::AttentionRun run;
   EXPECT_THROW(measure_split(at::kCPU, run, [] { throw 1; }), int);
   EXPECT_FALSE(run.watcher);

@@ -43,7 +43,7 @@ nlohmann::json report(const Rows& rows) {
           {"rows", rows}};
 }
 
-class StepTimesOf : public ::testing::Test {
+class StepTimesTest : public ::testing::Test {
  protected:
   std::string write(const std::string& name, const nlohmann::json& content) const {
     test::write_text(folder_ / name, content.dump());
@@ -64,7 +64,7 @@ Row row_of(const Combination& combination, double computed, const Row& dense) {
   return row;
 }
 
-TEST_F(StepTimesOf, AnotherModelCountDenseComputedAndReusedSteps) {
+TEST_F(StepTimesTest, WeighsDenseComputedAndReusedSteps) {
   Row row = row_of(sparse(0.3, "0.1"), 20, 8.0);
   summarise(row, usual(), 50);
   const double computed = 8 * 300 + 12 * 200;
@@ -75,14 +75,14 @@ TEST_F(StepTimesOf, AnotherModelCountDenseComputedAndReusedSteps) {
   EXPECT_DOUBLE_EQ(row["speedup"], 25 / row["denoise_seconds"].get<double>());
 }
 
-TEST_F(StepTimesOf, AnotherModelFitOtherModesAlike) {
+TEST_F(StepTimesTest, CoversQuantizedAttention) {
   Row row = row_of({.mode = attention::Mode::quantized}, 50, {});
   summarise(row, usual(), 50);
   EXPECT_DOUBLE_EQ(row["step_ms"], 300);
   EXPECT_DOUBLE_EQ(row["denoise_seconds"], 15);
 }
 
-TEST_F(StepTimesOf, AnotherModelLeaveRowsThatItHasNotWithANote) {
+TEST_F(StepTimesTest, ExplainsRowsThatTheReportDoesNotHave) {
   Combination reduced = sparse(0.3), native = sparse(0.3);
   reduced.weights = "fp8";
   native.order = hilbert::TokenOrder::native;
@@ -110,7 +110,7 @@ Combination bounded(double bound) {
 }
 
 // The report also timed a bound, but with random weights, for which a bound keeps next to no blocks.
-TEST_F(StepTimesOf, AnotherModelGiveABoundWhatTheBlocksTakeThatItComputed) {
+TEST_F(StepTimesTest, DerivesTheTimeOfABoundFromTheShareOfComputedBlocks) {
   Row few = step(sparse(0.1), 150);
   few["sparsity"] = 0.8;  // text blocks are computed whatever the topk
   const StepTimes times = read_step_times({write(
@@ -130,7 +130,7 @@ TEST_F(StepTimesOf, AnotherModelGiveABoundWhatTheBlocksTakeThatItComputed) {
   EXPECT_DOUBLE_EQ(ms(nullptr, 4, 4), 4 * 300 + 46 * 300 / 25.0);
 }
 
-TEST_F(StepTimesOf, AnotherModelHaveNoTimeOfABoundWithoutATopk) {
+TEST_F(StepTimesTest, HasNoTimeForABoundWithoutATopk) {
   Row row = row_of(bounded(0.01), 50, 0.0);
   summarise(
       row,
@@ -140,7 +140,7 @@ TEST_F(StepTimesOf, AnotherModelHaveNoTimeOfABoundWithoutATopk) {
   EXPECT_THAT(text_of(row, "note"), HasSubstr("--times"));
 }
 
-TEST_F(StepTimesOf, WhatIsNoReportIsRefusedByName) {
+TEST_F(StepTimesTest, NamesFilesThatAreNotReports) {
   EXPECT_TRUE(throws_error([&] { read_step_times({write("a.json", {{"rows", 3}})}); }, {"a.json", "bench pipeline"}));
   EXPECT_TRUE(throws_error([&] { read_step_times({write("b.json", report({stage_row("text")}))}); },
                            {"b.json", "no step with a measured time"}));

@@ -27,7 +27,7 @@ Capture capture() {
   return result;
 }
 
-TEST(Capture, IsReadAsItWasWritten) {
+TEST(Capture, ReadsBackWhatWasWritten) {
   const TemporaryFolder folder;
   write_capture(folder / "a.safetensors", capture(), {{"model", "tiny"}});
   const Capture read = read_capture(folder / "a.safetensors");
@@ -40,7 +40,7 @@ TEST(Capture, IsReadAsItWasWritten) {
   EXPECT_TRUE(at::equal(read.calls[1].k.to(at::kFloat), capture().calls[1].k));
 }
 
-TEST(Capture, TextStaysLastInEveryOrder) {
+TEST(Capture, KeepsTextLastInEveryTokenOrder) {
   const Capture one = capture();
   for (const auto order :
        {hilbert::TokenOrder::hilbert, hilbert::TokenOrder::native, hilbert::TokenOrder::time_major}) {
@@ -51,7 +51,7 @@ TEST(Capture, TextStaysLastInEveryOrder) {
   EXPECT_EQ(places_in(hilbert::TokenOrder::time_major, one)[1].item<int64_t>(), 6);  // the first of the next frame
 }
 
-TEST(Capture, WhatIsWrongWithAFileIsNamed) {
+TEST(Capture, NamesTheTensorThatIsWrong) {
   const TemporaryFolder folder;
   const auto file = folder / "a.safetensors";
   Capture wrong = capture();
@@ -78,7 +78,7 @@ TEST(Capture, WhatIsWrongWithAFileIsNamed) {
   EXPECT_TRUE(throws_error([&] { write_capture(file, wrong, {}); }, {"step3.layer0.q", "fp16"}));
 }
 
-TEST(CapturedPlan, NeedsNoShapeAndTakesOrders) {
+TEST(CapturedPlan, NeedsNoShapeAndAcceptsTokenOrders) {
   AttentionOptions options;
   options.captured = "a.safetensors";
   EXPECT_THAT(make_plan(options).orders, ElementsAre(hilbert::TokenOrder::hilbert));

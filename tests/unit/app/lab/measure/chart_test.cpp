@@ -35,7 +35,7 @@ CurvesData curves(const std::string& name) {
           .mark_name = "full attention"};
 }
 
-TEST(Chart, TellsUnitsMachineAndFullAttention) {
+TEST(Chart, ShowsUnitsTheMachineAndFullAttention) {
   if (!has_gnuplot()) GTEST_SKIP() << "needs gnuplot (package gnuplot-nox)";
   const TemporaryFolder folder;
   write_curves(folder / "a.svg", {curves("dropped mean"), curves("dropped none")});
@@ -46,7 +46,7 @@ TEST(Chart, TellsUnitsMachineAndFullAttention) {
   EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"a.svg"});
 }
 
-TEST(Chart, IsWrittenInTheFormatOfItsEnding) {
+TEST(Chart, ChoosesTheFormatByTheFileExtension) {
   if (!has_gnuplot()) GTEST_SKIP() << "needs gnuplot (package gnuplot-nox)";
   const TemporaryFolder folder;
   const PlotData bars{.title = "tiny",
@@ -69,7 +69,7 @@ TEST(Chart, IsWrittenInTheFormatOfItsEnding) {
   }
 }
 
-TEST(Chart, NamesOfReportsAreNoCommands) {
+TEST(Chart, DoesNotRunNamesOfReportsAsCommands) {
   if (!has_gnuplot()) GTEST_SKIP() << "needs gnuplot (package gnuplot-nox)";
   const TemporaryFolder folder;
   const std::string file = (folder / "made").string();
@@ -79,7 +79,7 @@ TEST(Chart, NamesOfReportsAreNoCommands) {
   EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"a.svg"});
 }
 
-TEST(Chart, OfOtherEndingsAndOfNothingIsRefused) {
+TEST(Chart, RefusesOtherFileExtensionsAndReportsWithoutRows) {
   const TemporaryFolder folder;
   EXPECT_TRUE(throws_error([&] { check_chart("--plot", folder / "a.jpg"); }, {"--plot", "a.jpg", ".svg"}));
   EXPECT_TRUE(throws_error([&] { check_chart("--plot", folder / "none" / "a.png"); }, {"none"}));
@@ -88,7 +88,7 @@ TEST(Chart, OfOtherEndingsAndOfNothingIsRefused) {
   EXPECT_TRUE(names_in(folder.path()).empty());
 }
 
-TEST(Chart, WithoutGnuplotNothingIsWritten) {
+TEST(Chart, WritesNothingWithoutGnuplot) {
   const TemporaryFolder folder;
   const std::string before = std::getenv("PATH");
   setenv("PATH", folder.path().c_str(), 1);

@@ -19,7 +19,7 @@ Inputs one_input(DataKind data, at::ScalarType dtype = at::kFloat, const Shape& 
   return make_inputs(shape, data, dtype, at::kCPU, 1, 7).front();
 }
 
-TEST(Copies, FillMoreThanACache) {
+TEST(Copies, ExceedTheCache) {
   const Shape large{.batch = 1, .heads = 40, .tokens = 75600, .head_dim = 128};
   const Shape middle{.batch = 2, .heads = 38, .tokens = 4429, .head_dim = 64};
   EXPECT_EQ(copies_beyond_cache(large, at::kBFloat16), 1);
@@ -27,7 +27,7 @@ TEST(Copies, FillMoreThanACache) {
   EXPECT_EQ(copies_beyond_cache(kShape, at::kFloat), 256);
 }
 
-TEST(MadeInputs, RepeatForASeedAndDifferBetweenCopies) {
+TEST(MadeInputs, RepeatForTheSameSeedAndDifferBetweenCopies) {
   for (const DataKind data : {DataKind::gaussian, DataKind::structured, DataKind::smooth, DataKind::loud}) {
     const auto first = make_inputs(kShape, data, at::kBFloat16, at::kCPU, 2, 7);
     const auto again = make_inputs(kShape, data, at::kBFloat16, at::kCPU, 2, 7);
@@ -38,7 +38,7 @@ TEST(MadeInputs, RepeatForASeedAndDifferBetweenCopies) {
   }
 }
 
-TEST(StructuredInputs, GatherAttentionNearTheDiagonal) {
+TEST(StructuredInputs, ConcentrateAttentionNearTheDiagonal) {
   const Shape shape{.batch = 1, .heads = 4, .tokens = 1024, .head_dim = 64};
   const Inputs inputs = one_input(DataKind::structured, at::kFloat, shape);
   const at::Tensor q = inputs.q.transpose(1, 2), k = inputs.k.transpose(1, 2);
@@ -56,7 +56,7 @@ TEST(StructuredInputs, HaveLargeMeansInK) {
   EXPECT_GT(of_means, around * 0.5);
 }
 
-TEST(SmoothInputs, HaveValuesThatHardlyDifferBetweenNeighbors) {
+TEST(SmoothInputs, HaveValuesThatDifferLittleBetweenNeighbors) {
   const Shape shape{.batch = 1, .heads = 2, .tokens = 1024, .head_dim = 64};
   const auto step = [&](DataKind data) {
     const at::Tensor v = one_input(data, at::kFloat, shape).v;
@@ -77,7 +77,7 @@ TEST(LoudInputs, HoldMostOfTheEnergyOfKInFourChannelsWithoutAMean) {
   EXPECT_NEAR(of_q.median().item<double>(), 1, 0.1);
 }
 
-TEST(MadeInputs, TakeOddHeadDims) {
+TEST(MadeInputs, AcceptOddHeadDims) {
   for (const DataKind data : {DataKind::structured, DataKind::loud}) {
     const Inputs inputs = one_input(data, at::kFloat, {.batch = 1, .heads = 1, .tokens = 5, .head_dim = 17});
     EXPECT_EQ(inputs.k.size(3), 17);
@@ -100,7 +100,7 @@ TEST(ExactAttention, AgreesWithSdpaOnEveryQuery) {
 
 constexpr Shape kShared{.batch = 2, .heads = 6, .tokens = 300, .head_dim = 32, .kv_heads = 2};
 
-TEST(MadeInputs, HaveFewerHeadsOfKeysAndValuesWhereAsked) {
+TEST(MadeInputs, HaveFewerHeadsOfKeysAndValuesOnRequest) {
   for (const DataKind data : {DataKind::gaussian, DataKind::structured, DataKind::smooth, DataKind::loud}) {
     const Inputs inputs = one_input(data, at::kFloat, kShared);
     EXPECT_EQ(inputs.q.sizes(), at::IntArrayRef({2, 300, 6, 32}));
@@ -121,7 +121,7 @@ TEST(ExactAttention, SharesHeadsOfKeysAndValues) {
   EXPECT_LT((exact_attention(inputs, 1000, false).out - expected.transpose(1, 2)).abs().max().item<double>(), 1e-12);
 }
 
-TEST(ExactAttention, SamplesOneQueryFromEachStretch) {
+TEST(ExactAttention, SamplesOneQueryFromEachInterval) {
   const ExactRows exact = exact_attention(one_input(DataKind::gaussian), 10, true);
   for (int64_t i = 0; i < 10; ++i) {
     const auto query = exact.queries[i].item<int64_t>();
@@ -130,7 +130,7 @@ TEST(ExactAttention, SamplesOneQueryFromEachStretch) {
   }
 }
 
-TEST(Compare, IsZeroForTheExactAndOneForNothing) {
+TEST(Compare, IsZeroForExactOutputsAndOneForDoubledOnes) {
   const Inputs inputs = one_input(DataKind::gaussian);
   const ExactRows exact = exact_attention(inputs, 1000, false);
   EXPECT_EQ(compare(exact.out, exact).relative_l1(), 0);
@@ -138,7 +138,7 @@ TEST(Compare, IsZeroForTheExactAndOneForNothing) {
   EXPECT_NEAR(compare(exact.out * 2, exact).relative_l1(), 1, 1e-12);
 }
 
-TEST(ExactAttention, TakesManyQueriesInParts) {
+TEST(ExactAttention, IsTheSameWhenManyQueriesAreSplitIntoParts) {
   const Inputs inputs =
       one_input(DataKind::gaussian, at::kFloat, {.batch = 1, .heads = 1, .tokens = 2100, .head_dim = 16});
   for (const bool causal : {false, true}) {
@@ -150,7 +150,7 @@ TEST(ExactAttention, TakesManyQueriesInParts) {
   }
 }
 
-TEST(Accuracy, PoolsSumsAndNotRatios) {
+TEST(Accuracy, AddsSumsNotRatios) {
   const Inputs inputs = one_input(DataKind::gaussian);
   const ExactRows exact = exact_attention(inputs, 1000, false);
   Accuracy pooled = compare(exact.out, exact);

@@ -18,7 +18,7 @@ at::Tensor pattern(int64_t frames, int64_t height, int64_t width) {
   return at::sin(0.3 * x + 0.2 * y + t + c) * 0.4 + 0.5;
 }
 
-TEST(Psnr, OfAConstantErrorIsItsLogarithm) {
+TEST(Psnr, IsTheLogarithmOfAConstantError) {
   const at::Tensor frames = at::full({2, 16, 16, 3}, 0.5F);
   EXPECT_NEAR(*psnr(frames + 0.1, frames), 20, 1e-4);
   EXPECT_NEAR(*psnr(frames - 0.01, frames), 40, 1e-3);
@@ -30,14 +30,14 @@ TEST(Ssim, IsOneForEqualFrames) {
   EXPECT_NEAR(ssim(frames, frames, at::kCPU), 1, 1e-6);
 }
 
-TEST(Ssim, OfFlatFramesIsTheTermOfTheMeans) {
+TEST(Ssim, IsTheTermOfTheMeansForFlatFrames) {
   const at::Tensor a = at::full({1, 16, 16, 3}, 0.5F), b = at::full({1, 16, 16, 3}, 0.7F);
   const double c1 = 1e-4;
   const double expected = (2 * 0.5 * 0.7 + c1) / (0.25 + 0.49 + c1);
   EXPECT_NEAR(ssim(a, b, at::kCPU), expected, 1e-6);
 }
 
-TEST(Ssim, OfACleanContrastChangeIsWorkedOutFromTheVariances) {
+TEST(Ssim, MatchesTheFormulaForAChangeOfContrast) {
   // y = 0.5 x + 0.25 nearly keeps the mean of 0.5. Each window gives (2 mx my + C1)(vx + C2) / ((mx^2 + my^2 + C1)(1.25
   // vx + C2)).
   const at::Tensor x = pattern(9, 32, 32), y = x * 0.5 + 0.25;
@@ -47,7 +47,7 @@ TEST(Ssim, OfACleanContrastChangeIsWorkedOutFromTheVariances) {
   EXPECT_LT(forward, 0.81) << "at most the contrast term, 2 * 0.5 / 1.25";
 }
 
-TEST(Ssim, FramesPastTheChunkCountAlike) {
+TEST(Ssim, CountsFramesAfterTheFirstChunkAlike) {
   const at::Tensor frames = pattern(9, 16, 16);
   at::Tensor changed = frames.clone();
   changed[8].copy_(1 - frames[8]);
@@ -56,7 +56,7 @@ TEST(Ssim, FramesPastTheChunkCountAlike) {
 }
 
 /// The values are those of pytorch-msssim 1.0.0 for one channel of luma in fp64.
-TEST(MsSsim, IsThatOfTheReferenceImplementation) {
+TEST(MsSsim, MatchesTheReferenceImplementation) {
   const at::Tensor x = pattern(2, 176, 192);
   EXPECT_NEAR(*ms_ssim(x.roll({2, 3}, {1, 2}) * 0.7 + 0.1, x, at::kCPU), 0.2751078039182075, 1e-6);
   const at::Tensor waves = at::sin(at::arange(192, at::kDouble).view({1, 1, 192, 1}) * 1.7) *
@@ -65,25 +65,25 @@ TEST(MsSsim, IsThatOfTheReferenceImplementation) {
   EXPECT_NEAR(*ms_ssim(x, x, at::kCPU), 1, 1e-9);
 }
 
-TEST(MsSsim, FramesPastTheChunkCountAlike) {
+TEST(MsSsim, CountsFramesAfterTheFirstChunkAlike) {
   const at::Tensor frames = pattern(9, 176, 176), changed = frames.clone();
   changed[8].copy_(frames[8] * 0.5 + 0.25);
   const double last = *ms_ssim(changed.narrow(0, 8, 1), frames.narrow(0, 8, 1), at::kCPU);
   EXPECT_NEAR(*ms_ssim(changed, frames, at::kCPU), (8 + last) / 9, 1e-6);
 }
 
-TEST(MsSsim, OfNoContrastAtAllIsNotANumberBelowNothing) {
+TEST(MsSsim, IsZeroIfTheStructureIsReversed) {
   const at::Tensor x = pattern(1, 176, 176);
   EXPECT_EQ(*ms_ssim(1 - x, x, at::kCPU), 0) << "structure is reversed";
 }
 
-TEST(MsSsim, NeedsFramesThatFiveScalesFitInto) {
+TEST(MsSsim, NeedsFramesThatAreLargeEnoughForFiveScales) {
   EXPECT_TRUE(ms_ssim(pattern(1, 176, 176), pattern(1, 176, 176), at::kCPU).has_value());
   EXPECT_FALSE(ms_ssim(pattern(1, 175, 400), pattern(1, 175, 400), at::kCPU).has_value());
   EXPECT_FALSE(ms_ssim(pattern(1, 400, 175), pattern(1, 400, 175), at::kCPU).has_value());
 }
 
-TEST(RelativeL1, ComparesWithTheReference) {
+TEST(RelativeL1, DividesByTheSizeOfTheReference) {
   EXPECT_DOUBLE_EQ(relative_l1(at::full({4}, 3.0), at::full({4}, 2.0)), 0.5);
   EXPECT_DOUBLE_EQ(relative_l1(at::ones({2}, at::kBFloat16), at::ones({2}, at::kBFloat16)), 0);
 }

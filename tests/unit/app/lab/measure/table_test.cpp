@@ -16,13 +16,13 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(Columns, HaveAMeaningInEveryTable) {
+TEST(Columns, HaveAnExplanationInEveryTable) {
   for (const Columns& table :
        {bench::attention_columns(), bench::quality_columns(), bench::stage_columns(), bench::rank_columns()})
     for (const Column& column : table) EXPECT_FALSE(column.meaning.empty()) << column.key;
 }
 
-TEST(Columns, HaveOneTitleAndUnitAKey) {
+TEST(Columns, HaveOneTitleAndUnitPerKey) {
   const std::vector<std::string> of_their_table = {"ms", "rel_l1", "step_ms"};  // per call or per step; with quartiles
   std::map<std::string, std::pair<std::string, std::string>> known;
   for (const Columns& table :
@@ -37,7 +37,7 @@ TEST(Columns, HaveOneTitleAndUnitAKey) {
   EXPECT_TRUE(test::throws_error([] { columns({"psnr", "none"}); }, {"none"}));
 }
 
-TEST(Columns, OfFiguresThatAreShownAreExplained) {
+TEST(Columns, AreExplainedIfTheirFiguresAreShown) {
   const Rows rows = {{{"topk", 0.5}, {"psnr", 30.0}, {"ssim", nullptr}}};
   const Columns shown = joined({columns({"topk", "psnr", "ssim"}), in_csv({"name"})});
   EXPECT_THAT(explained(shown, rows), ::testing::StartsWith("\n- PSNR dB: "));

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-TEST(SpreadOf, OddCountHasItsMiddle) {
+TEST(Spread, TakesTheMiddleOfAnOddCount) {
   const Spread s = spread({5, 1, 4, 2, 3});
   EXPECT_DOUBLE_EQ(s.median, 3);
   EXPECT_DOUBLE_EQ(s.lower_quartile, 2);
@@ -26,14 +26,14 @@ TEST(SpreadOf, OddCountHasItsMiddle) {
   EXPECT_DOUBLE_EQ(s.most, 5);
 }
 
-TEST(SpreadOf, EvenCountInterpolates) {
+TEST(Spread, InterpolatesForAnEvenCount) {
   const Spread s = spread({4, 1, 2, 3});
   EXPECT_DOUBLE_EQ(s.median, 2.5);
   EXPECT_DOUBLE_EQ(s.lower_quartile, 1.75);
   EXPECT_DOUBLE_EQ(s.upper_quartile, 3.25);
 }
 
-TEST(SpreadOf, OneValueIsEveryQuantile) {
+TEST(Spread, IsTheSameValueAtAllQuantilesOfOneValue) {
   const Spread s = spread({7});
   EXPECT_DOUBLE_EQ(s.median, 7);
   EXPECT_DOUBLE_EQ(s.lower_quartile, 7);
@@ -58,7 +58,7 @@ TEST(Alternate, TakesTurnsOverRotatingBuffers) {
   }
 }
 
-TEST(Alternate, OneFailureLeavesTheOthersTheirTimes) {
+TEST(Alternate, KeepsTheTimesOfOthersIfOneFails) {
   int failing_calls = 0;
   const TimedCall fails = [&failing_calls](int64_t) {
     if (++failing_calls == 2) throw bad_input("no kernel", "use another");
@@ -72,7 +72,7 @@ TEST(Alternate, OneFailureLeavesTheOthersTheirTimes) {
   EXPECT_THAT(measurements[1].milliseconds, SizeIs(3));
 }
 
-TEST(Alternate, FillsATurnWithCallsAndCountsItsLaterHalf) {
+TEST(Alternate, RepeatsCallsToFillATurnAndCountsTheLaterHalf) {
   int calls = 0;
   double now = 0;
   const TimedCall quick = [&](int64_t) { now += calls++ < 4 ? 20 : 1; };
@@ -83,13 +83,13 @@ TEST(Alternate, FillsATurnWithCallsAndCountsItsLaterHalf) {
   EXPECT_THAT(measurements[0].milliseconds, ElementsAre(1));
 }
 
-TEST(FailureOf, TakesLibtorchsFirstLine) {
+TEST(FailureOf, TakesTheFirstLineOfErrorsOfLibtorch) {
   EXPECT_EQ(failure_of([] {}), "");
   EXPECT_THAT(failure_of([] { TORCH_CHECK(false, "no backend\nmore"); }), "libtorch: no backend");
   EXPECT_THROW(failure_of([] { throw std::logic_error("a defect"); }), std::logic_error);
 }
 
-TEST(TimerOfACpu, MeasuresAndForgets) {
+TEST(CpuTimer, ReturnsTheMeasuredTimesOnce) {
   Timer timer(at::kCPU);
   timer.time([] {});
   EXPECT_THROW(timer.time([] { throw std::logic_error("x"); }), std::logic_error);

@@ -100,7 +100,7 @@ double least_seconds(const Truth& truth, double min_psnr, const std::vector<Cand
   return least;
 }
 
-TEST(SettingSearch, FindsNearlyTheFastestThatKeepsTheFloorInFewVideos) {
+TEST(SettingSearch, FindsNearlyTheFastestSettingAboveTheFloorWithFewVideos) {
   const std::vector<Candidate> candidates = candidates_of(axes(), kSteps);
   EXPECT_GT(candidates.size(), 1000U);
   for (const Truth& truth :
@@ -118,7 +118,7 @@ TEST(SettingSearch, FindsNearlyTheFastestThatKeepsTheFloorInFewVideos) {
   }
 }
 
-TEST(SettingSearch, TakesABoundOnErrorsWhereThatGainsAndATopkWhereNot) {
+TEST(SettingSearch, ChoosesAnErrorBoundOnlyIfItIsFasterThanATopk) {
   Settings settings;
   settings.add(Source::command_line, {{"cache", "0"}, {"weights", "auto"}, {"dense_steps", "20%"}});
   for (const double of_bounds : {0.3, 3.0}) {
@@ -133,7 +133,7 @@ TEST(SettingSearch, TakesABoundOnErrorsWhereThatGainsAndATopkWhereNot) {
   }
 }
 
-TEST(SettingSearch, FindsWhatIsNearestWithinItsSeconds) {
+TEST(SettingSearch, FindsTheMostFaithfulSettingWithinTheSeconds) {
   const std::vector<Candidate> candidates = candidates_of(axes(), kSteps);
   const Truth truth;
   const auto [search, videos] = searched(truth, {.at_most = 8}, candidates);
@@ -148,7 +148,7 @@ TEST(SettingSearch, FindsWhatIsNearestWithinItsSeconds) {
   EXPECT_LE(videos, 100);
 }
 
-TEST(SettingSearch, AFloorOfSimilarityIsKept) {
+TEST(SettingSearch, KeepsAFloorOfSsim) {
   const std::vector<Candidate> candidates = candidates_of(axes(), kSteps);
   const auto [search, videos] = searched({}, {.min_ssim = 0.99}, candidates);
   const Standing& best = search.standings()[search.best().value()];
@@ -157,7 +157,7 @@ TEST(SettingSearch, AFloorOfSimilarityIsKept) {
   EXPECT_LT(best.seconds, 0.4 * kFullSeconds);
 }
 
-TEST(SettingSearch, TheWorstPromptHasAFloorOfItsOwn) {
+TEST(SettingSearch, KeepsASeparateFloorForTheWorstPrompt) {
   const std::vector<Candidate> candidates = candidates_of(axes(), kSteps);
   const auto mean = searched({}, {.min_psnr = 38}, candidates).search;
   const auto both = searched({}, {.min_psnr = 38, .min_lowest = 38}, candidates).search;
@@ -167,7 +167,7 @@ TEST(SettingSearch, TheWorstPromptHasAFloorOfItsOwn) {
   EXPECT_GT(other.seconds, one.seconds);
 }
 
-TEST(SettingSearch, WhereNothingKeepsTheFloorTheNearestIsNamedSoon) {
+TEST(SettingSearch, SoonNamesTheMostFaithfulSettingIfNoneReachesTheFloor) {
   const auto [search, videos] = searched({}, {.min_psnr = 90}, candidates_of(axes(), kSteps));
   const Standing& best = search.standings()[search.best().value()];
   EXPECT_FALSE(search.holds(best));
@@ -176,7 +176,7 @@ TEST(SettingSearch, WhereNothingKeepsTheFloorTheNearestIsNamedSoon) {
   EXPECT_LE(videos, 40);
 }
 
-TEST(SettingSearch, OfALimitThatNothingKeepsTheFastestIsNamed) {
+TEST(SettingSearch, NamesTheFastestSettingIfNoneKeepsTheLimit) {
   const auto [search, videos] = searched({}, {.at_most = 0.5}, candidates_of(axes(), kSteps));
   ASSERT_TRUE(search.best());
   const Standing& best = search.standings()[*search.best()];
@@ -185,7 +185,7 @@ TEST(SettingSearch, OfALimitThatNothingKeepsTheFastestIsNamed) {
   EXPECT_LE(videos, 30);
 }
 
-TEST(SettingSearch, FirstOnesComeFirstAndReportsOfAnEarlierRunSaveTheirVideos) {
+TEST(SettingSearch, TriesPreferredCandidatesFirstAndSkipsVideosOfAnEarlierRun) {
   const std::vector<Candidate> candidates = candidates_of(axes(), kSteps);
   const Candidate preset{.topk = 0.5, .dense = {.percent = 20}, .cache = models::parse_cache_rule("forecast:0.15:20%")};
   SettingSearch search({.min_psnr = 40}, kPrompts, kSteps, kFullSeconds);
@@ -199,7 +199,7 @@ TEST(SettingSearch, FirstOnesComeFirstAndReportsOfAnEarlierRunSaveTheirVideos) {
   EXPECT_FALSE(search.wanted()->candidate == first->candidate && search.wanted()->prompt == 0);
 }
 
-TEST(SettingSearch, WhatHasNoTimeIsNoCandidate) {
+TEST(SettingSearch, LeavesOutCandidatesWithoutATime) {
   SettingSearch search({.min_psnr = 40}, kPrompts, kSteps, kFullSeconds);
   search.add(candidates_of(axes(), kSteps), [](const Candidate& candidate) {
     return candidate.topk == 0.3 ? Truth::cost_of(candidate) : std::nullopt;
@@ -208,7 +208,7 @@ TEST(SettingSearch, WhatHasNoTimeIsNoCandidate) {
   EXPECT_FALSE(search.standings().empty());
 }
 
-TEST(Candidates, AreOfWhatIsGivenAndTheUsualRest) {
+TEST(Candidates, KeepGivenValuesAndVaryTheOthers) {
   Settings settings;
   settings.add(Source::command_line, {{"topk", "0.25"}, {"cache", "steps:20"}, {"weights", "auto"}});
   const std::vector<Candidate> candidates = candidates_of(axes_of(settings), kSteps);
@@ -221,7 +221,7 @@ TEST(Candidates, AreOfWhatIsGivenAndTheUsualRest) {
   EXPECT_EQ(candidates.size(), 2U + 4U) << "full, quantized, and as many as there are dense steps";
 }
 
-TEST(Candidates, ChooseBlocksByATopkOrABoundUnlessTold) {
+TEST(Candidates, ChooseBlocksByATopkOrABoundUnlessOneIsGiven) {
   const auto axes_with = [](const std::map<std::string, std::string>& given) {
     Settings settings;
     settings.add(Source::command_line, given);
@@ -239,7 +239,7 @@ TEST(Candidates, ChooseBlocksByATopkOrABoundUnlessTold) {
   EXPECT_TRUE(bounded.topks.empty());
 }
 
-TEST(Candidates, OfFewStepsAreNotMadeTwice) {
+TEST(Candidates, ContainNoDuplicatesWithFewSteps) {
   Settings settings;
   settings.add(Source::command_line, {{"cache", "0"}, {"topk", "0.3"}, {"weights", "auto"}});
   EXPECT_THAT(candidates_of(axes_of(settings), 2).size(), Le(3U));  // quantized, and sparse with no dense step or one

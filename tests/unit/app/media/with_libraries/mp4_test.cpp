@@ -51,7 +51,7 @@ TEST_F(Mp4, IsH264Yuv420pWithAllFourColorTags) {
 #else
 #define SPARSEREEL_CHECKS_LEAKS 0
 #endif
-TEST_F(Mp4, H265HasTheTagThatApplesPlayersTake) {
+TEST_F(Mp4, TagsH265AsApplePlayersExpect) {
   if (SPARSEREEL_CHECKS_LEAKS) GTEST_SKIP() << "libx265 leaks";
   if (avcodec_find_encoder_by_name("libx265") == nullptr) GTEST_SKIP() << "this FFmpeg has no libx265";
   for (const char* name : {"clip.mp4", "clip.mov"}) {
@@ -62,14 +62,14 @@ TEST_F(Mp4, H265HasTheTagThatApplesPlayersTake) {
   }
 }
 
-TEST_F(Mp4, HasItsIndexInFrontOfTheFrames) {
+TEST_F(Mp4, PutsTheIndexBeforeTheFrames) {
   write_video(path, clip.view, {});
   const std::string bytes = read_bytes(path);
   ASSERT_NE(bytes.find("moov"), std::string::npos);
   EXPECT_LT(bytes.find("moov"), bytes.find("mdat"));
 }
 
-TEST_F(Mp4, GivesItsRecipeBack) {
+TEST_F(Mp4, ReturnsItsRecipe) {
   const std::string recipe = R"({"prompt":"a \"red\" circle, grüß","seed":42})";
   write_video(path, clip.view, {.recipe = recipe});
   EXPECT_EQ(read_recipe(path), recipe);
@@ -86,7 +86,7 @@ TEST_F(Mp4, IsTheSameFileForTheSameFrames) {
   EXPECT_EQ(read_bytes(path), read_bytes(folder / "again.mp4"));
 }
 
-TEST_F(Mp4, LowerCrfIsLargerAndCloser) {
+TEST_F(Mp4, IsLargerAndMoreFaithfulWithALowerCrf) {
   const auto coarse = write_video(path, clip.view, {.crf = 35});
   const double coarse_psnr = psnr(decode_video(path), clip.view);
   const auto fine = write_video(path, clip.view, {.crf = 5});
@@ -94,12 +94,12 @@ TEST_F(Mp4, LowerCrfIsLargerAndCloser) {
   EXPECT_GT(psnr(decode_video(path), clip.view), coarse_psnr + 3);
 }
 
-TEST_F(Mp4, FractionalRateSurvives) {
+TEST_F(Mp4, KeepsFractionalFrameRates) {
   write_video(path, clip.view, {.fps = 23.976});
   EXPECT_NEAR(decode_video(path).fps, 24000.0 / 1001, 1e-9);
 }
 
-TEST_F(Mp4, Mpeg4EncoderServesWhereAskedFor) {
+TEST_F(Mp4, UsesTheMpeg4EncoderOnRequest) {
   const WrittenVideo written = write_video(path, clip.view, {.codec = "mpeg4"});
   EXPECT_EQ(written.encoder, "mpeg4");
   const Decoded decoded = decode_video(path);
@@ -108,7 +108,7 @@ TEST_F(Mp4, Mpeg4EncoderServesWhereAskedFor) {
   EXPECT_GT(psnr(decoded, clip.view), 30);
 }
 
-TEST_F(Mp4, UnknownEncoderIsRefusedWithTheKnownOnes) {
+TEST_F(Mp4, RefusesUnknownEncodersAndListsTheKnownOnes) {
   try {
     check_output(path, {.codec = "nonsense"});
     FAIL() << "no error";
@@ -119,7 +119,7 @@ TEST_F(Mp4, UnknownEncoderIsRefusedWithTheKnownOnes) {
   }
 }
 
-TEST_F(Mp4, EncoderThatNoMp4HoldsIsRefused) {
+TEST_F(Mp4, RefusesEncodersThatMp4CannotHold) {
   EXPECT_THROW(check_output(path, {.codec = "gif"}), Error);
   EXPECT_THROW(check_output(path, {.codec = "aac"}), Error);
   EXPECT_THROW(check_encoding(path, 64, 64, {.codec = "mjpeg"}), Error);  // fails when it opens
@@ -136,7 +136,7 @@ std::vector<std::string> encoders_in(const std::string& remedy) {
   return names;
 }
 
-TEST_F(Mp4, WhatEncoderOrContainerRefuseIsKnownBeforeWithARemedyThatWorks) {
+TEST_F(Mp4, ChecksEncoderAndContainerInAdvanceAndSuggestsARemedyThatWorks) {
   struct Case {
     const char *file, *codec;
     int64_t width, height;
@@ -167,14 +167,14 @@ TEST_F(Mp4, WhatEncoderOrContainerRefuseIsKnownBeforeWithARemedyThatWorks) {
   EXPECT_NO_THROW(check_encoding(folder / "a.mov", 352, 288, {.codec = "h263"}));  // one of its few sizes
 }
 
-TEST_F(Mp4, OddSizeIsRefusedAndLeavesNothing) {
+TEST_F(Mp4, RefusesOddSizesAndLeavesNoFile) {
   const Clip odd = make_clip(2, 16, 17);
   EXPECT_THROW(write_video(path, odd.view, {}), Error);
   EXPECT_THROW(check_encoding(path, 17, 16, {}), Error);
   EXPECT_THAT(names_in(folder.path()), ElementsAre());
 }
 
-TEST_F(Mp4, AnotherFileThereIsReplacedWhole) {
+TEST_F(Mp4, ReplacesAnExistingFile) {
   std::ofstream(path) << "old";
   write_video(path, clip.view, {});
   EXPECT_EQ(decode_video(path).frames.size(), 9U);

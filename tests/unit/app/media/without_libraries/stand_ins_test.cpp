@@ -6,7 +6,7 @@
 namespace sparsereel::app {
 namespace {
 
-TEST(WithoutMediaLibraries, OutputsThatNeedThemAreRefusedAtOnce) {
+TEST(WithoutMediaLibraries, RefusesOutputsThatNeedThemAtOnce) {
   const test::TemporaryFolder folder;
   for (const char* name : {"clip.mp4", "clip.gif", "frames"}) {
     EXPECT_TRUE(test::throws_error([&] { check_output(folder / name, {}); }, {name, "no media libraries"})) << name;
@@ -15,7 +15,7 @@ TEST(WithoutMediaLibraries, OutputsThatNeedThemAreRefusedAtOnce) {
   EXPECT_TRUE(test::names_in(folder.path()).empty());
 }
 
-TEST(WithoutMediaLibraries, OtherOutputsAreWritten) {
+TEST(WithoutMediaLibraries, WritesOtherOutputs) {
   const test::TemporaryFolder folder;
   const std::vector<float> pixels(2 * 4 * 4 * 3, 0.5F);
   const FramesView frames{.data = pixels.data(), .frames = 2, .height = 4, .width = 4};
@@ -27,7 +27,7 @@ TEST(WithoutMediaLibraries, OtherOutputsAreWritten) {
   EXPECT_TRUE(test::throws_error([&] { write_video(folder / "clip.gif", frames, {}); }, {"clip.gif"}));
 }
 
-TEST(WithoutMediaLibraries, PicturesAreThoseThatNeedNone) {
+TEST(WithoutMediaLibraries, ReadsOnlyPpmAndSafetensorsPictures) {
   const std::filesystem::path pictures = SPARSEREEL_TEST_DATA "/images";
   const Image picture = read_image(pictures / "picture.ppm");
   EXPECT_EQ(picture.pixels, read_image(pictures / "bytes.safetensors").pixels);
@@ -37,7 +37,7 @@ TEST(WithoutMediaLibraries, PicturesAreThoseThatNeedNone) {
         test::throws_error([&] { read_image(pictures / name); }, {name, "reads only .ppm and .safetensors pictures"}));
 }
 
-TEST(WithoutMediaLibraries, ReportSaysSo) {
+TEST(WithoutMediaLibraries, ReportsNoLibrariesAndNoFormats) {
   EXPECT_TRUE(media_report().libraries.empty());
   EXPECT_TRUE(media_report().formats.empty());
 }
