@@ -49,7 +49,7 @@ class InstalledAttention(unittest.TestCase):
         self.assertRegex(lines[3], 'bad argument: topk is 2; ')
         self.assertRegex(self.command(build / 'plain'), r'^version 0\.1\.0, cpu block-sparse fp32 \(\w+\).*, out 1\.0000\nworkspace too small: attention: ')
 
-    def test_prefix_holds_the_library_its_headers_and_its_package_alone(self):
+    def test_prefix_holds_only_the_library_its_headers_and_its_package(self):
         files = sorted(str(path.relative_to(self.prefix)) for path in self.prefix.rglob('*') if path.is_file())
         names = [Path(file).name for file in files]
         for wanted in ('attention.h', 'attention.hpp', 'libsparsereel_attention.a', 'libsparsereel_attention.so', 'sparsereelConfig.cmake', 'sparsereelConfigVersion.cmake'):
@@ -57,17 +57,17 @@ class InstalledAttention(unittest.TestCase):
         for file in files:
             self.assertRegex(file, r'^include/sparsereel/attention\.hp?p?$|/libsparsereel_attention\.|/cmake/sparsereel/sparsereel')
 
-    def test_programs_built_from_the_prefix_compute_what_their_own_attention_did(self):
+    def test_programs_built_from_the_prefix_match_their_own_attention(self):
         build = self.build('shared')
         self.expect_examples_output(build)
         self.assertIn('libsparsereel_attention.so', self.command('ldd', build / 'example'))
 
-    def test_programs_take_the_archive_too(self):
+    def test_programs_link_the_archive(self):
         build = self.build('static', '-DEXAMPLE_STATIC=ON')
         self.expect_examples_output(build)
         self.assertNotIn('libsparsereel', self.command('ldd', build / 'example'))
 
-    def test_library_shows_its_c_functions_alone_and_needs_the_runtimes_alone(self):
+    def test_library_exports_only_its_c_functions_and_needs_only_the_runtimes(self):
         library = self.libraries / 'libsparsereel_attention.so'
         declared = set(re.findall(r'\b(sparsereel_\w+)\(', (self.prefix / 'include/sparsereel/attention.h').read_text()))
         shown = {line.split()[-1] for line in self.command('nm', '-D', '--defined-only', library).splitlines()}
@@ -76,7 +76,7 @@ class InstalledAttention(unittest.TestCase):
         for line in self.command('ldd', '-r', library).splitlines():
             self.assertRegex(line, RUNTIMES)
 
-    def test_nothing_of_torch_or_yaml_is_in_it(self):
+    def test_library_contains_nothing_of_torch_or_yaml(self):
         for name in ('libsparsereel_attention.so', 'libsparsereel_attention.a'):
             symbols = self.command('nm', '-C', self.libraries / name)
             self.assertIn('sparsereel::attention::CpuExecutor::run', symbols)

@@ -51,13 +51,13 @@ class Structs(unittest.TestCase):
                                ('sparsereel_attention_prologue', 'Prologue'), ('sparsereel_attention_call', 'Call')):
             self.assertEqual([name for name, _ in getattr(self.library, mirror)._fields_], fields(struct), struct)
 
-    def test_have_the_librarys_size_and_find_its_defaults_in_their_places(self):
+    def test_have_the_size_and_the_defaults_of_the_library(self):
         call = self.library.new_call()
         self.assertEqual((call.policy.all.topk, call.policy.all.pv_threshold, call.policy.cell, call.policy.selection_rows), (0.12, 50, 16, 192))
         self.assertEqual((call.policy.dense_operations, call.map_rows, call.prologue.eps, call.prologue.interleaved), (6e10, 64, 1e-6, 1))
         self.assertEqual(call.kv_heads, 0)
 
-    def test_constants_are_those_of_the_header(self):
+    def test_constants_match_the_header(self):
         def constant(name):
             return int(re.search(rf'\bSPARSEREEL_{name} = (\d+)', HEADER)[1])
         lib = self.library
@@ -67,7 +67,7 @@ class Structs(unittest.TestCase):
         for name in ('OK', 'BAD_ARGUMENT', 'UNSUPPORTED', 'TOO_SHORT', 'FP32', 'FP16', 'BF16', 'COUNT_KEPT', 'COUNT_SKIPPED_PV', 'COUNTS'):
             self.assertEqual(getattr(lib, name), constant(name), name)
 
-    def test_a_library_that_is_not_there_is_an_error_with_the_remedy(self):
+    def test_missing_library_is_an_error_with_a_remedy(self):
         result = subprocess.run([sys.executable, PACKAGE / 'sparsereel' / '_library.py'], env={'SPARSEREEL_ATTENTION_LIBRARY': '/nowhere.so'}, capture_output=True,
                                 text=True, check=False)
         self.assertRegex(result.stderr, r'ImportError: no libsparsereel_attention\.so: /nowhere\.so.*Install it with "cmake --install build --component attention')
@@ -93,14 +93,14 @@ class Operator(unittest.TestCase):
         self.assertEqual(a.shape, b.shape)
         self.assertLess((a.float() - b.float()).abs().max().item(), error)
 
-    def test_equals_full_attention_with_every_block(self):
+    def test_equals_full_attention_if_every_block_is_kept(self):
         for dtype, error in ((torch.float32, 1e-5), (torch.float16, 2e-3), (torch.bfloat16, 2e-2)):
             q, k, v = self.tensors(dtype=dtype)
             out = sparsereel.attention(q, k, v, topk=1)
             self.assertEqual(out.dtype, dtype)
             self.assert_near(out, masked(q.float(), k.float(), v.float(), None), error)
 
-    def test_takes_both_layouts_and_strided_views(self):
+    def test_accepts_both_layouts_and_strided_views(self):
         packed = torch.randn(2, 500, 3, 4, 64)
         q, k, v = packed.unbind(2)  # [batch, tokens, heads, head_dim] views
         out = sparsereel.attention(q, k, v, topk=0.3, tensor_layout='NHD')
@@ -123,7 +123,7 @@ class Operator(unittest.TestCase):
             blocks = pairs[:, :, ::64, ::64].float()
             self.assertAlmostEqual(sparsity, 1 - blocks.mean().item(), places=6)
 
-    def test_means_stand_for_what_it_drops(self):
+    def test_replaces_dropped_blocks_by_means(self):
         q, k, v = self.tensors(2000)
         v = v + 1
         full = masked(q, k, v, None)
@@ -134,14 +134,14 @@ class Operator(unittest.TestCase):
         self.assertLess(error(with_means), 0.9 * error(without))
         self.assertGreater(sparsity, 0.7)
 
-    def test_heads_may_differ(self):
+    def test_accepts_a_different_topk_for_each_head(self):
         q, k, v = self.tensors()
         out = sparsereel.attention(q, k, v, topk=[1, 0.2, 0.5])
         self.assert_near(out[:, :1], masked(q, k, v, None)[:, :1])
         self.assertTrue(torch.equal(out, sparsereel.attention(q, k, v, topk=torch.tensor([1, 0.2, 0.5], dtype=torch.float64))))
         self.assertFalse(torch.equal(out, sparsereel.attention(q, k, v, topk=0.5)))
 
-    def test_heads_may_share_those_of_keys_and_values(self):
+    def test_accepts_fewer_heads_of_keys_and_values(self):
         q, k, v = self.tensors(700, heads=6)
         k, v = k[:, :2], v[:, :2]
         all_k, all_v = (x.repeat_interleave(3, 1) for x in (k, v))
@@ -155,13 +155,13 @@ class Operator(unittest.TestCase):
         eight_bits = sparsereel.attention(q, k, v, quantized=True)
         self.assertLess(((eight_bits - masked(q, all_k, all_v, None)).abs().sum() / eight_bits.abs().sum()).item(), 0.06)
 
-    def test_a_larger_bound_on_each_blocks_error_leaves_more_out(self):
+    def test_drops_more_blocks_with_a_larger_block_error_bound(self):
         q, k, v = self.tensors(700)
         shares = [sparsereel.attention(q, k, v, block_error=bound, return_sparsity=True)[1] for bound in (1e-6, 0.6, 1000)]
         self.assertEqual(shares[0], 0)
         self.assertTrue(0 < shares[1] < shares[2], shares)
 
-    def test_bits_of_a_gpu_change_nothing_here(self):
+    def test_ignores_the_arithmetic_of_a_gpu_on_a_cpu(self):
         q, k, v = self.tensors(700)
         self.assertTrue(torch.equal(sparsereel.attention(q, k, v, topk=0.3, arithmetic=16), sparsereel.attention(q, k, v, topk=0.3)))
 
@@ -178,7 +178,7 @@ class Operator(unittest.TestCase):
         with torch.no_grad():
             self.assertTrue(torch.equal(compiled(q, k, v), layer(q, k, v)))
 
-    def test_operator_is_what_its_fake_says(self):
+    def test_matches_its_fake_operator(self):
         q, k, v = self.tensors(130)
         policy = [0.0, 0.3, 0.9, 0.1, -0.1, 50.0]
         for layout in ('HND', 'NHD'):
@@ -216,7 +216,7 @@ class Operator(unittest.TestCase):
             os._exit(0 if same and content() == expected else 1)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
 
-    def test_takes_numbers_of_every_kind(self):
+    def test_accepts_numbers_of_every_kind(self):
         q, k, v = self.tensors()
         expected = sparsereel.attention(q, k, v, topk=0.5)
         numbers = [torch.tensor(0.5), torch.full((3,), 0.5), (0.5, 0.5, 0.5), [torch.tensor(0.5)] * 3]
@@ -229,14 +229,14 @@ class Operator(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, 'topk is .*: pass a number, or one for each head'):
                 sparsereel.attention(q, k, v, topk=number)
 
-    def test_maps_are_nonzero_or_zero_whatever_their_dtype(self):
+    def test_accepts_block_maps_of_any_dtype(self):
         q, k, v = self.tensors(200)
         chosen = torch.rand(2, 3, 4, 4) < 0.5
         expected = sparsereel.attention(q, k, v, block_map=chosen, dropped='none')
         for block_map in (chosen * 256, chosen * 0.25, chosen * -1):
             self.assertTrue(torch.equal(sparsereel.attention(q, k, v, block_map=block_map, dropped='none'), expected), block_map.dtype)
 
-    def test_key_lengths_are_integers_one_for_each_batch_entry(self):
+    def test_requires_one_integer_key_length_for_each_batch_entry(self):
         q, k, v = self.tensors(200)
         expected = sparsereel.attention(q, k, v, key_lengths=torch.tensor([100, 150]), topk=1)
         for dtype in (torch.int32, torch.int16, torch.uint8):
@@ -246,14 +246,14 @@ class Operator(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, r'key_lengths is torch\.\w+ \[.*pass integers \[2\]'):
                 sparsereel.attention(q, k, v, key_lengths=lengths)
 
-    def test_tensors_without_memory_are_refused(self):
+    def test_refuses_tensors_without_memory(self):
         q, k, v = self.tensors(100)
         lengths, block_map = torch.tensor([100, 50]), torch.ones(2, 3, 2, 2)
         for arguments, words in (({'key_lengths': lengths.to('meta')}, 'on meta: pass integers'), ({'block_map': block_map.to('meta')}, r'block_map is .* on meta: pass')):
             with self.assertRaisesRegex(ValueError, words):
                 sparsereel.attention(q, k, v, **arguments)
 
-    def test_refuses_what_cannot_be_by_name(self):
+    def test_names_impossible_arguments(self):
         q, k, v = self.tensors(100)
         for arguments, words in (({'topk': 0.1, 'cdf': 0.9}, 'topk and cdf: pass one'), ({'tensor_layout': 'BHD'}, "tensor_layout is 'BHD'"),
                                  ({'dropped': 'zero'}, "dropped is 'zero': pass one of mean, none"), ({'topk': [0.1, 0.2]}, 'topk has 2 values, q has 3 heads'),
@@ -322,14 +322,14 @@ class Published(unittest.TestCase):
         self.assertEqual(out.dtype, torch.float16)
         self.assertLess((out.float() - expected).abs().max().item(), 5e-3)
 
-    def test_topk_keeps_a_part_of_all_key_blocks_of_each_tile(self):
+    def test_topk_keeps_a_share_of_all_key_blocks_of_each_tile(self):
         out, sparsity = sparsereel.spas_sage2_attn_meansim_topk_cuda(self.q, self.k, self.v, topk=0.35, return_sparsity=True)
         expected, block_map = self.expected(lambda shares: int(0.35 * len(shares)))
         self.assert_near(out, expected)
         self.assertAlmostEqual(sparsity, 1 - block_map.float().mean().item(), places=6)
         self.assertEqual(block_map.sum().item(), 2 * 5 * 3)
 
-    def test_causal_topk_counts_the_key_blocks_that_the_mask_hides_too(self):
+    def test_causal_topk_counts_hidden_key_blocks(self):
         out = sparsereel.spas_sage2_attn_meansim_topk_cuda(self.q, self.k, self.v, topk=0.35, is_causal=True)
         expected, block_map = self.expected(lambda shares: int(0.35 * len(shares)), causal=True)
         self.assert_near(out, expected)
@@ -358,7 +358,7 @@ class Published(unittest.TestCase):
         self.assert_near(out, masked(self.q, self.k, self.v, of_blocks(mask_id, 128, 600, 600)))
         self.assertAlmostEqual(sparsity, 1 - mask_id.float().mean().item(), places=6)
 
-    def test_layout_sink_bf16_and_fewer_heads_of_keys(self):
+    def test_accepts_layouts_sinks_bf16_and_fewer_heads_of_keys(self):
         usual = sparsereel.spas_sage2_attn_meansim_topk_cuda(self.q, self.k, self.v)
         turned = sparsereel.spas_sage2_attn_meansim_topk_cuda(*(x.transpose(1, 2) for x in (self.q, self.k, self.v)), tensor_layout='NHD')
         self.assertTrue(torch.equal(turned.transpose(1, 2), usual))
@@ -373,7 +373,7 @@ class Published(unittest.TestCase):
                          masked(self.q, repeated, self.v[:, :1], of_blocks(mask_id | (torch.arange(10) == 3), 128, 600, 600)))
         self.assertTrue(torch.equal(few, sparsereel.spas_sage2_attn_meansim_topk_cuda(self.q, repeated, self.v[:, :1].expand(-1, 2, -1, -1))))
 
-    def test_what_is_not_supported_is_refused_by_name(self):
+    def test_names_unsupported_arguments(self):
         mask = torch.ones(600, 600)
         for name, call in (('attn_mask', lambda: sparsereel.spas_sage2_attn_meansim_topk_cuda(self.q, self.k, self.v, mask)),
                            ('dropout_p', lambda: sparsereel.spas_sage2_attn_meansim_cuda(self.q, self.k, self.v, dropout_p=0.1)),

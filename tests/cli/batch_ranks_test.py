@@ -14,7 +14,7 @@ from ranks_support import SECONDS_TO_END, children_of, children_of_id, lives, wa
 from support import FAMILY, MODEL, PROGRAM, CommandLineTest, floats, read_safetensors, wait_until
 
 
-class Cards(CommandLineTest):
+class Gpus(CommandLineTest):
     ROWS = 16
 
     def setUp(self):
@@ -34,14 +34,14 @@ class Cards(CommandLineTest):
     def start(self, folder, *more, steps=2, **options):
         process = subprocess.Popen([PROGRAM, *self.arguments(folder, *more, steps=steps)], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
         self.addCleanup(process.kill)
-        cards = int(more[more.index('--gpus') + 1]) // (2 if '--gpus-per-video' in more else 1)
-        wait_until(lambda: len(children_of(process)) >= cards, process)
+        gpus = int(more[more.index('--gpus') + 1]) // (2 if '--gpus-per-video' in more else 1)
+        wait_until(lambda: len(children_of(process)) >= gpus, process)
         return process
 
     def wait_for_rows(self, folder, count, process):
         wait_until(lambda: len(self.rows(folder)) >= count, process, seconds=120)
 
-    def signal_a_card(self, folder, number, process):
+    def signal_a_gpu(self, folder, number, process):
         """Sends the signal to one worker of the set once a row is done. Returns what the set wrote to standard error, and its workers."""
         self.wait_for_rows(folder, 1, process)
         children = children_of(process)
@@ -53,7 +53,7 @@ class Cards(CommandLineTest):
         self.assertEqual(self.rows(folder), list(range(self.ROWS)))
         return errors, children
 
-    def test_nothing_is_lost_nothing_twice_and_the_bytes_are_those_of_one_worker(self):
+    def test_gpus_render_each_row_once_and_make_the_videos_of_one_worker(self):
         self.succeed(self.run_program(*self.arguments('one')))
         self.succeed(self.run_program(*self.arguments('four', '--gpus', 4)))
         self.assertEqual(self.videos('four'), self.videos('one'))
@@ -61,19 +61,19 @@ class Cards(CommandLineTest):
         again = self.succeed(self.run_program(*self.arguments('four', '--gpus', 4, '--json')))
         self.assertEqual(json.loads(again.stdout)['set']['skipped'], self.ROWS)
 
-    def test_card_that_ends_gives_its_rows_to_the_others(self):
+    def test_gpu_that_ends_gives_its_rows_to_the_others(self):
         errors, _ = self.signal_a_card('four', signal.SIGKILL, self.start('four', '--gpus', 4, steps=60))
         self.assertIn('was killed by signal 9: its rows went to the other processes', errors)
         self.succeed(self.run_program(*self.arguments('one', steps=60)))
         self.assertEqual(self.videos('four'), self.videos('one'))
 
-    def test_card_that_stops_answering_gives_its_rows_to_the_others(self):
+    def test_gpu_that_stops_answering_gives_its_rows_to_the_others(self):
         process = self.start('two', '--gpus', 2, steps=60, env={**os.environ, 'SPARSEREEL_GROUP_SECONDS': '5'})
         errors, children = self.signal_a_card('two', signal.SIGSTOP, process)
         self.assertIn('did not answer within 5 s: its rows went to the other processes', errors)
         self.assertFalse([child for child in children if lives(child)])
 
-    def test_set_whose_folder_or_manifest_goes_ends_with_one_error(self):
+    def test_set_ends_with_one_error_if_its_folder_or_manifest_disappears(self):
         for number, (change, words) in enumerate(((lambda folder: folder.rename(self.folder / 'elsewhere'), 'was moved, removed or replaced'),
                                                   (lambda folder: (folder / 'manifest.1.jsonl').unlink(), 'manifest.1.jsonl: was moved, removed or replaced'),
                                                   (lambda folder: os.truncate(folder / 'manifest.1.jsonl', 0), 'manifest.1.jsonl: became shorter'))):
@@ -87,13 +87,13 @@ class Cards(CommandLineTest):
             self.assertEqual((errors.count('error: '), errors.count('  remedy: ')), (1, 1), errors)
             self.assertIn(words, errors)
 
-    def test_half_a_line_of_a_killed_card_does_not_matter(self):
+    def test_incomplete_line_of_a_killed_gpu_is_ignored(self):
         (self.folder / 'two').mkdir()
         (self.folder / 'two' / 'manifest.1.jsonl').write_text('{"row": 3, "rows": 16, "output"' + ' ' * 2000)
         self.succeed(self.run_program(*self.arguments('two', '--gpus', 2), timeout=120))
         self.assertEqual(self.rows('two'), list(range(self.ROWS)))
 
-    def test_standard_input_that_is_too_long_or_cannot_be_read_is_refused(self):
+    def test_refuses_standard_input_that_is_too_long_or_unreadable(self):
         arguments = self.arguments('two', '--gpus', 2)
         arguments[1] = '-'
         process = subprocess.Popen([PROGRAM, *arguments], cwd=self.folder, stdin=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
@@ -110,7 +110,7 @@ class Cards(CommandLineTest):
         self.addCleanup(os.close, folder)
         self.fail_with(self.run_program(*arguments, stdin=folder), 2, 'standard input: cannot be read')
 
-    def test_set_whose_cards_all_end_says_so_and_goes_on_when_it_is_run_again(self):
+    def test_set_whose_gpus_all_end_says_so_and_continues_when_it_is_run_again(self):
         process = self.start('four', '--gpus', 4, steps=200)
         self.wait_for_rows('four', 1, process)
         for child in children_of(process):
@@ -121,7 +121,7 @@ class Cards(CommandLineTest):
         self.succeed(self.run_program(*self.arguments('four', '--gpus', 4, steps=200)))
         self.assertEqual(self.rows('four'), list(range(self.ROWS)))
 
-    def test_interrupt_ends_all_cards(self):
+    def test_interrupt_ends_all_gpus(self):
         process = self.start('four', '--gpus', 4, steps=400)
         self.wait_for_rows('four', 1, process)
         children = children_of(process)
@@ -137,7 +137,7 @@ class Cards(CommandLineTest):
             left, right = (floats(read_safetensors(each)['frames']) for each in (path, self.folder / several / path.name))
             self.assertLess(max(abs(a - b) for a, b in zip(left, right, strict=True)), 1e-4)
 
-    def test_videos_of_two_cards_each(self):
+    def test_makes_each_video_on_two_gpus(self):
         (self.folder / 'set.txt').write_text(''.join(f'thing {i}\n' for i in range(5)))
         self.succeed(self.run_program(*self.arguments('one')))
         result = self.succeed(self.run_program(*self.arguments('teams', '--gpus', 4, '--gpus-per-video', 2)))
@@ -146,7 +146,7 @@ class Cards(CommandLineTest):
         self.assertEqual(len(list((self.folder / 'teams').glob('manifest.*.jsonl'))), 3)  # two teams and the set itself
         self.assert_videos_of_one('teams')
 
-    def test_row_that_fails_on_cards_together_fails_alone(self):
+    def test_row_that_fails_on_a_group_of_gpus_fails_alone(self):
         one, wrong, other = self.three_models()
         process = self.start_team(f'prompt,model\na,{one}\nb,{wrong}\nc,{other}\n')
         errors = self.end_of_team(process, 1)
@@ -165,7 +165,7 @@ class Cards(CommandLineTest):
         return process
 
     def follower_of(self, process):
-        followers = wait_until(lambda: [follower for card in children_of(process) for follower in children_of_id(card)], process)
+        followers = wait_until(lambda: [follower for gpu in children_of(process) for follower in children_of_id(gpu)], process)
         self.assertTrue(followers, 'no follower')
         return followers[0]
 
@@ -174,7 +174,7 @@ class Cards(CommandLineTest):
         self.assertEqual(process.returncode, code, errors)
         return errors
 
-    def test_rank_that_runs_out_of_memory_costs_its_row_alone(self):
+    def test_rank_that_runs_out_of_memory_fails_only_its_row(self):
         process = self.start_team('prompt,size,steps\na,64x64,2\nb,512x512,40\nc,64x64,2\n')
         self.wait_for_rows('team', 1, process)
         follower = self.follower_of(process)
@@ -209,7 +209,7 @@ class Cards(CommandLineTest):
         """Returns three models. The second one's videos are NaN, which shows only after decoding."""
         return MODEL, self.model_whose_videos_are(math.nan), shutil.copytree(MODEL, self.folder / 'other')
 
-    def test_card_whose_others_cannot_come_again_ends(self):
+    def test_group_ends_if_its_other_ranks_cannot_be_restarted(self):
         one, wrong, other = self.three_models()
         program = shutil.copy(PROGRAM, self.folder / 'program')
         process = self.start_team(f'prompt,model,steps\na,{one},40\nb,{wrong},2\nc,{other},2\n', program=program)
@@ -220,10 +220,10 @@ class Cards(CommandLineTest):
         self.assertIn('no process is left', errors)
         self.assertEqual(self.rows('team'), [0])
 
-    def test_card_of_a_video_that_ends_gives_the_row_to_the_others(self):
+    def test_group_with_a_killed_rank_gives_its_row_to_the_others(self):
         process = self.start('teams', '--gpus', 4, '--gpus-per-video', 2, steps=60)
         self.wait_for_rows('teams', 1, process)
-        followers = [child for card in children_of(process) for child in children_of_id(card)]
+        followers = [child for gpu in children_of(process) for child in children_of_id(gpu)]
         if not followers:
             self.skipTest('a busy machine: all was made before anybody looked')
         os.kill(max(followers), signal.SIGKILL)
@@ -232,11 +232,11 @@ class Cards(CommandLineTest):
         self.assertRegex(errors, r'rank 1 \(cpu\) was killed by signal 9.*: its rows went to the other processes')
         self.assertEqual(self.rows('teams'), list(range(self.ROWS)))
 
-    def test_interrupt_ends_all_cards_of_all_videos(self):
+    def test_interrupt_ends_all_gpus_of_all_videos(self):
         process = self.start('teams', '--gpus', 4, '--gpus-per-video', 2, steps=400)
         self.wait_for_rows('teams', 1, process)
-        cards = children_of(process)
-        children = [*cards, *(child for card in cards for child in children_of_id(card))]
+        gpus = children_of(process)
+        children = [*gpus, *(child for gpu in gpus for child in children_of_id(gpu))]
         process.send_signal(signal.SIGINT)
         start = time.monotonic()
         process.communicate(timeout=60)
@@ -244,7 +244,7 @@ class Cards(CommandLineTest):
         self.assertLess(time.monotonic() - start, SECONDS_TO_END)
         wait_for_the_end_of(children)
 
-    def test_cards_that_do_not_make_whole_videos_are_refused(self):
+    def test_refuses_numbers_of_gpus_that_do_not_divide_into_videos(self):
         for more in (('--gpus', 4, '--gpus-per-video', 3), ('--gpus-per-video', 2), ('--gpus', 2, '--gpus-per-video', 0)):
             self.fail_with(self.run_program(*self.arguments('teams', *more)), 2, '--gpus-per-video')
 

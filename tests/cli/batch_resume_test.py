@@ -13,7 +13,7 @@ from support import FAMILY, MODEL, PROGRAM, PROMPT, kept_off, limited, read_safe
 
 
 class Resuming(BatchTest):
-    def test_second_run_does_what_is_left_or_changed(self):
+    def test_second_run_renders_rows_that_are_left_or_changed(self):
         file = self.prompts(3)
         self.succeed(self.batch(file, 'out', '--steps', '2'))
         first = self.videos()
@@ -29,12 +29,12 @@ class Resuming(BatchTest):
         self.assertEqual((report['rendered'], report['skipped']), (1, 2))
         self.check_consistent(3)
 
-    def test_encoding_is_part_of_what_a_row_is(self):
+    def test_changed_encoding_renders_a_row_again(self):
         file = self.prompts(1)
         self.succeed(self.batch(file, 'out', '--steps', '2'))
         self.assertEqual(self.set_report(file, 'out', '--steps', '2', '--crf', '30')['rendered'], 1)
 
-    def test_row_is_not_finished_without_its_other_files(self):
+    def test_missing_extra_file_renders_a_row_again(self):
         self.succeed(self.batch(self.write('set.jsonl', '{"prompt": "a"}\n'), 'out', '--steps', '2'))
         video = self.videos()
         file = self.write('set.jsonl', '{"prompt": "a", "contact_sheet": "sheet.png", "save_latents": "a.safetensors"}\n')
@@ -49,7 +49,7 @@ class Resuming(BatchTest):
         report = json.loads(self.succeed(self.run_program('batch', '--status', 'out', '--json')).stdout)['set']
         return report['rows'], report['done'], report['failed'], report['missing']
 
-    def test_status_is_that_of_the_set_as_it_is_now(self):
+    def test_status_describes_the_current_set(self):
         good, bad = '{"prompt": "a", "output": "a.mp4"}\n', '{"prompt": "a", "output": "a.mp4", "width": 100}\n'
         other, new = '{"prompt": "b", "output": "b.mp4", "seed": 7}\n', '{"prompt": "c", "output": "c.mp4"}\n'
         good, bad = (row.replace('}', ', "seed": 5}') for row in (good, bad))
@@ -64,7 +64,7 @@ class Resuming(BatchTest):
             self.assertEqual((report['rendered'], report['skipped']), (rendered, skipped), text)
             self.assertEqual(self.status(), status, text)
 
-    def test_finished_rows_stay_finished_in_a_folder_that_takes_no_file(self):
+    def test_finished_rows_stay_finished_in_a_read_only_folder(self):
         file = self.prompts(2)
         self.succeed(self.batch(file, 'out', '--steps', 2))
         manifest, videos = self.manifest(), self.videos()
@@ -86,7 +86,7 @@ class Resuming(BatchTest):
             self.assertEqual(hashlib.sha256((self.folder / 'out' / last[row]['output']).read_bytes()).hexdigest(), last[row]['sha256'])
         return report, [(last[row]['output'], last[row]['seed']) for row in range(len(lines))]
 
-    def test_videos_move_with_their_lines(self):
+    def test_videos_are_renamed_when_their_lines_move(self):
         _, first = self.lines('a', 'b', 'c')
         self.assertEqual(first, [('0000-a.mp4', 42), ('0001-b.mp4', 43), ('0002-c.mp4', 44)])
         for lines, rendered, moved, videos in (
@@ -102,7 +102,7 @@ class Resuming(BatchTest):
         self.assertIn(', files that belong to no row any more: 0000-new.mp4', self.succeed(self.batch('set.txt', 'out', '--steps', 2)).stdout)
         self.assertEqual(self.lines('b', 'c', 'a', options=('--steps', 2, '--seed', 142))[0]['rendered'], 3)  # other seeds were asked for
 
-    def test_videos_move_through_each_others_names(self):
+    def test_videos_swap_names_when_their_lines_swap(self):
         """File names hold the beginning of a prompt. These differ only in their numbers."""
         usual = ('--steps', 2, '--format', 'y4m')
         new, one, two, three = (f'{PROMPT} {word}' for word in ('again', 'circle', 'square', 'star'))
@@ -120,7 +120,7 @@ class Resuming(BatchTest):
         report, _ = self.lines(two, one, three, options=usual)  # each takes the other's place
         self.assertEqual((report['rendered'], report['skipped']), (2, 1))
 
-    def test_a_moved_video_replaces_no_file_that_a_rendered_one_would_leave(self):
+    def test_moved_video_does_not_replace_files_that_a_rendered_one_would_keep(self):
         usual = ('--steps', 2, '--format', 'y4m')
         self.lines('a', 'b', options=usual)
         file = self.write('set.txt', 'new\na\nb\n')
@@ -138,7 +138,7 @@ class Resuming(BatchTest):
         self.assertEqual((report['rendered'], report['moved'], report['left_over']), (0, 1, []))
         self.assertNotIn('0001-b.y4m.json', self.videos())
 
-    def test_a_moved_video_has_its_recipe_though_the_run_was_killed_between(self):
+    def test_moved_video_keeps_its_recipe_if_the_run_was_killed_between(self):
         usual = ('--steps', 2, '--format', 'y4m')
         self.lines('a', 'b', options=usual)
         out = self.folder / 'out'
@@ -149,7 +149,7 @@ class Resuming(BatchTest):
             self.assertEqual(json.loads((out / '0002-b.y4m.json').read_text())['prompt'], 'b')
             self.lines('a', 'b', options=usual)
 
-    def test_a_run_that_was_killed_before_a_video_got_its_name_lost_nothing(self):
+    def test_run_killed_before_a_video_was_renamed_loses_nothing(self):
         self.lines('a', 'b')
         line = self.manifest()[0] | {'row': 1, 'rows': 3, 'output': '0001-a.mp4', 'seed_offset': 0}
         with (self.folder / 'out' / 'manifest.0.jsonl').open('a') as manifest:
@@ -158,14 +158,14 @@ class Resuming(BatchTest):
         self.assertEqual((report['rendered'], report['moved'], report['left_over']), (1, 2, []))
         self.assertEqual([seed for _, seed in videos], [42, 42, 43])
 
-    def test_equal_rows_with_seeds_of_their_own_move_too(self):
+    def test_equal_rows_with_different_seeds_are_moved(self):
         rows = ['{"prompt": "a", "seed": 7}\n', '{"prompt": "a", "seed": 8}\n']
         self.succeed(self.batch(self.write('set.jsonl', ''.join(rows)), 'out', '--steps', 2))
         report = self.set_report(self.write('set.jsonl', '{"prompt": "a", "seed": 9}\n' + ''.join(rows)), 'out', '--steps', 2)
         self.assertEqual((report['rendered'], report['skipped'], report['moved']), (1, 2, 2))
         self.check_consistent(3)
 
-    def test_videos_move_however_their_set_is_called(self):
+    def test_videos_are_moved_under_any_path_of_the_set(self):
         self.lines('a', 'b')
         self.write('set.txt', 'one\na\nb\n')
         report = self.set_report('./set.txt', 'out', '--steps', 2)
@@ -175,7 +175,7 @@ class Resuming(BatchTest):
         report = self.set_report(self.write('elsewhere/set.txt', 'two\none\na\nb\n'), 'elsewhere/out', '--steps', 2)
         self.assertEqual((report['rendered'], report['moved']), (1, 3))
 
-    def test_checkpoints_of_no_row_any_more_are_named(self):
+    def test_reports_checkpoints_of_rows_that_no_longer_exist(self):
         self.lines('a', 'b')
         for name in ('0002-c.mp4', '0003-c.mp4'):
             write_checkpoint(self.folder / 'out' / f'{name}.checkpoint.safetensors')
@@ -183,12 +183,12 @@ class Resuming(BatchTest):
         report, _ = self.lines('new', 'a', 'b', 'c')
         self.assertEqual(report['left_over'], ['0002-c.mp4.checkpoint.safetensors'])
 
-    def test_videos_of_another_set_stay_where_they_are(self):
+    def test_does_not_move_videos_of_another_set(self):
         self.succeed(self.batch(self.write('one.txt', 'a\nb\n'), 'out', '--steps', 2))
         report = self.set_report(self.write('two.txt', 'c\na\nb\n'), 'out', '--steps', 2)
         self.assertEqual((report['rendered'], report['left_over']), (3, ['0000-a.mp4', '0001-b.mp4']))
 
-    def test_a_share_keeps_videos_under_their_names_only(self):
+    def test_share_never_moves_videos(self):
         self.lines('a', 'b')
         self.lines('new', 'a', 'b')
         share = ('--steps', 2, '--share', '0/2')
@@ -196,7 +196,7 @@ class Resuming(BatchTest):
         report = self.set_report(self.write('set.txt', 'first\nnew\na\nb\n'), 'out', *share)
         self.assertEqual((report['rendered'], report['moved']), (2, 0))  # the row of another share may need them
 
-    def test_half_a_manifest_line_counts_for_nothing(self):
+    def test_incomplete_manifest_line_is_ignored(self):
         file = self.prompts(2)
         self.succeed(self.batch(file, 'out', '--steps', '2'))
         manifest = self.folder / 'out' / 'manifest.0.jsonl'
@@ -204,7 +204,7 @@ class Resuming(BatchTest):
         self.assertEqual(self.set_report(file, 'out', '--steps', '2')['rendered'], 1)
         self.check_consistent(2)
 
-    def test_manifest_is_a_file_that_may_be_written(self):
+    def test_refuses_a_manifest_that_is_read_only_or_a_pipe(self):
         (self.folder / 'set.txt').write_text('a red ball\n')
         manifest = self.folder / 'out' / 'manifest.0.jsonl'
         manifest.parent.mkdir()
@@ -226,7 +226,7 @@ class Resuming(BatchTest):
             process.kill()
             process.wait()
 
-    def test_interrupted_set_keeps_its_videos_and_goes_on(self):
+    def test_interrupted_set_keeps_its_videos_and_resumes(self):
         file = self.prompts(3)
         process = subprocess.Popen([PROGRAM, *map(str, self.arguments(file, 'out', '--steps', '60'))], cwd=self.folder, stderr=subprocess.PIPE, text=True)
         wait_until(lambda: list((self.folder / 'out').glob('[!.]*.mp4')))  # but not the file that is tried before the first step
@@ -242,7 +242,7 @@ class Resuming(BatchTest):
         self.assertEqual((report['skipped'], report['rendered']), (finished, 3 - finished))
         self.check_consistent(3)
 
-    def test_video_that_cannot_be_written_leaves_the_others_alone(self):
+    def test_video_that_cannot_be_written_does_not_affect_the_others(self):
         file = self.prompts(2)
         self.succeed(self.batch(file, 'out', '--steps', '2'))
         first = self.videos()
@@ -260,7 +260,7 @@ class Resuming(BatchTest):
 class Checkpoints(BatchTest):
     """A killed `generate` resumes from its last checkpoint and makes the same bits."""
 
-    def test_killed_run_goes_on_to_the_same_video(self):
+    def test_killed_run_resumes_to_the_same_video(self):
         for scheduler in FAMILY.samplers:
             options = ['--scheduler', scheduler, '--steps', '300', '--threads', '1', '--cache', 'forecast:0.5']
             self.succeed(self.generate(*options, '-o', 'whole.mp4'))
@@ -297,7 +297,7 @@ class Checkpoints(BatchTest):
         self.assertGreaterEqual(self.report('--steps', '150', '--checkpoint-every', '2', '-o', 'clip.mp4')['resumed_at_step'], 2)
         self.assertEqual(self.names(), ['clip.mp4'])
 
-    def test_files_that_are_no_checkpoint_stay(self):
+    def test_keeps_files_that_are_not_checkpoints(self):
         """Tests an output that has the name of a checkpoint."""
         checkpoint = self.folder / 'clip.mp4.checkpoint.safetensors'
         (self.folder / 'out').mkdir()
@@ -314,7 +314,7 @@ class Checkpoints(BatchTest):
             self.assertEqual(self.names(), ['clip.mp4', checkpoint.name, 'out', 'set.txt'])
             (self.folder / 'out' / '0000-a.mp4').unlink()
 
-    def test_damaged_checkpoints_do_not_stop_their_run(self):
+    def test_damaged_checkpoints_do_not_stop_the_run(self):
         options = ['--scheduler', FAMILY.samplers[-1], '--steps', '60', '--threads', '1']
         self.succeed(self.generate(*options, '-o', 'whole.mp4'))
         self.run_to_step(10, '--checkpoint-every', '5', *options)
@@ -340,7 +340,7 @@ class Checkpoints(BatchTest):
             self.succeed(result)
             self.assertEqual(result.stderr.count('the denoising checkpoint is not saved: '), 1, result.stderr)
 
-    def test_checkpoint_without_what_its_cache_needs_is_not_used(self):
+    def test_checkpoint_without_the_tensors_of_its_cache_is_not_used(self):
         """Resumes a checkpoint like those of builds whose forecasts kept a change."""
         options = ['--steps', '300', '--threads', '1', '--cache', 'forecast:0.01']
         self.succeed(self.generate(*options, '-o', 'whole.mp4'))

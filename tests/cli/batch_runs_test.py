@@ -43,11 +43,11 @@ class Shares(BatchTest):
             self.assertEqual(sorted(line['row'] for line in self.manifest(name)), [1, 5])
         self.fail_with(self.batch(file, 'out', env={**os.environ, 'RANK': 'x', 'WORLD_SIZE': '4'}), 2, 'RANK=x')
 
-    def test_batch_script_of_slurm_is_no_share(self):
+    def test_batch_script_of_slurm_renders_the_whole_set(self):
         report = self.set_report(self.prompts(2), 'out', '--steps', '1', '--frames', '1', env={**os.environ, 'SLURM_PROCID': '0', 'SLURM_NTASKS': '8'})
         self.assertEqual((report['rendered'], report['shares']), (2, 1))
 
-    def test_shares_make_the_videos_of_a_whole_run(self):
+    def test_shares_make_the_same_videos_as_a_whole_run(self):
         file = self.prompts(5)
         self.succeed(self.batch(file, 'whole', '--steps', '2'))
         for rank in (2, 0, 1):
@@ -56,7 +56,7 @@ class Shares(BatchTest):
         self.check_consistent(5)
         self.assertEqual(self.set_report(file, 'out', '--steps', '2')['skipped'], 5)
 
-    def test_status_of_what_is_no_manifest(self):
+    def test_status_refuses_files_that_are_not_manifests(self):
         (self.folder / 'out').mkdir()
         self.write('out/manifest.0.jsonl', 'no JSON\n')
         result = self.run_program('batch', '--status', 'out')
@@ -66,7 +66,7 @@ class Shares(BatchTest):
         (self.folder / 'out' / 'manifest.1.jsonl').mkdir()
         self.fail_with(self.run_program('batch', '--status', 'out'), 2, 'out/manifest.1.jsonl: is a folder')
 
-    def test_status_sums_the_manifests(self):
+    def test_status_adds_up_the_manifests(self):
         file = self.write('set.csv', 'prompt,width\na,\nb,100\nc,\nd,\n')
         self.batch(file, 'out', '--steps', '2', '--share', '0/3')
         self.batch(file, 'out', '--steps', '2', '--share', '1/3')
@@ -114,7 +114,7 @@ class KilledRuns(BatchTest):
         process.kill()
         return process.wait() == -signal.SIGKILL
 
-    def test_killed_at_random_moments_the_videos_are_those_of_one_run(self):
+    def test_runs_killed_at_random_moments_make_the_videos_of_one_run(self):
         file = self.prompts()
         self.succeed(self.batch(file, 'whole', *OPTIONS))
         generator = random.Random(6)
@@ -127,7 +127,7 @@ class KilledRuns(BatchTest):
         self.assertEqual(len({line['row'] for line in done}), ROWS)
         self.assertLessEqual(len(done), ROWS + killed)
 
-    def test_leavings_of_killed_runs_are_removed(self):
+    def test_removes_leftovers_of_killed_runs(self):
         file = self.prompts(2)
         self.succeed(self.batch(file, 'out', '--steps', '2'))
         videos = self.videos()
@@ -142,7 +142,7 @@ class KilledRuns(BatchTest):
             (self.folder / 'out' / stranger).unlink()
         self.assertEqual(self.videos(), videos)
 
-    def test_leavings_of_contact_sheets_and_latents_are_removed(self):
+    def test_removes_leftovers_of_contact_sheets_and_latents(self):
         row = {'prompt': 'a', 'frames': 5, 'output': 'c.mp4', 'contact_sheet': 'a.png', 'save_latents': 'a.safetensors'}
         file = self.write('set.jsonl', json.dumps(row) + '\n')
         strangers = {'.b.12.partial.png', '.b.12.partial.safetensors', '.a.12.png'}

@@ -23,19 +23,19 @@ class PromptSets(BatchTest):
             self.assertEqual(self.videos(name + '.out'), self.videos('set.txt.out'), name)
         self.assertEqual(sorted(self.videos('set.txt.out')), ['0000-a-red-circle.mp4', '0001-a-blue-star.mp4'])
 
-    def test_row_is_the_video_that_generate_makes(self):
+    def test_row_makes_the_same_video_as_generate(self):
         self.succeed(self.batch(self.write('set.csv', f'prompt,seed,steps,cfg_scale,frames,topk\n{PROMPT},7,3,4,13,0.3\n')))
         self.succeed(self.generate('--seed', '7', '--steps', '3', '--cfg-scale', '4', '--frames', '13', '--topk', '0.3', '--threads', '1', '-o', 'one.mp4'))
         self.assertEqual((self.folder / 'one.mp4').read_bytes(), (self.folder / 'out' / '0000-a-red-circle-moving-to-the-right-on-a-blue-backg.mp4').read_bytes())
 
-    def test_row_wins_over_the_command_line_and_the_seed_counts_up(self):
+    def test_row_overrides_the_command_line_and_seeds_count_up(self):
         self.succeed(self.batch(self.write('set.jsonl', '{"prompt": "a"}\n{"prompt": "a", "steps": 3}\n{"prompt": "a", "seed": 5}\n'),
                                 'out', '--steps', '2', '--seed', '100'))
         lines = sorted(self.manifest(), key=lambda line: line['row'])
         self.assertEqual([line['seed'] for line in lines], [100, 101, 5])
         self.assertEqual([line['recipe']['steps'] for line in lines], [2, 3, 2])
 
-    def test_set_on_standard_input(self):
+    def test_reads_a_set_from_standard_input(self):
         objects = '\n{"prompt": "a red circle"}\n{"prompt": "a blue star"}\n'
         for text in ('# two\na red circle\na blue star\n', objects, '\ufeff' + objects,
                      '\ufeffprompt,seed\na red circle,42\na blue star,43\n', '# a list\n- a red circle\n- prompt: a blue star\n'):
@@ -54,7 +54,7 @@ class PromptSets(BatchTest):
         self.set_report('-', 'lines', '--steps', 1, '--frames', 1, '--input-format', 'txt', input='- a red circle\nprompt,seed\n')
         self.assertEqual([line['recipe']['prompt'] for line in self.manifest('lines')], ['- a red circle', 'prompt,seed'])
 
-    def test_sets_that_never_end_are_not_read(self):
+    def test_refuses_sets_that_never_end(self):
         os.mkfifo(self.folder / 'set.txt')
         (self.folder / 'endless.jsonl').symlink_to('/dev/zero')
         for name in ('set.txt', 'endless.jsonl'):
@@ -67,7 +67,7 @@ class PromptSets(BatchTest):
         for arguments in (self.arguments('one.txt', 'out'), ['batch', '--status', 'out']):
             self.fail_with(self.run_program(*arguments, timeout=20, **limited_memory(4 << 30)), 2, 'manifest.1.jsonl', 'a device or a pipe')
 
-    def test_wrong_file_is_refused_before_anything_is_made(self):
+    def test_refuses_a_wrong_file_before_it_makes_anything(self):
         for name, text, words in (
                 ('a.jsonl', '{"prompt": "a"}\n{"prompt": "a", "stpes": 3}\n', ['a.jsonl:2', 'stpes', 'did you mean steps']),
                 ('b.csv', 'prompt,sedd\na,1\n', ['b.csv:1', 'sedd', 'did you mean seed']),
@@ -87,7 +87,7 @@ class PromptSets(BatchTest):
             self.fail_with(self.batch(self.write(name, text), 'out-' + name), 2, *words)
             self.assertFalse((self.folder / ('out-' + name)).exists(), name)
 
-    def test_nothing_that_is_read_is_written(self):
+    def test_never_writes_over_files_that_it_reads(self):
         model = self.copy_of_the_model()
         files = {'set.txt': 'a\n', 'my.yaml': 'steps: 2\n', 'profile.yaml': 'x: 1\n', 'prompt.txt': 'a\n', 'weights.yaml': 'x: 1\n',
                  'latents.safetensors': 'x', 'from.mp4': 'x', 'own.jsonl': '{"prompt": "a", "init_latents": "latents.safetensors"}\n',
@@ -114,7 +114,7 @@ class PromptSets(BatchTest):
         self.assertEqual({path.name: path.read_bytes() for path in self.folder.iterdir() if path.is_file()}, before)
         self.assertFalse((self.folder / 'out').exists())
 
-    def test_rows_reach_no_file_elsewhere(self):
+    def test_rows_cannot_read_or_write_files_outside_their_folders(self):
         secret = self.write('secret.txt', 'a secret circle\n')
         (self.folder / 'sets').mkdir()
         (self.folder / 'sets' / 'link.txt').symlink_to(secret)
@@ -136,7 +136,7 @@ class PromptSets(BatchTest):
         self.assertEqual(sorted(self.videos('sheets')), ['0000-a.mp4', 'b.safetensors', 'secret.png'])
         self.assertEqual(secret.read_text(), 'a secret circle\n')
 
-    def test_row_without_a_prompt_is_told_what_to_fill_in(self):
+    def test_row_without_a_prompt_fails_and_names_the_missing_field(self):
         result = self.batch(self.write('set.csv', 'prompt,seed\n,7\na,8\n').name, 'out', '--steps', 1, '--frames', 1)
         self.assertEqual(result.returncode, 1)
         cause, remedy = 'set.csv:2: the row has no prompt', '  remedy: fill in its field prompt, or give all such rows one with -p "..."'
@@ -150,7 +150,7 @@ class PromptSets(BatchTest):
         self.fail_with(self.batch(file, 'out', '--share', '4/4'), 2, '--share 4/4')
         self.fail_with(self.run_program('batch', file), 2, '-o DIR')
 
-    def test_threads_are_checked_before_anything_is_made(self):
+    def test_checks_threads_before_it_makes_anything(self):
         file = self.write('set.txt', 'a\n')
         self.fail_with(self.run_program('batch', file, '-o', 'out', '-m', MODEL, '--threads', '0'), 2, '--threads 0')
         self.assertFalse((self.folder / 'out').exists())
@@ -161,7 +161,7 @@ class PromptSets(BatchTest):
         self.assertEqual((self.folder / 'out' / 'again.mp4').read_bytes(), (self.folder / 'one.mp4').read_bytes())
         self.assertEqual([line['seed'] for line in sorted(self.manifest(), key=lambda line: line['row'])], [42, 5, 6])
 
-    def test_a_rows_file_is_looked_for_from_the_folder_of_its_set(self):
+    def test_paths_in_rows_are_relative_to_the_folder_of_the_set(self):
         (self.folder / 'sets').mkdir()
         self.succeed(self.generate('--seed', '5', '--threads', '1', '-o', 'sets/one.mp4'))
         self.write('sets/set.jsonl', json.dumps({'from': 'one.mp4', 'output': 'again.mp4'}) + '\n')
@@ -170,7 +170,7 @@ class PromptSets(BatchTest):
         self.write('set.jsonl', json.dumps({'from': str(self.folder / 'sets' / 'one.mp4'), 'output': 'absolute.mp4'}) + '\n')
         self.succeed(self.batch('set.jsonl', 'out'))
 
-    def test_bad_values_are_named_by_their_places(self):
+    def test_errors_name_the_place_of_a_bad_value(self):
         file = self.write('set.yaml', '- prompt: a\n  width: 100\n- prompt: b\n  topk: 1.5\n- {prompt: c, model: nowhere}\n')
         result = self.batch(file.name)
         self.assertEqual(result.returncode, 1)
@@ -182,7 +182,7 @@ class PromptSets(BatchTest):
         self.assertIn('set.txt:1: my.yaml:1:15: init_latents: missing.safetensors: cannot be opened',
                       self.batch(self.write('set.txt', 'a\n').name, 'out', '--config', config).stderr)
 
-    def test_options_without_effect_are_told_once_for_all_rows(self):
+    def test_warns_once_of_options_without_effect_in_all_rows(self):
         file = self.write('set.yaml', '- prompt: a\n- prompt: b\n- {prompt: c, topk: 0.3}\n')
         result = self.succeed(self.batch(file.name, 'out', '--attention', 'full', '--format', 'y4m', '--crf', 20, '--json'))
         warnings = ['set.yaml:1 and 2 more rows: --crf 20 has no effect on .y4m: it is for .mp4, .mov, .mkv and .webm',
@@ -190,7 +190,7 @@ class PromptSets(BatchTest):
         self.assertEqual(result.stderr.splitlines(), [f'warning: {warning}' for warning in warnings])
         self.assertEqual(json.loads(result.stdout)['warnings'], warnings)
 
-    def test_a_row_chooses_its_preset_anew(self):
+    def test_each_row_chooses_its_own_preset(self):
         file = self.write('set.csv', 'prompt,attention,steps,topk\na,,,\nb,full,,\nc,,4,\nd,,,0.7\ne,,,\n')
         tiny = ['batch', file, '-o', 'out', '--device', 'cpu', '--size', '64x64', '--frames', 9, '--steps', 10, '--quiet']
         lines = self.succeed(self.run_program(*tiny, '--verbose', '--report', 'r.json')).stdout.splitlines()
@@ -215,7 +215,7 @@ class PromptSets(BatchTest):
         self.assertIn(f'its latents are in out/{latents.name}', result.stderr)
         self.succeed(self.run_program('decode', latents, '-m', MODEL, '-o', 'a.mp4'))
 
-    def test_latents_that_cannot_be_saved_cost_no_video(self):
+    def test_video_is_made_even_if_its_latents_cannot_be_saved(self):
         in_the_way = self.folder / 'out' / 'a.safetensors'
         file = self.write('set.jsonl', '{"prompt": "a", "save_latents": "a.safetensors", "output": "a.y4m"}\n{"prompt": "b", "output": "b.y4m"}\n')
         process, terminal = self.start_program('batch', file, '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 60)
@@ -242,7 +242,7 @@ class PromptSets(BatchTest):
         self.assertEqual(sorted((line['row'], line['state']) for line in self.manifest()),
                          [(0, 'done'), (1, 'failed'), (2, 'failed'), (3, 'done')])
 
-    def test_row_that_no_memory_holds_fails_alone(self):
+    def test_row_too_large_for_memory_fails_alone(self):
         file = self.write('set.csv', 'prompt,width\na,\nb,16000000\nc,\n')
         result = self.batch(file, 'out', '--steps', '1', **limited_memory(8 << 30))
         self.assertEqual(result.returncode, 1)
@@ -251,7 +251,7 @@ class PromptSets(BatchTest):
         self.assertEqual(sorted((line['row'], line['state']) for line in self.manifest()), [(0, 'done'), (1, 'failed'), (2, 'done')])
         self.assertEqual(sorted(self.videos()), ['0000-a.mp4', '0002-c.mp4'])
 
-    def test_encoder_that_does_not_open_fails_its_row_alone(self):
+    def test_encoder_that_does_not_open_fails_only_its_row(self):
         file = self.write('set.jsonl', '{"prompt": "a"}\n{"prompt": "b", "codec": "mjpeg"}\n{"prompt": "c"}\n{"prompt": "d"}\n')
         for skipped in (0, 3):
             result = self.batch(file, 'out', '--steps', '2', '--json')
@@ -268,7 +268,7 @@ class PromptSets(BatchTest):
         self.assertIn(f'{MADE} frames instead of {ASKED}', ' '.join(self.manifest()[0]['warnings']))
 
     @unittest.skipUnless(MADE > ASKED, 'no number of frames is odd for this model')
-    def test_what_is_known_before_the_work_is_said_before_it_and_once(self):
+    def test_prints_warnings_once_and_before_the_work(self):
         other = self.copy_of_the_model()
         rows = [{'prompt': 'a', 'frames': ASKED}, {'prompt': 'b', 'frames': ASKED}, {'prompt': 'c', 'frames': FAMILY.frames}, {'prompt': 'd', 'frames': ASKED, 'model': str(other)}]
         file = self.write('set.jsonl', ''.join(json.dumps(row) + '\n' for row in rows))
@@ -281,19 +281,19 @@ class PromptSets(BatchTest):
         again = self.succeed(self.run_program('batch', file, '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 1))
         self.assertNotIn('warning', again.stderr)  # all rows are finished
 
-    def test_words_that_the_tiny_model_never_saw_are_told_of_in_rows_that_are_left(self):
+    def test_warns_of_words_unknown_to_the_tiny_model_in_unfinished_rows(self):
         arguments = ['batch', self.write('set.txt', 'a zebra\na giraffe\n'), '-o', 'out', '--device', 'cpu', '--steps', 1, '--size', '64x64', '--frames', 1, '--quiet']
         text = self.succeed(self.run_program(*arguments)).stderr
         self.assertEqual(text.count('the tiny model knows moving shapes only'), 1)
         self.assertIn('zebra, giraffe', text)
         self.assertEqual(self.succeed(self.run_program(*arguments)).stderr, '')
-    def test_names_are_safe_whatever_the_prompt(self):
+    def test_makes_safe_names_for_all_prompts(self):
         prompts = ['../../../etc/passwd', 'x' * 300, '\u65e5\u672c', 'a\tb', 'CON', '-rf *', 'same', 'same']
         self.succeed(self.batch(self.write('set.txt', '\n'.join(prompts) + '\n'), 'out', '--steps', '1', '--frames', '1'))
         self.assertEqual(sorted(self.videos()), ['0000-etc-passwd.mp4', f'0001-{"x" * 48}.mp4', '0002.mp4', '0003-a-b.mp4', '0004-con.mp4',
                                                  '0005-rf.mp4', '0006-same.mp4', '0007-same.mp4'])
 
-    def test_rows_with_models_of_their_own_take_turns(self):
+    def test_rows_with_different_models_are_rendered_in_turn(self):
         other = self.copy_of_the_model()
         file = self.write('set.jsonl', json.dumps({'prompt': 'a', 'model': str(other)}) + '\n{"prompt": "a", "dtype": "bf16"}\n{"prompt": "a", "model": "nowhere"}\n{"prompt": "a", "vae_dtype": "bf16"}\n{"prompt": "a", "weights": "fp8"}\n')
         result = self.batch(file, 'out', '--steps', '2')
@@ -311,7 +311,7 @@ class PromptSets(BatchTest):
         shutil.copyfile(model / 'text_encoder' / 'model.safetensors', model / 'vae' / 'diffusion_pytorch_model.safetensors')
         return model.name
 
-    def test_weights_of_a_rows_own_model_fail_that_row_alone(self):
+    def test_wrong_weights_of_a_rows_model_fail_only_that_row(self):
         model = self.model_of_mixed_up_weights()
         file = self.write('set.jsonl', json.dumps({'prompt': 'a', 'model': model}) + '\n{"prompt": "b"}\n')
         for rendered, skipped in ((1, 0), (0, 1)):
@@ -325,19 +325,19 @@ class PromptSets(BatchTest):
             self.assertEqual({line['row']: line['state'] for line in self.manifest()}, {0: 'failed', 1: 'done'})
             self.assertEqual(list(self.videos()), ['0001-b.mp4'])
 
-    def test_weights_of_the_commands_own_model_end_the_run(self):
+    def test_wrong_weights_of_the_commands_model_end_the_run(self):
         file = self.write('set.txt', 'a\n')
         self.fail_with(self.run_program('batch', file, '-o', 'out', '-m', self.model_of_mixed_up_weights(), '--device', 'cpu', '--quiet'),
                        2, 'model/vae: the weights do not fit')
         self.assertEqual(self.manifest(), [])
 
-    def test_every_row_of_a_prompt_warns_that_it_was_cut(self):
+    def test_every_row_warns_that_its_prompt_was_cut(self):
         self.succeed(self.batch(self.write('set.txt', ('word ' * 300 + '\n') * 2), 'out', '--steps', '1'))
         self.assertEqual([' '.join(line['warnings']).count('the prompt was cut') for line in self.manifest()], [1, 1])
 
 
-class TwoBars(BatchTest):
-    def test_terminal_shows_the_set_above_the_video(self):
+class ProgressBars(BatchTest):
+    def test_terminal_shows_the_progress_of_the_set_above_that_of_the_video(self):
         ours, theirs = pty.openpty()
         self.addCleanup(os.close, ours)
         arguments = [word for word in self.arguments(self.prompts(2), 'out', '--steps', '3') if word != '--quiet']

@@ -24,7 +24,7 @@ class BenchAttention(CommandLineTest):
     def report(self, *arguments):
         return json.loads(self.succeed(self.bench('--json', *arguments)).stdout)
 
-    def test_json(self):
+    def test_prints_json(self):
         report = self.report(*TINY)
         self.assertEqual((report['command'], report['exit']['code']), ('bench attention', 0))
         rows = report['rows']
@@ -45,7 +45,7 @@ class BenchAttention(CommandLineTest):
         self.assertLess(rows[2]['rel_l1'], rows[3]['rel_l1'])
         self.assertEqual(report['settings']['data'], 'structured')
 
-    def test_dropping_means_and_means_by_error_stand_in_one_table(self):
+    def test_compares_dropped_blocks_means_and_means_by_error_in_one_table(self):
         arguments = ['--device', 'cpu', '--shape', '1,2,320,32', '--modes', 'full,sparse', '--warmup', 0, '--repetitions', 1]
         rows = self.report(*arguments, '--topk', '0.5', '--dropped', 'none,mean', '--select', 'mass,error', '--cell', '16,64')['rows']
         self.assertEqual([(row['dropped'], row['select'], row['cell'], row['topk']) for row in rows],
@@ -85,7 +85,7 @@ class BenchAttention(CommandLineTest):
         (self.folder / name).write_bytes(struct.pack('<Q', len(text)) + text + body)
 
     @needs_gnuplot
-    def test_captured_attention_in_several_orders(self):
+    def test_measures_captured_attention_in_several_token_orders(self):
         self.captured('a.safetensors', [1, 1])
         report = self.report('--device', 'cpu', '--captured', 'a.safetensors', '--token-order', 'hilbert,random', '--topk', '0.5', '--dropped', 'none,mean', '--select', 'mass',
                              '--warmup', 0, '--repetitions', 2, '--report', 'r.json')
@@ -113,7 +113,7 @@ class BenchAttention(CommandLineTest):
         self.assertGreater(abs(both['rel_l1'] - first['rel_l1']), 0.005)
         self.assertGreater((first['rel_l1'] - even['rel_l1']) * (even['rel_l1'] - both['rel_l1']), 0)
 
-    def test_captured_attention_that_is_refused(self):
+    def test_refuses_wrong_files_of_captured_attention(self):
         self.captured('a.safetensors', [1])
         (self.folder / 'no.safetensors').write_text('nothing')
         for arguments, words in ((['--captured', 'none.safetensors'], ['none.safetensors']), (['--captured', 'no.safetensors'], ['no.safetensors']),
@@ -123,7 +123,7 @@ class BenchAttention(CommandLineTest):
             with self.subTest(arguments=arguments):
                 self.fail_with(self.bench('--device', 'cpu', *arguments), 2, *words)
 
-    def test_options_without_effect_are_a_warning(self):
+    def test_warns_of_options_without_effect(self):
         self.captured('a.safetensors', [1])
         usual = ['--device', 'cpu', '--modes', 'full', '--warmup', 0, '--repetitions', 1, '--quiet', '--json']
         for arguments, warnings in ((['--captured', 'a.safetensors', '--causal'], ['--causal has no effect on --captured alone']),
@@ -135,12 +135,12 @@ class BenchAttention(CommandLineTest):
                 self.warn_with(result, *warnings)
                 self.assertEqual(json.loads(result.stdout)['warnings'], warnings)
 
-    def test_same_seed_same_error(self):
+    def test_same_seed_gives_the_same_error(self):
         errors = [[row['rel_l1'] for row in self.report(*TINY, '--seed', seed)['rows']] for seed in (3, 3, 4)]
         self.assertEqual(errors[0], errors[1])
         self.assertNotEqual(errors[0], errors[2])
 
-    def test_markdown(self):
+    def test_prints_markdown_with_explanations(self):
         lines = self.succeed(self.bench(*TINY)).stdout.splitlines()
         self.assertIn('structured data, seed 42', lines[0])
         self.assertTrue(lines[2].startswith('| B,H,N,D | mode | topk |'), lines[2])
@@ -149,7 +149,7 @@ class BenchAttention(CommandLineTest):
         titles = [cell.strip() for cell in table[0].strip('|').split('|')]
         self.assertEqual([line[2:line.index(':')] for line in meanings], titles[titles.index('ms'):])
 
-    def test_csv_file(self):
+    def test_writes_a_csv_file(self):
         out = self.succeed(self.bench(*TINY, '--modes', 'full,sparse', '-o', 'a.csv')).stdout
         self.assertEqual(out, 'a.csv: 3 rows\n')
         rows = list(csv.DictReader(io.StringIO((self.folder / 'a.csv').read_text())))
@@ -160,7 +160,7 @@ class BenchAttention(CommandLineTest):
             self.assertGreater(len(row['machine']), 0)
         self.assertEqual(self.names(), ['a.csv'])
 
-    def test_json_tells_how_it_came_about_and_what_its_figures_mean(self):
+    def test_json_describes_its_origin_and_its_columns(self):
         report = self.report(*TINY, '--modes', 'full')
         self.assertRegex(report['date'], r'^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$')
         self.assertRegex(report['commit'], r'^([0-9a-f]{40,}|unknown)$')
@@ -170,20 +170,20 @@ class BenchAttention(CommandLineTest):
         for key, column in report['columns'].items():
             self.assertGreater(len(column['meaning']), 0, key)
 
-    def test_json_file_and_report(self):
+    def test_writes_a_json_file_and_a_report(self):
         self.succeed(self.bench(*TINY, '--output', 'a.json', '--report', 'b.json', '--accuracy-rows', 0))
         shown = json.loads((self.folder / 'a.json').read_text())
         report = json.loads((self.folder / 'b.json').read_text())
         self.assertEqual(shown['rows'], report['rows'])
         self.assertEqual([row['rel_l1'] for row in shown['rows']], [None] * 4)
 
-    def test_the_table_comes_before_a_report_that_cannot_be_written(self):
+    def test_prints_the_table_even_if_the_report_cannot_be_written(self):
         result = self.run_program('bench', 'attention', *TINY, '--report', 'r.json', **limited(100))
         self.fail_with(result, 1, 'cannot write ', 'r.json')
         self.assertIn('| full |', result.stdout)
         self.assertEqual(self.names(), [])
 
-    def test_several_shapes_causal_text_and_half_precision(self):
+    def test_measures_several_shapes_with_causal_masks_text_and_half_precision(self):
         for dtype in ('bf16', 'fp16'):
             rows = self.report('--device', 'cpu', '--shape', '1,1,100,32;2,1,65,16', '1,1,1,16', '1,4/2,80,32', '--causal', '--modes',
                                'full,sparse', '--topk', 0.5, '--text_tokens', 1, '--dtype', dtype, '--repetitions', 1,
@@ -194,19 +194,19 @@ class BenchAttention(CommandLineTest):
                 self.assertEqual((row['causal'], row['text_tokens'], row['dtype']), (True, 1, dtype))
                 self.assertIsNotNone(row['ms'])
 
-    def test_what_a_contender_cannot_do_is_a_note(self):
+    def test_notes_what_a_contender_cannot_compute(self):
         rows = self.report('--device', 'cpu', '--shape', '1,1,64,8', '--topk', 0.5, '--repetitions', 1)['rows']
         self.assertIsNotNone(rows[0]['ms'])
         for row in rows[1:]:
             self.assertIsNone(row['ms'])
             self.assertIn('head_dim from 16 to 256', row['note'])
 
-    def test_a_run_that_measures_nothing_fails(self):
+    def test_run_that_measures_nothing_fails(self):
         result = self.bench('--device', 'cpu', '--shape', '1,1,64,512', '--modes', 'sparse', '--repetitions', 1, '--quiet', '-o', 'a.md')
         self.fail_with(result, 1, 'nothing could be measured', 'head_dim from 16 to 256')
         self.assertEqual(self.names(), [])
 
-    def test_failures(self):
+    def test_refuses_wrong_arguments(self):
         for arguments, words in (([], ['--workload', '--shape']),
                                  (['--shape', '1,2,3'], ['1,2,3']),
                                  (['--workload', 'sora'], ['sora', 'cogvideox-2b']),
@@ -276,7 +276,7 @@ class BenchPipeline(CommandLineTest):
             self.assertGreater(row['ssim'], 0.9)
             self.assertLess(row['rel_l1'], 0.1)
 
-    def test_tables(self):
+    def test_prints_tables(self):
         out = self.succeed(self.bench(*SMALL, '--modes', 'full')).stdout.splitlines()
         self.assertIn('random weights of tiny.yaml, fp32, 9 frames of 64x64 (80 tokens, guidance batch 2), 2 steps', out[0])
         self.assertIn('| mode | order | ms a step |', out[2])
@@ -287,7 +287,7 @@ class BenchPipeline(CommandLineTest):
         self.assertEqual(self.names(), ['a.csv'])
 
     @needs_gnuplot
-    def test_a_checkpoint_and_a_rival_and_a_plot(self):
+    def test_compares_a_checkpoint_with_a_baseline_and_plots_both(self):
         rows = [{'mode': 'diffusers eager', 'stage': 'step', 'ms': 12345.0}, {'mode': 'diffusers eager', 'stage': 'decode', 'ms': 9.0}]
         arguments = ['--device', 'cpu', '-m', MODEL, '--steps', 1, '--modes', 'full,sparse', '--quiet']
         settings = self.report(*arguments, '--no-decode')['settings']  # the settings that diffusers_report.py repeats
@@ -300,7 +300,7 @@ class BenchPipeline(CommandLineTest):
         self.assertEqual(self.names(), ['r.json', 'r.png', 'rival.json'])
 
     @needs_gnuplot
-    def test_a_chart_of_several_reports_in_each_format(self):
+    def test_draws_a_chart_of_several_reports_in_each_format(self):
         quality = [{'name': f'topk={topk}', 'mode': 'sparse', 'topk': topk, 'dropped': 'mean', 'select': 'error', 'step_ms': 1, 'psnr': 30 + 10 * topk, 'denoise_seconds': 2 + topk,
                     'full_denoise_seconds': 6} for topk in (0.5, 0.3)]
         for name, machine in (('a.json', 'NVIDIA H200'), ('b.json', 'a CPU')):
@@ -314,7 +314,7 @@ class BenchPipeline(CommandLineTest):
         (self.folder / 'c.json').write_text(json.dumps({'rows': [{'mode': 'full', 'ms': 3}]}))
         self.fail_with(self.run_program('bench', 'plot', 'a.json', 'c.json', '-o', 'd.png'), 2, 'c.json', 'a different command than a.json')
 
-    def test_what_cannot_be_drawn_without_gnuplot_is_measured_all_the_same(self):
+    def test_measures_without_gnuplot_although_nothing_can_be_drawn(self):
         (self.folder / 'none').mkdir()
         without = {'env': {**os.environ, 'PATH': str(self.folder / 'none')}}
         result = self.bench(*SMALL, '--modes', 'sparse', '--no-decode', '--heat-map', 'h.png', '--report', 'r.json', **without)
@@ -327,7 +327,7 @@ class BenchPipeline(CommandLineTest):
         result = self.run_program('bench', 'plot', 'r.json', '-o', 'h.png', **without)
         self.assertEqual((result.returncode, self.names()), (2, ['none', 'r.json']))
 
-    def test_a_plot_never_replaces_its_report(self):
+    def test_plot_never_replaces_its_report(self):
         report = self.folder / 'r.json'
         report.write_text(json.dumps({'rows': [{'mode': 'full', 'ms': 1}]}))
         (self.folder / 'link.png').symlink_to('r.json')
@@ -337,7 +337,7 @@ class BenchPipeline(CommandLineTest):
             self.fail_with(self.run_program('bench', 'plot', 'r.json', '-o', name), 2, name, 'same file')
         self.assertEqual((report.read_text(), self.names()), (before, ['hard.png', 'link.png', 'r.json']))
 
-    def test_a_config_file_chooses_the_selection(self):
+    def test_config_file_chooses_the_selection(self):
         (self.folder / 'a.yaml').write_text('topk: 0.25\ntoken_order: native\n')
         rows = self.report(*SMALL, '--config', 'a.yaml', '--modes', 'sparse', '--no-decode')['rows']
         self.assertEqual([(row['topk'], row['token_order']) for row in rows if row['stage'] == 'step'], [(0.25, 'native')])
@@ -354,7 +354,7 @@ class BenchPipeline(CommandLineTest):
         self.warn_with(result, warning)
         self.assertEqual(json.loads(result.stdout)['warnings'], [warning])
 
-    def test_options_without_effect_are_a_warning(self):
+    def test_warns_of_options_without_effect(self):
         result = self.bench(*SMALL, '--modes', 'full', '--no-decode', '--topk', '0.5', '--select', 'mass', '--similarity', '0.5', '--heat-map', 'h.png',
                             '--token-order', 'native,hilbert', '--json')
         why = 'no effect with --modes full'
@@ -365,7 +365,7 @@ class BenchPipeline(CommandLineTest):
         self.assertEqual(self.names(), [])
 
     @needs_gnuplot
-    def test_dropping_and_means_run_side_by_side(self):
+    def test_compares_dropped_blocks_with_means(self):
         report = self.report(*SMALL, '--modes', 'sparse', '--topk', '0.5', '--dropped', 'none,mean', '--no-decode', '--heat-map', 'h.png')
         rows = [row for row in report['rows'] if row['stage'] == 'step']
         self.assertEqual([(row['dropped'], row['select']) for row in rows], [('none', 'mass'), ('mean', 'error')])
@@ -374,7 +374,7 @@ class BenchPipeline(CommandLineTest):
         self.assertEqual([(row['dropped'], row['select'], row['error_bound']) for row in rows], [('mean', 'error', 0.1)])
 
     @needs_gnuplot
-    def test_caches_run_side_by_side_over_whole_runs(self):
+    def test_compares_caches_over_whole_runs(self):
         whole_runs = [option for option in SMALL if option not in ('--steps', 2)]
         arguments = [*whole_runs, '--modes', 'full,sparse', '--topk', '0.5', '--cache', '0,steps:5,forecast:100', '--repetitions', 2]
         report = self.report(*arguments, '--heat-map', 'h.png', '--report', 'r.json')
@@ -395,7 +395,7 @@ class BenchPipeline(CommandLineTest):
         self.assertEqual(self.succeed(self.run_program('bench', 'plot', 'r.json', '-o', 'r.png')).stdout, 'r.png: 6 bars\n')
         self.assertEqual(self.names(), ['h.png', 'r.json', 'r.png'])
 
-    def test_a_config_file_chooses_the_cache(self):
+    def test_config_file_chooses_the_cache(self):
         def caches(config, *arguments):
             (self.folder / 'a.yaml').write_text(config)
             report = self.report(*SMALL, '--config', 'a.yaml', '--modes', 'full,quantized', '--no-decode', *arguments)
@@ -419,7 +419,7 @@ class BenchPipeline(CommandLineTest):
         rows = list(csv.DictReader(io.StringIO((self.folder / 'a.csv').read_text())))
         self.assertEqual((rows[-1]['cache'], rows[-1]['computed_steps'], rows[-1]['matmul_ms']), ('steps:1', '1', ''))
 
-    def test_noise_levels_are_those_of_a_video_of_as_many_steps(self):
+    def test_uses_the_noise_levels_of_a_video_with_as_many_steps(self):
         (self.folder / 'a.yaml').write_text('sigmas: 1,0.9,0.5,0.25,0.1\n')
         flow = ['-m', FLOW, '--config', 'a.yaml', '--device', 'cpu', '--size', '64x64', '--frames', 1, '--scheduler', 'euler', '--modes', 'full', '--warmup', 0, '--no-decode', '--quiet']
         for arguments, steps in (([], 4), (['--steps', 2], 2), (['--steps', 5], 5), (['--cache', 'steps:2'], 5)):
@@ -434,7 +434,7 @@ class BenchPipeline(CommandLineTest):
         (self.folder / 'a.yaml').write_text('sigmas: 0.5,1\n')
         self.fail_with(self.bench(*flow, '--steps', 2), 2, 'a.yaml:1:9: sigmas', 'do not fall')
 
-    def test_stages_that_fail_leave_the_others_measured(self):
+    def test_measures_the_other_stages_if_one_fails(self):
         report = json.loads(self.succeed(self.bench(*SMALL, '--modes', 'full', '--json', **limited(100))).stdout)
         rows = {row['stage']: row for row in report['rows']}
         self.assertGreater(rows['step']['ms'], 0)
@@ -448,7 +448,7 @@ class BenchPipeline(CommandLineTest):
         self.assertIsNone(rows['decode']['ms'])
         self.assertIn('vae', rows['decode']['note'])
 
-    def test_outputs_never_replace_what_is_read(self):
+    def test_outputs_never_replace_input_files(self):
         (self.folder / 'rival.json').write_text('{"rows": []}')
         for arguments in (['--report', 'rival.json'], ['-o', './rival.json']):
             self.fail_with(self.bench(*SMALL, '--against', 'rival.json', *arguments), 2, '--against', 'same file')
@@ -457,7 +457,7 @@ class BenchPipeline(CommandLineTest):
         self.assertEqual((self.folder / 'rival.json').read_text(), '{"rows": []}')
         self.assertEqual(self.names(), ['rival.json'])
 
-    def test_bad_arguments(self):
+    def test_refuses_wrong_arguments(self):
         for arguments, words in ((['--modes', 'fast'], ['fast']), (['--topk', '0'], ['--topk']),
                                  (['--token-order', 'spiral'], ['spiral']), (['--cache', '0,steps:0'], ['--cache steps:0']),
                                  (['--dropped', 'none', '--error', '0.1'], ['--dropped none and --error exclude each other']),
@@ -475,7 +475,7 @@ class BenchPipeline(CommandLineTest):
 
 @unittest.skipUnless(importlib.util.find_spec('diffusers'), 'needs a python with diffusers')
 class Diffusers(CommandLineTest):
-    def test_it_makes_a_whole_video_of_a_report(self):
+    def test_makes_a_whole_video_from_the_settings_of_a_report(self):
         self.succeed(self.run_program('bench', 'pipeline', '--device', 'cpu', '-m', MODEL, '--modes', 'full', '--steps', 1, '--no-decode', '--quiet', '--report', 'r.json'))
         settings = json.loads((self.folder / 'r.json').read_text())['settings']
         script = ROOT / 'tests' / 'bench' / 'diffusers_report.py'

@@ -10,7 +10,7 @@ class Cache(BatchTest):
     def video(self, name):
         return (self.folder / name).read_bytes()
 
-    def test_report_and_recipe_say_what_was_reused(self):
+    def test_report_and_recipe_name_the_reused_steps(self):
         for rule, said in (('forecast:5', 'forecast:5'), ('5', 'first-block:5'), ('first-block:5', 'first-block:5')):
             report = self.report('-o', 'a.gif', '--steps', 6, '--cache', rule)
             reused = report['cache']['reused_steps']
@@ -20,7 +20,7 @@ class Cache(BatchTest):
             again = self.report('--from', 'a.gif', '-o', 'b.gif', '--steps', 6)
             self.assertEqual((again['recipe'], self.video('b.gif')), (report['recipe'], self.video('a.gif')))
 
-    def test_a_number_of_steps_is_computed_whatever_the_weights(self):
+    def test_given_number_of_steps_is_computed_with_all_weights(self):
         for steps, computed, reused in ((6, 3, [1, 2, 4]), (6, 1, [1, 2, 3, 4, 5]), (5, 4, [2])):
             report = self.report('-o', 'a.gif', '--steps', steps, '--cache', f'steps:{computed}')
             self.assertEqual(report['cache'], {'rule': f'steps:{computed}', 'computed_steps': computed, 'reused_steps': reused})
@@ -29,7 +29,7 @@ class Cache(BatchTest):
         result = self.generate('--quiet', '--steps', 3, '--cache', 'steps:3', '-o', 'c.gif')
         self.warn_with(result, '--cache steps:3 has no effect with 3 steps, all of which it computes')
 
-    def test_none_and_zero_are_the_same(self):
+    def test_zero_means_no_cache(self):
         none = self.report('-o', 'a.gif', '--steps', 3)
         zero = self.report('-o', 'b.gif', '--steps', 3, '--cache', 0)
         self.assertEqual((zero['recipe'], self.video('b.gif')), (none['recipe'], self.video('a.gif')))
@@ -38,7 +38,7 @@ class Cache(BatchTest):
         tiny = ['-m', ROOT / 'assets' / 'tiny', '-p', PROMPT, '--device', 'cpu', '--size', '64x64', '--frames', 9, '--steps', 1]
         self.assertNotIn('has no effect', self.succeed(self.run_program('generate', *tiny, '--preset', 'near', '-o', 'a.gif')).stderr)
 
-    def test_batch_makes_the_video_that_generate_makes(self):
+    def test_batch_makes_the_same_video_as_generate(self):
         for passes, cache in (('batched', 'forecast:5'), ('in-turn', 'steps:3')):
             options = ['--steps', 6, '--cache', cache, '--guidance-passes', passes]
             said = self.succeed(self.generate('--seed', 7, '--threads', 1, *options, '--verbose', '-o', 'one.mp4'))

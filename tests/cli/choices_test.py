@@ -14,7 +14,7 @@ from support import read_safetensors
 IMAGES = DATA / 'wan_i2v' / 'pipeline'
 
 
-class Trees(Models):
+class ModelTrees(Models):
     sources = {'one': WAN, 'two': TWO}
 
     def setUp(self):
@@ -66,7 +66,7 @@ class Trees(Models):
         return [shlex.split(line) for line in text.splitlines() if line.startswith('    ' + shlex.quote(self.program))]
 
 
-class Choices(Trees):
+class Choices(ModelTrees):
     def tree(self, folder):
         self.rest(folder)
         self.transformer(f'{folder}/diffusion_models/WAN/wan2.1 t2v/wan2.1_fp16.safetensors', 'one')
@@ -89,7 +89,7 @@ class Choices(Trees):
         for place, model in ((0, 'one'), (2, 'two')):
             self.assertEqual(made[place], self.of_diffusers("it's a dog", model, folder))
 
-    def test_a_tokenizer_that_no_model_has_is_asked_for_first(self):
+    def test_asks_first_for_a_tokenizer_that_no_model_has(self):
         folder = self.tree('all')
         shutil.rmtree(self.folder / folder / 'text_encoders' / 'tokenizer')
         self.fail_with(self.run_program('generate', '-p', 'a dog', '-m', folder, '--device', 'cpu'), 2, '--tokenizer is needed: there is none in all',
@@ -97,14 +97,14 @@ class Choices(Trees):
         self.tokenizer('one', 'here')
         self.refused_with_choices(self.run_program('generate', '-p', 'a dog', '-m', folder, '--device', 'cpu', '--tokenizer', 'here'), 'all: could be run in 4 ways')
 
-    def test_a_report_has_the_commands(self):
+    def test_report_lists_the_commands(self):
         folder = self.tree('my models')
         result = self.run_program('generate', '-p', 'a dog', '-m', folder, '--device', 'cpu', '--json')
         choices = json.loads(result.stdout)['choices']
         self.assertEqual([(choice['group'], choice['title'].split(',')[0]) for choice in choices], [('one', 'fp16'), ('one', 'fp8_scaled'), ('two', 'fp16'), ('two', 'fp8_scaled')])
         self.assertIn("--transformer-2 'my models/diffusion_models/", '\n'.join(choice['command'] for choice in choices).replace('\\', ''))
 
-    def test_a_folder_of_diffusers_in_the_tree_is_one_of_them(self):
+    def test_diffusers_folder_in_the_tree_is_one_of_the_choices(self):
         self.rest('all')
         self.transformer('all/one.safetensors', 'one')
         shutil.copytree(self.models['two'], self.folder / 'all' / 'Wan2.2-Diffusers')
@@ -115,15 +115,15 @@ class Choices(Trees):
         (self.folder / 'all' / 'one.safetensors').unlink()
         self.assertEqual(self.video('-m', 'all'), self.video('-m', self.models['two']))
 
-    def test_a_named_model_is_replaced_where_it_stands(self):
+    def test_commands_replace_the_named_model_in_place(self):
         folder = self.tree('models')
         result = self.run_program('generate', f'--model={folder}', '-p', 'a dog', '--transformer', f'{folder}/diffusion_models')
         self.assertEqual(self.commands(result.stderr)[0][2:], [f'--model={folder}', '-p', 'a dog', '--transformer', f'{folder}/diffusion_models/WAN/wan2.1 t2v/wan2.1_fp16.safetensors'])
 
 
-class Names(Trees):
+class FolderNames(ModelTrees):
     """A model may have several files of one name, in any folder."""
-    def test_subfolders_and_links_of_any_name(self):
+    def test_finds_models_in_subfolders_and_links_of_any_name(self):
         usual = self.video('-m', self.models['one'])
         root = self.rest('ComfyUI/models')
         file = self.transformer('ComfyUI/models/diffusion_models/WAN/WAN2.1/x/wan.safetensors', 'one')
@@ -137,14 +137,14 @@ class Names(Trees):
             with self.subTest(folder):
                 self.assertEqual(self.video('-m', folder), usual)
 
-    def test_of_other_folders_nothing_is_taken(self):
+    def test_ignores_other_folders(self):
         self.rest('ComfyUI/models')
         self.transformer('ComfyUI/models/unet/wan.safetensors', 'one')
         for other in ('.cache', 'custom_nodes/x', 'output'):
             self.transformer(f'ComfyUI/{other}/other.safetensors', 'one', dtype='F8_E4M3')
         self.assertEqual(self.video('-m', 'ComfyUI'), self.video('-m', self.models['one']))
 
-    def test_equal_tokenizers_are_one(self):
+    def test_counts_equal_tokenizers_once(self):
         root = self.rest('all')
         self.transformer('all/wan.safetensors', 'one')
         shutil.move(root / 'text_encoders' / 'tokenizer', root / 'tokenizer')
@@ -154,7 +154,7 @@ class Names(Trees):
         self.assertEqual(self.video('-m', 'all'), self.video('-m', self.models['one']))
 
 
-class Partners(Trees):
+class ExpertPairs(ModelTrees):
     def setUp(self):
         super().setUp()
         self.rest('rest', 'two')
@@ -169,7 +169,7 @@ class Partners(Trees):
         self.succeed(result)
         return read_safetensors(self.folder / 'a.safetensors')['frames'], result.stderr
 
-    def test_is_found_beside_the_named_one(self):
+    def test_finds_the_second_expert_beside_the_named_one(self):
         for high, low in (('a/Wan_HIGH_fp16.safetensors', 'a/Wan-LOW_fp16.safetensors'), ('b/HighNoise/wan-HighNoise-Q4_0.gguf', 'b/LowNoise/wan-LowNoise-Q4_0.gguf'),
                           ('c/HighNoise/a.gguf', 'c/LowNoise/a.gguf')):
             high, low = self.pair(high, low)
@@ -179,7 +179,7 @@ class Partners(Trees):
                     self.assertEqual(frames, self.usual)
                     self.assertRegex(told, rf'Uses .*{re.escape(os.path.basename(other))} \(its partner; --transformer(-2)? names another\)')
 
-    def test_is_the_one_of_the_same_name(self):
+    def test_chooses_the_second_expert_of_the_same_name(self):
         high, _ = self.pair('a/wan_high_noise_Q8_0.gguf', 'a/wan_low_noise_Q8_0.gguf')
         self.transformer('a/wan_low_noise_Q4_0.gguf', 'one')
         self.assertEqual(self.shown('--transformer', high, *self.others)[0], self.usual)
@@ -189,7 +189,7 @@ class Partners(Trees):
         right = [words for words in commands if words[-1].endswith('other_low.gguf')]
         self.assertEqual(self.run_words([word for word in right[0] if word not in ('-o', 'a.safetensors')]), self.usual)
 
-    def test_of_a_pair_in_a_relative_folder(self):
+    def test_finds_the_second_expert_in_a_relative_folder(self):
         self.pair('a/HighNoise/wan-HighNoise.gguf', 'a/LowNoise/wan-LowNoise.gguf')
         os.symlink(self.folder / 'rest', self.folder / 'a' / 'HighNoise' / 'rest')
         result = self.run_program('generate', *self.small, '--transformer', 'wan-HighNoise.gguf', *self.others, '-o', '../../a.safetensors', cwd=self.folder / 'a' / 'HighNoise')
@@ -197,8 +197,8 @@ class Partners(Trees):
         self.assertEqual(read_safetensors(self.folder / 'a.safetensors')['frames'], self.usual)
 
 
-class Told(Trees):
-    def test_which_files_are_used_where_several_could_be(self):
+class UsedFiles(ModelTrees):
+    def test_names_the_used_files_if_several_are_possible(self):
         root = self.rest('all')
         self.transformer('all/wan.safetensors', 'one')
         quiet = self.run_program('generate', *self.small, '-m', 'all', '-o', 'a.mp4')
@@ -212,7 +212,7 @@ class Told(Trees):
         self.assertNotIn('Uses', self.succeed(self.run_program('generate', *self.small, '-m', 'all', *named, '-o', 'a.mp4')).stderr)
         self.assertEqual(self.succeed(self.run_program('generate', *self.small, '-m', 'all', '-o', 'a.mp4', '--quiet')).stderr, '')
 
-    def test_a_whole_model_is_taken_where_others_lack_parts(self):
+    def test_chooses_the_complete_model_if_others_lack_parts(self):
         self.rest('all')
         self.transformer('all/wan.safetensors', 'one')
         self.transformer('all/wan_high.safetensors', 'two')
@@ -221,10 +221,10 @@ class Told(Trees):
         self.assertIn('Uses wan.safetensors (2 models or formats were found; --transformer names another)', told)
 
 
-class Images(Trees):
+class Images(ModelTrees):
     sources = {'one': WAN, 'image': IMAGES}
 
-    def test_an_image_tells_which_model_is_meant(self):
+    def test_image_decides_which_model_is_used(self):
         (self.folder / 'a.ppm').write_bytes(b'P6 40 30 255\n' + bytes(range(256)) * 14 + bytes(16))
         self.rest('all')
         self.transformer('all/text.safetensors', 'one')
@@ -235,8 +235,8 @@ class Images(Trees):
         self.assertEqual(self.video('-m', 'all', '--image', 'a.ppm'), self.video('-m', self.models['image'], '--image', 'a.ppm', '--vae', 'all/vae'))
 
 
-class Inventories(Trees):
-    def test_of_a_tree(self):
+class Inventories(ModelTrees):
+    def test_inspect_lists_the_models_of_a_tree_with_their_commands(self):
         self.rest('all')
         self.transformer('all/models/wan2.1_fp8_scaled.safetensors', 'one', dtype='F8_E4M3')
         for expert, role in (('HIGH', 'transformer'), ('LOW', 'transformer_2')):
@@ -259,7 +259,7 @@ class Inventories(Trees):
         made = [self.run_words(words) for words in self.commands(shown)]
         self.assertEqual(made[1], self.of_diffusers('a panda', 'two', 'all'))
 
-    def test_says_what_is_missing(self):
+    def test_inspect_names_missing_parts(self):
         self.transformer('all/wan2.1.safetensors', 'one')
         self.write('all/vae.safetensors', self.weights('one', 'vae'), authors_vae_name)
         shown = self.succeed(self.run_program('inspect', 'all')).stdout
@@ -270,7 +270,7 @@ class Inventories(Trees):
         self.assertEqual(report['models'][0]['missing'], ['text_encoder'])
         self.assertNotIn('command', report['models'][0])
 
-    def test_of_one_model_is_what_it_was_and_its_command(self):
+    def test_inspect_describes_a_single_model_and_prints_its_command(self):
         self.rest('all')
         self.transformer('all/wan2.1.safetensors', 'one')
         shown = self.succeed(self.run_program('inspect', 'all')).stdout

@@ -95,7 +95,7 @@ class CleanClone(unittest.TestCase):
         self.assertTrue((self.tree / 'made').exists())
         self.assertIn('the newest Debian\nthe kernels\nthe tests ran', result.stdout)
 
-    def test_compiles_the_kernels_where_nvcc_is_and_says_where_it_is_not(self):
+    def test_compiles_the_kernels_or_says_that_nvcc_is_missing(self):
         for name in ('cmake', 'ninja'):
             script(self.folder / 'tools' / name, f'#!/bin/sh\necho "{name} $*" >> commands.log\n')
         environment = {**self.environment, 'SPARSEREEL_CMAKE_FLAGS': '-DA=1', 'PATH': f'{self.folder / "tools"}:/usr/bin:/bin'}
@@ -115,7 +115,7 @@ class CleanClone(unittest.TestCase):
         script(self.folder / 'tools' / 'ninja', '#!/bin/sh\nexit 1\n')
         self.assertEqual(run().returncode, 1)
 
-    def test_takes_warnings_for_errors_and_a_user_does_not(self):
+    def test_treats_warnings_as_errors_but_not_for_users(self):
         def kinds_of_warnings(*command):
             shutil.rmtree(self.tree / 'build', ignore_errors=True)
             self.assertEqual(self.run_in_tree(*command).returncode, 0)
@@ -125,7 +125,7 @@ class CleanClone(unittest.TestCase):
         self.assertEqual(kinds_of_warnings('.ci/run'), {True})
         self.assertEqual(kinds_of_warnings('./app/quickstart'), {False})
 
-    def test_fails_at_a_source_that_does_not_compile(self):
+    def test_fails_if_a_source_does_not_compile(self):
         source = self.tree / 'models' / 'layers' / 'norm.cpp'
         text = source.read_text()
         self.addCleanup(source.write_text, text)
@@ -135,7 +135,7 @@ class CleanClone(unittest.TestCase):
         self.assertIn(f'error: {source}', result.stdout + result.stderr)
         self.assertNotIn('the tests ran', result.stdout)
 
-    def test_every_source_of_the_program_is_compiled_by_the_first_command(self):
+    def test_first_command_compiles_every_source_of_the_program(self):
         self.assertEqual(self.ci().returncode, 0)
         compiled = self.compiled()
         every = {str(path.relative_to(self.tree)) for folder in ('app', 'models', 'attention', 'hilbert') for path in (self.tree / folder).rglob('*.cpp')}
@@ -143,7 +143,7 @@ class CleanClone(unittest.TestCase):
         only_elsewhere = {name for name in every if '/without_libraries/' in name or '/cuda/' in name or name in (*of_gpu_builds, *LIBRARIES)}
         self.assertEqual(every - only_elsewhere, compiled)
 
-    def test_each_of_them_can_break_the_first_command(self):
+    def test_error_in_any_source_breaks_the_first_command(self):
         self.assertEqual(self.ci().returncode, 0)
         sources = self.compiled()
         for name in sources:
@@ -154,7 +154,7 @@ class CleanClone(unittest.TestCase):
         self.assertNotEqual(result.returncode, 0)
         self.assertEqual({str(Path(name).relative_to(self.tree)) for name in re.findall(r'^error: (.*)', result.stdout, re.M)}, sources)
 
-    def test_the_tests_build_compiles_none_of_them_again(self):
+    def test_build_of_the_tests_compiles_no_source_again(self):
         self.assertEqual(self.ci().returncode, 0)
         program = self.compiled()
         result = self.run_in_tree('app/quickstart', '--build-only', '--tests')

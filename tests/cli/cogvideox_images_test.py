@@ -22,14 +22,14 @@ class Images(CommandLineTest):
     def video(self, name, *arguments, model=FIXED, image='warm.ppm'):
         return self.frames(name, '-m', model, '--image', image, '--attention', 'full', *arguments)
 
-    def test_picture_and_seed_make_the_video(self):
+    def test_video_depends_on_picture_and_seed(self):
         for model, options in ((FIXED, []), (FREE, SMALL)):
             first = self.video('a.safetensors', *options, model=model)
             self.assertEqual(first, self.video('b.safetensors', *options, model=model))
             self.assertNotEqual(first, self.video('c.safetensors', *options, '--seed', 7, model=model))
             self.assertNotEqual(first, self.video('d.safetensors', *options, model=model, image='cold.ppm'))
 
-    def test_seeds_of_a_set_draw_from_one_encoding(self):
+    def test_seeds_of_a_set_share_the_encoding(self):
         rows = [{'prompt': PROMPT, 'output': f'{seed}.safetensors', 'seed': seed, 'image': 'warm.ppm'} for seed in (3, 4)]
         (self.folder / 'set.jsonl').write_text('\n'.join(map(json.dumps, rows)) + '\n')
         self.succeed(self.run_program('batch', 'set.jsonl', '-o', 'out', '-m', FIXED, '--device', 'cpu', '--steps', 2, '--attention', 'full', '--quiet'))
@@ -37,7 +37,7 @@ class Images(CommandLineTest):
             made = floats(read_safetensors(self.folder / 'out' / row['output'])['frames'])
             self.assertEqual(made, self.video('alone.safetensors', '--seed', row['seed']))
 
-    def test_a_killed_run_goes_on_to_the_same_video(self):
+    def test_killed_run_resumes_to_the_same_video(self):
         options = ['-m', FIXED, '--image', 'warm.ppm', '--attention', 'full', '--steps', '300', '--threads', '1']
         self.succeed(self.generate(*options, '-o', 'whole.mp4'))
         self.run_to_step(10, '--checkpoint-every', '5', *options)
@@ -45,13 +45,13 @@ class Images(CommandLineTest):
         self.assertGreaterEqual(report['resumed_at_step'], 10)
         self.assertEqual((self.folder / 'clip.mp4').read_bytes(), (self.folder / 'whole.mp4').read_bytes())
 
-    def test_a_model_of_one_size_says_so(self):
+    def test_model_of_a_fixed_size_refuses_other_sizes(self):
         for options, words in ((['--size', '48x80'], '--width 48'), (['--frames', 5], '--frames 5'), (['--max-sequence-length', 8], '--max-sequence-length 8')):
             self.fail_with(self.generate('-o', 'a.mp4', '-m', FIXED, '--image', 'warm.ppm', *options), 2, words, 'leave it out')
         report = self.report('-o', 'a.mp4', '-m', FIXED, '--image', 'warm.ppm', '--steps', 1)
         self.assertEqual((report['output']['width'], report['output']['height']), (64, 64))  # at any shape of the picture
 
-    def test_the_newer_model_takes_the_pictures_shape(self):
+    def test_newer_model_uses_the_shape_of_the_picture(self):
         (self.folder / 'square.ppm').write_bytes(b'P6 20 20 255\n' + bytes(1200))
         report = self.report('-o', 'a.mp4', '-m', FREE, '--image', 'square.ppm', '--frames', 1, '--steps', 1)
         self.assertEqual((report['output']['width'], report['output']['height']), (160, 160))
@@ -59,41 +59,41 @@ class Images(CommandLineTest):
         self.assertEqual((report['output']['width'], report['output']['height']), (160, 96))
         self.fail_with(self.generate('-o', 'c.mp4', '-m', FREE, '--image', 'warm.ppm', '--frames', 1, '--size', '192x128'), 2, '--width 192 is beyond this model', 'use at most 160')
 
-    def test_a_picture_is_needed_and_only_one(self):
+    def test_requires_exactly_one_picture(self):
         self.fail_with(self.generate('-o', 'a.mp4', '-m', FIXED), 2, '--image is missing')
         self.fail_with(self.generate('-o', 'a.mp4', '-m', FIXED, '--image', 'warm.ppm', '--last-image', 'cold.ppm'), 2, '--last-image is given')
 
-    def test_missing_weights_of_the_encoder_are_named_before_anything_runs(self):
+    def test_names_missing_encoder_weights_before_anything_runs(self):
         model = Path(shutil.copytree(FIXED, self.folder / 'model'))
         tensors = read_weights(FIXED / 'vae')
         write_safetensors(model / 'vae' / 'diffusion_pytorch_model.safetensors', {name: tensor for name, tensor in tensors.items() if not name.startswith('encoder.')})
         self.fail_with(self.generate('-o', 'a.mp4', '-m', model, '--image', 'warm.ppm'), 2, 'model/vae', 'encoder.conv_in.conv.weight')
 
-    def test_caches_8_bit_weights_and_loras_hold_as_for_text(self):
+    def test_caches_8_bit_weights_and_loras_work_with_pictures(self):
         usual = self.video('a.safetensors', '--steps', 4)
 
-        def nearness(*options):
+        def fidelity(*options):
             return psnr(self.video('b.safetensors', '--steps', 4, *options), usual)
         lora = DATA / 'cogvideox_i2v' / 'lora' / 'blocks.safetensors'
         for options in (['--cache', 'steps:2'], ['--cache', 'steps:3'], ['--weights', 'fp8']):
-            self.assertTrue(25 < nearness(*options) < math.inf, options)
-        self.assertLess(nearness('--cache', 'steps:2'), nearness('--cache', 'steps:3'))
-        whole, half, none = (nearness('--lora', f'{lora}:{scale}') for scale in (1, 0.5, 0))
+            self.assertTrue(25 < fidelity(*options) < math.inf, options)
+        self.assertLess(fidelity('--cache', 'steps:2'), fidelity('--cache', 'steps:3'))
+        whole, half, none = (fidelity('--lora', f'{lora}:{scale}') for scale in (1, 0.5, 0))
         self.assertTrue(12 < whole < half - 3, (whole, half))
         self.assertEqual(none, math.inf)
 
-    def test_the_published_models_are_known(self):
+    def test_knows_the_published_models(self):
         for config, lines in zip(PUBLISHED, (('width: 720 ', 'height: 480 ', 'frames: 49 '), ('width: 1360 ', 'height: 768 ', 'frames: 81 ', 'fps: 16.0 '))):
             shown = self.succeed(self.run_program('config', 'show', '--random-weights', config, '--device', 'cpu')).stdout
             for line in lines + (config.name, 'dynamic_cfg: true '):
                 self.assertIn(line, shown)
 
-    def test_bench_times_the_picture_too(self):
+    def test_bench_measures_the_encoding_of_the_picture(self):
         rows = json.loads(self.succeed(self.run_program('bench', 'pipeline', '-m', FIXED, '--device', 'cpu', '--steps', 2, '--modes', 'full', '--warmup', 0, '--image', 'warm.ppm',
                                                         '--quiet', '--json')).stdout)['rows']
         self.assertEqual([row['stage'] for row in rows if row['stage'] != 'encode'], ['load text_encoder', 'text', 'image', 'load transformer', 'step', 'load vae', 'decode'])
 
-    def test_inspect_tells_the_task(self):
+    def test_inspect_names_the_task(self):
         summary = json.loads(self.succeed(self.run_program('inspect', FREE, '--json')).stdout)
         self.assertEqual((summary['pipeline_class'], summary['family']), ('CogVideoXImageToVideoPipeline', 'CogVideoX'))
         self.assertIn('image to video, 1.5 layout', summary['variant'])

@@ -13,7 +13,7 @@ class Commands(CommandLineTest):
         text = json.dumps(header).encode()
         (self.folder / name).write_bytes(struct.pack('<Q', len(text)) + text + data)
 
-    def test_inspect_a_checkpoint(self):
+    def test_inspect_describes_a_checkpoint(self):
         text = self.succeed(self.run_program('inspect', MODEL)).stdout
         width, height, frames = FAMILY.video
         for word in (FAMILY.name, 'transformer', *FAMILY.classes, 'text_encoder', 'vae', 'F16', f'{width}x{height}', f'{frames} frames', 'needs about'):
@@ -34,7 +34,7 @@ class Commands(CommandLineTest):
         self.assertIn(', each of 2 GPUs ', text)
 
     @unittest.skipUnless(FAMILY.name == 'CogVideoX', 'only this transformer names one')
-    def test_inspect_tells_the_size_of_a_video_where_the_transformer_names_a_square(self):
+    def test_inspect_prints_the_video_size_if_the_transformer_names_a_square(self):
         model = self.copy_of_the_model()
         file = model / 'transformer' / 'config.json'
         file.write_text(json.dumps(json.loads(file.read_text()) | {
@@ -45,31 +45,31 @@ class Commands(CommandLineTest):
         summary = json.loads(self.succeed(self.run_program('inspect', model, '--json')).stdout)
         self.assertEqual((summary['width'], summary['height'], summary['frames']), (1360, 768, 81))
 
-    def test_inspect_a_safetensors_file(self):
+    def test_inspect_describes_a_safetensors_file(self):
         file = Path(MODEL) / 'vae' / 'diffusion_pytorch_model.safetensors'
         shown = json.loads(self.succeed(self.run_program('inspect', file, '--json')).stdout)
         tensors = {tensor['name']: tensor for tensor in shown['tensors']}
         self.assertIn(FAMILY.decoders_last, tensors)
         self.assertIn(f'{FAMILY.decoders_last}  F16 [', self.succeed(self.run_program('inspect', file, '--tensors')).stdout)
 
-    def test_inspect_a_video(self):
+    def test_inspect_prints_the_recipe_of_a_video(self):
         self.succeed(self.generate('-o', 'clip.gif', '--seed', 7))
         text = self.succeed(self.run_program('inspect', 'clip.gif')).stdout
         self.assertIn('  seed: 7', text)
         self.assertIn(f'  prompt: {PROMPT}', text)
 
-    def test_inspect_a_checkpoint_beside_a_file_of_its_name(self):
+    def test_inspect_describes_a_checkpoint_beside_a_file_of_its_name(self):
         model = self.copy_of_the_model()
         (self.folder / 'model.json').write_text('{}')
         self.assertIn(FAMILY.name, self.succeed(self.run_program('inspect', model)).stdout)
 
-    def test_inspect_a_video_without_an_extension(self):
+    def test_inspect_prints_the_recipe_of_a_video_without_an_extension(self):
         self.succeed(self.generate('-o', 'clip.mp4', '--seed', 7, '--frames', 1))
         (self.folder / 'clip.mp4').rename(self.folder / 'clip')
         (self.folder / 'clip.json').write_text('{}')
         self.assertIn('  seed: 7', self.succeed(self.run_program('inspect', 'clip')).stdout)
 
-    def test_inspect_failures(self):
+    def test_inspect_refuses_wrong_files(self):
         (self.folder / 'text.mp4').write_text('no video')
         (self.folder / 'short.safetensors').write_bytes(b'abc')
         for path in ('nowhere', 'text.mp4', 'short.safetensors', '.'):
@@ -87,12 +87,12 @@ class Commands(CommandLineTest):
         self.assertEqual((recipe['seed'], recipe['fps'], recipe['vae_tiling']), (11, 12, 'on'))
         self.assertIn('sheet.png', self.names())
 
-    def test_decode_keeps_the_rate_of_the_latents(self):
+    def test_decode_keeps_the_frame_rate_of_the_latents(self):
         self.succeed(self.generate('-o', 'a.mp4', '--save-latents', 'latents.safetensors', '--fps', 12))
         self.succeed(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'b.mp4'))
         self.assertEqual(json.loads(self.succeed(self.run_program('inspect', 'b.mp4', '--json')).stdout)['recipe']['fps'], 12)
 
-    def test_decode_takes_a_recipe_as_it_finds_it(self):
+    def test_decode_accepts_latents_with_a_wrong_recipe(self):
         size = 4 * math.prod(FAMILY.latents)
         zeros = {'dtype': 'F32', 'shape': FAMILY.latents, 'data_offsets': [0, size]}
         for recipe in ('{"prompt": 5, "fps": "fast"}', '[]', 'no JSON', '{}'):
@@ -100,13 +100,13 @@ class Commands(CommandLineTest):
                 self.write_safetensors('latents.safetensors', {'__metadata__': {'recipe': recipe}, 'latents': zeros}, bytes(size))
                 self.succeed(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'b.mp4', '--contact-sheet', 'b.png'))
 
-    def test_decode_report(self):
+    def test_decode_prints_a_report(self):
         self.succeed(self.generate('-o', 'a.mp4', '--save-latents', 'latents.safetensors'))
         result = self.succeed(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'b.mp4', '--json'))
         report = json.loads(result.stdout)
         self.assertEqual((report['command'], report['exit']['code'], report['output']['frames']), ('decode', 0, FAMILY.frames))
 
-    def test_decode_failures(self):
+    def test_decode_refuses_wrong_latents(self):
         one = {'dtype': 'F32', 'shape': [1, 1, 1, 1, 1], 'data_offsets': [0, 4]}
         self.write_safetensors('wrong_name.safetensors', {'noise': one}, bytes(4))
         self.write_safetensors('wrong_rank.safetensors', {'latents': one | {'shape': [1]}}, bytes(4))
@@ -129,7 +129,7 @@ class Commands(CommandLineTest):
         self.assertRegex(text, r'(?m)^encoders +\.mp4, \.mov, \.mkv: \w')
         self.assertRegex(text, r'(?m)^ +\.webm: ')
 
-    def test_doctor(self):
+    def test_doctor_describes_the_machine_and_the_libraries(self):
         text = self.succeed(self.run_program('doctor')).stdout
         for word in ('sparsereel', 'libtorch', 'CUDA', 'CPU', 'GPU', 'FFmpeg', 'encoders'):
             self.assertIn(word, text)

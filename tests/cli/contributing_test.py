@@ -18,19 +18,19 @@ def paths_of(text):
 
 
 class Contributing(unittest.TestCase):
-    def test_names_what_exists(self):
+    def test_names_only_paths_that_exist(self):
         paths = paths_of(PAGE.read_text())
         self.assertGreater(len(paths), 50)
         self.assertEqual([path for path in paths if not (ROOT / path).exists()], [])
 
-    def test_has_a_howto_for_each_usual_change_that_names_its_files(self):
+    def test_has_a_howto_with_file_names_for_each_usual_change(self):
         howtos = dict(re.findall(r'^## HOWTO: ([^\n]*)\n(.*?)(?=^## |\Z)', PAGE.read_text(), re.M | re.S))
         self.assertEqual(tuple(howtos), CHANGES)
         for change, text in howtos.items():
             with self.subTest(change):
                 self.assertGreater(len([path for path in paths_of(text) if (ROOT / path).is_file()]), 3)
 
-    def test_says_what_is_in_a_row_of_the_map(self):
+    def test_maps_each_folder_in_a_row_of_the_table(self):
         for folder in ('app', 'models', 'attention', 'hilbert'):
             self.assertIn(f'\n| `{folder}/` |', PAGE.read_text())
 
@@ -51,7 +51,7 @@ class Words(unittest.TestCase):
         self.assertEqual(result.returncode, 1 if result.stdout else 0, result.stderr)
         return result.stdout
 
-    def test_takes_the_pages_as_they_are(self):
+    def test_accepts_the_present_pages(self):
         self.assertEqual(self.refused('README.md', ''), '')
 
     def test_refuses_a_page_above_its_cap(self):

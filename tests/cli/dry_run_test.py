@@ -14,7 +14,7 @@ class DryRun(CommandLineTest):
     def shown(self, *arguments):
         return json.loads(self.succeed(self.generate('--dry-run', '--json', *arguments)).stdout)
 
-    def test_it_shows_what_the_run_would_make_and_writes_nothing(self):
+    def test_shows_what_the_run_would_make_and_writes_nothing(self):
         shown = self.shown('-o', 'clip.mp4', '--size', '48x32', '--frames', 25, '--fps', 12, '--seed', 7)
         self.assertEqual(self.names(), [])
         video, = shown['videos']
@@ -29,25 +29,25 @@ class DryRun(CommandLineTest):
             self.assertEqual(video[key], report['output'][key])
         self.assertEqual(video['preset'], report['preset'].split(':')[0].split()[1].rstrip(',') if report.get('preset') else '')
 
-    def test_it_speaks_to_people(self):
+    def test_prints_a_readable_summary(self):
         text = self.succeed(self.generate('--dry-run', '-o', 'clip.mp4', '--count', 2)).stdout
         for words in ('dry run: nothing is loaded', 'clip-1.mp4: 9 frames 64x64', 'clip-2.mp4: 9 frames', 'memory: ', '\n  denoise', 'fits', 'time: not estimated'):
             self.assertIn(words, text)
         self.assertEqual(self.names(), [])
 
-    def test_files_of_parts_are_shown(self):
+    def test_shows_the_files_of_parts(self):
         decoder = ROOT / 'tests' / 'parity' / 'data' / 'pipeline' / 'vae' / 'diffusion_pytorch_model.safetensors'
         shown = self.shown('--vae', decoder)
         self.assertEqual(shown['model']['files']['vae']['path'], str(decoder))
 
-    def test_a_model_without_its_weights_is_shown(self):
+    def test_shows_a_model_without_its_weights(self):
         shown = json.loads(self.run_program('generate', '--random-weights', ROOT / 'configs' / 'wan-2.1-1.3b.yaml', '--dry-run', '--json', '--device', 'cpu').stdout)
         self.assertEqual([shown['videos'][0][key] for key in ('width', 'height', 'frames')], [832, 480, 81])
         denoise = next(stage for stage in shown['memory']['stages'] if stage['stage'] == 'denoise')
         self.assertGreater(denoise['weights_bytes'], 5e9)
         self.assertLess(denoise['weights_bytes'], 6e9)
 
-    def test_a_kept_checkpoint_is_gone_on_from(self):
+    def test_shows_the_step_from_which_a_checkpoint_resumes(self):
         given = ('--seed', '7', '--steps', '200')
         self.assertNotIn('resumed_at_step', self.shown('-o', 'clip.mp4', *given)['videos'][0])
         self.run_to_step(2, *given, '--checkpoint-every', '1')
@@ -57,12 +57,12 @@ class DryRun(CommandLineTest):
         self.assertIn(f'goes on from step {step}', self.succeed(self.generate('--dry-run', '-o', 'clip.mp4', *given)).stdout)
         self.assertEqual(self.names(), before)
 
-    def test_the_ranks_of_a_launcher_count(self):
+    def test_checks_the_ranks_of_a_launcher(self):
         launched = {**os.environ, 'RANK': '0', 'WORLD_SIZE': '1000'}
         self.succeed(self.generate('--dry-run', '--gpus', 1, env=launched))
         self.assertEqual(self.generate('--dry-run', env=launched).returncode, 2)
 
-    def test_what_does_not_fit_is_the_runs_error(self):
+    def test_fails_like_the_run_if_the_video_does_not_fit(self):
         said = self.generate(*HUGE)
         self.fail_with(said, 2, 'needs at least')
         dry = self.generate('--dry-run', *HUGE)
@@ -76,7 +76,7 @@ class DryRun(CommandLineTest):
         self.fail_with(self.generate('--dry-run', '-o', 'none/clip.mp4'), 2, 'none')
         self.assertEqual(self.names(), [])
 
-    def test_weights_that_do_not_fit_are_the_runs_error(self):
+    def test_fails_like_the_run_if_the_weights_do_not_fit(self):
         model = self.folder / 'model'
         shutil.copytree(MODEL, model)
         config = model / 'vae' / 'config.json'
@@ -89,7 +89,7 @@ class DryRun(CommandLineTest):
         self.assertEqual(of_set.returncode, 2, of_set.stdout + of_set.stderr)
         self.assertEqual(self.names(), ['model', 'set.txt'])
 
-    def test_a_config_may_ask_for_it(self):
+    def test_config_file_can_request_it(self):
         (self.folder / 'my.yaml').write_text('dry_run: true\nseconds: 1\n')
         self.succeed(self.run_program('generate', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '--config', 'my.yaml'))
         self.assertEqual(self.names(), ['my.yaml'])
@@ -99,7 +99,7 @@ class DryRunOfASet(CommandLineTest):
     def batch(self, *arguments):
         return self.run_program('batch', 'set.csv', '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 2, '--quiet', *arguments)
 
-    def test_it_counts_what_is_done_and_groups_the_rest_by_size(self):
+    def test_counts_finished_videos_and_groups_the_rest_by_size(self):
         (self.folder / 'set.csv').write_text('prompt,size,frames\na,,\nb,,\nc,32x32,9\nd,32x32,9\ne,32x32,1\n')
         shown = json.loads(self.succeed(self.batch('--dry-run', '--json')).stdout)
         self.assertEqual(self.names(), ['set.csv'])
@@ -118,7 +118,7 @@ class DryRunOfASet(CommandLineTest):
         self.assertIn('2 videos (2 done), each 9 frames 64x64', text)
         self.assertEqual(sorted((path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in (self.folder / 'out').iterdir()), before)
 
-    def test_rows_that_would_fail_are_named(self):
+    def test_names_rows_that_would_fail(self):
         (self.folder / 'set.csv').write_text('prompt,size,frames\na,,\nb,16000000x16000000,1\nc,,30\n')
         result = self.batch('--dry-run')
         self.assertEqual(result.returncode, 2)
@@ -133,12 +133,12 @@ class Seconds(CommandLineTest):
         shown = json.loads(self.succeed(self.generate('--dry-run', '--json', *arguments)).stdout)
         return shown['videos'][0]['frames']
 
-    def test_a_length_is_the_nearest_number_of_frames_that_is_kept(self):
+    def test_become_the_nearest_number_of_frames_that_the_model_makes(self):
         for arguments, frames in (((1,), 8), ((2,), 16), ((2.1,), 17), ((1, '--fps', 24), 24), ((0.01,), 1), ((3.4,), 25), ((3.6,), 32)):
             self.assertEqual(self.frames_of('--seconds', *arguments), frames, arguments)
         self.assertEqual(self.frames_of('--duration', 1), 8)
 
-    def test_a_length_is_in_place_of_frames(self):
+    def test_replace_the_number_of_frames(self):
         self.fail_with(self.generate('--seconds', 1, '--frames', 9), 2, '--seconds and --frames exclude each other')
         (self.folder / 'my.yaml').write_text('frames: 25\nfps: 16\n')
         self.assertEqual(self.frames_of('--config', 'my.yaml', '--seconds', 1), 16)
@@ -148,7 +148,7 @@ class Seconds(CommandLineTest):
             self.fail_with(self.generate('--seconds', wrong), 2, '--seconds')
         self.fail_with(self.generate('--seconds', 'long'), 2, '--seconds long', 'a number')
 
-    def test_the_recipe_holds_the_number_of_frames(self):
+    def test_are_stored_as_frames_in_the_recipe(self):
         report = self.report('-o', 'clip.y4m', '--seconds', 1)
         self.assertEqual((report['recipe']['frames'], report['output']['frames']), (8, 8))
         self.assertNotIn('seconds', report['recipe'])
@@ -158,7 +158,7 @@ class Seconds(CommandLineTest):
         self.assertRegex(shown, r'(?m)^frames: 8 +# seconds 1 of command line$')
         self.assertNotIn('\nseconds:', shown)
 
-    def test_rows_of_a_set_take_it(self):
+    def test_are_accepted_in_rows_of_a_set(self):
         (self.folder / 'set.jsonl').write_text('{"prompt": "a", "seconds": 1}\n{"prompt": "b", "frames": 9}\n')
         shown = json.loads(self.succeed(self.run_program('batch', 'set.jsonl', '-o', 'out', '-m', MODEL, '--device', 'cpu', '--seconds', 3, '--dry-run', '--json')).stdout)
         self.assertEqual([size['frames'] for size in shown['models'][0]['sizes']], [8, 9])

@@ -16,7 +16,7 @@ class Failures(CommandLineTest):
     def generate_from(self, model):
         return self.run_program('generate', '-m', model, '-p', PROMPT, '--steps', 1, '-o', 'clip.mp4')
 
-    def test_arguments(self):
+    def test_refuses_wrong_arguments(self):
         for arguments, words in (
                 (['--steps', '0'], ['--steps 0']),
                 (['--steps', 'many'], ['--steps', 'many']),
@@ -90,7 +90,7 @@ class Failures(CommandLineTest):
                 self.fail_with(self.generate(*arguments), 2, *words)
         self.assertEqual(self.names(), [])
 
-    def test_videos_that_no_memory_holds_are_refused_at_once(self):
+    def test_refuses_videos_too_large_for_memory_at_once(self):
         model = ['-m', MODEL, '--device', 'cpu', '--steps', 1]
         remedy = 'choose a smaller width or height, or fewer frames'
         for size in (['--width', 16000000, '--height', 16000000], ['--frames', 1600000001], ['--size', '9223372036854775792x16'],
@@ -105,7 +105,7 @@ class Failures(CommandLineTest):
                     self.fail_with(result, 2, f'{size[1]}'.partition('x')[0], 'needs at least', 'but only', remedy)
                     self.assertEqual(self.names(), [])
 
-    def test_models_that_no_memory_holds_are_refused_at_once(self):
+    def test_refuses_models_too_large_for_memory_at_once(self):
         available = int(re.search(r'MemAvailable: *(\d+) kB', Path('/proc/meminfo').read_text())[1]) >> 20
         if available > 50:
             self.skipTest('this machine holds them')
@@ -119,26 +119,26 @@ class Failures(CommandLineTest):
         self.assertIn("set.txt:1: the transformer's weights alone need 53.", result.stderr)
         self.succeed(self.run_program('config', 'show', *model))
 
-    def test_settings_are_shown_where_no_memory_holds_the_video(self):
+    def test_config_show_works_for_videos_too_large_for_memory(self):
         shown = self.succeed(self.run_program('config', 'show', '-m', MODEL, '--device', 'cpu', '--width', 16000000, '--frames', 1600000001))
         self.assertIn('width: 16000000', shown.stdout)
 
-    def test_images_are_refused_by_models_of_text(self):
+    def test_text_to_video_models_refuse_images(self):
         self.fail_with(self.generate('--image', '1'), 2, '--image')
 
-    def test_missing_command_and_unknown_command(self):
+    def test_refuses_missing_and_unknown_commands(self):
         self.fail_with(self.run_program(), 2)
         self.fail_with(self.run_program('fly'), 2, 'fly')
 
-    def test_missing_prompt(self):
+    def test_refuses_a_missing_prompt(self):
         self.fail_with(self.run_program('generate', '-m', MODEL), 2, 'prompt', '-p')
 
-    def test_prompt_file_missing_or_empty(self):
+    def test_refuses_missing_and_empty_prompt_files(self):
         (self.folder / 'empty.txt').write_text('\n')
         for name in ('none.txt', 'empty.txt', '.'):
             self.fail_with(self.run_program('generate', '-m', MODEL, '--prompt-file', name), 2, name)
 
-    def test_what_never_ends_is_not_read(self):
+    def test_refuses_files_that_never_end(self):
         model = self.copy_of_the_model()
         os.mkfifo(self.folder / 'pipe')
         os.mkfifo(self.folder / 'pipe.mp4')
@@ -163,7 +163,7 @@ class Failures(CommandLineTest):
         # a recipe that is read when its GIF is replaced
         self.succeed(self.generate('-o', 'clip.gif', '--no-metadata', timeout=20))
 
-    def test_what_is_larger_than_it_can_be_is_not_read(self):
+    def test_refuses_files_that_are_too_large(self):
         mebibyte = 1 << 20
         (self.folder / 'prompt.txt').write_text('x' * (mebibyte + 1))
         (self.folder / 'negative.yaml').write_text(f'negative_prompt: {"x" * (mebibyte + 1)}\n')
@@ -177,21 +177,21 @@ class Failures(CommandLineTest):
                 self.fail_with(self.run_program('generate', *arguments, '-m', MODEL, '-o', 'a.mp4', input='x' * (mebibyte + 1)), 2, *words)
         self.succeed(self.run_program('generate', '-m', MODEL, '--prompt-file', '-', '--steps', 1, '-o', 'a.mp4', input='x' * mebibyte))
 
-    def test_missing_model(self):
+    def test_refuses_a_missing_model(self):
         self.fail_with(self.generate_from('nowhere'), 2, 'nowhere')
 
-    def test_folder_without_a_model(self):
+    def test_refuses_a_folder_without_a_model(self):
         (self.folder / 'empty').mkdir()
         self.fail_with(self.generate_from('empty'), 2, 'model_index.json')
 
-    def test_truncated_weights(self):
+    def test_refuses_truncated_weights(self):
         model = self.copy_of_the_model()
         weights = model / 'vae' / 'diffusion_pytorch_model.safetensors'
         weights.write_bytes(weights.read_bytes()[:-100])
         self.fail_with(self.generate_from(model), 2, 'diffusion_pytorch_model.safetensors')
         self.assertEqual(self.names(), ['model'])
 
-    def test_weights_are_looked_at_before_any_step(self):
+    def test_checks_weights_before_any_step(self):
         for component, file, tensor in (
                 ('vae', 'diffusion_pytorch_model.safetensors', b'"decoder.conv_in.conv.bias"'),
                 ('transformer', 'diffusion_pytorch_model-00001-of-00002.safetensors', None)):
@@ -207,30 +207,30 @@ class Failures(CommandLineTest):
                 self.fail_with(self.generate_from(model), 2, 'the weights do not fit', component)
                 self.assertEqual(self.names(), sorted({'vae', component}))
 
-    def test_missing_shard(self):
+    def test_refuses_a_missing_shard(self):
         model = self.copy_of_the_model()
         (model / 'transformer' / 'diffusion_pytorch_model-00002-of-00002.safetensors').unlink()
         self.fail_with(self.generate_from(model), 2, '00002-of-00002')
 
-    def test_broken_config_json(self):
+    def test_refuses_a_broken_config_json(self):
         model = self.copy_of_the_model()
         (model / 'transformer' / 'config.json').write_text('{"num_layers": ')
         self.fail_with(self.generate_from(model), 2, 'config.json')
 
-    def test_wrong_field_in_config_json(self):
+    def test_refuses_a_wrong_field_in_config_json(self):
         model = self.copy_of_the_model()
         config = model / 'transformer' / 'config.json'
         config.write_text(config.read_text().replace('"num_layers": 2', '"num_layers": "two"'))
         self.fail_with(self.generate_from(model), 2, 'config.json', 'num_layers')
 
-    def test_init_latents_of_another_shape(self):
+    def test_refuses_init_latents_of_another_shape(self):
         self.succeed(self.generate('--save-latents', 'latents.safetensors', '-o', 'a.mp4'))
         self.fail_with(self.generate('--init-latents', 'latents.safetensors', '--frames', 5), 2, '--init-latents')
         # refused before anything is loaded: `config show` loads nothing
         self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--init-latents', 'latents.safetensors', '--frames', 5), 2,
                        '--init-latents')
 
-    def test_latents_that_are_no_numbers(self):
+    def test_refuses_latents_that_hold_nan(self):
         self.succeed(self.generate('--save-latents', 'latents.safetensors', '-o', 'a.mp4', '--dtype', 'fp32'))
         file = self.folder / 'latents.safetensors'
         file.write_bytes(file.read_bytes()[:-4] + struct.pack('<f', float('nan')))
@@ -238,7 +238,7 @@ class Failures(CommandLineTest):
         self.fail_with(self.run_program('decode', file, '-m', MODEL, '-o', 'b.mp4'), 2, 'latents.safetensors', 'holds NaN or Inf')
         self.assertEqual(self.names(), ['a.mp4', 'latents.safetensors'])
 
-    def test_out_of_memory_says_what_needs_less(self):
+    def test_out_of_memory_error_suggests_what_needs_less(self):
         # 2048 x 2048 latents, whose first convolution needs 3 GiB for its result. The file itself is a hole.
         header = json.dumps({'latents': {'dtype': 'F16', 'shape': [1, 1, 4, 2048, 2048], 'data_offsets': [0, 1 << 25]}}).encode()
         with open(self.folder / 'latents.safetensors', 'wb') as file:

@@ -75,7 +75,7 @@ class SingleFiles(CommandLineTest):
         self.assertFalse((self.folder / 'clip.mp4').exists())
 
 
-class AsTheyAreFound(SingleFiles):
+class UnusualFiles(SingleFiles):
     """Folders and files as downloads and trainers leave them."""
     def setUp(self):
         super().setUp()
@@ -95,14 +95,14 @@ class AsTheyAreFound(SingleFiles):
         self.succeed(result)
         return read_safetensors(self.folder / 'a.safetensors')['frames'], [line for line in result.stderr.splitlines() if 'left out' in line]
 
-    def test_torch_files_that_torch_reads(self):
+    def test_reads_torch_files_in_every_layout(self):
         usual = self.video('-m', self.model)
         step = make_corpus.torch_tensor(make_corpus.Stored('LongStorage', '0', 1), 0, (), ())
         for how in ({'beside': {'lr': 1e-4, 'epoch': 3, 'args': {'eps': 1e-8, 'betas': (0.9, 0.99)}, 'step': step}}, {'parameters': True}, {'transposed': True}):
             with self.subTest(how):
                 self.assertEqual(self.video('-m', self.model, '--transformer', write_pth(self.folder / 'a.pth', self.transformer, **how)), usual)
 
-    def test_torch_files_in_a_folder_of_diffusers(self):
+    def test_reads_torch_files_in_a_diffusers_folder(self):
         usual = self.video('-m', self.model)
         for role, name in (('transformer', 'diffusion_pytorch_model.bin'), ('text_encoder', 'pytorch_model.bin')):
             tensors = read_weights(self.model / role)
@@ -120,7 +120,7 @@ class AsTheyAreFound(SingleFiles):
         (self.model / 'text_encoder' / 'pytorch_model.bin.index.json').write_text(json.dumps({'weight_map': weight_map}))
         self.assertEqual(self.video('-m', self.model), usual)
 
-    def test_tensors_that_the_model_does_not_have(self):
+    def test_warns_of_tensors_that_the_model_does_not_have(self):
         usual, none = self.warned('-m', self.model)
         self.assertEqual(none, [])
         self.write_transformer(self.transformer | {'zz_marker': ('F16', [0], b''), 'step': ('F32', [1], bytes(4)), 'extra.weight': ('F16', [3], bytes(6))})
@@ -134,7 +134,7 @@ class AsTheyAreFound(SingleFiles):
         self.write_transformer(dict(list(self.transformer.items())[1:]) | {'step': ('F32', [1], bytes(4))})
         self.refused(['1 missing'], '-m', self.model)
 
-    def test_an_index_that_disagrees_with_its_shards(self):
+    def test_warns_of_an_index_that_disagrees_with_its_shards(self):
         usual, index = self.video('-m', self.model), self.model / 'transformer' / 'diffusion_pytorch_model.safetensors.index.json'
         (self.model / 'transformer' / 'diffusion_pytorch_model.safetensors').unlink()
         for inside, listed, warnings in ((True, False, 1), (False, True, 0), (True, True, 1)):
@@ -150,7 +150,7 @@ class AsTheyAreFound(SingleFiles):
                 self.assertEqual(frames, usual)
                 self.assertEqual(len(told), warnings, told)
 
-    def test_other_names_of_a_models_folder(self):
+    def test_accepts_other_paths_of_a_model_folder(self):
         usual = self.video('-m', self.model)
         self.assertEqual(self.video('-m', self.model / 'model_index.json'), usual)
         cache = self.folder / 'hub' / 'models--Acme--Wan'
@@ -163,14 +163,14 @@ class AsTheyAreFound(SingleFiles):
         (cache / 'refs' / 'main').write_text('89ab')
         self.refused(['models--Acme--Wan', 'Hugging Face cache', 'refs/main'], '-m', cache)
 
-    def test_files_that_are_no_weights_are_called_what_they_are(self):
+    def test_says_what_files_without_weights_are(self):
         old = b'\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.' + bytes(200)
         for name, content, word in (('old.pth', old, 'torch.save() file in the format from before version 1.6'), ('a.safetensors', b'<!DOCTYPE html><html>404</html>', 'web page')):
             (self.folder / name).write_bytes(content)
             self.refused([name, word], '-m', self.model, '--transformer', name)
         self.refused(['config.json', 'no index of shards'], '-m', self.model, '--transformer', self.model / 'transformer' / 'config.json')
 
-    def test_parts_of_a_split_file(self):
+    def test_reads_the_parts_of_a_split_file(self):
         usual, names = self.video('-m', self.model), sorted(self.transformer)
         parts = [self.folder / f'wan-{i + 1:05}-of-00002.gguf' for i in range(2)]
         for i, part in enumerate(parts):
@@ -182,7 +182,7 @@ class AsTheyAreFound(SingleFiles):
         alone = quantized.write_gguf(self.folder / 'alone.gguf', {authors_name(name): self.transformer[name] for name in names[::2]}, quantized.gguf_key('split.count', 2), 1)
         self.refused(['alone.gguf', 'one of 2 parts of a split GGUF'], '-m', self.model, '--transformer', alone)
 
-    def test_a_vae_whose_convolutions_have_four_dimensions(self):
+    def test_reads_a_vae_whose_convolutions_have_four_dimensions(self):
         usual = self.video('-m', self.model)
         folded = {authors_vae_name(name): (dtype, [shape[0] * shape[1], *shape[2:]] if len(shape) == 5 else shape, data)
                   for name, (dtype, shape, data) in read_weights(self.model / 'vae').items()}
@@ -220,7 +220,7 @@ class Models(SingleFiles):
 
 
 class Folders(Models):
-    def test_of_comfyui(self):
+    def test_reads_a_comfyui_folder(self):
         for model in ('one', 'cog'):
             with self.subTest(model):
                 folder = self.comfy(model, f'comfy {model}')
@@ -229,7 +229,7 @@ class Folders(Models):
                 self.assertEqual(self.video('-m', folder), self.video('-m', self.models[model]))
                 style.unlink()
 
-    def test_of_authors(self):
+    def test_reads_the_folder_of_the_authors(self):
         folder = self.folder / 'Wan2.1-T2V'
         write_shards(folder, {authors_name(name): tensor for name, tensor in self.weights('one', 'transformer').items()}, 3)
         (folder / 'config.json').write_text(json.dumps({'_class_name': 'WanModel', 'dim': 32, 'model_type': 't2v'}))
@@ -240,7 +240,7 @@ class Folders(Models):
         (folder / 'diffusion_pytorch_model-00002-of-00003.safetensors').unlink()
         self.refused(['missing shards (1)', '00002-of-00003'], '-m', folder)
 
-    def test_of_authors_with_two_experts(self):
+    def test_reads_the_folder_of_the_authors_with_two_experts(self):
         folder = self.folder / 'Wan2.2-T2V-A14B'
         for name, role in (('high_noise_model', 'transformer'), ('low_noise_model', 'transformer_2')):
             write_shards(folder / name, {authors_name(name): tensor for name, tensor in self.weights('two', role).items()})
@@ -249,7 +249,7 @@ class Folders(Models):
         self.tokenizer('two', 'Wan2.2-T2V-A14B/google/umt5-xxl')
         self.assertEqual(self.video('-m', folder), self.video('-m', self.models['two']))
 
-    def test_of_two_experts_are_told_apart_by_their_names(self):
+    def test_distinguishes_two_experts_by_their_names(self):
         usual = self.video('-m', self.models['two'])
         for high, low in (('wan2.2_t2v_high_noise_14B', 'wan2.2_t2v_low_noise_14B'), ('z-Wan2_2-T2V-A14B_HIGH_fp8', 'a-Wan2_2-T2V-A14B-LOW_fp8'),
                           ('HighNoise/Wan2.2-HighNoise', 'LowNoise/Wan2.2-LowNoise'), ('HighNoise/a', 'LowNoise/a')):
@@ -258,14 +258,14 @@ class Folders(Models):
                 self.assertEqual(self.video('-m', folder), usual)
                 shutil.rmtree(folder)
 
-    def test_of_gguf(self):
+    def test_reads_a_gguf_folder(self):
         folder = self.comfy('one', 'comfy')
         tensors = {authors_name(name): tensor for name, tensor in self.weights('one', 'transformer').items()}
         (folder / 'diffusion_models' / 'one.safetensors').unlink()
         quantized.write_gguf(folder / 'diffusion_models' / 'one.gguf', tensors)
         self.assertEqual(self.video('-m', folder), self.video('-m', self.models['one']))
 
-    def test_one_file_for_all(self):
+    def test_reads_all_parts_from_one_file(self):
         parts = {'model.diffusion_model.': ('transformer', authors_name), 'text_encoders.umt5xxl.transformer.': ('text_encoder', str), 'vae.': ('vae', authors_vae_name)}
         tensors = {prefix + spell(name): tensor for prefix, (role, spell) in parts.items() for name, tensor in self.weights('one', role).items()}
         file = self.write('checkpoints/all.safetensors', tensors)
@@ -275,7 +275,7 @@ class Folders(Models):
         self.tokenizer('one', 'checkpoints/tokenizer')
         self.assertEqual(self.video('-m', self.folder / 'checkpoints'), self.video('-m', self.models['one']))
 
-    def test_files_without_a_folder(self):
+    def test_reads_files_without_a_folder(self):
         self.comfy('two', 'comfy', {'transformer': 'a', 'transformer_2': 'b'})
         rest = ['--vae', 'comfy/vae/wan_vae.safetensors', '--text-encoder', 'comfy/text_encoders/t5.safetensors', '--tokenizer', 'comfy/text_encoders/tokenizer']
         high, low = (f'comfy/diffusion_models/{name}.safetensors' for name in 'ab')
@@ -285,7 +285,7 @@ class Folders(Models):
         self.assertEqual(self.video('--diffusion-model', high, *rest), self.video('--transformer', high, *rest))
         self.refused(['--transformer', '--diffusion-model', 'exclude each other'], '--transformer', high, '--diffusion-model', low, *rest)
 
-    def test_a_named_file_wins_over_a_folder_of_files(self):
+    def test_named_file_overrides_the_folder(self):
         folder = self.comfy('two', 'comfy', {'transformer': 'a_high', 'transformer_2': 'a_low'})
         usual = self.video('-m', folder)
         changed = self.write('other.safetensors', self.other(self.weights('two', 'vae')), authors_vae_name)
@@ -314,7 +314,7 @@ class Images(Models):
         (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
         return write(self.folder / path, spell(self.weights(model, 'image_encoder')))
 
-    def test_of_comfyui(self):
+    def test_reads_a_comfyui_folder(self):
         for model, last in (('image', []), ('two images', ['--last-image', 'b.ppm'])):
             with self.subTest(model):
                 folder, usual = self.comfy(model, f'comfy {model}'), self.video('-m', self.models[model], *last)
@@ -322,17 +322,17 @@ class Images(Models):
                 self.clip(model, f'comfy {model}/clip_vision/clip_vision_h.safetensors')
                 self.assertEqual(self.video('-m', folder, *last), usual)
 
-    def test_of_authors(self):
+    def test_reads_the_folder_of_the_authors(self):
         folder = self.comfy('image', 'Wan2.1-I2V')
         self.clip('image', 'Wan2.1-I2V/models_clip_open-clip-xlm-roberta-large-vit-huge-14.pth', lambda tensors: authors_clip(tensors) | {
             'textual.head.0.weight': ('F32', [1], bytes(4)), 'log_scale': ('F32', [1], bytes(4))}, write_pth)
         self.assertEqual(self.video('-m', folder), self.video('-m', self.models['image']))
 
-    def test_of_two_experts(self):
+    def test_reads_a_folder_with_two_experts(self):
         folder = self.comfy('experts', 'comfy', {'transformer': 'wan2.2_i2v_high_noise_14B', 'transformer_2': 'wan2.2_i2v_low_noise_14B'})
         self.assertEqual(self.video('-m', folder), self.video('-m', self.models['experts']))
 
-    def test_of_gguf(self):
+    def test_reads_a_gguf_folder(self):
         folder = self.comfy('image', 'comfy')
         self.clip('image', 'comfy/clip_vision_h.safetensors')
         (folder / 'diffusion_models' / 'one.safetensors').unlink()
@@ -340,7 +340,7 @@ class Images(Models):
         quantized.write_gguf(folder / 'diffusion_models' / 'one.gguf', tensors)
         self.assertEqual(self.video('-m', folder), self.video('-m', self.models['image']))
 
-    def test_an_image_encoders_file_in_place_of_the_folders(self):
+    def test_image_encoder_file_replaces_the_one_in_the_folder(self):
         usual = self.video('-m', self.models['image'])
         for option, spell in (('--image-encoder', dict), ('--clip_vision', authors_clip)):
             file = self.clip('image', 'clip.safetensors', spell)
@@ -350,7 +350,7 @@ class Images(Models):
         self.refused(['missing'], '-m', self.models['image'], '--image-encoder', self.write('less.safetensors', wrong))
         self.refused(['image_encoder'], '-m', self.models['image'], '--image-encoder', self.models['image'] / 'vae' / 'diffusion_pytorch_model.safetensors')
 
-    def test_layers_of_loras_for_images_apply(self):
+    def test_applies_lora_layers_for_images(self):
         usual = self.video('-m', self.models['image'])
         weights = self.weights('image', 'transformer')
         for layer, name in (('blocks.0.cross_attn.k_img', 'blocks.0.attn2.add_k_proj'), ('blocks.1.cross_attn.v_img', 'blocks.1.attn2.add_v_proj'),
@@ -365,7 +365,7 @@ class Images(Models):
 
 class Records(Models):
     """The program tells which file became which part, and recognizes it again."""
-    def test_each_file_is_told_with_its_format(self):
+    def test_report_names_each_file_with_its_format(self):
         folder = self.comfy('one', 'comfy')
         (folder / 'diffusion_models' / 'one.safetensors').unlink()
         scale = ('F32', [], b'\0\0\x80?')
@@ -393,7 +393,7 @@ class Records(Models):
     def recipe(self, *arguments):
         return json.loads(self.succeed(self.run_program('generate', *self.small, *arguments, '--steps', 1, '-o', 'a.mp4', '--json', '--quiet')).stdout)['recipe']
 
-    def test_files_of_one_format_are_told_apart_by_their_small_tensors(self):
+    def test_recipe_distinguishes_files_by_their_small_tensors(self):
         folder = self.comfy('one', 'comfy')
         first = self.recipe('-m', folder)
         vae = folder / 'vae' / 'wan_vae.safetensors'
@@ -405,7 +405,7 @@ class Records(Models):
         self.assertNotEqual((other['files']['vae']['sha256'], other['model_sha256']), (first['files']['vae']['sha256'], first['model_sha256']))
         self.assertEqual(other['files']['transformer'], first['files']['transformer'])
 
-    def test_a_recipe_says_which_file_is_another_one(self):
+    def test_warns_which_file_differs_from_the_recipe(self):
         folder = self.comfy('one', 'comfy')
         self.succeed(self.run_program('generate', *self.small, '-m', folder, '-o', 'a.mp4', '--quiet'))
         again = self.run_program('generate', '--from', 'a.mp4', '-m', folder, '--device', 'cpu', '-o', 'b.mp4', '--quiet')
@@ -414,14 +414,14 @@ class Records(Models):
         result = self.run_program('generate', '--from', 'a.mp4', '-m', folder, '--vae', changed, '--device', 'cpu', '-o', 'c.mp4', '--quiet')
         self.assertIn('the model (vae: now other.safetensors, then wan_vae.safetensors) is not the one that a.mp4 was made with', self.succeed(result).stderr)
 
-    def test_a_folder_of_diffusers_has_none(self):
+    def test_recipe_of_a_diffusers_folder_lists_no_files(self):
         recipe = self.recipe('-m', self.models['one'])
         self.assertNotIn('files', recipe)
         file = self.write('one.safetensors', self.weights('one', 'transformer'), authors_name)
         named = self.recipe('-m', self.models['one'], '--transformer', file)
         self.assertEqual((named['transformer'], set(named['files'])), ('one.safetensors', {'transformer'}))
 
-    def test_nothing_is_written_over_a_file_of_the_model(self):
+    def test_output_never_replaces_a_file_of_the_model(self):
         folder = self.comfy('one', 'comfy')
         file = folder / 'vae' / 'wan_vae.safetensors'
         before = file.read_bytes()
@@ -429,7 +429,7 @@ class Records(Models):
         self.fail_with(result, 2, 'is among the files from which the model is read')
         self.assertEqual(file.read_bytes(), before)
 
-    def test_a_set_decode_and_bench_take_them(self):
+    def test_batch_decode_and_bench_accept_model_files(self):
         folder = self.comfy('one', 'comfy')
         (self.folder / 'set.txt').write_text('a dog\na cat\n')
         small = ['-m', folder, '--device', 'cpu', '--steps', 1, '--size', '64x64', '--frames', 9]
@@ -444,11 +444,11 @@ class LargerLatents(Models):
     """The small model of 2.2, whose transformer of test size is that of 2.1."""
     sources = {'large': WAN_5B}
 
-    def test_of_comfyui(self):
+    def test_reads_a_comfyui_folder(self):
         folder = self.comfy('large', 'comfy')
         self.assertEqual(self.video('-m', folder), self.video('-m', self.models['large']))
 
-    def test_the_older_decoder_is_no_part_of_it(self):
+    def test_refuses_the_decoder_of_the_older_model(self):
         folder = self.comfy('large', 'comfy')
         (folder / 'vae' / 'wan_vae.safetensors').unlink()
         older = read_weights(self.folder_of(WAN) / 'vae')
@@ -458,19 +458,19 @@ class LargerLatents(Models):
 
 
 class Refusals(Models):
-    def test_one_transformer_alone(self):
+    def test_refuses_a_transformer_without_the_other_parts(self):
         file = self.write('one.safetensors', self.weights('one', 'transformer'), authors_name)
         words = ["one.safetensors: is the transformer of one, but the model's text_encoder and vae are missing", 'give files for text_encoder and vae']
         self.refused(words, '-m', file)
         self.refused(words, '--transformer', file)
 
-    def test_a_lone_expert(self):
+    def test_refuses_one_expert_without_the_other(self):
         folder = self.comfy('two', 'comfy', {'transformer': 'wan_high_noise'})
         self.refused(['wan_high_noise.safetensors: is the expert for high noise, but the other expert is missing', 'name it by transformer_2'], '-m', folder)
         (folder / 'diffusion_models' / 'wan_high_noise.safetensors').rename(folder / 'diffusion_models' / 'wan-low.safetensors')
         self.refused(['wan-low.safetensors: is the expert for low noise', 'name it by transformer'], '-m', folder)
 
-    def test_several_files_for_a_part(self):
+    def test_refuses_several_files_for_one_part(self):
         folder = self.comfy('one', 'comfy', {'transformer': 'a'})
         other = self.write('comfy/diffusion_models/b.safetensors', self.weights('one', 'transformer'))
         several = self.run_program('generate', '-p', 'a red circle', '--device', 'cpu', '-m', folder, '-o', 'clip.mp4')
@@ -482,7 +482,7 @@ class Refusals(Models):
         self.assertEqual(self.video('-m', folder), self.video('-m', self.models['one']))
         self.assertEqual(self.video('-m', folder, '--vae', vae), self.video('-m', self.models['one']))
 
-    def test_experts_that_are_one_or_the_wrong_way_round(self):
+    def test_refuses_equal_or_swapped_experts(self):
         folder = self.comfy('two', 'comfy', {'transformer': 'a_high', 'transformer_2': 'a_low'})
         high, low = (folder / 'diffusion_models' / f'a_{name}.safetensors' for name in ('high', 'low'))
         self.refused(['by its name, this file or', '--transformer'], '-m', folder, '--transformer', low, '--transformer-2', high)
@@ -490,7 +490,7 @@ class Refusals(Models):
         low.symlink_to(high)
         self.refused(['a_low.safetensors: is also the file of transformer'], '-m', folder)
 
-    def test_no_transformer(self):
+    def test_refuses_a_folder_without_a_transformer(self):
         folder = self.comfy('one', 'comfy')
         (folder / 'diffusion_models' / 'one.safetensors').unlink()
         self.refused(['holds no transformer of a known model'], '-m', folder)
@@ -500,13 +500,13 @@ class Refusals(Models):
         (folder / 'diffusion_models' / 'vace.safetensors').write_bytes(b'x' * 100)
         self.refused(['holds no transformer of a known model', 'not read: ', 'vace.safetensors'], '-m', folder)
 
-    def test_a_folder_of_nothing(self):
+    def test_refuses_an_empty_folder(self):
         (self.folder / 'empty').mkdir()
         self.refused(['model_index.json: no such file'], '-m', 'empty')
 
 
 class Decoders(SingleFiles):
-    def test_makes_the_same_frames_as_the_folders(self):
+    def test_vae_file_makes_the_same_frames_as_the_folder(self):
         for source, spell in ((WAN, authors_vae_name), (WAN_5B, authors_vae_name_5b), (COGVIDEOX, str)):
             model = source if source == COGVIDEOX else self.folder_of(source, source.name)
             usual, tensors = self.video('-m', model), read_weights(model / 'vae')
@@ -518,7 +518,7 @@ class Decoders(SingleFiles):
                     self.assertEqual(self.video('-m', model, '--vae', file), usual)
             self.assertNotEqual(self.video('-m', model, '--vae', self.write('vae.safetensors', self.other(tensors), spell)), usual)
 
-    def test_of_another_model_is_refused_by_its_sizes(self):
+    def test_refuses_the_vae_of_another_model_by_its_sizes(self):
         small, large = self.folder_of(WAN, 'small'), self.folder_of(WAN_5B, 'large')
         file = self.write('Wan2.1_VAE.safetensors', read_weights(small / 'vae'), authors_vae_name)
         self.refused(['Wan2.1_VAE.safetensors: does not fit', 'large/vae/config.json: decoder_base_dim x dim_mult is 8, not 16, out_channels is 3, not 12'], '-m', large, '--vae', file)
@@ -533,7 +533,7 @@ class Decoders(SingleFiles):
         self.refused(['2 missing', '"decoder.upsamples.0.upsamples.3.time_conv.weight"', '"decoder.upsamples.2.upsamples.2.residual.6.bias"'], '-m', large, '--vae',
                      self.write('damaged.safetensors', missing, authors_vae_name_5b))
 
-    def test_decode_takes_it(self):
+    def test_decode_accepts_a_vae_file(self):
         model = self.folder_of(WAN)
         usual = self.video('-m', model, '--save-latents', 'latents.safetensors')
         file = self.write('vae.safetensors', read_weights(model / 'vae'), authors_vae_name)
@@ -542,7 +542,7 @@ class Decoders(SingleFiles):
 
 
 class OtherTransformers(SingleFiles):
-    def test_of_another_task_are_refused_by_its_name(self):
+    def test_are_refused_with_the_name_of_their_task(self):
         wan, cogvideox = read_weights(WAN / 'transformer'), read_weights(COGVIDEOX / 'transformer')
 
         def with_channels(tensors, name, channels, axes=None):
@@ -560,7 +560,7 @@ class OtherTransformers(SingleFiles):
                 self.refused(['one.safetensors: is a transformer of ' + words if words[0] != '3' else words, 'text to video'], '-m', model, '--transformer',
                              self.write('one.safetensors', tensors, spell))
 
-    def test_of_other_sizes_are_refused(self):
+    def test_are_refused_if_their_sizes_differ(self):
         tensors = read_weights(COGVIDEOX / 'transformer')
         deep = tensors | {name.replace('.1.', '.2.', 1): tensor for name, tensor in tensors.items() if name.startswith('transformer_blocks.1.')}
         self.refused(['one.safetensors: does not fit', 'num_layers is 3, not 2'], '-m', COGVIDEOX, '--transformer', self.write('one.safetensors', deep))

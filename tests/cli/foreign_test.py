@@ -13,7 +13,7 @@ FLUX_LORA = {'lora_unet_double_blocks_0_img_attn_proj.lora_down.weight': (2, 4),
              'lora_te1_text_model_encoder_layers_0_mlp_fc1.lora_down.weight': (2, 4), 'lora_te1_text_model_encoder_layers_0_mlp_fc1.lora_up.weight': (4, 2)}
 
 
-class Foreign(CommandLineTest):
+class ForeignFiles(CommandLineTest):
     def write(self, name, shapes):
         tensors = {}
         for tensor, shape in shapes.items():
@@ -23,7 +23,7 @@ class Foreign(CommandLineTest):
             tensors[tensor] = ('F16', list(shape), bytes(size))
         return write_safetensors(self.folder / name, tensors)
 
-    def test_inspect_says_in_one_line_what_a_foreign_file_is(self):
+    def test_inspect_describes_a_foreign_file_in_one_line(self):
         many = {f'model.diffusion_model.output_blocks.{i}.0.weight': (1,) for i in range(300)}
         lines = self.succeed(self.run_program('inspect', self.write('sdxl.safetensors', SDXL | many))).stdout.splitlines()
         self.assertEqual(len(lines), 1)
@@ -36,14 +36,14 @@ class Foreign(CommandLineTest):
         self.assertEqual(len(shown.splitlines()), 304)
         self.assertEqual(json.loads(self.succeed(self.run_program('inspect', 'sdxl.safetensors', '--json')).stdout)['other_model'], 'an SDXL checkpoint')
 
-    def test_inspect_lists_tensors_where_it_is_asked_to(self):
+    def test_inspect_lists_tensors_on_request(self):
         file = WAN / 'pipeline' / 'vae' / 'diffusion_pytorch_model.safetensors'
         text = self.succeed(self.run_program('inspect', file)).stdout
         self.assertIn('--tensors lists its tensors', text)
         self.assertNotIn('decoder.conv_in.weight', text)
         self.assertIn('decoder.conv_in.weight  F', self.succeed(self.run_program('inspect', file, '--tensors')).stdout)
 
-    def test_inspect_cuts_metadata(self):
+    def test_inspect_shortens_metadata(self):
         header = json.dumps({'__metadata__': {'workflow': 'x' * 5000}, 'latents': {'dtype': 'F32', 'shape': [1], 'data_offsets': [0, 4]}}).encode()
         (self.folder / 'a.safetensors').write_bytes(len(header).to_bytes(8, 'little') + header + bytes(4))
         text = self.succeed(self.run_program('inspect', 'a.safetensors')).stdout
@@ -60,7 +60,7 @@ class Foreign(CommandLineTest):
             self.fail_with(self.run_program(*generate, *arguments), 2, 'flux.safetensors: is a Flux LoRA', 'Wan')
 
 
-class Names(CommandLineTest):
+class ModelNames(CommandLineTest):
     def commands(self, model):
         """Returns the lines of an error that are to be copied."""
         result = self.run_program('generate', '-p', 'x', '-m', model)
@@ -68,7 +68,7 @@ class Names(CommandLineTest):
         self.assertIn(f'error: {model}: is not a folder', result.stderr)
         return result.stderr, [line.strip() for line in result.stderr.splitlines() if line.startswith('    ')]
 
-    def test_a_published_name_gives_the_commands_that_get_and_use_it(self):
+    def test_published_name_prints_the_commands_that_download_and_use_it(self):
         text, commands = self.commands('THUDM/CogVideoX-2b')
         self.assertEqual(commands, ['hf download THUDM/CogVideoX-2b --local-dir CogVideoX-2b', f'{PROGRAM} generate -p x -m CogVideoX-2b'])
         result = self.run_program('generate', '-m', 'THUDM/CogVideoX-2b', '-p', 'two words', '--steps', 9)
@@ -79,7 +79,7 @@ class Names(CommandLineTest):
         self.assertEqual(commands[0], 'hf download Wan-AI/Wan2.2-T2V-A14B-Diffusers --local-dir Wan2.2-T2V-A14B-Diffusers')
         self.assertIn('hf download zai-org/CogVideoX-2b --local-dir CogVideoX-2b', self.commands('zai-org/CogVideoX-2b')[1])
 
-    def test_of_a_repository_of_several_things_only_what_is_needed(self):
+    def test_downloads_only_needed_files_of_a_repository(self):
         text, commands = self.commands('Comfy-Org/Wan_2.1_ComfyUI_repackaged')
         self.assertIn('# transformer of 14B and text encoder in fp8, 21.3 GB', commands)
         self.assertEqual(sum(line.startswith('hf download') for line in commands), 2)
@@ -88,7 +88,7 @@ class Names(CommandLineTest):
         self.assertEqual(sum(word.endswith('.safetensors') for word in command), 3)
         self.assertIn("hf download LanguageBind/Open-Sora-Plan-v1.2.0 --include '93x720p/*' --local-dir Open-Sora-Plan-v1.2.0", self.commands('LanguageBind/Open-Sora-Plan-v1.2.0')[1])
 
-    def test_near_and_unknown_names(self):
+    def test_suggests_near_names_and_accepts_unknown_ones(self):
         text, commands = self.commands('THUDM/CogVideoX-2B')
         self.assertIn('hf download THUDM/CogVideoX-2b --local-dir CogVideoX-2b', commands)
         text, commands = self.commands('THUDM/CogVideo-2b')
@@ -99,13 +99,13 @@ class Names(CommandLineTest):
         for path in ('nowhere', 'no/such/folder', './models/a'):
             self.assertEqual(self.commands(path)[1], [])
 
-    def test_a_folder_of_that_name_is_offered(self):
+    def test_suggests_a_folder_of_that_name(self):
         (self.folder / 'CogVideoX-2b').mkdir()
         self.fail_with(self.run_program('generate', '-p', 'x', '-m', 'THUDM/CogVideoX-2b'), 2, 'name it with -m CogVideoX-2b')
 
 
-class Needs(CommandLineTest):
-    def test_inspect_tells_what_a_model_will_need(self):
+class Requirements(CommandLineTest):
+    def test_inspect_estimates_what_a_model_needs(self):
         text = self.succeed(self.run_program('inspect', CONFIGS / 'wan-2.2-a14b.yaml')).stdout
         for words in ('transformer_2', '14288491584 parameters, 26.6 GiB in 16 bits', 'needs about', 'with --weights fp8', 'made for 1280x720, 81 frames', '--steps 40',
                       'hf download Wan-AI/Wan2.2-T2V-A14B-Diffusers', '126.3 GB', f'{PROGRAM} generate -m Wan2.2-T2V-A14B-Diffusers'):
@@ -117,13 +117,13 @@ class Needs(CommandLineTest):
         self.assertEqual(summary['defaults']['steps'], '40')
         self.assertEqual(summary['published'][0]['repository'], 'Wan-AI/Wan2.2-T2V-A14B-Diffusers')
 
-    def test_of_every_model(self):
+    def test_inspect_estimates_the_needs_of_every_model(self):
         for config in sorted(CONFIGS.glob('*.yaml')):
             text = self.succeed(self.run_program('inspect', config)).stdout
             self.assertIn('needs about', text, config)
             self.assertEqual('hf download' in text, config.stem != 'tiny', config)
 
-    def test_other_yaml_is_refused(self):
+    def test_inspect_refuses_other_yaml(self):
         (self.folder / 'my.yaml').write_text('steps: 12\n')
         self.fail_with(self.run_program('inspect', 'my.yaml'), 2, 'my.yaml')
 

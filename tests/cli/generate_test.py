@@ -27,7 +27,7 @@ class Generate(CommandLineTest):
         for word in (f'  {FAMILY.frames} frames, ', 'denoise', 'decode', 'sparsity', 'peak memory'):
             self.assertIn(word, second)
 
-    def test_eight_bit_folder_makes_the_frames_of_what_it_stands_for(self):
+    def test_eight_bit_folder_makes_the_frames_of_its_unpacked_weights(self):
         """Writes two models: one with every weight of all three parts packed, except vectors, and a twin that holds the same numbers in fp32."""
         for name in ('packed', 'twin'):
             shutil.copytree(MODEL, self.folder / name)
@@ -53,7 +53,7 @@ class Generate(CommandLineTest):
         self.assertTrue(all(0 <= value <= 1 for value in first))
         self.assertGreater(max(first) - min(first), 0.01)
 
-    def test_passes_of_guidance_in_turn_make_the_same_video(self):
+    def test_guidance_passes_in_turn_make_the_same_video(self):
         batched = self.frames('a.safetensors')
         in_turn = self.frames('b.safetensors', '--guidance-passes', 'in-turn')
         self.assertLess(max(abs(a - b) for a, b in zip(batched, in_turn)), 1e-3)
@@ -63,7 +63,7 @@ class Generate(CommandLineTest):
         self.assertEqual(again['recipe'], recipes[1])
         self.assertEqual((self.folder / 'c.gif').read_bytes(), (self.folder / 'd.gif').read_bytes())
 
-    def test_weights_in_eight_bits_change_the_video_little_and_are_in_the_recipe(self):
+    def test_eight_bit_weights_change_the_video_little_and_are_in_the_recipe(self):
         usual = self.frames('a.safetensors', '--attention', 'full')
         recipe = self.report('-o', 'a.gif', '--attention', 'full')['recipe']
         seen = []
@@ -103,17 +103,17 @@ class Generate(CommandLineTest):
             other = self.frames(f'{order}.safetensors', '--attention', 'full', '--token-order', order)
             self.assertLess(max(abs(a - b) for a, b in zip(native, other)), 1e-4, order)
 
-    def test_sizes(self):
+    def test_makes_the_requested_size_and_frame_rate(self):
         report = self.report('-o', 'clip.mp4', '--size', '48x32', '--frames', 25, '--fps', 12)
         self.assertEqual([report['output'][key] for key in ('width', 'height', 'frames', 'fps')], [48, 32, 25, 12])
 
-    def test_where_an_even_number_of_latent_frames_decodes_to_more_frames_it_warns(self):
+    def test_warns_if_an_even_number_of_latent_frames_decodes_to_more_frames(self):
         asked, made = FAMILY.even_latents
         report = self.report('-o', 'clip.mp4', '--frames', asked)
         self.assertEqual(report['output']['frames'], made)
         self.assertEqual([f'{made} frames instead of {asked}' in warning for warning in report['warnings']], [True] * (made > asked))
 
-    def test_the_seconds_of_all_stages_are_those_of_the_process(self):
+    def test_seconds_of_all_stages_add_up_to_those_of_the_process(self):
         ticks = 0.02  # resolution of the system's process start times
         shares = []
         for _ in range(3):  # on a busy machine the end of a process may take long, and no report can count it
@@ -131,7 +131,7 @@ class Generate(CommandLineTest):
                 break
         self.assertGreater(max(shares), 0.8)
 
-    def test_report_tells_everything(self):
+    def test_report_has_every_field(self):
         report = self.report('-o', 'clip.mp4', '--report', 'report.json', '--attention', 'sparse', '--topk', '0.4',
                              '-n', 'blurry', '--seed', 9)
         self.assertEqual(report, json.loads((self.folder / 'report.json').read_text()))
@@ -184,7 +184,7 @@ class Generate(CommandLineTest):
         self.assertGreater(mean, 1e-3)
         self.assertLess(errors(1)[1], 1e-4)
 
-    def test_latents_are_saved_decoded_and_started_from(self):
+    def test_latents_are_saved_decoded_and_used_as_a_start(self):
         usual = self.frames('a.safetensors', '--save-latents', 'latents.safetensors')
         saved = read_safetensors(self.folder / 'latents.safetensors')
         self.assertEqual(saved['latents'][1], FAMILY.latents)
@@ -196,21 +196,21 @@ class Generate(CommandLineTest):
         other = self.frames('d.safetensors', '--init-latents', 'latents.safetensors', '--seed', 1)
         (self.assertNotEqual if FAMILY.draws else self.assertEqual)(started, other)
 
-    def test_long_prompt_warns(self):
+    def test_warns_of_a_long_prompt(self):
         result = self.succeed(self.generate('-p', PROMPT * 4, '--max-sequence-length', 8, '--steps', 1, '-o', 'a.mp4'))
         self.assertIn('warning: the prompt was cut', result.stderr)
 
-    def test_half_precision_runs(self):
+    def test_runs_in_half_precision(self):
         self.assertEqual(self.report('-o', 'clip.mp4', '--dtype', 'bf16', '--attention', 'full')['recipe']['dtype'], 'bf16')
 
-    def test_tiling_is_recorded(self):
+    def test_recipe_records_tiling(self):
         self.assertEqual(self.report('-o', 'clip.mp4', '--vae-tiling', 'on')['recipe']['vae_tiling'], 'on')
 
 
 class AnyFamily(CommandLineTest):
     """Tests that do not depend on the model."""
 
-    def test_every_kind_of_output(self):
+    def test_writes_every_kind_of_output(self):
         for name in ('clip.gif', 'clip.y4m', 'clip.safetensors', 'frames'):
             self.succeed(self.generate('-o', name))
         self.assertEqual(self.names(), ['clip.gif', 'clip.gif.json', 'clip.safetensors', 'clip.y4m', 'clip.y4m.json', 'frames', 'frames.json'])
@@ -221,7 +221,7 @@ class AnyFamily(CommandLineTest):
     def test_seed_is_42_unless_given(self):
         self.assertEqual(self.frames('a.safetensors'), self.frames('b.safetensors', '--seed', 42))
 
-    def test_one_step_of_the_default_model(self):
+    def test_makes_a_video_with_the_default_model(self):
         report = json.loads(self.succeed(self.run_program('generate', '-p', PROMPT, '--steps', 1, '--device', 'cpu', '-o', 'clip.mp4', '--json')).stdout)
         self.assertTrue(report['model'].endswith('assets/tiny'), report['model'])
         self.assertEqual([report['output'][key] for key in ('width', 'height', 'frames', 'fps')], [256, 256, 33, 8])
@@ -231,7 +231,7 @@ class AnyFamily(CommandLineTest):
         self.assertGreater(report['attention']['sparsity'], 0)
         self.assertEqual(len(report['attention']['layer_sparsity']), 6)
 
-    def test_last_lines_say_which_preset_ran_and_what_it_means(self):
+    def test_last_lines_name_and_explain_the_preset(self):
         tiny = ['generate', '-p', PROMPT, '--device', 'cpu', '--size', '64x64', '--frames', 9, '--steps', 10, '--quiet', '-o', 'a.mp4']
         hint = '; --preset exact for full attention'
         for arguments, line in (
@@ -251,7 +251,7 @@ class AnyFamily(CommandLineTest):
         lines = self.succeed(self.run_program(*tiny, '--count', 2, '--verbose')).stdout.splitlines()
         self.assertEqual([line.split(':')[0] for line in lines if not line.startswith(' ')], ['a-1.mp4', 'a-2.mp4', 'preset balanced'])
 
-    def test_report_says_what_stood_for_dropped_blocks(self):
+    def test_report_says_what_replaced_dropped_blocks(self):
         attention = self.report('-o', 'clip.mp4', '--size', '192x192', '--topk', 0.3, '--dropped', 'mean', '--select', 'mass', '--cell', 32)['attention']
         self.assertEqual((attention['dropped'], attention['select'], attention['cell']), ('mean', 'mass', 32))
         self.assertAlmostEqual(attention['mean_share'], attention['mean_blocks'] / attention['total_blocks'])
@@ -262,11 +262,11 @@ class AnyFamily(CommandLineTest):
             self.assertNotIn(key, attention)
         self.assertNotIn('dropped', self.report('-o', 'clip.mp4', '--attention', 'full')['attention'])
 
-    def test_check_mode_says_its_error_where_details_are_asked_for(self):
+    def test_verbose_check_mode_prints_its_error(self):
         result = self.succeed(self.generate('-o', 'clip.mp4', '--verbose', '--size', '192x192', '--attention', 'check', '--topk', 0.3, '--dropped', 'none'))
         self.assertRegex(result.stdout, r'check attention, sparsity \d+\.\d%, relative L1 0\.\d{4},')
 
-    def test_video_carries_its_recipe_unless_told_not_to(self):
+    def test_video_carries_its_recipe_unless_no_metadata_is_given(self):
         self.succeed(self.generate('-o', 'with.mp4', '--seed', 3))
         shown = json.loads(self.succeed(self.run_program('inspect', 'with.mp4', '--json')).stdout)
         self.assertEqual(shown['recipe']['seed'], 3)
@@ -284,17 +284,17 @@ class AnyFamily(CommandLineTest):
         self.succeed(self.generate('-o', 'again.gif', '--no-metadata'))
         self.assertIn('again.gif.json', self.names())
 
-    def test_contact_sheet(self):
+    def test_writes_a_contact_sheet(self):
         self.succeed(self.generate('-o', 'clip.mp4', '--contact-sheet', 'sheet.png'))
         self.assertEqual((self.folder / 'sheet.png').read_bytes()[:8], b'\x89PNG\r\n\x1a\n')
 
-    def test_latents_of_earlier_runs_are_left_alone(self):
+    def test_keeps_latents_of_earlier_runs(self):
         (self.folder / 'clip.mp4.latents.safetensors').write_text('kept by hand')
         self.succeed(self.generate('-o', 'clip.mp4'))
         self.assertEqual(self.names(), ['clip.mp4', 'clip.mp4.latents.safetensors'])
         self.assertEqual((self.folder / 'clip.mp4.latents.safetensors').read_text(), 'kept by hand')
 
-    def test_latents_that_a_run_starts_from_are_left_alone(self):
+    def test_keeps_the_latents_that_it_starts_from(self):
         self.succeed(self.generate('-o', 'a.mp4', '--save-latents', 'clip.mp4.latents.safetensors'))
         before = (self.folder / 'clip.mp4.latents.safetensors').read_bytes()
         self.succeed(self.generate('-o', 'clip.mp4', '--init-latents', 'clip.mp4.latents.safetensors'))
@@ -311,7 +311,7 @@ class AnyFamily(CommandLineTest):
             self.assertIn('is black', result.stderr)
         self.assertIn('clip.mp4.latents.safetensors', made.stderr)
 
-    def test_videos_of_no_numbers_are_failures_that_keep_their_latents(self):
+    def test_videos_of_nan_fail_and_keep_their_latents(self):
         model = self.model_whose_videos_are(float('nan'))
         words = ['frames hold NaN', "check that the checkpoint's weights are complete"]
         self.fail_with(self.generate('-m', model, '--steps', 1, '-o', 'clip.mp4'), 1, *words,
@@ -325,13 +325,13 @@ class AnyFamily(CommandLineTest):
             if 'no such video encoder' not in result.stderr:
                 self.assertEqual(self.succeed(result).stderr, '')
 
-    def test_prompt_file(self):
+    def test_reads_a_prompt_file(self):
         (self.folder / 'prompt.txt').write_text('\ufeff' + PROMPT + '\r\n', newline='')
         self.succeed(self.run_program('generate', '-m', MODEL, '--prompt-file', 'prompt.txt', '--steps', 2, *FAMILY.size, '-o', 'a.safetensors'))
         read = floats(read_safetensors(self.folder / 'a.safetensors')['frames'])
         self.assertEqual(read, self.frames('b.safetensors'))
 
-    def test_empty_prompt_is_refused(self):
+    def test_refuses_an_empty_prompt(self):
         for prompt in ('', ' \t\n', '\u3000\u00a0'):
             self.fail_with(self.generate('-p', prompt, '-o', 'a.mp4'), 2, '--prompt', 'is empty')
             (self.folder / 'my.yaml').write_text(json.dumps({'prompt': prompt}))
@@ -339,10 +339,10 @@ class AnyFamily(CommandLineTest):
         self.assertEqual(self.names(), ['my.yaml'])
         self.succeed(self.generate('-n', '', '--steps', 1, '-o', 'a.mp4'))
 
-    def test_threads(self):
+    def test_report_records_threads(self):
         self.assertEqual(self.report('-o', 'clip.mp4', '--threads', 1)['threads'], 1)
 
-    def test_colon_and_spaces_in_names(self):
+    def test_accepts_colons_and_spaces_in_names(self):
         self.succeed(self.generate('-o', 'a: b c.mp4'))
         self.assertEqual(self.names(), ['a: b c.mp4'])
 
@@ -362,7 +362,7 @@ class RandomWeights(CommandLineTest):
         self.assertEqual(a, b)
         self.assertNotEqual(a, c)
 
-    def test_latents_decode_with_the_same_weights(self):
+    def test_decode_latents_with_the_same_weights(self):
         self.succeed(self.video('a.y4m', '--save-latents', 'a.safetensors'))
         self.succeed(self.run_program('decode', 'a.safetensors', '--random-weights', ROOT / 'configs' / 'tiny.yaml', '--device', 'cpu', '-o', 'b.y4m'))
         self.assertEqual((self.folder / 'a.y4m').read_bytes(), (self.folder / 'b.y4m').read_bytes())
@@ -373,7 +373,7 @@ class RandomWeights(CommandLineTest):
         self.assertIn('random_weights: ', out)
         self.assertIn('scheduler: "CogVideoXDPMScheduler"', out)
 
-    def test_wrong_files_are_named(self):
+    def test_wrong_config_files_are_refused(self):
         (self.folder / 'a.yaml').write_text('match: {class: CogVideoXTransformer3DModel}\narchitecture:\n  transformer: {num_layers: two}\n  vae: {}\n'
                                             '  text_encoder: {feed_forward_proj: gated-gelu}\n  scheduler: {_class_name: CogVideoXDDIMScheduler}\n')
         self.fail_with(self.run_program('generate', '--random-weights', 'a.yaml', '-o', 'a.y4m'), 2, 'a.yaml: architecture.transformer', 'num_layers')
@@ -382,7 +382,7 @@ class RandomWeights(CommandLineTest):
         self.fail_with(self.run_program('generate', '--random-weights', 'a.yaml', '-o', 'a.y4m'), 2, 'a.yaml: architecture.boundary_ratio is not a single value')
         self.assertEqual(self.names(), ['a.yaml'])
 
-    def test_components_that_do_not_fit_each_other_are_named(self):
+    def test_components_that_do_not_fit_together_are_named(self):
         text = (ROOT / 'configs' / 'tiny.yaml').read_text()
         (self.folder / 'a.yaml').write_text(text.replace('latent_channels: 8', 'latent_channels: 16'))
         self.fail_with(self.run_program('generate', '--random-weights', 'a.yaml', '-o', 'a.y4m'), 2, 'a.yaml: architecture.vae: latent_channels 16', 'out_channels 8')

@@ -25,21 +25,21 @@ class Habits(CommandLineTest):
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(timeout=60), 130)
 
-    def test_the_last_of_a_repeated_option_wins(self):
+    def test_last_of_a_repeated_option_wins(self):
         rows = self.succeed(self.run_program('config', 'show', '-m', 'nowhere', '-m', MODEL, '--steps', 9, '--num-inference-steps', 7, '-p', 'a', '-p', 'b',
                                              '--dynamic-cfg', '--no-dynamic-cfg')).stdout
         for line in ('steps: 7', 'prompt: "b"', 'dynamic_cfg: false'):
             self.assertRegex(rows, rf'(?m)^{line} ')
         self.assertIn('dynamic_cfg: true', self.succeed(self.run_program('config', 'show', '-m', MODEL, '--no-dynamic-cfg', '--dynamic-cfg')).stdout)
 
-    def test_nobodys_video_is_replaced_unasked(self):
+    def test_never_replaces_a_video_without_being_asked(self):
         for name in ('video.mp4', 'video-2.mp4', 'video-3.mp4'):
             self.assertIn(f'{name}: 1 frame,', self.succeed(self.generate('--frames', 1)).stdout)
         self.assertEqual(self.names(), ['video-2.mp4', 'video-3.mp4', 'video.mp4'])
         self.succeed(self.generate('--frames', 1, '--save-latents', 'a.safetensors', '-o', 'video.mp4'))  # replaced, because the option names it
         self.assertIn('video-4.mp4: ', self.succeed(self.run_program('decode', 'a.safetensors', '-m', MODEL)).stdout)
 
-    def test_a_run_that_was_cut_short_is_resumed_under_its_name(self):
+    def test_interrupted_run_resumes_under_its_name(self):
         (self.folder / 'video.mp4').write_text('of an earlier run')
         usual = ['--frames', 5, '--steps', 200, '--checkpoint-every', 1]
         process, _ = self.start_generate(*usual)
@@ -47,7 +47,7 @@ class Habits(CommandLineTest):
         self.assertGreater(self.report(*usual)['resumed_at_step'], 0)
         self.assertEqual(self.names(), ['video-2.mp4', 'video.mp4'])
 
-    def test_no_checkpoint_has_a_video_replaced(self):
+    def test_checkpoint_never_makes_a_run_replace_a_video(self):
         checkpoint = self.folder / 'video.mp4.checkpoint.safetensors'
         (self.folder / 'video.mp4').write_text('of an earlier run')
         for make in (write_checkpoint, Path.touch):
@@ -60,7 +60,7 @@ class Habits(CommandLineTest):
             for name in ('video-2.mp4', checkpoint.name):
                 (self.folder / name).unlink()
 
-    def test_random_seeds_are_told(self):
+    def test_random_seeds_are_reported(self):
         seeds = set()
         for seed in ('random', -1, 'random'):
             report = self.report('-o', 'a.mp4', '--frames', 1, '--seed', seed)
@@ -78,7 +78,7 @@ class Habits(CommandLineTest):
         self.assertEqual(result.returncode, 1)
         self.assertIn('set.csv:2: seed random', result.stderr)
 
-    def test_what_is_odd_is_said_before_the_work(self):
+    def test_prints_warnings_before_the_work(self):
         asked, made = FAMILY.even_latents
         process, terminal = self.start_program('generate', '-m', MODEL, '-p', PROMPT, '--frames', asked, '--steps', 1, '--device', 'cpu')
         self.assertIn(f'{made} frames instead of {asked}', self.read_until(terminal, 'denoise'))
@@ -95,7 +95,7 @@ class Habits(CommandLineTest):
         said = self.succeed(self.run_program('batch', 'set.txt', '-o', 'out', '-m', tiny, *TINY)).stderr
         self.assertEqual(said.count('unicorn'), 1)
 
-    def test_sizes_that_the_tiny_model_never_saw_are_told_of_once(self):
+    def test_warns_once_of_sizes_unknown_to_the_tiny_model(self):
         tiny = ROOT / 'assets' / 'tiny'
         warning = 'the tiny model was trained on 33 frames of 256x256'
         (self.folder / 'set.csv').write_text('prompt,size,frames\na star,256x192,33\na star,64x64,33\na star,64x64,9\n')
@@ -109,13 +109,13 @@ class Habits(CommandLineTest):
             self.assertEqual('no faster than full' in said, '64x528' in size, size)
         self.assertNotIn(warning, self.succeed(self.generate('-o', 'a.mp4', '--frames', 1)).stderr)
 
-    def test_a_set_tells_of_each_video_without_a_terminal(self):
+    def test_set_prints_a_line_per_video_without_a_terminal(self):
         (self.folder / 'set.txt').write_text('a\nb\nc\n')
         usual = ['batch', 'set.txt', '-m', MODEL, *TINY]
         self.assertRegex(self.succeed(self.run_program(*usual, '-o', 'out')).stderr, r'\Aset 1/3  .* s/it  ETA .*\nset 2/3 .*\n\Z')
         self.assertEqual(self.succeed(self.run_program(*usual, '-o', 'other', '--quiet')).stderr, '')
 
-    def test_a_dumb_terminal_gets_no_escapes(self):
+    def test_dumb_terminal_gets_no_escape_sequences(self):
         for terminal, bar in (('xterm', True), ('dumb', False)):
             process, shown = self.start_program('generate', '-m', MODEL, '-p', PROMPT, *map(str, TINY), env=os.environ | {'TERM': terminal})
             self.assertEqual('\x1b' in self.read_until(shown, None), bar, terminal)
@@ -133,7 +133,7 @@ class Habits(CommandLineTest):
         self.assertEqual(len(lines), 6, shown)
         self.assertEqual(len({tuple(place for place, c in enumerate(line) if c == '|') for line in lines}), 1, shown)
 
-    def test_doctor_speaks_json(self):
+    def test_doctor_prints_json(self):
         found = json.loads(self.succeed(self.run_program('doctor', '--json')).stdout)
         for key in ('version', 'libtorch', 'cuda_build', 'cpu', 'gpus', 'encoders', 'tiny_model', 'missing'):
             self.assertIn(key, found)
@@ -155,13 +155,13 @@ class Habits(CommandLineTest):
         self.succeed(self.generate(*usual, '-o', 'a.y4m', '--no-metadata'))
         self.assertNotIn('a.y4m.json', self.names())
 
-    def test_containers_choose_their_encoders(self):
+    def test_container_decides_the_default_encoder(self):
         for name, encoder in (('a.webm', 'libvpx-vp9'), ('a.mov', 'libx264'), ('a.MKV', 'libx264')):
             report = self.report('-o', name, '--frames', 9, '--crf', 30)
             self.assertEqual((report['output']['encoder'], report['recipe']['crf']), (encoder, 30))
         self.fail_with(self.generate('-o', 'a.webm', '--codec', 'libx264'), 2, '--codec libx264', 'libvpx-vp9')
 
-    def test_from_takes_a_report_or_a_recipe(self):
+    def test_from_accepts_a_report_or_a_recipe(self):
         self.succeed(self.generate('-o', 'a.y4m', '--seed', 5, '--frames', 1, '--report', 'report.json'))
         (self.folder / 'recipe.json').write_text(json.dumps(self.recipe('a.y4m')))
         for name in ('report.json', 'recipe.json'):
@@ -170,13 +170,13 @@ class Habits(CommandLineTest):
         (self.folder / 'other.json').write_text('{"rows": []}')
         self.fail_with(self.run_program('generate', '--from', 'other.json', '-m', MODEL), 2, 'other.json', 'carries no recipe')
 
-    def test_from_names_a_video_of_a_report_of_several(self):
+    def test_from_accepts_one_video_of_a_report_of_several(self):
         self.succeed(self.generate('-o', 'a.y4m', '--frames', 1, '--count', 2, '--report', 'report.json'))
         self.fail_with(self.run_program('generate', '--from', 'report.json', '-m', MODEL), 2, 'report.json is the report of several videos', 'such as a-1.y4m')
         (self.folder / 'report.json').write_text('{"videos": [1]}')
         self.fail_with(self.run_program('generate', '--from', 'report.json', '-m', MODEL), 2, 'report.json', 'carries no recipe')
 
-    def test_several_videos_of_a_prompt(self):
+    def test_makes_several_videos_of_a_prompt(self):
         report = self.report('-o', 'clip.y4m', '--frames', 1, '--seed', 7, '--count', 3, '--save-latents', 'l.safetensors')
         self.assertEqual([video['output']['path'] for video in report['videos']], ['clip-1.y4m', 'clip-2.y4m', 'clip-3.y4m'])
         self.assertEqual([video['recipe']['seed'] for video in report['videos']], [7, 8, 9])
@@ -189,17 +189,17 @@ class Habits(CommandLineTest):
         self.fail_with(self.generate('--count', 0), 2, '--batch-count 0')
         self.fail_with(self.generate('-o', 'clip.y4m', '--count', 2, '--report', 'clip-2.y4m'), 2, 'clip-2.y4m')
 
-    def test_several_folders_of_pictures(self):
+    def test_makes_several_folders_of_pictures(self):
         for output in ('frames/', 'frames.d/'):
             self.succeed(self.generate('-o', output, '--frames', 1, '--count', 2))
         self.assertEqual(self.names(), sorted(f'{name}-{number}{ending}' for name in ('frames', 'frames.d') for number in (1, 2) for ending in ('', '.json')))
 
-    def test_outputs_of_all_videos_are_checked_before_the_first_is_made(self):
+    def test_checks_all_outputs_before_it_makes_the_first_video(self):
         (self.folder / 'clip-2.y4m.json').write_text('mine')
         self.fail_with(self.generate('-o', 'clip.y4m', '--frames', 1, '--count', 2), 2, 'clip-2.y4m.json')
         self.assertEqual(self.names(), ['clip-2.y4m.json'])
 
-    def test_the_model_is_opened_once_for_several_videos(self):
+    def test_opens_the_model_once_for_several_videos(self):
         model = self.copy_of_the_model()
         process, terminal = self.start_program('generate', '-m', model, '-p', 'a spotted dog', '--device', 'cpu', '--steps', 30, '--frames', 5, '--count', 3, '-o', 'clip.y4m', '--report', 'r.json')
         wait_until(lambda: 'clip-1.y4m' in self.names(), process)
@@ -211,22 +211,22 @@ class Habits(CommandLineTest):
         seconds = [video['seconds'] for video in json.loads((self.folder / 'r.json').read_text())['videos']]
         self.assertEqual([each['text'] > 0 for each in seconds], [True, False, False])
 
-    def test_warnings_that_several_videos_share_come_once(self):
+    def test_prints_warnings_once_that_several_videos_share(self):
         result = self.succeed(self.generate('-o', 'clip.y4m', '--frames', 5, '--count', 2, '--json', '--quiet', '-p', 'long ' * 40))
         self.assertEqual((result.stderr.count('frames instead of 5'), result.stderr.count('prompt was cut')), (1, 1), result.stderr)
         self.assertEqual([len(video['warnings']) for video in json.loads(result.stdout)['videos']], [2, 2])
 
-    def test_a_random_seed_is_shown_as_such(self):
+    def test_config_show_prints_a_random_seed_as_random(self):
         for given in ('random', -1):
             shown = self.succeed(self.run_program('config', 'show', '-m', MODEL, '--seed', given)).stdout
             self.assertRegex(shown, r'(?m)^seed: "random" .*# command line$')
 
-    def test_several_videos_of_standard_input(self):
+    def test_makes_several_videos_of_a_prompt_from_standard_input(self):
         result = self.succeed(self.run_program('generate', '--prompt-file', '-', '-m', MODEL, *TINY, '--frames', 1, '--seed', 'random', '--count', 2, '-o', 'c.y4m', input='a'))
         self.assertTrue({'c-1.y4m', 'c-2.y4m'} <= set(self.names()))
         self.assertEqual(len(re.findall(r', seed \d+$', result.stdout, re.M)), 2)
 
-    def test_of_several_videos_none_is_replaced_for_a_checkpoint(self):
+    def test_checkpoint_never_makes_several_videos_replace_others(self):
         usual = ['--frames', 5, '--steps', 200, '--count', 2, '--checkpoint-every', 1]
         process, terminal = self.start_generate(*usual)
         self.interrupt_at(process, 'video-2.mp4.checkpoint.safetensors')
@@ -239,17 +239,17 @@ class Habits(CommandLineTest):
         self.assertGreater(self.report(*usual, '-o', 'video.mp4')['videos'][1]['resumed_at_step'], 0)
         self.assertEqual((self.folder / 'video-1.mp4').read_bytes(), left['video-1.mp4'])
 
-    def test_seeds_that_must_stay_are_numbers(self):
+    def test_measurements_refuse_random_seeds(self):
         self.fail_with(self.run_program('bench', 'attention', '--seed', 'random'), 2, '--seed random', 'give a number')
         self.fail_with(self.run_program('tune', '-m', MODEL, '-p', 'a', '-o', 'p.yaml', '--seed', -1), 2, '--seed -1', 'give a number')
 
-    def test_rows_do_not_share_standard_input(self):
+    def test_rows_cannot_share_standard_input(self):
         (self.folder / 'set.csv').write_text('seed\n1\n')
         result = self.run_program('batch', 'set.csv', '-o', 'out', '-m', MODEL, '--prompt-file', '-', input='a')
         self.assertEqual(result.returncode, 1)
         self.assertIn("set.csv:2: --prompt-file -: a set's rows cannot share standard input", result.stderr)
 
-    def test_several_videos_of_each_row(self):
+    def test_makes_several_videos_of_each_row(self):
         (self.folder / 'set.csv').write_text('prompt,seed,output\na,5,a.y4m\nb,,\n')
         report = json.loads(self.succeed(self.run_program('batch', 'set.csv', '-o', 'out', '-m', MODEL, *TINY, '--count', 2, '--seed', 100, '--json')).stdout)
         self.assertEqual(report['set']['rendered'], 4)
@@ -259,7 +259,7 @@ class Habits(CommandLineTest):
 
 
 class Reference(CommandLineTest):
-    def test_no_section_comes_twice(self):
+    def test_has_no_section_twice(self):
         text = self.succeed(self.run_program('reference')).stdout
         for section in re.split(r'\n\n(?=\S)', text):
             headings = re.findall(r'(?m)^    ([A-Z][a-z ]+):$', section)
@@ -268,7 +268,7 @@ class Reference(CommandLineTest):
         for variable in ('RANK', 'SPARSEREEL_ATTENTION_KERNEL', 'OMP_NUM_THREADS', 'OMP_WAIT_POLICY', 'TERM'):
             self.assertIn(variable, text.split('\nENVIRONMENT\n')[1].split('\n\n')[0])
 
-    def test_help_says_what_values_are(self):
+    def test_help_describes_values(self):
         text = self.succeed(self.run_program('generate', '--help')).stdout
         for words in ('-m, --model FOLDER', '--size WxH', "a multiple of the VAE's temporal stride"):
             self.assertIn(words, text)

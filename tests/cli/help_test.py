@@ -46,7 +46,7 @@ class Help(CommandLineTest):
         places = [text.index('\n' + group + '\n') for group in ('Prompt', 'Video', 'Sampling', 'Attention', 'Machine', 'Latents', 'Output and reports', 'Options')]
         self.assertEqual(places, sorted(places))
 
-    def test_commands_to_copy_name_the_program_as_it_was_called(self):
+    def test_printed_commands_name_the_program_as_it_was_called(self):
         (self.folder / 'bin').mkdir()
         for name, called in (('./bin/program', './bin/program'), ('program', 'program'), ('./bin/my program', "'./bin/my program'")):
             (self.folder / 'bin' / Path(name).name).unlink(missing_ok=True)
@@ -113,23 +113,23 @@ class Help(CommandLineTest):
             offered = set(complete('sparsereel', *command, '--'))
             self.assertLessEqual(self.options(*command), offered, command)
 
-    def test_bash_completes(self):
+    def test_bash_completes_options(self):
         self.check_completion(self.complete_in_bash)
         self.assertEqual(self.complete_in_bash('sparsereel', 'generate', '--attention', '=', 'sp'), ['sparse'])
 
     @unittest.skipUnless(shutil.which('fish'), 'fish is not installed')
-    def test_fish_completes(self):
+    def test_fish_completes_options(self):
         self.check_completion(self.complete_in_fish)
 
     @unittest.skipUnless(shutil.which('zsh'), 'zsh is not installed')
-    def test_zsh_takes_its_script(self):
+    def test_zsh_loads_the_completion_script(self):
         (self.folder / '_sparsereel').write_text(self.text('completion', 'zsh'))
         script = 'autoload -U compinit; compinit -u -D; source ./_sparsereel; print $_comps[sparsereel]; whence -w _sparsereel_bench_plot'
         result = subprocess.run(['zsh', '-f', '-c', script], capture_output=True, text=True, cwd=self.folder)
         self.assertEqual((result.stdout, result.stderr), ('_sparsereel\n_sparsereel_bench_plot: function\n', ''))
         self.assertIn(":DIR:_files -/'", self.text('completion', 'zsh'))
 
-    def test_wrong_words_are_answered_with_the_nearest_right_ones(self):
+    def test_suggests_the_nearest_commands_and_options(self):
         for arguments, meant in ((['generat', '-p', 'x'], 'did you mean generate?'), (['bench', 'atention'], 'did you mean attention?'),
                                  (['generate', '--stepz', '3'], 'did you mean --steps?'), (['generate', '--negativ-prompt=x'], 'did you mean --negative-prompt?'),
                                  (['generate', '-p', 'x', '--attention', 'spares'], 'did you mean sparse?'),
@@ -138,7 +138,7 @@ class Help(CommandLineTest):
             self.fail_with(self.run_program(*arguments), 2, meant)
         self.assertNotIn('did you mean', self.run_program('generate', '--zzzzzz').stderr)
 
-    def test_wrong_values_are_answered_with_all_choices_and_the_nearest(self):
+    def test_lists_all_choices_and_suggests_the_nearest(self):
         attention = ['bench', 'attention', '--shape', '1,1,64,64']
         (self.folder / 'set.txt').write_text('a\n')
         for arguments, choices, meant in (
@@ -155,7 +155,7 @@ class Help(CommandLineTest):
             self.fail_with(self.run_program(*arguments), 2, choices, f'did you mean {meant}?')
         self.assertNotIn('did you mean', self.run_program('generate', '-p', 'x', '-o', 'v.flac').stderr)
 
-    def test_options_of_batch_stand_in_their_groups(self):
+    def test_options_of_batch_are_in_their_groups(self):
         groups = dict(group.split('\n', 1) for group in self.text('batch', '--help').split('\n\n') if '\n' in group)
         for option, group in (('--output DIR', 'Output and reports'), ('--format WORD', 'Output and reports'), ('--share i/n', 'Prompt set'), ('--status DIR', 'Prompt set')):
             self.assertIn(option, groups[group])

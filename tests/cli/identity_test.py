@@ -101,14 +101,14 @@ class Identity(BatchTest):
         """Returns the values in which another recipe differs. null means that it lacks the key."""
         return {key: other.get(key) for key in first | other if first.get(key) != other.get(key)}
 
-    def test_recipes_and_identities_stay_what_they_were(self):
+    def test_recipes_and_identities_do_not_change(self):
         golden = [json.loads(line) for line in GOLDEN.read_text().splitlines()]
         self.assertEqual([line['row'] for line in golden], ROWS, 'record identities.json anew')
         for now, then in zip(self.recorded(), golden):
             with self.subTest(then['row']):
                 self.assertEqual(now, then)
 
-    def test_every_option_of_a_row_is_among_them(self):
+    def test_recorded_rows_cover_every_option(self):
         manual = ' '.join(self.succeed(self.run_program('reference')).stdout.split())
         keys = {part.split('.')[0] for part in manual.split('In YAML: ')[1:]}
         self.assertIn('topk', keys)

@@ -30,7 +30,7 @@ class Interrupt(CommandLineTest):
         self.assertIn(checkpoint, self.names())
         return int(step)
 
-    def test_the_same_command_goes_on_from_the_steps_that_were_done(self):
+    def test_same_command_resumes_after_the_finished_steps(self):
         given = ('--cache', 'forecast:0.5', '--threads', '1', '--size', '128x128')
         self.succeed(self.generate('-o', 'whole.mp4', '--steps', 60, *given))
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
@@ -46,7 +46,7 @@ class Interrupt(CommandLineTest):
             self.assertEqual(*((self.folder / name).read_bytes() for name in self.names()))
             (self.folder / 'clip.mp4').unlink()
 
-    def test_a_run_that_goes_on_is_interrupted_again(self):
+    def test_resumed_run_can_be_interrupted_again(self):
         for name in ('first', 'second'):
             process, terminal = self.start('-o', 'clip.mp4', '--size', '128x128')
             self.assertIn('s/it', self.read_until(terminal, 's/it'))
@@ -58,7 +58,7 @@ class Interrupt(CommandLineTest):
                        f'{self.CHECKPOINT} is not used: it belongs to a run with other settings; this run\'s is clip.mp4.checkpoint-2.safetensors')
         self.assertEqual(self.names(), ['clip.mp4', self.CHECKPOINT])
 
-    def test_what_the_same_command_would_choose_anew_is_named(self):
+    def test_names_options_without_which_the_command_would_not_resume(self):
         for given, options in (((), ' with -o video.mp4'), (('--seed', 'random'), r' with -o video.mp4 --seed \d+'), (('--seed', 'random', '-o', 'a.mp4'), r' with --seed \d+')):
             process, terminal = self.start(*given, '--size', '128x128')
             self.assertIn('s/it', self.read_until(terminal, 's/it'))
@@ -68,7 +68,7 @@ class Interrupt(CommandLineTest):
             for name in self.names():
                 (self.folder / name).unlink()
 
-    def test_steps_that_cannot_be_kept_are_a_warning(self):
+    def test_warns_if_steps_cannot_be_kept(self):
         process, terminal = self.start('-o', 'clip.mp4', '--size', '128x128', **limited(5000))
         self.assertIn('s/it', self.read_until(terminal, 's/it'))
         code, text = self.stop(process, terminal, signal.SIGINT)
@@ -77,7 +77,7 @@ class Interrupt(CommandLineTest):
         self.assertIn('the same seed gives the same video', text)
         self.assertEqual(self.names(), [])
 
-    def test_a_signal_ends_a_step_in_its_middle(self):
+    def test_signal_ends_a_step_in_the_middle(self):
         # The single step of such a large video takes many seconds. After it, the latents would be kept.
         process, terminal = self.start('-o', 'clip.mp4', '--size', '768x768', '--frames', '49', steps=1)
         self.assertIn('denoise', self.read_until(terminal, 'denoise'))
@@ -86,7 +86,7 @@ class Interrupt(CommandLineTest):
         self.assertIn('interrupted: no step was done, so there is nothing to keep', text)
         self.assertEqual(self.names(), [])
 
-    def test_signal_while_decoding_keeps_the_latents_and_says_how_to_go_on(self):
+    def test_signal_while_decoding_keeps_the_latents_and_says_how_to_continue(self):
         process, terminal = self.start('-o', 'clip.safetensors', '--size', '256x256', '--frames', '49', steps=1)
         self.assertIn('decode', self.read_until(terminal, 'decode'))
         code, text = self.stop(process, terminal, signal.SIGINT)
@@ -108,7 +108,7 @@ class Interrupt(CommandLineTest):
         process.wait(timeout=60)
         return not (self.folder / 'clip.y4m').exists()
 
-    def test_kill_while_frames_are_written_leaves_no_video_and_the_next_run_makes_it(self):
+    def test_run_killed_while_it_writes_frames_leaves_no_video_and_the_next_run_makes_it(self):
         arguments = ('-o', 'clip.y4m', '--size', '256x256', '--frames', '49')
         for _ in range(10):
             if self.killed_while_writing(*arguments):
@@ -150,12 +150,12 @@ class Interrupt(CommandLineTest):
         self.assertNotIn('interrupted', text)  # a run that ends by itself says so
         self.assertEqual(self.names(), [])
 
-    def test_hangup_stays_ignored_where_it_was(self):
+    def test_ignored_hangup_stays_ignored(self):
         process, terminal = self.start('-o', 'clip.safetensors', steps=20, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
         self.assertIn('s/it', self.read_until(terminal, 's/it'))
         self.assertEqual(self.stop(process, terminal, signal.SIGHUP)[0], 0)
 
-    def test_reader_that_left_ends_no_run(self):
+    def test_run_continues_if_the_reader_of_its_output_ends(self):
         process, terminal = self.start('-o', 'clip.safetensors', '--json', steps=2)
         process.stdout.close()
         self.read_until(terminal, None)

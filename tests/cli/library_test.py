@@ -36,7 +36,7 @@ class Library(CommandLineTest):
             pictures += bytes(int(value * 255 + 0.5) for value in values[frame * size:(frame + 1) * size])
         return pictures
 
-    def test_example_builds_against_the_installed_library_and_makes_the_programs_video(self):
+    def test_example_uses_the_installed_library_and_makes_the_same_video_as_the_program(self):
         prefix = self.install()
         self.command('cmake', '-S', ROOT / 'tests' / 'library', '-B', 'example', '-G', 'Ninja', f'-DCMAKE_PREFIX_PATH={prefix}')
         self.command('cmake', '--build', 'example')
@@ -79,7 +79,7 @@ class Library(CommandLineTest):
                            ('zsh/site-functions/_sparsereel', '#compdef sparsereel\n'), ('fish/vendor_completions.d/sparsereel.fish', 'complete -c')):
             self.assertRegex((prefix / 'share' / name).read_text(), word)
 
-    def test_installed_program_measures_quality_without_the_judge_of_the_source_tree(self):
+    def test_installed_program_measures_quality_without_the_classifier_of_the_source_tree(self):
         prefix = self.install()
         self.assertEqual([*prefix.rglob('*judge*')], [])
         (self.folder / 'p.txt').write_text('a red circle moving to the right on a blue background\n')
@@ -90,7 +90,7 @@ class Library(CommandLineTest):
         judge = ROOT / 'assets' / 'tiny-training' / 'judge.safetensors'
         self.assertIn('the classifier is right for', self.command(prefix / 'bin' / 'sparsereel', 'bench', 'quality', *small, '--judge', judge))
 
-    def test_library_shows_its_own_names_only(self):
+    def test_library_exports_only_its_own_names(self):
         library = self.install() / 'lib' / 'libsparsereel.so'
         if not library.exists():
             library = next((self.folder / 'the prefix').glob('lib*/**/libsparsereel.so'))

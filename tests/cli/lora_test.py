@@ -26,14 +26,14 @@ class Lora(CommandLineTest):
         data[-1] ^= 1
         file.write_bytes(data)
 
-    def test_a_scale_of_zero_is_none(self):
+    def test_scale_of_zero_changes_nothing(self):
         none = self.latents()
         self.assertNotEqual(self.latents('--lora', STYLE), none)
         self.assertEqual(self.latents('--lora', f'{STYLE}:0'), none)
         self.assertEqual(self.latents('--lora', f'{STYLE}:0', '--lora', f'{STYLE}:-0.0,{OTHER}:0'), none)
         self.assertEqual(self.latents('--lora', ''), none)
 
-    def test_several_may_be_given_one_by_one_or_in_a_list(self):
+    def test_accepts_several_one_by_one_or_in_a_list(self):
         both = self.latents('--lora', STYLE, '--lora', f'{OTHER}:-0.5')
         self.assertNotEqual(both, self.latents('--lora', STYLE))
         self.assertEqual(self.latents('--lora', f'{STYLE}:1,{OTHER}:-0.5'), both)
@@ -41,11 +41,11 @@ class Lora(CommandLineTest):
         self.assertEqual(self.latents('--config', 'my.yaml'), both)
         self.assertEqual(self.latents('--config', 'my.yaml', '--lora', STYLE), self.latents('--lora', STYLE))
 
-    def test_the_text_encoder_has_its_own(self):
+    def test_applies_layers_of_the_text_encoder(self):
         self.assertNotEqual(self.latents('--lora', FILES / 'text.safetensors'), self.latents())
         self.assertEqual(self.latents('--lora', FILES / 'kohya.safetensors'), self.latents('--lora', STYLE))
 
-    def test_the_text_encoders_layers_have_many_names(self):
+    def test_accepts_all_names_of_text_encoder_layers(self):
         source = (FILES / 'text.safetensors').read_bytes()
         size = int.from_bytes(source[:8], 'little')
         header, data = json.loads(source[8:8 + size]), source[8 + size:]
@@ -59,7 +59,7 @@ class Lora(CommandLineTest):
             (self.folder / 'renamed.safetensors').write_bytes(len(text).to_bytes(8, 'little') + text + data)
             self.assertEqual(self.latents('--lora', 'renamed.safetensors', '--strict-lora'), expected)
 
-    def test_a_file_beside_peft_s_own_has_its_alpha(self):
+    def test_takes_alpha_from_the_peft_config_beside_the_file(self):
         """Tests STYLE's layers without their metadata. Its alpha, in peft's config beside them, makes them 1.5 times as strong, and 0.75 times where a pattern fits."""
         plain = read_safetensors(STYLE)
         metadata = json.loads(plain.pop('__metadata__')['lora_adapter_metadata'])
@@ -75,7 +75,7 @@ class Lora(CommandLineTest):
         result = self.succeed(self.generate(*ONE, '-o', 'c.gif', '--lora', 'peft/adapter_model.safetensors'))
         self.assertIn("has PEFT's names but no alpha", result.stderr)
 
-    def test_a_name_may_have_commas_and_colons(self):
+    def test_accepts_names_with_commas_and_colons(self):
         style = self.latents('--lora', STYLE)
         for name in ('ink, wash.safetensors', 'style:v2.safetensors'):
             shutil.copy(STYLE, self.folder / name)
@@ -84,12 +84,12 @@ class Lora(CommandLineTest):
         self.assertEqual(self.latents('--lora', f'ink, wash.safetensors:0.5,{OTHER}'), both)
         self.assertEqual(self.latents('--lora', 'style:v2.safetensors:0.5', '--lora', OTHER), both)
 
-    def test_bf16_takes_the_sum(self):
+    def test_adds_layers_to_bf16_weights(self):
         bf16 = ('--dtype', 'bf16', '--attention', 'full')
         self.assertNotEqual(self.latents('--lora', STYLE, *bf16), self.latents(*bf16))
         self.assertEqual(self.latents('--lora', f'{STYLE}:0', *bf16), self.latents(*bf16))
 
-    def test_recipes_know_files_hashes_and_scales(self):
+    def test_recipes_record_files_hashes_and_scales(self):
         style = shutil.copy(STYLE, self.folder / 'style.safetensors')
         self.succeed(self.generate(*ONE, '-o', 'a.mp4', '--lora', f'style.safetensors:0.8,{OTHER}', '--report', 'report.json'))
         recipe = self.recipe('a.mp4')
@@ -107,13 +107,13 @@ class Lora(CommandLineTest):
         changed = self.succeed(self.run_program(*again[:-1], 'd.mp4', '--lora', f'style.safetensors:0.8,{OTHER}'))
         self.assertIn('the LoRA is not the one that a.mp4 was made with', changed.stderr)
 
-    def test_config_show_prints_what_can_be_read_again(self):
+    def test_config_show_prints_values_that_can_be_read_again(self):
         shown = self.succeed(self.run_program('config', 'show', '-m', MODEL, '--lora', f'{STYLE}:0.5')).stdout
         self.assertIn(f'lora: "{STYLE}:0.5"', shown)
         (self.folder / 'shown.yaml').write_text(shown)
         self.assertIn(f'lora: "{STYLE}:0.5"', self.succeed(self.run_program('config', 'show', '--config', 'shown.yaml')).stdout)
 
-    def test_rows_of_a_set_have_their_own(self):
+    def test_rows_of_a_set_have_separate_loras(self):
         (self.folder / 'set.jsonl').write_text('\n'.join(json.dumps({'prompt': PROMPT, **row}) for row in (
             {'output': 'none.mp4', 'seed': 42}, {'output': 'style.mp4', 'seed': 42, 'lora': 'style.safetensors:0.8'},
             {'output': 'missing.mp4', 'lora': 'missing.safetensors'})))
@@ -127,7 +127,7 @@ class Lora(CommandLineTest):
         self.changed(style)
         self.assertIn('1 rendered, 1 finished', self.run_program(*batch).stderr, 'a changed LoRA is another video')
 
-    def test_layers_that_the_model_has_not_are_left_out_with_a_warning(self):
+    def test_warns_of_layers_that_the_model_does_not_have(self):
         size = int.from_bytes(STYLE.read_bytes()[:8], 'little')
         header, data = json.loads(STYLE.read_bytes()[8:8 + size]), STYLE.read_bytes()[8 + size:]
         image = {'dtype': 'F32', 'shape': [2], 'data_offsets': [len(data), len(data) + 8]}
@@ -141,7 +141,7 @@ class Lora(CommandLineTest):
         self.fail_with(self.generate('-o', 'b.gif', '--lora', 'image.safetensors', '--strict-lora'), 2, 'does not fit this model', '1 layer')
         self.succeed(self.generate(*ONE, '-o', 'b.gif', '--lora', STYLE, '--strict-lora'))
 
-    def test_what_cannot_be_is_refused_before_anything_is_made(self):
+    def test_refuses_impossible_loras_before_it_makes_anything(self):
         wan = FILES.parent / 'wan' / 'lora' / 'kohya.safetensors'
         for lora, words in ((wan, ['it seems to be made for Wan, but this checkpoint is CogVideoX', '20 layers']),
                             ('none.safetensors', ['none.safetensors', 'No such file']),
@@ -159,7 +159,7 @@ class Lora(CommandLineTest):
             (self.folder / 'my.yaml').write_text(f'steps: 1\nlora: {value}\n')
             self.fail_with(self.generate('-o', 'a.mp4', '--config', 'my.yaml'), 2, 'my.yaml:2:7: lora', *words)
 
-    def test_what_makes_no_numbers_is_blamed_on_the_lora(self):
+    def test_names_the_lora_that_causes_nan(self):
         for scale in ('1e300', 'nan', '-inf', '1e39'):
             self.fail_with(self.generate('-o', 'a.mp4', '--lora', f'{STYLE}:{scale}'), 2, f'--lora {STYLE}:{scale}', 'that a float holds')
         self.fail_with(self.generate('-o', 'a.mp4', *ONE, '--lora', f'{STYLE}:3e38'), 2, str(STYLE), 'scale', 'transformer_blocks.')
@@ -172,7 +172,7 @@ class Lora(CommandLineTest):
         self.fail_with(self.generate('-o', 'a.mp4', *ONE, '--lora', broken), 2, 'broken.safetensors', f'"{name}" holds NaN or Inf')
         self.assertEqual(self.names(), ['broken.safetensors'])
 
-    def test_noise_levels_of_few_steps_are_part_of_the_recipe(self):
+    def test_recipe_records_noise_levels_of_few_steps(self):
         flow = ['-m', FILES.parent / 'wan' / 'pipeline', '--device', 'cpu', '--quiet']
         first = ['generate', *flow, '-p', PROMPT, '--size', '64x64', '--frames', 1, '--cfg-scale', 1, '--scheduler', 'euler', '--sigmas']
         self.succeed(self.run_program(*first, '1, 0.5', '--flow-shift', 5, '-o', 'a.mp4'))
@@ -188,7 +188,7 @@ class Lora(CommandLineTest):
         idle = self.run_program('generate', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '--sigmas', 1, '--frames', 1, '--size', '32x32', '-o', 'd.gif')
         self.assertIn('--sigmas 1 has no effect', self.succeed(idle).stderr)
 
-    def test_inspect_says_what_one_is_for(self):
+    def test_inspect_names_the_model_of_a_lora(self):
         text = self.succeed(self.run_program('inspect', STYLE)).stdout
         for words in ('LoRA', 'CogVideoX', 'diffusers', 'inner width 32', '2 blocks', 'rank 4', '1.5', '0.75', 'transformer_blocks.*.attn1.to_q'):
             self.assertIn(words, text)
@@ -198,7 +198,7 @@ class Lora(CommandLineTest):
         copy = shutil.copy(OTHER, self.folder / 'wan_high_noise.safetensors')
         self.assertEqual(json.loads(self.succeed(self.run_program('inspect', copy, '--json')).stdout)['lora']['expert'], 'high')
 
-    def test_inspect_counts_tensors_that_no_lora_has(self):
+    def test_inspect_counts_other_tensors(self):
         tensors = read_safetensors(STYLE)
         del tensors['__metadata__']
         more = write_safetensors(self.folder / 'more.safetensors', tensors | {'step': ('F32', [1], bytes(4))})
@@ -207,7 +207,7 @@ class Lora(CommandLineTest):
         for file, count in ((more, 1), (STYLE, 0)):
             self.assertEqual(json.loads(self.succeed(self.run_program('inspect', file, '--json')).stdout)['lora']['other_tensors'], count)
 
-    def test_inspect_shows_files_that_are_no_lora_as_before(self):
+    def test_inspect_describes_files_that_are_not_loras(self):
         self.latents()
         self.assertNotIn('LoRA', self.succeed(self.run_program('inspect', 'a.safetensors')).stdout)
         broken = self.folder / 'dora.safetensors'
@@ -227,7 +227,7 @@ class Experts(CommandLineTest):
                                                '-o', output, *options))
         return (self.folder / output).read_bytes(), result.stderr
 
-    def test_a_pair_goes_to_its_experts_by_name(self):
+    def test_pair_of_loras_is_matched_with_the_experts_by_name(self):
         for high, low in (('a_HIGH_fp16', 'a_LOW_fp16'), ('style-high', 'style-low'), ('high_noise_model/lora', 'low_noise_model/lora')):
             for name, source in ((high, 'kohya'), (low, 'original')):
                 (self.folder / name).parent.mkdir(exist_ok=True)

@@ -11,7 +11,7 @@ class Errors(CommandLineTest):
         self.assertEqual(result.returncode, code, result.stderr)
         return json.loads(result.stdout)
 
-    def test_a_profile_of_other_heads_is_named(self):
+    def test_name_a_profile_with_other_heads(self):
         size = ['--size', '192x192', '--device', 'cpu']
         self.succeed(self.run_program('tune', '-m', MODEL, *size, '--steps', 1, '--samples', 1, '--videos', 0, '-p', PROMPT, '-o', 'p.yaml'))
         text = (self.folder / 'p.yaml').read_text()
@@ -26,7 +26,7 @@ class Errors(CommandLineTest):
         header = json.dumps({'__metadata__': metadata, tensor: {'dtype': 'F32', 'shape': [1], 'data_offsets': [0, 4]}}).encode()
         (self.folder / name).write_bytes(struct.pack('<Q', len(header)) + header + bytes(4))
 
-    def test_a_terminal_obeys_nothing_that_other_peoples_files_say(self):
+    def test_escape_control_characters_of_files_in_the_terminal(self):
         evil = 'x\x1b[2J\x9b31m\u202e\x07\ry'
         shown = r'x\u001b[2J\u009b31m\u202e\u0007\u000dy'
         self.write_safetensors('t.safetensors', evil, {evil: f'{evil}\nerror: '})
@@ -48,18 +48,18 @@ class Errors(CommandLineTest):
         summary = self.json_of(self.run_program('inspect', '--json', 't.safetensors', text=False), 0)
         self.assertEqual((summary['tensors'][0]['name'], summary['metadata']), (evil, {evil: f'{evil}\nerror: '}))
 
-    def test_a_video_is_not_read_as_latents(self):
+    def test_say_that_a_video_is_not_latents(self):
         self.succeed(self.generate('-o', 'clip.mp4', '--frames', 1))
         self.fail_with(self.run_program('decode', 'clip.mp4', '-m', MODEL), 2, 'clip.mp4 is a video', '--save-latents', '--from')
         self.fail_with(self.generate('--init-latents', 'clip.mp4'), 2, 'clip.mp4 is a video')
 
-    def test_inspect_takes_no_foreign_json_for_a_recipe(self):
+    def test_inspect_refuses_foreign_json_as_a_recipe(self):
         self.succeed(self.generate('-o', 'clip.gif', '--frames', 1))
         for text in ('{"hello": 1}', '{"version": "3", "name": "somebody else\'s"}', '[1]'):
             (self.folder / 'clip.gif.json').write_text(text)
             self.fail_with(self.run_program('inspect', 'clip.gif'), 2, 'clip.gif carries no recipe')
 
-    def test_json_tells_of_early_failures(self):
+    def test_json_describes_early_failures(self):
         (self.folder / 'good.yaml').write_text('json: true\nsteps: 3\n')
         for arguments, command, cause in (
                 (['generate', '--json', '-p', 'x', '-m', 'nowhere'], 'generate', 'nowhere: is not a folder'), (['generate', '--json', '--wrong'], 'generate', '--wrong'),
@@ -74,7 +74,7 @@ class Errors(CommandLineTest):
                 self.assertTrue(report['exit']['remedy'])
         self.assertEqual(self.run_program('generate', '-p', 'x', '-m', 'nowhere').stdout, '')
 
-    def test_reports_tell_of_early_failures(self):
+    def test_reports_describe_early_failures(self):
         (self.folder / 'my.yaml').write_text('report: named.json\n')
         for arguments, command, cause in (
                 (['generate', '-p', 'x', '-m', 'nowhere', '--report', 'r.json'], 'generate', 'nowhere: is not a folder'),
@@ -91,7 +91,7 @@ class Errors(CommandLineTest):
                     self.assertIn(cause, report['exit']['cause'])
             (self.folder / name).unlink()
 
-    def test_reports_of_early_failures_replace_nothing(self):
+    def test_reports_of_early_failures_replace_no_file(self):
         (self.folder / 'notes.txt').write_text('mine')
         (self.folder / 'my.yaml').write_text('steps: 2\noutput: clip.mp4\n')
         failing = ['generate', '-p', 'x', '-m', 'nowhere']
@@ -103,7 +103,7 @@ class Errors(CommandLineTest):
                 self.assertEqual(self.names(), ['my.yaml', 'notes.txt'])
                 self.assertEqual((self.folder / 'notes.txt').read_text(), 'mine')
 
-    def test_a_wrong_or_missing_command_names_the_nearest_and_all_there_are(self):
+    def test_suggest_the_nearest_command_and_list_all(self):
         for arguments, words in ((['bench', 'speed'], ['speed is no command of bench', 'use attention, pipeline, quality or plot', f"see '{PROGRAM} bench --help'"]),
                                  (['bench', 'pipelin'], ['pipelin is no command of bench', 'did you mean pipeline?']), (['bench'], ['bench needs a command', 'use attention']),
                                  (['config'], ['config needs a command', 'use show']), (['config', 'shwo'], ['shwo is no command of config', 'did you mean show?']),
@@ -112,14 +112,14 @@ class Errors(CommandLineTest):
             with self.subTest(arguments):
                 self.fail_with(self.run_program(*arguments), 2, *words)
 
-    def test_words_that_a_command_does_not_take_stand_in_their_order(self):
+    def test_list_unknown_words_in_their_order(self):
         for arguments, words in ((['decode', 'l.safetensors', '--count', 2, '--steps=3'], 'decode does not take --count 2 --steps=3'),
                                  (['bench', 'plot', 'r.json', '--frames', 2], 'bench plot does not take --frames'), (['--loud'], 'sparsereel does not take --loud'),
                                  (['generate', 'a red circle'], "generate does not take 'a red circle'"), (['generate', '-p', 'a', 'red', 'circle'], 'generate does not take red circle')):
             with self.subTest(arguments):
                 self.fail_with(self.run_program(*arguments), 2, words, *(['a prompt follows -p, in quotes'] if 'generate' in arguments else []))
 
-    def test_outputs_need_a_name(self):
+    def test_refuse_outputs_without_a_name(self):
         for name in ('.mp4', 'none/.GIF', '.safetensors'):
             self.fail_with(self.generate('-o', name), 2, f'--output {name} has no name before its ending')
         for name in ('.', './', '..'):
@@ -128,11 +128,11 @@ class Errors(CommandLineTest):
         self.fail_with(self.generate('--cfg-scale', '-1e300'), 2, '--cfg-scale -1e+300 is not')
         self.assertEqual(self.names(), [])
 
-    def test_a_dash_is_no_report(self):
+    def test_refuse_a_dash_as_a_report(self):
         self.fail_with(self.generate('--report', '-'), 2, '--report -', '--json')
         self.assertEqual(self.names(), [])
 
-    def test_a_folder_with_the_name_of_a_video_is_left_alone(self):
+    def test_keep_a_folder_with_the_name_of_a_video(self):
         for name in ('clip.mp4', 'clip.GIF', 'clip.y4m', 'frames'):
             (self.folder / name).mkdir()
         for name in ('clip.mp4', 'clip.GIF', 'clip.y4m'):
@@ -142,12 +142,12 @@ class Errors(CommandLineTest):
             self.succeed(self.generate('-o', name, '--frames', 1))
             self.assertEqual([file.name for file in (self.folder / name).iterdir()], ['000000.png'])
 
-    def test_errors_name_options_as_the_command_line_has_them(self):
+    def test_name_options_as_on_the_command_line(self):
         result = self.generate('--frames', 4000000000001)
         self.fail_with(result, 2, 'fewer frames', 'smaller width')
         self.assertNotIn('num_frames', result.stderr)
 
-    def test_the_status_of_a_set_before_its_first_video(self):
+    def test_status_works_before_the_first_video_of_a_set(self):
         (self.folder / 'out').mkdir()
         self.fail_with(self.run_program('batch', '--status', 'out'), 2, 'out holds no manifest')
         (self.folder / 'out' / 'manifest.0.jsonl').write_text('')
@@ -155,7 +155,7 @@ class Errors(CommandLineTest):
         report = json.loads(self.succeed(self.run_program('batch', '--status', 'out', '--json')).stdout)
         self.assertEqual((report['set']['done'], report['set']['failed']), (0, 0))
 
-    def test_a_run_of_hours_is_announced(self):
+    def test_warn_of_runs_that_take_hours(self):
         hours = ['-m', MODEL, '--size', '1024x1024', '--frames', 33, '--steps', 1000, '--device', 'cpu', '--quiet']
         for command, words in ((['generate', '-p', PROMPT, *hours], 'the 1000 steps of a video will take about '),
                                (['bench', 'pipeline', *hours, '--warmup', 0, '--repetitions', 1, '--no-decode'], 'the 1000 steps of a video will take about '),
@@ -169,7 +169,7 @@ class Errors(CommandLineTest):
                     process.wait()
                 self.assertRegex(text, f'warning: {words}[0-9]+ (minutes|hours|days) on this CPU')
 
-    def test_one_is_not_many(self):
+    def test_use_the_singular_for_one(self):
         self.assertIn('video.mp4: 1 frame, 64x64', self.succeed(self.generate('--frames', 1)).stdout)
         (self.folder / 'set.txt').write_text('a\n')
         usual = ['batch', 'set.txt', '-o', 'out', '-m', MODEL, '--steps', 1, '--frames', 1, '--device', 'cpu']

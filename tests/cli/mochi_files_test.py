@@ -37,14 +37,14 @@ class MochiFiles(files_test.Models):
 
 
 class Folders(MochiFiles):
-    def test_of_comfyui(self):
+    def test_reads_a_comfyui_folder(self):
         self.write('comfy/split_files/diffusion_models/mochi_preview_bf16.safetensors', prefixed(DIFFUSION_MODEL, self.part('transformer')))
         self.write('comfy/split_files/vae/mochi_vae.safetensors', self.part('vae'))
         self.write('comfy/split_files/text_encoders/t5xxl_fp16.safetensors', self.part('text_encoder'))
         self.tokenizer('mochi', 'comfy/split_files/text_encoders/tokenizer')
         self.assertEqual(self.video('-m', 'comfy'), self.usual())
 
-    def test_of_authors(self):
+    def test_reads_the_folder_of_the_authors(self):
         vae = self.part('vae')
         self.write('weights/dit.safetensors', self.part('transformer'))
         for part in ('decoder', 'encoder'):  # files of their own, whose names do not tell the part
@@ -55,7 +55,7 @@ class Folders(MochiFiles):
         self.assertEqual(self.video('-m', 'weights', '--text-encoder', 't5/model.safetensors'), self.usual())
         self.refused(['encoder.safetensors: holds no vae of a known model'], '-m', 'weights', '--text-encoder', 't5/model.safetensors', '--vae', 'weights/encoder.safetensors')
 
-    def test_of_gguf(self):
+    def test_reads_a_gguf_folder(self):
         (self.folder / 'gguf').mkdir()
         quantized.write_gguf(self.folder / 'gguf' / 'mochi.gguf', self.part('transformer'), architecture='mochi')
         self.write('gguf/mochi_vae.safetensors', self.part('vae'))
@@ -63,7 +63,7 @@ class Folders(MochiFiles):
         self.tokenizer('mochi', 'gguf/tokenizer')
         self.assertEqual(self.video('-m', 'gguf'), self.usual())
 
-    def test_one_file_for_all(self):
+    def test_reads_all_parts_from_one_file(self):
         self.write('download/all_in_one/mochi.safetensors', prefixed(DIFFUSION_MODEL, self.part('transformer')) | prefixed('vae.', self.part('vae')) | prefixed(TEXT, self.part('text_encoder')))
         self.tokenizer('mochi', 'download/all_in_one/tokenizer')
         usual = self.usual()
@@ -101,7 +101,7 @@ class OneFile(MochiFiles):
         yield 'int8_by_row', lambda _, numbers, rows: by_row(numbers, rows)
         yield 'gguf', lambda name, numbers, rows: (*(quantized.q4_0 if '.ff' in name else quantized.q8_0)(numbers), None)
 
-    def test_quantized_files_make_the_frames_of_what_they_stand_for(self):
+    def test_quantized_files_make_the_frames_of_their_unpacked_weights(self):
         for form, packing in self.formats():
             packed, twin = {}, {}  # the twin holds the same numbers in fp32, under diffusers' names
             for name, (_, shape, data) in self.weights('mochi', 'transformer').items():
@@ -123,7 +123,7 @@ class OneFile(MochiFiles):
                 file.write_bytes(file.read_bytes()[:-100])
                 self.refused([file.name, 'truncated'], '-m', self.models['mochi'], '--transformer', file)
 
-    def test_what_does_not_fit_is_refused_by_the_files_names(self):
+    def test_refuses_files_that_do_not_fit_and_uses_their_tensor_names(self):
         def missing(tensors):
             del tensors['blocks.1.attn.qkv_x.weight']
 
@@ -170,7 +170,7 @@ class Loras(MochiFiles):
             layers[layer] = (('F16', [self.rank, columns[0]], down), ('F16', [rows, self.rank], up))
         return layers
 
-    def test_change_the_same_rows_under_either_names(self):
+    def test_change_the_same_rows_under_both_naming_schemes(self):
         layers = self.layers()
         ours = self.write('ours.safetensors', {f'transformer.{layer}.lora_{matrix}.weight': tensor for layer, both in layers.items() for matrix, tensor in zip('AB', both)})
         up = mochi_as_authors({f'{layer}.lora_B.weight': tensor for layer, (_, tensor) in layers.items()})

@@ -13,11 +13,11 @@ WAN = ROOT / 'tests' / 'parity' / 'data' / 'wan' / 'pipeline'
 
 
 class OpenSoraPlan(CommandLineTest):
-    def test_passes_of_guidance_in_turn_make_the_same_video(self):
+    def test_guidance_passes_in_turn_make_the_same_video(self):
         batched, in_turn = (self.frames(f'{name}.safetensors', '--attention', 'full', '-n', 'a blurry grey square to the left', '--guidance-passes', name) for name in ('batched', 'in-turn'))
         self.assertLess(max(abs(a - b) for a, b in zip(batched, in_turn)), 1e-4)
 
-    def test_of_a_prompt_capitals_change_nothing_and_spaces_only_full_stops(self):
+    def test_cleans_prompts_as_the_authors_do(self):
         """The authors' cleaning applies to the words around a prompt too, which continue with a full stop."""
         prompts = ('a green star', '\n A Green  STAR', 'a green star. ', 'a green star.', 'a green star \n', 'a green square')
         whole, spaced, stopped_and_spaced, stopped, behind, other = (self.frames(f'{i}.safetensors', '--attention', 'full', '-p', prompt) for i, prompt in enumerate(prompts))
@@ -27,26 +27,26 @@ class OpenSoraPlan(CommandLineTest):
         self.assertNotEqual(whole, stopped)
         self.assertNotEqual(whole, other)
 
-    def test_the_negative_prompt_of_its_authors_is_the_default(self):
+    def test_uses_the_negative_prompt_of_its_authors_by_default(self):
         shown = self.succeed(self.run_program('config', 'show', '-m', MODEL, '--device', 'cpu')).stdout
         self.assertIn('negative_prompt: "nsfw, lowres, bad anatomy', shown)
 
-    def test_inspect_tells_the_model(self):
+    def test_inspect_names_the_model(self):
         summary = json.loads(self.succeed(self.run_program('inspect', MODEL, '--json')).stdout)
         self.assertEqual([summary[key] for key in ('family', 'width', 'height', 'frames')], ['Open-Sora-Plan', 64, 64, 13])
 
-    def test_the_published_size_is_known_without_weights(self):
+    def test_knows_the_published_size_without_weights(self):
         shown = self.succeed(self.run_program('config', 'show', '--random-weights', CONFIG, '--device', 'cpu')).stdout
         for line in ('width: 1280 ', 'height: 720 ', 'frames: 93 ', 'steps: 100 ', 'fps: 24.0 ', 'guidance_passes: "in-turn" ', 'topk: 0.5 '):
             self.assertIn(line, shown)
 
-    def test_bench_pipeline(self):
+    def test_bench_pipeline_measures_every_stage(self):
         report = json.loads(self.succeed(self.run_program('bench', 'pipeline', '-m', MODEL, '--device', 'cpu', '--steps', 2, *FAMILY.size, '--modes', 'full,sparse',
                                                           '--warmup', 0, '--quiet', '--json')).stdout)
         self.assertEqual([row['stage'] for row in report['rows'] if row['stage'] != 'encode'],
                          ['load text_encoder', 'text', 'load transformer', 'step', 'step', 'load vae', 'decode'])
 
-    def test_the_published_bounds_of_tuning_hold_when_measured_again(self):
+    def test_published_bounds_of_tuning_hold_when_measured_again(self):
         """SpargeAttn's l1 and pv_l1 for this model: the relative L1 of a head with its block selection, and with P.V skipped as well."""
         l1, l2 = 0.03, 0.035
         usual = ['-m', MODEL, '--size', '256x256', '--frames', 13, '--steps', 4, '--device', 'cpu', '-p', 'a green star', '--quiet', '--json']
@@ -79,12 +79,12 @@ class Published(CommandLineTest):
     def run_program(self, *arguments, **options):
         return super().run_program(*arguments, program=self.program, **options)
 
-    def test_folders_for_each_part_make_the_video_of_the_whole_folder(self):
+    def test_separate_folders_for_each_part_make_the_same_video(self):
         usual = self.frames('a.safetensors', '--attention', 'full')
         apart = self.frames('b.safetensors', '--attention', 'full', '-m', '93x720p', '--vae', 'vae', '--text-encoder', 'mt5-xxl')
         self.assertEqual(usual, apart)
 
-    def test_the_config_in_the_folder_of_a_part_is_the_parts(self):
+    def test_uses_the_config_in_the_folder_of_each_part(self):
         apart = ('--attention', 'full', '-m', '93x720p', '--vae', 'vae', '--text-encoder', 'mt5-xxl')
         before = self.frames('a.safetensors', *apart)
         model = Path(shutil.copytree(MODEL, self.folder / 'model'))
@@ -94,7 +94,7 @@ class Published(CommandLineTest):
         self.assertNotEqual(before, after)
         self.assertEqual(after, self.frames('c.safetensors', '--attention', 'full', '-m', model))
 
-    def test_what_torch_saved_is_read_where_a_folder_has_nothing_else(self):
+    def test_reads_torch_files_if_a_folder_has_nothing_else(self):
         usual = self.frames('a.safetensors', '--attention', 'full')
         for folder, old, new, prefix in (('vae', 'diffusion_pytorch_model.safetensors', 'checkpoint.ckpt', 'module.'), ('mt5-xxl', 'model.safetensors', 'pytorch_model.bin', '')):
             tensors = read_weights(self.folder / folder)
@@ -103,13 +103,13 @@ class Published(CommandLineTest):
         saved = self.frames('b.safetensors', '--attention', 'full', '-m', '93x720p', '--vae', 'vae', '--text-encoder', 'mt5-xxl')
         self.assertEqual(usual, saved)
 
-    def test_a_folder_without_the_part_is_named(self):
+    def test_names_a_folder_without_the_part(self):
         self.fail_with(self.generate('-m', '93x720p', '--vae', 'mt5-xxl', '-o', 'c.gif'), 2, 'vae mt5-xxl', 'holds no vae')
         self.fail_with(self.generate('-m', '93x720p', '-o', 'c.gif'), 2, 'text_encoder and vae are missing')
 
 
 class BadFolders(CommandLineTest):
-    def test_what_does_not_fit_is_named(self):
+    def test_names_the_field_that_does_not_fit(self):
         for name, changes, words in (('transformer/config.json', {'use_rope': False}, 'transformer/config.json: use_rope'),
                                      ('vae/config.json', {'decoder_attention': 'AttnBlock3D'}, 'vae/config.json: decoder_attention'),
                                      ('text_encoder/config.json', {'model_type': 't5'}, 'text_encoder/config.json: model_type'),

@@ -23,7 +23,7 @@ class Options(CommandLineTest):
         (self.folder / name).write_text(text)
         return name
 
-    def test_presets_are_of_the_models_file_and_weaker_than_options(self):
+    def test_presets_come_from_the_config_of_the_model_and_yield_to_options(self):
         def show(*arguments):
             return self.succeed(self.run_program('config', 'show', '-p', 'a dog', *arguments)).stdout
         usual = show()  # the tiny model, which has a file in configs/
@@ -58,16 +58,16 @@ class Options(CommandLineTest):
         self.assertEqual(rows['dynamic_cfg'], ('true', 'my.yaml:3'))
         self.assertEqual(rows['fps'], ('24.0', 'command line'))
 
-    def test_command_line_turns_a_flag_of_the_file_off(self):
+    def test_command_line_turns_off_a_flag_of_the_file(self):
         name = self.config('dynamic_cfg: true\n')
         self.assertEqual(self.show('--config', name, '--no-dynamic-cfg')['dynamic_cfg'], ('false', 'command line'))
 
-    def test_a_flags_value_is_checked(self):
+    def test_checks_the_value_of_a_flag(self):
         self.fail_with(self.run_program('config', 'show', '--offload=maybe'), 2, '--offload maybe: one of true, false')
         self.fail_with(self.run_program('generate', '--no_dynamic_cfg=maybe'), 2, '--no-dynamic-cfg maybe')
         self.assertIn('quiet: true', self.succeed(self.run_program('config', 'show', '--quiet=1')).stdout)
 
-    def test_command_line_choice_removes_the_files_other(self):
+    def test_command_line_choice_removes_the_opposite_choice_of_the_file(self):
         name = self.config('cdf: 0.8\nprompt_file: nowhere.txt\n')
         rows = self.show('--config', name, '--topk', '0.3', '-p', PROMPT)
         self.assertEqual(rows['topk'], ('0.3', 'command line'))
@@ -79,7 +79,7 @@ class Options(CommandLineTest):
         rows = self.show('--attention', 'sparse', *arguments)
         return {key: rows[key][0] for key in ('dropped', 'select', 'cell', 'topk', 'cdf', 'error', 'block_error') if key in rows}
 
-    def test_what_is_asked_for_brings_means_and_their_ranking(self):
+    def test_related_options_choose_means_and_their_ranking(self):
         published = {'dropped': 'none', 'select': 'mass', 'topk': '0.3'}
         self.assertEqual(self.means('--topk', '0.3', '--dropped', 'none'), published)
         self.assertEqual(self.means('--topk', '0.3', '--dropped', 'none', '--select', 'mass'), published)
@@ -96,7 +96,7 @@ class Options(CommandLineTest):
                          {'dropped': 'mean', 'select': 'error', 'cell': '16', 'cdf': '0.8'})
         self.assertNotIn('dropped', self.show('--attention', 'full'))
 
-    def test_a_choice_of_means_removes_what_a_weaker_source_says_against_it(self):
+    def test_choice_of_means_removes_contradictory_options_of_weaker_sources(self):
         published = self.config('dropped: none\nselect: mass\ntopk: 0.3\n', 'a.yaml')
         self.assertEqual(self.means('--config', published, '--error', '0.05', '--cell', '16'),
                          {'dropped': 'mean', 'select': 'error', 'cell': '16', 'error': '0.05'})
@@ -106,9 +106,9 @@ class Options(CommandLineTest):
         contradiction = self.config('dropped: none\nselect: error\n', 'c.yaml')
         self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', contradiction), 2, 'c.yaml:1:10: dropped none', 'c.yaml:2:9: select error', 'exclude')
 
-    def test_options_without_effect_are_a_warning(self):
+    def test_warns_of_options_without_effect(self):
         full, quantized = (f'with --attention {mode}, which computes every block' for mode in ('full', 'quantized'))
-        for base, idle, warnings in (
+        for base, without_effect, warnings in (
                 (['--attention', 'full'], ['--topk', '0.5', '--dropped', 'mean', '--dense-steps', '1'],
                  [f'--topk 0.5 has no effect {full}', f'--dropped mean has no effect {full}', f'--dense-steps 1 has no effect {full}']),
                 (['--attention', 'quantized'], ['--error', '0.1', '--dense-layers', '1'],
@@ -123,9 +123,9 @@ class Options(CommandLineTest):
                 ([], ['--cache', '0.1'], ['--cache 0.1 has no effect with one step, because no later step can reuse it']),
                 ([], ['--strict-lora'], ['--strict-lora true has no effect without a LoRA']),
                 ([], ['--offload'], ["--offload true has no effect on a CPU, whose memory is the host's"])):
-            with self.subTest(idle):
+            with self.subTest(without_effect):
                 made = []
-                for name, arguments in (('a.y4m', base), ('b.y4m', [*base, *idle])):
+                for name, arguments in (('a.y4m', base), ('b.y4m', [*base, *without_effect])):
                     result = self.generate('--json', '--quiet', '--steps', 1, '-o', name, *arguments)
                     self.warn_with(result, *(warnings if name == 'b.y4m' else []))
                     report = json.loads(result.stdout)
@@ -139,38 +139,38 @@ class Options(CommandLineTest):
         self.warn_with(self.run_program('config', 'show', '-m', MODEL, '--attention', 'full', '--topk', 0.5), f'--topk 0.5 has no effect {full}')
         self.assertNotIn('topk', self.show('--attention', 'full', '--topk', 0.5))
 
-    def test_files_options_without_effect_are_named_by_their_place_unless_overridden(self):
+    def test_names_the_place_of_file_options_without_effect_unless_overridden(self):
         name = self.config('topk: 0.5\ncrf: 20\n')
         arguments = ['--steps', 1, '-o', 'a.y4m', '--config', name]
         self.warn_with(self.generate(*arguments, '--attention', 'full'))  # the choice of the command line
         self.config('attention: full\ntopk: 0.5\n')
         self.warn_with(self.generate(*arguments), 'my.yaml:2:7: topk 0.5 has no effect with my.yaml:1:12: attention full, which computes every block')
 
-    def test_second_names_underscores_and_equals_signs(self):
+    def test_accepts_other_names_underscores_and_equals_signs(self):
         rows = self.show('--num_inference_steps', '9', '--guidance-scale=3', '--num_frames=5', '--token_order', 'time-major')
         self.assertEqual((rows['steps'][0], rows['cfg_scale'][0], rows['frames'][0]), ('9', '3.0', '5'))
         self.assertEqual(rows['token_order'][0], 'time-major')
 
-    def test_second_name_in_a_file(self):
+    def test_accepts_other_names_in_a_file(self):
         self.assertEqual(self.show('--config', self.config('num_inference_steps: 3\n'))['steps'], ('3', 'my.yaml:1'))
 
     def test_size_sets_both_sides(self):
         rows = self.show('--size', '48x32')
         self.assertEqual((rows['width'], rows['height']), (('48', 'command line'), ('32', 'command line')))
 
-    def test_a_run_obeys_the_file(self):
+    def test_run_obeys_the_config_file(self):
         name = self.config(f'model: {MODEL}\nprompt: {PROMPT}\nsteps: 1\noutput: clip.mp4\nwidth: 32\nquiet: true\n')
         self.succeed(self.run_program('generate', '--config', name))
         self.assertEqual(self.names(), ['clip.mp4', 'my.yaml'])
 
-    def test_what_is_shown_can_be_given_again(self):
+    def test_shown_settings_can_be_given_again(self):
         shown = self.succeed(self.run_program('config', 'show', '-m', MODEL, '-p', 'a "red": circle #1', '--cdf', '0.8', '--seed', 7)).stdout
         rows = self.show('--config', self.config(shown))
         self.assertRegex(rows['prompt'][1], r'my.yaml:\d+')
         self.assertEqual(rows['prompt'][0], 'a "red": circle #1')
         self.assertEqual((rows['cdf'][0], rows['seed'][0], rows['width'][0]), ('0.8', '7', '64'))
 
-    def test_what_is_shown_runs_and_shows_the_same(self):
+    def test_shown_settings_run_and_show_the_same(self):
         (self.folder / 'prompt.txt').write_text(PROMPT)
         self.succeed(self.generate('--save-latents', 'noise.safetensors', '-o', 'a.safetensors'))
         (self.folder / 'sub').mkdir()
@@ -189,14 +189,14 @@ class Options(CommandLineTest):
                 self.assertEqual(*values)
                 self.succeed(self.run_program('generate', '--config', f'../{name}', cwd=self.folder / 'sub'))
 
-    def test_defaults_of_the_matched_config_are_shown_only_where_they_count(self):
+    def test_shows_defaults_of_the_matched_config_only_if_they_apply(self):
         tiny = ROOT / 'assets' / 'tiny'  # its config sets a similarity
         for mode, shown in (('sparse', True), ('full', False)):
             text = self.succeed(self.run_program('config', 'show', '-m', tiny, '-p', PROMPT, '--attention', mode)).stdout
             self.assertEqual('similarity: ' in text, shown, mode)
             self.succeed(self.run_program('config', 'show', '--config', self.config(text)))
 
-    def test_what_is_shown_of_a_preset_means_the_same_again(self):
+    def test_shown_settings_of_a_preset_mean_the_same_when_given_again(self):
         def show(*arguments):
             text = self.succeed(self.run_program('config', 'show', *arguments)).stdout
             return [line.rsplit(' # ', 1)[0].strip() for line in text.splitlines()]
@@ -208,28 +208,28 @@ class Options(CommandLineTest):
                 self.assertEqual(show('--config', self.config('\n'.join(shown))), shown)
         self.assertIn('cache: "0"', shown)  # from the recipe, which no preset changes
 
-    def test_full_stdout_is_a_failure(self):
+    def test_fails_if_stdout_cannot_be_written(self):
         for command in (['completion', 'bash'], ['reference'], ['config', 'show', '-m', MODEL], ['inspect', MODEL, '--json']):
             with self.subTest(command), open('/dev/full', 'w') as full:
                 result = subprocess.run([PROGRAM, *map(str, command)], stdout=full, stderr=subprocess.PIPE, text=True)
                 self.assertEqual(result.returncode, 1)
                 self.assertIn('stdout could not be written', result.stderr)
 
-    def test_no_prompt_is_not_shown_as_an_empty_one(self):
+    def test_does_not_show_a_missing_prompt_as_empty(self):
         self.assertNotIn('prompt', self.show())
 
     def test_unknown_key_names_file_and_key(self):
         name = self.config('stepz: 3\n')
         self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', name), 2, 'my.yaml:1:1: the key stepz', 'did you mean steps?')
 
-    def test_values_that_only_the_model_refuses_are_named_by_their_place(self):
+    def test_names_the_place_of_values_that_only_the_model_refuses(self):
         for text, place in (('steps: 3\nframes:  6\n', 'my.yaml:2:10: frames 6'), ('topk: 1.5\n', 'my.yaml:1:7: topk'),
                             ('width: 250\n', 'my.yaml:1:8: width 250'), ('scheduler: euler\n', 'my.yaml:1:12: scheduler euler'),
                             ('threads: 0\n', 'my.yaml:1:10: threads 0'), ('steps: 0\n', 'my.yaml:1:8: steps 0'),
                             ('device: tpu\n', 'my.yaml:1:9: device tpu')):
             self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', self.config(text)), 2, place)
 
-    def test_files_that_cannot_be_used_are_named_by_their_place(self):
+    def test_names_the_place_of_files_that_cannot_be_used(self):
         (self.folder / 'folder').mkdir()
         (self.folder / 'text').write_text('no tensors\n')
         for key, value in (('model', 'nowhere'), ('model', 'folder'), ('random_weights', 'nowhere.yaml'), ('random_weights', 'text'), ('from', 'nowhere.mp4'),
@@ -245,7 +245,7 @@ class Options(CommandLineTest):
                 self.fail_with(result, 2, f'my.yaml:2:{len(key) + 4}: {key}')
                 self.assertEqual(result.stderr.count('my.yaml:2'), 1, result.stderr)
 
-    def test_names_inside_of_longer_ones_are_not_taken_for_a_file(self):
+    def test_does_not_mistake_parts_of_longer_names_for_a_file(self):
         name = self.config('output: a\nsave_latents: nowhere\n')
         self.fail_with(self.run_program('config', 'show', '-m', 'nowhere-else', '--config', name), 2, 'error: nowhere-else: is not a folder')
 
@@ -263,7 +263,7 @@ class Options(CommandLineTest):
                 result = self.run_program('generate', *arguments, '--config', name)
                 self.fail_with(result, 2, f'error: {error}')
 
-    def test_wrong_values_in_a_file_name_file_and_key(self):
+    def test_wrong_values_name_file_and_key(self):
         for text in ('steps: many\n', 'steps: [1, 2]\n', 'dynamic_cfg: maybe\n', 'attention: dense\n', 'steps:\n'):
             result = self.run_program('config', 'show', '-m', MODEL, '--config', self.config(text))
             self.fail_with(result, 2, 'my.yaml', text.split(':')[0])
@@ -272,24 +272,24 @@ class Options(CommandLineTest):
         name = self.config('steps: [3\n')
         self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', name), 2, 'my.yaml:2:1')
 
-    def test_list_in_place_of_a_map(self):
+    def test_refuses_a_list_instead_of_a_map(self):
         name = self.config('- steps\n')
         self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', name), 2, 'my.yaml')
 
-    def test_same_option_twice_in_a_file(self):
+    def test_refuses_the_same_option_twice_in_a_file(self):
         for text in ('steps: 3\nnum_inference_steps: 4\n', 'topk: 0.5\ncdf: 0.9\n'):
             self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', self.config(text)), 2, 'my.yaml')
 
-    def test_an_empty_name_of_a_file_is_no_file(self):
+    def test_refuses_an_empty_file_name(self):
         self.fail_with(self.generate('--image', ''), 2, '--image is empty')
 
-    def test_empty_name_of_a_model(self):
+    def test_refuses_an_empty_model_name(self):
         self.fail_with(self.run_program('config', 'show', '--config', self.config('model: ""\n')), 2, 'my.yaml:1:8: model is empty')
 
-    def test_missing_file(self):
+    def test_refuses_a_missing_config_file(self):
         self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', 'none.yaml'), 2, 'none.yaml')
 
-    def test_overridden_option_of_a_file_is_no_error(self):
+    def test_accepts_overridden_options_of_a_file(self):
         name = self.config('topk: 0.3\ncrf: 20\n')
         self.succeed(self.generate('--config', name, '--steps', 1, '--attention', 'full', '-o', 'a.gif'))
 

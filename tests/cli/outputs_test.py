@@ -13,7 +13,7 @@ from support import FAMILY, MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest, limit
 
 
 class Outputs(CommandLineTest):
-    def test_names_too_long_are_refused_at_once(self):
+    def test_refuses_too_long_names_at_once(self):
         for arguments in (['-o', 'x' * 300 + '.mp4'], ['-o', 'x' * 236 + '.mp4'], ['-o', 'x' * 240], ['-o', 'x' * 256],
                           ['-o', 'x' * 256, '--save-latents', 'latents.safetensors'], ['--save-latents', 'x' * 250 + '.safetensors'],
                           ['-o', 'x' * 248 + '.gif', '--save-latents', 'latents.safetensors'], ['--contact-sheet', 'x' * 255 + '.png']):
@@ -40,7 +40,7 @@ class Outputs(CommandLineTest):
         self.assertEqual(self.names(), ['dangling.json', 'link.json', 'report.json'])
         self.assertEqual((self.folder / 'report.json').read_text(), 'old')
 
-    def test_outputs_never_replace_what_is_read(self):
+    def test_outputs_never_replace_input_files(self):
         self.succeed(self.generate('--save-latents', 'latents.safetensors', '-o', 'a.mp4'))
         before = (self.folder / 'latents.safetensors').read_bytes()
         for result in (self.generate('--init-latents', 'latents.safetensors', '-o', 'latents.safetensors'),
@@ -104,21 +104,21 @@ class Outputs(CommandLineTest):
             self.fail_with(self.run_program('generate', '--random-weights', 'tiny.yaml', '--report', name), 2, '--random-weights', 'same file')
         self.assertEqual((self.folder / 'tiny.yaml').read_bytes(), text)
 
-    def test_a_failed_run_does_not_replace_a_part_of_the_model_by_its_report(self):
+    def test_report_of_a_failed_run_is_not_written_into_the_model(self):
         model = self.copy_of_the_model()
         self.fail_with(self.run_program('generate', '-m', model, '-p', 'a', '--steps', 0, '--report', 'model/vae/new.json', '-o', 'a.xyz'), 2)
         self.assertFalse((model / 'vae' / 'new.json').exists())
 
-    def test_latents_inside_of_the_folder_of_pngs(self):
+    def test_refuses_latents_inside_the_folder_of_pngs(self):
         (self.folder / 'frames').mkdir()
         self.fail_with(self.generate('-o', 'frames', '--save-latents', 'frames/latents.safetensors'), 2, '--save-latents')
 
     @unittest.skipIf(os.geteuid() == 0, 'root may write everywhere')
-    def test_unwritable_folder(self):
+    def test_refuses_an_unwritable_folder(self):
         (self.folder / 'locked').mkdir(mode=0o500)
         self.fail_with(self.generate('-o', 'locked/clip.mp4'), 2, 'locked')
 
-    def test_output_on_a_read_only_file_system(self):
+    def test_refuses_a_read_only_file_system(self):
         self.fail_with(self.generate('-o', '/proc/clip.mp4'), 2, '/proc/clip.mp4')
 
     def test_read_only_files_are_not_replaced(self):
@@ -132,12 +132,12 @@ class Outputs(CommandLineTest):
                 self.assertEqual(old.read_text(), 'old')
         self.assertEqual(self.names(), sorted(['old.y4m', 'old.json', 'old.safetensors', 'old.png', 'clip.gif.json']))
 
-    def test_output_on_a_device_or_a_pipe(self):
+    def test_refuses_devices_and_pipes(self):
         for name in ('/dev/null', '/dev/stdout', '/dev/stdout/'):  # stdout is a pipe here
             with self.subTest(name=name):
                 self.fail_with(self.generate('-o', name), 2, name, 'choose another name')
 
-    def test_disk_too_small_for_the_latents_warns_and_leaves_nothing(self):
+    def test_full_disk_without_room_for_latents_warns_and_leaves_nothing(self):
         result = self.generate('-o', 'clip.safetensors', **limited(512))
         self.assertEqual(result.returncode, 1)
         warning, cause, remedy = result.stderr.splitlines()
@@ -147,7 +147,7 @@ class Outputs(CommandLineTest):
         self.assertNotIn('sparsereel decode', remedy)  # there is nothing to decode
         self.assertEqual(self.names(), [])
 
-    def test_video_is_written_though_its_latents_found_no_room(self):
+    def test_video_is_written_even_if_its_latents_found_no_room(self):
         # 9 frames of 16 x 16 are far smaller as a GIF than their latents with this long prompt's recipe.
         video = ['generate', '-m', MODEL, '-p', PROMPT + ' ' * 9000, '--size', '16x16', '--steps', '1', '-o', 'clip.gif', '--no-metadata']
         report = json.loads(self.succeed(self.run_program(*video, '--json', **limited(8000))).stdout)
@@ -163,7 +163,7 @@ class Outputs(CommandLineTest):
         self.assertEqual(json.loads(result.stdout)['output']['path'], 'clip.gif')
         self.assertEqual(self.names(), ['clip.gif'])
 
-    def test_disk_too_small_for_the_video_keeps_the_latents_and_says_how_to_go_on(self):
+    def test_full_disk_keeps_the_latents_and_says_how_to_continue(self):
         result = self.generate('-o', 'clip.safetensors', **limited(65536))
         self.fail_with(result, 1, 'clip.safetensors', 'sparsereel decode clip.safetensors.latents.safetensors -o clip.safetensors')
         self.assertEqual(self.names(), ['clip.safetensors.latents.safetensors'])
@@ -173,7 +173,7 @@ class Outputs(CommandLineTest):
         self.succeed(self.generate('-o', 'direct.safetensors'))
         self.assertEqual((self.folder / 'clip.safetensors').read_bytes(), (self.folder / 'direct.safetensors').read_bytes())
 
-    def test_latents_of_a_failed_run_go_once_the_video_is_there(self):
+    def test_latents_of_a_failed_run_are_removed_when_the_video_is_made(self):
         kept = 'clip.safetensors.latents.safetensors'
         for more in ([], ['--save-latents', 'latents.safetensors']):
             self.assertEqual(self.generate('-o', 'clip.safetensors', **limited(65536)).returncode, 1)
@@ -185,7 +185,7 @@ class Outputs(CommandLineTest):
             self.assertEqual(self.names(), ['clip.safetensors', *more[1:]])
             (self.folder / 'clip.safetensors').unlink()
 
-    def test_latents_of_a_failed_run_stay_where_they_are_asked_for(self):
+    def test_latents_of_a_failed_run_stay_if_they_are_requested(self):
         kept = 'clip.safetensors.latents.safetensors'
         for spelling in (kept, './' + kept):
             with self.subTest(spelling):
@@ -196,7 +196,7 @@ class Outputs(CommandLineTest):
                 for name in self.names():
                     (self.folder / name).unlink()
 
-    def test_files_that_are_no_recipe_are_not_replaced_by_one(self):
+    def test_recipe_never_replaces_other_files(self):
         for output, beside in (('frames', 'frames.json'), ('clip.gif', 'clip.gif.json'), ('clip.y4m', 'clip.y4m.json')):
             for text in ('', '{"version": "1.0.0", "name": "a package"}', 'no JSON'):
                 with self.subTest(output=output, text=text):
@@ -210,7 +210,7 @@ class Outputs(CommandLineTest):
         self.succeed(self.generate('-o', 'clip.y4m', '--frames', 1, '--no-metadata'))
         self.assertIn('clip.y4m.json', self.names())
 
-    def test_way_to_go_on_repeats_the_options_of_the_run(self):
+    def test_command_to_continue_repeats_the_options_of_the_run(self):
         name = 'my.yaml'
         (self.folder / name).write_text('dtype: fp32\ncrf: 20\n')
         result = self.generate('--config', name, '-o', 'clip.safetensors', '--steps', 1, '--fps', 12, '--vae-tiling', 'on', '--no-metadata',
@@ -230,7 +230,7 @@ class Outputs(CommandLineTest):
         self.assertEqual((self.folder / 'clip.y4m').read_text(), 'old')
 
     @unittest.skipIf(os.geteuid() != 0, 'only root may mount')
-    def test_full_disk(self):
+    def test_full_disk_leaves_no_file(self):
         disk = self.folder / 'disk'
         disk.mkdir()
         if subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=96k', 'tmpfs', disk], capture_output=True).returncode:
@@ -240,7 +240,7 @@ class Outputs(CommandLineTest):
             self.fail_with(self.generate('-o', f'disk/{name}', '--save-latents', 'latents.safetensors'), 1, name, 'free some space')
             self.assertEqual(list(disk.iterdir()), [])
 
-    def test_files_that_were_opened_may_be_moved(self):
+    def test_opened_files_may_be_moved(self):
         model = self.copy_of_the_model()
         self.succeed(self.generate('-o', 'a.y4m', '--save-latents', 'noise.safetensors'))
         options = ['generate', '-m', model, '-p', PROMPT, '--device', 'cpu', '--steps', 150, '--init-latents', 'noise.safetensors']
@@ -270,7 +270,7 @@ class Outputs(CommandLineTest):
         self.assertEqual(json.loads(result.stdout)['exit']['code'], 2)
         self.assertEqual(self.names(), [])
 
-    def test_report_that_cannot_be_written_fails_a_run_that_did_not(self):
+    def test_report_that_cannot_be_written_fails_a_successful_run(self):
         latents = {'__metadata__': {'recipe': json.dumps({'prompt': 'x' * 9000})},
                    'latents': {'dtype': 'F32', 'shape': [1, 1, 4, 2, 2], 'data_offsets': [0, 64]}}
         text = json.dumps(latents).encode()
@@ -281,7 +281,7 @@ class Outputs(CommandLineTest):
         self.assertEqual(json.loads(result.stdout)['exit']['code'], 1)
 
 
-class Overlapping(CommandLineTest):
+class OverlappingRuns(CommandLineTest):
     """Runs at the same time without -o: each has files of its own."""
     def start(self, *arguments):
         process = subprocess.Popen([PROGRAM, *map(str, arguments), '-m', MODEL, '--device', 'cpu', '--threads', '1', '--quiet'], cwd=self.folder,
@@ -301,7 +301,7 @@ class Overlapping(CommandLineTest):
     def recipe(self, name):
         return json.loads(self.succeed(self.run_program('inspect', name, '--json')).stdout)['recipe']
 
-    def test_each_has_a_video_of_its_own(self):
+    def test_runs_make_separate_videos(self):
         self.succeed(self.generate('--save-latents', 'l.safetensors', '-o', 'a.y4m'))
         alone = [self.generating(100 * seed, '--report', f'r{seed}.json', '--checkpoint-every', 5) for seed in range(1, 6)]
         several = [self.generating(100 * seed, '--count', 3, '--report', f'r{seed}.json') for seed in (6, 7)]
@@ -319,7 +319,7 @@ class Overlapping(CommandLineTest):
                     self.assertEqual(self.recipe(name)['seed'], 100 * seed + i, name)
         self.assertEqual(set(self.names()) - set(videos), {'l.safetensors', 'a.y4m', 'a.y4m.json', *(f'r{seed}.json' for seed in range(1, 9))})
 
-    def test_a_killed_run_keeps_no_name(self):
+    def test_killed_run_does_not_reserve_its_name(self):
         process = self.generating(1, '--steps', 900)
         wait_until(lambda: list(self.folder.glob('.video.*.partial.mp4')))
         running = self.generating(2)
@@ -329,7 +329,7 @@ class Overlapping(CommandLineTest):
         self.assertIn('video.mp4: ', self.finished(self.generating(3)))
         self.assertEqual(self.names(), ['video-2.mp4', 'video.mp4'])
 
-    def test_a_killed_run_leaves_nothing_to_the_next(self):
+    def test_next_run_removes_leftovers_of_a_killed_run(self):
         for name in ('clip.y4m', 'frames'):
             leftovers = {f'.{Path(name).stem}.12.partial{Path(name).suffix}', f'.{name}.checkpoint.12-1.partial.safetensors', '.r.7.partial.json', '.s.7.partial.png'}
             strangers = {'.mine.12.partial.mp4', f'.{name}', '.clip.12.y4m'}
@@ -346,7 +346,7 @@ class Overlapping(CommandLineTest):
             for each in strangers:
                 (self.folder / each).unlink()
 
-    def test_a_run_that_is_killed_while_it_writes(self):
+    def test_next_run_removes_leftovers_of_a_run_killed_while_it_writes(self):
         arguments = ['-o', 'clip.y4m', '--size', '256x256', '--frames', 49, '--steps', 1]
         process = self.generating(1, *arguments)
         wait_until(lambda: [path for path in self.folder.glob('.clip.*.partial.y4m') if self.size_of(path) > 0], process, seconds=120)

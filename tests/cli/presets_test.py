@@ -73,7 +73,7 @@ class Presets(unittest.TestCase):
     def check(self, expected, **report):
         self.assertEqual(faults(self.report(**report), presets_of('tiny.yaml')), expected)
 
-    def test_what_breaks_a_promise_or_the_rule_or_was_not_measured_is_found(self):
+    def test_check_finds_broken_promises_broken_rules_and_missing_measurements(self):
         self.check([])
         self.check(['near promises psnr 42, and has 41.9', 'fast promises psnr_lowest 28, and has 27'], changes={'near': {'psnr': 41.9}, 'fast': {'psnr_lowest': 27}})
         self.check(['balanced was measured with topk 0.9, and is ' + presets_of('tiny.yaml')['balanced']['topk']], changes={'balanced': {'topk': 0.9}})
@@ -81,13 +81,13 @@ class Presets(unittest.TestCase):
         few = self.report(changes={'balanced': {'dense_steps': 9}})
         self.assertIn('balanced has sparse steps among the first fifth', faults(few, presets_of('tiny.yaml')))
 
-    def test_a_row_that_is_better_in_all_beats_a_preset(self):
+    def test_check_finds_a_row_that_beats_a_preset_in_everything(self):
         better = {'name': 'other', 'psnr': 41.5, 'psnr_lowest': 37.5, 'denoise_seconds': 1.9}
         self.check(['balanced is beaten by other'], more=[better])
         for worse in ({'psnr': 40.5}, {'psnr_lowest': 36.5}, {'denoise_seconds': 2.1}, {'dense_steps': 9}, {'psnr': None}):
             self.check([], more=[better | worse])
 
-    def test_measured_tables(self):
+    def test_measured_tables_keep_the_promises(self):
         tables = sorted((ROOT / 'assets' / 'charts').glob('presets*.json'))
         if not tables:
             self.skipTest('assets/charts/presets.json is not there: nothing says whether the presets stand on the frontier')
@@ -99,7 +99,7 @@ class Presets(unittest.TestCase):
                 for name in names:
                     self.assertEqual(faults(report, presets_of(name)), [])
 
-    def test_the_page_says_what_is_promised(self):
+    def test_page_states_the_promises(self):
         page = (ROOT / 'configs' / 'README.md').read_text()
         said = {name: (int(mean), int(lowest)) for name, mean, lowest in re.findall(r'^\| `(\w+)`.*\| (\d+) dB, (\d+) \|$', page, re.M)}
         self.assertEqual(said, PROMISES)

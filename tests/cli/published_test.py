@@ -17,12 +17,12 @@ class Published(CommandLineTest):
     def write(self, name):
         return published.write(self.folder / name, published.FILES[name]())
 
-    def test_lists_are_those_of_the_published_files_to_the_byte(self):
+    def test_lists_match_the_sizes_of_the_published_files(self):
         for name, size in published.PUBLISHED_BYTES.items():
             with self.subTest(name):
                 self.assertEqual(self.write(name).stat().st_size, size)
 
-    def test_transformers_are_known_by_their_tensors(self):
+    def test_transformers_are_recognized_by_their_tensors(self):
         for name, model in TRANSFORMERS.items():
             with self.subTest(name):
                 self.assertIn(f'transformer of {model}\n', self.succeed(self.run_program('inspect', self.write(name))).stdout)
@@ -53,7 +53,7 @@ class Published(CommandLineTest):
         small = self.write_all('small', 'diffusion_models/wan2.2_ti2v_5B_fp16.safetensors', self.text, 'vae/wan2.2_vae.safetensors')
         self.known(small, 'wan-2.2-5b', ('transformer', 'wan2.2_ti2v_5B_fp16.safetensors', 'F16'), text_encoder, ('vae', 'wan2.2_vae.safetensors', 'F16'))
 
-    def test_models_of_images_are_no_models_of_text(self):
+    def test_image_models_are_not_mistaken_for_text_models(self):
         high, low = (f'diffusion_models/wan2.2_i2v_{noise}_noise_14B_fp8_scaled.safetensors' for noise in ('high', 'low'))
         two = self.write_all('two', high, low, self.text, self.vae)
         (self.folder / 'a.ppm').write_bytes(b'P6 1 1 255\n' + bytes(3))
@@ -69,7 +69,7 @@ class Published(CommandLineTest):
         one = self.write_all('one', 'diffusion_models/wan2.1_i2v_480p_14B_fp16.safetensors', self.text, self.vae)
         self.fail_with(self.run_program('generate', '-p', 'a', '-m', one, '--device', 'cpu', '-o', 'a.mp4'), 2, "is the transformer of wan-2.1-i2v-14b, but the model's image_encoder is missing")
 
-    def test_mochi_in_files_of_comfyui_and_of_its_authors(self):
+    def test_recognizes_mochi_files_of_comfyui_and_of_its_authors(self):
         t5 = 'split_files/text_encoders/t5xxl_fp8_e4m3fn_scaled.safetensors'
         for transformer, form in (('mochi_preview_bf16.safetensors', 'BF16 1071$'), ('mochi_preview_fp8_scaled.safetensors', 'F8_E4M3 with scales')):
             with self.subTest(transformer):

@@ -32,7 +32,7 @@ class BenchQuality(CommandLineTest):
     def report(self, *arguments, **options):
         return json.loads(self.succeed(self.bench('--json', *arguments, **options)).stdout)
 
-    def test_weights_in_eight_bits_are_compared_with_those_of_the_run(self):
+    def test_compares_eight_bit_weights_with_those_of_the_run(self):
         exact, reduced = ([*SMALL, *METHOD, '--topk', '1', '--no-rel-l1', '--timed-steps', 0, *weights] for weights in ([], ['--weights', 'fp8']))
         self.assertEqual([row['mode'] for row in self.report(*exact)['rows']], ['sparse'])
         report = self.report(*reduced)
@@ -44,7 +44,7 @@ class BenchQuality(CommandLineTest):
         self.assertEqual(self.report(*SMALL, '--modes', 'full', '--no-rel-l1', '--timed-steps', 0, '--weights', 'fp8')['rows'], [full])
 
     @needs_gnuplot
-    def test_full_attention_by_other_weights_says_that_it_took_no_turns(self):
+    def test_full_attention_with_other_weights_says_that_it_took_no_turns(self):
         arguments = [*SMALL, '--limit', 1, '--modes', 'full,sparse', '--no-rel-l1']
         for weights, turns in (([], True), (['--weights', 'fp8'], False)):
             self.assertEqual(self.report(*arguments, *weights)['full']['in_turns'], turns)
@@ -55,7 +55,7 @@ class BenchQuality(CommandLineTest):
         self.succeed(self.bench(*arguments, '--weights', 'fp8', '--report', 'r.json'))
         self.assertEqual(self.succeed(self.run_program('bench', 'plot', 'r.json', '-o', 'b.png')).stdout, 'b.png: 2 curves\n')
 
-    def test_settings_name_what_else_the_weights_are(self):
+    def test_settings_name_text_weights_and_loras(self):
         style = ROOT / 'tests' / 'parity' / 'data' / 'lora' / 'plain.safetensors'
         usual = [*SMALL, '--limit', 1, '--no-rel-l1', '--timed-steps', 0]
         self.assertEqual(self.report(*usual)['settings'].get('lora', ''), '')
@@ -104,14 +104,14 @@ class BenchQuality(CommandLineTest):
         self.assertEqual({(row['step_ms'], row['rel_l1']) for row in rows}, {(None, None)})
         self.assertIn('left out: --dropped none and --select error exclude each other', result.stderr)
 
-    def test_each_kind_of_dropped_block_has_its_usual_topk_unless_a_config_says_one(self):
+    def test_each_kind_of_dropped_block_has_its_default_topk_unless_a_config_sets_one(self):
         arguments = ['--device', 'cpu', '--steps', 1, '--quiet', '--limit', 1, '--timed-steps', 0, '--no-rel-l1', '--dropped', 'none,mean']
         for model, expected in ((MODEL, [('none', 0.5), ('mean', 0.12)]), (TINY, [('none', 0.5), ('mean', 0.5)])):
             rows = self.report('-m', model, '--size', '64x64', '--frames', 9, *arguments)['rows']
             self.assertEqual([(row['dropped'], row['topk']) for row in rows], expected)
             self.assertEqual({(row['cache'], row['dense_steps']) for row in rows}, {(None, 0)})  # the preset's blocks alone
 
-    def test_prompts_take_seeds_as_in_a_batch_and_full_attention_is_the_reference(self):
+    def test_prompts_get_seeds_as_in_a_batch_and_full_attention_is_the_reference(self):
         arguments = [*LARGER, *METHOD, '--topk', 0.3, '--timed-steps', 0]
         both = self.report(*arguments)['rows'][0]
         self.assertEqual([prompt['prompt'] for prompt in both['prompts']], ['a red circle moving to the right on a blue background', 'a dog'])
@@ -152,7 +152,7 @@ class BenchQuality(CommandLineTest):
         nothing = self.report(*arguments, '--modes', 'full', '--cache', 'steps:6', '--no-rel-l1', '--timed-steps', 0)
         self.assertEqual(nothing['warnings'], ['--cache steps:6 has no effect with 6 steps, all of which it computes'])
 
-    def test_every_mode_and_share_of_dense_steps_beside_one_row_prompt_by_prompt(self):
+    def test_compares_modes_and_dense_steps_with_one_row_for_each_prompt(self):
         arguments = [*LARGER, '--modes', 'quantized,sparse', '--topk', '0.2,0.5', '--dense-steps', '0,50%', '--timed-steps', 0, '--no-rel-l1']
         report = self.report(*arguments, '--against', 'topk=0.2,dense-steps=0')
         rows = report['rows']
@@ -178,7 +178,7 @@ class BenchQuality(CommandLineTest):
             self.fail_with(self.bench(*arguments, '--against', against), 2, f'--against {against} names {word}', 'quantized; sparse,dense-steps=0,topk=0.2')
 
     @needs_gnuplot
-    def test_times_of_another_model(self):
+    def test_uses_times_of_another_model(self):
         usual = [*LARGER[:6], '--steps', 4, '--quiet', '--limit', 1, '--topk', '0.5,0.2', '--no-rel-l1']
         pipeline = ['bench', 'pipeline', '-m', MODEL, '--device', 'cpu', '--size', '64x64', '--steps', 1, '--topk', '0.5', '--no-decode', '--quiet', '--report', 't.json']
         self.succeed(self.run_program(*pipeline))
@@ -203,7 +203,7 @@ class BenchQuality(CommandLineTest):
         self.fail_with(self.bench(*usual, '--times', 'p.txt'), 2, 'p.txt')
         self.fail_with(self.bench(*usual, '--times', 't.json', '-o', 't.json'), 2, '--times', 'same file')
 
-    def test_presets_are_rows_beside_others_of_the_lists(self):
+    def test_compares_presets_with_rows_of_the_lists(self):
         tiny = ['--device', 'cpu', '-m', TINY, '--size', '64x64', '--frames', 9, '--steps', 10, '--limit', 1, '--quiet', '--no-rel-l1', '--timed-steps', 0]
         report = self.report(*tiny, '--preset', 'exact,quality,balanced')
         self.assertEqual([(row['preset'], row['mode'], row['topk'], row['cache'], row['dense_steps']) for row in report['rows']],
@@ -217,7 +217,7 @@ class BenchQuality(CommandLineTest):
         self.assertNotEqual(rows[3]['psnr'], rows[4]['psnr'])
         self.fail_with(self.bench(*tiny, '--preset', 'fastest'), 2, '--preset fastest', 'no such preset')
 
-    def test_dense_steps_alone_change_nothing_but_those_steps(self):
+    def test_dense_steps_raise_fidelity_and_lower_sparsity(self):
         rows = self.report(*LARGER, *METHOD, '--limit', 1, '--topk', 0.2, '--dense-steps', '0,1,2', '--timed-steps', 1)['rows']
         self.assertLess(rows[0]['psnr'], rows[1]['psnr'])
         self.assertLess(rows[1]['psnr'], rows[2]['psnr'])
@@ -225,7 +225,7 @@ class BenchQuality(CommandLineTest):
         self.assertTrue(all(row['step_ms'] > 0 for row in rows))
 
     @needs_gnuplot
-    def test_tables_pictures_and_a_chart(self):
+    def test_writes_tables_pictures_and_a_chart(self):
         arguments = [*SMALL, *METHOD, '--limit', 1, '--topk', '0.5,0.3']
         out = self.succeed(self.bench(*arguments, '-o', 'a.csv', '--plot', 'a.png', '--pictures', 'frames', '--report', 'r.json')).stdout
         self.assertEqual(out, 'a.csv: 2 rows\n')
@@ -252,7 +252,7 @@ class BenchQuality(CommandLineTest):
                          ['- PSNR dB:', '- lowest:', '- SSIM:', '- sparsity:', '- ms a step:', *quartiles, '- denoising, s:', '- x full:', *timed])
 
     @needs_gnuplot
-    def test_the_table_comes_before_what_is_drawn(self):
+    def test_prints_the_table_even_if_drawing_fails(self):
         arguments = [*SMALL, *METHOD, '--limit', 1, '--topk', '0.5', '--no-rel-l1']
         for drawn in (['--plot', 'a.png'], ['--pictures', 'frames']):
             result = self.run_program('bench', 'quality', 'p.txt', *arguments, *drawn, **limited(3000))  # bytes; each picture has more
@@ -261,7 +261,7 @@ class BenchQuality(CommandLineTest):
             self.assertIn('cannot write ', result.stderr)
 
     @needs_gnuplot
-    def test_a_chart_of_nothing_is_refused_before_any_video(self):
+    def test_refuses_a_chart_without_rows_before_it_makes_videos(self):
         arguments = [*SMALL, '--steps', 20, '--limit', 1, '--no-rel-l1', '--timed-steps', 2, '--json']
         cached = ['--topk', 0.5, '--cache', 'steps:10,steps:15']
         result = self.bench(*arguments, *cached, '--plot', 'a.png')
@@ -277,7 +277,7 @@ class BenchQuality(CommandLineTest):
         self.assertEqual(json.loads(result.stdout)['warnings'], [warning])
         self.assertIn('a.png', self.names())
 
-    def test_a_profile_and_one_of_another_model(self):
+    def test_measures_a_profile_and_refuses_one_of_another_model(self):
         self.succeed(self.run_program('tune', '-m', MODEL, '-p', 'a dog', '--device', 'cpu', '--steps', 2, '--samples', 1, '--videos', 0, '--budget', '60s', '--quiet', '-o', 'own.yaml'))
         rows = self.report(*SMALL, *METHOD, '--limit', 1, '--topk', 0.5, '--profile', 'own.yaml', '--timed-steps', 0)['rows']
         self.assertEqual([(row['topk'], row['profile'], row['similarity']) for row in rows], [(0.5, None, -0.1), (None, 'own.yaml', None)])
@@ -285,14 +285,14 @@ class BenchQuality(CommandLineTest):
         self.fail_with(self.bench(*SMALL, '--profile', 'own.yaml,none.yaml'), 2, 'none.yaml')
         self.fail_with(self.bench(*SMALL, '--profile', 'own.yaml', '-o', 'own.yaml'), 2, '--profile', 'same file')
 
-    def test_a_model_that_lacks_weights_is_refused_before_anything_runs(self):
+    def test_refuses_a_model_without_weights_before_anything_runs(self):
         model = self.copy_of_the_model()
         (model / 'vae' / 'diffusion_pytorch_model.safetensors').unlink()
         self.fail_with(self.bench('--device', 'cpu', '-m', model, '--steps', 1000, '--quiet', '-o', 'a.md'), 2, 'vae')
         shutil.rmtree(model)
         self.assertEqual(self.names(), ['p.txt'])
 
-    def test_options_without_effect_are_a_warning(self):
+    def test_warns_of_options_without_effect(self):
         result = self.bench(*SMALL, '--limit', 1, '--no-rel-l1', '--topk', 0.5, '--dropped', 'none', '--cell', 16, '--timed-steps', 0, '--plot', 'a.png', '--cfg-scale-2', 2, '--json')
         warnings = ['--cell 16 has no effect without means for dropped blocks', '--plot has no effect with --timed-steps 0: there are no times to draw',
                     '--cfg-scale-2 2 has no effect for a model with one transformer']
@@ -300,7 +300,7 @@ class BenchQuality(CommandLineTest):
         self.assertEqual(json.loads(result.stdout)['warnings'], warnings)
         self.assertNotIn('a.png', self.names())
 
-    def test_bad_arguments(self):
+    def test_refuses_wrong_arguments(self):
         (self.folder / 'empty.txt').write_text('# nothing\n')
         (self.folder / 'rows.csv').write_text('prompt,steps\na dog,3\n')
         (self.folder / 'no.safetensors').write_text('')

@@ -44,13 +44,13 @@ class Quickstart(unittest.TestCase):
         log.unlink(missing_ok=True)
         return lines
 
-    def test_paths_are_meant_from_where_it_is_called(self):
+    def test_paths_are_relative_to_the_working_directory(self):
         elsewhere = self.folder / 'else where'
         elsewhere.mkdir()
         self.assertEqual(self.run_quickstart('--cpu', '-p', 'a star', '-o', 'star.mp4', cwd=elsewhere),
                          [str(elsewhere), 'generate', '-p', 'a star', '-o', 'star.mp4'])
 
-    def test_a_step_that_fails_ends_it(self):
+    def test_stops_at_a_step_that_fails(self):
         self.script(self.tree / 'build' / 'sparsereel', 'touch made')
         for tool in (self.tree / '.venv' / 'bin' / 'python3', self.folder / 'bin' / 'cmake'):
             with self.subTest(tool=tool.name):
@@ -85,7 +85,7 @@ class Quickstart(unittest.TestCase):
         self.run_quickstart('--cpu')
         self.assertEqual(self.configured(), [])
 
-    def test_build_of_a_machine_without_a_gpu_gets_kernels_when_one_is_there(self):
+    def test_build_without_a_gpu_gets_kernels_when_a_gpu_is_added(self):
         self.run_quickstart('--cpu')
         self.assertIn('-DSPARSEREEL_CUDA=OFF', self.configured()[0])
         (self.tree / 'build' / 'CMakeCache.txt').write_text('SPARSEREEL_CUDA:STRING=OFF\n')
@@ -95,7 +95,7 @@ class Quickstart(unittest.TestCase):
         self.run_quickstart('--gpu')
         self.assertEqual(self.configured(), [])
 
-    def test_a_copied_folder_is_configured_anew(self):
+    def test_configures_a_copied_folder_again(self):
         self.run_quickstart('--cpu')
         (self.tree / 'build' / 'CMakeCache.txt').write_text(f'CMAKE_HOME_DIRECTORY:INTERNAL={self.tree}\n')
         self.configured()
@@ -113,14 +113,14 @@ class Quickstart(unittest.TestCase):
             self.assertFalse((self.tree / 'build' / 'CMakeCache.txt').exists())
             (self.tree / 'build' / 'CMakeCache.txt').write_text(f'CMAKE_HOME_DIRECTORY:INTERNAL={self.tree}\n')
 
-    def test_a_copied_virtual_environment_installs_into_the_copy(self):
+    def test_copied_virtual_environment_installs_into_the_copy(self):
         subprocess.run(['python3', '-m', 'venv', self.folder / 'old'], check=True)
         shutil.copytree(self.folder / 'old', self.folder / 'new', symlinks=True)
         shutil.rmtree(self.folder / 'old')
         told = subprocess.run([self.folder / 'new' / 'bin' / 'python3', '-m', 'pip', '--version'], capture_output=True, text=True, check=True)
         self.assertIn(str(self.folder / 'new'), told.stdout)
 
-    def test_the_proof_in_a_bare_debian_refuses_a_part_that_it_does_not_have(self):
+    def test_fresh_debian_script_refuses_unknown_parts(self):
         folder = self.folder / 'debian'
         self.script(self.folder / 'bin' / 'debootstrap', 'exit 1')
         for arguments in ([], [folder, 'test'], [folder, ''], [folder, 'trixi'], [folder, 'trixie', 'quick']):

@@ -44,21 +44,21 @@ class Ranks(SharedVideo):
         wait_for_the_end_of(children)
         return process.returncode, output, errors
 
-    def test_video_is_that_of_one_process(self):
+    def test_several_ranks_make_the_video_of_one_process(self):
         self.succeed(self.generate('-o', 'one.safetensors'))
         for count in (2, 4):
             result = self.succeed(self.generate('-o', 'several.safetensors', '--gpus', count))
             self.assertEqual(result.stderr, '')
             self.assert_same_video('one.safetensors', 'several.safetensors')
 
-    def test_video_of_ranks_that_heads_and_rows_do_not_divide_by(self):
+    def test_numbers_of_ranks_that_do_not_divide_heads_and_rows_make_the_same_video(self):
         tiny = ['generate', '--random-weights', ROOT / 'configs' / 'tiny.yaml', '-p', PROMPT, '--size', '64x96', '--frames', 9, '--steps', 2, '--attention', 'full', '--device', 'cpu', '--quiet']
         self.succeed(self.run_program(*tiny, '-o', 'one.safetensors'))
         for count in (3, *([4, 6, 8] if FULL else [])):
             self.succeed(self.run_program(*tiny, '-o', 'several.safetensors', '--gpus', count))
             self.assert_same_video('one.safetensors', 'several.safetensors')
 
-    def test_one_rank_on_the_way_of_several_changes_nothing(self):
+    def test_group_of_one_rank_makes_the_same_video(self):
         self.succeed(self.generate('-o', 'one.safetensors'))
         self.succeed(self.generate('-o', 'forced.safetensors', env={**os.environ, 'SPARSEREEL_GROUP': 'of-one'}))
         self.assertEqual(*((self.folder / name).read_bytes() for name in ('one.safetensors', 'forced.safetensors')))
@@ -76,7 +76,7 @@ class Ranks(SharedVideo):
         self.succeed(self.generate('--seed', seed, '-o', 'again.safetensors'))
         self.assert_same_video('clip-1.safetensors', 'again.safetensors')
 
-    def test_prompt_comes_by_standard_input(self):
+    def test_ranks_share_a_prompt_from_standard_input(self):
         self.succeed(self.run_program('generate', '-m', MODEL, '--prompt-file', '-', '--steps', 2, '--device', 'cpu', '--gpus', 2, '-o', 'clip.safetensors', '--quiet', input=PROMPT))
 
     def test_killed_rank_ends_all_with_one_message(self):
@@ -91,7 +91,7 @@ class Ranks(SharedVideo):
             self.assertRegex(errors, r'\Aerror: rank [123] \(cpu\) was killed by signal 9\n  remedy: .+\n\Z')
             self.assertEqual(self.names(), [])
 
-    def test_killed_rank_keeps_the_checkpoint_and_any_number_of_ranks_goes_on(self):
+    def test_killed_rank_keeps_the_checkpoint_and_any_number_of_ranks_resumes(self):
         arguments = ('--checkpoint-every', 1, '--seed', 7, '--size', '256x256', '--frames', 17)
         process = self.start('--gpus', 2, *arguments, steps=40)
         checkpoint = self.folder / 'clip.safetensors.checkpoint.safetensors'
@@ -120,7 +120,7 @@ class Ranks(SharedVideo):
         os.kill(child, signal.SIGKILL)
         return process, child
 
-    def test_rank_that_ends_while_all_decode_ends_them_and_the_latents_stay(self):
+    def test_rank_killed_while_all_decode_ends_them_and_keeps_the_latents(self):
         process, child = self.kill_after_the_latents()
         code, _, errors = self.end_of(process, [child])
         self.assertEqual(code, 1, errors)
@@ -128,13 +128,13 @@ class Ranks(SharedVideo):
         latents, = self.names()
         self.succeed(self.run_program('decode', latents, '-m', MODEL, '-o', 'clip.safetensors', '--device', 'cpu', '--quiet'))
 
-    def test_rank_that_ends_while_rank_0_decodes_in_tiles_loses_no_video(self):
+    def test_rank_killed_while_rank_0_decodes_in_tiles_does_not_stop_the_video(self):
         process, _ = self.kill_after_the_latents('--vae-tiling', 'on', '--size', '256x256')
         _, errors = process.communicate(timeout=120)
         self.assertEqual((process.returncode, errors), (0, ''))
         self.assertEqual(self.names(), ['clip.safetensors'])
 
-    def test_interrupt_of_all_in_the_terminal_ends_all(self):
+    def test_interrupt_in_the_terminal_ends_all_ranks(self):
         process = self.start('--gpus', 2, '--size', '256x256', '--frames', 17, '--checkpoint-every', 1, start_new_session=True)
         children = self.wait_for_the_first_step(process, 1)
         os.killpg(process.pid, signal.SIGINT)
@@ -142,7 +142,7 @@ class Ranks(SharedVideo):
         self.assertEqual(code, 130, errors)
         self.assertIn('interrupted', errors)
 
-    def test_interrupted_ranks_keep_their_steps_and_any_number_goes_on(self):
+    def test_interrupted_ranks_keep_their_steps_and_any_number_resumes(self):
         given = ('--seed', 7, '--size', '256x256', '--frames', 17, '--cache', 'forecast:0.5')
         process, terminal = self.start_program('generate', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '--gpus', 2, '-o', 'clip.safetensors', *given, '--steps', 20)
         self.assertIn('s/it', self.read_until(terminal, 's/it'))
@@ -163,7 +163,7 @@ class Ranks(SharedVideo):
         self.end_of(process, children)
         self.assertEqual(process.returncode, -signal.SIGKILL)
 
-    def test_stopped_rank_is_named_once_the_limit_is_over(self):
+    def test_stopped_rank_is_named_after_the_time_limit(self):
         process = self.start('--gpus', 2, env={**os.environ, 'SPARSEREEL_START_SECONDS': '2'})
         child, = wait_for_children(process, 1)
         os.kill(child, signal.SIGSTOP)
@@ -172,7 +172,7 @@ class Ranks(SharedVideo):
         self.assertIn('error: rank 1', errors)
         self.assertIn('within 2 s', errors)
 
-    def test_full_disk_ends_all_and_keeps_what_it_can(self):
+    def test_full_disk_ends_all_ranks_with_one_error(self):
         process = self.start('--gpus', 2, steps=2, **limited(1000))
         children = wait_for_children(process, 1)
         code, _, errors = self.end_of(process, children)
@@ -181,7 +181,7 @@ class Ranks(SharedVideo):
         self.assertEqual(errors.count('  remedy: '), 1)
         self.assertFalse((self.folder / 'clip.safetensors').exists())
 
-    def test_what_nccl_says_on_any_rank_comes_to_standard_error_and_empties_no_file(self):
+    def test_messages_of_nccl_go_to_standard_error_and_truncate_no_file(self):
         with open(self.folder / 'errors.txt', 'w+') as errors:
             errors.write('kept\n')
             errors.flush()
@@ -206,7 +206,7 @@ class Ranks(SharedVideo):
             self.generate('-o', 'clip.y4m', '--gpus', 2, **without(closed))
             self.assertEqual((self.folder / 'clip.y4m').read_bytes(), whole, closed)
 
-    def test_impossible_numbers_of_cards_are_refused(self):
+    def test_refuses_impossible_numbers_of_gpus(self):
         self.fail_with(self.generate('--gpus', 0), 2, '--gpus 0')
         self.fail_with(self.generate('--gpus', 65), 2, '--gpus 65')
         self.fail_with(self.generate('--gpus', 2, '--device', 'cuda:0'), 2, '--device cuda:0', 'CUDA_VISIBLE_DEVICES')
@@ -223,7 +223,7 @@ class LaunchedRanks(SharedVideo):
         self.addCleanup(process.kill)
         return process
 
-    def test_they_make_one_video_together_and_rank_0_alone_speaks(self):
+    def test_make_one_video_together_and_only_rank_0_prints(self):
         ranks = [self.start(rank, 4) for rank in range(4)]
         outputs = [rank.communicate(timeout=120) for rank in ranks]
         self.assertEqual([rank.returncode for rank in ranks], [0, 0, 0, 0], outputs)
@@ -232,7 +232,7 @@ class LaunchedRanks(SharedVideo):
         self.succeed(self.run_program('generate', '-m', MODEL, '-p', PROMPT, '--steps', 2, '--device', 'cpu', '-o', 'one.safetensors', '--quiet'))
         self.assert_same_video('clip.safetensors', 'one.safetensors')
 
-    def test_interrupt_of_all_cancels_them_together(self):
+    def test_are_canceled_together_by_an_interrupt(self):
         for number in (signal.SIGINT, signal.SIGTERM):
             given = ('--steps', 1000, '--size', '256x256', '--frames', 17, '--checkpoint-every', 1)
             ranks = [self.start(rank, 2, given=given) for rank in range(2)]
@@ -246,7 +246,7 @@ class LaunchedRanks(SharedVideo):
             for left in self.folder.glob('*.checkpoint.safetensors'):
                 left.unlink()
 
-    def test_other_command_lines_are_refused(self):
+    def test_refuse_different_command_lines(self):
         ranks = [self.start(rank, 2, given=('--seed', 3 + rank)) for rank in range(2)]
         outputs = [rank.communicate(timeout=60) for rank in ranks]
         self.assertEqual(ranks[0].returncode, 2, outputs)
@@ -255,14 +255,14 @@ class LaunchedRanks(SharedVideo):
         self.assertIn('--gpus 1', outputs[0][1])
         self.assertEqual(self.names(), [])
 
-    def test_one_card_makes_a_video_for_each(self):
+    def test_make_a_video_each_with_one_gpu(self):
         ranks = [self.start(rank, 2, name=f'{rank}.safetensors', given=('--gpus', 1)) for rank in range(2)]
         outputs = [rank.communicate(timeout=120) for rank in ranks]
         self.assertEqual([rank.returncode for rank in ranks], [0, 0], outputs)
         self.assertEqual(self.names(), ['0.safetensors', '1.safetensors'])
         self.assertIn('1.safetensors: ', outputs[1][0])
 
-    def test_ranks_that_know_another_secret_or_count_others_are_none(self):
+    def test_refuse_ranks_with_another_secret_or_another_count(self):
         ranks = [self.start(rank, 2, SPARSEREEL_START_SECONDS=8, SPARSEREEL_JOB_SECRET=f'the secret of rank {rank}') for rank in range(2)]
         outputs = [rank.communicate(timeout=60) for rank in ranks]
         self.assertEqual([rank.returncode for rank in ranks], [1, 1], outputs)
@@ -275,7 +275,7 @@ class LaunchedRanks(SharedVideo):
         self.assertIn('refuses this rank', outputs[1][1])
         self.assertEqual(self.names(), [])
 
-    def test_a_place_that_cannot_be_is_refused_in_one_line(self):
+    def test_refuse_an_impossible_meeting_place_in_one_line(self):
         for given, words in (({'MASTER_PORT': 70000}, 'MASTER_PORT=70000'), ({'MASTER_ADDR': 'node7'}, 'SPARSEREEL_JOB_SECRET'),
                              ({'MASTER_ADDR': 'no-such-host.invalid', 'SPARSEREEL_JOB_SECRET': 'that of all ranks'}, 'host no-such-host.invalid was not found')):
             for more in ({}, {'TORCHELASTIC_USE_AGENT_STORE': 'True', 'MASTER_ADDR': '127.0.0.1', **given}):
@@ -284,13 +284,13 @@ class LaunchedRanks(SharedVideo):
                 self.assertIn(rank.returncode, (1, 2))
                 self.assertRegex(errors, rf'\Aerror: .*{words}.*\n  remedy: .*\n\Z')
 
-    def test_rank_that_never_starts_is_named(self):
+    def test_name_a_rank_that_never_starts(self):
         rank = self.start(0, 2, SPARSEREEL_START_SECONDS=2)
         _, errors = rank.communicate(timeout=60)
         self.assertEqual(rank.returncode, 1)
         self.assertIn('error: rank 1 did not start within 2 s', errors)
 
-    def test_rank_without_rank_0_says_so(self):
+    def test_say_that_rank_0_is_missing(self):
         rank = self.start(1, 2, SPARSEREEL_START_SECONDS=2)
         _, errors = rank.communicate(timeout=60)
         self.assertEqual(rank.returncode, 1)
@@ -303,7 +303,7 @@ class BenchOverRanks(CommandLineTest):
     def bench(self, *arguments, **options):
         return self.run_program('bench', 'pipeline', *self.SMALL, *arguments, **options)
 
-    def test_counts_stand_side_by_side(self):
+    def test_compares_numbers_of_gpus(self):
         self.succeed(self.bench('--gpus', '1,2,3', '--modes', 'full,quantized,sparse', '--topk', '0.5', '--repetitions', 2, '--report', 'r.json'))
         report = json.loads((self.folder / 'r.json').read_text())
         rows = report['rows']
@@ -325,7 +325,7 @@ class BenchOverRanks(CommandLineTest):
         self.assertIn('heads of 3 ranks', rows[6]['kernel'])
         self.assertEqual(self.succeed(self.run_program('bench', 'plot', 'r.json', '-o', 'r.png')).stdout, 'r.png: 9 bars\n')
 
-    def test_group_of_one_stands_beside_none_and_makes_the_same(self):
+    def test_compares_a_group_of_one_with_no_group(self):
         out = self.succeed(self.bench('--gpus', '1', '--modes', 'full', '--json', env={**os.environ, 'SPARSEREEL_GROUP': 'of-one'})).stdout
         alone, grouped = json.loads(out)['rows']
         self.assertEqual((alone['grouped'], grouped['grouped']), (False, True))
@@ -333,7 +333,7 @@ class BenchOverRanks(CommandLineTest):
         self.assertGreater(grouped['exchange_ms'], 0)
         self.assertGreater(grouped['scaling'], 0)
 
-    def test_with_a_cache_a_videos_mean_counts_and_what_stands_before_full_is_compared_too(self):
+    def test_averages_whole_runs_with_a_cache_and_compares_rows_before_full_attention(self):
         self.succeed(self.bench('--gpus', '1,2', '--modes', 'sparse,full', '--topk', '0.5', '--cache', '0,steps:2', '--steps', 6, '--repetitions', 1, '--report', 'r.json'))
         rows = json.loads((self.folder / 'r.json').read_text())['rows']
         self.assertEqual([(row['gpus'], row['mode'], row['cache']) for row in rows],
@@ -347,7 +347,7 @@ class BenchOverRanks(CommandLineTest):
             is_reference = (row['gpus'], row['mode'], row['cache']) == (1, 'full', None)
             self.assertEqual([row[key] is None for key in ('rel_l1', 'psnr')], [is_reference] * 2, row)
 
-    def test_profile_is_its_own_row_and_no_other(self):
+    def test_profile_has_a_row_of_its_own_and_does_not_change_others(self):
         model = ['-m', MODEL, '--device', 'cpu', '--steps', 2, '--quiet']
         self.succeed(self.run_program('tune', *model, '-p', PROMPT, '--samples', 1, '--videos', 0, '-o', 'p.yaml'))
         bench = ['bench', 'pipeline', *model, '--size', '256x256', '--frames', 17, '--gpus', '1,2', '--modes', 'sparse', '--topk', '0.3', '--repetitions', 1, '--warmup', 0, '--no-decode', '--json']
@@ -356,24 +356,24 @@ class BenchOverRanks(CommandLineTest):
         self.assertGreater(alone[0]['sparsity'], 0.5)
         self.assertEqual([row['sparsity'] for row in beside if row['profile'] is None], [row['sparsity'] for row in alone])
 
-    def test_table_and_steps_alone(self):
+    def test_prints_a_table_of_steps_without_decoding(self):
         out = self.succeed(self.bench('--gpus', '1,2', '--modes', 'full', '--no-decode')).stdout.splitlines()
         self.assertIn('random weights of tiny.yaml', out[0])
         self.assertRegex(out[2], r'\| GPUs \| ms a step \|.*\| exchange ms \| exchange % \|')
         self.assertNotIn('decode', out[2])
         self.assertEqual(len([line for line in out if line.startswith('|')]), 4, out)  # head, rule, two rows
 
-    def test_dry_run_adds_the_counts_that_are_asked_for(self):
+    def test_dry_run_adds_the_requested_counts(self):
         rows = json.loads(self.succeed(self.bench('--gpus', '1,3', '--dry-run', '100,340', '--json')).stdout)['rows']
         self.assertEqual([row['gpus'] for row in rows], [2, 3, 4, 8])
 
-    def test_what_cannot_be_is_refused_at_once(self):
+    def test_refuses_impossible_counts_at_once(self):
         self.fail_with(self.bench('--gpus', '1,two'), 2, '--gpus two', '1,2,4')
         self.fail_with(self.bench('--gpus', '0'), 2, '--gpus 0')
         self.fail_with(self.bench('--gpus', '1,20'), 2, '20 ranks', '4 attention heads')
         self.fail_with(self.bench('--gpus', '1,2', env={**os.environ, 'RANK': '0', 'WORLD_SIZE': '2'}), 2, '--gpus', 'torchrun')
 
-    def test_rank_that_ends_ends_the_run(self):
+    def test_killed_rank_ends_the_run(self):
         command = [PROGRAM, 'bench', 'pipeline', *map(str, self.SMALL), '--steps', '1000', '--modes', 'full', '--gpus', '2']
         process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.kill)

@@ -88,10 +88,10 @@ class Readme(CommandLineTest):
         self.assertGreater(len(blocks), 0, name)
         return blocks
 
-    def test_front_page(self):
+    def test_commands_of_the_readme_run(self):
         self.run_page('README.md', 4)
 
-    def test_figures_of_the_front_page_are_those_of_the_tables(self):
+    def test_figures_of_the_readme_match_the_tables(self):
         page, tables = ((ROOT / name).read_text() for name in ('README.md', 'tests/bench/README.md'))
         known = set(re.findall(r'\d+(?:\.\d+)?', tables))
         rows = [row for part in ('Speed', 'Quality') for row in re.findall(r'^\|.*\d.*\|$', re.search(rf'^## {part}\n(.*?)^## ', page, re.M | re.S)[1], re.M)]
@@ -101,30 +101,30 @@ class Readme(CommandLineTest):
             self.assertGreater(len(seconds_or_decibels), 1, row)
             self.assertEqual({cell.strip(' *') for cell in seconds_or_decibels} - known, set(), row)
 
-    def test_page_of_videos(self):
+    def test_commands_of_the_page_of_videos_run(self):
         self.run_page('app/docs/generate.md', 15)
         self.assertEqual((self.folder / 'same.mp4').read_bytes(), (self.folder / 'clip.mp4').read_bytes())
 
-    def test_page_of_models(self):
+    def test_commands_of_the_page_of_models_run(self):
         self.run_page('app/docs/models.md', 2)
 
-    def test_downloads_of_the_page_of_models_are_those_that_inspect_prints(self):
+    def test_downloads_of_the_page_of_models_match_those_of_inspect(self):
         page = (ROOT / 'app/docs/models.md').read_text()
         commands = set(re.findall(r'^hf download .*$', page, re.M))
         self.assertGreater(len(commands), 20)
         printed = [self.succeed(self.run_program('inspect', path)).stdout for path in sorted((ROOT / 'configs').glob('*.yaml'))]
         self.assertEqual(commands - {line.strip() for text in printed for line in text.splitlines()}, set())
 
-    def test_page_of_settings(self):
+    def test_commands_of_the_page_of_settings_run(self):
         self.run_page('app/docs/settings.md', 4)
 
-    def test_page_of_sets(self):
+    def test_commands_of_the_page_of_sets_run(self):
         self.run_page('app/docs/batch.md', 5)
 
-    def test_page_of_several_gpus(self):
+    def test_commands_of_the_page_of_gpus_run(self):
         self.run_page('app/docs/gpus.md', 3)
 
-    def test_page_of_measuring_and_the_glossary_has_its_columns(self):
+    def test_commands_of_the_page_of_measuring_run_and_the_glossary_explains_their_columns(self):
         shown = self.run_page('app/docs/measure.md', 7)
         heads = re.findall(r'^(\|[^\n]*\|)\n\|(?:[ :-]+\|)+$', shown, re.M)
         self.assertGreater(len(heads), 4)
@@ -133,10 +133,10 @@ class Readme(CommandLineTest):
         titles = {re.sub(r'^\d+-step ', '', title.strip()) for line in heads for title in line.split('|') if title.strip()}
         self.assertEqual(titles - known, set())
 
-    def test_page_of_the_library(self):
+    def test_commands_of_the_page_of_the_library_run(self):
         self.run_page('app/docs/library.md', 2)
 
-    def test_cpp_of_the_pages_compiles(self):
+    def test_cpp_code_of_the_pages_compiles(self):
         compiler = shutil.which(os.environ.get('CXX', 'g++'))
         if compiler is None:
             self.skipTest('no C++ compiler')
@@ -147,7 +147,7 @@ class Readme(CommandLineTest):
             result = subprocess.run(command, input=source, capture_output=True, text=True)
             self.assertEqual(result.returncode, 0, result.stderr)
 
-    def test_python_of_the_pages_runs(self):
+    def test_python_code_of_the_pages_runs(self):
         library = BUILD / 'libsparsereel_attention.so'
         if subprocess.run([sys.executable, '-c', 'import torch'], capture_output=True).returncode != 0 or not library.exists():
             self.skipTest('no torch for Python, or no attention library')
@@ -168,7 +168,7 @@ class Readme(CommandLineTest):
                     if heading:
                         self.assertIn(heading, anchors_of(there))
 
-    def test_errors_of_the_page_of_troubleshooting_are_the_programs(self):
+    def test_errors_on_the_troubleshooting_page_occur_in_the_program(self):
         page = (ROOT / 'app/docs/troubleshooting.md').read_text()
         sources = ''.join(path.read_text() for folder in ('app', 'models', 'hilbert') for path in sorted((ROOT / folder).glob('**/*.cpp')))
         pieces = [piece.strip() for cell in re.findall(r'^\| ([^|]+) \|', page, re.M) for code in re.findall(r'`([^`]+)`', cell) for piece in code.split('...')]
@@ -177,7 +177,7 @@ class Readme(CommandLineTest):
         for piece in pieces:
             self.assertTrue(piece in sources, piece)  # not assertIn, which would print all sources
 
-    def test_page_of_the_kernels_names_sources_that_exist(self):
+    def test_kernel_page_names_sources_that_exist(self):
         found = set(re.findall(r'`(?:[\w/]*/)?([\w*]+\.(?:cu|cuh|h|cpp))`', (ROOT / 'attention/docs/kernels.md').read_text()))
         self.assertGreater(len(found), 10)
         for name in found:
@@ -191,7 +191,7 @@ class Readme(CommandLineTest):
                 there = [*ROOT.glob(path), *page.parent.glob(path), *ROOT.glob(path + '.c*')]  # a program stands for its source
                 self.assertTrue(there, f'{name}: {path}')
 
-    def test_the_page_names_the_videos_of_its_prompt_set(self):
+    def test_page_of_sets_names_the_videos_of_its_prompt_set(self):
         page = (ROOT / 'app/docs/batch.md').read_text()
         self.write_files_of(page)
         shown = self.succeed(self.run_program('batch', 'prompts.csv', '-o', 'out', '--dry-run', '--json', '--device', 'cpu')).stdout

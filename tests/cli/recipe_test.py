@@ -32,7 +32,7 @@ class Recipe(CommandLineTest):
                 self.succeed(self.render('--from', name, '-m', MODEL, '-o', again))
                 self.assertEqual(self.read(again), self.read(name))
 
-    def test_threads_are_no_part_of_it(self):
+    def test_recipe_does_not_record_threads(self):
         report = json.loads(self.succeed(self.generate('-o', 'a.gif', '--threads', 1, '--json')).stdout)
         self.assertNotIn('threads', report['recipe'])
         recipe = json.loads((self.folder / 'a.gif.json').read_text())
@@ -67,7 +67,7 @@ class Recipe(CommandLineTest):
         self.assertIn('decoded in fp32 on cpu, but the latents were made in bf16 on cpu', other.stderr)
 
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, 'one CPU is like another')
-    def test_the_file_is_the_same_on_one_cpu_and_on_all(self):
+    def test_video_file_is_the_same_on_one_cpu_and_on_all(self):
         self.succeed(self.generate('-o', 'a.mp4', '--size', '256x256', '--steps', 1, '--save-latents', 'latents.safetensors'))
         one = {min(os.sched_getaffinity(0))}
         self.succeed(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'all.mp4', '--device', 'cpu'))
@@ -75,7 +75,7 @@ class Recipe(CommandLineTest):
                                       preexec_fn=lambda: os.sched_setaffinity(0, one)))
         self.assertEqual(self.read('one.mp4'), self.read('all.mp4'))
 
-    def test_command_line_and_config_file_win_over_the_recipe(self):
+    def test_command_line_and_config_file_override_the_recipe(self):
         self.succeed(self.generate('-o', 'a.mp4', '--seed', 3, '--crf', 30, '--topk', 0.4))
         (self.folder / 'my.yaml').write_text('seed: 8\ncfg_scale: 2\n')
         shown = self.succeed(self.run_program('config', 'show', '--from', 'a.mp4', '-m', MODEL, '--config', 'my.yaml', '--cfg-scale', 4,
@@ -96,7 +96,7 @@ class Recipe(CommandLineTest):
         rows = {line.split(': ')[0]: line.split(': ', 1)[1] for line in shown.splitlines()}
         return {key: json.loads(rows[key].split(' # ')[0]) for key in ('dropped', 'select', 'cell', 'topk', 'error', 'profile') if key in rows}
 
-    def test_recipes_say_what_stood_for_dropped_blocks(self):
+    def test_recipes_record_what_replaced_dropped_blocks(self):
         self.succeed(self.generate('-o', 'a.gif', '--topk', 0.3, '--dropped', 'mean', '--cell', 32))
         recipe = self.recipe('a.gif')
         self.assertEqual([recipe[key] for key in ('dropped', 'select', 'cell', 'topk')], ['mean', 'error', 32, 0.3])
@@ -114,7 +114,7 @@ class Recipe(CommandLineTest):
         self.succeed(self.generate('-o', 'd.gif', '--attention', 'full'))
         self.assertNotIn('dropped', self.recipe('d.gif'))
 
-    def test_recipes_from_before_means_are_the_published_method(self):
+    def test_old_recipes_without_means_use_the_published_method(self):
         self.succeed(self.generate('-o', 'a.gif', '--size', '192x192', '--topk', 0.3, '--dropped', 'none', '--select', 'mass'))
         path = self.folder / 'a.gif.json'
         recipe = json.loads(path.read_text())
@@ -144,7 +144,7 @@ class Recipe(CommandLineTest):
         shown = self.succeed(self.run_program('config', 'show', '--from', 'c.gif')).stdout
         self.assertRegex(shown, r'model: ".*assets/tiny" +# recipe of c.gif')
 
-    def test_other_models_and_latents_have_to_be_named(self):
+    def test_other_models_and_latents_must_be_named(self):
         self.succeed(self.generate('-o', 'a.mp4', '--save-latents', 'noise.safetensors'))
         self.fail_with(self.render('--from', 'a.mp4', '-o', 'b.mp4'), 2, '--from a.mp4', 'model pipeline', '-m')
         self.succeed(self.generate('-o', 'c.mp4', '--init-latents', 'noise.safetensors'))
@@ -152,7 +152,7 @@ class Recipe(CommandLineTest):
         self.succeed(self.render('--from', 'c.mp4', '-m', MODEL, '--init-latents', 'noise.safetensors', '-o', 'd.mp4'))
         self.assertEqual(self.read('c.mp4'), self.read('d.mp4'))
 
-    def test_profiles_are_named_again_and_keep_what_was_given_beside_them(self):
+    def test_profiles_must_be_named_again_and_keep_the_other_options(self):
         self.succeed(self.run_program('tune', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '--size', '192x192', '--steps', 2, '--samples', 2,
                                       '--videos', 0, '--l1', 0.5, '--l2', 0.6, '--quiet', '-o', 'p.yaml'))
         self.succeed(self.generate('-o', 'a.mp4', '--size', '192x192', '--profile', 'p.yaml', '--dense-steps', 1))
@@ -169,7 +169,7 @@ class Recipe(CommandLineTest):
             self.succeed(self.render('--from', 'a.mp4', '-m', MODEL, '-o', 'd.mp4', *arguments))
             self.assertNotIn('profile', self.recipe('d.mp4'))
 
-    def test_means_of_a_profile_are_in_the_recipe_and_stay_without_it(self):
+    def test_recipe_records_the_means_of_a_profile_and_keeps_them_without_it(self):
         self.succeed(self.run_program('tune', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '--size', '192x192', '--steps', 1, '--samples', 1, '--videos', 0,
                                       '--dropped', 'mean', '--select', 'mass', '--cell', 32, '--quiet', '-o', 'p.yaml'))
         self.succeed(self.generate('-o', 'a.gif', '--size', '192x192', '--profile', 'p.yaml'))
@@ -180,7 +180,7 @@ class Recipe(CommandLineTest):
         self.assertEqual(self.shown_means('--from', 'a.gif', '--topk', 0.3), {'dropped': 'mean', 'select': 'mass', 'cell': 32, 'topk': 0.3})
         self.assertEqual(list(self.shown_means('--from', 'a.gif', '--profile', 'p.yaml')), ['profile'])
 
-    def test_another_model_or_other_latents_are_warned_of(self):
+    def test_warns_of_another_model_and_other_latents(self):
         self.succeed(self.generate('-o', 'a.mp4', '--save-latents', 'noise.safetensors'))
         self.succeed(self.generate('-o', 'b.mp4', '--init-latents', 'noise.safetensors', '--save-latents', 'other.safetensors'))
         result = self.succeed(self.render('--from', 'b.mp4', '-m', MODEL, '--init-latents', 'other.safetensors', '-o', 'c.mp4'))
@@ -190,7 +190,7 @@ class Recipe(CommandLineTest):
         result = self.succeed(self.render('--from', 'd.mp4', '-m', MODEL, '-p', PROMPT, '--max-sequence-length', 16, '-o', 'e.mp4'))
         self.assertIn('the model is not the one', result.stderr)
 
-    def test_a_field_that_no_recipe_has_is_named_with_a_remedy_that_makes_sense(self):
+    def test_names_an_unknown_field_with_a_useful_remedy(self):
         self.succeed(self.generate('-o', 'a.gif', '--frames', 1))
         path = self.folder / 'a.gif.json'
         recipe = json.loads(path.read_text())
@@ -200,7 +200,7 @@ class Recipe(CommandLineTest):
             self.fail_with(result, 2, 'sharpness', words, 'give the options one by one')
             self.assertEqual(version in result.stderr, version == '9.9.9')
 
-    def test_a_recipe_of_another_version_is_warned_of(self):
+    def test_warns_of_a_recipe_of_another_version(self):
         self.succeed(self.generate('-o', 'a.gif'))
         recipe = json.loads(self.read('a.gif.json'))
         (self.folder / 'a.gif.json').write_text(json.dumps(recipe | {'version': '9.9.9'}))
@@ -208,7 +208,7 @@ class Recipe(CommandLineTest):
         self.assertIn('a.gif was made by version 9.9.9', result.stderr)
         self.assertNotIn('version', self.succeed(self.render('--from', 'b.gif', '-m', MODEL, '-o', 'c.gif')).stderr)
 
-    def test_files_without_a_recipe_are_refused(self):
+    def test_refuses_files_without_a_recipe(self):
         self.succeed(self.generate('-o', 'a.mp4', '--no-metadata'))
         (self.folder / 'text.mp4').write_text('no video')
         (self.folder / 'other.gif').write_text('GIF89a')
@@ -216,13 +216,13 @@ class Recipe(CommandLineTest):
         for name in ('a.mp4', 'text.mp4', 'none.mp4', 'none.gif', 'other.gif', 'a' * 300 + '.mp4', '.'):
             self.fail_with(self.render('--from', name, '-m', MODEL, '-o', 'b.mp4'), 2, name)
 
-    def test_a_recipe_that_was_cut_off_is_no_missing_one(self):
+    def test_says_that_a_recipe_was_cut_off(self):
         self.succeed(self.generate('-o', 'a.gif'))
         recipe = self.folder / 'a.gif.json'
         recipe.write_text(recipe.read_text()[:-10])
         self.fail_with(self.render('--from', 'a.gif', '-m', MODEL, '-o', 'b.mp4'), 2, '--from a.gif', 'cut off')
 
-    def test_recipe_cannot_say_what_is_written_or_read(self):
+    def test_recipe_cannot_name_files_to_read_or_write(self):
         self.succeed(self.generate('-o', 'a.gif'))
         recipe = json.loads((self.folder / 'a.gif.json').read_text())
         for key, value in (('report', 'r.json'), ('save_latents', 'l.safetensors'), ('output', 'x.mp4'), ('prompt_file', '/etc/passwd'),

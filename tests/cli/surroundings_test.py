@@ -30,14 +30,14 @@ class ForkedRuns(CommandLineTest):
     def started(self, *arguments):
         return self.run_program(*arguments, env=dict(os.environ))  # a run with options of its own is not forked
 
-    def test_ends_writes_and_finds_the_same(self):
+    def test_behave_like_started_runs(self):
         (self.folder / 'my.yaml').write_text('steps: 3\n')
         for arguments in (['--version'], ['generate', '--nonsense'], ['generate', '-m', MODEL, '--prompt-file', '-'], ['config', 'show', '-m', MODEL, '--config', 'my.yaml']):
             with self.subTest(arguments):
                 forked, started = self.forked(*arguments), subprocess.run([PROGRAM, *map(str, arguments)], cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
                 self.assertEqual(*((run.returncode, run.stdout, run.stderr) for run in (forked, started)))
 
-    def test_makes_the_same_video_and_counts_its_own_time(self):
+    def test_make_the_same_video_and_measure_their_own_time(self):
         usual = ['generate', '-m', MODEL, '-p', 'a dog', '--steps', 2, '--device', 'cpu', '--quiet', '--json', *FAMILY.size]
         self.succeed(self.started(*usual, '-o', 'started.y4m'))
         before = time.monotonic()
@@ -46,7 +46,7 @@ class ForkedRuns(CommandLineTest):
         self.assertGreater(seconds['start'], 0)
         self.assertEqual(*((self.folder / f'{name}.y4m').read_bytes() for name in ('started', 'forked')))
 
-    def test_a_run_that_takes_too_long_is_killed_and_the_next_one_is_not(self):
+    def test_are_killed_if_they_take_too_long_without_affecting_the_next_run(self):
         command = [PROGRAM, 'generate', '-m', str(MODEL), '-p', 'a dog', '--steps', '1000', '--device', 'cpu', '--quiet', '-o', 'a.mp4']
         with self.assertRaises(subprocess.TimeoutExpired):
             fork_server.run_forked(command, self.folder, {'timeout': 0.5})
@@ -67,7 +67,7 @@ class Surroundings(CommandLineTest):
         entries = (home / 'environ').read_text().split('\0')
         return (home / 'comm').read_text().strip(), [entry for entry in entries if entry.startswith(SETTINGS)]
 
-    def test_time_counts_from_the_program_not_from_the_shell_that_becomes_it(self):
+    def test_time_starts_with_the_program_not_with_the_shell(self):
         command = [PROGRAM, 'generate', '-m', MODEL, '-p', 'a dog', '-o', 'clip.safetensors', '--steps', '1', '--device', 'cpu', '--quiet', '--json']
         chosen = {'OMP_WAIT_POLICY': 'passive', 'PYTORCH_ALLOC_CONF': 'backend:native'}  # with both, the program starts only once
         for given in ({}, chosen, {'SPARSEREEL_STARTED': '1:1'}):  # the last one belongs to another process
@@ -79,7 +79,7 @@ class Surroundings(CommandLineTest):
             self.assertLess(seconds['total'], taken, given)
             self.assertGreater(seconds['start'], 0, given)
 
-    def test_no_child_inherits_the_time_of_the_start(self):
+    def test_children_do_not_inherit_the_start_time(self):
         process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '-p', 'a dog', '--gpus', '2', '--device', 'cpu', '-o', 'clip.safetensors', '--steps', '1000', '--quiet'],
                                    cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(process.wait)
@@ -95,12 +95,12 @@ class Surroundings(CommandLineTest):
                                 ({'PYTORCH_CUDA_ALLOC_CONF': 'backend:native'}, ['PYTORCH_CUDA_ALLOC_CONF=backend:native', passive])):
             self.assertEqual(self.environment_of_a_run(**given), ('sparsereel', expected))
 
-    def test_a_small_stack_is_raised_where_that_is_allowed(self):
+    def test_small_stack_is_raised_if_that_is_allowed(self):
         _, most = resource.getrlimit(resource.RLIMIT_STACK)
         self.succeed(self.generate('-o', 'clip.mp4', **limited_stack(96 * KIB, most)))
         self.fail_with(self.generate('-o', 'clip.mp4', **limited_stack(96 * KIB, 96 * KIB)), 2, 'stack limit', 'ulimit -s 8192')
 
-    def test_videos_are_the_same_where_openmp_would_give_fewer_threads(self):
+    def test_videos_are_the_same_if_openmp_gives_fewer_threads(self):
         def made(threads, **environment):
             self.succeed(self.generate('-o', 'clip.safetensors', '--threads', threads, env=os.environ | environment))
             frames = read_safetensors(self.folder / 'clip.safetensors')['frames']
@@ -111,7 +111,7 @@ class Surroundings(CommandLineTest):
             self.assertEqual(made(2, **environment), two, environment)
         self.assertEqual(made(2, OMP_THREAD_LIMIT='1'), one)
 
-    def test_a_closed_standard_descriptor_is_no_file_of_the_program(self):
+    def test_closed_standard_descriptors_are_not_reused_for_files(self):
         self.succeed(self.generate('-o', 'whole.y4m'))
         (self.folder / 'set.txt').write_text('a dog\n' + 'a cat ' * 300 + '\n')  # too long, which causes a warning
         for closed in ([2], [0, 2], [1, 2], [0, 1, 2]):
@@ -122,7 +122,7 @@ class Surroundings(CommandLineTest):
             lines = [json.loads(line) for line in (folder / 'manifest.0.jsonl').read_text().splitlines()]
             self.assertEqual([line['state'] for line in lines], ['done', 'done'])
 
-    def test_a_deleted_working_directory_is_refused(self):
+    def test_refuses_a_deleted_working_directory(self):
         gone = self.folder / 'gone'
         gone.mkdir()
         result = self.generate('-o', self.folder / 'clip.mp4', cwd=gone, preexec_fn=gone.rmdir)

@@ -95,7 +95,7 @@ class TextTest(CommandLineTest):
 class Encoders(TextTest):
     """Each file is compared with a folder of the same numbers."""
 
-    def test_every_format_under_every_name_makes_the_frames_of_what_it_stands_for(self):
+    def test_every_format_and_naming_scheme_makes_the_frames_of_its_unpacked_weights(self):
         marker = {'text_encoders.umt5xxl.transformer.scaled_fp8': ('F8_E4M3', [0], b''), 'spiece_model': ('U8', [SPIECE.stat().st_size], SPIECE.read_bytes())}
         for name, write, how in (('halves.safetensors', write_safetensors, {}), ('prefixed.safetensors', write_safetensors, {'spelling': comfy}),
                                  ('scaled.safetensors', write_safetensors, {'packing': fp8_scaled, 'spelling': comfy, 'more': marker}),
@@ -117,14 +117,14 @@ class Encoders(TextTest):
                 write(file, self.packed(**how, drop=missing)[0])
                 self.refused('--text-encoder', file, words=[name, f'1 missing: "{how.get("spelling", str)(missing)}" [48, 32]'])
 
-    def test_what_is_no_text_encoder_of_this_model_is_refused(self):
+    def test_refuses_files_that_are_not_text_encoders_of_the_model(self):
         other = next(DATA / place for place in ('pipeline', 'wan/pipeline') if (DATA / place) != Path(MODEL))
         self.refused('--text-encoder', other / 'text_encoder' / 'model.safetensors', words=['model.safetensors: does not fit', 'layers with a relative bias is'])
         self.refused('--text-encoder', Path(MODEL) / 'vae' / 'diffusion_pytorch_model.safetensors', words=['holds no ', 'EncoderModel'])
         self.refused('--text-encoder', Path(MODEL) / 'vae', words=['vae: holds no text_encoder'])
         self.fail_with(self.run_program('generate', '--random-weights', 'a.yaml', '--text-encoder', 'a.gguf'), 2, '--text-encoder', '--random-weights')
 
-    def test_a_recipe_and_a_config_name_both(self):
+    def test_recipe_and_config_name_encoder_and_tokenizer(self):
         file = write_safetensors(self.folder / 'one.safetensors', self.packed(spelling=authors_t5_name)[0])
         shutil.copy(SPIECE, self.folder / 'pieces.model')
         (self.folder / 'my.yaml').write_text(f'text_encoder: {file}\ntokenizer: pieces.model\n')
@@ -202,7 +202,7 @@ class Tokenizers(TextTest):
     def made_by(self, *arguments, model=None):
         return self.video(*arguments, model=model or self.bare)
 
-    def test_one_that_is_named_is_taken(self):
+    def test_named_tokenizer_is_used(self):
         (self.folder / 'pieces.model').write_bytes(SPIECE.read_bytes())
         for place in (SPIECE, SPIECE.parent, 'pieces.model'):
             self.assertEqual(self.made_by('--tokenizer', place), self.usual)
@@ -210,14 +210,14 @@ class Tokenizers(TextTest):
         self.assertNotEqual(self.made_by('--tokenizer', 'other.model'), self.usual)
         self.assertNotEqual(self.made_by('--tokenizer', 'other.model', model=self.model), self.usual)
 
-    def test_one_in_the_encoders_file_comes_before_the_folders(self):
+    def test_tokenizer_in_the_encoder_file_is_preferred_to_the_folder(self):
         other = self.with_spiece(others(SPIECE.read_bytes()))
         self.assertNotEqual(self.made_by('--text-encoder', other, model=self.model), self.usual)
         self.assertEqual(self.made_by('--text-encoder', other, '--tokenizer', SPIECE), self.usual)
         self.assertEqual(self.made_by('--text-encoder', self.with_spiece(SPIECE.read_bytes())), self.usual)
         self.assertEqual(self.made_by('--text-encoder', self.with_keys()), self.usual)
 
-    def test_one_beside_the_encoders_file_comes_before_the_folders(self):
+    def test_tokenizer_beside_the_encoder_file_is_preferred_to_the_folder(self):
         for place in ('.', 'tokenizer', WANTED):
             folder = self.folder / 'text' / place
             folder.mkdir(parents=True, exist_ok=True)
@@ -228,14 +228,14 @@ class Tokenizers(TextTest):
             (folder / 'spiece.model').unlink()
         self.assertEqual(self.made_by('--text-encoder', self.encoder, model=self.model), self.usual)
 
-    def test_where_there_is_none_the_error_says_which(self):
+    def test_error_names_the_needed_tokenizer(self):
         def asks(*arguments, words=()):
             self.refused(*arguments, words=['--tokenizer is needed', f"give {WANTED}'s spiece.model", *words], model=self.bare)
         asks(words=['bare/tokenizer'])
         asks('--text-encoder', self.encoder, words=['encoder.safetensors or beside it', 'bare/tokenizer'])
         asks('--text-encoder', self.with_keys(leave_out='charsmap'), words=['with.gguf or beside it'])
 
-    def test_another_encoders_or_a_damaged_one_is_refused(self):
+    def test_refuses_damaged_tokenizers_and_those_of_other_encoders(self):
         large = DATA / 'tokenizer' / 'spiece.model'
         (self.folder / 'small.model').write_bytes(b''.join(b'\n' + bytes([len(piece)]) + piece for piece in (b'\n\x05<pad>\x18\x03', b'\n\x04</s>\x18\x03', b'\n\x05<unk>\x18\x02', b'\n\x01a')))
         (self.folder / 'empty').mkdir()

@@ -14,7 +14,7 @@ class Toy(CommandLineTest):
     def inspect(self, model):
         return json.loads(self.succeed(self.run_program('inspect', model, '--json')).stdout)
 
-    def test_inspect_sees_every_transformer(self):
+    def test_inspect_lists_every_transformer(self):
         summary = self.inspect(MODEL)
         components = {component['name']: component for component in summary['components']}
         self.assertEqual(components['transformer_2']['parameters'], components['transformer']['parameters'])
@@ -22,7 +22,7 @@ class Toy(CommandLineTest):
         weights = {name: 4 * component['parameters'] for name, component in components.items()}
         self.assertEqual(summary['memory'][1]['weights'], weights['transformer'] + weights['vae'])  # in fp32; encoding a text needs less memory in total
 
-    def test_a_part_that_is_optional_may_be_missing(self):
+    def test_optional_part_may_be_missing(self):
         model = self.copy_of_the_model()
         shutil.rmtree(model / 'transformer_2')
         index = json.loads((model / 'model_index.json').read_text())
@@ -36,7 +36,7 @@ class Toy(CommandLineTest):
                              ['scheduler', 'text_encoder', 'tokenizer', 'transformer', 'vae'])
             self.succeed(self.run_program('generate', '-m', model, '-p', PROMPT, '--device', 'cpu', '-o', 'one.safetensors'))
 
-    def test_each_step_takes_the_transformer_of_its_timestep(self):
+    def test_each_step_uses_the_transformer_of_its_timestep(self):
         # With this schedule and its shift, the first three of four steps lie above nine tenths of the noise.
         model = self.copy_of_the_model()
         for name, step in (('transformer_2', 4), ('transformer', 1)):
@@ -49,24 +49,24 @@ class Toy(CommandLineTest):
             self.fail_with(self.run_program('generate', '-m', model, '-p', PROMPT, '--device', 'cpu', '--steps', 4, '-o', 'a.mp4'), 1,
                            f'step {step}: the transformer')
 
-    def test_the_negative_prompt_is_the_models_unless_given(self):
+    def test_uses_the_negative_prompt_of_the_model_by_default(self):
         usual = self.frames('a.safetensors')
         self.assertEqual(usual, self.frames('b.safetensors', '-n', 'grey'))
         self.assertNotEqual(usual, self.frames('c.safetensors', '-n', ''))
         recipe = self.succeed(self.run_program('config', 'show', '-m', MODEL, '-p', PROMPT, '--device', 'cpu')).stdout
         self.assertIn('grey', recipe)
 
-    def test_the_row_cleans_the_prompt(self):
+    def test_family_cleans_the_prompt(self):
         self.assertEqual(self.frames('a.safetensors'), self.frames('b.safetensors', '-p', '  ' + PROMPT.replace(' ', ' &nbsp; ')))
 
-    def test_bench_pipeline(self):
+    def test_bench_pipeline_measures_every_stage(self):
         report = json.loads(self.succeed(self.run_program('bench', 'pipeline', '-m', MODEL, '--device', 'cpu', '--steps', 2, '--modes', 'full,sparse',
                                                           '--warmup', 0, '--quiet', '--json')).stdout)
         self.assertEqual([row['stage'] for row in report['rows']],
                          ['load text_encoder', 'text', 'load transformer', 'step', 'step', 'load vae', 'decode', 'encode'])
         self.assertIn('transformer_2', report['architecture'])
 
-    def test_a_fields_row_is_an_option_everywhere(self):
+    def test_field_of_a_family_is_an_option_everywhere(self):
         self.assertIn('--draft', self.succeed(self.run_program('generate', '--help')).stdout)
         make = ['generate', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '--json', '--quiet', '--frames', 1]
 
@@ -81,7 +81,7 @@ class Toy(CommandLineTest):
         self.assertEqual(again['recipe'], asked)
         self.fail_with(self.run_program(*make, '--config', 'c.yaml', '--draft=maybe'), 2, '--draft')
 
-    def test_a_fields_row_is_part_of_what_resume_compares(self):
+    def test_changed_field_of_a_family_renders_a_row_again(self):
         def rendered(draft):
             (self.folder / 'set.jsonl').write_text(json.dumps({'prompt': PROMPT, 'draft': draft}))
             report = self.succeed(self.run_program('batch', 'set.jsonl', '-o', 'out', '-m', MODEL, '--device', 'cpu', '--frames', 1, '--steps', 2,
@@ -100,7 +100,7 @@ def png(width, height, pixel):
             chunk(b'IEND', b''))
 
 
-class Conditions(CommandLineTest):
+class ImageConditions(CommandLineTest):
     """Masked text, a first picture, and the family's own schedule."""
 
     def setUp(self):
@@ -120,7 +120,7 @@ class Conditions(CommandLineTest):
         size = height * width
         return [[values[(c * frames + f) * size:(c * frames + f + 1) * size] for c in range(channels)] for f in range(frames)]
 
-    def test_a_picture_stays_the_first_frame(self):
+    def test_picture_stays_the_first_frame(self):
         for frames in (7, 5):  # an even number of latents, and an odd one, which is filled up in front
             options = ['--frames', frames, '--steps', 3, '--size', '64x64']
             plain, warm = self.latents('a.safetensors', *options), self.latents('b.safetensors', *options, '--image', 'warm.png')
@@ -134,7 +134,7 @@ class Conditions(CommandLineTest):
                 self.assertNotEqual(warm[frame], cold[frame])
                 self.assertNotEqual(warm[frame], other[frame])
 
-    def test_an_image_stands_in_the_recipe_by_name_and_hash(self):
+    def test_recipe_records_name_and_hash_of_the_image(self):
         made = self.report('-o', 'a.mp4', '--steps', 1, '--image', 'warm.png')['recipe']
         self.assertEqual((made['image'], made['image_sha256']), ('warm.png', hashlib.sha256((self.folder / 'warm.png').read_bytes()).hexdigest()))
         again = ['generate', '-m', MODEL, '--device', 'cpu', '--from', 'a.mp4', '-o', 'b.mp4']
@@ -143,7 +143,7 @@ class Conditions(CommandLineTest):
         self.assertEqual((self.folder / 'a.mp4').read_bytes(), (self.folder / 'b.mp4').read_bytes())
         self.warn_with(self.run_program(*again, '--image', 'cold.png'), 'the image is not the one that a.mp4 was made with: the new video differs')
 
-    def test_the_videos_shape_is_the_images_unless_a_size_is_asked_for(self):
+    def test_video_has_the_shape_of_the_image_unless_a_size_is_given(self):
         report = self.report('-o', 'a.mp4', '--steps', 1, '--image', 'warm.png')  # 30x20
         self.assertEqual((report['output']['width'], report['output']['height']), (80, 48))  # on a grid of 8, within the area of 64x64
         self.assertEqual(report['shape_of_image'], {'width': 30, 'height': 20})
@@ -161,7 +161,7 @@ class Conditions(CommandLineTest):
         self.assertEqual(again['recipe'], report['recipe'])
         self.assertNotIn('shape_of_image', again)
 
-    def test_an_image_of_another_shape_is_cropped_or_stretched(self):
+    def test_image_of_another_shape_is_cropped_or_stretched(self):
         options = ['--steps', 2, '--size', '32x64', '--image', 'warm.png']
         usual = self.frames('a.safetensors', *options)
         self.assertEqual(usual, self.frames('b.safetensors', '--resize', 'cover', *options))
@@ -169,22 +169,22 @@ class Conditions(CommandLineTest):
         self.warn_with(self.generate('-o', 'd.mp4', '--steps', 1, '--resize', 'stretch'), '--resize stretch has no effect without an image')
         self.fail_with(self.generate('-o', 'e.mp4', '--resize', 'crop', *options), 2, '--resize crop', 'cover')
 
-    def test_a_video_is_gone_on_from(self):
+    def test_continues_a_video_from_its_last_frame(self):
         self.succeed(self.generate('-o', 'a.mp4', '--steps', 1, '--size', '32x48'))
         report = self.report('-o', 'b.mp4', '--steps', 1, '--image', 'a.mp4')
         self.assertEqual(report['shape_of_image'], {'width': 32, 'height': 48})
         self.assertEqual(report['recipe']['image'], 'a.mp4')
 
-    def test_a_last_image_needs_a_model_that_takes_it(self):
+    def test_refuses_a_last_image_if_the_model_cannot_use_it(self):
         self.fail_with(self.generate('-o', 'a.mp4', '--image', 'warm.png', '--last-image', 'cold.png'), 2,
                        '--last-image is given, but this model takes no image for the last frame')
         self.fail_with(self.generate('-o', 'a.mp4', '--end-img', 'none.png'), 2, 'none.png')
 
-    def test_a_large_picture_is_refused_before_anything_loads(self):
+    def test_refuses_a_large_picture_before_anything_loads(self):
         (self.folder / 'large.ppm').write_text('P6 30000 30000 255\n')
         self.fail_with(self.generate('-o', 'a.mp4', '--image', 'large.ppm'), 2, 'large.ppm: is a picture of 30000x30000', 'scale it down first')
 
-    def test_what_is_no_picture_or_taken_by_no_model_is_refused(self):
+    def test_refuses_files_without_a_picture_and_models_without_images(self):
         self.fail_with(self.generate('--image', 'none.png', '-o', 'a.mp4'), 2, 'none.png')
         (self.folder / 'text.png').write_text('no picture')
         self.fail_with(self.generate('--image', 'text.png', '-o', 'a.mp4'), 2, 'text.png: cannot be read as an image')
@@ -193,7 +193,7 @@ class Conditions(CommandLineTest):
                        '--image is given, but this model makes videos from text only')
         self.assertFalse((self.folder / 'a.mp4').exists())
 
-    def test_an_encoder_that_is_missing_is_missed_by_those_who_give_an_image(self):
+    def test_needs_the_encoder_only_for_an_image(self):
         model = self.copy_of_the_model()
         weights = model / 'vae' / 'diffusion_pytorch_model.safetensors'
         weights.write_bytes(weights.read_bytes().replace(b'encoder.block.weight', b'encoder.other.weight'))
@@ -207,7 +207,7 @@ class Conditions(CommandLineTest):
                                                '--json')).stdout
         return json.loads(report)['set']['rendered']
 
-    def test_a_set_gives_each_row_its_picture(self):
+    def test_each_row_of_a_set_uses_its_picture(self):
         self.picture('other/warm.png', lambda x, y: (0, 0, 6 * x))  # another file of the same name
         images = ('warm.png', 'other/warm.png', 'cold.png', None)
         rows = [{'prompt': PROMPT, 'output': f'{i}.safetensors', 'seed': 5, **({'image': image} if image else {})} for i, image in enumerate(images)]
@@ -219,7 +219,7 @@ class Conditions(CommandLineTest):
         self.picture('cold.png', lambda x, y: (1, 2, 3))  # another content makes another video
         self.assertEqual(self.rendered(*rows), 1)
 
-    def test_rows_with_one_picture_have_their_own_sizes(self):
+    def test_rows_with_the_same_picture_have_separate_sizes(self):
         rows = [{'prompt': PROMPT, 'output': f'{width}.safetensors', 'image': 'warm.png', 'size': f'{width}x32', 'resize': rule}
                 for width, rule in ((32, 'cover'), (64, 'cover'), (48, 'stretch'))]
         self.assertEqual(self.rendered(*rows), 3)
@@ -228,7 +228,7 @@ class Conditions(CommandLineTest):
                                 '--resize', row['resize'])
             self.assertEqual(floats(read_safetensors(self.folder / 'out' / row['output'])['frames']), alone, row)
 
-    def test_a_killed_run_goes_on_to_the_same_video(self):
+    def test_killed_run_resumes_to_the_same_video(self):
         for scheduler in ('euler', 'unipc'):
             options = ['--scheduler', scheduler, '--steps', '300', '--threads', '1', '--image', 'warm.png']
             self.succeed(self.generate(*options, '-o', 'whole.mp4'))
@@ -238,13 +238,13 @@ class Conditions(CommandLineTest):
             self.assertEqual((self.folder / 'clip.mp4').read_bytes(), (self.folder / 'whole.mp4').read_bytes(), scheduler)
             (self.folder / 'clip.mp4').unlink()
 
-    def test_a_checkpoint_of_another_picture_is_not_used(self):
+    def test_does_not_use_a_checkpoint_of_another_picture(self):
         options = ['--steps', '300', '--image', 'warm.png', '--checkpoint-every', '5']
         self.run_to_step(10, *options)
         self.picture('warm.png', lambda x, y: (1, 2, 3))
         self.assertNotIn('resumed_at_step', self.report(*options, '-o', 'clip.mp4'))
 
-    def test_bench_pipeline(self):
+    def test_bench_pipeline_measures_the_image(self):
         def report(*arguments):
             return json.loads(self.succeed(self.run_program('bench', 'pipeline', '-m', MODEL, '--device', 'cpu', '--steps', 2, '--modes', 'full', '--warmup', 0,
                                                             '--quiet', '--json', *arguments)).stdout)['rows']
@@ -252,14 +252,14 @@ class Conditions(CommandLineTest):
                          ['load text_encoder', 'text', 'image', 'load transformer', 'step', 'load vae', 'decode', 'encode'])
         self.fail_with(self.run_program('bench', 'pipeline', '-m', MODEL, '--device', 'cpu', '--image', 'none.png'), 2, 'none.png')
 
-    def test_padding_of_the_text_is_masked(self):
+    def test_masks_padding_of_the_text(self):
         def near(one, other):
             return max(abs(a - b) for a, b in zip(one, other)) < 1e-4
         long, short = (self.frames(f'{length}.safetensors', '-p', 'a', '-n', 'b', '--steps', 2, '--max-sequence-length', length) for length in (12, 4))
         self.assertTrue(near(long, short))
         self.assertFalse(near(long, self.frames('other.safetensors', '-p', 'c', '-n', 'b', '--steps', 2)))
 
-    def test_the_schedule_is_the_familys(self):
+    def test_uses_the_schedule_of_the_family(self):
         def frames(name, *arguments):
             self.succeed(self.run_program('generate', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '-o', name, *arguments))
             return floats(read_safetensors(self.folder / name)['frames'])

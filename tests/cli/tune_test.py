@@ -49,7 +49,7 @@ class Tune(CommandLineTest):
         other = self.succeed(self.generate('-o', 'b.mp4', '--steps', 1, '--profile', 'p.yaml'))
         self.assertIn('was made with other settings (width 192 there, 64', other.stderr)
 
-    def test_a_heat_map_of_no_heads_says_why(self):
+    def test_says_why_a_heat_map_has_no_heads(self):
         result = self.tune('-p', PROMPT, '-o', 'p.yaml', '--videos', 1, '--min-psnr', 90, '--topk', 0.5, '--heat-map', 'p.png', '--json', '--quiet')
         warning = next(each for each in json.loads(result.stdout)['warnings'] if each.startswith('--heat-map'))
         self.assertRegex(warning, r'^--heat-map draws nothing, because no blocks were chosen for each head: \w.*\w$')
@@ -61,7 +61,7 @@ class Tune(CommandLineTest):
         bounds = [float(number) for number in re.search(r'bounds: {l1: ([0-9.]+), l2: ([0-9.]+)}', text).groups()]
         return bounds, max(float(number) for number in re.findall(r'error: ([0-9.]+)', text.split('layer 0')[1]))
 
-    def test_bounds_that_are_asked_for_are_kept(self):
+    def test_keeps_the_requested_bounds(self):
         usual = ['-p', PROMPT, '--videos', 0]
         self.succeed(self.tune(*usual, '-o', 'p.yaml', '--l1', 0.02))  # the untuned policy's errors are larger
         bounds, worst = self.bounds_and_worst('p.yaml')
@@ -76,14 +76,14 @@ class Tune(CommandLineTest):
         self.assertGreaterEqual(bounds[0], worst)
         self.assertIn('untuned policy', result.stderr)
 
-    def test_a_profile_that_misses_its_floor_replaces_profiles_only(self):
+    def test_missed_profile_replaces_only_profiles(self):
         (self.folder / 'p.missed.yaml').write_text('mine: true\n')
         self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml', '--min-psnr', 99), 2, 'p.missed.yaml', 'holds something other than a profile')
         self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml', '--report', 'p.missed.yaml'), 2, '--report', 'same file')
         self.assertEqual(self.names(), ['p.missed.yaml'])
         self.assertEqual((self.folder / 'p.missed.yaml').read_text(), 'mine: true\n')
 
-    def test_profile_holds_what_stands_for_dropped_blocks(self):
+    def test_profile_records_what_replaces_dropped_blocks(self):
         usual = ['-p', PROMPT, '-o', 'p.yaml', '--videos', 0, '--steps', 1, '--samples', 1]
         for arguments, lines in ((['--dropped', 'none'], 'dropped: none\nselect: mass\n'),
                                  (['--dropped', 'mean', '--cell', 32], 'dropped: mean\nselect: error\ncell: 32\n'),
@@ -101,7 +101,7 @@ class Tune(CommandLineTest):
         result = self.succeed(self.tune(*usual, '--dropped', 'none', '--cell', 32))
         self.assertIn('warning: --cell 32 has no effect without means for dropped blocks\n', result.stderr)
 
-    def test_profiles_from_before_means_are_the_published_method(self):
+    def test_old_profiles_without_means_use_the_published_method(self):
         self.succeed(self.tune('-p', PROMPT, '-o', 'p.yaml', '--videos', 0, '--steps', 1, '--samples', 1, '--dropped', 'none'))
         text = (self.folder / 'p.yaml').read_text()
         (self.folder / 'old.yaml').write_text(re.sub('dropped: none\nselect: mass\ncell: [0-9]+\n', '', text))
@@ -120,7 +120,7 @@ class Tune(CommandLineTest):
         self.succeed(self.run_program(*arguments))
         return sum(mask & opened != 0 for _, mask, _, _ in struct.iter_unpack('iIII', os.read(descriptor, 1 << 16)))
 
-    def test_a_set_reads_the_model_once_for_its_profile(self):
+    def test_set_reads_the_model_once_for_its_profile(self):
         model = self.copy_of_the_model()
         self.succeed(self.tune('-p', PROMPT, '-o', 'p.yaml', '--videos', 0, '--size', '64x64', '--steps', 1, '--samples', 1, model=model))
         counts = []
@@ -131,7 +131,7 @@ class Tune(CommandLineTest):
         self.assertGreater(counts[0], 0)
         self.assertEqual(*counts)
 
-    def test_a_measurement_opens_the_model_as_often_as_a_video_does(self):
+    def test_measurement_opens_the_model_as_often_as_a_video(self):
         model = self.copy_of_the_model()
         usual = ['-m', model, '-p', PROMPT, '--size', '64x64', '--frames', 9, '--steps', 1, '--device', 'cpu', '--quiet']
         counts = [self.opens(model / 'model_index.json', *command, *usual)
@@ -140,12 +140,12 @@ class Tune(CommandLineTest):
         self.assertGreater(counts[0], 0)
         self.assertEqual(counts, counts[:1] * 3)
 
-    def test_what_is_no_search_is_named_with_its_remedy(self):
+    def test_wrong_search_file_is_named_with_a_remedy(self):
         (self.folder / 'p.yaml.search').write_text('garbage')
         self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml'), 2, 'p.yaml.search', 'delete it and tune again')
         self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml', '--report', 'p.yaml.search'), 2, 'are the same file: p.yaml.search')
 
-    def test_profile_is_checked(self):
+    def test_generate_checks_the_profile(self):
         self.succeed(self.tune('-p', PROMPT, '-o', 'p.yaml', '--videos', 0))
         text = (self.folder / 'p.yaml').read_text()
         (self.folder / 'other.yaml').write_text(text.replace('sha256: ', 'sha256: 0'))
@@ -158,7 +158,7 @@ class Tune(CommandLineTest):
         self.warn_with(result, '--profile other.yaml has no effect with --attention full, which computes every block')
         self.assertEqual(json.loads(result.stdout)['recipe'], full['recipe'])
 
-    def test_only_profiles_are_replaced(self):
+    def test_replaces_only_profiles(self):
         (self.folder / 'notes.yaml').write_text('buy: milk\n')
         self.fail_with(self.tune('-p', PROMPT, '-o', 'notes.yaml'), 2, '--output notes.yaml holds something other than a profile', 'choose another name')
         self.assertEqual((self.folder / 'notes.yaml').read_text(), 'buy: milk\n')
@@ -167,7 +167,7 @@ class Tune(CommandLineTest):
             self.succeed(self.tune('-p', PROMPT, '-o', 'p.yaml', '--videos', 0))
         self.assertEqual(self.names(), ['notes.yaml', 'p.yaml'])
 
-    def test_wrong_options(self):
+    def test_refuses_wrong_options(self):
         for arguments, words in ((['--budget', 'soon'], '--budget soon'), (['--l1', 0], '--l1'), (['--l1', 0.1, '--l2', 0.05], '--l2'),
                                  (['--samples', 0], '--samples'), (['--heat-map', 'a.jpg'], '--heat-map'),
                                  (['-o', 'nowhere/p.yaml'], 'nowhere'), (['--videos', 0, '--min-psnr', 20], '--min-psnr'), (['--videos', 0, '--at-most', 20], '--at-most'),
@@ -179,7 +179,7 @@ class Tune(CommandLineTest):
         self.fail_with(self.tune('missing.txt'), 2, 'missing.txt')
         self.assertEqual(self.names(), [])
 
-    def test_prompts_come_from_a_prompt_set(self):
+    def test_reads_prompts_from_a_prompt_set(self):
         for name, text, words in (('a.csv', 'prompt,seed\na ball,\na box,7\n', ('a.csv:3', 'seed')),
                                   ('b.jsonl', '{"prompt": "a ball"}\n{"prompt": ""}\n', ('b.jsonl:2', 'no prompt')),
                                   ('c.md', 'a ball\n', ('c.md', '.jsonl'))):
@@ -209,7 +209,7 @@ class Tune(CommandLineTest):
         self.assertIn('p.yaml.search', errors)
         self.assertEqual(self.names(), ['p.yaml.search'])
 
-    def test_goes_on_after_an_interruption(self):
+    def test_resumes_after_an_interruption(self):
         arguments = ['-p', PROMPT, '-o', 'p.yaml', '--steps', 16, '--samples', 16, '--videos', 0, '--budget', '10m', '--threads', 1]
         self.interrupt_once_saved(arguments)
         tune = self.tuned(*arguments)['tune']
@@ -222,7 +222,7 @@ class Tune(CommandLineTest):
         self.assertEqual(self.tuned(*arguments)['tune']['resumed_samples'], 0)
         self.assertEqual((self.folder / 'p.yaml').read_text(), resumed)
 
-    def test_a_search_goes_on_only_where_its_samples_would_be_the_same(self):
+    def test_search_resumes_only_if_its_samples_would_be_the_same(self):
         data = ROOT / 'tests' / 'parity' / 'data'
         two_transformers = ([], ['--flow-shift', 7], ['--cfg-scale-2', 2.5])
         one_transformer = ([], ['--lora', data / 'lora' / 'metadata.safetensors'], ['--text-weights', 'fp8'], ['--vae-dtype', 'bf16'], ['--topk', 0.4])
@@ -239,7 +239,7 @@ class Tune(CommandLineTest):
                     self.assertEqual(tune['resumed_videos'], 0 if change else tune['videos'])
             (self.folder / 'p.yaml.search').unlink()
 
-    def test_remedies_name_what_the_command_takes(self):
+    def test_remedies_name_only_options_of_the_command(self):
         for arguments in (['-p', PROMPT, '--budget', '0.01s'], []):
             with self.subTest(arguments):
                 result = self.run_program('tune', '-m', MODEL, '-o', 'p.yaml', *SIZE, *arguments)
@@ -251,7 +251,7 @@ class Tune(CommandLineTest):
                 for option in options:
                     self.assertRegex(known, rf'(?<!\S){option}\b(?!-)')
 
-    def test_a_search_with_other_settings_keeps_the_earlier_one(self):
+    def test_search_with_other_settings_keeps_the_earlier_one(self):
         base = ['-p', PROMPT, '-o', 'p.yaml', '--frames', 9, '--at-most', 1e-6, '--topk', 0.3, '--cache', 0, '--dense-steps', 0, '--quiet', '--report', 'r.json']
         self.assertEqual(self.tune(*base).returncode, 1)  # the limit is missed, so the search stays
         search = (self.folder / 'p.yaml.search').read_bytes()
@@ -267,7 +267,7 @@ class Tune(CommandLineTest):
         for taken in ('p.yaml.search', 'p.yaml.search-2'):
             self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml', '--report', taken), 2, f'are the same file: {taken}')
 
-    def test_a_blank_prompt_is_refused(self):
+    def test_refuses_a_blank_prompt(self):
         for prompt in ('', ' \t'):
             self.fail_with(self.tune('-p', prompt, '-o', 'p.yaml'), 2, '--prompt is empty', 'say what to show')
 
@@ -335,7 +335,7 @@ class Settings(CommandLineTest):
         flow = re.search(r'^settings: {(.*)}$', (self.folder / profile).read_text(), re.M).group(1)
         return dict(item.split(': ', 1) for item in flow.split(', '))
 
-    def test_the_fastest_setting_that_keeps_the_floor_is_found_and_applied_whole(self):
+    def test_fastest_setting_above_the_floor_is_found_and_fully_applied(self):
         report = self.whole_search()
         tune, (best, *others) = report['tune'], report['tune']['rows']
         self.assertTrue(tune['complete'] and tune['passed'])
@@ -372,7 +372,7 @@ class Settings(CommandLineTest):
         lines = self.succeed(self.run_program('config', 'show', *self.VIDEO, '-p', 'x', *arguments)).stdout.splitlines()
         return {line.split(': ')[0]: line.split(': ', 1)[1].split(' # ') for line in lines if ' # ' in line}
 
-    def test_config_shows_what_comes_from_a_profile(self):
+    def test_config_show_names_the_settings_of_a_profile(self):
         self.whole_search()
         text = (self.folder / 'p.yaml').read_text()
         (self.folder / 'q.yaml').write_text(re.sub('settings: {.*}', 'settings: {attention: sparse, topk: 0.25, dense_steps: 30%, cache: forecast:0.3, weights: auto}', text))
@@ -387,7 +387,7 @@ class Settings(CommandLineTest):
             (self.folder / f'{name}.yaml').write_text(re.sub('settings: {.*}', f'settings: {{{settings}}}', text))
             self.fail_with(self.run_program('generate', *self.VIDEO, '-p', 'x', '--profile', f'{name}.yaml', '-o', 'a.mp4'), 2, f'{name}.yaml', words)
 
-    def test_a_floor_that_is_missed_is_a_failure_and_a_lower_one_goes_on(self):
+    def test_missed_floor_fails_and_a_lower_floor_resumes(self):
         (self.folder / 'p.yaml').touch()
         given = ['--cache', 0, '--topk', 0.5]  # with so few blocks, a small bound on each block's error computes all of them, which on a CPU is exact
         result = self.run_program(*self.SEARCH, '--min-psnr', 99, *given)
@@ -402,7 +402,7 @@ class Settings(CommandLineTest):
         self.assertEqual(self.names(), ['one.txt', 'p.missed.yaml', 'p.yaml', 't.json'])
         self.assertEqual(self.settings_of()['cache'], '0')
 
-    def test_within_a_limit_of_seconds_the_nearest_setting_is_found(self):
+    def test_most_faithful_setting_within_the_seconds_is_found(self):
         tune = self.search('--at-most', 5)['tune']
         best, near = tune['rows'][0], next(row for row in tune['rows'] if row['what'] == 'near')
         self.assertLessEqual(best['denoise_seconds'], 5)
@@ -410,7 +410,7 @@ class Settings(CommandLineTest):
         result = self.run_program(*self.SEARCH, '--at-most', 0.01, '--cache', 0, '--topk', 0.5)
         self.fail_with(result, 1, 'the fastest setting that was compared takes', '--at-most 0.01')
 
-    def test_a_bound_on_each_blocks_error_takes_the_time_of_the_blocks_that_it_left(self):
+    def test_time_of_a_block_error_bound_follows_from_the_computed_blocks(self):
         given = ['--cache', 0, '--dense-steps', '20%', '--weights', 'auto']
         tune = self.search('--at-most', 6.42, '--block-error', 0.1, *given)['tune']
         best, settings = tune['rows'][0], {'attention': 'sparse', 'block_error': '0.1', 'cache': '0', 'dense_steps': '20%', 'weights': 'auto'}
@@ -431,14 +431,14 @@ class Settings(CommandLineTest):
         made = json.loads(self.succeed(self.run_program('generate', *self.VIDEO, '-p', PROMPT, '--profile', 'p.yaml', '--quiet', '--json', '-o', 'a.y4m')).stdout)
         self.assertIn('block error 0.1', made['preset']['text'])
 
-    def test_what_is_given_is_not_searched(self):
+    def test_given_options_are_not_searched(self):
         tune = self.search('--min-psnr', 10, '--cache', 'forecast:0.2', '--topk', 0.5, '--dense-steps', 2)['tune']
         settings = tune['settings']
         self.assertEqual(settings['cache'], 'forecast:0.2')
         if settings['attention'] == 'sparse':
             self.assertEqual((settings['topk'], settings['dense_steps']), ('0.5', '2'))
 
-    def test_a_search_that_ran_out_of_time_and_then_was_killed_goes_on_to_the_same_end(self):
+    def test_search_out_of_time_and_then_killed_resumes_to_the_same_profile(self):
         whole = self.whole_search()
         text = (self.folder / 'p.yaml').read_text()
         (self.folder / 'p.yaml').unlink()
@@ -462,12 +462,12 @@ class Settings(CommandLineTest):
         self.assertEqual((self.folder / 'p.yaml').read_text(), text)
         self.assertNotIn('p.yaml.search', self.names())
 
-    def test_a_heat_map_has_no_effect_beside_times(self):
+    def test_heat_map_has_no_effect_with_times(self):
         report = self.whole_search()
         self.assertIn('--heat-map has no effect with --times, which holds no times of single heads', report['warnings'])
         self.assertNotIn('h.png', self.found[2])
 
-    def test_its_own_times_and_heads(self):
+    def test_search_without_times_measures_steps_and_heads(self):
         arguments = ['tune', *self.VIDEO, '-p', PROMPT, '-o', 'p.yaml', '--size', '192x192', '--cache', 'forecast:0.2', '--topk', 0.5, '--dense-steps', 0, '--min-psnr', 5,
                      '--samples', 1, '--quiet', '--json', '--budget', '10m']
         tune = json.loads(self.run_program(*arguments).stdout)['tune']

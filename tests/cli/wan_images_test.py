@@ -29,7 +29,7 @@ class Images(CommandLineTest):
     def video(self, model, *arguments):
         return self.frames('clip.safetensors', *self.options(model, *arguments))
 
-    def test_pictures_make_the_video(self):
+    def test_video_depends_on_the_pictures(self):
         cold = ['--image', 'cold.ppm']
         for model, first, second in ((ONE, FIRST, cold), (TWO, FIRST + LAST, FIRST + ['--last-image', 'warm.ppm']), (TWO, FIRST + LAST, cold + LAST), (EXPERTS, FIRST, cold),
                                      (EXPERTS, FIRST, FIRST + LAST), (KNOWN, FIRST, cold), (KNOWN, FIRST, [])):
@@ -38,7 +38,7 @@ class Images(CommandLineTest):
                 self.assertEqual(usual, self.video(model, *first))
                 self.assertNotEqual(usual, self.video(model, *second))
 
-    def test_reports_say_how_the_first_frame_keeps_to_the_picture(self):
+    def test_reports_compare_the_first_frame_with_the_picture(self):
         for model, arguments in ((ONE, FIRST), (EXPERTS, FIRST + LAST), (KNOWN, FIRST)):
             report = self.report('-o', 'clip.mp4', *self.options(model, *arguments))
             self.assertEqual({*report['image']}, {'first_frame_psnr', 'first_frame_difference', 'colour_drift', 'colour_drift_most'})
@@ -46,12 +46,12 @@ class Images(CommandLineTest):
             self.assertEqual(report['image']['first_frame_psnr'] == 100, model is KNOWN, report['image'])
         self.assertNotIn('image', self.report('-o', 'clip.mp4', *self.options(KNOWN)))
 
-    def test_recipes_remember_in_which_dtype_a_picture_is_encoded(self):
+    def test_recipes_record_the_dtype_in_which_a_picture_is_encoded(self):
         asked, usual = (self.report('-o', 'clip.mp4', *self.options(ONE, *FIRST), '--dtype', 'fp32', *more)['recipe'] for more in (['--vae-dtype', 'fp32'], []))
         self.assertEqual(asked.get('vae_dtype'), 'fp32')
         self.assertNotIn('vae_dtype', usual)
 
-    def test_what_a_model_cannot_use_or_lacks_is_refused(self):
+    def test_refuses_missing_and_unused_pictures(self):
         for model, arguments, words in ((ONE, [], '--image is missing'), (EXPERTS, [], '--image is missing'), (TWO, FIRST, '--last-image is missing'), (TWO, LAST, '--image is missing'),
                                         (ONE, FIRST + LAST, '--last-image is given'), (KNOWN, FIRST + LAST, '--last-image is given'), (TEXT, FIRST, '--image is given')):
             with self.subTest(model=model.name, arguments=arguments):
@@ -59,7 +59,7 @@ class Images(CommandLineTest):
                 self.assertFalse((self.folder / 'a.mp4').exists())
         self.fail_with(self.generate('-o', 'a.mp4', *self.options(EXPERTS, *FIRST, *LAST, frames=1)), 2, '--frames 1 leaves no room for a last image')
 
-    def test_encoders_are_looked_for_where_a_picture_needs_them(self):
+    def test_requires_encoders_only_for_pictures(self):
         for source, role, prefix, gone in ((KNOWN, 'vae', 'encoder.', 'encoder.conv_in.weight'), (EXPERTS, 'vae', 'encoder.', 'encoder.conv_in.weight'),
                                            (ONE, 'image_encoder', 'vision_model.encoder.layers.0.', 'vision_model.encoder.layers.0.layer_norm1.weight')):
             with self.subTest(source.name):
@@ -70,7 +70,7 @@ class Images(CommandLineTest):
                 self.fail_with(self.generate('-o', 'a.mp4', *self.options(model, *FIRST)), 2, f'{model.name}/{role}', gone)
         self.video(self.folder / 'pipeline_5b-vae')  # text does not need it
 
-    def test_encoding_shows_how_far_it_is(self):
+    def test_encoding_shows_its_progress(self):
         process, terminal = self.start_program('generate', '-p', PROMPT, '--device', 'cpu', '--steps', 1, '-o', 'a.mp4', *self.options(ONE, *FIRST, frames=9))
         shown = self.read_until(terminal, None)
         self.assertEqual(process.wait(), 0)
@@ -86,7 +86,7 @@ class Images(CommandLineTest):
             made = floats(read_safetensors(self.folder / 'out' / row['output'])['frames'])
             self.assertEqual(made, self.video(TWO, *FIRST, *LAST, '--seed', row['seed']))
 
-    def test_a_killed_run_goes_on_to_the_same_video(self):
+    def test_killed_run_resumes_to_the_same_video(self):
         options = [*self.options(EXPERTS, *FIRST, *LAST), '--steps', '300', '--threads', '1']
         self.succeed(self.generate(*options, '-o', 'whole.mp4'))
         self.run_to_step(10, '--checkpoint-every', '5', *options)
@@ -94,18 +94,18 @@ class Images(CommandLineTest):
         self.assertGreaterEqual(report['resumed_at_step'], 10)
         self.assertEqual((self.folder / 'clip.mp4').read_bytes(), (self.folder / 'whole.mp4').read_bytes())
 
-    def test_caches_and_8_bit_weights_hold_as_for_text(self):
+    def test_caches_and_8_bit_weights_work_with_pictures(self):
         for model, pictures in ((ONE, FIRST), (KNOWN, FIRST)):
             usual = self.video(model, *pictures, '--steps', 4)
 
-            def nearness(*options):
+            def fidelity(*options):
                 return psnr(self.video(model, *pictures, '--steps', 4, *options), usual)
             for options in (['--cache', 'first-block:0.9'], ['--cache', 'steps:2'], ['--weights', 'fp8']):
-                self.assertTrue(30 < nearness(*options) < math.inf, options)
-            self.assertLess(nearness('--cache', 'steps:2'), nearness('--cache', 'steps:3'))
-            self.assertGreater(nearness('--guidance-passes', 'in-turn'), 90)
+                self.assertTrue(30 < fidelity(*options) < math.inf, options)
+            self.assertLess(fidelity('--cache', 'steps:2'), fidelity('--cache', 'steps:3'))
+            self.assertGreater(fidelity('--guidance-passes', 'in-turn'), 90)
 
-    def test_the_published_models_are_known(self):
+    def test_knows_the_published_models(self):
         for name, lines in CONFIGS.items():
             shown = self.succeed(self.run_program('config', 'show', '--random-weights', ROOT / 'configs' / f'{name}.yaml', '--device', 'cpu')).stdout
             for line in lines + (f'{name}.yaml',):
@@ -113,7 +113,7 @@ class Images(CommandLineTest):
         large = self.succeed(self.run_program('config', 'show', '--random-weights', ROOT / 'configs' / 'wan-2.1-i2v-14b.yaml', '--device', 'cpu', '--size', '1280x720')).stdout
         self.assertIn('flow_shift: 5.0 ', large)
 
-    def test_an_area_leaves_the_shape_to_the_picture(self):
+    def test_area_leaves_the_shape_to_the_picture(self):
         (self.folder / 'high.ppm').write_bytes(b'P6 9 16 255\n' + bytes(9 * 16 * 3))
 
         def shown(*arguments):
@@ -133,7 +133,7 @@ class Images(CommandLineTest):
         recipes = [json.loads(line)['recipe'] for line in manifest.read_text().splitlines()]
         self.assertEqual([(recipe['width'], recipe['height'], 'size' in recipe) for recipe in recipes], [(48, 64, False), (64, 48, False)])
 
-    def test_bench_makes_pictures_up_for_random_weights(self):
+    def test_bench_invents_pictures_for_random_weights(self):
         def small(folder):
             parts = {role: json.loads((folder / role / 'config.json').read_text()) for role in ('transformer', 'vae', 'text_encoder', 'image_encoder')}
             return {'match': {'class': 'WanTransformer3DModel'}, 'architecture': {**parts, 'scheduler': json.loads((folder / 'scheduler' / 'scheduler_config.json').read_text())}}
@@ -154,7 +154,7 @@ class Images(CommandLineTest):
         for key, file in (('image_sha256', 'warm.ppm'), ('last_image_sha256', 'cold.ppm')):
             self.assertEqual(settings[key], hashlib.sha256((self.folder / file).read_bytes()).hexdigest())
 
-    def test_config_shows_which_pictures_a_model_takes(self):
+    def test_config_show_lists_the_pictures_that_a_model_uses(self):
         for model, takes in ((ONE, '# takes image (needed)\n'), (TWO, '# takes image (needed) and last_image (needed)\n'), (EXPERTS, '# takes image (needed) and last_image\n'),
                              (KNOWN, '# takes image\n'), (TEXT, '')):
             for given in ([], FIRST, LAST) if model is TWO else ([],):
@@ -162,7 +162,7 @@ class Images(CommandLineTest):
                 self.assertEqual(''.join(line + '\n' for line in shown.splitlines() if 'takes' in line), takes, model.name)
                 self.assertNotIn('made up', shown)
 
-    def test_inspect_tells_the_task(self):
+    def test_inspect_names_the_task(self):
         for model, task in ((ONE, '2.1 layout, image to video'), (TWO, '2.1 layout, first and last frame to video'), (EXPERTS, '2.2 layout (two experts), image to video')):
             summary = json.loads(self.succeed(self.run_program('inspect', model, '--json')).stdout)
             self.assertEqual((summary['pipeline_class'], summary['family'], summary['variant']), ('WanImageToVideoPipeline', 'Wan', task))

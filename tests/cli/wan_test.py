@@ -18,14 +18,14 @@ LATENTS_OF_16_PIXELS = PIPELINES / 'pipeline_5b'
 
 
 class Wan(CommandLineTest):
-    def test_the_second_transformer_has_a_scale_of_its_own(self):
+    def test_second_transformer_has_a_separate_guidance_scale(self):
         usual, same, other = (self.frames(f'{name}.safetensors', '-m', TWO, '--steps', 4, *scale)
                               for name, scale in (('a', []), ('b', ['--guidance-scale-2', 5]), ('c', ['--guidance-scale-2', 2])))
         self.assertEqual(usual, same)
         self.assertNotEqual(usual, other)
         self.warn_with(self.generate('--cfg-scale-2', 2, '-o', 'd.y4m'), '--cfg-scale-2 2 has no effect for a model with one transformer')
 
-    def test_names_of_the_models_own_program(self):
+    def test_accepts_the_option_names_of_the_authors_program(self):
         usual = ['--steps', 3, '--flow-shift', 5, '--cfg-scale', 4, '--seed', 7]
         theirs = ['--sample_steps', 3, '--sample_shift', 5, '--sample_guide_scale', 4, '--base_seed', 7, '--frame_num', 9, '--size', '64*64']
         made = []
@@ -34,19 +34,19 @@ class Wan(CommandLineTest):
             made.append((self.folder / f'{name}.y4m').read_bytes())
         self.assertEqual(*made)
 
-    def test_inspect_tells_the_version(self):
+    def test_inspect_names_the_version(self):
         for model, transformers, pixels in ((MODEL, 1, 8), (TWO, 2, 8), (LATENTS_OF_16_PIXELS, 1, 16)):
             summary = json.loads(self.succeed(self.run_program('inspect', model, '--json')).stdout)
             self.assertEqual(sum('transformer' in part['name'] for part in summary['components']), transformers)
             self.assertEqual((summary['family'], summary['frames']), ('Wan', 81 if pixels == 8 else 121))
 
-    def test_bench_pipeline(self):
+    def test_bench_pipeline_measures_every_stage(self):
         report = json.loads(self.succeed(self.run_program('bench', 'pipeline', '-m', TWO, '--device', 'cpu', '--steps', 2, *FAMILY.size, '--modes', 'full,sparse',
                                                           '--warmup', 0, '--quiet', '--json')).stdout)
         self.assertEqual([row['stage'] for row in report['rows'] if row['stage'] != 'encode'],
                          ['load text_encoder', 'text', 'load transformer', 'step', 'step', 'load vae', 'decode'])
 
-    def test_eight_bits_that_no_layer_takes_are_a_warning(self):
+    def test_warns_if_no_layer_can_use_eight_bits(self):
         narrow = {'transformer': {'num_attention_heads': 1, 'attention_head_dim': 24, 'ffn_dim': 24, 'num_layers': 1, 'text_dim': 24, 'freq_dim': 16},
                   'vae': {'base_dim': 4, 'z_dim': 16, 'dim_mult': [1, 2, 2, 2], 'num_res_blocks': 1},
                   'text_encoder': {'model_type': 'umt5', 'vocab_size': 99, 'd_model': 24, 'd_kv': 12, 'd_ff': 24, 'num_layers': 1, 'num_heads': 2, 'feed_forward_proj': 'gated-gelu'},
@@ -69,13 +69,13 @@ class Wan(CommandLineTest):
             report = json.loads(result.stdout)
             self.assertEqual((report['warnings'], {'weights', 'text_weights'} & report['settings'].keys()), (warnings, set()))
 
-    def test_a_search_makes_a_profile_that_generate_takes(self):
+    def test_tune_makes_a_profile_that_generate_uses(self):
         self.succeed(self.run_program('tune', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '--size', '96x96', '--frames', 9, '--steps', 1, '--samples', 1, '--videos', 0,
                                       '--quiet', '-o', 'p.yaml'))
         report = self.report('--profile', 'p.yaml', '--size', '96x96', '--steps', 1, '-o', 'a.y4m')
         self.assertEqual(report['recipe']['profile'], 'p.yaml')
 
-    def test_a_recipe_makes_the_same_video(self):
+    def test_recipe_makes_the_same_video(self):
         first = self.report('-m', TWO, '--guidance-scale-2', 2, '--flow-shift', 4, '--scheduler', 'euler', '--threads', 1, '-o', 'a.mp4')
         again = self.report('-m', TWO, '--from', 'a.mp4', '--steps', 2, '--threads', 1, '-o', 'b.mp4')
         self.assertEqual(again['recipe'], first['recipe'])
@@ -95,7 +95,7 @@ class BadFolders(CommandLineTest):
         self.fail_with(self.generate('-m', model, '-o', 'clip.mp4'), 2, *words)
         self.assertEqual(self.names(), ['model'])
 
-    def test_one_of_two_transformers_is_missing(self):
+    def test_names_the_missing_transformer_of_two(self):
         model = self.model(TWO)
         for file in (model / 'transformer_2').glob('*.safetensors*'):
             file.unlink()
@@ -105,7 +105,7 @@ class BadFolders(CommandLineTest):
         self.edit(model / 'model_index.json', transformer_2=[None, None])
         self.refused(model, 'model_index.json: boundary_ratio is 0.75, but transformer_2 is missing', 'a model of two experts has boundary_ratio and transformer_2')
 
-    def test_the_boundary_is_none(self):
+    def test_refuses_an_impossible_boundary(self):
         model = self.model(TWO)
         for value, words in ((0, 'boundary_ratio is 0, which is not a number between 0 and 1'), (1, 'boundary_ratio is 1,'), (875, 'boundary_ratio is 875'),
                              ('high', 'boundary_ratio is "high"'), (True, 'boundary_ratio is true'), ('none', 'transformer_2 is given, but boundary_ratio is missing')):
@@ -113,7 +113,7 @@ class BadFolders(CommandLineTest):
                 self.edit(model / 'model_index.json', boundary_ratio=value)
                 self.refused(model, f'model_index.json: {words}', 'a model of two experts has')
 
-    def test_the_vae_is_that_of_another_version(self):
+    def test_refuses_the_vae_of_another_version(self):
         model = self.model(LATENTS_OF_16_PIXELS)
         shutil.rmtree(model / 'vae')
         shutil.copytree(Path(MODEL) / 'vae', model / 'vae')
@@ -128,7 +128,7 @@ class BadFolders(CommandLineTest):
         (model / 'vae' / 'config.json').write_text(config)
         self.refused(model, 'model/vae: the weights do not fit', 'decoder')
 
-    def test_the_text_encoder_is_that_of_another_model(self):
+    def test_refuses_the_text_encoder_of_another_model(self):
         model = self.model()
         shutil.rmtree(model / 'text_encoder')
         shutil.copytree(PIPELINES.parent / 'pipeline' / 'text_encoder', model / 'text_encoder')
@@ -142,7 +142,7 @@ class BadFolders(CommandLineTest):
         self.edit(model / 'text_encoder' / 'config.json', d_model=48)
         self.refused(model, "text_encoder/config.json: d_model 48 does not fit the transformer's text_dim 32", 'one checkpoint')
 
-    def test_shards_are_missing_or_cut_short(self):
+    def test_names_missing_and_truncated_shards(self):
         first, second = (f'diffusion_pytorch_model-0000{number}-of-00002.safetensors' for number in (1, 2))
         model = self.model()
         (model / 'transformer' / second).unlink()
@@ -152,7 +152,7 @@ class BadFolders(CommandLineTest):
             os.truncate(model / 'transformer_2' / first, size)
             self.refused(model, f'transformer_2/{first}: ', *words, 'download')
 
-    def test_the_tokenizer_is_missing(self):
+    def test_names_the_missing_tokenizer(self):
         model = self.model()
         (model / 'tokenizer' / 'spiece.model').unlink()
         wanted = ['--tokenizer is needed', 'model/tokenizer', "google/umt5-xxl's spiece.model"]
@@ -202,7 +202,7 @@ class OneFile(CommandLineTest):
                 self.assertEqual(self.video('--transformer', file), usual)
         self.assertNotEqual(self.video('--transformer', self.file('other.safetensors', self.other_values)), usual)
 
-    def test_names_may_be_wrapped(self):
+    def test_accepts_wrapped_tensor_names(self):
         usual = self.video()
         state = {authors_name(name): tensor for name, tensor in read_weights(Path(MODEL) / 'transformer').items()}
         wrapped = {'model.' + re.sub(r'(blocks\.\d+\.)', r'\1_fsdp_wrapped_module.', name): tensor for name, tensor in state.items()}
@@ -211,7 +211,7 @@ class OneFile(CommandLineTest):
         averaged = quantized.write_pth(self.folder / 'trainer.pt', generator=other, generator_ema=wrapped, critic=other)
         self.assertEqual(self.video('--transformer', averaged), usual)
 
-    def test_a_lora_of_the_patch_embedding_is_added_to_it(self):
+    def test_adds_a_lora_to_the_patch_embedding(self):
         weights = read_weights(Path(MODEL) / 'transformer')
         name = 'patch_embedding.weight'
         _, shape, data = weights[name]
@@ -228,14 +228,14 @@ class OneFile(CommandLineTest):
                 with self.subTest(title, file=file):
                     self.assertEqual(self.video('--lora', lora, '--strict-lora', *file), merged)
 
-    def test_each_of_two_experts_has_its_own(self):
+    def test_each_of_two_experts_has_its_own_file(self):
         usual = self.video('-m', TWO)
         high, low = (self.file(f'{name}.safetensors', folder=TWO / name) for name in ('transformer', 'transformer_2'))
         self.assertEqual(self.video('-m', TWO, '--transformer', high, '--transformer-2', low), usual)
         self.assertEqual(self.video('-m', TWO, '--transformer-2', low), usual)
         self.assertNotEqual(self.video('-m', TWO, '--transformer', low, '--transformer-2', high), usual)
 
-    def test_the_recipe_knows_it(self):
+    def test_recipe_records_the_file(self):
         self.file('one.safetensors')
         usual, named = (self.report('-o', f'{name}.mp4', *file)['recipe'] for name, file in (('a', []), ('b', ['--transformer', 'one.safetensors'])))
         self.assertEqual((usual.get('transformer'), named['transformer']), (None, 'one.safetensors'))
@@ -249,7 +249,7 @@ class OneFile(CommandLineTest):
         other = self.succeed(self.run_program(*again, '--transformer', 'two/one.safetensors')).stderr
         self.assertIn('the model (transformer) is not the one that b.mp4 was made with', other)
 
-    def test_rows_of_a_set_may_name_one(self):
+    def test_rows_of_a_set_may_name_a_file(self):
         self.file('one.safetensors')
         (self.folder / 'set.jsonl').write_text('\n'.join(json.dumps({'output': f'{name}.y4m', 'seed': 42, **file}) for name, file in (
             ('a', {}), ('b', {'transformer': 'one.safetensors'}), ('c', {'transformer': 'none.safetensors'}))))
@@ -278,14 +278,14 @@ class OneFile(CommandLineTest):
             file = (quantized.write_gguf if form == 'gguf' else write_safetensors)(self.folder / f'{form}.file', packed)
             yield form, file, write_safetensors(self.folder / 'twin.safetensors', twin)
 
-    def test_quantized_files_make_the_frames_of_what_they_stand_for(self):
+    def test_quantized_files_make_the_frames_of_their_unpacked_weights(self):
         for form, file, twin in self.quantized_files():
             with self.subTest(form):
                 self.assertEqual(self.video('--transformer', file), self.video('--transformer', twin))
                 file.write_bytes(file.read_bytes()[:-100])
                 self.refused(file, file.name, 'truncated')
 
-    def test_loras_on_quantized_files_are_those_on_what_they_stand_for(self):
+    def test_loras_on_quantized_files_match_those_on_unpacked_weights(self):
         """Sums in fp32 have another order, so the latents differ in their last bits."""
         kohya, original = (PIPELINES / 'lora' / f'{name}.safetensors' for name in ('kohya', 'original'))
         for form, file, twin in self.quantized_files():
@@ -299,7 +299,7 @@ class OneFile(CommandLineTest):
                     self.assertLess(max(abs(a - b) for a, b in zip(latents[-1], expected)), 1e-5 * max(map(abs, expected)))
             self.assertEqual(len(set(latents)), 3, form)
 
-    def test_a_second_rounding_to_eight_bits_is_a_warning(self):
+    def test_warns_of_a_second_rounding_to_eight_bits(self):
         usual = ['--weights', 'fp8', '--steps', 1, '--report', 'report.json', '-o', 'a.gif']
         words = 'weights fp8 rounds weights of transformer a second time: its file already holds them packed or in 8 bits'
         lora = ['--lora', PIPELINES / 'lora' / 'kohya.safetensors']
@@ -311,7 +311,7 @@ class OneFile(CommandLineTest):
                     self.assertEqual(json.loads((self.folder / 'report.json').read_text())['warnings'], [words] * expected)
         self.warn_with(self.generate('--transformer', twin, *usual, *lora))
 
-    def test_inspect_tells_whose_it_is_by_its_shapes(self):
+    def test_inspect_recognizes_the_model_by_its_shapes(self):
         published = json.loads((PIPELINES / 'dit_names.json').read_text())['2.1 14b']
         shapes = published['rest'] | {f'blocks.{i}.{name}': shape for i in range(published['config']['num_layers']) for name, shape in published['block'].items()}
         header, end = {}, 0
@@ -332,7 +332,7 @@ class OneFile(CommandLineTest):
         self.fail_with(self.generate('-m', model, '--transformer', file, '-o', 'clip.mp4'), 2, *words)
         self.assertFalse((self.folder / 'clip.mp4').exists())
 
-    def test_what_does_not_fit_is_refused_by_its_name(self):
+    def test_refuses_tensors_that_do_not_fit_by_name(self):
         def missing(tensors):
             del tensors['blocks.1.cross_attn.o.weight']
 
@@ -351,7 +351,7 @@ class OneFile(CommandLineTest):
             with self.subTest(change.__name__):
                 self.refused(self.file('one.safetensors', change), 'one.safetensors', *words)
 
-    def test_what_is_no_transformer_of_this_model_is_refused_in_one_line(self):
+    def test_refuses_transformers_of_other_models_in_one_line(self):
         def three_blocks(tensors):
             for name in [name for name in tensors if name.startswith('blocks.1.')]:
                 tensors[name.replace('.1.', '.2.', 1)] = tensors[name]
