@@ -255,7 +255,7 @@ class Failures(CommandLineTest):
         self.assertIn('--attention', self.succeed(self.run_program('generate', '--help')).stdout)
         self.assertRegex(self.succeed(self.run_program('--version')).stdout, r'sparsereel \d+\.\d+\.\d+')
 
-    def test_gpu_without_a_gpu_names_the_reason(self):
+    def test_device_cuda_without_a_gpu_names_the_reason(self):
         if Path('/dev/nvidiactl').exists():
             self.skipTest('this machine has a GPU')
         self.fail_with(self.generate('--device', 'cuda'), 2, 'cuda')

@@ -134,7 +134,7 @@ TEST(TokenOrder, CachesOnePermutationForAllThreads) {
   for (const Permutation* p : seen) EXPECT_EQ(p, seen[0]);
 }
 
-TEST(TokenOrder, NamesRoundTrip) {
+TEST(TokenOrder, ParsesItsOwnNamesAndRefusesOthers) {
   for (const TokenOrder order : kOrders) EXPECT_EQ(parse_token_order(name(order)), order);
   try {
     parse_token_order("peano");

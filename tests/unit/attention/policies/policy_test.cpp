@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(Mode, NamesRoundTrip) {
+TEST(Mode, ParsesItsOwnNamesAndRefusesOthers) {
   for (const Mode mode : {Mode::full, Mode::quantized, Mode::sparse, Mode::check})
     EXPECT_EQ(parse_mode(name(mode)), mode);
   try {
@@ -22,7 +22,7 @@ TEST(Mode, NamesRoundTrip) {
   }
 }
 
-TEST(Dropped, NamesRoundTrip) {
+TEST(Dropped, ParsesItsOwnNamesAndRefusesOthers) {
   for (const Dropped dropped : {Dropped::none, Dropped::mean}) EXPECT_EQ(parse_dropped(name(dropped)), dropped);
   for (const Ranking ranking : {Ranking::mass, Ranking::error}) EXPECT_EQ(parse_ranking(name(ranking)), ranking);
   try {
