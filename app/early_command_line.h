@@ -35,6 +35,7 @@ inline constexpr auto kEarlyCommands = std::to_array<EarlyCommand>({
 inline constexpr auto kEarlyFlags = std::to_array<std::string_view>({
     "-h",
     "--help",
+    "--help-all",
     "--version",
     "--causal",
     "--dry-run",

@@ -19,7 +19,8 @@ inline constexpr int kNoDevice = -1, kDriverAlone = -2;
 inline constexpr std::string_view kProfilerVariable = "CUDA_INJECTION64_PATH";
 
 /// Options with which a command does no work.
-inline constexpr auto kNoWork = std::to_array<std::string_view>({"-h", "--help", "--version", "--dry-run", "--status"});
+inline constexpr auto kNoWork =
+    std::to_array<std::string_view>({"-h", "--help", "--help-all", "--version", "--dry-run", "--status"});
 /// Options that may change the device that the command line names.
 inline constexpr auto kElsewhere = std::to_array<std::string_view>({"--config", "--gpus"});
 

@@ -19,6 +19,7 @@
 #include "app/jobs/interrupt.h"
 #include "app/options/choice_commands.h"
 #include "app/options/command_tree.h"
+#include "app/options/option_text.h"
 #include "app/ranks/asked_ranks.h"
 #include "app/ranks/children.h"
 #include "app/ranks/shared_model.h"
@@ -27,11 +28,12 @@
 #include "hilbert/read_text.h"
 #include "models/engine/failure.h"
 #include "models/layers/cpu_threads.h"
+#include "models/request/fields.h"
 
 namespace sparsereel::app {
 namespace {
 
-constexpr const char* kSummary = "Text to video with Hilbert-ordered, block-sparse attention";
+constexpr const char* kSummary = "Makes videos from text and images, with fast sparse attention";
 
 /// The commands in the order of --help.
 constexpr std::array<void (*)(CLI::App&, CommandLine&), 10> kCommands = {
@@ -73,8 +75,8 @@ void check_flags(const std::vector<std::string>& arguments) {
 
 class Help : public CLI::Formatter {
  public:
-  std::string make_help(const CLI::App* command, std::string, CLI::AppFormatMode) const override {
-    return help_text(describe(*command));
+  std::string make_help(const CLI::App* command, std::string, CLI::AppFormatMode mode) const override {
+    return help_text(describe(*command), mode == CLI::AppFormatMode::All ? HelpLevel::all : HelpLevel::usual);
   }
 };
 
@@ -86,12 +88,37 @@ void let_the_last_win(CLI::App& command) {
   for (CLI::App* below : command.get_subcommands([](const CLI::App*) { return true; })) let_the_last_win(*below);
 }
 
+/// Adds the flags of every command, and --version of the program.
+void add_general_flags(CLI::App& program) {
+  program.set_help_flag("-h,--help", packed({.help = "list the usual options and stop",
+                                             .manual = R"(Lists the options of the command that people use most, and
+                                                 stops. Its last line says where to read about the others.)",
+                                             .example = "sparsereel generate --help"}));
+  program.set_help_all_flag("--help-all",
+                            packed({.help = "list all options and stop",
+                                    .manual = R"(Lists every option of the command with all of its names, and stops.
+                                        The options that only researchers use have a heading of their own.)",
+                                    .example = "sparsereel generate --help-all",
+                                    .in_help = InHelp::all}));
+  program.set_version_flag(
+      "--version", std::string("sparsereel ") + SPARSEREEL_VERSION,
+      packed({.help = "print the version and stop",
+              .manual = "Prints the version of the program and stops. Reports hold the version too.",
+              .example = "sparsereel --version"}));
+}
+
 void add_commands(CLI::App& program, CommandLine& line) {
-  program.set_version_flag("--version", std::string("sparsereel ") + SPARSEREEL_VERSION);
+  add_general_flags(program);
   program.formatter(std::make_shared<Help>());
   program.require_subcommand(1);
   for (const auto add : kCommands) add(program, line);
   let_the_last_win(program);
+}
+
+/// Takes the actions away from the commands, so that parsing runs none.
+void run_nothing(CLI::App& command) {
+  command.callback({});
+  for (CLI::App* below : command.get_subcommands([](const CLI::App*) { return true; })) run_nothing(*below);
 }
 
 /// Parses the command line; CLI11 then runs the command.
@@ -101,7 +128,7 @@ void parse(CLI::App& program, CommandLine& line, int argc, char** argv) {
     std::vector<std::string> arguments = normalized(argc, argv);
     check_flags(arguments);
     program.parse(std::move(arguments));
-  } catch (const CLI::Success& request) {  // --help and --version
+  } catch (const CLI::Success& request) {  // --help, --help-all and --version
     program.exit(request, std::cout, std::cerr);
   } catch (const Error& error) {
     throw line.settings.with_place(error);
@@ -226,6 +253,19 @@ int run_program(int argc, char** argv, const Additions& additions) {
     std::fputs("error: out of memory while reporting an error\n  remedy: free some memory\n", stderr);
   }
   return 1;
+}
+
+void check_command_line(std::vector<std::string> words) {
+  RunReport report;
+  CommandLine line(report);
+  CLI::App program(kSummary, "sparsereel");
+  add_commands(program, line);
+  run_nothing(program);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  parse(program, line, static_cast<int>(arguments.size()), arguments.data());
+  line.settings.add(Source::command_line, line.values);
+  models::check_ranges(read_request(line.settings));
 }
 
 CommandInfo describe_program() {

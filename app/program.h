@@ -1,6 +1,7 @@
 // The program: subcommands, errors on stderr, and exit codes (0 done, 1 failed, 2 bad input, 130 interrupted).
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "app/options/command_tree.h"
@@ -19,6 +20,10 @@ struct Additions {
 
 /// Runs the program and returns its exit code.
 int run_program(int argc, char** argv, const Additions& additions = {});
+
+/// Parses a command line whose first word is the program's name. Reads no file and runs no command. Throws Error for
+/// words that the command does not take, for values of the wrong kind or out of range, and for contradictions.
+void check_command_line(std::vector<std::string> words);
 
 /// Returns every command and option that run_program() parses.
 CommandInfo describe_program();

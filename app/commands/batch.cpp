@@ -10,6 +10,7 @@
 
 #include "app/called_program.h"
 #include "app/clock.h"
+#include "app/commands/batch_options.h"
 #include "app/commands/commands.h"
 #include "app/counted.h"
 #include "app/jobs/batch/dry_run.h"
@@ -23,7 +24,6 @@
 #include "app/jobs/outputs.h"
 #include "app/jobs/used_files.h"
 #include "app/options/nearest.h"
-#include "app/options/option_group.h"
 #include "app/options/several.h"
 #include "app/options/text_file.h"
 #include "app/ranks/world.h"
@@ -232,19 +232,6 @@ void render_on_gpus(const std::vector<GpusOfAVideo>& gpus, const BatchOptions& o
   GpuProcesses(gpus, options).render(rows, manifest, progress, tally);
 }
 
-/// Adds the options that only `batch` has, or that mean something else there.
-void add_batch_options(CLI::App& command, BatchOptions& options) {
-  const OptionGroup set(command, "Prompt set");
-  const OptionGroup output(command, find_option("output")->group);
-  set.add("FILE", options.set, "prompts: .txt (one a line), .jsonl, .csv, .yaml; - is standard input", "FILE");
-  set.add("--input-format", options.input_format, "of FILE (default: by its name)", "txt,csv,jsonl,yaml");
-  set.add("--share", options.share, "render rows i, i+n, i+2n... (default: by torchrun, mpirun or Slurm)", "i/n");
-  set.add("--gpus-per-video", options.gpus_per_video, "of --gpus: how many make a video together (default 1)", "N");
-  set.add("--status", options.status, "say what the manifests in this folder add up to", "DIR");
-  output.add("-o,--output", options.folder, "folder of the videos and manifests", "DIR");
-  output.add("--format", options.format, "of videos (default mp4)", "mp4,mov,mkv,webm,gif,y4m,safetensors");
-}
-
 void begin_batch_report(const SetSettings& set, RunReport& report) {
   start_report(set.merged.text("report", ""), set.merged.flag("json"), "batch", report);
 }
@@ -410,7 +397,8 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
 }  // namespace
 
 void add_batch(CLI::App& program, CommandLine& line) {
-  CLI::App* command = program.add_subcommand("batch", "a prompt set -> a folder of videos");
+  CLI::App* command = program.add_subcommand("batch", "Makes a folder of videos from a file of prompts");
+  command->footer("sparsereel batch prompts.txt -o videos");
   const auto options = std::make_shared<BatchOptions>();
   add_batch_options(*command, *options);
   add_shared_options(*command, line, Command::batch);

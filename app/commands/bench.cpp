@@ -6,7 +6,7 @@
 namespace sparsereel::app {
 
 void add_bench(CLI::App& program, CommandLine& line) {
-  CLI::App* bench = program.add_subcommand("bench", "measure on this machine");
+  CLI::App* bench = program.add_subcommand("bench", "Measures speed and quality on this machine");
   bench->require_subcommand(1);
   for (const auto& add : {add_bench_attention, add_bench_pipeline, add_bench_quality, add_bench_plot})
     add(*bench, line);

@@ -331,7 +331,8 @@ void bench_attention(const bench::AttentionOptions& options, RunReport& report) 
 }  // namespace
 
 void add_bench_attention(CLI::App& above, CommandLine& line) {
-  CLI::App* command = above.add_subcommand("attention", "full, quantized and sparse attention side by side");
+  CLI::App* command = above.add_subcommand("attention", "Measures full, quantized and sparse attention side by side");
+  command->footer("sparsereel bench attention --shape 1,4,2336,64 --topk 0.5,0.3");
   const auto options = std::make_shared<bench::AttentionOptions>();
   bench::add_options(*command, *options);
   command->callback([&line, options] {

@@ -158,8 +158,8 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
 }  // namespace
 
 void add_bench_pipeline(CLI::App& above, CommandLine& line) {
-  CLI::App* command =
-      above.add_subcommand("pipeline", "whole videos with full, quantized and sparse attention side by side");
+  CLI::App* command = above.add_subcommand("pipeline", "Measures the speed of whole videos, by each kind of attention");
+  command->footer("sparsereel bench pipeline -m assets/tiny --report pipeline.json");
   const auto options = std::make_shared<bench::PipelineOptions>();
   bench::add_options(*command, *options);
   add_shared_options(*command, line, Command::bench_pipeline);

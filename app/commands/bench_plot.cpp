@@ -8,6 +8,7 @@
 #include "app/counted.h"
 #include "app/lab/bench/comparison.h"
 #include "app/lab/bench/rows.h"
+#include "app/options/option_group.h"
 #include "attention/attention.h"
 #include "hilbert/error.h"
 #include "models/store/checkpoint/checkpoint.h"
@@ -302,12 +303,26 @@ void add_bench_plot(CLI::App& above, CommandLine& line) {
     std::vector<std::string> reports;
     std::string output = "bench.png";
   };
-  CLI::App* command = above.add_subcommand("plot", "draw JSON reports of a benchmark (needs gnuplot)");
+  CLI::App* command = above.add_subcommand("plot", "Draws the JSON reports of a benchmark (needs gnuplot)");
+  command->footer("sparsereel bench plot pipeline.json -o pipeline.png");
   const auto files = std::make_shared<Files>();
-  command->add_option("REPORT", files->reports, "JSON of bench pipeline, attention or quality; several of one of them")
+  command
+      ->add_option(
+          "REPORT", files->reports,
+          packed({.help = "reports of bench pipeline, attention or quality; several of one kind",
+                  .manual = R"(Names one or more JSON reports, which bench writes with --report. Several must be of
+                      the same command; their rows stand in one chart, so that models or machines can be
+                      compared.)",
+                  .example = "sparsereel bench plot before.json after.json -o both.png"}))
       ->type_name("FILE")
       ->required();
-  command->add_option("-o,--output", files->output, "PNG, SVG or PDF to write (default bench.png)")->type_name("FILE");
+  OptionGroup(*command, kOtherOptions)
+      .add("-o,--output", files->output,
+           {.help = "chart to write: .png, .svg or .pdf (default bench.png)",
+            .manual = R"(Names the chart to draw. Its ending chooses PNG, SVG or PDF. A chart is 8 cm wide, with the
+                machine in its caption.)",
+            .example = "sparsereel bench plot quality.json -o quality.svg"},
+           "FILE");
   command->callback([&line, files] {
     std::vector<NamedFile> named;
     for (const std::string& report : files->reports) named.push_back({"the report", report});

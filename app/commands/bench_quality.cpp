@@ -203,7 +203,7 @@ std::vector<NamedFile> files_of_quality(const bench::QualityOptions& options) {
 
 void add_bench_quality(CLI::App& above, CommandLine& line) {
   CLI::App* command =
-      above.add_subcommand("quality", "what leaving blocks out costs in quality: videos beside full attention's");
+      above.add_subcommand("quality", "Measures what settings change in the videos, and how fast they are");
   const auto options = std::make_shared<bench::QualityOptions>();
   bench::add_options(*command, *options);
   add_shared_options(*command, line, Command::bench_quality);

@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "app/options/option_group.h"
+
 namespace sparsereel::app {
 namespace {
 
@@ -22,13 +24,22 @@ std::string type_name_of(const OptionSpec& spec) {
                                            : "TEXT";
 }
 
-CLI::Option* add_shared_option(CLI::App& command, CommandLine& line, const OptionSpec& spec) {
-  const std::string key = spec.key;
+/// Returns what the command says about the option. Commands that make no set and no single video list fewer of the
+/// options that they share.
+OptionText text_of(const OptionSpec& spec, Command command) {
+  OptionText text = {.help = spec.help, .manual = spec.manual, .example = spec.example, .in_help = spec.in_help};
+  const bool makes_videos = command == Command::generate || command == Command::batch;
+  if (text.in_help == InHelp::generate) text.in_help = makes_videos ? InHelp::everywhere : InHelp::all;
+  return text;
+}
+
+CLI::Option* add_shared_option(CLI::App& command, CommandLine& line, const OptionSpec& spec, Command which) {
+  const std::string key = spec.key, text = packed(text_of(spec, which));
   if (spec.kind == ValueKind::flag)
     return command.add_flag_function(
-        spec.names, [&line, key](int64_t count) { line.values[key] = count > 0 ? "true" : "false"; }, spec.help);
+        spec.names, [&line, key](int64_t count) { line.values[key] = count > 0 ? "true" : "false"; }, text);
   CLI::Option* option = command.add_option_function<std::string>(
-      spec.names, [&line, key](const std::string& value) { line.values[key] = value; }, spec.help);
+      spec.names, [&line, key](const std::string& value) { line.values[key] = value; }, text);
   option->type_name(type_name_of(spec));
   if (spec.kind == ValueKind::loras) option->join(',');
   return option;
@@ -59,8 +70,17 @@ void CommandLine::check_files(Command command, std::vector<NamedFile> files) con
 
 void add_shared_options(CLI::App& command, CommandLine& line, Command which) {
   for (const OptionSpec& spec : option_table())
-    if (takes(which, spec)) add_shared_option(command, line, spec)->group(spec.is_alias ? "" : spec.group);
-  command.add_option("--config", line.config, "YAML file of options (keys: long names with _)")->type_name("FILE");
+    if (takes(which, spec))
+      add_shared_option(command, line, spec, which)->group(spec.in_help == InHelp::research ? kResearch : spec.group);
+  OptionGroup(command, kOtherOptions)
+      .add("--config", line.config,
+           {.help = "read options from this YAML file",
+            .manual = R"(Reads options from a YAML file: a map whose keys are the long names, with _ in place of -.
+                The command line and the rows of a prompt set win over it; it wins over profiles, recipes and presets.
+                'sparsereel config show' prints every value with its source, and its output is itself such a
+                file.)",
+            .example = "sparsereel generate --config my.yaml -o star.mp4"},
+           "FILE");
 }
 
 }  // namespace sparsereel::app

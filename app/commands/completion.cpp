@@ -8,6 +8,7 @@
 #include "app/commands/commands.h"
 #include "app/options/command_tree.h"
 #include "app/options/nearest.h"
+#include "app/options/option_text.h"
 
 namespace sparsereel::app {
 namespace {
@@ -232,10 +233,18 @@ std::string completion_script(const CommandInfo& program, const std::string& she
 }  // namespace
 
 void add_completion(CLI::App& program, CommandLine& /*line*/) {
-  CLI::App* command = program.add_subcommand("completion", "a script that teaches a shell to complete command lines");
+  CLI::App* command =
+      program.add_subcommand("completion", "Prints a script that lets your shell complete command lines");
   const auto shell = std::make_shared<std::string>();
   command->footer("source <(sparsereel completion bash)");
-  command->add_option("SHELL", *shell, "yours")->type_name("bash,zsh,fish")->required();
+  command
+      ->add_option("SHELL", *shell,
+                   packed({.help = "your shell",
+                           .manual = R"(Names your shell. The script completes commands, options, their values and
+                               file names. Load it in the shell's start file.)",
+                           .example = "sparsereel completion fish > ~/.config/fish/completions/sparsereel.fish"}))
+      ->type_name("bash,zsh,fish")
+      ->required();
   command->callback([&program, shell] { std::cout << completion_script(describe(program), *shell); });
 }
 

@@ -132,9 +132,11 @@ void show_config(const Settings& settings) {
 }  // namespace
 
 void add_config(CLI::App& program, CommandLine& line) {
-  CLI::App* above = program.add_subcommand("config", "settings");
+  CLI::App* above = program.add_subcommand("config", "Shows the settings of a run");
   above->require_subcommand(1);
-  CLI::App* command = above->add_subcommand("show", "what would run, and where each value comes from");
+  CLI::App* command =
+      above->add_subcommand("show", "Shows every setting of a run and where it comes from; runs nothing");
+  command->footer("sparsereel config show -m MODEL --size 480p");
   add_shared_options(*command, line, Command::generate);
   command->callback([&line] {
     collect_settings(line.settings, line.values, line.config);  // --report names no file of this command

@@ -16,6 +16,7 @@
 #include "app/jobs/progress.h"
 #include "app/jobs/used_files.h"
 #include "app/jobs/write.h"
+#include "app/options/option_text.h"
 #include "models/engine/frames.h"
 #include "models/files/json_text.h"
 #include "models/layers/cpu_threads.h"
@@ -140,9 +141,19 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
 }  // namespace
 
 void add_decode(CLI::App& program, CommandLine& line) {
-  CLI::App* command = program.add_subcommand("decode", "saved latents -> video");
+  CLI::App* command = program.add_subcommand("decode", "Makes a video from the latents that --save-latents kept");
+  command->footer("sparsereel decode clip.safetensors -o clip.mp4");
   const auto latents = std::make_shared<std::string>();
-  command->add_option("LATENTS", *latents, "safetensors file, key latents")->type_name("FILE")->required();
+  constexpr const char* kManual = R"(Names a file of --save-latents, or one that a failed run kept: a .safetensors
+      with the tensor latents. The file's recipe goes into the video. Give -m if the latents are not the tiny
+      model's.)";
+  command
+      ->add_option("LATENTS", *latents,
+                   packed({.help = "file with the latents (.safetensors)",
+                           .manual = kManual,
+                           .example = "sparsereel decode clip.safetensors -o again.mp4 --vae-tiling on"}))
+      ->type_name("FILE")
+      ->required();
   add_shared_options(*command, line, Command::decode);
   command->callback([&line, latents] {
     line.collect();

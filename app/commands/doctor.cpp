@@ -17,6 +17,7 @@
 #include "app/links.h"
 #include "app/machine.h"
 #include "app/media/video.h"
+#include "app/options/option_group.h"
 #include "app/options/tiny_model.h"
 #include "attention/attention.h"
 #include "models/parallel/nccl_library.h"
@@ -207,9 +208,14 @@ Findings examine() {
 }  // namespace
 
 void add_doctor(CLI::App& program, CommandLine& /*line*/) {
-  CLI::App* command = program.add_subcommand("doctor", "what this machine and build offer, and what is missing");
+  CLI::App* command = program.add_subcommand("doctor", "Shows what this machine and build can do, and what is missing");
+  command->footer("sparsereel doctor");
   const auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "print one JSON object");
+  OptionGroup(*command, kOtherOptions)
+      .flag("--json", *json,
+            {.help = "print one JSON object",
+             .manual = "Prints the findings as one JSON object. Use it in scripts, or send it with a bug report.",
+             .example = "sparsereel doctor --json"});
   command->callback([json] {
     const Findings findings = examine();
     std::cout << (*json ? dump(findings.json(), 2) + "\n" : findings.text());

@@ -340,7 +340,8 @@ void run_generate(CommandLine& line) {
 }  // namespace
 
 void add_generate(CLI::App& program, CommandLine& line) {
-  CLI::App* command = program.add_subcommand("generate", "one prompt -> one video");
+  CLI::App* command =
+      program.add_subcommand("generate", "Makes a video from a prompt, and from an image if the model takes one");
   command->footer("sparsereel generate -p \"a red circle moving to the right on a blue background\" -o circle.mp4");
   add_shared_options(*command, line, Command::generate);
   command->callback([&line] { run_generate(line); });

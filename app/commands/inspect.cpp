@@ -15,6 +15,7 @@
 #include "app/counted.h"
 #include "app/jobs/report.h"
 #include "app/media/video.h"
+#include "app/options/option_group.h"
 #include "app/options/published_models.h"
 #include "app/terminal.h"
 #include "hilbert/error.h"
@@ -215,19 +216,29 @@ void inspect(const fs::path& path, const InspectOptions& options) {
 }  // namespace
 
 void add_inspect(CLI::App& program, CommandLine& /*line*/) {
-  CLI::App* command =
-      program.add_subcommand("inspect", "what a checkpoint, a file of weights, a model's YAML or a video holds");
+  CLI::App* command = program.add_subcommand("inspect", "Shows what a model, a file of weights or a video holds");
+  command->footer("sparsereel inspect clip.mp4");
   const auto path = std::make_shared<std::string>();
   const auto options = std::make_shared<InspectOptions>();
+  constexpr const char* kManual = R"(Names what to look at. A model or a .yaml of configs/ shows its parts and the
+      memory that it needs. A folder shows the models and LoRAs in it, what each lacks, and the command that uses it.
+      A file of weights shows what it is for. A video, a folder of PNGs or a .json shows its recipe.)";
   command
-      ->add_option(
-          "PATH", *path,
-          "checkpoint, folder of models, .safetensors, .gguf or .pth, a .yaml of configs/, video, folder of PNGs, "
-          "or recipe or report as .json")
+      ->add_option("PATH", *path,
+                   packed({.help = "a model, folder, file of weights, .yaml of configs/, video or .json recipe",
+                           .manual = kManual,
+                           .example = "sparsereel inspect ComfyUI"}))
       ->type_name("FILE")
       ->required();
-  command->add_flag("--json", options->json, "print one JSON object");
-  command->add_flag("--tensors", options->tensors, "list each tensor of a file");
+  const OptionGroup group(*command, kOtherOptions);
+  group.flag("--json", options->json,
+             {.help = "print one JSON object",
+              .manual = "Prints what was found as one JSON object, for scripts. For a file it lists every tensor.",
+              .example = "sparsereel inspect clip.mp4 --json"});
+  group.flag("--tensors", options->tensors,
+             {.help = "list each tensor of a file",
+              .manual = "Lists the name, shape and type of each tensor of a file of weights. Nothing else changes.",
+              .example = "sparsereel inspect style.safetensors --tensors"});
   command->callback([path, options] { inspect(*path, *options); });
 }
 

@@ -2,19 +2,21 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
+#include <map>
 #include <memory>
 
 #include "app/commands/commands.h"
 #include "app/options/command_tree.h"
 #include "app/options/nearest.h"
+#include "app/options/option_group.h"
 #include "app/options/settings.h"
 
 namespace sparsereel::app {
 namespace {
 
-/// A heading (without text), a paragraph (without term), or a term with its explanation.
+/// A heading, a paragraph (without term), or a term with its explanation and perhaps an example.
 struct Entry {
-  std::string heading, term, text;
+  std::string heading = {}, term = {}, text = {}, example = {};
 };
 
 std::string names_of(const OptionInfo& option) {
@@ -23,22 +25,43 @@ std::string names_of(const OptionInfo& option) {
   return option.positional || option.value.empty() ? text : text + " " + option.value;
 }
 
-/// Returns the YAML key of an option of the table; empty for other options.
-std::string yaml_key(const OptionInfo& option) {
+/// Returns the row of the option table that the option was made from; null for other options.
+const OptionSpec* find_spec(const OptionInfo& option) {
   for (const std::string& name : option.names) {
-    if (!name.starts_with("--")) continue;
-    std::string key = name.substr(2);
-    std::replace(key.begin(), key.end(), '-', '_');
-    const OptionSpec* spec = find_option(key);
-    if (spec != nullptr && spec->help == option.help) return spec->key;
+    const OptionSpec* spec = find_option(key_of_option(name));
+    if (spec != nullptr && spec->help == option.help && spec->manual == option.manual) return spec;
   }
-  return {};
+  return nullptr;
+}
+
+std::string choice_name(const std::string& key, const std::string& value) {
+  return option_name(key) + (value.empty() ? "" : " " + value);
+}
+
+/// Returns a sentence on the options that the option excludes, and one for each of its values that excludes some.
+std::string exclusions(const OptionSpec& spec) {
+  std::map<std::string, std::string> excluded;  // by value; empty: any
+  const auto add = [&](const std::string& value, const std::string& other) {
+    std::string& list = excluded[value];
+    list += (list.empty() ? "" : ", ") + other;
+  };
+  for (const Exclusion& each : spec.excludes) add(each.value, choice_name(each.other, each.other_value));
+  for (const OptionSpec& other : option_table())
+    for (const Exclusion& each : other.excludes)
+      if (each.other == spec.key) add(each.other_value, choice_name(other.key, each.value));
+  std::string text;
+  for (const auto& [value, others] : excluded)
+    text += value.empty() ? " Not together with " + others + "."
+                          : " " + choice_name(spec.key, value) + " is refused together with " + others + ".";
+  return text;
 }
 
 std::string explanation(const OptionInfo& option) {
-  std::string text = option.help;
-  for (size_t i = 0; i < option.choices.size(); ++i) text += (i == 0 ? "; one of " : ", ") + option.choices[i];
-  return text + ".";
+  std::string text = option.manual.empty() ? option.help + "." : option.manual;
+  for (size_t i = 0; i < option.choices.size(); ++i) text += (i == 0 ? " Values: " : ", ") + option.choices[i];
+  if (!option.choices.empty()) text += ".";
+  const OptionSpec* spec = find_spec(option);
+  return spec == nullptr ? text : text + exclusions(*spec) + " In YAML: " + spec->key + ".";
 }
 
 std::string first_long_name(const OptionInfo& option) {
@@ -49,9 +72,14 @@ std::string first_long_name(const OptionInfo& option) {
 
 const OptionInfo* find_same(const CommandInfo& command, const OptionInfo& option) {
   const auto same = std::find_if(command.options.begin(), command.options.end(), [&](const OptionInfo& other) {
-    return other.names == option.names && other.help == option.help;
+    return other.names == option.names && other.help == option.help && other.manual == option.manual;
   });
   return same == command.options.end() ? nullptr : &*same;
+}
+
+/// Returns true for --help and --help-all, which every command has.
+bool is_general(const OptionInfo& option) {
+  return option.names.back() == "--help" || option.names.back() == "--help-all";
 }
 
 /// Adds a command: its own options in full, and the names of those that `generate` has too.
@@ -59,148 +87,156 @@ void add_command(const CommandInfo& command, const CommandInfo* generate, std::v
   std::string usage = "sparsereel " + command.path;
   for (const OptionInfo& option : command.options)
     if (option.positional) usage += " " + option.names.front();
-  entries.push_back({usage, "", ""});
-  entries.push_back({"", "", command.help + "."});
-  if (!command.example.empty()) entries.push_back({"", "", "For example: " + command.example});
+  entries.push_back({.heading = usage});
+  entries.push_back({.text = command.help + ".", .example = command.example});
   std::string shared;
   std::vector<std::pair<std::string, std::vector<Entry>>> groups;  // in the order of their first options
   for (const OptionInfo& option : command.options) {
-    if (option.names.back() == "--help") continue;
+    if (is_general(option)) continue;
     if (generate != nullptr && generate != &command && find_same(*generate, option) != nullptr) {
       shared += (shared.empty() ? "" : ", ") + first_long_name(option);
       continue;
     }
-    const std::string key = yaml_key(option),
-                      title = option.positional || option.group == "Options" ? "" : option.group;
+    const std::string title = option.positional || option.group == kOtherOptions ? "" : option.group;
     auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& known) { return known.first == title; });
     if (group == groups.end()) group = groups.insert(title.empty() ? groups.begin() : groups.end(), {title, {}});
-    group->second.push_back(
-        {"", names_of(option), explanation(option) + (key.empty() ? "" : " In YAML: " + key + ".")});
+    group->second.push_back({.term = names_of(option), .text = explanation(option), .example = option.example});
   }
+  std::ranges::stable_partition(groups, [](const auto& group) { return group.first != kResearch; });
   for (const auto& [title, options] : groups) {
-    if (!title.empty()) entries.push_back({"", "", title + ":"});
+    if (!title.empty()) entries.push_back({.text = title + ":"});
     entries.insert(entries.end(), options.begin(), options.end());
   }
-  if (!shared.empty()) entries.push_back({"", "", "As of generate: " + shared + "."});
+  if (!shared.empty()) entries.push_back({.text = "It also takes these options of generate: " + shared + "."});
+}
+
+/// The flags that every command has.
+std::vector<Entry> general_entries(const CommandInfo& program) {
+  std::vector<Entry> entries;
+  for (const OptionInfo& option : program.options)
+    entries.push_back({.term = names_of(option), .text = explanation(option), .example = option.example});
+  return entries;
 }
 
 std::vector<Entry> attention_entries() {
   return {
-      {"SPARSE ATTENTION", "", ""},
-      {"", "",
-       "Attention compares each token of the video with all others, and few of these pairs count. The tokens are "
-       "ordered "
-       "so that neighbours in space and time stand together (--token-order), in blocks of 64. Each group of queries "
-       "computes some blocks of keys and drops the others: --topk, --cdf, --error or --block-error say how many, "
-       "--select says which."},
-      {"", "--dropped mean",
-       "A dropped block still counts: every --cell tokens of it count as one key, the mean of their keys, which weighs "
-       "as much as all of them and brings the mean of their values. The means cost 1/cell of full attention's work; "
-       "with "
-       "as many blocks computed the error is several times smaller, so that far fewer blocks will do."},
-      {"", "--dropped none",
-       "A dropped block counts for nothing. SpargeAttn's method is --dropped none --select mass."},
-      {"", "--select error",
-       "Computes the blocks for which their means would be furthest off. --select mass computes those that hold most "
-       "of "
-       "the attention, however well means would do for them."},
-      {"", "--error E",
-       "The predicted error of a group of queries, over the mean length of the head's outputs, stays below E with as "
-       "few "
-       "blocks as possible. Reports have the sparsity that comes of it (of blocks; mean_share is what the means cost), "
-       "the predicted error, and with --attention check the measured one, about a quarter of it."},
-      {"", "--block-error T",
-       "Computes the blocks whose own predicted error is above T, over the mean length of all heads' outputs, and of "
-       "each group of queries at least one. One T for a whole run gives blocks to the layers and steps where means err "
-       "most; how many they are depends on what is drawn. Of use are .0045 to .03 with some 2,000 tokens, a tenth with "
-       "9,000: each of more blocks errs by less."}};
+      {.heading = "SPARSE ATTENTION"},
+      {.text = R"(Attention compares each token of the video with all others, and few of these pairs matter. The
+          tokens are ordered so that neighbors in space and time stand together (--token-order), in blocks of 64. Each
+          tile of queries computes some blocks of keys and leaves the others out. --topk, --cdf, --error or
+          --block-error says how many blocks are computed, --select says which, and --dropped says what stands for the
+          others.)"},
+      {.text = R"(The means of --dropped mean cost 1/cell of full attention's work. With as many blocks computed, the
+          error is several times smaller than without them. Reports have the sparsity of a run (the share of blocks
+          that were not computed), the share that means cost (mean_share), and with --attention check the measured
+          error beside the predicted one.)"}};
 }
 
 std::vector<Entry> file_entries() {
   return {
-      {"SETTINGS AND THEIR SOURCES", "", ""},
-      {"", "",
-       "Every option with a YAML key can stand in the file of --config. A row of a prompt set wins over the command "
-       "line, that over --config, that over the profile of --profile, that over the recipe of --from, that over the "
-       "file of "
-       "configs/ that fits the model, "
-       "and that over the checkpoint. 'sparsereel config show' prints each value and its source."},
-      {"FILES", "", ""},
-      {"", "F.mp4, F.gif.json",
-       "A video's recipe: the comment tag of .mp4, .mov, .mkv and .webm, a file beside GIF, Y4M and folders of PNGs."},
-      {"", "F.latents.safetensors", "The latents of a run, kept until its video is written."},
-      {"", "F.checkpoint.safetensors", "Where a denoising cut short goes on, after Ctrl-C too."},
-      {"", "manifest.<rank>.jsonl", "In the folder of batch: a line a video, by which a run goes on."},
-      {"", "F.txt, F.jsonl, F.csv, F.yaml",
-       "A prompt set. Standard input is known by how it begins: with {, with names of options (prompt,seed), with a "
-       "list's -, else a prompt a line. What a row writes (output, save_latents, contact_sheet) goes where -o says, "
-       "and "
-       "its prompt_file lies beside the set: all are names without a folder, since a set may be somebody else's. Other "
-       "files that a row reads (image, from, transformer) are looked for from the folder of the set."},
-      {"", "F.yaml, F.yaml.search", "A profile of tune, and how far its search is until it is complete."},
-      {"", "configs/*.yaml", "match, architecture and defaults of known models."}};
+      {.heading = "SETTINGS AND THEIR SOURCES"},
+      {.text = R"(Every option with a YAML key can stand in the file of --config. A row of a prompt set wins over the
+          command line. Then follow --config, the profile of --profile, the recipe of --from, the preset, the file of
+          configs/ that fits the model, and the checkpoint. 'sparsereel config show' prints each value and its
+          source.)"},
+      {.heading = "FILES"},
+      {.term = "F.mp4, F.gif.json",
+       .text = R"(A video's recipe: in the comment tag of .mp4, .mov, .mkv and .webm, and in a file beside a GIF, a
+           Y4M or a folder of PNGs.)"},
+      {.term = "F.latents.safetensors", .text = "The latents of a run, kept until its video is written."},
+      {.term = "F.checkpoint.safetensors",
+       .text = "The progress of a denoising that was interrupted. The same command goes on from it."},
+      {.term = "manifest.<rank>.jsonl",
+       .text = "One line for each video of a set, in the folder of batch. A later run skips what is finished."},
+      {.term = "F.txt, F.jsonl, F.csv, F.yaml",
+       .text = R"(A prompt set. The format of standard input is recognized by its beginning: { for JSON lines, names
+           of options such as prompt,seed for CSV, - for a YAML list, else one prompt a line. A set may be somebody
+           else's. What a row writes (output, save_latents, contact_sheet) is therefore a name without a folder, and
+           goes where -o says. A prompt_file must lie beside the set. Other files that a row reads (image, from,
+           transformer) are looked for from the folder of the set.)"},
+      {.term = "F.yaml, F.yaml.search",
+       .text = "A profile of tune, and the progress of its search until the search is complete."},
+      {.term = "configs/*.yaml",
+       .text = "The known models: how a checkpoint is recognized, its architecture, defaults and presets."}};
 }
 
-std::vector<Entry> environment_entries() {
+std::vector<Entry> rank_entries() {
   return {
-      {"ENVIRONMENT", "", ""},
-      {"", "RANK, WORLD_SIZE, LOCAL_RANK",
-       "Which share of a set batch renders, as torchrun sets them; likewise OMPI_COMM_WORLD_RANK and its kin of "
-       "mpirun, and SLURM_PROCID and its kin. --share wins over them. With generate such ranks make one video "
-       "together."},
-      {"", "MASTER_ADDR, MASTER_PORT",
-       "Where such ranks meet: rank 0's host and a free port there. torchrun sets them; srun's ranks do without."},
-      {"", "SPARSEREEL_START_SECONDS, SPARSEREEL_GROUP_SECONDS",
-       "How long ranks wait for one that has not started (60), and for one that does not answer (600). batch --gpus "
-       "gives the rows of a process that says nothing for so long to the others."},
-      {"", "SPARSEREEL_JOB_SECRET",
-       "A random text of 16 characters or more, the same for all ranks, by which they know each other. Ranks of "
-       "several hosts need one."},
-      {"", "NCCL_NVLS_ENABLE", "0, unless it is set: NVLink's multicast, which not every host allows."},
-      {"", "NCCL_CUMEM_ENABLE", "0, unless it is set or /dev/shm has little room: several cards then start faster."},
-      {"", "CUDA_VISIBLE_DEVICES",
-       "The GPUs that there are, as for every CUDA program; --device cuda:N counts within."},
-      {"", "OMP_NUM_THREADS", "CPU threads, where --threads is not given."},
-      {"", "OMP_WAIT_POLICY",
-       "passive, unless this or GOMP_SPINCOUNT is set: CPU threads that wait leave the CPU to others."},
-      {"", "SPARSEREEL_ATTENTION_KERNEL",
-       "hopper, ada, ampere, avx512, avx2 or portable: this kernel in place of the best one, for comparisons."},
-      {"", "TERM", "dumb: lines in place of the progress bar, as where stderr is no terminal."}};
+      {.heading = "ENVIRONMENT"},
+      {.term = "RANK, WORLD_SIZE, LOCAL_RANK",
+       .text = R"(The rank of this process, as torchrun sets it; OMPI_COMM_WORLD_RANK and its kin of mpirun and
+           SLURM_PROCID and its kin do the same. With batch, each rank renders a share of the set; --share wins over
+           them. With generate, such ranks make one video together.)"},
+      {.term = "MASTER_ADDR, MASTER_PORT",
+       .text = R"(Where such ranks meet: rank 0's host and a free port there. torchrun sets them. Under srun they are
+           not needed.)"},
+      {.term = "SPARSEREEL_START_SECONDS, SPARSEREEL_GROUP_SECONDS",
+       .text = R"(How long ranks wait for one that has not started (60), and for one that does not answer (600). If a
+           process of batch --gpus says nothing for so long, the others take its rows.)"},
+      {.term = "SPARSEREEL_JOB_SECRET",
+       .text = R"(A random text of 16 characters or more, the same for all ranks, by which they know each other. Ranks
+           of several hosts need one.)"},
+      {.term = "NCCL_NVLS_ENABLE",
+       .text = "NVLink's multicast, which not every host allows. The program sets it to 0 unless you set it."},
+      {.term = "NCCL_CUMEM_ENABLE",
+       .text = R"(Buffers of CUDA's virtual memory. The program sets it to 0, with which several GPUs start faster,
+           unless you set it or /dev/shm has little room.)"}};
+}
+
+std::vector<Entry> machine_entries() {
+  return {{.term = "CUDA_VISIBLE_DEVICES",
+           .text = "The GPUs that the program sees, as for every CUDA program. --device cuda:N counts among them."},
+          {.term = "OMP_NUM_THREADS", .text = "The number of CPU threads, if --threads is not given."},
+          {.term = "OMP_WAIT_POLICY",
+           .text = R"(The program sets it to passive, unless this or GOMP_SPINCOUNT is set: CPU threads that wait
+               leave the CPU to others.)"},
+          {.term = "SPARSEREEL_ATTENTION_KERNEL",
+           .text = R"(hopper, ada, ampere, avx512, avx2 or portable: uses this kernel in place of the best one, for
+               comparisons.)"},
+          {.term = "TERM",
+           .text = R"(With dumb, progress is printed as lines in place of a bar. The same happens if stderr is no
+               terminal.)"}};
 }
 
 std::vector<Entry> exit_status_entries() {
-  return {{"EXIT STATUS", "", ""},
-          {"", "0", "Done."},
-          {"", "1", "Failed while running."},
-          {"", "2", "Bad arguments or input."},
-          {"", "130", "Interrupted; nothing half-written is left behind."}};
+  return {{.heading = "EXIT STATUS"},
+          {.term = "0", .text = "Done."},
+          {.term = "1", .text = "Failed while running."},
+          {.term = "2", .text = "Bad arguments or input."},
+          {.term = "130", .text = "Interrupted. No half-written file is left behind."}};
 }
 
 std::vector<Entry> manual(const CommandInfo& program) {
   std::vector<Entry> entries = {
-      {"NAME", "", ""},
-      {"", "", "sparsereel - " + program.help},
-      {"SYNOPSIS", "", ""},
-      {"", "", "sparsereel COMMAND [options]. Long names accept _ for -, and a value after a space or after =."}};
+      {.heading = "NAME"},
+      {.text = "sparsereel - " + program.help},
+      {.heading = "SYNOPSIS"},
+      {.text = R"(sparsereel COMMAND [options]. Long names accept _ for -, and a value after a space or after =. If an
+          option is given twice, the last one counts. These flags are general; every command has the first two:)"}};
   const auto generate = std::find_if(program.commands.begin(), program.commands.end(),
                                      [](const CommandInfo& command) { return command.path == "generate"; });
+  const std::vector<Entry> general = general_entries(program);
+  entries.insert(entries.end(), general.begin(), general.end());
   for (const CommandInfo* command : all_commands(program))
     if (!command->path.empty() && command->commands.empty())
       add_command(*command, generate == program.commands.end() ? nullptr : &*generate, entries);
-  for (const auto& section : {attention_entries(), file_entries(), environment_entries(), exit_status_entries()})
+  for (const auto& section :
+       {attention_entries(), file_entries(), rank_entries(), machine_entries(), exit_status_entries()})
     entries.insert(entries.end(), section.begin(), section.end());
   return entries;
 }
 
+/// Examples stand in a line of their own, which is not wrapped, because it is copied. An empty line follows them.
 std::string as_text(const std::vector<Entry>& entries) {
   std::string text;
   for (const Entry& entry : entries) {
     if (!entry.heading.empty())
-      text += (text.empty() ? "" : "\n") + entry.heading + "\n";
+      text += (text.empty() || text.ends_with("\n\n") ? "" : "\n") + entry.heading + "\n";
     else if (entry.term.empty())
       text += wrapped(entry.text, 4);
     else
       text += "    " + entry.term + "\n" + wrapped(entry.text, 8);
+    if (!entry.example.empty()) text += (entry.term.empty() ? "    " : "        ") + entry.example + "\n\n";
   }
   return text;
 }
@@ -221,9 +257,10 @@ std::string as_man(const std::vector<Entry>& entries) {
     if (!entry.heading.empty())
       text += ".SH " + escaped(entry.heading) + "\n";
     else if (entry.term.empty())
-      text += ".PP\n" + escaped(entry.text) + "\n";
+      text += ".PP\n" + escaped(single_spaced(entry.text)) + "\n";
     else
-      text += ".TP\n.B " + escaped(entry.term) + "\n" + escaped(entry.text) + "\n";
+      text += ".TP\n.B " + escaped(entry.term) + "\n" + escaped(single_spaced(entry.text)) + "\n";
+    if (!entry.example.empty()) text += "For example:\n.B " + escaped(entry.example) + "\n";
   }
   return text;
 }
@@ -237,10 +274,16 @@ std::string reference(const CommandInfo& program, const std::string& format) {
 }  // namespace
 
 void add_reference(CLI::App& program, CommandLine& /*line*/) {
-  CLI::App* command = program.add_subcommand("reference", "the manual: every command, option and file");
+  CLI::App* command = program.add_subcommand("reference", "Prints the manual of every command, option and file");
   const auto format = std::make_shared<std::string>("text");
   command->footer("sparsereel reference --format man | man -l -");
-  command->add_option("--format", *format, "as it is, or for 'man -l -' (default text)")->type_name("text,man");
+  OptionGroup(*command, kOtherOptions)
+      .add("--format", *format,
+           {.help = "plain text, or a page for man (default text)",
+            .manual = R"(Prints the manual as plain text, or as a page that 'man -l -' shows. Save the page as
+                sparsereel.1 in a folder of manual pages to have it always.)",
+            .example = "sparsereel reference --format man > sparsereel.1"},
+           "text,man");
   command->callback([&program, format] { std::cout << reference(describe(program), *format); });
 }
 

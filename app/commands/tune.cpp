@@ -152,32 +152,107 @@ std::vector<std::string> warnings_of_search(const TunePlan& plan, const Found& f
   return warnings;
 }
 
-/// Adds the options that only this command has.
-void add_tune_options(CLI::App& command, tuning::TuneOptions& options) {
-  const OptionGroup goal(command, "What is asked for");
-  const OptionGroup search(command, "Search");
-  const OptionGroup output(command, "Output and reports");
+/// Adds the prompts, and the options that say what is asked for.
+void add_goal_options(CLI::App& command, tuning::TuneOptions& options) {
   command
-      .add_option("FILE", options.prompts,
-                  "prompts to tune on: .txt, .jsonl, .csv or .yaml; - is standard input (else --prompt)")
+      .add_option(
+          "FILE", options.prompts,
+          packed({.help = "prompts to tune on: .txt, .jsonl, .csv or .yaml (else --prompt)",
+                  .manual = R"(Names the prompts to tune on; - is standard input. Use prompts like those that you will
+                      render, and check the profile on others with 'bench quality'. Without a file the prompt of -p is
+                      used.)",
+                  .example = "sparsereel tune prompts.txt -m MODEL --budget 1h"}))
       ->type_name("FILE");
-  goal.add("--min-psnr", options.min_psnr,
-           "the fastest setting whose videos reach this against full attention's, dB; none: exit code 1 (default: what "
-           "balanced promises, 40 and in the worst 36)",
+  const OptionGroup goal(command, "What is asked for");
+  goal.add(
+      "--min-psnr", options.min_psnr,
+      {.help = "find the fastest setting with at least this PSNR, in dB",
+       .manual = R"(Asks for the fastest setting whose videos reach this PSNR against those of full attention, in dB.
+           Higher is closer. Without a goal tune keeps what the preset balanced promises: 40 dB in the mean and 36 in
+           the worst. If no setting reaches it, the exit code is 1.)",
+       .example = "sparsereel tune prompts.txt --min-psnr 35 -o profile.yaml"},
+      "X");
+  goal.add("--min-ssim", options.min_ssim,
+           {.help = "find the fastest setting with at least this SSIM, up to 1",
+            .manual = R"(Asks for the fastest setting whose videos reach this structural similarity to those of full
+                attention; 1 is identical. It can stand beside --min-psnr.)",
+            .example = "sparsereel tune prompts.txt --min-ssim 0.95"},
            "X");
-  goal.add("--min-ssim", options.min_ssim, "likewise", "X");
-  goal.add("--at-most", options.at_most, "the nearest setting that denoises a video in so many seconds", "SECONDS");
-  search.add("--budget", options.budget, "time for all of it: 90s, 10m, 1h30m (default 10m)", "TIME");
-  search.add("--videos", options.videos, "compare videos of the first N prompts; 0: heads alone (default 4)", "N");
-  search.add("--times", options.times, "times from a --report of 'bench pipeline', of another model", "FILE,FILE");
-  search.add("--samples", options.samples, "steps of each prompt's run in which heads are measured (default 6)", "N");
-  search.add("--l1", options.l1,
-             "most relative L1 of a head by its block selection, in each call (default 0.06 in the mean, unless that "
-             "is slower)",
+  goal.add("--at-most", options.at_most,
+           {.help = "find the highest fidelity within so many seconds a video",
+            .manual = R"(Asks for the setting of highest fidelity that denoises a video in so many seconds. The times
+                are those of this machine, or of --times.)",
+            .example = "sparsereel tune prompts.txt -m MODEL --at-most 60"},
+           "SECONDS");
+}
+
+/// Adds the options that say how long and how thoroughly to search.
+void add_search_options(CLI::App& command, tuning::TuneOptions& options) {
+  const OptionGroup search(command, "Search");
+  search.add(
+      "--budget", options.budget,
+      {.help = "time for the whole search: 90s, 10m, 1h30m (default 10m)",
+       .manual = R"(Sets the time for all of the search. The best setting found by then is written. The same command
+           goes on with the search where it stopped.)",
+       .example = "sparsereel tune prompts.txt -m MODEL --budget 1h30m"},
+      "TIME");
+  search.add(
+      "--videos", options.videos,
+      {.help = "compare videos of the first N prompts; 0: none (default 4)",
+       .manual = R"(Sets on how many prompts videos are compared. Each costs one video of full attention, and more of
+           them make the result safer. With 0 no videos are made, and only the heads of attention are measured.)",
+       .example = "sparsereel tune prompts.txt -m MODEL --videos 8 --budget 2h"},
+      "N");
+  search.add(
+      "--times", options.times,
+      {.help = "take times from reports of bench pipeline for another model",
+       .manual = R"(Takes the times of steps from JSON reports of 'bench pipeline' in place of measuring them. With
+           it, a small model that shows quality is tuned for the speed of a large one. Heads are then not tuned.)",
+       .example = "sparsereel tune prompts.txt --times large.json",
+       .in_help = InHelp::all},
+      "FILE,FILE");
+  search.add(
+      "--samples", options.samples,
+      {.help = "steps of each run in which heads are measured (default 6)",
+       .manual = R"(Sets in how many steps of each prompt's run the heads are measured. More take longer and represent
+           the run better.)",
+       .example = "sparsereel tune prompts.txt --samples 10",
+       .in_help = InHelp::all},
+      "N");
+}
+
+/// Adds the bounds for heads, and the files to write.
+void add_profile_options(CLI::App& command, tuning::TuneOptions& options) {
+  const OptionGroup search(command, "Search");
+  search.add(
+      "--l1", options.l1,
+      {.help = "most error of a head by leaving blocks out (default 0.06)",
+       .manual = R"(Bounds the relative L1 error that leaving out blocks may cause in a head. A bound that you give
+           holds in every measured call. The default, 0.06, holds in the mean, and only if heads with their own
+           numbers of blocks are not slower.)",
+       .example = "sparsereel tune prompts.txt --l1 0.05 --l2 0.06",
+       .in_help = InHelp::all},
+      "X");
+  search.add("--l2", options.l2,
+             {.help = "the same if P.V is skipped too (default 0.065)",
+              .manual = R"(Bounds the relative L1 error of a head if products with V are skipped besides, as with
+                  --pv-threshold. It follows the rules of --l1.)",
+              .example = "sparsereel tune prompts.txt --l1 0.05 --l2 0.06",
+              .in_help = InHelp::all},
              "X");
-  search.add("--l2", options.l2, "the same with P.V skipped besides (default 0.065, likewise)", "X");
-  output.add("-o,--output", options.output, "profile to write (default profile.yaml)", "FILE");
-  output.add("--heat-map", options.heat_map, "draw the sparsity of each layer and head into this .png, .svg or .pdf",
+  const OptionGroup output(command, "Output and reports");
+  output.add("-o,--output", options.output,
+             {.help = "profile to write (default profile.yaml)",
+              .manual = R"(Names the profile to write, which generate --profile uses. Until the search is complete,
+                  its progress is beside it in profile.yaml.search. A setting that misses the goal goes to
+                  profile.missed.yaml.)",
+              .example = "sparsereel tune prompts.txt -o profile.yaml"},
+             "FILE");
+  output.add("--heat-map", options.heat_map,
+             {.help = "draw the sparsity of each layer and head (.png, .svg, .pdf)",
+              .manual = "Draws how many blocks each head of each layer leaves out. It needs gnuplot.",
+              .example = "sparsereel tune prompts.txt --heat-map heads.png",
+              .in_help = InHelp::all},
              "FILE");
 }
 
@@ -258,10 +333,12 @@ std::vector<NamedFile> files_of_tune(const tuning::TuneOptions& options) {
 }  // namespace
 
 void add_tune(CLI::App& program, CommandLine& line) {
-  CLI::App* command =
-      program.add_subcommand("tune", "the best setting for a model: cache, blocks, dense steps, weights");
+  CLI::App* command = program.add_subcommand("tune", "Finds the fastest settings for your model that keep its quality");
+  command->footer("sparsereel tune prompts.txt -m MODEL --min-psnr 35 --budget 1h");
   const auto options = std::make_shared<tuning::TuneOptions>();
-  add_tune_options(*command, *options);
+  add_goal_options(*command, *options);
+  add_search_options(*command, *options);
+  add_profile_options(*command, *options);
   add_shared_options(*command, line, Command::tune);
   command->callback([&line, options] {
     line.collect(PresetUse::blocks_alone);

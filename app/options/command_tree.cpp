@@ -34,7 +34,11 @@ OptionInfo describe_option(const CLI::Option& option) {
     info.choices = split(info.value, ',');
     info.value = kWord;
   }
-  info.help = option.get_description();
+  const OptionText text = unpacked(option.get_description());
+  info.help = text.help;
+  info.manual = text.manual;
+  info.example = text.example;
+  info.in_help = text.in_help;
   info.group = option.get_group();
   return info;
 }
@@ -49,7 +53,7 @@ std::string path_of(const CLI::App& app) {
 std::string row(const std::string& term, const std::string& explanation) {
   const std::string start = "  " + term;
   if (start.size() < kIndent) return wrapped(explanation, kIndent, start);
-  if (start.size() + 1 + explanation.size() <= kColumns) return start + " " + explanation + "\n";
+  if (start.size() + 2 + explanation.size() <= kColumns) return start + "  " + explanation + "\n";
   return start + "\n" + wrapped(explanation, kIndent);
 }
 
@@ -61,27 +65,51 @@ std::string with_choices(const OptionInfo& option) {
 }
 
 /// Returns "-s, --seed N".
-std::string term_of(const std::vector<OptionInfo>& alike) {
+std::string term_of(const std::vector<OptionInfo>& alike, HelpLevel level) {
   std::string term;
   for (const OptionInfo& option : alike) {
     for (const std::string& name : option.names) {
       term += (term.empty() ? "" : ", ") + name;
-      if (name.starts_with("--")) break;  // the reference lists the others
+      if (level == HelpLevel::usual && name.starts_with("--")) break;
     }
   }
   if (term.starts_with("--")) term.insert(0, "    ");
   return alike.front().value.empty() ? term : term + " " + alike.front().value;
 }
 
-/// Groups the options of a heading; those with the same explanation share a row.
-std::vector<std::vector<OptionInfo>> of_group(const CommandInfo& command, const std::string& group) {
+bool is_shown(const OptionInfo& option, HelpLevel level) {
+  return !option.positional && (level == HelpLevel::all || option.in_help == InHelp::everywhere);
+}
+
+/// Returns the rows of a heading. In --help, options with the same explanation share a row.
+std::vector<std::vector<OptionInfo>> rows_of(const CommandInfo& command, const std::string& group, HelpLevel level) {
   std::vector<std::vector<OptionInfo>> rows;
   for (const OptionInfo& option : command.options) {
-    if (option.positional || option.group != group) continue;
-    if (rows.empty() || rows.back().front().help != option.help) rows.emplace_back();
+    if (!is_shown(option, level) || option.group != group) continue;
+    if (rows.empty() || level == HelpLevel::all || rows.back().front().help != option.help) rows.emplace_back();
     rows.back().push_back(option);
   }
   return rows;
+}
+
+/// Returns the headings in the order of their first options, but research and other options come last.
+std::vector<std::string> groups_of(const CommandInfo& command, HelpLevel level) {
+  std::vector<std::string> groups;
+  for (const OptionInfo& option : command.options)
+    if (is_shown(option, level) && std::ranges::find(groups, option.group) == groups.end())
+      groups.push_back(option.group);
+  for (const char* last : {kResearch, kOtherOptions})
+    std::stable_partition(groups.begin(), groups.end(), [&](const std::string& group) { return group != last; });
+  return groups;
+}
+
+/// Returns the last line: where to find more than this help shows.
+std::string where_to_read_on(const CommandInfo& command, HelpLevel level) {
+  const std::string program = called_program();
+  const std::string manual = "'" + program + " reference' explains";
+  if (level == HelpLevel::all) return manual + " every command, option and file.\n";
+  return "'" + program + (command.path.empty() ? "" : " " + command.path) + " --help-all' lists all; " + manual +
+         " them.\n";
 }
 
 }  // namespace
@@ -118,7 +146,7 @@ std::vector<const CommandInfo*> all_commands(const CommandInfo& program) {
   return all;
 }
 
-std::string help_text(const CommandInfo& command) {
+std::string help_text(const CommandInfo& command, HelpLevel level) {
   std::string text = command.help + "\n\nusage: sparsereel" + (command.path.empty() ? "" : " " + command.path);
   for (const OptionInfo& option : command.options)
     if (option.positional) text += " " + option.names.front();
@@ -126,20 +154,14 @@ std::string help_text(const CommandInfo& command) {
   if (!command.example.empty()) text += "e.g.   " + command_as_called(command.example) + "\n";
   if (!command.commands.empty()) text += "\nCommands\n";
   for (const CommandInfo& below : command.commands) text += row(below.name(), below.help);
-
-  std::vector<std::string> groups;  // in the order of their first options; "Options" comes last
-  for (const OptionInfo& option : command.options)
-    if (!option.positional && !option.group.empty() &&
-        std::find(groups.begin(), groups.end(), option.group) == groups.end())
-      groups.push_back(option.group);
-  std::stable_partition(groups.begin(), groups.end(), [](const std::string& group) { return group != "Options"; });
   for (const OptionInfo& option : command.options)
     if (option.positional) text += row(option.names.front(), with_choices(option));
-  for (const std::string& group : groups) {
+  for (const std::string& group : groups_of(command, level)) {
     text += "\n" + group + "\n";
-    for (const auto& alike : of_group(command, group)) text += row(term_of(alike), with_choices(alike.front()));
+    for (const auto& alike : rows_of(command, group, level))
+      text += row(term_of(alike, level), with_choices(alike.front()));
   }
-  return text + "\n'" + called_program() + " reference' explains every command, option and file.\n";
+  return text + "\n" + where_to_read_on(command, level);
 }
 
 std::string suggest(const CommandInfo& command, const std::string& word, const std::string& otherwise) {

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "app/options/option_text.h"
+
 namespace CLI {
 class App;
 }  // namespace CLI
@@ -16,7 +18,10 @@ struct OptionInfo {
   std::vector<std::string> names;  // "-s", "--seed"; a positional argument has one name
   std::string value;               // "N", "FILE"; empty for a flag
   std::vector<std::string> choices;
-  std::string help;
+  std::string help;     // as in OptionText
+  std::string manual;   // the same
+  std::string example;  // the same
+  InHelp in_help = InHelp::everywhere;
   std::string group;
   bool positional = false;
   bool takes_next = false;  // the next word is its value, whatever it looks like
@@ -46,8 +51,13 @@ constexpr const char* kWord = "WORD";
 /// Appends the words of `text` to `line`, indented by `indent`, in lines of at most 100 columns.
 std::string wrapped(const std::string& text, size_t indent, std::string line = {});
 
-/// Returns the text of --help: at most 100 columns, a heading per group, the first long name of each option.
-std::string help_text(const CommandInfo& command);
+enum class HelpLevel {
+  usual,  // --help: the options that people use, each by its first long name
+  all,    // --help-all: every option with all of its names
+};
+
+/// Returns the text of --help or --help-all: at most 100 columns, and a heading per group.
+std::string help_text(const CommandInfo& command, HelpLevel level);
 
 /// Returns a remedy for `word`, which `command` does not know: "did you mean --steps? see ...". Returns `otherwise` if
 /// no name is near it.

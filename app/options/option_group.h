@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "app/options/option_text.h"
+
 namespace sparsereel::app {
 
 class OptionGroup {
@@ -13,16 +15,20 @@ class OptionGroup {
 
   /// `type` is the value's placeholder in --help, or the words that it may be.
   template <typename Value>
-  void add(const char* names, Value& value, const std::string& help, const char* type) const {
-    command_.add_option(names, value, help)->type_name(type)->group(heading_);
+  void add(const char* names, Value& value, const OptionText& text, const char* type) const {
+    command_.add_option(names, value, packed(text))->type_name(type)->group(heading_of(text));
   }
   /// Returns true if the heading says that each option takes a comma list.
   bool holds_lists() const { return heading_.starts_with("Comma lists"); }
-  void flag(const char* names, bool& value, const std::string& help) const {
-    command_.add_flag(names, value, help)->group(heading_);
+  void flag(const char* names, bool& value, const OptionText& text) const {
+    command_.add_flag(names, value, packed(text))->group(heading_of(text));
   }
 
  private:
+  std::string heading_of(const OptionText& text) const {
+    return text.in_help == InHelp::research ? kResearch : heading_;
+  }
+
   CLI::App& command_;
   std::string heading_;
 };

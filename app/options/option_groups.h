@@ -1,6 +1,7 @@
-// The rows of the option table, one function per heading of --help. option_table.h says what a row holds.
+// The rows of the option table, one source per heading of --help. option_table.h says what a row holds.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "app/options/option_table.h"
@@ -17,6 +18,9 @@ std::vector<OptionSpec> output();
 
 /// Returns the commands that make latents, apart from `generate` and `batch`.
 std::vector<Command> that_denoise();
-std::string default_text(const std::string& value);
+/// Returns the commands that take a model, apart from `generate` and `batch`.
+std::vector<Command> with_a_model();
+
+std::vector<OptionSpec> joined(const std::vector<std::vector<OptionSpec>>& lists);
 
 }  // namespace sparsereel::app::groups

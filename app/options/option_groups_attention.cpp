@@ -1,4 +1,4 @@
-// Declares the options of attention. Help takes the defaults of block selection from attention::Policy.
+// Declares the options of attention. Texts take the defaults of block selection from attention::Policy.
 #include <sstream>
 
 #include "app/options/option_groups.h"
@@ -21,6 +21,10 @@ std::string number_text(double value) {
   return text.str();
 }
 
+std::string default_text(const std::string& value) {
+  return " (default " + value + ")";
+}
+
 /// Returns the help's note on the default if `selection` is the default one, else nothing.
 std::string default_of(Selection selection) {
   const HeadPolicy head = Policy{}.defaults;
@@ -29,82 +33,188 @@ std::string default_of(Selection selection) {
 }
 
 std::string topk_help() {
-  return "share of blocks computed" + default_text("preset's, else " + number_text(usual_topk(Dropped::mean)) +
-                                                   "; no means: " + number_text(usual_topk(Dropped::none)));
-}
-
-std::string dropped_help() {
-  return "dropped blocks count by their means or not" + default_text(std::string(name(Policy{}.dropped)));
+  const std::string means = number_text(usual_topk(Dropped::mean)), none = number_text(usual_topk(Dropped::none));
+  return "share of blocks computed" + default_text("preset's, else " + means + "; no means: " + none);
 }
 
 std::string select_help() {
-  return "what chooses blocks" + default_text(std::string(name(usual_ranking(Dropped::mean))) +
-                                              "; no means: " + std::string(name(usual_ranking(Dropped::none))));
-}
-
-std::string cell_help() {
-  return "tokens a mean stands for" + default_text(std::to_string(Policy{}.cell) + "; GPUs have 16 only");
-}
-
-std::string arithmetic_help() {
-  return "bits of a GPU's products" + default_text(std::to_string(Policy{}.arithmetic));
+  const std::string means(name(usual_ranking(Dropped::mean))), none(name(usual_ranking(Dropped::none)));
+  return "which blocks are computed" + default_text(means + "; no means: " + none);
 }
 
 std::string similarity_help() {
   const double similarity = Policy{}.defaults.similarity;
-  return "blocks less self-similar than this stay dense" +
+  return "always compute blocks whose tokens are less alike than this" +
          default_text(number_text(similarity) + (similarity < 0 ? ": none" : ""));
 }
 
 std::string pv_threshold_help() {
   constexpr double never = 32;
   const double threshold = Policy{}.defaults.pv_threshold;
-  return "skip P.V this far below the highest score, in log2" +
+  return "skip P.V of scores this far below the highest, in log2" +
          default_text(number_text(threshold) + (threshold >= never ? ": never" : ""));
 }
 
-/// Shared by --cdf, --error and --block-error, so that they share a row of --help.
-constexpr const char* kInsteadOfTopk = "for --topk: share of attention kept, or a bound on errors";
+/// The method, and how many blocks are computed.
+std::vector<OptionSpec> method() {
+  using enum Command;
+  return {
+      {.names = "--attention",
+       .help = "method (default: preset's)",
+       .manual = R"(Chooses how attention is computed. full is libtorch's exact attention and the slowest; quantized
+           computes every block in 8 bits; sparse leaves blocks out and lets means stand for them. check runs sparse
+           and full side by side and reports the error, which takes longer than either. Without a preset the default
+           is sparse where the device can run it.)",
+       .example = "sparsereel generate -p \"a panda\" --attention full",
+       .in_help = InHelp::generate},
+      {.names = "--topk",
+       .help = topk_help(),
+       .manual = R"(Sets the share of blocks that sparse attention computes, above 0 and up to 1. With --select error,
+           the default, one budget serves all heads and tiles of a call, so those that need more take from those that
+           need less. Smaller is faster and has lower fidelity. It has no effect with --attention full or
+           quantized.)",
+       .example = "sparsereel generate -p \"a panda\" --topk 0.3",
+       .in_help = InHelp::all,
+       .commands = {tune}},
+      {.names = "--cdf",
+       .help = "in place of --topk: share of attention that is kept" + default_of(Selection::cdf),
+       .manual = R"(Computes as few blocks as hold this share of what --select ranks blocks by, above 0 and up to 1.
+           How many blocks that takes depends on the layer, the step and what is drawn, so the time does too. It
+           stands in place of --topk.)",
+       .example = "sparsereel generate -p \"a panda\" --cdf 0.9",
+       .in_help = InHelp::research,
+       .commands = {tune}},
+      {.names = "--error",
+       .help = "in place of --topk: bound on the predicted error of a tile" + default_of(Selection::error),
+       .manual = R"(Computes as few blocks as keep the predicted error of each tile of queries below this bound,
+           relative to the mean length of the head's outputs. Measured errors are about a quarter of it. It needs
+           --dropped mean and --select error, and stands in place of --topk.)",
+       .example = "sparsereel generate -p \"a panda\" --error 0.05",
+       .in_help = InHelp::research,
+       .commands = {tune}},
+      {.names = "--block-error",
+       .help = "in place of --topk: bound on the predicted error of a block" + default_of(Selection::block_error),
+       .manual = R"(Computes every block whose predicted error is above this bound, relative to the mean length of all
+           heads' outputs. It gives blocks to the layers and steps that need them, so it has higher fidelity at equal
+           work. Useful values are 0.0045 to 0.03 at 2,000 tokens and a tenth of that at 9,000. The time depends on
+           what is drawn, so presets use --topk.)",
+       .example = "sparsereel generate -p \"a panda\" --block-error 0.01",
+       .in_help = InHelp::research,
+       .commands = {tune}},
+  };
+}
 
-/// Returns the options that choose which blocks are computed and what represents the others.
-std::vector<OptionSpec> selection() {
+/// Which blocks are computed, what stands for the others, and in how many bits.
+std::vector<OptionSpec> choice_of_blocks() {
+  using enum Command;
+  return {
+      {.names = "--dropped",
+       .help = "what stands for blocks that are left out" + default_text(std::string(name(Policy{}.dropped))),
+       .manual = R"(Says what stands for blocks that are not computed. With mean, every --cell tokens of such a block
+           count as one key, their mean, so far fewer blocks will do. With none they count for nothing, which is the
+           published method SpargeAttn together with --select mass.)",
+       .example = "sparsereel generate -p \"a panda\" --dropped none --select mass --topk 0.5",
+       .in_help = InHelp::all,
+       .commands = {tune}},
+      {.names = "--select",
+       .help = select_help(),
+       .manual = R"(Says by what blocks are chosen. error takes the blocks whose means would be most wrong, and needs
+           means. mass takes those that hold most of the attention, however well a mean would stand for them. Leave it
+           at its default unless you compare methods.)",
+       .example = "sparsereel generate -p \"a panda\" --select mass --topk 0.3",
+       .in_help = InHelp::all,
+       .commands = {tune}},
+      {.names = "--cell",
+       .help = "tokens that a mean stands for" + default_text(std::to_string(Policy{}.cell) + "; GPUs have 16 only"),
+       .manual = R"(Sets how many tokens one mean stands for. The means cost 1/cell of the work of full attention;
+           larger cells cost less and are less exact. A GPU has 16 only; a CPU also computes 32 and 64. Without means
+           it has no effect.)",
+       .example = "sparsereel generate -p \"a red circle\" --device cpu --cell 32",
+       .in_help = InHelp::research,
+       .commands = {tune}},
+      {.names = "--arithmetic",
+       .help = "bits of attention's products on a GPU" + default_text(std::to_string(Policy{}.arithmetic)),
+       .manual = R"(Sets in how many bits a GPU multiplies in sparse attention. 16 computes the same blocks in the
+           tensors' own type, two to three times slower. Use it to separate the cost of sparsity from that of 8 bits.
+           A CPU computes sparse attention in fp32, so there 16 has no effect.)",
+       .example = "sparsereel generate -m MODEL --attention sparse --arithmetic 16 -p \"a panda\"",
+       .in_help = InHelp::research,
+       .commands = {tune}},
+  };
+}
+
+/// Exceptions from the choice of blocks.
+std::vector<OptionSpec> exceptions() {
   using enum ValueKind;
   using enum Command;
   return {
-      {.names = "--topk", .help = topk_help(), .commands = {tune}},
-      {.names = "--cdf", .help = kInsteadOfTopk + default_of(Selection::cdf), .commands = {tune}},
-      {.names = "--error", .help = kInsteadOfTopk + default_of(Selection::error), .commands = {tune}},
-      {.names = "--block-error", .help = kInsteadOfTopk + default_of(Selection::block_error), .commands = {tune}},
-      {.names = "--dropped", .help = dropped_help(), .commands = {tune}},
-      {.names = "--select", .help = select_help(), .commands = {tune}},
-      {.names = "--cell", .help = cell_help(), .commands = {tune}},
-      {.names = "--arithmetic", .help = arithmetic_help(), .commands = {tune}},
-      {.names = "--similarity", .help = similarity_help(), .commands = {bench_pipeline, tune}},
-      {.names = "--pv-threshold", .help = pv_threshold_help(), .commands = that_denoise()},
+      {.names = "--similarity",
+       .help = similarity_help(),
+       .manual = R"(Always computes blocks whose tokens are less alike than this: blocks with a mean cosine similarity
+           below it. It belongs to SpargeAttn's method, where a block's mean must predict its tokens. The
+           default, )" +
+                 number_text(Policy{}.defaults.similarity) + R"(, is off.)",
+       .example = "sparsereel generate -p \"a panda\" --dropped none --select mass --similarity 0.5",
+       .in_help = InHelp::research,
+       .commands = {bench_pipeline, tune}},
+      {.names = "--pv-threshold",
+       .help = pv_threshold_help(),
+       .manual = R"(Skips the second product, P.V, of a computed block if none of its scores comes within this many
+           log2 units of the highest. Smaller values skip more and are less exact. The default, )" +
+                 number_text(Policy{}.defaults.pv_threshold) + R"(, never skips.)",
+       .example = "sparsereel generate -p \"a panda\" --pv-threshold 12",
+       .in_help = InHelp::research,
+       .commands = that_denoise()},
       {.names = "--profile",
        .kind = file,
-       .help = "what tune found: attention, blocks, steps, weights",
+       .help = "use the settings that tune found for this model",
+       .manual = R"(Uses a profile, the settings that 'sparsereel tune' found for a model: attention, blocks, dense
+           steps, cache, 8-bit weights. It works like a preset of your own: options that you give win, and --attention
+           full alone is exact. It belongs to its model, and warns at another size or number of steps.)",
+       .example = "sparsereel generate -m MODEL --profile profile.yaml -p \"a panda\"",
+       .in_help = InHelp::all,
        .commands = {bench_pipeline},
        .recipe = InRecipe::file,
        .no_effect = {NoEffect::exact}},
       {.names = "--dense-steps",
-       .help = "first steps with every block, in 8 bits: 5, 20% (default: preset's)",
+       .help = "first steps that compute every block: 5 or 20% (default: preset's)",
+       .manual = R"(Computes every block, in 8 bits, in the first steps: a number of them, or a share such as 20%.
+           Early steps decide the composition, so this keeps a sparse video close to that of full attention. Each such
+           step takes as long as with --attention quantized.)",
+       .example = "sparsereel generate -p \"a panda\" --topk 0.3 --dense-steps 20%",
+       .in_help = InHelp::all,
        .commands = {bench_pipeline, tune}},
       {.names = "--dense-layers",
-       .help = "the first layers keep every block" + default_text(std::to_string(Policy{}.dense_layers)),
+       .help = "first layers that compute every block" + default_text(std::to_string(Policy{}.dense_layers)),
+       .manual = R"(Computes every block, in 8 bits, in the first N layers of the transformer, in all steps. The
+           default is )" +
+                 std::to_string(Policy{}.dense_layers) +
+                 R"(. Try it if the first layers of your model suffer from sparsity; 'sparsereel tune' can give each
+                     head its own number of blocks instead.)",
+       .example = "sparsereel generate -p \"a panda\" --topk 0.3 --dense-layers 2",
+       .in_help = InHelp::all,
        .commands = {bench_pipeline, bench_quality}},
+  };
+}
+
+std::vector<OptionSpec> order() {
+  return {
+      {.names = "--token-order",
+       .help = "order of the video's tokens (default hilbert)",
+       .manual = R"(Sets the order in which the video's tokens stand in memory, from which the blocks are cut. hilbert
+           keeps neighbors in space and time together, so a mean stands well for them. native is the checkpoint's
+           order; morton, time-major and random are there for comparison. It changes sparse attention's result and
+           hardly its time.)",
+       .example = "sparsereel generate -p \"a panda\" --topk 0.3 --token-order native",
+       .in_help = InHelp::research,
+       .commands = {Command::tune}},
   };
 }
 
 }  // namespace
 
 std::vector<OptionSpec> attention() {
-  using enum ValueKind;
-  using enum Command;
-  std::vector<OptionSpec> options = {{.names = "--attention", .help = "mode (default: sparse where it runs)"}};
-  for (OptionSpec& option : selection()) options.push_back(std::move(option));
-  options.push_back({.names = "--token-order", .help = "order (default hilbert)", .commands = {tune}});
-  return options;
+  return joined({method(), choice_of_blocks(), exceptions(), order()});
 }
 
 }  // namespace sparsereel::app::groups

@@ -35,6 +35,7 @@ std::vector<OptionSpec> make_table() {
     for (OptionSpec option : options) {
       option.group = group;
       option.key = first_key(option.names);
+      option.manual = single_spaced(option.manual);
       if (const models::Field* field = models::find_field(option.key)) add_field(option, *field);
       table.push_back(std::move(option));
     }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/options/option_text.h"
 #include "models/request/fields.h"
 
 namespace sparsereel::app {
@@ -28,14 +29,16 @@ struct OptionSpec {
   std::string group = {};  // heading in --help
   std::string names;       // as CLI11 takes them: "--steps,--num-inference-steps"
   ValueKind kind = ValueKind::text;
-  std::string help = {};
+  std::string help = {};     // one line
+  std::string manual = {};   // a paragraph of `reference`
+  std::string example = {};  // a command line that uses it
+  InHelp in_help = InHelp::everywhere;
   std::vector<std::string> choices = {};       // for ValueKind::choice
   std::vector<std::string> more_choices = {};  // synonyms that help does not list
   std::vector<Command> commands = {};          // those that take it, apart from `generate` and `batch`; see takes()
   InRecipe recipe = InRecipe::nothing;         // options recorded by value make the picture
   bool written = false;                        // true if the run writes this file, false if it reads it
   bool quoted = false;                         // the file's text goes into the video's recipe, word for word
-  bool is_alias = false;  // another program's name for some of our options; only the reference shows it
   Scope scope = Scope::any;
   std::vector<NoEffect> no_effect = {};  // causes that leave it without effect
   std::string nothing = {};              // the value that turns it off; no warning says that this value has no effect

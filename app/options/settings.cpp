@@ -57,7 +57,7 @@ void check_value(const models::Option& option, const std::string& what, const st
 std::string remedy_of_unknown_key(const std::string& key) {
   std::vector<std::string> keys;
   for (const OptionSpec& spec : option_table()) keys.push_back(spec.key);
-  return did_you_mean(key, keys, "keys are the long option names of 'sparsereel generate --help' with _ for -");
+  return did_you_mean(key, keys, "keys are the long option names of 'sparsereel generate --help-all' with _ for -");
 }
 
 std::vector<std::string> other_keys(const OptionSpec& spec) {

@@ -270,7 +270,7 @@ class Reference(CommandLineTest):
 
     def test_help_describes_values(self):
         text = self.succeed(self.run_program('generate', '--help')).stdout
-        for words in ('-m, --model FOLDER', '--size WxH', "a multiple of the VAE's temporal stride"):
+        for words in ('-m, --model FOLDER', '--size WxH', 'number of frames'):
             self.assertIn(words, text)
 
 

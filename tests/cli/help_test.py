@@ -1,4 +1,4 @@
-"""--help, completion and reference list the same options. Wrong words are answered with the nearest right ones."""
+"""--help, completion and reference say the same options, and wrong words are answered with the nearest right ones."""
 import os
 import re
 import shutil
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from support import PROGRAM, CommandLineTest
 
-# compopt works only in an interactive shell.
+# compopt works in an interactive shell only.
 BASH = 'compopt() { :; }; source "$0"; COMP_WORDS=("${@}"); COMP_CWORD=$(($# - 1)); _sparsereel; printf "%s\\n" "${COMPREPLY[@]}"'
 
 
 class Help(CommandLineTest):
-    texts = {}  # kept, because starting the program costs more than all checks
+    texts = {}  # the program's start costs more than all that is looked at
 
     def text(self, *arguments):
         if arguments not in self.texts:
@@ -21,7 +21,7 @@ class Help(CommandLineTest):
         return self.texts[arguments]
 
     def script(self, shell):
-        """Returns a file with the completion of a shell."""
+        """A file with the completion of a shell."""
         path = self.folder / f'completion.{shell}'
         path.write_text(self.text('completion', shell))
         return str(path)
@@ -32,21 +32,22 @@ class Help(CommandLineTest):
         return [[name] for name in names] + [['bench', name] for name in ('attention', 'pipeline', 'quality', 'plot')] + [['config', 'show']]
 
     def options(self, *command):
-        return set(re.findall(r'^  (?:-\w,|   ) (--[\w-]+)', self.text(*command, '--help'), re.M))
+        return set(re.findall(r'^  (?:-\w,|   ) (--[\w-]+)', self.text(*command, '--help-all'), re.M))
 
     def test_help_is_short_and_grouped(self):
         for command in [[]] + self.commands():
-            text = self.text(*command, '--help')
-            self.assertIn(' '.join(['usage: sparsereel', *command]), text)
-            short = text.replace(PROGRAM, 'sparsereel')  # an example's line is not wrapped, because people copy it
-            self.assertLessEqual(max(map(len, short.splitlines())), 100, command)
-            self.assertLessEqual(len(text.splitlines()), 92, command)
-            self.assertIn('--help', text)
-        text = self.text('generate', '--help')
-        places = [text.index('\n' + group + '\n') for group in ('Prompt', 'Video', 'Sampling', 'Attention', 'Machine', 'Latents', 'Output and reports', 'Options')]
+            text, everything = self.text(*command, '--help'), self.text(*command, '--help-all')
+            for each in (text, everything):
+                self.assertIn(' '.join(['usage: sparsereel', *command]), each)
+                short = each.replace(PROGRAM, 'sparsereel')  # commands are not wrapped, since they are copied
+                self.assertLessEqual(max(map(len, short.splitlines())), 100, command)
+            self.assertLessEqual(len(text.splitlines()), 45, command)
+            self.assertRegex(text.splitlines()[-1], f"^'{re.escape(' '.join([PROGRAM, *command]))} --help-all' lists all; '.* reference' explains them")
+        text = self.text('generate', '--help-all')
+        places = [text.index('\n' + group + '\n') for group in ('Prompt', 'Video', 'Sampling', 'Attention', 'Machine', 'Latents', 'Output and reports', 'Research', 'Options')]
         self.assertEqual(places, sorted(places))
 
-    def test_printed_commands_name_the_program_as_it_was_called(self):
+    def test_commands_to_copy_name_the_program_as_it_was_called(self):
         (self.folder / 'bin').mkdir()
         for name, called in (('./bin/program', './bin/program'), ('program', 'program'), ('./bin/my program', "'./bin/my program'")):
             (self.folder / 'bin' / Path(name).name).unlink(missing_ok=True)
@@ -57,7 +58,7 @@ class Help(CommandLineTest):
             self.assertIn(f"'{called} reference' explains", run('bench', '--help').stdout)
             self.assertIn(f'source <({called} completion bash)', run('completion', '--help').stdout)
             self.assertIn(f"see '{called} generate --help'", run('generate', 'a', '--qqq').stderr + run('generate', '--qqqqqqqq').stderr)
-            self.assertIn(f"'{called} doctor'", run('generate', '-p', 'x', '--device', 'cuda:77').stderr)  # printed by the library
+            self.assertIn(f"'{called} doctor'", run('generate', '-p', 'x', '--device', 'cuda:77').stderr)  # said by the library
             self.assertIn('sparsereel generate', run('reference').stdout)
             self.assertNotIn('program', run('completion', 'bash').stdout)
 
@@ -67,8 +68,8 @@ class Help(CommandLineTest):
         sections = dict(section.split('\n', 1) for section in re.split(r'\n\n(?=sparsereel \w|[A-Z])', text))
         for command in self.commands():
             section = next((body for title, body in sections.items() if re.fullmatch(' '.join(['sparsereel', *command]) + '( [A-Z]+)?', title)), '')
-            self.assertLessEqual(self.options(*command) - {'--help'}, set(re.findall(r'--[a-z][a-z0-9-]*', section)), command)
-        for word in ('--num-inference-steps', 'In YAML: cfg_scale', 'one of full, quantized, sparse, check', 'EXIT STATUS', 'sparsereel decode LATENTS'):
+            self.assertLessEqual(self.options(*command) - {'--help', '--help-all'}, set(re.findall(r'--[a-z][a-z0-9-]*', section)), command)
+        for word in ('--num-inference-steps', 'In YAML: cfg_scale', 'Values: full, quantized, sparse, check', 'EXIT STATUS', 'sparsereel decode LATENTS'):
             self.assertIn(word, ' '.join(text.split()))
         man = self.text('reference', '--format', 'man')
         self.assertTrue(man.startswith('.TH SPARSEREEL 1'))
@@ -113,23 +114,23 @@ class Help(CommandLineTest):
             offered = set(complete('sparsereel', *command, '--'))
             self.assertLessEqual(self.options(*command), offered, command)
 
-    def test_bash_completes_options(self):
+    def test_bash_completes(self):
         self.check_completion(self.complete_in_bash)
         self.assertEqual(self.complete_in_bash('sparsereel', 'generate', '--attention', '=', 'sp'), ['sparse'])
 
     @unittest.skipUnless(shutil.which('fish'), 'fish is not installed')
-    def test_fish_completes_options(self):
+    def test_fish_completes(self):
         self.check_completion(self.complete_in_fish)
 
     @unittest.skipUnless(shutil.which('zsh'), 'zsh is not installed')
-    def test_zsh_loads_the_completion_script(self):
+    def test_zsh_takes_its_script(self):
         (self.folder / '_sparsereel').write_text(self.text('completion', 'zsh'))
         script = 'autoload -U compinit; compinit -u -D; source ./_sparsereel; print $_comps[sparsereel]; whence -w _sparsereel_bench_plot'
         result = subprocess.run(['zsh', '-f', '-c', script], capture_output=True, text=True, cwd=self.folder)
         self.assertEqual((result.stdout, result.stderr), ('_sparsereel\n_sparsereel_bench_plot: function\n', ''))
         self.assertIn(":DIR:_files -/'", self.text('completion', 'zsh'))
 
-    def test_suggests_the_nearest_commands_and_options(self):
+    def test_wrong_words_are_answered_with_the_nearest_right_ones(self):
         for arguments, meant in ((['generat', '-p', 'x'], 'did you mean generate?'), (['bench', 'atention'], 'did you mean attention?'),
                                  (['generate', '--stepz', '3'], 'did you mean --steps?'), (['generate', '--negativ-prompt=x'], 'did you mean --negative-prompt?'),
                                  (['generate', '-p', 'x', '--attention', 'spares'], 'did you mean sparse?'),
@@ -138,7 +139,7 @@ class Help(CommandLineTest):
             self.fail_with(self.run_program(*arguments), 2, meant)
         self.assertNotIn('did you mean', self.run_program('generate', '--zzzzzz').stderr)
 
-    def test_lists_all_choices_and_suggests_the_nearest(self):
+    def test_wrong_values_are_answered_with_all_choices_and_the_nearest(self):
         attention = ['bench', 'attention', '--shape', '1,1,64,64']
         (self.folder / 'set.txt').write_text('a\n')
         for arguments, choices, meant in (
@@ -155,8 +156,8 @@ class Help(CommandLineTest):
             self.fail_with(self.run_program(*arguments), 2, choices, f'did you mean {meant}?')
         self.assertNotIn('did you mean', self.run_program('generate', '-p', 'x', '-o', 'v.flac').stderr)
 
-    def test_options_of_batch_are_in_their_groups(self):
-        groups = dict(group.split('\n', 1) for group in self.text('batch', '--help').split('\n\n') if '\n' in group)
+    def test_options_of_batch_stand_in_their_groups(self):
+        groups = dict(group.split('\n', 1) for group in self.text('batch', '--help-all').split('\n\n') if '\n' in group)
         for option, group in (('--output DIR', 'Output and reports'), ('--format WORD', 'Output and reports'), ('--share i/n', 'Prompt set'), ('--status DIR', 'Prompt set')):
             self.assertIn(option, groups[group])
 

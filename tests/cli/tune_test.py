@@ -247,7 +247,7 @@ class Tune(CommandLineTest):
                 remedy = result.stderr.splitlines()[1]
                 options = re.findall(r'(?<!\S)--?[a-z][a-z-]*', remedy)
                 self.assertTrue(options, remedy)
-                known = self.succeed(self.run_program('tune', '--help')).stdout
+                known = self.succeed(self.run_program('tune', '--help-all')).stdout
                 for option in options:
                     self.assertRegex(known, rf'(?<!\S){option}\b(?!-)')
 

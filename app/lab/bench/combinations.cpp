@@ -31,8 +31,6 @@ using Keys = std::vector<std::string>;
 
 const Keys kSelectionFields(models::kSelectionNames.begin(), models::kSelectionNames.end());
 const Keys kHowChosen = {"dropped", "select", "cell", "arithmetic", "selection_rows", "similarity"};
-const char* kRows = "selection_rows";  // the only list that is no option of `generate`
-const Keys kRowChoices = {"64", "128", "192"};
 
 std::string comma_list(const Keys& words) {
   std::string text;
@@ -169,7 +167,7 @@ class Expansion {
       for (const Items& item : product(lists_, {key})) {
         if (item.empty()) continue;  // the list was not given
         const std::string named = option_name(key) + " " + item.at(key);
-        if (key == kRows) require_choice(named, item.at(key), kRowChoices, "give one of them");
+        if (key == kRows) require_choice(named, item.at(key), row_choices(), "give one of them");
         const Settings settings = settings_of(item);
         try {
           read(Mode::sparse, item);
@@ -269,24 +267,6 @@ class Expansion {
 };
 
 }  // namespace
-
-void add_list(const OptionGroup& group, Lists& lists, const std::string& key, const std::string& help) {
-  const OptionSpec* option = find_option(key);
-  const std::string what = !help.empty() ? help : key == kRows ? "queries that share one selection" : option->help;
-  std::string type = comma_list(key == kRows ? kRowChoices : option->choices);
-  if (type.empty())
-    type = option->kind == ValueKind::file    ? "FILE,FILE"
-           : option->kind == ValueKind::whole ? "N,N"
-           : option->kind == ValueKind::text  ? "TEXT,TEXT"
-                                              : "X,X";
-  group.add(option_name(key).c_str(), lists[key], (group.holds_lists() ? "" : "comma list: ") + what, type.c_str());
-}
-
-void add_selection_lists(const OptionGroup& group, Lists& lists, const std::string& topk_default) {
-  add_list(group, lists, "topk", "fractions of the key blocks computed (default " + topk_default + ")");
-  for (size_t i = 1; i < kSelectionFields.size(); ++i) add_list(group, lists, kSelectionFields[i]);
-  for (const char* key : {"dropped", "select", "cell", "arithmetic"}) add_list(group, lists, key);
-}
 
 bool is_given(const Lists& lists, const std::string& key) {
   return list_of(lists, key) != nullptr;

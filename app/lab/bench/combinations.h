@@ -17,11 +17,11 @@ namespace sparsereel::app::bench {
 /// Comma lists by option key, as the command line gives them. The settings decide in place of an unset or missing list.
 using Lists = std::map<std::string, std::optional<std::string>>;
 
-/// Adds an option that takes a comma list. `help` replaces the option's own help if it is not empty.
-void add_list(const OptionGroup& group, Lists& lists, const std::string& key, const std::string& help = {});
-/// Adds --topk, --cdf, --error, --block-error, --dropped, --select, --cell and --arithmetic. `topk_default` is the
-/// default that help shows for --topk.
-void add_selection_lists(const OptionGroup& group, Lists& lists, const std::string& topk_default);
+/// The only list that is no option of `generate`, and its choices.
+constexpr const char* kRows = "selection_rows";
+inline std::vector<std::string> row_choices() {
+  return {"64", "128", "192"};
+}
 
 bool is_given(const Lists& lists, const std::string& key);
 /// Returns the given lists that select blocks, by option name: "--topk".

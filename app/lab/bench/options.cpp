@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "app/lab/bench/list_options.h"
 #include "app/options/nearest.h"
 #include "app/options/option_group.h"
 #include "hilbert/error.h"
@@ -119,49 +120,192 @@ AttentionPlan make_plan(const AttentionOptions& options) {
   return plan;
 }
 
+namespace {
+
+constexpr const char* kShape = "sparsereel bench attention --shape 1,4,2336,64 ";  // begins the examples
+
+/// Adds the options that say which tensors are measured.
+void add_inputs(const OptionGroup& group, AttentionOptions& options) {
+  group.add(
+      "--shape", options.shapes,
+      {.help = "batch, heads, tokens and head_dim; repeat it, or separate by ;",
+       .manual = R"(Sets the shape of the tensors: batch, heads, tokens, head_dim. H/K heads mean that H heads of q
+           share K heads of k and v. Several shapes are separated by semicolons, or the option is repeated.)",
+       .example = "sparsereel bench attention --shape 1,4,2336,64"},
+      "B,H,N,D");
+  std::string names;
+  for (const Workload& workload : known_workloads()) names += (names.empty() ? "" : ", ") + workload.name;
+  group.add("--workload", options.workloads,
+            {.help = "shapes of known models, a comma list of " + names,
+             .manual = "Takes the shapes that attention has in known models. It is a comma list of: " + names + ".",
+             .example = "sparsereel bench attention --workload " + known_workloads().front().name},
+            "NAMES");
+  group.add(
+      "--captured", options.captured,
+      {.help = "measure q, k and v that a run has kept in this file",
+       .manual = R"(Measures q, k and v of a real run, as tests/bench/capture_attention writes them. Their errors are
+           those of a trained model.)",
+       .example = "sparsereel bench attention --captured qkv.safetensors",
+       .in_help = InHelp::all},
+      "FILE");
+  group.add("--token-order", options.token_orders,
+            {.help = "comma list: token orders of --captured (default hilbert)",
+             .manual = R"(Puts the tokens of --captured into each order of a comma list: hilbert, native, time-major,
+                 morton, random. Made-up data have no order.)",
+             .example = "sparsereel bench attention --captured qkv.safetensors --token-order hilbert,native",
+             .in_help = InHelp::research},
+            "ORDERS");
+  group.add(
+      "--modes", options.modes,
+      {.help = "comma list of methods (default full,quantized,sparse)",
+       .manual = R"(Chooses the methods to measure, a comma list of full, quantized and sparse. Those not named are
+           left out.)",
+       .example = std::string(kShape) + "--modes full,sparse"},
+      "MODES");
+}
+
+/// Adds the options that change what attention computes on these tensors.
+void add_masks(const OptionGroup& group, AttentionOptions& options) {
+  group.add("--text-tokens", options.text_tokens,
+            {.help = "how many of the last tokens are text (default 0)",
+             .manual = R"(Says that the last N tokens are text, whose blocks are always computed. With --workload,
+                 model means as many as the model has.)",
+             .example = std::string(kShape) + "--text-tokens 226",
+             .in_help = InHelp::all},
+            "N");
+  group.flag("--causal", options.causal,
+             {.help = "let each token attend to earlier ones only",
+              .manual = "Lets token i attend to tokens up to i, as language models do. Video models do not need it.",
+              .example = std::string(kShape) + "--causal",
+              .in_help = InHelp::all});
+}
+
+void add_selection(CLI::App& command, AttentionOptions& options) {
+  const OptionGroup group(command, "Block selection of mode sparse");
+  add_selection_lists(group, options.lists, "bench attention --shape 1,4,2336,64", kDefaultTopk);
+  const std::string rows = std::to_string(attention::Policy{}.selection_rows);
+  group.add("--selection-rows", options.selection_rows,
+            {.help = "queries that share one choice of blocks (default " + rows + ")",
+             .manual = R"(Sets how many queries share one choice of blocks. Fewer choose more finely and take longer
+                 to choose. The default is )" +
+                       rows + ".",
+             .example = std::string(kShape) + "--topk 0.3 --selection-rows 64",
+             .in_help = InHelp::research},
+            "64,128,192");
+  for (const auto& [key, value] :
+       {std::pair("similarity", &options.similarity), {"pv_threshold", &options.pv_threshold}}) {
+    const OptionSpec& option = *find_option(key);
+    group.add(option_name(key).c_str(), *value,
+              {.help = option.help,
+               .manual = option.manual,
+               .example = std::string(kShape) + "--topk 0.3 " + option_name(key) + " " +
+                          (value == &options.similarity ? "0.5" : "12"),
+               .in_help = InHelp::research},
+              "X");
+  }
+}
+
+/// Adds the options of the machine and of the made-up data.
+void add_machine(const OptionGroup& group, AttentionOptions& options) {
+  group.add("--device", options.device,
+            {.help = "where it runs (default auto)",
+             .manual = "Chooses where it runs. auto takes the first GPU if one is usable, else the CPU.",
+             .example = std::string(kShape) + "--device cpu"},
+            "auto,cpu,cuda,cuda:N");
+  group.add("--dtype", options.dtype,
+            {.help = "number format (default auto: bf16 on a GPU, fp32 on a CPU)",
+             .manual = "Sets the number format of the tensors. auto is bf16 on a GPU and fp32 on a CPU.",
+             .example = std::string(kShape) + "--dtype fp16"},
+            "auto,fp32,bf16,fp16");
+  group.add("--threads", options.threads,
+            {.help = "how many CPU threads to use (default: all cores)",
+             .manual = "Limits the CPU threads. The default is all cores. Fewer leave room for other programs.",
+             .example = std::string(kShape) + "--threads 4",
+             .in_help = InHelp::all},
+            "N");
+  group.add(
+      "--data", options.data,
+      {.help = "made-up data: noise, a model's (default), or hard cases",
+       .manual = R"(Chooses the made-up data. structured, the default, has means, outlier channels and locality like a
+           trained model's; gaussian is plain noise, where errors of sparse attention mean nothing. smooth has values
+           that hardly change along the tokens. In loud, four channels of k hold most of its energy.)",
+       .example = std::string(kShape) + "--data smooth",
+       .in_help = InHelp::all},
+      "gaussian,structured,smooth,loud");
+  group.add("-s,--seed", options.seed,
+            {.help = "seed of the data (default 42)",
+             .manual = "Sets the seed of the made-up data. Figures of two runs are comparable on the same data only.",
+             .example = std::string(kShape) + "--seed 7",
+             .in_help = InHelp::all},
+            "N");
+}
+
+/// Adds the options that say how often and how exactly to measure.
+void add_rounds(const OptionGroup& group, AttentionOptions& options) {
+  group.add("--warmup", options.warmup,
+            {.help = "rounds that do not count (default 5, on a CPU 1)",
+             .manual = "Sets how many rounds run before the measurement. Clocks and caches settle meanwhile.",
+             .example = std::string(kShape) + "--warmup 10",
+             .in_help = InHelp::all},
+            "N");
+  group.add("--repetitions", options.repetitions,
+            {.help = "rounds that count (default 20, on a CPU 5)",
+             .manual = R"(Sets how many rounds count. In each round every contender has its turn, so that a slower
+                 clock meets all alike. Tables show the median.)",
+             .example = std::string(kShape) + "--repetitions 50"},
+            "N");
+  group.add(
+      "--turn", options.turn_ms,
+      {.help = "milliseconds of a turn (default 0: one call)",
+       .manual = R"(Lets a contender run for so many milliseconds in its turn, of which the later half counts. Use it
+           where a single call is too short for the clock of the GPU to settle. With 0 a turn is one call.)",
+       .example = std::string(kShape) + "--turn 50",
+       .in_help = InHelp::all},
+      "MS");
+  group.add(
+      "--accuracy-rows", options.accuracy_rows,
+      {.help = "queries compared with exact attention (default 256; 0: none)",
+       .manual = R"(Sets how many queries are compared with exact attention, for the columns of errors. The default is
+           256, and all queries of --captured. 0 leaves the comparison out.)",
+       .example = std::string(kShape) + "--accuracy-rows 0",
+       .in_help = InHelp::all},
+      "N");
+}
+
+void add_reports(CLI::App& command, AttentionOptions& options) {
+  const OptionGroup group(command, "Output and reports");
+  add_table_options(group, options.table);
+  group.add(
+      "--report", options.report,
+      {.help = "write a JSON report of the run",
+       .manual =
+           "Writes the rows with all digits, the settings and the machine into a JSON file. 'bench plot' draws it.",
+       .example = std::string(kShape) + "--report attention.json"},
+      "FILE");
+  group.flag("--quiet", options.quiet,
+             {.help = "show no progress bar",
+              .manual = "Shows no progress bar. Warnings, errors and the table are still printed.",
+              .example = std::string(kShape) + "--quiet",
+              .in_help = InHelp::all});
+  group.flag(
+      "--json", options.json,
+      {.help = "print the report as JSON in place of the table",
+       .manual = "Prints the report as one JSON object on standard output, in place of the table. Use it in scripts.",
+       .example = std::string(kShape) + "--json",
+       .in_help = InHelp::all});
+}
+
+}  // namespace
+
 void add_options(CLI::App& command, AttentionOptions& options) {
   const OptionGroup what(command, "What to measure");
-  std::string names;
-  for (const Workload& workload : known_workloads()) names += " " + workload.name;
-  what.add("--shape", options.shapes,
-           "B,H,N,D: batch, heads, tokens, head_dim, H/K for K heads of k and v; repeatable, or separated by ;",
-           "B,H,N,D");
-  what.add("--workload", options.workloads, "the attention of known models, comma list of:" + names, "NAMES");
-  what.add("--captured", options.captured,
-           "q, k and v of a run's attention, as tests/bench/capture_attention writes them", "FILE");
-  what.add("--token-order", options.token_orders,
-           "of --captured: comma list of hilbert, native, time-major, morton, random (default hilbert)", "ORDERS");
-  what.add("--modes", options.modes, "comma list (default full,quantized,sparse)", "MODES");
-  what.add("--text-tokens", options.text_tokens, "the last N tokens are text, always dense; or 'model' (default 0)",
-           "N");
-  what.flag("--causal", options.causal, "token i sees tokens up to i");
-  const OptionGroup selection(command, "Block selection of mode sparse");
-  add_selection_lists(selection, options.lists, kDefaultTopk);
-  selection.add("--selection-rows", options.selection_rows,
-                "queries that share one selection (default " + std::to_string(attention::Policy{}.selection_rows) + ")",
-                "64,128,192");
-  selection.add("--similarity", options.similarity, find_option("similarity")->help, "X");
-  selection.add("--pv-threshold", options.pv_threshold, find_option("pv_threshold")->help, "X");
+  add_inputs(what, options);
+  add_masks(what, options);
+  add_selection(command, options);
   const OptionGroup measuring(command, "Measuring");
-  measuring.add("--device", options.device, "where it runs (default auto)", "auto,cpu,cuda,cuda:N");
-  measuring.add("--dtype", options.dtype, "arithmetic (default auto: bf16 on a GPU, fp32 on a CPU)",
-                "auto,fp32,bf16,fp16");
-  measuring.add("--threads", options.threads, "CPU threads (default: all cores)", "N");
-  measuring.add("--data", options.data,
-                "plain, like a trained model's (default), that with slow values, or loud channels",
-                "gaussian,structured,smooth,loud");
-  measuring.add("-s,--seed", options.seed, "seed of the data (default 42)", "N");
-  measuring.add("--warmup", options.warmup, "rounds that do not count (default 5, on a CPU 1)", "N");
-  measuring.add("--repetitions", options.repetitions, "rounds that count (default 20, on a CPU 5)", "N");
-  measuring.add("--turn", options.turn_ms,
-                "a contender's turn in a round, in milliseconds, its later half counts; 0: one call (default 0)", "MS");
-  measuring.add("--accuracy-rows", options.accuracy_rows,
-                "queries compared with exact attention; 0: none (default 256, of --captured all)", "N");
-  const OptionGroup output(command, "Output and reports");
-  add_table_options(output, options.table);
-  output.add("--report", options.report, "write a JSON report of the run", "FILE");
-  output.flag("--quiet", options.quiet, "no progress bar");
-  output.flag("--json", options.json, "print the report on stdout in place of the table");
+  add_machine(measuring, options);
+  add_rounds(measuring, options);
+  add_reports(command, options);
 }
 
 }  // namespace sparsereel::app::bench

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "app/lab/bench/list_options.h"
 #include "app/options/nearest.h"
 #include "app/options/option_group.h"
 #include "models/request/sampling.h"
@@ -71,25 +72,102 @@ void choose_steps(const models::ModelSpec& spec, PipelinePlan& plan) {
   if (request.num_inference_steps != plan.video_steps) request.sigmas.clear();
 }
 
+namespace {
+
+constexpr const char* kExample = "sparsereel bench pipeline -m assets/tiny ";  // begins the examples
+
+/// Adds the options that say which rows the table has.
+void add_rows(const OptionGroup& group, PipelineOptions& options) {
+  const std::string example = kExample;
+  group.add(
+      "--modes", options.modes,
+      {.help = "comma list of methods (default full,quantized,sparse)",
+       .manual = R"(Chooses the methods of attention to measure, a comma list of full, quantized and sparse. All make
+           the same video from the same noise.)",
+       .example = example + "--modes full,sparse"},
+      "MODES");
+  add_selection_lists(group, options.lists, "bench pipeline -m assets/tiny", "as generate");
+  add_list(group, options.lists, "token_order",
+           {.help = "token orders of sparse attention (default hilbert)",
+            .example = example + "--modes sparse --token-order hilbert,native"});
+  add_list(
+      group, options.lists, "cache",
+      {.help = "caches, as generate takes them (default 0: none)",
+       .manual = R"(Takes a comma list of caches, and measures a row for each. With a cache a run computes all steps
+           of a video, because a few steps do not show how many are reused.)",
+       .example = example + "--modes full --cache 0,steps:10"});
+  add_list(group, options.lists, "gpus",
+           {.help = "how many GPUs make a video together (default 1)",
+            .manual = R"(Takes a comma list of numbers of GPUs, and measures how long a video takes on so many of them
+                together. The table shows the gain over the first number of the list.)",
+            .example = "sparsereel bench pipeline -m MODEL --gpus 1,2,4"});
+}
+
+/// Adds the options that leave something out, or add rows that are not measured.
+void add_extras(CLI::App& command, const OptionGroup& group, PipelineOptions& options) {
+  const std::string example = kExample;
+  group.flag(
+      "--no-decode", options.no_decode,
+      {.help = "leave decoding out",
+       .manual = R"(Leaves decoding out, and with it the frames and how close they are to full attention's. Use it to
+           measure steps only, or if memory is too small to decode.)",
+       .example = example + "--no-decode",
+       .in_help = InHelp::all});
+  group.add("--dry-run", options.dry_run,
+            {.help = "print the gain to expect of several GPUs; measure nothing",
+             .manual = R"(Prints what to expect of several GPUs, by a cost model, and measures nothing. The value is
+                 the milliseconds of a step on one GPU, and after a comma the GB/s that a GPU can send.)",
+             .example = "sparsereel bench pipeline --gpus 4 --dry-run 5180,340",
+             .in_help = InHelp::all},
+            "MS");
+  command.get_option("--dry-run")->expected(0, 1);
+  group.add(
+      "--against", options.against,
+      {.help = "add the rows of a report of diffusers",
+       .manual = R"(Adds the rows of another program's report to the table. tests/bench/diffusers_report.py measures
+           diffusers on the same configuration and writes such a report.)",
+       .example = example + "--against baseline.json",
+       .in_help = InHelp::all},
+      "FILE");
+}
+
+void add_measuring(CLI::App& command, PipelineOptions& options) {
+  const OptionGroup group(command, "Measuring");
+  const std::string example = kExample;
+  group.add("--steps", options.steps,
+            {.help = "steps of a run (default 4; with a cache the model's number)",
+             .manual = R"(Sets how many steps each run computes; all are timed, and the table tells the time of a
+                 whole video from them. The default is 4. With a cache it is the model's number, which a comparison of
+                 quality needs too.)",
+             .example = example + "--steps 10"},
+            "N");
+  group.add("--warmup", options.warmup,
+            {.help = "steps that do not count (default 2, on a CPU 1)",
+             .manual = "Sets how many steps run before the measurement. Clocks and caches settle meanwhile.",
+             .example = example + "--warmup 4",
+             .in_help = InHelp::all},
+            "N");
+  group.add("--repetitions", options.repetitions,
+            {.help = "runs that count (default 3, on a CPU 1)",
+             .manual = "Sets how many runs over all steps count. More make the median more certain and take longer.",
+             .example = example + "--repetitions 5"},
+            "N");
+}
+
+}  // namespace
+
 void add_options(CLI::App& command, PipelineOptions& options) {
   const OptionGroup what(command, "What to measure");
-  const OptionGroup measuring(command, "Measuring");
+  add_rows(what, options);
+  add_extras(command, what, options);
+  add_measuring(command, options);
   const OptionGroup output(command, "Output and reports");
-  what.add("--modes", options.modes, "comma list (default full,quantized,sparse)", "MODES");
-  add_selection_lists(what, options.lists, "as generate");
-  add_list(what, options.lists, "token_order", "orders of mode sparse (default hilbert)");
-  add_list(what, options.lists, "cache", "as generate takes it (default 0: none)");
-  add_list(what, options.lists, "gpus", "how many make a video together (default 1)");
-  what.flag("--no-decode", options.no_decode, "leave decoding, and with it frames and their quality, out");
-  output.add("--heat-map", options.heat_map, "draw the sparsity of each layer and step into this .png, .svg or .pdf",
+  output.add("--heat-map", options.heat_map,
+             {.help = "draw the sparsity of each layer and step (.png, .svg, .pdf)",
+              .manual = "Draws how many blocks each layer leaves out in each step. It needs gnuplot and a sparse row.",
+              .example = std::string(kExample) + "--topk 0.3 --heat-map map.png",
+              .in_help = InHelp::all},
              "FILE");
-  what.add("--dry-run", options.dry_run, "expected of several GPUs, by ms a step on one,GB/s of links", "MS");
-  command.get_option("--dry-run")->expected(0, 1);
-  what.add("--against", options.against, "add the rows of a rival's report (tests/bench/diffusers_report.py)", "FILE");
-  measuring.add("--steps", options.steps,
-                "steps of each run, all timed (default 4, with a cache the model's number; quality needs that)", "N");
-  measuring.add("--warmup", options.warmup, "steps that do not count (default 2, on a CPU 1)", "N");
-  measuring.add("--repetitions", options.repetitions, "runs over all steps that count (default 3, on a CPU 1)", "N");
   add_table_options(output, options.table);
 }
 

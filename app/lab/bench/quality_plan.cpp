@@ -7,6 +7,7 @@
 #include "app/jobs/batch/prompt_set.h"
 #include "app/lab/bench/classifier.h"
 #include "app/lab/bench/comparison.h"
+#include "app/lab/bench/list_options.h"
 #include "app/options/nearest.h"
 #include "app/options/option_group.h"
 #include "attention/policies/profile.h"
@@ -160,39 +161,136 @@ QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& op
   return plan;
 }
 
-void add_options(CLI::App& command, QualityOptions& options) {
-  const OptionGroup measuring(command, "Measuring");
-  const OptionGroup output(command, "Output and reports");
+namespace {
+
+constexpr const char* kQuality = "sparsereel bench quality prompts.txt ";  // begins the examples
+
+void add_prompts(CLI::App& command, QualityOptions& options) {
   command
-      .add_option("PROMPTS", options.prompts, "prompts: .txt (one a line), .jsonl, .csv, .yaml; - is standard input")
+      .add_option("PROMPTS", options.prompts,
+                  packed({.help = "prompts: .txt (one a line), .jsonl, .csv or .yaml; - is standard input",
+                          .manual = R"(Names the prompts whose videos are compared. Each prompt costs one video of
+                              full attention and one of every row. Use prompts that no setting was chosen on.)",
+                          .example = "sparsereel bench quality prompts.txt --limit 4 --topk 0.5,0.3"}))
       ->type_name("FILE")
       ->required();
-  const OptionGroup lists(command, "Comma lists, expanded to all combinations");
-  add_selection_lists(lists, options.lists, "as generate");
-  add_list(lists, options.lists, "selection_rows");
-  add_list(lists, options.lists, "similarity", "blocks less self-similar than this stay dense");
-  add_list(lists, options.lists, "profile", "profiles of 'sparsereel tune', in place of all above");
-  add_list(lists, options.lists, "dense_steps", "first steps with every block, in 8 bits: 0,20% (default 0)");
-  add_list(lists, options.lists, "token_order");
-  add_list(lists, options.lists, "cache", "as generate takes it (default 0: none)");
-  add_list(lists, options.lists, "weights", "as generate takes it; fp8 adds a row of full attention");
-  add_list(lists, options.lists, "preset", "presets as they stand; alone: no other rows");
-  lists.add("--modes", options.modes, "full, quantized, sparse (default sparse)", "MODES");
-  measuring.add("--limit", options.limit, "only the first N prompts", "N");
-  measuring.add("--timed-steps", options.timed_steps,
-                "steps to time, in turns with full attention; 0: none (default: all of the first prompt's)", "N");
-  measuring.add("--against", options.against, "each beside this row, prompt by prompt: quantized, or topk=0.5,cache=0",
-                "ROW");
-  measuring.add("--times", options.times, "times from a --report of 'bench pipeline', of another model", "FILE,FILE");
-  measuring.flag("--no-rel-l1", options.no_rel_l1,
-                 "leave the error of attention out, for which each call is made twice");
-  measuring.add(
+}
+
+/// Adds the lists, whose combinations are the rows of the table.
+void add_lists(CLI::App& command, QualityOptions& options) {
+  const OptionGroup group(command, "Comma lists, expanded to all combinations");
+  const std::string example = kQuality;
+  Lists& lists = options.lists;
+  add_selection_lists(group, lists, "bench quality prompts.txt", "as generate");
+  add_list(group, lists, kRows, {.example = example + "--selection-rows 64,192"});
+  add_list(group, lists, "similarity", {.example = example + "--dropped none --select mass --similarity 0.3,0.5"});
+  add_list(group, lists, "profile",
+           {.help = "profiles of tune, each a row of its own",
+            .manual = R"(Takes a comma list of profiles of 'sparsereel tune', and makes a row of each. A profile has
+                its own choice of blocks, so the lists of that choice make rows of their own.)",
+            .example = example + "--preset balanced --profile profile.yaml"});
+  add_list(group, lists, "dense_steps",
+           {.help = "first steps that compute every block: 0,20% (default 0)",
+            .example = example + "--topk 0.3 --dense-steps 0,20%",
+            .in_help = InHelp::all});
+  add_list(group, lists, "token_order", {.example = example + "--topk 0.3 --token-order hilbert,native"});
+  add_list(group, lists, "cache",
+           {.help = "caches, as generate takes them (default 0: none)",
+            .example = example + "--modes full --cache 0.1,forecast:0.1"});
+  add_list(
+      group, lists, "weights",
+      {.help = "auto,fp8; fp8 adds a row of full attention",
+       .manual = R"(Takes auto, fp8 or both. fp8 measures 8-bit weights, and adds a row of full attention with them,
+           which shows what the weights alone cost.)",
+       .example = example + "--weights fp8"});
+  add_list(group, lists, "preset",
+           {.help = "presets as they are; alone: no other rows",
+            .manual = R"(Takes a comma list of presets, and makes a row of each as generate would use it. Without
+                another list there are no other rows.)",
+            .example = example + "--preset near,balanced,fast"});
+  group.add("--modes", options.modes,
+            {.help = "full, quantized, sparse (default sparse)",
+             .manual = R"(Chooses the methods of attention that make rows. full compares caches and 8-bit weights
+                 alone; quantized adds rows with every block in 8 bits. Full attention without a cache is what all are
+                 compared with, and no row.)",
+             .example = example + "--modes quantized,sparse --topk 0.3"},
+            "MODES");
+}
+
+/// Adds the options that say how many videos and steps are measured.
+void add_extent(const OptionGroup& group, QualityOptions& options) {
+  const std::string example = kQuality;
+  group.add("--limit", options.limit,
+            {.help = "use only the first N prompts",
+             .manual = "Uses only the first N prompts. More prompts show smaller differences.",
+             .example = example + "--limit 4"},
+            "N");
+  group.add("--timed-steps", options.timed_steps,
+            {.help = "steps to time; 0: none (default: a whole video's)",
+             .manual = R"(Times so many steps of each row in turns with full attention. The default is all steps of
+                 the first prompt's video. Rows with a cache have no time if fewer are timed. 0 measures quality
+                 only.)",
+             .example = example + "--topk 0.5 --timed-steps 3",
+             .in_help = InHelp::all},
+            "N");
+  group.add("--times", options.times,
+            {.help = "take times from reports of bench pipeline for another model",
+             .manual = R"(Takes times from JSON reports of 'bench pipeline' of another model, so that quality of a
+                 small model and speed of a large one stand together. Each mode and topk must be in the report.)",
+             .example = example + "--topk 0.5,0.3 --times large.json",
+             .in_help = InHelp::all},
+            "FILE,FILE");
+}
+
+/// Adds the options that say how videos are compared.
+void add_comparison(const OptionGroup& group, QualityOptions& options) {
+  const std::string example = kQuality;
+  group.add(
+      "--against", options.against,
+      {.help = "compare each row with this one: quantized, or topk=0.5,cache=0",
+       .manual = R"(Compares every row with this one, prompt by prompt, and shows the mean difference in PSNR with its
+           standard error. That error is far smaller than that of the means. A row is named by its mode and its items
+           of the lists.)",
+       .example = example + "--modes quantized,sparse --topk 0.3 --against quantized",
+       .in_help = InHelp::all},
+      "ROW");
+  group.flag("--no-rel-l1", options.no_rel_l1,
+             {.help = "leave out the error of attention, which doubles the calls",
+              .manual = "Leaves out the error of attention. To measure it, each call is made twice.",
+              .example = example + "--topk 0.5 --no-rel-l1",
+              .in_help = InHelp::all});
+  group.add(
       "--judge", options.judge,
-      "network that reads shapes off the tiny model's videos (default: MODEL-training/judge.safetensors, as in "
-      "the source tree)",
+      {.help = "the classifier of the tiny model's videos",
+       .manual = R"(Names the classifier, a small network that reads shape, color, background and motion off the tiny
+           model's videos. It says how many videos show what their prompts say. The default lies beside the model, in
+           MODEL-training/judge.safetensors, as in the source tree.)",
+       .example = example + "--judge assets/tiny-training/judge.safetensors",
+       .in_help = InHelp::all},
       "FILE");
-  output.add("--plot", options.plot, "draw PSNR against seconds of denoising into this .png, .svg or .pdf", "FILE");
-  output.add("--pictures", options.pictures, "write frames of the first prompt's videos into this folder", "DIR");
+}
+
+}  // namespace
+
+void add_options(CLI::App& command, QualityOptions& options) {
+  add_prompts(command, options);
+  add_lists(command, options);
+  const OptionGroup measuring(command, "Measuring");
+  add_extent(measuring, options);
+  add_comparison(measuring, options);
+  const OptionGroup output(command, "Output and reports");
+  output.add("--plot", options.plot,
+             {.help = "draw PSNR against seconds of denoising (.png, .svg, .pdf)",
+              .manual = "Draws the PSNR of each row against its seconds of denoising. It needs gnuplot, and times.",
+              .example = std::string(kQuality) + "--topk 0.5,0.3,0.1 --plot quality.png"},
+             "FILE");
+  output.add(
+      "--pictures", options.pictures,
+      {.help = "write frames of the first prompt's videos into this folder",
+       .manual = "Writes frames of the first prompt's videos into a folder, as pictures. Look at them side by side.",
+       .example = std::string(kQuality) + "--topk 0.5,0.3 --pictures frames",
+       .in_help = InHelp::all},
+      "DIR");
   add_table_options(output, options.table);
 }
 

@@ -198,8 +198,21 @@ std::string csv_of_run(Columns columns, Rows rows, const nlohmann::json& report)
 }  // namespace
 
 void add_table_options(const OptionGroup& group, TableOptions& options) {
-  group.add("--format", options.format, "of the table (default: by the output's ending, else md)", "md,csv,json");
-  group.add("-o,--output", options.output, "write the table to this file in place of stdout", "FILE");
+  group.add(
+      "--format", options.format,
+      {.help = "format of the table (default: by the output's ending, else md)",
+       .manual = R"(Sets the format of the table. md is Markdown for people, with medians; csv also has quartiles and
+           all digits; json is the whole report. Without it the ending of --output decides.)",
+       .example = "sparsereel bench attention --shape 1,4,2336,64 --format csv",
+       .in_help = InHelp::all},
+      "md,csv,json");
+  group.add(
+      "-o,--output", options.output,
+      {.help = "write the table to this file (default: print it)",
+       .manual = R"(Writes the table to a file in place of standard output. The ending .md, .csv or .json chooses the
+           format.)",
+       .example = "sparsereel bench attention --shape 1,4,2336,64 -o attention.md"},
+      "FILE");
 }
 
 Format parse_format(const TableOptions& options) {

@@ -33,6 +33,7 @@ TEST(OptionTable, HasUniqueKeysThatEveryLongNameFinds) {
     EXPECT_TRUE(keys.insert(option.key).second) << option.key;
     EXPECT_EQ(find_option(option.key), &option);
     EXPECT_THAT(option.help, Not(IsEmpty())) << option.key;
+    EXPECT_THAT(option.manual, Not(IsEmpty())) << option.key;
     EXPECT_THAT(option.group, Not(IsEmpty())) << option.key;
     EXPECT_EQ(option.choices.empty(), option.kind != ValueKind::choice) << option.key;
   }

@@ -1,0 +1,18 @@
+// The options of `bench` that take comma lists, one row for each item.
+#pragma once
+
+#include <string>
+
+#include "app/lab/bench/combinations.h"
+#include "app/options/option_group.h"
+
+namespace sparsereel::app::bench {
+
+/// Adds an option that takes a comma list. An empty help or paragraph of `text` becomes the option's usual one.
+void add_list(const OptionGroup& group, Lists& lists, const std::string& key, OptionText text);
+/// Adds --topk, --cdf, --error, --block-error, --dropped, --select, --cell and --arithmetic. `command` begins the
+/// examples, such as "bench pipeline"; `topk_default` is the default that help shows for --topk.
+void add_selection_lists(const OptionGroup& group, Lists& lists, const std::string& command,
+                         const std::string& topk_default);
+
+}  // namespace sparsereel::app::bench

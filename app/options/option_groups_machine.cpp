@@ -1,0 +1,94 @@
+// Declares the options of devices, number formats and memory.
+#include "app/options/option_groups.h"
+
+namespace sparsereel::app::groups {
+namespace {
+
+std::vector<OptionSpec> arithmetic() {
+  return {
+      {.names = "--device",
+       .help = "where it runs (default auto)",
+       .manual = R"(Chooses where the model runs. auto takes the first GPU if one is usable, else the CPU. cuda:1 is
+           the second of the GPUs that CUDA_VISIBLE_DEVICES leaves. A full-size model is very slow on a CPU; a warning
+           says how long it will take.)",
+       .example = "sparsereel generate -p \"a red circle\" --device cpu",
+       .in_help = InHelp::all,
+       .commands = with_a_model()},
+      {.names = "--dtype",
+       .help = "number format (default: CPU fp32, GPU as stored)",
+       .manual = R"(Sets the number format of the computation. auto is fp32 on a CPU, and the format of the stored
+           weights on a GPU; weights stored in fp32 run in bf16 there. fp32 on a GPU takes twice the memory, is slower
+           and allows full attention only. Try bf16 or fp32 if a video contains NaN in fp16.)",
+       .example = "sparsereel generate -m MODEL --dtype bf16 -p \"a panda\"",
+       .in_help = InHelp::all,
+       .commands = with_a_model()},
+      {.names = "--vae-dtype",
+       .help = "number format of the VAE (default auto: usually --dtype)",
+       .manual = R"(Sets the number format in which the VAE decodes, and encodes images. auto is the model's own, for
+           most models that of --dtype. fp32 takes more time and memory.)",
+       .example = "sparsereel generate -m MODEL --vae-dtype fp32 -p \"a panda\"",
+       .in_help = InHelp::all,
+       .commands = with_a_model()},
+      {.names = "--weights",
+       .help = "fp8: halve the weights' memory, compute in 8 bits",
+       .manual = R"(With fp8, stores and multiplies the large matrices of the transformer in 8-bit floating point. It
+           takes half the memory of 16-bit weights and changes the video a little. It needs a GPU of compute
+           capability 8.9, such as a GeForce RTX 40; a CPU emulates it slowly. 8-bit weights of a file are used as
+           they are, and GGUF weights are rounded a second time, with a warning.)",
+       .example = "sparsereel generate -m MODEL --weights fp8 -p \"a panda\"",
+       .commands = {Command::bench_pipeline, Command::tune}},
+      {.names = "--text-weights",
+       .help = "fp8: halve the weights' memory, compute in 8 bits",
+       .manual = R"(Does for the text encoder what --weights does for the transformer. The text encoder is often as
+           large as the transformer, so use both on a small GPU.)",
+       .example = "sparsereel generate -m MODEL --weights fp8 --text-weights fp8 -p \"a panda\"",
+       .in_help = InHelp::generate,
+       .commands = that_denoise()},
+  };
+}
+
+std::vector<OptionSpec> memory() {
+  using enum ValueKind;
+  return {
+      {.names = "--vae-tiling",
+       .help = "decode in tiles, to save memory (default auto)",
+       .manual = R"(Decides whether the VAE decodes the video in overlapping tiles, which takes less memory and more
+           time. auto does so if memory runs out, and always with --offload. on does it at once, and off never.)",
+       .example = "sparsereel generate -m MODEL --vae-tiling on -p \"a panda\"",
+       .commands = with_a_model()},
+      {.names = "--offload",
+       .help = "keep weights in host memory: slower, for small GPUs",
+       .manual = R"(Keeps the weights in the host's memory and copies them to the GPU block by block while it
+           computes. The GPU then holds one layer of the text encoder and two blocks of the transformer, and the host
+           needs room for the rest. It is slower, the more so the fewer tokens a video has. On a CPU it has no
+           effect.)",
+       .example = "sparsereel generate -m MODEL --offload -p \"a panda\"",
+       .commands = that_denoise()},
+      {.names = "--gpus",
+       .kind = whole,
+       .help = "how many GPUs to use (default 1)",
+       .manual = R"(Uses several GPUs of this host. generate makes one video on all of them: they divide the passes of
+           guidance first, then the tokens. batch makes one video on each, unless --gpus-per-video says otherwise.
+           Each GPU holds the whole model. CUDA_VISIBLE_DEVICES chooses the GPUs.)",
+       .example = "sparsereel generate -m MODEL --gpus 4 -p \"a panda\"",
+       .in_help = InHelp::generate,
+       .scope = Scope::whole_set},
+      {.names = "--threads",
+       .kind = whole,
+       .help = "how many CPU threads to use (default: all cores)",
+       .manual = R"(Limits the CPU threads. The default is all cores. Use fewer if other programs need the CPU at the
+           same time. OMP_THREAD_LIMIT limits it too.)",
+       .example = "sparsereel generate -p \"a red circle\" --threads 4",
+       .in_help = InHelp::all,
+       .commands = with_a_model(),
+       .scope = Scope::whole_set},
+  };
+}
+
+}  // namespace
+
+std::vector<OptionSpec> machine() {
+  return joined({arithmetic(), memory()});
+}
+
+}  // namespace sparsereel::app::groups

@@ -1,0 +1,34 @@
+// What the program says about an option, and which help shows it. No torch.
+#pragma once
+
+#include <string>
+
+namespace sparsereel::app {
+
+/// Says where an option is listed besides `--help-all`, which lists every option, and `reference`.
+enum class InHelp {
+  everywhere,  // in --help of every command that takes it
+  generate,    // in --help of `generate`, `batch` and `config show`
+  all,         // in no --help
+  research,    // in no --help; --help-all lists it under the heading kResearch
+};
+
+constexpr const char* kResearch = "Research";
+constexpr const char* kOtherOptions = "Options";  // the heading that CLI11 gives to options without a group
+
+struct OptionText {
+  std::string help = {};     // one line
+  std::string manual = {};   // a paragraph of `reference`
+  std::string example = {};  // a command line that uses the option; empty if the paragraph needs none
+  InHelp in_help = InHelp::everywhere;
+};
+
+/// Replaces line breaks and repeated spaces by single spaces.
+std::string single_spaced(const std::string& text);
+
+/// CLI11 keeps one description of an option. packed() puts the whole text into it, and unpacked() takes it out again.
+/// The paragraph is single-spaced.
+std::string packed(const OptionText& text);
+OptionText unpacked(const std::string& description);
+
+}  // namespace sparsereel::app
