@@ -1,4 +1,4 @@
-// What the groups of options share.
+// Helpers that the groups of options share.
 #include "app/options/option_groups.h"
 
 namespace sparsereel::app::groups {

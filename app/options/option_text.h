@@ -1,4 +1,4 @@
-// What the program says about an option, and which help shows it. No torch.
+// Help and reference texts of an option, and the help that shows it. No torch.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What --help, --help-all and the reference tell of each command, and that the program takes its own examples.
+// Tests --help, --help-all and the reference of each command, and that the program accepts its own examples.
 #include "app/program.h"
 
 #include <gmock/gmock.h>

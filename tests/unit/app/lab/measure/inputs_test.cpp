@@ -176,7 +176,7 @@ void expect_every_mode(const Shape& shape) {
   EXPECT_LT(compare(contenders[0].run(inputs).out, exact).relative_l1(), 1e-5);
   EXPECT_LT(compare(contenders[1].run(inputs).out, exact).relative_l1(), 0.1);
   EXPECT_LT(compare(contenders[2].run(inputs).out, exact).relative_l1(), 1e-3);
-  const Outcome sparse = contenders[3].run(inputs);
+  const AttentionResult sparse = contenders[3].run(inputs);
   EXPECT_GT(sparse.statistics.sparsity(), 0.3);
   EXPECT_EQ(contenders[3].policy->defaults.topk, 0.5);
 }
