@@ -67,8 +67,7 @@ std::vector<OptionSpec> parts() {
       part("--image-encoder,--clip-vision", "the encoder of the first image, from a file",
            R"(Reads the image encoder from a file. Only some image-to-video models have one; 'sparsereel inspect'
                lists the parts that a model needs.)",
-           "sparsereel generate -m MODEL --image-encoder clip_vision_h.safetensors -i a.jpg -p \"it waves\"",
-           InHelp::all),
+           "sparsereel generate -m MODEL --image-encoder clip_vision_h.safetensors -i a.jpg -p waves", InHelp::all),
       part("--tokenizer", "the tokenizer: its file or folder",
            R"(Reads the tokenizer from a spiece.model, a tokenizer.json or a folder with one of them. It is needed if
                neither the text encoder's file nor its folder nor the model has one. A tokenizer whose vocabulary is
@@ -95,7 +94,7 @@ std::vector<OptionSpec> names_of_other_programs() {
        .help = "sd.cpp's name of --transformer, for a model of two transformers",
        .manual = R"(Means --transformer for a model of two transformers, so that command lines of sd.cpp work. The
            transformer for low noise is then given by --diffusion-model.)",
-       .example = "sparsereel generate -m MODEL --high-noise-diffusion-model h.gguf --diffusion-model l.gguf -p x",
+       .example = "sparsereel generate -m DIR --high-noise-diffusion-model h.gguf --diffusion-model l.gguf -p x",
        .in_help = InHelp::all,
        .commands = with_a_model(),
        .excludes = {{.other = "random_weights"}, {.other = "transformer"}, {.other = "transformer_2"}}},
