@@ -240,7 +240,7 @@ void add_completion(CLI::App& program, CommandLine& /*line*/) {
   command
       ->add_option("SHELL", *shell,
                    packed({.help = "your shell",
-                           .manual = R"(Names your shell. The script completes commands, options, their values and
+                           .manual = R"(Takes bash, zsh or fish. The script completes commands, options, their values and
                                file names. Load it in the shell's start file.)",
                            .example = "sparsereel completion fish > ~/.config/fish/completions/sparsereel.fish"}))
       ->type_name("bash,zsh,fish")

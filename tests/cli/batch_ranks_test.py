@@ -62,14 +62,14 @@ class Gpus(CommandLineTest):
         self.assertEqual(json.loads(again.stdout)['set']['skipped'], self.ROWS)
 
     def test_gpu_that_ends_gives_its_rows_to_the_others(self):
-        errors, _ = self.signal_a_card('four', signal.SIGKILL, self.start('four', '--gpus', 4, steps=60))
+        errors, _ = self.signal_a_gpu('four', signal.SIGKILL, self.start('four', '--gpus', 4, steps=60))
         self.assertIn('was killed by signal 9: its rows went to the other processes', errors)
         self.succeed(self.run_program(*self.arguments('one', steps=60)))
         self.assertEqual(self.videos('four'), self.videos('one'))
 
     def test_gpu_that_stops_answering_gives_its_rows_to_the_others(self):
         process = self.start('two', '--gpus', 2, steps=60, env={**os.environ, 'SPARSEREEL_GROUP_SECONDS': '5'})
-        errors, children = self.signal_a_card('two', signal.SIGSTOP, process)
+        errors, children = self.signal_a_gpu('two', signal.SIGSTOP, process)
         self.assertIn('did not answer within 5 s: its rows went to the other processes', errors)
         self.assertFalse([child for child in children if lives(child)])
 

@@ -20,7 +20,7 @@ TEST(DevicesOfRanks, AreRefusedIfThereAreTooFew) {
   const auto refuses = [](int64_t ranks, const std::string& device, int64_t gpus, std::vector<std::string> words) {
     return test::throws_error([&] { devices_of_ranks(ranks, device, gpus); }, words);
   };
-  EXPECT_TRUE(refuses(2, "cuda:1", 4, {"device cuda:1", "gpus 2"}));
+  EXPECT_TRUE(refuses(2, "cuda:1", 4, {"device cuda:1", "gpus is 2"}));
   EXPECT_TRUE(refuses(65, "cpu", 0, {"gpus 65"}));
   EXPECT_TRUE(refuses(0, "auto", 4, {"gpus 0"}));
   EXPECT_TRUE(refuses(3, "auto", 2, {"gpus 3 exceeds the number of GPUs of this machine, 2"}));
