@@ -168,7 +168,7 @@ class UnusualFiles(SingleFiles):
         for name, content, word in (('old.pth', old, 'torch.save() file in the format from before version 1.6'), ('a.safetensors', b'<!DOCTYPE html><html>404</html>', 'web page')):
             (self.folder / name).write_bytes(content)
             self.refused([name, word], '-m', self.model, '--transformer', name)
-        self.refused(['config.json', 'no index of shards'], '-m', self.model, '--transformer', self.model / 'transformer' / 'config.json')
+        self.refused(['config.json', 'is not an index of shards'], '-m', self.model, '--transformer', self.model / 'transformer' / 'config.json')
 
     def test_reads_the_parts_of_a_split_file(self):
         usual, names = self.video('-m', self.model), sorted(self.transformer)
