@@ -47,7 +47,7 @@ class Tune(CommandLineTest):
         self.assertEqual(made['warnings'], [])
         self.assertAlmostEqual(made['attention']['sparsity'], tune['sparsity'], delta=0.1)
         other = self.succeed(self.generate('-o', 'b.mp4', '--steps', 1, '--profile', 'p.yaml'))
-        self.assertIn('was made with other settings (width 192 there, 64', other.stderr)
+        self.assertIn('was made with other settings (width 192 instead of 64', other.stderr)
 
     def test_says_why_a_heat_map_has_no_heads(self):
         result = self.tune('-p', PROMPT, '-o', 'p.yaml', '--videos', 1, '--min-psnr', 90, '--topk', 0.5, '--heat-map', 'p.png', '--json', '--quiet')
