@@ -158,7 +158,7 @@ class Outputs(CommandLineTest):
         self.assertEqual(result.returncode, 1, result.stderr)
         warning, cause, remedy = result.stderr.splitlines()
         self.assertRegex(warning, 'warning: .*latents.safetensors')
-        self.assertRegex(cause, 'error: clip.gif is there, but cannot write .*latents.safetensors')
+        self.assertRegex(cause, 'error: clip.gif exists, but cannot write .*latents.safetensors')
         self.assertIn('file size limit', remedy)
         self.assertEqual(json.loads(result.stdout)['output']['path'], 'clip.gif')
         self.assertEqual(self.names(), ['clip.gif'])
