@@ -115,12 +115,6 @@ void add_commands(CLI::App& program, CommandLine& line) {
   let_the_last_win(program);
 }
 
-/// Takes the actions away from the commands, so that parsing runs none.
-void run_nothing(CLI::App& command) {
-  command.callback({});
-  for (CLI::App* below : command.get_subcommands([](const CLI::App*) { return true; })) run_nothing(*below);
-}
-
 /// Parses the command line; CLI11 then runs the command.
 void parse(CLI::App& program, CommandLine& line, int argc, char** argv) {
   const c10::InferenceMode guard;
@@ -256,14 +250,18 @@ int run_program(int argc, char** argv, const Additions& additions) {
 }
 
 void check_command_line(std::vector<std::string> words) {
+  struct Parsed {};
   RunReport report;
   CommandLine line(report);
   CLI::App program(kSummary, "sparsereel");
   add_commands(program, line);
-  run_nothing(program);
+  program.parse_complete_callback([] { throw Parsed(); });  // comes before the commands' own callbacks
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
-  parse(program, line, static_cast<int>(arguments.size()), arguments.data());
+  try {
+    parse(program, line, static_cast<int>(arguments.size()), arguments.data());
+  } catch (const Parsed&) {
+  }
   line.settings.add(Source::command_line, line.values);
   models::check_ranges(read_request(line.settings));
 }

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 using models::mark_of;
 using models::place_in;
 
-constexpr const char* kFieldsAre = "fields are the long option names of 'sparsereel generate --help' with _ for -";
+constexpr const char* kFieldsAre = "fields are the long option names of 'sparsereel generate --help-all' with _ for -";
 
 std::string at(const std::string& file, int64_t line) {
   return file + ":" + std::to_string(line);
