@@ -68,7 +68,11 @@ TEST(Worker, RefusesAVideoThatDiffersFromThatOfRank0) {
 
 TEST(Worker, RefusesNumbersOutsideTheirRange) {
   EXPECT_EQ(told_number({{"threads", 4}}, "threads", 1, 8), 4);
-  EXPECT_TRUE(test::throws_error([] { told_number({{"threads", 9}}, "threads", 1, 8); }, {"9 threads"}));
+  EXPECT_TRUE(test::throws_error(
+      [] {
+        told_number({{"threads", 9}}, "threads", 1, 8);
+      },
+      {"impossible number of threads, 9"}));
 }
 
 }  // namespace
