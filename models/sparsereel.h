@@ -48,11 +48,11 @@ struct ModelOptions {
   std::string dtype = "auto";                           // auto, fp32, bf16, fp16
   std::string weights = "auto", text_weights = "auto";  // auto, fp8: for the transformer and the text encoder
   bool offload = false;  // keeps weights in host memory and copies them to the GPU in turn
-  /// Files of weights (safetensors, GGUF, .pth) that replace the model's, one for each part. Tensors have the names of
-  /// diffusers or of the model's authors. transformer_2 is the second transformer of models that have two.
+  /// Files of weights (safetensors, GGUF, .pth) that replace weights of the model, one file for each part. Tensors have
+  /// the names of diffusers or of the model's authors. transformer_2 is the second transformer of models that have two.
   std::string transformer = {}, transformer_2 = {}, vae = {}, text_encoder = {}, image_encoder = {};
-  /// A spiece.model, a tokenizer.json, or a folder with one of them. It replaces the model's tokenizer, and one in the
-  /// text encoder's file or beside it.
+  /// A spiece.model, a tokenizer.json, or a folder with one of them. It replaces the tokenizer of the model, and a
+  /// tokenizer in the text encoder's file or beside it.
   std::string tokenizer = {};
   std::string lora = {};  // "style.safetensors:0.8", several separated by commas; added to the weights
   /// Folder with the YAML files of known models; it must exist. If empty, the folder of the installation or of the
@@ -85,7 +85,8 @@ struct VideoRequest {
   uint64_t seed = 42;
   std::optional<int64_t> steps = {};
   std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames; models restrict them
-  std::string size = {};  // 480p, 720p: area that replaces width and height; the shape is the image's, or 16:9
+  /// 480p, 720p: area that replaces width and height; the shape is the shape of the image, or 16:9.
+  std::string size = {};
   std::optional<double> seconds = {};  // replaces frames: the nearest possible number at the model's frame rate
   /// First and last frame of the video, of any size, for models that take them. If width and height are both unset, the
   /// video has the first image's shape, and the area of `size` or of the model's default.

@@ -41,11 +41,11 @@ std::unique_ptr<ImageEncoder> load_image_encoder(const Component& component, at:
 std::unique_ptr<LoadedTransformer> load_transformer(const Component& component, at::Device device, WeightFormat format,
                                                     bool offload = false);
 
-/// Returns the bytes of the weights when loaded in this format; packed ones count as in their files. Throws as loading
-/// does.
+/// Returns the bytes of a component's weights when loaded in this format. Packed weights (see Dtype) count as in their
+/// files. Throws Error as loading does.
 uint64_t weight_bytes(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
-/// Returns the same, by the config alone if the files do not fit.
+/// Returns weight_bytes(), or an estimate from the config alone if the files do not fit the config.
 uint64_t likely_weight_bytes(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
 /// Returns true if loading would round packed or 8-bit weights to 8 bits again. Throws as loading does.
@@ -54,7 +54,7 @@ bool rounds_again(const Checkpoint& checkpoint, const std::string& role, WeightF
 /// Returns "FILE: 2 tensors that CLASS does not have are left out: ...". Empty if there are none, or if loading throws.
 std::string left_out_warning(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
-/// These read the config alone: the number of weights, and whether any can be in 8 bits.
+/// Return the number of weights, and true if any of them can be in 8 bits, by the config alone.
 double weight_count(const Checkpoint& checkpoint, const std::string& role);
 bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role);
 

@@ -11,13 +11,13 @@ namespace sparsereel::models {
 
 struct Plan;
 
-/// Returns the floating-point operations of one step with full attention. `parameters` counts the transformer's
-/// weights.
+/// Returns the floating-point operations of one step with full attention. `parameters` is the number of the
+/// transformer's weights.
 double step_operations(const Plan& plan, const ModelSpec& spec, double parameters);
 
-/// Warns if this CPU takes longer than half an hour: "50 steps take about 31 hours on this CPU (...)", beginning with
-/// `what`. Empty if not. If in doubt, measures the CPU for a fraction of a second, once for each dtype and number of
-/// threads.
+/// Returns a warning if `operations` take this CPU longer than half an hour, or else an empty string. The warning
+/// begins with `what`: "50 steps take about 31 hours on this CPU (...)". If in doubt, measures the CPU for a fraction
+/// of a second, once for each dtype and number of threads.
 std::string slow_warning(const std::string& what, double operations, c10::ScalarType dtype);
 
 }  // namespace sparsereel::models

@@ -19,7 +19,7 @@ struct Decoder {
   at::Device device;
 };
 
-/// Tells the observer that rank 0 works alone from here on, once no ranks exchange anything any more.
+/// Tells the observer that the other ranks are not needed any more and rank 0 works alone from here on.
 void go_on_alone(const Run& run);
 
 // In both functions, latents are [1, C, F, H, W] on the decoder's device, in its dtype. From `run` they use the frame
@@ -29,9 +29,9 @@ void go_on_alone(const Run& run);
 Decoded decode_alone(const Decoder& decoder, const at::Tensor& latents, bool tiled, bool may_tile, const Run& run,
                      const std::function<bool()>& make_room);
 
-/// Decodes on all ranks of a group, which has no more ranks than the latents have rows. The first rank gets the frames.
-/// If a rank runs out of memory, it throws, because the others cannot do its part; they wait until somebody aborts the
-/// group.
+/// Decodes on all ranks of a group. Rank 0 gets the frames. The group must not have more ranks than the latents have
+/// rows. If a rank runs out of memory, it throws, because the others cannot do its part; the other ranks wait until the
+/// group is aborted.
 Decoded decode_together(const Decoder& decoder, const at::Tensor& latents, const Run& run, Group& decoders);
 
 }  // namespace sparsereel::models

@@ -17,7 +17,7 @@
 
 namespace sparsereel::models {
 
-/// The start of a denoising, on the device; latents in the dtype in which samplers step them.
+/// The inputs with which a denoising starts, on the device. The latents have the dtype in which samplers step.
 struct DenoisingStart {
   Conditioning conditioning;
   at::Tensor latents;       // in the model's layout; frames are whole groups of the model's temporal patches
@@ -26,10 +26,11 @@ struct DenoisingStart {
   Group* group = nullptr;  // ranks that make the video together, from the same start; null for this rank alone
 };
 
-/// With several ranks, all of them call each function. They exchange predictions and compute everything else on their
-/// own. The sampler's steps are the same operations on the same bits, and cost less than moving their result. If ranks
-/// differ nevertheless, the next step finds it. A broadcast would not repair that: samplers would keep different
-/// histories, and a GPU that computes wrongly would stay hidden.
+/// Denoises one video. With several ranks, all of them call each function. They exchange predictions and compute
+/// everything else on their own: the sampler's steps are the same operations on the same bits, and cost less than
+/// moving their result. If the ranks' latents differ nevertheless, the next step detects the difference. A broadcast
+/// would not repair such a difference: samplers would keep different histories, and a GPU that computes wrongly would
+/// stay hidden.
 class Denoising {
  public:
   Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& scheduler, const Plan& plan, DenoisingStart start);
@@ -43,15 +44,15 @@ class Denoising {
   /// NaN or Inf, the prediction is repeated with full attention before anything is committed. If it throws, nothing is
   /// committed, counted or drawn: the step may be tried again, or the transformer used for another run.
   void step();
-  /// Returns the state that a single rank would have, whatever the number of ranks. Waits for the device.
+  /// Returns the state of the denoising, which does not depend on the number of ranks. Waits for the device.
   DenoisingState state() const;
-  /// Continues from a state of the same plan. Throws Error if it does not fit.
+  /// Continues from a state of the same plan. Throws Error if the state does not fit the plan.
   void resume(const DenoisingState& state);
-  /// Returns the latents in the model's layout, without the frames that only fill the last group. Final once
-  /// finished().
+  /// Returns the latents in the model's layout, without the frames that only fill the last group of frames. They are
+  /// final once finished() returns true.
   at::Tensor latents() const;
-  /// Returns the last step's prediction of the final latents (x0), laid out as latents(), on the device. Valid after a
-  /// step, until the next one begins.
+  /// Returns the last step's prediction of the final latents (x0) on the device, in the layout of latents(). Valid
+  /// after a step, until the next step begins.
   at::Tensor predicted_latents() const;
 
   AttentionRun& attention() { return attention_; }
@@ -60,9 +61,9 @@ class Denoising {
  private:
   /// Returns the latents with their known parts restored.
   at::Tensor with_known(at::Tensor latents) const;
-  /// Appends the conditioning latents that go beside latents [B, ..] as further channels.
+  /// Appends the conditioning latents to latents [B, ..] as further channels.
   at::Tensor with_beside(const at::Tensor& latents);
-  /// Returns the latents without the frames that only fill the last group.
+  /// Returns the latents without the frames that only fill the last group of frames.
   at::Tensor of_the_video(const at::Tensor& latents) const;
   at::Tensor predict(double timestep, AttentionRun& run);
   at::Tensor predict_guarded(double timestep);
@@ -72,11 +73,11 @@ class Denoising {
   void discard_counts() noexcept;
   void add_up_layers();
   void take_step();
-  /// Frees what the last expert has cached before another one is loaded.
+  /// Frees the caches of the last expert before another expert is loaded.
   void leave_expert();
-  /// Makes sure that the next step is computed, whatever the rule.
+  /// Makes sure that the step cache does not skip the next step.
   void forget_steps();
-  /// Forgets the expert's keys of image tokens, which no other expert can use.
+  /// Forgets the expert's keys and values of image tokens, which no other expert can use.
   void forget_context();
 
   double timestep() const { return timestep(done_); }
@@ -88,11 +89,11 @@ class Denoising {
   std::unique_ptr<Sampler> sampler_;
   DenoisingStart state_;
   SplitGroups share_;
-  /// conditioning latents that go beside the noise, taken from the conditioning; undefined if there are none
+  /// conditioning latents that enter the transformer as channels beside the noise; undefined if there are none
   at::Tensor beside_;
-  at::Tensor input_;  // last input with such latents; their channels stay the same for all forward passes
+  at::Tensor input_;  // last input with the conditioning latents; their channels stay the same for all forward passes
   AttentionRun attention_;
-  std::optional<StepCache> cache_;  // of the last step's expert; unset if the plan has no cache
+  std::optional<StepCache> cache_;  // the step cache of the last step's expert; unset if the plan has no cache
   std::vector<std::string> warnings_;
   struct LastStep {
     at::Tensor prediction, sample;

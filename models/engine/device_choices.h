@@ -13,13 +13,14 @@
 
 namespace sparsereel::models {
 
-/// Returns the dtype of a run that takes the weights as they are. It is the first transformer's dtype. If one of
-/// `files`, which replace the checkpoint's, holds packed weights, it is bf16: the 16-bit tensors beside packed ones say
-/// nothing about the model.
+/// Returns the dtype of a run that does not convert the weights: the dtype of the first transformer. If one of `files`,
+/// which replace the checkpoint's files, holds packed weights (see Dtype), returns bf16, because the 16-bit tensors
+/// beside packed weights say nothing about the model.
 at::ScalarType stored_dtype(const Checkpoint& model, const ModelSpec& spec,
                             const std::map<std::string, std::string>& files);
 
-/// Returns the mode asked for, else sparse if that can run, else full. Throws Error if it cannot run.
+/// Returns the mode that the user asked for, else sparse if the device supports sparse, else full. Throws Error if the
+/// device does not support the mode that the user asked for.
 attention::Mode choose_attention_mode(std::optional<attention::Mode> asked, at::Device device, at::ScalarType dtype);
 
 }  // namespace sparsereel::models

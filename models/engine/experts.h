@@ -17,7 +17,7 @@ namespace sparsereel::models {
 
 class Experts {
  public:
-  /// May be called in any thread.
+  /// Loads a role's transformer. May be called in any thread.
   using Load = std::function<std::shared_ptr<LoadedTransformer>(const std::string& role)>;
   /// Returns true if the expert fits beside the loaded ones.
   using Fits = std::function<bool(const std::string& role)>;
@@ -31,7 +31,8 @@ class Experts {
   /// Returns the index of the expert that denoises this timestep.
   size_t at(double timestep) const;
   size_t size() const { return specs_.size(); }
-  /// Begins to load an expert in a thread of its own, if a thread can be had. All later calls wait for its end.
+  /// Begins to load an expert in a separate thread, if the system can create one. All later calls wait for the end of
+  /// the loading.
   void begin(size_t expert);
   /// Loads an expert unless it is loaded. The others stay if memory allows; otherwise they are freed first.
   LoadedTransformer& load(size_t expert);

@@ -18,7 +18,7 @@ class FrameWatch {
  public:
   /// Adds the next frames: fp32 [f, H, W, 3] in 0..1, on any device.
   void add(const at::Tensor& frames);
-  /// At least one frame must have been added.
+  /// Returns the facts about all frames so far. At least one frame must have been added.
   FrameFacts facts() const;
 
  private:
@@ -27,8 +27,8 @@ class FrameWatch {
   std::vector<at::Tensor> largest_, colors_;  // one for each call of add()
 };
 
-/// Hands decoded frames to a sink. A GPU goes on decoding while a piece is copied; the sink gets it when the next one
-/// comes.
+/// Hands decoded frames to a sink. A GPU goes on decoding while frames are copied to the host; the sink gets them when
+/// the next frames are added.
 class FrameDelivery {
  public:
   explicit FrameDelivery(FrameSink& sink) : sink_(sink) {}
@@ -42,8 +42,8 @@ class FrameDelivery {
 
   FrameSink& sink_;
   FrameWatch watch_;
-  at::Tensor copied_;                // a piece on its way to the host; undefined if there is none
-  std::optional<c10::Event> there_;  // its arrival; none on a CPU
+  at::Tensor copied_;                // frames on their way to the host; undefined if there are none
+  std::optional<c10::Event> there_;  // signals that copied_ has reached the host; unset on a CPU
 };
 
 /// Converts [1, 3, f, H, W] in about [-1, 1] to fp32 [f, H, W, 3] in 0..1 on the same device.
@@ -52,12 +52,12 @@ at::Tensor shown_frames(const at::Tensor& frames);
 /// Throws Error if frames decoded in `dtype` hold NaN.
 void check_numbers(const FrameFacts& frames, at::ScalarType dtype);
 
-/// Returns "is black" if no value reaches 2/255; empty if nothing is wrong.
+/// Returns "is black" if no value reaches 2/255, or an empty string if nothing is wrong.
 std::string defect(const FrameFacts& frames);
 
 std::string nan_remedy(at::ScalarType dtype);
 
-/// Warns if the decoder will make another number of frames than asked for.
+/// Returns a warning if the decoder will make another number of frames than the request asks for.
 std::string frame_count_warning(const Plan& plan, const ModelSpec& spec);
 
 }  // namespace sparsereel::models

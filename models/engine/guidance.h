@@ -15,16 +15,16 @@ namespace sparsereel::models {
 
 class Guidance {
  public:
-  /// With `dynamic`, the guidance scale varies with the timestep, by diffusers' formula of use_dynamic_cfg.
+  /// With `dynamic`, the guidance scale varies with the timestep by the formula of diffusers' use_dynamic_cfg.
   Guidance(double scale, bool dynamic, int64_t num_inference_steps, GuidancePasses passes)
       : scale_(scale), dynamic_(dynamic), num_inference_steps_(num_inference_steps), passes_(passes) {}
 
-  /// One forward pass of the transformer: latents [B, ..] and B guidance passes -> predictions [B, ..].
+  /// Runs one forward pass of the transformer on latents [B, ..], for B guidance passes. Returns predictions [B, ..].
   using Denoise = std::function<at::Tensor(const at::Tensor& latents, const Conditioning& conditioning)>;
 
-  /// Returns the guided prediction, fp32 [1, ..], the same bits on all ranks. latents are [1, ..]. `conditioning` has
-  /// the passes of negative prompt and prompt, or of the prompt alone, whose prediction is then the result. Each of the
-  /// `ranks` computes the pass with its number; if null, this rank computes all.
+  /// Returns the guided prediction, fp32 [1, ..], the same bits on all ranks. `latents` are [1, ..]. `conditioning`
+  /// holds the negative prompt and the prompt, or the prompt alone, whose prediction is then the result. Each of the
+  /// `ranks` computes the pass with the rank's number; if null, this rank computes all passes.
   at::Tensor predict(const at::Tensor& latents, const Conditioning& conditioning, double timestep,
                      const Denoise& denoise, Group* ranks = nullptr) const;
   double scale(double timestep) const;

@@ -20,18 +20,20 @@ namespace sparsereel::models {
 at::Tensor known_frames(const Images& images, const Plan& plan, const ModelSpec& spec,
                         const at::TensorOptions& options);
 
-/// Puts the encoded latents [1, C, F, h, w] where the model expects them. `has_last`: they include a last image.
+/// Puts the encoded latents [1, C, F, h, w] where the model expects them. `has_last` says that they include a last
+/// image.
 void add_latents(Conditioning& conditioning, const LatentDistribution& latents, bool has_last, const Plan& plan,
                  const ModelSpec& spec);
 
 /// Returns the first image's latents that add_latents() has put there, [1, C, 1, h, w].
 at::Tensor first_latent(const Conditioning& conditioning, const Plan& plan, const ModelSpec& spec);
 
-/// Returns the encoder's tokens of the first image, then those of the last one, if given: [1, L, C].
+/// Returns the encoder's tokens of the first image, followed by the tokens of the last image if there is one: [1, L,
+/// C].
 at::Tensor context_of(const Images& images, const ImageEncoder& encoder, const ImageProcessorConfig& config);
 
-/// Replaces latents that are a mean by a draw: mean + deviation x noise, with noise of this dtype from the generator.
-/// Does nothing if the conditioning has no deviation.
+/// Replaces latents that are the mean of a distribution by a draw: mean + deviation x noise, with noise of this dtype
+/// from the generator. Does nothing if the conditioning has no deviation.
 void draw_latents(Conditioning& conditioning, LatentLayout layout, at::ScalarType dtype, at::Generator& generator);
 
 }  // namespace sparsereel::models

@@ -26,8 +26,9 @@ struct Loading {
 /// Bytes and number of the weights of a model's largest transformer. Other parts do not matter: a text encoder that
 /// does not fit is streamed layer by layer, and the transformer is freed before decoding.
 struct WeightNeed {
-  double host = 0;    // without what stays mapped from files, which the kernel can drop and read again
-  double device = 0;  // 0 if the device is the host
+  double host = 0;    // bytes of the host's memory; mapped files do not count, because the kernel can drop their pages
+                      // and read them again
+  double device = 0;  // bytes of the GPU's memory; 0 on a CPU
   double parameters = 0;
 };
 WeightNeed weight_need(const Checkpoint& checkpoint, const ModelSpec& spec, const Loading& loading);
@@ -39,18 +40,18 @@ std::vector<std::string> lighter_loadings(const Checkpoint& checkpoint, const Mo
 struct MemoryNeed {
   double host = 0;
   double device = 0;        // 0 if the device is the host
-  double cache = 0;         // what a run without a step cache would save, on the run's device
+  double cache = 0;         // bytes on the run's device that a run without a step cache would save
   WeightNeed weights = {};  // included in the above
 };
 
-/// Returns a lower bound of the memory for making the video. Most temporaries are left out, so that nothing that would
-/// work is refused. A cache counts at its full size, which it reaches at the third computed step. `ranks` make the
-/// video together; each has its own device memory, all share the host's.
+/// Returns a lower bound of the memory for making the video. Most temporaries are left out, so that no video that would
+/// work is refused. A step cache counts at its full size, which it reaches at the third computed step. `ranks` is the
+/// number of ranks that make the video together; each has its own device memory, and all share the host's memory.
 MemoryNeed least_memory(const Plan& plan, bool decode, const ModelSpec& spec, c10::Device device, c10::ScalarType dtype,
                         const WeightNeed& weights = {}, int64_t ranks = 1);
 
-/// Throws Error (bad input) if this process cannot obtain the memory. `lighter` returns lighter_loadings(); it is
-/// called only if the weights are part of the problem.
+/// Throws Error (bad input) if this process cannot obtain the memory. `lighter` returns lighter_loadings();
+/// check_memory() calls it only if the weights are part of the problem.
 void check_memory(const Plan& plan, const MemoryNeed& need, c10::Device device,
                   const std::function<std::vector<std::string>()>& lighter = {});
 
@@ -73,13 +74,14 @@ struct RunFormat {
   c10::ScalarType vae, encoder;  // dtypes for decoding and for encoding images
 };
 
-/// Returns the stages of making the plan's video, in order. `ranks` make it together, each on its own GPU.
+/// Returns the stages of making the plan's video, in order. `ranks` is the number of ranks that make the video
+/// together, each on its own GPU.
 std::vector<StageEstimate> likely_stages(const Checkpoint& checkpoint, const ModelSpec& spec, const Plan& plan,
                                          const RunFormat& format, int64_t ranks = 1);
 
-/// Estimates runs with enough memory: in bf16, in fp32 and, if any weights can be in 8 bits, in bf16 with those.
-/// Nothing is tiled, and guidance passes are batched. Includes estimates for each of several GPUs that make a video
-/// together.
+/// Estimates the memory of runs on a large GPU: in bf16, in fp32 and, if any weights can be in 8 bits, in bf16 with
+/// 8-bit weights. Nothing is tiled, and guidance passes are batched. Includes estimates for each of several GPUs that
+/// make a video together.
 std::vector<MemoryEstimate> likely_memory(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size);
 
 }  // namespace sparsereel::models

@@ -35,7 +35,7 @@ class Vae;
 
 class Pipeline {
  public:
-  /// Opens a checkpoint. It uses only those fields of the request that decide the pipeline. Weights are loaded stage by
+  /// Opens a checkpoint. Reads only those fields of the request that decide the pipeline. Weights are loaded stage by
   /// stage.
   static std::shared_ptr<Pipeline> open(Checkpoint folder, const Request& request);
   static std::shared_ptr<Pipeline> open(const std::string& folder, const std::string& device, const std::string& dtype);
@@ -48,8 +48,8 @@ class Pipeline {
   at::ScalarType dtype() const { return dtype_; }
   bool fp8_weights() const { return fp8_weights_; }
   bool fp8_text_weights() const { return fp8_text_weights_; }
-  /// Returns the reason, to follow "weights fp8 has no effect". Empty unless fp8 was asked for but no layer supports
-  /// it; the pipeline then does not use fp8.
+  /// Returns the end of the sentence "weights fp8 has no effect ...". Empty unless the request asked for fp8 but no
+  /// layer supports fp8; the pipeline then does not use fp8.
   const std::string& why_weights_have_no_effect() const { return why_weights_have_no_effect_; }
   const std::string& why_text_weights_have_no_effect() const { return why_text_weights_have_no_effect_; }
   /// Returns warnings about tensors that were left out of LoRAs and weight files, and weights that are rounded twice.
@@ -57,13 +57,14 @@ class Pipeline {
   const ModelSpec& spec() const { return spec_; }
   std::string family() const;  // name of the family
   HeadCount heads() const { return {spec_.layers, spec_.heads}; }
-  /// Returns the hash that store/checkpoint/model_hash.h defines. Includes the request's files, but not the LoRAs.
+  /// Returns the hash that store/checkpoint/model_hash.h defines, with the files that the request names but without the
+  /// LoRAs.
   const std::string& model_hash() const;
-  const std::string& lora_hash() const;             // hash_of() the LoRAs
+  const std::string& lora_hash() const;             // see hash_of()
   const std::vector<PartFile>& part_files() const;  // see store/checkpoint/part_files.h
   /// Checks the request against the checkpoint and the device, and fills in unset fields. Throws Error (bad input)
   /// naming the field and, for impossible sizes, the two nearest possible values. Also throws if video or weights
-  /// cannot fit into memory. `decode`: as in Inputs. `ranks`: number of ranks that make the video together.
+  /// cannot fit into memory. `decode` is as in Inputs. `ranks` is the number of ranks that make the video together.
   Plan resolve(const Request& request, bool decode = true, int64_t ranks = 1) const;
   /// Resolves without the check of memory, for videos that are only described or made elsewhere.
   Plan resolve_anywhere(const Request& request) const;
@@ -75,15 +76,15 @@ class Pipeline {
   void check_ranks(const Plan& plan, int64_t ranks) const;
   /// Warns if the plan's steps will take very long on this CPU.
   std::string slow_warning(const Plan& plan) const;
-  /// Makes the video. Here and below, `plan` comes from resolve(), or differs only in prompts, seed, attention or
-  /// cache. `begun` is the outcome that encode() filled in, if the inputs come from there.
+  /// Makes the video. Here and below, `plan` comes from resolve(), or differs from such a plan only in prompts, seed,
+  /// attention or cache. If the inputs come from encode(), `begun` is the outcome that encode() filled in.
   Outcome generate(const Plan& plan, const Inputs& inputs = {}, const Run& run = {}, Outcome begun = {});
   Outcome generate(const Request& request, const Inputs& inputs = {}, const Run& run = {}) {
     return generate(resolve(request, inputs.decode), inputs, run);
   }
   /// Decodes latents as saved (the model's layout, diffusers' scale) to frames as in Outcome. With automatic tiling, a
-  /// decode that runs out of GPU memory is repeated in tiles. Throws Error if the latents' channels are not the
-  /// model's, or the frames hold NaN.
+  /// decode that runs out of GPU memory is repeated in tiles. Throws Error if the number of channels differs from the
+  /// model's latents, or the frames hold NaN.
   Decoded decode(const at::Tensor& latents, VaeTiling tiling, const Run& run = {});
 
   /// Opens all files and checks names and shapes of all weights by their headers. The files may be moved afterwards.
@@ -94,17 +95,17 @@ class Pipeline {
   /// Runs the first stage of generate(). `outcome` receives times and warnings. Without images, the transformer begins
   /// to load meanwhile.
   Conditioning encode(const Plan& plan, const Inputs& inputs, const Run& run, Outcome& outcome);
-  /// The following functions run parts of the stages, to measure each or to run one for many videos. What they load
-  /// stays until it is released.
+  /// The following functions run parts of the stages, to measure each part or to run a part for many videos. What they
+  /// load stays in memory until it is released.
   TextStage& text_stage() { return *text_; }
   /// Adds the conditioning that comes from images. Loads the encoders for this call only. If memory is short, it
-  /// encodes frames in tiles, whatever vae_tiling is, and warns. `run` is polled after each piece.
+  /// encodes frames in tiles, whatever vae_tiling is, and warns. `run` is polled for cancellation after each piece.
   void add_images(Conditioning& conditioning, const Plan& plan, const Images& images,
                   std::vector<std::string>* warnings = nullptr, const Run& run = {}) const;
-  /// Loads the first transformer. Each step loads the one that it needs, if that is not loaded.
+  /// Loads the first transformer. Each step loads the transformer that the step needs, if that is not loaded.
   void load_transformer();
-  /// Begins to load it in a separate thread, if a GPU has room for it beside the text encoder. Does nothing if the run
-  /// `resumes` and there are several transformers, because it may continue with another one.
+  /// Begins to load the first transformer in a separate thread, if a GPU has room for it beside the text encoder. Does
+  /// nothing if the run `resumes` and there are several transformers, because it may continue with another one.
   void begin_transformer(bool resumes = false);
   bool has_transformer() const;  // true if any is loaded
   void release_transformer();
@@ -135,7 +136,7 @@ class Pipeline {
   Checkpoint folder_;
   at::Device device_;
   at::ScalarType dtype_ = at::kFloat, vae_dtype_ = at::kFloat, encoder_dtype_ = at::kFloat;
-  bool encodes_in_tf32_ = false;  // encode latents in TF32 on a GPU
+  bool encodes_in_tf32_ = false;  // encodes frames to latents in TF32 on a GPU
   bool fp8_weights_ = false, fp8_text_weights_ = false;
   std::string why_weights_have_no_effect_, why_text_weights_have_no_effect_;
   bool offload_ = false;

@@ -9,8 +9,8 @@
 
 namespace sparsereel::models {
 
-/// Sums each layer's statistics over all ranks. Adds to kept_by_rank [ranks], empty at first, the blocks that each rank
-/// kept. All ranks call this; `device` is the group's.
+/// Sums each layer's statistics over all ranks. Adds the number of blocks that each rank kept to kept_by_rank [ranks],
+/// which is empty at first. All ranks call this function. `device` is the device of the group's tensors.
 void add_up_ranks(std::vector<attention::Statistics>& layers, std::vector<int64_t>& kept_by_rank, Group& group,
                   at::Device device);
 

@@ -13,12 +13,12 @@
 
 namespace sparsereel::models {
 
-/// Returns the device of each rank of this process; see devices_of_ranks(). A single rank has the device asked for.
+/// Returns the device of each rank of this process; see devices_of_ranks(). A single rank gets `device`.
 std::vector<std::string> devices_of_threads(int64_t ranks, const std::string& device);
 
 class RankThreads {
  public:
-  /// The pipelines are of the same model; rank 0's is the first. Calls must not overlap.
+  /// Each rank gets one of the pipelines, rank 0 the first. All must be of the same model. Calls must not overlap.
   explicit RankThreads(std::vector<std::shared_ptr<Pipeline>> pipelines);
   ~RankThreads();
   RankThreads(const RankThreads&) = delete;
@@ -26,9 +26,9 @@ class RankThreads {
 
   int64_t size() const { return static_cast<int64_t>(pipelines_.size()); }
   /// Makes the video with all ranks, as Pipeline::generate() does with one. `request` must resolve to `plan`. `run`
-  /// belongs to rank 0, the caller's thread, which encodes the text while the others load; its group is set here.
-  /// Transformers and decoders stay loaded. Throws rank 0's exception, or an Error that names the rank that failed. The
-  /// next video then starts afresh.
+  /// belongs to rank 0, the caller's thread, which encodes the text while the others load; this function sets the run's
+  /// group. Transformers and decoders stay loaded. Throws rank 0's exception, or an Error that names the rank that
+  /// failed. The next video then starts afresh.
   Outcome generate(const Request& request, const Plan& plan, const Inputs& inputs, const Run& run);
 
  private:

@@ -14,14 +14,14 @@ namespace sparsereel::models {
 
 struct StateParts {
   std::map<std::string, at::Tensor> tensors;  // on the CPU
-  nlohmann::json run;                         // the rest
+  nlohmann::json run;                         // the rest of the state
 };
 
 inline constexpr const char* kStateLatents = "latents";
 
 StateParts parts_of(const DenoisingState& state);
-/// Restores a state, with all that the `cache` rule needs. Throws Error if a part is missing, of another kind or
-/// contradicts the others. Invented parts may cause any other exception.
+/// Restores a state, with everything that the `cache` rule needs. Throws Error if a part is missing, has the wrong type
+/// or contradicts the others. Malformed parts may cause any other exception.
 DenoisingState state_of(const StateParts& parts, const CacheRule& cache);
 
 }  // namespace sparsereel::models

@@ -19,8 +19,8 @@ namespace sparsereel::models {
 
 struct Plan;
 
-/// Encodes prompts: token ids of one length L, padded. Returns a pass for each, in the encoder's dtype. They run as one
-/// batch if the rules encode padding, else prompt by prompt.
+/// Encodes prompts, given as token ids padded to one length L. Returns the text of each prompt, in the encoder's dtype.
+/// The prompts run as one batch if the rules encode padding, else one by one.
 Conditioning encode_prompts(const TextEncoder& encoder, const std::vector<TokenIds>& prompts, const PromptRules& rules);
 
 class TextStage {
@@ -28,16 +28,16 @@ class TextStage {
   /// With `offload`, the encoder's layers pass through the device one by one. Folder and spec must outlive the stage.
   TextStage(const Checkpoint& folder, const ModelSpec& spec, at::Device device, WeightFormat format, bool offload);
 
-  /// Throws Error if the headers of the encoder's weights do not fit its config, or the tokenizer is damaged or belongs
-  /// to another encoder.
+  /// Checks the files. Throws Error if the headers of the encoder's weights do not fit its config, or the tokenizer is
+  /// damaged or belongs to another encoder.
   void check();
   /// Returns true if the encoder fits on the device and a quarter of the free memory stays free.
   bool fits() const;
-  /// Returns the same with this many more bytes beside it.
+  /// Returns true if fits() holds with this many more bytes on the device.
   bool fits_beside(uint64_t bytes) const;
   /// Returns true if the encoder's layers pass through the device one by one: with offload, or if it does not fit.
   bool streams() const;
-  /// Loads the encoder, which stays until it is released. Does nothing if it streams.
+  /// Loads the encoder, which stays until it is released. Does nothing if the encoder streams.
   void load();
   void release();
   /// Encodes the plan's prompts in the run's dtype. An encoder that is not loaded is streamed. Without a tokenizer, the

@@ -11,8 +11,8 @@
 namespace sparsereel::models {
 
 /// Calls work(), which computes with the weights of these roles. Throws Error naming a file that was truncated
-/// meanwhile: that explains any other error and makes the result worthless. On a GPU nothing is checked, because
-/// loading has checked the copies.
+/// meanwhile: the truncation explains any other error and makes the result worthless. On a GPU nothing is checked,
+/// because loading has checked the copies.
 template <typename Work>
 void read_whole(const Checkpoint& checkpoint, const std::vector<std::string>& roles, c10::Device device,
                 const Work& work) {

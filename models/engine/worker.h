@@ -38,36 +38,36 @@ class Rank {
   virtual void end(const Error& error) noexcept = 0;
 };
 
-/// Called by rank 0: tells the workers which model makes the next videos, so that they load it. `model` is an object
+/// Rank 0 calls this. Tells the workers which model makes the next videos, so that they load it. `model` is an object
 /// that WorkerTasks::open understands.
 void send_model(Rank& rank, nlohmann::json model);
 
-/// Called by rank 0: makes the video with all workers, as Pipeline::generate() does alone. `request` must resolve to
+/// Rank 0 calls this. Makes the video with all workers, as Pipeline::generate() does alone. `request` must resolve to
 /// `plan` on every rank. An exception ends the group, except Cancelled if all ranks have agreed to stop.
 Outcome lead_video(Rank& rank, Pipeline& pipeline, const Request& request, const Plan& plan, const Inputs& inputs,
                    const Run& run, Outcome begun = {});
 
-/// Called by rank 0: tells the workers that there are no more videos.
+/// Rank 0 calls this. Tells the workers that there are no more videos.
 void send_end(Rank& rank);
 
 struct WorkerTasks {
-  std::string device;  // of this rank; replaces the one in rank 0's requests
+  std::string device;  // this rank's device, which replaces the device in rank 0's requests
   /// Opens and loads the model that rank 0 names.
   std::function<std::shared_ptr<Pipeline>(const nlohmann::json& model)> open;
   std::function<bool()> cancelled = {};  // as in Run
 };
 
-/// Called by every other rank: makes what rank 0 asks for, until rank 0 says that there is no more. Throws whatever
-/// ends this rank; the caller passes it to Rank::end().
+/// Every other rank calls this. Makes the videos that rank 0 asks for, until rank 0 says that there are no more. Throws
+/// whatever ends this rank; the caller passes it to Rank::end().
 void work(Rank& rank, const WorkerTasks& tasks);
 
-/// Returns a number from rank 0's message. Throws Error if it is outside `least` to `most`.
+/// Returns the number called `name` in rank 0's message. Throws Error if the number is below `least` or above `most`.
 int64_t told_number(const nlohmann::json& message, const char* name, int64_t least, int64_t most);
 
-/// Returns a request as the texts of its fields, for a message.
+/// Converts a request to a message: an object with the text of each field.
 nlohmann::json json_of(const Request& request);
 
-/// Returns the inverse of json_of(), for this device.
+/// Converts a message of json_of() back to a request, for this device.
 Request request_of(const nlohmann::json& json, const std::string& device);
 
 }  // namespace sparsereel::models

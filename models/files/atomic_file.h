@@ -55,7 +55,7 @@ class AtomicFile {
 
   std::filesystem::path target_;
   std::optional<Temporary> temporary_;
-  std::optional<mode_t> mode_;  // of the file that is replaced, if the new one takes it
+  std::optional<mode_t> mode_;  // mode of the file that is replaced, if the new file takes it
   int descriptor_ = -1;
   size_t written_ = 0, flushing_ = 0;  // bytes from write(), and how many of them are on their way to the disk
 };

@@ -43,7 +43,7 @@ class ConfigFields {
 
   /// Throws Error unless `divisor` divides `value`. `field` may describe a product of fields.
   void require_multiple(const std::string& field, int64_t value, int64_t divisor) const;
-  /// Throws Error if an attention's width exceeds kMaxSize.
+  /// Throws Error if the width of an attention exceeds kMaxSize.
   void check_width(const std::string& field, int64_t width) const;
 
   [[noreturn]] void fail(const std::string& field, const std::string& problem) const;
@@ -61,7 +61,7 @@ class ConfigFields {
   const std::string& file_;
 };
 
-/// Throws Error unless `field` of `file` equals the field of the transformer's config that it must fit.
+/// Throws Error unless `field` of `file` equals `other_field` of the transformer's config.
 void check_fits(const std::string& file, const std::string& field, int64_t value, const std::string& other_field,
                 int64_t other);
 

@@ -7,7 +7,8 @@
 
 namespace sparsereel::models {
 
-/// Numbers, or blocks of ggml's packed formats (layers/cuda/packed_blocks.h) along the rows of a matrix.
+/// The data type of a stored tensor: plain numbers, or packed blocks. Packed means quantized as GGUF files store
+/// weights: blocks of consecutive elements of a row share scales (layers/cuda/packed_blocks.h).
 enum class Dtype {
   f64,
   f32,

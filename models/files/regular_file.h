@@ -13,10 +13,10 @@ std::string read_regular_file(const std::filesystem::path& path, uint64_t most, 
 
 constexpr uint64_t kMostYamlBytes = 4 << 20;  // its tree takes a hundred times as much memory
 
-/// Does the same for a text file.
+/// Reads a text file as read_regular_file() does.
 std::string read_text(const std::filesystem::path& file, uint64_t most = kMostYamlBytes);
 
-/// Returns everything that `descriptor` gives, of any kind. `name` is its name in errors. Throws Error as
+/// Reads everything from `descriptor`, which may be a pipe or a device. `name` is its name in errors. Throws Error as
 /// read_regular_file() does.
 std::string read_descriptor(int descriptor, const std::string& name, uint64_t most, const std::string& remedy);
 

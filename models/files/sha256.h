@@ -12,7 +12,7 @@ namespace sparsereel::models {
 
 using Sha256Digest = std::array<uint8_t, 32>;
 
-/// Takes bytes piece by piece. digest() or hex() finishes the hash.
+/// Hashes bytes piece by piece. digest() or hex() finishes the hash.
 class Sha256 {
  public:
   void update(const void* data, size_t bytes);
@@ -27,14 +27,14 @@ class Sha256 {
   std::array<uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                     0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   std::array<uint8_t, 64> block_{};
-  size_t filled_ = 0;   // of the block
-  uint64_t bytes_ = 0;  // of the message
+  size_t filled_ = 0;   // bytes in block_
+  uint64_t bytes_ = 0;  // bytes of the message so far
 };
 
 std::string sha256(std::string_view text);
-/// Returns the HMAC-SHA-256, which nobody can compute without the key.
+/// Returns the HMAC-SHA-256 of the text, which nobody can compute without the key.
 Sha256Digest hmac_sha256(std::string_view key, std::string_view text);
-/// Throws Error naming the file if it cannot be read.
+/// Returns the SHA-256 of a file's content as hexadecimal digits. Throws Error naming the file if it cannot be read.
 std::string sha256_of_file(const std::filesystem::path& path);
 
 }  // namespace sparsereel::models

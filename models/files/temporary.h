@@ -17,16 +17,16 @@ class Temporary {
  public:
   enum class Kind { file, folder };
 
-  /// Creates it, empty. Throws Error naming the target if its folder is missing or not writable.
+  /// Creates the temporary, empty. Throws Error naming the target if its folder is missing or not writable.
   Temporary(const std::filesystem::path& target, Kind kind);
   ~Temporary();
   Temporary(const Temporary&) = delete;
   Temporary& operator=(const Temporary&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// For a file, writes are appended.
+  /// Returns the open temporary. Writes to a file are appended.
   int descriptor() const { return descriptor_; }
-  /// Call when it has become its target.
+  /// Keeps the temporary at the end. Call this when it has become its target.
   void keep();
 
   /// Returns "clip.mp4" for the temporary ".clip.1234.partial.mp4"; empty for other names.
@@ -37,7 +37,8 @@ class Temporary {
  private:
   friend bool reserve(const std::filesystem::path& target, std::vector<std::unique_ptr<Temporary>>& kept);
   Temporary(std::filesystem::path path, int descriptor);
-  /// Creates nothing if the name is taken, or if another process removed it as a leftover before it was locked.
+  /// Tries to create the temporary. Creates nothing if the name is taken, or if another process removed the temporary
+  /// as a leftover before it was locked.
   void create(const std::filesystem::path& target, Kind kind);
   void remember();
   void forget();
@@ -50,9 +51,8 @@ class Temporary {
 /// holds it. Adds nothing if the folder accepts no file. Without locks in the file system, the name is not protected.
 bool reserve(const std::filesystem::path& target, std::vector<std::unique_ptr<Temporary>>& kept);
 
-/// Removes what killed processes left of these files and of those beside them (checkpoint, latents, recipe), whose
-/// names begin with theirs. Temporaries that a process holds stay, and so does everything on file systems without
-/// locks.
+/// Removes what killed processes left of these files and of the files beside them whose names begin alike (checkpoint,
+/// latents, recipe). Temporaries that a process holds stay, and so does everything on file systems without locks.
 void remove_leftovers(const std::vector<std::filesystem::path>& targets);
 
 }  // namespace sparsereel::models

@@ -9,18 +9,18 @@ namespace sparsereel::models {
 
 /// Returns true if `text` is well-formed UTF-8 (no overlong forms, no surrogates, nothing beyond U+10FFFF).
 bool is_utf8(std::string_view text);
-/// Returns the text without the byte order mark that some editors write. Throws Error naming file and line if it is not
-/// UTF-8 or contains NUL, as UTF-16 does.
+/// Returns the text without the byte order mark that some editors write. Throws Error naming file and line if the text
+/// is not UTF-8 or contains NUL, as UTF-16 does.
 std::string_view checked_text(std::string_view text, const std::string& file);
 /// Returns the bytes of the first character of well-formed, nonempty UTF-8; never more than `text` has.
 size_t character_length(std::string_view text);
 /// Returns the longest prefix of well-formed UTF-8 that has at most `most_bytes` bytes and ends with a whole character.
 std::string_view whole_characters(std::string_view text, size_t most_bytes);
-/// Returns the bytes of the first white space character (property White_Space), or 0 if `text` starts with another one.
+/// Returns the bytes of the first character if it is white space (property White_Space), or else 0.
 size_t white_space_length(std::string_view text);
 /// Returns true if the text has nothing but white space.
 bool is_blank(std::string_view text);
-/// Converts `text`, which must be well-formed UTF-8.
+/// Returns the code points of `text`, which must be well-formed UTF-8.
 std::u32string to_code_points(std::string_view text);
 std::string to_utf8(std::u32string_view text);
 /// Returns normal form C (Unicode Standard Annex 15). It joins accents to the letter before them: "e" and a combining

@@ -7,13 +7,13 @@
 
 namespace sparsereel::models {
 
-/// A write failed for a reason that the next file on that disk would also meet: it is full, read-only or broken.
+/// A write failed for a reason that will also stop the next file on that disk: the disk is full, read-only or broken.
 class DiskError : public Error {
  public:
   using Error::Error;
 };
 
-/// Throws DiskError if the system's error number is such a reason, else a plain Error.
+/// Throws DiskError if the system's error number has such a reason, or else a plain Error.
 [[noreturn]] void throw_write_error(int system_error, const Error& error);
 
 /// Returns the cause and remedy for a failed write to `target`, by the system's error number.

@@ -1,4 +1,4 @@
-// The config.json of CLIP's vision tower as a plain struct, with transformers' field names. No torch.
+// The config.json of CLIP's vision transformer as a plain struct, with transformers' field names. No torch.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace sparsereel::models {
 
-/// transformers' CLIPVisionConfig. hidden_act must be "gelu" (computed with the error function).
+/// The config, transformers' CLIPVisionConfig. hidden_act must be "gelu" (computed with the error function).
 struct ClipVisionConfig {
   int64_t hidden_size = 1280;
   int64_t intermediate_size = 5120;

@@ -25,8 +25,8 @@ struct ClipLayer {
   Linear fc1;  // [intermediate_size, C]
   Linear fc2;  // [C, intermediate_size]
 
-  /// Lists the layer's weights. `name` is its prefix, "encoder.layers.0". `fused`: the file has q, k and v as one
-  /// matrix.
+  /// Lists the layer's weights. `name` is its prefix, "encoder.layers.0". `fused` says that the file has q, k and v as
+  /// one matrix.
   void weights(const Visit& visit, const std::string& name, const ClipVisionConfig& config, bool fused);
 };
 
@@ -36,15 +36,15 @@ struct ClipEncoder : ImageEncoder {
   at::Tensor class_embedding;     // [C]
   at::Tensor position_embedding;  // [N, C]
   Norm pre_norm;                  // [C]
-  std::vector<ClipLayer> layers;  // all but the last
+  std::vector<ClipLayer> layers;  // all layers but the last
   uint64_t bytes = 0;
 
-  /// Loads transformers' CLIPVisionModel or CLIPVisionModelWithProjection, or the visual half of a video model's
-  /// authors' file. The last layer, what follows it and CLIP's text half are not read. Throws Error naming a field of
-  /// config.json, or listing every weight that does not fit.
+  /// Loads transformers' CLIPVisionModel or CLIPVisionModelWithProjection, or the vision part of the file that a video
+  /// model's authors publish. The last layer, what follows it and CLIP's text encoder are not read. Throws Error naming
+  /// a field of config.json, or listing every weight that does not fit.
   static ClipEncoder load(const Component& component, at::Device device, at::ScalarType dtype);
 
-  /// Returns transformers' hidden_states[-2].
+  /// Returns transformers' hidden_states[-2], the output of the last but one layer.
   at::Tensor forward(const at::Tensor& pixels) const override;
   int64_t image_size() const override { return config.image_size; }
   int64_t tokens() const override { return config.tokens(); }
@@ -52,7 +52,7 @@ struct ClipEncoder : ImageEncoder {
   uint64_t weight_bytes() const override { return bytes; }
 };
 
-/// The table of loaders uses this.
+/// Loads the encoder for the table of loaders.
 std::unique_ptr<ImageEncoder> load_clip_encoder(const Component& component, at::Device device, at::ScalarType dtype);
 
 }  // namespace sparsereel::models

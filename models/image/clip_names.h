@@ -1,4 +1,4 @@
-// Names and sizes of the tensors of CLIP's vision tower, and where it is published. No torch.
+// Names and sizes of the tensors of CLIP's vision transformer, and where it is published. No torch.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,13 +8,15 @@
 
 namespace sparsereel::models {
 
-/// Maps transformers' names of the tower's layers to those of a video model's authors,
-/// "visual.transformer.0.attn.to_qkv". There q, k and v are one matrix, which is clip_fused_layer() here.
+/// Maps transformers' names of the vision transformer's layers to the names in files of a video model's authors,
+/// "visual.transformer.0.attn.to_qkv". There q, k and v are one matrix, which transformers' names lack;
+/// clip_fused_layer() names it.
 StoredNames clip_vision_names();
-/// Returns the name of that matrix in a layer's attention: "encoder.layers.0.self_attn.qkv".
+/// Returns the name of the matrix of q, k and v in a layer's attention: "encoder.layers.0.self_attn.qkv".
 std::string clip_fused_layer(const std::string& attention);
 
-/// For Part::sizes_by_config and sizes_by_tensors. Tensors may have the prefix "vision_model.".
+/// Returns the encoder's sizes by its config, or by the shapes of its tensors, for Part::sizes_by_config and
+/// sizes_by_tensors. Tensors may have the prefix "vision_model.".
 Sizes clip_vision_sizes(const nlohmann::json& config, const std::string& file);
 Sizes clip_vision_sizes(const TensorTable& tensors);
 

@@ -8,9 +8,9 @@
 
 namespace sparsereel::models {
 
-/// transformers' CLIPImageProcessor, with bicubic resampling and a center crop.
+/// The config, transformers' CLIPImageProcessor, with bicubic resampling and a center crop.
 struct ImageProcessorConfig {
-  int64_t crop_size = 224;  // length of the shorter edge after resizing, and of both after cropping
+  int64_t crop_size = 224;  // length of the shorter edge after resizing, and of both edges after cropping
   double rescale_factor = 1.0 / 255;
   std::array<double, 3> image_mean = {0.48145466, 0.4578275, 0.40821073};  // red, green and blue
   std::array<double, 3> image_std = {0.26862954, 0.26130258, 0.27577711};

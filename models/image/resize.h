@@ -8,11 +8,11 @@
 
 namespace sparsereel::models {
 
-/// Returns fp32 [1, 3, 1, height, width] in [-1, 1] on the CPU, resized by Pillow's Lanczos filter.
+/// Returns the picture as fp32 [1, 3, 1, height, width] in [-1, 1] on the CPU, resized by Pillow's Lanczos filter.
 at::Tensor fit_image(const Picture& picture, int64_t height, int64_t width, ResizeRule rule);
 
-/// Returns fp32 [1, 3, side, side] in 0..1 on the CPU. Pillow's bicubic filter scales the shorter edge to `side`, and
-/// the longer one is center-cropped, as in CLIPImageProcessor.
+/// Returns the picture as fp32 [1, 3, side, side] in 0..1 on the CPU. Pillow's bicubic filter scales the shorter edge
+/// to `side`, and the longer one is center-cropped, as in CLIPImageProcessor.
 at::Tensor square_image(const Picture& picture, int64_t side);
 
 }  // namespace sparsereel::models

@@ -7,10 +7,10 @@
 
 namespace sparsereel::models {
 
-/// The input of a linear layer: values in the run's dtype, or in 8 bits.
+/// The input of a linear layer. 8-bit values have one scale per row.
 struct Activation {
   at::Tensor values;     // [.., in]
-  at::Tensor scale;      // fp32 [rows, 1] of e4m3 values, x = value * scale; undefined for other values
+  at::Tensor scale;      // fp32 [rows, 1] if the values are e4m3, so that x = value * scale; undefined for other values
   at::ScalarType dtype;  // dtype of results computed from it
 
   Activation(at::Tensor x) : values(std::move(x)), dtype(values.scalar_type()) {}

@@ -15,14 +15,14 @@ namespace sparsereel::models {
 /// 5120, rows aligned to 16 bytes.
 bool has_norm_kernel(const at::Tensor& x);
 
-/// x += gates * update in place, if update is defined. Returns norm(x) * (1 + scale) + shift, or only the norm without
-/// modulation. With fp8, the result is rounded to x's dtype, then quantized by quantize_rows().
+/// Adds gates * update to x in place, if update is defined. Returns norm(x) * (1 + scale) + shift, or only the norm
+/// without modulation. With fp8, the result is rounded to x's dtype, then quantized by quantize_rows().
 Activation norm_modulate_on_cuda(const at::Tensor& x, const at::Tensor& update, const JointModulation* gates,
                                  const Norm& norm, double eps, int64_t video_tokens, const JointModulation* modulation,
                                  bool fp8 = false);
 
-/// If update is defined, x += rms_norm_modulate(update, update_eps, gate) in place. If factor is defined, returns
-/// rms_norm_modulate(x, eps, factor), quantized with fp8 as above; otherwise returns x. x must fulfill
+/// Adds rms_norm_modulate(update, update_eps, gate) to x in place, if update is defined. If factor is defined, returns
+/// rms_norm_modulate(x, eps, factor), with fp8 quantized by quantize_rows(); otherwise returns x. x must fulfill
 /// has_norm_kernel().
 Activation rms_norm_on_cuda(const at::Tensor& x, const at::Tensor& update, double update_eps, const at::Tensor& gate,
                             double eps, const at::Tensor& factor, bool fp8 = false);
@@ -33,7 +33,7 @@ void add_gated_on_cuda(const at::Tensor& x, const at::Tensor& update, int64_t vi
 /// Returns true if quantize_on_cuda() accepts x [.., in]: fp16 or bf16 on a GPU, in a multiple of 8 up to 16384.
 bool has_quantize_kernel(const at::Tensor& x);
 
-/// Returns quantize_rows(x), or with `gelu` of gelu(x) by the tanh approximation, rounded to x's dtype.
+/// Returns quantize_rows(x). With `gelu`, first applies gelu by the tanh approximation to x and rounds to x's dtype.
 Activation quantize_on_cuda(const at::Tensor& x, bool gelu);
 
 /// Returns true if swiglu_on_cuda() accepts x [.., 2 F]: fp16 or bf16 on a GPU, contiguous, F a multiple of 8 up to

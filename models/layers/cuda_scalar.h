@@ -8,7 +8,7 @@
 
 namespace sparsereel::models {
 
-/// x must be fp32, fp16 or bf16.
+/// Returns x's element type. x must be fp32, fp16 or bf16.
 inline cuda::Scalar scalar_of(const at::Tensor& x) {
   return x.scalar_type() == at::kFloat  ? cuda::Scalar::fp32
          : x.scalar_type() == at::kHalf ? cuda::Scalar::fp16

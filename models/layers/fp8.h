@@ -21,7 +21,7 @@ Activation gelu_tanh_quantize_rows_(at::Tensor& x);
 /// undefined.
 at::Tensor fp8_product(const Activation& x, const at::Tensor& weight, const at::Tensor& scale, const at::Tensor& bias);
 
-/// Says why the device has no such products; empty if it has them.
+/// Returns the reason why the device has no products of 8-bit matrices, or an empty string if it has them.
 std::string why_no_fp8(at::Device device);
 
 }  // namespace sparsereel::models

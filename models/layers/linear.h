@@ -10,26 +10,27 @@
 
 namespace sparsereel::models {
 
-/// x [.., in] -> x weight^T + bias [.., out], in x's dtype. fp32 on a CPU uses oneDNN if torch has it, because oneDNN's
-/// AVX-512 code runs on every vendor's processors. MKL's (behind at::linear) runs only on Intel's. With an 8-bit
-/// weight, x is quantized (quantize_rows()) unless it is already; 8-bit x needs an 8-bit weight.
+/// Returns x weight^T + bias [.., out] for x [.., in], in x's dtype. fp32 on a CPU uses oneDNN if torch has it, because
+/// oneDNN's AVX-512 code runs on every vendor's processors, while MKL's (behind at::linear) runs only on Intel
+/// processors. With an 8-bit weight, x is quantized (quantize_rows()) unless it is already; 8-bit x needs an 8-bit
+/// weight.
 at::Tensor linear(const Activation& x, const Linear& layer);
 
-/// Writes linear(x, layer) to out [B, N, out], rows of a tensor [B, M, out]. A GPU needs no extra pass without bias and
-/// 8 bits.
+/// Writes linear(x, layer) to out [B, N, out], which may be rows of a larger tensor [B, M, out]. On a GPU, this needs
+/// no extra pass unless the layer has a bias or an 8-bit weight.
 void linear_out(const at::Tensor& out, const Activation& x, const Linear& layer);
 
 /// Returns gelu(linear(x)) by the error function (Hendrycks and Gimpel, arXiv 1606.08415, section 2).
 at::Tensor linear_gelu(const Activation& x, const Linear& layer);
 
-/// Returns the same with the tanh approximation.
+/// Returns gelu(linear(x)) by the tanh approximation.
 at::Tensor linear_gelu_tanh(const Activation& x, const Linear& layer);
 
-/// Returns linear(linear_gelu_tanh(x, in), out). A moved x is freed before the second product.
+/// Returns linear(linear_gelu_tanh(x, in), out). If the caller moves x in, x is freed before the second product.
 at::Tensor feed_forward_gelu_tanh(Activation x, const Linear& in, const Linear& out);
 
-/// Returns linear(a * silu(b), out), where linear(x, in) = (a, b) (Shazeer, arXiv 2002.05202). The part between is one
-/// pass on a GPU.
+/// Returns linear(a * silu(b), out), where linear(x, in) = (a, b) (Shazeer, arXiv 2002.05202). On a GPU, a * silu(b)
+/// takes one pass over memory.
 at::Tensor feed_forward_swiglu(const Activation& x, const Linear& in, const Linear& out);
 
 /// Returns linear(x, layer) for each layer, [B, out] in x's dtype. It is for few rows x [B, in], such as the modulation

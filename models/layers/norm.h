@@ -19,13 +19,13 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
 // The functions below compute in fp32 and round once, at the end. They take one pass for fp32 on a CPU and for fp16 and
 // bf16 on a GPU (if has_norm_kernel() is true). Modulation vectors may be fp32 for any x.
 
-/// Returns norm(x) * (1 + scale) + shift (adaLN; Peebles and Xie, arXiv 2212.09748). Each part of x [B, N, C] has its
-/// own vectors; those of the text may be undefined if video_tokens = N.
+/// Returns norm(x) * (1 + scale) + shift (adaLN; Peebles and Xie, arXiv 2212.09748). Each part of x [B, N, C], video
+/// and text, has its own vectors. The text's vectors may be undefined if video_tokens = N.
 at::Tensor layer_norm_modulate(const at::Tensor& x, const Norm& norm, double eps, int64_t video_tokens,
                                const JointModulation& modulation);
 
-/// x += gate * update, in place. Each part of x and update [B, N, C] has its own gate. If no gate is defined, x +=
-/// update.
+/// Adds gate * update to x in place. Each part of x and update [B, N, C], video and text, has its own gate. If no gate
+/// is defined, adds update.
 void add_gated_(at::Tensor& x, const at::Tensor& update, int64_t video_tokens, const JointModulation& modulation);
 
 /// Calls add_gated_(x, update, video_tokens, gates), then layer_norm_modulate(x, norm, eps, video_tokens, modulation).
@@ -36,16 +36,16 @@ at::Tensor add_gated_norm_modulate_(at::Tensor& x, const at::Tensor& update, con
 /// Returns x / sqrt(mean(x^2) + eps) * factor, for x [B, N, C] and a factor [B, C] per batch entry.
 at::Tensor rms_norm_modulate(const at::Tensor& x, double eps, const at::Tensor& factor);
 
-/// x += rms_norm_modulate(update, eps, gate), in place.
+/// Adds rms_norm_modulate(update, eps, gate) to x in place.
 void add_rms_normed_(at::Tensor& x, const at::Tensor& update, double eps, const at::Tensor& gate);
 
-/// add_rms_normed_(x, update, update_eps, gate) if update is defined, then rms_norm_modulate(x, eps, factor): one pass
-/// on a GPU. With fp8, the result is quantized by quantize_rows().
+/// Calls add_rms_normed_(x, update, update_eps, gate) if update is defined, then returns rms_norm_modulate(x, eps,
+/// factor). On a GPU, both take one pass. With fp8, the result is quantized by quantize_rows().
 Activation add_rms_normed_modulate_(at::Tensor& x, const at::Tensor& update, double update_eps, const at::Tensor& gate,
                                     double eps, const at::Tensor& factor, bool fp8 = false);
 
-/// Returns quantize_rows() of add_gated_norm_modulate_(), or of layer_norm_modulate() if update is undefined. One pass
-/// if those are one, with the same bits.
+/// Returns quantize_rows() of add_gated_norm_modulate_(), or of layer_norm_modulate() if update is undefined.
+/// Quantization takes no extra pass where those functions take one pass; the bits are the same.
 Activation norm_modulate_fp8_(at::Tensor& x, const at::Tensor& update, const JointModulation& gates, const Norm& norm,
                               double eps, int64_t video_tokens, const JointModulation& modulation);
 

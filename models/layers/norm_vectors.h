@@ -10,11 +10,11 @@
 
 namespace sparsereel::models {
 
-/// A layer norm's weight and bias [channels]; both are undefined if it has none.
+/// A layer norm's weight and bias [channels]; both are undefined if the norm has none.
 struct Norm {
   at::Tensor weight, bias;
 
-  /// Lists `name`.weight and `name`.bias. With fp32 they stay fp32 in every run.
+  /// Lists `name`.weight and `name`.bias. With fp32, they stay fp32 in every run.
   void weights(const Visit& visit, const std::string& name, int64_t channels, bool fp32 = false);
 };
 
@@ -25,7 +25,8 @@ struct Modulation {
 
 struct JointModulation {
   Modulation video, text;
-  /// int64 [B, N]: the row of the R rows for each token. Undefined if R = B and each token uses its batch entry's row.
+  /// int64 [B, N]: for each token, the row of `shift`, `scale` and `gate` that it uses. Undefined if R = B and each
+  /// token uses the row of its batch entry.
   at::Tensor row_of_token{};
 };
 

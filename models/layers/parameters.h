@@ -15,38 +15,39 @@ namespace sparsereel::models {
 
 /// The format in which a module keeps its weights.
 struct WeightFormat {
-  at::ScalarType dtype;  // the run's
+  at::ScalarType dtype;  // the run's dtype
   bool fp8 = false;      // parameters with Parameter::fp8 are e4m3 with a scale per row
 
   WeightFormat(at::ScalarType run, bool in_fp8 = false) : dtype(run), fp8(in_fp8) {}
 };
 
-/// The term that a LoRA adds to rows of a matrix: scale * up down.
+/// The change that a LoRA makes to rows of a matrix: it adds scale * up * down, a matrix of low rank.
 struct LowRank {
   at::Tensor up, down;  // [rows, rank], [rank, columns], both in fp32, fp16 or bf16
   double scale;
 };
 
-/// Rows of a matrix as stored in a file, within a tensor of bytes.
+/// Packed rows: rows of a matrix as their file stores them, quantized, within a tensor of bytes.
 struct StoredRows {
   Dtype dtype;
   int64_t rows, columns;
-  int64_t offset;                    // of the first row, in bytes; a multiple of 16
-  std::vector<LowRank> deltas = {};  // to add to the unpacked rows
+  int64_t offset;                    // offset of the first row, in bytes; a multiple of 16
+  std::vector<LowRank> deltas = {};  // changes by LoRAs, added to the unpacked rows
 };
 
-/// One tensor of a module, as a checkpoint holds it.
+/// A tensor of a module, and how checkpoints store it.
 struct Parameter {
-  std::vector<std::string> names;  // several are stacked in the tensor: q, k and v of one projection
-  std::vector<int64_t> stored;     // the shape under each name
-  std::vector<int64_t> shape;      // of the tensor
-  bool fp32 = false;               // fp32 in a run of any dtype
-  bool reshaped = false;           // may be stored in another shape with the same elements
-  bool fp8 = false;                // in 8 bits if the run asks for it
-  /// int64 [rows], CPU: row i of the tensor is row row_order[i] of the stored one; undefined if the order is equal.
+  /// Names in the checkpoint; if several, their tensors are stacked, as q, k and v of one projection.
+  std::vector<std::string> names;
+  std::vector<int64_t> stored;  // the shape under each name
+  std::vector<int64_t> shape;   // shape of the module's tensor
+  bool fp32 = false;            // fp32 in a run of any dtype
+  bool reshaped = false;        // may be stored in another shape with the same elements
+  bool fp8 = false;             // in 8 bits if the run asks for it
+  /// int64 [rows], CPU: row i of the module's tensor is row row_order[i] of the stored tensor; undefined if the order
+  /// is the same.
   at::Tensor row_order{};
-  // Only a linear layer's weight has these: places for its scales, and for the layout of rows that stay as stored
-  // bytes.
+  // Set only for a linear layer's weight: where its scales go, and where the layout goes if its rows stay packed.
   at::Tensor* scale = nullptr;
   std::vector<StoredRows>* rows = nullptr;
 
@@ -74,7 +75,7 @@ inline Visit in_any_shape(const Visit& visit) {
   };
 }
 
-/// Wraps a visit for tensors whose rows the module has in another order (Parameter::row_order).
+/// Wraps a visit for tensors whose rows the module holds in another order than the file (Parameter::row_order).
 inline Visit in_row_order(const Visit& visit, at::Tensor order) {
   return [&visit, order = std::move(order)](at::Tensor& tensor, const Parameter& parameter) {
     Parameter kept = parameter;
@@ -84,7 +85,7 @@ inline Visit in_row_order(const Visit& visit, at::Tensor order) {
 }
 
 /// Wraps a visit for linear layers whose products take most of a module's time. Their weights are in 8 bits if the run
-/// asks for it and inputs and outputs are multiples of 16, as the GPU's kernels need.
+/// asks for 8 bits and the widths of inputs and outputs are multiples of 16, as the GPU's kernels need.
 inline Visit in_fp8(const Visit& visit) {
   return [&visit](at::Tensor& tensor, const Parameter& parameter) {
     Parameter kept = parameter;

@@ -39,8 +39,8 @@ struct RotaryTable {
 };
 
 /// Returns rotary angles (Su et al., arXiv 2104.09864) per axis, theta 10000, in the positions' dtype: time, row and
-/// column beside each other. If `rounded` is given, angles are rounded to it and their cosines and sines computed in
-/// it.
+/// column beside each other. If `rounded` is given, the angles are rounded to this dtype, and their cosines and sines
+/// are computed in it.
 RotaryTable rotary_positions_3d(const AxisChannels& channels, const AxisPositions& positions,
                                 std::optional<at::ScalarType> rounded = {});
 

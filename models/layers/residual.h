@@ -14,29 +14,32 @@ namespace sparsereel::models {
 
 class Residual {
  public:
-  /// hidden [B, N, C] is changed in place: first video_tokens tokens of video, then text.
+  /// `hidden` [B, N, C] is changed in place. Its first video_tokens tokens are video, the rest are text.
   Residual(at::Tensor hidden, int64_t video_tokens) : hidden_(std::move(hidden)), video_tokens_(video_tokens) {}
 
-  /// hidden += gates' gate * update, or hidden += update without gates. The next call of a function below adds it.
+  /// Adds gate * update to the stream, or the update itself without gates. The addition happens in the next call of a
+  /// function below.
   void add(at::Tensor update, const JointModulation& gates = {}) {
     add_pending();
     update_ = std::move(update);
     gates_ = gates;
   }
 
-  /// hidden += rms_norm_modulate(update, eps, gate), added likewise.
+  /// Adds rms_norm_modulate(update, eps, gate) to the stream, also in the next call of a function below.
   void add_normed(at::Tensor update, double eps, const at::Tensor& gate) {
     add(std::move(update), {.video = {.shift = {}, .scale = {}, .gate = gate}, .text = {}});
     update_eps_ = eps;
   }
 
-  /// hidden += gate * feed_forward_gelu_tanh(norm_modulate(hidden)), added likewise.
+  /// Adds gate * feed_forward_gelu_tanh(norm_modulate(hidden)) to the stream, also in the next call of a function
+  /// below.
   void add_feed_forward(const Norm& norm, double eps, const JointModulation& modulation, const Linear& in,
                         const Linear& out) {
     add(feed_forward_gelu_tanh(norm_modulate(norm, eps, modulation, in), in, out), modulation);
   }
 
-  /// Returns rms_norm_modulate() of all tokens, in 8 bits if `reader`, the layer that multiplies it, takes them.
+  /// Returns rms_norm_modulate() of all tokens. The result is in 8 bits if `reader`, the layer that multiplies it,
+  /// accepts 8 bits.
   Activation rms_norm_modulate(double eps, const at::Tensor& factor, const Linear& reader) {
     const double update_eps = update_eps_.value_or(0);
     if (!std::exchange(update_eps_, {})) add_pending();
@@ -50,20 +53,20 @@ class Residual {
     return add_gated_norm_modulate_(hidden_, std::exchange(update_, {}), gates_, norm, eps, video_tokens_, modulation);
   }
 
-  /// Returns the same, in 8 bits if `reader` takes them.
+  /// Returns layer_norm_modulate() of all tokens, in 8 bits if `reader` accepts 8 bits.
   Activation norm_modulate(const Norm& norm, double eps, const JointModulation& modulation, const Linear& reader) {
     if (!reader.is_fp8()) return norm_modulate(norm, eps, modulation);
     if (update_eps_) add_pending();
     return norm_modulate_fp8_(hidden_, std::exchange(update_, {}), gates_, norm, eps, video_tokens_, modulation);
   }
 
-  /// hidden with everything added.
+  /// Returns the stream with all updates added.
   const at::Tensor& value() {
     add_pending();
     return hidden_;
   }
 
-  /// Returns its video tokens.
+  /// Returns the stream's video tokens.
   at::Tensor video() { return value().narrow(1, 0, video_tokens_); }
 
  private:

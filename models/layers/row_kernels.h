@@ -17,7 +17,7 @@ struct LayerNormRows {
   float eps;
 };
 
-/// output = (input - mean) / sqrt(variance + eps) * weight + bias, with mean and (biased) variance over a row.
+/// Computes output = (input - mean) / sqrt(variance + eps) * weight + bias, with mean and (biased) variance over a row.
 void layer_norm_rows(const LayerNormRows& p);
 
 struct RmsNormRows {
@@ -30,7 +30,7 @@ struct RmsNormRows {
   bool adds;
 };
 
-/// output = input / sqrt(mean(input^2) + eps) * factor, or output += that, with the mean over a row.
+/// Computes output = input / sqrt(mean(input^2) + eps) * factor, or adds this to output. The mean is over a row.
 void rms_norm_rows(const RmsNormRows& p);
 
 struct AddGatedRows {
@@ -41,7 +41,7 @@ struct AddGatedRows {
   int64_t channels;
 };
 
-/// residual += gate * update.
+/// Computes residual += gate * update.
 void add_gated_rows(const AddGatedRows& p);
 
 }  // namespace sparsereel::models

@@ -14,7 +14,7 @@ namespace sparsereel::models {
 /// then overlap those within the GPU's memory. No copy may write what another one reads or writes.
 void copy_all(std::span<const StridedCopy> copies);
 
-/// Runs copies on one device concurrently with the current stream, using a GPU's copy engines. Elsewhere it copies at
+/// Runs copies on one device concurrently with the current stream, using a GPU's copy engines. On a CPU it copies at
 /// once.
 class CopiesBeside {
  public:

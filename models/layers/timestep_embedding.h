@@ -25,7 +25,7 @@ struct TimestepEmbedding {
   }
 };
 
-/// sinusoids [B, channels] in the model's dtype -> [B, time_embed_dim]: linear, silu, linear.
+/// Returns linear_2(silu(linear_1(sinusoids))): [B, time_embed_dim] for sinusoids [B, channels] in the model's dtype.
 at::Tensor embed_timesteps(const at::Tensor& sinusoids, const TimestepEmbedding& weights);
 
 }  // namespace sparsereel::models

@@ -13,9 +13,9 @@
 
 namespace sparsereel::models {
 
-/// All ranks make the same calls in the same order. Tensors are contiguous, on the group's device, and of fp32, fp16,
-/// bf16, int64 or uint8; they may be empty. If a rank fails, leaves, or does not call within the group's limit, the
-/// call throws Error naming it on every other rank. Nothing can be exchanged after that.
+/// A group of ranks. All ranks make the same calls in the same order. Tensors are contiguous, on the group's device,
+/// and of fp32, fp16, bf16, int64 or uint8; they may be empty. If a rank fails, leaves, or does not call within the
+/// group's limit, the call throws Error naming that rank on every other rank. Nothing can be exchanged after that.
 class Group {
  public:
   virtual ~Group() = default;
@@ -26,23 +26,23 @@ class Group {
   virtual void all_to_all(std::span<const at::Tensor> send, std::span<const at::Tensor> receive) = 0;
   /// Gathers each rank's `send` in receive[rank]. Shapes may differ by rank.
   virtual void all_gather(const at::Tensor& send, std::span<const at::Tensor> receive) = 0;
-  /// Reduce in place, to the same bits on all ranks.
+  /// Adds up the tensors of all ranks in place, to the same bits on all ranks.
   virtual void all_reduce_sum(const at::Tensor& tensor) = 0;
   virtual void all_reduce_max(const at::Tensor& tensor) = 0;
-  /// Overwrites the tensor with that of rank `root`.
+  /// Overwrites the tensor with the tensor of rank `root`.
   virtual void broadcast(const at::Tensor& tensor, int64_t root) = 0;
 
   /// Splits the group into groups of ranks with equal colors, ordered by rank. All ranks call this.
   virtual std::shared_ptr<Group> split(int64_t color) = 0;
 
-  /// Returns a window of at least `bytes` of each rank. Windows stay the same until a call asks for more, or until
+  /// Returns windows of at least `bytes` on each rank. Windows stay the same until a call asks for more bytes, or until
   /// close_windows(). Null if ranks cannot reach each other's memory. All ranks call both functions, with the same
-  /// number. `device` is the group's.
+  /// number of bytes. `device` is the device of the group's tensors.
   virtual Windows* windows(int64_t bytes, at::Device device) = 0;
   virtual void close_windows() = 0;
 
-  /// Throws Error if the group has ended. If calls return early, ask this after waiting for the device and before using
-  /// received data: an aborted call leaves arbitrary data.
+  /// Throws Error if the group has ended. If calls return early, call this after waiting for the device and before
+  /// using received data: an aborted call leaves arbitrary data.
   virtual void check() const {}
   /// Ends the group for all ranks: their calls throw Error with this rank and `reason`. Idempotent.
   virtual void abort(const std::string& reason) noexcept = 0;

@@ -1,5 +1,5 @@
-// Messages between ranks: JSON as CBOR, whose texts may be any bytes, after its size in 8 bytes. Tensors follow a
-// message.
+// Messages between ranks: JSON encoded as CBOR, whose texts may hold any bytes. The size of a message, in 8 bytes,
+// precedes it. Tensors may follow a message.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,19 +12,19 @@
 
 namespace sparsereel::models {
 
-/// Returns the bytes to send.
+/// Encodes a message as the bytes to send.
 std::string packed(const nlohmann::json& message);
-/// Removes the first message from the received bytes and returns it; nothing if it is not complete yet. Throws Error if
-/// the bytes are not one of our messages.
+/// Removes the first message from the received bytes and returns it; returns nothing if it is not complete yet. Throws
+/// Error if the bytes are not one of our messages.
 std::optional<nlohmann::json> take_message(std::string& received);
 
-/// Called by rank 0.
+/// Sends a message from rank 0, which calls this, to all other ranks.
 void tell(SocketGroup& group, const nlohmann::json& message);
-/// Called by the other ranks. Waits as long as rank 0 takes. Throws Error as Group does, and if the bytes are not one
-/// of our messages.
+/// Receives the next message of rank 0's tell(). All other ranks call this. Waits as long as rank 0 takes. Throws Error
+/// as Group does, and if the bytes are not one of our messages.
 nlohmann::json hear(SocketGroup& group);
 
-/// Send a tensor (rank 0) and receive it on the CPU (other ranks). An undefined tensor stays undefined.
+/// Send a tensor (rank 0) and receive it on the CPU (all other ranks). An undefined tensor stays undefined.
 /// receive_tensor() throws Error if dtype or shape is impossible.
 void send_tensor(SocketGroup& group, const at::Tensor& tensor);
 at::Tensor receive_tensor(SocketGroup& group);

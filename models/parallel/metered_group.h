@@ -13,8 +13,8 @@
 
 namespace sparsereel::models {
 
-/// The time of calls on a rank: on a GPU between events around each call, on a CPU by the clock. It includes waiting
-/// for the slowest of the other ranks.
+/// The time that calls take on a rank: on a GPU between events around each call, on a CPU by the clock. It includes
+/// waiting for the slowest of the other ranks.
 class ExchangeMeter {
  public:
   explicit ExchangeMeter(c10::Device device) : device_(device) {}
@@ -25,12 +25,12 @@ class ExchangeMeter {
 
  private:
   c10::Device device_;
-  double milliseconds_ = 0;                                 // CPU
+  double milliseconds_ = 0;                                 // time on a CPU
   std::vector<std::pair<c10::Event, c10::Event>> pending_;  // for a GPU: events before and after each call
 };
 
-/// Wraps a group and times its calls on this rank, and those of groups split from it. For exchanges of windows it also
-/// counts the copies made by `put`, but not those started before. The meter must outlive both.
+/// Wraps a group and times its calls on this rank, and the calls of groups split from it. For exchanges of windows, it
+/// also counts the copies made by `put`, but not copies started earlier. The meter must outlive this group.
 class MeteredGroup final : public Group {
  public:
   MeteredGroup(std::shared_ptr<Group> group, ExchangeMeter& meter) : group_(std::move(group)), meter_(meter) {}

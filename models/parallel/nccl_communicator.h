@@ -19,8 +19,8 @@
 
 namespace sparsereel::models {
 
-/// Calls return while their work goes on. A thread watches NCCL's errors, the time and the control group, and aborts
-/// the communicator if one of them has bad news. All calls then throw Error.
+/// Runs NCCL calls, which return while their work goes on. A thread watches NCCL's errors, the time and the control
+/// group, and aborts the communicator if one of them reports a failure. All calls then throw Error.
 class NcclCommunicator {
  public:
   using Make = std::function<nccl::Result(const nccl::Library&, nccl::Communicator**)>;
@@ -34,7 +34,7 @@ class NcclCommunicator {
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
   void begin(const Make& make);
-  /// Splits this communicator: `part` becomes the one of the ranks with this color.
+  /// Splits this communicator: `part` becomes the communicator of the ranks with this color.
   void split_into(NcclCommunicator& part, int color, int key);
   /// Enqueues the NCCL calls of `calls` on torch's current stream, as one group.
   void enqueue(const Calls& calls);
@@ -42,7 +42,7 @@ class NcclCommunicator {
   /// Returns int32 [1] in host memory that the GPU can read. It is not 0 once GPUs should stop waiting for other ranks.
   const at::Tensor& ended() const { return ended_; }
 
-  /// Lets the watcher check that what the stream holds now finishes in time.
+  /// Lets the watcher check that the work enqueued on the stream finishes in time.
   void look_behind(const c10::Stream& stream);
 
  private:
@@ -51,19 +51,20 @@ class NcclCommunicator {
   [[noreturn]] void throw_end() const;
   /// Waits until NCCL has finished the last call's work on the host. The first call connects to the other GPUs.
   void settle();
-  /// Returns false once the watcher should quit.
+  /// Waits for the next look of the watcher. Returns false once the watcher should quit.
   bool sleep();
-  /// Returns true while enqueued work is unfinished. When the watched call is done, the last one is watched next, with
+  /// Returns true while enqueued work is unfinished. When the watched call is done, the last call is watched next, with
   /// its own time limit.
   bool waits();
-  /// Returns what is wrong; empty if nothing is. Looks several times before it reports an NCCL error, because another
-  /// rank's message may explain it.
+  /// Returns a description of what is wrong; empty if nothing is wrong. Looks several times before it reports an NCCL
+  /// error, because another rank's message may explain the error.
   std::string find_problem();
   void look();
-  /// GPU queries throw the GPU's faults, and nobody would catch them in the watcher's thread.
+  /// Runs act() and ends the group if it throws. GPU queries throw the GPU's faults, and nothing else would catch them
+  /// in the watcher's thread.
   void end_on_error(const std::function<void()>& act) noexcept;
   void watch();
-  /// Aborts the communicator and releases GPUs that wait for other ranks.
+  /// Aborts the communicator and lets GPUs go on that wait for other ranks.
   void take_apart();
   /// Finalizes the communicator. All ranks leave at about the same time, so started work comes to its end.
   void say_farewell();
@@ -75,13 +76,13 @@ class NcclCommunicator {
   std::mutex sleep_mutex_;  // guards quit_
   std::condition_variable woken_;
   bool quit_ = false;
-  /// Looks of the watcher that found an NCCL error, a rank that left, or a blocked mutex. The first two count
-  /// consecutive looks.
+  /// How often the watcher found an NCCL error, a rank that left, or a blocked mutex. The first two count consecutive
+  /// findings.
   int errors_ = 0, left_ = 0, blocked_ = 0;
   std::timed_mutex mutex_;                      // guards all members below
   nccl::Communicator* communicator_ = nullptr;  // null until it is created, and after it is aborted
   c10::Event event_;                            // after the enqueued call that is watched
-  c10::Event latest_;                           // after the last call, if that is another one
+  c10::Event latest_;                           // after the last call, if that is not the watched call
   bool is_last_ = true;                         // event_ is after the last call
   bool settles_ = false;                        // NCCL still works on the last call on the host
   std::optional<Patience> pending_;             // limit for event_, set while it is pending

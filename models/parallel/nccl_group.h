@@ -14,13 +14,13 @@
 namespace sparsereel::models {
 
 /// A rank that dies would leave the other GPUs waiting forever. So a thread watches NCCL's errors, the time and the
-/// sockets, and aborts the communicator if necessary. The stream then goes on with arbitrary data: a caller must ask
+/// sockets, and aborts the communicator if necessary. The stream then goes on with arbitrary data: a caller must call
 /// check() after waiting for the stream and before using what it received. NVLink's multicast stays off unless
 /// NCCL_NVLS_ENABLE is set.
 class NcclGroup final : public Group {
  public:
-  /// Connects the ranks. `control` is the control group of the same ranks, for bad news. All ranks call this. Throws
-  /// Error if NCCL is missing, or as all calls do.
+  /// Connects the ranks. `control` is the control group of the same ranks, for reports of failures. All ranks call
+  /// this. Throws Error if NCCL is missing, or as all calls do.
   static std::shared_ptr<NcclGroup> connect(std::shared_ptr<SocketGroup> control, c10::Device device);
   /// Connects with the result of rank 0's new_id(), which the caller has sent to all ranks. The control group's sockets
   /// are not used, so they may serve others meanwhile.
@@ -41,7 +41,7 @@ class NcclGroup final : public Group {
   void all_reduce_sum(const at::Tensor& tensor) override;
   void all_reduce_max(const at::Tensor& tensor) override;
   void broadcast(const at::Tensor& tensor, int64_t root) override;
-  /// Reuses the group of an earlier split with the same colors.
+  /// Splits the group. Reuses the group of an earlier split with the same colors.
   std::shared_ptr<Group> split(int64_t color) override;
   Windows* windows(int64_t bytes, at::Device device) override;
   void close_windows() override;
@@ -63,7 +63,7 @@ class NcclGroup final : public Group {
   c10::Device device_;
   std::unique_ptr<NcclCommunicator> communicator_;
   std::map<std::vector<int64_t>, std::shared_ptr<NcclGroup>> parts_;  // by the colors of all ranks
-  int64_t window_bytes_ = 0;  // the number last asked for, even if there are no windows
+  int64_t window_bytes_ = 0;  // the number of bytes last asked for, even if there are no windows
   std::unique_ptr<Windows> windows_;
 };
 

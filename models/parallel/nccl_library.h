@@ -19,7 +19,7 @@ struct UniqueId {
   std::array<char, 128> bytes{};
 };
 
-/// The beginning of ncclConfig_t, which is all of it in version 2.14. Later versions fill in the rest.
+/// The beginning of ncclConfig_t, which is the whole structure in version 2.14. Later versions fill in the rest.
 struct Config {
   size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
@@ -46,12 +46,12 @@ struct Library {
   Result (*broadcast)(const void*, void*, size_t count, DataType, int root, Communicator*, Stream);
 };
 
-/// Returns null if the library is missing; `reason` then says why.
+/// Returns NCCL's functions; null if the library is missing. `reason` then says why.
 const Library* find_library(std::string* reason = nullptr);
-/// Throws Error if it is missing.
+/// Returns NCCL's functions. Throws Error if the library is missing.
 const Library& library();
 
-/// Returns "2.28.9"; empty if NCCL is missing. `file` receives its path.
+/// Returns the version, "2.28.9"; empty if NCCL is missing. `file` receives the library's path.
 std::string version(std::string* file = nullptr);
 
 }  // namespace sparsereel::models::nccl

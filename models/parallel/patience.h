@@ -6,13 +6,13 @@
 
 namespace sparsereel::models {
 
-/// A limit on waiting that counts only while the process runs. After Ctrl-Z the clock has moved on, although the others
-/// were stopped too. The owner waits in steps; a stop of any length counts at most as two of them.
+/// A limit on waiting that counts only while the process runs. After Ctrl-Z the clock has moved on, although the other
+/// processes were stopped too. The owner waits in steps; a stop of any length counts at most as two steps.
 class Patience {
  public:
   using milliseconds = std::chrono::milliseconds;
 
-  /// `whole` is a common limit for several such waits. It must outlive this object.
+  /// `whole` is a common limit for several waits. It must outlive this object.
   explicit Patience(milliseconds limit, Patience* whole = nullptr)
       : limit_(limit),
         left_(limit),
@@ -28,7 +28,7 @@ class Patience {
     const auto wait = std::min(left, longest_);
     return whole_ == nullptr ? wait : std::min(wait, whole_->step());
   }
-  /// Restarts the limit, because something has arrived.
+  /// Restarts the limit. Call this when something has arrived.
   void renew() {
     left_ = limit_;
     last_ = Clock::now();

@@ -14,12 +14,12 @@
 
 namespace sparsereel::models {
 
-/// Ranks must be separate processes of one host. Within one process, allocating or freeing memory waits for all GPUs
-/// that can reach it. One of these may wait for the rank that does so.
+/// Windows that ranks write to directly. Ranks must be separate processes of one host: within one process, allocating
+/// or freeing memory waits for all GPUs that can reach it, and one of these may wait for the rank that does so.
 class PeerWindows final : public Windows {
  public:
-  /// Creates a window of `bytes` on each rank. All ranks call this. Returns null on all of them if one cannot reach
-  /// another's memory, or lacks memory. `ended` is int32 [1] in page-locked memory. Once it is not 0, GPUs that wait
+  /// Creates a window of `bytes` on each rank. All ranks call this. Returns null on all ranks if one cannot reach the
+  /// memory of another, or lacks memory. `ended` is int32 [1] in page-locked memory. Once it is not 0, GPUs that wait
   /// for others go on, with arbitrary data. `waited` is called after each such wait is enqueued.
   static std::unique_ptr<PeerWindows> make(SocketGroup& control, c10::Device device, int64_t bytes, at::Tensor ended,
                                            std::function<void()> waited);
@@ -30,8 +30,8 @@ class PeerWindows final : public Windows {
   at::Tensor of(int64_t rank) const override;
   void exchange(const std::function<void()>& put) override;
   void close() override;
-  /// Computes Group's all_reduce_sum() of a few int64 numbers in one launch. Returns false, and does nothing, for other
-  /// tensors.
+  /// Computes Group's all_reduce_sum() of a few int64 numbers in one launch. For other tensors, does nothing and
+  /// returns false.
   bool add_up(const at::Tensor& numbers);
 
  private:

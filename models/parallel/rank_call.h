@@ -1,9 +1,9 @@
 // A call from one rank to another over TCP. Both prove that they belong to the same job before either trusts the other.
 // No tensors.
 //
-// The caller sends a greeting with a nonce. The listener answers with its own nonce and an HMAC of both under the job's
-// secret. The caller checks it and sends its claim: which rank it is, with an HMAC of the nonces and the claim. The
-// listener checks that and sends a verdict. Later data is neither encrypted nor signed.
+// The caller sends a greeting with a nonce. The listener answers with its own nonce and an HMAC of both nonces under
+// the job's secret. The caller checks the answer and sends its claim: which rank it is, with an HMAC of the nonces and
+// the claim. The listener checks the claim and sends a verdict. Later data is neither encrypted nor signed.
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ struct ShortText {
 /// A caller's introduction. It is sent as its bytes.
 struct RankClaim {
   int32_t rank = 0, size = 0;
-  int32_t is_control = 0;  // 1 if the connection is for bad news, 0 if for data
+  int32_t is_control = 0;  // 1 if the connection is for reports of failures, 0 if for data
   uint32_t port = 0;       // the caller's own listening port
   ShortText<64> host;      // host name
   ShortText<64> address;   // numeric address
@@ -56,7 +56,7 @@ struct CallProblem {
   bool is_final = false;      // a rank of this job has refused; otherwise another attempt may succeed
 };
 
-/// Calls the listener at an address. On failure it returns a socket of -1, and `problem` says why. Gives up on a silent
+/// Calls the listener at an address. On failure, returns a socket of -1, and `problem` says why. Gives up on a silent
 /// listener after a few seconds.
 Socket call_rank(const TcpAddress& address, const RankClaim& claim, const JobKey& key, Patience& patience,
                  CallProblem& problem);
@@ -70,14 +70,14 @@ struct Caller {
 /// Tells the caller that it is accepted, or why it is refused. Returns false if the caller is gone.
 bool answer_caller(const Caller& caller, const std::string& refusal);
 
-/// Serves all callers at the same time, so that a silent or slow one holds up nobody.
+/// Serves all callers at the same time, so that a silent or slow caller does not hold up the others.
 class Reception {
  public:
   Reception(std::vector<Socket> listeners, JobKey key) : listeners_(std::move(listeners)), key_(std::move(key)) {}
 
-  /// Serves callers for at most `wait`. Returns those that have proved themselves meanwhile.
+  /// Serves callers for at most `wait`. Returns the callers that have proved themselves meanwhile.
   std::vector<Caller> serve(std::chrono::milliseconds wait);
-  /// Callers that left without proving that they know the secret.
+  /// Returns the number of callers that left without proving that they know the secret.
   int64_t strangers() const { return strangers_; }
 
  private:

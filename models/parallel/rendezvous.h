@@ -1,4 +1,4 @@
-// Connects the processes of several hosts. Rank 0 listens at a known place, and tells each rank where the others
+// Connects the processes of several hosts. Rank 0 listens at a known place, and tells each rank where the other ranks
 // listen.
 #pragma once
 
@@ -14,7 +14,7 @@ struct Rendezvous {
   std::string host;  // where rank 0 listens, or where the store is
   uint16_t port = 0;
   bool is_kept = false;      // a launcher keeps a libtorch store there, which says where rank 0 listens
-  bool is_one_host = false;  // all ranks are on this host and listen to nobody else
+  bool is_one_host = false;  // all ranks are on this host and accept no connections from other hosts
   std::string run = "0";     // name of this run, unique among simultaneous runs
   std::string secret = {};   // the job's secret; whoever does not know it is not a rank
 };
@@ -23,8 +23,8 @@ struct Rendezvous {
 std::string host_name();
 
 /// Connects to all other ranks over TCP, for SocketGroup::connect(). If it takes longer than limits.start, throws Error
-/// naming the meeting place without a rank 0, or a rank that has not come. Also throws if a rank was started with
-/// another number of ranks.
+/// naming the meeting place where rank 0 is missing, or a rank that has not connected. Also throws if a rank was
+/// started with another number of ranks.
 std::vector<Link> meet(const Rendezvous& place, int64_t rank, int64_t size, const GroupLimits& limits);
 
 }  // namespace sparsereel::models

@@ -18,37 +18,41 @@ struct Slice {
 
 /// Returns the slice of a rank. The sizes of slices differ by at most one.
 Slice slice_of(int64_t count, int64_t ranks, int64_t rank);
-/// Returns this rank's slice; everything if the group is null.
+/// Returns this rank's slice of `count`, or all of `count` if the group is null.
 Slice slice_of(int64_t count, const Group* group);
 
 /// Returns the largest number of rows of a picture that a rank holds, with its neighbors' rows.
 int64_t piece_of_height(int64_t rows, int64_t ranks);
 
-/// Guidance passes are spread first, if there are two and the number of ranks is even: such ranks exchange only
-/// predictions. The ranks of one pass, or else all ranks, share the tokens, and in attention the heads.
+/// The groups in which ranks split the work. Guidance passes are spread first, if there are two and the number of ranks
+/// is even: ranks of different passes exchange only predictions. The ranks of one pass, or else all ranks, split the
+/// tokens, and in attention the heads.
 struct SplitGroups {
-  Group* all = nullptr;           // null if one rank makes the video
-  std::shared_ptr<Group> tokens;  // each with a slice of the same passes' tokens; null if this rank has all tokens
-  std::shared_ptr<Group> passes;  // each with a pass of the same tokens; null if this rank computes all passes
+  Group* all = nullptr;  // null if one rank makes the video
+  /// Ranks that hold the other slices of the same passes' tokens; null if this rank has all tokens.
+  std::shared_ptr<Group> tokens;
+  /// Ranks that compute the other passes of the same tokens; null if this rank computes all passes.
+  std::shared_ptr<Group> passes;
 };
 
-/// Returns the colors of all ranks in each split of share_of(); empty if it makes none.
+/// Returns the colors of all ranks in each split that share_of() makes; empty if it makes none.
 std::vector<std::vector<int64_t>> splits_of_shares(int64_t ranks, int64_t passes);
 
-/// All ranks call this. The group is null for a single rank.
+/// Splits the group for the guidance passes and the tokens. All ranks call this. The group is null for a single rank.
 SplitGroups share_of(Group* group, int64_t passes);
 
-/// On other ranks, returns the group of those. All ranks call this.
+/// Returns the group of the first `count` ranks. On any other rank, returns a group of the ranks after them. All ranks
+/// call this.
 std::shared_ptr<Group> first_ranks(Group& group, int64_t count);
 
 /// Throws Error if this many ranks cannot share the video.
 void check_ranks(int64_t ranks, int64_t passes, int64_t heads, int64_t tokens);
 
 /// Joins the ranks' slices of x along `dim`, in the order of ranks. Returns x if the group is null. All ranks call
-/// this. Slices are those of slice_of(), with lengths that add up to `whole`.
+/// this. The slices must be those that slice_of() returns for `whole`.
 at::Tensor gather_slices(const at::Tensor& x, int64_t dim, int64_t whole, Group* group);
 
-/// Returns true if any rank passes true. All ranks call this. With a null group, returns `says`.
+/// Returns true if any rank passes true. All ranks call this. If the group is null, returns `says`.
 bool any_rank(bool says, Group* group, at::Device device);
 
 }  // namespace sparsereel::models

@@ -17,7 +17,7 @@ class SocketMesh;
 class SocketGroup final : public Group {
  public:
   /// Connects the ranks. Takes ownership of `links`, one for each rank. `name` is this rank's device in messages,
-  /// "cuda:1". Throws Error naming a rank that has not come within limits.start.
+  /// "cuda:1". Throws Error naming a rank that has not connected within limits.start.
   static std::shared_ptr<SocketGroup> connect(int64_t rank, std::vector<Link> links, const std::string& name,
                                               const GroupLimits& limits = {});
 
@@ -29,19 +29,20 @@ class SocketGroup final : public Group {
   void all_reduce_sum(const at::Tensor& tensor) override;
   void all_reduce_max(const at::Tensor& tensor) override;
   void broadcast(const at::Tensor& tensor, int64_t root) override;
-  /// Uses the same sockets: what ends a part ends the whole group.
+  /// Splits the group. The parts use the same sockets, so whatever ends a part ends the whole group.
   std::shared_ptr<Group> split(int64_t color) override;
   Windows* windows(int64_t /*bytes*/, at::Device /*device*/) override { return nullptr; }
   void close_windows() override {}
-  /// The two halves of split(): gather the colors of all ranks, and make the group of equal colors without any
-  /// exchange.
+  /// The two halves of split(). The first gathers the colors of all ranks. The second makes the group of equal colors
+  /// without any exchange.
   std::vector<int64_t> colors(int64_t color);
   std::shared_ptr<SocketGroup> part(std::span<const int64_t> colors) const;
   void abort(const std::string& reason) noexcept override;
 
-  /// Ends the group like abort(), with this error's kind and remedy. `sound`: this rank could go on with other work.
+  /// Ends the group like abort(), with this error's kind and remedy. `sound` says that this rank could go on with other
+  /// work.
   void end(const Error& error, bool sound = false) noexcept;
-  /// Ends the group and blames another rank, by its number here: it has ended, or does not answer.
+  /// Ends the group because another rank, given by its number in this group, has ended or does not answer.
   void blame(int64_t rank, const std::string& what_it_did) noexcept;
   /// Receives or sends like broadcast(), but waits for `root` without a limit.
   void wait_for(const at::Tensor& tensor, int64_t root);
@@ -50,10 +51,10 @@ class SocketGroup final : public Group {
   bool ended() const noexcept;
   /// Returns true if the rank that ended the group said that it is sound.
   bool ended_soundly() const noexcept;
-  /// Returns a rank that has left as all do at the end. A rank that still waits for it waits in vain.
+  /// Returns a rank that has left as all ranks do at the end. A rank that still waits for it waits in vain.
   std::optional<int64_t> who_left() const;
   /// Returns true if all other processes have closed their sockets, as they do when they end. Memory shared with them
-  /// is then this process's alone.
+  /// then belongs to this process alone.
   bool are_others_gone() const;
   /// Returns "rank 1 (cuda:1)".
   std::string describe(int64_t rank) const;
@@ -72,7 +73,7 @@ class SocketGroup final : public Group {
   std::vector<at::Tensor> gathered(const at::Tensor& tensor);
 
   std::shared_ptr<SocketMesh> mesh_;
-  std::vector<int64_t> members_;  // their numbers in the mesh
+  std::vector<int64_t> members_;  // the members' numbers in the mesh
   int64_t rank_ = 0;              // this process's number among them
 };
 

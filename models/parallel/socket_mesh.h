@@ -13,7 +13,7 @@
 
 namespace sparsereel::models {
 
-/// The bytes that one call sends to and receives from a rank. A direction is unused if unset, and may have 0 bytes.
+/// The bytes that one call sends to a rank and receives from it. A direction is unused if unset, and may have 0 bytes.
 struct Transfer {
   int64_t rank = 0;
   std::optional<std::span<const std::byte>> send = {};
@@ -27,11 +27,12 @@ class SocketMesh {
   SocketMesh(const SocketMesh&) = delete;
   SocketMesh& operator=(const SocketMesh&) = delete;
 
-  /// Exchanges the ranks' names, and then listens for bad news.
+  /// Exchanges the ranks' names, and then listens for reports of failures.
   void meet(const std::string& name);
   /// Sends and receives all bytes, then returns. Only one thread may call this at a time. Throws Error as Group does.
   void exchange(const std::vector<Transfer>& transfers, std::chrono::milliseconds limit);
-  /// Ends the mesh for all ranks; the first reason counts. `sound`: this rank's work failed, but the rank could go on.
+  /// Ends the mesh for all ranks; the first reason counts. `sound` says that this rank's work failed, but the rank
+  /// could go on.
   void fail(const Error& error, bool sound = false) noexcept;
 
   int64_t rank() const { return rank_; }
@@ -76,12 +77,12 @@ class SocketMesh {
   mutable std::mutex mutex_;  // guards all members below
   std::condition_variable calls_ran_;
   std::optional<Error> failure_;
-  bool sound_ = false;  // the rank that failed is sound
+  bool sound_ = false;  // true if the rank that failed is sound
   std::vector<Listened> listened_;
   std::map<int64_t, std::function<void()>> calls_;
   int64_t next_call_ = 0, running_call_ = -1;
-  std::mutex send_mutex_;  // for the control sockets
-  std::thread listener_;   // last, so that all other members exist while it runs
+  std::mutex send_mutex_;  // guards sending on the control sockets
+  std::thread listener_;   // the last member, so that all others exist while it runs
 };
 
 }  // namespace sparsereel::models

@@ -39,7 +39,7 @@ struct TcpAddress {
 /// Returns an error that names the system's error.
 Error network_failure(const std::string& what, int number = errno);
 
-/// Throws Error if the host, a name or numbers, has none.
+/// Returns the addresses of a host, given by name or in numbers. Throws Error if it has none.
 std::vector<TcpAddress> addresses_of_host(const std::string& host, uint16_t port);
 /// Returns "10.0.0.7".
 std::string numeric_host(const TcpAddress& address);
@@ -52,14 +52,14 @@ struct Listeners {
   uint16_t port = 0;
 };
 
-/// Listens on this host's addresses that face `host`, which may be itself; other networks cannot reach them. A host's
-/// own name may stand for its loopback address, as on Debian, while other hosts know the real one. Only then does it
-/// listen on all addresses. With port 0, the system chooses one. Throws Error.
+/// Listens on this host's addresses that face `host`, which may be this host; other networks cannot reach them. A
+/// host's own name may stand for its loopback address, as on Debian, while other hosts know the real address. Only then
+/// does it listen on all addresses. With port 0, the system chooses a port. Throws Error.
 Listeners listen_towards(const std::string& host, uint16_t port, int backlog);
 
 /// Waits until the socket is ready for `events` of poll(). Returns false if the limit is over.
 bool wait_ready(int socket, short events, Patience& patience);
-/// Connects within the limit, without blocking. On failure it returns a socket of -1 and sets errno.
+/// Connects within the limit, without blocking. On failure, returns a socket of -1 and sets errno.
 Socket connect_within(const TcpAddress& address, Patience& patience);
 /// Send or receive all bytes of a non-blocking socket. Return false if the other end is gone or the limit is over.
 bool send_within(int socket, const void* data, size_t bytes, Patience& patience);

@@ -10,7 +10,8 @@
 
 namespace sparsereel::models {
 
-/// Returns the ranks' groups, each for its own thread. `limit` is how long a call waits for the others.
+/// Returns a group for each rank, to be used in the rank's own thread. `limit` is how long a call waits for the other
+/// ranks.
 std::vector<std::shared_ptr<Group>> make_thread_groups(int64_t size,
                                                        std::chrono::milliseconds limit = std::chrono::minutes(10));
 

@@ -42,7 +42,7 @@ struct AttentionRun {
   Group* tokens = nullptr;
   std::function<void(const AttentionCall&)> watcher;  // called before each call of attention; may be empty
   std::function<void()> attended;                     // called after each call; may be empty
-  bool collects = true;  // if false, forward() does not wait for a GPU's counts; collect() fetches them later
+  bool collects = true;  // if false, forward() does not wait for the counts of a GPU; collect() fetches them later
   attention::Statistics statistics;              // sum over layers and forward passes
   std::vector<attention::Statistics> per_layer;  // sum over forward passes, for each layer
   // The denoising loop fills these: [step][layer] of the committed steps, and the steps redone with full attention.
@@ -57,9 +57,10 @@ bool is_reused_step(const std::vector<attention::Statistics>& layers);
 /// Returns the steps that ran only their first block.
 std::vector<int64_t> reused_steps(const AttentionRun& run);
 int64_t computed_steps(const AttentionRun& run);
-/// Returns the number of computed steps that were dense by the policy's dense steps; 0 in a mode that drops no blocks.
+/// Returns the number of computed steps that were dense because of the policy's dense steps; 0 in a mode that drops no
+/// blocks.
 int64_t computed_dense_steps(const AttentionRun& run);
-/// Returns the share of blocks kept in computed steps after the dense ones; nothing if there were none.
+/// Returns the share of blocks kept in computed steps after the dense steps; nothing if there were no such steps.
 std::optional<double> kept_share(const AttentionRun& run);
 
 }  // namespace sparsereel::models

@@ -11,10 +11,10 @@ namespace sparsereel::models {
 
 enum class CacheKind {
   first_block,  // the later blocks add the same residual as at the last computed step
-  /// they add that residual plus its change between the last two computed steps, scaled by how far the first block
-  /// repeats its own change
+  /// the later blocks add that residual plus its change between the last two computed steps, scaled by how far the
+  /// first block repeats its own change
   forecast,
-  steps,  // as forecast, but the computed steps are fixed beforehand
+  steps,  // as `forecast`, but the computed steps are fixed beforehand
 };
 
 struct CacheRule {
@@ -32,9 +32,9 @@ struct CacheRule {
   std::optional<bool> reuses(int64_t step, int64_t run_steps) const;
   bool operator==(const CacheRule&) const = default;
 };
-/// Writes a rule: "first-block:0.1", "forecast:0.1", "steps:20", or "forecast:0.1:20%" if the first fifth is computed.
+/// Formats a rule: "first-block:0.1", "forecast:0.1", "steps:20", or "forecast:0.1:20%" if the first fifth is computed.
 std::string name(const CacheRule& rule);
-/// Reads these texts, and "0.1" as a first-block cache. Throws Error for any other text.
+/// Parses the texts that name() returns, and "0.1" as a first-block cache. Throws Error for any other text.
 CacheRule parse_cache_rule(const std::string& text);
 
 }  // namespace sparsereel::models

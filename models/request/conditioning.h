@@ -19,16 +19,16 @@ struct Conditioning {
   std::vector<int64_t> text_lengths{};  // tokens of each row before its padding; empty for all L
   at::Tensor pooled{};                  // [B, C], embedding of the whole text; undefined if there is none
   // Shared by all passes.
-  at::Tensor context{};  // [1, L, C], tokens of images; undefined if there are none
+  at::Tensor context{};  // [1, L, C], image tokens; undefined if there are none
   at::Tensor latents{};  // [1, ..] in the model's layout and at its latents' scale; undefined if there are none
-  /// [1, ..], broadcast over the latents: 0 where `latents` give the video and stay fixed, else 1. If
-  /// undefined, all channels of the latents enter the transformer after the video's.
+  /// [1, ..], broadcast over the latents: 0 where `latents` give the video and stay fixed, else 1. If undefined, the
+  /// latents are channels of the transformer's input, after the noise channels.
   at::Tensor mask{};
-  /// [1, ..]: standard deviation for the first frames of `latents`, which are a mean until a run draws them. If
+  /// [1, ..]: standard deviation for the first frames of `latents`, which hold a mean until a run draws them. If
   /// undefined, the latents are final.
   at::Tensor deviation{};
-  /// Keys of the context, kept over all forward passes of one denoising by one transformer. If null, each forward pass
-  /// computes its own.
+  /// Keys and values of the context, kept over all forward passes of one denoising by one transformer. If null, each
+  /// forward pass computes its own.
   std::shared_ptr<ContextKeys> keys{};
 
   /// Returns all tensor members, always in the same order.

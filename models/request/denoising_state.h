@@ -12,7 +12,8 @@
 
 namespace sparsereel::models {
 
-/// A denoising that continues from this gives the same bits as one that never stopped. All tensors are on the CPU.
+/// The state of a denoising. A denoising that continues from it gives the same bits as one that never stopped. All
+/// tensors are on the CPU.
 struct DenoisingState {
   int64_t step = 0;                             // steps done so far
   at::Tensor latents;                           // in the model's layout

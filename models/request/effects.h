@@ -46,7 +46,7 @@ inline constexpr std::array kDecidedByRun = {NoEffect::every_block, NoEffect::ex
                                              NoEffect::no_means,    NoEffect::no_reuse, NoEffect::random_seed};
 inline constexpr std::array kDecidedByOutput = {NoEffect::not_encoded, NoEffect::no_frame_rate};
 
-/// Returns the reason, to follow "topk 0.5 has no effect"; empty if the cause does not apply.
+/// Returns the end of the sentence "topk 0.5 has no effect ..."; empty if the cause does not apply.
 std::string why_no_effect(NoEffect cause, const RunFacts& facts);
 /// Returns only causes that apply.
 std::vector<NoEffectCause> no_effect_causes(std::span<const NoEffect> causes, const RunFacts& facts);

@@ -16,7 +16,7 @@
 
 namespace sparsereel::models {
 
-/// Reads and writes a type of member. `name` is the field's, for errors.
+/// Reads and writes members of type Value. `name` is the name of the field, for errors.
 template <typename Value>
 struct FieldType;
 
@@ -109,7 +109,7 @@ struct FieldType<FrameArea> {
   static std::string text(const FrameArea& area) { return name(area); }
 };
 
-/// For an enum with a name() and a parser. The parser throws an Error that lists the choices.
+/// Reads and writes an enum that has a name() and a parser. The parser throws an Error that lists the choices.
 template <typename Choice, auto Parse>
 struct ChoiceType {
   static constexpr ValueKind kind = ValueKind::choice;
@@ -140,7 +140,7 @@ struct FieldType<std::optional<Value>> {
   static std::string text(const std::optional<Value>& value) { return value ? FieldType<Value>::text(*value) : ""; }
 };
 
-/// Returns the recipe's value; null if the recipe omits it.
+/// Returns the value to store in a recipe; null if the recipe omits it.
 template <typename Value>
 nlohmann::json saved(const Value& value) {
   if constexpr (std::is_enum_v<Value>)

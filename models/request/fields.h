@@ -43,7 +43,7 @@ enum class NoEffect {
 };
 
 struct Exclusion {
-  std::string other;                         // its name
+  std::string other;                         // name of the other option
   std::string value = {}, other_value = {};  // the values that exclude each other; empty for all values
 };
 
@@ -81,7 +81,8 @@ struct Field {
   std::optional<Range> range = {};
   std::vector<NoEffect> no_effect = {};  // causes that leave it without effect
   std::string nothing = {};              // the value that asks for nothing and so needs no warning
-  std::vector<Exclusion> excludes = {};  // choices that it excludes; each pair is listed once, by the first of the two
+  /// Choices that exclude this one; each pair is listed once, by the first of the two.
+  std::vector<Exclusion> excludes = {};
   /// Reads the value into a request. Throws Error naming the field if the text does not fit its type.
   std::function<void(Request&, const std::string&)> read = {};
   /// The text that read() accepts; empty if the value is unset.

@@ -16,7 +16,7 @@ struct FrameArea {
 };
 /// Returns "720p".
 std::string name(const FrameArea& area);
-/// Reads the texts of name(). Returns nothing for any other text.
+/// Parses the texts that name() returns. Returns nothing for any other text.
 std::optional<FrameArea> find_frame_area(const std::string& text);
 
 }  // namespace sparsereel::models

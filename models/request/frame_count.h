@@ -1,4 +1,5 @@
-// The numbers of frames that a model can make: exact ones, the nearest ones, and that of a duration. No torch.
+// The numbers of frames that a model can make: exact numbers, the nearest ones, and the number for a duration. No
+// torch.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@ namespace sparsereel::models {
 /// Returns true if a request for this many frames decodes to exactly this many.
 bool makes_exactly(const ModelSpec& spec, int64_t frames);
 
-/// Returns true if a request may ask for this many frames. Beyond makes_exactly(), this includes numbers that the
-/// reference accepts but makes longer; frame_count_warning() reports those.
+/// Returns true if a request may ask for this many frames. Beyond the numbers of makes_exactly(), these are numbers
+/// that the reference accepts but makes longer; frame_count_warning() reports them.
 bool takes_frames(const ModelSpec& spec, int64_t frames);
 
 /// Two numbers for which makes_exactly() holds.
@@ -24,8 +25,8 @@ struct NearestFrames {
 /// two smallest from `least` on.
 NearestFrames nearest_frames(const ModelSpec& spec, int64_t frames, int64_t least = 1);
 
-/// Returns the exact number of frames nearest to a duration; the smaller one of two equally near. `fps` is in frames
-/// per second. `least` is the smallest number allowed.
+/// Returns the exact number of frames nearest to a duration; of two equally near numbers, the smaller. `fps` is in
+/// frames per second. `least` is the smallest number allowed.
 int64_t frames_of_seconds(const ModelSpec& spec, double seconds, double fps, int64_t least = 1);
 
 /// Describes what takes_frames() accepts, for an error: "it must be 1 more than a multiple of 4".

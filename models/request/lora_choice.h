@@ -11,7 +11,7 @@ namespace sparsereel::models {
 
 struct LoraChoice {
   std::filesystem::path file;
-  std::string expert = {};  // ExpertSpec::name of the transformer that it is for; empty for all
+  std::string expert = {};  // ExpertSpec::name of the transformer that the LoRA changes; empty for all
   double scale = 1;         // 0 changes nothing
 };
 

@@ -9,16 +9,16 @@
 
 namespace sparsereel::models {
 
-/// Returns every member of Plan that depends on the model alone: all but those of the pipeline and the attention mode.
-/// Throws Error naming the field that the model cannot take.
+/// Returns a plan with every member that depends on the model alone: all except the members that decide the pipeline
+/// and the attention mode. Throws Error naming the field that the model does not accept.
 Plan resolve_request(const Request& request, const ModelSpec& spec);
 
 struct GivenImages {
   bool first = false, last = false;
 };
 
-/// Throws Error (field image or last_image) if the model cannot use an image in a video of `latent_frames`, or needs
-/// one that is missing.
+/// Throws Error (field image or last_image) if the model cannot use an image in a video of `latent_frames`, or needs an
+/// image that is missing.
 void check_images(const GivenImages& images, int64_t latent_frames, const ModelSpec& spec);
 
 SchedulerConfig scheduler_config(const Plan& plan, const ModelSpec& spec);

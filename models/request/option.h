@@ -13,11 +13,12 @@ namespace sparsereel::models {
 
 struct Option {
   std::string key;                           // "steps"
-  std::vector<std::string> other_keys = {};  // its other names: "num_inference_steps"
+  std::vector<std::string> other_keys = {};  // other names of the option: "num_inference_steps"
   ValueKind kind = ValueKind::text;
-  std::vector<NoEffect> no_effect = {};  // causes that leave it without effect
+  std::vector<NoEffect> no_effect = {};  // causes that leave the option without effect
   std::string nothing = {};              // the value that asks for nothing and so needs no warning
-  std::vector<Exclusion> excludes = {};  // choices that it excludes; each pair is listed once, by the first of the two
+  /// Choices that exclude this option's; each pair is listed once, by the first of the two.
+  std::vector<Exclusion> excludes = {};
 };
 
 /// The options that can be given, and how errors speak of them.

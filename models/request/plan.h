@@ -37,7 +37,7 @@ struct Plan {
   int64_t num_inference_steps = 0;
   std::vector<double> sigmas;              // as in the request; empty if the sampler takes none
   double guidance_scale = 0;               // guidance runs if this is above 1
-  std::optional<double> guidance_scale_2;  // the second expert's, if there is one
+  std::optional<double> guidance_scale_2;  // guidance scale of the second expert, if there is one
   bool use_dynamic_cfg = false;
   GuidancePasses guidance_passes = GuidancePasses::batched;
   std::string scheduler;             // class name

@@ -25,14 +25,14 @@ enum class GuidancePasses {
 };
 /// Returns "batched" or "in-turn".
 std::string_view name(GuidancePasses passes);
-/// Throws Error for any other text.
+/// Parses the texts that name() returns. Throws Error for any other text.
 GuidancePasses parse_guidance_passes(const std::string& text);
 
 /// Decides if frames are decoded in tiles, which need less memory.
 enum class VaeTiling { automatic, on, off };
 /// Returns "auto", "on" or "off".
 std::string_view name(VaeTiling tiling);
-/// Throws Error for any other text.
+/// Parses the texts that name() returns. Throws Error for any other text.
 VaeTiling parse_vae_tiling(const std::string& text);
 
 enum class ResizeRule {
@@ -41,7 +41,7 @@ enum class ResizeRule {
 };
 /// Returns "cover" or "stretch".
 std::string_view name(ResizeRule rule);
-/// Throws Error for any other text.
+/// Parses the texts that name() returns. Throws Error for any other text.
 ResizeRule parse_resize_rule(const std::string& text);
 
 /// Names a generated image in place of a file, for models with random weights: their videos show nothing of the image.
@@ -57,9 +57,9 @@ struct Request {
   // Members that decide the pipeline.
   std::string device = "auto";  // values as in models/store/weights/device.h, also for the dtypes
   std::string dtype = "auto";
-  std::string vae_dtype = "auto";  // auto: the model's, for most models the run's dtype
+  std::string vae_dtype = "auto";  // auto: the VAE dtype of the model, for most models the dtype of the run
   /// fp8: while loading, converts the large matrices of the transformer's blocks or of the text encoder to 8-bit
-  /// floating point. Their products are computed in it. auto: the run's dtype. fp8 is emulated on a CPU, and slow.
+  /// floating point, in which their products are computed. auto: the run's dtype. fp8 is emulated on a CPU, and slow.
   std::string weights = "auto", text_weights = "auto";
   /// Keeps weights in host memory and copies them while the GPU computes. The GPU then holds one layer of the text
   /// encoder and two blocks of the transformer, and automatic tiling always tiles. No effect on a CPU.
@@ -75,7 +75,7 @@ struct Request {
   std::optional<int64_t> width = {}, height = {}, num_frames = {};  // pixels, frames
   std::optional<double> seconds = {};                               // replaces num_frames: the nearest exact number
   std::optional<double> fps = {};           // frames per second, to convert `seconds`; the model's if unset
-  std::optional<FrameArea> size = {};       // replaces width and height; the shape is the image's, or 16:9
+  std::optional<FrameArea> size = {};       // replaces width and height; the shape is the shape of the image, or 16:9
   std::string image = {}, last_image = {};  // files of first and last picture; empty if not given
   ResizeRule resize = ResizeRule::cover;    // for both images
   /// Upright size of the first image, if the video takes its shape. The video's area is then that of `size`, or of
@@ -86,7 +86,8 @@ struct Request {
   /// Flow matching's noise levels before the shift, one for each step. If empty, they are evenly spaced.
   std::vector<double> sigmas = {};
   std::optional<double> guidance_scale = {};
-  std::optional<double> guidance_scale_2 = {};  // the second expert's; guidance_scale, if given, when unset
+  /// Guidance scale of the second expert; if unset, guidance_scale if given.
+  std::optional<double> guidance_scale_2 = {};
   bool use_dynamic_cfg = false;
   GuidancePasses guidance_passes = GuidancePasses::batched;
   std::string scheduler = {};                          // class or name of a sampler; the checkpoint's if empty
@@ -102,7 +103,7 @@ struct Request {
   std::optional<int64_t> dense_layers = {};
   std::optional<attention::Policy> policy = {};  // a profile's policy; replaces the selection above
   std::string policy_file = {};                  // the profile that `policy` comes from
-  std::optional<FirstSteps> dense_steps = {};    // overrides the policy's
+  std::optional<FirstSteps> dense_steps = {};    // overrides the dense steps of the policy
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
   VaeTiling vae_tiling = VaeTiling::automatic;
 };

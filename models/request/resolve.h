@@ -14,16 +14,16 @@ namespace sparsereel::models {
 /// exact and no profile is read. Throws Error if the file is not a profile.
 void add_profile(Settings& settings);
 
-/// Reads the fields of a request from settings, except those that `takes` refuses. Leaves out a random seed and a
-/// profile's heads.
+/// Reads the fields of a request from settings, except fields that `takes` refuses. Leaves out a random seed and the
+/// policies that a profile has for each head.
 Request read_request(const Settings& settings, const std::function<bool(const std::string& key)>& takes = {});
 
-/// Returns the profile that `profile` names; nothing if none is given. Sets the request's policy for each head, unless
-/// a policy for all heads is given too.
+/// Returns the profile that the setting `profile` names; nothing if there is none. Sets the request's policy for each
+/// head, unless a policy for all heads is given too.
 std::optional<TunedProfile> apply_profile(const Settings& settings, Request& request);
 
-/// Returns true if a run in this mode is exact: its attention is full, and no profile asked for that. A profile then
-/// has no effect.
+/// Returns true if a run in this mode is exact: its attention is full, and no profile asked for full attention. A
+/// profile then has no effect.
 bool is_exact(const Settings& settings, attention::Mode mode);
 
 }  // namespace sparsereel::models

@@ -14,18 +14,19 @@ namespace sparsereel::models {
 /// Returns the sampler of this class, which must be in the list.
 const SamplerSpec& find_sampler(const std::vector<SamplerSpec>& samplers, std::string_view class_name);
 
-/// Returns the class of the sampler that the request names, or the checkpoint's. Throws Error (field scheduler) if it
-/// is unknown.
+/// Returns the class of the sampler that the request names, or else the checkpoint's sampler. Throws Error (field
+/// scheduler) if the name is unknown.
 std::string sampler_class(const Request& request, const ModelSpec& spec);
 
-/// Returns true if the sampler is one of flow matching: these have a shift and take sigmas. Throws like
-/// sampler_class().
+/// Returns true if the sampler is a flow-matching sampler, which has a shift and takes sigmas. Throws as
+/// sampler_class() does.
 bool flows(const Request& request, const ModelSpec& spec);
 
-/// Returns the number of steps: the number of sigmas if the sampler takes them, else the request's or the model's.
+/// Returns the number of steps: the number of sigmas if the sampler takes them, or else the number that the request or
+/// the model gives.
 int64_t steps_of(const Request& request, const ModelSpec& spec);
 
-/// Returns the reason, to follow "cache 0.1 has no effect"; empty if the cache can work, or is off.
+/// Returns the end of the sentence "cache 0.1 has no effect ..."; empty if the cache can work, or is off.
 std::string why_cache_has_no_effect(const Request& request, const ModelSpec& spec);
 
 }  // namespace sparsereel::models

@@ -44,9 +44,10 @@ struct ExpertSpec {
 /// The rules by which a prompt becomes the text that the transformer attends to.
 struct PromptRules {
   bool cleaned = false;  // clean_prompt() is applied before tokenizing
-  /// The encoder sees padding like text. Otherwise it sees only the prompt's tokens, and zeros pad its output.
+  /// The encoder attends to padding as to text. Otherwise it sees only the prompt's tokens, and zeros pad its output.
   bool encodes_padding = true;
-  bool lowered = false;  // lower_prompt() and without_stray_full_stops() are applied to it and the words around it
+  /// Lower_prompt() and without_stray_full_stops() are applied to the prompt and the words around it.
+  bool lowered = false;
   /// Text put before and behind the prompt, but not the negative prompt.
   std::string before = {}, after = {};
 };
@@ -72,8 +73,8 @@ struct ImageSpec {
   /// The place of the image's latents in the transformer's input.
   enum class Latents {
     none,               // nowhere: text to video only
-    first_frame_stays,  // they are the first frame's, which is not denoised
-    beside_noise,       // they are extra input channels of the transformer, after the noise's
+    first_frame_stays,  // the latents are the first frame, which is not denoised
+    beside_noise,       // the latents are extra input channels of the transformer, after the noise channels
   };
   Latents latents = Latents::none;
   bool needed = false;      // a first image is required
@@ -84,7 +85,7 @@ struct ImageSpec {
   bool encodes_video = false;
   bool tells_frames = false;  // stride[0] extra channels come first and mark given frames with 1
   /// Latents are drawn from the encoder's distribution, in the run's dtype, by the run's generator, before the noise.
-  /// Otherwise they are its mean.
+  /// Otherwise they are the distribution's mean.
   bool drawn = false;
   bool has_context = false;  // the transformer also attends to tokens of an image encoder
   bool fixed_size = false;   // only the default size and number of frames are possible
@@ -120,10 +121,10 @@ struct ModelSpec {
   LatentLayout layout = LatentLayout::frames_first;
   Precision noise = Precision::run, latents = Precision::run, vae = Precision::run;
   std::vector<ExpertSpec> experts = {ExpertSpec{}};  // from the noisiest timesteps down; the last one ends at 0
-  std::vector<SamplerSpec> samplers;                 // those that the family supports
+  std::vector<SamplerSpec> samplers;                 // samplers that the family supports
   PromptRules prompt;
   bool empty_prompt_has_no_tokens = false;  // not even the end token
-  SchedulerConfig scheduler;                // the checkpoint's, whichever sampler a run uses
+  SchedulerConfig scheduler;                // config of the checkpoint's scheduler, whichever sampler a run uses
   Defaults defaults;
 };
 
@@ -137,8 +138,8 @@ inline int64_t decoded_frames(const ModelSpec& spec, int64_t latent_frames) {
   return spec.stride[0] * (latent_frames - 1) + (pairs ? spec.stride[0] : 1);
 }
 
-/// Returns the latent frames that a sampler steps: whole groups of patch[0]. The surplus comes first and is dropped
-/// before decoding.
+/// Returns the latent frames that a sampler steps: whole groups of patch[0]. The extra frames come first and are
+/// dropped before decoding.
 inline int64_t padded_frames(const ModelSpec& spec, int64_t latent_frames) {
   return (latent_frames + spec.patch[0] - 1) / spec.patch[0] * spec.patch[0];
 }

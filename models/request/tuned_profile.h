@@ -30,11 +30,11 @@ TunedProfile describe_profile(const std::filesystem::path& file, const attention
 /// Returns true if a preset or a profile may set this field.
 bool is_of_a_preset(const Field& field);
 
-/// Returns options by name. Throws Error naming the file if a profile may not set one of them.
+/// Returns the profile's options by name. Throws Error naming the file if a profile may not set one of them.
 std::map<std::string, std::string> options_of(const attention::Profile& profile, const std::filesystem::path& file);
 
-/// Gives the request the profile's policy for each head. Of the values for all heads, only dense layers and those that
-/// the profile leaves to Policy::defaults apply.
+/// Gives the request the profile's policy for each head. Of the profile's values for all heads, only dense layers and
+/// those that the profile leaves to Policy::defaults apply.
 void use_heads(const std::filesystem::path& file, const attention::Profile& profile, Request& request);
 
 /// Throws Error (field profile) if the profile was made for another model, or has policies for another number of heads.
@@ -42,7 +42,7 @@ void use_heads(const std::filesystem::path& file, const attention::Profile& prof
 void check_profile(const TunedProfile& profile, const std::string& model, const std::string& model_sha256,
                    const HeadCount& heads);
 
-/// Warns if the profile was made for another size, number of steps or token order.
+/// Returns a warning if the profile was made for another size, number of steps or token order.
 std::string profile_warning(const TunedProfile& profile, const Plan& plan);
 
 }  // namespace sparsereel::models

@@ -9,7 +9,7 @@ namespace sparsereel::models {
 class DdimSampler : public Sampler {
  public:
   explicit DdimSampler(NoiseSchedule schedule);
-  /// Draws nothing from the generator.
+  /// Makes one DDIM step. Draws nothing from the generator.
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                   at::Generator generator) override;
   at::Tensor predicted_original(const at::Tensor& prediction, int64_t index, const at::Tensor& sample) const override;

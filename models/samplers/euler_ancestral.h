@@ -23,12 +23,12 @@ NoiseLevels noise_levels(const SchedulerConfig& config, int64_t num_inference_st
 
 class EulerAncestralSampler final : public Sampler {
  public:
-  /// `prediction` is "epsilon" or "v_prediction".
+  /// Samples by the noise levels. `prediction` says what the model predicts: "epsilon" or "v_prediction".
   EulerAncestralSampler(NoiseLevels levels, const std::string& prediction);
 
   at::Tensor start(const at::Tensor& noise) const override;
   at::Tensor model_input(const at::Tensor& sample, int64_t index) const override;
-  /// Draws noise in the sample's dtype at each step, also at the last one. Returns fp32.
+  /// Draws noise in the sample's dtype at each step, including the last one. Returns fp32.
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                   at::Generator generator) override;
   at::Tensor predicted_original(const at::Tensor& prediction, int64_t index, const at::Tensor& sample) const override;

@@ -9,7 +9,8 @@ namespace sparsereel::models {
 class FlowEulerSampler : public Sampler {
  public:
   explicit FlowEulerSampler(FlowSchedule schedule);
-  /// Draws nothing from the generator. The result has the prediction's dtype, as in the reference.
+  /// Steps along the predicted slope. Draws nothing from the generator. The result has the prediction's dtype, as in
+  /// the reference.
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                   at::Generator generator) override;
   at::Tensor predicted_original(const at::Tensor& prediction, int64_t index, const at::Tensor& sample) const override;

@@ -6,9 +6,9 @@
 
 namespace sparsereel::models {
 
-/// Returns at::randn() of these sizes and dtype on the CPU, bit for bit, and advances `generator` (a CPU's) equally. It
-/// is several times as fast in fp16 and bf16: their uniform numbers have only 2048 and 256 values, so logarithms, sines
-/// and cosines come from tables.
+/// Returns the numbers of at::randn() for these sizes and dtype on the CPU, bit for bit, and advances `generator` (a
+/// CPU's) as far. In fp16 and bf16 it is several times as fast: uniform numbers have only 2048 and 256 values there, so
+/// logarithms, sines and cosines come from tables.
 at::Tensor draw_noise(at::IntArrayRef sizes, at::ScalarType dtype, at::Generator& generator);
 
 }  // namespace sparsereel::models

@@ -16,8 +16,8 @@ namespace sparsereel::models {
 /// otherwise. The samplers' formulas mix scalars of both widths, and their rounding shows in the result.
 class NoiseSchedule {
  public:
-  /// `config` must come from its parser; a run has 1 to num_train_timesteps steps. Throws Error if the timesteps leave
-  /// the schedule.
+  /// Computes the schedule of a run with 1 to num_train_timesteps steps. `config` must come from its parser. Throws
+  /// Error if the timesteps leave the schedule.
   NoiseSchedule(const SchedulerConfig& config, int64_t num_inference_steps);
 
   /// Returns the run's timesteps, noisiest first; whole numbers.
@@ -25,8 +25,8 @@ class NoiseSchedule {
   /// Returns the training timesteps between two steps, as the reference counts them even if they are not equally
   /// spaced.
   double stride() const { return static_cast<double>(config_.num_train_timesteps / std::ssize(timesteps_)); }
-  /// Returns the cumulative product of alphas, 0-dimensional. For a negative timestep (the clean end) it is 1, or that
-  /// of timestep 0 if set_alpha_to_one is off.
+  /// Returns the cumulative product of alphas, 0-dimensional. For a negative timestep (the clean end), this is 1, or
+  /// the product at timestep 0 if set_alpha_to_one is off.
   at::Tensor alpha_prod(double timestep) const;
   /// Returns the clean sample x0 that `prediction` (epsilon, sample or v_prediction) implies for `sample` at
   /// `timestep`.

@@ -22,21 +22,22 @@ class Sampler {
   /// Returns the run's timesteps, noisiest first; size = num_inference_steps. They are real numbers, rounded as in the
   /// reference.
   const std::vector<double>& timesteps() const { return timesteps_; }
-  /// Returns a run's start, made from noise with standard deviation 1 or from given latents, in its dtype.
+  /// Returns the latents with which a run starts, made from noise with standard deviation 1 or from given latents, in
+  /// their dtype.
   virtual at::Tensor start(const at::Tensor& noise) const { return noise; }
-  /// Returns the model's input for a step's sample, in its dtype.
+  /// Returns the model's input for the sample of a step, in the sample's dtype.
   virtual at::Tensor model_input(const at::Tensor& sample, int64_t /*index*/) const { return sample; }
-  /// Draws the noise of one more step: `index`, which is the next one, or a step after it. The host thus draws while a
+  /// Draws the noise of a future step: `index`, which is the next step or a later one. The host can thus draw while a
   /// GPU computes the prediction; two draws may take nearly as long as a step that a cache reuses. Noise and generator
-  /// end up the same as without this. Returns true if more can be drawn.
+  /// end up the same as without this call. Returns true if more noise can be drawn ahead.
   bool draw_ahead(int64_t index, const at::Tensor& sample, const at::Generator& generator);
   /// Returns the latents of step index + 1. `prediction` (fp32; for flow matching the model's own dtype, whose rounding
   /// counts) and `sample` have the same shape, with axes in any order. The result has the reference's dtype; the
-  /// pipeline casts it to the run's. Noise is drawn from `generator` (CPU) as often, and in the same dtype and order,
-  /// as the reference draws it. To redo a step, restore() the earlier state and reset the generator.
+  /// pipeline casts it to the run's dtype. Noise is drawn from `generator` (CPU) as often, and in the same dtype and
+  /// order, as the reference draws it. To redo a step, restore() the earlier state and reset the generator.
   virtual at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                           at::Generator generator) = 0;
-  /// Returns the final latents (x0) that the prediction of step `index` implies. Arguments as for step().
+  /// Returns the final latents (x0) that the prediction of step `index` implies. Takes the same arguments as step().
   virtual at::Tensor predicted_original(const at::Tensor& prediction, int64_t index,
                                         const at::Tensor& sample) const = 0;
   /// Returns the history that a denoising checkpoint must keep beside latents and step. Empty for single-step samplers.
@@ -45,7 +46,7 @@ class Sampler {
   virtual void restore(const std::map<std::string, at::Tensor>& state);
 
  protected:
-  /// The draws of a step, which adds the last one.
+  /// Returns how many times step `index` draws noise. The last draw is the noise that the step adds.
   virtual int64_t draws(int64_t /*index*/) const { return 0; }
   /// Returns the normal noise of step `index` on the sample's device. It is drawn in the sample's dtype; draws with one
   /// seed differ between dtypes.
@@ -57,7 +58,7 @@ class Sampler {
   struct Drawn {
     at::Tensor noise, generator;  // on the CPU; the generator's state after the draw
   };
-  std::deque<Drawn> drawn_;  // for the next steps
+  std::deque<Drawn> drawn_;  // drawn ahead, for the next steps
 };
 
 }  // namespace sparsereel::models

@@ -19,8 +19,8 @@ constexpr bool draws(SamplerKind kind) {
   return kind == SamplerKind::dpm_solver || kind == SamplerKind::euler_ancestral;
 }
 
-/// The config of diffusers' discrete schedulers or, with the last four fields and no betas, of flow-matching
-/// schedulers. clip_sample and clip_sample_range are not read, because none of them ever clips.
+/// The config of diffusers' discrete schedulers or, with the last four fields and no betas, of diffusers' flow-matching
+/// schedulers. clip_sample and clip_sample_range are not read, because none of our samplers clips.
 struct SchedulerConfig {
   SamplerKind kind = SamplerKind::ddim;
   int64_t num_train_timesteps = 1000;
@@ -38,7 +38,7 @@ struct SchedulerConfig {
   /// Flow matching's noise levels before the shift, one for each step. If empty, they are evenly spaced.
   std::vector<double> sigmas;
   bool invert_sigmas = false;              // FlowMatchEuler only: levels count from noise, 0, to the clean end, 1
-  std::vector<int64_t> disable_corrector;  // UniPC's steps, from 0, whose result is not corrected
+  std::vector<int64_t> disable_corrector;  // UniPC's steps, counted from 0, whose results are not corrected
 };
 
 }  // namespace sparsereel::models

@@ -12,13 +12,14 @@ namespace sparsereel::models {
 
 class UniPcSampler : public Sampler {
  public:
-  /// `disable_corrector` lists steps, from 0, whose result is not corrected.
+  /// `disable_corrector` lists the steps, counted from 0, whose results are not corrected.
   UniPcSampler(FlowSchedule schedule, std::vector<int64_t> disable_corrector);
-  /// Corrects no step. The predictor alone is DPM-Solver++ of order two (2M, arXiv:2211.01095), like
-  /// DPMSolverMultistepScheduler.
+  /// Makes a sampler that corrects no step. The predictor alone is DPM-Solver++ of order two (2M, arXiv:2211.01095),
+  /// like DPMSolverMultistepScheduler.
   explicit UniPcSampler(FlowSchedule schedule);
-  /// Corrects `sample` by the model's prediction there, then predicts the next one. Steps must be taken in order, from
-  /// 0 or from the state given to restore(). Draws nothing from the generator. The result has the sample's dtype.
+  /// Corrects `sample` by the model's prediction at the sample, then predicts the next sample. Steps must be taken in
+  /// order, from 0 or from the state given to restore(). Draws nothing from the generator. The result has the sample's
+  /// dtype.
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                   at::Generator generator) override;
   at::Tensor predicted_original(const at::Tensor& prediction, int64_t index, const at::Tensor& sample) const override;

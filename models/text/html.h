@@ -13,9 +13,9 @@ std::u32string unescape_html(std::u32string_view text);
 /// Replaces only references that end in a semicolon and are complete: "a&notin b" stays.
 std::u32string unescape_whole_references(std::u32string_view text);
 
-/// Does the same until none is left, including those that the replacement itself creates: "&amp;lt;" becomes "<".
-/// `usual` transforms the text of each reference before it is inserted. The time is proportional to the text, however
-/// deep references are nested.
+/// Replaces whole references until no reference is left, including references that a replacement creates: "&amp;lt;"
+/// becomes "<". `usual` transforms the text of each reference before it is inserted. The time is proportional to the
+/// text, however deep references are nested.
 std::u32string unescape_nested_references(std::u32string_view text,
                                           const std::function<std::u32string(std::u32string)>& usual);
 

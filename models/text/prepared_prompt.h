@@ -7,7 +7,7 @@
 
 namespace sparsereel::models {
 
-/// Returns the prompt, cleaned by the family's rules, between their words. `text` is UTF-8.
+/// Cleans the prompt by the family's rules and puts it between the words that the rules add. `text` is UTF-8.
 std::string prepared_prompt(const std::string& text, const PromptRules& rules);
 
 }  // namespace sparsereel::models

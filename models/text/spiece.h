@@ -31,7 +31,7 @@ struct SpieceModel {
 
 /// Parses the bytes of a unigram model. Throws Error naming `path` if they are damaged or hold another kind of model.
 SpieceModel parse_spiece(std::string_view bytes, const std::string& path);
-/// Throws Error naming the file if it cannot be read or parsed.
+/// Reads and parses a model file. Throws Error naming the file if it cannot be read or parsed.
 SpieceModel read_spiece(const std::filesystem::path& path);
 /// Returns a new model file for SentencePiece, which trusts its input: no denormalizer, no self-test, user-defined
 /// pieces as normal ones (their strings are cut out of the text before). Throws Error naming `path` for what

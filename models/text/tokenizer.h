@@ -19,22 +19,22 @@ struct TokenIds {
   bool truncated = false;    // the prompt did not fit: its last pieces were dropped, eos is kept
 };
 
-/// A SentencePiece unigram model with the special tokens of its folder. T5's are pad 0, eos 1 and unknown 2; UMT5's are
-/// pad 0, eos 1 and unknown 3.
+/// A SentencePiece unigram model with the special tokens of its folder. The ids of special tokens are pad 0, eos 1 and
+/// unknown 2 for T5, and pad 0, eos 1 and unknown 3 for UMT5.
 class Tokenizer {
  public:
   /// Loads a folder's spiece.model (or tokenizer.json if that is missing), or the file that `path` names, and the JSON
   /// files beside it. Throws Error naming the file if it is missing or damaged.
   static Tokenizer load(const std::filesystem::path& path);
-  /// Loads the same, or a tokenizer in a file of weights, which has no sentinels.
+  /// Loads a tokenizer from a folder or a file as above, or from a file of weights, which has no sentinels.
   static Tokenizer load(const TokenizerPlace& place);
   /// Makes a tokenizer from parsed files. Errors name `path`.
   Tokenizer(const SpieceModel& model, const TokenizerConfig& config, const std::string& path);
-  /// Throws Error if `text` is not UTF-8 or max_length is below 1.
+  /// Converts a text to max_length ids. Throws Error if `text` is not UTF-8 or max_length is below 1.
   TokenIds encode(const std::string& text, int64_t max_length) const;
-  /// Ids run from 0 to vocabulary_size() - 1. Sentinels and added tokens are included.
+  /// Returns the number of ids, which run from 0, including sentinels and added tokens.
   int64_t vocabulary_size() const;
-  /// Returns the number of pieces without those.
+  /// Returns the number of pieces, without sentinels and added tokens.
   int64_t pieces() const;
 
  private:

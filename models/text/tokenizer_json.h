@@ -11,11 +11,11 @@
 
 namespace sparsereel::models {
 
-/// Parses a unigram model. Its added tokens (including sentinels) are put before those of `config`. The file lacks the
-/// types of pieces. The unknown piece is recognized by its name (transformers writes id 2 even for UMT5), byte fallback
-/// by the pieces of bytes. Throws Error naming `path` and the field if something is damaged or not supported.
+/// Parses a unigram model. Puts its added tokens (including sentinels) before the tokens of `config`. The file lacks
+/// the types of pieces: the unknown piece is recognized by its name (transformers writes id 2 even for UMT5), and byte
+/// fallback by the pieces of bytes. Throws Error naming `path` and the field if something is damaged or not supported.
 SpieceModel parse_tokenizer_json(const nlohmann::json& file, TokenizerConfig& config, const std::string& path);
-/// Throws Error naming the file if it cannot be read or parsed.
+/// Reads and parses a tokenizer.json. Throws Error naming the file if it cannot be read or parsed.
 SpieceModel read_tokenizer_json(const std::filesystem::path& path, TokenizerConfig& config);
 
 }  // namespace sparsereel::models

@@ -9,14 +9,14 @@
 
 namespace sparsereel::models {
 
-/// [B, L, heads, head_dim] each; with B = 1 every batch entry shares them.
+/// Keys and values, [B, L, heads, head_dim] each; with B = 1, all batch entries share them.
 struct KeysAndValues {
   at::Tensor k, v;
 };
 
-/// Keys and values of one context, for the layers of one transformer. A layer's are computed when it first runs,
-/// because its weights are then at hand even if blocks stream. They stay on the run's device: 5 MB per layer for 257
-/// tokens of width 5120 in 16 bits, where that layer's weights take 700 MB.
+/// Keys and values of one context, for the layers of one transformer. They are computed when a layer first runs,
+/// because its weights are then on the device even if blocks stream. They stay on the run's device: 5 MB per layer for
+/// 257 tokens of width 5120 in 16 bits, where that layer's weights take 700 MB.
 class ContextKeys {
  public:
   /// Returns the layer's keys and values, computed by make() on the first call.
@@ -25,7 +25,7 @@ class ContextKeys {
     if (!layers_[layer].k.defined()) layers_[layer] = make();
     return layers_[layer];
   }
-  /// Returns true if all layers have theirs: the context itself is no longer needed then.
+  /// Returns true if the keys and values of all layers are computed: the context itself is no longer needed then.
   bool complete(size_t layers) const {
     if (layers_.size() < layers) return false;
     for (const KeysAndValues& each : layers_)

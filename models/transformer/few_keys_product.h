@@ -1,4 +1,4 @@
-// Attention to few keys, multiplied in the other order with the layer behind it: P (V W) in place of (P V) W.
+// Attention to few keys and the linear layer W behind it, multiplied in the other order: P (V W) instead of (P V) W.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,14 +8,14 @@
 
 namespace sparsereel::models {
 
-/// Returns true if that order takes at most half of the multiplications for many more queries than keys. The product of
-/// V and the weight hardly counts then. Always false in fp16, whose range the product may exceed. v is [B, L, heads,
+/// Returns true if P (V W) takes at most half of the multiplications, when there are many more queries than keys. The
+/// product V W hardly counts then. Always false in fp16, because V W may exceed its range. v is [B, L, heads,
 /// head_dim].
 bool is_less_work(const at::Tensor& v, const Linear& layer);
 
-/// Returns linear(P v, layer), [B, N, out], for P = attention::attention_weights(). Each head's part of the weight is
-/// multiplied by its values, which gives a weight [out, heads x keys] for P. That product is in 8 bits if the layer is.
-/// Throws Error if P does not have v's keys and heads.
+/// Returns linear(P v, layer), [B, N, out], for the attention weights P that attention::attention_weights() returns.
+/// Multiplies each head's part of the layer's weight by the head's values, which gives a weight [out, heads x keys] for
+/// P. The product with P is in 8 bits if the layer is. Throws Error if P does not have v's keys and heads.
 at::Tensor linear_of_weights(const attention::Result& weights, const at::Tensor& v, const Linear& layer);
 
 }  // namespace sparsereel::models

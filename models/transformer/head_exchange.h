@@ -1,5 +1,5 @@
 // Exchanges data between ranks around attention (Ulysses: Jacobs et al., arXiv 2309.14509). Outside attention, a rank
-// has some of the tokens with all heads; inside, all tokens with some of the heads.
+// has a slice of the tokens with all heads. Inside attention, it has all tokens with some of the heads.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,21 +15,22 @@
 
 namespace sparsereel::models {
 
-/// q, k and v [B, N, heads, head_dim]; moments as in attention::Prologue, undefined if there are none.
+/// q, k and v [B, N, heads, head_dim]; moments as in attention::Prologue, undefined if the prologue needs none.
 struct AttentionRows {
   at::Tensor q, k, v;
   at::Tensor q_moments{}, k_moments{};
 };
 
-/// The exchange of one attention call. Its tokens are those of the video, in slices, then those of a text, which every
-/// rank has. slice_of() gives the slices of tokens and heads. All ranks of the group call to_heads() and to_tokens() in
-/// turn. If ranks can reach each other's memory, a function's next call overwrites its previous result.
+/// The exchange around one attention call. Ranks hold slices of the video tokens; behind them come text tokens, all of
+/// which every rank holds. slice_of() gives the slices of tokens and heads. All ranks of the group call to_heads() and
+/// to_tokens() in turn. If ranks can reach each other's memory, the next call of a function overwrites its previous
+/// result.
 class HeadExchange {
  public:
   struct Shape {
     int64_t batch = 1;
-    int64_t video_tokens = 0, text_tokens = 0;  // of the video on all ranks; of the text on each
-    int64_t heads = 0, head_dim = 0;            // on all ranks
+    int64_t video_tokens = 0, text_tokens = 0;  // video tokens of all ranks together; text tokens, which every rank has
+    int64_t heads = 0, head_dim = 0;            // heads of all ranks together
     bool has_moments = false;
     at::TensorOptions options{};  // of the queries, keys and values
   };
@@ -37,9 +38,10 @@ class HeadExchange {
   HeadExchange(Group& group, const Shape& shape);
 
   Slice heads() const { return heads(group_.rank()); }
-  /// Returns queries, keys and values of all tokens with this rank's heads, as views of one tensor. `project` makes the
-  /// queries (0), keys (1) or values (2) of this rank's tokens with all heads. If ranks can reach each other's memory,
-  /// one is sent while the next is made. `moments` makes those of queries or keys, if the shape has them.
+  /// Returns queries, keys and values of all tokens with this rank's heads, as views of one tensor. `project` computes
+  /// the queries (0), keys (1) or values (2) of this rank's tokens with all heads. If ranks can reach each other's
+  /// memory, one of the three is sent while the next is computed. `moments` computes the moments of queries or keys, if
+  /// the shape has moments.
   AttentionRows to_heads(const std::function<at::Tensor(int64_t part)>& project,
                          const std::function<at::Tensor(const at::Tensor& x)>& moments) const;
   /// Turns x [B, N, this rank's heads, head_dim] of all tokens into this rank's tokens with all heads, contiguous.
@@ -47,8 +49,8 @@ class HeadExchange {
 
  private:
   using Copies = std::vector<StridedCopy>;
-  /// Describes the tensor that a rank has after an exchange. `part` is the piece of it that a rank makes. `fill` lists
-  /// the copies that make this rank's piece of another rank's tensor, and `fill_own` those within this rank.
+  /// The tensor that a rank has after an exchange. Each rank computes a piece `part` of it. `fill` lists the copies
+  /// that send this rank's piece to another rank's tensor, and `fill_own` lists the copies within this rank.
   struct Whole {
     std::function<std::vector<int64_t>(int64_t rank)> sizes;
     std::function<at::Tensor(const at::Tensor& whole, int64_t maker)> part;

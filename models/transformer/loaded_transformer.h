@@ -24,14 +24,14 @@ class LoadedTransformer {
   virtual ~LoadedTransformer() = default;
 
   /// Predicts for latents [B, ..], a conditioning of B passes, and timesteps [B], whole or fractional. If the model
-  /// takes conditioning latents as channels, they follow the latents' channels and are not in the conditioning. Returns
-  /// the prediction in the shape and dtype of the latents alone. `cache` may skip the blocks after the first, and
-  /// remembers what they add when they run. If null, all blocks run.
+  /// takes conditioning latents as channels, they follow the channels of `latents` and are not in the conditioning.
+  /// Returns the prediction in the shape and dtype of the latents without conditioning. `cache` may skip the blocks
+  /// after the first, and remembers what they add when they run. If null, all blocks run.
   virtual at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor& timesteps,
                              AttentionRun& run, StepCache* cache = nullptr) = 0;
   /// Adds what GPU kernels have counted since the last call to the run's statistics. Waits for the device.
   virtual void collect(AttentionRun& run) = 0;
-  /// Counts all weights, wherever they are.
+  /// Returns the bytes of all weights, wherever they are kept.
   virtual uint64_t weight_bytes() const = 0;
   /// Returns true if packed or 8-bit weights were rounded to 8 bits again.
   virtual bool rounds_again() const { return false; }

@@ -1,5 +1,5 @@
 // First-block caching of a transformer's steps. If the first block adds nearly the same as before, the other blocks are
-// skipped, and what they added then is added again. The test is that of ParaAttention's first-block cache.
+// skipped, and what they added before is added again. The test comes from ParaAttention's first-block cache.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,18 +16,19 @@
 
 namespace sparsereel::models {
 
-/// The memory of one denoising by one transformer. A step's first forward pass decides for its later ones (guidance
-/// passes in turn), and the entries of a batch decide together. Passes that decided on their own would drift apart, and
-/// guidance would amplify the difference. Ranks also decide together, as a single rank with all tokens and passes
-/// would. Each rank remembers its own tokens. Copying is cheap, because tensors are replaced, never changed.
+/// The memory of one denoising by one transformer. The first forward pass of a step decides for the later passes of the
+/// step (guidance passes in turn), and the entries of a batch decide together. If each pass decided alone, passes would
+/// drift apart, and guidance would amplify the difference. Ranks also decide together, as a single rank with all tokens
+/// and passes would. Each rank remembers its own tokens. Copying a cache is cheap, because tensors are replaced, never
+/// changed.
 class StepCache {
  public:
-  /// `passes` says how a single rank would compute the passes that are spread over ranks here.
+  /// `passes` says how a single rank would compute the passes that are spread over ranks here: as one batch or in turn.
   explicit StepCache(CacheRule rule, SplitGroups share = {}, GuidancePasses passes = GuidancePasses::batched)
       : rule_(rule), share_(std::move(share)), in_turn_(passes == GuidancePasses::in_turn) {}
 
-  /// Begins a step. `reused` is the rule's decision, if known (CacheRule::reuses()). A step without an earlier one to
-  /// reuse is computed in any case.
+  /// Begins a step. `reused` is the rule's decision, if known (CacheRule::reuses()). A step is always computed if no
+  /// earlier step can be reused.
   void begin_step(std::optional<bool> reused = {});
 
   // Each forward pass calls these, in this order.
@@ -44,13 +45,13 @@ class StepCache {
 
   /// Returns the state by name, as a single rank with all tokens and passes would have it. All ranks call this.
   std::map<std::string, at::Tensor> state() const;
-  /// Throws Error naming a missing tensor, such as in a state of another version: without it, reused steps would
-  /// differ.
+  /// Continues from a state. Throws Error naming a missing tensor, which a state of another version may lack: without
+  /// it, reused steps would differ.
   void restore(const std::map<std::string, at::Tensor>& state);
 
  private:
-  /// Residuals of the last computed step and of the one before; undefined if there was none, or the rule does not need
-  /// it.
+  /// Residuals of the last computed step and of the one before; undefined if there was no such step, or the rule does
+  /// not need its residuals.
   struct Memory {
     at::Tensor last, before;
   };
@@ -63,8 +64,8 @@ class StepCache {
   CacheRule rule_;
   SplitGroups share_;
   bool in_turn_;
-  int64_t computed_ = 0;       // number of computed steps
-  size_t forward_ = 0;         // index within the step
+  int64_t computed_ = 0;       // number of steps computed so far
+  size_t forward_ = 0;         // index of the forward pass within the step
   bool reuses_ = false;        // this step is reused
   std::optional<bool> known_;  // the value of reuses_, if known before the first block has run
   double along_ = 0;           // how many times the first block's last change is contained in its current one

@@ -13,9 +13,10 @@ struct FoldedText {
   at::Tensor bias;  // fp32 [B, L'], added to the scores of the keys; undefined if not needed
 };
 
-/// Folds text [B, L, C], in which all rows of an entry from its length on are equal. Two of n such rows are kept, with
-/// biases b and c so that e^b + e^c = n. This is the weight of n equal keys and values in a softmax. Rows kept only for
-/// longer entries get -inf. If less than half of the rows would go, or no lengths are given, all stay.
+/// Folds text [B, L, C], in which all rows of an entry from its length on are equal. Of n equal rows, two are kept,
+/// with biases b and c so that e^b + e^c = n, which is the weight of n equal keys and values in a softmax. Rows that
+/// only longer entries need get the bias -inf. If less than half of the rows could be dropped, or no lengths are given,
+/// all rows stay.
 FoldedText fold_padding(const at::Tensor& text, const std::vector<int64_t>& lengths);
 
 }  // namespace sparsereel::models

@@ -10,8 +10,8 @@
 
 namespace sparsereel::models {
 
-/// Rotary positions that differ by head, as attention::Prologue's rotary_positions and rotary_frequencies. Undefined if
-/// the model has none.
+/// Rotary positions that differ by head, for rotary_positions and rotary_frequencies of attention::Prologue. Undefined
+/// if the model has none.
 struct RotaryByHead {
   at::Tensor positions{};    // fp32 [N video, 4]; the first three are read
   at::Tensor frequencies{};  // fp32 [heads, 3, head_dim / 2]
@@ -25,22 +25,23 @@ struct TokenTables {
   RotaryByHead rotary_by_head{};  // replaces `rotary`, by head
 };
 
-/// All tensors are on the run's device, with video tokens in the run's order.
+/// The facts about tokens that forward passes need: order, slice and positions. All tensors are on the run's device,
+/// with video tokens in the run's order.
 struct TokenPlan {
   hilbert::Grid grid;
-  Slice slice;                  // this rank's part of the video tokens
-  Group* group = nullptr;       // ranks that have one slice each; null if this rank has all
-  at::Tensor order;             // int64 [slice], the tokens' native places; undefined for the native order
-  at::Tensor inverse;           // int64 [N video], the inverse; undefined for the native order
-  at::Tensor video_positions;   // [slice, C] of TokenTables, in the run's dtype
-  at::Tensor text_positions;    // [L, C], in the run's dtype
-  RotaryTable rotary;           // [N video] in fp32, because attention sees all tokens
-  at::Tensor rotary_pairs;      // attention::rotary_pairs() of `rotary` on a GPU
+  Slice slice;                 // the video tokens of this rank
+  Group* group = nullptr;      // ranks that have one slice each; null if this rank has all video tokens
+  at::Tensor order;            // int64 [slice]: the index of each token in native order; undefined for the native order
+  at::Tensor inverse;          // int64 [N video]: the inverse permutation; undefined for the native order
+  at::Tensor video_positions;  // [slice, C], from TokenTables, in the run's dtype
+  at::Tensor text_positions;   // [L, C], in the run's dtype
+  RotaryTable rotary;          // [N video] in fp32, because attention sees all tokens
+  at::Tensor rotary_pairs;     // attention::rotary_pairs() of `rotary` on a GPU
   RotaryByHead rotary_by_head;  // [N video] in fp32
 };
 
-/// Makes a plan. `options` give the run's device and dtype. The ranks of `group` share the tokens; null for a single
-/// rank.
+/// Makes a plan. `options` give the run's device and dtype. The ranks of `group` split the video tokens; null for a
+/// single rank.
 TokenPlan make_token_plan(const TokenTables& tables, const hilbert::Grid& grid, hilbert::TokenOrder order,
                           const at::TensorOptions& options, Group* group = nullptr);
 

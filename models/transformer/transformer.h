@@ -35,31 +35,32 @@ struct TransformerInput {
 /// width]. Throws Error if the latents do not have that form.
 hilbert::Grid grid_of_patches(const at::Tensor& latents, int64_t channels, const PatchSize& patch,
                               const std::string& config_file, LatentLayout layout = LatentLayout::channels_first);
-/// Returns the video's modulation from rows of a table [R, rows, C], from `first` on: shift, scale and, if `rows` is 3,
-/// gate.
+/// Returns the modulation vectors of the video tokens from `rows` rows of a table [R, rows, C], from `first` on: shift,
+/// scale and, if `rows` is 3, gate.
 JointModulation modulation_rows(const at::Tensor& table, int64_t first, int64_t rows,
                                 const at::Tensor& row_of_token = {});
 /// Throws Error unless the latents have one text and one timestep per entry, and the text has the width that `field` of
 /// the config says.
 void check_conditions(const TransformerInput& input, int64_t text_dim, const std::string& field,
                       const std::string& config_file);
-/// Throws Error if there is more than a text, for a family that takes nothing else.
+/// Throws Error if the conditioning has more than a text, for a family that takes only text.
 void check_text_alone(const TransformerInput& input, const std::string& config_file);
 
 /// The tensors that flow through the blocks.
 struct Tokens {
   Residual hidden;                 // [B, N, C]: video tokens in the plan's order, then text if it has the same width
-  std::optional<Residual> text{};  // [B, L, C']: text of its own width; unset if there is none
-  int64_t text_tokens;             // text tokens that attend together with the video's, in `hidden` or `text`
+  std::optional<Residual> text{};  // [B, L, C']: text tokens of another width than the video's; unset if there are none
+  int64_t text_tokens;             // text tokens that attend together with the video tokens, in `hidden` or `text`
   at::Tensor key_lengths{};        // int64 [B]: tokens of video and text before the padding; undefined for all
   at::Tensor time;                 // embeddings of the timesteps [R, T]
-  /// int64 [B, N]: row of `time` and `modulation` for each token of `hidden`; undefined for that of its entry
+  /// int64 [B, N]: for each token of `hidden`, its row of `time` and `modulation`; undefined if each token uses the row
+  /// of its batch entry
   at::Tensor row_of_token{};
   at::Tensor modulation{};    // [R, ..]: the start of all blocks' modulation, if the model has one
   at::Tensor context{};       // [B, L, C]: text for cross-attention
   at::Tensor context_bias{};  // fp32 [B, L], added to the context's scores; undefined if not needed
-  /// [1, L', C]: tokens of images, attended to with a softmax of their own. Undefined if there are none, or all is in
-  /// the keys.
+  /// [1, L', C]: image tokens, attended to with a separate softmax. Undefined if there are none, or if image_keys holds
+  /// the keys of all layers.
   at::Tensor image_context{};
   /// keys of image_context for the layers' cross-attention; null if there are none
   std::shared_ptr<ContextKeys> image_keys{};
@@ -72,7 +73,7 @@ class Transformer {
   virtual size_t layers() const = 0;
   /// Lists the tensors that belong to no layer.
   virtual void weights(const Visit& visit) = 0;
-  /// Lists the tensors of a layer. They may be others each time the layer runs.
+  /// Lists the tensors of a layer. Each time the layer runs, they may be at another address.
   virtual void weights(size_t layer, const Visit& visit) = 0;
 
   /// Returns the grid of the video tokens. Throws Error if the input does not fit the configuration.

@@ -7,15 +7,15 @@ namespace sparsereel::models {
 
 class RowSplit;
 
-/// Returns true if our kernels run between convolutions of x. They then add the biases of the convolutions before them,
-/// for which cuDNN would need a separate pass.
+/// Returns true if our kernels do the work between convolutions of x. They then add the biases of the convolutions
+/// before them, for which cuDNN would need a separate pass.
 bool carries_biases(const at::Tensor& x);
 
-/// x += residual + bias; bias [C] or undefined.
+/// Adds residual + bias to x in place; bias is [C] or undefined.
 void add_residual(at::Tensor& x, const at::Tensor& residual, const at::Tensor& bias = {});
 
-/// Repeats every pixel of x [F, H, W, C] 2 x 2 times, then convolves each frame: [F, 2 H, 2 W, out]. weight is [out, C,
-/// 3, 3], channels-last; bias is [out] or undefined. x's frames may be bands of `rows`.
+/// Repeats every pixel of x [F, H, W, C] 2 x 2 times, then convolves each frame. Returns [F, 2 H, 2 W, out]. weight is
+/// [out, C, 3, 3], channels-last; bias is [out] or undefined. x may be a band of rows of the frames, as `rows` says.
 at::Tensor upsample_pixels(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                            const RowSplit* rows = nullptr);
 

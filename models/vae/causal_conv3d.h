@@ -26,11 +26,12 @@ struct Border {
 };
 
 struct CausalConv3d {
-  at::Tensor weight;           // [out, in, 3, side, side], channels-last
-  at::Tensor bias;             // [out]
+  at::Tensor weight;  // [out, in, 3, side, side], channels-last
+  at::Tensor bias;    // the border of each frame repeats the frame's edge, stored in the buffer, instead of zeros
   bool repeats_edges = false;  // around each frame: its own edge, stored in the buffer, instead of zeros
 
-  /// Returns the buffer's border, which also holds the neighbors' rows if there are rows (ConvHistory).
+  /// Returns the buffer's border. If frames are bands of rows (ConvHistory::rows), the border also holds rows of the
+  /// neighboring bands.
   Border border(const RowSplit* rows = nullptr) const;
   /// Lists `name`.weight and `name`.bias. The visitor chooses the memory format.
   void weights(const Visit& visit, const std::string& name, int64_t out, int64_t in, int64_t side = 3);
@@ -39,14 +40,14 @@ struct CausalConv3d {
 /// The last kHistoryFrames input frames [2, height, width, in] of every convolution, kept from one batch of frames to
 /// the next.
 struct ConvHistory {
-  bool starts_on_zeros = false;    // before a video's first frame: zeros, or that frame repeated
-  bool ends = false;               // the next frames are the last, and none of them is remembered
-  const RowSplit* rows = nullptr;  // the split whose bands the frames are; null if they are whole
+  bool starts_on_zeros = false;    // before the first frame of a video come zeros; otherwise that frame repeated
+  bool ends = false;               // the next frames are the last, so they are not remembered
+  const RowSplit* rows = nullptr;  // how ranks split the frames into bands of rows; null if frames are whole
   std::unordered_map<const CausalConv3d*, at::Tensor> frames{};
 };
 
-/// During its lifetime, fp32 convolutions of its thread on a GPU may round their inputs to TF32's 10 bits. Otherwise
-/// fp32 means fp32, regardless of libtorch's process-wide setting.
+/// While it exists, fp32 convolutions of its thread on a GPU may round their inputs to TF32's 10 bits. Otherwise fp32
+/// means fp32, regardless of libtorch's process-wide setting.
 class Tf32Convolutions {
  public:
   explicit Tf32Convolutions(bool on);
@@ -58,13 +59,13 @@ class Tf32Convolutions {
   const bool before_;
 };
 
-/// at::convolution; an empty stride means 1. fp32 on a CPU always uses oneDNN, because at::conv3d is slow for few
+/// Calls at::convolution; an empty stride means 1. fp32 on a CPU always uses oneDNN, because at::conv3d is slow for few
 /// channels. fp32 on a GPU uses cuDNN (see Tf32Convolutions).
 at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, at::IntArrayRef padding,
                     at::IntArrayRef stride = {});
 
-/// Pads the outputs of a half-precision convolution on a GPU with meaningless channels to a multiple of eight, as
-/// tensor cores need.
+/// Pads the outputs of a half-precision convolution on a GPU with unused channels to a multiple of eight, as tensor
+/// cores need.
 CausalConv3d with_padded_outputs(CausalConv3d conv);
 
 /// Allocates a convolution's input without initializing it: [2 + frames, height, width, channels], with the border
@@ -81,7 +82,7 @@ at::Tensor new_frames(const at::Tensor& buffer, const Border& border = {});
 at::Tensor causal_conv3d(const CausalConv3d& conv, const at::Tensor& buffer, ConvHistory& history,
                          bool with_bias = true);
 
-/// Does the same for frames [frames, height, width, in] of any layout, which it copies into a buffer.
+/// Copies frames [frames, height, width, in] of any layout into a buffer, then calls causal_conv3d().
 at::Tensor convolve_copied(const CausalConv3d& conv, const at::Tensor& frames, ConvHistory& history);
 
 }  // namespace sparsereel::models

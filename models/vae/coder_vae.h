@@ -15,8 +15,8 @@
 
 namespace sparsereel::models {
 
-/// Loads the tensors of a decoder or encoder as numbers of the reader's dtype, convolution weights channels-last.
-/// Refers to `reader`.
+/// Returns a visitor that loads the tensors of a decoder or encoder as numbers in the reader's dtype, convolution
+/// weights channels-last. It refers to `reader`.
 Visit loads_of_coder(WeightReader& reader);
 
 /// Returns one value per channel as fp32 [1, channels, 1, 1, 1], on the device of `latents`.
@@ -29,8 +29,8 @@ at::Tensor denormalized(const at::Tensor& latents, const std::vector<double>& me
 /// Replaces the encoder of families that have none.
 struct NoEncoder {};
 
-/// Config has frames_a_latent(). Decoder and Encoder have weights(visit, config), which lists their tensors, and
-/// finish(), which is called after all are loaded.
+/// A VAE made of a decoder and an encoder. Config has frames_a_latent(). Decoder and Encoder have weights(visit,
+/// config), which lists their tensors, and finish(), which is called after all are loaded.
 template <typename Config, typename Decoder, typename Encoder = NoEncoder>
 class CoderVae : public Vae {
  public:
@@ -41,7 +41,8 @@ class CoderVae : public Vae {
   }
 
  protected:
-  /// ignored: prefixes of other tensors that may be present. Throws Error if the weights do not fit.
+  /// Loads the parts' weights. `ignored` lists prefixes of other tensors that may be present. Throws Error if the
+  /// weights do not fit.
   CoderVae(Config config, const Component& component, at::Device device, at::ScalarType dtype, VaeParts parts,
            const std::vector<std::string>& ignored = {})
       : config_(std::move(config)), device_(device), dtype_(dtype) {

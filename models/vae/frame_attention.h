@@ -8,8 +8,8 @@ namespace sparsereel::models {
 
 class RowSplit;
 
-/// qkv [F, H, W, 3 C], queries, keys and values side by side -> [F, H, W, C]. If the frames are bands of `rows`,
-/// queries see all pixels of the whole pictures.
+/// Returns the attention [F, H, W, C] of qkv [F, H, W, 3 C], which holds queries, keys and values side by side. If the
+/// frames are bands of `rows`, queries attend to all pixels of the whole frames.
 at::Tensor attend_within_frames(const at::Tensor& qkv, const RowSplit* rows = nullptr);
 
 }  // namespace sparsereel::models

@@ -12,7 +12,7 @@ namespace sparsereel::models {
 
 class RowSplit;
 
-/// Lists norms of `groups` groups, for ResnetBlock::weights(). suffix follows a norm's name.
+/// Returns a function that lists norms of `groups` groups, for ResnetBlock::weights(). suffix follows a norm's name.
 inline auto list_group_norms(const Visit& visit, int64_t groups, double eps, const std::string& suffix = {}) {
   return [&visit, groups, eps, suffix](GroupNorm& norm, const std::string& name, int64_t channels) {
     norm.groups = groups;
@@ -21,17 +21,17 @@ inline auto list_group_norms(const Visit& visit, int64_t groups, double eps, con
   };
 }
 
-// If x's frames are bands of `rows`, below, statistics are those of the whole pictures.
+// If `rows` is given, below, x holds bands of rows, and statistics are over the whole frames.
 
-/// Uses the statistics of all frames of x.
+/// Returns the norm of x as a scale and a shift, with common statistics of all frames.
 ChannelAffine group_affine(const GroupNorm& norm, const at::Tensor& x, const RowSplit* rows = nullptr);
 
-/// out = silu(group_norm(x + input_bias)), with separate statistics per frame. out has x's shape, and its rows may lie
-/// farther apart. input_bias is [channels] or undefined.
+/// Computes out = silu(group_norm(x + input_bias)), with separate statistics per frame. out has x's shape, and its rows
+/// may lie farther apart. input_bias is [channels] or undefined.
 void group_norm_silu(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& out,
                      const at::Tensor& input_bias = {}, const RowSplit* rows = nullptr);
 
-/// The same with common statistics of all frames. out must be contiguous unless there are rows.
+/// Computes group_norm_silu() with common statistics of all frames. out must be contiguous unless `rows` is given.
 void video_norm_silu(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& out,
                      const at::Tensor& input_bias = {}, const RowSplit* rows = nullptr);
 

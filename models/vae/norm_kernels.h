@@ -9,8 +9,8 @@ namespace sparsereel::models {
 struct ChannelMoments {
   const float* x;       // [pixels, channels]
   const float* origin;  // [channels]
-  double* sum;          // [channels], receives the sum of x - origin in addition
-  double* squares;      // [channels], receives the sum of (x - origin)^2 in addition
+  double* sum;          // [channels], to which the sum of x - origin is added
+  double* squares;      // [channels], to which the sum of (x - origin)^2 is added
   int64_t pixels;
   int64_t channels;
 };
@@ -28,10 +28,10 @@ struct ModulatedRow {
   int64_t channels;
 };
 
-/// out = silu(x * scale + shift), silu(v) = v / (1 + exp(-v)).
+/// Computes out = silu(x * scale + shift), where silu(v) = v / (1 + exp(-v)).
 void modulate_silu(const ModulatedRow& p);
 
-/// Lower bound of a pixel's Euclidean norm.
+/// Lower bound for the Euclidean norm of a pixel.
 inline constexpr double kLeastNorm = 1e-12;
 
 struct NormalizedPixels {
@@ -42,7 +42,7 @@ struct NormalizedPixels {
   int64_t channels;
 };
 
-/// out = silu(x / |x| * scale), where |x| is over a pixel's channels.
+/// Computes out = silu(x / |x| * scale), where |x| is the Euclidean norm of a pixel's channels.
 void normalize_silu(const NormalizedPixels& p);
 
 }  // namespace sparsereel::models

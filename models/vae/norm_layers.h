@@ -21,17 +21,18 @@ struct ChannelAffine {
   at::Tensor scale, shift;
 };
 
-/// Mean and variance of groups, fp64 [2, .., groups] -> scale and shift, fp32 [.., channels].
+/// Converts `moments`, the mean and variance of each group (fp64, [2, .., groups]), to a scale and a shift for each
+/// channel (fp32, [.., channels]).
 ChannelAffine to_channel_affine(const GroupNorm& norm, const at::Tensor& moments);
 
 struct SpatialNorm {
   Norm norm;      // [channels]
-  Linear conv_y;  // the scale: [channels, latent channels]
-  Linear conv_b;  // the shift: [channels, latent channels]
+  Linear conv_y;  // computes the scale from the latents: [channels, latent channels]
+  Linear conv_b;  // computes the shift from the latents: [channels, latent channels]
   int64_t groups = 1;
 };
 
-/// Returns the latent frame that frame t of `frames` belongs to. An odd number of frames begins with one that was not
+/// Returns the latent frame from which frame t of `frames` is decoded. If `frames` is odd, the first frame was not
 /// repeated in time.
 int64_t latent_frame_of(int64_t t, int64_t frames, int64_t latent_frames);
 

@@ -1,5 +1,5 @@
-// Several ranks decode a video together, each a band of every picture. A RowSplit exchanges what layers need from other
-// ranks. A rank that decodes alone has none.
+// Several ranks decode a video together, each a band of rows of every frame. A RowSplit exchanges what layers need from
+// other ranks. A rank that decodes alone has no RowSplit.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,26 +11,27 @@
 
 namespace sparsereel::models {
 
-/// The first rank's band is at the top, the last rank's at the bottom. All ranks make the same calls in the same order,
-/// which throw as Group's do. Activations x are [F, h, W, C], h the same multiple of the latents' rows on all ranks.
+/// Divides frames into bands of rows. The first rank's band is at the top, the last rank's at the bottom. All ranks
+/// make the same calls in the same order, which throw as Group's calls do. Activations x are [F, h, W, C], where h is
+/// the same multiple of the number of latent rows on all ranks.
 class RowSplit {
  public:
-  /// rows: latent rows, at least one per rank, divided by slice_of(). device: that of the activations. The group must
-  /// outlive this.
+  /// `rows` is the number of latent rows, at least one per rank, divided by slice_of(). `device` is the device of the
+  /// activations. The group must outlive the split.
   RowSplit(Group& group, int64_t rows, at::Device device);
 
   bool is_first() const { return group_.rank() == 0; }
   /// Returns this rank's latent rows.
   Slice own() const { return slice_of(rows_, &group_); }
-  /// Returns the number of rows of the largest band if this rank's has `own`.
+  /// Returns the number of rows of the largest band if this rank's band has `own` rows.
   int64_t most(int64_t own) const;
 
-  /// The values beyond the picture.
+  /// The values beyond the edges of the picture: zeros, or the picture's edge repeated.
   enum class Outside { zeros, its_edge };
   /// Fills the first and last row of framed [F, 1 + h + 1, W, C] from neighboring bands, or with the values beyond the
   /// picture.
   void fill_ends(const at::Tensor& framed, Outside outside) const;
-  /// Returns x with such rows added: [F, h + 2, W, C].
+  /// Returns x with the rows of fill_ends() added above and below: [F, h + 2, W, C].
   at::Tensor surrounded(const at::Tensor& x, Outside outside) const;
 
   /// Returns all bands together, on all ranks: [F, H, W, C].
@@ -38,11 +39,12 @@ class RowSplit {
   /// Returns all bands together along `dim`, on the first rank only; undefined on the others.
   at::Tensor collected(const at::Tensor& x, int64_t dim) const;
 
-  /// Combines mean and variance, fp64 [2, ..], of each rank's band to those of the whole. All ranks get the same bits.
+  /// Combines the means and variances of the ranks' bands, fp64 [2, ..], to those of the whole frames. All ranks get
+  /// the same bits.
   at::Tensor joined_moments(const at::Tensor& moments) const;
 
  private:
-  /// The adjacent rows; undefined at the picture's edge.
+  /// The rows next to this rank's band; undefined at the picture's edge.
   struct Neighbors {
     at::Tensor above, below;
   };

@@ -16,10 +16,10 @@ class RowSplit;
 void list_spatial_norm(SpatialNorm& norm, const Visit& visit, const std::string& name, int64_t channels,
                        int64_t latent_channels);
 
-/// out = silu(group_norm(x + input_bias) * conv_y(z) + conv_b(z)), z repeated to x's size. x and out [T, H, W, C] may
-/// be the same; frames of out may lie farther apart. z is [Tz, Hz, Wz, Cz], H = s Hz, W = s Wz; input_bias is [C] or
-/// undefined. conv_y and conv_b run at the latents' size: pointwise convolutions commute with repeating. x and z may be
-/// bands of `rows`.
+/// Computes out = silu(group_norm(x + input_bias) * conv_y(z) + conv_b(z)), with z repeated to x's size. x and out [T,
+/// H, W, C] may be the same; frames of out may lie farther apart. z is [Tz, Hz, Wz, Cz], H = s Hz, W = s Wz; input_bias
+/// is [C] or undefined. conv_y and conv_b run at the latents' size: pointwise convolutions commute with repeating. x
+/// and z may be bands of `rows`.
 void spatial_norm_silu(const SpatialNorm& norm, const at::Tensor& x, const at::Tensor& z, at::Tensor out,
                        const at::Tensor& input_bias = {}, const RowSplit* rows = nullptr);
 

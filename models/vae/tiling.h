@@ -17,13 +17,13 @@ struct TileAxis {
   int64_t count(int64_t length) const { return (length + stride - 1) / stride; }
 };
 
-/// Returns the reference's tiles: half of the model's usual frame (sample pixels), sharing the fraction `overlap`. If
-/// size * (1 - overlap) is no whole number, the reference returns a frame of the wrong size, because its rounded
+/// Returns the tiles of the reference: half of the model's usual frame (sample pixels), sharing the fraction `overlap`.
+/// If size * (1 - overlap) is not a whole number, the reference returns a frame of the wrong size, because its rounded
 /// lengths for blending and cropping do not add up. Here the stride is rounded down and determines the blended length.
 /// The results are equal wherever the reference is right.
 TileAxis tile_axis(int64_t sample, int64_t scale, double overlap);
 
-/// Tiles of 256 frame pixels every 192, for any model.
+/// Returns tiles of 256 frame pixels every 192 pixels, for any model.
 TileAxis fixed_tile_axis(int64_t pixels_a_latent);
 
 struct TilePlan {
@@ -39,15 +39,15 @@ struct TilePlan {
   }
 };
 
-/// Decodes one tile: latents [1, C, F, h, w] -> frames [1, 3, F', scale h, scale w]. Or encodes one, the other way
-/// round.
+/// Decodes one tile, latents [1, C, F, h, w], to frames [1, 3, F', scale h, scale w]; or encodes one tile of frames to
+/// latents.
 using TileCoder = std::function<at::Tensor(const at::Tensor& tile)>;
 
-/// Decodes tile by tile. Each is blended linearly into the ones above and to the left. latents [1, C, F, H, W] -> [1,
-/// 3, F', scale H, scale W].
+/// Decodes latents [1, C, F, H, W] tile by tile. Returns frames [1, 3, F', scale H, scale W]. Each tile is blended
+/// linearly into the tiles above and to the left.
 at::Tensor decode_tiles(const TilePlan& plan, const at::Tensor& latents, const TileCoder& decode);
 
-/// Encodes the same way: frames [1, 3, F', scale H, scale W] -> [1, C, F, H, W].
+/// Encodes frames [1, 3, F', scale H, scale W] tile by tile. Returns latents [1, C, F, H, W].
 at::Tensor encode_tiles(const TilePlan& plan, const at::Tensor& frames, const TileCoder& encode);
 
 /// A TileCoder that calls step_done after each of its steps.
@@ -56,12 +56,12 @@ using StepCoder = std::function<at::Tensor(const at::Tensor& tile, const std::fu
 /// Decodes one tile, some frames per step.
 using PieceDecoder = std::function<void(const at::Tensor& tile, const TakeFrames& take)>;
 
-/// Decodes latents as a whole, in tiles if asked for and needed, or this rank's rows of them. progress counts `steps`,
-/// those of one tile or of all rows.
+/// Decodes latents as a whole, in tiles if asked for and needed, or only this rank's rows. `progress` counts `steps`,
+/// the steps of one tile or of all rows.
 void decode_by_plan(const TilePlan& plan, const at::Tensor& latents, const DecodeMode& mode, int64_t steps,
                     const TakeFrames& take, const VaeProgress& progress, const PieceDecoder& decode);
 
-/// Encodes frames likewise, without rows.
+/// Encodes frames as a whole, or in tiles if asked for and needed.
 at::Tensor encode_by_plan(const TilePlan& plan, const at::Tensor& frames, bool tiled, int64_t steps,
                           const VaeProgress& progress, const StepCoder& encode);
 

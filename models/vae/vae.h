@@ -39,7 +39,7 @@ inline bool has_encoder(VaeParts parts) {
 /// An encoder's result for latents [1, C, F, H, W], at the scale at which they are denoised.
 struct LatentDistribution {
   at::Tensor mean;
-  at::Tensor deviation;  // for families that sample; otherwise undefined
+  at::Tensor deviation;  // for families that sample latents; otherwise undefined
 };
 
 class Vae {
@@ -65,15 +65,15 @@ class Vae {
   /// and s pixels are one latent; tiled is as in decode(). A single frame is encoded as a picture. Throws Error for
   /// other shapes, and unless encodes().
   virtual LatentDistribution encode(const at::Tensor& frames, bool tiled, const VaeProgress& progress = {});
-  /// Returns the factor for encode()'s latents before decode() takes them.
+  /// Returns the factor by which encode()'s latents must be multiplied before decode() takes them.
   virtual double encoded_scale() const { return 1; }
   /// Returns the number of frames that F latent frames decode to.
   virtual int64_t frames_of(int64_t latent_frames) const = 0;
   /// Estimates the peak bytes of an untiled decode of this size besides the weights, for VaeTiling::automatic. It
   /// counts the tensors alive at the worst moment, but not a convolution library's own memory.
   virtual uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const = 0;
-  /// Estimates the same for an untiled encode of frames of this size in pixels, even if no encoder was loaded. Throws
-  /// Error if the family has none.
+  /// Estimates the peak bytes of an untiled encode of frames of this size in pixels, even if no encoder was loaded.
+  /// Throws Error if the family has no encoder.
   virtual uint64_t untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const;
 };
 
@@ -88,7 +88,7 @@ struct VaeStride {
 /// Throws Error unless Vae::encode() accepts the frames.
 void check_frames(const at::Tensor& frames, const VaeStride& stride);
 
-/// Lets the file have weights of other parts.
+/// Lets the file hold weights of parts that are not loaded.
 void ignore_other_parts(WeightReader& reader, VaeParts parts);
 
 /// Throws Error saying that the part's weights were not loaded.

@@ -12,7 +12,7 @@ namespace sparsereel::models {
 
 class Checkpoint;
 
-/// diffusers' CogVideoXTransformer3DModel.
+/// The transformer's config, diffusers' CogVideoXTransformer3DModel.
 struct CogVideoXConfig {
   int64_t num_attention_heads = 30;
   int64_t attention_head_dim = 64;
@@ -21,7 +21,8 @@ struct CogVideoXConfig {
   bool flip_sin_to_cos = true;
   double freq_shift = 0;
   int64_t time_embed_dim = 512;
-  std::optional<int64_t> ofs_embed_dim;  // 1.5's image to video embeds a constant in addition to the timestep
+  /// Width of a constant's embedding, which CogVideoX 1.5 adds to the timestep's for image to video.
+  std::optional<int64_t> ofs_embed_dim;
   int64_t text_embed_dim = 4096;
   int64_t num_layers = 30;
   bool attention_bias = true;
@@ -40,12 +41,12 @@ struct CogVideoXConfig {
   bool use_learned_positional_embeddings = false;
   bool patch_bias = true;
 
-  /// Returns true if the channels of an image's latents follow those of the noise.
+  /// Returns true if the transformer takes the channels of an image's latents after the noise channels.
   bool takes_image() const { return in_channels == 2 * out_channels; }
   int64_t width() const { return num_attention_heads * attention_head_dim; }
 };
 
-/// Throws Error as in text/encoder/t5_config.h.
+/// Parses the config. Throws Error as the parsers of text/encoder/t5_config.h do.
 CogVideoXConfig parse_cogvideox_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

@@ -16,7 +16,7 @@ namespace sparsereel::models {
 struct Upsampler {
   at::Tensor weight;           // [channels, channels, 3, 3], channels-last
   at::Tensor bias;             // [channels]
-  bool compress_time = false;  // doubles the frames too
+  bool compress_time = false;  // also doubles the number of frames
 };
 
 struct UpBlock {
@@ -26,20 +26,20 @@ struct UpBlock {
 
 struct CogVideoXDecoder {
   std::optional<Linear> post_quant_conv;      // [channels, channels], before everything else
-  CausalConv3d conv_in;                       // latent channels -> widest
-  std::vector<ResnetBlock<SpatialNorm>> mid;  // two, widest
+  CausalConv3d conv_in;                       // convolution from latent channels to the widest level
+  std::vector<ResnetBlock<SpatialNorm>> mid;  // two blocks, at the widest level
   std::vector<UpBlock> up;                    // widest first
   SpatialNorm norm_out;
-  CausalConv3d conv_out;  // narrowest -> out_channels, perhaps padded with meaningless ones
+  CausalConv3d conv_out;  // convolution from the narrowest level to out_channels; unused channels may pad its output
   int64_t out_channels = 3;
 
   void weights(const Visit& visit, const CogVideoXVaeConfig& config);
-  /// Call once, after all weights are loaded.
+  /// Prepares the weights for decoding. Call once, after all weights are loaded.
   void finish();
 };
 
-/// latents [F, H, W, latent channels], the next frames of a video, F = 1, 2 or 3 -> [F', 8 H, 8 W, 3]. `history` starts
-/// empty. If it has rows, latents are this rank's band.
+/// Decodes the next 1 to 3 latent frames of a video: latents [F, H, W, latent channels]. Returns frames [F', 8 H, 8 W,
+/// 3]. `history` starts empty. If it has rows, the latents are this rank's band of rows.
 at::Tensor decode_frames(const CogVideoXDecoder& decoder, const at::Tensor& latents, ConvHistory& history);
 
 }  // namespace sparsereel::models

@@ -16,7 +16,7 @@ namespace sparsereel::models {
 struct Downsampler {
   at::Tensor weight;           // [channels, channels, 3, 3], channels-last
   at::Tensor bias;             // [channels]
-  bool compress_time = false;  // halves the frames too
+  bool compress_time = false;  // also halves the number of frames
 };
 
 struct DownBlock {
@@ -25,21 +25,21 @@ struct DownBlock {
 };
 
 struct CogVideoXEncoder {
-  CausalConv3d conv_in;                     // in_channels -> narrowest
+  CausalConv3d conv_in;                     // convolution from in_channels to the narrowest level
   std::vector<DownBlock> down;              // narrowest first
-  std::vector<ResnetBlock<GroupNorm>> mid;  // two, widest
+  std::vector<ResnetBlock<GroupNorm>> mid;  // two blocks, at the widest level
   GroupNorm norm_out;
-  CausalConv3d conv_out;             // widest -> 2 latent channels: mean and log variance
+  CausalConv3d conv_out;             // convolution from the widest level to 2 latent channels: mean and log variance
   std::optional<Linear> quant_conv;  // [2 channels, 2 channels], after everything else
 
   void weights(const Visit& visit, const CogVideoXVaeConfig& config);
-  /// Call once, after all weights are loaded.
+  /// Prepares the weights for encoding. Call once, after all weights are loaded.
   void finish();
 };
 
-/// frames [F, H, W, in_channels] in any memory layout -> mean and log variance [F', H / 8, W / 8, 2 latent channels].
-/// They are the next frames of a video. Whenever frames are halved, the first of an odd number stays as it is. Norms
-/// use the statistics of the whole batch. `history` starts empty.
+/// Encodes the next frames of a video, [F, H, W, in_channels] in any memory layout. Returns mean and log variance of
+/// the latents, [F', H / 8, W / 8, 2 latent channels]. Whenever the number of frames is halved, the first of an odd
+/// number stays as it is. Norms use the statistics of the whole batch. `history` starts empty.
 at::Tensor encode_frames(const CogVideoXEncoder& encoder, const at::Tensor& frames, ConvHistory& history);
 
 }  // namespace sparsereel::models

@@ -8,11 +8,11 @@
 
 namespace sparsereel::models {
 
-/// offload is as in loaded_transformer().
+/// Loads the transformer. `offload` works as in loaded_transformer().
 std::unique_ptr<LoadedTransformer> load_cogvideox_transformer(const Component& component, at::Device device,
                                                               WeightFormat format, bool offload = false);
 
-/// See load_vae() in components.h.
+/// Loads the VAE as load_vae() in components.h describes.
 std::unique_ptr<Vae> load_cogvideox_vae(const Component& component, at::Device device, at::ScalarType dtype,
                                         VaeParts parts = VaeParts::decoder);
 

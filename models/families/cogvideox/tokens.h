@@ -11,8 +11,9 @@
 
 namespace sparsereel::models {
 
-/// learned_positions as in CogVideoXEnds. Throws Error naming config_file for sizes that the reference also refuses:
-/// not the sample's with learned positions, or beyond it in CogVideoX 1.5.
+/// Returns the positions of a video's tokens. `learned_positions` is as in CogVideoXEnds. Throws Error naming
+/// config_file for sizes that the reference also refuses: sizes other than the training size if positions are learned,
+/// or above it in CogVideoX 1.5.
 TokenTables cogvideox_tables(const CogVideoXConfig& config, const std::string& config_file,
                              const at::Tensor& learned_positions, const hilbert::Grid& grid);
 

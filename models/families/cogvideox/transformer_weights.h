@@ -32,11 +32,11 @@ struct CogVideoXBlock {
   Linear feed_forward_in;   // [4 C, C]
   Linear feed_forward_out;  // [C, 4 C]
 
-  /// `name` is the block's: "transformer_blocks.0".
+  /// Lists the block's weights. `name` is the prefix of their names: "transformer_blocks.0".
   void weights(const Visit& visit, const std::string& name, const CogVideoXConfig& config);
 };
 
-/// Everything but the blocks.
+/// All layers outside the blocks.
 struct CogVideoXEnds {
   Linear patch;  // [C, P]
   Linear text;   // [C, text_embed_dim]

@@ -9,19 +9,19 @@
 
 namespace sparsereel::models {
 
-/// diffusers' AutoencoderKLCogVideoX.
+/// The VAE's config, diffusers' AutoencoderKLCogVideoX.
 struct CogVideoXVaeConfig {
   int64_t in_channels = 3, out_channels = 3;
   std::vector<int64_t> block_out_channels = {128, 256, 256, 512};
   int64_t latent_channels = 16;
   int64_t layers_per_block = 3;
   int64_t norm_num_groups = 32;
-  double norm_eps = 1e-6;  // for the encoder's blocks; all other norms ignore it
+  double norm_eps = 1e-6;  // for the norms in the encoder's blocks; all other norms ignore it
   double temporal_compression_ratio = 4;
   int64_t sample_height = 480;
   int64_t sample_width = 720;
   double scaling_factor = 1.15258426;
-  bool invert_scale_latents = false;  // the encoder divides latents by the factor, as decoding also does
+  bool invert_scale_latents = false;  // the encoder divides latents by scaling_factor, as decoding also does
   bool use_quant_conv = false, use_post_quant_conv = false;
 
   size_t time_halvings() const;
@@ -29,8 +29,8 @@ struct CogVideoXVaeConfig {
   int64_t pixels_a_latent() const { return int64_t{1} << (block_out_channels.size() - 1); }
 };
 
-/// Throws Error as in text/encoder/t5_config.h. with_encoder also refuses what only the encoder does not
-/// support.
+/// Parses the config. Throws Error as the parsers of text/encoder/t5_config.h do. with_encoder also refuses what only
+/// the encoder does not support.
 CogVideoXVaeConfig parse_cogvideox_vae_config(const nlohmann::json& json, const std::string& file,
                                               bool with_encoder = false);
 

@@ -7,15 +7,15 @@
 
 namespace sparsereel::models {
 
-/// diffusers' MochiTransformer3DModel.
+/// The transformer's config, diffusers' MochiTransformer3DModel.
 struct MochiConfig {
   static constexpr int64_t kPoolerHeads = 8;  // fixed by the reference
 
-  int64_t patch_size = 2;  // of height and width
+  int64_t patch_size = 2;  // height and width of a patch, in latent pixels
   int64_t num_attention_heads = 24;
   int64_t attention_head_dim = 128;
   int64_t num_layers = 48;
-  int64_t pooled_projection_dim = 1536;  // the width of the text stream
+  int64_t pooled_projection_dim = 1536;  // width of the text stream
   int64_t in_channels = 12;
   int64_t out_channels = 12;
   int64_t text_embed_dim = 4096;
@@ -27,7 +27,7 @@ struct MochiConfig {
   static int64_t feed_forward_width(int64_t width) { return 8 * width / 3; }
 };
 
-/// Throws Error as in text/encoder/t5_config.h.
+/// Parses the config. Throws Error as the parsers of text/encoder/t5_config.h do.
 MochiConfig parse_mochi_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

@@ -17,9 +17,9 @@
 
 namespace sparsereel::models {
 
-/// A matrix product that turns each pixel into frames x side x side pixels.
+/// A matrix product that expands each pixel to a box of frames x side x side pixels.
 struct MochiExpansion {
-  /// [out x frames x side x side, in]; finish() reorders its rows so that a pixel's channels are consecutive.
+  /// [out x frames x side x side, in]; finish() reorders the rows so that the channels of a pixel are consecutive.
   Linear proj;
   int64_t frames = 1, side = 1, out = 0;
 
@@ -33,24 +33,25 @@ struct MochiLevel {
 
 struct MochiDecoder {
   Linear conv_in;                              // [widest, latent channels]
-  std::vector<ResnetBlock<GroupNorm>> before;  // the first level
+  std::vector<ResnetBlock<GroupNorm>> before;  // residual blocks at the widest level, before `levels`
   std::vector<MochiLevel> levels;              // widest first
-  Linear proj_out;                             // [out_channels, narrowest], on a GPU padded with meaningless rows
+  Linear proj_out;                             // [out_channels, narrowest], on a GPU padded with unused rows
   int64_t out_channels = 3;
 
   void weights(const Visit& visit, const MochiVaeConfig& config);
-  /// Call once, after all weights are loaded.
+  /// Prepares the weights for decoding. Call once, after all weights are loaded.
   void finish();
 };
 
-/// Returns the number of frames that a level processes at once. It divides `frames` into parts as equal as possible, of
-/// at most `elements` elements or one frame.
+/// Returns the number of frames that a level processes at once. That number divides `frames` into parts as equal as
+/// possible. Each part has at most `elements` elements, or is one frame.
 int64_t frames_at_once(int64_t frames, int64_t elements_a_frame, int64_t elements);
 
-/// latents [F, H, W, latent channels], the next frames of a video -> [t F, s H, s W, out_channels], passed to `done` in
-/// consecutive parts. Each level processes as many frames at once as `elements` allow. Their results go through all
-/// later levels before the next frames, so small levels take a whole video at once. Splitting does not change the
-/// result. `history` starts empty. If it has rows, latents are this rank's band, and all ranks split alike.
+/// Decodes the next frames of a video: latents [F, H, W, latent channels]. Passes the result [t F, s H, s W,
+/// out_channels] to `done` in consecutive parts. Each level processes as many frames at once as `elements` allows.
+/// Their results go through all later levels before the next frames, so small levels take a whole video at once.
+/// Splitting does not change the result. `history` starts empty. If it has rows, the latents are this rank's band of
+/// rows, and all ranks split the frames alike.
 void decode_frames(const MochiDecoder& decoder, const at::Tensor& latents, ConvHistory& history, int64_t elements,
                    const std::function<void(const at::Tensor& frames)>& done);
 

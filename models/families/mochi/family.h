@@ -7,10 +7,11 @@ namespace sparsereel::models {
 
 Family mochi_family();
 
-/// Knows diffusers' names and those of the authors' files, which ComfyUI keeps. These store q, k and v in one matrix, a
-/// feed-forward's gates before its values, and shifts before scales.
+/// Returns the description of the transformer's files, with the tensor names of diffusers and of the authors, which
+/// ComfyUI also uses. The authors' files store q, k and v in one matrix, a feed-forward's gates before its values, and
+/// shifts before scales.
 Part mochi_transformer_part();
-/// Knows the decoder's names, in a separate file or with the encoder.
+/// Returns the description of the VAE's files, with the decoder alone or together with the encoder.
 Part mochi_vae_part();
 
 }  // namespace sparsereel::models

@@ -17,7 +17,8 @@ namespace sparsereel::models {
 
 /// A block's weights for one of its two streams, of width S = C or W.
 struct MochiStream {
-  Linear modulation;  // [4 S, C]: scale and gate of attention, of feed-forward; [S, C] for a text that ends here
+  Linear modulation;  // [4 S, C]: scale and gate of attention, then of the feed-forward; [S, C] in the block that ends
+                      // the text
   Linear qkv;         // [3 C, S]: queries, keys and values stacked
   at::Tensor norm_q, norm_k;  // [D] in fp32, as the attention kernels read them
   Linear to_out;              // [S, C]
@@ -27,9 +28,10 @@ struct MochiStream {
 
 struct MochiBlock {
   MochiStream video, text;
-  bool ends_text = false;  // in the last block, whose text nothing reads: it lacks to_out and feed-forward
+  /// True for the last block, whose text output is not used: no to_out, no feed-forward for the text.
+  bool ends_text = false;
 
-  /// `name` is the block's: "transformer_blocks.0".
+  /// Lists the block's weights. `name` is the prefix of their names: "transformer_blocks.0".
   void weights(const Visit& visit, const std::string& name, const MochiConfig& config);
 };
 
@@ -41,9 +43,9 @@ struct MochiPooler {
   Linear to_out;  // [C, T]
 };
 
-/// Everything but the blocks.
+/// All layers outside the blocks.
 struct MochiEnds {
-  Linear patch;                      // [C, P of in_channels], stored as a convolution's
+  Linear patch;                      // [C, P of in_channels], stored as a convolution kernel
   TimestepEmbedding time_embedding;  // channels = time_embed_dim, time_embed_dim = C
   MochiPooler pooler;
   Linear text;                 // [W, T]

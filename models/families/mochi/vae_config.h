@@ -8,8 +8,8 @@
 
 namespace sparsereel::models {
 
-/// diffusers' AutoencoderKLMochi (decoder part). in_channels, encoder_block_out_channels and add_attention_block
-/// concern only the encoder and are not read.
+/// The VAE's config, the decoder part of diffusers' AutoencoderKLMochi. in_channels, encoder_block_out_channels and
+/// add_attention_block concern only the encoder and are not read.
 struct MochiVaeConfig {
   static constexpr int64_t kNormGroups = 32;  // fixed by the reference
 
@@ -18,15 +18,16 @@ struct MochiVaeConfig {
   int64_t latent_channels = 12;
   /// Number of residual blocks: in each level, and before the widest.
   std::vector<int64_t> layers_per_block = {3, 3, 4, 6, 3};
-  std::vector<int64_t> temporal_expansions = {1, 2, 3}, spatial_expansions = {2, 2, 2};  // between levels
-  std::vector<double> latents_mean, latents_std;  // one per channel; empty for none
+  /// Expansions of the video between levels.
+  std::vector<int64_t> temporal_expansions = {1, 2, 3}, spatial_expansions = {2, 2, 2};
+  std::vector<double> latents_mean, latents_std;  // one number per channel; empty if the latents are not normalized
   double scaling_factor = 1;
 
   int64_t pixels_a_latent() const;
   int64_t frames_a_latent() const;
 };
 
-/// Throws Error as in text/encoder/t5_config.h.
+/// Parses the config. Throws Error as the parsers of text/encoder/t5_config.h do.
 MochiVaeConfig parse_mochi_vae_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

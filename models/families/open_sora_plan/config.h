@@ -7,27 +7,27 @@
 
 namespace sparsereel::models {
 
-/// OpenSoraT2V of PKU-YuanGroup/Open-Sora-Plan, version 1.2.0: full attention over frames, rows and columns with rotary
-/// positions, and cross-attention to the text.
+/// The transformer's config, OpenSoraT2V of PKU-YuanGroup/Open-Sora-Plan, version 1.2.0: full attention over frames,
+/// rows and columns with rotary positions, and cross-attention to the text.
 struct OpenSoraPlanConfig {
-  static constexpr int64_t kTimeChannels = 256;  // of the timestep's sinusoids, fixed by the reference
+  static constexpr int64_t kTimeChannels = 256;  // channels of the timestep's sinusoids, fixed by the reference
 
   int64_t num_attention_heads = 16;
   int64_t attention_head_dim = 88;
   int64_t in_channels = 0;
-  int64_t out_channels = 0;  // in_channels, or twice as many, whose second half is not used for the video
+  int64_t out_channels = 0;  // in_channels, or twice as many; the second half is then not used
   int64_t num_layers = 1;
-  int64_t patch_size = 0;  // of height and width
+  int64_t patch_size = 0;  // height and width of a patch, in latent pixels
   int64_t caption_channels = 0;
   double norm_eps = 1e-5;
   int64_t sample_frames = 1, sample_height = 1, sample_width = 1;  // size of the training latents
-  // Divisors of a token's position, for frames, rows and columns.
+  // The position of a token on an axis is divided by these numbers.
   double interpolation_scale_t = 1, interpolation_scale_h = 1, interpolation_scale_w = 1;
 
   int64_t width() const { return num_attention_heads * attention_head_dim; }
 };
 
-/// Throws Error as in text/encoder/t5_config.h.
+/// Parses the config. Throws Error as the parsers of text/encoder/t5_config.h do.
 OpenSoraPlanConfig parse_open_sora_plan_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

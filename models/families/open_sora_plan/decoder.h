@@ -25,30 +25,31 @@ struct OpenSoraPlanAttention {
 
 struct OpenSoraPlanLevel {
   std::vector<ResnetBlock<GroupNorm>> resnets;
-  at::Tensor pixels_weight, pixels_bias;  // for pixels only: [channels, channels, 3, 3], channels-last, or undefined
-  std::optional<CausalConv3d> upsampler;  // for pixels and frames
+  /// Upsampling of height and width only: [channels, channels, 3, 3], channels-last, or undefined.
+  at::Tensor pixels_weight, pixels_bias;
+  std::optional<CausalConv3d> upsampler;  // upsampling of frames, height and width; unset if the level has none
   bool doubles_frames = false;
 
-  /// `index` counts from pixels to latents.
+  /// Lists the level's weights. `index` counts levels from pixels to latents.
   void weights(const Visit& visit, const OpenSoraPlanVaeConfig& config, size_t index, int64_t in);
 };
 
 struct OpenSoraPlanDecoder {
   std::optional<Linear> post_quant_conv;  // [z_channels, embed_dim], before everything else
-  CausalConv3d conv_in;                   // z_channels -> widest
+  CausalConv3d conv_in;                   // convolution from z_channels to the widest level
   ResnetBlock<GroupNorm> mid_first, mid_last;
-  OpenSoraPlanAttention attention;        // between them
+  OpenSoraPlanAttention attention;        // between mid_first and mid_last
   std::vector<OpenSoraPlanLevel> levels;  // widest first
   GroupNorm norm_out;
-  CausalConv3d conv_out;  // narrowest -> 3, perhaps padded with meaningless ones
+  CausalConv3d conv_out;  // convolution from the narrowest level to 3 channels; unused channels may pad its output
 
   void weights(const Visit& visit, const OpenSoraPlanVaeConfig& config);
-  /// Call once, after all weights are loaded.
+  /// Prepares the weights for decoding. Call once, after all weights are loaded.
   void finish();
 };
 
-/// latents [F, H, W, embed_dim], a complete video -> [r (F - 1) + 1, s H, s W, 3]. Norms use the statistics of all
-/// frames. rows is the split whose band the latents are; null if they are whole.
+/// Decodes a complete video: latents [F, H, W, embed_dim]. Returns frames [r (F - 1) + 1, s H, s W, 3]. Norms use the
+/// statistics of all frames. If `rows` is not null, the latents are this rank's band of rows.
 at::Tensor decode_frames(const OpenSoraPlanDecoder& decoder, const at::Tensor& latents, const RowSplit* rows = nullptr);
 
 }  // namespace sparsereel::models

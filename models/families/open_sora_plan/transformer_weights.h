@@ -23,13 +23,13 @@ struct OpenSoraPlanBlock {
   Linear feed_forward_in;    // [4 C, C]
   Linear feed_forward_out;   // [C, 4 C]
 
-  /// `name` is the block's: "transformer_blocks.0".
+  /// Lists the block's weights. `name` is the prefix of their names: "transformer_blocks.0".
   void weights(const Visit& visit, const std::string& name, const OpenSoraPlanConfig& config);
 };
 
-/// Everything but the blocks.
+/// All layers outside the blocks.
 struct OpenSoraPlanEnds {
-  Linear patch;                      // [C, P of in_channels], stored as a convolution's
+  Linear patch;                      // [C, P of in_channels], stored as a convolution kernel
   TimestepEmbedding time_embedding;  // channels = kTimeChannels, time_embed_dim = C
   Linear time_projection;            // [6 C, C]
   Linear text_in, text_out;          // [C, caption_channels], [C, C]
@@ -39,8 +39,9 @@ struct OpenSoraPlanEnds {
   void weights(const Visit& visit, const OpenSoraPlanConfig& config);
 };
 
-/// Returns int64 [3 C]: the stored row for each row of the qkv matrix. The reference rotates channels i and i + n / 2
-/// of each axis's n together. As neighbors, in queries and keys, they give the same scores.
+/// Returns int64 [3 C]: for each row of our qkv matrix, the row of the stored matrix. The reference rotates channels i
+/// and i + n / 2 of the n channels of an axis together. Our kernels rotate neighbors; reordering both queries and keys
+/// leaves the scores unchanged.
 at::Tensor rotary_order(const OpenSoraPlanConfig& config);
 
 }  // namespace sparsereel::models

@@ -23,14 +23,15 @@ struct WanConfig {
   double eps = 1e-6;
   int64_t rope_max_seq_len = 1024;  // for each axis of the grid
   // For models that attend to the tokens of an image encoder.
-  std::optional<int64_t> image_dim{};          // channels of those tokens
-  std::optional<int64_t> pos_embed_seq_len{};  // number of tokens, of two images, if they have learned positions
+  std::optional<int64_t> image_dim{};  // channels of those tokens
+  /// Number of image tokens, of two images, if the tokens have learned positions.
+  std::optional<int64_t> pos_embed_seq_len{};
 
   bool attends_to_images() const { return image_dim.has_value(); }
   int64_t width() const { return num_attention_heads * attention_head_dim; }
 };
 
-/// Throws Error as in text/encoder/t5_config.h.
+/// Parses the config. Throws Error as the parsers of text/encoder/t5_config.h do.
 WanConfig parse_wan_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

@@ -13,27 +13,28 @@ namespace sparsereel::models {
 
 struct WanUpBlock {
   std::vector<WanResidualBlock> blocks;
-  std::optional<WanResampler> upsampler;  // in all but the last level; makes two frames of each
+  std::optional<WanResampler> upsampler;  // in all but the last level; may also double the frames
 };
 
 struct WanDecoder {
   Linear post_quant_conv;      // [z_dim, z_dim], before everything else
-  CausalConv3d conv_in;        // z_dim -> widest
-  WanMidBlock mid;             // widest
+  CausalConv3d conv_in;        // convolution from z_dim channels to the widest level
+  WanMidBlock mid;             // at the widest level
   std::vector<WanUpBlock> up;  // as decoder_levels() lists them
   at::Tensor norm_out;         // [narrowest]
-  CausalConv3d conv_out;       // narrowest -> out_channels, perhaps padded with meaningless ones
-  bool is_residual = false;    // upsamplers have a shortcut without weights
+  CausalConv3d conv_out;     // convolution from the narrowest level to out_channels; unused channels may pad its output
+  bool is_residual = false;  // upsamplers have a shortcut without weights
   int64_t out_channels = 3;
 
   void weights(const Visit& visit, const WanVaeConfig& config);
-  /// Call once, after all weights are loaded.
+  /// Prepares the weights for decoding. Call once, after all weights are loaded.
   void finish();
 };
 
-/// latents [F, H, W, z_dim], the next frames of a video, the first one alone -> [F', s H, s W, out_channels]. s does
-/// not include patches. The chunks' size after the first frame does not change the result. `history` starts empty, on
-/// zeros. If it has rows, latents are this rank's band.
+/// Decodes the next latent frames of a video, [F, H, W, z_dim]; the first frame comes alone. Returns frames [F', s H, s
+/// W, out_channels], where s does not include patches. The number of frames a call, after the first, does not change
+/// the result. `history` starts empty, which means zeros before the video. If it has rows, the latents are this rank's
+/// band of rows.
 at::Tensor decode_frames(const WanDecoder& decoder, const at::Tensor& latents, ConvHistory& history);
 
 }  // namespace sparsereel::models

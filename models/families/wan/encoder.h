@@ -13,26 +13,27 @@ namespace sparsereel::models {
 
 struct WanDownBlock {
   std::vector<WanResidualBlock> blocks;
-  std::optional<WanResampler> downsampler;  // in all but the last level; makes one frame of two
+  std::optional<WanResampler> downsampler;  // in all but the last level; may also halve the frames
 };
 
 struct WanEncoder {
-  CausalConv3d conv_in;            // in_channels -> narrowest
+  CausalConv3d conv_in;            // convolution from in_channels to the narrowest level
   std::vector<WanDownBlock> down;  // as encoder_levels() lists them
-  WanMidBlock mid;                 // widest
+  WanMidBlock mid;                 // at the widest level
   at::Tensor norm_out;             // [widest]
-  CausalConv3d conv_out;           // widest -> 2 z_dim: mean and log variance
-  Linear quant_conv;               // [z_dim, 2 z_dim], after everything else; only the rows of the mean
+  CausalConv3d conv_out;           // convolution from the widest level to 2 z_dim channels: mean and log variance
+  Linear quant_conv;               // [z_dim, 2 z_dim], after everything else; only the rows that give the mean
   bool is_residual = false;        // levels have a shortcut without weights
 
   void weights(const Visit& visit, const WanVaeConfig& config);
-  /// Call once, after all weights are loaded.
+  /// Prepares the weights for encoding. Call once, after all weights are loaded.
   void finish();
 };
 
-/// frames [F, H, W, in_channels] with patches as channels -> the mean of the latents [F', H / s, W / s, z_dim]. s does
-/// not include patches. The first frame of a video comes alone; later chunks are the frames of one or several latents.
-/// The chunks' size does not change the result. `history` starts empty, on zeros.
+/// Encodes the next frames of a video, [F, H, W, in_channels] with patches as channels. Returns the mean of the latents
+/// [F', H / s, W / s, z_dim], where s does not include patches. The first frame of a video comes alone; later calls
+/// take the frames of one or several latent frames. The number of frames a call does not change the result. `history`
+/// starts empty, which means zeros before the video.
 at::Tensor encode_frames(const WanEncoder& encoder, const at::Tensor& frames, ConvHistory& history);
 
 }  // namespace sparsereel::models

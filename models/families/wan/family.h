@@ -9,7 +9,7 @@ namespace sparsereel::models {
 Family wan_family();
 
 Part wan_transformer_part(const char* role = "transformer", bool optional = false);
-/// Returns the VAEs of 2.1 and of 2.2's small model.
+/// Returns the description of two VAEs: the VAE of 2.1 and the VAE of 2.2's small model.
 Part wan_vae_part();
 
 }  // namespace sparsereel::models

@@ -8,11 +8,11 @@
 
 namespace sparsereel::models {
 
-/// Latents are [B, C, F, H, W]. offload is as in loaded_transformer().
+/// Loads the transformer, whose latents are [B, C, F, H, W]. `offload` works as in loaded_transformer().
 std::unique_ptr<LoadedTransformer> load_wan_transformer(const Component& component, at::Device device,
                                                         WeightFormat format, bool offload = false);
 
-/// See load_vae() in components.h.
+/// Loads the VAE as load_vae() in components.h describes.
 std::unique_ptr<Vae> load_wan_vae(const Component& component, at::Device device, at::ScalarType dtype,
                                   VaeParts parts = VaeParts::decoder);
 

@@ -24,18 +24,18 @@ struct WanBlock {
   Linear cross_q, cross_kv;   // [C, C] and [2 C, C]: to_k, to_v stacked
   at::Tensor cross_norm_q, cross_norm_k;  // [C] in fp32
   Linear cross_out;                       // [C, C]
-  Linear image_kv;                        // [2 C, C]: add_k_proj, add_v_proj stacked, for images' tokens
+  Linear image_kv;                        // [2 C, C]: add_k_proj, add_v_proj stacked, for image tokens
   at::Tensor image_norm_k;                // [C] in fp32
   Linear feed_forward_in;                 // [F, C]
   Linear feed_forward_out;                // [C, F]
 
-  /// `name` is the block's: "blocks.0".
+  /// Lists the block's weights. `name` is the prefix of their names: "blocks.0".
   void weights(const Visit& visit, const std::string& name, const WanConfig& config);
 };
 
-/// Projects an image encoder's tokens, of D = image_dim channels, to the blocks' width.
+/// Projects the tokens of an image encoder, with D = image_dim channels, to the blocks' width.
 struct WanImageEmbedding {
-  at::Tensor positions;  // [1, pos_embed_seq_len, D]; undefined for none
+  at::Tensor positions;  // [1, pos_embed_seq_len, D]; undefined if the tokens have no learned positions
   Norm norm_in;          // [D] in fp32
   Linear in, out;        // [D, D], [C, D]
   Norm norm_out;         // [C] in fp32
@@ -43,13 +43,13 @@ struct WanImageEmbedding {
   void weights(const Visit& visit, const WanConfig& config);
 };
 
-/// Everything but the blocks.
+/// All layers outside the blocks.
 struct WanEnds {
-  Linear patch;                      // [C, P of in_channels], stored as a convolution's
+  Linear patch;                      // [C, P of in_channels], stored as a convolution kernel
   TimestepEmbedding time_embedding;  // in fp32; channels = freq_dim, time_embed_dim = C
   Linear time_projection;            // [6 C, C]
   Linear text_in, text_out;          // [C, text_dim], [C, C]
-  WanImageEmbedding image;           // undefined if the model attends to no images
+  WanImageEmbedding image;           // undefined if the model does not attend to images
   at::Tensor modulation;             // [1, 2, C] in fp32: shift, scale
   Linear out;                        // [P of out_channels, C]
 

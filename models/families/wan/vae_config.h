@@ -8,9 +8,9 @@
 
 namespace sparsereel::models {
 
-/// diffusers' AutoencoderKLWan. dropout is not read, nor is attn_scales without the encoder.
+/// The VAE's config, diffusers' AutoencoderKLWan. dropout is not read, and attn_scales only with the encoder.
 struct WanVaeConfig {
-  int64_t base_dim = 96;  // of the encoder
+  int64_t base_dim = 96;  // width of the encoder's first level
   int64_t decoder_base_dim = 96;
   int64_t z_dim = 16;
   std::vector<int64_t> dim_mult = {1, 2, 4, 4};
@@ -25,11 +25,11 @@ struct WanVaeConfig {
   int64_t frames_a_latent() const;
 };
 
-/// One level of the encoder, from pixels to latents, or of the decoder, in the other direction. All but the last one
-/// halve or double the picture.
+/// One level of the encoder or decoder. The encoder's levels go from pixels to latents, the decoder's levels from
+/// latents to pixels. All but the last level halve or double the picture.
 struct WanVaeLevel {
-  int64_t in = 0;       // channels
-  int64_t out = 0;      // of its residual blocks
+  int64_t in = 0;       // input channels
+  int64_t out = 0;      // channels of the level's residual blocks
   int64_t resized = 0;  // channels after halving or doubling the picture; 0 if it keeps its size
   bool resizes_time = false;
 };
@@ -37,8 +37,8 @@ struct WanVaeLevel {
 std::vector<WanVaeLevel> encoder_levels(const WanVaeConfig& config);
 std::vector<WanVaeLevel> decoder_levels(const WanVaeConfig& config);
 
-/// Throws Error as in text/encoder/t5_config.h. with_encoder also refuses what only the encoder does not
-/// support.
+/// Parses the config. Throws Error as the parsers of text/encoder/t5_config.h do. with_encoder also refuses what only
+/// the encoder does not support.
 WanVaeConfig parse_wan_vae_config(const nlohmann::json& json, const std::string& file, bool with_encoder = false);
 
 }  // namespace sparsereel::models

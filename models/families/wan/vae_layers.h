@@ -1,5 +1,5 @@
-// The layers of encoder and decoder in diffusers' AutoencoderKLWan (Wan Team, arXiv 2503.20314). Activations are as in
-// models/vae/causal_conv3d.h.
+// The layers that the encoder and the decoder of diffusers' AutoencoderKLWan share (Wan Team, arXiv 2503.20314).
+// Activations are laid out as in models/vae/causal_conv3d.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,9 +14,9 @@
 
 namespace sparsereel::models {
 
-using WanResidualBlock = ResnetBlock<at::Tensor>;  // its norms are gammas [channels]
+using WanResidualBlock = ResnetBlock<at::Tensor>;  // its norms are at::Tensor gammas [channels]
 
-/// Lists blocks as list_resnets() does, or a single one.
+/// Lists the weights of `count` blocks as list_resnets() does.
 void list_residual_blocks(std::vector<WanResidualBlock>& blocks, const Visit& visit, const std::string& name,
                           int64_t count, int64_t in, int64_t out);
 void list_residual_block(WanResidualBlock& block, const Visit& visit, const std::string& name, int64_t in, int64_t out);
@@ -31,13 +31,13 @@ struct WanVaeAttention {
 
 /// The middle block, at the latents' size.
 struct WanMidBlock {
-  std::vector<WanResidualBlock> blocks;  // two
-  WanVaeAttention attention;             // between them
+  std::vector<WanResidualBlock> blocks;  // two blocks
+  WanVaeAttention attention;             // between the two blocks
 
   void weights(const Visit& visit, const std::string& name, int64_t channels);
 };
 
-/// Doubles or halves pictures, and also time if time_conv is set.
+/// Doubles or halves the height and width of pictures, and the number of frames too if time_conv is set.
 struct WanResampler {
   std::optional<CausalConv3d> time_conv;  // [time_out, in, 3, 1, 1]
   at::Tensor weight;                      // [out, in, 3, 3], channels-last
@@ -46,7 +46,7 @@ struct WanResampler {
   void weights(const Visit& visit, const std::string& name, int64_t in, int64_t out, std::optional<int64_t> time_out);
 };
 
-/// Returns conv(silu(norm(x))). x is released once it is normalized, which frees it unless the caller holds it.
+/// Returns conv(silu(norm(x))). x is freed as soon as it is normalized, unless the caller also holds it.
 at::Tensor convolve_normed(const at::Tensor& gamma, const CausalConv3d& conv, at::Tensor x, ConvHistory& history);
 
 at::Tensor residual_block(const WanResidualBlock& block, const at::Tensor& x, ConvHistory& history);

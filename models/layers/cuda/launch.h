@@ -13,7 +13,7 @@ namespace sparsereel::models::cuda {
 using attention::cuda::Element;
 using attention::cuda::Stream;
 
-/// The types of Element, and fp32.
+/// The element types of tensors: those of Element (fp16, bf16), and fp32.
 enum class Scalar { fp32, fp16, bf16 };
 
 constexpr int kMaxNormChannels = 5120;       // four warps hold such a row in registers
@@ -38,15 +38,15 @@ struct PartVectors {
   Vectors video{}, text{};
 };
 
-/// The index, for each token [batch, tokens], of its row in vectors [entries, channels]; null if that is its batch
-/// entry.
+/// Maps each token [batch, tokens] to a row of the vectors [entries, channels]. If null, a token uses the row of its
+/// batch entry.
 struct EntryOfToken {
   const int64_t* data = nullptr;
   int entries = 0;
 };
 
-/// residual += gate * update if there is an update, rounded to Element. Then out = (norm(residual) * weight + bias) *
-/// (1 + scale) + shift.
+/// Residual update and layer norm. residual += gate * update if there is an update, rounded to Element. Then out =
+/// (norm(residual) * weight + bias) * (1 + scale) + shift.
 struct NormModulate {
   int batch = 0;
   int tokens = 0;
@@ -54,12 +54,12 @@ struct NormModulate {
   int channels = 0;  // a multiple of 8, at most kMaxNormChannels
   Element element = Element::bf16;
   Rows residual{};
-  Rows update{};  // null for none
+  Rows update{};  // null if there is no update
   Rows out{};
-  /// [batch, tokens], scales of out in e4m3 (rounded to Element first); null for out in Element.
+  /// [batch, tokens], the scales if out is e4m3 (rounded to Element first); null if out is Element.
   float* out_scale = nullptr;
-  const void* weight = nullptr;  // Element [channels]; null for ones
-  const void* bias = nullptr;    // null for zeros
+  const void* weight = nullptr;  // Element [channels]; null for weights of 1
+  const void* bias = nullptr;    // null for a bias of 0
   float eps = 0;
   PartVectors scale{}, shift{}, gate{};
   EntryOfToken entry{};  // for scale, shift and gate
@@ -67,16 +67,16 @@ struct NormModulate {
 
 const char* norm_modulate(const NormModulate& p, Stream stream);
 
-/// residual += update / rms(update) * gate if there is an update, rounded to Element. Then, if there is an out, out =
-/// residual / rms(residual) * factor. rms(x) = sqrt(mean(x^2) + eps).
+/// Residual update and RMS norm. residual += update / rms(update) * gate if there is an update, rounded to Element.
+/// Then, if there is an out, out = residual / rms(residual) * factor. rms(x) = sqrt(mean(x^2) + eps).
 struct RmsNormModulate {
   int batch = 0;
   int tokens = 0;
   int channels = 0;  // a multiple of 8, at most kMaxNormChannels
   Element element = Element::bf16;
   Rows residual{};
-  Rows update{};               // null for none
-  Rows out{};                  // null for none
+  Rows update{};               // null if there is no update
+  Rows out{};                  // null if only the residual is needed
   float* out_scale = nullptr;  // as in NormModulate
   float update_eps = 0, eps = 0;
   Vectors gate{}, factor{};  // per batch entry; aligned to 16 bytes
@@ -97,19 +97,20 @@ struct QuantizeRows {
 
 const char* quantize_rows(const QuantizeRows& p, Stream stream);
 
-/// out = a * silu(b), where a and b are the halves of a row, computed in fp32 and rounded to Element.
+/// Gated linear unit: out = a * silu(b), where a is the first half of a row's channels and b the second, computed in
+/// fp32 and rounded to Element.
 struct SwiGlu {
   int64_t rows = 0;
   int channels = 0;  // of out: a multiple of 8, at most kMaxQuantizeChannels
   Element element = Element::bf16;
   const void* x = nullptr;  // Element [rows, 2 channels], aligned to 16 bytes
   void* out = nullptr;      // Element [rows, channels], aligned to 16 bytes, or e4m3
-  float* scale = nullptr;   // [rows], scales of out in e4m3, as by quantize_rows(); null for out in Element
+  float* scale = nullptr;   // [rows], the scales if out is e4m3, as in QuantizeRows; null if out is Element
 };
 
 const char* swiglu(const SwiGlu& p, Stream stream);
 
-/// residual += gate * update.
+/// Residual update: residual += gate * update.
 struct AddGated {
   int batch = 0;
   int tokens = 0;
@@ -136,7 +137,7 @@ struct StridedCopy {
   int64_t words = 0;  // product of all sizes
 };
 
-/// Copies that run at the same time.
+/// Copies that run concurrently.
 struct StridedCopies {
   StridedCopy copies[kMaxCopies]{};
   int count = 0;
@@ -150,15 +151,15 @@ const char* copy_by_engine(const StridedCopy& given, Stream stream);
 
 constexpr int kMaxFewRows = 4, kMaxProjections = 4;
 
-/// out = x weight^T + bias.
+/// One matrix product: out = x weight^T + bias.
 struct Projection {
   const void* weight = nullptr;  // Element [outputs, inputs], rows aligned to 16 bytes
-  const void* bias = nullptr;    // Element [outputs]; null for none
+  const void* bias = nullptr;    // Element [outputs]; null if there is no bias
   float* out = nullptr;          // [rows, outputs]
   int outputs = 0;
 };
 
-/// A few projections of the same few rows. The time is that of reading the weights once.
+/// A few projections of the same few rows. Reading the weights takes most of the time.
 struct FewRows {
   int rows = 0;    // 1 to kMaxFewRows
   int inputs = 0;  // a multiple of 8
@@ -170,15 +171,15 @@ struct FewRows {
 
 const char* project_few_rows(const FewRows& p, Stream stream);
 
-/// Unpacks a weight from its file's format (layers/cuda/packed_blocks.h).
+/// Unpacks the rows of a packed weight to numbers (layers/cuda/packed_blocks.h).
 struct UnpackRows {
   Dtype from = Dtype::q8_0;  // packed or 8-bit
   Scalar to = Scalar::bf16;
   int64_t rows = 0;
   int64_t columns = 0;           // a multiple of the block's elements
   const void* packed = nullptr;  // aligned to 16 bytes
-  const float* scale = nullptr;  // [rows], multiplies each row; null for ones
-  const float* delta = nullptr;  // [rows, columns], added afterwards, aligned to 16 bytes; null for none
+  const float* scale = nullptr;  // [rows], multiplies each row; null for scales of 1
+  const float* delta = nullptr;  // [rows, columns], added afterwards, aligned to 16 bytes; null if nothing is added
   void* out = nullptr;           // [rows, columns], aligned to 16 bytes
 };
 

@@ -15,7 +15,7 @@ constexpr int kUnpackedAtOnce = 8;  // elements that a GPU thread stores with on
 
 namespace packed {
 
-/// Reads a little-endian half at any address.
+/// Reads a little-endian fp16 number at any address.
 SPARSEREEL_BOTH inline float half_at(const uint8_t* p) {
   return float_of_half(static_cast<uint16_t>(p[0] | p[1] << 8));
 }
@@ -36,7 +36,7 @@ SPARSEREEL_BOTH inline int nibble(uint8_t byte, bool high) {
   return high ? byte >> 4 : byte & 15;
 }
 
-/// Scale and minimum `j` of eight, with 6 bits each in 12 bytes.
+/// Reads scale `j` and minimum `j` of eight, with 6 bits each in 12 bytes.
 struct SixBits {
   int scale, minimum;
 };
@@ -54,7 +54,8 @@ SPARSEREEL_BOTH inline float iq4_level(int index) {
 
 }  // namespace packed
 
-/// For each packed dtype: elements and bytes of a block. at() unpacks eight elements from `first`, a multiple of eight.
+/// A block of each packed dtype: its number of elements, its bytes, and at(), which unpacks eight elements from
+/// `first`, a multiple of eight.
 template <Dtype kDtype>
 struct PackedBlock;
 
@@ -199,7 +200,7 @@ struct PackedBlock<Dtype::iq4_xs> {
   }
 };
 
-/// 8-bit numbers, whose scales are stored apart.
+/// 8-bit numbers. Their scales are in another tensor.
 template <>
 struct PackedBlock<Dtype::i8> {
   static constexpr int elements = kUnpackedAtOnce, bytes = kUnpackedAtOnce;
@@ -229,7 +230,7 @@ struct PackedBlock<Dtype::f8_e4m3> {  // an fp16 without infinity whose exponent
   }
 };
 
-/// Unpacked numbers, which a fused layer may have beside packed rows.
+/// Unpacked numbers. A fused layer may hold them beside packed rows.
 template <int kBytes, float (*kRead)(const uint8_t*)>
 struct Numbers {
   static constexpr int elements = kUnpackedAtOnce, bytes = kUnpackedAtOnce * kBytes;

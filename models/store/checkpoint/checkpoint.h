@@ -54,20 +54,20 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as in Component
   /// Returns the files that were chosen because the user did not name all of them.
   const std::vector<ChosenFile>& choices() const { return choices_; }
   void set_choices(std::vector<ChosenFile> choices) { choices_ = std::move(choices); }
-  /// Returns the index, folders of components, architecture file and files of weights that it is read from.
+  /// Returns the index, folders of components, architecture file and files of weights that the model is read from.
   const std::vector<std::filesystem::path>& places() const { return places_; }
   /// Returns the roles of the family's parts that this checkpoint has, in the family's order.
   std::vector<std::string> roles() const;
   std::string component_class(const std::string& role) const;
-  /// Returns a scalar of model_index.json, or of the architecture that stands in for it; null if it has none.
+  /// Returns a scalar of model_index.json, or of the architecture that replaces it; null if there is no such scalar.
   nlohmann::json setting(const std::string& name) const;
-  /// Returns the replacement, or else the tokenizer in or beside the text encoder's single file, or else the folder's.
-  /// Returns nothing for a text encoder with random weights. Throws Error (field: tokenizer) naming what is needed if
-  /// there is none.
+  /// Returns the tokenizer that the user named, or else the one in or beside the text encoder's single file, or else
+  /// the one in the model's folder. Returns nothing for a text encoder with random weights. Throws Error (field:
+  /// tokenizer) naming what is needed if there is no tokenizer.
   std::optional<TokenizerPlace> tokenizer() const;
-  /// Returns the same, but never the tokenizer of the model's own folder.
+  /// Returns what tokenizer() returns, but never the tokenizer of the model's own folder.
   std::optional<TokenizerPlace> other_tokenizer() const;
-  /// Replaces a role's weights by those of a file, of an index's shards, or of the one such file in a folder. Tensors
+  /// Replaces the weights of a role by a file, by the shards of an index, or by the only such file in a folder. Tensors
   /// have the names of diffusers or of the model's authors, with or without a prefix. The role's config stays. Reads
   /// the header. A tokenizer may be a folder. Throws Error (field: the role) if the checkpoint has no such role. Throws
   /// Error naming the file if it is damaged or its sizes contradict the config.
@@ -77,7 +77,7 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as in Component
   /// *.bin in the same order. Throws one Error for missing shards, and for tensors in two shards that the index does
   /// not assign. A component stays open, so the folder may be moved afterwards.
   const Component& component(const std::string& role) const;
-  /// Adds these deltas to a role's weights when they are read.
+  /// Adds these changes to a role's weights when the weights are read.
   void add(const std::string& role, const WeightDeltas& deltas);
   /// Returns a component's config.json (scheduler_config.json for the scheduler). `file` receives its name in errors.
   nlohmann::json config(const std::string& role, std::string* file = nullptr) const;
@@ -100,7 +100,7 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as in Component
   nlohmann::json index_;  // model_index.json, or its equivalent made from an architecture
   std::vector<std::filesystem::path> places_;
   std::map<std::string, Source> sources_;  // by role
-  std::filesystem::path tokenizer_;        // replaces the others; empty if none was given
+  std::filesystem::path tokenizer_;        // replaces all other tokenizers; empty if the user named none
   bool is_of_files_ = false;
   std::vector<ChosenFile> choices_;
   mutable std::map<std::string, Component> opened_;

@@ -18,7 +18,8 @@ namespace sparsereel::models {
 
 struct Part;  // family.h
 
-/// A change added to a tensor when it is read: scale x up x down, up [out, rank], down [rank, in].
+/// A weight delta: a change, usually of a LoRA, that is added to a tensor when the tensor is read. It is scale x up x
+/// down, with up [out, rank] and down [rank, in].
 struct WeightDelta {
   std::shared_ptr<const TensorFile> file;
   const TensorEntry* up = nullptr;
@@ -27,7 +28,7 @@ struct WeightDelta {
   std::vector<std::shared_ptr<const TensorEntry>> made = {};  // owner of `up` and `down` if the file does not own them
 };
 
-/// Deltas by the tensor's name, in the order in which they are added.
+/// Weight deltas by the name of the tensor that they change, in the order in which they are added.
 using WeightDeltas = std::map<std::string, std::vector<WeightDelta>>;
 
 /// One component (transformer, vae, text_encoder): its config, and its weights in memory-mapped files or random.
@@ -40,17 +41,18 @@ struct Component {               // NOLINT(bugprone-exception-escape): json asse
   TensorTable tensors;
   std::vector<std::shared_ptr<const TensorEntry>> parts = {};  // owner of entries for parts of the files' tensors
   std::optional<uint64_t> random_seed = {};  // set if there are no files: every tensor is made from this seed
-  /// Number of elements of each tensor that was asked for.
+  /// The number of elements of each tensor that a module asked for.
   std::shared_ptr<std::map<std::string, uint64_t>> counted = {};
   std::shared_ptr<std::vector<std::string>> left_out = {};  // names and shapes of tensors that no module asked for
-  WeightDeltas deltas = {};                                 // changes to its tensors
-  std::string prefix = {};                                  // of every name in the file, after wrappers are stripped
-  const NameMap* names = nullptr;  // from diffusers' names to the file's; null if they are equal
+  WeightDeltas deltas = {};                                 // changes to tensors of the component
+  std::string prefix = {};         // prefix of every name in the file, after wrappers are stripped
+  const NameMap* names = nullptr;  // maps diffusers' names to the names in the file; null if they are equal
   bool by_itself = false;          // the weights are a single file, not a folder in diffusers' layout
 
   uint64_t parameter_count() const;
   uint64_t bytes() const;
-  /// Throws Error naming the file if one of its files, or of its deltas' files, became shorter since it was opened.
+  /// Throws Error naming the file if a file of the component, or of its weight deltas, became shorter since it was
+  /// opened.
   void check_whole() const;
   /// Returns the name that the file gives, or would give, to a tensor.
   std::string name_in_file(const std::string& name) const;

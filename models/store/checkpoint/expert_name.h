@@ -12,7 +12,7 @@ namespace sparsereel::models {
 /// says neither or both. Words such as "low-poly" describe pictures and do not count.
 std::string expert_in_name(std::string_view name);
 
-/// Returns the same for a file: from its own name, or else from the name of its folder.
+/// Returns expert_in_name() of the file's name, or else of the name of its folder.
 std::string expert_of_file(const std::filesystem::path& file);
 
 }  // namespace sparsereel::models

@@ -1,6 +1,6 @@
-// The model families that this program runs, one row each. A row has all that must be known of a checkpoint before
-// weights are read. Each family's row is in its folder in families/; rows.cpp lists them. No torch: components.h
-// declares what loads weights.
+// The model families that this program runs, one row each. A row holds everything that must be known about a checkpoint
+// before weights are read. Each family defines its row in its folder in families/; rows.cpp lists them. No torch:
+// components.h declares the functions that load weights.
 #pragma once
 
 #include <cstdint>
@@ -35,23 +35,23 @@ struct Part {
   std::string role;                  // "transformer", as its folder is called
   std::vector<std::string> classes;  // supported classes; random weights take the first
   bool optional = false;             // model_index.json may omit it or name [null, null]
-  StoredNames names{};               // names of its tensors in files that are not diffusers'
-  /// The part's sizes by its config.json, and by its tensors under diffusers' names (empty for another component's).
-  /// Null if unknown.
+  StoredNames names{};               // names of its tensors in files that do not use diffusers' names
+  /// Return the part's sizes by its config.json, or by its tensors under diffusers' names (empty if they belong to
+  /// another component). Null if the sizes are unknown.
   Sizes (*sizes_by_config)(const nlohmann::json& config, const std::string& file) = nullptr;
   Sizes (*sizes_by_tensors)(const TensorTable& tensors) = nullptr;
-  /// The unsupported model that has these tensors, such as "image to video"; empty if none is known. Null if never
-  /// checked.
+  /// Returns the unsupported model that has these tensors, such as "image to video"; empty if they show none. Null if
+  /// the part is never checked for unsupported models.
   std::string (*other_model)(const TensorTable& tensors) = nullptr;
-  /// Names of files that hold the part, for errors; for a tokenizer the repository.
+  /// Names of published files that hold the part, for errors; for a tokenizer, the repository.
   std::string published = {};
 };
 
 /// The layers of a family's transformers that LoRA files change, under diffusers' names.
 struct LoraNames {
   std::string blocks;               // "blocks.", the prefix of a block's number
-  std::vector<std::string> layers;  // matrices of a block; the first one's input width is the transformer's
-  std::string other_blocks = {};    // `blocks` in the names of the model's authors; empty if they are equal
+  std::vector<std::string> layers;  // matrices of a block; the input width of the first is the transformer's width
+  std::string other_blocks = {};    // `blocks` in the names of the model's authors; empty if their names are the same
 };
 
 struct Family {
@@ -73,7 +73,8 @@ struct Family {
   std::vector<std::string> classes() const;
 };
 
-/// Every family, in the order of the help texts: those that families/rows.cpp lists, then those that were added.
+/// Returns every family, in the order of the help texts: those that families/rows.cpp lists, then those that were
+/// added.
 const std::vector<Family>& families();
 
 /// Returns the error for a file whose part belongs to an unsupported model (Part::other_model).

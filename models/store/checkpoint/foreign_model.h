@@ -17,8 +17,8 @@ std::string foreign_model(const std::filesystem::path& file);
 /// Returns the families that this program runs, as a list: "A, B and C".
 std::string supported_families();
 
-/// Returns a clearer error for a model that does not open. It says if `model` or one of `files` (by role) is a foreign
-/// model's file that holds no part of ours. Otherwise returns `error`.
+/// Returns a clearer error for a model that does not open. The error says if `model` or one of `files` (by role) is a
+/// foreign model's file that holds no part of our models. Otherwise returns `error`.
 Error or_foreign(const Error& error, const std::filesystem::path& model,
                  const std::map<std::string, std::string>& files);
 

@@ -1,4 +1,5 @@
-// Finds the parts of models in single files. Their tensors tell what they are, not the files' names. No torch.
+// Finds the parts of models in single files. The tensors, not the names of the files, tell which part a file holds. No
+// torch.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +16,12 @@ namespace sparsereel::models {
 struct FoundPart {
   std::filesystem::path file;      // of weights, or the index of its shards
   const Family* family = nullptr;  // a file may be a part of several families' models
-  std::string role;                // for roles of the same classes ("transformer", "transformer_2") the first
+  std::string role;                // for roles of the same classes ("transformer", "transformer_2"), the first role
   Sizes sizes = {};
-  std::string expert = {};       // "high" or "low" if the file's name, or else its folder's, says so
-  std::string other_model = {};  // Part::other_model
+  std::string expert = {};       // "high" or "low" if the name of the file, or else of its folder, says so
+  std::string other_model = {};  // result of Part::other_model
   WeightsFormat format = {};
-  uint64_t bytes = 0;          // of this part's tensors
+  uint64_t bytes = 0;          // bytes of the tensors of this part
   bool has_tokenizer = false;  // for a text encoder: a tokenizer is in the file or beside it
 };
 

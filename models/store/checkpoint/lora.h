@@ -19,23 +19,24 @@ std::string hash_of(const std::vector<LoraChoice>& loras);
 
 /// The model that a LoRA was made for, as far as its layers' names and shapes tell.
 struct LoraOrigin {
-  const Family* family = nullptr;  // null if it is no known one
+  const Family* family = nullptr;  // null if the layers fit no known family
   std::string naming;              // "diffusers", "kohya", "original"
-  int64_t width = 0, blocks = 0;   // of the transformer; 0 if the layers do not tell
+  int64_t width = 0, blocks = 0;   // sizes of the transformer; 0 if the layers do not tell
   std::string expert;              // "high" or "low" if the name of the file or of its folder says so
 };
 LoraOrigin origin_of(const LoraFile& lora);
 
-/// If the model has several experts, assigns each file without an expert to the one in its name, or else in its
-/// folder's. Files whose layers name their transformer are not changed. Reads the headers of files whose names say an
-/// expert. Throws Error as read_lora() does.
+/// If the model has several experts, assigns each file without an expert to the expert that its name, or else the name
+/// of its folder, contains. Files whose layers name their transformer are not changed. Reads the headers of files whose
+/// names say an expert. Throws Error as read_lora() does.
 std::vector<LoraChoice> with_experts(std::vector<LoraChoice> loras, const ModelSpec& spec);
 
 /// Makes the checkpoint add the LoRAs to its weights when they are read, and returns warnings. Only headers are read.
-/// If a file's other layers fit (LoRAs of models that take images), some are left out with a warning that counts and
-/// names them, or refused with `strict`. These are layers that the checkpoint does not have, tensors that are no
-/// LoRA's, and convolutions with other input channels or a kernel in B. A warning says which files with_experts()
-/// assigned. Throws one Error for all that does not fit in a file, saying what the file seems made for.
+/// Some layers do not fit: layers that the checkpoint does not have, tensors that do not belong to a LoRA, and
+/// convolutions with other input channels or a kernel in B. If the other layers of the file fit (LoRAs of models that
+/// take images), a warning counts and names what is left out; with `strict`, the file is refused. A warning says which
+/// files with_experts() assigned. Throws one Error for all that does not fit in a file, saying what the file seems made
+/// for.
 std::vector<std::string> add_loras(Checkpoint& checkpoint, const ModelSpec& spec, const std::vector<LoraChoice>& loras,
                                    bool strict = false);
 

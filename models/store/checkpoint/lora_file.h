@@ -13,13 +13,13 @@ namespace sparsereel::models {
 
 /// The tensors that a file holds for one layer.
 struct LoraLayer {
-  std::string part;  // of the model, "text_encoder"; empty if the file does not say, which means the transformer
-  std::string name;  // as in the file, after the part: "blocks.0.attn1.to_q"
+  std::string part;  // part of the model, "text_encoder"; empty if the file does not say, which means the transformer
+  std::string name;  // name in the file, after the part: "blocks.0.attn1.to_q"
   bool underscores = false;           // the name has underscores in place of dots
   const TensorEntry* down = nullptr;  // A [rank, in]; for a convolution [rank, in, ..]
   const TensorEntry* up = nullptr;    // B [out, rank], or [out, rank, ..]
   const TensorEntry* bias = nullptr;  // [out], beside B and scaled like it
-  const TensorEntry* diff = nullptr;  // difference of the whole weight, in its shape, without A and B
+  const TensorEntry* diff = nullptr;  // difference of the whole weight, in the weight's shape, without A and B
   const TensorEntry* diff_bias = nullptr;
   double alpha = 0;     // the rank if the file says nothing
   double strength = 1;  // alpha / rank
@@ -30,9 +30,9 @@ struct LoraLayer {
 struct LoraFile {
   std::shared_ptr<const TensorFile> file;
   std::vector<LoraLayer> layers;       // by their names
-  std::vector<std::string> strangers;  // quoted names of tensors that belong to no LoRA
-  bool numbers_transformers = false;   // it says "transformer_1", which means only the first of several
-  bool guesses_alpha = false;          // its names are PEFT's, which keeps alphas elsewhere, and no alpha was found
+  std::vector<std::string> strangers;  // quoted names of tensors that do not belong to a LoRA
+  bool numbers_transformers = false;   // names say "transformer_1", which means only the first of several transformers
+  bool guesses_alpha = false;          // names are PEFT's, which keeps alphas in another file, and no alpha was found
 };
 
 /// Reads the tensors by the names of lora_names.h, and alphas from tensors or lora_settings.h. Throws Error naming file

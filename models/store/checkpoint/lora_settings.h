@@ -13,7 +13,7 @@
 namespace sparsereel::models {
 
 /// Returns the adapter_config.json in which PEFT keeps the settings of an adapter_model.safetensors. Empty if `file`
-/// has another name or there is none.
+/// has another name or there is no adapter_config.json.
 std::filesystem::path adapter_config_of(const std::filesystem::path& file);
 
 /// A LoRA's settings: in the header as diffusers writes them, in the adapter_config.json beside the file (PEFT), or
@@ -32,7 +32,7 @@ class LoraSettings {
 
   /// Returns true for PEFT's use_rslora: alpha is divided by the square root of the rank instead of the rank.
   bool uses_rslora(const std::string& part) const { return flag(part, "use_rslora") != nullptr; }
-  /// Returns the file that says use_dora; empty if none does.
+  /// Returns the file that says use_dora; empty if no file says it.
   std::string file_with_dora(const std::string& part) const;
 
  private:

@@ -17,8 +17,9 @@ class ModelFiles {
   ModelFiles() = default;  // protects nothing
   explicit ModelFiles(const Checkpoint& folder);
 
-  /// Returns true if writing to `path` would replace one of the model's files, also through links or another name, or
-  /// add one to a component's folder, where it might be taken for the model's. The rest of the model's folder is free.
+  /// Returns true if writing to `path` would replace a file of the model, also through links or another name. Also
+  /// returns true if it would add a file to the folder of a component, where the file might be taken for part of the
+  /// model. The rest of the model's folder is free.
   bool touched_by(const std::filesystem::path& path) const;
 
  private:

@@ -13,8 +13,8 @@ namespace sparsereel::models {
 /// their weights_hash() and no file name.
 std::string model_hash(const Checkpoint& checkpoint);
 
-/// Returns a SHA-256 over headers of files and content of small tensors: those of one dimension or at most 2^15
-/// elements (biases, norms, modulation). Headers alone do not suffice: files of one format have equal ones.
+/// Returns a SHA-256 over the headers of files and the content of small tensors: tensors of one dimension or at most
+/// 2^15 elements (biases, norms, modulation). Headers alone do not suffice: all files of one format have equal headers.
 std::string weights_hash(const Component& component);
 
 }  // namespace sparsereel::models

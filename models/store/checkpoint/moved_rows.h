@@ -15,7 +15,7 @@ struct MovedRows {
   std::string first = {};       // the layer; a * stands for a number, as in NameMap
   std::string second = {};      // the layer that holds its rows
   int64_t part = 0, parts = 1;  // index and number of equal parts, stacked
-  bool halves_swapped = false;  // the second half of these rows is the layer's first half
+  bool halves_swapped = false;  // the layer's first half is the second half of these rows
 };
 
 /// Returns the entry for the layer's rows: its shape, its offset, and TensorEntry::halves_swapped. Returns nothing if

@@ -29,13 +29,13 @@ class NameMap {
     return all;
   }
 
-  /// Translates a name of the first program to the second's, and back. A name without a pair is returned as it is. If a
-  /// tensor of the second program holds rows of several layers, first() returns one of them.
+  /// Translates a name of the first program to the second program's name, and back. A name without a pair is returned
+  /// as it is. If a tensor of the second program holds rows of several layers, first() returns one of them.
   std::string second(const std::string& first) const { return placed_second(first).name; }
   std::string first(const std::string& second) const { return placed_firsts(second).front().name; }
 
-  /// Returns the same with the places of rows: the first program's tensors are parts of the second's. There is at least
-  /// one.
+  /// Translates names, with the places of rows: a tensor of the first program may be a part of a tensor of the second.
+  /// placed_firsts() returns at least one name.
   PlacedName placed_second(const std::string& first) const;
   std::vector<PlacedName> placed_firsts(const std::string& second) const;
 
@@ -46,11 +46,11 @@ class NameMap {
 
 /// The names of a component's tensors in other programs' files.
 struct StoredNames {
-  std::vector<NameMap> others = {};  // from diffusers' names to those of the authors or another program
+  std::vector<NameMap> others = {};  // maps from diffusers' names to names of the authors or of another program
   /// Words before every name of a file; several may follow each other. If two match, the first one counts. The part's
-  /// role is always one.
+  /// role is always among them.
   std::vector<std::string> prefixes = {};
-  std::vector<std::string> no_weights = {};  // other tensors that may be present
+  std::vector<std::string> no_weights = {};  // tensors without weights that may be present
   /// Layers that have another name in the last block, in diffusers only: {"blocks.*.norm", "blocks.*.last_norm"}.
   NameMap::Pairs of_last_block = {};
 };

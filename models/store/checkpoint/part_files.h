@@ -14,7 +14,7 @@ namespace sparsereel::models {
 struct PartFile {
   std::string role;            // "vae"
   std::filesystem::path path;  // the file, or the index of its shards
-  uint64_t bytes = 0;          // of all shards
+  uint64_t bytes = 0;          // bytes of all shards
   std::string format;          // "F8_E4M3 with scales 406, F16 689": how many tensors of each type
   std::string sha256;          // weights_hash()
 };
@@ -25,8 +25,8 @@ std::vector<PartFile> part_files(const Checkpoint& checkpoint);
 /// Counts the tensors of each format, the most frequent first: "F8_E4M3 with scales 406, F16 689".
 std::string types_of(const TensorTable& tensors);
 
-/// Returns JSON by role: shown() has "path", "bytes" and "format" for reports; remembered() has "name", "bytes" and
-/// "sha256" for recipes.
+/// Return JSON objects by role. Those of shown(), for reports, have the keys "path", "bytes" and "format". Those of
+/// remembered(), for recipes, have the keys "name", "bytes" and "sha256".
 nlohmann::json shown(const std::vector<PartFile>& files);
 nlohmann::json remembered(const std::vector<PartFile>& files);
 

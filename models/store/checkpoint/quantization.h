@@ -9,9 +9,9 @@
 
 namespace sparsereel::models {
 
-/// Throws Error naming the layer if weights are packed in an unsupported way. Supported are 8-bit layers with one scale
-/// per layer or per row. Nothing unknown may lie beside their weight or in ComfyUI's description (NAME.comfy_quant, or
-/// _quantization_metadata in the header).
+/// Throws Error naming the layer if weights are quantized in an unsupported way. Supported are 8-bit layers with one
+/// scale per layer or per row. Nothing unknown may lie beside their weight or in ComfyUI's description
+/// (NAME.comfy_quant, or _quantization_metadata in the header).
 void check_quantization(const std::vector<std::shared_ptr<TensorFile>>& files);
 
 /// Returns the possible names of the scale of "x.weight": ComfyUI's two, the second also used by exporters that scale

@@ -27,7 +27,7 @@ struct TensorView {
   std::span<const std::byte> data;
 };
 
-/// Writes atomically (temporary file beside it, fsync, rename): the file appears completely or not at all.
+/// Writes a file atomically (temporary file beside it, fsync, rename): the file appears completely or not at all.
 void write_safetensors(const std::filesystem::path& path, const std::vector<TensorView>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 

@@ -22,12 +22,12 @@ inline constexpr const char* kDownloadAgain =
 /// kDownloadAgain for files that are no part of a checkpoint.
 nlohmann::json read_json(const std::filesystem::path& path, const std::string& remedy = {});
 
-/// Reads the weight_map of a *.safetensors.index.json: tensor -> file name of its shard. A shard must be the plain name
-/// of a file in the index's folder. Throws Error naming `file` and the entry.
+/// Reads the weight_map of a *.safetensors.index.json. Returns, for each tensor, the name of its shard's file. A shard
+/// must be the plain name of a file in the index's folder. Throws Error naming `file` and the entry.
 std::map<std::string, std::string> parse_weight_map(const nlohmann::json& index, const std::string& file);
 
-/// The place of each tensor, by its diffusers name: the index of its file, and its entry there or the entry for its
-/// rows.
+/// For each tensor, by its diffusers name: the index of its file, and its entry in that file (or an entry for its rows
+/// within a larger tensor).
 using TensorTable = std::map<std::string, std::pair<size_t, const TensorEntry*>>;
 
 /// The tensors of one file, or of the shards of a *.index.json, under the file's names.
@@ -43,10 +43,10 @@ struct PartName {
   size_t digits = 0;       // of the number, including leading zeros
   size_t number = 1, count = 1;
 
-  /// Returns the name of another part, counted from 1.
+  /// Returns the name of part number `part`, counted from 1.
   std::string of(size_t part) const;
 };
-/// Parses such a name; returns nothing for the name of a whole file.
+/// Parses the name of one part of a split file; returns nothing for the name of a whole file.
 std::optional<PartName> part_name(const std::filesystem::path& file);
 
 /// Reads the headers of a file, of all shards of an index, or of all parts beside the given part. Throws Error naming

@@ -13,7 +13,7 @@
 
 namespace sparsereel::models {
 
-/// The smallest unit of storage: one element, or a block within a row for packed dtypes.
+/// The smallest unit of storage: one element, or for packed dtypes a block of elements within a row.
 struct Block {
   int64_t elements;
   size_t bytes;
@@ -25,8 +25,9 @@ inline bool is_packed(Dtype dtype) {
 size_t size_of(Dtype dtype);         // bytes of an element; of a block if packed
 std::string_view name(Dtype dtype);  // "F32", as the formats write it
 
-/// Returns the bytes of a contiguous tensor; nothing if they do not fit into 63 bits or the elements are no whole
-/// number of blocks. Overflow is also found beside a zero dimension, because strides are computed from the others.
+/// Returns the bytes of a contiguous tensor. Returns nothing if they do not fit into 63 bits or the elements are not a
+/// whole number of blocks. Overflow is also found beside a zero dimension, because strides are computed from the other
+/// dimensions.
 std::optional<uint64_t> byte_count(const std::vector<int64_t>& shape, Dtype dtype);
 
 struct TensorEntry {

@@ -17,9 +17,9 @@ class TensorSizes {
  public:
   explicit TensorSizes(const TensorTable& tensors) : tensors_(tensors) {}
 
-  /// Records nothing if the tensor is missing or has another number of axes.
+  /// Records the size of an axis. Records nothing if the tensor is missing or has another number of axes.
   void add(const char* name, const std::string& tensor, size_t axis, size_t axes);
-  /// Records 0 if it is missing and other sizes were found.
+  /// Records the size of an axis, or 0 if the tensor is missing and other sizes were found.
   void add_or_none(const char* name, const std::string& tensor, size_t axis, size_t axes);
   /// Records count_blocks() if other sizes were found.
   void add_blocks(const char* name, std::string_view prefix);

@@ -15,15 +15,15 @@ inline constexpr const char* kSpieceTensor = "spiece_model";
 
 struct TokenizerPlace {
   std::filesystem::path path;  // a folder, a spiece.model or tokenizer.json, or the file of `weights`
-  std::shared_ptr<const TensorFile> weights = nullptr;  // the file that contains it, or null
-  const TensorEntry* spiece = nullptr;                  // the tensor that holds it; null for the key-values of a GGUF
+  std::shared_ptr<const TensorFile> weights = nullptr;  // the file that contains the tokenizer, or null
+  const TensorEntry* spiece = nullptr;  // the tensor that holds the tokenizer; null for the key-values of a GGUF
 };
 
 /// Returns the tokenizer in a file of weights, if it is complete. GGUFs of older programs lack the normalizer's table.
 std::optional<TokenizerPlace> tokenizer_in(const std::shared_ptr<const TensorFile>& weights);
 /// Returns the tokenizer beside a file of weights, perhaps in a folder named like its repository ("google/umt5-xxl").
 std::optional<TokenizerPlace> tokenizer_beside(const std::filesystem::path& weights, const std::string& repository);
-/// Returns true if spiece.model or tokenizer.json is in the folder.
+/// Returns true if the folder contains spiece.model or tokenizer.json.
 bool holds_tokenizer(const std::filesystem::path& folder);
 
 /// Returns the file with the pieces: in a folder spiece.model, or tokenizer.json if only that exists.

@@ -1,4 +1,4 @@
-// Strips from tensors' names what programs wrap around a model or its layers. No torch.
+// Strips from the names of tensors what programs wrap around a model or its layers. No torch.
 #pragma once
 
 #include <cstddef>

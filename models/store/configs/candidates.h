@@ -26,13 +26,13 @@ struct Offered {
   bool names_tokenizer = false;
 };
 
-/// A model and files for its parts, or a folder in diffusers' layout, which has its own.
+/// A model and files for its parts, or a folder in diffusers' layout, which holds its own files.
 struct Candidate {
   std::shared_ptr<const KnownModel> known = nullptr;  // null for a folder in diffusers' layout
-  std::filesystem::path pipeline = {};                // that folder
+  std::filesystem::path pipeline = {};                // the folder in diffusers' layout
   std::string model = {};                             // name of its YAML, without the extension
-  std::string format = {};                            // of its transformers: "fp8_scaled"
-  uint64_t bytes = 0;                                 // of all its weights
+  std::string format = {};                            // format of its transformers: "fp8_scaled"
+  uint64_t bytes = 0;                                 // bytes of all its weights
   ImageSpec images = {};
   std::map<std::string, FoundPart> parts = {};  // by role
   /// All files that could have been a part, by role, if the user named none for it.

@@ -16,7 +16,7 @@ namespace sparsereel::models {
 
 /// Reads a --config file: a map of long option names (with _) to scalars. Throws Error naming file, line and column.
 YamlOptions read_config_file(const std::filesystem::path& path);
-/// Does the same with the file's text.
+/// Parses the text of a --config file like read_config_file().
 YamlOptions parse_config(const std::string& text, const std::filesystem::path& path);
 
 /// Returns the defaults of a model's YAML, or nothing unless `match` fits the model. It compares class, layers, heads
@@ -33,18 +33,20 @@ struct Architecture {
   std::vector<Published> published = {};
 };
 
-/// Throws Error naming file and key, also if `match.class` or `architecture` is missing.
+/// Reads a model's YAML as an architecture. Throws Error naming file and key, also if `match.class` or `architecture`
+/// is missing.
 Architecture read_architecture(const std::filesystem::path& file);
-/// Does the same with the file's text.
+/// Parses the text of a model's YAML like read_architecture().
 Architecture parse_architecture(const std::string& text, const std::filesystem::path& file);
 
 /// Reads all YAML files of a folder, in the order of their names.
 std::vector<Architecture> architectures_in(const std::filesystem::path& folder);
 
-/// Returns the one configs/*.yaml that fits; nothing if none does. Throws Error naming both if two fit.
+/// Returns the one configs/*.yaml that fits the model; nothing if no file fits. Throws Error naming both files if two
+/// fit.
 std::optional<ModelConfig> find_model_config(const std::filesystem::path& folder, const ModelSpec& model);
 
-/// Returns a warning if the folder holds no configs, because a model's defaults are then only the checkpoint's.
+/// Returns a warning if the folder holds no configs, because a model's defaults then come from the checkpoint alone.
 /// Otherwise returns an empty string.
 std::string missing_configs_warning(const std::filesystem::path& folder);
 

@@ -17,8 +17,8 @@ struct ExpertPairs {
 /// pair.
 ExpertPairs pair_experts(std::vector<FoundPart> high, std::vector<FoundPart> low);
 
-/// Returns those of `others` (files for the other expert) that belong to `expert`, by the same rules. Returns several
-/// if nothing decides.
+/// Returns the files among `others` (files for the other expert) that belong to `expert`, by the rules of
+/// pair_experts(). Returns several if nothing decides.
 std::vector<FoundPart> partners_of(const FoundPart& expert, const std::vector<FoundPart>& others);
 
 /// Returns the number of path components that differ between two files.

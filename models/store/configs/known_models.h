@@ -19,7 +19,7 @@ struct KnownModel {
   std::map<std::string, Sizes> sizes = {};  // by role, for parts with weights
 
   std::string name() const { return architecture.config.file.stem().string(); }
-  /// Returns true if it has two transformers, for high and for low noise.
+  /// Returns true if the model has two transformers, for high and for low noise.
   bool has_experts() const { return sizes.contains("transformer_2"); }
   /// Returns true if the part's tensors have the sizes that the YAML says. Files of both experts have the role
   /// "transformer".

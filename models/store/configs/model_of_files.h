@@ -1,5 +1,6 @@
-// Opens a model that is no folder in diffusers' layout but files for its parts. A part's config comes from the
-// config.json beside it if _class_name is that part's, and otherwise from the YAML of the recognized model. No torch.
+// Opens a model that is a set of files for its parts instead of a folder in diffusers' layout. The config of a part is
+// the config.json beside the file if _class_name fits the part, and otherwise comes from the YAML of the recognized
+// model. No torch.
 #pragma once
 
 #include <filesystem>

@@ -13,8 +13,8 @@ namespace sparsereel::models {
 /// exact. The nearest file wins a tie. With `needs_tokenizer`, text encoders with a tokenizer come before others.
 FoundPart best_part(std::vector<FoundPart> parts, const FoundPart& transformer, bool needs_tokenizer);
 
-/// Returns folders whose tokenizers fit a text encoder of these sizes, one for each content. Unreadable ones are left
-/// out.
+/// Returns folders whose tokenizers fit a text encoder of these sizes, one folder for each content. Unreadable folders
+/// are left out.
 std::vector<std::filesystem::path> fitting_tokenizers(const std::vector<std::filesystem::path>& folders,
                                                       const Sizes& encoder);
 

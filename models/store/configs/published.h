@@ -10,7 +10,7 @@ namespace sparsereel::models {
 /// Files of one Hugging Face repository.
 struct Download {
   std::string repository;               // "ORGANIZATION/NAME"
-  std::vector<std::string> files = {};  // the needed files; empty for all, or for those of the pattern
+  std::vector<std::string> files = {};  // empty for all files, or if `pattern` selects files
   std::string pattern = {};             // "vae/*"
   std::string folder = {};              // destination; empty for the repository's own name
 };
@@ -23,7 +23,7 @@ struct Published {
   std::optional<double> gigabytes = {};  // 1e9 bytes, of all downloads together; nothing if unknown
   std::string use = {};                  // options that name the folders: "-m NAME"
 
-  /// Returns the same with another name of the first repository.
+  /// Returns a copy with another name of the first repository.
   Published named(const std::string& name) const;
 };
 

@@ -6,9 +6,9 @@
 
 namespace sparsereel::models {
 
-/// Returns the bytes that all levels of the process's groups allow to allocate; the largest uint64_t if none sets a
-/// limit. `membership` is the kernel's list of the groups. `mount` is the folder of version 2's groups; version 1's are
-/// in its folder memory/.
+/// Returns the bytes that all levels of the process's control groups allow it to allocate; the largest uint64_t if no
+/// group sets a limit. `membership` is the kernel's list of the groups. `mount` is the folder of version 2's groups;
+/// version 1's groups are in its folder memory/.
 uint64_t available_by_cgroup(const std::filesystem::path& membership = "/proc/self/cgroup",
                              const std::filesystem::path& mount = "/sys/fs/cgroup");
 

@@ -1,4 +1,4 @@
-// Reads the deltas that LoRAs add to a component's weights.
+// Reads weight deltas: the changes that LoRAs add to the weights of a component.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,21 +15,22 @@ namespace sparsereel::models {
 /// Returns true if the tensor has no NaN or Inf.
 bool holds_numbers(const at::Tensor& tensor);
 
-/// Adds a delta of in_fp32() to a weight's rows from `first` on, fp32 [count, columns].
+/// Adds a delta that in_fp32() returned to the rows of a weight from `first` on, fp32 [count, columns].
 void add_delta(const LowRank& delta, at::Tensor& rows, int64_t first);
 
 class DeltaReader {
  public:
-  /// `component` must outlive this.
+  /// `component` must outlive the reader.
   DeltaReader(const Component& component, at::Device device)
       : component_(component), device_(device), uploader_(device) {}
 
   /// Reads deltas in fp32 onto the device. `down` is undefined if `up` is the difference itself.
   std::vector<LowRank> in_fp32(const std::vector<WeightDelta>& deltas);
-  /// Reads a delta that stays beside packed rows until their product, for a run in this dtype.
+  /// Reads a delta that is not added to its weight, because the weight stays packed. It is applied beside the packed
+  /// rows in each product, for a run in this dtype.
   LowRank beside_packed(const WeightDelta& delta, at::ScalarType run);
-  /// Throws Error about the delta that makes a good weight NaN or Inf in this dtype. It names a delta with such
-  /// numbers, or else the one with the largest scale.
+  /// Throws Error about the delta that turns a finite weight into NaN or Inf in this dtype. The error names a delta
+  /// that holds NaN or Inf, or else the delta with the largest scale.
   [[noreturn]] void blame(const StoredTensor& stored, const std::vector<WeightDelta>& deltas, at::ScalarType dtype);
 
  private:

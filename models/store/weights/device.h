@@ -28,8 +28,8 @@ void check_threads(int64_t threads);
 /// GPU: free memory plus what libtorch's allocator holds unused.
 uint64_t free_memory(c10::Device device);
 
-/// Returns an upper bound of the bytes that this process can get: free memory, the host's swap, and what it holds
-/// already and may give back. The largest uint64_t if unknown.
+/// Returns an upper bound of the bytes that this process can get: free memory, the host's swap, and the memory that the
+/// process holds already and may give back. The largest uint64_t if unknown.
 uint64_t obtainable_memory(c10::Device device);
 
 std::string human_bytes(uint64_t bytes);  // "1.3 GiB", "16.2 MiB"
@@ -37,8 +37,8 @@ std::string human_bytes(uint64_t bytes);  // "1.3 GiB", "16.2 MiB"
 /// Waits until everything enqueued on a GPU is done. Does nothing on a CPU.
 void synchronize(c10::Device device);
 
-/// Returns GPU memory that libtorch caches to the driver, if the driver has little left. Kernels that are loaded, and
-/// communicators, allocate from the driver.
+/// Gives GPU memory that libtorch caches back to the driver, if the driver has little left. Kernels that are loaded,
+/// and communicators, allocate from the driver.
 void give_back_kept_memory(c10::Device device);
 
 /// Counts bytes of GPU memory that are taken from the driver without libtorch's allocator; negative if given back.
@@ -53,7 +53,7 @@ void reset_peak_memory(c10::Device device);
 /// that is fp32. Throws Error for anything else.
 c10::ScalarType resolve_dtype(const std::string& text, c10::Device device, c10::ScalarType stored);
 
-/// Returns "fp32", "bf16" or "fp16"; libtorch's own name for any other dtype.
+/// Returns "fp32", "bf16" or "fp16"; for any other dtype, libtorch's name.
 std::string dtype_name(c10::ScalarType dtype);
 
 }  // namespace sparsereel::models

@@ -66,7 +66,7 @@ class HostLayers final : public LayerWeights {
   c10::Stream side_;
   c10::Event reached_;  // the current stream has finished all earlier uses of the buffers
   std::vector<Layer> layers_;
-  int64_t bytes_ = 0;  // of the largest layer
+  int64_t bytes_ = 0;  // bytes of the largest layer
   std::array<Buffer, 2> buffers_;
   size_t last_ = 1;  // the buffer that was visited last
 };

@@ -6,8 +6,9 @@
 
 namespace sparsereel::models {
 
-/// Tells what unexpected names mean, by the names that the module asked for. A tensor of a layer that the config leaves
-/// out, or of one more block, means another model. A counter or marker that a trainer left does not.
+/// Tells the meaning of unexpected names, given the names that the module asked for. A tensor of a layer that the
+/// config leaves out, or of one more block, shows that the file belongs to another model. A counter or marker that a
+/// trainer left does not.
 class KnownNames {
  public:
   explicit KnownNames(const std::set<std::string>& used);

@@ -22,15 +22,15 @@ struct Slot {
 /// One layer's tensors, in the order of its list.
 using Slots = std::vector<Slot>;
 
-/// Returns the tensors themselves, including scales of 8-bit tensors and deltas of packed ones.
+/// Returns the tensors of the slots, including scales of 8-bit tensors and weight deltas of packed tensors.
 std::vector<at::Tensor*> tensors_of(const Slots& slots);
 
 /// Collects what `list` visits. The tensors must not move afterwards.
 Slots slots_of(const std::function<void(const Visit&)>& list);
 
-/// Returns the bytes of a module that this reader has loaded.
+/// Returns the bytes of the tensors that this reader has loaded.
 uint64_t bytes_of(const Slots& slots, const WeightReader& reader);
-/// Returns true if any of its weights is rounded a second time (WeightReader::rounds_again()).
+/// Returns true if any of the weights is rounded a second time (WeightReader::rounds_again()).
 bool rounds_again(const Slots& slots, const WeightReader& reader);
 
 /// Fetches the weights of layers when it is their turn.

@@ -13,12 +13,12 @@
 
 namespace sparsereel::models {
 
-/// The form of a loaded parameter.
+/// The form in which a parameter is kept in memory. Packed: quantized as its file stores it (see Dtype).
 enum class LoadForm {
-  numbers,    // in LoadPlan::dtype, with the scales of stored 8-bit numbers and all deltas applied
+  numbers,    // LoadPlan::dtype, after scaling stored 8-bit numbers and adding all weight deltas
   quantized,  // e4m3 with one scale per row, quantized from such numbers in fp32
-  e4m3,       // e4m3 as in the file, with the file's scales
-  packed,     // the file's bytes, with scales and low-rank deltas beside them
+  e4m3,       // e4m3 and scales as in the file
+  packed,     // the bytes of packed rows as in the file, with their scales and low-rank deltas kept beside them
 };
 
 /// A stored tensor that a parameter is made from.
@@ -33,11 +33,11 @@ struct StoredPart {
 
 struct LoadPlan {
   LoadForm form = LoadForm::numbers;
-  at::ScalarType dtype = at::kFloat;   // for `numbers`
+  at::ScalarType dtype = at::kFloat;   // used with `numbers`
   std::vector<StoredPart> parts = {};  // one for each of the parameter's names
-  std::vector<StoredRows> rows = {};   // for `packed`: the layout of the parts in memory
-  uint64_t bytes = 0;                  // of the loaded parameter, with scales and deltas
-  bool rounds_again = false;           // its file holds packed or 8-bit numbers, which are quantized again
+  std::vector<StoredRows> rows = {};   // used with `packed`: the places of the parts' rows in memory
+  uint64_t bytes = 0;                  // bytes of the loaded parameter, with scales and deltas
+  bool rounds_again = false;           // the file holds packed or 8-bit numbers, which are quantized again
 
   /// Returns false if a part is missing or does not fit. A placeholder then replaces the parameter.
   bool fits() const;
@@ -47,18 +47,19 @@ struct LoadPlan {
 StoredPart find_part(const TensorSource& source, const Component& component, const std::string& name,
                      const Parameter& parameter);
 
-/// Plans the loading of a parameter. 8-bit products accept only e4m3, so packed tensors, and e4m3 with deltas, are
-/// quantized for them.
+/// Plans the loading of a parameter. Matrix products in 8 bits accept only e4m3, so packed tensors, and e4m3 tensors
+/// with deltas, are quantized again for them.
 LoadPlan plan_load(const TensorSource& source, const Component& component, const Parameter& parameter,
                    const WeightFormat& format);
 
-/// Returns the end of the rows in a packed layout, where the next begin: a multiple of 16 bytes.
+/// Returns the end of packed rows in memory, where the next rows begin: a multiple of 16 bytes.
 int64_t end_of(const StoredRows& rows);
 
 /// Returns true for 8-bit dtypes, which may have scales.
 bool has_scale(Dtype dtype);
 
-/// Returns the dtype in which a delta is kept beside packed rows: the file's, if products accept it, or else fp32.
+/// Returns the dtype in which a weight delta is kept beside packed rows: the dtype in its file if matrix products
+/// accept it, or else fp32.
 at::ScalarType kept_dtype(const WeightDelta& delta);
 
 /// Formats a shape: "[16, 4]".

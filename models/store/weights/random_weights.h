@@ -22,8 +22,8 @@ at::Tensor random_weight(const std::string& name, const std::vector<int64_t>& sh
 /// vocab_size). The text seeds their generator. Different texts give different ids.
 at::Tensor random_token_ids(const std::string& text, int64_t length, int64_t vocab_size);
 
-/// Returns how many of them stand for the text and its end; the rest is padding. One per four bytes, about as in
-/// English prompts.
+/// Returns how many ids of random_token_ids() stand for the text and its end; the rest is padding. There is one id for
+/// four bytes of text, about as in English prompts.
 int64_t random_token_count(const std::string& text, int64_t length);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Lets work that nobody needs any more end between two tensors or layers.
+// Lets unneeded work end early, between two tensors or layers.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,8 @@ namespace sparsereel::models {
 /// Thrown by work that was told to stop; only the code that told it catches this.
 struct WorkStopped {};
 
-/// During its lifetime, its thread asks `stop` before each tensor that a WeightReader loads, each convolution of a VAE
-/// and each layer of an encoder.
+/// While it exists, its thread calls `stop` before each tensor that a WeightReader loads, each convolution of a VAE and
+/// each layer of an encoder.
 class StoppableWork {
  public:
   explicit StoppableWork(std::function<bool()> stop) : stop_(std::move(stop)), before_(std::exchange(here_, &stop_)) {}

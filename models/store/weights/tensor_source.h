@@ -1,5 +1,5 @@
-// Sources of a component's tensors: files, or a random generator. WeightReader, which knows what a module needs, asks
-// one.
+// Sources of a component's tensors: files, or a random generator. A WeightReader, which knows what a module needs,
+// reads from a source.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -34,7 +34,8 @@ class TensorSource {
   virtual at::Tensor read(const StoredTensor& tensor, at::ScalarType dtype) = 0;
   /// Reads the stored bytes of a tensor that find() returned: uint8, on the source's device.
   virtual at::Tensor bytes(const StoredTensor& tensor) = 0;
-  /// Reads the same into `to`: uint8, contiguous, on that device. Joined tensors are then never in memory twice.
+  /// Reads the same bytes into `to`: uint8, contiguous, on the source's device. Joined tensors are then never in memory
+  /// twice.
   virtual void copy_bytes(const StoredTensor& tensor, const at::Tensor& to) = 0;
   /// Hints that the tensor will not be read again soon.
   virtual void release(const StoredTensor& /*tensor*/) {}
@@ -43,22 +44,22 @@ class TensorSource {
 /// Opens a component's source. The component must outlive it. `run` is the dtype of random tensors.
 std::unique_ptr<TensorSource> open_source(const Component& component, at::Device device, at::ScalarType run);
 
-/// Returns torch's dtype for a stored dtype of weights; nothing for any other, such as packed ones.
+/// Returns torch's dtype for a stored dtype; nothing if torch has none, as for packed dtypes.
 std::optional<at::ScalarType> scalar_type(Dtype dtype);
-/// Returns true if TensorSource::read() can make numbers of it. Packed rows must be whole blocks.
+/// Returns true if TensorSource::read() can convert the tensor to numbers. Rows of packed tensors must be whole blocks.
 bool is_readable(const StoredTensor& tensor);
-/// Returns true if it takes less than 16 bits per number.
+/// Returns true if the dtype takes less than 16 bits per number.
 bool is_small(Dtype dtype);
 
-/// Returns true if every delta of the tensor is a product of two matrices (or there is none). Its packed rows can then
-/// stay packed, and the deltas are applied beside them.
+/// Returns true if every delta of the tensor is a product of two matrices (or there is no delta). A packed tensor can
+/// then stay packed, and the deltas are applied beside it.
 bool has_only_low_rank(const Component& component, const std::string& name);
 
 /// Returns true if weights are stored in 8 bits or packed.
 bool has_small(const Component& component);
 
-/// Returns the dtype of a run that takes weights as they are: that of the first tensor in fp16, bf16 or fp32. It is
-/// bf16, as for most published models, if any weight is 8-bit or packed, or nothing is stored.
+/// Returns the dtype of a run that does not convert the weights: the dtype of the first tensor in fp16, bf16 or fp32.
+/// If any weight is 8-bit or packed, or nothing is stored, returns bf16, the dtype of most published models.
 at::ScalarType stored_dtype(const Component& component);
 
 /// Reads a tensor of a mapped file onto `device`, like TensorSource::read(). `uploader` must be of that device.

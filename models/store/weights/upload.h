@@ -15,8 +15,8 @@ class Uploader {
  public:
   explicit Uploader(at::Device device) : device_(device) {}
 
-  /// Copies into `to`: uint8 [bytes.size()], contiguous, on the device. Returns once the bytes are read, which is
-  /// before they have arrived; work enqueued on the current stream sees them. The host needs only two page-locked
+  /// Copies into `to`: uint8 [bytes.size()], contiguous, on the device. Returns once the bytes are read, before they
+  /// have arrived on the device; later work on the current stream sees them. The host needs only two page-locked
   /// chunks. The driver would copy from pageable memory with a single thread.
   void upload(std::span<const std::byte> bytes, const at::Tensor& to);
   at::Tensor upload(std::span<const std::byte> bytes);

@@ -21,28 +21,29 @@ bool is_stand_in(const at::Tensor& tensor);
 /// Returns the tensor in this memory format; a placeholder is returned as it is.
 at::Tensor laid_out(const at::Tensor& tensor, at::MemoryFormat format);
 
-/// Usage: ask for every tensor by name and shape, then call check_complete(). Missing and misshaped tensors come back
-/// as empty placeholders of the asked shape and are remembered, so that one error can list them all.
+/// Reads a component's weights. Ask for every tensor by name and shape, then call check_complete(). For missing and
+/// misshaped tensors, the reader returns empty placeholders of the asked shape and remembers them, so that one error
+/// can list them all.
 class WeightReader {
  public:
-  /// Tensors come back on `device` in the format's dtype. They are converted while they are copied (no second host
-  /// copy), after the component's deltas were added in fp32. On a CPU, an unchanged tensor stored in that dtype is the
+  /// Reads tensors onto `device` in the format's dtype. They are converted while they are copied (no second host copy),
+  /// after the component's weight deltas were added in fp32. On a CPU, an unchanged tensor stored in that dtype is the
   /// file's mapping itself: read-only memory, kept alive by the tensor. On the meta device only headers are read, to
-  /// check names and shapes. `component` must outlive this.
-  ///
+  /// check names and shapes. `component` must outlive the reader.
   /// NAME.weight may be stored as F8_E4M3, F8_E5M2 or I8, with its scale in NAME.weight_scale or NAME.scale_weight (one
-  /// for all, or one per row). F8 without a scale has scale 1; I8 needs one. Throws Error if a file says that it is
-  /// quantized in another way (quantization.h).
+  /// scale for the tensor, or one per row). F8 without a scale has scale 1; I8 needs a scale. Throws Error if a file
+  /// says that it is quantized in another way (quantization.h).
   WeightReader(const Component& component, at::Device device, WeightFormat format);
 
   at::Tensor tensor(const std::string& name, const std::vector<int64_t>& shape);
   /// Reads a parameter in fp32 or the format's dtype, never in 8 bits and never packed.
   at::Tensor read(Parameter parameter);
-  /// Loads a parameter as the format says. Scales of 8-bit weights go to parameter.scale. Packed and other 8-bit
-  /// weights that the product cannot take stay as they are if the parameter has a place for their rows. Low-rank deltas
-  /// then stay beside them. Rows come in the parameter's order. Throws WorkStopped in a thread whose work is to stop.
+  /// Loads a parameter as the format says. Scales of 8-bit weights go to parameter.scale. Weights that are packed, or
+  /// in another 8-bit format that matrix products do not accept, stay as stored if the parameter has a place for their
+  /// rows. Low-rank deltas then stay beside them. Rows come in the parameter's order. Throws WorkStopped in a thread
+  /// whose work is to stop.
   void load(at::Tensor& tensor, const Parameter& parameter);
-  /// Loads what a module lists. The visitor refers to this reader.
+  /// Returns a visitor that loads what a module lists. The visitor refers to this reader.
   Visit loads() {
     return [this](at::Tensor& tensor, const Parameter& parameter) { load(tensor, parameter); };
   }
@@ -67,13 +68,14 @@ class WeightReader {
   bool note(const std::vector<StoredPart>& parts);
   at::Tensor numbers(const std::vector<StoredPart>& parts, const Parameter& parameter, at::ScalarType dtype);
   at::Tensor part_numbers(const StoredPart& part, const Parameter& parameter, at::ScalarType dtype);
-  /// Returns the stored tensor in this shape, times the scale of its row (1 if `scales` is undefined), plus the deltas.
+  /// Returns the stored tensor in this shape, times the scale of each row (1 if `scales` is undefined), plus the weight
+  /// deltas.
   at::Tensor merged(const StoredPart& part, const std::vector<int64_t>& shape, const at::Tensor& scales,
                     at::ScalarType dtype);
   void load_quantized(at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan);
   void load_e4m3(at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan);
   void load_packed(at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan);
-  /// Throws Error if deltas make numbers of packed rows NaN or Inf.
+  /// Throws Error if weight deltas make numbers of packed rows NaN or Inf.
   void check_sums(const at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan);
   /// Returns fp32 [rows]: the scales of a tensor that is stored in 8 bits.
   at::Tensor row_scales(const std::string& name, int64_t rows);

@@ -13,7 +13,7 @@ class Checkpoint;
 /// transformers' T5Config, MT5Config (the same with a multilingual vocabulary) or UMT5Config of an encoder.
 /// feed_forward_proj must be gated-gelu (T5 v1.1).
 struct T5Config {
-  bool bias_per_layer = false;  // true for UMT5; T5's layers share the first one's relative bias
+  bool bias_per_layer = false;  // true for UMT5; in T5, all layers share the relative bias of the first layer
   int64_t vocab_size = 32128;
   int64_t d_model = 4096;
   int64_t d_kv = 64;

@@ -25,14 +25,15 @@ struct T5Layer {
   /// [d_model, d_ff]. In fp16 encoders it, or its product, is fp32, because the result would leave fp16's range.
   Linear wo;
 
-  /// Lists the layer's weights. `name` is the layer's: "encoder.block.0".
+  /// Lists the layer's weights. `name` is the prefix of their names: "encoder.block.0".
   void weights(const Visit& visit, const std::string& name, const T5Config& config, at::ScalarType dtype);
 };
 
 struct T5Encoder : TextEncoder {
   T5Config config;
-  at::Tensor shared;         // [vocab_size, d_model]
-  at::Tensor relative_bias;  // [num_buckets, heads], T5's first layer's for all layers; undefined in UMT5
+  at::Tensor shared;  // [vocab_size, d_model]
+  /// [num_buckets, heads]; in T5 the first layer's bias, which serves all layers; undefined in UMT5.
+  at::Tensor relative_bias;
   std::vector<T5Layer> layers;
   at::Tensor final_norm;                        // [d_model]
   std::unique_ptr<LayerWeights> layer_weights;  // fetches the weights of `layers`
@@ -40,14 +41,15 @@ struct T5Encoder : TextEncoder {
   uint64_t streamed = 0;                        // streamed_bytes()
   bool again = false;                           // some weights were rounded a second time
 
-  /// Throws Error naming the field of config.json, or listing every weight that does not fit. Residence::file suits an
-  /// encoder that is used once or does not fit. forward() then reads layers and reports misfits; the component must
-  /// outlive the encoder.
+  /// Loads an encoder. Throws Error naming the field of config.json, or listing every weight that does not fit.
+  /// Residence::file suits an encoder that is used once or does not fit. forward() then reads layers and reports
+  /// misfits; the component must outlive the encoder.
   static T5Encoder load(const Component& component, at::Device device, WeightFormat format,
                         Residence residence = Residence::device);
 
-  /// ids int64 [B, L] -> hidden states [B, L, d_model] in the weights' dtype. There is no padding mask: padding is
-  /// attended to like text. To mask it, pass only the real tokens. Throws Error for ids beyond vocab_size.
+  /// Returns the hidden states [B, L, d_model] of token ids int64 [B, L], in the weights' dtype. There is no padding
+  /// mask: padding is attended to like text. To mask it, pass only the real tokens. Throws Error for ids beyond
+  /// vocab_size.
   at::Tensor forward(const at::Tensor& ids) const override;
   int64_t vocab_size() const override { return config.vocab_size; }
   uint64_t weight_bytes() const override { return bytes; }
@@ -59,9 +61,9 @@ struct T5Encoder : TextEncoder {
 std::unique_ptr<TextEncoder> load_t5_encoder(const Component& component, at::Device device, WeightFormat format,
                                              Residence residence);
 
-/// Returns the bucket of each (query, key) distance, int64 CPU [length, length]. Half are for keys before the query,
-/// half for keys after it. Each half has exact distances, then logarithmically wider ones up to max_distance, then one
-/// for all beyond.
+/// Returns the bucket of each (query, key) distance, int64 CPU [length, length]. Half of the buckets are for keys
+/// before the query, half for keys after the query. Each half has one bucket per short distance, then logarithmically
+/// wider buckets up to max_distance, then one bucket for all larger distances.
 at::Tensor relative_position_buckets(int64_t length, int64_t num_buckets, int64_t max_distance);
 
 }  // namespace sparsereel::models

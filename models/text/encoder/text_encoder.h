@@ -11,8 +11,8 @@ class TextEncoder {
  public:
   virtual ~TextEncoder() = default;
 
-  /// ids int64 [B, L] -> hidden states [B, L, C] in the weights' dtype. Every token is attended to. Throws Error for
-  /// ids of vocab_size() or more.
+  /// Returns the hidden states [B, L, C] of token ids int64 [B, L], in the weights' dtype. Every token is attended to.
+  /// Throws Error for ids of vocab_size() or more.
   virtual at::Tensor forward(const at::Tensor& ids) const = 0;
   virtual int64_t vocab_size() const = 0;
   /// Returns the bytes of all weights, wherever they are kept.
@@ -20,7 +20,7 @@ class TextEncoder {
   /// Returns the bytes on the device if layers are read one at a time: the largest layer, and everything outside of
   /// layers.
   virtual uint64_t streamed_bytes() const { return weight_bytes(); }
-  /// Returns true if weights that their files have packed or in 8 bits were rounded to 8 bits again.
+  /// Returns true if weights that are packed or 8-bit in their files were rounded to 8 bits again.
   virtual bool rounds_again() const { return false; }
 };
 

@@ -13,16 +13,16 @@ namespace sparsereel::models::cuda {
 constexpr int kStatisticsBlocks = 512;  // partial sums per frame in group_statistics()'s scratch memory
 constexpr int kMaxStatisticsChannels = 2048;
 
-/// The group norm of x + input_bias as a scale and a shift of x. Each frame has its own statistics.
+/// Expresses the group norm of x + input_bias as a scale and a shift of x. Each frame has its own statistics.
 struct GroupStatistics {
   const void* x = nullptr;           // Scalar [frames, pixels, channels]
-  const void* input_bias = nullptr;  // Scalar [channels]; null for none
+  const void* input_bias = nullptr;  // Scalar [channels]; null if there is no bias
   const void* weight = nullptr;      // Scalar [channels]
   const void* bias = nullptr;        // Scalar [channels]
   float* partials = nullptr;         // scratch [frames, kStatisticsBlocks, 2, channels]
   float* scale = nullptr;            // [frames, channels], written
   float* shift = nullptr;            // [frames, channels], written
-  /// [2, frames, groups], means and variances, written instead of scale and shift; null for no.
+  /// [2, frames, groups], means and variances, written instead of scale and shift; null to write scale and shift
   double* moments = nullptr;
   int frames = 1;
   int64_t pixels = 0;
@@ -34,10 +34,10 @@ struct GroupStatistics {
 
 const char* group_statistics(const GroupStatistics& p, Stream stream);
 
-/// out = silu(x * scale + shift), with scale and shift per frame.
+/// Computes out = silu(x * scale + shift), with scale and shift per frame.
 struct ScaleSilu {
   const void* x = nullptr;       // Scalar [frames, height, width, channels]
-  void* out = nullptr;           // the same shape, with these strides between frames and rows:
+  void* out = nullptr;           // [frames, height, width, channels], with these strides between frames and rows:
   const float* scale = nullptr;  // [frames, channels]
   const float* shift = nullptr;
   int frames = 0, height = 0, width = 0, channels = 0;
@@ -47,7 +47,7 @@ struct ScaleSilu {
 
 const char* scale_silu(const ScaleSilu& p, Stream stream);
 
-/// out = silu((x * scale + shift) * y + b), with y and b of the latent pixel that x belongs to.
+/// Computes out = silu((x * scale + shift) * y + b), with y and b of the latent pixel that x belongs to.
 struct ModulateSilu {
   const void* x = nullptr;       // Scalar [frames, height, width, channels]
   void* out = nullptr;           // the same shape; may be x
@@ -62,10 +62,10 @@ struct ModulateSilu {
 
 const char* modulate_silu(const ModulateSilu& p, Stream stream);
 
-/// out = silu((x + input_bias) / max(|x + input_bias|, least_norm) * sqrt(channels) * gamma).
+/// Computes out = silu((x + input_bias) / max(|x + input_bias|, least_norm) * sqrt(channels) * gamma).
 struct RmsNormSilu {
   const void* x = nullptr;           // Scalar [pixels, channels]
-  const void* input_bias = nullptr;  // Scalar [channels]; null for none
+  const void* input_bias = nullptr;  // Scalar [channels]; null if there is no bias
   const void* gamma = nullptr;       // Scalar [channels]
   void* out = nullptr;               // the same shape; may be x
   int64_t pixels = 0;
@@ -76,11 +76,11 @@ struct RmsNormSilu {
 
 const char* rms_norm_silu(const RmsNormSilu& p, Stream stream);
 
-/// x += residual + bias.
+/// Computes x += residual + bias.
 struct AddResidual {
   void* x = nullptr;               // Scalar [pixels, channels]
   const void* residual = nullptr;  // the same shape
-  const void* bias = nullptr;      // Scalar [channels]; null for none
+  const void* bias = nullptr;      // Scalar [channels]; null if there is no bias
   int64_t pixels = 0;
   int channels = 0;
   Scalar element = Scalar::bf16;
@@ -92,7 +92,7 @@ const char* add_residual(const AddResidual& p, Stream stream);
 /// of an odd number of frames.
 struct Repeat {
   const void* x = nullptr;     // Scalar [frames, height, width, channels]
-  const void* bias = nullptr;  // Scalar [channels]; null for none
+  const void* bias = nullptr;  // Scalar [channels]; null if there is no bias
   void* out = nullptr;         // [frames', space height, space width, channels]
   int frames = 0, height = 0, width = 0, channels = 0;
   int space = 1;  // 1 or 2
