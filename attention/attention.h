@@ -15,32 +15,35 @@
 
 namespace sparsereel::attention {
 
-/// The prologue with tensors. Tables and positions are fp32; weights and biases may have any float type.
+/// The prologue of a call whose arrays are tensors. Tables and positions are fp32; weights and biases may have any
+/// float type.
 using Prologue = PrologueOf<at::Tensor, at::Tensor, double>;
 
 /// The arrays of the prologue's norm for q alone or for k alone.
 using RowNorm = RowNormOf<at::Tensor>;
 
-/// Returns the number of tokens that the prologue rotates: the rows of its tables or positions.
+/// Returns the number of tokens that the prologue rotates: the number of rows of its tables or positions.
 int rotary_tokens(const Prologue& prologue);
 
 /// Returns the cosine and sine of each pair of the prologue's tables, fp16 [Nvideo, D / 2, 2].
 at::Tensor rotary_pairs(const Prologue& prologue);
 
-/// Returns the mean and 1 / deviation of each token of x [B, N, H, D] over all its heads, fp32 [B, N, 2]. They serve as
+/// Returns the mean and 1 / deviation of each token of x [B, N, H, D] over all its heads, fp32 [B, N, 2], to be used as
 /// Prologue::q_moments or k_moments. Throws Error if the prologue has no norm across heads.
 at::Tensor token_moments(const Prologue& prologue, const at::Tensor& x);
 
 struct Context {
   Mode mode = Mode::full;
   CallPolicy policy{};
-  int64_t slot = 0;                     // row of Workspace::counts that the call adds to
-  int64_t text_tokens = 0;              // last tokens of q and k; always dense, as keys and as queries
-  bool causal = false;                  // query i sees keys up to i + Nk - Nq
-  at::Tensor key_lengths{};             // int64 [B]; keys past the length are padding. Undefined if all keys count
-  at::Tensor key_bias{};                // fp32 [B, Nk], added to the keys' scores; mode full only, without a block_map
-  std::optional<BlockMap> block_map{};  // the caller's own map, obeyed exactly; replaces the selection of blocks
-  std::optional<double> scale{};        // head_dim^-0.5 if unset
+  int64_t slot = 0;  // row of Workspace::counts that the call adds to
+  /// Number of last tokens of q and k that are text; attention from and to them is always dense.
+  int64_t text_tokens = 0;
+  bool causal = false;       // query i sees keys up to i + Nk - Nq
+  at::Tensor key_lengths{};  // int64 [B]; keys past the length are padding. Undefined if all keys count
+  at::Tensor key_bias{};     // fp32 [B, Nk], added to the keys' scores; mode full only, without a block_map
+  /// The caller's own map, which is obeyed exactly and replaces the selection of blocks.
+  std::optional<BlockMap> block_map{};
+  std::optional<double> scale{};  // head_dim^-0.5 if unset
   bool return_lse = false;
   bool takes_e4m3 = false;  // allows out to be e4m3 (Result::out_scale); not used in mode check or on CPUs
   /// Allows out to share q's memory and strides; not used in mode check, on CPUs, or if q repeats elements.
@@ -54,35 +57,34 @@ struct Result {
   at::Tensor out;          // [B, Nq, H, D], q's dtype, or e4m3
   at::Tensor out_scale{};  // fp32 [B]: factor by which an e4m3 out must be multiplied; undefined if out has q's dtype
   at::Tensor lse;          // fp32 [B, H, Nq], natural log of the sum over the computed keys; only on request
-  Statistics statistics;   // without the kernels' own counts on a GPU: see collect_counts()
+  Statistics statistics;   // without the counts of GPU kernels; see collect_counts()
   std::string kernel;      // "cpu block-sparse fp32 (avx512)", and the reason if it differs from the request
 };
 
 /// Memory that is reused from call to call. Each thread and each stream needs its own.
 struct Workspace {
-  at::Tensor scratch;  // bytes; its content means nothing between calls
+  at::Tensor scratch;  // bytes without meaning between calls
   at::Tensor counts;   // int64 [slots, kinds]: counts of GPU kernels since the last collect_counts()
 };
 
 /// Computes softmax(q k^T * scale) v over the blocks that the context keeps.
 /// q is [B, Nq, H, D]; k and v are [B, Nk, H, D]. They are not empty and have one dtype (fp16, bf16 or fp32) and one
-/// device. Strides are free, except that D (16 to 256) is contiguous. k and v may have fewer heads, a divisor of q's.
-/// Neighboring heads of q then share one, which is read, quantized and stored once. See call_policy.h for the modes. A
-/// query row without any key gets zeros and lse -inf. Throws Error, naming the supported calls, if no kernel can
-/// compute this one exactly as asked.
+/// device. Strides are free, except that D (16 to 256) is contiguous. In grouped-query attention, k and v have fewer
+/// heads, a divisor of q's number. Neighboring heads of q then share a head of k and v, which is read, quantized and
+/// stored once. See call_policy.h for the modes. A query row without any key gets zeros and lse -inf. Throws Error,
+/// naming the supported calls, if no kernel can compute this call exactly as asked.
 Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
               Workspace& workspace);
 
-/// Returns the weights with which mode full would sum V, for callers that have already multiplied V. out is
-/// softmax(q k^T * scale + key_bias), [B, Nq, H, Nk], where Nk is padded with zeros to a multiple of 8. Its dtype is
-/// q's or, if the context takes it, e4m3 with an out_scale of 1 / 448. For q, k, context and errors see attend().
-/// Returns nullopt except for fp16 and bf16 on a GPU, up to 64 keys, with the prologues and masks of cross-attention to
-/// text.
+/// Returns the attention weights P of mode full, softmax(q k^T * scale + key_bias), for callers that have already
+/// multiplied V. out is P, [B, Nq, H, Nk], where Nk is padded with zeros to a multiple of 8. Its dtype is q's dtype or,
+/// if the context allows it, e4m3 with an out_scale of 1 / 448. For q, k, context and errors see attend(). Returns
+/// nullopt except for fp16 and bf16 on a GPU, up to 64 keys, with the prologues and masks of cross-attention to text.
 std::optional<Result> attention_weights(const at::Tensor& q, const at::Tensor& k, const Context& context);
 
-/// Adds the counts of GPU kernels since the last collection to the statistics of their slots, and waits for the device.
-/// These are blocks kept, skipped and of means, and predicted errors. Adds slots to per_slot if the counts have more.
-/// attend() itself waits only in mode check or for key_lengths on a GPU.
+/// Adds what GPU kernels have counted since the last collection to the statistics of each slot, and waits for the
+/// device. The counts are blocks kept, blocks skipped, the cost of means, and predicted errors. Adds slots to per_slot
+/// if the counts have more. attend() itself waits only in mode check or for key_lengths on a GPU.
 void collect_counts(Workspace& workspace, std::vector<Statistics>& per_slot);
 
 /// Returns an empty text if attend() can run `mode` on this device and dtype, else the reason.

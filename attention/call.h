@@ -12,13 +12,14 @@
 
 namespace sparsereel::attention {
 
-/// out = softmax(q k^T scale) v over the kept blocks. All pointers are to memory of one device.
+/// One call: out = softmax(q k^T scale) v over the kept blocks. All pointers are to memory of one device.
 struct Call {
-  bool quantized = false;  // compute every block, and in 8 bits on a CPU too, which otherwise computes in fp32
+  bool quantized = false;  // compute every block, on a CPU too in 8 bits; without this flag, a CPU computes in fp32
   Element element = Element::fp32;
   int64_t batch = 0;
   int64_t heads = 0;
-  int64_t kv_heads = 0;  // heads of k and v; heads / kv_heads neighboring heads of q share one. 0 for as many as heads
+  int64_t kv_heads = 0;  // heads of k and v; heads / kv_heads neighboring heads of q share one. 0 if q, k and v have
+                         // equally many heads
   int64_t queries = 0;
   int64_t keys = 0;
   int64_t head_dim = 0;
@@ -35,7 +36,7 @@ struct Call {
   int64_t map_rows = kBlock;  // kBlock or 2 kBlock
   CallPrologue prologue{};
   const HeadPart* part = nullptr;  // null if the call has all heads
-  /// [4], added to: blocks kept, blocks without P.V, blocks of means, predicted error in 2^-24.
+  /// [4], added to: blocks kept, blocks without P.V, cost of means in blocks, predicted error in units of 2^-24.
   uint64_t* counts = nullptr;
   bool predicts_error = false;        // counts the predicted error even if no head is selected by it, which takes time
   bool leaves_out_attention = false;  // benchmarks: skip the last step of a GPU call
@@ -46,15 +47,16 @@ struct Call {
   int64_t group() const { return heads / heads_of_keys(); }
   /// Returns true if every block is computed, unless the caller has a map.
   bool is_dense() const { return quantized || policy.dense; }
-  /// Returns the number of tokens per mean of dropped blocks; 0 if no block is dropped or nothing stands for it.
+  /// Returns the number of tokens that one mean represents; 0 if no block is dropped or nothing replaces dropped
+  /// blocks.
   int64_t mean_cell() const {
     const bool drops = map != nullptr || !is_dense();
     return drops && policy.dropped == Dropped::mean ? policy.cell : 0;
   }
 };
 
-/// Returns the sizes and masks that decide which blocks hold a visible pair and which have means. key_lengths: [batch]
-/// in host memory.
+/// Returns the sizes and masks that decide which blocks hold a visible pair of query and key, and which blocks have
+/// means. key_lengths: [batch] in host memory.
 cpu::KernelParams masks_of(const Call& call, const int64_t* key_lengths);
 
 /// Return the parts of a call's description that follow the kernel's name, such as ", means of 16 tokens for dropped

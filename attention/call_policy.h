@@ -9,9 +9,10 @@
 
 namespace sparsereel::attention {
 
-/// full: every block at the precision of the inputs, by torch's scaled_dot_product_attention or, for few keys on a GPU,
-/// by our own kernel. quantized: every block, with int8 QK (SageAttention). sparse: selected blocks only (SpargeAttn).
-/// check: sparse and full side by side; returns the result of sparse and adds its error to the statistics.
+/// How attention is computed. full: every block at the precision of the inputs, by torch's scaled_dot_product_attention
+/// or, for few keys on a GPU, by our own kernel. quantized: every block, with int8 QK (SageAttention). sparse: selected
+/// blocks only (SpargeAttn). check: sparse and full side by side; returns the result of sparse and adds its error to
+/// the statistics.
 enum class Mode { full, quantized, sparse, check };
 
 /// Returns true if the mode may drop blocks.
@@ -22,17 +23,18 @@ constexpr bool drops_blocks(Mode mode) {
 std::string_view name(Mode mode);
 Mode parse_mode(std::string_view text);
 
-/// Returns the kernel that the environment variable SPARSEREEL_ATTENTION_KERNEL names, empty if it is unset. It runs if
-/// the machine can run it, and short sequences then run sparse too. Tests and comparisons thus reach the kernels of
-/// older machines. Throws Error for an unknown name.
+/// Returns the kernel that the environment variable SPARSEREEL_ATTENTION_KERNEL names; empty if it is unset. That
+/// kernel runs if the machine supports it, and short sequences then run sparse too. Tests and comparisons can thus run
+/// the kernels of older GPUs. Throws Error for an unknown name.
 std::string_view forced_kernel();
 
-/// The replacement of key blocks that are not computed. none: nothing (SpargeAttn). mean: the mean of each cell of a
-/// few tokens acts as one key. It has the weight of all its tokens and the mean of their values.
+/// The replacement of key blocks that are not computed. none: nothing (SpargeAttn). mean: one key and value for each
+/// cell, where a cell is a group of 16 consecutive tokens (BlockPolicy::cell). The key and the value are the means of
+/// the cell's tokens, with the weight of all its tokens.
 enum class Dropped { none, mean };
 
-/// The measure by which key blocks are ranked. mass: their share of the softmax of pooled queries and keys
-/// (SpargeAttn). error: the error of a mean in their place; requires Dropped::mean.
+/// The measure by which key blocks are ranked. mass: the block's share of the softmax of pooled queries and keys
+/// (SpargeAttn). error: the error if means replace the block; requires Dropped::mean.
 enum class Ranking { mass, error };
 
 std::string_view name(Dropped dropped);
@@ -40,9 +42,9 @@ std::string_view name(Ranking ranking);
 Dropped parse_dropped(std::string_view text);
 Ranking parse_ranking(std::string_view text);
 
-/// topk: keep a fraction of the key blocks; see HeadPolicy::topk. cdf: keep the fewest blocks that hold a share of the
-/// ranking's total. error: keep the fewest blocks that hold the predicted error of the others below a bound.
-/// block_error: keep the blocks whose own predicted error is above a bound. The last two require Ranking::error.
+/// How many blocks are kept. topk: a fraction of the key blocks; see HeadPolicy::topk. cdf: the fewest blocks that hold
+/// a share of the ranking's total. error: the fewest blocks such that the predicted error of the others stays below a
+/// bound. block_error: the blocks whose own predicted error is above a bound. The last two require Ranking::error.
 enum class Selection { topk, cdf, error, block_error };
 
 /// Returns true if the selection uses the predicted errors of means.
@@ -61,15 +63,16 @@ struct HeadPolicy {
   double topk = 0.12;
   double cdf = 0.9;  // share of the mass or predicted error that is kept, including the block that crosses it
   // Bound on the predicted error of a query tile, relative to the mean length of the head's outputs. Predicted errors
-  // add up while real ones partly cancel: the tiny model's measured error (256 x 256) is a quarter of it. This default
-  // equals about topk 0.5 there.
+  // of blocks add up while real errors partly cancel: the tiny model's measured error (256 x 256) is a quarter of the
+  // prediction. There, this default corresponds to about topk 0.5.
   double error = 0.075;
-  // Bound on the predicted error of a dropped block, relative to the mean length of the outputs of a batch entry's
-  // heads. If policies differ, it is relative to the head's own outputs. At least one block per query tile is kept. One
-  // bound for all layers and steps sends blocks where means err most, so the number kept depends on the video. This
-  // default equals about topk 0.4 of the tiny model at 256 x 256; with more blocks, each errs less.
+  // Bound on the predicted error of a dropped block, relative to the mean length of the outputs of all heads of a batch
+  // entry. If policies differ, it is relative to the outputs of the head alone. At least one block per query tile is
+  // kept. With one bound for all layers and steps, more blocks are kept where means would err more, so the number kept
+  // depends on the video. This default corresponds to about topk 0.4 of the tiny model at 256 x 256.
   double block_error = 0.008;
-  double similarity = -0.1;  // key and query blocks with a mean cosine below this are always dense; off below 0
+  /// Key and query blocks with a mean cosine similarity below this are always dense; below 0 there are none.
+  double similarity = -0.1;
   // P.V is skipped for blocks whose scores are all this many log2 units below their rows' maxima; 32 or more skips
   // none.
   double pv_threshold = 50;
@@ -78,17 +81,17 @@ struct HeadPolicy {
   bool operator==(const HeadPolicy&) const = default;
 };
 
-/// One way to say how many blocks are computed.
+/// One of the ways to say how many blocks are computed.
 struct SelectionField {
   Selection selection;
   const char* name;   // name of the option
-  const char* key;    // key in reports and profiles, where `error` is the measured one
+  const char* key;    // key in reports and profiles, in which `error` is the measured error
   const char* words;  // name in texts for people
   double HeadPolicy::*value;
   double most;  // largest value; values are above 0
 };
 
-/// In the order of Selection.
+/// All ways, in the order of Selection.
 inline constexpr std::array<SelectionField, 4> kSelections{{
     {Selection::topk, "topk", "topk", "topk", &HeadPolicy::topk, 1},
     {Selection::cdf, "cdf", "cdf", "cdf", &HeadPolicy::cdf, 1},
@@ -100,7 +103,7 @@ constexpr const SelectionField& field_of(Selection selection) {
   return kSelections[static_cast<size_t>(selection)];
 }
 
-/// The choice of blocks, as far as all calls of a run share it.
+/// How blocks are chosen, as far as all calls of a run share it.
 struct BlockPolicy {
   HeadPolicy defaults;
   Dropped dropped = Dropped::mean;
@@ -112,7 +115,7 @@ struct BlockPolicy {
   double dense_operations = 6e10;
 };
 
-/// The choice of blocks of one call.
+/// How blocks are chosen in one call.
 struct CallPolicy : BlockPolicy {
   std::span<const HeadPolicy> heads = {};  // policy of each head, not copied; empty if all heads use the defaults
   bool dense = false;                      // keep every block
@@ -120,27 +123,28 @@ struct CallPolicy : BlockPolicy {
   const HeadPolicy& head(int64_t h) const { return heads.empty() ? defaults : heads[static_cast<size_t>(h)]; }
 };
 
-/// Returns the ranking to use if only the replacement of dropped blocks was chosen: the default of BlockPolicy for its
-/// own replacement, else error for means and mass for none.
+/// Returns the ranking to use if the user chose only the replacement of dropped blocks. For BlockPolicy's default
+/// replacement, this is BlockPolicy's default ranking; otherwise it is error for means and mass for none.
 Ranking usual_ranking(Dropped dropped);
 
-/// Returns the HeadPolicy::topk for the same case. Without means, more blocks must be kept.
+/// Returns the HeadPolicy::topk to use if the user chose only the replacement. Without means, more blocks must be kept.
 double usual_topk(Dropped dropped);
 
 /// Throws Error if a value is outside its range: topk and cdf in (0, 1], errors in (0, kMostError]. The message names
 /// the field with `prefix` before it.
 void validate(const HeadPolicy& head, const std::string& prefix);
 
-/// Checks all of a call's policy likewise. Also throws Error if two values contradict each other. `heads`:
-/// name of the list of heads in messages, as in "heads[2].topk".
+/// Checks the whole policy of a call like validate() above. Also throws Error if two values contradict each other.
+/// `heads` is the name of the list of heads in messages, as in "heads[2].topk".
 void validate(const CallPolicy& policy, const std::string& heads = "heads");
 
-/// Counts of a call, or sums over calls, in 64 x 64 blocks of [B, H].
+/// Counts of a call, or sums over calls, in blocks of 64 x 64 over [B, H].
 struct Statistics {
   int64_t total_blocks = 0;
   int64_t kept_blocks = 0;        // QK blocks computed
-  int64_t skipped_pv_blocks = 0;  // those of kept_blocks whose P.V was skipped
-  int64_t mean_blocks = 0;        // cost of the means of dropped blocks, in blocks; not part of kept_blocks
+  int64_t skipped_pv_blocks = 0;  // kept blocks whose P.V was skipped
+  /// Cost of computing the means that replace dropped blocks, in blocks; not part of kept_blocks.
+  int64_t mean_blocks = 0;
   int64_t calls = 0;
   double seconds = 0;          // time inside attend() on a CPU; 0 for GPU calls, which only enqueue
   double sum_relative_l1 = 0;  // mode check: sum over calls of sum|o - o_full| / sum|o_full|
@@ -152,9 +156,9 @@ struct Statistics {
   double sparsity() const;
   /// Returns the cost of the means as a share of the work of full attention.
   double mean_share() const;
-  /// Returns the mean over the query tiles with predicted errors; 0 if there are none.
+  /// Returns the average over the query tiles with predicted errors; 0 if there are none.
   double predicted_error() const;
-  /// Returns the mean relative error that mode check found; 0 without a call.
+  /// Returns the average relative error that mode check found; 0 without a call.
   double mean_relative_l1() const;
   Statistics& operator+=(const Statistics& other);
 };

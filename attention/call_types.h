@@ -10,7 +10,7 @@ namespace sparsereel::attention {
 
 enum class Element { fp16, bf16, fp32 };
 
-/// [batch, tokens, heads, head_dim] with contiguous head_dim; strides in elements.
+/// The rows of a tensor [batch, tokens, heads, head_dim] with contiguous head_dim; strides in elements.
 struct StridedRows {
   void* data = nullptr;
   int64_t batch_stride = 0;
@@ -20,15 +20,15 @@ struct StridedRows {
 
 enum class Norm { none, layer, rms };
 
-/// The arrays of a norm that q and k each have for themselves.
+/// The arrays of a norm that q and k each have separately.
 template <typename Array>
 struct RowNormOf {
   Array weight{}, bias{}, text_weight{}, moments{};
 };
 
-/// Applied to q and k before attention in every mode: a norm, then the rotary embedding of the video tokens. Array is a
-/// tensor or a pointer to floats on the call's device; Pairs is a tensor or a pointer to fp16. An undefined or null
-/// array does not exist.
+/// The prologue: what is applied to q and k before attention in every mode. It is a norm, then the rotary embedding of
+/// the video tokens. Array is a tensor or a pointer to floats on the call's device; Pairs is a tensor or a pointer to
+/// fp16. An undefined tensor or null pointer means that the array is absent.
 template <typename Array, typename Pairs, typename Eps>
 struct PrologueOf {
   using Norm = attention::Norm;
@@ -49,8 +49,8 @@ struct PrologueOf {
   // are [video tokens, 4] in token order: three coordinates and one unused. Frequencies are [heads, 3, head_dim / 2].
   // Requires interleaved pairs and norms per head.
   Array rotary_positions{}, rotary_frequencies{};
-  // Mean and 1 / deviation of each token, [batch, tokens, 2] from token_moments(), for a norm across heads of which the
-  // call has only some. If absent, they are computed from the call's own heads.
+  // Mean and 1 / deviation of each token, [batch, tokens, 2] from token_moments(), for a norm across heads when the
+  // call has only some of the heads. If absent, they are computed from the call's own heads.
   Array q_moments{}, k_moments{};
 
   SPARSEREEL_HOST_DEVICE RowNormOf<Array> of_queries() const { return {q_weight, q_bias, text_q_weight, q_moments}; }
@@ -79,7 +79,7 @@ struct PrologueOf {
 /// The prologue with pointers to memory of the call's device.
 using CallPrologue = PrologueOf<const float*, const void*, double>;
 
-/// Returns the same prologue with array(each) in place of its arrays and with the given pairs. rotary_tokens is not
+/// Returns the prologue with each of its arrays replaced by array(it), and with the given pairs. rotary_tokens is not
 /// copied.
 template <typename To, typename From, typename Convert, typename Pairs>
 To with_arrays(const From& from, const Convert& array, const Pairs& pairs) {

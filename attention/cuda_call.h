@@ -18,7 +18,7 @@ Result run_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
 /// heads.
 bool has_few_keys_kernel(const at::Tensor& q, const at::Tensor& k, const Context& context);
 
-/// Enqueues such a call, including its prologue.
+/// Enqueues a call for which has_few_keys_kernel() is true, including its prologue.
 Result few_keys_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
                         double scale);
 

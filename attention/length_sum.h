@@ -22,8 +22,8 @@ struct LengthSum {
   static constexpr int kBins = 32;
   static constexpr int kExponents = 8;  // exponents per bin
 
-  /// bin_of() returns the bin of a length; units_of() returns its shifted mantissa, which is added there. bits: those
-  /// of a finite float of at least 0.
+  /// bin_of() returns the bin of a length; units_of() returns its shifted mantissa, which is added to that bin. `bits`
+  /// are the bits of a finite float of at least 0.
   SPARSEREEL_HOST_DEVICE static constexpr int bin_of(uint32_t bits) { return exponent_of(bits) / kExponents; }
   SPARSEREEL_HOST_DEVICE static constexpr uint64_t units_of(uint32_t bits) {
     const uint32_t mantissa = (bits & 0x7FFFFFU) | (bits >> 23 == 0 ? 0U : 0x800000U);
@@ -51,7 +51,7 @@ struct LengthSum {
   uint64_t lengths = 0;
 
  private:
-  /// Returns the exponent above that of the least number.
+  /// Returns one more than the exponent of the smallest number.
   SPARSEREEL_HOST_DEVICE static constexpr int exponent_of(uint32_t bits) {
     const int exponent = static_cast<int>(bits >> 23);
     return exponent > 0 ? exponent - 1 : 0;

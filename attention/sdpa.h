@@ -6,8 +6,8 @@
 
 namespace sparsereel::attention {
 
-/// out [B, Nq, H, D] and, if asked for, lse [B, H, Nq]. q, k and v are those of attend() after the prologue, and are
-/// not copied for their layout. scale: the context's, or the default.
+/// out is [B, Nq, H, D] and lse, if asked for, [B, H, Nq]. sdpa() takes q, k and v of attend() after the prologue, and
+/// does not copy them for their layout. `scale` is the context's scale, or the default.
 struct SdpaResult {
   at::Tensor out;
   at::Tensor lse;

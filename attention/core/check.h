@@ -7,7 +7,7 @@ namespace sparsereel::attention {
 
 constexpr int64_t kMinHeadDim = 16, kMaxHeadDim = 256;
 
-/// Runs the checks of check() that concern batch, heads, tokens and head_dim only. Throws Error.
+/// Runs only the checks of check() on batch, heads, tokens and head_dim. Throws Error.
 void check_sizes(const Call& call);
 
 /// Throws Error if sizes, masks and policy contradict each other. Pointers are not looked at. The executors check

@@ -13,7 +13,7 @@ inline float float_of_bf16(uint16_t x) {
   return std::bit_cast<float>(static_cast<uint32_t>(x) << 16);
 }
 
-/// This conversion and the next round to nearest, ties to even. float_of_half() converts fp16 back.
+/// Rounds to nearest, ties to even, as fp16_of_float() does. float_of_half() converts fp16 back to fp32.
 inline uint16_t bf16_of_float(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
   if ((bits & 0x7FFFFFFF) > 0x7F800000) return static_cast<uint16_t>(bits >> 16 | 0x40);  // NaN stays NaN
@@ -39,7 +39,7 @@ struct RowSizes {
   int64_t count() const { return batch * tokens * heads * head_dim; }
 };
 
-/// widen() makes a contiguous fp32 copy of 16-bit rows; narrow() writes such a copy back to 16-bit rows.
+/// widen() copies 16-bit rows to contiguous fp32 rows; narrow() copies contiguous fp32 rows back to 16-bit rows.
 void widen(const StridedRows& from, Element element, const RowSizes& sizes, float* to,
            const cpu::ParallelFor& parallel);
 void narrow(const float* from, const RowSizes& sizes, const StridedRows& to, Element element,

@@ -10,14 +10,14 @@ namespace sparsereel::attention {
 
 class Threads {
  public:
-  /// count: number of threads including the calling one; 0 means all of the machine.
+  /// Starts threads. `count` is the number of threads including the calling one; 0 means one per core.
   explicit Threads(int count);
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
   ~Threads();
 
   /// Implements cpu::ParallelFor; runs one task at a time. Rethrows an exception of a part when all parts are done.
-  /// Uses fewer threads if the system has no more. The child of a fork() gets threads of its own.
+  /// Uses fewer threads if the system has no more. The child of a fork() starts its own threads.
   void run(int64_t count, const std::function<void(int64_t, int64_t)>& body);
 
  private:

@@ -10,25 +10,24 @@
 
 namespace sparsereel::attention::cpu {
 
-/// Returns the number of first queries of a batch entry that balance_channels() uses. In self-attention these end where
-/// the keys do: the rest is padding, which must not change the rounding.
+/// Returns how many of the first queries of a batch entry balance_channels() uses. In self-attention, queries past the
+/// last key are padding, which must not change the rounding.
 inline int64_t balanced_queries(int64_t queries, int64_t keys, int64_t key_length) {
   return queries == keys ? key_length : queries;
 }
 
-/// Computes the factor s_d that multiplies channel d of q and divides channel d of k. Both then have the same root mean
-/// square:
-///   s_d = sqrt(rms k_d / rms q_d).
-/// Scores do not change. But a scale that many channels share then serves those channels best that count most in the
-/// scores. The rounding error of scores grows with max_d |q_d| |k| + max_d |k_d| |q|. In trained models a few channels
-/// are large in k alone; they no longer set that maximum for all. This is SmoothQuant's migration (arXiv 2211.10438)
+/// Computes the factor s_d that multiplies channel d of q and divides channel d of k, so that both have the same root
+/// mean square:
+/// s_d = sqrt(rms k_d / rms q_d).
+/// Scores do not change. But channels share a scale, which then suits the channels that count most in the scores. The
+/// rounding error of scores grows with max_d |q_d| |k| + max_d |k_d| |q|. In trained models a few channels are large in
+/// k alone; after balancing they no longer set that maximum for all. This is SmoothQuant's migration (arXiv 2211.10438)
 /// with alpha = 1 / 2, using root mean squares in place of maxima.
-///
-/// If several heads of q share one of k, its record serves them all, and q's mean square is taken over all of them.
-///
-/// q_squares, k_squares: squares of each channel, summed or averaged over the tokens, k less its mean. A common factor
-/// does not matter. Channels below kLeastBalanced of the head's largest count as that large. The factor is 1 if the
-/// division is not possible.
+/// If several heads of q share a head of k, its quantized keys serve them all, and q's mean square is taken over all of
+/// them.
+/// q_squares and k_squares hold the squares of each channel, summed or averaged over the tokens, after subtracting k's
+/// mean. A common factor does not matter. Channels below kLeastBalanced of the head's largest count as that large. The
+/// factor is 1 if the division is not possible.
 inline void balance_channels(std::span<const double> q_squares, std::span<const double> k_squares,
                              std::span<float> balance) {
   const auto largest = [](std::span<const double> squares) {

@@ -1,4 +1,4 @@
-// Chooses blocks for many tiles at once: the blocks go where means would err most.
+// Chooses blocks for many tiles at once: it keeps blocks where means would cause the largest errors.
 #pragma once
 
 #include <span>
@@ -18,9 +18,9 @@ namespace sparsereel::attention::cpu {
 /// there are no other parts.
 void spend_budget(std::span<RankedHead> heads, double topk, const HeadPart* part = nullptr);
 
-/// Marks in RankedHead::kept the best candidate of each tile. It also marks every other whose predicted error is above
-/// `bound` times the mean output length of the heads. That mean uses every kLengthTiles-th tile. NaN and part are as
-/// above. All candidates are kept if no length is finite.
+/// Marks in RankedHead::kept the best candidate of each tile. Also marks every other candidate whose predicted error is
+/// above `bound` times the mean output length of the heads. That mean uses every kLengthTiles-th tile. NaN and `part`
+/// are as for spend_budget(). All candidates are kept if no length is finite.
 void keep_above_bound(std::span<RankedHead> heads, double bound, const HeadPart* part = nullptr);
 
 }  // namespace sparsereel::attention::cpu

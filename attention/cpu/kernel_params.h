@@ -9,7 +9,7 @@
 
 namespace sparsereel::attention::cpu {
 
-/// [batch, tokens, heads, head_dim] with contiguous head_dim; strides in elements.
+/// A tensor [batch, tokens, heads, head_dim] with contiguous head_dim; strides in elements.
 template <typename T>
 struct View {
   T* data = nullptr;
@@ -27,10 +27,10 @@ inline int64_t video_part(int64_t tokens, int64_t text_tokens) {
   return text_tokens == 0 ? tokens : (tokens - text_tokens) / kBlock * kBlock;
 }
 
-/// out = softmax(q k^T * scale) v over the keys that each query may see.
+/// A call on a CPU: out = softmax(q k^T * scale) v over the keys that each query may see.
 struct KernelParams {
   int64_t batch = 0;
-  int64_t heads = 0;  // of q
+  int64_t heads = 0;  // heads of q
   int64_t group = 1;  // neighboring heads that share a head of k and v
   int64_t queries = 0;
   int64_t keys = 0;
@@ -46,15 +46,15 @@ struct KernelParams {
 
   int64_t kv_heads() const { return heads / group; }
   int64_t key_length(int64_t b) const { return key_lengths == nullptr ? keys : key_lengths[b]; }
-  /// Query i sees the keys [0, visible_keys(b, i)).
+  /// Returns the number of keys that a query sees: keys [0, visible_keys(b, i)) for query i.
   int64_t visible_keys(int64_t b, int64_t query) const {
     const int64_t length = key_length(b);
     return causal ? std::clamp<int64_t>(query + keys - queries + 1, 0, length) : length;
   }
   /// Returns the number of video keys that are not padding.
   int64_t video_keys(int64_t b) const { return std::min(key_length(b), video_part(keys, text_tokens)); }
-  /// If query block i drops one of the key blocks [0, blocks_with_means(b, i)), means replace it. These are the whole
-  /// blocks of video that each of its queries sees.
+  /// Returns the number of first key blocks that means replace if query block i drops them. They are the whole blocks
+  /// of video that each of its queries sees.
   int64_t blocks_with_means(int64_t b, int64_t query_block) const {
     if (mean_cell == 0) return 0;
     return std::min(video_keys(b), visible_keys(b, query_block * kBlock)) / kBlock;
@@ -63,18 +63,18 @@ struct KernelParams {
   int64_t key_blocks() const { return blocks_of(keys); }
 };
 
-/// Runs body(begin, end) over parts of [0, count) in parallel. The caller brings the threads, so a program has one
-/// pool.
+/// Runs body(begin, end) over parts of [0, count) in parallel. The caller provides the threads, so that a program has
+/// only one pool.
 using ParallelFor = std::function<void(int64_t count, const std::function<void(int64_t begin, int64_t end)>& body)>;
 
 /// Counts of a kernel, in 64 x 64 blocks of all heads.
 struct Counts {
   int64_t kept_blocks = 0;
   int64_t skipped_pv_blocks = 0;
-  int64_t mean_blocks = 0;  // cost of the means: a row's cells, 64 to a block, rounded up
+  int64_t mean_blocks = 0;  // cost of the means in blocks: for each row of blocks its cells / 64, rounded up
 };
 
-/// From this threshold on (log2 units) no P.V is skipped.
+/// P.V is never skipped from this threshold on (log2 units).
 constexpr double kNeverSkip = 32;
 
 }  // namespace sparsereel::attention::cpu

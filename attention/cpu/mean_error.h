@@ -1,4 +1,4 @@
-// Predicts the error of attention if the means of a key block's cells replace its tokens.
+// Predicts the error of attention if the means of a key block's cells replace the tokens of the block.
 #pragma once
 
 #include <limits>
@@ -8,9 +8,9 @@
 
 namespace sparsereel::attention::cpu {
 
-/// Number of queries that are pooled for a prediction, fewer than in a tile. Over 8 prompts of the tiny model at 512 x
-/// 512 (fp32, tiles of 192), pooling by 16 instead of 192 lifts PSNR. At topk 0.15 it rises from 34.0 to 36.9 dB, at
-/// 0.07 from 28.8 to 31.3.
+/// The number of queries that are pooled for a prediction, fewer than in a tile. Over 8 prompts of the tiny model at
+/// 512 x 512 (fp32, tiles of 192), pooling by 16 instead of 192 lifts PSNR: from 34.0 to 36.9 dB at topk 0.15, and from
+/// 28.8 to 31.3 dB at 0.07.
 constexpr int64_t kQueryCell = 16;
 
 constexpr float kUnseen = -std::numeric_limits<float>::infinity();
@@ -43,7 +43,7 @@ struct VideoTokens {
 /// var_j is the variance within the block's cells of mean_cell tokens.
 struct MeanErrors {
   TileScores rank;                  // ln(mass_ij) + ln(e_ij / mass_ij + 1e-30), finite even if the mass underflows
-  std::vector<double> error;        // e_ij, [tiles, blocks]; 0 where unseen
+  std::vector<double> error;        // e_ij, [tiles, blocks]; 0 if the tile does not see the block
   std::vector<float> tile_lengths;  // [tiles], |sum_j mass_ij mean(v_j)|
   double output_length = 0;         // mean of tile_lengths
 };

@@ -1,4 +1,4 @@
-// The means that one row of blocks needs, copied next to each other.
+// Copies the means that one row of blocks needs next to each other.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ class MeanPanels {
  public:
   explicit MeanPanels(const KernelParams& params);
 
-  /// Returns the means of those of the first `blocks` blocks that are not kept. They point into this object.
+  /// Returns the means of the dropped blocks among the first `blocks` blocks. The means point into this object.
   MeanCells gather(const PackedMeans& means, const uint8_t* kept, int64_t blocks);
 
  private:

@@ -1,4 +1,4 @@
-// Keys and values in the layout that the tile kernel reads.
+// Keys and values copied into the layout that the tile kernel reads ("packed").
 #pragma once
 
 #include "attention/cpu/arithmetic.h"
@@ -6,28 +6,30 @@
 
 namespace sparsereel::attention::cpu {
 
-/// The means of one head's blocks of video; the cells of a block are next to each other.
+/// The means of one head's key blocks of video. A cell is a group of consecutive tokens with one mean; the cells of a
+/// block are next to each other.
 struct PackedMeans {
   int64_t cells = 0;                 // cells per block
   const float* keys = nullptr;       // [blocks, head_dim, cells]
   const float* values = nullptr;     // [blocks, cells, padded_dim]
-  const float* key_scale = nullptr;  // int8: [blocks, cells]
+  const float* key_scale = nullptr;  // for int8 only: [blocks, cells]
 };
 
-/// The packed keys and values of every head of k and v, and their means if the call has any, in the caller's memory.
+/// The keys and values of every head in the tile kernel's layout, and their means if the call uses means. The caller
+/// owns the memory.
 class PackedHeads {
  public:
   static int64_t floats(const KernelParams& params, Arithmetic arithmetic);
 
   PackedHeads(const KernelParams& params, Arithmetic arithmetic, float* memory);
 
-  /// Packs everything; int8 arithmetic also subtracts the means, balances and rounds.
+  /// Copies keys and values into the layout. int8 arithmetic also subtracts the means, balances and rounds.
   void pack(const ParallelFor& parallel);
 
   /// Sets the tile's pointers to the keys and values of the query head (b, h).
   void attach(int64_t b, int64_t h, Tile& tile) const;
 
-  /// Returns the means for the query head (b, h), of the blocks of video that hold 64 real keys.
+  /// Returns the means for the query head (b, h). Only blocks of video that hold 64 real keys have means.
   PackedMeans means(int64_t b, int64_t h) const;
 
  private:
@@ -36,7 +38,7 @@ class PackedHeads {
   int64_t head_of(int64_t b, int64_t h) const { return b * params_.kv_heads() + h / params_.group; }
   float* keys(int64_t head, int64_t block) const;
   float* values(int64_t head, int64_t block) const;
-  float* side(int64_t head) const;  // int8: key_scale [key_blocks, 64], then four vectors of padded_dim
+  float* side(int64_t head) const;  // for int8 only: key_scale [key_blocks, 64], then four vectors of padded_dim
   void pack_block(int64_t head, int64_t block) const;
   void balance_keys(int64_t head, float* balance) const;
   void round_head(int64_t head) const;

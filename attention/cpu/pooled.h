@@ -19,7 +19,7 @@ struct Grouped {
   int64_t size_of(int64_t g) const { return std::min(group, tokens - g * group); }
   const float* rows(int64_t g) const { return view.row(b, g * group, h); }
   int64_t stride() const { return view.token_stride; }
-  /// Returns the same tokens in smaller groups; a group here is a whole number of these.
+  /// Returns the same tokens in smaller groups of `size` tokens, which must divide the size of a group here.
   Grouped cells_of(int64_t size) const {
     Grouped cells = *this;
     cells.group = size;
@@ -30,11 +30,11 @@ struct Grouped {
 /// Returns the mean token of each group, [groups, head_dim].
 std::vector<float> group_means(const Grouped& tokens);
 
-/// Returns the mean over each group of its cells' `values` [cells, head_dim], weighted by their tokens: [groups,
-/// head_dim]. cells: groups.cells_of(some size).
+/// Returns the average of `values` [cells, head_dim] over the cells of each group, weighted by the cells' tokens:
+/// [groups, head_dim]. `cells` must come from groups.cells_of().
 std::vector<float> average_cells(const Grouped& groups, const Grouped& cells, const std::vector<float>& values);
 
-/// Returns the mean over each group of (x - mean of its cell)^2, [groups, head_dim]. cell: tokens per cell.
+/// Returns the average over each group of (x - mean of its cell)^2, [groups, head_dim]. A cell has `cell` tokens.
 std::vector<float> variances_in_cells(const Grouped& groups, int64_t cell);
 
 /// Returns [groups]: 1 if the mean cosine similarity within the group, ||sum of L2-normalized rows||^2 / n^2, is below

@@ -6,7 +6,8 @@
 
 namespace sparsereel::attention::cpu {
 
-/// out = rotary(norm(in)), both [batch, tokens, heads, head_dim]. The norm is over a head or over all heads of a token.
+/// One pass of the prologue: out = rotary(norm(in)), both [batch, tokens, heads, head_dim]. The norm is over a head or
+/// over all heads of a token.
 struct PrologueTask {
   int64_t batch = 0;
   int64_t tokens = 0;
@@ -19,8 +20,9 @@ struct PrologueTask {
   int64_t text_tokens = 0;         // number of last tokens, which use norm.text_weight if it exists
 };
 
-/// Runs the task. Norm layer: (x - mean) / sqrt(var + eps); rms: x / sqrt(mean(x^2) + eps). Weight and bias follow.
-/// Rotary (arXiv 2104.09864): x cos + turn(x) sin, where turn maps a pair (a, b) to (-b, a).
+/// Runs the task. The layer norm is (x - mean) / sqrt(var + eps), the RMS norm x / sqrt(mean(x^2) + eps); weight and
+/// bias follow. The rotary embedding (arXiv 2104.09864) is x cos + turn(x) sin, where turn maps a pair (a, b) to (-b,
+/// a).
 void run_prologue(const PrologueTask& task, const ParallelFor& parallel);
 
 /// Writes moments [batch, tokens, 2]: the mean (0 for Norm::rms) and 1 / deviation of each token over its heads.

@@ -17,15 +17,15 @@ inline int64_t key_group(int64_t key) {
   return key % 8 / 2;
 }
 
-/// Returns the group of the means of block `block` in a record of 64 cells. Cells of a group share an int8 scale. A
-/// record holds a multiple of four blocks, and GPU kernels give each thread of an accumulator the cells of every fourth
-/// block.
+/// Returns the group of the means of block `block` in a record, which holds the means of 64 cells. Cells of a group
+/// share an int8 scale. A record holds a multiple of four blocks, and GPU kernels give each thread of an accumulator
+/// the cells of every fourth block.
 inline int64_t mean_group(int64_t block) {
   return block % 4;
 }
 
-/// Returns log2 of the weight of a row's maximum as e4m3, so that the largest weight, that of a mean, fits. mean_cell:
-/// see KernelParams.
+/// Returns log2 of the weight at a row's maximum as e4m3. It leaves room for the largest weight, the weight of a mean.
+/// For mean_cell see KernelParams.
 inline double weight_offset(int64_t mean_cell) {
   return kE4m3MaxLog2 - (mean_cell > 0 ? std::log2(static_cast<double>(mean_cell)) : 0);
 }

@@ -13,8 +13,8 @@ namespace sparsereel::attention::cpu {
 /// The video queries of one head, in tiles, and its blocks of video keys. A dense head has no tiles.
 struct RankedHead {
   int64_t b = 0, h = 0;
-  int64_t rows = 0, queries = 0;      // queries per tile, and of video
-  TileScores rank{};                  // kUnseen if the block is not a candidate, as for forced blocks
+  int64_t rows = 0, queries = 0;      // queries per tile; number of video queries
+  TileScores rank{};                  // kUnseen if the block is not a candidate, for example because it is forced
   std::vector<double> error{};        // MeanErrors::error; empty if blocks are ranked by mass
   std::vector<float> tile_lengths{};  // MeanErrors::tile_lengths
   double output_length = 0;           // mean of tile_lengths

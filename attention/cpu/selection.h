@@ -7,7 +7,7 @@
 
 namespace sparsereel::attention::cpu {
 
-/// Returns every block that holds a visible (query, key) pair, as dense attention computes them.
+/// Returns every block that holds a visible pair of query and key, as dense attention computes them.
 BlockMap visible_blocks(const KernelParams& params);
 
 /// Clears the blocks of `map` that hold no visible pair.
@@ -18,13 +18,13 @@ int64_t count_visible_blocks(const KernelParams& params);
 
 int64_t count_blocks(const BlockMap& map);
 
-/// Returns Counts::mean_blocks of attention under `map`.
+/// Returns the Counts::mean_blocks of a call that computes the blocks of `map`.
 int64_t count_mean_blocks(const KernelParams& params, const BlockMap& map);
 
 struct Prediction {
   BlockMap map;  // the blocks to compute
-  // Ranking::error: sum over query tiles of the predicted errors of their dropped blocks, divided by the mean output
-  // length of the tile's head; and the number of these tiles. Tiles of dense heads are not included.
+  // For Ranking::error: the sum over query tiles of the predicted errors of their dropped blocks, divided by the mean
+  // output length of the tile's head; and the number of these tiles. Tiles of dense heads are not included.
   double sum_error = 0;
   int64_t tiles = 0;
 };

@@ -26,16 +26,17 @@ struct Int8Head {
   const float* balance = nullptr;      // [head_dim], factor that divided the keys and multiplies the queries
 };
 
-/// The means that replace the blocks that a tile drops, next to each other. Every row sees them, before all other keys.
+/// The means that replace the blocks that a tile drops, next to each other. Every query attends to them, before all
+/// other keys.
 struct MeanCells {
   const float* keys = nullptr;       // panels of 64 cells, [head_dim, 64]; entries past the last cell are not used
   const float* values = nullptr;     // [cells, padded_dim]
-  const float* key_scale = nullptr;  // int8: [panels, 64]
+  const float* key_scale = nullptr;  // for int8 only: [panels, 64]
   int64_t count = 0;                 // cells
-  float log2_weight = 0;             // log2 of the tokens in a cell; 0 if nothing replaces dropped blocks
+  float log2_weight = 0;             // log2 of the number of tokens in a cell; 0 if nothing replaces dropped blocks
 };
 
-/// One row of blocks of one head.
+/// 64 queries of one head and the keys that they attend to.
 struct Tile {
   int64_t rows = 0;  // 1 .. 64
   int64_t head_dim = 0;
@@ -48,7 +49,7 @@ struct Tile {
   int64_t key_length = 0;      // number of keys that count
   bool causal = false;         // row r sees the keys below first_row_sees + r
   int64_t first_row_sees = 0;  // may be negative
-  float scale = 1;             // of q.k, natural units
+  float scale = 1;             // factor of q.k, in natural units
   float pv_threshold = 0;      // log2 units; kNeverSkip and above: off
   float* out = nullptr;        // [rows, head_dim], rows out_stride apart
   int64_t out_stride = 0;
@@ -62,8 +63,8 @@ inline int64_t tile_scratch_floats(int64_t head_dim) {
   return kPaddedRows * (padded_dim(head_dim) * 2 + kBlock + 16);  // queries, outputs, scores, row sums
 }
 
-/// A tile kernel: online softmax over the means and then the kept blocks in ascending order. See
-/// block_sparse_attention(). It counts blocks, not means.
+/// A tile kernel computes online softmax over the means and then over the kept blocks in ascending order, as
+/// block_sparse_attention() describes. It counts blocks, not means.
 struct TileKernel {
   const char* name;  // "avx512", "avx2" or "portable"
   Counts (*run)(const Tile& tile);

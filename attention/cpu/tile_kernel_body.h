@@ -85,9 +85,9 @@ inline Vec round_e4m3(Vec x) {
   return x < 0.015625F ? small : normal;
 }
 
-/// sum [kRows][kWidth vectors] of a [kRows][length] times b [length][kWidth vectors]. Element (r, i) of a is at a[r *
-/// a_row + i * a_step]; row i of b is at b + i * b_row. length is at least 1: if the loop might not run, GCC 12 would
-/// keep the sums in memory.
+/// Adds up a [kRows][length] times b [length][kWidth vectors] into sum [kRows][kWidth vectors]. Element (r, i) of a is
+/// at a[r * a_row + i * a_step]; row i of b is at b + i * b_row. length is at least 1: if the loop might not run, GCC
+/// 12 would keep the sums in memory.
 template <int kRows, int kWidth>
 struct Product {
   Vec sum[kRows][kWidth] = {};
@@ -113,7 +113,8 @@ void multiply_columns(const float* q, const float* keys, int64_t head_dim, float
     for (int c = 0; c < kWidth; ++c) store(scores + r * kBlock + c * kLanes, product.sum[r][c]);
 }
 
-/// Computes scores[kRows][64] = q [head_dim][kRowGroup] times keys [head_dim][64]. Only the first `count` are needed.
+/// Computes scores[kRows][64] = q [head_dim][kRowGroup] times keys [head_dim][64]. Only the first `count` scores are
+/// needed.
 template <int kRows>
 void multiply_keys(const float* q, const float* keys, int64_t count, int64_t head_dim, float* scores) {
   int64_t i = 0;
@@ -167,12 +168,12 @@ void for_row_groups(int64_t rows, const F& f) {
   }
 }
 
-/// 64 keys and their values.
+/// A panel: 64 keys and their values.
 struct Panel {
   const float* keys;
   const float* values;
-  const float* key_scale;  // int8
-  int64_t count;           // keys that count for any row
+  const float* key_scale;  // for int8 only
+  int64_t count;           // keys that at least one row sees
   int64_t columns;         // whole vectors that hold these keys
   int64_t first_key;       // index among all keys; negative for means, which every row sees
   float log2_weight;       // added to the scores after the maxima are taken
@@ -279,8 +280,8 @@ class TileRun {
     }
   }
 
-  /// Computes the scores of a panel in log2 units, -inf where masked. Returns the largest rise of a row's maximum. Each
-  /// product, here and below, makes its group of rows prefetch a share of the block that the next product reads.
+  /// Computes the scores of a panel in log2 units, -inf where masked. Returns the largest rise of a row's maximum. Here
+  /// and below, each group of rows prefetches a share of the block that the next matrix product reads.
   float score(const Panel& panel) {
     for_row_groups(tile_.rows, [&](int64_t r, auto count) {
       constexpr int kRows = decltype(count)::value;
@@ -304,7 +305,7 @@ class TileRun {
     return rise;
   }
 
-  /// Adds a panel to the output. next_keys: the keys of the next panel, null if there is none.
+  /// Adds a panel to the output. next_keys points to the keys of the next panel; null if there is none.
   void accumulate(const Panel& panel, const float* next_keys) {
     update_maxima();
     for (int64_t r = 0; r < tile_.rows; ++r) {
@@ -330,7 +331,7 @@ class TileRun {
   /// Returns the maximum of row r, or 0 for a row without keys so far, whose scores are all -inf and weights all 0.
   float finite_max(int64_t r) const { return max_[r] > kMinusInfinity ? max_[r] : 0; }
 
-  /// Includes the block's maxima, and sets alpha to the factor that rescales the rows' sums.
+  /// Raises the rows' maxima by the block's scores, and sets alpha to the factor that rescales the rows' sums.
   void update_maxima() {
     for (int64_t r = 0; r < tile_.rows; ++r) {
       const float before = max_[r];

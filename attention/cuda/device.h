@@ -19,7 +19,7 @@ struct Gpu {
 /// driver, driver too old, ...).
 std::vector<Gpu> list_gpus(std::string* reason = nullptr);
 
-/// Returns the compute capability, 90 for 9.0; 0 if there is no such GPU.
+/// Returns the compute capability of a GPU, 90 for 9.0; 0 if there is no such GPU.
 int compute_capability(int device);
 
 /// Returns an empty text if GPU `device` exists and this build has machine code for it, else the reason. Does
@@ -29,10 +29,10 @@ std::string unusable_reason(int device);
 /// Returns true if a kernel failed on the current GPU in such a way that every later call fails.
 bool is_broken();
 
-/// Returns CUDA's message for the last error that has not been asked for; null if there is none.
+/// Returns CUDA's message for the last error that nobody has read; null if there is no error.
 const char* pending_error();
 
-/// Makes a GPU the current one of this thread during its lifetime.
+/// While it exists, makes a GPU the current GPU of this thread.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int device);
@@ -44,7 +44,7 @@ class CurrentDevice {
   int before_ = -1;  // previous device; -1 if there is nothing to restore
 };
 
-/// Smallest compute capability with conversions to e4m3 and products of it.
+/// Smallest compute capability with conversions to e4m3 and matrix products of e4m3.
 constexpr int kE4m3Capability = 89;
 
 /// Returns the number of multiprocessors of the current GPU; 0 if there is none.

@@ -13,11 +13,12 @@ using Stream = CUstream_st*;
 
 using attention::Element;  // never fp32 here
 
-/// Rows of q, k and v are aligned to 16 bytes; token_stride is from 0 to 2^31 - 1.
+/// The rows of q, k or v, aligned to 16 bytes; token_stride is from 0 to 2^31 - 1.
 using View = StridedRows;
 
-/// Applied to q and k in fp32 as they are read. Weights, biases and rows of rotary_positions are aligned to 16 bytes.
-/// attention() makes rotary_pairs if only tables exist. Tokens behind rotary_tokens use the text's weights.
+/// The prologue as kernels read it: they apply it to q and k in fp32 as they load them. Weights, biases and rows of
+/// rotary_positions are aligned to 16 bytes. attention() makes rotary_pairs if only tables exist. Tokens behind
+/// rotary_tokens use the text's weights.
 using Prologue = PrologueOf<const float*, const void*, float>;
 
 /// The block choice of one head; its fields are those of attention::HeadPolicy.
@@ -38,7 +39,7 @@ struct Selection {
   int rows = 128;                     // queries that share one selection: 64, 128 or 192
   bool similarity = false;            // true if any head has a similarity threshold of 0 or more
   bool skips_pv = false;              // true if any head has a pv_threshold below 32
-  bool means = false;                 // true if the means of 16 tokens stand for dropped blocks
+  bool means = false;                 // true if means of 16 tokens replace dropped blocks
   bool any_topk = false;              // true if any head chooses by topk
   bool any_block_error = false;       // true if any head chooses by block_error, which needs by_error
   bool by_error = false;              // rank blocks by the error of their means instead of by mass; needs means
@@ -52,7 +53,7 @@ struct Selection {
                                       // entry's budget or mean length; 0 of 0 for all
 };
 
-/// Counts of a call, in blocks of 64 x 64: kept blocks, those of them without P.V, and the cost of the means of dropped
+/// Counts of a call, in blocks of 64 x 64: kept blocks, kept blocks without P.V, and the cost of the means of dropped
 /// blocks. The fourth is the predicted error of all selection tiles in units of 2^-kErrorBits.
 enum Count { kCountKept, kCountSkippedPv, kCountMeans, kCountPredictedError, kCounts };
 constexpr int kErrorBits = 24;
@@ -63,7 +64,7 @@ constexpr int kMostMeanKeys = 512 * 64 * 16;  // limit for calls with means
 /// Computes softmax(q k^T scale + key_bias) v.
 struct KernelParams {
   int batch = 0;
-  int heads = 0;  // of q
+  int heads = 0;  // heads of q
   int group = 1;  // neighboring heads of q that share one of k and v; a divisor of heads
   int queries = 0;
   int keys = 0;
@@ -102,16 +103,17 @@ struct PrologueRows {
   Element element = Element::bf16;
   View in{}, out{};     // rows aligned to 16 bytes
   Prologue prologue{};  // its weights and biases are not read
-  /// weight, bias: [head_dim], across heads [heads * head_dim]; aligned to 16 bytes. If null, they are ones and zeros.
+  /// weight, bias: [head_dim], across heads [heads * head_dim]; aligned to 16 bytes. If null, weights are 1 and biases
+  /// 0.
   const float* weight = nullptr;
   const float* bias = nullptr;
-  /// For tokens behind prologue.rotary_tokens: [head_dim], aligned to 16 bytes. If null, these tokens use weight.
+  /// [head_dim], for tokens behind prologue.rotary_tokens, aligned to 16 bytes. If null, these tokens use `weight`.
   const float* text_weight = nullptr;
   float* moments = nullptr;  // scratch of [batch, tokens, 2] if the norm is across heads
   bool has_moments = false;  // true if `moments` already holds the moments
 };
 
-/// Tokens of q or of k for whose norm the mean and deviation over all heads are needed.
+/// Tokens of q or of k whose norm needs the mean and deviation over all heads.
 struct MomentRows {
   View view{};
   Element element = Element::bf16;

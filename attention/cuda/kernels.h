@@ -20,30 +20,31 @@ KernelParams launch_inputs(const KernelParams& params, const Buffers& buffers, S
 
 void launch_moments(const MomentRows& rows, Stream stream);
 
-/// Runs apply_prologue(); moments, if needed, must exist already.
+/// Runs apply_prologue(). If it needs moments, they must exist already.
 void launch_prologue(const PrologueRows& p, Stream stream);
 /// For Kernel::sixteen: writes the rows of q and k after their prologue to scratch memory. Returns the parameters with
 /// those rows.
 KernelParams launch_rows(const KernelParams& params, const Buffers& buffers, Stream stream);
-/// If the norm is across heads, writes the moments of q and, behind them in `moments`, those of k. Copies moments that
-/// the caller gave.
+/// If the norm is across heads, writes the moments of q to `moments`, and the moments of k behind them. If the caller
+/// gave moments, copies them.
 void launch_moments(const KernelParams& params, float* moments, Stream stream);
 /// Computes the mean of K, the balance of Q and K, and center and scale of V. It reads every stat_stride-th key and
 /// query_stride-th query. Also resets the tile counter and the length classes.
 void launch_statistics(const LaunchContext& context);
-/// These write records and scales. If blocks are predicted, they also write pooled means and similarities of Q and K.
+/// These write the 8-bit records (records.h) of Q, K and V and their scales. If blocks are predicted, they also write
+/// pooled means and similarities of Q and K.
 void launch_quantize_queries(const LaunchContext& context);
 void launch_quantize_keys(const LaunchContext& context);
 void launch_quantize_values(const LaunchContext& context);
-/// Writes V as fp16 instead.
+/// Writes the records of V in fp16 instead.
 void launch_half_values(const LaunchContext& context);
 /// If means replace dropped blocks, these write records of means of 16 tokens from the records of K and V. If blocks
-/// are ranked by error, they also write the variances of K's blocks and the spreads of V's.
+/// are ranked by error, they also write the variances within K's blocks and the spreads of V's blocks.
 void launch_means_of_keys(const LaunchContext& context);
 void launch_means_of_values(const LaunchContext& context, Kernel kernel);
 /// For Kernel::sixteen: writes means of k and v as 16-bit rows, and the spreads of V's blocks.
 void launch_sixteen_means(const LaunchContext& context);
-/// If key blocks are ranked by error, computes their masses. This is the part of the selection that does not need V.
+/// If key blocks are ranked by error, computes their masses, the part of the selection that does not need V.
 void launch_masses(const LaunchContext& context);
 /// `times` rows of `count` numbers each. The first numbers of consecutive rows are `apart` numbers apart.
 struct Numbers {

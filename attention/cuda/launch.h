@@ -23,7 +23,7 @@ std::optional<Kernel> choose_kernel(int compute_capability, int head_dim);
 /// Returns the bytes of scratch that attention() needs for a call.
 size_t scratch_bytes(const KernelParams& params, Kernel kernel);
 
-/// prepass: everything except attention itself, for measurements.
+/// The steps to run. prepass: everything except attention itself, for measurements.
 enum class Steps { prepass, all };
 
 /// The side streams of one device that calls use besides the caller's stream, and the events that connect the three.
@@ -42,7 +42,7 @@ const char* attention(const KernelParams& params, Kernel kernel, Steps steps, vo
 /// Enqueues the computation of moments. Returns null or CUDA's message.
 const char* find_moments(const MomentRows& rows, Stream stream);
 
-/// Enqueues out = prologue(in). Returns null or CUDA's message.
+/// Enqueues out = prologue(in) for q or k alone. Returns null or CUDA's message.
 const char* apply_prologue(const PrologueRows& p, Stream stream);
 
 /// Returns the largest number of keys for attend_few_keys(), which is what the current GPU's shared memory holds; 0 for
@@ -50,15 +50,16 @@ const char* apply_prologue(const PrologueRows& p, Stream stream);
 int most_few_keys(int head_dim);
 
 /// Enqueues a call in 16 bits with at most most_few_keys() keys, as in cross-attention to a text. It supports no mask,
-/// groups, selection or lse. The prologue may only be an RMS norm across heads, without biases. moments: scratch of
-/// [batch, queries + keys, 2] for that norm. Returns null, the unsupported feature, or CUDA's message.
+/// grouped heads, selection or lse. The prologue may only be an RMS norm across heads, without biases. `moments` is
+/// scratch of [batch, queries + keys, 2] for that norm. Returns null, the unsupported feature, or CUDA's message.
 const char* attend_few_keys(const KernelParams& params, float* moments, Stream stream);
 
 constexpr int kMostWeighedKeys = 64;
 
-/// Computes the weights of such a call, of at most kMostWeighedKeys keys: softmax(q k^T scale + key_bias). v is not
-/// read. p.out is [batch, queries, heads, keys rounded up to a multiple of 8 and filled with zeros], rows aligned to 8
-/// bytes. With an out_scale, which is not written, p.out is e4m3 of 448 times the weights.
+/// Computes the attention weights softmax(q k^T scale + key_bias) of a call like those of attend_few_keys(), with at
+/// most kMostWeighedKeys keys. v is not read. p.out is [batch, queries, heads, keys rounded up to a multiple of 8 and
+/// filled with zeros], rows aligned to 8 bytes. With an out_scale, which is not written, p.out is e4m3 of 448 times the
+/// weights.
 const char* weigh_few_keys(const KernelParams& p, float* moments, Stream stream);
 
 /// Copies out[b, i, :] = in[b, index[i], :] for i < rows. Rows have `row_bytes` bytes, a multiple of 2; strides are in

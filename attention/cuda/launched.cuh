@@ -1,5 +1,5 @@
 // Starts kernels and reports CUDA's errors. Only return values of our own calls count, so that an earlier error of the
-// program is neither taken for ours nor cleared.
+// program is neither reported as ours nor cleared.
 #pragma once
 
 #include <cuda_runtime.h>

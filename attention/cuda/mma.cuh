@@ -1,11 +1,12 @@
-// PTX of sm_80 and sm_89, one function per instruction. The mma kernel and the kernel for few keys use it; the Hopper
-// kernel uses some of it.
-//
-// Fragments, with g = lane / 4 and t = lane % 4 (PTX ISA, "Matrix fragments for mma"):
-//   A, 16 rows: registers 0..3 are (row g, first half of the depth), (g + 8, first), (g, second), (g + 8, second);
-//   B, 8 columns: registers 0 and 1 are (column g, first half of the depth), (column g, second);
-//     a register holds 4 bytes or 2 halves of the depth, the t-th of its half;
-//   C: (row g, columns 2 t and 2 t + 1), then (row g + 8, the same columns).
+// One function for each PTX instruction of sm_80 and sm_89 that the mma kernel and the kernel for few keys use; the
+// Hopper kernel uses some of them.
+// K is the dimension over which a matrix product sums. A lane holds these fragments, with g = lane / 4 and t = lane % 4
+// (PTX ISA, "Matrix fragments for mma"):
+// - A, 16 rows: registers 0 to 3 hold (row g, first half of K), (row g + 8, first half), (row g, second half), (row g +
+// 8, second half).
+// - B, 8 columns: registers 0 and 1 hold (column g, first half of K) and (column g, second half).
+// - In A and B, a register holds 4 bytes, or 2 fp16 or bf16 values, along K: the t-th group of that half of K.
+// - C: (row g, columns 2 t and 2 t + 1), then (row g + 8, the same columns).
 #pragma once
 
 #include <cuda_fp16.h>
@@ -23,19 +24,19 @@ __device__ inline void copy_async(uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
-/// Closes the group of the copies started so far.
+/// Closes the group of copies that were started since the last call.
 __device__ inline void commit_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/// Waits until at most kPending groups of this thread are unfinished.
+/// Waits until at most kPending groups of this thread's copies are unfinished.
 template <int kPending>
 __device__ inline void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-/// Loads four 8 x 16-byte matrices. Lane l gives the address of row l % 8 of matrix l / 8. x[i] receives 4 bytes of
-/// matrix i: those from 4 t on of row g.
+/// Loads four matrices of 8 rows of 16 bytes. Lane l gives the address of row l % 8 of matrix l / 8. x[i] receives the
+/// 4 bytes from 4 t on of row g of matrix i.
 __device__ inline void load_matrices(uint32_t (&x)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
@@ -43,7 +44,7 @@ __device__ inline void load_matrices(uint32_t (&x)[4], uint32_t address) {
                : "memory");
 }
 
-/// Loads likewise, with each 8 x 8 matrix of halves transposed: x[i] is rows 2 t and 2 t + 1 of column g.
+/// Loads four 8 x 8 matrices of 16-bit values and transposes each: x[i] holds rows 2 t and 2 t + 1 of column g.
 __device__ inline void load_matrices_transposed(uint32_t (&x)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
@@ -51,14 +52,14 @@ __device__ inline void load_matrices_transposed(uint32_t (&x)[4], uint32_t addre
                : "memory");
 }
 
-/// Computes c += a b over a depth of 32 int8.
+/// Computes c += a b, with K = 32 int8 values.
 __device__ inline void multiply_int8(int32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// Computes c += a b over a depth of 16 fp16.
+/// Computes c += a b, with K = 16 fp16 values.
 __device__ inline void multiply_half(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
       "%3};"
@@ -66,7 +67,7 @@ __device__ inline void multiply_half(float (&c)[4], const uint32_t (&a)[4], uint
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// Computes c += a b over a depth of 16 bf16.
+/// Computes c += a b, with K = 16 bf16 values.
 __device__ inline void multiply_bfloat16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
       "%3};"
@@ -74,7 +75,7 @@ __device__ inline void multiply_bfloat16(float (&c)[4], const uint32_t (&a)[4], 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// Computes c += a b over a depth of 32 e4m3 (sm_89 and newer).
+/// Computes c += a b, with K = 32 e4m3 values (sm_89 and newer).
 __device__ inline void multiply_e4m3(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
       "%3};"
@@ -82,7 +83,7 @@ __device__ inline void multiply_e4m3(float (&c)[4], const uint32_t (&a)[4], uint
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// Returns four e4m3 in the order of their bytes (sm_89 and newer).
+/// Packs four numbers as e4m3 in the order of their bytes (sm_89 and newer).
 __device__ inline uint32_t pack_e4m3(float a, float b, float c, float d) {
   uint16_t low, high;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(b), "f"(a));

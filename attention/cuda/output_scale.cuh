@@ -1,5 +1,6 @@
-// Outputs in e4m3, with one scale per batch entry, that of its largest |v|. A weighted mean never exceeds that. Smaller
-// values rely on e4m3's exponent: down to 1/28672 of the largest no precision is lost (attention/docs/kernels.md).
+// Outputs in e4m3, with one scale per batch entry, derived from the largest |v| of the entry. A weighted mean never
+// exceeds that value. Smaller outputs rely on e4m3's exponent: down to 1/28672 of the largest no precision is lost
+// (attention/docs/kernels.md).
 #pragma once
 
 #include "attention/cuda/fast_math.cuh"
@@ -9,8 +10,8 @@
 
 namespace sparsereel::attention::cuda {
 
-/// Raises the scale to fit `most`, the largest over a warp whose lanes call this together. Non-negative floats are in
-/// the order of their bits.
+/// Raises the scale to fit `most`, the largest value in a warp. All lanes of the warp call this together. Non-negative
+/// floats have the order of their bits.
 __device__ inline void raise_out_scale(float most, float* scale) {
   most = warp_max(most) * (1 / kE4m3Max);
   if (threadIdx.x % 32 == 0 && most > __ldcg(scale)) atomicMax(reinterpret_cast<int*>(scale), __float_as_int(most));

@@ -1,4 +1,4 @@
-// Eight elements as loaded and stored at once: for fp16 and bf16 16 bytes, one load or store of a thread; for fp32 two.
+// Eight elements that a thread loads and stores at once: one access of 16 bytes for fp16 and bf16, two for fp32.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -1,22 +1,5 @@
-// Formats that the kernels exchange: 8-bit records of 64 tokens, scales, and lists of key blocks.
-//
-// K and Q record: 64 rows x D int8. D is padded with zeros to 64, 128 or 256. The 16-byte chunks of a row are swizzled
-//   so that tensor cores read them without bank conflicts: chunk ^= row & 7 (D >= 128, wgmma's 128-byte swizzle) or
-//   chunk ^= (row >> 1) & 3 (D = 64, its 64-byte swizzle).
-// V record of e4m3: D + 8 rows (one per channel) x 64 keys, with the 64-byte swizzle. Keys are permuted inside every 16
-//   so that a thread's scores become its operand of P.V without shuffles. The rows of ones make P.V sum P as well: row
-//   D + r holds 1 for the keys with key % 8 = r.
-// Hopper's V record of e4m3: V is reduced by the mean of the record's keys, which is stored separately in fp16. All
-//   rows of ones hold 1 for every key. With D = 64 two records are multiplied at a time, so there are two sets of rows:
-//   the first record has 1 in the first four rows, the second in the last four.
-// V record of fp16 (kernels without e4m3): 64 keys x D, chunk ^= key & 7.
-// Means of dropped blocks: the mean of a cell of 16 tokens acts as one key. 64 cells, from 16 blocks, form a record
-//   of K and one of V, behind those of the head. Cell c of block 4 i + a (a < 4) of the 16 is at key
-//   16 i + {0, 1, 8, 9}[c] + 2 a. A packed word of P then holds the four cells of one block, and a key scale serves
-//   whole blocks. Cells of partial blocks and of text are zeros. Hopper's V record of means is 16 times as large,
-//   because a mean weighs as much as 16 keys; P then needs no room for that weight.
-// Keys past the end repeat the last one in K, and are 0 in V and in its rows of ones. They drop out of numerator and
-//   denominator, so no loop needs a mask.
+// Formats that the kernels exchange: records (64 tokens of a head in 8 bits, in the layout that tensor cores read),
+// scales, and lists of key blocks.
 #pragma once
 
 #include <cstdint>

@@ -84,15 +84,14 @@ struct TokenPart {
   float inverse;  // 1 / deviation, for rms_across_rotary
 };
 
-/// The work on rows before anything else. With `any` a kernel decides row by row; kernels for the other values have no
-/// such branch.
+/// The steps of a prologue. With `any`, a kernel decides row by row; kernels for the other values have no such branch.
 enum class RowSteps {
   none,
   norm,               // per head
   norm_rotary,        // norm per head, then a rotary embedding of pairs (2i, 2i + 1)
   rms_across_rotary,  // RMS norm across heads, without a bias, then the same embedding
   by_part,            // prologues with Prologue::is_by_part()
-  any                 // all other prologues
+  any                 // any other prologue
 };
 
 inline RowSteps row_steps(const Prologue& prologue) {

@@ -42,7 +42,8 @@ struct HeadGroup {
   }
 };
 
-/// Returns the number of heads that share a batch entry's budget, including those of other parts.
+/// Returns the number of heads that share the budget of a batch entry, including heads of other ranks' calls
+/// (HeadPart).
 SPARSEREEL_HOST_DEVICE inline int all_heads(const KernelParams& p) {
   return p.selection.all_heads > 0 ? p.selection.all_heads : p.heads;
 }
@@ -66,7 +67,7 @@ struct Sizes {
   int selectable_keys;  // first key blocks, which hold no text
   int pooled_blocks;    // key_blocks, rounded up to a multiple of 8
   int budgets;          // one per batch entry, or per (batch, head) if heads have their own choices
-  int length_sums;      // likewise, if heads choose by a bound on a block's error
+  int length_sums;      // one per batch entry or head like budgets, if heads choose by a bound on the error of a block
   int map_words;        // 32-bit words per row of the bitmap
   int value_record_bytes;
   Shares shares;     // split of the last query tiles into parts, if any

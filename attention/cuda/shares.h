@@ -1,7 +1,7 @@
 // Splits the last query tiles into parts. When every multiprocessor has had the same number of tiles, the remaining
 // tiles would keep some busy for a whole tile while the others idle. So the remaining tiles are cut along their lists
-// of keys into equal shares for all multiprocessors. A share is part of one tile, or the end of one and the start of
-// the next. Another kernel adds up the parts, always in the same order.
+// of keys into equal shares, one for each multiprocessor. A share is part of one tile, or the end of one and the start
+// of the next. Another kernel adds up the parts, always in the same order.
 #pragma once
 
 #include "attention/cuda/records.h"

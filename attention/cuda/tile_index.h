@@ -40,7 +40,7 @@ struct TileIndex {
                : bh * unlisted + counts.query_tiles - 1 - tile;
   }
 
-  /// Returns the position of its list among those of all tiles.
+  /// Returns the position of this tile's list among the lists of all tiles.
   template <typename Counts>
   SPARSEREEL_HOST_DEVICE constexpr int64_t list(const Counts& counts) const {
     return static_cast<int64_t>(bh) * counts.query_tiles + tile;

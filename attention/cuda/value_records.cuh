@@ -41,7 +41,7 @@ __device__ inline __half2 halves_of(uint32_t two_e4m3) {
   return __half2(__nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(two_e4m3), __NV_E4M3));
 }
 
-/// Returns the sum of the first and third, and that of the second and fourth, of four e4m3.
+/// Returns two sums of four e4m3 values: of the first and third, and of the second and fourth.
 __device__ inline __half2 halves_added(uint32_t e4m3) {
   return __hadd2(halves_of(e4m3 & 0xFFFFU), halves_of(e4m3 >> 16));
 }
@@ -51,8 +51,8 @@ __device__ inline int key_of(int word, int i) {
   return word / 4 * 16 + word % 4 * 2 + i / 2 * 8 + i % 2;
 }
 
-/// Returns the sum of the 64 e4m3 of a row, of which four neighboring lanes hold 16 each. lanes: mask of the calling
-/// lanes.
+/// Returns the sum of a row of 64 e4m3 values, of which four neighboring lanes hold 16 each. `lanes` is the mask of the
+/// calling lanes.
 __device__ inline float sum_of_row(const uint4& e4m3, unsigned lanes = ~0U) {
   const __half2 pair =
       __hadd2(__hadd2(halves_added(e4m3.x), halves_added(e4m3.y)), __hadd2(halves_added(e4m3.z), halves_added(e4m3.w)));

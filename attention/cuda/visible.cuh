@@ -16,7 +16,7 @@ __device__ inline int balanced_queries(const KernelParams& p, int b) {
   return p.queries == p.keys ? key_count(p, b) : p.queries;
 }
 
-/// Query i sees the keys [0, visible_keys).
+/// Returns the number of keys that a query sees: it sees the keys [0, visible_keys).
 __device__ inline int visible_keys(const KernelParams& p, int count, int query) {
   return p.causal ? max(0, min(query + p.keys - p.queries + 1, count)) : count;
 }
@@ -26,7 +26,7 @@ struct Found {
   int kept, means;
 };
 
-/// Adds to a counter of the call.
+/// Adds `number` to a counter of the call.
 __device__ inline void count(const KernelParams& p, Count what, long long number) {
   if (p.counts != nullptr && number != 0)
     atomicAdd(reinterpret_cast<unsigned long long*>(p.counts + what), static_cast<unsigned long long>(number));

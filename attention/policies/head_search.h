@@ -22,7 +22,7 @@ struct Bounds {
   bool each_call = false;  // bounds hold in every measured call, as in SpargeAttn; otherwise in the sums over calls
 };
 
-/// A head's policy and its measurement.
+/// The policy chosen for a head, and its measured effect.
 struct HeadChoice {
   HeadPolicy policy;
   Trial trial;
@@ -50,7 +50,7 @@ class HeadSearch {
   HeadChoice untuned() const;
 
   void save(std::vector<double>& numbers) const;
-  /// See Ladder::restore().
+  /// Restores what save() wrote and returns the remaining numbers, as Ladder::restore() does.
   std::span<const double> restore(std::span<const double> numbers);
 
  private:
@@ -79,18 +79,18 @@ class HeadSearch {
   HeadPolicy pv_base_;  // selection with which pv_ was measured
   int64_t calls_ = 0;
   Stage stage_ = Stage::done;
-  size_t way_ = 0;  // index of the way that Stage::ways measures
+  size_t way_ = 0;  // index of the way that is measured in Stage::ways
 };
 
 /// Returns the choice of each head's search, [layer][head]. None exceeds the bounds.
 std::vector<std::vector<HeadChoice>> within_bounds(const std::vector<std::vector<HeadSearch>>& heads);
 
-/// Returns the same choices if they do no more work in total than the untuned policy does on the same calls. Otherwise
-/// heads that do more work take the untuned policy, whatever its error, until the total is no larger. Heads that save
-/// most come first.
+/// Returns within_bounds() if these policies do no more work in total than the untuned policy does on the same calls.
+/// Otherwise heads that do more work take the untuned policy, whatever its error, until the total is no larger. Heads
+/// that save most come first.
 std::vector<std::vector<HeadChoice>> choose(const std::vector<std::vector<HeadSearch>>& heads);
 
-/// Returns the mean work of each layer's heads.
+/// Returns the average work of each layer's heads.
 std::vector<double> layer_work(const std::vector<std::vector<HeadChoice>>& heads);
 
 }  // namespace sparsereel::attention

@@ -15,7 +15,8 @@ namespace sparsereel::attention {
 /// according to all calls.
 class Ladder {
  public:
-  /// each_call: every single call must keep the bound, not only the sums over all calls.
+  /// Searches `points` settings. With each_call, every single call must stay within the bound, not only the sums over
+  /// all calls.
   explicit Ladder(size_t points, bool each_call = false)
       : each_call_(each_call), trials_(points), edge_(points), high_(points) {}
 
@@ -27,7 +28,7 @@ class Ladder {
   /// Returns the sparsest setting within the bound, or nullopt if there is none.
   std::optional<size_t> found() const;
   const Trial& at(size_t point) const { return trials_[point]; }
-  /// Clears the sums but keeps the worst calls. Later measurements may not err more than the earlier ones did.
+  /// Clears the sums but keeps the worst calls. Later measurements may not have larger errors than earlier ones.
   void forget_sums();
 
   /// Appends everything that later calls build on, as numbers in a fixed order.
@@ -43,7 +44,7 @@ class Ladder {
   size_t edge_;                // answer after the last call; trials_.size() if there is none
   bool bisected_ = false;      // true once the first call is over
   bool active_ = false;
-  size_t low_ = 0, high_;         // bounds of the bisection: settings below low_ fail, high_ passes
+  size_t low_ = 0, high_;         // bounds of the bisection: settings below low_ fail, and setting high_ passes
   std::optional<size_t> asked_;   // setting that a later call measures
   std::optional<size_t> failed_;  // setting that is known to fail in this call
 };

@@ -20,7 +20,7 @@ struct ProfileHead {
   double sparsity = 0;
 };
 
-/// The setting for which the profile was made and for which its figures hold.
+/// The setting for which a profile was made: its figures hold only for this setting.
 struct ProfileSetting {
   int64_t width = 0, height = 0, frames = 0, steps = 0;
   std::string token_order, device, dtype;
@@ -30,7 +30,7 @@ struct ProfileSetting {
 /// Quality of whole videos of the tuning set against full attention. psnr is 0 if no video was made.
 struct ProfileQuality {
   double psnr = 0, ssim = 0;
-  double psnr_lowest = 0;                // lowest of a single video
+  double psnr_lowest = 0;                // lowest PSNR of a single video
   double speedup = 0;                    // speed of a denoising step relative to the untuned policy
   double seconds = 0, full_seconds = 0;  // seconds to denoise a video, with this profile and with full attention
 };
@@ -50,10 +50,11 @@ struct Profile {
   ProfileQuality quality;
   // The fields below describe a policy for each head. Without such a policy they mean nothing and are not in the file.
   Bounds bounds;
-  double error = 0, sparsity = 0;  // means over the heads; sparsity includes dense steps and layers
+  double error = 0, sparsity = 0;  // averages over the heads; sparsity includes dense steps and layers
   ProfileQuality untuned;
   double untuned_sparsity = 0;
-  // See Policy. A file without these three fields means the published method, whatever the defaults are.
+  // See Policy. If a file lacks these three fields, they take the values of the published method, whatever the defaults
+  // are.
   Dropped dropped = Policy{}.dropped;
   Ranking ranking = Policy{}.ranking;
   int64_t cell = Policy{}.cell;

@@ -1,4 +1,5 @@
-// The measured effect of a policy on a head, and the saved form of a search, which is numbers in a fixed order.
+// A trial: one attention call of a head computed with a policy and compared with full attention. Also the saved form of
+// a search, which is a list of numbers.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +8,11 @@
 
 namespace sparsereel::attention {
 
-/// An error that no working policy reaches: the output was NaN or Inf. No profile holds such a head.
+/// An error that shows that a policy does not work: the output was NaN or Inf. No profile holds a head with such an
+/// error.
 constexpr double kMostRelativeL1 = 1e9;
 
-/// The effect of a policy on a head in one attention call. Trials add up over calls.
+/// The measured error and work of a trial, or their sums over several trials.
 struct Trial {
   double error = 0;  // sum |o - o_full|
   double size = 0;   // sum |o_full|
@@ -30,7 +32,7 @@ struct Trial {
   static Trial restore(std::span<const double>& numbers);
 };
 
-/// Takes the first number of a saved search. Throws Error if there is none or it is not finite.
+/// Takes the first number of a saved search. Throws Error if there is no number left or it is not finite.
 double take(std::span<const double>& numbers);
 
 /// Takes a whole number from 0 to `most`. Throws Error for anything else.

@@ -1,5 +1,5 @@
-// Compares the samplers and torch's noise with diffusers. The data come from make_schedulers.py,
-// make_flow_schedulers.py and make_ancestral_schedulers.py.
+// Compares our samplers, and the noise that torch draws, with diffusers' schedulers. The data come from
+// make_schedulers.py, make_flow_schedulers.py and make_ancestral_schedulers.py.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/InferenceMode.h>

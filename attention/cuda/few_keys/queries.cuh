@@ -66,7 +66,7 @@ class Queries {
         layout_(layout),
         mine_(layout.queries + warp() * kRows * kRowBytes<D>) {}
 
-  /// Starts to copy the rows from `first` on. Rows past the end repeat the last one.
+  /// Starts to copy the rows from `first` on. Past the end, the last row is copied again.
   __device__ void prefetch(int first) const {
     constexpr int kPieces = D / kLaneElements;
 #pragma unroll
@@ -110,7 +110,7 @@ class Queries {
     return static_cast<int>(threadIdx.x) / 32;
   }
 
-  /// Resets the state for new rows. The lane's rows are first + lane / 4 and the one 8 further.
+  /// Resets the state for new rows. The lane holds rows first + lane / 4 and first + lane / 4 + 8.
   __device__ void begin(int first) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {

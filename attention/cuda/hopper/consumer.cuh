@@ -70,8 +70,8 @@ class Consumer {
                                           : SoftmaxCase::masks;
   }
 
-  /// P.V of a subtile runs beside Q.K of the next one, and then beside its softmax. The warpgroups drift apart by
-  /// themselves, so that some compute exponentials while others multiply.
+  /// Runs the pipeline. P.V of a subtile runs beside Q.K of the next subtile, and then beside the next softmax. The
+  /// warpgroups drift apart by themselves, so that some compute exponentials while others multiply.
   __device__ __forceinline__ void run_stages(int stages) {
     ptx::barrier_wait(barriers_.key_full(ring_.stage), ring_.phase);
     issue_scores<0>(ring_.stage);
@@ -107,7 +107,7 @@ class Consumer {
     }
   }
 
-  /// kSubtile: 0 or 1, the subtile of the stage.
+  /// Starts Q.K of subtile kSubtile (0 or 1) of the stage.
   template <int kSubtile>
   __device__ void issue_scores(int stage) {
     const int slot = stage * T::kStageRecords + kSubtile * kRecords;
@@ -198,9 +198,9 @@ class Consumer {
     }
   }
 
-  // P.V skip: a warp whose rows are all below the threshold leaves its P at 0. If all four warps do, the warpgroup does
-  // not multiply. The warps vote in shared memory, one byte per warp. Two places alternate, because a warp can be one
-  // subtile ahead of another.
+  // To skip P.V, a warp whose rows are all below the threshold leaves its P at 0. If all four warps do, the warpgroup
+  // does not multiply. The warps vote in shared memory, one byte per warp. Two places alternate, because a warp can be
+  // one subtile ahead of another.
 
   __device__ void start_skipping(const TileIndex& tile, int first) {
     const HeadChoice& choice =

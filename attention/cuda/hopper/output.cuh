@@ -10,8 +10,8 @@
 
 namespace sparsereel::attention::cuda::hopper {
 
-/// "shift" belongs to a row's weights, in log2 units: P = 2^(score + shift), so O and its row sums have the factor
-/// 2^shift.
+/// The output rows of a thread. "shift" belongs to a row's weights, in log2 units: P = 2^(score + shift), so O and its
+/// row sums have the factor 2^shift.
 template <typename T>
 class Output {
   static constexpr int D = T::D, kOutputs = T::kOutputs;
@@ -52,7 +52,7 @@ class Output {
     return T::kSubtileRecords == 1 ? 0 : lane % 4 / 2;
   }
 
-  /// Notes the sums of P of the subtile whose P.V is complete. weight: of a key of my_record().
+  /// Notes the sums of P of the subtile whose P.V is complete. `weight` is the weight of a key of my_record().
   __device__ void note_sums(float weight) {
     note(value[kSums], value[kSums + 2]);
     row_sum_[0] = fmaf(value[kSums], weight, row_sum_[0]);
@@ -66,8 +66,8 @@ class Output {
     return noted_ % T::kMeans == 0;
   }
 
-  /// Adds the means' part of the noted blocks, of which there is at least one. Returns the half of the means that is
-  /// now free.
+  /// Adds to O the share of the means of V for the noted blocks, of which there is at least one. Returns the half of
+  /// the ring of means that is now free.
   __device__ int add_means() {
     const int half = (noted_ - 1) / T::kMeans;
     for (; noted_ % 16 != 0; noted_ += T::kSubtileRecords) note(0, 0);
@@ -158,8 +158,8 @@ class Output {
     return warp * kWarpBytes + r * (T::kMeans + 2) * 4;
   }
 
-  /// Notes the sums of the thread's two rows. Four threads have the same ones. With two records per subtile, the first
-  /// two threads have those of the first record, the others those of the second.
+  /// Notes the sums of the thread's two rows, which four threads hold alike. With two records per subtile, the first
+  /// two threads have the sums of the first record, the others the sums of the second.
   __device__ void note(float sum, float sum8) const {
     *reinterpret_cast<__half2*>(rows_ + my_sums_ + noted_ % T::kMeans * 4) = __floats2half2_rn(sum, sum8);
   }

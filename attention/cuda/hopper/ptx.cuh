@@ -129,8 +129,8 @@ __device__ inline uint64_t descriptor(uint32_t address, int stride, int swizzle)
   "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, " \
   "%62, %63, %64, %65, %66, %67"
 
-/// Computes d (+)= a b for 64 rows and 32 elements of depth, with a in registers and b in shared memory. int8 has 64 or
-/// 128 columns (Q.K); e4m3 has 72, 104 or 136 (P.V with the rows of ones).
+/// Computes d (+)= a b for 64 rows and 32 elements of the K dimension, with a in registers and b in shared memory. int8
+/// has 64 or 128 columns (Q.K); e4m3 has 72, 104 or 136 (P.V with the rows of ones).
 __device__ inline void multiply(int (&d)[32], const uint32_t (&a)[4], uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\nwgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 "

@@ -54,7 +54,7 @@ __device__ inline int first_row(int thread) {
   return thread / 32 * 16 + thread % 32 / 4;
 }
 
-/// The keys of the subtile that the group's rows see.
+/// The keys of the subtile that the group's rows attend to.
 template <typename T, bool kCausal>
 struct Mask {
   static constexpr int kRecords = T::kSubtileRecords;
@@ -66,8 +66,8 @@ struct Mask {
   __device__ Cover cover(int r) const { return entry_cover(entry[r], group); }
   __device__ bool is_mean(int r) const { return cuda::is_mean(entry[r]); }
 
-  /// Returns all bits set if the four keys of record r's chunk c that the thread holds count. These are means of a
-  /// dropped block, or keys of a used block.
+  /// Returns all bits set if the four keys of record r's chunk c that the thread holds count, because they are means of
+  /// a dropped block or keys of a used block.
   __device__ uint32_t counts(int r, int chunk) const {
     const uint32_t bits = is_mean(r) ? entry[r] << (7 - 4 * (chunk % 2) - lane % 4) : ~0U;
     return ptx::sign_of_byte(bits, chunk / 2);
@@ -132,7 +132,7 @@ class Softmax {
   }
 
  private:
-  /// log2 P = score as a float * scale + shift.
+  /// A line that gives log2 P = score as a float * scale + shift.
   struct Line {
     float scale[2][kRecords], shift[2][kRecords];
   };
@@ -213,7 +213,7 @@ class Softmax {
     }
   }
 
-  /// Sets new reference maxima for rows of which some thread saw a higher score.
+  /// Sets new reference maxima for rows in which some thread saw a higher score.
   template <bool kMasked, typename Rescale>
   __device__ void raise(const Mask<T, kCausal>& mask, Line& line, const Rescale& rescale) {
     int largest[2][kRecords];

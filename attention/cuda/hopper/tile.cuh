@@ -10,9 +10,8 @@
 
 namespace sparsereel::attention::cuda::hopper {
 
-/// A CTA owns an SM. It has a producer, which copies, and three warpgroups of 64 query rows each, which compute. A
-/// stage of the pipeline holds two subtiles of keys; each softmax works on one subtile.
-///
+/// The work of a CTA, which occupies a whole SM. It has a producer, which copies, and three warpgroups of 64 query rows
+/// each, which compute. A stage of the pipeline holds two subtiles of keys; each softmax works on one subtile.
 /// The kernel for head_dim 96 uses records of 128 channels and does not multiply the last 32, which are zeros.
 template <int kHeadDim>
 struct Tile {
@@ -110,13 +109,13 @@ struct alignas(16) Work {
   int stages;
   int plain;            // see TileList
   float largest_score;  // bound on the magnitude of the head's scores, in log2 units
-  int blocks;           // number of entries before the first of means; kNoMeans if there are none
+  int blocks;           // number of entries before the first entry of means; kNoMeans if there are no means
 };
 constexpr int kNoMeans = 1 << 30;
 static_assert(sizeof(Work) == 32, "Tile leaves 32 bytes for Work");
 
-/// The thread that keeps the stages filled: tile after tile until none is left or, with kParts, for its share. kMeans:
-/// lists may hold means.
+/// The thread that keeps the stages filled: tile after tile until none is left or, with kParts, for its share of the
+/// shared tiles (shares.h). kMeans says that lists may hold means.
 template <typename T, bool kParts, bool kMeans>
 class Producer {
   static constexpr int D = T::D;

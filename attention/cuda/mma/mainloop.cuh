@@ -222,7 +222,8 @@ class MmaTile {
     }
   }
 
-  /// Computes the largest score of each row in log2 units. The scale is positive, so raw scores can be compared first.
+  /// Computes the largest score of each row in log2 units. The scale is positive, so scores can be compared before they
+  /// are scaled.
   __device__ static void find_maxima(const Scores& s, const RowPairs& scale, float weight, RowPairs& block_max) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
@@ -260,7 +261,7 @@ class MmaTile {
     return any_of_group(1 + group_, Shape::kGroupThreads, predicate);  // barrier 0 is __syncthreads
   }
 
-  /// Includes the block's maxima, and sets alpha to the factor that rescales the rows' sums.
+  /// Raises the rows' maxima by the block's scores, and sets alpha to the factor that rescales the rows' sums.
   __device__ void raise_maxima(const RowPairs& block_max, RowPairs& alpha) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)

@@ -13,7 +13,7 @@ namespace sparsereel::attention::cuda {
 
 constexpr int kQuantizeThreads = 128;
 constexpr int kQuantizeWarps = kQuantizeThreads / 32;
-constexpr int kWarpRows = kRecord / kQuantizeWarps;  // rows of a record per warp
+constexpr int kWarpRows = kRecord / kQuantizeWarps;  // rows of a record that each warp handles
 
 /// The place of a thread in the record of this CTA. grid: heads (so that neighbors read neighboring memory), blocks,
 /// batch.
@@ -88,7 +88,7 @@ __device__ inline float largest_of(const float (&x)[kLaneElements]) {
   return most;
 }
 
-/// Returns the same for elements as they are stored, two at a time.
+/// Returns the largest absolute value of elements as they are stored, two at a time.
 template <typename T>
 __device__ inline float largest_of(const Packed<T>& x) {
   using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
@@ -104,9 +104,9 @@ __device__ inline int square_of(uint2 int8) {
   return __dp4a(low, low, __dp4a(high, high, 0));
 }
 
-/// Sets *longest to at least the length of every row of the CTA. square: the largest over this lane's rows of the
-/// squares summed over its eight columns. Non-negative floats are in the order of their bits. All threads of the CTA
-/// call it together.
+/// Sets *longest to at least the length of every row of the CTA. `square` is the largest of this lane's rows' squares,
+/// summed over its eight columns. Non-negative floats have the order of their bits. All threads of the CTA call it
+/// together.
 template <int D>
 __device__ inline void note_longest(float square, float* longest) {
   __shared__ float shared[kQuantizeWarps];

@@ -61,7 +61,8 @@ class Chooser : protected RankedTiles<D> {
     return {1, kAllTies};
   }
 
-  /// Chooses for one tile. kept: counts of the CTA in shared memory, to which those of the list are added.
+  /// Chooses the blocks of one tile. `kept` holds the CTA's counts in shared memory, to which the counts of the tile's
+  /// list are added.
   __device__ void choose(int tile, bool all, Found& kept) const {
     Candidates candidates = candidates_of(tile, all);
     candidates.coded = shares_budget();

@@ -17,8 +17,8 @@ constexpr int kTiles = kPooledRows;
 static_assert(32 * kTiles == kBudgetThreads);
 constexpr int kMostCells = 192 / kCell;
 
-/// Pooled queries of the CTA's tiles. If blocks are ranked by error, these are the means of the squares of their cells'
-/// means.
+/// Pooled queries of the CTA's tiles: the mean of the queries or, if blocks are ranked by error, the mean of the
+/// squares of the cells' means.
 template <int D>
 struct PooledQueries {
   static constexpr int kStride = D + 8;  // the padding avoids bank conflicts
@@ -112,7 +112,7 @@ class CtaTiles {
   __device__ int visible_blocks(int tile) const {
     return min(visible_in(tile), key_blocks_);
   }
-  /// Returns the number of blocks of keys that it sees.
+  /// Returns the number of key blocks that the tile sees, text included.
   __device__ int visible_in(int tile) const {
     const int last = tile * p_.selection.rows + queries_of(tile) - 1;
     return ceil_div(visible_keys(p_, count_, last), kRecord);

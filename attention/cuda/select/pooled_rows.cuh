@@ -10,7 +10,8 @@ namespace sparsereel::attention::cuda {
 constexpr int kPooledRows = 16;  // rows of the tensor core's m16n8k16
 
 /// A warp's 16 rows of pooled queries in bf16. A lane holds parts of the rows lane / 4 and lane / 4 + 8. The order of
-/// the depth is free if both sides agree, so a lane takes 8 consecutive elements of every 32 for two multiplications.
+/// elements along the K dimension is free if both operands agree, so a lane takes 8 consecutive elements of every 32
+/// for two multiplications.
 template <int D>
 class PooledRows {
  public:

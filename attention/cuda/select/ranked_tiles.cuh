@@ -24,7 +24,8 @@ class RankedTiles : protected CtaTiles<D, kTiles> {
   using Tiles::p_, Tiles::buffers_, Tiles::sizes_, Tiles::first_tile_, Tiles::choice_, Tiles::count_;
   using Tiles::visible_in, Tiles::key_head, Tiles::key_of;
 
-  /// Pools the queries of the CTA's tiles. Returns true if those of this warp's tile are too diverse for one mean.
+  /// Pools the queries of the CTA's tiles. Returns true if the queries of this warp's tile are too diverse for one
+  /// mean.
   __device__ bool pool(PooledQueries<D>& queries) const {
     const int tile = first_tile_ + warp();
     const bool diverse = exists(tile) && pool_queries(tile, queries);

@@ -77,7 +77,7 @@ class SixteenTile {
       for (int next = 0; next + 1 < Shape::kStages - 1; ++next) entries[next] = entries[next + 1];
       entries[Shape::kStages - 2] = next_entry_;
       wait_copies<Shape::kStages - 2>();
-      __syncthreads();  // stage i is there for all threads, and that of i - 1 is free
+      __syncthreads();  // stage i is there for all threads, and stage i - 1 is free
       load_next();
 #pragma unroll
       for (int first = 0; first < kKeys; first += kAtOnce) {
@@ -104,7 +104,8 @@ class SixteenTile {
     return part_ + (static_cast<int>(threadIdx.x) / 32 * kRowTiles + row_tile) / (kRecord / 16);
   }
 
-  /// uses() returns true if any of the warp's rows uses an entry; uses_whole() if all use all of it.
+  /// uses() returns true if any of the warp's rows uses an entry; uses_whole() returns true if all of them use all of
+  /// it.
   __device__ bool uses(uint32_t entry) const {
     bool any = false;
 #pragma unroll
@@ -277,7 +278,7 @@ class SixteenTile {
     }
   }
 
-  /// Masks the means of blocks that are not dropped. first: index of these means in the record.
+  /// Masks the means of blocks that are not dropped. `first` is the index of these means in the record.
   __device__ void mask_means(uint32_t entry, int first, Scores& s) const {
 #pragma unroll
     for (int n = 0; n < kKeyTiles; ++n) {

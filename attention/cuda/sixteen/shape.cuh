@@ -36,7 +36,7 @@ struct SixteenShape {
   static_assert(kSharedBytes <= 99 * 1024);
 };
 
-/// Computes c += a b over a depth of 16.
+/// Computes c += a b, with K = 16 values.
 template <typename T>
 __device__ inline void multiply_sixteen(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   if constexpr (std::is_same_v<T, __half>) {

@@ -139,7 +139,8 @@ class Case {
   Sizes sizes_;
 };
 
-/// A case whose heads of q share heads of k and v, and the same case with k and v repeated, in the same memory.
+/// A case of grouped-query attention, where several heads of q share a head of k and v; and the same case with the
+/// shared heads repeated. Both use the same memory.
 struct GroupedCase {
   static constexpr int64_t kGroup = 3, kHeads = 6;
 
