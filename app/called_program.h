@@ -19,7 +19,8 @@ std::string called_program();
 /// Replaces the program's name in the quoted commands of `text` ('sparsereel doctor') by called_program().
 std::string as_called(std::string text);
 
-/// Does the same in a whole command line that begins with "sparsereel" or has it in a command substitution.
+/// Replaces the program's name in a whole command line that begins with "sparsereel" or has it in a command
+/// substitution.
 std::string command_as_called(std::string command);
 
 }  // namespace sparsereel::app

@@ -16,9 +16,9 @@ int64_t boot_nanoseconds();
 /// Sets when the program began. before_libraries.cpp calls it before any constructor runs, so it must not need one.
 void set_program_start(int64_t boot_nanoseconds);
 
-/// Returns the seconds from the program's start to the first call, which main() makes: the time to load the libraries.
-/// Returns 0 if nobody set the start. Time before the process became this program, as in a shell that runs `exec`, does
-/// not count.
+/// Returns the seconds from the program's start to the first call of this function in main(): the time to load the
+/// libraries. Returns 0 if the start was not set. Time before the process became this program, as in a shell that runs
+/// `exec`, does not count.
 double seconds_before_main();
 
 std::chrono::steady_clock::time_point main_start();

@@ -7,7 +7,7 @@
 
 namespace sparsereel::app {
 
-/// Returns the text of this name; empty if none.
+/// Returns the text of this name; empty if there is none.
 inline std::string text_of(const nlohmann::json& object, const std::string& name) {
   const auto field = object.find(name);
   return field != object.end() && field->is_string() ? field->get<std::string>() : "";

@@ -6,16 +6,16 @@
 
 namespace sparsereel::app {
 
-/// Each adds its command, as in commands.h. The commands fill the report: `machine`, `settings`, `rows`, and for whole
-/// videos `architecture`, the config of each component. The table goes to --output, else to stdout. They throw Error
-/// for options that are out of range and for models or shapes that cannot be used. If one contender cannot run, the
-/// reason becomes its row's note.
+/// Each function adds one command, as in commands.h. The commands fill the keys `machine`, `settings` and `rows` of the
+/// report and, for whole videos, `architecture`, which holds the config of each component. The table goes to --output,
+/// or else to stdout. They throw Error for options that are out of range and for models or shapes that cannot be used.
+/// If one contender cannot run, the note of its row gives the reason.
 void add_bench_attention(CLI::App& above, CommandLine& line);  // full, quantized and sparse attention side by side
-void add_bench_pipeline(CLI::App& above, CommandLine& line);   // whole videos with each of them, timed by stage
+void add_bench_pipeline(CLI::App& above, CommandLine& line);   // whole videos in the same modes, timed by stage
 void add_bench_quality(CLI::App& above, CommandLine& line);    // fidelity of videos to full attention, and speed
 void add_bench_plot(CLI::App& above, CommandLine& line);       // charts from the JSON reports of a benchmark
 
-/// Returns the caption of a report's charts: "some-model, bf16, NVIDIA H200".
+/// Returns the caption for charts of a report: "some-model, bf16, NVIDIA H200".
 std::string caption_of(const nlohmann::json& report);
 
 /// Returns the bars of a report: the steps of `bench pipeline` (or of a baseline's report), or the rows of `bench

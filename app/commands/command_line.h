@@ -21,7 +21,7 @@ namespace sparsereel::app {
 struct CommandLine {
   explicit CommandLine(RunReport& run_report) : report(run_report) {}
 
-  std::map<std::string, std::string> values;  // option key -> text
+  std::map<std::string, std::string> values;  // values by option key
   std::string config;                         // --config
   Settings settings;                          // merged by collect()
   bool is_silent = false;                     // true on ranks other than rank 0, which print nothing
@@ -30,7 +30,7 @@ struct CommandLine {
 
   /// Merges the settings. Throws Error like collect_settings().
   void collect(PresetUse use = PresetUse::whole);
-  /// Returns the values that all ranks of a launcher must have in common.
+  /// Returns the values that must be equal on all ranks of a launcher.
   std::map<std::string, std::string> given() const;
   /// Begins the report of the command `command`, such as "bench pipeline".
   void start(const char* command);

@@ -7,11 +7,11 @@
 
 namespace sparsereel::app {
 
-void add_generate(CLI::App& program, CommandLine& line);    // one prompt -> one video, or several with other seeds
-void add_batch(CLI::App& program, CommandLine& line);       // a prompt set -> a folder of videos and manifests
-void add_decode(CLI::App& program, CommandLine& line);      // saved latents -> a video
+void add_generate(CLI::App& program, CommandLine& line);    // makes a video of a prompt, or several with other seeds
+void add_batch(CLI::App& program, CommandLine& line);       // makes a folder of videos and manifests from a prompt set
+void add_decode(CLI::App& program, CommandLine& line);      // makes a video of saved latents
 void add_bench(CLI::App& program, CommandLine& line);       // measures attention, videos and quality here
-void add_tune(CLI::App& program, CommandLine& line);        // finds the best settings for a model -> a profile
+void add_tune(CLI::App& program, CommandLine& line);        // finds the best settings for a model and writes a profile
 void add_inspect(CLI::App& program, CommandLine& line);     // shows what a model, file of weights or video holds
 void add_config(CLI::App& program, CommandLine& line);      // shows what would run, and each value's source
 void add_completion(CLI::App& program, CommandLine& line);  // prints a script for bash, zsh or fish

@@ -22,7 +22,7 @@ struct FolderInventory {
   const models::Candidate* only_model() const;
 };
 
-/// Reads only headers.
+/// Lists the folder's files by model. Reads only headers.
 FolderInventory take_inventory(const std::filesystem::path& folder);
 
 void print_inventory(const FolderInventory& inventory);
@@ -30,7 +30,7 @@ void print_inventory(const FolderInventory& inventory);
 /// Prints the command for the folder's only model, and what else lies in the folder.
 void print_rest_of_inventory(const FolderInventory& inventory);
 
-/// Returns the inventory as JSON: "models", "loras", "other_files", "unread".
+/// Returns the inventory as a JSON object with the keys "models", "loras", "other_files" and "unread".
 nlohmann::json inventory_report(const FolderInventory& inventory);
 
 }  // namespace sparsereel::app

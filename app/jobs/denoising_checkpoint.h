@@ -14,20 +14,22 @@
 
 namespace sparsereel::app {
 
-/// Saves the state under its recipe's `identity`. The write is atomic: an older checkpoint stays until the new one is
-/// whole. Throws Error naming the file.
+/// Saves the state under the `identity` of its recipe. The write is atomic: an older checkpoint stays until the new one
+/// is whole. Throws Error naming the file.
 void save_checkpoint(const std::filesystem::path& path, const models::DenoisingState& state,
                      const std::string& identity);
 
-/// The checkpoint of a run: "clip.mp4" -> "clip.mp4.checkpoint.safetensors", or "clip.mp4.checkpoint-2.safetensors" and
-/// so on. It is the file that this run resumes from, else the first free name. No other file is replaced.
+/// The checkpoint of a run. For "clip.mp4" it is "clip.mp4.checkpoint.safetensors", or
+/// "clip.mp4.checkpoint-2.safetensors" and so on: the file that this run resumes from, or else the first free name. No
+/// other file is replaced.
 struct OwnCheckpoint {
   std::filesystem::path path;
   std::shared_ptr<const models::DenoisingState> state;  // null if `path` is free
-  std::vector<std::string> passed_over;  // "FILE is not used: why": no checkpoint, damaged, or of another recipe
+  /// "FILE is not used: why", because it is not a checkpoint, is damaged, or has another recipe.
+  std::vector<std::string> passed_over;
 };
 
-/// Finds the checkpoint with this identity and everything that `cache` needs.
+/// Finds the checkpoint that has this identity and holds everything that `cache` needs.
 OwnCheckpoint find_checkpoint(const std::filesystem::path& output, const std::string& identity,
                               const models::CacheRule& cache);
 

@@ -11,20 +11,21 @@
 namespace sparsereel::app {
 
 /// Resolves the video as a run does. If the run would fail but the plan can be known, fills in the plan and returns the
-/// error; else throws the error. `ranks`: how many ranks make the video together.
+/// error; otherwise throws the error. `ranks` is the number of ranks that make the video together.
 std::optional<Error> foresee(VideoTask& video, const models::Pipeline& pipeline, LoadedFiles& files, int64_t ranks);
 
-/// Returns size, frames, steps, seed and output under the names that reports use, and the settings' preset.
+/// Returns the size, frames, steps, seed and output of the video under the keys that reports use, and the preset of its
+/// settings.
 nlohmann::json expected_video(const VideoTask& video);
 
-/// Returns the bytes needed by stage against the memory available: {"device", "obtainable_bytes", "stages": [...],
-/// "fits"}.
+/// Returns the bytes needed by stage and the bytes available, as a JSON object with the keys "device",
+/// "obtainable_bytes", "stages" (a list) and "fits".
 nlohmann::json expected_memory(const models::Plan& plan, const models::Pipeline& pipeline, int64_t ranks);
 
-/// Returns which file became which part of the model, and the device and dtype of a run.
+/// Returns as JSON which file became which part of the model, and the device and dtype of a run.
 nlohmann::json expected_model(const RunOptions& run, const models::Pipeline& pipeline, const models::Plan& plan);
 
-/// Formats the three above for people, in one or several lines each.
+/// Formats the results of the three functions above for people, in one or several lines each.
 std::string model_text(const nlohmann::json& model);
 std::string video_text(const nlohmann::json& video);
 std::string memory_text(const nlohmann::json& memory);

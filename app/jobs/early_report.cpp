@@ -1,4 +1,4 @@
-// Checks what a report would replace.
+// Decides whether a report may replace a file.
 #include "app/jobs/early_report.h"
 
 #include <algorithm>
@@ -15,7 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns every word that may name a file, except that of --report: "a" from a, --x a, --x=a and -xa.
+/// Returns every argument that may be a file name, except the value of --report. Finds FILE in `FILE`, `--x FILE`,
+/// `--x=FILE` and `-xFILE`.
 std::vector<fs::path> files_among(const std::vector<std::string>& words) {
   std::vector<fs::path> files;
   for (size_t i = 0; i < words.size(); ++i) {
@@ -30,7 +31,7 @@ std::vector<fs::path> files_among(const std::vector<std::string>& words) {
   return files;
 }
 
-/// Includes the recipes beside videos.
+/// Returns the files that the settings name, including the recipes beside videos.
 std::vector<fs::path> files_of(const Settings& settings) {
   std::vector<fs::path> files = {recipe_beside(settings.text("output", kDefaultOutput)),
                                  recipe_beside(settings.text("from", ""))};

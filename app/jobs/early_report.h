@@ -9,8 +9,9 @@
 
 namespace sparsereel::app {
 
-/// Returns `wanted`, the file of --report, if it may be written, else an empty path. It may be new, or hold an earlier
-/// report. It must not be named by `settings`, belong to the model, or be a word of the command line.
+/// Returns `wanted`, the file of --report, if a report may be written there, or else an empty path. The file may be
+/// new, or hold an earlier report. It must not be named by `settings`, belong to the model, or be a word of the command
+/// line.
 std::filesystem::path early_report(const std::filesystem::path& wanted, const Settings& settings,
                                    const std::vector<std::string>& words);
 

@@ -18,7 +18,7 @@ namespace sparsereel::app {
 class FrameWriter final : public models::FrameSink {
  public:
   struct Text {
-    /// Returns the recipe to store with the video. Called when decoding begins, with whether it decodes in tiles.
+    /// Returns the recipe to store with the video. Called when decoding begins; `tiled` says if it decodes in tiles.
     std::function<std::string(bool tiled)> recipe;
     std::string caption;  // caption of the contact sheet
   };
@@ -30,9 +30,9 @@ class FrameWriter final : public models::FrameSink {
 
   at::ScalarType dtype() const override;
   void begin(const models::VideoShape& shape, bool tiled) override;
-  /// Queues frames. Throws the error that writing earlier frames failed with.
+  /// Queues frames. If writing earlier frames failed, throws that error.
   void take(const at::Tensor& frames) override;
-  /// Waits for the files after the last frame. Throws the error that writing failed with.
+  /// Waits until the files are written. Call it after the last frame. If writing failed, throws that error.
   WrittenVideo finish();
 
  private:
@@ -44,7 +44,7 @@ class FrameWriter final : public models::FrameSink {
   const Text text_;
   std::unique_ptr<PieceQueue> queue_;
   std::thread thread_;
-  std::exception_ptr failure_;  // this and written_ belong to the thread until it has ended
+  std::exception_ptr failure_;  // failure_ and written_ belong to the thread until it has ended
   WrittenVideo written_;
 };
 

@@ -14,13 +14,13 @@
 
 namespace sparsereel::app {
 
-/// Files of images. Each file is decoded and hashed once. If all pictures together exceed `most_bytes`, the ones beyond
-/// are decoded again when used.
+/// Files of images. Each file is decoded and hashed once. If all pictures together exceed `most_bytes`, further
+/// pictures are not kept and are decoded again when used.
 class PictureFiles {
  public:
   explicit PictureFiles(uint64_t most_bytes = uint64_t{512} << 20) : most_bytes_(most_bytes) {}
 
-  /// The functions below throw Error naming the file.
+  /// The functions below throw Error naming the file. picture() returns the decoded image.
   std::shared_ptr<const models::Picture> picture(const std::string& file);
   models::PixelSize size(const std::string& file);
   const std::string& sha256(const std::string& file);
@@ -36,12 +36,12 @@ class PictureFiles {
   uint64_t most_bytes_, bytes_ = 0;
 };
 
-/// Gives the request made-up images for those that the model needs and the request lacks.
+/// Adds made-up images to the request for images that the model needs and the request lacks.
 void make_up_images(const models::ModelSpec& spec, models::Request& request);
 
-/// Reads the request's images, so that invalid files are found before any work. If nobody asks for a size, the video
-/// takes the shape of the first image. Random weights that need an image get a made-up one. Throws Error naming the
-/// file.
+/// Reads the request's images, so that invalid files are found before any work. If no option gives a size, the video
+/// takes the shape of the first image. If a model with random weights needs an image that is missing, it gets a made-up
+/// image. Throws Error naming the file.
 void settle_images(const Settings& settings, const models::ModelSpec& spec, models::Request& request,
                    PictureFiles& pictures);
 
@@ -50,7 +50,7 @@ void settle_images(const Settings& settings, const models::ModelSpec& spec, mode
 void add_images(models::Conditioning& conditioning, const models::Plan& plan, const models::Pipeline& pipeline,
                 PictureFiles& pictures, std::vector<std::string>* warnings = nullptr, const models::Run& run = {});
 
-/// The encodings of pictures. Videos with the same first and last picture and the same size share one.
+/// The encodings of pictures. Videos with the same first and last picture and the same size share an encoding.
 class ImageEncodings {
  public:
   struct Encoded {
@@ -68,7 +68,7 @@ class ImageEncodings {
   std::map<std::string, Encoded> encoded_;
 };
 
-/// Returns "in the shape of picture.jpg" if the image decided the video's size, else nothing.
+/// Returns "in the shape of picture.jpg" if the image decided the video's size, or else an empty string.
 std::string shape_note(const models::Plan& plan);
 
 }  // namespace sparsereel::app

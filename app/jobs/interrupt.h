@@ -1,6 +1,6 @@
 // Handles Ctrl-C, SIGTERM, SIGHUP and SIGQUIT. The first signal asks the run to stop and to keep its finished steps;
-// the second ends the process at once. Before a run reaches its steps the first one also ends the process at once.
-// Nothing is lost then, and the run may be reading from a pipe that nobody fills.
+// the second ends the process at once. Before a run reaches its steps, the first signal also ends the process at once:
+// nothing is lost then, and the run may be waiting to read from a pipe that stays empty.
 #pragma once
 
 namespace sparsereel::app {

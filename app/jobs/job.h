@@ -1,5 +1,5 @@
-// Makes videos one after the other: text, denoising, decoding, files. `generate` makes the videos of one prompt,
-// `batch` those of a set.
+// Makes videos one after the other: text, denoising, decoding, files. `generate` makes the videos of one prompt, and
+// `batch` the videos of a set.
 #pragma once
 
 #include <atomic>
@@ -36,16 +36,16 @@ struct Made {
   std::chrono::steady_clock::time_point write_start;
 };
 
-/// Returns what reports and manifests share: recipe, warnings (`told` before the work, then those of the work), preset,
-/// cache and the step that the run resumed from.
+/// Returns the part of JSON that reports and manifests share: recipe, warnings (first `told`, from before the work,
+/// then the warnings of the work), preset, cache and the step that the run resumed from.
 nlohmann::json made_report(const VideoTask& video, const Made& made, const std::vector<std::string>& told);
 
 /// The command that uses a job. The job tells it about progress.
 class JobUser {
  public:
   virtual ~JobUser() = default;
-  /// Returns the observer of the video's steps, pieces and stages. Besides the pipeline's stages these are "image",
-  /// "text" (one step per text) and "write". The job itself handles frames, latents and checkpoints.
+  /// Returns the observer of the video's steps, pieces and stages. In addition to the pipeline's stages there are the
+  /// stages "image", "text" (one step per text) and "write". The job itself handles frames, latents and checkpoints.
   virtual models::RunObserver& observer() = 0;
   virtual void begin(const VideoTask&) {}  // before the video is denoised
   virtual void warn(const VideoTask&, const std::string& warning) = 0;
@@ -82,9 +82,9 @@ struct TextLimit {
   double seconds = std::numeric_limits<double>::infinity();  // time of encoding; at least twice the time of loading
 };
 
-/// The treatment of a job's videos. By default each video is made as if it were alone, because a transformer that
-/// stayed loaded might force the decoder to work in tiles. A failure is then thrown. A cancelled video keeps its
-/// finished steps, and the next job resumes from them.
+/// How a job treats its videos. By default each video is made as if it were alone, because a transformer that stayed
+/// loaded might force the decoder to work in tiles; a failure is then thrown. A cancelled video keeps its finished
+/// steps, and the next job resumes from them.
 struct JobPolicy {
   bool keep_loaded = false;          // keep transformer and decoder from video to video
   bool write_behind = false;         // write a video while the next one is denoised
@@ -101,11 +101,11 @@ class Job {
   Job(JobUser& user, std::function<bool()> cancelled, const JobPolicy& policy = {})
       : user_(user), cancelled_(std::move(cancelled)), policy_(policy) {}
 
-  /// Checks the weights, encodes the texts (equal ones once) and loads what stays loaded. The videos must be resolved.
-  /// Returns how many of them, from the first on, are ready for run(): as many as TextLimit allows.
+  /// Checks the weights, encodes the texts (equal texts once) and loads what stays loaded. The videos must be resolved.
+  /// Returns how many of the first videos are ready for run(): as many as TextLimit allows.
   size_t load(std::span<VideoTask* const> videos, models::Pipeline& pipeline);
   /// Makes the videos that load() has encoded. With write_behind the last video may not be finished yet: call
-  /// collect(). Throws models::DiskError if the disk cannot take more, and models::Cancelled. Before it throws, it
+  /// collect(). Throws models::DiskError if the disk is full or broken, and models::Cancelled. Before it throws, it
   /// finishes writing the previous video.
   void run(std::span<VideoTask* const> videos, models::Pipeline& pipeline);
   /// Waits until the video that is being written is finished.
@@ -142,7 +142,7 @@ class Job {
   };
   std::shared_ptr<Files> files_of(VideoTask& video) const;
   models::Outcome render(VideoTask& video, models::Pipeline& pipeline, Files& files);
-  /// Saves to disk what a video's run makes.
+  /// Saves what the run of a video produces to disk.
   class Keeper;
   bool keeps_last(const VideoTask& video) const;
   void use_checkpoint(VideoTask& video, models::Inputs& inputs);

@@ -25,8 +25,8 @@ struct SavedLatents {
 /// Returns true if a run kept the file until its video was written and it holds exactly these latents.
 bool are_kept_in(const std::filesystem::path& path, const at::Tensor& latents);
 
-/// Loads the latents. Throws Error naming the file if it is not well-formed or has no tensor `latents`. Throws the same
-/// if the tensor has the wrong rank or dtype, or holds NaN or Inf.
+/// Loads the latents. Throws Error naming the file if it is not well-formed or has no tensor `latents`, or if the
+/// tensor has the wrong rank or dtype, or holds NaN or Inf.
 SavedLatents load_latents(const std::filesystem::path& path);
 
 }  // namespace sparsereel::app

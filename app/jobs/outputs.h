@@ -36,13 +36,13 @@ models::ModelFiles files_of_model(const Settings& settings);
 /// Throws Error if a written file is one of the model's files, or would lie among its weights and configs.
 void check_model_is_untouched(const std::vector<NamedFile>& files, const models::ModelFiles& model);
 
-/// Makes both checks for the videos of `generate`; removes nothing. `config`: file of --config.
+/// Runs both checks above for the videos of `generate`; removes nothing. `config` is the file of --config.
 void check_distinct(const std::vector<Settings>& videos, const std::filesystem::path& config);
 
-/// Makes both checks for a run with these settings, then removes what killed runs left of its files.
+/// Runs both checks for a run with these settings, then removes what killed runs left of its files.
 void check_files(const std::vector<NamedFile>& files, const Settings& settings);
 
-/// Makes the same checks for the videos of `generate` and `decode`: their outputs, the report, and the files that they
+/// Runs the same checks for the videos of `generate` and `decode`: their outputs, the report, and the files that they
 /// read. `config` is the file of --config and `decoded` the latents of `decode`; either may be empty.
 void check_files(const std::vector<Settings>& videos, const std::filesystem::path& config,
                  const std::filesystem::path& decoded);
@@ -70,16 +70,17 @@ std::vector<FileBeside> files_beside_outputs(const std::filesystem::path& folder
 /// Returns the files of one output, lowest number first.
 std::vector<std::filesystem::path> files_beside(const std::filesystem::path& output, const BesideKind& kind);
 
-/// Returns the first free one of these names.
+/// Returns the first of these names that is free.
 std::filesystem::path free_beside(const std::filesystem::path& output, const BesideKind& kind);
 
-/// Returns where latents are kept until the video is written: "clip.mp4" -> "clip.mp4.latents.safetensors", or the
-/// first such name that is free.
+/// Returns the file in which latents are kept until the video is written: for "clip.mp4" it is
+/// "clip.mp4.latents.safetensors", or the first such name that is free.
 std::filesystem::path latents_beside(const std::filesystem::path& output);
 
-/// Keeps the latents of a run in the file of --save-latents, or beside the output until the video is written. Nobody
-/// asked for the file beside the output, so it never replaces a file. Only that file and an earlier failed run's file
-/// of the same latents are removed. If the file cannot be written, the run continues, because its steps are done.
+/// Keeps the latents of a run: in the file of --save-latents, or else beside the output until the video is written. The
+/// user did not ask for the file beside the output, so it never replaces another file. Only this file, and the file of
+/// an earlier failed run with the same latents, are removed. If the file cannot be written, the run continues, because
+/// its steps are done.
 class KeptLatents {
  public:
   /// `asked` is the file of --save-latents; empty if it was not given.
@@ -91,8 +92,8 @@ class KeptLatents {
   void check() const;
   /// Returns the saved file; empty if nothing was saved.
   const std::filesystem::path& saved() const { return saved_; }
-  /// Call it once the video exists. Removes the file unless it was asked for, and an earlier run's file of the same
-  /// latents.
+  /// Call it once the video exists. Removes the file, unless the user asked for it, and the file of an earlier run with
+  /// the same latents.
   void let_go();
 
  private:

@@ -22,7 +22,7 @@ class PieceQueue {
   std::optional<at::Tensor> take();
   /// Call it after the last piece.
   void close();
-  /// Either side may call it. Drops the waiting pieces; nobody waits any longer.
+  /// Drops the waiting pieces and ends all waiting. Either side may call it.
   void stop();
   bool stopped() const;
 

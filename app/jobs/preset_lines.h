@@ -10,7 +10,7 @@
 namespace sparsereel::app {
 
 /// Returns "preset fast, with --topk 0.5": the preset or profile and the options given beside it. Empty if there is
-/// neither.
+/// neither a preset nor a profile.
 std::string preset_name(const VideoTask& video);
 
 /// Returns what is known before the video is made: "preset balanced: 10 of 50 steps with every block, then topk 0.3".

@@ -11,14 +11,15 @@ namespace sparsereel::app {
 
 class Progress {
  public:
-  /// `wanted` is false with --quiet. `between_lines`: seconds between lines if stderr is no terminal.
+  /// `wanted` is false with --quiet. `between_lines` is the number of seconds between lines if stderr is not a
+  /// terminal.
   explicit Progress(bool wanted, double between_lines = 30);
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   void stage(const std::string& name);
-  /// `seconds`: duration of the last step; 0 if unknown.
+  /// Shows a finished step. `seconds` is the duration of the last step; 0 if unknown.
   void step(int64_t done, int64_t total, double seconds);
   /// Call it often inside step `step` (from 1) of `steps`, because a step may take longer than the time between two
   /// lines.
@@ -34,7 +35,7 @@ class Progress {
   struct Count {
     std::string name;
     int64_t done = 0, total = 0;
-    double seconds = 0;  // of the finished ones
+    double seconds = 0;  // seconds of the finished items
   };
 
   bool line_is_due() const;
@@ -46,7 +47,7 @@ class Progress {
   double between_lines_;
   std::chrono::steady_clock::time_point last_line_ = std::chrono::steady_clock::now();
   bool two_lines_ = false;  // true if two lines are on the screen
-  Count set_;               // the upper line; without a name there is none
+  Count set_;               // count of the upper line; without a name there is no upper line
   std::string stage_;
   std::chrono::steady_clock::time_point step_start_ = std::chrono::steady_clock::now();
   double stage_seconds_ = 0;

@@ -14,8 +14,8 @@ namespace sparsereel::app {
 
 class PictureFiles;
 
-/// Filled while a command runs. At the end, main() adds the outcome, writes it to `path` and prints it on stdout if
-/// asked.
+/// The report of a command, filled while the command runs. At the end, main() adds the outcome, writes the report to
+/// `path`, and prints it on stdout if the user asked for that.
 struct RunReport {
   nlohmann::json content = nlohmann::json::object();
   std::filesystem::path path;  // --report; empty if none
@@ -39,7 +39,8 @@ std::string dump(const nlohmann::json& json, int indent = -1);
 nlohmann::json make_recipe(const GenerateOptions& options, const models::Plan& plan, const models::Pipeline& pipeline,
                            PictureFiles& pictures);
 void set_tiling(nlohmann::json& recipe, bool tiled);
-/// Adds "image_sha256" and "last_image_sha256" for the images that the recipe names. Throws Error naming the file.
+/// Adds the hashes of the images that the recipe names, under the keys "image_sha256" and "last_image_sha256". Throws
+/// Error naming the file.
 void add_image_hashes(nlohmann::json& recipe, const models::Plan& plan, PictureFiles& pictures);
 /// Adds facts that only the run itself shows: the chosen tiling and the achieved sparsity.
 void add_outcome(nlohmann::json& recipe, const models::Outcome& result);
@@ -51,14 +52,14 @@ void set_encoding(nlohmann::json& recipe, const RunOptions& run);
 std::string recipe_identity(nlohmann::json recipe, const models::Plan& plan, const RunOptions& run);
 
 /// Returns the attention part of a report: mode, kernel, and sparsity of blocks (without means) in total, per layer,
-/// and per step and layer. Holds the error of check mode in the same way. Also holds what represents dropped blocks,
+/// and per step and layer. Holds the error of check mode in the same way. Also holds the replacement of dropped blocks,
 /// its cost and predicted error, and the steps redone with full attention.
 nlohmann::json attention_report(const models::AttentionRun& run, at::Device device);
 
-/// Returns how closely a video keeps to its first image. `first_frame_psnr` (dB) and `first_frame_difference` (mean, of
-/// 255) compare its first frame with the image as the VAE reproduces it. `color_drift` is how far the mean red, green
-/// and blue of the last frame differ from the first frame's (of 255). `color_drift_most` is the largest drift of any
-/// color and frame. `result` must begin with an image.
+/// Returns how closely a video keeps to its first image, under these keys. `first_frame_psnr` (dB) and
+/// `first_frame_difference` (mean, of 255) compare its first frame with the image as the VAE reproduces it.
+/// `color_drift` is how far the mean red, green and blue of the last frame are from the first frame's mean (of 255).
+/// `color_drift_most` is the largest drift of any color and frame. `result` must begin with an image.
 nlohmann::json image_report(const models::Outcome& result);
 
 /// Returns how many steps ran all transformer blocks, and which steps did not.

@@ -1,4 +1,4 @@
-// Says which files a run uses if several could have been used.
+// Says which files a run uses if it could have used others.
 #pragma once
 
 #include <string>

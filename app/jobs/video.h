@@ -33,8 +33,8 @@ struct VideoTask {
   models::Plan plan;
   at::Tensor init_latents;                 // from --init-latents; undefined if denoising starts with noise
   std::shared_ptr<PictureFiles> pictures;  // its images, until they are encoded
-  nlohmann::json recipe;                   // includes the outcome once the video is made
-  std::string identity;                    // of the recipe before the outcome was added
+  nlohmann::json recipe;                   // recipe; includes the outcome once the video is made
+  std::string identity;                    // hash of the recipe before the outcome was added
   std::vector<std::string> told;           // warnings printed before the work
 
   // Set by its Job.
@@ -43,13 +43,13 @@ struct VideoTask {
   std::vector<std::string> warnings;  // warnings from the work
   std::filesystem::path checkpoint;   // its denoising checkpoint; empty if none is kept
   int64_t resumed_at_step = 0;
-  std::optional<Error> failure;  // why there is no video; names the place of the row or the value
+  std::optional<Error> failure;  // the reason why there is no video; names the place of the row or the value
 
   /// Sets `failure`. `latents` is the file of the denoised latents; empty if none.
   void fail(const Error& error, const std::filesystem::path& latents = {});
 };
 
-/// Files that were read: videos with the same --init-latents or image share them.
+/// Files that were read. Videos with the same --init-latents or image share them.
 struct LoadedFiles {
   std::map<std::filesystem::path, at::Tensor> latents;
   std::shared_ptr<PictureFiles> pictures = std::make_shared<PictureFiles>();
@@ -59,7 +59,8 @@ struct LoadedFiles {
 /// make the video together.
 void resolve_video(VideoTask& video, const models::Pipeline& pipeline, LoadedFiles& loaded, int64_t ranks = 1);
 
-/// Returns the warnings to print before the work. Videos with the same warning share one, with the place of the first.
+/// Returns the warnings to print before the work. A warning that several videos share appears once, with the place of
+/// the first video.
 std::vector<std::string> early_warnings(const std::vector<VideoTask*>& videos);
 
 }  // namespace sparsereel::app

@@ -17,7 +17,7 @@ FramesView frames_view(const at::Tensor& frames);
 /// warning that says where the latents are.
 std::string defect_warning(const models::FrameFacts& frames, KeptLatents& kept);
 
-/// Returns the command that decodes saved latents, with those of this run's options that `decode` takes.
+/// Returns the command that decodes saved latents, with the options of this run that `decode` accepts.
 std::string decode_command(const Settings& settings, const RunOptions& run, const std::filesystem::path& latents);
 
 void add_output_report(nlohmann::json& report, const RunOptions& run, const models::VideoShape& shape,

@@ -1,5 +1,5 @@
-// The connection between the process that holds a set's queue and the process of one GPU. It carries the messages of
-// models/parallel/messages.h. The GPU's process receives {"rows": [..]} and {"stop": true}. It sends {"ready": true},
+// The connection between the process that holds a set's queue and the process of one GPU. It carries JSON messages
+// (models/parallel/messages.h). The GPU's process receives {"rows": [..]} and {"stop": true}. It sends {"ready": true},
 // {"failed": ..} and, at intervals, {"alive": true}.
 #pragma once
 

@@ -31,9 +31,9 @@ class FinishedVideos {
   /// and the video has not changed since it was written.
   const ManifestEntry* find(VideoTask& row);
 
-  /// Returns videos that exist under other names, for rows that find() had no line for. Call it after find() for every
-  /// row. Only videos of a set with the same file name are moved. The order is such that none takes a name that a later
-  /// one still has; videos that wait for each other in a circle are left out.
+  /// Returns videos that exist under other names, for rows for which find() returned null. Call it after find() for
+  /// every row. Only videos of a set with the same file name are moved. They are in such an order that none takes a
+  /// name that a later video still has; videos that wait for each other in a circle are left out.
   std::vector<MovedVideo> find_moved(const std::vector<VideoTask*>& rows);
 
   /// Returns the existing finished videos, then the checkpoints, that belong to none of these names.

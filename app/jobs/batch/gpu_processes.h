@@ -1,6 +1,6 @@
 // Renders a set on several GPUs, one video per GPU or per group of GPUs. Processes of this program take rows from a
-// queue that this process holds. Their manifests say what is done, whatever happens to a GPU. If several GPUs make a
-// video together, the process of the first one speaks for all.
+// queue that this process holds. Their manifests record what is done, even if a GPU fails. If several GPUs make a video
+// together, the process of the first GPU communicates for all.
 #pragma once
 
 #include <memory>
@@ -33,8 +33,8 @@ class GpuProcesses {
   GpuProcesses(const GpuProcesses&) = delete;
   GpuProcesses& operator=(const GpuProcesses&) = delete;
 
-  /// Renders the rows and adds their outcome to the tally. Throws Error if no process is left or the disk takes no
-  /// more, and models::Cancelled.
+  /// Renders the rows and adds their outcome to the tally. Throws Error if no process is left or the disk is full or
+  /// broken, and models::Cancelled.
   void render(const RowGroups& groups, ManifestWriter& manifest, Progress& progress, Tally& tally);
 
  private:

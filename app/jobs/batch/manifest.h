@@ -13,18 +13,18 @@
 
 namespace sparsereel::app::sets {
 
-/// The fields of a line that the program reads; the others are for people and scripts.
+/// A line of a manifest. The program reads these fields; the others are for people and scripts.
 struct ManifestEntry {                    // NOLINT(bugprone-exception-escape): json asserts inside its noexcept move
   int64_t row = 0;                        // position in the set, from 0
   int64_t rows = 0;                       // number of rows in the set
   std::string output;                     // file name of the video in the folder
   std::string state;                      // "done", "failed"
   std::string identity;                   // SHA-256 of the resolved recipe
-  std::string sha256;                     // of the video; empty if none
-  uint64_t bytes = 0;                     // of the video; 0 if there is none
+  std::string sha256;                     // hash of the video; empty if there is none
+  uint64_t bytes = 0;                     // size of the video; 0 if there is none
   std::string finished;                   // UTC, "2026-11-21T16:35:07.123Z": sorts as it reads
   std::string cause;                      // why the row failed
-  uint64_t seed = 0;                      // of the noise
+  uint64_t seed = 0;                      // seed of the noise
   int64_t seed_offset = 0;                // the part of the seed that the row's place added; see find_moved()
   std::string place;                      // place of the row: "set.csv:3"
   std::string prompt;                     // from the recipe; empty for a failure
@@ -55,8 +55,8 @@ class ManifestWriter {
   ManifestWriter(const ManifestWriter&) = delete;
   ManifestWriter& operator=(const ManifestWriter&) = delete;
 
-  /// Appends a line and flushes it to disk. If it does not fit, removes the partial line and throws models::DiskError.
-  /// Throws the same if the file was moved, removed or shortened, because readers would miss lines.
+  /// Appends a line and flushes it to disk. Throws models::DiskError if the line does not fit, after removing the
+  /// partial line, or if the file was moved, removed or shortened, because readers would miss lines.
   void append(const nlohmann::json& line);
 
  private:

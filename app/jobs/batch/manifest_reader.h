@@ -10,7 +10,8 @@
 
 namespace sparsereel::app::sets {
 
-/// Reads a manifest that a GPU's process writes. It stays open, so that it is the same file even if it is moved.
+/// Reads a manifest that a GPU's process writes. The file stays open, so that lines come from the same file even if it
+/// is moved.
 class ManifestReader {
  public:
   explicit ManifestReader(std::filesystem::path path);

@@ -17,9 +17,10 @@ struct BatchOptions {
   std::filesystem::path set;     // the prompt set: FILE
   std::filesystem::path folder;  // output folder: -o
   std::filesystem::path status;  // --status; empty to render
-  std::string input_format;    // format of FILE; empty to tell it from the extension, or from how standard input begins
+  /// Format of FILE; empty to guess it from the extension, or from the first line of standard input.
+  std::string input_format;
   std::string share;           // --share; empty to take it from the launcher's variables
-  std::string format = "mp4";  // of videos whose row names no output
+  std::string format = "mp4";  // format of videos whose row names no output
   int64_t gpus_per_video = 1;  // how many of --gpus make a video together
 };
 
@@ -35,7 +36,7 @@ struct SetPlan {
   std::set<std::string> names;  // file names of all rows' videos
 };
 
-/// Returns this share's rows as videos with merged settings and file names. Rows with invalid values are kept as
+/// Returns the rows of this share as videos with merged settings and file names. Rows with invalid values are kept as
 /// failed. Throws Error for problems of the whole set: a file that a row or the report would write, and that another
 /// row writes or any row reads. Writes nothing.
 SetPlan plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, const BatchOptions& options,
@@ -54,13 +55,13 @@ std::string name_of(const VideoTask& row);
 /// Resolves the row. An Error becomes the row's failure.
 void resolve_row(VideoTask& row, const models::Pipeline& pipeline, LoadedFiles& loaded, int64_t ranks = 1);
 
-/// Returns the identity that the resolved row would have with this seed.
+/// Returns the identity (hash of the recipe) that the resolved row would have with this seed.
 std::string identity_with_seed(const VideoTask& row, uint64_t seed);
 
 /// Checks that the row's outputs can be written. An Error becomes the row's failure.
 void check_row_outputs(VideoTask& row);
 
-/// Makes the same check for a finished video that is to get the row's name.
+/// Checks that a finished video can get the row's name. An Error becomes the row's failure.
 void check_row_name(VideoTask& row);
 
 /// Removes temporary files that killed runs left of these rows' videos, contact sheets and latents.

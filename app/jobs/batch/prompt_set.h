@@ -15,22 +15,22 @@ namespace sparsereel::app::sets {
 
 struct PromptRow {
   int64_t line = 0;                           // line in the file, from 1
-  std::map<std::string, std::string> values;  // option key -> text; empty fields are left out
+  std::map<std::string, std::string> values;  // values by option key; empty fields are left out
   Places places;                              // places of the values in the file
   int64_t copy = 0;  // number of the video, from 0, among those that --batch-count makes from the row
 };
 
 enum class SetFormat { txt, jsonl, csv, yaml };
 
-/// Returns the format by the file's extension. Throws Error listing the supported ones.
+/// Returns the format for the file's extension. Throws Error listing the supported extensions.
 SetFormat set_format(const std::filesystem::path& file);
 
-/// Parses "txt", "jsonl", "csv" or "yaml"; returns nothing for an empty text. Throws Error for others.
+/// Parses "txt", "jsonl", "csv" or "yaml"; returns nothing for an empty text. Throws Error for any other text.
 std::optional<SetFormat> parse_set_format(const std::string& text);
 
 /// Guesses the format of text without a file name from its first line that is neither empty nor a comment. An object
-/// means jsonl. Single words, of which one is prompt or similar to it, mean csv. A list's dash or a list of objects
-/// means yaml. Anything else means txt.
+/// shows jsonl. Single words, of which one is prompt or similar to it, show csv. A list's dash or a list of objects
+/// shows yaml. Any other line shows txt.
 SetFormat guess_format(std::string_view text);
 
 /// Returns the rows of a set. Formats:
@@ -42,8 +42,8 @@ SetFormat guess_format(std::string_view text);
 /// whole set, values of the wrong kind, and options that exclude each other.
 std::vector<PromptRow> parse_prompt_set(std::string_view text, SetFormat format, const std::string& file);
 
-/// Reads the rows, at least one, from a file or from standard input ("-"). If `format` is not given, it is set_format()
-/// of the file or guess_format() of standard input.
+/// Reads the rows, at least one, from a file or from standard input ("-"). If `format` is not given, calls set_format()
+/// for a file or guess_format() for standard input.
 std::vector<PromptRow> read_prompt_set(const std::filesystem::path& file, std::optional<SetFormat> format = {});
 
 /// Reads the prompts of a set that holds nothing else. Throws Error if a row has no prompt, or another field.

@@ -18,37 +18,38 @@
 
 namespace sparsereel::app::sets {
 
-/// The results of a share so far.
+/// The results of a share of the set so far.
 struct Tally {
-  int64_t rows = 0;      // of the whole set
+  int64_t rows = 0;      // rows of the whole set
   int64_t share = 0;     // rows of this share
   int64_t skipped = 0;   // finished by earlier runs
-  int64_t moved = 0;     // of the skipped ones, those found under another name
+  int64_t moved = 0;     // skipped videos that were found under another name
   int64_t rendered = 0;  // by this run
   std::vector<const VideoTask*> failed;
   std::vector<std::string> told;          // warnings printed before the work
   std::vector<std::string> warnings;      // warnings from the work
   std::map<std::string, double> seconds;  // by stage, summed over the videos of this run
-  PresetLines presets;                    // of the videos of this run
+  PresetLines presets;                    // presets of the videos of this run
 };
 
 class Renderer : private JobUser {
  public:
-  /// `cancelled` and `world` are passed to Job. `check_machine` is called before a failure is recorded; if it throws,
-  /// no failure is recorded.
+  /// `cancelled` and `world` are passed to Job. The renderer calls `check_machine` before it records a failure; if
+  /// `check_machine` throws, no failure is recorded.
   Renderer(ManifestWriter& manifest, Progress& progress, Tally& tally, std::function<bool()> cancelled,
            std::function<void()> check_machine = {}, std::function<World*()> world = {});
 
   /// Renders rows with the same pipeline_key(). A row that fails does not stop the others. Throws like Job::run(), and
   /// Error if the manifest cannot be written.
   void render(std::span<VideoTask* const> rows, models::Pipeline& pipeline);
-  /// Runs `part`, which opens or loads what rows with the same pipeline_key() share. Returns false if it fails and the
-  /// rows name their own model or device: these rows have then failed. Rethrows errors of what the command names.
+  /// Runs `part`, which opens or loads what rows with the same pipeline_key() share. If it fails and the rows name
+  /// their own model or device, records their failure and returns false. Rethrows errors of a model or device that the
+  /// command line names.
   bool prepare(std::span<VideoTask* const> rows, const std::function<void()>& part);
-  /// Records a row that failed, or that was invalid from the start.
+  /// Records the failure of a row, which may have been invalid from the start.
   void failed(const VideoTask& row) override;
-  /// Skips a row that `finished` says is done. The last line of each row counts, so the line is written again if a
-  /// later line says otherwise, or if the set had more rows.
+  /// Skips a row that `finished`, a line of a manifest, says is done. Readers use the last line of each row. So the
+  /// line is written again if a later line says otherwise, or if the set had more rows.
   void skip(const VideoTask& row, const ManifestEntry& finished, const std::vector<ManifestEntry>& entries);
   /// Skips a row whose video exists under another name, and gives the video the row's name. The row fails if a rendered
   /// video could not be written there.
@@ -70,7 +71,7 @@ class Renderer : private JobUser {
   Tally& tally_;
   std::function<void()> check_machine_;
   std::optional<std::chrono::steady_clock::time_point> start_;  // when the first video began
-  std::map<std::string, double> seconds_;                       // of the video written last
+  std::map<std::string, double> seconds_;                       // seconds by stage of the video written last
   Job job_;  // last member: its destructor waits while the others still exist
 };
 

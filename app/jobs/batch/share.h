@@ -1,4 +1,4 @@
-// Decides which part of a prompt set this process renders. No torch.
+// A share is the part of a prompt set that this process renders. Decides it from --share or the launcher. No torch.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace sparsereel::app::sets {
 
-/// Selects the rows with i mod size == rank.
+/// The rows that this process renders: row i if i mod size == rank.
 struct Share {
   int64_t rank = 0;
   int64_t size = 1;
-  std::optional<int64_t> local_rank;  // among the processes of this machine, if a launcher says so
+  std::optional<int64_t> local_rank;  // rank among the processes of this machine, if a launcher says it
   std::string source = "the whole set";
 };
 
-/// Parses `option`, "1/4" as --share takes it. If it is empty, takes the share from find_launched(), else the whole
-/// set. Throws Error naming the option or the variable.
+/// Parses `option`, a text such as "1/4" from --share. If it is empty, returns the share from find_launched(), or else
+/// the whole set. Throws Error naming the option or the variable.
 Share find_share(const std::string& option, const Environment& environment);
 
 }  // namespace sparsereel::app::sets

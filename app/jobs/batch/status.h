@@ -7,7 +7,8 @@
 
 namespace sparsereel::app::sets {
 
-/// `sparsereel batch --status DIR`: fills the report and its last lines. Throws Error if there is no manifest.
+/// Sums up the manifests in `folder` for `sparsereel batch --status DIR`: fills the report and its last lines. Throws
+/// Error if there is no manifest.
 void show_status(const std::filesystem::path& folder, RunReport& report);
 
 }  // namespace sparsereel::app::sets

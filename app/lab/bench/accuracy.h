@@ -17,7 +17,7 @@ struct ExactRows {
 /// keys up to i.
 ExactRows exact_attention(const Inputs& inputs, int64_t rows, bool causal);
 
-/// Sums over outputs o and exact ones o*, of one call or pooled over several.
+/// Sums over outputs o and exact outputs o*, of one call or of several.
 struct Accuracy {
   double error = 0, size = 0;                               // sum|o - o*|, sum|o*|
   double product = 0, got_square = 0, expected_square = 0;  // o . o*, |o|^2, |o*|^2
@@ -27,7 +27,7 @@ struct Accuracy {
   Accuracy& operator+=(const Accuracy& other);
 };
 
-/// `out`: [B, N, H, D].
+/// Compares `out`, [B, N, H, D], with the exact rows.
 Accuracy compare(const at::Tensor& out, const ExactRows& exact);
 
 }  // namespace sparsereel::app::bench

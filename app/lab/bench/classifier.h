@@ -31,8 +31,8 @@ class Classifier {
   /// Throws Error naming the file and a tensor that is missing, misshaped or unexpected.
   explicit Classifier(const std::filesystem::path& file);
 
-  /// Returns the traits of `frames` (fp32, CPU, [F, H, W, 3] in 0..1, any length and size). It looks at nine frames of
-  /// 64 x 64.
+  /// Returns the traits of a clip. `frames` are fp32, CPU, [F, H, W, 3] in 0..1, of any length and size; the classifier
+  /// sees nine frames scaled to 64 x 64.
   Traits read(const at::Tensor& frames) const;
 
  private:
@@ -44,11 +44,12 @@ class Classifier {
 /// Returns the classifier beside a model, in the folder of its name with "-training"; empty if none.
 std::filesystem::path classifier_beside(const std::filesystem::path& model);
 
-/// Compares traits that the prompt describes with those in its video: {"shape": true, "colour": false}.
+/// Says for each trait that the prompt describes if the video shows it, as a JSON object: {"shape": true, "colour":
+/// false}.
 nlohmann::json verdict(const Traits& told, const Traits& seen);
 
-/// Counts non-empty verdicts: {"prompts": 20, "right": 19, "shape": [20, 20], ...}. `right` counts those that are right
-/// in every trait; each trait has how often it is right and how often it is described.
+/// Counts non-empty verdicts in a JSON object: {"prompts": 20, "right": 19, "shape": [20, 20], ...}. "right" counts the
+/// verdicts that are right in every trait. Each trait has a list: how often it is right and how often it is described.
 nlohmann::json count_verdicts(const std::vector<nlohmann::json>& verdicts);
 
 }  // namespace sparsereel::app::bench

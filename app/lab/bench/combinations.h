@@ -29,7 +29,7 @@ std::vector<std::string> selections_given(const Lists& lists);
 
 /// Parses "full,sparse"; a repeated mode counts once. Throws Error naming an item that is not one of the choices.
 std::vector<attention::Mode> parse_modes(const std::string& text, const std::vector<std::string>& choices);
-/// Parses token orders in the same way.
+/// Parses token orders in the same way as parse_modes() parses modes.
 std::vector<hilbert::TokenOrder> parse_orders(const std::string& text);
 
 /// One way to denoise. All combinations share seed, noise and prompts.
@@ -41,7 +41,7 @@ struct Combination {
   models::CacheRule cache{};
   std::string preset{};                             // name of the preset; empty if it is none
   std::string weights = "auto";                     // as in a request
-  std::optional<models::FirstSteps> dense_share{};  // replaces the policy's number of dense steps in settle()
+  std::optional<models::FirstSteps> dense_share{};  // replaces the number of dense steps of the policy in settle()
   std::vector<std::string> terms{};  // items of the lists that made it: the mode or preset=NAME, "topk=0.5"
   models::Request asked{};           // request that the policy of mode sparse is read from
 
@@ -56,8 +56,8 @@ struct Combination {
   bool has_untuned_means() const { return untuned() && policy.dropped == attention::Dropped::mean; }
 };
 
-/// Returns the fields of its row: mode, selection, profile, selection_rows, similarity, dense_steps, token_order, cache
-/// and weights.
+/// Returns the fields of the combination's row: mode, selection, profile, selection_rows, similarity, dense_steps,
+/// token_order, cache and weights.
 Row fields_of(const Combination& combination);
 /// Returns topk, cdf, error_bound, block_error, dropped, select, cell and, if it is 16, arithmetic; all null without a
 /// policy. `tuned`: each head has its own policy, so that no single number says how many blocks are computed.
@@ -65,8 +65,8 @@ Row selection_fields(const attention::Policy* policy, bool tuned = false);
 const Columns& selection_columns();
 
 /// Describe a row's selection for titles and plots: "0.5", "0.5 means of 16 by error", "error 0.05 means of 16 by
-/// error". Empty if it has none. value_name() returns only the first part: "0.5", "cdf 0.9", "error 0.05", "block error
-/// 0.008".
+/// error". Empty if the row has no selection. value_name() returns only the first part: "0.5", "cdf 0.9", "error 0.05",
+/// "block error 0.008".
 std::string selection_name(const Row& row);
 std::string value_name(const Row& row, const std::string& topk = {});
 /// Returns "sparse 0.5 means of 16 by error native first-block:0.1 on 2 GPUs": mode, selection, token order unless
@@ -82,7 +82,7 @@ struct ProfilePolicy {
   attention::Policy policy{};                    // if the profile has a policy for each head
 };
 
-/// Throws Error naming a file that is no profile.
+/// Reads a profile. Throws Error naming the file if it is not a profile.
 ProfilePolicy read_profile_policy(const std::string& file);
 
 /// The settings that `generate --preset` would use.

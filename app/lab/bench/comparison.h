@@ -12,19 +12,20 @@ namespace sparsereel::app::bench {
 /// "topk=0.3,cache=forecast:0.1".
 std::vector<std::string> names_of(const std::vector<Combination>& rows);
 
-/// Returns the row with all terms of the list, as in "quantized,cache=0". A whole name selects its row even if other
-/// rows have more terms. Throws Error naming the rows unless exactly one fits. `names`: of the rows.
+/// Returns the index of the row that has all terms of the list, as in "quantized,cache=0". A whole name selects its row
+/// even if other rows have more terms. Throws Error naming the rows unless exactly one fits. `names` are the names of
+/// the rows.
 size_t find_row(const std::string& terms, const std::vector<Combination>& rows, const std::vector<std::string>& names);
 
 /// Compares each other row with `rows[against]`, prompt by prompt. Fills psnr_difference, ssim_difference and
-/// ms_ssim_difference, the mean over the prompts of the row's figure minus the other's. From two prompts on, also fills
-/// the standard error of that mean: psnr_difference_se and so on.
+/// ms_ssim_difference: the row's figure minus the figure of `rows[against]`, averaged over the prompts. From two
+/// prompts on, also fills the standard error of that average: psnr_difference_se and so on.
 void compare_prompts(Rows& rows, size_t against);
 
 /// Fills beaten_by of named rows with psnr and denoise_seconds. It is "full" if full attention is faster than the row.
 /// Otherwise it is the name of the row with the highest PSNR among those that are both faster and higher in PSNR. A row
-/// is faster if the upper quartile of its seconds lies below the lower quartile of the other's; without quartiles, its
-/// seconds are compared.
+/// is faster if the upper quartile of its seconds lies below the lower quartile of the other row's seconds; without
+/// quartiles, their seconds are compared.
 void mark_beaten(Rows& rows);
 
 }  // namespace sparsereel::app::bench

@@ -36,13 +36,13 @@ struct Contender {
 std::vector<Contender> make_contenders(const AttentionPlan& plan, const Workload& workload, at::Device device,
                                        at::ScalarType dtype, attention::Workspace& workspace);
 
-/// 10^12 operations per second, dense. (The larger figures in data sheets count 2:4 sparsity.)
+/// The limit of a GPU in 10^12 dense operations per second. (The larger figures in data sheets count 2:4 sparsity.)
 struct HardwareLimit {
   double bits8 = 0;   // int8 and fp8
   double bits16 = 0;  // fp16 and bf16
 };
 
-/// Returns the limit of `gpu`, the driver's name such as "NVIDIA H200"; nothing for an unknown GPU.
+/// Returns the limit of a GPU by the driver's name for it, such as "NVIDIA H200"; nothing for an unknown GPU.
 std::optional<HardwareLimit> hardware_limit(std::string_view gpu);
 
 }  // namespace sparsereel::app::bench

@@ -15,13 +15,13 @@ class App;
 
 namespace sparsereel::app::bench {
 
-/// Data on which errors mean something: in plain noise no block matters more than another.
+/// The data that errors are measured on. In plain noise, errors say little, because no block matters more than another.
 constexpr const char* kUsualData = "structured";
 
 /// The options as the command line gives them; an unset one means the default.
 struct AttentionOptions {
   std::vector<std::string> shapes;     // --shape: B,H,N,D, one or more each
-  std::vector<std::string> workloads;  // --workload: comma lists of names
+  std::vector<std::string> workloads;  // comma lists of names from --workload
   std::string modes = "full,quantized,sparse";
   std::string captured;                     // file of q, k and v; empty if none
   std::optional<std::string> token_orders;  // orders for the captured data
@@ -60,7 +60,7 @@ struct AttentionPlan {
   bool has(attention::Mode mode) const;
 };
 
-/// Throws Error naming an option that is out of range.
+/// Checks the options and makes the plan. Throws Error naming an option that is out of range.
 AttentionPlan make_plan(const AttentionOptions& options);
 
 }  // namespace sparsereel::app::bench

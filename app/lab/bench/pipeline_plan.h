@@ -10,7 +10,7 @@ namespace sparsereel::app::bench {
 
 constexpr const char* kNoDryRun = "off";
 
-/// The options that only this command has, besides those of `generate`; an unset one means the default.
+/// The options of `bench pipeline` that `generate` does not have; an unset option means the default.
 struct PipelineOptions {
   std::string modes = "full,quantized,sparse";
   Lists lists;

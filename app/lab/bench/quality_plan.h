@@ -11,7 +11,7 @@
 
 namespace sparsereel::app::bench {
 
-/// The options that only this command has, besides those of `generate`; an unset one means the default.
+/// The options of `bench quality` that `generate` does not have; an unset option means the default.
 struct QualityOptions {
   std::string prompts;  // file of a prompt set
   std::optional<int64_t> limit;
@@ -21,7 +21,7 @@ struct QualityOptions {
   std::string times;    // reports of `bench pipeline`, a comma list; empty if none
   std::optional<int64_t> timed_steps;
   bool no_rel_l1 = false;
-  std::string judge;     // empty for the one beside the model
+  std::string judge;     // empty for the classifier beside the model
   std::string plot;      // empty if none
   std::string pictures;  // empty if none
   TableOptions table;

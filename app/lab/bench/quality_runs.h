@@ -47,7 +47,7 @@ class QualityRuns {
   void compare();
 
   Rows rows() const;
-  /// Returns the same fields for full attention, the reference.
+  /// Returns the fields of a row for full attention, the reference.
   Row full() const;
   /// Returns true if rows have other weights than the reference: their steps take no turns with its steps.
   bool reduces_weights() const { return sides_.size() > 1; }
@@ -88,20 +88,20 @@ class QualityRuns {
   RunProgress& progress_;
   const Classifier* classifier_;
   int64_t videos_ = 0;          // videos begun
-  Entry full_;                  // the reference's
+  Entry full_;                  // entry of the reference
   std::vector<Entry> entries_;  // one per combination
-  std::vector<Side> sides_;     // the reference's comes first
+  std::vector<Side> sides_;     // the reference comes first
   std::vector<Picture> pictures_;
 };
 
-/// Returns the milliseconds of an average step of a whole run. It weighs the median of the first `dense_steps` and that
-/// of the other steps by how many of `steps` each kind has. `milliseconds` holds the first steps, some of each kind
-/// that occurs. `figure` replaces the median.
+/// Returns the milliseconds of an average step of a whole run: the median of the first `dense_steps` and the median of
+/// the other steps, weighted by how many of `steps` each kind has. `milliseconds` holds the first steps, some of each
+/// kind that occurs. `figure` replaces the median.
 double step_milliseconds(const std::vector<double>& milliseconds, int64_t dense_steps, int64_t steps,
                          double Spread::*figure = &Spread::median);
 
-/// Returns the times of a whole run with a cache. step_ms is the mean of the computed steps, denoise_seconds the sum of
-/// all. The quartiles of both assume that all steps of a kind take its quartile at once.
+/// Returns the times of a whole run with a cache. step_ms is the average of the computed steps, denoise_seconds the sum
+/// of all steps. The quartiles of both assume that all steps of a kind take its quartile at once.
 Row times_of_cached(const std::vector<double>& milliseconds, const std::vector<bool>& computed);
 
 }  // namespace sparsereel::app::bench

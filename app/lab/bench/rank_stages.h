@@ -1,4 +1,4 @@
-// Measures videos that several GPUs make together, beside those of one GPU.
+// Measures videos that several GPUs make together, and videos that one GPU makes for comparison.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ struct GpuCount {
 std::vector<GpuCount> gpu_counts(const Settings& settings, const Lists& lists);
 /// Returns true if any count uses a group.
 bool any_together(const std::vector<GpuCount>& counts);
-/// Returns the smallest count: if its memory suffices for a video, that of larger counts does too.
+/// Returns the smallest count. If its memory suffices for a video, the memory of larger counts suffices too.
 int64_t fewest(const std::vector<GpuCount>& counts);
 
 /// Returns the device of the first rank, which also makes the videos of a single GPU. `device` is what was asked for.
@@ -33,19 +33,19 @@ std::string first_device(const std::vector<GpuCount>& counts, const std::string&
 /// Returns the cost of the plan's video, without the time of its steps.
 VideoCost video_cost(const models::ModelSpec& spec, const models::Plan& video);
 
-/// Returns the columns of a row besides those of its combination (see rows.h).
-///   gpus; grouped: a single GPU ran the code for several;
-///   ms of the steps (with a cache, of each video's mean step);
-///   exchange_ms of a step: rank 0's time in exchanges, waiting for the slowest rank included; exchange_percent of ms;
-///   decode_seconds; scaling and decode_scaling, relative to the first count;
-///   speedup, over mode full on as many GPUs; steps_ms of each step; video_seconds;
-///   expected_ms and expected_exchange_ms, by ranks_cost.h from a single GPU's time here;
-///   rel_l1 and psnr against mode full of the first count; peak_gib of rank 0.
+/// Returns the columns of a row, in addition to those of its combination (see rows.h).
+/// gpus; grouped: a single GPU ran the code for several;
+/// ms of the steps (with a cache, of each video's average step);
+/// exchange_ms of a step: rank 0's time in exchanges, waiting for the slowest rank included; exchange_percent of ms;
+/// decode_seconds; scaling and decode_scaling, relative to the first count;
+/// speedup, over mode full on as many GPUs; steps_ms of each step; video_seconds;
+/// expected_ms and expected_exchange_ms, by ranks_cost.h from a single GPU's time here;
+/// rel_l1 and psnr against mode full of the first count; peak_gib of rank 0.
 Columns rank_columns();
 Row rank_row(const Combination& combination, const GpuCount& count);
 
-/// Fills scaling, decode_scaling, speedup, video_seconds and the expected times. `steps` and `text_ms`: of a usual
-/// video. `link_speed`: GB/s, 0 if unknown.
+/// Fills scaling, decode_scaling, speedup, video_seconds and the expected times. `steps` and `text_ms` are the steps
+/// and the encoding time of a usual video. `link_speed` is in GB/s, 0 if unknown.
 void compare_counts(Rows& rows, const VideoCost& video, double link_speed, int64_t steps, double text_ms);
 
 /// Measures one count after the other, each with its own processes. Contenders take turns, one video each. `pipeline`

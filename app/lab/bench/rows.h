@@ -23,14 +23,14 @@ namespace sparsereel::app::bench {
 ///   note, why there is no time.
 Columns attention_columns();
 
-/// Returns a row without measurements. `policy` is that of mode sparse, else null.
+/// Returns a row without measurements. `policy` is the policy of mode sparse; null for other modes.
 Row attention_row(const Workload& workload, const std::string& mode, const attention::Policy* policy);
 
 /// Fills speedup: the fastest row of mode full over each row. All rows must be of one workload.
 void compare_with_dense(Rows& rows);
 
-/// Fills prediction_ms of the sparse rows: their pre-pass minus that of mode quantized, which quantizes equally and
-/// chooses no blocks. Without a quantized row it stays empty.
+/// Fills prediction_ms of the sparse rows: their pre-pass minus the pre-pass of mode quantized, which quantizes in the
+/// same way and chooses no blocks. Without a quantized row it stays empty.
 void split_prepass(Rows& rows);
 
 /// Returns the columns of `bench quality`. A row compares a combination with full attention from the same noise.
@@ -50,8 +50,8 @@ Columns quality_columns();
 /// Returns a row without measurements.
 Row quality_row(const Combination& combination, const std::string& name = {});
 
-/// Fills the fields that follow from the prompts and from the times. `times` of another model, if given, replace those
-/// of this run. `run_steps`: steps of the row's videos.
+/// Fills the fields that follow from the prompts and from the times. `times`, if given, are those of another model and
+/// replace the times of this run. `run_steps` is the number of steps of the row's videos.
 void summarise(Row& row, const std::optional<StepTimes>& times = {}, int64_t run_steps = 0);
 
 /// The stage of a denoising step, in which contenders differ.
