@@ -13,10 +13,10 @@ struct GpuLinks {
   std::string problem;  // why the links are unknown; empty if they are known
 };
 
-/// Finds them through NVML, which comes with the driver.
+/// Finds the links between GPUs through NVML, which comes with the driver.
 GpuLinks find_gpu_links();
 
-/// GB/s that a GPU sends while it receives as much: what all-to-alls of a few hundred MB reach.
+/// GB/s that a GPU sends while it receives as much, as measured with all-to-alls of a few hundred MB.
 constexpr double kNvlinkSpeed = 340, kPcieSpeed = 25;
 double link_speed(const GpuLinks& links);
 

@@ -16,7 +16,7 @@ inline constexpr const char* kImageRemedy = "name a PNG, JPEG, WebP or PPM file,
 /// Decodes the pixels as stored in the file. Throws Error, also in a build without media libraries.
 Image decode_image(const std::filesystem::path& path, ImageFormat format, std::span<const std::byte> file);
 
-/// Time limit for finding the last picture of a file. A stranger's file may be made to take forever.
+/// Time limit for finding the last picture of a file. A malicious file may be made so that the search never ends.
 inline constexpr std::chrono::seconds kMostSearch{60};
 
 /// Returns the last picture of any file that FFmpeg reads. Turns it by `orientation` (as in ImageHeader), or as FFmpeg
@@ -27,7 +27,7 @@ Image decode_last_frame(const std::filesystem::path& path, std::optional<int> or
 /// Throws Error unless there are pixels, and at most kMostImagePixels.
 void check_image_size(const std::filesystem::path& path, int64_t height, int64_t width);
 
-/// `orientation`: as in ImageHeader.
+/// Returns the image turned upright. `orientation` is as in ImageHeader.
 Image turned(const Image& image, int orientation);
 
 }  // namespace sparsereel::app

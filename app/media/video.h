@@ -34,7 +34,7 @@ struct VideoOptions {
 
 struct WrittenVideo {
   std::string encoder = {};  // such as "libx264"
-  std::string note = {};     // why it is not the preferred encoder; empty if it is
+  std::string note = {};     // the reason why it is not the preferred encoder; empty if it is
   uint64_t bytes = 0;
 };
 
@@ -87,12 +87,12 @@ std::filesystem::path recipe_beside(const std::filesystem::path& video);
 /// there, and no other file. Throws like open_video().
 void write_recipe(const std::filesystem::path& place, const std::string& recipe);
 
-/// Throws what open_video() would throw for this path and these options. Call it before any time is spent on
+/// Throws the errors that open_video() would throw for this path and these options. Call it before any time is spent on
 /// generating.
 void check_output(const std::filesystem::path& path, const VideoOptions& options);
 
-/// Makes the checks that need the size of the frames. Throws Error if no encoder opens for it, or if the container
-/// refuses what the encoder makes.
+/// Runs the checks that need the size of the frames. Throws Error if no encoder opens for that size, or if the
+/// container refuses what the encoder makes.
 void check_encoding(const std::filesystem::path& path, int64_t width, int64_t height, const VideoOptions& options);
 
 /// Returns the indices of the `count` evenly spaced frames that a contact sheet shows.
@@ -106,17 +106,17 @@ void write_contact_sheet(const std::filesystem::path& path, const models::VideoS
 void write_contact_sheet(const std::filesystem::path& path, const FramesView& frames, const std::string& caption,
                          int64_t count = 6);
 
-/// Throws what write_contact_sheet() would throw for this path.
+/// Throws the errors that write_contact_sheet() would throw for this path.
 void check_contact_sheet(const std::filesystem::path& path);
 
-/// Returns true if any version of this program made it: the tags and files of other programs may be JSON too.
+/// Returns true if any version of this program made the JSON: the tags and files of other programs may be JSON too.
 bool is_recipe(const nlohmann::json& json);
 
 /// Returns false if the file's extension excludes both a video and a recipe beside it.
 bool may_hold_recipe(const std::filesystem::path& path);
 
-/// Returns the recipe JSON of a video of this program, of saved latents, or of a .json that is a recipe or a report
-/// with one. Empty if there is none. Throws Error if the file cannot be read.
+/// Returns the recipe JSON of a video of this program, of saved latents, or of a .json file that is a recipe or a
+/// report with a recipe. Empty if there is no recipe. Throws Error if the file cannot be read.
 std::string read_recipe(const std::filesystem::path& path);
 
 /// The encoders that a format can use.

@@ -1,4 +1,4 @@
-// Prints the remedies of an error that has several. Each is the user's own command with other options. No torch.
+// Prints the remedies of an error that has several. Each remedy is the user's command with other options. No torch.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -21,7 +21,7 @@ std::string command_with(std::vector<std::string> words, const OptionValues& val
 void print_choices(std::ostream& stream, const std::vector<ErrorChoice>& choices,
                    const std::vector<std::string>& words);
 
-/// Returns [{"group", "title", "command"}] for reports.
+/// Returns the choices as JSON for reports: a list of objects with the keys "group", "title" and "command".
 nlohmann::json choices_report(const std::vector<ErrorChoice>& choices, const std::vector<std::string>& words);
 
 }  // namespace sparsereel::app

@@ -24,7 +24,7 @@ struct OptionInfo {
   InHelp in_help = InHelp::everywhere;
   std::string group;
   bool positional = false;
-  bool takes_next = false;  // the next word is its value, whatever it looks like
+  bool takes_next = false;  // the next word is the option's value, even if it looks like an option
 
   bool is_file() const { return value == "FILE"; }
   bool is_folder() const { return value == "DIR" || value == "FOLDER"; }
@@ -69,8 +69,8 @@ std::pair<const CLI::App*, size_t> named_command(const CLI::App& program);
 /// Lists the words that the command does not take: "decode does not take --count 2".
 std::string unused_words(const CLI::App& program);
 
-/// Returns the error if a command is missing, else nothing: "speed is no command of bench", "bench needs a command". If
-/// an option stands in its place, returns unused_words().
+/// Returns the error if a command is missing, or else an empty string: "speed is no command of bench", "bench needs a
+/// command". If an option stands in place of the command, returns unused_words().
 std::string missing_command(const CLI::App& program, const std::vector<std::string>& words);
 
 /// Returns the remedy for a command line of these words that CLI11 refuses.

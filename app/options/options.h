@@ -52,7 +52,7 @@ struct GenerateOptions {
   std::filesystem::path save_latents;           // empty if latents are kept only until the video is written
   std::filesystem::path init_latents;           // empty if denoising begins with noise
   int64_t checkpoint_every = 0;                 // steps between denoising checkpoints; 0 for none
-  std::optional<models::TunedProfile> profile;  // its policies for heads, if any, replace the request's
+  std::optional<models::TunedProfile> profile;  // its policies for heads, if any, replace the policy of the request
   std::vector<NoEffectCause> no_effect;         // causes that leave options without effect
 };
 
@@ -71,7 +71,7 @@ void add_profile(Settings& settings);
 Settings with_preset(Settings settings, const std::string& preset);
 
 /// Returns the path given by -m or --random-weights, else the transformer's file, else the tiny model. Throws Error if
-/// there is none.
+/// none of these exists.
 std::filesystem::path model_path(const Settings& settings);
 
 /// Opens the folder, the files, or the architecture that stands in for a model.

@@ -21,7 +21,7 @@ using models::read_text;
 bool is_standard_input(const std::filesystem::path& file);
 /// Returns the name of the file for errors: "standard input" for "-".
 std::string name_of_input(const std::filesystem::path& file);
-/// Works like read_text(), but "-" is standard input.
+/// Reads a file as read_text() does; "-" is standard input.
 std::string read_input(const std::filesystem::path& file, uint64_t most);
 
 }  // namespace sparsereel::app

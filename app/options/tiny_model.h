@@ -8,7 +8,7 @@
 
 namespace sparsereel::app {
 
-/// Returns its folder in the source tree or the installation. The folder may be missing.
+/// Returns the folder of the tiny model in the source tree or the installation. The folder may be missing.
 std::filesystem::path tiny_model();
 
 /// Width and height in pixels, and the number of frames.

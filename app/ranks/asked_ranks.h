@@ -26,15 +26,15 @@ models::GroupLimits find_group_limits(const Environment& environment);
 /// Returns the device of each of `count` ranks of this host: see models::devices_of_ranks().
 std::vector<std::string> devices_of_ranks_here(int64_t count, const std::string& device);
 
-/// Returns how many ranks make each video of these settings together: those of a launcher, else --gpus. Throws Error
-/// like find_launched().
+/// Returns how many ranks make each video of these settings together: the number of ranks that a launcher started, or
+/// else --gpus. Throws Error like find_launched().
 int64_t ranks_of_video(const Settings& settings, const Environment& environment);
 
 /// Returns true if this process is a rank other than 0 of a command whose ranks make a video together. Such a rank
 /// prints nothing, not even CLI11's errors. `words` follow the program's name and end with a null.
 bool is_silent_rank(const char* const* words, const Environment& environment);
 
-/// Returns the CPU threads of each of `processes` that share this host's cores.
+/// Returns how many CPU threads each of `processes` processes gets that share the cores of this host.
 int threads_of_each(int64_t processes);
 
 }  // namespace sparsereel::app

@@ -27,9 +27,9 @@ struct StartedRank {
 
 /// Returns the variables of a started rank; nothing in any other process.
 std::optional<StartedRank> find_started_rank(const Environment& environment);
-/// Returns true if the command line of such a process says that it follows rank 0. Otherwise it runs a command.
+/// Returns true if the command line of a started rank says that it follows rank 0. Otherwise the rank runs a command.
 bool is_follower(int argc, char** argv);
-/// Call it first in such a process. It then ends when its parent does, and ignores the terminal's signals.
+/// Makes this process end when its parent ends, and ignore the terminal's signals. A started rank calls it first.
 void live_no_longer_than(pid_t parent);
 
 /// Prints what NCCL has written so far in this process and its children, if NCCL_DEBUG asks for it. Call it before this

@@ -21,8 +21,8 @@ struct Launched {
 };
 
 /// Returns the place given by torchrun (RANK, WORLD_SIZE), Open MPI, MPICH and Intel MPI (PMI_RANK, PMI_SIZE) or a
-/// Slurm step, in this order. If PMI's variables agree with Slurm's, uses Slurm's. Returns nothing without a launcher.
-/// Throws Error naming a variable that is no number, or a rank that is not below the size.
+/// Slurm step, in this order. If the variables of PMI and Slurm agree, uses Slurm's variables. Returns nothing without
+/// a launcher. Throws Error naming a variable that is not a number, or a rank that is not below the size.
 std::optional<Launched> find_launched(const Environment& environment);
 
 /// The place where launched processes meet, as in Rendezvous of models/parallel/rendezvous.h.

@@ -1,5 +1,5 @@
-// The group over which the ranks of a video exchange tensors. On GPUs it is NCCL's, made while the rank does other
-// things; otherwise it uses the sockets.
+// The group over which the ranks of a video exchange tensors. On GPUs it is a group of NCCL, made while the rank does
+// other things; otherwise it uses the sockets.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace sparsereel::app {
 
 class RankGroup {
  public:
-  /// `device` is this rank's. `only_sockets`: use no NCCL, not even on GPUs.
+  /// `device` is the device of this rank. With `only_sockets`, the group does not use NCCL, not even on GPUs.
   RankGroup(std::shared_ptr<models::SocketGroup> control, std::string device, bool only_sockets)
       : control_(std::move(control)), device_(std::move(device)), only_sockets_(only_sockets) {}
-  /// Waits for a group that is still being made; if that fails, it ended with the control group.
+  /// Waits for a group that is still being made. If making it failed, the control group has ended too.
   ~RankGroup();
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;

@@ -8,12 +8,12 @@
 
 namespace sparsereel::app {
 
-/// Called by rank 0. The others open the model and begin to load it while rank 0 encodes texts, and all make the group.
-/// `threads`: CPU threads of each rank on a CPU.
+/// Rank 0 calls this to name the model. The other ranks open the model and begin to load it while rank 0 encodes texts,
+/// and all ranks make the group. `threads` is the number of CPU threads of each rank on a CPU.
 void send_model(World& world, const GenerateOptions& options, int threads);
 
-/// Called by the other ranks. Does what rank 0 says until rank 0 finishes, and returns the exit code. `failure`: an
-/// earlier error of this rank, to report to rank 0.
+/// The other ranks call this. Follows rank 0 until rank 0 finishes, and returns the exit code. `failure` is an earlier
+/// error of this rank, to report to rank 0.
 int follow(World& world, std::exception_ptr failure = nullptr);
 
 }  // namespace sparsereel::app

@@ -38,12 +38,12 @@ class World final : public models::Rank {
   int64_t rank() const { return place_.rank; }
   int64_t size() const { return place_.size; }
   int64_t ranks_here() const { return place_.ranks_here; }     // ranks of this host; 1 if a launcher started them
-  const std::string& device() const { return place_.device; }  // this rank's: "cuda:1", "cpu"
+  const std::string& device() const { return place_.device; }  // device of this rank: "cuda:1", "cpu"
   bool has_gpu() const;
   /// Returns the CPU threads of each rank, unless a number is asked for: the ranks share this host's cores.
   int threads() const;
 
-  /// Connects to the others once the device has started. Throws Error naming a rank that did not arrive.
+  /// Connects to the other ranks once the device has started. Throws Error naming a rank that did not connect.
   void connect();
   models::SocketGroup& control() override { return *control_; }
   models::Group& group() override { return group_->get(); }
@@ -67,7 +67,7 @@ class World final : public models::Rank {
   void finish();
 
  private:
-  /// This rank's place and how it meets the others.
+  /// The place of this rank and how it connects to the others.
   struct RankPlace {
     int64_t rank = 0, size = 1, ranks_here = 1;
     std::string device = {}, name = {};

@@ -57,15 +57,15 @@ struct HeatMap {
 /// gnuplot is missing, because it may be installed during a long run.
 void check_chart(const std::string& option, const std::filesystem::path& path);
 
-/// Draws the bars, and below them any points. The write is atomic. Throws Error naming the file for what check_chart()
-/// refuses, without gnuplot, or with gnuplot's message.
+/// Draws the bars, and below them any points. The write is atomic. Throws Error naming the file if check_chart()
+/// refuses it, if gnuplot is missing, or with gnuplot's message.
 void write_plot(const std::filesystem::path& path, const PlotData& data);
 
-/// Draws all curves in one picture with their names below; the axes follow the first entry. Otherwise like
-/// write_plot().
+/// Draws all curves in one picture with their names below; the axes follow the first entry. Writes and throws as
+/// write_plot() does.
 void write_curves(const std::filesystem::path& path, const std::vector<CurvesData>& data);
 
-/// Draws the maps one below the other, each with a scale. Otherwise like write_plot().
+/// Draws the maps one below the other, each with a scale. Writes and throws as write_plot() does.
 void write_heat_maps(const std::filesystem::path& path, const std::string& caption, const std::vector<HeatMap>& maps);
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// Random q, k and v to measure on: normal data, or data with the traits of a trained model's.
+// Random q, k and v to measure on: normal data, or data with the traits of a trained model's q, k and v.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,7 +9,7 @@
 
 namespace sparsereel::app {
 
-/// q, k and v [B, N, H, D], contiguous; k and v may have fewer heads.
+/// The inputs of attention: q, k and v [B, N, H, D], contiguous; k and v may have fewer heads.
 struct Inputs {
   at::Tensor q, k, v;
 };

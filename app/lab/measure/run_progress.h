@@ -17,11 +17,11 @@
 
 namespace sparsereel::app {
 
-/// Shows progress, and ends the run when the user asks for it. As an observer it shows encoded pieces, but after
-/// decoded ones it only checks for Ctrl-C.
+/// Shows progress, and ends the run when the user asks for it. As an observer it shows encoded pieces; after decoded
+/// pieces it only checks for Ctrl-C.
 class RunProgress : public models::RunObserver {
  public:
-  /// `recovery`: how to resume an interrupted run.
+  /// `recovery` tells the user how to resume an interrupted run.
   RunProgress(bool show, RunReport& report, std::string recovery)
       : progress_(show), report_(report), recovery_(std::move(recovery)) {}
 
@@ -34,7 +34,7 @@ class RunProgress : public models::RunObserver {
   void encoded(const models::PieceProgress& pieces) override;
   void decoded(const models::PieceProgress& /*pieces*/) override { stop_if_interrupted(); }
   void clear() { progress_.clear(); }
-  /// Throws models::Cancelled.
+  /// Throws models::Cancelled if the user has interrupted the run.
   void stop_if_interrupted();
 
  private:
@@ -57,7 +57,7 @@ void report_run(c10::Device device, RunReport& report);
 void report_warnings(const std::vector<std::string>& warnings, RunReport& report);
 
 /// Adds warnings about options that have no effect on this model, and about steps that take very long. Plans are made
-/// before the model is known. `plan` is that of the request.
+/// before the model is known. `plan` is the plan of the request.
 void add_model_warnings(std::vector<std::string>& warnings, const Settings& settings, const models::Request& request,
                         const models::Plan& plan, const models::Pipeline& pipeline);
 
@@ -70,7 +70,7 @@ std::vector<models::Conditioning> encode_texts(models::Pipeline& pipeline, const
                                                PictureFiles& pictures, RunProgress& progress,
                                                const std::function<void(int64_t done)>& before);
 
-/// Loads the transformer as a stage of its own, unless it is already loaded.
+/// Loads the transformer as a separate stage, unless it is already loaded.
 void load_transformer(models::Pipeline& pipeline, RunProgress& progress);
 
 }  // namespace sparsereel::app

@@ -28,12 +28,12 @@ struct Column {
   std::string title;         // head in Markdown
   int digits = 0;            // significant digits of a fraction for people; 0 for all
   std::string unit = {};     // of the field: "ms", "dB"; empty if it has none
-  std::string meaning = {};  // a sentence without a full stop
+  std::string meaning = {};  // explanation of the field: a sentence without a full stop
   bool is_choice = false;    // the user chose the value; it was not measured
   Shown shown = Shown::everywhere;
-  bool varying = false;                              // hidden from people if all rows have the same value
-  std::string usual = {};                            // if set, hides the column only if all rows have this value
-  std::string beside = {};                           // key of another field; without that field, this one means nothing
+  bool varying = false;     // hidden from people if all rows have the same value
+  std::string usual = {};   // if set, hides the column only if all rows have this value
+  std::string beside = {};  // key of another field; if the row lacks that field, this one is not shown
   std::function<std::string(const Row&)> text = {};  // text for people in place of the field
 };
 using Columns = std::vector<Column>;
@@ -59,7 +59,7 @@ Row time_fields(const std::optional<Spread>& milliseconds);
 /// Returns a Markdown table without columns that are empty in every row. `aligned`: pad cells to equal width, numbers
 /// to the right.
 std::string markdown(const Columns& columns, const Rows& rows, bool aligned = false);
-/// Returns a list that explains the figures of that table, after an empty line.
+/// Returns a list that explains the figures of the Markdown table, after an empty line.
 std::string explained(const Columns& columns, const Rows& rows);
 /// Returns CSV as in RFC 4180, every column with all digits.
 std::string csv(const Columns& columns, const Rows& rows);

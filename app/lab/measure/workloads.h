@@ -1,4 +1,4 @@
-// The attention workloads to measure: those of known models by name, and shapes as B,H,N,D. No torch.
+// The attention workloads to measure: workloads of known models by name, and shapes as B,H,N,D. No torch.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ struct Shape {
   int64_t heads = 1;
   int64_t tokens = 1;
   int64_t head_dim = 64;
-  int64_t kv_heads = 0;  // heads of k and v; 0 for as many as q
+  int64_t kv_heads = 0;  // heads of k and v; 0 if they have as many as q
 
   int64_t heads_of_keys() const { return kv_heads == 0 ? heads : kv_heads; }
-  double elements() const;      // of q
-  double key_elements() const;  // of k; v has as many
+  double elements() const;      // elements of q
+  double key_elements() const;  // elements of k; v has as many
   std::string text() const;     // "2,30,17776,64", "1,32/8,24576,128"
 };
 
@@ -45,7 +45,8 @@ const std::vector<Workload>& known_workloads();
 Workload find_workload(const std::string& name);
 
 /// Parses shapes separated by ';' or white space: "1,4,2336,64;1,32/8,24576,128" gives two. Throws Error for a shape
-/// that is not four whole numbers from 1 to 2^30. Also throws if the heads of q are no multiple of those of k and v.
+/// that is not four whole numbers from 1 to 2^30, or if the number of q's heads is not a multiple of k's and v's
+/// number.
 std::vector<Shape> parse_shapes(std::string_view text);
 
 }  // namespace sparsereel::app

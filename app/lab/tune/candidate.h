@@ -14,7 +14,7 @@
 
 namespace sparsereel::app::tuning {
 
-/// One setting, like a preset's.
+/// One setting that `tune` may choose, with the same parts as a preset.
 struct Candidate {
   attention::Mode mode = attention::Mode::sparse;
   // Mode sparse has at most one of these two. Without either, the settings select the blocks.
@@ -47,8 +47,8 @@ std::vector<std::optional<double>> usual_topks();
 /// Returns the user's value of an option if given, else its usual values.
 Axes axes_of(const Settings& settings);
 
-/// Returns every combination of the values in sparse, quantized and full attention, except the reference. All are
-/// different in a run of `steps` steps.
+/// Returns every combination of the values in sparse, quantized and full attention, except the reference. In a run of
+/// `steps` steps, all candidates are different.
 std::vector<Candidate> candidates_of(const Axes& axes, int64_t steps);
 
 Candidate candidate_of(const Settings& settings);

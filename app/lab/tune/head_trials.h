@@ -15,13 +15,14 @@ using HeadSearches = std::vector<std::vector<attention::HeadSearch>>;  // [layer
 
 class HeadTrials {
  public:
-  /// `untuned` decides in all trials what represents dropped blocks and how blocks are ranked. `selection_rows`:
-  /// queries that share one selection, except in trials of the untuned policy. `poll` is called between trials and may
-  /// throw to end the run.
+  /// `untuned` decides in all trials what replaces dropped blocks and how blocks are ranked. `selection_rows` is the
+  /// number of queries that share one selection, except in trials of the untuned policy. `poll` is called between
+  /// trials and may throw to end the run.
   HeadTrials(const attention::BlockPolicy& untuned, int64_t selection_rows, std::function<void()> poll);
 
-  /// Asks the search of each head in the call's layer what to measure, until it has enough. Uses one entry of the
-  /// batch. The reference is full attention on the same device and dtype, so the error includes that of quantization.
+  /// Measures what the search of each head in the call's layer asks for, until it has enough. Uses one entry of the
+  /// batch. The reference is full attention on the same device and dtype, so the error includes the error of
+  /// quantization.
   void run(const models::AttentionCall& call, HeadSearches& searches);
 
  private:
@@ -37,7 +38,7 @@ class HeadTrials {
   attention::BlockPolicy untuned_;
   int64_t selection_rows_;
   std::function<void()> poll_;
-  attention::Workspace workspace_;  // separate from the run's, which counts its own calls
+  attention::Workspace workspace_;  // separate from the workspace of the run, which counts its own calls
 };
 
 }  // namespace sparsereel::app::tuning

@@ -12,7 +12,7 @@ namespace sparsereel::app::tuning {
 struct FoundHeads {
   std::vector<std::vector<attention::HeadChoice>> choices;
   int64_t selection_rows = 0;
-  double untuned_work = 1, work = 1;  // shares of full attention's work, means over the heads
+  double untuned_work = 1, work = 1;  // shares of full attention's work, averaged over the heads
 };
 
 class HeadPhase {
@@ -20,8 +20,8 @@ class HeadPhase {
   /// Each head starts from the blocks of `candidate`.
   HeadPhase(const TuneContext& context, const Candidate& candidate, VideoRuns& videos);
 
-  /// Measures heads in the planned steps. Returns false if its share of the budget ended it. Throws OutOfTime if a head
-  /// was not measured even once.
+  /// Measures heads in the planned steps. Returns false if its share of the time budget ended it. Throws OutOfTime if a
+  /// head was not measured even once.
   bool measure();
   FoundHeads found() const;
   /// Returns the candidate's policy with the heads' own blocks.

@@ -16,17 +16,17 @@ struct Traits {
   double topk = 1;        // share of blocks
   bool bounded = false;   // blocks are chosen by one bound on their errors in all steps and layers
   double dense = 0;       // share of steps with every block
-  double threshold = 0;   // of the cache; 0 without one
+  double threshold = 0;   // threshold of the cache; 0 without a cache
   double first = 0;       // share of steps computed regardless of the cache
   bool fp8 = false;       // weights in fp8
 };
-/// Returns the traits. `share` of blocks: if set, it is better known than usual_share().
+/// Returns the traits. If `share`, the share of blocks, is set, it replaces usual_share().
 Traits traits_of(const Candidate& candidate, int64_t steps, std::optional<double> share = {});
 /// Returns the share of blocks that a candidate computes in steps that drop some: its topk. For a bound on errors it is
 /// about what the tiny model computes at 256 x 256. It exceeds 1 if the bound is so small that it keeps all blocks.
 double usual_share(const Candidate& candidate);
 
-/// The fidelity of a video to full attention's.
+/// The fidelity of a video to the video that full attention makes.
 struct Decibels {
   Traits traits;
   size_t prompt = 0;
@@ -41,8 +41,8 @@ struct Guess {
 ///   q + b g (topk^-s - 1) exp(-d dense)        8-bit arithmetic, dropped blocks; g is 1 without a bound on errors
 ///   c (threshold / 0.1)^t exp(-f first)        reused steps
 ///   w                                          weights in fp8
-/// Each prompt is some decibels easier or harder. The priors of the parameters are those of the tiny model, from the
-/// tables of assets/charts.
+/// Each prompt is some decibels easier or harder. The priors of the parameters describe the tiny model, from the tables
+/// of assets/charts.
 class NoiseModel {
  public:
   /// `prompts`: the number of prompts.
@@ -58,7 +58,8 @@ class NoiseModel {
  private:
   double mean_ease() const;
   double decibels(const std::vector<double>& parameters, const Traits& traits) const;
-  /// Returns the derivatives of the decibels by each parameter; without a prompt, those of the mean over all.
+  /// Returns the derivatives of the decibels by each parameter; without a prompt, the derivatives of the average over
+  /// all prompts.
   std::vector<double> slopes(const Traits& traits, std::optional<size_t> prompt = {}) const;
   double badness(const std::vector<double>& parameters, const std::vector<Decibels>& measured,
                  const std::vector<double>& variances) const;

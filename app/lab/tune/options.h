@@ -17,7 +17,7 @@
 
 namespace sparsereel::app::tuning {
 
-/// The options that only this command has, besides those of `generate`.
+/// The options of `tune` that `generate` does not have.
 struct TuneOptions {
   std::string prompts;  // file of a prompt set; empty for --prompt
   std::string budget = "10m";
@@ -48,10 +48,10 @@ struct TunePlan {
   Axes axes;
   std::vector<Preset> presets;
   std::map<std::string, std::string> given;  // options that select blocks; the profile keeps them
-  std::optional<bench::StepTimes> times;     // of another model, in place of this one's
+  std::optional<bench::StepTimes> times;     // step times of another model, used in place of this model's times
   attention::Bounds bounds;
-  bool bounds_asked = false;  // heads keep the bounds at any cost; else only if they get no slower
-  int64_t samples = 0;        // steps of each prompt's run in which heads are measured
+  bool bounds_asked = false;  // heads keep the bounds at any cost; otherwise only if they get no slower
+  int64_t samples = 0;        // number of steps of each prompt's run in which heads are measured
   int64_t videos = 0;         // number of prompts whose videos are compared; 0 for heads alone
   std::filesystem::path output, heat_map;
   std::vector<std::string> warnings;  // about options without effect

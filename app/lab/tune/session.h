@@ -15,11 +15,11 @@ namespace sparsereel::app::tuning {
 struct Found {
   std::optional<SettingSearch> search;  // set if videos were compared
   std::optional<size_t> best;           // index of its best candidate
-  double full_seconds = 0;              // of denoising a video by full attention
+  double full_seconds = 0;              // seconds of denoising a video by full attention
   std::optional<FoundHeads> heads;      // set if heads gain, or if only they were asked for
-  Videos head_videos;                   // made with these heads and the best candidate
-  double speedup = 1;                   // of a step with these heads
-  double head_seconds = 0;              // of denoising a video with these heads
+  Videos head_videos;                   // videos made with these heads and the best candidate
+  double speedup = 1;                   // speedup of a step with these heads
+  double head_seconds = 0;              // seconds of denoising a video with these heads
   std::string no_heads;                 // why there are no heads
   bool complete = true;                 // false if the budget ended the search
   std::string ended_before;             // what the budget left undone

@@ -16,7 +16,7 @@
 
 namespace sparsereel::app::tuning {
 
-/// The goal: bounds on means over the prompts and on the lowest PSNR.
+/// The goal: bounds on averages over the prompts and on the lowest PSNR.
 struct Goal {
   std::optional<double> min_psnr = {}, min_ssim = {}, min_lowest = {};
   std::optional<double> at_most = {};  // most seconds of denoising: then the highest fidelity wins, not the fastest
@@ -24,7 +24,7 @@ struct Goal {
   bool has_floor() const { return min_psnr || min_ssim || min_lowest; }
 };
 
-/// A setting's video compared with full attention's.
+/// The measurements of a setting's video, compared with the video of full attention.
 struct Seen {
   double psnr = 0, ssim = 0;
   double computed_steps = 0, computed_dense_steps = 0;  // the dense ones compute every block, and count as computed too
@@ -46,9 +46,9 @@ struct Standing {
   Candidate candidate;
   std::map<size_t, Seen> videos = {};  // by prompt
   double computed_steps = 0;           // expected, or the mean of the measured ones
-  double share = 1;                    // of blocks in steps that drop some; expected or measured
-  double seconds = 0;                  // of denoising a video; expected or measured
-  Guess psnr = {};                     // of the mean over all prompts; if SSIM decides, of a comparable figure
+  double share = 1;                    // share of blocks in steps that drop some; expected or measured
+  double seconds = 0;                  // seconds of denoising a video; expected or measured
+  Guess psnr = {};                     // PSNR averaged over all prompts; if SSIM decides, a comparable figure
 
   double mean(double Seen::*figure) const;
   double lowest_psnr() const;
@@ -56,11 +56,12 @@ struct Standing {
 
 class SettingSearch {
  public:
-  /// `prompts`: videos per candidate. `steps`: steps of a video. `full_seconds`: denoising by full attention.
+  /// `prompts` is the number of videos per candidate, `steps` the steps of a video, `full_seconds` the time of
+  /// denoising by full attention.
   SettingSearch(const Goal& goal, size_t prompts, int64_t steps, double full_seconds);
 
-  /// Adds candidates to the search. Skips known ones, and those whose times are unknown. `first`: their first videos
-  /// are made before others are chosen, as for presets.
+  /// Adds candidates to the search. Skips candidates that are known, or whose times are unknown. With `first`, as for
+  /// presets, their first videos are made before others are chosen.
   void add(const std::vector<Candidate>& candidates, const Costs& costs, bool first = false);
   /// The video to make next; wanted() returns nothing when the search is over.
   struct Wanted {

@@ -29,17 +29,17 @@ struct HeadState {
   // Videos and speedup belong to the choice after `compared_samples` samples, and become invalid with others.
   int64_t compared_samples = 0;
   Videos videos = {};
-  double speedup = 0;  // of a step, over one with the same share in every head; 0 if not timed
+  double speedup = 0;  // speedup of a step, over a step with the same share in every head; 0 if not timed
 };
 
 struct TuneState {
-  std::string key;                        // of everything that the search depends on
-  std::map<int64_t, at::Tensor> latents;  // prompt -> final latents of full attention, CPU, fp32
+  std::string key;                        // hash of everything that the search depends on
+  std::map<int64_t, at::Tensor> latents;  // by prompt: final latents of full attention, CPU, fp32
   Rows steps;                             // one per timed step, as in `bench pipeline`
   std::map<std::string, Videos> videos;   // by the candidate's name
   HeadState heads;
 
-  /// Does not count those of full attention.
+  /// Returns the number of videos, without those of full attention.
   int64_t video_count() const;
   /// Returns the number of calls in which every head was measured.
   int64_t least_calls() const;
@@ -47,12 +47,12 @@ struct TuneState {
   void save(const std::filesystem::path& path) const;
 };
 
-/// Returns where the best result goes if it misses the goal: "p.yaml" -> "p.missed.yaml".
+/// Returns the file for the best result if it misses the goal: for "p.yaml" it is "p.missed.yaml".
 std::filesystem::path missed_beside(const std::filesystem::path& profile);
 
 /// The sizes that a saved search must match.
 struct SearchLimits {
-  size_t layers = 0, heads = 0;  // of the model
+  size_t layers = 0, heads = 0;  // layers and heads of the model
   int64_t prompts = 0, steps = 0;
   std::vector<int64_t> latents;  // shape of each prompt's latents
 };
@@ -60,9 +60,9 @@ struct SearchLimits {
 /// Returns every file beside the profile that may hold a search.
 std::vector<std::filesystem::path> states_beside(const std::filesystem::path& profile);
 
-/// The state of a search: "profile.yaml" -> "profile.yaml.search", or "profile.yaml.search-2" and so on.
+/// The state of a search. For "profile.yaml", its file is "profile.yaml.search", or "profile.yaml.search-2" and so on.
 struct OwnState {
-  std::filesystem::path path;                 // of the state with this key, else the first free name
+  std::filesystem::path path;                 // file of the state with this key, else the first free name
   TuneState state;                            // the state with this key, else an empty one
   std::vector<std::filesystem::path> others;  // files with other keys, found before it; they stay
 };

@@ -38,7 +38,7 @@ class Deadline {
   double seconds_;
 };
 
-/// A pipeline for each kind of weights; the reference's are "auto".
+/// A pipeline for each kind of weights; the reference has "auto".
 using Pipelines = std::map<std::string, std::shared_ptr<models::Pipeline>>;
 
 /// The shared state of the search and its videos.
@@ -64,17 +64,17 @@ class VideoRuns {
   void time_steps(const std::string& weights, const std::vector<std::optional<double>>& topks);
   /// Returns the step times so far.
   bench::StepTimes times() const;
-  /// Makes a video and compares it with full attention's. `policy`, if not null, replaces the candidate's blocks in
-  /// each head. Throws OutOfTime.
+  /// Makes a video and compares it with the video of full attention. `policy`, if not null, replaces the candidate's
+  /// blocks in each head. Throws OutOfTime.
   Seen compare(const Candidate& candidate, size_t prompt, const attention::Policy* policy = nullptr);
   /// Returns how many times faster a step is with this policy for the heads; both take turns.
   double speedup_of(const Candidate& candidate, const attention::Policy& policy);
 
   bench::Combination combination_of(const Candidate& candidate) const;
-  /// Loads the transformer of these weights in place of another one.
+  /// Loads the transformer with these weights and frees any other.
   models::Pipeline& with_transformer(const std::string& weights);
   std::unique_ptr<models::Denoising> start(const bench::Combination& combination, size_t prompt);
-  /// Throws if the user or the budget ends the run.
+  /// Throws if the user or the time budget ends the run.
   void poll();
 
  private:
@@ -87,10 +87,10 @@ class VideoRuns {
   const TuneContext& context_;
   std::vector<models::Conditioning> texts_;
   std::map<size_t, at::Tensor> references_;       // frames of full attention, by prompt
-  double step_seconds_ = 0, decode_seconds_ = 0;  // of the last video, to predict the next one's time
+  double step_seconds_ = 0, decode_seconds_ = 0;  // seconds of the last video, to predict the time of the next one
 };
 
-/// Returns the cost of such a candidate's steps; nothing if it is unknown.
+/// Returns the cost of the steps of such a combination; nothing if it is unknown.
 std::optional<StepCost> cost_of(const bench::Combination& combination, const bench::StepTimes& times);
 
 }  // namespace sparsereel::app::tuning
