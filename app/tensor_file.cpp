@@ -1,4 +1,4 @@
-// Maps libtorch's dtypes to those of safetensors.
+// Maps libtorch's dtypes to the dtypes of safetensors.
 #include "app/tensor_file.h"
 
 #include <ATen/ATen.h>

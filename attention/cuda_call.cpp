@@ -125,7 +125,7 @@ class CudaCall {
 
  private:
   void make_outputs(const Context& context) {
-    // The error that Mode::check reports must be that of attention alone.
+    // The error that Mode::check reports must not include the rounding of the output.
     const bool e4m3 = context.takes_e4m3 && context.mode != Mode::check && writes_e4m3(call_, q_.device().index());
     const auto floats = q_.options().dtype(at::kFloat);
     const bool over_q = context.may_overwrite_q && !e4m3 && context.mode != Mode::check && !repeats_elements(q_);

@@ -1,4 +1,4 @@
-// Conversion of half precision from its bits, on CPUs and GPUs. No torch, C++17.
+// Converts the bits of a half-precision number to a float, on CPUs and GPUs. No torch, C++17.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Implements the public header: converts its plain types to those of a pipeline, and every exception to a Failure.
+// Implements the public header: converts its plain types to a pipeline's types, and every exception to a Failure.
 #include "models/sparsereel.h"
 
 #include <ATen/ATen.h>
@@ -198,7 +198,7 @@ models::Settings settings_of(const Texts& given) {
   return settings;
 }
 
-/// Adds the values of the profile, then those of the model's file.
+/// Adds the values of the profile, then the values of the file that describes the model.
 models::Settings completed(models::Settings settings, const models::ModelConfig& config,
                            const models::ModelSpec& spec) {
   models::add_profile(settings);

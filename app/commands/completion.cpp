@@ -1,4 +1,5 @@
-// Writes the same facts for three shells: commands by path, options by command, and the values of an option.
+// Writes completion scripts for three shells from the same facts: commands by path, options by command, and the values
+// of an option.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>

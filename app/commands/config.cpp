@@ -43,8 +43,8 @@ std::string source_name(const Settings& settings, const std::string& key) {
   return {};
 }
 
-/// Returns the source of a value. A number of frames may come from a length in seconds. Width and height that nobody
-/// gave come from the requested area and the shape of the image.
+/// Returns the source of a value. A number of frames may come from a length in seconds. If no source gives width and
+/// height, they come from the requested area and the shape of the image.
 std::string source_of(const Settings& settings, const models::Plan& plan, const std::string& key) {
   if (const auto seconds = settings.text("seconds"); seconds && key == "frames")
     return "seconds " + *seconds + " of " + source_name(settings, "seconds");
@@ -62,8 +62,8 @@ std::string images_taken(const models::ImageSpec& spec) {
          (spec.takes_last || spec.needs_last ? " and last_image" : "") + (spec.needs_last ? " (needed)" : "");
 }
 
-/// Returns values that neither an option nor the recipe holds. Files are shown with whole paths, so that they mean the
-/// same in another folder. Includes what a preset may set even if nothing was chosen.
+/// Returns values that neither an option nor the recipe holds. Files are shown with whole paths, so that they name the
+/// same files from another folder. Includes values that a preset may set even if no preset was chosen.
 nlohmann::json other_values(const Settings& settings, const GenerateOptions& options, const models::Plan& plan) {
   nlohmann::json values = {
       {options.run.random_weights ? "random_weights" : "model", std::filesystem::absolute(options.run.model).string()},
@@ -86,7 +86,7 @@ nlohmann::json other_values(const Settings& settings, const GenerateOptions& opt
   return values;
 }
 
-/// Returns options that have no effect on this run, or that are shown as the values they stand for.
+/// Returns options that have no effect on this run, or that are shown as the values of other options that they set.
 std::set<std::string> left_out(const Settings& settings, const GenerateOptions& options) {
   std::set<std::string> keys = models::options_without_effect(settings.options(), options.no_effect);
   keys.insert({"size", "seconds", "prompt_file", "from", "preset"});

@@ -286,8 +286,9 @@ void Generation::run() {
   for (const std::string& line : presets_.lines()) report_.last_line += "\n" + line;
 }
 
-/// Makes one video per entry of `settings`. The report of a single video is the run's; several are listed in `videos`.
-/// `world`: the ranks that make the videos together, this one being rank 0; null without them.
+/// Makes one video per entry of `settings`. The report of the run describes a single video; if there are several, it
+/// lists them under the key `videos`. `world` holds the ranks that make the videos together, of which this process is
+/// rank 0; null if it is alone.
 void generate(const std::vector<Settings>& settings, const GivenOutput& output, World* world, RunReport& report) {
   try {
     Generation(settings, output, world, report).run();

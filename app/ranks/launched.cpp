@@ -33,8 +33,8 @@ const Launcher* find_launcher(const Environment& environment) {
   };
   const auto found = std::ranges::find_if(kLaunchers, is_there);
   if (found == kLaunchers.end()) return nullptr;
-  // srun --mpi=pmi2 sets MPI's variables beside its own, which say more. If mpirun runs over Slurm, its ranks differ
-  // from the step's.
+  // srun --mpi=pmi2 sets the variables of MPI as well as its own, which say more. If mpirun runs over Slurm, the ranks
+  // of mpirun differ from the ranks of the Slurm step.
   const Launcher& slurm = kLaunchers.back();
   return is_there(slurm) && std::string_view(found->rank) == "PMI_RANK" && agree(*found, slurm) ? &slurm : &*found;
 }

@@ -1,4 +1,4 @@
-// Finds the rank at which the budget is spent, or that of the bound, and marks the blocks above it.
+// Finds the rank at which the budget is spent, or at which the bound is reached, and marks the blocks above it.
 #include "attention/cpu/budget.h"
 
 #include <algorithm>

@@ -34,7 +34,7 @@ void copy_rows(const float* rows, int64_t stride, int64_t tokens, int64_t head_d
   }
 }
 
-/// Returns the cells of a head's means: those of every whole block of video that a batch entry can have.
+/// Returns the number of cells of a head: the cells of all whole blocks of video that a batch entry can have.
 int64_t mean_cells(const KernelParams& params) {
   if (params.mean_cell == 0) return 0;
   return video_part(params.keys, params.text_tokens) / kBlock * (kBlock / params.mean_cell);

@@ -64,7 +64,8 @@ void check_not_null(const void* pointer, const char* name) {
     throw Refusal(SPARSEREEL_BAD_ARGUMENT, std::string(name) + " is null", "pass a pointer to one");
 }
 
-/// Checks the size of a call struct: that of this header, or of an earlier header whose struct ended sooner.
+/// Checks the size of a call struct. It must be the size in this header, or in an earlier header whose struct ended
+/// sooner.
 void check_call_size(size_t size, const char* remedy) {
   constexpr size_t kSizes[] = {offsetof(sparsereel_attention_call, kv_heads), sizeof(sparsereel_attention_call)};
   if (std::find(std::begin(kSizes), std::end(kSizes), size) != std::end(kSizes)) return;

@@ -1,4 +1,4 @@
-// Counts the operations of matrix products, and measures the rate of one.
+// Counts the operations of matrix products, and measures how fast this CPU computes one.
 #include "models/engine/cpu_time.h"
 
 #include <ATen/ATen.h>

@@ -137,8 +137,8 @@ at::Tensor Denoising::predict_guarded(double timestep) {
                     nan_remedy(state_.latents.scalar_type()));
 }
 
-/// Only committed work counts, so the step's counts become those of full attention. The cache is emptied, because the
-/// first try may have left NaN in it.
+/// Repeats the step's prediction with full attention. Only committed work counts, so the counts of the step become
+/// those of full attention. The cache is emptied, because the first try may have left NaN in it.
 at::Tensor Denoising::redo_with_full_attention(double timestep) {
   const bool reused = is_reused_step(attention_.per_layer);
   forget_steps();

@@ -28,8 +28,8 @@ void keep_first_frame(Conditioning& conditioning, const at::Tensor& latents, con
   conditioning.mask.select(axis, first).zero_();
 }
 
-/// Returns [1, stride, F, h, w]: 1 where a frame is given. Channels stand for a latent's frames; the first latent has
-/// only one, so all its channels mean that frame.
+/// Returns [1, stride, F, h, w]: 1 where a frame is given. Each channel is one of the frames of a latent frame. The
+/// first latent frame has only one frame, so all its channels are that frame.
 at::Tensor given_frames(const at::Tensor& latents, int64_t stride, bool has_last) {
   at::Tensor given = at::zeros({1, stride, latents.size(2), latents.size(3), latents.size(4)}, latents.options());
   given.select(2, 0).fill_(1);

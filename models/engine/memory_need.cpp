@@ -44,9 +44,10 @@ double block_elements(const Plan& plan, const ModelSpec& spec) {
   return 5 * batch(plan) * tokens * channels(spec);
 }
 
-/// Elements of a cache while a step is computed: those of this step, of the last computed one, which it will replace,
-/// and for a forecast of the one before. For each step it holds the first block's residual of the video's tokens in the
-/// first forward pass, and the other blocks' residual of all tokens in every pass.
+/// Returns the number of elements of a cache while a step is computed. They belong to this step, to the last computed
+/// step, which this step will replace, and for a forecast to the step before that. For each step the cache holds the
+/// first block's residual of the video tokens in the first forward pass, and the other blocks' residual of all tokens
+/// in every pass.
 double cache_elements(const Plan& plan, const ModelSpec& spec) {
   const CacheRule& rule = plan.cache;
   if (!rule.on()) return 0;

@@ -57,7 +57,7 @@ void keep_state(const Denoising& denoising, const Run& run) {
   throw Cancelled{};
 }
 
-/// Loads the expert of the next step, on all ranks at the same time. Returns true if it was not loaded.
+/// Loads the expert of the next step, on all ranks at the same time. Returns true if the expert was not loaded before.
 bool load_or_stop(Denoising& denoising, const Run& run) {
   bool loaded = false;
   try {

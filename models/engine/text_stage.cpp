@@ -128,7 +128,7 @@ void TextStage::load_tokenizer() {
   if (const auto place = folder_.tokenizer()) tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(*place));
 }
 
-/// `name` is the prompt's, for the warning.
+/// Returns the ids of a prompt. `name` is the name of the prompt for the warning.
 TokenIds TextStage::token_ids(const char* name, const std::string& text, const PromptRules& rules, int64_t length,
                               int64_t vocab_size, std::vector<std::string>* warnings) {
   load_tokenizer();

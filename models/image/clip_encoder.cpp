@@ -1,4 +1,4 @@
-// The forward pass of CLIP's vision tower. Dtypes follow transformers' CLIPVisionModel.
+// The forward pass of CLIP's vision transformer. Dtypes follow transformers' CLIPVisionModel.
 #include "models/image/clip_encoder.h"
 
 #include <ATen/ATen.h>
@@ -22,7 +22,7 @@ at::Tensor patches_of(const at::Tensor& pixels, int64_t side) {
       .flatten(1, 2);
 }
 
-/// x [B, N, C] -> [B, N, C]
+/// Computes the self-attention of a layer, [B, N, C], for x [B, N, C].
 at::Tensor attend_to_all(const ClipLayer& layer, const at::Tensor& x, int64_t heads) {
   const at::Tensor qkv = linear(x, layer.qkv).unflatten(-1, {3, heads, -1}).permute({2, 0, 3, 1, 4});
   const at::Tensor attended = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2]);
@@ -44,7 +44,7 @@ void ignore_unused(WeightReader& reader, const std::string& prefix, const ClipVi
     reader.ignore_prefix(of_clip);
 }
 
-/// The names of the tower in a file.
+/// How one checkpoint format names the tensors of CLIP's vision transformer.
 struct Spelling {
   std::string prefix;
   bool fused;  // q, k and v are one matrix

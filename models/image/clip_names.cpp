@@ -1,4 +1,4 @@
-// Lists the tower's names, sizes and parts.
+// Lists the tensor names, sizes and parts of CLIP's vision transformer.
 #include "models/image/clip_names.h"
 
 #include "models/image/clip_config.h"

@@ -1,5 +1,5 @@
-// 8-bit rows. Our kernels quantize fp16 and bf16 on a GPU, torch's operators the rest, with the same bits. torch
-// computes products through cuBLASLt and CUTLASS.
+// Rows in 8 bits. Our kernels quantize fp16 and bf16 on a GPU; torch's operators quantize everything else, with the
+// same bits. torch computes matrix products through cuBLASLt and CUTLASS.
 #include "models/layers/fp8.h"
 
 #include <ATen/ATen.h>

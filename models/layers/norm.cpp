@@ -52,7 +52,7 @@ std::vector<TokenRange> parts_of(const at::Tensor& x, int64_t video_tokens, cons
   return parts;
 }
 
-// vectors [R, C] -> [B, count, C] for the part's tokens, or [B, 1, C] if all share one.
+// Returns the rows of vectors [R, C] for the part's tokens, [B, count, C], or [B, 1, C] if all tokens share one row.
 at::Tensor of_tokens(const at::Tensor& vectors, const TokenRange& part) {
   if (!part.rows.defined()) return vectors.unsqueeze(1);
   return vectors.index_select(0, part.rows.view(-1)).unflatten(0, part.rows.sizes());

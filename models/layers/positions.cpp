@@ -1,4 +1,4 @@
-// Position tables. Types and order of operations are the reference's, so that tables agree to the last bits.
+// Position tables. Types and order of operations follow the reference, so that tables agree to the last bits.
 #include "models/layers/positions.h"
 
 #include <ATen/ATen.h>
@@ -8,7 +8,7 @@
 namespace sparsereel::models {
 namespace {
 
-// fp32 positions [n] -> fp64 [n, channels], sines then cosines.
+// Returns sines, then cosines of fp32 positions [n]: fp64 [n, channels].
 at::Tensor sincos_1d(const at::Tensor& positions, int64_t channels) {
   const int64_t half = channels / 2;
   const at::Tensor frequency = at::pow(10000.0, at::arange(half, at::kDouble) / static_cast<double>(half)).reciprocal();
@@ -16,14 +16,14 @@ at::Tensor sincos_1d(const at::Tensor& positions, int64_t channels) {
   return at::cat({angle.sin(), angle.cos()}, 1);
 }
 
-// Angles of one axis, each twice in a row: positions [n] -> [n, channels], in the same dtype.
+// Returns the angles of one axis for positions [n], each angle twice in a row: [n, channels], in the same dtype.
 at::Tensor rotary_1d(const at::Tensor& positions, int64_t channels) {
   const at::Tensor frequency =
       at::pow(10000.0, at::arange(0, channels, 2, positions.scalar_type()) / channels).reciprocal();
   return at::outer(positions, frequency).repeat_interleave(2, 1);
 }
 
-// Tables of the three axes -> [frames * height * width, sum of channels].
+// Combines the tables of the three axes to [frames * height * width, sum of channels].
 at::Tensor combine(const at::Tensor& t, const at::Tensor& h, const at::Tensor& w) {
   const int64_t frames = t.size(0), height = h.size(0), width = w.size(0);
   return at::cat({t.view({frames, 1, 1, -1}).expand({frames, height, width, -1}),

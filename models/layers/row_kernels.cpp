@@ -16,7 +16,8 @@ namespace {
 // Partial sums, which let a reduction vectorize without reordering floating point: four AVX-512 registers.
 constexpr int64_t kRowLanes = 64;
 
-// Adds halves as a tree, because a running sum would lose a digit to every lane. Overwrites the lanes.
+// Adds the second half of the lanes to the first, again and again, because a running sum would lose precision.
+// Overwrites the lanes.
 inline __attribute__((always_inline)) float add_up(float* lanes) {
   for (int64_t width = kRowLanes / 2; width > 0; width /= 2) {
     for (int64_t i = 0; i < width; ++i) lanes[i] += lanes[i + width];

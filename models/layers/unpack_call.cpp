@@ -1,4 +1,4 @@
-// Calls the kernel that unpacks rows, a few rows at a time if there are deltas.
+// Calls the kernel that unpacks packed rows, a few rows at a time if LoRAs change them.
 #include "models/layers/unpack_call.h"
 
 #include <ATen/ATen.h>
@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kAddedAtOnce = int64_t{16} << 20;
 constexpr int64_t kAlignedRows = 16;  // rows whose bytes are aligned to 16 in every format
 
-/// Returns fp32 [count, columns]: the sum of all deltas to the rows from `first` on.
+/// Returns fp32 [count, columns]: the sum of all changes by LoRAs to the rows from `first` on.
 at::Tensor sum_of_deltas(const StoredRows& stored, int64_t first, int64_t count) {
   at::Tensor sum;
   for (const LowRank& delta : stored.deltas) {

@@ -196,8 +196,8 @@ void NcclGroup::prepare(const std::vector<std::vector<int64_t>>& splits) {
   for (const std::vector<int64_t>& colors : splits) part(colors)->prepare_calls();
 }
 
-/// Makes one call of each kind, to set up the channels to all ranks and those of reductions. Waits for them, because a
-/// communicator may only be split while it is idle.
+/// Makes one call of each kind, to set up NCCL's channels to all ranks and for reductions. Waits for the calls, because
+/// a communicator may only be split while it is idle.
 void NcclGroup::prepare_calls() {
   const auto one = [this] { return at::zeros({1}, at::TensorOptions().dtype(at::kLong).device(device_)); };
   std::vector<at::Tensor> receive(static_cast<size_t>(size()));

@@ -107,7 +107,7 @@ bool answer_caller(const Caller& caller, const std::string& refusal) {
   return send_at_once(caller.socket.get(), plain_bytes(verdict));
 }
 
-/// Returns false if nobody waits.
+/// Accepts a waiting caller. Returns false if no caller waits.
 bool Reception::let_in(int listener) {
   Socket socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (socket.get() < 0) return false;

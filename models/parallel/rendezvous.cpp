@@ -205,7 +205,7 @@ class RanksMeeting {
     }
   }
 
-  /// Calls until a rank answers. If the limit is over, `problem` says why nobody has.
+  /// Calls until a rank answers. If the limit is over, `problem` says why no rank has answered.
   template <typename Addresses>
   Socket call_until_answered(const Addresses& addresses, bool is_control, CallProblem& problem) {
     for (bool is_tried = false;;) {

@@ -221,7 +221,7 @@ void SocketMesh::exchange(const std::vector<Transfer>& transfers, milliseconds l
   }
 }
 
-/// Called when a data socket was closed. Waits for the listener to hear why.
+/// Handles a closed data socket. Waits until the listener knows why it was closed.
 void SocketMesh::lose(int64_t rank) {
   bool left = false;
   for (const auto end = Clock::now() + kLostGrace; !left && Clock::now() < end;) {
@@ -330,7 +330,8 @@ void SocketMesh::take_messages(Listened& from) {
   }
 }
 
-/// A rank that closed its socket without a message is dead. Its death may have caused that of others, or the reverse.
+/// Handles a rank that closed its socket without a message: it is dead. Its death may have caused the death of others,
+/// or the reverse.
 void SocketMesh::bury_the_lost() {
   for (int64_t rank = 0; rank < size(); ++rank) {
     {

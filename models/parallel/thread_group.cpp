@@ -168,7 +168,7 @@ class ThreadGroup final : public Group {
     meet(mine);
   }
 
-  /// Adds in the order of ranks, for the same bits on all.
+  /// Adds the ranks' tensors in the order of ranks, so that all ranks get the same bits.
   template <typename Add>
   void reduce(const at::Tensor& tensor, const Add& add) {
     meet(&tensor);

@@ -24,7 +24,7 @@ int64_t side_of(int64_t area, int64_t one, int64_t other) {
   return side;
 }
 
-/// Returns how far the size's ratio of sides is from the image's, as a factor of at least 1.
+/// Returns the factor, at least 1, between the ratio of sides of `size` and that ratio of the image.
 double distortion(const PixelSize& size, const PixelSize& image) {
   const double ratio = static_cast<double>(size.width) * static_cast<double>(image.height) /
                        (static_cast<double>(size.height) * static_cast<double>(image.width));

@@ -44,7 +44,7 @@ void require_multiple(const char* field, int64_t value, int64_t step, int64_t mo
                    "use " + std::to_string(below) + above);
 }
 
-/// Returns the smallest number of frames: a last image needs a frame of its own.
+/// Returns the smallest number of frames: a last image needs a separate frame.
 int64_t least_frames(const Request& request, const ModelSpec& spec) {
   return spec.image.needs_last || !request.last_image.empty() ? 2 : 1;
 }

@@ -36,7 +36,8 @@ std::pair<std::string, std::string> width_and_height(const std::string& size) {
   return {size.substr(0, cross), cross == std::string::npos ? "" : size.substr(cross + 1)};
 }
 
-/// Returns how many characters of the file's path the value names: all, or those of a folder that holds it; 0 if none.
+/// Returns how many characters of the file's path the value names: all, or the path of a folder that holds the file; 0
+/// if none.
 size_t named_length(const Option& option, const std::string& value, const fs::path& file) {
   std::error_code ignored;
   const auto whole = [&](const fs::path& path) {
@@ -61,7 +62,7 @@ std::string Settings::label(const std::string& key, Source source, const std::st
   return file + position + ": " + key;
 }
 
-/// Returns the same with the choice's value, if it has one.
+/// Returns the label of the choice's option with the choice's value, if it has one.
 std::string Settings::label(const Choice& choice, const Setting& setting) const {
   return label(choice.name, setting.source, setting.file, setting.mark) +
          (choice.value.empty() ? "" : " " + choice.value);

@@ -17,7 +17,7 @@ namespace {
 // libtorch makes eight pairs from this many uniform numbers: first and ninth, and so on
 constexpr int64_t kTogether = 16;
 
-/// Tables for every uniform number in [0, 1) that Scalar can have.
+/// The values of logarithm, sine and cosine for every uniform number in [0, 1) that Scalar can have.
 template <typename Scalar>
 struct Functions {
   static constexpr uint32_t kCount = uint32_t{1} << std::numeric_limits<Scalar>::digits;

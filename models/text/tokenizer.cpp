@@ -105,7 +105,7 @@ struct Tokenizer::Impl {
     if (!loaded.ok())
       throw bad_input(path + ": SentencePiece refuses the model: " + loaded.message(), "download it again");
     pieces = size = std::ssize(model.pieces);
-    // The library's own unk_id() looks for the name <unk>, which may be another piece's.
+    // The library's own unk_id() looks for the name <unk>, which may belong to another piece.
     unknown_id = std::ranges::find(model.pieces, PieceType::unknown, &Piece::type) - model.pieces.begin();
     for (int64_t i = config.extra_ids - 1; i >= 0; --i) sentinels[sentinel(i)] = size++;
     for (const AddedToken& token : config.tokens) add(token);

@@ -129,7 +129,7 @@ class ConfigReader {
     return extra;
   }
 
-  /// Reads added_tokens_decoder: id -> token. The ids only determine the order.
+  /// Reads added_tokens_decoder, which maps ids to tokens. The ids only determine the order.
   void add_listed_tokens(const json& decoder) {
     if (!decoder.is_object()) throw bad_field(config_file_, "added_tokens_decoder", "is not an object");
     std::map<int64_t, AddedToken> by_id;
@@ -142,7 +142,7 @@ class ConfigReader {
     for (const auto& [id, token] : by_id) add(token);
   }
 
-  /// Reads added_tokens.json: content -> id.
+  /// Reads added_tokens.json, which maps the content of tokens to ids.
   void add_legacy_tokens() {
     std::map<int64_t, AddedToken> by_id;
     const json added = read_if_present(added_file_);

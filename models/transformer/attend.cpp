@@ -33,7 +33,7 @@ at::Tensor project_part(const AttentionInput& tokens, const AttentionInput& text
   return project({.x = tokens.x, .qkv = &of_tokens}, {.x = text.x, .qkv = &of_text}, outputs);
 }
 
-/// `dtype` is the run's.
+/// Returns the result's rows as an Activation. `dtype` is the run's dtype.
 Activation rows_of(const attention::Result& result, at::ScalarType dtype) {
   const at::Tensor rows = result.out.flatten(2);
   if (!result.out_scale.defined()) return rows;

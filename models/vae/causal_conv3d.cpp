@@ -43,7 +43,7 @@ Padding zeros_around(const CausalConv3d& conv, const RowSplit* rows) {
   return {.rows = around - border.rows, .columns = around - border.columns};
 }
 
-// buffer [2 + frames, H, W, in] -> [frames, H, W, out].
+// Convolves a buffer [2 + frames, H, W, in]. Returns [frames, H, W, out].
 at::Tensor convolve_frames(const CausalConv3d& conv, const at::Tensor& buffer, const Padding& padding, bool with_bias) {
   const at::Tensor bias = with_bias ? conv.bias : at::Tensor();
   const at::Tensor output =
@@ -51,7 +51,7 @@ at::Tensor convolve_frames(const CausalConv3d& conv, const at::Tensor& buffer, c
   return output.squeeze(0).permute({1, 2, 3, 0}).contiguous();
 }
 
-// Convolves the first frame of a video, the buffer's last -> [1, H, W, out].
+// Convolves the first frame of a video, which is the last frame of the buffer. Returns [1, H, W, out].
 at::Tensor convolve_picture(const CausalConv3d& conv, const at::Tensor& buffer, const Padding& padding,
                             bool starts_on_zeros, bool with_bias) {
   const at::Tensor weight = starts_on_zeros ? conv.weight.select(2, kHistoryFrames) : conv.weight.sum(2);

@@ -63,7 +63,7 @@ at::Tensor RowSplit::surrounded(const at::Tensor& x, Outside outside) const {
   return framed;
 }
 
-/// Returns a tensor for each rank's part along `dim`, if x is this rank's.
+/// Returns an uninitialized tensor for the part of each rank along `dim`, if x is the part of this rank.
 std::vector<at::Tensor> RowSplit::room_for_all(const at::Tensor& x, int64_t dim) const {
   std::vector<at::Tensor> pieces;
   for (int64_t rank = 0; rank < group_.size(); ++rank) {

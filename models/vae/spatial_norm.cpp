@@ -31,7 +31,7 @@ void modulate_frames(const at::Tensor& x, const at::Tensor& scale, const at::Ten
   }
 }
 
-// Does the same on a CPU in fp32, in one pass over the activations.
+// Computes modulate_frames() on a CPU in fp32, in one pass over the activations.
 void modulate_frames_cpu(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift, at::Tensor& out) {
   const int64_t frames = x.size(0), height = x.size(1), row = x.size(2) * x.size(3);
   const int64_t latent_height = scale.size(1), latent_width = scale.size(2), channels = x.size(3);

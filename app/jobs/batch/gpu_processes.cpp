@@ -188,7 +188,8 @@ class GpuProcesses::Run {
       fatal_ = run_failure(text_of(*failed, "cause"), text_of(*failed, "remedy"));
   }
 
-  /// Called when a process has done its rows. Its manifest must have a line for each; a missing one is fatal.
+  /// Takes back the rows of a process that says it has done them. Its manifest must have a line for each row; a missing
+  /// line is fatal.
   void take_back(size_t i) {
     GpuProcess& gpu = processes_of_run_[i];
     gpu.no_effect = true;

@@ -52,7 +52,7 @@ std::map<std::string, std::vector<int64_t>> shapes() {
   return all;
 }
 
-/// Samples and scales frames: [F, H, W, 3] in 0..1 -> [1, 3, 9, 64, 64] in -1..1.
+/// Samples and scales frames [F, H, W, 3] in 0..1 to the classifier's input, [1, 3, 9, 64, 64] in -1..1.
 at::Tensor view(const at::Tensor& frames) {
   const at::Tensor index = at::linspace(0, static_cast<double>(frames.size(0) - 1), kFrames).round().to(at::kLong);
   const at::Tensor some = frames.index_select(0, index).permute({0, 3, 1, 2}) * 2 - 1;

@@ -20,7 +20,7 @@ std::string list_of(const std::vector<std::string>& words, const char* between) 
   return text;
 }
 
-/// Normalizes a term: "--topk 0.5" -> "topk=0.5", "dense_steps=1" -> "dense-steps=1".
+/// Normalizes a term: "--topk 0.5" becomes "topk=0.5", and "dense_steps=1" becomes "dense-steps=1".
 std::string term_of(std::string word) {
   if (word.starts_with("--")) word.erase(0, 2);
   const size_t end = std::min(word.find_first_of("= "), word.size());
@@ -29,7 +29,7 @@ std::string term_of(std::string word) {
   return word;
 }
 
-/// Returns the figure of each prompt minus the other row's, for prompts where both have one.
+/// For each prompt for which both rows have the figure, returns the figure of `row` minus the figure of the other row.
 std::vector<double> differences(const Row& row, const Row& other, const std::string& figure) {
   std::vector<double> all;
   for (size_t i = 0; i < std::min(row["prompts"].size(), other["prompts"].size()); ++i) {

@@ -94,8 +94,8 @@ class PipelineStages {
     for (Entry& entry : entries_) finish_steps(entry);
   }
 
-  /// Loads the decoder, decodes each contender's latents, and compares frames and latents with those of mode full. From
-  /// here on a failure becomes the row's note, because the steps are already measured.
+  /// Loads the decoder, decodes the latents of each contender, and compares frames and latents with the results of mode
+  /// full. From here on a failure becomes a note in the row, because the steps are already measured.
   void measure_decode() {
     std::vector<Entry*> done;
     for (Entry& entry : entries_)

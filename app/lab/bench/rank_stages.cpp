@@ -200,7 +200,7 @@ class RankStages {
     if (plan_.decode) entry.decode.push_back(entry.last.seconds.decode);
   }
 
-  /// With a cache, steps differ, and a median would be that of one kind of them.
+  /// With a cache, steps differ, and a median would show only one kind of them.
   static void add_times(bool cached, const std::vector<double>& of_steps, std::vector<double>& times) {
     if (cached)
       times.push_back(sum_of(of_steps) / static_cast<double>(of_steps.size()));

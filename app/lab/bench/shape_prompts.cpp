@@ -62,7 +62,7 @@ std::string plain(const std::string& prompt) {
   return text;
 }
 
-/// Finds "on a blue background" and removes it from the text, because its color is not the shape's.
+/// Finds "on a blue background" and removes it from the text, because its color is not the color of the shape.
 int take_background(std::string& text) {
   const std::vector<Value>& backgrounds = vocabulary()[kBackground];
   int found = -1;

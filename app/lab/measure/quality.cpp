@@ -23,7 +23,7 @@ at::Tensor gaussian(at::Device device) {
   return weights / weights.sum();
 }
 
-/// Returns weighted means of the windows: x [N, 1, H, W] -> [N, 1, H - 10, W - 10].
+/// Returns the weighted means of the windows of x [N, 1, H, W]: [N, 1, H - 10, W - 10].
 at::Tensor window_means(const at::Tensor& x, const at::Tensor& weights) {
   return at::conv2d(at::conv2d(x, weights.view({1, 1, kWindow, 1})), weights.view({1, 1, 1, kWindow}));
 }

@@ -24,7 +24,7 @@ const Row& field_of(const Row& row, const std::string& name) {
   return found == row.end() ? unknown : *found;
 }
 
-/// Joins a list: [1, 4, 2336, 64] -> "1,4,2336,64".
+/// Joins a list: [1, 4, 2336, 64] becomes "1,4,2336,64".
 std::string items_of(const Row& list) {
   std::string text;
   for (const Row& item : list) text += (text.empty() ? "" : ",") + item.dump();

@@ -134,8 +134,8 @@ double SettingSearch::steps_by(const Candidate& candidate, double share) const {
   return sum;
 }
 
-/// Returns by which factor the closest measured cache rule computes more steps than expected, without those that any
-/// rule would compute.
+/// Returns the factor by which measured steps with a cache exceed the expected ones, taken from the measured candidate
+/// with the closest cache rule. Steps that every rule computes do not count.
 double SettingSearch::correction(const Candidate& candidate) const {
   const models::CacheRule& cache = candidate.cache;
   if (!cache.on() || cache.kind == models::CacheKind::steps) return 1;

@@ -17,7 +17,7 @@ namespace {
 std::mutex log_mutex;
 std::string last_log;  // encoders log from their own threads
 
-/// Joins lines: "a\n  b\n" -> "a; b".
+/// Joins lines: "a\n  b\n" becomes "a; b".
 std::string joined_lines(const std::string& text) {
   std::string result;
   std::istringstream lines(text);

@@ -71,7 +71,7 @@ __device__ void fill_bias(const KernelParams& p, int b, int padded_keys, float* 
   }
 }
 
-/// Computes the output's scales from all values; each CTA reads those of one key.
+/// Computes the output's scales from all values; each CTA reads the values of one key.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) find_out_scale(const __grid_constant__ KernelParams p) {
   const int key = static_cast<int>(blockIdx.x), b = static_cast<int>(blockIdx.y), pieces = p.head_dim / kLaneElements;

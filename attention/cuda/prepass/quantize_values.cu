@@ -101,9 +101,9 @@ __device__ float largest_of(const Packed<T> (&packed)[kRounds][4]) {
   return most;
 }
 
-/// Does the work of make_e4m3() for V less the mean of the record, and writes that mean. The mean is corrected by what
-/// rounding adds to the sum of the record's keys, so the error cancels if all keys weigh the same. Also notes if the
-/// record has outliers.
+/// Quantizes V as make_e4m3() does, after subtracting the mean of the record, and writes that mean. The mean is
+/// corrected by what rounding adds to the sum of the record's keys, so the error cancels if all keys weigh the same.
+/// Also notes if the record has outliers.
 template <typename T, int D>
 __device__ void make_e4m3_less_mean(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
                                     const RecordThread<D>& thread) {

@@ -14,9 +14,10 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-// The largest |v| outside the sample may exceed that of the sample by this factor before its head must be quantized
-// again. e4m3 loses almost nothing (.02260 against .02259 with a factor of 8, normal data), because the headroom only
-// takes range at the small end. Even a sampled value may be twice as large after its record's mean is subtracted.
+// The largest |v| outside the sample may exceed the largest |v| of the sample by this factor before its head must be
+// quantized again. e4m3 loses almost nothing (.02260 against .02259 with a factor of 8, normal data), because the
+// headroom only takes range at the small end. Even a sampled value may be twice as large after its record's mean is
+// subtracted.
 constexpr float kHeadroom = 256, kHeadroomOfAll = 2;
 
 // The smallest scales of a channel that looks constant: absolute, and relative to its center. fp32 has no smaller

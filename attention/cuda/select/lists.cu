@@ -43,7 +43,7 @@ class Group {
     if (bitmap_ != nullptr && word < words) fetched_ = bitmap_[word];
   }
 
-  /// Returns the blocks that the group computes. The word must be among those of the last fetch().
+  /// Returns the blocks that the group computes. The last fetch() must have fetched the word.
   __device__ uint32_t used(int word) const {
     uint32_t bits = ~0U;
     if (map_ != nullptr) {

@@ -1,5 +1,5 @@
-// Prepares the inputs of attention in 16 bits: q and k after their prologue, and the means of K's and V's cells as rows
-// of the same type. It also computes the spreads of V's blocks.
+// Prepares the inputs of attention in 16 bits: q and k after their prologue, and the means of the cells of K and V as
+// rows of the same type. It also computes the spreads of V's blocks.
 #include <type_traits>
 
 #include "attention/cuda/launched.cuh"

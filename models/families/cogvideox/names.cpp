@@ -17,7 +17,7 @@ Sizes cogvideox_sizes(const nlohmann::json& json, const std::string& file) {
   const int64_t area = config.patch_size * config.patch_size;
   Sizes sizes = {
       {kInnerWidth, config.width()}, {"num_layers", config.num_layers}, {"text_embed_dim", config.text_embed_dim}};
-  // Patches of one frame are embedded by a convolution, those of several by a matrix. The size of the other one is 0.
+  // A convolution embeds patches of one frame; a matrix embeds patches of several frames. The unused one has size 0.
   sizes[kInputs] = config.patch_size_t ? 0 : config.in_channels;
   sizes[kPatchInputs] = config.patch_size_t ? config.in_channels * *config.patch_size_t * area : 0;
   sizes[kOfs] = config.ofs_embed_dim.value_or(0);

@@ -92,7 +92,7 @@ Tokens CogVideoX::embed(const TransformerInput& input, const TokenPlan& plan) co
   return {.hidden = Residual(hidden, video_tokens), .text_tokens = text_tokens, .time = embed_time(input)};
 }
 
-// x [B, N, C] -> the heads' outputs side by side, [B, N, C].
+// Returns the outputs of the heads side by side, [B, N, C], for x [B, N, C].
 Activation CogVideoX::self_attention(const CogVideoXBlock& block, Activation x, Attend& attend) const {
   attention::Prologue prologue;
   prologue.norm = attention::Prologue::Norm::layer;

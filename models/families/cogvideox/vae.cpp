@@ -55,7 +55,7 @@ int64_t CogVideoXVae::frames_of(int64_t latent_frames) const {
   return latent_frames % 2 == 0 ? ratio * latent_frames : ratio * (latent_frames - 1) + 1;
 }
 
-// latents [1, C, F, H, W] -> [1, 3, F', 8 H, 8 W], one batch of frames at a time.
+// Decodes latents [1, C, F, H, W] to frames [1, 3, F', 8 H, 8 W], one batch of frames at a time.
 void CogVideoXVae::decode_whole(const at::Tensor& latents, const RowSplit* rows, const TakeFrames& take) const {
   const at::Tensor frames = latents[0].permute({1, 2, 3, 0}).contiguous();
   const int64_t total = frames.size(0);
@@ -76,7 +76,7 @@ void CogVideoXVae::decode(const at::Tensor& latents, const DecodeMode& mode, con
                  [&](const at::Tensor& tile, const TakeFrames& batch) { decode_whole(tile, mode.rows, batch); });
 }
 
-// frames [1, 3, F', 8 H, 8 W] -> mean and log variance [1, 2 C, F, H, W], one batch of frames at a time.
+// Encodes frames [1, 3, F', 8 H, 8 W] to mean and log variance [1, 2 C, F, H, W], one batch of frames at a time.
 at::Tensor CogVideoXVae::encode_whole(const at::Tensor& frames, const std::function<void()>& batch_done) const {
   const int64_t total = frames.size(2), batches = encoder_batches_of(total);
   ConvHistory history;
@@ -135,8 +135,8 @@ uint64_t CogVideoXVae::untiled_bytes(int64_t latent_frames, int64_t latent_heigh
   return bytes(peak + history + video, widest);
 }
 
-// In the encoder, a block's second convolution is the worst moment, because it is wider. A single picture has no
-// history.
+// Most memory is in use in the second convolution of an encoder's block, which is wider than the first. A single
+// picture has no history.
 uint64_t CogVideoXVae::untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const {
   const std::vector<int64_t>& channels = config_.block_out_channels;
   const int64_t batches = encoder_batches_of(frames), latent_frames = (frames - 1) / config_.frames_a_latent() + 1;

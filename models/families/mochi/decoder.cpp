@@ -18,7 +18,7 @@ at::Tensor residual_blocks(const std::vector<ResnetBlock<GroupNorm>>& blocks, at
   return x;
 }
 
-// x [F, H, W, in] -> [frames F, side H, side W, out].
+// Expands each pixel of x [F, H, W, in] to a box of pixels. Returns [frames F, side H, side W, out].
 at::Tensor expand(const MochiExpansion& expansion, at::Tensor x) {
   const int64_t times = expansion.frames, side = expansion.side;
   const at::Tensor pixels = linear(x, expansion.proj).unflatten(3, {times, side, side, expansion.out});

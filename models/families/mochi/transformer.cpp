@@ -144,7 +144,8 @@ Tokens Mochi::embed(const TransformerInput& input, const TokenPlan& plan) const 
   return tokens;
 }
 
-// video [B, N, C] and text [B, L, W], if there is one -> the heads' outputs side by side, [B, N + L, C].
+// Returns the outputs of the heads side by side, [B, N + L, C], for video [B, N, C] and, if there is one, text [B, L,
+// W].
 at::Tensor Mochi::attended(const MochiBlock& block, Activation video, std::optional<Activation> text,
                            Attend& attend) const {
   attention::Prologue prologue;

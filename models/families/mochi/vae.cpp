@@ -40,8 +40,8 @@ at::Tensor MochiVae::unscaled(const at::Tensor& latents) const {
   return denormalized(latents, config_.latents_mean, config_.latents_std, factor);
 }
 
-// latents [1, C, F, H, W] -> [1, colors, F', s H, s W], the frames of one latent frame at a time. The first one stands
-// for a single frame, the last that it is decoded to.
+// Decodes latents [1, C, F, H, W] to [1, colors, F', s H, s W], the frames of one latent frame at a time. The first
+// latent frame gives a single frame: the last of the frames that it is decoded to.
 void MochiVae::decode_whole(const at::Tensor& latents, int64_t elements, const RowSplit* rows,
                             const TakeFrames& take) const {
   const at::Tensor frames = latents[0].permute({1, 2, 3, 0}).contiguous();

@@ -47,7 +47,7 @@ at::Tensor twice_as_many_frames(const at::Tensor& x) {
   return frames;
 }
 
-/// Interpolates a frame in space: [H, W, C] -> [2 H, 2 W, C].
+/// Interpolates a frame [H, W, C] in space to [2 H, 2 W, C].
 at::Tensor between_pixels(const at::Tensor& frame) {
   const at::Tensor picture = frame.permute({2, 0, 1}).unsqueeze(0);
   return at::upsample_bilinear2d(picture, {2 * frame.size(0), 2 * frame.size(1)}, /*align_corners=*/false)

@@ -23,9 +23,9 @@ at::Tensor halve_frames(const CausalConv3d& conv, const at::Tensor& x, ConvHisto
   return halved.squeeze(0).permute({1, 2, 3, 0}).contiguous();
 }
 
-// x [F, H, W, in] -> [F / times, H / side, W / side, out]. Each output pixel takes the channels of all that it
-// replaces, ordered (channel, frame, row, column). The means of `out` equal groups of them are its channels. Zero
-// frames precede a video's first frame.
+// Shrinks x [F, H, W, in] to [F / times, H / side, W / side, out]. Each output pixel first takes the channels of all
+// pixels that it replaces, in the order (channel, frame, row, column). It then averages them in `out` equal groups.
+// Zero frames precede the first frame of a video.
 at::Tensor dealt_means(const at::Tensor& x, int64_t out, int64_t times, int64_t side) {
   const int64_t missing = (times - x.size(0) % times) % times, height = x.size(1), width = x.size(2);
   const at::Tensor whole = missing == 0 ? x : at::constant_pad_nd(x, {0, 0, 0, 0, 0, 0, missing, 0});

@@ -25,7 +25,8 @@ JointModulation modulation_of(const Norm& norm, int64_t entries, const Tokens& t
   return {.video = video, .text = {}, .row_of_token = tokens.row_of_token};
 }
 
-// With known tokens, each batch entry has two rows of all that depends on time: for its own timestep, and for 0.
+// If some tokens are known, each batch entry has two rows of everything that depends on time: a row for its own
+// timestep and a row for timestep 0.
 at::Tensor with_zeros(const at::Tensor& timesteps) {
   return at::stack({timesteps, at::zeros_like(timesteps)}, 1).flatten();
 }

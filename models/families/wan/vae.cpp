@@ -15,13 +15,13 @@
 namespace sparsereel::models {
 namespace {
 
-// frames [1, colors p p, F, H, W] -> [1, colors, F, p H, p W]. Channels hold (color, column, row) of a patch.
+// Converts frames [1, colors p p, F, H, W] to [1, colors, F, p H, p W]. Channels hold (color, column, row) of a patch.
 at::Tensor unpatchify(const at::Tensor& frames, int64_t patch) {
   if (patch == 1) return frames;
   return frames.unflatten(1, {-1, patch, patch}).permute({0, 1, 4, 5, 3, 6, 2}).flatten(5, 6).flatten(3, 4);
 }
 
-// frames [colors, F, p H, p W] -> [F, H, W, colors p p].
+// Converts frames [colors, F, p H, p W] to [F, H, W, colors p p].
 at::Tensor patchified(const at::Tensor& frames, int64_t patch) {
   if (patch == 1) return frames.permute({1, 2, 3, 0});
   return frames.unflatten(3, {-1, patch}).unflatten(2, {-1, patch}).permute({1, 2, 4, 0, 5, 3}).flatten(3);
@@ -71,7 +71,7 @@ at::Tensor WanVae::normalized(const at::Tensor& latents) const {
       .to(latents.scalar_type());
 }
 
-// latents [1, C, F, H, W] -> [1, colors x patch, F', s H, s W], one latent frame at a time.
+// Decodes latents [1, C, F, H, W] to frames [1, colors x patch, F', s H, s W], one latent frame at a time.
 void WanVae::decode_whole(const at::Tensor& latents, const RowSplit* rows, const TakeFrames& take) const {
   const at::Tensor frames = latents[0].permute({1, 2, 3, 0}).contiguous();
   ConvHistory history{.starts_on_zeros = true, .rows = rows};
@@ -89,7 +89,7 @@ void WanVae::decode(const at::Tensor& latents, const DecodeMode& mode, const Tak
       [&](const at::Tensor& tile, const TakeFrames& frame) { decode_whole(tile, mode.rows, frame); });
 }
 
-// frames [1, colors, F', s H, s W] -> [1, C, F, H, W], the frames of one latent at a time.
+// Encodes frames [1, colors, F', s H, s W] to latents [1, C, F, H, W], the frames of one latent frame at a time.
 at::Tensor WanVae::encode_whole(const at::Tensor& frames, const std::function<void()>& latent_done) const {
   const int64_t step = config_.frames_a_latent(), pixels = config_.pixels_a_latent();
   const int64_t total = (frames.size(2) - 1) / step + 1;

@@ -25,7 +25,7 @@ struct RowRange {
   int batch, first, end;
   bool video;
 
-  /// Blocks take rows_per_block rows each, first those of the video, then those of the text.
+  /// Assigns rows_per_block rows to each block, first the rows of the video, then the rows of the text.
   __device__ RowRange(const NormModulate& p, int rows_per_block) {
     const int video_blocks = (p.video_tokens + rows_per_block - 1) / rows_per_block;
     const int block = static_cast<int>(blockIdx.x);

@@ -70,7 +70,7 @@ void check_sizes(const Component& component, const Part& part) {
                    "use " + file_of(part) + ", or the folder of the model to which the weights belong");
 }
 
-/// Returns the config.json beside a part's weights; null if there is none or it is another part's.
+/// Returns the config.json beside the weights of a part; null if there is none or it belongs to another part.
 json config_beside(const fs::path& weights, const Part& part) {
   const fs::path file = weights.parent_path() / config_file_of(part.role);
   std::error_code ignored;

@@ -22,8 +22,8 @@ BareTensors bare_tensors(const TensorTable& tensors) {
   return bare;
 }
 
-/// Returns the prefixes of the part that names begin with, one behind another. The first that occurs at each position
-/// counts; others are another component's.
+/// Returns the prefixes of the part with which names begin, one behind another. At each position, the first prefix that
+/// occurs counts; others belong to another component.
 std::string prefix_of(const BareTensors& stored, const Part& part) {
   std::vector<std::string> prefixes = {part.role + "."};
   prefixes.insert(prefixes.end(), part.names.prefixes.begin(), part.names.prefixes.end());

@@ -29,8 +29,8 @@ struct Row {
   std::array<Sign, 3> signs;
 };
 
-/// The first row that fits wins, so a model comes before those that share its names. A file of a whole pipeline also
-/// holds VAE and text encoder, so these come last. Names are those of ComfyUI, diffusers and the authors.
+/// The first row that fits wins, so a model comes before other models that share its names. A file of a whole pipeline
+/// also holds VAE and text encoder, so these come last. The names are used by ComfyUI, diffusers and the authors.
 constexpr Row kModels[] = {
     {"a ControlNet", {{{"controlnet_cond_embedding."}}}},
     {"a ControlNet", {{{"control_model."}}}},

@@ -80,7 +80,8 @@ class Layers {
   }
 
   const Component& component_;
-  std::map<std::string, std::vector<PlacedName>> dotted_, flat_;  // spelling -> layer as the checkpoint names it
+  /// For each spelling, the layer's name in the checkpoint.
+  std::map<std::string, std::vector<PlacedName>> dotted_, flat_;
 };
 
 std::string shape_text(const std::vector<int64_t>& shape) {
@@ -100,7 +101,8 @@ std::optional<int64_t> take_block(std::string& name, const std::string& blocks) 
   return number;
 }
 
-/// A family's spelling of a layer of its first block -> its index in LoraNames::layers, and the name of the naming.
+/// Maps a family's spelling of a layer of its first block to its index in LoraNames::layers and the name of that
+/// spelling.
 using Spelled = std::map<std::string, std::pair<size_t, const char*>>;
 
 Spelled spelled_layers(const Family& family) {

@@ -1,4 +1,4 @@
-// Reads deltas from LoRA files, and finds the one that spoils a weight.
+// Reads weight deltas from LoRA files, and finds the delta that turns a weight into NaN or Inf.
 #include "models/store/weights/delta_reader.h"
 
 #include <ATen/ATen.h>

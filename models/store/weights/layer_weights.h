@@ -19,7 +19,7 @@ struct Slot {
   Parameter parameter;
 };
 
-/// One layer's tensors, in the order of its list.
+/// The tensors of one layer, in the order in which the layer lists them.
 using Slots = std::vector<Slot>;
 
 /// Returns the tensors of the slots, including scales of 8-bit tensors and weight deltas of packed tensors.

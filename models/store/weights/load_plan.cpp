@@ -42,7 +42,7 @@ bool is_e4m3_as_stored(const StoredPart& part, const Parameter& parameter) {
          part.deltas->empty();
 }
 
-/// Returns the memory layout of parts that stay packed until their products; empty if they do not.
+/// Returns the memory layout of parts that stay packed until their matrix products; empty if the parts are unpacked.
 std::vector<StoredRows> packed_rows(const std::vector<StoredPart>& parts, const Component& component,
                                     const Parameter& parameter, bool is_fp8) {
   if (parameter.rows == nullptr) return {};
@@ -61,7 +61,8 @@ std::vector<StoredRows> packed_rows(const std::vector<StoredPart>& parts, const 
   return layout;
 }
 
-/// Returns the largest number of bytes of a delta beside packed rows: in fp32 on a GPU 6 per number (in_bf16()).
+/// Returns the largest number of bytes of a weight delta that is kept beside packed rows. In fp32 on a GPU, these are 6
+/// bytes per number (in_bf16()).
 uint64_t kept_bytes(const WeightDelta& delta, at::ScalarType run) {
   const at::ScalarType kept = kept_dtype(delta);
   const size_t each = kept != at::kFloat ? c10::elementSize(kept) : run == at::kFloat ? 4 : 6;

@@ -1,4 +1,4 @@
-// Draws each tensor from a generator of its own on the device.
+// Draws each tensor from a separate generator on the device.
 #include "models/store/weights/random_weights.h"
 
 #include <ATen/ATen.h>

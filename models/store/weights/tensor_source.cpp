@@ -97,7 +97,7 @@ class MappedTensors final : public TensorSource {
   Uploader uploader_;
 };
 
-/// Tensors count as stored in the run's dtype; read in another one they are the same model.
+/// Random tensors, which count as stored in the run's dtype. Read in another dtype, they are the same model.
 class RandomTensors final : public TensorSource {
  public:
   RandomTensors(const Component& component, at::Device device, at::ScalarType dtype)

@@ -37,7 +37,7 @@ at::Tensor in_order(const at::Tensor& tensor, const at::Tensor& order) {
   return is_fp8 ? rows.view(at::kFloat8_e4m3fn) : rows;
 }
 
-/// Reorders packed rows and their deltas within each part. No row moves to another part.
+/// Reorders packed rows and their weight deltas within each part. No row moves to another part.
 void reorder_stored(at::Tensor& bytes, const Parameter& parameter) {
   const at::Tensor before = bytes;
   bytes = before.clone();
