@@ -57,7 +57,7 @@ class Walk {
     for (int64_t i = 0; i < length; ++i, at = at + step) cells_.push_back(at);
   }
 
-  /// Walks a long box: first one half of a, then the other.
+  /// Walks a box whose edge a is much longer than the others: first along one half of a, then along the other half.
   void halves(const Edge& at, const Edge& a, const Edge& b, const Edge& c) {
     const Edge a2 = half(a);
     box(at, a2, b, c);

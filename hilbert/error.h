@@ -27,8 +27,8 @@ enum class ErrorKind {
 };
 
 /// The cause and the remedy of an error. what() is the cause: it names the file or begins with the field at fault. A
-/// program prints cause and remedy, one line each. Other code catches an Error only to turn it into a result or to undo
-/// half-done work. Such a result is a row of a set or a contender of a benchmark.
+/// program prints cause and remedy, one line each. Other code catches an Error only to store it as a result (the
+/// failure of a row in a prompt set, or of a contender in a benchmark) or to undo half-done work.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& cause, std::string remedy, ErrorSubject subject = {})

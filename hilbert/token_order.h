@@ -17,8 +17,8 @@ struct Grid {
   bool operator==(const Grid&) const = default;
 };
 
-/// hilbert: generalized 3D Hilbert curve over axes (w, h, t). native: w fastest, then h, then t. time_major: t fastest,
-/// then w, then h. morton: Z-order. random: a fixed shuffle.
+/// The orders. hilbert: generalized 3D Hilbert curve over axes (w, h, t). native: w fastest, then h, then t.
+/// time_major: t fastest, then w, then h. morton: Z-order. random: a fixed shuffle.
 enum class TokenOrder { hilbert, native, time_major, morton, random };
 
 /// name() returns the command line's name ("time-major"). parse_token_order() reads these names. For any other text it
@@ -26,7 +26,8 @@ enum class TokenOrder { hilbert, native, time_major, morton, random };
 std::string_view name(TokenOrder order);
 TokenOrder parse_token_order(std::string_view text);
 
-/// order[i] is the native index of the token at position i of the sequence; inverse[native] = i.
+/// A permutation of a grid's tokens: order[i] is the native index of the token at position i of the sequence, and
+/// inverse[native] = i.
 struct Permutation {
   std::vector<int64_t> order;
   std::vector<int64_t> inverse;

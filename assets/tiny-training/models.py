@@ -46,7 +46,8 @@ def tokenize(tokenizer, texts):
 
 
 def make_vae(scaling_factor=1.0):
-    # At 192 x 160 the tiled decode of diffusers is exact.
+    # With these sample sizes, the tile lengths in diffusers are whole numbers, so its tiled decode returns frames of
+    # the right size.
     return AutoencoderKLCogVideoX(
         in_channels=3, out_channels=3, block_out_channels=(16, 24, 48, 64), layers_per_block=1, latent_channels=LATENT_CHANNELS,
         norm_num_groups=8, sample_height=192, sample_width=160, scaling_factor=scaling_factor, temporal_compression_ratio=4)

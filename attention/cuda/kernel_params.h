@@ -21,7 +21,7 @@ using View = StridedRows;
 /// rotary_tokens use the text's weights.
 using Prologue = PrologueOf<const float*, const void*, float>;
 
-/// The block choice of one head; its fields are those of attention::HeadPolicy.
+/// The block choice of one head, with the fields of attention::HeadPolicy.
 struct HeadChoice {
   enum class Kind : int { topk, cdf, error, block_error, dense };
   double topk = 1;  // not float: 0.7 of 10 blocks are 7
@@ -32,7 +32,7 @@ struct HeadChoice {
   float error = 0;  // HeadPolicy::error or block_error, depending on the kind
 };
 
-/// The blocks that a call computes: every block, predicted ones, or those of a caller's map.
+/// The blocks that a call computes: every block, predicted blocks, or the blocks of a caller's map.
 struct Selection {
   enum class Kind { dense, predict, map };
   Kind kind = Kind::dense;

@@ -61,8 +61,9 @@ SPARSEREEL_HOST_DEVICE constexpr int record_offset(int row, int column) {
 /// Number of key blocks whose pooled rows are stored together.
 constexpr int kPooledKeys = 8;
 
-/// Returns the offset of column `column` of a pooled key block among those of its head, whose number is a multiple of
-/// kPooledKeys. The lanes of a warp then read their next operands from one piece of memory (select/pooled_rows.cuh).
+/// Returns the offset of column `column` of a pooled key block among the pooled key blocks of its head, whose number is
+/// a multiple of kPooledKeys. The lanes of a warp then read their next operands from one piece of memory
+/// (select/pooled_rows.cuh).
 template <int D>
 SPARSEREEL_HOST_DEVICE constexpr int64_t pooled_offset(int block, int column) {
   const int row = block % kPooledKeys * 4 + column % 32 / 8;

@@ -228,8 +228,8 @@ class RowPrologue {
     scale_and_shift(moments, weight, x);
   }
 
-  /// from: this head's and lane's frequencies of one axis; those of the next axis are `axis` floats behind. They are
-  /// stored in turns per unit.
+  /// Loads this lane's frequencies of the head, stored in turns per unit. `from` points to the frequencies of the first
+  /// axis; each next axis is `axis` floats behind.
   __device__ void load_frequencies(const float* from, int axis) {
     constexpr float kTurnsOfRadian = 0.15915494309189535F;
 #pragma unroll
@@ -304,9 +304,9 @@ class RowPrologue {
   float partner_sign_ = 0;
   const float inverse_size_;  // 1 / head_dim
   const bool centers_;        // true for layer norm
-  const uint8_t* pairs_;      // this lane's, for token 0
+  const uint8_t* pairs_;      // pairs of this lane, for token 0
   const uint32_t pair_bytes_;
-  const float* text_weight_ = nullptr;                          // this lane's; null if weight_ serves the text too
+  const float* text_weight_ = nullptr;  // weights of this lane; null if weight_ also serves the text
   float frequencies_[kByPart ? 3 : 1][kLaneElements / 2] = {};  // this lane's pairs, by axis, in turns per unit
 };
 

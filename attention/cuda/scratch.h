@@ -140,13 +140,13 @@ struct Buffers {
   float* k_balance;      // [bk][D]; factors of the channels of K, 1 / q_balance
   float* key_mean;       // [bk][D]; mean subtracted from K, times k_balance
   float* q_dot_mean;     // [bh][queries], q . key_mean * scale; only with lse
-  float* partials;       // [bh][stat_chunks][kStatistics][D]; those of k and v at the first [bk]
+  float* partials;       // [bh][stat_chunks][kStatistics][D]; statistics of k and v are at the first [bk]
   float* token_moments;  // [2][batch][tokens][2]: mean and 1 / deviation across heads; only with such a norm
   uint16_t* q_mean;      // bf16 [bh][query_blocks][4][D]: means of 16 real queries; only if blocks are predicted
   float* q_direction;    // [bh][query_blocks][D]: sums of the normalized queries; only with similarity
   uint16_t* k_mean;      // bf16 [bk][pooled_blocks][D] in the order of pooled_offset(); only if blocks are predicted
-  // Likewise: mean over a block of the variances within its cells. This buffer and the next exist only if blocks are
-  // ranked by error.
+  // bf16, laid out as k_mean: for each block, the variances within its cells, averaged. This buffer and the next exist
+  // only if blocks are ranked by error.
   uint16_t* k_variance;
   ValueSpread* v_spread;   // [bk][key_blocks]
   uint16_t* v_block_mean;  // fp16 [bk][key_blocks][D], less v_center, in units of v_scale; only for output lengths
@@ -155,19 +155,19 @@ struct Buffers {
   float* scores;  // [bh][selection_tiles, to 16s][selectable_keys]; only if blocks are ranked by error, or if scores of
                   // 16 tiles exceed shared memory
   Budget* budgets;         // [Sizes::budgets], zeros before the selection; null if there are none
-  LengthSum* length_sums;  // [Sizes::length_sums], likewise
+  LengthSum* length_sums;  // [Sizes::length_sums], zeros before the selection; null if there are none
   uint32_t* bitmap;        // [bh][selection_tiles][map_words], except listed_tiles; only if blocks are predicted
-  uint32_t* lists;         // [bh][query_tiles][list_entries] entries: blocks in ascending order, then those of means
-  TileList* tile_lists;    // [bh][query_tiles]
-  int* next_tile;          // counter of the persistent kernel
-  int* class_counts;       // [kLengthClasses], number of sorted tiles in each class
-  int* tile_order;         // [kLengthClasses][sorted_tiles], TileIndex numbers of the tiles in each class
-  float* parts;            // [shares.slots()], parts of shared tiles; only with such tiles
+  uint32_t* lists;       // [bh][query_tiles][list_entries]: entries of blocks in ascending order, then entries of means
+  TileList* tile_lists;  // [bh][query_tiles]
+  int* next_tile;        // counter of the persistent kernel
+  int* class_counts;     // [kLengthClasses], number of sorted tiles in each class
+  int* tile_order;       // [kLengthClasses][sorted_tiles], TileIndex numbers of the tiles in each class
+  float* parts;          // [shares.slots()], parts of shared tiles; only with such tiles
   // The rest is for Kernel::sixteen only. It reads rows of the call; 8-bit records serve only the choice of blocks.
   uint16_t* q_rows;       // [bh][queries][head_dim] after the prologue, in the call's type; only with a prologue
-  uint16_t* k_rows;       // [bk][keys][head_dim] likewise
+  uint16_t* k_rows;       // [bk][keys][head_dim] after the prologue, in the call's type; only with a prologue
   uint16_t* mean_keys;    // [bk][mean_records][64][D], means of K's cells in the order of records of means
-  uint16_t* mean_values;  // likewise for V
+  uint16_t* mean_values;  // [bk][mean_records][64][D], means of V's cells in the same order
   size_t bytes;           // size of all buffers together
 };
 

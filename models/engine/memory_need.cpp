@@ -199,7 +199,7 @@ uint64_t vae_parameters(const Checkpoint& checkpoint) {
 }
 
 /// Returns the bytes of a block at its widest: the residual, its norm, and the feed-forward's two hidden layers of four
-/// times the width. `passes` are those in one forward pass.
+/// times the width. `passes` is the number of guidance passes in one forward pass.
 double widest_block(const ModelSpec& spec, double tokens, double passes, uint64_t element) {
   constexpr double kWidths = 10;
   return passes * tokens * kWidths * channels(spec) * static_cast<double>(element);

@@ -1,5 +1,5 @@
 // NVIDIA's NCCL as it comes with libtorch's wheel, without its header. libtorch_cuda.so has loaded the library before
-// anybody asks for it. Numbers and layouts are those of NCCL's binary interface, unchanged since 2.14.
+// anything asks for it. Numbers and layouts follow NCCL's binary interface, unchanged since 2.14.
 #pragma once
 
 #include <array>

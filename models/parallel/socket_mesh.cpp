@@ -48,8 +48,8 @@ Number take(std::string_view& text) {
   return number;
 }
 
-// A message on a control socket is 4 bytes with the size of the rest, then a letter. 'L' means that the rank leaves,
-// 'E' that the group has ended, with the error, and 'S' the same from a sound rank.
+// A message on a control socket is 4 bytes with the size of the rest, then a letter. 'L' says that the rank leaves. 'E'
+// says that the group has ended, and the error follows. 'S' says the same from a rank that could go on with other work.
 constexpr char kLeaves = 'L', kEnds = 'E', kEndsSoundly = 'S';
 
 std::string framed(const std::string& body) {

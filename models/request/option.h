@@ -17,7 +17,7 @@ struct Option {
   ValueKind kind = ValueKind::text;
   std::vector<NoEffect> no_effect = {};  // causes that leave the option without effect
   std::string nothing = {};              // the value that asks for nothing and so needs no warning
-  /// Choices that exclude this option's; each pair is listed once, by the first of the two.
+  /// Choices that exclude choices of this option; each pair is listed once, by the first of the two.
   std::vector<Exclusion> excludes = {};
 };
 

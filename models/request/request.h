@@ -78,8 +78,8 @@ struct Request {
   std::optional<FrameArea> size = {};       // replaces width and height; the shape is the shape of the image, or 16:9
   std::string image = {}, last_image = {};  // files of first and last picture; empty if not given
   ResizeRule resize = ResizeRule::cover;    // for both images
-  /// Upright size of the first image, if the video takes its shape. The video's area is then that of `size`, or of
-  /// width and height, or of the model's defaults.
+  /// Upright size of the first image, if the video takes its shape. The video then has the area that `size`, or width
+  /// and height, or the model's defaults give.
   std::optional<PixelSize> image_size = {};
   uint64_t seed = 42;
   std::optional<int64_t> num_inference_steps = {};

@@ -24,8 +24,8 @@ FlowSchedule euler_flow_schedule(const SchedulerConfig& config, int64_t num_infe
 /// Returns UniPCMultistepScheduler's schedule with use_flow_sigmas; timesteps are whole. Throws Error naming flow_shift
 /// or sigmas if that field leaves no room between two levels.
 FlowSchedule unipc_flow_schedule(const SchedulerConfig& config, int64_t num_inference_steps);
-/// Returns DPMSolverMultistepScheduler's schedule with use_flow_sigmas; timesteps are whole, and errors are those of
-/// unipc_flow_schedule(). The schedule begins one training step below pure noise.
+/// Returns DPMSolverMultistepScheduler's schedule with use_flow_sigmas; timesteps are whole. Throws Error as
+/// unipc_flow_schedule() does. The schedule begins one training step below pure noise.
 FlowSchedule dpm_flow_schedule(const SchedulerConfig& config, int64_t num_inference_steps);
 
 }  // namespace sparsereel::models

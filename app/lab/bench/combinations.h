@@ -97,7 +97,8 @@ struct Grid {
   std::vector<std::string> warnings = {};  // about lists without effect
 };
 
-/// Prints and reports the warnings, including those of the lists, and then what was left out.
+/// Prints and reports `warnings` and the warnings of the grid about lists, and then the combinations that were left
+/// out.
 void report_choices(const Grid& grid, const std::vector<std::string>& warnings, RunReport& report);
 
 /// The reason why selection options have no effect if all combinations are profiles.

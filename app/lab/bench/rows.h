@@ -91,9 +91,9 @@ void compare_steps(Rows& rows, int64_t steps);
 /// Returns two tables: the contenders, then the stages that they share.
 std::string stage_markdown(const Rows& rows, int64_t steps, bool aligned = false);
 
-/// Reads the rows of a baseline's JSON report: an object with `rows` (each with at least mode, stage and ms) and the
-/// `settings` of its measurement. Throws Error naming file, row and field, also if a setting that affects times differs
-/// from `settings`, those of this run.
+/// Reads the rows of a baseline's JSON report: an object with the keys `rows` (each with at least the keys mode, stage
+/// and ms) and `settings`, the settings of its measurement. Throws Error naming file, row and field, also if a setting
+/// that affects times differs from `settings`, the settings of this run.
 Rows read_baseline(const std::string& file, const nlohmann::json& settings);
 
 }  // namespace sparsereel::app::bench

@@ -33,7 +33,7 @@ Split measure_split(c10::Device device, models::AttentionRun& run, const std::fu
 /// a time above 0.
 Split parts_of(double milliseconds, const std::vector<Split>& calls);
 
-/// Returns matmul_ms, attention_ms and rest_ms.
+/// Returns the parts as a JSON object with the keys matmul_ms, attention_ms and rest_ms.
 nlohmann::json part_fields(const Split& parts);
 
 }  // namespace sparsereel::app::bench

@@ -31,15 +31,16 @@ struct StepTimes {
   std::vector<Step> steps;
   std::vector<std::string> summaries;  // of each report, from run_summary()
 
-  /// Fills step_ms, denoise_seconds and those of full attention, with quartiles if steps have them. Adds a note if no
-  /// report has such a step. A row without computed_steps stays as it is. `run_steps`: steps of the row's videos. A
-  /// computed step takes the time of the step with equal mode, selection, token order and weights, but no cache. With a
-  /// bound on a block's error, by_share() gives the time for the row's kept_share. A step with every block takes the
-  /// time of `quantized` (of `full` if that is missing). A reused step takes its share of one layer.
+  /// Fills step_ms and denoise_seconds, for the row and for full attention, with quartiles if steps have them. Adds a
+  /// note if no report has such a step. A row without computed_steps stays as it is. `run_steps` is the number of steps
+  /// of the row's videos. A computed step takes the time of the step with equal mode, selection, token order and
+  /// weights, but no cache. With a bound on the error of blocks, by_share() gives the time for the row's kept_share. A
+  /// step with every block takes the time of `quantized` (of `full` if that is missing). A reused step takes its share
+  /// of one layer.
   void fill(Row& row, int64_t run_steps) const;
-  /// Returns times by share of blocks, for bounds on a block's error. How many blocks such a bound leaves depends on
-  /// the picture, and random weights draw none. So the points are steps with a topk or with every block that otherwise
-  /// equal `like`. `figure`: "ms" or a quartile.
+  /// Returns times by share of blocks, for bounds on the error of blocks. How many blocks such a bound keeps depends on
+  /// the picture, and random weights draw no picture. So the points are steps with a topk or with every block that
+  /// otherwise equal `like`. `figure` is "ms" or a quartile.
   ShareTimes by_share(const Row& like, const char* figure = "ms") const;
 
  private:
@@ -48,7 +49,7 @@ struct StepTimes {
   const Step* find_every_block(const Row& like) const;
 };
 
-/// Throws Error naming a file that is no such report.
+/// Reads reports of `bench pipeline`. Throws Error naming a file that is not such a report.
 StepTimes read_step_times(const std::vector<std::string>& files);
 
 }  // namespace sparsereel::app::bench

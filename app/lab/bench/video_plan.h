@@ -17,7 +17,7 @@ namespace sparsereel::app::bench {
 
 struct VideoPlan {
   RunOptions run;
-  models::Request request;  // without the combinations' part: it has no cache
+  models::Request request;  // the request without the settings of combinations: it has no cache
   models::Plan video = {};  // the resolved request, set by begin_report()
   std::shared_ptr<PictureFiles> pictures = std::make_shared<PictureFiles>();  // the request's images
   bool decode = true;                                                         // true if frames are needed

@@ -24,7 +24,7 @@ constexpr float kExponentUnit = 8388608.0F;  // 2^23, one log2 unit in the bits 
 
 /// The integer (x + 127) * 2^23 is the bits of 2^x with a linear mantissa. This exponential costs one multiply-add,
 /// while ex2 has a quarter of the rate that the rest of the kernel needs. With this bias its error is -4% to +2%, less
-/// than that of rounding to e4m3. The error of attention stays within 1.05 times that of SageAttention 2
+/// than the rounding error of e4m3. The error of attention stays within 1.05 times the error of SageAttention 2
 /// (tests/parity/sage_error.py).
 constexpr uint32_t kLinearBias = static_cast<uint32_t>(126.94 * kExponentUnit);
 

@@ -144,8 +144,8 @@ class MmaTile {
       scale[r][0] = q_scale_[r][0] * key_scale;
       scale[r][1] = q_scale_[r][1] * key_scale;
     }
-    // Padding past the last key would reach the sums of fp16 weights. Rounded in another group of keys, it would also
-    // reach the maxima.
+    // Padding repeats the last key. It would reach the sums of fp16 weights. Rounded with the scale of another group of
+    // keys, it could also raise the maxima.
     const bool means = is_mean(entry);
     const float weight = means ? kCellLog2 : 0.0F;  // weight of a key in log2 units
     if (means) {

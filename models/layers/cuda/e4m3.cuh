@@ -44,7 +44,7 @@ __device__ inline void store_e4m3(uint8_t* to, const Packed<T>& x, float inverse
 }
 
 /// Stores this thread's packs of a row. Pack i starts at channel column(i) and is zero after the last of `channels`.
-/// `largest` is that of the whole row. The thread with channel 0 writes the row's scale.
+/// `largest` is the largest absolute value of the whole row. The thread with channel 0 writes the row's scale.
 template <typename T, int kPacks, typename Column>
 __device__ inline void store_e4m3_row(const Packed<T> (&x)[kPacks], float largest, int channels, const Column& column,
                                       uint8_t* to, float* to_scale) {

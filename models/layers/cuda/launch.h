@@ -13,7 +13,7 @@ namespace sparsereel::models::cuda {
 using attention::cuda::Element;
 using attention::cuda::Stream;
 
-/// The element types of tensors: those of Element (fp16, bf16), and fp32.
+/// The element types of tensors: fp32, and the types of Element (fp16 and bf16).
 enum class Scalar { fp32, fp16, bf16 };
 
 constexpr int kMaxNormChannels = 5120;       // four warps hold such a row in registers

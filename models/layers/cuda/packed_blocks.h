@@ -1,5 +1,5 @@
 // ggml's packed formats: blocks of 32 or 256 consecutive elements of a row share scales. One description serves CPUs
-// and GPUs. The formulas are those of ggml's reference code (ggml-quants.c, ggml-common.h); the tests compare them with
+// and GPUs. The formulas come from ggml's reference code (ggml-quants.c, ggml-common.h); the tests compare them with
 // the gguf package. No torch, C++17.
 #pragma once
 
