@@ -96,9 +96,9 @@ struct VideoRequest {
   std::optional<double> cfg_scale = {}, cfg_scale_2 = {};  // guidance scales; cfg_scale_2 is for a second transformer
   std::string guidance_passes = {};                        // batched, in-turn; batched if empty
   std::optional<bool> dynamic_cfg = {};                    // the guidance scale changes over the steps
-  std::string scheduler = {};                              // the checkpoint's if empty
-  std::optional<double> flow_shift = {};                   // for flow-matching schedulers
-  /// Noise levels before the shift, such as {1, 0.75, 0.5}, for flow-matching schedulers. They exclude `steps`.
+  std::string scheduler = {};                              // name of a sampler; if empty, the checkpoint's sampler
+  std::optional<double> flow_shift = {};                   // for flow-matching samplers
+  /// Noise levels before the shift, such as {1, 0.75, 0.5}, for flow-matching samplers. They exclude `steps`.
   std::vector<double> sigmas = {};
   std::string attention = {};  // full, quantized, sparse, check; if empty, sparse where it runs
   std::optional<double> topk = {}, cdf = {}, error = {}, block_error = {}, similarity = {}, pv_threshold = {};

@@ -20,7 +20,7 @@ class PieceQueue {
   bool put(const at::Tensor& piece);
   /// Waits for the next piece. Returns nothing if there are no more.
   std::optional<at::Tensor> take();
-  /// Call it after the last piece.
+  /// Says that no more pieces come. Call it after the last piece.
   void close();
   /// Drops the waiting pieces and ends all waiting. Either side may call it.
   void stop();

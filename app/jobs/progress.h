@@ -21,8 +21,8 @@ class Progress {
   void stage(const std::string& name);
   /// Shows a finished step. `seconds` is the duration of the last step; 0 if unknown.
   void step(int64_t done, int64_t total, double seconds);
-  /// Call it often inside step `step` (from 1) of `steps`, because a step may take longer than the time between two
-  /// lines.
+  /// Shows progress inside step `step` (from 1) of `steps`. Call it often, because a step may take longer than the time
+  /// between two lines.
   void within(int64_t step, int64_t steps);
   /// Shows a second bar above, and prints a line for each finished item. `done` of `total` items are finished. This run
   /// finished `here` of them in `seconds`; earlier runs finished the rest.

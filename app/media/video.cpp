@@ -85,7 +85,8 @@ bool holds_recipe(const fs::path& place) {
   return is_recipe(models::parse_json_if_valid(models::read_regular_file(place, kMostRecipeBytes, "")));
 }
 
-/// Nobody named this file, so it may replace only an older video's recipe.
+/// Checks that a recipe may be written to this file. The user did not name the file, so the recipe may replace only an
+/// older video's recipe.
 void check_recipe_place(const fs::path& place) {
   check_writable(place);
   if (fs::exists(place) && !holds_recipe(place))

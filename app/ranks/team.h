@@ -24,10 +24,11 @@ class Team {
   void use(const GenerateOptions& model);
   /// Makes the ranks ready for a video. Returns null if this process is alone.
   World* ready();
-  /// Call it after a failure. Throws Error if another rank is gone or its GPU is broken; this process must then end
-  /// too. Failures of this rank, or of another by the video itself, only cost new processes.
+  /// Decides whether the team can continue after a failure. Throws Error if another rank is gone or its GPU is broken;
+  /// this process must then end too. Failures of this rank, or of another rank because of the video, only cost new
+  /// processes.
   void after_failure();
-  /// Call it after the last video.
+  /// Tells the other ranks that there are no more videos. Call it after the last video.
   void finish();
 
  private:

@@ -96,7 +96,7 @@ Cut find_cut(Wanted wanted) {
   return cut_at(lowest, wanted.count, above, std::count(ranks.begin(), ranks.end(), lowest), wanted.tiles);
 }
 
-/// Returns unsigned integers in the order of the floats.
+/// Maps floats to unsigned integers that have the same order.
 uint32_t ordered(float x) {
   const auto bits = std::bit_cast<uint32_t>(x + 0.0F);  // -0 becomes 0
   return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;

@@ -22,7 +22,7 @@ void launch_moments(const MomentRows& rows, Stream stream);
 
 /// Runs apply_prologue(). If it needs moments, they must exist already.
 void launch_prologue(const PrologueRows& p, Stream stream);
-/// For Kernel::sixteen: writes the rows of q and k after their prologue to scratch memory. Returns the parameters with
+/// Writes the rows of q and k after their prologue to scratch memory, for Kernel::sixteen. Returns the parameters with
 /// those rows.
 KernelParams launch_rows(const KernelParams& params, const Buffers& buffers, Stream stream);
 /// If the norm is across heads, writes the moments of q to `moments`, and the moments of k behind them. If the caller
@@ -42,7 +42,7 @@ void launch_half_values(const LaunchContext& context);
 /// are ranked by error, they also write the variances within K's blocks and the spreads of V's blocks.
 void launch_means_of_keys(const LaunchContext& context);
 void launch_means_of_values(const LaunchContext& context, Kernel kernel);
-/// For Kernel::sixteen: writes means of k and v as 16-bit rows, and the spreads of V's blocks.
+/// Writes means of k and v as 16-bit rows, and the spreads of V's blocks, for Kernel::sixteen.
 void launch_sixteen_means(const LaunchContext& context);
 /// If key blocks are ranked by error, computes their masses, the part of the selection that does not need V.
 void launch_masses(const LaunchContext& context);

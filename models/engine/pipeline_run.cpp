@@ -35,7 +35,8 @@
 namespace sparsereel::models {
 namespace {
 
-/// Without one in the checkpoint, takes the class's defaults and the encoder's size.
+/// Returns the config of the image processor. If the checkpoint has none, returns the defaults of the class, with the
+/// size that the encoder takes.
 ImageProcessorConfig image_processor(const Checkpoint& folder, const ImageEncoder& encoder) {
   constexpr const char* kRole = "image_processor";
   if (std::ranges::count(folder.roles(), kRole) == 0) return {.crop_size = encoder.image_size()};

@@ -65,7 +65,7 @@ AtomicFile::AtomicFile(const fs::path& target) {
   // The temporary's name is cut to fit, so otherwise only the rename at the end would fail.
   if (target_.filename().native().size() > NAME_MAX) throw_write_failure(target_, ENAMETOOLONG);
   temporary_.emplace(target_, Temporary::Kind::file);
-  // Can be closed while the temporary keeps its lock.
+  // A copy of the descriptor, which can be closed while the temporary keeps its lock.
   descriptor_ = ::fcntl(temporary_->descriptor(), F_DUPFD_CLOEXEC, 0);
   if (descriptor_ < 0) throw_write_failure(target_, errno);
   take_permissions();

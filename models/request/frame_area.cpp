@@ -1,4 +1,4 @@
-// Computes the area from lines and the width that goes with them.
+// Computes the area of a 16:9 frame from its number of lines.
 #include "models/request/frame_area.h"
 
 #include <string_view>

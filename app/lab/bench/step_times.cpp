@@ -65,7 +65,8 @@ const StepTimes::Step* StepTimes::find(const Row& like, const char* mode) const 
   return found == steps.end() ? nullptr : &*found;
 }
 
-/// With 16 bits, all blocks take about as long as full attention.
+/// Returns a step that computes every block in the arithmetic of `like`: a step of mode quantized if there is one, or
+/// else of mode full. In 16 bits, computing all blocks takes about as long as full attention.
 const StepTimes::Step* StepTimes::find_every_block(const Row& like) const {
   const Step* quantized = bits_of(like) == 16 ? nullptr : find(like, "quantized");
   return quantized == nullptr ? find(like, "full") : quantized;

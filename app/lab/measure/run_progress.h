@@ -29,7 +29,7 @@ class RunProgress : public models::RunObserver {
     stop_if_interrupted();
     progress_.stage(name);
   }
-  /// Call it before each round; `done` rounds are finished.
+  /// Shows that `done` of `rounds` rounds are finished. Call it before each round.
   void round(int64_t done, int64_t rounds);
   void encoded(const models::PieceProgress& pieces) override;
   void decoded(const models::PieceProgress& /*pieces*/) override { stop_if_interrupted(); }

@@ -63,7 +63,7 @@ class SettingSearch {
   /// Adds candidates to the search. Skips candidates that are known, or whose times are unknown. With `first`, as for
   /// presets, their first videos are made before others are chosen.
   void add(const std::vector<Candidate>& candidates, const Costs& costs, bool first = false);
-  /// The video to make next; wanted() returns nothing when the search is over.
+  /// The video to make next. wanted() returns nothing when the search is over.
   struct Wanted {
     size_t candidate = 0, prompt = 0;
   };

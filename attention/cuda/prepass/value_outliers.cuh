@@ -19,8 +19,8 @@ __device__ bool reaches(const uint4& e4m3) {
 }
 constexpr uint32_t kLargestCode = 0x7E;  // code of 448, to which all larger values saturate
 
-/// The sample's largest value is at 1.75. A record with a value beyond 4 has outliers; then every value beyond 2.5 is
-/// one. In normal data no value exceeds 4, but one record in 25 has a value beyond 2.5.
+/// In units of V's scale, the sample's largest value is 1.75. A record with a value beyond 4 has outliers: all its
+/// values beyond 2.5. In normal data no value exceeds 4, but one record in 25 has a value beyond 2.5.
 constexpr uint32_t kOutlierCode = 0x48;
 constexpr uint32_t kSparedCode = 0x42;
 

@@ -10,7 +10,8 @@
 
 namespace sparsereel::attention::cuda {
 
-/// Returns unsigned integers in the order of the floats, NaN above all. 0 stays free for "no candidate".
+/// Maps floats to unsigned integers that have the same order, with NaN above all others. No float maps to 0, which
+/// stands for "no candidate".
 __device__ inline uint32_t ordered(float x) {
   if (isnan(x)) return ~0U;
   const uint32_t bits = __float_as_uint(x);

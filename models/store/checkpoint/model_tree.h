@@ -26,9 +26,9 @@ ModelTree search_tree(const std::filesystem::path& folder);
 /// Returns the files of weights in this one folder. Shards are left out if their index is there.
 std::vector<std::filesystem::path> weights_in_folder(const std::filesystem::path& folder);
 
-/// Returns the folder that a path means. This is the folder of a model_index.json, or for a repository in Hugging
-/// Face's cache its only snapshot or the one that refs/main names. Returns any other path as it is. Throws Error if
-/// there are several snapshots and refs/main names none, or if there is no snapshot.
+/// Returns the model's folder for a path that the user gave. For a model_index.json it is the folder of that file. For
+/// a repository in Hugging Face's cache it is its only snapshot or the one that refs/main names. Returns any other path
+/// as it is. Throws Error if there are several snapshots and refs/main names none, or if there is no snapshot.
 std::filesystem::path model_folder(const std::filesystem::path& named);
 
 /// Returns device and inode of a file or folder behind links, equal for two names of one file; nothing if it does not

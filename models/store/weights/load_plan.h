@@ -47,8 +47,8 @@ struct LoadPlan {
 StoredPart find_part(const TensorSource& source, const Component& component, const std::string& name,
                      const Parameter& parameter);
 
-/// Plans the loading of a parameter. Matrix products in 8 bits accept only e4m3, so packed tensors, and e4m3 tensors
-/// with deltas, are quantized again for them.
+/// Plans the loading of a parameter. Matrix products in 8 bits accept only e4m3. So for such a product, packed tensors,
+/// and e4m3 tensors with deltas, are quantized again to e4m3.
 LoadPlan plan_load(const TensorSource& source, const Component& component, const Parameter& parameter,
                    const WeightFormat& format);
 
