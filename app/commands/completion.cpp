@@ -223,7 +223,7 @@ std::string fish_script(const CommandInfo& program) {
   return text;
 }
 
-/// `shell`: bash, zsh or fish. Throws Error for any other.
+/// Returns the completion script for `shell`: bash, zsh or fish. Throws Error for any other shell.
 std::string completion_script(const CommandInfo& program, const std::string& shell) {
   if (shell == "bash") return bash_script(program);
   if (shell == "zsh") return zsh_script(program);

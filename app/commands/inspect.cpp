@@ -126,8 +126,8 @@ void print_downloads(const models::Architecture& architecture, const Settings& s
   }
 }
 
-/// `architecture`: set if `path` is a model's YAML, else null. `inventory`: of the folder that holds the model; null if
-/// the user named the model.
+/// Prints what a model holds. `architecture` is set if `path` is a model's YAML, else null. `inventory` describes the
+/// folder that holds the model; null if the user named the model.
 void inspect_model(const fs::path& path, bool json, const models::Architecture* architecture = nullptr,
                    const FolderInventory* inventory = nullptr) {
   Settings settings;

@@ -265,7 +265,8 @@ std::string as_man(const std::vector<Entry>& entries) {
   return text;
 }
 
-/// `format`: text, or man (for `man -l` or a folder of manual pages). Throws Error for any other.
+/// Returns the manual in a format: text, or man (for `man -l` or a folder of manual pages). Throws Error for any other
+/// format.
 std::string reference(const CommandInfo& program, const std::string& format) {
   require_choice("--format " + format, format, {"text", "man"}, "see 'sparsereel reference --help'");
   return format == "text" ? as_text(manual(program)) : as_man(manual(program));

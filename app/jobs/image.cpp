@@ -16,7 +16,7 @@
 namespace sparsereel::app {
 namespace {
 
-/// The model's default size does not count.
+/// Returns true if the user asks for a size. The default size of the model does not count.
 bool asks_for_size(const Settings& settings) {
   const auto asks = [&](const char* key) {
     const Setting* setting = settings.find(key);

@@ -183,7 +183,8 @@ void Job::make(VideoTask& video, models::Pipeline& pipeline) {
   if (!policy_.write_behind) collect();
 }
 
-/// The recipe is written when decoding begins: it then holds the outcome of the denoising.
+/// Returns the files of a video. The recipe is written when decoding begins: it then holds the outcome of the
+/// denoising.
 std::shared_ptr<Job::Files> Job::files_of(VideoTask& video) const {
   const auto recipe = [&video](bool tiled) {
     set_tiling(video.recipe, tiled);
@@ -209,7 +210,7 @@ class Job::Keeper final : public models::RunObserver {
     if (!warning.empty()) return job_.warn(video_, warning);  // now, while the user can still free disk space
     job_.user_.kept_latents(video_, files_.latents.saved());
   }
-  /// A failed write costs time only if the run is interrupted, so it only warns.
+  /// Saves a checkpoint. A failed write costs time only if the run is interrupted, so it only warns.
   void checkpoint(const models::DenoisingState& state) override {
     try {
       if (state.step != kept_) save_checkpoint(video_.checkpoint, state, video_.identity);

@@ -21,7 +21,8 @@ constexpr std::chrono::seconds kToNotice{8};             // for rank 0 to end in
 constexpr std::chrono::milliseconds kToExplain{100};     // for a child's own words, which arrive by a socket
 constexpr std::chrono::milliseconds kToHearOfEnds{500};  // for the system's report of a child's end
 
-/// Only rank 0 prints the error and removes temporary files, because other ranks write no files.
+/// Ends this process with an error. Only rank 0 prints the error and removes temporary files, because other ranks write
+/// no files.
 [[noreturn]] void end_process(const Error& error, bool is_rank_0) {
   if (is_rank_0) {
     std::cerr << (error.kind() == ErrorKind::cancelled ? "\ninterrupted: " : "\nerror: ") << one_line(error.what())

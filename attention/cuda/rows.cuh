@@ -220,7 +220,7 @@ class RowPrologue {
       turn(p_.rotary_frequencies == nullptr ? turn_of(part, i / 2) : turn_at(part, i / 2), x[i], x[i + 1]);
   }
 
-  /// The text's weights are seldom used, so they are read from memory and take no registers.
+  /// Finishes a row of text. The text's weights are seldom used, so they are read from memory and take no registers.
   __device__ void finish_text(const Moments& moments, float (&x)[kLaneElements]) const {
     if (text_weight_ == nullptr) return scale_and_shift(moments, weight_, x);
     float weight[kLaneElements];

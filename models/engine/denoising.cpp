@@ -112,8 +112,8 @@ bool Denoising::finite_everywhere(const at::Tensor& prediction) const {
   return found[0].item<int64_t>() == 0;
 }
 
-/// The prediction's kernels have only been started. Until they are done, the host is free to draw noise for later. A
-/// reused step ends too soon for that.
+/// Draws noise for later steps while the GPU computes. The prediction's kernels have only been started, so the host is
+/// free. A reused step ends too soon for that.
 void Denoising::draw_while_busy() {
   const at::Device device = state_.latents.device();
   if (device.is_cpu() || (cache_ && cache_->reuses())) return;
@@ -165,7 +165,7 @@ void Denoising::forget_context() {
   if (conditioning.context.defined()) conditioning.keys = std::make_shared<ContextKeys>();
 }
 
-/// The next run must not include the counts of a failed step.
+/// Discards the counts of a failed step, which the next run must not include.
 void Denoising::discard_counts() noexcept {
   try {
     AttentionRun nobodys;

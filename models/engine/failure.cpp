@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kMemoryRemedy = "choose a smaller size, fewer frames or vae_tiling on";
 constexpr const char* kReport = "report this with the command line and 'sparsereel doctor'";
 
-/// Only the text of libtorch's error says that host memory ran out.
+/// Returns true if host memory ran out. Only the text of libtorch's error says so.
 bool out_of_host_memory(const c10::Error& error) {
   return std::string_view(error.what_without_backtrace()).find("can't allocate memory") != std::string_view::npos;
 }

@@ -217,7 +217,7 @@ uint64_t whole_bytes(double bytes) {
   return static_cast<uint64_t>(std::min(bytes, 1e18));
 }
 
-/// The VAE's encoder is then alone in memory, in fp32.
+/// Estimates the memory for encoding images. The VAE's encoder is then alone in memory, in fp32.
 MemoryEstimate likely_of_images(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
                                 const std::string& name) {
   const int64_t frames = spec.image.encodes_video ? decoded_frames(spec, size.frames) : 1;
@@ -299,7 +299,7 @@ StageEstimate likely_image(const Checkpoint& checkpoint, const ModelSpec& spec, 
   return stage;
 }
 
-/// An offloaded transformer has two blocks on the GPU at a time.
+/// Estimates the denoising stage. An offloaded transformer has two blocks on the GPU at a time.
 StageEstimate likely_denoising(const WeightNeed& need, const ModelSpec& spec, const Plan& plan, const Loading& loading,
                                int64_t ranks) {
   const uint64_t element = c10::elementSize(loading.format.dtype);
@@ -318,7 +318,7 @@ StageEstimate likely_denoising(const WeightNeed& need, const ModelSpec& spec, co
   return stage;
 }
 
-/// Automatic tiling starts when memory is short.
+/// Estimates the decoding stage. Automatic tiling starts when memory is short.
 StageEstimate likely_decoding(const Checkpoint& checkpoint, const ModelSpec& spec, const Plan& plan,
                               const RunFormat& format, int64_t ranks) {
   const c10::Device device = format.transformer.device;

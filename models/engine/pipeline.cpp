@@ -29,7 +29,8 @@ namespace sparsereel::models {
 
 namespace {
 
-/// `field` is the option's name, for errors.
+/// Returns true if the text asks for fp8. Throws Error about `field`, the name of the option, for a text other than
+/// auto or fp8, or if the device cannot run fp8.
 bool wants_fp8(const std::string& field, const std::string& text, at::Device device) {
   if (text == "auto") return false;
   if (text != "fp8") throw bad_option(field, text + ": auto or fp8 is needed", "use one of these");

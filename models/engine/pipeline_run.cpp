@@ -69,7 +69,7 @@ bool load_or_stop(Denoising& denoising, const Run& run) {
   return loaded;
 }
 
-/// A step that is cancelled halfway leaves the denoising unchanged.
+/// Makes one step, or throws Cancelled. A step that is cancelled halfway leaves the denoising unchanged.
 void step_or_stop(Denoising& denoising, const Run& run) {
   try {
     denoising.step();

@@ -68,7 +68,8 @@ void TextStage::check() {
   if (tokenizer_) check_vocabulary(encoder->vocab_size());
 }
 
-/// An encoder's vocabulary is padded to a round number, by far less than half of it.
+/// Checks that the vocabularies of tokenizer and encoder fit. An encoder's vocabulary is padded to a round number, by
+/// far less than half of it.
 void TextStage::check_vocabulary(int64_t encoders) const {
   const int64_t pieces = tokenizer_->pieces();
   if (pieces <= encoders && pieces >= encoders / 2) return;
@@ -96,7 +97,8 @@ void TextStage::load() {
   if (!encoder_ && !streams()) encoder_ = load_text_encoder(folder_.component(kRole), device_, format_);
 }
 
-/// The files stay open for the next prompt, even if the folder is moved, but their memory is released.
+/// Releases the encoder. The files stay open for the next prompt, even if the folder is moved, but their memory is
+/// released.
 void TextStage::release() {
   encoder_.reset();
   for (const auto& file : folder_.component(kRole).files)

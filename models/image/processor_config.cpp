@@ -15,7 +15,8 @@ namespace {
 constexpr int64_t kMaxEdge = 4096;
 constexpr int64_t kBicubic = 3;  // PIL's number of the filter
 
-/// All steps are always done, so none may be false. do_convert_rgb does not matter, because pixels are RGB.
+/// Throws Error if a step is switched off, because all steps are always done. do_convert_rgb does not matter, because
+/// pixels are RGB.
 void require_steps(const ConfigFields& fields) {
   for (const char* step : {"do_resize", "do_center_crop", "do_rescale", "do_normalize"})
     if (!fields.boolean(step, true)) fields.unsupported(step, "false", "true");

@@ -47,7 +47,7 @@ struct Taps {
   std::vector<int32_t> weights;
 };
 
-/// Truncates, so that numbers below 0 round up: Pillow's rounding.
+/// Rounds as Pillow does: truncates, so that numbers below 0 round up.
 int64_t cut_off(double x) {
   return static_cast<int64_t>(x);
 }

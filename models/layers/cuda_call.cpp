@@ -56,7 +56,7 @@ class Arguments {
     return {.video = vector(modulation->video.*member), .text = vector(modulation->text.*member)};
   }
 
-  /// Each token's entry in the modulation's vectors.
+  /// Returns the entry of each token in the vectors of the modulation.
   cuda::EntryOfToken entry(const JointModulation* modulation) {
     if (modulation == nullptr || !modulation->row_of_token.defined()) return {};
     const Modulation& video = modulation->video;

@@ -21,7 +21,7 @@ namespace {
 // Rows are a few KB; fewer than this do not pay for another thread.
 constexpr int64_t kRowGrain = 16;
 
-// True for fp32 x [B, N, C] on a CPU with consecutive rows of C floats. The batch stride may be longer.
+// Returns true for fp32 x [B, N, C] on a CPU with consecutive rows of C floats. The batch stride may be longer.
 bool use_row_kernels(const at::Tensor& x) {
   return x.is_cpu() && x.scalar_type() == at::kFloat && x.stride(2) == 1 && x.stride(1) == x.size(2);
 }
@@ -78,7 +78,7 @@ void for_runs(int64_t batch, const TokenRange& part, const std::function<void(co
   }
 }
 
-// norm(x) * (1 + scale) + shift is an affine norm, with weight * (1 + scale) and bias * (1 + scale) + shift.
+// Returns norm(x) * (1 + scale) + shift as an affine norm, with weight * (1 + scale) and bias * (1 + scale) + shift.
 Norm fold(const Norm& norm, const Modulation& modulation) {
   const at::Tensor scale = modulation.scale + 1;
   if (!norm.weight.defined()) return {scale.contiguous(), modulation.shift.contiguous()};
@@ -105,7 +105,7 @@ void gate_rows(at::Tensor& x, const at::Tensor& update, const at::Tensor& gate, 
                   .channels = channels});
 }
 
-// to = rms_norm(x) * factor, or to += that, in fp32. Both tensors must fulfill use_row_kernels().
+// Computes to = rms_norm(x) * factor, or adds that to `to`, in fp32. Both tensors must fulfill use_row_kernels().
 void rms_norm_all_rows(const at::Tensor& x, at::Tensor& to, const at::Tensor& factor, double eps, bool adds) {
   const at::Tensor factors = factor.to(at::kFloat).contiguous();
   const int64_t channels = x.size(2);

@@ -37,7 +37,7 @@ int64_t round_half_even(double value) {
   return static_cast<int64_t>(std::nearbyint(value));
 }
 
-// `count` positions from start towards stop, stop excluded.
+// Returns `count` positions from start towards stop, stop excluded.
 at::Tensor spread(int64_t start, int64_t stop, int64_t count) {
   return at::linspace(start, static_cast<double>(stop * (count - 1)) / static_cast<double>(count), count, at::kFloat);
 }

@@ -101,7 +101,8 @@ void PeerWindows::leave_others() {
     if (std::exchange(peer.opened, false)) cuda::close_memory_of_peer(peer.memory);
 }
 
-/// Memory that another process has opened must not be freed. Without this call it stays until the process ends.
+/// Closes the memory of other processes. Memory that another process has opened must not be freed; without this call it
+/// stays until the process ends.
 void PeerWindows::close() {
   const c10::DeviceGuard guard(device_);
   leave_others();

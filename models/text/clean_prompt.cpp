@@ -139,7 +139,7 @@ std::string_view without_outer_spaces(std::string_view text) {
   return text.substr(0, end);
 }
 
-/// Each row becomes a space.
+/// Replaces each row of full stops by a space.
 std::string without_rows_of_full_stops(const std::string& text) {
   std::string result;
   for (size_t at = 0; at < text.size();) {
@@ -150,7 +150,8 @@ std::string without_rows_of_full_stops(const std::string& text) {
   return result;
 }
 
-/// The text has single spaces. A space counts for one full stop only: of " . . " the second stays.
+/// Removes full stops between spaces. The text has single spaces. A space counts for one full stop only: of " . . " the
+/// second stays.
 std::string without_lone_full_stops(const std::string& text) {
   std::string result = text;
   for (size_t at = result.find(" . "); at != std::string::npos; at = result.find(" . ", at + 1))

@@ -26,7 +26,7 @@ at::Tensor project(const AttentionInput& tokens, const AttentionInput& text, int
   return rows;
 }
 
-/// `part` is 0 for queries, 1 for keys, 2 for values.
+/// Projects the tokens to queries (part 0), keys (1) or values (2).
 at::Tensor project_part(const AttentionInput& tokens, const AttentionInput& text, int64_t part, int64_t outputs) {
   const Linear of_tokens = tokens.qkv->outputs(part * outputs, outputs);
   const Linear of_text = text.x ? text.qkv->outputs(part * outputs, outputs) : Linear{};

@@ -47,7 +47,7 @@ void measure_groups(const GroupNorm& norm, const at::Tensor& x, const at::Tensor
   check_launch(cuda::group_statistics(statistics, current_stream(x.device())), "group statistics");
 }
 
-// The group norm of x [frames, .., channels] + input_bias as fp32 [2, frames, channels]: scales, then shifts.
+// Returns the group norm of x [frames, .., channels] + input_bias as fp32 [2, frames, channels]: scales, then shifts.
 at::Tensor group_affine_on_cuda(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& input_bias,
                                 const RowSplit* rows) {
   const int64_t frames = x.size(0), channels = x.size(-1);

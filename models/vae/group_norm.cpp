@@ -24,7 +24,8 @@ bool is_fp32_on_cpu(const at::Tensor& x) {
   return x.is_cpu() && x.scalar_type() == at::kFloat;
 }
 
-// Mean and variance of each group, fp64 [2, groups]. Computed in fp32, a frame at a time to keep the fp32 copy small.
+// Returns mean and variance of each group, fp64 [2, groups]. Computed in fp32, a frame at a time to keep the fp32 copy
+// small.
 at::Tensor group_moments(const GroupNorm& norm, const at::Tensor& x) {
   const int64_t frames = x.size(0), channels = x.size(3);
   std::vector<at::Tensor> means, variances;

@@ -19,8 +19,8 @@ namespace {
 constexpr int64_t kChannelLanes = 16;    // channels at once: one AVX-512 register
 constexpr int64_t kPixelsInFloat = 128;  // pixels summed in single precision before they are added to the double
 
-// exp(x) to 2 units in the last place, without branches. x = n ln 2 + r, and exp(r) is its Taylor polynomial for |r| <=
-// ln 2 / 2.
+// Returns exp(x) to 2 units in the last place, without branches. x = n ln 2 + r, and exp(r) is its Taylor polynomial
+// for |r| <= ln 2 / 2.
 SPARSEREEL_INLINE float exponential(float x) {
   constexpr float kRounder = 12582912.0F;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
   x = x < -87.0F ? -87.0F : x;

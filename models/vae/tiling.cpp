@@ -12,7 +12,7 @@
 namespace sparsereel::models {
 namespace {
 
-// The last `length` rows (dim 3) or columns (dim 4) of a finished tile, for its neighbor.
+// Returns the last `length` rows (dim 3) or columns (dim 4) of a finished tile, for its neighbor.
 at::Tensor last_strip(const at::Tensor& tile, int64_t dim, int64_t length) {
   length = std::min(length, tile.size(dim));
   return tile.narrow(dim, tile.size(dim) - length, length).clone();

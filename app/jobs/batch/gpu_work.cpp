@@ -25,7 +25,7 @@
 namespace sparsereel::app::sets {
 namespace {
 
-/// A call's limit holds 20 heartbeats, so that some may come late.
+/// Returns the time between heartbeats. The limit of a call holds 20 heartbeats, so that some may come late.
 std::chrono::milliseconds heartbeat_of(const models::GroupLimits& limits) {
   return std::clamp(limits.call / 20, std::chrono::milliseconds(10), std::chrono::milliseconds(5000));
 }

@@ -25,7 +25,8 @@ double bits_of(const Row& row) {
   return number_of(row, "arithmetic").value_or(8);
 }
 
-/// `by_topk`: the step may have any topk in place of the bound of `like`.
+/// Returns true if a step has the mode and settings of `like`. With `by_topk`, the step may have any topk in place of
+/// the bound of `like`.
 bool is_alike(const Row& step, const Row& like, const std::string& mode, bool by_topk = false) {
   const auto same = [&](const std::string& key) {
     if (by_topk && (key == "topk" || key == "block_error")) return number_of(step, "topk").has_value();

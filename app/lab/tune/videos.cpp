@@ -34,7 +34,7 @@ void VideoRuns::require_time(double seconds) const {
   if (seconds > context_.deadline.left()) throw OutOfTime{};
 }
 
-/// The seed grows by one from prompt to prompt, as in `bench quality`.
+/// Returns the plan of a prompt's video. The seed grows by one from prompt to prompt, as in `bench quality`.
 models::Plan VideoRuns::plan_of(const Combination& combination, size_t prompt) const {
   models::Plan plan = context_.untuned;
   plan.prompt = context_.plan.prompts.at(prompt);

@@ -52,7 +52,8 @@ AVStream* add_stream(AVFormatContext& context, const AVCodecContext& encoder, in
   return stream;
 }
 
-/// QuickTime, Safari and iOS play H.265 in MP4 and MOV only under the tag hvc1, but FFmpeg chooses hev1.
+/// Chooses the tag hvc1 for H.265. QuickTime, Safari and iOS play H.265 in MP4 and MOV only under this tag, but FFmpeg
+/// chooses hev1.
 void use_apple_tag(AVFormatContext& context) {
   const std::string_view format = context.oformat->name;
   AVCodecParameters& stream = *context.streams[0]->codecpar;

@@ -36,7 +36,7 @@ void check_variant(const ConfigFields& fields, const OpenSoraPlanConfig& config)
                                            std::to_string(config.width()));
 }
 
-/// A single number gives both sides.
+/// Parses the sample size. A single number gives both sides.
 void parse_sample(const ConfigFields& fields, const nlohmann::json& json, OpenSoraPlanConfig& config) {
   config.sample_frames = required(fields, "sample_size_t");
   const auto given = json.find("sample_size");

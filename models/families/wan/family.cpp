@@ -55,7 +55,7 @@ std::vector<ExpertSpec> read_experts(const Checkpoint& checkpoint) {
           {.role = kSecond, .name = "low"}};
 }
 
-/// Both experts take the same latents, text and positions.
+/// Checks that both experts take the same latents, text and positions.
 void check_second(const Checkpoint& checkpoint, const WanConfig& first, const std::string& file) {
   std::string second_file;
   const nlohmann::json config = checkpoint.config(kSecond, &second_file);

@@ -17,8 +17,8 @@
 namespace sparsereel::models {
 namespace {
 
-// A norm's weight and bias [C] as the modulation of a norm without them: in fp32, as they are kept, and in one pass
-// with the addition before.
+// Returns a norm's weight and bias [C] as the modulation of a norm that has none: in fp32, as they are kept, and in one
+// pass with the addition before.
 JointModulation modulation_of(const Norm& norm, int64_t entries, const Tokens& tokens) {
   const Modulation video = {
       .shift = norm.bias.expand({entries, -1}), .scale = (norm.weight - 1).expand({entries, -1}), .gate = {}};
@@ -31,7 +31,7 @@ at::Tensor with_zeros(const at::Tensor& timesteps) {
   return at::stack({timesteps, at::zeros_like(timesteps)}, 1).flatten();
 }
 
-// int64 [B, N]: the row of each token. known [N] is 1 for known tokens, else 0.
+// Returns the row of each token, int64 [B, N]. known [N] is 1 for known tokens, else 0.
 at::Tensor rows_of(const at::Tensor& known, int64_t batch) {
   return 2 * at::arange(batch, known.options()).unsqueeze(1) + known;
 }

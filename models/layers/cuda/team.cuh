@@ -19,7 +19,7 @@ class Team {
   static __device__ int index() { return kTeam == kBlockWarps ? 0 : static_cast<int>(threadIdx.x) / (32 * kTeam); }
   static __device__ int member() { return static_cast<int>(threadIdx.x) / 32 % kTeam; }
 
-  /// All threads of the team must call this together; all get the result.
+  /// Returns the sum of x over the team. All threads of the team must call this together; all get the result.
   __device__ float sum(float x) {
     x = attention::cuda::warp_sum(x);
     if constexpr (kTeam == 1) return x;

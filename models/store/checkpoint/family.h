@@ -69,7 +69,7 @@ struct Family {
   ModelSpec (*describe)(const Checkpoint& checkpoint);
 
   const Part& part(std::string_view role) const;
-  /// All pipeline classes; the first is pipeline_class.
+  /// Returns all pipeline classes; the first is pipeline_class.
   std::vector<std::string> classes() const;
 };
 

@@ -24,7 +24,7 @@ struct StoredTensor {
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
-  /// All tensors of the source; empty for a source that makes any tensor on demand.
+  /// Lists all tensors of the source; empty for a source that makes any tensor on demand.
   virtual std::vector<StoredTensor> list() const = 0;
   /// Finds a tensor; returns nothing if the source has none of this name. `wanted` is the shape of a tensor that is
   /// made on demand; other sources ignore it.

@@ -26,7 +26,8 @@ at::Tensor rows_of(const at::Tensor& table, const at::Tensor& ids) {
   return attention::gather_tokens(table.unsqueeze(0), ids.flatten()).view({ids.size(0), ids.size(1), table.size(1)});
 }
 
-/// x is [B, L, d_model]. bias [1, heads, L, L] is added to the scores, which are not scaled by 1 / sqrt(d_kv).
+/// Computes the self-attention of a layer. x is [B, L, d_model]. bias [1, heads, L, L] is added to the scores, which
+/// are not scaled by 1 / sqrt(d_kv).
 at::Tensor self_attention(const T5Layer& layer, const at::Tensor& x, const at::Tensor& bias, int64_t d_kv) {
   const auto heads = [&](const Linear& projection) {
     return linear(x, projection).unflatten(-1, {-1, d_kv}).transpose(1, 2);  // [B, heads, L, d_kv]
