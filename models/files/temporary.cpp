@@ -54,7 +54,8 @@ fs::path temporary_name(const fs::path& target, pid_t process, int attempt) {
 
 enum class Lock { ours, others, unknown };
 
-/// `unknown` if the file system has no locks. `others` also if `path` no longer names the opened file.
+/// Tries to lock an open file. Returns `unknown` if the file system has no locks, and `others` also if `path` no longer
+/// names the opened file.
 Lock lock(int descriptor, const fs::path& path) {
   if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK ? Lock::others : Lock::unknown;
   struct stat opened = {}, named = {};
@@ -63,7 +64,8 @@ Lock lock(int descriptor, const fs::path& path) {
   return same ? Lock::ours : Lock::others;
 }
 
-/// Network file systems lock only what may be written, but folders and other users' files can only be read.
+/// Opens a path to lock it. Network file systems lock only what may be written, but folders and other users' files can
+/// only be read.
 int open_to_lock(const fs::path& path, int flags) {
   const int common = flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   const int descriptor = ::open(path.c_str(), O_RDWR | common, 0666);

@@ -31,7 +31,7 @@ at::Tensor to_fp32(const at::Tensor& x) {
 }
 
 #ifdef SPARSEREEL_CUDA
-// The kernels use one choice of rows for all vectors.
+// Returns true if the kernels can use this modulation: they use one choice of rows for all vectors.
 bool is_for_kernels(const at::Tensor& x, const JointModulation& modulation, const JointModulation& gates = {}) {
   return has_norm_kernel(x) && (!gates.video.gate.defined() || gates.row_of_token.is_same(modulation.row_of_token));
 }

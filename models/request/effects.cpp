@@ -123,8 +123,8 @@ bool asks_for_something(const Settings& settings, const Option& option) {
   return !value.empty() && value != option.nothing;
 }
 
-/// A stronger source overrides the option on purpose. An equal or weaker one deserves a warning: the user expects an
-/// effect.
+/// Returns true if no warning is needed: the user did not give the option, or a stronger source overrides it on
+/// purpose. If the cause comes from an equal or weaker source, the user expects an effect.
 bool is_overridden(const Settings& settings, const Setting& no_effect, const NoEffectCause& cause) {
   const Setting* by = settings.find(cause.beside);
   return no_effect.source <= Source::profile || (by != nullptr && by->source > no_effect.source);

@@ -63,7 +63,8 @@ Field field(Value Request::*member, const PlanValue& plan_value, Field row) {
   return row;
 }
 
-/// If heads do not share one choice of blocks, a profile has one for each head.
+/// Returns true if blocks are dropped and all heads share one choice of blocks. Otherwise a profile has a choice for
+/// each head.
 bool shares_policy(const Plan& plan) {
   return drops_blocks(plan.attention_mode) && plan.attention_policy.per_head.empty();
 }

@@ -33,8 +33,8 @@ Error impossible(const char* field, int64_t value, const std::string& rule, cons
   return bad_option(field, std::to_string(value) + " is impossible for this model: " + rule, remedy);
 }
 
-/// Throws, naming the nearest possible values, unless `value` is a multiple of `step`. Positions end at `most`, or
-/// nowhere if it is 0.
+/// Throws Error, naming the nearest possible values, unless `value` is a multiple of `step`. Positions end at `most`; 0
+/// if they have no end.
 void require_multiple(const char* field, int64_t value, int64_t step, int64_t most) {
   if (value >= 1 && value % step == 0) return;
   const int64_t last = most > 0 ? most : std::numeric_limits<int64_t>::max() - step;
@@ -49,7 +49,7 @@ int64_t least_frames(const Request& request, const ModelSpec& spec) {
   return spec.image.needs_last || !request.last_image.empty() ? 2 : 1;
 }
 
-/// The error names the nearest exact numbers.
+/// Throws Error unless a request may ask for this many frames. The error names the nearest exact numbers.
 void require_frames(const Request& request, int64_t frames, const ModelSpec& spec) {
   if (takes_frames(spec, frames)) return;
   const auto [below, above] = nearest_frames(spec, frames, least_frames(request, spec));
@@ -135,7 +135,7 @@ PixelSize size_of(const Request& request, const ModelSpec& spec) {
   return size_like(follows ? *request.image_size : kUsualShape, area, grid_of(spec), largest);
 }
 
-/// The model has only one size and length.
+/// Throws Error saying that the model has only one size and length.
 void refuse_size(const char* field, const std::string& value, const std::string& remedy) {
   throw bad_option(field, value + " is impossible for this model, which has one size and length", remedy);
 }

@@ -63,7 +63,7 @@ at::Tensor UniPcSampler::advance(int64_t index, const at::Tensor& sample, const 
   return sigma / sigmas_[index] * sample - (1 - sigma) * rounded_expm1(-span(index, index + 1)) * clean;
 }
 
-/// UniC: repeats the span that led to `sample`; `clean` is the prediction at its end.
+/// Corrects a sample (UniC): repeats the span that led to `sample`; `clean` is the prediction at its end.
 at::Tensor UniPcSampler::corrected(int64_t index, const at::Tensor& sample, const at::Tensor& clean) const {
   const int64_t last = index - 1;
   const at::Tensor& start = history_.clean;
@@ -78,7 +78,8 @@ at::Tensor UniPcSampler::corrected(int64_t index, const at::Tensor& sample, cons
   return advance(last, history_.sample, mean).to(sample.scalar_type());
 }
 
-/// UniP: estimates the mean over the next span by the line through the last two predictions, at the span's middle.
+/// Estimates the mean over the next span (UniP) by the line through the last two predictions, at the middle of the
+/// span.
 at::Tensor UniPcSampler::extrapolated(int64_t index, const at::Tensor& clean) const {
   if (order(index) == 1) return clean;
   const at::Tensor place = span(index, index - 1) / span(index, index + 1);

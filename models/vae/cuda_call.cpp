@@ -63,7 +63,7 @@ at::Tensor group_affine_on_cuda(const GroupNorm& norm, const at::Tensor& x, cons
   return at::stack({affine.scale, affine.shift});
 }
 
-// affine: fp32 [2, frames, channels], for x's frames.
+// Computes ScaleSilu. affine: fp32 [2, frames, channels], for x's frames.
 void scale_on_cuda(const at::Tensor& x, const at::Tensor& affine, const at::Tensor& out) {
   const int64_t frames = x.size(0), channels = x.size(3);
   const cuda::ScaleSilu call = {.x = x.const_data_ptr(),
@@ -80,7 +80,7 @@ void scale_on_cuda(const at::Tensor& x, const at::Tensor& affine, const at::Tens
   check_launch(cuda::scale_silu(call, current_stream(x.device())), "group norm");
 }
 
-// affine: fp32 [2, 1, channels], for all frames. All tensors are contiguous.
+// Computes ModulateSilu. affine: fp32 [2, 1, channels], for all frames. All tensors are contiguous.
 void modulate_on_cuda(const at::Tensor& x, const at::Tensor& affine, const at::Tensor& y, const at::Tensor& b,
                       const at::Tensor& out) {
   const int64_t channels = x.size(3);

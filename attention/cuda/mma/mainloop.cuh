@@ -255,8 +255,8 @@ class MmaTile {
     return pv_threshold_ < kNeverSkip;
   }
 
-  /// All groups pass their barriers equally often, even for unused blocks. Otherwise racecheck loses the order of
-  /// accesses that __syncthreads separates.
+  /// Returns true if `predicate` is true in any thread of the group. All groups pass their barriers equally often, even
+  /// for unused blocks. Otherwise racecheck loses the order of accesses that __syncthreads separates.
   __device__ bool group_votes(bool predicate) const {
     return any_of_group(1 + group_, Shape::kGroupThreads, predicate);  // barrier 0 is __syncthreads
   }

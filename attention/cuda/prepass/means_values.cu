@@ -90,7 +90,8 @@ __device__ void read_e4m3(const Sizes& sizes, const Buffers& buffers, const Mean
   if (buffers.v_spread != nullptr) spread.write(buffers, at.block(sizes), at.lane, kBlockCells);
 }
 
-/// Writes channel rows of 64 means. kLessMean: less their mean, as quantize_values() does, and times kCell (records.h).
+/// Writes channel rows of 64 means. With kLessMean, their mean is subtracted, as in quantize_values(), and they are
+/// multiplied by kCell (records.h).
 template <int D, bool kLessMean>
 __device__ void write_e4m3(const Sizes& sizes, const Buffers& buffers, const MeanWarp& at, const Cells<D>& cells) {
   uint8_t* out = buffers.v + at.to(sizes) * sizes.value_record_bytes;

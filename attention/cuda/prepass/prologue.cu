@@ -16,7 +16,7 @@ __host__ __device__ inline bool heads_apart(const PrologueRows& p) {
   return p.moments != nullptr || p.prologue.rotary_frequencies != nullptr;
 }
 
-/// kSteps: by_part, or any for all others.
+/// Applies the prologue to rows. kSteps is by_part, or any for all other prologues.
 template <typename T, int D, RowSteps kSteps>
 __global__ void __launch_bounds__(kThreads) prologue_kernel(const __grid_constant__ PrologueRows p) {
   constexpr int kRowLanes = D / kLaneElements, kRows = kThreads / kRowLanes;

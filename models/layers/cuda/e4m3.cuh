@@ -27,7 +27,7 @@ __device__ inline float largest_of(const Packed<T>& x) {
   return most;
 }
 
-/// `to` is aligned to 8 bytes. NaN stays NaN.
+/// Stores eight elements as e4m3. `to` is aligned to 8 bytes. NaN stays NaN.
 template <typename T>
 __device__ inline void store_e4m3(uint8_t* to, const Packed<T>& x, float inverse_scale) {
   float values[kLaneElements];

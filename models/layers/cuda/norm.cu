@@ -115,7 +115,7 @@ class Row {
     }
   }
 
-  /// residual += gate * update. The sum is also what the norm reads.
+  /// Computes residual += gate * update. The norm reads the same sum.
   __device__ void add(const T* update, T* residual) {
     constexpr int kTogether = kChunks < 6 ? kChunks : 4;  // chunks of the update loaded together, limited by registers
 #pragma unroll

@@ -14,8 +14,8 @@ using attention::cuda::load_packed;
 using attention::cuda::pack;
 using attention::cuda::unpack;
 
-/// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, written as x times a logistic function with one exponential.
-/// Instructions bound this kernel, so constants include log2 e and approximations flush denormals.
+/// Returns gelu(x) = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, written as x times a logistic function with one
+/// exponential. Instructions bound this kernel, so constants include log2 e and approximations flush denormals.
 template <typename T>
 __device__ Packed<T> gelu(const Packed<T>& packed) {
   float x[kLaneElements];
@@ -28,7 +28,7 @@ __device__ Packed<T> gelu(const Packed<T>& packed) {
   return pack<T>(x);
 }
 
-/// One warp or the whole block takes a row. A thread holds kPacks times eight of its elements.
+/// Quantizes rows. One warp or the whole block takes a row. A thread holds kPacks times eight of its elements.
 template <typename T, int kTeam, int kPacks>
 __global__ void __launch_bounds__(kThreads) quantize_rows_kernel(const __grid_constant__ QuantizeRows p) {
   constexpr int row_threads = 32 * kTeam;

@@ -27,7 +27,8 @@ __device__ Packed<T> gated(const Packed<T>& value, const Packed<T>& gate) {
   return pack<T>(a);
 }
 
-/// One warp or the whole block takes a row. A thread holds kPacks times eight of its elements.
+/// Computes gated linear units. One warp or the whole block takes a row. A thread holds kPacks times eight of its
+/// elements.
 template <typename T, int kTeam, int kPacks>
 __global__ void __launch_bounds__(kThreads) swiglu_kernel(const __grid_constant__ SwiGlu p) {
   constexpr int row_threads = 32 * kTeam;

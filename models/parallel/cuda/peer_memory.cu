@@ -23,7 +23,7 @@ __device__ uint32_t load_acquire(const uint32_t* from) {
   return value;
 }
 
-/// Each thread waits for one of the other ranks. Rounds may wrap, so they are compared by their difference.
+/// Meets the other ranks. Each thread waits for one of them. Rounds may wrap, so they are compared by their difference.
 __device__ void meet_others(const Meeting& p) {
   const int other = static_cast<int>(threadIdx.x);
   if (other >= p.ranks || other == p.rank) return;

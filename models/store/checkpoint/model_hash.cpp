@@ -14,7 +14,8 @@ void add(Sha256& hash, const std::string& part) {
   hash.update(std::string_view("\0", 1));
 }
 
-/// The folder's own tokenizer is not hashed. One in a file of weights is hashed with that file.
+/// Hashes a tokenizer that is neither in the model's own folder nor in a file of weights. The latter is hashed with
+/// that file.
 void add_other_tokenizer(Sha256& hash, const Checkpoint& checkpoint) {
   const auto place = checkpoint.other_tokenizer();
   if (!place || place->weights != nullptr || place->path == checkpoint.path() / "tokenizer") return;

@@ -170,7 +170,7 @@ json header_entry(Dtype dtype, const std::vector<int64_t>& shape, size_t offset,
   return {{"dtype", name(dtype)}, {"shape", shape}, {"data_offsets", {offset, offset + bytes}}};
 }
 
-/// Padding aligns the data.
+/// Returns the header as text, padded so that the data is aligned.
 std::string padded_text(const json& header) {
   std::string text = header.dump(-1, ' ', false, json::error_handler_t::replace);
   text.resize((text.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');

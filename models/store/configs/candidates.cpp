@@ -59,7 +59,7 @@ class Matching {
     return candidates;
   }
 
-  /// The user named one expert; this finds the other.
+  /// Returns candidates with an expert that the user named and the other expert, which this function finds.
   std::vector<Candidate> of_one_expert(const std::vector<FoundPart>& named, const std::string& expert) const {
     std::vector<Candidate> candidates;
     for (const FoundPart& part : named) {

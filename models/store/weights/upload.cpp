@@ -15,7 +15,8 @@ namespace {
 constexpr int64_t kChunkBytes = int64_t{16} << 20;
 constexpr int64_t kGrain = int64_t{1} << 20;  // minimum bytes per thread
 
-/// Reading a mapping faults its pages in. One thread does that more slowly than the bus transfers them.
+/// Copies bytes of a mapped file with several threads. Reading a mapping faults its pages in, which one thread does
+/// more slowly than the bus transfers them.
 void copy_in_parallel(std::byte* to, const std::byte* from, int64_t bytes) {
   at::parallel_for(0, bytes, kGrain, [&](int64_t begin, int64_t end) {
     std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));

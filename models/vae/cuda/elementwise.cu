@@ -45,7 +45,7 @@ __device__ inline int latent_frame(const ModulateSilu& p, int t) {
   return t == 0 ? 0 : 1 + (t - 1) * (p.latent_frames - 1) / (p.frames - 1);
 }
 
-/// A thread takes eight channels of those pixels of a row that share a latent pixel.
+/// Computes ModulateSilu. A thread takes eight channels of those pixels of a row that share a latent pixel.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) modulate_kernel(const __grid_constant__ ModulateSilu p) {
   const int columns = p.channels / kLaneElements, repeat = p.width / p.latent_width;
@@ -86,8 +86,8 @@ __global__ void __launch_bounds__(kThreads) modulate_kernel(const __grid_constan
 
 constexpr int kPixelsAtOnce = 4, kPixelRounds = 2;  // per thread: loads that are started together, and rounds of them
 
-/// A thread takes eight channels of a few pixels of a frame; the threads of a block take neighboring pixels. grid:
-/// pixels, frames.
+/// Computes ScaleSilu. A thread takes eight channels of a few pixels of a frame; the threads of a block take
+/// neighboring pixels. grid: pixels, frames.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) scale_silu_kernel(const __grid_constant__ ScaleSilu p) {
   const int columns = p.channels / kLaneElements, at_once = kThreads / columns;
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(kThreads) residual_kernel(const __grid_constan
   store_packed(to, pack<T>(x));
 }
 
-/// A thread takes eight channels of a pixel of x and writes them to all their places.
+/// Computes Repeat. A thread takes eight channels of a pixel of x and writes them to all their places.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) repeat_kernel(const __grid_constant__ Repeat p) {
   const int columns = p.channels / kLaneElements;
