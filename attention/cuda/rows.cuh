@@ -112,7 +112,8 @@ class RowPrologue {
   static constexpr bool kAny = kSteps == RowSteps::any, kByPart = kSteps == RowSteps::by_part;
 
  public:
-  /// moments: [tokens][2] mean and 1 / deviation of this batch entry, if the norm is across heads.
+  /// Prepares the prologue of a row. moments: [tokens][2], mean and 1 / deviation of this batch entry, if the norm is
+  /// across heads.
   __device__ RowPrologue(const Prologue& prologue, const RowNormOf<const float*>& norm, const float* moments, int h,
                          int head_dim, int column)
       : p_(prologue),

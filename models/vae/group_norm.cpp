@@ -69,7 +69,7 @@ at::Tensor group_moments_cpu(const GroupNorm& norm, const at::Tensor& x) {
   return at::stack({mean, (channel_variance.view({norm.groups, -1}) + spread).mean(1)});
 }
 
-// frame and out are [H, W, C]; out's rows may lie farther apart.
+// Computes out = silu(frame * scale + shift). frame and out are [H, W, C]; rows of out may lie farther apart.
 void scale_silu_cpu(const at::Tensor& frame, const ChannelAffine& affine, at::Tensor& out) {
   const int64_t width = frame.size(1), channels = frame.size(2), out_row = out.stride(0);
   const float *source = frame.const_data_ptr<float>(), *scale = affine.scale.const_data_ptr<float>(),

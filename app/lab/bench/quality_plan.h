@@ -50,9 +50,9 @@ struct QualityPlan : VideoPlan {
   models::Plan video_of(size_t prompt, const Combination& combination, attention::Mode mode) const;
 };
 
-/// Returns the plan. Full attention without a cache is the reference and no row. If weights are reduced it also becomes
-/// the first row, whatever the modes, which shows what the weights alone cost. Presets alone have no other rows. Throws
-/// Error for options out of range, unreadable files, and if nothing is left to compare.
+/// Returns the plan. Full attention without a cache is the reference, so it gets no row. If weights are reduced, it
+/// also becomes the first row, whatever the modes, to show what the weights alone cost. If only presets are given, only
+/// they get rows. Throws Error for options out of range, unreadable files, and if nothing is left to compare.
 QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& options);
 
 /// Call it once the number of steps is resolved. Throws Error if --plot would have nothing to draw. Returns a warning

@@ -7,7 +7,7 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
-/// Returns as many CTAs as registers allow.
+/// Returns the number of CTAs that an SM's registers allow.
 constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
   const bool plain = steps == RowSteps::none || steps == RowSteps::norm;
   if (D == 256) return plain ? 3 : 2;

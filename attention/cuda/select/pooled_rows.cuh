@@ -15,7 +15,7 @@ constexpr int kPooledRows = 16;  // rows of the tensor core's m16n8k16
 template <int D>
 class PooledRows {
  public:
-  /// rows: `stride` elements apart. Rows from `real` on are not read but taken as zeros.
+  /// Loads the rows, which are `stride` elements apart. Rows from `real` on are not read but taken as zeros.
   __device__ PooledRows(const __nv_bfloat16* rows, int stride, int real) {
     const int lane = static_cast<int>(threadIdx.x) % 32, row = lane / 4;
     const __nv_bfloat16* from = rows + row * stride + lane % 4 * 8;

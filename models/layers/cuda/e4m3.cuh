@@ -13,7 +13,7 @@ namespace sparsereel::models::cuda {
 using attention::cuda::kLaneElements;
 using attention::cuda::Packed;
 
-/// Computes the same bits as quantize_rows() in layers/fp8.cpp.
+/// Returns the scale of a row by its largest absolute value, with the same bits as quantize_rows() in layers/fp8.cpp.
 __device__ inline float e4m3_scale(float largest) {
   return __fmul_rn(fmaxf(largest, kLeastE4m3Row), 1 / kE4m3Most);
 }
