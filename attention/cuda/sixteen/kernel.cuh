@@ -104,8 +104,7 @@ class SixteenTile {
     return part_ + (static_cast<int>(threadIdx.x) / 32 * kRowTiles + row_tile) / (kRecord / 16);
   }
 
-  /// uses() returns true if any of the warp's rows uses an entry; uses_whole() returns true if all of them use all of
-  /// it.
+  /// uses() returns true if any of the warp's rows uses an entry, and uses_whole() if all rows use all of it.
   __device__ bool uses(uint32_t entry) const {
     bool any = false;
 #pragma unroll
