@@ -239,11 +239,12 @@ void add_completion(CLI::App& program, CommandLine& /*line*/) {
   const auto shell = std::make_shared<std::string>();
   command->footer("source <(sparsereel completion bash)");
   command
-      ->add_option("SHELL", *shell,
-                   packed({.help = "your shell",
-                           .manual = R"(Takes bash, zsh or fish. The script completes commands, options, their values and
+      ->add_option(
+          "SHELL", *shell,
+          packed({.help = "your shell",
+                  .manual = R"(Takes bash, zsh or fish. The script completes commands, options, their values and
                                file names. Load it in the shell's start file.)",
-                           .example = "sparsereel completion fish > ~/.config/fish/completions/sparsereel.fish"}))
+                  .example = "sparsereel completion fish > ~/.config/fish/completions/sparsereel.fish"}))
       ->type_name("bash,zsh,fish")
       ->required();
   command->callback([&program, shell] { std::cout << completion_script(describe(program), *shell); });

@@ -22,8 +22,8 @@ enum class Command { generate, batch, decode, bench_pipeline, bench_quality, tun
 /// The places where a prompt set may give an option: rows or the command line, rows only, the command line only.
 enum class Scope { any, one_video, whole_set };
 
-/// One option. Its key in YAML files is its first long name with '_' for '-'. If the option is one of models::fields(),
-/// the row holds what the command line adds, and the field fills in the rest.
+/// One option. Its key in YAML files is its first long name with '_' for '-'. If it is one of models::fields(), this
+/// holds what the command line adds, and the field fills in the rest.
 struct OptionSpec {
   std::string key = {};    // "steps"; derived from the names
   std::string group = {};  // heading in --help
@@ -35,21 +35,20 @@ struct OptionSpec {
   InHelp in_help = InHelp::everywhere;
   std::vector<std::string> choices = {};       // for ValueKind::choice
   std::vector<std::string> more_choices = {};  // synonyms that help does not list
-  std::vector<Command> commands = {};   // other commands that take it, besides `generate` and `batch`; see takes()
-  InRecipe recipe = InRecipe::nothing;  // options recorded by value make the picture
-  bool written = false;                 // true if the run writes this file, false if it reads it
-  bool quoted = false;                  // the file's text goes into the video's recipe, word for word
-  bool is_alias = false;                // another program's name for some of our options; only the reference shows it
+  std::vector<Command> commands = {};          // those that take it, apart from `generate` and `batch`; see takes()
+  InRecipe recipe = InRecipe::nothing;         // options recorded by value make the picture
+  bool written = false;                        // true if the run writes this file, false if it reads it
+  bool quoted = false;                         // the file's text goes into the video's recipe, word for word
   Scope scope = Scope::any;
-  std::vector<NoEffect> no_effect = {};  // causes that leave the option without effect
+  std::vector<NoEffect> no_effect = {};  // causes that leave it without effect
   std::string nothing = {};              // the value that turns it off; no warning says that this value has no effect
-  std::vector<Exclusion> excludes = {};  // options that exclude this one; each pair is listed once, at its first option
+  std::vector<Exclusion> excludes = {};  // options that exclude it; each pair is listed once, at its first option
 };
 
 /// The places where a file may lie that a row of a prompt set names. The set may be somebody else's work.
 enum class RowFile {
   anywhere,        // the file is read and checked, but never quoted; relative to the working directory
-  from_the_set,    // read and checked, but a relative path begins in the folder of the set
+  from_the_set,    // the same, but a relative path begins in the folder of the set
   in_the_output,   // inside the output folder, so that writing replaces nothing elsewhere
   beside_the_set,  // beside the set, so that quoting reveals no secret of the user who renders it
 };
@@ -59,17 +58,17 @@ RowFile row_file(const OptionSpec& option);
 const std::vector<OptionSpec>& option_table();
 /// Returns the option with this key, or with another of its long names written with '_'; null if there is none.
 const OptionSpec* find_option(std::string_view key);
-/// Returns "--max-sequence-length" for the key "max_sequence_length".
+/// Converts "max_sequence_length" -> "--max-sequence-length".
 std::string option_name(std::string key);
-/// Returns the key "max_sequence_length" for "--max-sequence-length"; empty for a short name.
+/// Converts "--max-sequence-length" -> "max_sequence_length"; a short name gives "".
 std::string key_of_option(std::string name);
 
-/// Returns true if a preset or a profile may set the option.
+/// Returns true if a preset or a profile may set it.
 bool is_of_a_preset(const OptionSpec& option);
 
 bool has_no_effect(const OptionSpec& option, NoEffect cause);
 
-/// Returns true if the command takes the option. `generate` takes all options, `batch` all except those for one video.
+/// Returns true if the command takes the option. `generate` takes all, `batch` all but those of one video.
 bool takes(Command command, const OptionSpec& option);
 
 }  // namespace sparsereel::app
