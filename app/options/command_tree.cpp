@@ -77,8 +77,12 @@ std::string term_of(const std::vector<OptionInfo>& alike, HelpLevel level) {
   return alike.front().value.empty() ? term : term + " " + alike.front().value;
 }
 
-/// Groups the options of a heading; options with the same explanation share a row.
-std::vector<std::vector<OptionInfo>> of_group(const CommandInfo& command, const std::string& group) {
+bool is_shown(const OptionInfo& option, HelpLevel level) {
+  return !option.positional && (level == HelpLevel::all || option.in_help == InHelp::everywhere);
+}
+
+/// Returns the rows of a heading. In --help, options with the same explanation share a row.
+std::vector<std::vector<OptionInfo>> rows_of(const CommandInfo& command, const std::string& group, HelpLevel level) {
   std::vector<std::vector<OptionInfo>> rows;
   for (const OptionInfo& option : command.options) {
     if (!is_shown(option, level) || option.group != group) continue;
