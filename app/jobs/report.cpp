@@ -68,7 +68,9 @@ nlohmann::json of_steps(const std::vector<std::vector<attention::Statistics>>& s
 }  // namespace
 
 void start_report(const std::filesystem::path& path, bool print, const char* command, RunReport& report) {
-  if (path == "-") throw bad_option("report", "-: no report is written to stdout", "print it there with --json");
+  if (path == "-")
+    throw bad_option("report", "-: the report cannot be written to standard output",
+                     "print the report there with --json");
   if (!path.empty()) {
     const models::AtomicFile probe(path);
     report.path = path;

@@ -20,7 +20,7 @@ def train_tokenizer(path):
     """Trains a unigram SentencePiece model on the captions' words and on all of printable ASCII."""
     captions = shapes.sample(100, 12000)['caption']
     words = sorted({w.strip('.,') for line in captions for w in line.split()})
-    # SentencePiece keeps a piece whole only if it occurs beside several different neighbors.
+    # SentencePiece makes a whole word one piece only if different characters follow the word in the corpus.
     extra = [' '.join(w + end for end in ('', ',', '.', '!', '?', ';', ':')) for w in words] * 20
     corpus = path + '.txt'
     with open(corpus, 'w') as f:

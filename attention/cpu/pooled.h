@@ -30,8 +30,8 @@ struct Grouped {
 /// Returns the mean token of each group, [groups, head_dim].
 std::vector<float> group_means(const Grouped& tokens);
 
-/// Returns the average of `values` [cells, head_dim] over the cells of each group, weighted by the cells' tokens:
-/// [groups, head_dim]. `cells` must come from groups.cells_of().
+/// Returns the average of `values` [cells, head_dim] over the cells of each group, weighted by the
+/// number of tokens in each cell: [groups, head_dim]. `cells` must come from groups.cells_of().
 std::vector<float> average_cells(const Grouped& groups, const Grouped& cells, const std::vector<float>& values);
 
 /// Returns the average over each group of (x - mean of its cell)^2, [groups, head_dim]. A cell has `cell` tokens.

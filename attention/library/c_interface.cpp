@@ -242,7 +242,8 @@ cpu::ParallelFor callers_threads(sparsereel_parallel_for parallel_for, void* con
 CpuExecutor& cpu_of(sparsereel_attention* attention) {
   auto* cpu = dynamic_cast<CpuExecutor*>(&executor_of(attention));
   if (cpu == nullptr)
-    throw Refusal(SPARSEREEL_BAD_ARGUMENT, "threads was set for a GPU", "set it for a handle of SPARSEREEL_CPU only");
+    throw Refusal(SPARSEREEL_BAD_ARGUMENT, "threads is set, but the device is a GPU",
+                  "set threads only for handles created with SPARSEREEL_CPU");
   return *cpu;
 }
 

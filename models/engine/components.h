@@ -41,8 +41,8 @@ std::unique_ptr<ImageEncoder> load_image_encoder(const Component& component, at:
 std::unique_ptr<LoadedTransformer> load_transformer(const Component& component, at::Device device, WeightFormat format,
                                                     bool offload = false);
 
-/// Returns the bytes of a component's weights when loaded in this format. Packed weights (see Dtype) count as in their
-/// files. Throws Error as loading does.
+/// Returns the size in bytes of a component's weights when loaded in this format. Packed weights (see Dtype) count with
+/// their size in the file. Throws the same errors as loading the component.
 uint64_t weight_bytes(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
 /// Returns weight_bytes(), or an estimate from the config alone if the files do not fit the config.

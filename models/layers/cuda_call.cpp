@@ -56,7 +56,7 @@ class Arguments {
     return {.video = vector(modulation->video.*member), .text = vector(modulation->text.*member)};
   }
 
-  /// Returns the entry of each token in the vectors of the modulation.
+  /// Returns which row of the modulation's vectors (shift, scale and gate) each token uses; {} if all use the same row.
   cuda::EntryOfToken entry(const JointModulation* modulation) {
     if (modulation == nullptr || !modulation->row_of_token.defined()) return {};
     const Modulation& video = modulation->video;

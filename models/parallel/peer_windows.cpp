@@ -131,7 +131,7 @@ int64_t PeerWindows::bytes_of_slots() const {
   return control_.size() * cuda::kMaxAdded * static_cast<int64_t>(sizeof(int64_t));
 }
 
-/// Returns the bytes of this rank's memory for others.
+/// Returns the size in bytes of the memory that this rank shares with the other ranks.
 int64_t PeerWindows::all_bytes() const {
   return kSignalBytes + 2 * bytes_of_slots() + bytes_;
 }

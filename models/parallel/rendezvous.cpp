@@ -319,7 +319,7 @@ class RanksMeeting {
   void hear_of_the_others() {
     std::vector<ListenerRecord> table(static_cast<size_t>(size_));
     if (!receive_within(seat(0).data.get(), table.data(), table.size() * sizeof(ListenerRecord), patience_))
-      throw run_failure("rank 0 did not reach all ranks", "read the error of rank 0");
+      throw run_failure("rank 0 could not connect to every rank", "read the error that rank 0 printed");
     for (size_t i = 1; i < table.size(); ++i) seats_[i].record = table[i];
   }
 

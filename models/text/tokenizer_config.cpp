@@ -17,7 +17,7 @@ constexpr const char* kNamedTokens[] = {"bos_token", "eos_token", "unk_token", "
 
 Error bad_field(const std::filesystem::path& file, const std::string& field, const std::string& problem) {
   return bad_input(file.string() + ": " + field + " " + problem,
-                   "take the tokenizer folder of the original checkpoint");
+                   "use the tokenizer folder that was published with the model");
 }
 
 json read_if_present(const std::filesystem::path& file) {

@@ -33,7 +33,7 @@ struct CausalConv3d {
   /// Returns the buffer's border. If frames are bands of rows (ConvHistory::rows), the border also holds rows of the
   /// neighboring bands.
   Border border(const RowSplit* rows = nullptr) const;
-  /// Lists `name`.weight and `name`.bias. The visitor chooses the memory format.
+  /// Calls `visit` for `name`.weight and `name`.bias. `visit` chooses their memory format.
   void weights(const Visit& visit, const std::string& name, int64_t out, int64_t in, int64_t side = 3);
 };
 

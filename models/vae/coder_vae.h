@@ -1,4 +1,4 @@
-// The families' VAEs: a decoder and an encoder of convolutions, loaded alike.
+// The VAE of every family: a convolutional encoder and a convolutional decoder, which are loaded by the same functions.
 #pragma once
 
 #include <ATen/core/Tensor.h>

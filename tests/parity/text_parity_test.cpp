@@ -235,7 +235,8 @@ std::string complaint_about_published_layout(const std::string& names, int64_t l
   return "none";
 }
 
-/// The counts are the tensors of an encoder with one layer and of the whole encoder.
+/// Expects an error that counts the tensors: `of_one_layer` in an encoder with one layer, `of_all` in the whole
+/// encoder.
 void expect_published_layout(const std::string& names, int64_t of_one_layer, int64_t of_all) {
   const std::string one_layer = complaint_about_published_layout(names, 1);  // few enough that all are listed
   EXPECT_THAT(one_layer, HasSubstr(std::to_string(of_one_layer) + " misshaped"));

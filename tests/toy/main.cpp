@@ -1,4 +1,4 @@
-// The program with the toy family and its option.
+// The program with one more model family, the toy family, and the option that this family adds. Tests run it.
 #include "app/program.h"
 #include "tests/toy/toy.h"
 

@@ -17,11 +17,11 @@ namespace sparsereel::app::sets {
 /// Resolved rows that are left to render, one group per pipeline.
 using RowGroups = std::vector<std::vector<VideoTask*>>;
 
-/// The devices that make a video together.
+/// The names of the devices that make one video together: "cuda:0" and so on.
 using GpusOfAVideo = std::vector<std::string>;
 
-/// Returns the devices of each concurrent video, from --gpus and --gpus-per-video. Throws Error if the second does not
-/// divide the first, and like devices_of_ranks_here().
+/// Returns the devices of each concurrent video, from --gpus and --gpus-per-video. Throws Error if --gpus
+/// is not a multiple of --gpus-per-video, and in the cases in which devices_of_ranks_here() does.
 std::vector<GpusOfAVideo> gpus_of_videos(const Settings& settings, const BatchOptions& options);
 
 /// The GPUs' processes. They are started early, because starting takes a while; they wait for rows.

@@ -36,14 +36,14 @@ struct SetPlan {
   std::set<std::string> names;  // file names of all rows' videos
 };
 
-/// Returns the rows of this share as videos with merged settings and file names. Rows with invalid values are kept as
-/// failed. Throws Error for problems of the whole set: a file that a row or the report would write, and that another
-/// row writes or any row reads. Writes nothing.
+/// Returns the rows of this share as videos, each with its file names and with the row's settings merged over those of
+/// the set. Keeps rows with invalid values as failed. Throws Error if a file would be written twice, or written and
+/// also read, by any rows of the set or by the report. Writes nothing.
 SetPlan plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, const BatchOptions& options,
                   const Share& share);
 
-/// Returns a key that is equal for rows that one pipeline can serve: model, LoRAs, device, dtypes, weights and offload.
-/// Rows that have already failed share a key.
+/// Returns a key that is equal for rows that one pipeline can serve. It consists of model, LoRAs, device, dtypes,
+/// weights and offload. Rows that have already failed share a key.
 std::string pipeline_key(const VideoTask& row);
 
 /// Groups the rows by pipeline_key(), in their order.

@@ -106,7 +106,7 @@ void scale_parts(const Row& parts, Row& row) {
 Row baseline_row(const Row& json, const std::string& where) {
   const auto fail = [&](const std::string& field, const std::string& what) {
     return bad_input(where + ": " + field + " " + what,
-                     "give each row mode, stage and ms (tests/bench/diffusers_report.py)");
+                     "write the fields 'mode', 'stage' and 'ms' in every row, as tests/bench/diffusers_report.py does");
   };
   if (!json.is_object()) throw fail("it", "is not an object");
   for (const char* field : {"mode", "stage"})

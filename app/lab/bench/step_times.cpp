@@ -39,7 +39,7 @@ bool is_alike(const Row& step, const Row& like, const std::string& mode, bool by
          std::ranges::all_of(selection_columns(), same, &Column::key);
 }
 
-/// Returns the figure, or the median for reports without quartiles.
+/// Returns the step's time in column `figure`, a quartile; or the median, column "ms", if the report has no quartiles.
 double time_of(const StepTimes::Step& step, const std::string& figure) {
   return number_of(step.row, figure).value_or(step.row["ms"].get<double>());
 }

@@ -26,7 +26,7 @@ Traits traits_of(const Candidate& candidate, int64_t steps, std::optional<double
 /// about what the tiny model computes at 256 x 256. It exceeds 1 if the bound is so small that it keeps all blocks.
 double usual_share(const Candidate& candidate);
 
-/// The fidelity of a video to the video that full attention makes.
+/// The PSNR of a video, compared with the same video made with full attention; or a figure on that scale, in dB.
 struct Decibels {
   Traits traits;
   size_t prompt = 0;

@@ -135,7 +135,7 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
     no_effect.push_back({NoEffect::no_means, "dropped", "without means for dropped blocks"});
   plan.warnings = no_effect_warnings(settings, no_effect);
   if (!options.prompts.empty() && settings.has("prompt"))
-    throw bad_input("a file of prompts and --prompt exclude each other", "give one of them");
+    throw bad_input("a prompt set and --prompt exclude each other", "give only one of them");
   plan.prompts =
       options.prompts.empty() ? std::vector<std::string>{given.request.prompt} : sets::read_prompts(options.prompts);
   plan.budget = options.budget;

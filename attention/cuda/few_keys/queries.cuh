@@ -53,8 +53,8 @@ __device__ inline float inverse_of(const float* moments, int token) {
   return moments == nullptr ? 1 : moments[2 * token + 1];
 }
 
-/// 16 queries of a head and their outputs. With kWeights, it computes the weights of a single step's keys instead. All
-/// lanes of a warp work together. For fragments see mma.cuh.
+/// Computes the outputs of 16 queries of one head. If kWeights is true, it computes the attention weights of kStepKeys
+/// keys instead. All lanes of a warp must call each function together. mma.cuh explains how lanes hold fragments.
 template <typename T, int D, int kStepKeys, bool kWeights>
 class Queries {
  public:

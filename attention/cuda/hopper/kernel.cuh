@@ -9,7 +9,7 @@
 
 namespace sparsereel::attention::cuda::hopper {
 
-/// kMeans: lists may hold means.
+/// If kMeans is true, records of means may follow the key blocks in a tile's list.
 template <int D, bool kCausal, bool kSkips, bool kParts, bool kMeans>
 __global__ void __launch_bounds__(Tile<D>::kThreads, 1)
     hopper_attention(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,

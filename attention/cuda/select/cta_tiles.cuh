@@ -112,7 +112,7 @@ class CtaTiles {
   __device__ int visible_blocks(int tile) const {
     return min(visible_in(tile), key_blocks_);
   }
-  /// Returns the number of key blocks that the tile sees, text included.
+  /// Returns the number of key blocks that the tile's queries may see, including blocks of text.
   __device__ int visible_in(int tile) const {
     const int last = tile * p_.selection.rows + queries_of(tile) - 1;
     return ceil_div(visible_keys(p_, count_, last), kRecord);

@@ -90,7 +90,8 @@ void Wan::check_images(const Conditioning& given) const {
                         (images.defined() ? "takes no image tokens" : "attends to the tokens of an image encoder"),
                     images.defined() ? "leave them out" : "give an image");
   if (given.pooled.defined())
-    throw bad_input(config_file_ + " belongs to a model that takes no pooled text", "leave it out");
+    throw bad_input("a pooled text embedding was given, but the model of " + config_file_ + " takes none",
+                    "leave the pooled text embedding out");
   if (!images.defined()) return;
   const int64_t count = config_.pos_embed_seq_len.value_or(images.size(1));
   if (images.dim() == 3 && images.size(0) == 1 && images.size(1) == count && images.size(2) == *config_.image_dim)

@@ -39,7 +39,7 @@ std::vector<FoundPart> named_parts(const std::string& role, const fs::path& name
   });
   if (parts.empty())
     throw bad_option(role, file.string() + ": holds no " + role + " of a known model",
-                     "name a file with these weights");
+                     "name a file that holds the weights of a " + role);
   return parts;
 }
 
