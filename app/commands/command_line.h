@@ -30,7 +30,7 @@ struct CommandLine {
 
   /// Merges the settings. Throws Error like collect_settings().
   void collect(PresetUse use = PresetUse::whole);
-  /// Returns the values that must be equal on all ranks of a launcher.
+  /// Returns the given options, by name, that must be equal on all ranks that a launcher starts.
   std::map<std::string, std::string> given() const;
   /// Begins the report of the command `command`, such as "bench pipeline".
   void start(const char* command);

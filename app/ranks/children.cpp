@@ -133,9 +133,10 @@ class WordsPipe {
 
 std::atomic<WordsPipe*> own_pipe{nullptr};  // never freed, because its thread runs to the end
 
-/// Returns the pipe that this process and its children write NCCL_DEBUG's output to; this process or its parent copies
-/// it to stderr. It is a pipe because NCCL empties the files that it opens, and because children have a different
-/// stderr. Returns -1 if no output is asked for, or if the user names a file.
+/// Returns the write end of a pipe for NCCL_DEBUG's output of this process and its children. The process that made the
+/// pipe, this one or its parent, copies the output to its own stderr. NCCL cannot write to stderr itself: it truncates
+/// each file that it opens, and a child's stderr is not its parent's. Returns -1 if no output is asked for, or if the
+/// user names a file.
 int find_nccl_words() {
   if (process_environment("NCCL_DEBUG") == nullptr) return -1;
   if (const char* named = process_environment(kNcclWords); named != nullptr) {

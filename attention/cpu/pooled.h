@@ -19,7 +19,7 @@ struct Grouped {
   int64_t size_of(int64_t g) const { return std::min(group, tokens - g * group); }
   const float* rows(int64_t g) const { return view.row(b, g * group, h); }
   int64_t stride() const { return view.token_stride; }
-  /// Returns the same tokens in smaller groups of `size` tokens, which must divide the size of a group here.
+  /// Returns the same tokens in groups of `size` tokens. `size` must divide `group`.
   Grouped cells_of(int64_t size) const {
     Grouped cells = *this;
     cells.group = size;

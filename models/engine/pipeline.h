@@ -74,7 +74,7 @@ class Pipeline {
   void check_init_latents(const Plan& plan, const at::Tensor& latents) const;
   /// Throws Error if this many ranks cannot make the video together.
   void check_ranks(const Plan& plan, int64_t ranks) const;
-  /// Warns if the plan's steps will take very long on this CPU.
+  /// Returns a warning if the plan's steps will take very long on this CPU; empty if they will not.
   std::string slow_warning(const Plan& plan) const;
   /// Makes the video. Here and below, `plan` comes from resolve(), or differs from such a plan only in prompts, seed,
   /// attention or cache. If the inputs come from encode(), `begun` is the outcome that encode() filled in.

@@ -158,10 +158,10 @@ void require_default(const char* field, int64_t value, int64_t only) {
 /// nowhere if it is 0.
 void require_side(const char* field, int64_t value, int64_t step, int64_t most) {
   if (most > 0 && value > most)
-    throw bad_option(
-        field,
-        std::to_string(value) + " is beyond this model's positions, which end at " + std::to_string(most) + " pixels",
-        "use at most " + std::to_string(std::max(most / step, int64_t{1}) * step));
+    throw bad_option(field,
+                     std::to_string(value) + " is beyond this model's position embeddings, which cover " +
+                         std::to_string(most) + " pixels",
+                     "use at most " + std::to_string(std::max(most / step, int64_t{1}) * step));
   require_multiple(field, value, step, most);
 }
 

@@ -99,7 +99,7 @@ std::vector<double> round_values(Matrix& v, int64_t tokens, int64_t head_dim) {
   return scales;
 }
 
-/// Returns the means of the first `cells` cells of `cell` rows each.
+/// Returns the mean row of each cell of `cell` consecutive rows, for the first `cells` cells.
 Matrix cell_means(const Matrix& m, int64_t cells, int64_t cell, int64_t head_dim) {
   Matrix means(static_cast<size_t>(cells * head_dim), 0.0);
   for (int64_t t = 0; t < cells * cell; ++t)

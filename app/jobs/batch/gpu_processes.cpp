@@ -63,7 +63,7 @@ void keep_standard_input() {
   const std::string text = read_input("-", kMostSetBytes);
   const int kept = memfd_create("standard input", MFD_CLOEXEC);
   if (kept < 0 || models::write_all(kept, text.data(), text.size()) != 0)
-    throw run_failure("out of memory for the text of standard input", "name the set's file");
+    throw run_failure("not enough memory for the prompt set that standard input holds", "give the set as a file");
   lseek(kept, 0, SEEK_SET);
   dup2(kept, STDIN_FILENO);
   kept_input() = kept;

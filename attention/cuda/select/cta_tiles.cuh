@@ -17,8 +17,8 @@ constexpr int kTiles = kPooledRows;
 static_assert(32 * kTiles == kBudgetThreads);
 constexpr int kMostCells = 192 / kCell;
 
-/// Pooled queries of the CTA's tiles: the mean of the queries or, if blocks are ranked by error, the mean of the
-/// squares of the cells' means.
+/// One row for each tile of the CTA: the mean of the tile's queries. If blocks are ranked by error, the queries of each
+/// cell are averaged first, and the row is the mean of the squares of these averages, channel by channel.
 template <int D>
 struct PooledQueries {
   static constexpr int kStride = D + 8;  // the padding avoids bank conflicts

@@ -23,7 +23,7 @@ MochiConfig parse_mochi_config(const nlohmann::json& json, const std::string& fi
   config.time_embed_dim = fields.integer("time_embed_dim", config.time_embed_dim, 2);
   config.max_sequence_length = fields.integer("max_sequence_length", config.max_sequence_length);
   if (config.attention_head_dim % 2 != 0)
-    fields.fail("attention_head_dim", "is odd, but rotary positions turn pairs of channels");
+    fields.fail("attention_head_dim", "is odd, but must be even, because rotary embeddings rotate pairs of channels");
   fields.check_width("num_attention_heads x attention_head_dim", config.width());
   fields.require_multiple("text_embed_dim (by the pooler's heads)", config.text_embed_dim, MochiConfig::kPoolerHeads);
   return config;

@@ -55,7 +55,7 @@ WanConfig parse_wan_config(const nlohmann::json& json, const std::string& file) 
   config.rope_max_seq_len = fields.integer("rope_max_seq_len", 1024);
   parse_images(fields, file, config);
   if (config.attention_head_dim % 2 != 0)
-    fields.fail("attention_head_dim", "is odd, but rotary positions turn pairs of channels");
+    fields.fail("attention_head_dim", "is odd, but must be even, because rotary embeddings rotate pairs of channels");
   return config;
 }
 

@@ -36,10 +36,11 @@ SPARSEREEL_BOTH inline int nibble(uint8_t byte, bool high) {
   return high ? byte >> 4 : byte & 15;
 }
 
-/// Reads scale `j` and minimum `j` of eight, with 6 bits each in 12 bytes.
+/// The scale and the minimum of one sub-block.
 struct SixBits {
   int scale, minimum;
 };
+/// Unpacks scale `j` and minimum `j`. The 12 bytes at `s` hold eight scales and eight minimums of 6 bits each.
 SPARSEREEL_BOTH inline SixBits six_bits(const uint8_t* s, int j) {
   if (j < 4) return {s[j] & 63, s[j + 4] & 63};
   return {(s[j + 4] & 15) | s[j - 4] >> 6 << 4, s[j + 4] >> 4 | s[j] >> 6 << 4};

@@ -23,7 +23,8 @@ struct ModelTree {
 /// beside their models (outputs, environments), are left out.
 ModelTree search_tree(const std::filesystem::path& folder);
 
-/// Returns the files of weights in this one folder. Shards are left out if their index is there.
+/// Returns the files of weights in this one folder. Returns the index of sharded weights in
+/// place of its shards.
 std::vector<std::filesystem::path> weights_in_folder(const std::filesystem::path& folder);
 
 /// Returns the model's folder for a path that the user gave. For a model_index.json it is the folder of that file. For
