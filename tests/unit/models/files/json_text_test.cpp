@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include <chrono>
+#include <ctime>
 #include <string>
 
 #include "hilbert/error.h"
@@ -61,9 +61,9 @@ TEST(JsonText, ParsesInLinearTime) {
   std::string text = "{";
   for (int i = 0; i < 200000; ++i)
     text += (i == 0 ? "\"" : ",\"") + std::to_string(i) + R"(":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]})";
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // counts this process only, however busy the machine is
   EXPECT_EQ(parse_json(text + "}", "", "").size(), 200000);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 20);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <ctime>
 #include <fstream>
 
 #include "hilbert/error.h"
@@ -149,10 +149,10 @@ TEST_F(TokenizerTest, EncodesMillionsOfUnknownBytesInSeconds) {
   const Tokenizer tokenizer = Tokenizer::load(folder_);
   std::string accents = "red";
   for (int i = 0; i < 1'000'000; ++i) accents += "\u0301";
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // counts this process only, however busy the machine is
   EXPECT_THAT(tokenizer.encode(accents, 4).ids, ElementsAre(4, 2, 1, 0));
   // Quadratic time would be 40 to 80 s without sanitizers.
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 30);
 }
 
 TEST_F(TokenizerTest, SpellsUnknownCharactersWithByteFallback) {

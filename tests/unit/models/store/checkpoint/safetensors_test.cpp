@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 #include <limits>
 
 #include "models/files/json_text.h"
@@ -267,9 +267,9 @@ TEST(TensorFile, ReadsOnlyTheHeaderWhenOpened) {
   write_text(folder / "huge.safetensors", file_of(header, 0));
   if (::truncate((folder / "huge.safetensors").c_str(), static_cast<off_t>(8 + header.size() + bytes)) != 0)
     GTEST_SKIP() << "this file system has no sparse files of that size";
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // counts this process only, however busy the machine is
   const TensorFile file(folder / "huge.safetensors");
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(200));
+  EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 0.2);
   EXPECT_EQ(file.data(*file.find("w")).size(), bytes);
   EXPECT_EQ(file.data(*file.find("w")).back(), std::byte{0});
 }
