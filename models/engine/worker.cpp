@@ -86,16 +86,16 @@ Outcome make_part(Rank& rank, Pipeline& pipeline, const Plan& plan, const Inputs
 }
 
 void send_state(SocketGroup& control, const DenoisingState* state) {
-  if (state == nullptr) return tell(control, nullptr);
+  if (state == nullptr) return send_message(control, nullptr);
   const StateParts parts = parts_of(*state);
   nlohmann::json names = nlohmann::json::array();
   for (const auto& [name, tensor] : parts.tensors) names.push_back(name);
-  tell(control, {{"run", parts.run}, {"tensors", names}});
+  send_message(control, {{"run", parts.run}, {"tensors", names}});
   for (const auto& [name, tensor] : parts.tensors) send_tensor(control, tensor);
 }
 
 std::shared_ptr<const DenoisingState> receive_state(SocketGroup& control, const CacheRule& cache) {
-  const nlohmann::json told = hear(control);
+  const nlohmann::json told = receive_message(control);
   if (told.is_null()) return {};
   StateParts parts{.tensors = {}, .run = told.at("run")};
   for (const auto& name : told.at("tensors")) parts.tensors[name.get<std::string>()] = receive_tensor(control);
@@ -110,17 +110,17 @@ void send_video(SocketGroup& control, Request request, const Plan& plan, const I
                       "write it into a profile, or make the video with one rank");
   nlohmann::json size;
   if (request.image_size) size = {request.image_size->height, request.image_size->width};
-  tell(control, {{"what", "video"},
-                 {"request", json_of(request)},
-                 {"policy_file", request.policy ? request.policy_file : ""},
-                 {"image_size", size},
-                 {"recipe", recipe_of(plan)},
-                 {"text_lengths", inputs.conditioning.text_lengths},
-                 {"decode", inputs.decode},
-                 {"keep_transformer", inputs.keep_transformer},
-                 {"checkpoint_every", run.checkpoints.every},
-                 {"checkpoint_last", run.checkpoints.last},
-                 {"checkpoint_cancelled", run.checkpoints.cancelled}});
+  send_message(control, {{"what", "video"},
+                         {"request", json_of(request)},
+                         {"policy_file", request.policy ? request.policy_file : ""},
+                         {"image_size", size},
+                         {"recipe", recipe_of(plan)},
+                         {"text_lengths", inputs.conditioning.text_lengths},
+                         {"decode", inputs.decode},
+                         {"keep_transformer", inputs.keep_transformer},
+                         {"checkpoint_every", run.checkpoints.every},
+                         {"checkpoint_last", run.checkpoints.last},
+                         {"checkpoint_cancelled", run.checkpoints.cancelled}});
   for (const auto member : Conditioning::tensors()) send_tensor(control, inputs.conditioning.*member);
   send_tensor(control, inputs.init_latents);
   send_state(control, inputs.resume.get());
@@ -215,11 +215,11 @@ int64_t told_number(const nlohmann::json& message, const char* name, int64_t lea
 
 void send_model(Rank& rank, nlohmann::json model) {
   model["what"] = "model";
-  tell(rank.control(), model);
+  send_message(rank.control(), model);
 }
 
 void send_end(Rank& rank) {
-  tell(rank.control(), {{"what", "end"}});
+  send_message(rank.control(), {{"what", "end"}});
 }
 
 Outcome lead_video(Rank& rank, Pipeline& pipeline, const Request& request, const Plan& plan, const Inputs& inputs,
@@ -244,7 +244,7 @@ Outcome lead_video(Rank& rank, Pipeline& pipeline, const Request& request, const
 void work(Rank& rank, const WorkerTasks& tasks) {
   std::shared_ptr<Pipeline> pipeline;
   for (;;) {
-    const nlohmann::json message = hear(rank.control());
+    const nlohmann::json message = receive_message(rank.control());
     const auto what = message.at("what").get<std::string>();
     if (what == "end") return;
     if (what == "model")

@@ -86,13 +86,13 @@ std::optional<nlohmann::json> take_message(std::string& received) {
   return message;
 }
 
-void tell(SocketGroup& group, const nlohmann::json& message) {
+void send_message(SocketGroup& group, const nlohmann::json& message) {
   std::string bytes = packed(message);
   group.broadcast(view_of_bytes(bytes).narrow(0, 0, sizeof(int64_t)), 0);
   group.broadcast(view_of_bytes(bytes).narrow(0, sizeof(int64_t), std::ssize(bytes) - ssize_t{sizeof(int64_t)}), 0);
 }
 
-nlohmann::json hear(SocketGroup& group) {
+nlohmann::json receive_message(SocketGroup& group) {
   std::string bytes(sizeof(int64_t), '\0');
   group.wait_for(view_of_bytes(bytes), 0);
   int64_t size = 0;
@@ -104,13 +104,13 @@ nlohmann::json hear(SocketGroup& group) {
 }
 
 void send_tensor(SocketGroup& group, const at::Tensor& tensor) {
-  if (!tensor.defined()) return tell(group, nullptr);
-  tell(group, {{"dtype", static_cast<int>(tensor.scalar_type())}, {"shape", tensor.sizes().vec()}});
+  if (!tensor.defined()) return send_message(group, nullptr);
+  send_message(group, {{"dtype", static_cast<int>(tensor.scalar_type())}, {"shape", tensor.sizes().vec()}});
   group.broadcast(bytes_of_tensor(tensor.cpu().contiguous()), 0);
 }
 
 at::Tensor receive_tensor(SocketGroup& group) {
-  const nlohmann::json form = hear(group);
+  const nlohmann::json form = receive_message(group);
   if (form.is_null()) return {};
   if (!form.is_object()) throw no_tensor("it is not an object");
   const at::ScalarType dtype = dtype_in(form);

@@ -19,10 +19,10 @@ std::string packed(const nlohmann::json& message);
 std::optional<nlohmann::json> take_message(std::string& received);
 
 /// Sends a message from rank 0, which calls this, to all other ranks.
-void tell(SocketGroup& group, const nlohmann::json& message);
-/// Receives the next message of rank 0's tell(). All other ranks call this. Waits as long as rank 0 takes. Throws Error
-/// as Group does, and if the bytes are not one of our messages.
-nlohmann::json hear(SocketGroup& group);
+void send_message(SocketGroup& group, const nlohmann::json& message);
+/// Receives the next message of rank 0's send_message(). All other ranks call this. Waits as long as rank 0 takes.
+/// Throws Error as Group does, and if the bytes are not one of our messages.
+nlohmann::json receive_message(SocketGroup& group);
 
 /// Send a tensor (rank 0) and receive it on the CPU (all other ranks). An undefined tensor stays undefined.
 /// receive_tensor() throws Error if dtype or shape is impossible.

@@ -7,7 +7,7 @@ import shutil
 import unittest
 
 import quantized
-from files_test import DATA, TWO, WAN, Models
+from single_files import DATA, TWO, WAN, Models
 from published import authors_name, authors_vae_name
 from support import read_safetensors
 

@@ -4,8 +4,8 @@ import struct
 import unittest
 from pathlib import Path
 
-import files_test
 import quantized
+import single_files
 from published import DIFFUSION_MODEL, MOCHI, MOCHI_VAE, mochi_as_authors, prefixed, renamed
 from support import MODEL
 
@@ -17,7 +17,7 @@ def numbers_of(data):
     return struct.unpack(f'<{len(data) // 2}e', data)
 
 
-class MochiFiles(files_test.Models):
+class MochiFiles(single_files.Models):
     sources = {'mochi': MODEL}
     small = ['-p', 'a red circle', '-n', 'grey', '--device', 'cpu', '--dtype', 'fp32', '--steps', 2, '--size', '64x64', '--frames', 7]
 

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "app/counted.h"
-#include "app/jobs/batch/card_line.h"
+#include "app/jobs/batch/gpu_line.h"
 #include "app/jobs/batch/manifest_reader.h"
 #include "app/jobs/batch/row_queue.h"
 #include "app/jobs/denoising_checkpoint.h"

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/jobs/batch/card_line.h"
+#include "app/jobs/batch/gpu_line.h"
 #include "app/jobs/batch/gpu_processes.h"
 #include "app/jobs/batch/render.h"
 #include "app/ranks/asked_ranks.h"

@@ -47,8 +47,13 @@ class SocketRank final : public Rank {
 }
 
 TEST(Worker, RefusesUnknownMessages) {
-  EXPECT_TRUE(refuses([](Rank& leader) { tell(leader.control(), {{"what", "dance"}}); }, "dance"));
-  EXPECT_TRUE(refuses([](Rank& leader) { tell(leader.control(), {{"what", "video"}}); }, "video")) << "of no model yet";
+  EXPECT_TRUE(refuses([](Rank& leader) { send_message(leader.control(), {{"what", "dance"}}); }, "dance"));
+  EXPECT_TRUE(refuses(
+      [](Rank& leader) {
+        send_message(leader.control(), {{"what", "video"}});
+      },
+      "video"))
+      << "of no model yet";
 }
 
 TEST(Worker, RefusesAVideoThatDiffersFromThatOfRank0) {
@@ -56,12 +61,12 @@ TEST(Worker, RefusesAVideoThatDiffersFromThatOfRank0) {
     send_model(leader, nlohmann::json::object());
     Request request;
     request.prompt = "a red circle";
-    tell(leader.control(), {{"what", "video"},
-                            {"request", json_of(request)},
-                            {"policy_file", ""},
-                            {"image_size", nullptr},
-                            {"recipe", {{"steps", 12345}}},
-                            {"decode", true}});
+    send_message(leader.control(), {{"what", "video"},
+                                    {"request", json_of(request)},
+                                    {"policy_file", ""},
+                                    {"image_size", nullptr},
+                                    {"recipe", {{"steps", 12345}}},
+                                    {"decode", true}});
   };
   EXPECT_TRUE(refuses(other_recipe, "this rank would make another video: steps is "));
 }

@@ -20,14 +20,14 @@ TEST(Messages, ArriveUnchanged) {
   const at::Tensor half = at::arange(6, at::kHalf).view({2, 3}).t();
   std::thread other([&] {
     const auto group = SocketGroup::connect(1, links[1], "second");
-    EXPECT_EQ(hear(*group), message);
+    EXPECT_EQ(receive_message(*group), message);
     EXPECT_TRUE(at::equal(receive_tensor(*group), half));
     EXPECT_FALSE(receive_tensor(*group).defined());
     EXPECT_EQ(receive_tensor(*group).sizes(), at::IntArrayRef({0, 4}));
   });
   {
     const auto group = SocketGroup::connect(0, links[0], "first");
-    tell(*group, message);
+    send_message(*group, message);
     send_tensor(*group, half);
     send_tensor(*group, {});
     send_tensor(*group, at::empty({0, 4}));
@@ -67,7 +67,7 @@ TEST(Messages, AreRefusedIfMalformed) {
           if (is_tensor)
             receive_tensor(*group);
           else
-            hear(*group);
+            receive_message(*group);
         },
         {"a message from rank 0"});
     heard.set_value();
@@ -75,7 +75,7 @@ TEST(Messages, AreRefusedIfMalformed) {
     return throws;
   };
   const auto tensor_of = [&](const nlohmann::json& form) {
-    return refused([&](SocketGroup& group) { tell(group, form); }, true);
+    return refused([&](SocketGroup& group) { send_message(group, form); }, true);
   };
   EXPECT_TRUE(tensor_of({{"dtype", 99}, {"shape", {1}}}));
   EXPECT_TRUE(tensor_of({{"dtype", "float"}, {"shape", {1}}}));

@@ -156,7 +156,7 @@ TEST(Rendezvous, DoesNotWaitForeverForASilentServer) {
   EXPECT_THAT(problem_of(store, 1, 2), HasSubstr("the ranks' meeting place cannot be reached at 127.0.0.1:"));
 }
 
-/// As behind a packet filter, the connection neither fails nor succeeds.
+/// Makes a connection that neither fails nor succeeds, like one that a packet filter blocks.
 TEST(Rendezvous, TimesOutIfNoConnectionIsMade) {
   const Listeners full = listen_towards("127.0.0.1", 0, 0);
   const Rendezvous place = {.host = "127.0.0.1", .port = full.port};

@@ -18,7 +18,8 @@ at::Tensor padded_text(const std::vector<int64_t>& lengths, int64_t rows) {
   return text;
 }
 
-// As in a layer's projections, padding becomes keys and values that are equal but not zero.
+// Attends with keys and values that one projection makes of all rows. Padding becomes equal keys and values, which are
+// not zero, like those of a layer.
 at::Tensor attended(const at::Tensor& rows, const at::Tensor& bias) {
   at::manual_seed(3);
   const at::Tensor q = at::randn({rows.size(0), 5, 2, 16}), to_k = at::randn({8, 32}), to_v = at::randn({8, 32});

@@ -31,7 +31,7 @@ class LineSocket {
 
  private:
   int socket_;
-  std::string come_;
+  std::string received_;
   std::unique_ptr<std::mutex> sending_ = std::make_unique<std::mutex>();
 };
 

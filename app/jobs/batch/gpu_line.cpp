@@ -1,5 +1,5 @@
 // Sends and receives messages between the queue's process and a GPU's process.
-#include "app/jobs/batch/card_line.h"
+#include "app/jobs/batch/gpu_line.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -22,7 +22,7 @@ bool LineSocket::send(const nlohmann::json& message) {
 }
 
 std::optional<nlohmann::json> LineSocket::take() {
-  return models::take_message(come_);
+  return models::take_message(received_);
 }
 
 nlohmann::json LineSocket::receive() {
@@ -31,13 +31,13 @@ nlohmann::json LineSocket::receive() {
     std::array<char, 4096> bytes{};
     const ssize_t count = recv(socket_, bytes.data(), bytes.size(), 0);
     if (count <= 0) return nullptr;
-    come_.append(bytes.data(), static_cast<size_t>(count));
+    received_.append(bytes.data(), static_cast<size_t>(count));
   }
 }
 
 bool LineSocket::is_ready() const {
   pollfd ready = {.fd = socket_, .events = POLLIN, .revents = 0};
-  return !come_.empty() || poll(&ready, 1, 0) > 0;
+  return !received_.empty() || poll(&ready, 1, 0) > 0;
 }
 
 Heartbeat::Heartbeat(LineSocket& line, std::chrono::milliseconds every)
