@@ -30,8 +30,19 @@ namespace {
 
 using Check = void (*)(Group&, at::Device);
 
+constexpr const char* kMet = "NCCL_TEST_MET";  // the environment variable with the name of a file that rank 1 writes
+
+/// Tells the test that rank 1 is at work with rank 0 and may be killed.
+void tell_that_ranks_met(const Group& group) {
+  if (group.rank() == 1) test::write_text(std::getenv(kMet), "");
+}
+
 /// Exchanges until another rank is killed.
 void exchanges_until_the_end(Group& group, at::Device device) {
+  const at::Tensor one = at::ones({1}, at::TensorOptions().device(device));
+  group.all_reduce_sum(one);
+  one.item<float>();  // waits for the GPU
+  tell_that_ranks_met(group);
   const std::string said = test::end_of(group, device);
   test::require(said.find("rank 1 (cuda:1) ended") != std::string::npos, said);
 }
@@ -41,9 +52,10 @@ void puts_until_the_end(Group& group, at::Device device) {
   Windows* windows = group.windows(64 << 20, device);
   test::require(windows != nullptr, "windows");
   try {
-    for (;;) {
+    for (bool have_met = false;; have_met = true) {
       windows->exchange([&] { windows->of(1 - group.rank()).fill_(1); });
       synchronize(device);
+      if (!have_met) tell_that_ranks_met(group);
     }
   } catch (const Error& error) {
     test::require(std::string(error.what()).find("rank 1 (cuda:1) ended") != std::string::npos, error.what());
@@ -133,7 +145,6 @@ const std::array<std::pair<const char*, Check>, 12> kChecks = {{
 // Environment variables for a rank's process. A forked process cannot use a GPU that its parent has begun to use, so
 // ranks run this program anew.
 constexpr const char *kRank = "NCCL_TEST_RANK", *kLinks = "NCCL_TEST_LINKS", *kCheck = "NCCL_TEST_CHECK";
-constexpr const char* kMet = "NCCL_TEST_MET";  // a file that rank 1 writes
 
 int64_t gpus() {
   return cuda_available() ? at::detail::getCUDAHooks().deviceCount() : 0;
@@ -192,12 +203,6 @@ TEST(NcclGroup, RunsOneRankOfAnotherTest) {
   const auto control = SocketGroup::connect(rank, links, device.str(), {.start = std::chrono::seconds(60)});
   {
     const auto group = NcclGroup::connect(control, device);
-    if (const char* met = std::getenv(kMet)) {
-      const at::Tensor one = at::ones({1}, at::TensorOptions().device(device));
-      group->all_reduce_sum(one);
-      one.item<float>();  // waits for the GPU
-      if (rank == 1) test::write_text(met, "");
-    }
     if (std::string(name) == "forever") exchanges_until_the_end(*group, device);
     if (std::string(name) == "windows-forever") puts_until_the_end(*group, device);
     for (const auto& [each, check] : kChecks)
