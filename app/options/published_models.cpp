@@ -154,7 +154,7 @@ Error missing_model(const std::string& model, const Error& error) {
   const std::vector<models::Architecture> architectures = models::architectures_in(models::data_folder() / "configs");
   const std::vector<Known> all = all_known(architectures);
   const auto with_remedy = [&](const std::string& remedy) {
-    return bad_file(model, "is not a folder, nor is such a file here", remedy);
+    return bad_file(model, "there is no file or folder of this name here", remedy);
   };
   std::vector<Known> found = named(all, model);
   const bool exact = !found.empty();

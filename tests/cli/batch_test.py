@@ -176,7 +176,7 @@ class PromptSets(BatchTest):
         self.assertEqual(result.returncode, 1)
         causes = result.stderr.splitlines()[:-2:2]
         self.assertEqual(len(causes), 3, result.stderr)
-        for place in ('set.yaml:2:10: width 100 is', 'set.yaml:4:9: topk is 1.5', 'set.yaml:5:22: model: nowhere: is not a folder'):
+        for place in ('set.yaml:2:10: width 100 is', 'set.yaml:4:9: topk is 1.5', 'set.yaml:5:22: model: nowhere: there is no file or folder'):
             self.assertTrue(any(cause.startswith(place) and cause.count(place) == 1 for cause in causes), result.stderr)
         config = self.write('my.yaml', 'init_latents: missing.safetensors\n').name
         self.assertIn('set.txt:1: my.yaml:1:15: init_latents: missing.safetensors: cannot be opened',

@@ -65,7 +65,7 @@ class ModelNames(CommandLineTest):
         """Returns the lines of an error that are to be copied."""
         result = self.run_program('generate', '-p', 'x', '-m', model)
         self.assertEqual(result.returncode, 2, result.stderr)
-        self.assertIn(f'error: {model}: is not a folder', result.stderr)
+        self.assertIn(f'error: {model}: there is no file or folder', result.stderr)
         return result.stderr, [line.strip() for line in result.stderr.splitlines() if line.startswith('    ')]
 
     def test_published_name_prints_the_commands_that_download_and_use_it(self):

@@ -62,7 +62,7 @@ class Errors(CommandLineTest):
     def test_json_describes_early_failures(self):
         (self.folder / 'good.yaml').write_text('json: true\nsteps: 3\n')
         for arguments, command, cause in (
-                (['generate', '--json', '-p', 'x', '-m', 'nowhere'], 'generate', 'nowhere: is not a folder'), (['generate', '--json', '--wrong'], 'generate', '--wrong'),
+                (['generate', '--json', '-p', 'x', '-m', 'nowhere'], 'generate', 'nowhere: there is no file or folder'), (['generate', '--json', '--wrong'], 'generate', '--wrong'),
                 (['batch', '--json'], 'batch', 'a prompt set is missing'), (['inspect', '--json', 'nowhere'], 'inspect', 'nowhere: no such file'),
                 (['bench', 'attention', '--json', '--modes', 'ful'], 'bench attention', 'ful'), (['bench', '--json'], 'bench', ''), (['--json'], '', ''),
                 (['generate', '--json', '-p', 'x', '--report', 'a', '-o', 'a'], 'generate', 'the same file'),
@@ -77,7 +77,7 @@ class Errors(CommandLineTest):
     def test_reports_describe_early_failures(self):
         (self.folder / 'my.yaml').write_text('report: named.json\n')
         for arguments, command, cause in (
-                (['generate', '-p', 'x', '-m', 'nowhere', '--report', 'r.json'], 'generate', 'nowhere: is not a folder'),
+                (['generate', '-p', 'x', '-m', 'nowhere', '--report', 'r.json'], 'generate', 'nowhere: there is no file or folder'),
                 (['generate', '-p', 'x', '-m', MODEL, '--steps', 'many', '--report=r.json'], 'generate', '--steps many'),
                 (['generate', '-p', 'x', '-m', 'nowhere', '--config', 'my.yaml'], 'generate', 'nowhere'),
                 (['batch', '--report', 'r.json', '-m', MODEL], 'batch', 'a prompt set is missing'),

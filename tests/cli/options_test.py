@@ -247,7 +247,7 @@ class Options(CommandLineTest):
 
     def test_does_not_mistake_parts_of_longer_names_for_a_file(self):
         name = self.config('output: a\nsave_latents: nowhere\n')
-        self.fail_with(self.run_program('config', 'show', '-m', 'nowhere-else', '--config', name), 2, 'error: nowhere-else: is not a folder')
+        self.fail_with(self.run_program('config', 'show', '-m', 'nowhere-else', '--config', name), 2, 'error: nowhere-else: there is no file or folder')
 
     def test_files_are_not_blamed_for_errors_that_begin_with_their_names(self):
         (self.folder / 'a').mkdir()

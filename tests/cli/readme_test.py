@@ -18,7 +18,7 @@ PAGES = sorted(str(path.relative_to(ROOT)) for folder in ('.', '.github', 'app',
                for path in (ROOT / folder).glob('*.md' if folder in ('.', '.github') else '**/*.md'))
 SCRIPTS = ('./app/quickstart', './tests/run')
 CHART = re.compile(r'--plot|bench plot|--heat-map')
-NOT_HERE = re.compile(r'needs (?:a GPU|four GPUs|a checkpoint)|tests/gpu/|tests/fresh-debian|tests/bench/diffusers_report|^hf download|pip install')
+NOT_HERE = re.compile(r'needs (?:a GPU|four GPUs|two hosts|a checkpoint)|tests/gpu/|tests/fresh-debian|tests/bench/diffusers_report|^hf download|pip install')
 # Stands in for build/sparsereel. Its settings are weaker than the command line, but stronger than a recipe or a model's own.
 SMALL = """#!/bin/bash
 words=1
