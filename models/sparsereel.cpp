@@ -23,6 +23,7 @@
 #include "models/image/images.h"
 #include "models/image/resample.h"
 #include "models/layers/cpu_threads.h"
+#include "models/request/distilled.h"
 #include "models/request/effects.h"
 #include "models/request/fields.h"
 #include "models/request/images.h"
@@ -144,6 +145,7 @@ Texts texts_of(const VideoRequest& request) {
   add(texts, "cache", request.cache);
   add(texts, "vae_tiling", request.vae_tiling);
   add(texts, "preset", request.preset);
+  add(texts, "distilled", request.distilled);
   add(texts, "profile", request.profile);
   add_options(texts, request.options);
   return texts;
@@ -172,6 +174,7 @@ const models::OptionList& members() {
     std::vector<models::Option> all;
     for (const models::Field& field : models::fields()) all.push_back(models::option_of(field));
     all.push_back({.key = "preset"});
+    all.push_back({.key = "distilled", .kind = models::ValueKind::whole});
     all.push_back({.key = "profile", .kind = models::ValueKind::file, .no_effect = {models::NoEffect::exact}});
     all.push_back({.key = "fps", .kind = models::ValueKind::number});
     // The compiler checks the types of members. Texts of files are checked where they are read.
@@ -190,6 +193,7 @@ void keep_members(models::ModelConfig& config) {
   };
   std::erase_if(config.defaults, is_none);
   for (auto& [name, preset] : config.presets) std::erase_if(preset.values, is_none);
+  for (models::Distilled& row : config.distilled) std::erase_if(row.options.values, is_none);
 }
 
 models::Settings settings_of(const Texts& given) {
@@ -211,7 +215,7 @@ models::Settings completed(models::Settings settings, const models::ModelConfig&
 /// If the value at fault came from the model's file, names its place there.
 Error with_place_in_file(const models::Settings& settings, const Error& error) {
   const models::Setting* setting = error.field().empty() ? nullptr : settings.find(error.field());
-  return setting != nullptr && setting->source == models::Source::matched_config ? settings.with_place(error) : error;
+  return setting != nullptr && setting->source <= models::Source::distilled ? settings.with_place(error) : error;
 }
 
 std::vector<std::string> profile_warnings(const models::Settings& settings,
@@ -280,6 +284,8 @@ Resolved resolve(const models::Settings& settings, const VideoRequest& request, 
     std::ranges::move(models::no_effect_causes(models::kDecidedByRequest, facts), std::back_inserter(causes));
     resolved.warnings = models::no_effect_warnings(settings, causes);
     std::ranges::move(profile_warnings(settings, profile, resolved.plan), std::back_inserter(resolved.warnings));
+    if (std::string hint = models::distilled_warning(settings.model_config(), settings); !hint.empty())
+      resolved.warnings.push_back(std::move(hint));
   } catch (const Error& error) {
     throw with_place_in_file(settings, error);
   }
@@ -413,6 +419,7 @@ TextToVideo::TextToVideo(const std::string& model, const ModelOptions& options) 
     if (pipelines.size() > 1) state_->ranks = std::make_unique<models::RankThreads>(std::move(pipelines));
     state_->config = std::move(config).value_or(models::ModelConfig{.file = configs});
     keep_members(state_->config);
+    for (const models::LoraChoice& lora : request.loras) state_->config.loras.push_back(lora.file);
     state_->warnings = std::move(warnings);
   });
 }

@@ -115,6 +115,9 @@ struct VideoRequest {
   std::string vae_tiling = {};  // auto, on, off; auto if empty
   /// exact, near, balanced, fast, if the model's file has them. If empty, exact with attention full, else balanced.
   std::string preset = {};
+  /// Number of steps of a distilled model, 4 or 8: sets sampler, noise levels, shift and guidance as the model's file
+  /// says. Members that are set win. The model needs a distilled transformer or LoRA.
+  std::optional<int64_t> distilled = {};
   /// File of a profile that `sparsereel tune` made for this model. It replaces the preset and has no effect with
   /// attention full.
   std::string profile = {};

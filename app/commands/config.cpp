@@ -37,6 +37,9 @@ std::string source_name(const Settings& settings, const std::string& key) {
       return "recipe of " + setting->file;
     case Source::row:
       return setting->file;
+    case Source::distilled:
+      return setting->file + ":" + std::to_string(setting->mark.line) + " (distilled " +
+             settings.text("distilled", "") + ")";
     case Source::matched_config:
       return setting->file + ":" + std::to_string(setting->mark.line) + " (matches the checkpoint)";
   }
@@ -89,7 +92,7 @@ nlohmann::json other_values(const Settings& settings, const GenerateOptions& opt
 /// Returns options that have no effect on this run, or that are shown as the values of other options that they set.
 std::set<std::string> left_out(const Settings& settings, const GenerateOptions& options) {
   std::set<std::string> keys = models::options_without_effect(settings.options(), options.no_effect);
-  keys.insert({"size", "seconds", "prompt_file", "from", "preset"});
+  keys.insert({"size", "seconds", "prompt_file", "from", "preset", "distilled"});
   if (!settings.has("prompt") && !settings.has("prompt_file")) keys.insert("prompt");
   return keys;
 }

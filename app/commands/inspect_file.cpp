@@ -15,6 +15,7 @@
 #include "app/terminal.h"
 #include "hilbert/error.h"
 #include "models/files/config_fields.h"
+#include "models/request/distilled.h"
 #include "models/store/checkpoint/family.h"
 #include "models/store/checkpoint/foreign_model.h"
 #include "models/store/checkpoint/found_parts.h"
@@ -22,6 +23,7 @@
 #include "models/store/checkpoint/lora_names.h"
 #include "models/store/checkpoint/part_files.h"
 #include "models/store/checkpoint/stored_weights.h"
+#include "models/store/configs/config_file.h"
 #include "models/store/configs/data_folder.h"
 #include "models/store/configs/model_of_files.h"
 
@@ -41,6 +43,14 @@ std::string in_any_block(std::string name) {
   const size_t begin = name.find_first_of(kDigits);
   if (begin == std::string::npos) return name;
   return name.replace(begin, std::min(name.find_first_not_of(kDigits, begin), name.size()) - begin, "*");
+}
+
+/// Returns the method and the number of steps of a distilled LoRA, as its name tells them; null if it tells none.
+nlohmann::json distilled_by_name(const fs::path& path) {
+  for (const models::Architecture& model : models::architectures_in(models::data_folder() / "configs"))
+    if (const models::Distilled* row = models::distilled_as(model.config, path))
+      return {{"name", row->name}, {"steps", row->steps}};
+  return {};
 }
 
 /// Describes the model that a LoRA was made for, or its "problem" and "remedy" if it cannot be used.
@@ -63,6 +73,7 @@ nlohmann::json describe_lora(const fs::path& path) {
             {"width", origin.width},
             {"blocks", origin.blocks},
             {"expert", origin.expert},
+            {"distilled", distilled_by_name(path)},
             {"layers", lora.layers.size()},
             {"other_tensors", lora.strangers.size()},
             {"ranks", ranks},
@@ -91,6 +102,9 @@ void print_lora(const nlohmann::json& lora) {
     std::cout << "  made for inner width " << number("width") << " and " << counted(number("blocks"), "block") << "\n";
   if (!text("expert").empty())
     std::cout << "  for the transformer of " << text("expert") << " noise, according to its file name\n";
+  if (const nlohmann::json& row = lora["distilled"]; !row.is_null())
+    std::cout << "  distilled to " << row["steps"].get<int64_t>() << " steps (" << row["name"].get<std::string>()
+              << "), according to its file name: give --distilled " << row["steps"].get<int64_t>() << "\n";
   if (!lora["ranks"].empty()) std::cout << "  rank " << list("ranks") << ", alpha over rank " << list("scales") << "\n";
   if (number("other_tensors") > 0)
     std::cout << "  " << counted(number("other_tensors"), "tensor") << " outside the LoRA\n";

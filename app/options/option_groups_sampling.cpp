@@ -115,6 +115,15 @@ std::vector<OptionSpec> sampler_and_speed() {
        .example = "sparsereel generate -p \"a panda\" --cache forecast:0.1:20%",
        .in_help = InHelp::all,
        .commands = {Command::tune}},
+      {.names = "--distilled",
+       .kind = whole,
+       .help = "steps of a distilled model or LoRA: 4 or 8",
+       .manual = R"(Sets the sampler, the noise levels, the flow shift and the guidance scale for a model that was
+           distilled to so few steps, as configs/ lists them for each published LoRA. Options that you give win. Name
+           such a LoRA with --lora, or such a transformer with --transformer.)",
+       .example = "sparsereel generate -m MODEL --lora LORA --distilled 4 -p \"a panda\"",
+       .in_help = InHelp::generate,
+       .commands = that_denoise()},
       {.names = "--preset",
        .kind = choice,
        .help = "fidelity or speed (default balanced)",

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
@@ -15,6 +16,7 @@ namespace {
 
 /// Only this many commas are considered part of a file's name.
 constexpr size_t kMostCommas = 16;
+constexpr size_t kMostExperts = 2;  // of any model
 
 bool names_file(const std::filesystem::path& path) {
   std::error_code ignored;
@@ -105,11 +107,31 @@ LoraChoice take_choice(const std::string& text, size_t& begin) {
   return parse_marks(trimmed(text.substr(start, first_end - start)));
 }
 
+/// Returns the LoRAs in the folder that the choice names; the choice itself if it names no folder.
+std::vector<LoraChoice> in_folder(const LoraChoice& choice) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(choice.file, ignored)) return {choice};
+  std::vector<LoraChoice> loras;
+  for (const auto& entry : std::filesystem::directory_iterator(choice.file, ignored)) {
+    if (entry.path().extension() != ".safetensors") continue;
+    loras.push_back(choice);
+    loras.back().file = entry.path();
+  }
+  if (loras.empty() || loras.size() > kMostExperts)
+    throw bad_option("lora",
+                     choice.file.string() + ": this folder holds " + std::to_string(loras.size()) +
+                         " .safetensors files, not a LoRA or a pair of LoRAs",
+                     "name the file");
+  std::ranges::sort(loras, {}, &LoraChoice::file);
+  return loras;
+}
+
 }  // namespace
 
 std::vector<LoraChoice> parse_loras(const std::string& text) {
   std::vector<LoraChoice> loras;
-  for (size_t begin = 0; begin < text.size();) loras.push_back(take_choice(text, begin));
+  for (size_t begin = 0; begin < text.size();)
+    std::ranges::move(in_folder(take_choice(text, begin)), std::back_inserter(loras));
   return loras;
 }
 

@@ -21,8 +21,9 @@ inline bool fits_float(double factor) {
 }
 
 /// Reads "style.safetensors:0.8,fast.safetensors@high": FILE, FILE:SCALE, FILE@EXPERT or FILE@EXPERT:SCALE, separated
-/// by commas. The name of an existing file may contain these marks; the longest text that names a file wins. Throws
-/// Error for a scale that is not a finite number, or more than a float holds.
+/// by commas. The name of an existing file may contain these marks; the longest text that names a file wins. A folder
+/// stands for the .safetensors files in it, in the order of their names: one LoRA, or one for each of two experts.
+/// Throws Error for a scale that is not a finite number or more than a float holds, and for a folder of other files.
 std::vector<LoraChoice> parse_loras(const std::string& text);
 /// Writes whole paths, or file names only.
 std::string text_of(const std::vector<LoraChoice>& loras, bool whole_paths);

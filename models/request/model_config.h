@@ -1,9 +1,11 @@
 // The defaults and presets that a matching file of configs/ gives a model, as options. No torch.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "models/request/place.h"
 
@@ -15,12 +17,24 @@ struct YamlOptions {
   Places places;
 };
 
+/// The settings of a model that was distilled to a few steps: a row of the section `distilled`.
+struct Distilled {
+  std::string name;                // what publishers call the method: "lightx2v"
+  int64_t steps = 0;               // number of steps
+  std::vector<std::string> loras;  // file names of the published LoRAs, one for each transformer
+  std::string repository;          // where they are published
+  std::vector<std::string> words;  // in lower case; one of them occurs in the names of such LoRAs and transformers
+  YamlOptions options;             // what the steps need: sampler, noise levels, shift, guidance
+};
+
 /// A file of configs/ that describes a published checkpoint.
 struct ModelConfig {
   std::filesystem::path file;
   std::map<std::string, std::string> defaults = {};
   Places places = {};                               // places of the defaults in the file
   std::map<std::string, YamlOptions> presets = {};  // options that each preset sets on top of the defaults
+  std::vector<Distilled> distilled = {};            // the first row of a number of steps is the usual one
+  std::vector<std::filesystem::path> loras = {};  // LoRAs that the model was opened with, if settings do not name them
 };
 
 }  // namespace sparsereel::models

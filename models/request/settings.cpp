@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "hilbert/read_text.h"
+#include "models/request/distilled.h"
 #include "models/request/frame_area.h"
 
 namespace sparsereel::models {
@@ -132,6 +133,9 @@ void Settings::add(Source source, const std::map<std::string, std::string>& valu
 
 void Settings::add_model_config(PresetUse use, const std::string& named) {
   remove(Source::matched_config);
+  remove(Source::distilled);
+  const YamlOptions distilled = distilled_options(*config_, *this);
+  add(Source::distilled, distilled.values, config_->file.string(), distilled.places);
   std::map<std::string, std::string> given;
   for (const auto& [key, setting] : values_) given[key] = setting.value;
   if (!named.empty()) given["preset"] = named;

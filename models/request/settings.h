@@ -26,7 +26,15 @@ inline bool is_random_seed(std::string_view text) {
 }
 
 /// The source of a value; later sources are stronger.
-enum class Source { matched_config, recipe, profile, config_file, command_line, row };  // row: of a prompt set
+enum class Source {
+  matched_config,
+  distilled,
+  recipe,
+  profile,
+  config_file,
+  command_line,
+  row
+};  // row: of a prompt set
 
 struct Setting {
   std::string value;
@@ -79,10 +87,11 @@ class Settings {
 
   /// Sets the file of configs/ that fits the model; without defaults if none fits.
   void set_model_config(ModelConfig config) { config_ = std::make_shared<const ModelConfig>(std::move(config)); }
-  /// Adds the values of the model's file: its defaults, with the preset on top. Replaces those added before. Throws
-  /// Error (field preset) if the file lacks the preset.
+  /// Adds the values of the model's file: its defaults, the preset, and the settings that `distilled` asks for; later
+  /// ones win. Replaces those added before. Throws Error (field preset or distilled) if the file lacks one of them.
   void add_model_config(PresetUse use, const std::string& named = {});
   const PresetChoice& preset() const { return preset_; }
+  const ModelConfig& model_config() const { return *config_; }
   std::vector<std::string> preset_names() const;
 
   std::optional<std::string> text(const std::string& key) const;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "hilbert/error.h"
+#include "hilbert/read_text.h"
 #include "models/files/config_fields.h"
 #include "models/files/regular_file.h"
 #include "models/store/checkpoint/family.h"
@@ -118,10 +119,11 @@ nlohmann::json to_json(const YAML::Node& node) {
 YAML::Node parse_model_config(const std::string& text, const fs::path& file) {
   YAML::Node node = parse(text, file);
   require_map(node, file, "the file");
-  check_keys(node, file, "", {"match", "architecture", "defaults", "presets", "published"},
-             "a model config has match, architecture, defaults, presets and published");
+  check_keys(node, file, "", {"match", "architecture", "defaults", "presets", "distilled", "published"},
+             "a model config has match, architecture, defaults, presets, distilled and published");
   for (const auto& entry : node)
-    if (entry.first.Scalar() != "published") require_map(entry.second, file, entry.first.Scalar());
+    if (const std::string key = entry.first.Scalar(); key != "published" && key != "distilled")
+      require_map(entry.second, file, entry.first.Scalar());
   std::vector<std::string> keys = {"class", "layers", "heads"};
   for (const std::string& mark : all_fingerprint_keys()) keys.push_back(mark);
   if (!node["match"]) throw bad_file(file, "match is missing", "give it some of " + list_of(keys));
@@ -131,6 +133,31 @@ YAML::Node parse_model_config(const std::string& text, const fs::path& file) {
       throw bad_yaml(file, entry.second.Mark(), "match." + entry.first.Scalar() + " is not a single value",
                      "write the transformer's value, or null");
   return node;
+}
+
+std::vector<std::string> texts_of(const YAML::Node& node) {
+  if (node.IsScalar()) return {node.Scalar()};
+  std::vector<std::string> texts;
+  for (const auto& each : node) texts.push_back(each.Scalar());
+  return texts;
+}
+
+/// Throws Error for a row without one of the keys. `source` says where the values come from, for readers of the file.
+Distilled distilled_row(const YAML::Node& node, const fs::path& file) {
+  const std::vector<std::string> keys = {"name", "steps", "lora", "repository", "words", "source", "options"};
+  require_map(node, file, "a row of distilled");
+  check_keys(node, file, "distilled.", keys, "a row has " + list_of(keys));
+  for (const std::string& key : keys)
+    if (!node[key]) throw bad_yaml(file, node.Mark(), "a row of distilled lacks " + key, "give it " + list_of(keys));
+  require_map(node["options"], file, "distilled.options");
+  const auto steps = parse_number<int64_t>(node["steps"].Scalar());
+  if (!steps) throw bad_yaml(file, node["steps"].Mark(), "distilled.steps is not a number", "write a number of steps");
+  return {.name = node["name"].Scalar(),
+          .steps = *steps,
+          .loras = texts_of(node["lora"]),
+          .repository = node["repository"].Scalar(),
+          .words = texts_of(node["words"]),
+          .options = option_values(node["options"], file, "distilled.options.")};
 }
 
 ModelConfig options_of(const YAML::Node& node, const fs::path& file) {
@@ -145,6 +172,7 @@ ModelConfig options_of(const YAML::Node& node, const fs::path& file) {
     require_map(preset.second, file, name);
     config.presets[preset.first.Scalar()] = option_values(preset.second, file, name + ".");
   }
+  for (const auto& row : node["distilled"]) config.distilled.push_back(distilled_row(row, file));
   return config;
 }
 

@@ -21,7 +21,7 @@ YamlOptions parse_config(const std::string& text, const std::filesystem::path& p
 
 /// Returns the defaults of a model's YAML, or nothing unless `match` fits the model. It compares class, layers, heads
 /// and the family's marks, such as patch_size_t (null if the config has none). Other keys are architecture, defaults,
-/// presets and published. Throws Error naming file and key for anything else.
+/// presets, distilled and published. Throws Error naming file and key for anything else.
 std::optional<ModelConfig> match_model_config(const std::filesystem::path& file, const ModelSpec& model);
 
 /// A model's YAML as a complete description, as --random-weights needs it.
