@@ -70,7 +70,7 @@ auto guarded(const Action& action) {
 
 using Texts = std::map<std::string, std::string>;
 
-/// These write a member that is set as text, in the form that options use.
+/// The functions add() store a member as text, in the form that options have. Unset and empty members are left out.
 void add(Texts& texts, const char* name, const std::string& value) {
   if (!value.empty()) texts[name] = value;
 }
@@ -227,7 +227,7 @@ std::vector<std::string> profile_warnings(const models::Settings& settings,
   const models::Setting* weights = settings.find("weights");
   if (weights != nullptr && weights->value != (plan.fp8_weights ? "fp8" : "auto"))
     warnings.push_back(settings.describe("profile") + " asks for weights " + weights->value +
-                       ", but this model was opened without them");
+                       ", but the model was opened with other weights");
   return warnings;
 }
 
@@ -356,7 +356,7 @@ Video video_of(const models::Outcome& result, const models::Plan& plan, const mo
   return video;
 }
 
-/// Returns `asked`, or our own folder if that is empty.
+/// Returns `asked`, or the folder of the built-in configs if `asked` is empty.
 std::filesystem::path configs_folder(const std::string& asked) {
   if (asked.empty()) return models::data_folder() / "configs";
   std::error_code error;
@@ -379,8 +379,8 @@ Failure::~Failure() = default;
 
 struct TextToVideo::State {
   std::shared_ptr<models::Pipeline> pipeline;
-  std::unique_ptr<models::RankThreads> ranks;  // own `pipeline` as rank 0; null if it works alone
-  models::ModelConfig config;                  // file that fits the model; without defaults if none does
+  std::unique_ptr<models::RankThreads> ranks;  // ranks on several GPUs; rank 0 runs `pipeline`; null for one GPU
+  models::ModelConfig config;                  // YAML file of the model; without defaults if no file describes it
   std::vector<std::string> warnings;           // repeated with every video
   std::atomic<bool> is_busy = false;           // a video is being made
 };

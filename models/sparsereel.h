@@ -1,8 +1,9 @@
-// libsparsereel: makes videos from text, from C++17. This is the only public header; it includes nothing of libtorch.
+// The only public header of libsparsereel, a library that makes videos from text. It needs C++17 and no libtorch
+// headers.
 //
 // On a CPU, libtorch's threads spin while they wait for each other. Beside other busy processes a video then takes
-// several times as long. Set OMP_WAIT_POLICY=passive in the environment to prevent that. Set it before the program
-// starts, because it is read while the library is loaded. The sparsereel program sets it for itself.
+// several times as long. To prevent that, set OMP_WAIT_POLICY=passive in the environment before the program starts: the
+// variable is read while the library is loaded. The command-line program sets it for itself.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@
 namespace sparsereel {
 
 /// The only exception that the library throws. Exceptions of libtorch and of the standard library are converted to it.
-/// what() holds the cause and the remedy. They name options as the members below are named.
+/// what() holds the cause and the remedy. Both call options by the names of the members below.
 class SPARSEREEL_API Failure : public std::runtime_error {
  public:
   Failure(int code, std::string cause, std::string remedy, std::string field = {});
@@ -35,7 +36,7 @@ class SPARSEREEL_API Failure : public std::runtime_error {
   int code() const { return code_; }  // 1 failed while running, 2 bad arguments or input, 130 cancelled
   const std::string& cause() const { return cause_; }
   const std::string& remedy() const { return remedy_; }
-  const std::string& field() const { return field_; }  // member below at fault, such as "steps"; empty if none
+  const std::string& field() const { return field_; }  // name of the member at fault, such as "steps"; empty if none is
 
  private:
   int code_;
@@ -46,7 +47,7 @@ class SPARSEREEL_API Failure : public std::runtime_error {
 struct ModelOptions {
   std::string device = "auto";                          // auto, cpu, cuda, cuda:N
   std::string dtype = "auto";                           // auto, fp32, bf16, fp16
-  std::string weights = "auto", text_weights = "auto";  // auto, fp8: for the transformer and the text encoder
+  std::string weights = "auto", text_weights = "auto";  // auto, fp8; of the transformer and of the text encoder
   bool offload = false;  // keeps weights in host memory and copies them to the GPU in turn
   /// Files of weights (safetensors, GGUF, .pth) that replace weights of the model, one file for each part. Tensors have
   /// the names of diffusers or of the model's authors. transformer_2 is the second transformer of models that have two.
@@ -54,7 +55,7 @@ struct ModelOptions {
   /// A spiece.model, a tokenizer.json, or a folder with one of them. It replaces the tokenizer of the model, and a
   /// tokenizer in the text encoder's file or beside it.
   std::string tokenizer = {};
-  std::string lora = {};  // "style.safetensors:0.8", several separated by commas; added to the weights
+  std::string lora = {};  // LoRAs with factors, separated by commas: "a.safetensors:0.8,b.safetensors"
   /// Folder with the YAML files of known models; it must exist. If empty, the folder of the installation or of the
   /// source tree is used.
   std::string configs = {};
@@ -74,46 +75,52 @@ struct ImageView {
   int64_t height = 0, width = 0;
 };
 
-/// Options of one video, resolved as on the command line. An unset member takes its value from the first of these that
-/// gives one: the profile or preset, the file in ModelOptions::configs that fits the model, and the checkpoint. Entries
-/// of that file without a member here are ignored. If that folder holds no files of models, a warning says so, and only
-/// the checkpoint's defaults remain. Values that are impossible, out of range or contradict each other are refused
-/// before anything is computed. A member that can have no effect causes a warning.
+/// Options of one video. They mean the same as on the command line. An unset member takes its value from the first of
+/// these sources that gives one: the profile or preset, the YAML file in ModelOptions::configs that describes the
+/// model, the checkpoint. If none gives one, the default named below applies. Options in the YAML file that a request
+/// cannot set are ignored. If ModelOptions::configs holds no files of models, a warning says so. Values that are
+/// impossible, out of range or contradict each other are refused before anything is computed. A member that can have no
+/// effect causes a warning.
 struct VideoRequest {
   std::string prompt = {};                          // UTF-8; must contain more than white space
   std::optional<std::string> negative_prompt = {};  // UTF-8
   uint64_t seed = 42;
   std::optional<int64_t> steps = {};
   std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames; models restrict them
-  /// 480p, 720p: area that replaces width and height; the shape is the shape of the image, or 16:9.
+  /// 480p, 720p: an area in place of width and height. The video has the shape of `image`, or 16:9 without an image.
   std::string size = {};
-  std::optional<double> seconds = {};  // replaces frames: the nearest possible number at the model's frame rate
+  /// Length in place of `frames`: the video has the nearest possible number of frames at the model's frame rate.
+  std::optional<double> seconds = {};
   /// First and last frame of the video, of any size, for models that take them. If width and height are both unset, the
   /// video has the first image's shape, and the area of `size` or of the model's default.
   ImageView image = {}, last_image = {};
-  std::string resize = {};                                 // cover (scale and crop), stretch; cover if empty
-  std::optional<int64_t> max_sequence_length = {};         // most tokens of the prompt; longer prompts are cut
+  std::string resize = {};                                 // cover (scale and crop), stretch; if empty, cover
+  std::optional<int64_t> max_sequence_length = {};         // longer prompts are cut to this many tokens
   std::optional<double> cfg_scale = {}, cfg_scale_2 = {};  // guidance scales; cfg_scale_2 is for a second transformer
-  std::string guidance_passes = {};                        // batched, in-turn; batched if empty
+  std::string guidance_passes = {};                        // batched, in-turn; if empty, batched
   std::optional<bool> dynamic_cfg = {};                    // the guidance scale changes over the steps
   std::string scheduler = {};                              // name of a sampler; if empty, the checkpoint's sampler
   std::optional<double> flow_shift = {};                   // for flow-matching samplers
-  /// Noise levels before the shift, such as {1, 0.75, 0.5}, for flow-matching samplers. They exclude `steps`.
+  /// Noise levels before the shift, such as {1, 0.75, 0.5}, for flow-matching samplers. Cannot be combined with
+  /// `steps`.
   std::vector<double> sigmas = {};
-  std::string attention = {};  // full, quantized, sparse, check; if empty, sparse where it runs
+  std::string attention = {};  // full, quantized, sparse, check; if empty, sparse if the device supports it, else full
+  /// How many blocks of attention are computed: set at most one of topk, cdf, error and block_error. Blocks whose
+  /// tokens have a mean cosine similarity below `similarity` are always computed. P.V is skipped for blocks whose
+  /// scores all lie `pv_threshold` log2 units or more below the maximum of their row.
   std::optional<double> topk = {}, cdf = {}, error = {}, block_error = {}, similarity = {}, pv_threshold = {};
-  std::string dropped = {};                // replacement of blocks that are not computed: mean, none; default if empty
-  std::string select = {};                 // ranking of blocks: error, mass; if empty, the one that goes with `dropped`
-  std::optional<int64_t> cell = {};        // tokens that share one mean: 16, 32, 64
-  std::optional<int64_t> arithmetic = {};  // bits in which a GPU computes sparse attention: 8, 16; unset: 8
+  std::string dropped = {};                // what stands for blocks that are not computed: mean, none; if empty, mean
+  std::string select = {};                 // ranking of blocks: error, mass; if empty, error with mean, mass with none
+  std::optional<int64_t> cell = {};        // tokens that share one mean: 16, 32, 64; if unset, 16
+  std::optional<int64_t> arithmetic = {};  // bits in which a GPU computes sparse attention: 8, 16; if unset, 8
   std::optional<std::string> dense_steps = {};  // first steps that compute every block: "5", or "20%" of all
   std::optional<int64_t> dense_layers = {};     // first layers that compute every block
-  std::string token_order = {};                 // hilbert, native, time-major, morton, random; hilbert if empty
-  /// "0.1" or "forecast:0.1": reuse steps whose first block changes less. "steps:20": compute 20 steps. No cache if
-  /// empty.
+  std::string token_order = {};                 // hilbert, native, time-major, morton, random; if empty, hilbert
+  /// "0.1" or "forecast:0.1": a step is reused if its first block changes by at most this fraction. "steps:20": 20
+  /// steps are computed, and the others are reused. If empty, every step is computed.
   std::string cache = {};
-  std::string vae_tiling = {};  // auto, on, off; auto if empty
-  /// exact, near, balanced, fast, if the model's file has them. If empty, exact with attention full, else balanced.
+  std::string vae_tiling = {};  // auto, on, off; if empty, auto
+  /// exact, near, balanced, fast, if the YAML file has them. If empty, exact if `attention` is full, else balanced.
   std::string preset = {};
   /// Number of steps of a distilled model, 4 or 8: sets sampler, noise levels, shift and guidance as the model's file
   /// says. Members that are set win. The model needs a distilled transformer or LoRA.
@@ -130,12 +137,12 @@ struct VideoRequest {
 struct Video {
   int64_t frames = 0, height = 0, width = 0;
   std::vector<float> pixels = {};  // [frames, height, width, 3], gamma-encoded RGB (not linear light), 0..1
-  double sparsity = 0;             // share of the attention's work that was skipped, 0..1, without the means' cost
-  double mean_share = 0;           // cost of the means of dropped blocks, as a share of full attention's work
-  std::string defect = {};         // "is black"; empty if nothing is wrong
-  /// Everything the command line would warn of: members without effect, the defect, a prompt that was cut, and another
-  /// number of frames. Also steps that gave NaN and were redone with full attention, and a decode that was redone in
-  /// tiles.
+  double sparsity = 0;      // fraction of the work of attention that was skipped; the means' cost is not subtracted
+  double mean_share = 0;    // cost of the means of dropped blocks, as a fraction of full attention's work
+  std::string defect = {};  // what is wrong with the frames, such as "is black"; empty if nothing is
+  /// All warnings that the command line would print: members without effect, a defect, a cut prompt, a number of frames
+  /// that differs from the requested one, steps that gave NaN and were redone with full attention, and a decode that
+  /// was redone in tiles.
   std::vector<std::string> warnings = {};
 };
 

@@ -6,12 +6,14 @@
 
 namespace sparsereel::models {
 
-/// Returns the replacement for dropped blocks: the request's choice, or what the rest of its block selection requires.
+/// Returns what replaces dropped blocks: the value that the request gives; otherwise means if an error bound or ranking
+/// by error needs them; otherwise the policy's default.
 attention::Dropped dropped_of(const Request& request);
 
-/// Returns the block selection of the request's own members, without its `policy` and its dense steps. Unset members
-/// keep the policy's defaults. An error bound or a ranking by error implies that means replace dropped blocks; a
-/// replacement implies its usual ranking. Throws Error for values out of range.
+/// Builds a policy from the members of the request that select blocks. Ignores Request::policy and
+/// Request::dense_steps. Unset members keep the policy's defaults, except these: `dropped` is dropped_of(). `ranking`
+/// is error if an error bound is given; otherwise it is usual_ranking() of `dropped`. `topk` is usual_topk() of
+/// `dropped`. Throws Error for values out of range.
 attention::Policy make_policy(const Request& request);
 
 }  // namespace sparsereel::models

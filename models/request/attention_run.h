@@ -24,8 +24,8 @@ class Group;
 /// The arguments of one call of attention::attend(), before the context's prologue is applied. The references are valid
 /// while the watcher runs.
 struct AttentionCall {
-  /// [B, N, heads, head_dim]: video tokens in the run's order, then text. If ranks share the heads, these are this
-  /// rank's heads, valid until the next call overwrites them.
+  /// [B, N, heads, head_dim]: video tokens in the run's order, then text. If ranks split the heads, these tensors hold
+  /// this rank's heads, and the next call overwrites them.
   const at::Tensor &q, &k, &v;
   const attention::Context& context;
   const hilbert::Grid& grid;  // grid of the video tokens
@@ -52,7 +52,7 @@ struct AttentionRun {
   std::string kernel;                 // name of the kernel that ran last
 };
 
-/// Returns true if a step's later layers had fewer calls than its first layer, because a cache replaced them.
+/// Returns true if a step's later layers had fewer calls than its first layer, because a cache replaced those calls.
 bool is_reused_step(const std::vector<attention::Statistics>& layers);
 /// Returns the steps that ran only their first block.
 std::vector<int64_t> reused_steps(const AttentionRun& run);
@@ -60,7 +60,7 @@ int64_t computed_steps(const AttentionRun& run);
 /// Returns the number of computed steps that were dense because of the policy's dense steps; 0 in a mode that drops no
 /// blocks.
 int64_t computed_dense_steps(const AttentionRun& run);
-/// Returns the share of blocks kept in computed steps after the dense steps; nothing if there were no such steps.
+/// Returns the fraction of blocks kept in computed steps after the dense steps; nothing if there were no such steps.
 std::optional<double> kept_share(const AttentionRun& run);
 
 }  // namespace sparsereel::models

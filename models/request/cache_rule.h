@@ -22,7 +22,7 @@ struct CacheRule {
   /// The largest change of the first block's residual for which a step is reused: mean |now - then| / mean |then|.
   /// `then` is the last computed step. 0 computes every step.
   double threshold = 0;
-  /// Kind steps uses this in place of a threshold: the number of computed steps, spread evenly from first to last.
+  /// For kind `steps`, in place of a threshold: the number of computed steps, spread evenly from the first to the last.
   int64_t steps = 0;
   /// With a threshold, these steps are always computed, because all later steps build on early errors.
   FirstSteps first = {};

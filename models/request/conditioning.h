@@ -38,7 +38,7 @@ struct Conditioning {
   std::pair<int64_t, int64_t> shortest_and_longest_text() const;
   Conditioning pass(int64_t index) const;
   Conditioning to(const at::TensorOptions& options) const;
-  /// Copies the members that all passes share.
+  /// Copies context, latents, mask and deviation.
   void take_video(const Conditioning& other);
   uint64_t nbytes() const;
 };

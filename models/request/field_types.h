@@ -59,7 +59,7 @@ struct FieldType<bool> {
   static constexpr ValueKind kind = ValueKind::flag;
   static bool read(const std::string& name, const std::string& text) {
     if (const auto flag = parse_flag(text)) return *flag;
-    throw bad_option(name, text + ": one of true, false is needed", "use one of these");
+    throw bad_option(name, text + " is neither true nor false", "give true or false");
   }
   static std::string text(bool value) { return value ? "true" : "false"; }
 };

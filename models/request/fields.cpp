@@ -63,13 +63,12 @@ Field field(Value Request::*member, const PlanValue& plan_value, Field row) {
   return row;
 }
 
-/// Returns true if blocks are dropped and all heads share one choice of blocks. Otherwise a profile has a choice for
-/// each head.
+/// Returns true if blocks are dropped and all heads share one choice of blocks, which no profile replaces head by head.
 bool shares_policy(const Plan& plan) {
   return drops_blocks(plan.attention_mode) && plan.attention_policy.per_head.empty();
 }
 
-/// Returns the row of one way to select blocks. It excludes those after it in the table; those before it exclude it.
+/// Returns the row of one way to select blocks. Each pair of ways that exclude each other is listed once, by the first.
 Field how_many_blocks(const attention::SelectionField& own) {
   Field row{.name = own.name, .no_effect = {NoEffect::every_block}};
   for (const auto& each : attention::kSelections)
@@ -81,7 +80,7 @@ Field how_many_blocks(const attention::SelectionField& own) {
   return field(kSelectionFields[static_cast<size_t>(own.selection)], of_plan, std::move(row));
 }
 
-/// An unset value keeps the policy's default.
+/// Returns a function for Field::choose: it copies the request's value. If that is unset, the policy keeps its default.
 template <typename Owner, typename Value>
 auto chosen(std::optional<Value> Request::*asked, Value Owner::*member) {
   return [asked, member](const Request& request, attention::Policy& policy) {
@@ -89,7 +88,7 @@ auto chosen(std::optional<Value> Request::*asked, Value Owner::*member) {
   };
 }
 
-/// Returns a value that all heads share. If unset, it keeps the policy's default.
+/// Returns the row of a value that all heads share. If unset, the policy keeps its default.
 template <typename Value>
 Field head_field(std::optional<Value> Request::*asked, Value attention::HeadPolicy::*member, Field row) {
   const auto of_plan = [member](const Plan& plan) {
@@ -239,7 +238,7 @@ std::vector<Field> selection() {
   return all;
 }
 
-/// Returns one role's weights, or the tokenizer.
+/// Returns the row of the file that replaces one role's weights, or the tokenizer.
 Field weights_file(const std::string& role) {
   const auto of = [role](const std::map<std::string, std::string>& files) {
     const auto found = files.find(role);
@@ -393,7 +392,7 @@ std::string text_key(const Plan& plan) {
   return key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + image_key(plan);
 }
 
-// Images are encoded for one size. Whole paths are needed, not the fields' file names; they need not be UTF-8.
+// The size is part of the key, because images are encoded for one size. So are whole paths; they need not be UTF-8.
 std::string image_key(const Plan& plan) {
   if (plan.image.empty()) return {};
   const nlohmann::json how = {name(plan.resize), plan.width, plan.height, plan.num_frames};

@@ -68,8 +68,8 @@ struct Range {
   std::string remedy = "give a positive number";
 };
 
-/// The part of a run that a field decides. Videos with the same text and images share their encoding; those with the
-/// same pipeline fields share loaded weights.
+/// The part of a run that a field decides. Videos with equal text and image fields share their encoding; videos with
+/// equal pipeline fields share loaded weights.
 enum class RunPart { picture, text, images, pipeline };
 
 struct Field {
@@ -79,7 +79,7 @@ struct Field {
   InRecipe recipe = InRecipe::value;
   std::vector<std::string> choices = {};  // for ValueKind::choice; empty if model or machine decide
   std::optional<Range> range = {};
-  std::vector<NoEffect> no_effect = {};  // causes that leave it without effect
+  std::vector<NoEffect> no_effect = {};  // causes that leave this option without effect
   std::string nothing = {};              // the value that asks for nothing and so needs no warning
   /// Choices that exclude this one; each pair is listed once, by the first of the two.
   std::vector<Exclusion> excludes = {};
@@ -87,7 +87,7 @@ struct Field {
   std::function<void(Request&, const std::string&)> read = {};
   /// The text that read() accepts; empty if the value is unset.
   std::function<std::string(const Request&)> text = {};
-  /// Copies unset values too.
+  /// Copies the field from another request, even if it is unset there.
   std::function<void(Request&, const Request& other)> copy = {};
   /// The recipe's value; null if the field has no effect in this plan.
   std::function<nlohmann::json(const Plan&)> save = {};

@@ -1,4 +1,4 @@
-// The area of a frame, without its shape, by its usual name ("720p"). No torch.
+// The area of a frame, without its shape, named by a number of lines ("720p"). No torch.
 #pragma once
 
 #include <cstdint>

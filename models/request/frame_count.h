@@ -12,8 +12,8 @@ namespace sparsereel::models {
 /// Returns true if a request for this many frames decodes to exactly this many.
 bool makes_exactly(const ModelSpec& spec, int64_t frames);
 
-/// Returns true if a request may ask for this many frames. Beyond the numbers of makes_exactly(), these are numbers
-/// that the reference accepts but makes longer; frame_count_warning() reports them.
+/// Returns true if a request may ask for this many frames. Besides the numbers of makes_exactly(), these are numbers
+/// for which the reference makes more frames than asked; frame_count_warning() reports them.
 bool takes_frames(const ModelSpec& spec, int64_t frames);
 
 /// Two numbers for which makes_exactly() holds.

@@ -1,4 +1,4 @@
-// A model's authors call this best_output_size(). It computes in whole numbers.
+// Computes the size nearest to an image's shape, in whole numbers. One model's authors call this best_output_size().
 #include "models/request/image_size.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ int64_t side_of(int64_t area, int64_t one, int64_t other) {
   return side;
 }
 
-/// Returns the factor, at least 1, between the ratio of sides of `size` and that ratio of the image.
+/// Returns how much the aspect ratios of `size` and the image differ: the larger ratio divided by the smaller one.
 double distortion(const PixelSize& size, const PixelSize& image) {
   const double ratio = static_cast<double>(size.width) * static_cast<double>(image.height) /
                        (static_cast<double>(size.height) * static_cast<double>(image.width));

@@ -8,8 +8,8 @@ namespace sparsereel::models {
 constexpr PixelSize kUsualShape = {.height = 9, .width = 16};
 
 /// Returns a large size of at most `area` pixels with nearly the shape of the image. Height and width are multiples of
-/// `grid`. One candidate is as wide as the area allows, the other as high; the candidate nearer in shape wins. It has
-/// at least one grid step on each axis. Unless `largest` is 0, the size also fits into `largest`, in the image's shape.
+/// `grid`, at least one. Of two candidates, one as wide and one as high as the area allows, it is the one nearer in
+/// shape. If `largest` is not 0, the size is reduced to fit into `largest`, and keeps the image's shape.
 PixelSize size_like(const PixelSize& image, int64_t area, const PixelSize& grid, const PixelSize& largest = {});
 
 }  // namespace sparsereel::models

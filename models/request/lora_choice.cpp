@@ -30,8 +30,8 @@ std::optional<double> parse_scale(std::string_view text) {
   return whole && fits_float(scale) ? std::optional(scale) : std::nullopt;
 }
 
-/// Cuts off what follows the last `mark` and returns it. Returns nothing if that contains a character of `not_in`: then
-/// it is part of the name.
+/// Cuts off the text behind the last `mark` and returns it. If that text contains a character of `not_in`, it is part
+/// of the name: then nothing is cut off or returned.
 std::optional<std::string> take_end(std::string& text, char mark, const char* not_in) {
   const size_t at = text.rfind(mark);
   if (at == std::string::npos || text.find_first_of(not_in, at) != std::string::npos) return std::nullopt;

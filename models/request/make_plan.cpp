@@ -33,8 +33,8 @@ Error impossible(const char* field, int64_t value, const std::string& rule, cons
   return bad_option(field, std::to_string(value) + " is impossible for this model: " + rule, remedy);
 }
 
-/// Throws Error, naming the nearest possible values, unless `value` is a multiple of `step`. Positions end at `most`; 0
-/// if they have no end.
+/// Throws Error, naming the nearest possible values, unless `value` is a multiple of `step`. `most` is the largest
+/// possible value, or 0 if there is no limit.
 void require_multiple(const char* field, int64_t value, int64_t step, int64_t most) {
   if (value >= 1 && value % step == 0) return;
   const int64_t last = most > 0 ? most : std::numeric_limits<int64_t>::max() - step;
@@ -57,8 +57,8 @@ void require_frames(const Request& request, int64_t frames, const ModelSpec& spe
                    "use " + std::to_string(below) + " or " + std::to_string(above));
 }
 
-/// Throws if the run's sampler cannot take its steps. Only this function knows who gave the shift: the request or a
-/// file.
+/// Throws if the run's sampler cannot take its steps. If the shift is at fault and comes from the checkpoint, the error
+/// names the checkpoint's file.
 void check_schedule(const Request& request, const Plan& plan, const ModelSpec& spec) {
   try {
     make_sampler(scheduler_config(plan, spec), plan.num_inference_steps);
@@ -68,8 +68,8 @@ void check_schedule(const Request& request, const Plan& plan, const ModelSpec& s
   }
 }
 
-/// Returns the second expert's guidance scale, if there is one. Its own default counts only if the first uses its
-/// default.
+/// Returns the second expert's guidance scale, if there is a second expert. Its default applies only if the first
+/// expert uses its default too.
 std::optional<double> second_scale(const Request& request, const ModelSpec& spec) {
   if (spec.experts.size() == 1) return {};
   if (request.guidance_scale_2) return request.guidance_scale_2;
@@ -154,8 +154,8 @@ void require_default(const char* field, int64_t value, int64_t only) {
   if (value != only) refuse_size(field, std::to_string(value), "use " + std::to_string(only) + ", or leave it out");
 }
 
-/// Throws if positions do not reach `value` pixels, or like require_multiple(). Positions end at `most` pixels, or
-/// nowhere if it is 0.
+/// Throws if the model's positions do not reach `value` pixels, and also as require_multiple() does. Positions reach
+/// `most` pixels; 0 stands for no limit.
 void require_side(const char* field, int64_t value, int64_t step, int64_t most) {
   if (most > 0 && value > most)
     throw bad_option(field,

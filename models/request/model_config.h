@@ -11,7 +11,7 @@
 
 namespace sparsereel::models {
 
-/// Options as a YAML file gives them, with their places in it.
+/// Options that a YAML file gives, and the places in the file where it gives them.
 struct YamlOptions {
   std::map<std::string, std::string> values;
   Places places;

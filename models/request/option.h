@@ -38,7 +38,7 @@ class OptionList {
   /// Finds an option by its key or another name; returns nullptr if there is none.
   const Option* find(std::string_view key) const;
   const Words& words() const { return words_; }
-  /// Returns the pairs of choices of which a source may make only one.
+  /// Returns the pairs of choices that exclude each other within one source.
   const ExclusiveChoices& exclusions() const { return exclusions_; }
 
  private:

@@ -33,8 +33,8 @@ struct StageSeconds {
   double load() const { return load_text_encoder + load_transformer + switch_transformer + load_vae; }
 };
 
-/// Peak bytes of GPU memory in use during a stage and the loading before it; 0 on a CPU. The transformer may load
-/// beside the text encoder, and then counts as text.
+/// Peak bytes of GPU memory in use during a stage and the loading before it; 0 on a CPU. If the transformer loads while
+/// the text encoder is in memory, its memory counts as text.
 struct StageMemory {
   uint64_t text = 0, denoise = 0, decode = 0;
 

@@ -51,7 +51,8 @@ struct Plan {
   bool is_guided() const { return guidance_scale > 1; }
 };
 
-/// Largest prompt. No text encoder reads a hundredth of this, and both prompts are stored with the video.
+/// Largest size of a prompt in bytes. Text encoders read less than a hundredth of this, and both prompts are stored
+/// with the video.
 constexpr uint64_t kMostPromptBytes = 1 << 20;
 
 }  // namespace sparsereel::models

@@ -28,7 +28,7 @@ std::string chosen_name(const ModelConfig& config, const OptionValues& given) {
   return config.presets.contains(name) ? name : std::string();
 }
 
-/// An invalid number counts as the default here; others refuse it.
+/// An invalid number of steps counts as the default; later checks refuse it.
 bool has_few_steps(const OptionValues& given, const OptionValues& defaults, int64_t steps) {
   for (const OptionValues* values : {&given, &defaults}) {
     const auto sigmas = values->find("sigmas"), count = values->find("steps");

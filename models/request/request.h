@@ -58,8 +58,9 @@ struct Request {
   std::string device = "auto";  // values as in models/store/weights/device.h, also for the dtypes
   std::string dtype = "auto";
   std::string vae_dtype = "auto";  // auto: the VAE dtype of the model, for most models the dtype of the run
-  /// fp8: while loading, converts the large matrices of the transformer's blocks or of the text encoder to 8-bit
-  /// floating point, in which their products are computed. auto: the run's dtype. fp8 is emulated on a CPU, and slow.
+  /// auto: weights have the run's dtype. fp8: the large matrices of the transformer's blocks (`weights`) or of the text
+  /// encoder (`text_weights`) are converted to 8-bit floating point while they are loaded, and their products are
+  /// computed in it. On a CPU, fp8 is emulated and slow.
   std::string weights = "auto", text_weights = "auto";
   /// Keeps weights in host memory and copies them while the GPU computes. The GPU then holds one layer of the text
   /// encoder and two blocks of the transformer, and automatic tiling always tiles. No effect on a CPU.
@@ -74,8 +75,8 @@ struct Request {
   std::optional<int64_t> max_sequence_length = {};                  // most tokens of the prompt
   std::optional<int64_t> width = {}, height = {}, num_frames = {};  // pixels, frames
   std::optional<double> seconds = {};                               // replaces num_frames: the nearest exact number
-  std::optional<double> fps = {};           // frames per second, to convert `seconds`; the model's if unset
-  std::optional<FrameArea> size = {};       // replaces width and height; the shape is the shape of the image, or 16:9
+  std::optional<double> fps = {};      // frames per second, to convert `seconds`; the model's if unset
+  std::optional<FrameArea> size = {};  // area in place of width and height; the shape is that of the image, or 16:9
   std::string image = {}, last_image = {};  // files of first and last picture; empty if not given
   ResizeRule resize = ResizeRule::cover;    // for both images
   /// Upright size of the first image, if the video takes its shape. The video then has the area that `size`, or width
@@ -86,14 +87,14 @@ struct Request {
   /// Flow matching's noise levels before the shift, one for each step. If empty, they are evenly spaced.
   std::vector<double> sigmas = {};
   std::optional<double> guidance_scale = {};
-  /// Guidance scale of the second expert; if unset, guidance_scale if given.
+  /// Guidance scale of the second expert. If unset, it is guidance_scale; if that is unset too, the model's default.
   std::optional<double> guidance_scale_2 = {};
   bool use_dynamic_cfg = false;
   GuidancePasses guidance_passes = GuidancePasses::batched;
   std::string scheduler = {};                          // class or name of a sampler; the checkpoint's if empty
   std::optional<double> flow_shift = {};               // for samplers that have one; the checkpoint's if unset
   CacheRule cache = {};                                // decides which steps skip their later blocks
-  std::optional<attention::Mode> attention_mode = {};  // if unset, sparse where it runs
+  std::optional<attention::Mode> attention_mode = {};  // if unset, sparse if the device supports it, else full
   // Block selection: see make_policy().
   std::optional<double> topk = {}, cdf = {}, error = {}, block_error = {}, similarity = {}, pv_threshold = {};
   std::optional<attention::Dropped> dropped = {};
@@ -101,7 +102,7 @@ struct Request {
   std::optional<int64_t> cell = {};
   std::optional<int64_t> arithmetic = {};  // bits; overrides a profile's policy too
   std::optional<int64_t> dense_layers = {};
-  std::optional<attention::Policy> policy = {};  // a profile's policy; replaces the selection above
+  std::optional<attention::Policy> policy = {};  // a profile's policy; replaces the block selection above
   std::string policy_file = {};                  // the profile that `policy` comes from
   std::optional<FirstSteps> dense_steps = {};    // overrides the dense steps of the policy
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;

@@ -1,4 +1,4 @@
-// One run of the pipeline: its inputs beside the plan, cancellation, and the events that it reports.
+// One run of the pipeline: its inputs in addition to the plan, cancellation, and the events that it reports.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,14 +21,14 @@ struct AttentionCall;
 struct DenoisingState;
 struct Outcome;
 
-/// Inputs beside the plan.
+/// The inputs of a run that are not part of its plan.
 struct Inputs {
   at::Tensor init_latents = {};    // in the model's layout; replaces the noise and uses no random numbers
   Conditioning conditioning = {};  // for this plan, images included; computed if undefined
   Images images = {};              // the pictures of the plan's files
   std::shared_ptr<const DenoisingState> resume = {};  // continue from here; null to begin at the first step
   bool decode = true;                                 // false to stop at the latents
-  /// Another video follows at once, so the transformer stays in memory. Otherwise it is freed for the decoder.
+  /// true: the transformer stays in memory, because another video follows at once. false: it is freed before decoding.
   bool keep_transformer = false;
 };
 
@@ -111,8 +111,8 @@ struct Run {
   // rows; tiled decoding runs on rank 0 only. If one rank throws, even for lack of memory, the others wait until
   // somebody aborts the group. If any rank is cancelled, all are.
   Group* group = nullptr;
-  // Polled before each step and after each piece. With a single rank it is polled within a step too, which is then
-  // undone. Returning true throws Cancelled. Empty if nobody can cancel.
+  // Polled before each step, and after each piece of encoding and decoding. With a single rank it is also polled within
+  // a step; cancelling within a step undoes that step. Returning true throws Cancelled. Empty if nobody can cancel.
   std::function<bool()> cancelled;
   RunObserver* observer = nullptr;  // null if nobody observes
   CheckpointTimes checkpoints;

@@ -18,8 +18,8 @@ Place place_of(const Places& places, const std::string& key) {
   return place == places.end() ? Place{} : place->second;
 }
 
-/// Accepts another program's names of the two transformers. Its diffusion_model is our second one if it also names a
-/// high-noise one.
+/// Accepts the names that another program gives to the two transformers. If high_noise_diffusion_model is given too,
+/// its diffusion_model is our second transformer; otherwise it is the first.
 void expand_experts(std::map<std::string, Setting>& added) {
   const auto move = [&](const char* from, const char* to) {
     const auto given = added.find(from);

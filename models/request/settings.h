@@ -43,11 +43,11 @@ struct Setting {
   Mark mark;         // for a value in YAML or a prompt set
 };
 
-/// Returns the files that an option's valid value names; empty if its kind names no file.
+/// Returns the files that a valid value of this kind names; empty if values of this kind name no files.
 std::vector<std::filesystem::path> files_in(ValueKind kind, const std::string& value);
 
-/// The part of a preset that applies. Measurements of single steps use the blocks of the default preset, without its
-/// cache and dense steps.
+/// How much of a preset applies. whole: all of it. blocks_alone: only the choice of blocks, without cache and dense
+/// steps, for measurements of single steps. whole_where_named: all if the user names a preset, else as blocks_alone.
 enum class PresetUse { whole, whole_where_named, blocks_alone };
 
 class Settings {
@@ -57,8 +57,8 @@ class Settings {
 
   /// Adds the values of one source. Throws Error naming option and file for an unknown key, a value of the wrong kind,
   /// or an option given under two names. Also throws if two options of this source exclude each other. A value of a
-  /// stronger source replaces a weaker one, and removes what it excludes (--topk removes a file's cdf). With `places`
-  /// of the values in the file, errors name line and column.
+  /// stronger source replaces a weaker one, and removes weaker values that it excludes (--topk removes a file's cdf).
+  /// `places` says where the file gives the values, so that errors can name line and column.
   void add(Source source, const std::map<std::string, std::string>& values, const std::string& file = {},
            const Places& places = {});
 
@@ -72,10 +72,10 @@ class Settings {
   /// Returns a value as warnings name it: "--steps 0" or "my.yaml:3:8: steps 0". For a row it is "steps 0", because the
   /// whole warning begins with the row's place.
   std::string describe(const std::string& key) const;
-  /// Rewrites an error of a later stage, which knows only fields and files, in the user's words. It then begins with
-  /// the option's name ("--frames 8 ..."), or with the place of the value ("my.yaml:3:9: frames 8 ..."). If the error
-  /// is about a file, it begins with the place that named it ("my.yaml:4:9: output: a.mp5: ..."). file() is then the
-  /// file of that place.
+  /// Rewrites an error of a later stage in the user's words; later stages know only fields and files. The result begins
+  /// with the option's name ("--frames 8 ..."), or with the place of the value ("my.yaml:3:9: frames 8 ..."). If the
+  /// error is about a file, it begins with the place that named the file ("my.yaml:4:9: output: a.mp5: ..."). Its
+  /// file() is then the file of that place.
   Error with_place(const Error& error) const;
   /// Names options ("--topk") that the command line gave as lists. Lists are not settings, so errors about them get no
   /// place.
@@ -85,10 +85,11 @@ class Settings {
   void set_fallbacks(Defaults defaults) { fallbacks_ = std::move(defaults); }
   const Defaults& fallbacks() const { return fallbacks_; }
 
-  /// Sets the file of configs/ that fits the model; without defaults if none fits.
+  /// Sets the file of configs/ that describes the model. If no file does, `config` has no defaults.
   void set_model_config(ModelConfig config) { config_ = std::make_shared<const ModelConfig>(std::move(config)); }
   /// Adds the values of the model's file: its defaults, the preset, and the settings that `distilled` asks for; later
-  /// ones win. Replaces those added before. Throws Error (field preset or distilled) if the file lacks one of them.
+  /// ones win. Removes the values that an earlier call added. `named`, unless empty, is the preset to use in place of
+  /// the setting's. Throws Error (field preset or distilled) if the file lacks what is asked for.
   void add_model_config(PresetUse use, const std::string& named = {});
   const PresetChoice& preset() const { return preset_; }
   const ModelConfig& model_config() const { return *config_; }

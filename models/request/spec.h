@@ -44,9 +44,10 @@ struct ExpertSpec {
 /// The rules by which a prompt becomes the text that the transformer attends to.
 struct PromptRules {
   bool cleaned = false;  // clean_prompt() is applied before tokenizing
-  /// The encoder attends to padding as to text. Otherwise it sees only the prompt's tokens, and zeros pad its output.
+  /// true: the encoder attends to padding as it does to text. false: it sees only the prompt's tokens, and zeros pad
+  /// its output.
   bool encodes_padding = true;
-  /// Lower_prompt() and without_stray_full_stops() are applied to the prompt and the words around it.
+  /// lower_prompt() and without_stray_full_stops() are applied to the prompt together with `before` and `after`.
   bool lowered = false;
   /// Text put before and behind the prompt, but not the negative prompt.
   std::string before = {}, after = {};
@@ -80,12 +81,12 @@ struct ImageSpec {
   bool needed = false;      // a first image is required
   bool takes_last = false;  // a last image is allowed
   bool needs_last = false;  // a last image is required
-  /// The latents encode a whole video: the images, with gray between. Otherwise only the first image is encoded, with
-  /// zeros behind it.
+  /// true: the latents encode a whole video, which is the images with gray frames between them. false: only the first
+  /// image is encoded, with zeros behind it.
   bool encodes_video = false;
-  bool tells_frames = false;  // stride[0] extra channels come first and mark given frames with 1
-  /// Latents are drawn from the encoder's distribution, in the run's dtype, by the run's generator, before the noise.
-  /// Otherwise they are the distribution's mean.
+  bool tells_frames = false;  // stride[0] channels precede the image's latents and mark given frames with 1
+  /// true: latents are drawn from the encoder's distribution, in the run's dtype, by the run's generator, before the
+  /// noise. false: they are the distribution's mean.
   bool drawn = false;
   bool has_context = false;  // the transformer also attends to tokens of an image encoder
   bool fixed_size = false;   // only the default size and number of frames are possible
@@ -106,8 +107,8 @@ struct HeadCount {
 struct ModelSpec {
   std::string transformer_class;  // "SomeTransformer3DModel"
   std::string variant;            // variant within the family, for people: "5b layout (rotary positions)"
-  /// Fields of the transformer's config, as YAML writes them. By these, configs/ distinguish checkpoints of a class
-  /// with the same layers and heads.
+  /// Fields of the transformer's config, as YAML writes them. The files of configs/ use them to tell apart checkpoints
+  /// that have the same class, layers and heads.
   std::map<std::string, std::string> fingerprint;
   int64_t layers = 0, heads = 0, head_dim = 0;
   int64_t latent_channels = 0;  // channels of the noise and of the decoded latents
@@ -138,8 +139,8 @@ inline int64_t decoded_frames(const ModelSpec& spec, int64_t latent_frames) {
   return spec.stride[0] * (latent_frames - 1) + (pairs ? spec.stride[0] : 1);
 }
 
-/// Returns the latent frames that a sampler steps: whole groups of patch[0]. The extra frames come first and are
-/// dropped before decoding.
+/// Returns the number of latent frames that a sampler computes: the next multiple of patch[0]. The extra frames come
+/// first and are dropped before decoding.
 inline int64_t padded_frames(const ModelSpec& spec, int64_t latent_frames) {
   return (latent_frames + spec.patch[0] - 1) / spec.patch[0] * spec.patch[0];
 }
@@ -162,7 +163,8 @@ inline hilbert::Grid token_grid(const ModelSpec& spec, const LatentSize& size) {
   return {padded_frames(spec, size.frames) / spec.patch[0], size.height / spec.patch[1], size.width / spec.patch[2]};
 }
 
-/// Returns the tokens in the sequence of one guidance pass, with text if that is part of it. A double cannot overflow.
+/// Returns the number of tokens in the sequence of one guidance pass, with text if the sequence includes it. It is a
+/// double, so that it cannot overflow.
 inline double token_count(const ModelSpec& spec, const LatentSize& size, int64_t text_tokens) {
   const hilbert::Grid grid = token_grid(spec, size);
   return static_cast<double>(grid.frames) * static_cast<double>(grid.height) * static_cast<double>(grid.width) +

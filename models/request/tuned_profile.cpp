@@ -97,7 +97,8 @@ std::string profile_warning(const TunedProfile& profile, const Plan& plan) {
   compare("steps", std::to_string(made.steps), std::to_string(plan.num_inference_steps));
   compare("token order", made.token_order, std::string(hilbert::name(plan.token_order)));
   if (differs.empty()) return {};
-  return profile.file.string() + " was made with other settings (" + differs + "): its error bounds may not hold here";
+  return profile.file.string() + " was made with other settings (" + differs +
+         "): its error bounds may not hold in this run";
 }
 
 }  // namespace sparsereel::models

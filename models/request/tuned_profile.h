@@ -33,8 +33,8 @@ bool is_of_a_preset(const Field& field);
 /// Returns the profile's options by name. Throws Error naming the file if a profile may not set one of them.
 std::map<std::string, std::string> options_of(const attention::Profile& profile, const std::filesystem::path& file);
 
-/// Gives the request the profile's policy for each head. Of the profile's values for all heads, only dense layers and
-/// those that the profile leaves to Policy::defaults apply.
+/// Sets the request's policy to the profile's policy for each head. Policy::defaults and the dense layers keep the
+/// values that the request's other members give.
 void use_heads(const std::filesystem::path& file, const attention::Profile& profile, Request& request);
 
 /// Throws Error (field profile) if the profile was made for another model, or has policies for another number of heads.
