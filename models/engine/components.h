@@ -13,7 +13,7 @@
 
 namespace sparsereel::models {
 
-/// Loaders by class name.
+/// Loaders by class name. The bool of transformers is `offload`; see load_transformer().
 struct ComponentLoaders {
   template <typename Kind, typename... How>
   using Map = std::map<std::string, std::unique_ptr<Kind> (*)(const Component&, at::Device, How...)>;
@@ -48,13 +48,15 @@ uint64_t weight_bytes(const Checkpoint& checkpoint, const std::string& role, Wei
 /// Returns weight_bytes(), or an estimate from the config alone if the files do not fit the config.
 uint64_t likely_weight_bytes(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
-/// Returns true if loading would round packed or 8-bit weights to 8 bits again. Throws as loading does.
+/// Returns true if loading would round weights to 8 bits that the file already holds packed or in 8 bits. Throws as
+/// loading does.
 bool rounds_again(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
 /// Returns "FILE: 2 tensors that CLASS does not have are left out: ...". Empty if there are none, or if loading throws.
 std::string left_out_warning(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
-/// Return the number of weights, and true if any of them can be in 8 bits, by the config alone.
+/// These two functions read only the config. They return the number of weights, and true if any of them can be in 8
+/// bits.
 double weight_count(const Checkpoint& checkpoint, const std::string& role);
 bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role);
 

@@ -70,7 +70,7 @@ std::string slow_warning(const std::string& what, double operations, c10::Scalar
   if (seconds < kLong) return {};
   return what + " will take about " + duration_text(seconds) + " on this CPU (" +
          std::to_string(std::llround(rate / 1e9)) +
-         " GFLOP/s were measured; with full attention and no cache): use a GPU";
+         " GFLOP/s were measured; the estimate assumes full attention and no cache): use a GPU";
 }
 
 }  // namespace sparsereel::models

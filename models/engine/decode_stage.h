@@ -22,16 +22,16 @@ struct Decoder {
 /// Tells the observer that the other ranks are not needed any more and rank 0 works alone from here on.
 void go_on_alone(const Run& run);
 
-// In both functions, latents are [1, C, F, H, W] on the decoder's device, in its dtype. From `run` they use the frame
-// sink, progress and cancellation.
+// For both functions, latents are [1, C, F, H, W] on the decoder's device, in its dtype. Of `run`, the functions use
+// the frame sink, the observer of progress, and cancellation.
 
 /// Decodes on this rank. Handles lack of GPU memory with work_or_retry_tiled().
 Decoded decode_alone(const Decoder& decoder, const at::Tensor& latents, bool tiled, bool may_tile, const Run& run,
                      const std::function<bool()>& make_room);
 
 /// Decodes on all ranks of a group. Rank 0 gets the frames. The group must not have more ranks than the latents have
-/// rows. If a rank runs out of memory, it throws, because the others cannot do its part; the other ranks wait until the
-/// group is aborted.
+/// rows. A rank that runs out of memory throws, because the others cannot decode its rows; the other ranks wait until
+/// the group is aborted.
 Decoded decode_together(const Decoder& decoder, const at::Tensor& latents, const Run& run, Group& decoders);
 
 }  // namespace sparsereel::models

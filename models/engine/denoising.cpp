@@ -97,8 +97,8 @@ at::Tensor Denoising::predict(double timestep, AttentionRun& run) {
       share_.passes.get());
 }
 
-/// Ranks check this together, in one exchange that also compares their latents. If the largest checksum is the smallest
-/// one too, all are equal.
+/// Ranks check this together, in one exchange that also compares their latents. If the largest checksum equals the
+/// smallest one, all are equal.
 bool Denoising::finite_everywhere(const at::Tensor& prediction) const {
   if (share_.all == nullptr) return all_finite(prediction);
   const at::Tensor sum = checksum(state_.latents), broken = at::isfinite(prediction).all().logical_not();
@@ -122,7 +122,7 @@ void Denoising::draw_while_busy() {
   while (!predicted.query() && sampler_->draw_ahead(done_, state_.latents, state_.generator)) continue;
 }
 
-/// Leaves the counts of this step alone in attention_.per_layer.
+/// Leaves only this step's counts in attention_.per_layer.
 at::Tensor Denoising::predict_guarded(double timestep) {
   at::Tensor prediction = predict(timestep, attention_);
   draw_while_busy();

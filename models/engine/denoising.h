@@ -38,7 +38,8 @@ class Denoising {
   int64_t steps() const { return static_cast<int64_t>(sampler_->timesteps().size()); }
   int64_t done() const { return done_; }
   bool finished() const { return done() == steps(); }
-  /// Loads the expert of the next step, if any. Returns true if it was not loaded. step() calls this by itself.
+  /// Loads the expert of the next step, if there is a next step. Returns true if the expert was not loaded before.
+  /// step() calls this by itself.
   bool load_expert();
   /// Makes one step: prediction, guidance, sampler. It reads one flag from the device at the end. If any rank predicts
   /// NaN or Inf, the prediction is repeated with full attention before anything is committed. If it throws, nothing is
@@ -48,8 +49,8 @@ class Denoising {
   DenoisingState state() const;
   /// Continues from a state of the same plan. Throws Error if the state does not fit the plan.
   void resume(const DenoisingState& state);
-  /// Returns the latents in the model's layout, without the frames that only fill the last group of frames. They are
-  /// final once finished() returns true.
+  /// Returns the latents in the model's layout, without the extra first frames (see padded_frames()). They are final
+  /// once finished() returns true.
   at::Tensor latents() const;
   /// Returns the last step's prediction of the final latents (x0) on the device, in the layout of latents(). Valid
   /// after a step, until the next step begins.
@@ -63,7 +64,7 @@ class Denoising {
   at::Tensor with_known(at::Tensor latents) const;
   /// Appends the conditioning latents to latents [B, ..] as further channels.
   at::Tensor with_beside(const at::Tensor& latents);
-  /// Returns the latents without the frames that only fill the last group of frames.
+  /// Returns the latents without the extra first frames; see padded_frames().
   at::Tensor of_the_video(const at::Tensor& latents) const;
   at::Tensor predict(double timestep, AttentionRun& run);
   at::Tensor predict_guarded(double timestep);

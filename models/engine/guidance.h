@@ -23,8 +23,8 @@ class Guidance {
   using Denoise = std::function<at::Tensor(const at::Tensor& latents, const Conditioning& conditioning)>;
 
   /// Returns the guided prediction, fp32 [1, ..], the same bits on all ranks. `latents` are [1, ..]. `conditioning`
-  /// holds the negative prompt and the prompt, or the prompt alone, whose prediction is then the result. Each of the
-  /// `ranks` computes the pass with the rank's number; if null, this rank computes all passes.
+  /// holds the negative prompt and the prompt, or only the prompt, whose prediction is then returned. Rank i of `ranks`
+  /// computes pass i; if `ranks` is null, this rank computes all passes.
   at::Tensor predict(const at::Tensor& latents, const Conditioning& conditioning, double timestep,
                      const Denoise& denoise, Group* ranks = nullptr) const;
   double scale(double timestep) const;

@@ -88,7 +88,7 @@ void check(const Plan& plan, const Need& need, c10::Device device,
   if (need.all <= obtainable) return;
   const auto text = [](double bytes) { return human_bytes(static_cast<uint64_t>(std::min(bytes, 1e18))); };
   const std::string there_are = ", but only " + text(obtainable) + " are available on " + device.str();
-  // otherwise another way to load them does not help
+  // if false, another way to load the weights does not help
   const bool without_weights = need.all - need.weights <= obtainable;
   const std::string remedy =
       list_remedy(need, obtainable, without_weights && lighter ? lighter() : std::vector<std::string>());
@@ -192,7 +192,7 @@ namespace {
 /// Bytes of the program and libtorch's libraries on a CPU, before anything is loaded.
 constexpr uint64_t kProcess = 190 << 20;
 
-/// Counts by the config if the weights are random.
+/// Returns the number of the VAE's weights, by the config if they are random.
 uint64_t vae_parameters(const Checkpoint& checkpoint) {
   const Component& vae = checkpoint.component("vae");
   return vae.random_seed ? vae_weight_count(checkpoint) : vae.parameter_count();

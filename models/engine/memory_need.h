@@ -60,8 +60,8 @@ struct StageEstimate {
   std::string stage;                      // "text", "image", "denoise", "decode"
   uint64_t weights = 0, activations = 0;  // on the run's device
   uint64_t host = 0;                      // additional host memory; 0 if the device is the host
-  bool in_pieces = false;                 // the stage works layer by layer or in tiles, and needs less,
-  uint64_t least = 0;                     // but at least this much
+  bool in_pieces = false;                 // the stage works layer by layer or in tiles, and needs less memory
+  uint64_t least = 0;                     // bytes that it needs even then
   std::string remedy = {};                // what helps if memory is short; empty if it is not
 
   uint64_t total() const { return weights + activations; }

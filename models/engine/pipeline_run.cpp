@@ -251,7 +251,8 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   return outcome;
 }
 
-/// `untiled_bytes` is the need without tiles. `shared`: several ranks decode a piece each.
+/// Returns true if frames must be decoded in tiles. `untiled_bytes` is the memory needed without tiles. `shared` is
+/// true if several ranks decode a piece each.
 bool Pipeline::use_tiling(VaeTiling tiling, uint64_t untiled_bytes, bool shared) const {
   if (tiling != VaeTiling::automatic) return tiling == VaeTiling::on;
   if (offload_ && !shared) return true;  // offloading means that little memory should be in use, even if more is free

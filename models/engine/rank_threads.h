@@ -1,5 +1,5 @@
-// Ranks that are threads of one process, each with its pipeline and device. A caller of the library need not start
-// processes. A failure of one GPU ends the video, not the process.
+// Runs ranks as threads of one process, each with its pipeline and device, so that a caller of the library need not
+// start processes. A failure of one GPU ends the video, not the process.
 #pragma once
 
 #include <cstdint>

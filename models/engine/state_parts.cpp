@@ -15,8 +15,8 @@ namespace sparsereel::models {
 namespace {
 
 constexpr const char* kGenerator = "generator";
-constexpr const char* kHistory = "scheduler.";  // followed by the sampler's name of it
-constexpr const char* kCache = "cache.";        // followed by the cache's name of it
+constexpr const char* kHistory = "scheduler.";  // prefix of the sampler's tensors
+constexpr const char* kCache = "cache.";        // prefix of the step cache's tensors
 constexpr const char* kBlocks = "attention.blocks";
 constexpr const char* kMeasured = "attention.measured";
 

@@ -88,7 +88,7 @@ bool TextStage::fits_beside(uint64_t bytes) const {
   return bytes + weight_bytes(folder_, kRole, format_) <= free_memory(device_) / 4 * 3;
 }
 
-/// The encoder is the largest part of some checkpoints, so it may not fit.
+/// The text encoder is the largest part of some checkpoints, so it may not fit on the device.
 bool TextStage::streams() const {
   return offload_ || !fits();
 }

@@ -8,8 +8,8 @@
 
 namespace sparsereel::models {
 
-/// Calls work(), which polls `cancelled` as StoppableWork does. Throws Cancelled once `cancelled` returns true. Other
-/// threads and ranks must not wait for what the work leaves unfinished.
+/// Calls work(), which polls `cancelled` as StoppableWork does. Throws Cancelled once `cancelled` returns true. The
+/// work then stays unfinished, so no other thread or rank may wait for it.
 template <typename Work>
 void do_unless_cancelled(const std::function<bool()>& cancelled, const Work& work) {
   const StoppableWork stoppable(cancelled);

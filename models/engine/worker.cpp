@@ -106,7 +106,7 @@ void send_video(SocketGroup& control, Request request, const Plan& plan, const I
   request.num_frames = plan.num_frames;  // computed with a frame rate that the others do not know
   request.seconds.reset();
   if (request.policy && request.policy_file.empty())
-    throw run_failure("ranks can share a policy for each head only as the file of a profile",
+    throw run_failure("the policy for each head is not in a profile's file, so other ranks cannot read it",
                       "write it into a profile, or make the video with one rank");
   nlohmann::json size;
   if (request.image_size) size = {request.image_size->height, request.image_size->width};
@@ -164,8 +164,8 @@ void agree_on_recipe(const Plan& plan, const nlohmann::json& recipe) {
     for (const auto& item : either->items()) {
       const nlohmann::json here = own.value(item.key(), nothing), there = recipe.value(item.key(), nothing);
       if (here != there)
-        throw run_failure("this rank would make another video: " + item.key() + " is " + here.dump() +
-                              ", but on rank 0 " + there.dump(),
+        throw run_failure("this rank would make a different video from rank 0: " + item.key() + " is " + here.dump() +
+                              ", but on rank 0 it is " + there.dump(),
                           "give all ranks the same model, program and kind of GPU");
     }
 }
