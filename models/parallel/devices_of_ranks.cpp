@@ -1,4 +1,4 @@
-// Chooses devices, and refuses what this machine or any machine cannot do.
+// Chooses a device for each rank, and refuses a number of ranks that this machine or sparsereel does not support.
 #include "models/parallel/devices_of_ranks.h"
 
 #include "hilbert/error.h"

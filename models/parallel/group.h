@@ -36,13 +36,13 @@ class Group {
   virtual std::shared_ptr<Group> split(int64_t color) = 0;
 
   /// Returns windows of at least `bytes` on each rank. Windows stay the same until a call asks for more bytes, or until
-  /// close_windows(). Null if ranks cannot reach each other's memory. All ranks call both functions, with the same
-  /// number of bytes. `device` is the device of the group's tensors.
+  /// close_windows(). Returns null if ranks cannot reach each other's memory. All ranks call both functions, with the
+  /// same number of bytes. `device` is the device of the group's tensors.
   virtual Windows* windows(int64_t bytes, at::Device device) = 0;
   virtual void close_windows() = 0;
 
-  /// Throws Error if the group has ended. If calls return early, call this after waiting for the device and before
-  /// using received data: an aborted call leaves arbitrary data.
+  /// Throws Error if the group has ended. In a group whose calls return before their work is done, call this after
+  /// waiting for the device and before using received data: an aborted call leaves arbitrary data.
   virtual void check() const {}
   /// Ends the group for all ranks: their calls throw Error with this rank and `reason`. Idempotent.
   virtual void abort(const std::string& reason) noexcept = 0;

@@ -14,7 +14,7 @@ namespace {
 using nccl::Result;
 
 constexpr std::chrono::milliseconds kLook{250};  // between two looks at a communicator
-// before an NCCL error is reported: a rank's death may be its cause, and that news may still come
+// looks at an NCCL error before it is reported: another rank's death may be its cause, and that news may still come
 constexpr int kLooksBeforeBlame = 8;
 constexpr std::chrono::seconds kFarewell{10};  // for finishing work when a group is destroyed
 

@@ -33,7 +33,7 @@ nccl::DataType data_type(const at::Tensor& tensor) {
     case at::kByte:
       return nccl::DataType::uint8;
     default:
-      throw run_failure("ranks exchange only fp32, fp16, bf16, int64 and uint8",
+      throw run_failure("a tensor to exchange between ranks is not of fp32, fp16, bf16, int64 or uint8",
                         "this is a bug in sparsereel: report it with the command line");
   }
 }
@@ -113,7 +113,7 @@ void NcclGroup::check_tensors(std::span<const at::Tensor> tensors) const {
         "this is a bug in sparsereel: report it with the command line");
   for (const at::Tensor& tensor : tensors)
     if (!tensor.is_contiguous() || tensor.device() != device_)
-      throw run_failure("ranks exchange only contiguous tensors on their GPU",
+      throw run_failure("a tensor to exchange between ranks is not contiguous, or not on this rank's GPU",
                         "this is a bug in sparsereel: report it with the command line");
 }
 

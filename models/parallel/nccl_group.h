@@ -22,8 +22,8 @@ class NcclGroup final : public Group {
   /// Connects the ranks. `control` is the control group of the same ranks, for reports of failures. All ranks call
   /// this. Throws Error if NCCL is missing, or as all calls do.
   static std::shared_ptr<NcclGroup> connect(std::shared_ptr<SocketGroup> control, c10::Device device);
-  /// Connects with the result of rank 0's new_id(), which the caller has sent to all ranks. The control group's sockets
-  /// are not used, so they may serve others meanwhile.
+  /// Connects with the result of rank 0's new_id(), which the caller has sent to all ranks. Does not use the control
+  /// group's sockets, so other calls may use them meanwhile.
   static std::shared_ptr<NcclGroup> connect(std::shared_ptr<SocketGroup> control, c10::Device device,
                                             const std::string& id);
   static std::string new_id();
@@ -45,9 +45,9 @@ class NcclGroup final : public Group {
   std::shared_ptr<Group> split(int64_t color) override;
   Windows* windows(int64_t bytes, at::Device device) override;
   void close_windows() override;
-  /// Lets NCCL map the other GPUs' memory in advance, on which the first calls would otherwise spend time. Prepares
-  /// this group and its splits by these colors of all ranks. Runs in its own stream. Uses the control group's sockets
-  /// as little as connect() with an id.
+  /// Makes NCCL map the other GPUs' memory now; otherwise the first calls would spend time on it. Prepares this group
+  /// and the groups that split() makes by each entry of `splits`, which holds the colors of all ranks. Runs in a
+  /// separate stream. Does not use the control group's sockets either.
   void prepare(const std::vector<std::vector<int64_t>>& splits);
   void abort(const std::string& reason) noexcept override;
   void check() const override { control_->check(); }

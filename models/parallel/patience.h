@@ -7,7 +7,8 @@
 namespace sparsereel::models {
 
 /// A limit on waiting that counts only while the process runs. After Ctrl-Z the clock has moved on, although the other
-/// processes were stopped too. The owner waits in steps; a stop of any length counts at most as two steps.
+/// processes were stopped too. The owner therefore waits in steps, and a stop of any length counts as two steps at
+/// most.
 class Patience {
  public:
   using milliseconds = std::chrono::milliseconds;

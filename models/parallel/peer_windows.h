@@ -30,8 +30,8 @@ class PeerWindows final : public Windows {
   at::Tensor of(int64_t rank) const override;
   void exchange(const std::function<void()>& put) override;
   void close() override;
-  /// Computes Group's all_reduce_sum() of a few int64 numbers in one launch. For other tensors, does nothing and
-  /// returns false.
+  /// Computes Group's all_reduce_sum() in one launch, for at most kMaxAdded int64 numbers. For other tensors, does
+  /// nothing and returns false.
   bool add_up(const at::Tensor& numbers);
 
  private:

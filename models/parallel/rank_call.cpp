@@ -1,4 +1,4 @@
-// Exchanges fixed messages in turn. A listener keeps the state of each caller.
+// Exchanges the handshake's messages, which have fixed sizes. A listener keeps a state for each caller.
 #include "models/parallel/rank_call.h"
 
 #include <poll.h>

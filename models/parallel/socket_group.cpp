@@ -47,7 +47,7 @@ class OnHost {
 
 void check_contiguous(const at::Tensor& tensor) {
   if (!tensor.is_contiguous())
-    throw run_failure("ranks exchange only contiguous tensors",
+    throw run_failure("a tensor to exchange between ranks is not contiguous",
                       "this is a bug in sparsereel: report it with the command line");
 }
 

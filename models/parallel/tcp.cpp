@@ -1,4 +1,4 @@
-// Wraps Linux sockets, none of which blocks.
+// Wraps Linux sockets, all of them non-blocking.
 #include "models/parallel/tcp.h"
 
 #include <arpa/inet.h>

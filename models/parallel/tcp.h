@@ -52,9 +52,10 @@ struct Listeners {
   uint16_t port = 0;
 };
 
-/// Listens on this host's addresses that face `host`, which may be this host; other networks cannot reach them. A
-/// host's own name may stand for its loopback address, as on Debian, while other hosts know the real address. Only then
-/// does it listen on all addresses. With port 0, the system chooses a port. Throws Error.
+/// Listens on those of this host's addresses that face `host`, which may be this host; other networks cannot reach
+/// them. On some systems, such as Debian, a host's own name stands for its loopback address, while other hosts know the
+/// real address. If `host` is such a name, listens on all addresses. With port 0, the system chooses a port. Throws
+/// Error if it cannot listen.
 Listeners listen_towards(const std::string& host, uint16_t port, int backlog);
 
 /// Waits until the socket is ready for `events` of poll(). Returns false if the limit is over.
@@ -67,7 +68,7 @@ bool receive_within(int socket, void* data, size_t bytes, Patience& patience);
 /// Returns true if the other end has closed the connection.
 bool has_hung_up(int socket);
 
-/// Lets small messages be sent at once.
+/// Makes the system send small messages at once.
 void send_without_delay(int socket);
 /// Lets the system end a connection whose host has vanished, after `limit` without acknowledgment. Use it only for a
 /// socket that is always read: the limit also ends a connection to a live process that does not read.

@@ -156,7 +156,7 @@ class ThreadGroup final : public Group {
 
   static void copy(const at::Tensor& to, const at::Tensor& from) {
     if (to.sizes() != from.sizes() || to.scalar_type() != from.scalar_type())
-      throw run_failure("ranks exchange tensors that do not fit each other",
+      throw run_failure("two ranks exchange tensors of different shapes or dtypes",
                         "this is a bug in sparsereel: report it with the command line");
     to.copy_(from);
   }

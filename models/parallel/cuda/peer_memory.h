@@ -42,7 +42,7 @@ const char* meet(const Meeting& p, Stream stream);
 
 constexpr int kMaxAdded = 4096;
 
-/// Replaces numbers [count] by their sums over all ranks, in one launch; `count` must be small.
+/// Replaces numbers [count] by their sums over all ranks, in one launch.
 struct Addition {
   Meeting meeting{};
   int64_t* slots[kMaxPeers]{};  // in the memory of each rank's own GPU: [ranks, kMaxAdded]
