@@ -53,8 +53,8 @@ const NameMap* map_of(const BareTensors& stored, const std::string& prefix, cons
   return most == maps.end() || known(*most) == 0 ? nullptr : &*most;
 }
 
-/// Returns a layer's share of a stored tensor. Single numbers and descriptions of quantization belong to each layer
-/// whole.
+/// Returns the part of a stored tensor that belongs to a layer. Single numbers and descriptions of quantization belong
+/// to every layer, undivided.
 const TensorEntry* entry_of(Component& component, const TensorEntry* stored, const MovedRows* rows) {
   if (rows == nullptr || stored->elements() <= 1 || is_about_quantization(stored->name)) return stored;
   const auto part = part_of(*stored, *rows);

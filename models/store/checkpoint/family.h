@@ -25,7 +25,7 @@ class Checkpoint;
 /// out.
 using Sizes = std::map<std::string, int64_t>;
 
-/// Returns the text for a config field in ModelSpec::marks.
+/// Returns the text for a config field in ModelSpec::fingerprint.
 inline std::string mark_of(const std::optional<int64_t>& value) {
   return value ? std::to_string(*value) : "null";
 }
@@ -60,7 +60,7 @@ struct Family {
   std::vector<std::string> other_classes{};  // more classes of the same model; its configs tell the task
   std::vector<Part> parts;                   // by their roles
   std::vector<std::string> settings{};       // scalars of model_index.json that describe() reads
-  std::vector<std::string> fingerprint{};    // the family's keys of ModelSpec::marks
+  std::vector<std::string> fingerprint{};    // the family's keys of ModelSpec::fingerprint
   PromptRules prompt{};
   LoraNames lora{};
   std::vector<SamplerSpec> samplers;  // one for each class of the part "scheduler"
@@ -96,7 +96,7 @@ const Family* find_family(std::string_view pipeline_class);
 /// scalars, each once.
 std::vector<std::string> architecture_keys();
 
-/// Returns the keys of ModelSpec::marks of all families, each once.
+/// Returns the keys of ModelSpec::fingerprint of all families, each once.
 std::vector<std::string> all_fingerprint_keys();
 
 /// Returns the samplers of all families, each once.

@@ -1,5 +1,5 @@
-// Recognizes image models, other video models, their LoRAs, encoders and VAEs, which this program does not run, by
-// their tensors' names. Errors and `inspect` then name them in one line. No torch.
+// Recognizes, by the names of tensors, files that this program does not support: image models, other video models, and
+// their LoRAs, encoders and VAEs. Errors and `inspect` then say in one line what a file is. No torch.
 #pragma once
 
 #include <filesystem>

@@ -31,12 +31,12 @@ LoraOrigin origin_of(const LoraFile& lora);
 /// names say an expert. Throws Error as read_lora() does.
 std::vector<LoraChoice> with_experts(std::vector<LoraChoice> loras, const ModelSpec& spec);
 
-/// Makes the checkpoint add the LoRAs to its weights when they are read, and returns warnings. Only headers are read.
-/// Some layers do not fit: layers that the checkpoint does not have, tensors that do not belong to a LoRA, and
-/// convolutions with other input channels or a kernel in B. If the other layers of the file fit (LoRAs of models that
-/// take images), a warning counts and names what is left out; with `strict`, the file is refused. A warning says which
-/// files with_experts() assigned. Throws one Error for all that does not fit in a file, saying what the file seems made
-/// for.
+/// Makes the checkpoint add the LoRAs to its weights when they are read, and returns warnings. Only headers are read. A
+/// warning counts and names what is left out of a file: layers that the checkpoint does not have, tensors that do not
+/// belong to a LoRA, and convolutions with other input channels (as in LoRAs of models that take images) or with a
+/// kernel in B. A warning says which files with_experts() assigned. Throws one Error for all that does not fit in a
+/// file, saying what the file seems made for, if nothing fits, a layer has another shape, or the file is for another
+/// model. With `strict`, throws it for anything that would be left out.
 std::vector<std::string> add_loras(Checkpoint& checkpoint, const ModelSpec& spec, const std::vector<LoraChoice>& loras,
                                    bool strict = false);
 

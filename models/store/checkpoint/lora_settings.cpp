@@ -53,8 +53,8 @@ bool fits_plain(std::string_view plain, std::string_view layer, bool from_start)
 }
 
 /// Applies PEFT's rule: the pattern matches the whole name, or the rest after one of its dots. Returns nothing if the
-/// pattern cannot be read. Limits and libstdc++'s polynomial matcher bound the time; its default matcher tries every
-/// way.
+/// pattern cannot be read. Limits and libstdc++'s polynomial matcher bound the time; libstdc++'s default matcher may
+/// try exponentially many ways.
 std::optional<bool> fits(std::string_view pattern, const std::string& layer, size_t& expressions) {
   const bool from_start = pattern.starts_with('^');
   if (const auto plain = plain_pattern(pattern.substr(from_start ? 1 : 0)))

@@ -24,10 +24,10 @@ class LoraSettings {
   /// of them is no JSON object.
   LoraSettings(const std::filesystem::path& file, const std::map<std::string, std::string>& metadata);
 
-  /// Returns the alpha of a layer of this part of the model, or nothing if no setting says one. PEFT's alpha_pattern
-  /// names layers by regular expressions. The first one that matches the name, or the rest after one of its dots,
-  /// counts. Throws Error naming file and field for an alpha that no float holds, an unreadable expression, and
-  /// contradicting alphas for layers without a pattern.
+  /// Returns the alpha of a layer of this part of the model, or nothing if no setting gives one. PEFT's alpha_pattern
+  /// names layers by regular expressions. The first expression counts that matches the layer's name, or the rest of the
+  /// name after one of its dots. Throws Error naming file and field for an alpha that no float holds, an unreadable
+  /// expression, and contradicting alphas for layers without a pattern.
   std::optional<double> alpha(const std::string& part, const std::string& layer) const;
 
   /// Returns true for PEFT's use_rslora: alpha is divided by the square root of the rank instead of the rank.

@@ -23,7 +23,7 @@ struct ModelTree {
 /// beside their models (outputs, environments), are left out.
 ModelTree search_tree(const std::filesystem::path& folder);
 
-/// Returns the files of weights in this one folder. Returns the index of sharded weights in
+/// Returns the files of weights in this folder, without its subfolders. The index of sharded weights is in the list in
 /// place of its shards.
 std::vector<std::filesystem::path> weights_in_folder(const std::filesystem::path& folder);
 

@@ -53,8 +53,8 @@ class Disagreements {
   std::map<std::string, std::pair<size_t, std::string>> kinds_;
 };
 
-/// Adds the tensors of the last file. `weight_map` says which shard each tensor lies in. It decides if two shards have
-/// the same tensor.
+/// Adds the tensors of the last file. `weight_map` says which shard each tensor lies in. If two shards have the same
+/// tensor, the one that `weight_map` names counts.
 void add_tensors(StoredWeights& weights, const std::map<std::string, std::string>& weight_map,
                  Disagreements& disagreements) {
   const size_t number = weights.files.size() - 1;

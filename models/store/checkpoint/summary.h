@@ -56,8 +56,8 @@ struct CheckpointSummary {
   uint64_t bytes() const;
 };
 
-/// The video that a checkpoint was made for, where its transformer's config.json misleads: it may name a square that
-/// the positions span.
+/// The video that a checkpoint was made for. It is given if the transformer's config.json misleads: that file may give
+/// the square that the positions cover.
 struct VideoSize {
   std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames
 };

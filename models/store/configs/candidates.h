@@ -50,8 +50,8 @@ struct Candidate {
   bool is_complete() const { return missing.empty(); }
 };
 
-/// Returns candidates in the order of the models' names. A diffusers folder that cannot be read becomes an unread file
-/// of `offered`.
+/// Returns candidates in the order of the models' names. Adds a diffusers folder that cannot be read to the unread
+/// files of `offered`.
 std::vector<Candidate> candidates_of(Offered& offered, const std::filesystem::path& configs);
 
 /// Returns the options that choose this candidate: "transformer" and its file, or "model" and its folder. If several

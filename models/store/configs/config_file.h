@@ -19,15 +19,16 @@ YamlOptions read_config_file(const std::filesystem::path& path);
 /// Parses the text of a --config file like read_config_file().
 YamlOptions parse_config(const std::string& text, const std::filesystem::path& path);
 
-/// Returns the defaults of a model's YAML, or nothing unless `match` fits the model. It compares class, layers, heads
-/// and the family's marks, such as patch_size_t (null if the config has none). Other keys are architecture, defaults,
-/// presets, distilled and published. Throws Error naming file and key for anything else.
+/// Returns the defaults of a model's YAML, or nothing if its key `match` does not fit the model. `match` holds class,
+/// layers, heads and the fields of ModelSpec::fingerprint, such as patch_size_t (null if the config has none). The
+/// other keys are architecture, defaults, presets, distilled and published. Throws Error naming file and key for
+/// anything else.
 std::optional<ModelConfig> match_model_config(const std::filesystem::path& file, const ModelSpec& model);
 
 /// A model's YAML as a complete description, as --random-weights needs it.
 struct Architecture {
   ModelConfig config;
-  std::map<std::string, std::string> match = {};  // values as ModelSpec::marks has them
+  std::map<std::string, std::string> match = {};  // values as ModelSpec::fingerprint has them
   std::string transformer_class;                  // match.class
   nlohmann::json components;                      // each component's config.json, by role
   std::vector<Published> published = {};

@@ -184,8 +184,9 @@ Error several_tokenizers(const std::vector<fs::path>& folders) {
 }
 
 Error one_file_for_two(const fs::path& file) {
-  return bad_option(kSecondTransformer, file.string() + ": is also the file of " + kTransformer,
-                    "name the file for low noise here, and the file for high noise by " + std::string(kTransformer));
+  return bad_option(
+      kSecondTransformer, file.string() + ": is also the file of " + kTransformer,
+      "give the file for low noise as transformer_2, and the file for high noise as " + std::string(kTransformer));
 }
 
 Error no_model(const fs::path& model, const Offered& offered, const std::vector<Candidate>& all) {

@@ -27,9 +27,9 @@ Checkpoint open_model(const std::filesystem::path& model, const std::map<std::st
 /// Returns true if open_model() would search the folder because it is not in diffusers' layout.
 bool is_searched(const std::filesystem::path& model);
 
-/// Returns the roles that a file fills, each with the YAML files in `configs` of its models. These are several if
-/// models differ elsewhere, or use it as one of two experts. Empty for an unrelated file. Throws Error if the file is
-/// damaged.
+/// Returns each role that a file fills, with the YAML files (in `configs`) of the models in which it fills this role.
+/// There are several such models if they differ only in other parts, or if one of them has the file as one of two
+/// experts. Returns nothing for an unrelated file. Throws Error if the file is damaged.
 std::map<std::string, std::vector<std::filesystem::path>> models_of_file(const std::filesystem::path& configs,
                                                                          const std::filesystem::path& file);
 

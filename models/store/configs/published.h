@@ -17,7 +17,7 @@ struct Download {
 
 /// One way to get a model.
 struct Published {
-  std::vector<std::string> names;        // of the first repository; organizations get renamed
+  std::vector<std::string> names;        // names of the first repository; several if it was renamed
   std::string holds = {};                // "14B in fp8"; empty for the model as its authors publish it
   std::vector<Download> downloads = {};  // the first one is from names.front()
   std::optional<double> gigabytes = {};  // 1e9 bytes, of all downloads together; nothing if unknown

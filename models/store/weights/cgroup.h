@@ -1,4 +1,4 @@
-// The memory that Linux's control groups, a container's limits, leave to this process. No torch.
+// Reads how much memory Linux's control groups, which limit containers, leave to this process. No torch.
 #pragma once
 
 #include <cstdint>

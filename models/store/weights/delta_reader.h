@@ -15,7 +15,8 @@ namespace sparsereel::models {
 /// Returns true if the tensor has no NaN or Inf.
 bool holds_numbers(const at::Tensor& tensor);
 
-/// Adds a delta that in_fp32() returned to the rows of a weight from `first` on, fp32 [count, columns].
+/// Adds a delta that in_fp32() returned to `rows`: fp32 [count, columns], the rows of a weight that begin at row
+/// `first`.
 void add_delta(const LowRank& delta, at::Tensor& rows, int64_t first);
 
 class DeltaReader {

@@ -61,8 +61,8 @@ std::vector<StoredRows> packed_rows(const std::vector<StoredPart>& parts, const 
   return layout;
 }
 
-/// Returns the largest number of bytes of a weight delta that is kept beside packed rows. In fp32 on a GPU, these are 6
-/// bytes per number (in_bf16()).
+/// Returns the largest number of bytes of a weight delta that is kept beside packed rows. An fp32 delta in a 16-bit run
+/// takes 6 bytes per number on a GPU (in_bf16()).
 uint64_t kept_bytes(const WeightDelta& delta, at::ScalarType run) {
   const at::ScalarType kept = kept_dtype(delta);
   const size_t each = kept != at::kFloat ? c10::elementSize(kept) : run == at::kFloat ? 4 : 6;

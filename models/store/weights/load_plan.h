@@ -16,7 +16,7 @@ namespace sparsereel::models {
 /// The form in which a parameter is kept in memory. Packed: quantized as its file stores it (see Dtype).
 enum class LoadForm {
   numbers,    // LoadPlan::dtype, after scaling stored 8-bit numbers and adding all weight deltas
-  quantized,  // e4m3 with one scale per row, quantized from such numbers in fp32
+  quantized,  // e4m3 with one scale per row, quantized from fp32 numbers made as above
   e4m3,       // e4m3 and scales as in the file
   packed,     // the bytes of packed rows as in the file, with their scales and low-rank deltas kept beside them
 };
@@ -47,8 +47,8 @@ struct LoadPlan {
 StoredPart find_part(const TensorSource& source, const Component& component, const std::string& name,
                      const Parameter& parameter);
 
-/// Plans the loading of a parameter. Matrix products in 8 bits accept only e4m3. So for such a product, packed tensors,
-/// and e4m3 tensors with deltas, are quantized again to e4m3.
+/// Plans the loading of a parameter. Matrix products in 8 bits accept only e4m3. Packed tensors, and e4m3 tensors with
+/// deltas, are therefore quantized again to e4m3 for these products.
 LoadPlan plan_load(const TensorSource& source, const Component& component, const Parameter& parameter,
                    const WeightFormat& format);
 

@@ -11,7 +11,7 @@ namespace sparsereel::models {
 struct WorkStopped {};
 
 /// While it exists, its thread calls `stop` before each tensor that a WeightReader loads, each convolution of a VAE and
-/// each layer of an encoder.
+/// each layer of an encoder. If `stop` returns true, that work throws WorkStopped.
 class StoppableWork {
  public:
   explicit StoppableWork(std::function<bool()> stop) : stop_(std::move(stop)), before_(std::exchange(here_, &stop_)) {}

@@ -141,7 +141,7 @@ at::Tensor WeightReader::placeholder(const Parameter& parameter, at::ScalarType 
   return at::zeros({}, at::TensorOptions().dtype(dtype).device(device_)).expand(parameter.shape);
 }
 
-/// Remembers names that were asked for, and complaints for check_complete(). False if a part does not fit.
+/// Remembers names that were asked for, and complaints for check_complete(). Returns false if a part does not fit.
 bool WeightReader::note(const std::vector<StoredPart>& parts) {
   for (const StoredPart& part : parts) {
     const bool is_new = used_.insert(part.name).second;
@@ -152,8 +152,8 @@ bool WeightReader::note(const std::vector<StoredPart>& parts) {
   return std::ranges::all_of(parts, &StoredPart::fits);
 }
 
-/// Reads the parts of one tensor directly into it. Joining them afterwards would free memory between tensors that stay,
-/// where larger ones do not fit: a twentieth of a model's memory on a GPU.
+/// Reads the parts of one tensor directly into it. Joining them afterwards would leave gaps between tensors that stay,
+/// too small for later tensors: a twentieth of a model's memory on a GPU.
 at::Tensor WeightReader::numbers(const std::vector<StoredPart>& parts, const Parameter& parameter,
                                  at::ScalarType dtype) {
   if (!note(parts)) return placeholder(parameter, dtype);
