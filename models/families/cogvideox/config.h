@@ -21,7 +21,7 @@ struct CogVideoXConfig {
   bool flip_sin_to_cos = true;
   double freq_shift = 0;
   int64_t time_embed_dim = 512;
-  /// Width of a constant's embedding, which CogVideoX 1.5 adds to the timestep's for image to video.
+  /// Width of the embedding of a constant, which CogVideoX 1.5 adds to the timestep's embedding for image to video.
   std::optional<int64_t> ofs_embed_dim;
   int64_t text_embed_dim = 4096;
   int64_t num_layers = 30;
@@ -46,7 +46,7 @@ struct CogVideoXConfig {
   int64_t width() const { return num_attention_heads * attention_head_dim; }
 };
 
-/// Parses the config. Throws Error as the parsers of text/encoder/t5_config.h do.
+/// Parses the config. Throws Error naming `file` and the field.
 CogVideoXConfig parse_cogvideox_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

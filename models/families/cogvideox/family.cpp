@@ -92,7 +92,7 @@ SchedulerConfig parse_cogvideox_scheduler_config(const nlohmann::json& json, con
   if (config.beta_start > config.beta_end) fields.fail("beta_start", "is above beta_end");
   const auto betas = static_cast<int64_t>(config.trained_betas.size());
   if (betas != 0 && betas != config.num_train_timesteps)
-    fields.fail("trained_betas", "has " + std::to_string(betas) + " entries, num_train_timesteps is " +
+    fields.fail("trained_betas", "has " + std::to_string(betas) + " entries, but num_train_timesteps is " +
                                      std::to_string(config.num_train_timesteps));
   return config;
 }

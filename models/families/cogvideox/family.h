@@ -13,8 +13,7 @@ Family cogvideox_family();
 Part cogvideox_transformer_part();
 Part cogvideox_vae_part();
 
-/// Parses the scheduler_config.json of either sampler of CogVideoX. Throws Error as the parsers of
-/// text/encoder/t5_config.h do.
+/// Parses the scheduler_config.json of either sampler of CogVideoX. Throws Error naming `file` and the field.
 SchedulerConfig parse_cogvideox_scheduler_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

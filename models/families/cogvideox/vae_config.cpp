@@ -12,8 +12,8 @@ namespace {
 void check_types(const ConfigFields& fields, const char* field, const std::string& type, size_t blocks) {
   const auto types = fields.strings(field, std::vector<std::string>(4, type));
   if (types.size() != blocks)
-    fields.fail(field,
-                "has " + std::to_string(types.size()) + " entries, block_out_channels " + std::to_string(blocks));
+    fields.fail(field, "has " + std::to_string(types.size()) + " entries, but block_out_channels has " +
+                           std::to_string(blocks));
   if (std::any_of(types.begin(), types.end(), [&](const std::string& other) { return other != type; }))
     fields.unsupported(field, "with another type", type + " throughout");
 }

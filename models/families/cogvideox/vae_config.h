@@ -29,8 +29,8 @@ struct CogVideoXVaeConfig {
   int64_t pixels_a_latent() const { return int64_t{1} << (block_out_channels.size() - 1); }
 };
 
-/// Parses the config. Throws Error as the parsers of text/encoder/t5_config.h do. with_encoder also refuses what only
-/// the encoder does not support.
+/// Parses the config. Throws Error naming `file` and the field. with_encoder also refuses what only the encoder does
+/// not support.
 CogVideoXVaeConfig parse_cogvideox_vae_config(const nlohmann::json& json, const std::string& file,
                                               bool with_encoder = false);
 

@@ -27,7 +27,7 @@ struct MochiConfig {
   static int64_t feed_forward_width(int64_t width) { return 8 * width / 3; }
 };
 
-/// Parses the config. Throws Error as the parsers of text/encoder/t5_config.h do.
+/// Parses the config. Throws Error naming `file` and the field.
 MochiConfig parse_mochi_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

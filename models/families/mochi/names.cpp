@@ -1,5 +1,6 @@
 // Pairs diffusers' names of layers in Mochi's transformer and VAE with the authors' names, which all other programs
-// keep. Also derives sizes from tensors. The VAE's numbers are those of the published one, with four levels.
+// keep. Also derives sizes from tensors. The numbers in the VAE's names are those of the published VAE, which has four
+// levels.
 #include "models/families/mochi/config.h"
 #include "models/families/mochi/family.h"
 #include "models/families/mochi/vae_config.h"
@@ -13,7 +14,7 @@ using Pairs = NameMap::Pairs;
 
 constexpr const char *kOurs = "transformer_blocks.*.", *kTheirs = "blocks.*.";
 
-/// Returns the names that both streams have. The authors' end with x for the video and y for the text.
+/// Returns the names that both streams have. The authors' names end with x for the video and y for the text.
 Pairs block_names() {
   Pairs pairs;
   for (const auto& [ours, theirs] : Pairs{{"norm1.linear", "mod_x"},
@@ -127,7 +128,7 @@ Sizes mochi_vae_sizes(const TensorTable& tensors) {
   sizes.add("out_channels", "decoder.proj_out.weight", 0, 2);
   sizes.add("latent_channels", "decoder.conv_in.weight", 1, 5);
   sizes.add("decoder_block_out_channels", "decoder.conv_in.weight", 0, 5);
-  return sizes.found().size() == 3 ? sizes.found() : Sizes{};  // other families have only some of these
+  return sizes.found().size() == 3 ? sizes.found() : Sizes{};  // other families have only some of these tensors
 }
 
 }  // namespace

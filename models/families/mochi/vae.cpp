@@ -12,7 +12,7 @@
 namespace sparsereel::models {
 namespace {
 
-// Elements of its activations that a level processes at once, more if a video is decoded as a whole. Each convolution's
+// The number of elements that a level processes at once, larger if a video is decoded as a whole. Each convolution's
 // last frames are copied twice between parts, so many small parts cost time.
 constexpr int64_t kElementsAtOnce = int64_t{1} << 29, kElementsOfATile = int64_t{1} << 27;
 

@@ -23,8 +23,8 @@ std::vector<double> latent_statistics(const nlohmann::json& json, const ConfigFi
   if (given != json.end() && given->is_null()) return {};
   std::vector<double> numbers = given == json.end() ? fallback : fields.optional_numbers(field, least, kLargestLatent);
   if (numbers.size() != static_cast<size_t>(channels))
-    fields.fail(field,
-                "has " + std::to_string(numbers.size()) + " entries, latent_channels is " + std::to_string(channels));
+    fields.fail(field, "has " + std::to_string(numbers.size()) + " entries, but latent_channels is " +
+                           std::to_string(channels));
   return numbers;
 }
 

@@ -27,7 +27,7 @@ struct MochiVaeConfig {
   int64_t frames_a_latent() const;
 };
 
-/// Parses the config. Throws Error as the parsers of text/encoder/t5_config.h do.
+/// Parses the config. Throws Error naming `file` and the field.
 MochiVaeConfig parse_mochi_vae_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

@@ -27,7 +27,7 @@ struct OpenSoraPlanConfig {
   int64_t width() const { return num_attention_heads * attention_head_dim; }
 };
 
-/// Parses the config. Throws Error as the parsers of text/encoder/t5_config.h do.
+/// Parses the config. Throws Error naming `file` and the field.
 OpenSoraPlanConfig parse_open_sora_plan_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

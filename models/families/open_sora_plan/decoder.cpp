@@ -30,8 +30,8 @@ int64_t doubled(int64_t frames) {
   return 2 * frames - 1;
 }
 
-/// Turns every frame of x [F, H, W, C] except the first into two, each moved a quarter of the way to its neighbor.
-/// put(index, frame [H, W, C]) receives them in order.
+/// Turns every frame of x [F, H, W, C] except the first into two. Each of the two is moved a quarter of the way to its
+/// neighbor. put(index, frame [H, W, C]) receives them in order.
 void each_of_twice_as_many(const at::Tensor& x, const auto& put) {
   const int64_t last = x.size(0) - 1;
   put(0, x[0]);

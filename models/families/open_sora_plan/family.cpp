@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kPlanSteps = 100, kPlanTextLength = 512;
 constexpr double kPlanGuidance = 7.5, kPlanFps = 24;
 
-// The words of its scripts after its own cleaning, which removes brackets and "jpeg".
+// The words of the reference's scripts, as its cleaning leaves them: without brackets and "jpeg".
 constexpr const char *kBeforePrompt = "masterpiece , best quality , ultra-detailed , unwatermarked , ",
                      *kBehindPrompt =
                          ". emotional, harmonious, vignette, 4k epic detailed, shot on kodak, 35mm photo, "

@@ -15,7 +15,8 @@ std::vector<std::string> of_levels(const ConfigFields& fields, const char* field
                                    const std::vector<std::string>& fallback, size_t levels) {
   std::vector<std::string> names = fields.strings(field, fallback);
   if (names.size() != levels)
-    fields.fail(field, "has " + std::to_string(names.size()) + " entries, hidden_size_mult " + std::to_string(levels));
+    fields.fail(field,
+                "has " + std::to_string(names.size()) + " entries, but hidden_size_mult has " + std::to_string(levels));
   return names;
 }
 

@@ -11,7 +11,7 @@ namespace sparsereel::models {
 /// The VAE's config, the decoder part of CausalVAEModel of PKU-YuanGroup/Open-Sora-Plan, version 1.2.0. The encoder's
 /// fields are not read.
 struct OpenSoraPlanVaeConfig {
-  static constexpr int64_t kNormGroups = 32;  // fixed by the reference, like the next one
+  static constexpr int64_t kNormGroups = 32;  // fixed by the reference, like kNormEps
   static constexpr double kNormEps = 1e-6;
   enum class Upsampling { none, pixels, pixels_and_frames };
 
@@ -19,7 +19,7 @@ struct OpenSoraPlanVaeConfig {
   int64_t z_channels = 4;  // channels inside the decoder
   int64_t embed_dim = 4;   // channels of the latents
   int64_t num_res_blocks = 2;
-  std::vector<int64_t> hidden_size_mult = {1, 2, 4, 4};  // per level, from pixels to latents, like the lists below
+  std::vector<int64_t> hidden_size_mult = {1, 2, 4, 4};  // per level, from pixels to latents, like the two lists below
   std::vector<Upsampling> upsampling = {};
   /// The level doubles the frames after upsampling the picture, without a convolution.
   std::vector<bool> doubles_frames = {};
@@ -30,7 +30,7 @@ struct OpenSoraPlanVaeConfig {
   int64_t frames_a_latent() const;
 };
 
-/// Parses the config. Throws Error as the parsers of text/encoder/t5_config.h do.
+/// Parses the config. Throws Error naming `file` and the field.
 OpenSoraPlanVaeConfig parse_open_sora_plan_vae_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

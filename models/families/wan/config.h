@@ -31,7 +31,7 @@ struct WanConfig {
   int64_t width() const { return num_attention_heads * attention_head_dim; }
 };
 
-/// Parses the config. Throws Error as the parsers of text/encoder/t5_config.h do.
+/// Parses the config. Throws Error naming `file` and the field.
 WanConfig parse_wan_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

@@ -32,9 +32,9 @@ struct WanDecoder {
 };
 
 /// Decodes the next latent frames of a video, [F, H, W, z_dim]; the first frame comes alone. Returns frames [F', s H, s
-/// W, out_channels], where s does not include patches. The number of frames a call, after the first, does not change
-/// the result. `history` starts empty, which means zeros before the video. If it has rows, the latents are this rank's
-/// band of rows.
+/// W, out_channels], where s does not include patches. After the first frame, the number of frames per call does not
+/// change the result. `history` starts empty, which means zeros before the video. If it has rows, the latents are this
+/// rank's band of rows.
 at::Tensor decode_frames(const WanDecoder& decoder, const at::Tensor& latents, ConvHistory& history);
 
 }  // namespace sparsereel::models

@@ -32,7 +32,7 @@ struct WanEncoder {
 
 /// Encodes the next frames of a video, [F, H, W, in_channels] with patches as channels. Returns the mean of the latents
 /// [F', H / s, W / s, z_dim], where s does not include patches. The first frame of a video comes alone; later calls
-/// take the frames of one or several latent frames. The number of frames a call does not change the result. `history`
+/// take the frames of one or several latent frames. The number of frames per call does not change the result. `history`
 /// starts empty, which means zeros before the video.
 at::Tensor encode_frames(const WanEncoder& encoder, const at::Tensor& frames, ConvHistory& history);
 

@@ -16,7 +16,7 @@ std::vector<double> statistics(const ConfigFields& fields, const char* field, do
   std::vector<double> numbers = fields.optional_numbers(field, least, kLargestStatistic);
   if (numbers.empty()) numbers = std::move(fallback);
   if (numbers.size() != static_cast<size_t>(channels))
-    fields.fail(field, "has " + std::to_string(numbers.size()) + " entries, z_dim is " + std::to_string(channels));
+    fields.fail(field, "has " + std::to_string(numbers.size()) + " entries, but z_dim is " + std::to_string(channels));
   return numbers;
 }
 

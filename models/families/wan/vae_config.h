@@ -37,8 +37,8 @@ struct WanVaeLevel {
 std::vector<WanVaeLevel> encoder_levels(const WanVaeConfig& config);
 std::vector<WanVaeLevel> decoder_levels(const WanVaeConfig& config);
 
-/// Parses the config. Throws Error as the parsers of text/encoder/t5_config.h do. with_encoder also refuses what only
-/// the encoder does not support.
+/// Parses the config. Throws Error naming `file` and the field. with_encoder also refuses what only the encoder does
+/// not support.
 WanVaeConfig parse_wan_vae_config(const nlohmann::json& json, const std::string& file, bool with_encoder = false);
 
 }  // namespace sparsereel::models

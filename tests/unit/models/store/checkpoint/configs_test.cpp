@@ -145,10 +145,10 @@ INSTANTIATE_TEST_SUITE_P(
     WanVae, InvalidConfigField,
     ::testing::Values(
         Bad{"wan_vae", "_class_name", "AutoencoderKL", "not supported"},
-        Bad{"wan_vae", "z_dim", 48, "latents_mean has 16 entries, z_dim is 48"},
+        Bad{"wan_vae", "z_dim", 48, "latents_mean has 16 entries, but z_dim is 48"},
         Bad{"wan_vae", "z_dim", "16", "not a whole number"},
-        Bad{"wan_vae", "latents_mean", json::array({0.0, 0.5}), "2 entries, z_dim is 16"},
-        Bad{"wan_vae", "latents_std", json::array({1.0}), "1 entries, z_dim is 16"},
+        Bad{"wan_vae", "latents_mean", json::array({0.0, 0.5}), "2 entries, but z_dim is 16"},
+        Bad{"wan_vae", "latents_std", json::array({1.0}), "1 entries, but z_dim is 16"},
         Bad{"wan_vae", "latents_std", json::array({0.0}), "is 0.0, not a number from"},
         Bad{"wan_vae", "latents_std", 1.0, "not an array"}, Bad{"wan_vae", "base_dim", 0, "not a whole number from 1"},
         Bad{"wan_vae", "base_dim", nullptr, "null"}, Bad{"wan_vae", "base_dim", 1 << 19, "decoder_base_dim x dim_mult"},
