@@ -62,7 +62,7 @@ int flush_to_disk(const fs::path& path) {
 AtomicFile::AtomicFile(const fs::path& target) {
   check_target(target);
   target_ = behind_links(target);
-  // The temporary's name is cut to fit, so otherwise only the rename at the end would fail.
+  // The temporary's name is cut to fit, so without this check only the rename at the end would fail.
   if (target_.filename().native().size() > NAME_MAX) throw_write_failure(target_, ENAMETOOLONG);
   temporary_.emplace(target_, Temporary::Kind::file);
   // A copy of the descriptor, which can be closed while the temporary keeps its lock.

@@ -1,4 +1,4 @@
-// Files mapped into memory that survive changes on disk. No torch.
+// Maps files into memory. A mapped file that becomes shorter does not end the process. No torch.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,7 @@ namespace sparsereel::models {
 /// larger, or not ordinary: a pipe may make us wait, and a device may never end. `remedy` is the Error's remedy.
 std::string read_regular_file(const std::filesystem::path& path, uint64_t most, const std::string& remedy);
 
-constexpr uint64_t kMostYamlBytes = 4 << 20;  // its tree takes a hundred times as much memory
+constexpr uint64_t kMostYamlBytes = 4 << 20;  // bytes; the tree of a YAML file takes a hundred times as much memory
 
 /// Reads a text file as read_regular_file() does.
 std::string read_text(const std::filesystem::path& file, uint64_t most = kMostYamlBytes);

@@ -24,8 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The temporaries that the thread which ends the process on a signal must remove. Never destroyed, because that thread
-/// outlives main().
+/// The temporaries of this process. When a signal ends the process, one thread removes them. They are never destroyed,
+/// because that thread outlives main().
 struct LiveTemporaries {
   std::mutex mutex;
   std::set<fs::path> paths;
@@ -187,7 +187,7 @@ void remove_leftovers(const std::vector<fs::path>& targets) {
     if (target.empty()) continue;
     std::error_code ignored;
     const fs::path file = fs::absolute(target.has_filename() ? target : target.parent_path(), ignored);
-    for (const fs::path& each : {file, behind_links(file)})  // files beside the target lie beside the link
+    for (const fs::path& each : {file, behind_links(file)})  // a link's recipe lies beside the link
       names[each.parent_path()].insert(each.filename().string());
   }
   for (const auto& [folder, ours] : names) {

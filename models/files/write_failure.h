@@ -22,7 +22,8 @@ Error write_failure(const std::filesystem::path& target, int system_error);
 /// Throws write_failure() through throw_write_error().
 [[noreturn]] void throw_write_failure(const std::filesystem::path& target, int system_error);
 
-/// Returns the absolute path behind a chain of symbolic links, which need not exist; in a circle one of its links.
+/// Returns the absolute path behind a chain of symbolic links, which need not exist. If the links form a circle,
+/// returns one of them.
 std::filesystem::path behind_links(const std::filesystem::path& path);
 
 }  // namespace sparsereel::models

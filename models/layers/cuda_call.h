@@ -30,7 +30,8 @@ Activation rms_norm_on_cuda(const at::Tensor& x, const at::Tensor& update, doubl
 void add_gated_on_cuda(const at::Tensor& x, const at::Tensor& update, int64_t video_tokens,
                        const JointModulation& modulation);
 
-/// Returns true if quantize_on_cuda() accepts x [.., in]: fp16 or bf16 on a GPU, in a multiple of 8 up to 16384.
+/// Returns true if quantize_on_cuda() accepts x [.., in]: fp16 or bf16 on a GPU, where `in` is a multiple of 8 and at
+/// most 16384.
 bool has_quantize_kernel(const at::Tensor& x);
 
 /// Returns quantize_rows(x). With `gelu`, first applies gelu by the tanh approximation to x and rounds to x's dtype.
@@ -44,8 +45,8 @@ bool has_swiglu_kernel(const at::Tensor& x);
 /// quantize_rows().
 Activation swiglu_on_cuda(const at::Tensor& x, bool fp8);
 
-/// Returns true if project_on_cuda() accepts x [B, in] and these layers: fp16 or bf16 on a GPU, B and layers up to 4,
-/// in a multiple of 8.
+/// Returns true if project_on_cuda() accepts x [B, in] and these layers: fp16 or bf16 on a GPU, at most 4 rows and 4
+/// layers, and a multiple of 8 for `in`.
 bool has_projection_kernel(const at::Tensor& x, at::ArrayRef<const Linear*> layers);
 
 /// Returns fp32 [B, out] for each layer.

@@ -8,8 +8,7 @@
 
 namespace sparsereel::models {
 
-/// Parses a UniPCMultistepScheduler: second order, flow sigmas. Throws Error like the parsers of
-/// text/encoder/t5_config.h.
+/// Parses a UniPCMultistepScheduler: second order, flow sigmas. Throws Error naming `file` and the field.
 SchedulerConfig parse_unipc_config(const nlohmann::json& json, const std::string& file);
 /// Parses a DPMSolverMultistepScheduler: DPM-Solver++ of second order, flow sigmas. Throws the same errors.
 SchedulerConfig parse_flow_dpm_config(const nlohmann::json& json, const std::string& file);

@@ -10,7 +10,7 @@
 namespace sparsereel::models {
 
 /// Returns a sampler of the config's kind. Throws Error naming the field if there are more steps than
-/// num_train_timesteps, or no room between noise levels (flow_schedule.h).
+/// num_train_timesteps, or if noise levels are too close together (flow_schedule.h).
 std::unique_ptr<Sampler> make_sampler(const SchedulerConfig& config, int64_t num_inference_steps);
 
 }  // namespace sparsereel::models

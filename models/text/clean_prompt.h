@@ -16,9 +16,9 @@ std::string clean_prompt(const std::string& text);
 /// the ends. A capital sigma at a word's end becomes an ordinary one, where Python writes a final one. `text` is UTF-8.
 std::string lower_prompt(const std::string& text);
 
-/// Applies a step of the caption cleaning in diffusers' DeepFloyd IF pipeline, applied twice as there. A row of full
-/// stops, and a full stop between white space, become a space. Each run of white space becomes one, none at the ends.
-/// `text` is UTF-8.
+/// Applies a step of the caption cleaning in diffusers' DeepFloyd IF pipeline, twice as that pipeline does. A row of
+/// full stops, and a full stop between white space, become a space. Each run of white space becomes one space, and none
+/// stays at the ends. `text` is UTF-8.
 std::string without_stray_full_stops(const std::string& text);
 
 }  // namespace sparsereel::models

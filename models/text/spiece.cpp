@@ -135,8 +135,8 @@ void check_piece(const Piece& piece, const std::string& path) {
   const bool text_is_good = !piece.text.empty() && piece.text.size() <= kLongest && is_utf8(piece.text) &&
                             piece.text.find('\0') == std::string::npos;
   if (text_is_good && known_type && std::isfinite(piece.score)) return;
-  throw bad_input(path + " holds a piece that is empty, of over " + std::to_string(kLongest) +
-                      " bytes, not UTF-8, with a NUL, of unknown type or with a score that is not a number",
+  throw bad_input(path + " holds a piece that is empty, longer than " + std::to_string(kLongest) +
+                      " bytes, not UTF-8, contains NUL, or has an unknown type or a score that is not a number",
                   "download the tokenizer folder again");
 }
 

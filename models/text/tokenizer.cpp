@@ -76,9 +76,9 @@ std::string byte_piece(int byte) {
   return text.data();
 }
 
-/// Appends a piece for each byte, of which characters without a piece are made. Otherwise the library merges
-/// consecutive unknown characters into one unknown piece, in quadratic time. Models that have such pieces are returned
-/// as they are.
+/// Adds a piece for each byte, so that characters without a piece are split into bytes. Otherwise the library merges
+/// consecutive unknown characters into one unknown piece, in quadratic time. Models that have pieces of bytes are
+/// returned as they are.
 SpieceModel with_bytes(SpieceModel model) {
   constexpr int kBytes = 256;
   std::set<std::string> names;

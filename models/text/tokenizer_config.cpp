@@ -23,7 +23,7 @@ Error bad_field(const std::filesystem::path& file, const std::string& field, con
 json read_if_present(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file)) return json::object();
   json content = read_json(file);
-  if (!content.is_object()) throw bad_field(file, "the whole", "is not an object");
+  if (!content.is_object()) throw bad_field(file, "the content", "is not an object");
   return content;
 }
 

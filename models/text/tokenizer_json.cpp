@@ -96,7 +96,7 @@ class Reader {
     config_.extra_ids = 0;
   }
 
-  /// SentencePiece does what Strip and Replace do anyhow.
+  /// Ignores Strip and Replace, because SentencePiece does the same by itself.
   void read_normalizer(const json& normalizer) {
     if (normalizer.is_null()) return;
     const json& type = member(normalizer, "type");

@@ -1,4 +1,4 @@
-// Attention to few keys and the linear layer W behind it, multiplied in the other order: P (V W) instead of (P V) W.
+// Attention to few keys, and the linear layer W behind it, multiplied in the other order: P (V W) instead of (P V) W.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,9 +8,9 @@
 
 namespace sparsereel::models {
 
-/// Returns true if P (V W) takes at most half of the multiplications, when there are many more queries than keys. The
-/// product V W hardly counts then. Always false in fp16, because V W may exceed its range. v is [B, L, heads,
-/// head_dim].
+/// Returns true if P (V W) takes at most half as many multiplications as (P V) W. It assumes many more queries than
+/// keys, so that the product V W hardly counts. Always false in fp16, because V W may exceed its range. v is [B, L,
+/// heads, head_dim].
 bool is_less_work(const at::Tensor& v, const Linear& layer);
 
 /// Returns linear(P v, layer), [B, N, out], for the attention weights P that attention::attention_weights() returns.

@@ -63,7 +63,7 @@ at::Tensor HeadExchange::in_window(int64_t rank, const std::vector<int64_t>& siz
       .view(sizes);
 }
 
-/// Each rank begins with another one, and copies its own part last, because links are already busy by then.
+/// Each rank sends to a different rank first, and copies its own part last, when the links are already busy.
 at::Tensor HeadExchange::deliver(const Whole& whole, int64_t offset, CopiesBeside& beside) const {
   if (windows_ == nullptr) return deliver_by_messages(whole);
   Copies copies;

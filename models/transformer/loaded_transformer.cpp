@@ -68,7 +68,7 @@ void BlockLoop::run_blocks(size_t first, size_t end, Tokens& tokens, Attend& att
 }
 
 /// The first block's residual of the video's tokens decides about reuse. The other blocks' residual of all tokens is
-/// remembered. Text of its own width is not needed after the blocks.
+/// remembered, except that of text with another width than the video's, which is not needed after the blocks.
 void BlockLoop::run_blocks(Tokens& tokens, Attend& attend, StepCache& cache) {
   at::Tensor first;
   if (cache.undecided()) first = tokens.hidden.video().clone();  // blocks change it in place

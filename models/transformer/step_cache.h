@@ -23,7 +23,7 @@ namespace sparsereel::models {
 /// changed.
 class StepCache {
  public:
-  /// `passes` says how a single rank would compute the passes that are spread over ranks here: as one batch or in turn.
+  /// `passes` says how a single rank would compute the passes that ranks share: as one batch or in turn.
   explicit StepCache(CacheRule rule, SplitGroups share = {}, GuidancePasses passes = GuidancePasses::batched)
       : rule_(rule), share_(std::move(share)), in_turn_(passes == GuidancePasses::in_turn) {}
 

@@ -35,8 +35,8 @@ struct TransformerInput {
 /// width]. Throws Error if the latents do not have that form.
 hilbert::Grid grid_of_patches(const at::Tensor& latents, int64_t channels, const PatchSize& patch,
                               const std::string& config_file, LatentLayout layout = LatentLayout::channels_first);
-/// Returns the modulation vectors of the video tokens from `rows` rows of a table [R, rows, C], from `first` on: shift,
-/// scale and, if `rows` is 3, gate.
+/// Returns the modulation vectors of the video tokens from a table [R, .., C]: its rows first and first + 1 are shift
+/// and scale. If `rows` is 3, the next row is the gate; otherwise there is none.
 JointModulation modulation_rows(const at::Tensor& table, int64_t first, int64_t rows,
                                 const at::Tensor& row_of_token = {});
 /// Throws Error unless the latents have one text and one timestep per entry, and the text has the width that `field` of

@@ -59,7 +59,8 @@ at::Tensor upsample_pixels(const at::Tensor& x, const at::Tensor& weight, const 
     return by_frames(x, 4 * x[0].numel(), [&](const at::Tensor& frames) {
       return convolve(repeat_pixels(frames), weight, bias, /*padding=*/{1, 1});
     });
-  // A neighbor's row becomes two, of which one is needed; the other one on either side is dropped.
+  // Each neighbor's row becomes two rows, of which the convolution needs only the inner one. So the result's first and
+  // last row are dropped.
   const at::Tensor given = rows->surrounded(x, RowSplit::Outside::zeros);
   return by_frames(given, 4 * given[0].numel(), [&](const at::Tensor& frames) {
     return convolve(repeat_pixels(frames), weight, bias, /*padding=*/{0, 1}).narrow(2, 1, 2 * x.size(1));

@@ -26,9 +26,9 @@ struct Border {
 };
 
 struct CausalConv3d {
-  at::Tensor weight;  // [out, in, 3, side, side], channels-last
-  at::Tensor bias;    // the border of each frame repeats the frame's edge, stored in the buffer, instead of zeros
-  bool repeats_edges = false;  // around each frame: its own edge, stored in the buffer, instead of zeros
+  at::Tensor weight;           // [out, in, 3, side, side], channels-last
+  at::Tensor bias;             // [out]
+  bool repeats_edges = false;  // each frame's border repeats the frame's edge, stored in the buffer; else zeros
 
   /// Returns the buffer's border. If frames are bands of rows (ConvHistory::rows), the border also holds rows of the
   /// neighboring bands.
@@ -59,8 +59,8 @@ class Tf32Convolutions {
   const bool before_;
 };
 
-/// Calls at::convolution; an empty stride means 1. fp32 on a CPU always uses oneDNN, because at::conv3d is slow for few
-/// channels. fp32 on a GPU uses cuDNN (see Tf32Convolutions).
+/// Calls at::convolution; an empty stride means 1. fp32 on a CPU always uses oneDNN, because at::conv3d is slow if
+/// there are few channels. fp32 on a GPU uses cuDNN (see Tf32Convolutions).
 at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, at::IntArrayRef padding,
                     at::IntArrayRef stride = {});
 

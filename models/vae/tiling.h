@@ -17,10 +17,11 @@ struct TileAxis {
   int64_t count(int64_t length) const { return (length + stride - 1) / stride; }
 };
 
-/// Returns the tiles of the reference: half of the model's usual frame (sample pixels), sharing the fraction `overlap`.
-/// If size * (1 - overlap) is not a whole number, the reference returns a frame of the wrong size, because its rounded
-/// lengths for blending and cropping do not add up. Here the stride is rounded down and determines the blended length.
-/// The results are equal wherever the reference is right.
+/// Returns the reference's tiles. Each covers half of the frame that the model was made for, `sample` pixels, and
+/// shares the fraction `overlap` with its neighbor. `scale` is the number of frame pixels per latent pixel. If size *
+/// (1 - overlap) is not a whole number, the reference returns a frame of the wrong size, because its rounded lengths
+/// for blending and cropping do not add up. Our stride is rounded down and determines the blended length, so the
+/// results are equal wherever the reference is right.
 TileAxis tile_axis(int64_t sample, int64_t scale, double overlap);
 
 /// Returns tiles of 256 frame pixels every 192 pixels, for any model.

@@ -50,9 +50,9 @@ class Vae {
   /// the scale at which they are denoised and saved. `take` receives the frames a few at a time, in order. Tiles save
   /// memory, change pixels slightly, and give no frame before the last tile.
   ///
-  /// Several ranks, all with the latents, compute the same frames but for the order of sums. Only the first rank takes
-  /// them; all report progress. Throws Error if only the encoder was loaded, and as Group does. Exceptions of `take`
-  /// and `progress` end the decode.
+  /// If several ranks decode, all of them have the latents, and the frames differ from those of one rank only by the
+  /// order of sums. Only the first rank takes the frames; all report progress. Throws Error if only the encoder was
+  /// loaded, and as Group does. Exceptions of `take` and `progress` end the decode.
   virtual void decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
                       const VaeProgress& progress) = 0;
   /// Returns true if several ranks can decode a video together.

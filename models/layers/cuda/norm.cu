@@ -98,7 +98,7 @@ __device__ void fold(const NormModulate& p, const RowRange& range, int entry, co
   }
 }
 
-/// This lane's share of a row of kTeam times kChunks chunks.
+/// This lane's elements of a row of kTeam times kChunks chunks.
 template <typename T, int kTeam, int kChunks, bool kUpdates>
 class Row {
  public:

@@ -18,7 +18,7 @@ constexpr int kRowWarps = 4, kRowThreads = 32 * kRowWarps;
 using RowTeam = Team<kRowWarps, kRowWarps>;
 constexpr int kPassElements = kRowThreads * kLaneElements;  // elements of a row that its threads load at once
 
-/// This thread's share of a row: kPacks times eight elements.
+/// This thread's elements of a row: kPacks times eight.
 template <typename T, int kPacks>
 struct RowShare {
   Packed<T> x[kPacks];

@@ -42,8 +42,8 @@ struct T5Encoder : TextEncoder {
   bool again = false;                           // some weights were rounded a second time
 
   /// Loads an encoder. Throws Error naming the field of config.json, or listing every weight that does not fit.
-  /// Residence::file suits an encoder that is used once or does not fit. forward() then reads layers and reports
-  /// misfits; the component must outlive the encoder.
+  /// Residence::file suits an encoder that is used once or does not fit into memory: forward() then reads the layers,
+  /// and reports weights that do not fit. The component must then outlive the encoder.
   static T5Encoder load(const Component& component, at::Device device, WeightFormat format,
                         Residence residence = Residence::device);
 

@@ -37,7 +37,7 @@ const char* group_statistics(const GroupStatistics& p, Stream stream);
 /// Computes out = silu(x * scale + shift), with scale and shift per frame.
 struct ScaleSilu {
   const void* x = nullptr;       // Scalar [frames, height, width, channels]
-  void* out = nullptr;           // [frames, height, width, channels], with these strides between frames and rows:
+  void* out = nullptr;           // the same shape; frames and rows lie out_frame and out_row apart
   const float* scale = nullptr;  // [frames, channels]
   const float* shift = nullptr;
   int frames = 0, height = 0, width = 0, channels = 0;
@@ -56,7 +56,7 @@ struct ModulateSilu {
   const void* y = nullptr;       // Scalar [latent_frames, latent_height, latent_width, channels]
   const void* b = nullptr;       // the same shape
   int frames = 0, height = 0, width = 0, channels = 0;
-  int latent_frames = 0, latent_height = 0, latent_width = 0;  // height and width are multiples of the latter two
+  int latent_frames = 0, latent_height = 0, latent_width = 0;  // latent height and width divide height and width
   Scalar element = Scalar::bf16;
 };
 
