@@ -9,7 +9,7 @@
 namespace sparsereel {
 
 /// The subject of an error, if known: a field of the request, by its key in YAML files and recipes ("frames"), or the
-/// path of a file. The caller that passed it knows the option; messages are for people only.
+/// path of a file. Programs should use it to find the option at fault, because messages are for people only.
 struct ErrorSubject {
   std::string field = {}, file = {};
 };
@@ -17,7 +17,7 @@ struct ErrorSubject {
 /// One of several ways out of an error: values that the caller may add to the request.
 struct ErrorChoice {
   std::string group = {}, title = {};  // texts for people; choices of one group are listed together
-  std::vector<std::pair<std::string, std::string>> values = {};  // by field name, as in ErrorSubject::field
+  std::vector<std::pair<std::string, std::string>> values = {};  // names as in ErrorSubject::field, and their values
 };
 
 enum class ErrorKind {

@@ -59,9 +59,9 @@ std::vector<int64_t> time_major_order(const Grid& grid) {
   return order;
 }
 
-/// Returns true if a precedes b by interleaved bits (w lowest, then h, then t). The axis whose coordinates differ in
-/// the highest bit decides; among equals, the later axis. This is T. Chan's test: msb(a) < msb(b) iff a < b and a < (a
-/// ^ b).
+/// Returns true if a precedes b in Morton order, which compares interleaved bits (w lowest, then h, then t). The axis
+/// whose coordinates differ in the highest bit decides; if several do, the last of them. This uses T. Chan's test:
+/// msb(x) < msb(y) if and only if x < y and x < (x ^ y).
 bool morton_less(const Cell& a, const Cell& b) {
   size_t axis = 2;
   int64_t difference = a[2] ^ b[2];

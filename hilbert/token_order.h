@@ -38,11 +38,11 @@ struct Permutation {
 const Permutation& permutation(TokenOrder order, const Grid& grid);
 
 struct Locality {
-  int64_t non_unit_steps = 0;    // neighbors in the sequence with Manhattan distance > 1 in the grid
+  int64_t non_unit_steps = 0;    // number of neighbors in the sequence with Manhattan distance > 1 in the grid
   double mean_bounding_box = 0;  // mean bounding-box volume of blocks of consecutive tokens, in tokens
 };
 
-/// Returns the locality of an order. block_tokens: tokens of an attention block.
+/// Returns the locality of an order. block_tokens: number of tokens in a block.
 Locality locality(const Permutation& permutation, const Grid& grid, int64_t block_tokens = 128);
 
 }  // namespace sparsereel::hilbert
