@@ -31,8 +31,8 @@ inline void check_attention(sparsereel_status status) {
 struct AttentionCall : sparsereel_attention_call {
   AttentionCall() : sparsereel_attention_call() { check_attention(sparsereel_attention_call_init(this, sizeof *this)); }
 
-  /// Sets the sizes of self-attention over contiguous [batch, tokens, heads, head_dim]. kv_heads: heads of k and v; 0
-  /// means as many as heads.
+  /// Sets the sizes and strides of self-attention over contiguous tensors [batch, tokens, heads, head_dim]. kv_heads:
+  /// number of heads of k and v; 0 means as many as `heads`.
   AttentionCall(int64_t batch_, int64_t tokens, int64_t heads_, int64_t head_dim_, int64_t kv_heads_ = 0)
       : AttentionCall() {
     batch = batch_;
@@ -62,14 +62,15 @@ class Attention {
   /// Returns the handle for functions of attention.h.
   sparsereel_attention* get() const { return handle_; }
 
-  /// Returns the bytes of device memory that the call needs, or 0 if the call is too short to gain.
+  /// Returns the bytes of device memory that the call needs as workspace, or 0 if the call is so short that full
+  /// attention is faster.
   size_t workspace_size(const sparsereel_attention_call& call) const {
     size_t bytes = 0;
     return took(sparsereel_attention_workspace_size(handle_, &call, &bytes)) ? bytes : 0;
   }
 
-  /// Enqueues the call. Returns false, having done nothing, if the call is too short to gain; run full attention
-  /// instead.
+  /// Runs the call as sparsereel_attention_run() does. Returns false without running the call if it is so short that
+  /// full attention is faster; run your own full attention then.
   bool run(const sparsereel_attention_call& call, void* workspace, size_t bytes, void* stream = nullptr) {
     return took(sparsereel_attention_run(handle_, &call, workspace, bytes, stream));
   }
@@ -81,6 +82,7 @@ class Attention {
   }
 
  private:
+  /// Returns false for SPARSEREEL_TOO_SHORT, and throws AttentionError for every other failure.
   static bool took(sparsereel_status status) {
     if (status == SPARSEREEL_TOO_SHORT) return false;
     check_attention(status);
@@ -90,7 +92,8 @@ class Attention {
   sparsereel_attention* handle_ = nullptr;
 };
 
-/// Returns the places of a grid's tokens as sparsereel_token_order() gives them.
+/// Returns `places` of sparsereel_token_order(): the native index of the token at each position of the sequence. Throws
+/// AttentionError for a grid that is empty or too large.
 inline std::vector<int64_t> token_order(sparsereel_order order, int64_t frames, int64_t height, int64_t width) {
   check_attention(sparsereel_token_order(order, frames, height, width, nullptr, nullptr));  // throws for a bad grid
   std::vector<int64_t> places(static_cast<size_t>(frames * height * width));

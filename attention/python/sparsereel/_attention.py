@@ -23,7 +23,7 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def _begin_anew():
-    """Makes a new lock in the child of a fork. Another thread of the parent may have held the old one, which would then never be released."""
+    """Makes a new lock in the child of a fork. Another thread of the parent may have held the old lock, which would then never be released in the child."""
     global _lock
     _lock = threading.Lock()
 
@@ -233,15 +233,16 @@ def attention(q, k, v, *, topk=None, cdf=None, error=None, block_error=None, ten
 
     q, k, v: [batch, heads, tokens, head_dim] (tensor_layout HND) or [batch, tokens, heads, head_dim] (NHD), float16 or bfloat16, on a CPU also float32.
         k and v may have fewer heads, a divisor of q's. Neighboring heads of q then share one.
-    topk (the default: 0.12 with means, else 0.5), cdf, error or block_error: the rule that selects blocks, as one number or one per head. topk and cdf
-        are in (0, 1], error and block_error in (0, 1000]. topk is a fraction of the blocks that a query sees, in causal calls too.
+    topk, cdf, error or block_error: the rule that selects blocks, as one number or one per head; at most one of the four. The default is topk=0.12 with
+        means and topk=0.5 with dropped="none". topk and cdf are in (0, 1], error and block_error in (0, 1000]. topk is a fraction of the blocks that a
+        query sees, in causal calls too.
     dropped: the replacement of dropped blocks, "mean" (of 16 tokens) or "none".
-    select: the ranking of blocks, by "error" (of the means) or by "mass".
+    select: the ranking of blocks, by "error" (of the means) or by "mass". The default is "error" with means and "mass" with dropped="none".
     similarity, pv_threshold, text_tokens (number of text tokens at the end of q and k), key_lengths (int [batch]): see sparsereel/attention.h.
     arithmetic: bits in which a GPU multiplies, 8 or 16 (float16 or bfloat16, like q; not with quantized). A CPU computes in float32.
     quantized: computes every block.
-    block_map: 0 or 1 for each 64 keys and 64 or 128 queries. It replaces the selection.
-    dense_operations: GPU calls with fewer operations (default 6e10) use torch's full attention, which is faster for them. With 0 no call does.
+    block_map: [batch, heads, ceil(queries / 64) or ceil(queries / 128), ceil(keys / 64)]. 0 drops a block. It replaces the selection.
+    dense_operations: GPU calls with fewer operations (default 6e10) use torch's full attention, which is faster for them. 0 turns this off.
 
     Returns out, followed by the requested results: lse [batch, heads, tokens], and the share of the work that was left out.
     Raises ValueError for arguments that do not fit, RuntimeError if a gradient is asked for, and AttentionError if the library fails.
@@ -251,7 +252,7 @@ def attention(q, k, v, *, topk=None, cdf=None, error=None, block_error=None, ten
     if len(chosen) > 1:
         raise ValueError(f'{" and ".join(chosen)}: pass one of them')
     if return_sparsity and key_lengths is not None:
-        raise ValueError('return_sparsity with key_lengths: the blocks that they hide are not counted; leave one of them out')
+        raise ValueError('return_sparsity with key_lengths: blocks that key_lengths hides are not counted, so the sparsity is unknown; leave one out')
     selection, = chosen or ('topk',)
     dropped_ = _name(dropped, lib.DROPPED, 'dropped')
     ranking = _name(select or ('error' if dropped == 'mean' else 'mass'), lib.RANKINGS, 'select')

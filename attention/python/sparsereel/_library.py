@@ -57,8 +57,8 @@ class Call(Structure):
 
 
 def _candidates():
-    """Returns the paths to try. If $SPARSEREEL_ATTENTION_LIBRARY is set, that is the only one. Otherwise they are this Python's prefix, then the names that the
-    loader searches for."""
+    """Returns the paths of the library to try: $SPARSEREEL_ATTENTION_LIBRARY alone if it is set, otherwise the lib folder of this Python, and then the names
+    that the loader looks up in its own folders."""
     named = os.environ.get('SPARSEREEL_ATTENTION_LIBRARY')
     if named:
         return [named]

@@ -1,8 +1,8 @@
-"""The entry points of SpargeAttn under their own names. A program written for them runs once its import is changed.
+"""SpargeAttn's functions under their own names. A program that uses SpargeAttn only has to change its import.
 
 They select blocks as published (arXiv 2502.18137): for each tile of 128 queries, the best blocks of 64 keys by the softmax of pooled queries and keys. The
 other blocks are dropped, except blocks whose keys or queries are not similar to each other. topk is a fraction of all key blocks, in causal calls too. cdf
-drops the block that crosses the threshold. Each tile keeps at least one block. This library computes the products.
+drops the block with which the sum exceeds the threshold. Each tile keeps at least one block. sparsereel.attention() then computes the chosen blocks.
 
 Four points differ from the published code: a causal mask hides single keys on every GPU, sequences may be shorter than 128 tokens, head_dim may be any multiple
 of 8, and every device of the library can be used.
@@ -117,7 +117,8 @@ def spas_sage2_attn_meansim_topk_cuda(q, k, v, attn_mask=None, dropout_p=0.0, is
 def spas_sage2_attn_meansim_cuda(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, smooth_k=True, simthreshd1=0.6, cdfthreshd=0.98,
                                  pvthreshd=50, attention_sink=False, tensor_layout='HND', output_dtype=torch.float16, return_sparsity=False,
                                  return_lse=False):
-    """Computes, for each tile of 128 queries, the best key blocks that together hold up to cdfthreshd of the softmax of means. Returns as above."""
+    """Computes, for each tile of 128 queries, the best key blocks that together hold up to cdfthreshd of the softmax of means. Returns out, followed by the
+    sparsity and the lse if requested."""
     _refuse(attn_mask=attn_mask is not None, dropout_p=dropout_p)
     return _meansim(q, k, v, is_causal, scale, smooth_k, simthreshd1, cdfthreshd, None, pvthreshd, attention_sink, tensor_layout, output_dtype,
                     return_sparsity, return_lse)
@@ -125,7 +126,8 @@ def spas_sage2_attn_meansim_cuda(q, k, v, attn_mask=None, dropout_p=0.0, is_caus
 
 def block_sparse_sage2_attn_cuda(q, k, v, mask_id=None, dropout_p=0.0, scale=None, smooth_k=True, pvthreshd=50, attention_sink=False, tensor_layout='HND',
                                  output_dtype=torch.float16, return_sparsity=False, return_lse=False):
-    """Computes the blocks of mask_id [batch, heads, ceil(queries / 128), ceil(keys / 64)]. A 0 drops a block. Returns as above.
+    """Computes the blocks of mask_id [batch, heads, ceil(queries / 128), ceil(keys / 64)]. A 0 drops a block. Returns out, followed by the sparsity and the
+    lse if requested.
 
     smooth_k has no effect: K's mean is always subtracted before K is rounded, which does not change the softmax."""
     _refuse(dropout_p=dropout_p, attention_sink=attention_sink)
