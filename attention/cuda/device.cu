@@ -1,4 +1,4 @@
-// Lists GPUs through the CUDA runtime, and asks which of our machine code each GPU would run.
+// Lists GPUs through the CUDA runtime, and finds out which machine code of this build each GPU would run.
 #include "attention/cuda/device.h"
 
 #include <cuda_runtime.h>
@@ -18,7 +18,7 @@ void find_machine_code(int device, Gpu& gpu) {
     return;
   }
   gpu.machine_code = attributes.binaryVersion;
-  // PTX of 89 that the driver compiled for a newer chip keeps ptxVersion below binaryVersion.
+  // If the driver compiled PTX of an older architecture for a newer GPU, ptxVersion is below binaryVersion.
   gpu.compiled_from_ptx = attributes.ptxVersion < attributes.binaryVersion;
 }
 
@@ -51,12 +51,12 @@ std::string unusable_reason(int device) {
   if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
     gpu.problem = cudaGetErrorString(status);
   } else if (device < 0 || device >= count) {
-    gpu.problem = "CUDA sees " + std::to_string(count) + " GPUs here";
+    gpu.problem = "CUDA sees " + std::to_string(count) + " GPU(s), numbered from 0";
   } else {
     const CurrentDevice current(device);
     find_machine_code(device, gpu);
   }
-  if (earlier == cudaSuccess) cudaGetLastError();  // clears the error, because the caller gets it
+  if (earlier == cudaSuccess) cudaGetLastError();  // clears our error, which the caller gets as a text
   return gpu.problem;
 }
 

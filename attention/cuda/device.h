@@ -8,9 +8,9 @@ namespace sparsereel::attention::cuda {
 
 struct Gpu {
   std::string name;
-  int machine_code = 0;  // architecture of our machine code that would run, e.g. 90; 0 if there is none, see problem
-  /// True if the driver compiled the code from the build's PTX: it starts more slowly and lacks features of the newer
-  /// chip.
+  int machine_code = 0;  // architecture of this build's code that the GPU would run, such as 90; 0 if there is none
+  /// True if the driver compiles the code from the build's PTX. The program then starts more slowly and does not use
+  /// the features of newer GPUs.
   bool compiled_from_ptx = false;
   std::string problem;  // reason why kernels of this build cannot run on it; empty if they can
 };
@@ -22,8 +22,8 @@ std::vector<Gpu> list_gpus(std::string* reason = nullptr);
 /// Returns the compute capability of a GPU, 90 for 9.0; 0 if there is no such GPU.
 int compute_capability(int device);
 
-/// Returns an empty text if GPU `device` exists and this build has machine code for it, else the reason. Does
-/// not change the runtime's last error.
+/// Returns an empty text if GPU `device` exists and this build has machine code for it, otherwise the reason why it
+/// cannot be used. Does not change the runtime's last error.
 std::string unusable_reason(int device);
 
 /// Returns true if a kernel failed on the current GPU in such a way that every later call fails.
@@ -32,7 +32,7 @@ bool is_broken();
 /// Returns CUDA's message for the last error that nobody has read; null if there is no error.
 const char* pending_error();
 
-/// While it exists, makes a GPU the current GPU of this thread.
+/// Makes a GPU the current GPU of this thread until the object is destroyed.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int device);

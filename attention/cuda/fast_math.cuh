@@ -1,4 +1,4 @@
-// Approximations in one instruction, which flush denormals to zero.
+// Approximate functions of one instruction each. They flush denormals to zero.
 #pragma once
 
 namespace sparsereel::attention::cuda {

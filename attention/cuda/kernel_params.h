@@ -11,7 +11,7 @@ namespace sparsereel::attention::cuda {
 
 using Stream = CUstream_st*;
 
-using attention::Element;  // never fp32 here
+using attention::Element;  // never fp32 in attention/cuda
 
 /// The rows of q, k or v, aligned to 16 bytes; token_stride is from 0 to 2^31 - 1.
 using View = StridedRows;
@@ -24,7 +24,7 @@ using Prologue = PrologueOf<const float*, const void*, float>;
 /// The block choice of one head, with the fields of attention::HeadPolicy.
 struct HeadChoice {
   enum class Kind : int { topk, cdf, error, block_error, dense };
-  double topk = 1;  // not float: 0.7 of 10 blocks are 7
+  double topk = 1;  // not float, so that 0.7 of 10 blocks are 7
   Kind kind = Kind::dense;
   float cdf = 1;
   float similarity = -1;
@@ -59,7 +59,7 @@ enum Count { kCountKept, kCountSkippedPv, kCountMeans, kCountPredictedError, kCo
 constexpr int kErrorBits = 24;
 
 constexpr int kMeanCell = 16;                 // tokens that share a mean
-constexpr int kMostMeanKeys = 512 * 64 * 16;  // limit for calls with means
+constexpr int kMostMeanKeys = 512 * 64 * 16;  // largest number of keys of a call with means
 
 /// Computes softmax(q k^T scale + key_bias) v.
 struct KernelParams {
@@ -82,11 +82,11 @@ struct KernelParams {
   const int64_t* key_lengths = nullptr;  // device [batch]; null if every key counts
   Prologue prologue{};
   Selection selection{};
-  uint64_t* counts = nullptr;  // device [kCounts], added to; null if not wanted
+  uint64_t* counts = nullptr;  // device [kCounts]: counters that the call adds to; null if not wanted
 };
 
-/// The attention kernel that runs over the lists. All but the last read the same int8 records; P.V is in fp16 on
-/// ampere, else in e4m3.
+/// The attention kernel that runs over the lists. The first three read the same int8 records of Q and K. Their P.V is
+/// in e4m3, except on ampere, where it is in fp16.
 enum class Kernel {
   hopper,   // wgmma and bulk copies: compute capability 9.0, head_dim up to 128
   ada,      // mma.sync with e4m3: compute capability 8.9 and newer

@@ -1,4 +1,4 @@
-// The steps of a call, each one or two launches. Internal to attention/cuda. Errors surface through cudaGetLastError().
+// Functions that enqueue the steps of a call, with one or two kernels each. Only for attention/cuda, inside launched().
 #pragma once
 
 #include <functional>
@@ -53,13 +53,12 @@ struct Numbers {
 };
 using AddUp = std::function<void(Numbers numbers)>;
 /// Writes and counts the lists of key blocks that the first listed_tiles keep, and bitmaps for the other selection
-/// tiles. add_up: sums counts over all parts of the heads that choose together, in place and in the stream; empty if
-/// there are no others.
+/// tiles. add_up: sums counts over all ranks whose heads choose together, in place and in the stream; empty if no other
+/// rank has such heads.
 void launch_select(const LaunchContext& context, const AddUp& add_up);
 /// Writes and counts the lists of key blocks for the other query tiles.
 void launch_lists(const LaunchContext& context, int tile_rows);
-/// These run attention over the lists. The Hopper kernel's shared tiles have a separate launch that runs beside the
-/// other.
+/// These run attention over the lists. launch_hopper_shared() computes the shared tiles beside launch_hopper().
 void launch_hopper(const LaunchContext& context);
 void launch_hopper_shared(const LaunchContext& context);
 void launch_ampere(const LaunchContext& context);

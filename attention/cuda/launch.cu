@@ -61,8 +61,8 @@ void prepare_values(const LaunchContext& context, Kernel kernel) {
   launch_means_of_values(context, kernel);
 }
 
-/// Returns a function that sums counts over parts that choose together; empty if there are none. It runs in the call's
-/// own stream, like the caller's exchanges.
+/// Returns a function that sums counts over all ranks whose heads choose together; empty if no other rank has such
+/// heads. It runs in the stream of the call, like the caller's exchanges.
 AddUp adds_up(const LaunchContext& context, Stream selection, const SideStreams& side, const HeadPart* part) {
   const bool shares = context.sizes.budgets > 0 || context.sizes.length_sums > 0;
   if (part == nullptr || !part->shares_budget() || !shares) return {};
@@ -73,8 +73,9 @@ AddUp adds_up(const LaunchContext& context, Stream selection, const SideStreams&
   };
 }
 
-/// Runs everything except attention itself. After the statistics, K streams through memory. Q's records and the
-/// selection, whose steps wait for one another, run beside it. V fills the time in which those leave the GPU idle.
+/// Runs everything except attention itself. After the statistics, the caller's stream makes the records of K. Beside
+/// it, a second stream makes the records of Q and then the selection, where each step waits for the one before. A third
+/// stream makes the records of V when the others leave the GPU idle.
 void prepare(const LaunchContext& context, Kernel kernel, const SideStreams& side, const HeadPart* part) {
   const LaunchContext selection{context.params, context.sizes, context.buffers, side.selection()};
   const LaunchContext values{context.params, context.sizes, context.buffers, side.values()};
@@ -106,7 +107,7 @@ void prepare(const LaunchContext& context, Kernel kernel, const SideStreams& sid
   side.order(SideStreams::kSelectionEnd, selection.stream, context.stream);
 }
 
-/// The shared tiles wait beside the others for multiprocessors that have finished.
+/// Runs the kernel of the shared tiles beside the other one, so that it gets each multiprocessor that has no tile left.
 void attend_on_hopper(const LaunchContext& context, const SideStreams& side) {
   if (context.sizes.shares.tiles == 0) return launch_hopper(context);
   side.order(SideStreams::kPrepared, context.stream, side.values());

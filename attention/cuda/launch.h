@@ -34,8 +34,8 @@ class SideStreams;
 std::shared_ptr<const SideStreams> make_side_streams(const char*& failure);
 
 /// Enqueues the call on the device of the side streams, which must be current. scratch: device memory aligned to 1024
-/// bytes; its content means nothing before and after. part: null if the call has all heads, otherwise as
-/// Selection::first_head and all_heads say. Returns null or CUDA's message.
+/// bytes; its content means nothing before and after. part: null if the call has all heads; otherwise its heads are
+/// those of Selection::first_head and all_heads. Returns null or CUDA's message.
 const char* attention(const KernelParams& params, Kernel kernel, Steps steps, void* scratch, const SideStreams& side,
                       Stream stream, const HeadPart* part = nullptr);
 
@@ -45,21 +45,22 @@ const char* find_moments(const MomentRows& rows, Stream stream);
 /// Enqueues out = prologue(in) for q or k alone. Returns null or CUDA's message.
 const char* apply_prologue(const PrologueRows& p, Stream stream);
 
-/// Returns the largest number of keys for attend_few_keys(), which is what the current GPU's shared memory holds; 0 for
-/// an unsupported head_dim.
+/// Returns the largest number of keys for attend_few_keys(): as many as fit into the current GPU's shared memory, or 0
+/// for an unsupported head_dim.
 int most_few_keys(int head_dim);
 
-/// Enqueues a call in 16 bits with at most most_few_keys() keys, as in cross-attention to a text. It supports no mask,
-/// grouped heads, selection or lse. The prologue may only be an RMS norm across heads, without biases. `moments` is
-/// scratch of [batch, queries + keys, 2] for that norm. Returns null, the unsupported feature, or CUDA's message.
+/// Enqueues a call in 16 bits with at most most_few_keys() keys, as in cross-attention to a text. It supports a
+/// key_bias but no other mask, and no grouped heads, selection or lse. The prologue must be empty or an RMS norm across
+/// heads without biases. `moments` is scratch of [batch, queries + keys, 2] for that norm. Returns null, the
+/// unsupported feature, or CUDA's message.
 const char* attend_few_keys(const KernelParams& params, float* moments, Stream stream);
 
 constexpr int kMostWeighedKeys = 64;
 
 /// Computes the attention weights softmax(q k^T scale + key_bias) of a call like those of attend_few_keys(), with at
 /// most kMostWeighedKeys keys. v is not read. p.out is [batch, queries, heads, keys rounded up to a multiple of 8 and
-/// filled with zeros], rows aligned to 8 bytes. With an out_scale, which is not written, p.out is e4m3 of 448 times the
-/// weights.
+/// filled with zeros], rows aligned to 8 bytes. If out_scale is set, it is not written, and p.out holds 448 times the
+/// weights in e4m3.
 const char* weigh_few_keys(const KernelParams& p, float* moments, Stream stream);
 
 /// Copies out[b, i, :] = in[b, index[i], :] for i < rows. Rows have `row_bytes` bytes, a multiple of 2; strides are in

@@ -41,7 +41,8 @@ void allow_shared_bytes(Function* kernel, int bytes) {
 }
 
 /// Runs enqueue(), which starts kernels with start() and notes other failures. Returns null or CUDA's first message.
-/// The runtime's last error is left as it was, unless our own failure has replaced it.
+/// The runtime's last error is left as it was. Only if there was one and enqueue() fails too, the new error replaces
+/// it.
 template <typename Enqueue>
 const char* launched(const Enqueue& enqueue) {
   const cudaError_t earlier = cudaPeekAtLastError();

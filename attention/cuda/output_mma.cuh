@@ -46,7 +46,7 @@ class OutputRows {
     }
   }
 
-  /// Writes the log-sum-exp. max: the base of the weights in `sum`, in log2 units.
+  /// Writes the log-sum-exp. sum: the row's sum of 2^(score - max), with scores and `max` in log2 units.
   __device__ void store_lse(int query, float max, float sum) const {
     if (p_.lse == nullptr || query >= p_.queries) return;
     p_.lse[static_cast<int64_t>(bh_) * p_.queries + query] =

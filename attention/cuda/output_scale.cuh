@@ -1,6 +1,6 @@
-// Outputs in e4m3, with one scale per batch entry, derived from the largest |v| of the entry. A weighted mean never
-// exceeds that value. Smaller outputs rely on e4m3's exponent: down to 1/28672 of the largest no precision is lost
-// (attention/docs/kernels.md).
+// Outputs in e4m3 with one scale per batch entry, derived from the largest |v| of the entry: no output, a weighted mean
+// of values, can be larger. e4m3 is a floating-point format, so outputs down to 1/28672 of the largest |v| lose no
+// precision (attention/docs/kernels.md).
 #pragma once
 
 #include "attention/cuda/fast_math.cuh"
@@ -10,8 +10,8 @@
 
 namespace sparsereel::attention::cuda {
 
-/// Raises the scale to fit `most`, the largest value in a warp. All lanes of the warp call this together. Non-negative
-/// floats have the order of their bits.
+/// Raises the scale if the largest `most` in the warp needs that. All lanes of the warp call this together.
+/// Non-negative floats can be compared as integers, which have an atomic maximum.
 __device__ inline void raise_out_scale(float most, float* scale) {
   most = warp_max(most) * (1 / kE4m3Max);
   if (threadIdx.x % 32 == 0 && most > __ldcg(scale)) atomicMax(reinterpret_cast<int*>(scale), __float_as_int(most));

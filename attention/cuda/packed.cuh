@@ -59,8 +59,8 @@ __device__ inline void unpack(const Packed<T>& from, float (&x)[kLaneElements]) 
   for (int i = 0; i < kLaneElements; ++i) x[i] = to_float(from.element[i]);
 }
 
-/// Unpacks bf16, the upper half of a float: one instruction per element, where the compiler uses two for every other
-/// one.
+/// Unpacks bf16, which is the upper half of a float, with one instruction per element. The compiler would use two for
+/// every second element.
 template <>
 __device__ inline void unpack(const Packed<__nv_bfloat16>& from, float (&x)[kLaneElements]) {
   const auto* pair = reinterpret_cast<const uint32_t*>(from.element);

@@ -36,7 +36,8 @@ SPARSEREEL_HOST_DEVICE constexpr int padded_head_dim(int head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }
 
-/// Returns the number of blocks of a head whose cells have means: whole blocks before any text. keys: those that count.
+/// Returns the number of blocks of a head whose cells have means: blocks of 64 keys before any text. keys: number of
+/// keys that count. video: video_part() of all keys.
 SPARSEREEL_HOST_DEVICE constexpr int blocks_with_means(int keys, int video) {
   return (keys < video ? keys : video) / kRecord;
 }
@@ -87,10 +88,11 @@ SPARSEREEL_HOST_DEVICE constexpr int half_value_offset(int key, int column) {
   return key * 2 * D + ((((column >> 4) ^ (key & 7)) << 4) | (column & 15));
 }
 
-/// A list entry has the key block in its low 20 bits, then 2 bits for each group of 64 query rows of the tile.
+/// A list entry has the key block in its low 20 bits, then a Cover of 2 bits for each group of 64 query rows of the
+/// tile.
 enum class Cover : uint32_t { none = 0, whole = 1, causal = 2 };  // causal: each row sees its own part of the block
 constexpr int kBlockBits = 20;
-SPARSEREEL_HOST_DEVICE constexpr uint32_t whole_for(int groups) {  // covers the first groups, of up to three
+SPARSEREEL_HOST_DEVICE constexpr uint32_t whole_for(int groups) {  // Cover::whole for the first `groups` groups
   return (0b010101U << kBlockBits) & ((1U << (kBlockBits + 2 * groups)) - 1);
 }
 SPARSEREEL_HOST_DEVICE constexpr int entry_block(uint32_t entry) {
@@ -100,8 +102,9 @@ SPARSEREEL_HOST_DEVICE constexpr Cover entry_cover(uint32_t entry, int group) {
   return static_cast<Cover>((entry >> (kBlockBits + 2 * group)) & 3);
 }
 
-/// An entry of means has the highest bit set and the groups' bits in their place. The low 16 bits say which of its
-/// blocks are dropped, so that their means count. The next 4 bits and those below the highest hold the record's number.
+/// An entry of means has the highest bit set, and the bits of the groups in the same place. The low 16 bits say which
+/// blocks of the record are dropped; only their means count. The next 4 bits hold the low bits of the record's number,
+/// and the 5 bits below the highest bit hold its high bits.
 constexpr uint32_t kMeanFlag = 1U << 31;
 static_assert(kMostMeanKeys == 512 * kRecord * kCell, "the number of a record has 9 bits");
 SPARSEREEL_HOST_DEVICE constexpr uint32_t mean_entry(int index, uint32_t dropped, uint32_t covers) {

@@ -37,7 +37,8 @@ class Rows {
     token_bytes_ = real ? static_cast<uint32_t>(view.token_stride * sizeof(T)) : 0;
   }
 
-  /// Has no branch, so that many loads run at once, and takes one instruction for the address.
+  /// Loads the thread's columns of a token. It has no branch, so that many loads run at once, and it takes one
+  /// instruction for the address.
   __device__ Packed<T> load(int token) const {
     Packed<T> x;
     reinterpret_cast<uint4&>(x) = __ldg(
@@ -50,8 +51,8 @@ class Rows {
   uint32_t token_bytes_;
 };
 
-/// Returns the mean and 1 / deviation of the tokens of q or of k of batch entry b, from launch_moments(); null without
-/// a norm across heads.
+/// Returns where launch_moments() wrote the mean and 1 / deviation of the tokens of q or of k of batch entry b; null if
+/// there is no norm across heads.
 __device__ inline const float* moments_of(const KernelParams& p, const float* moments, bool is_q, int b) {
   if (moments == nullptr) return nullptr;
   const int64_t first = is_q ? static_cast<int64_t>(b) * p.queries
@@ -76,15 +77,17 @@ __device__ inline void zero(float (&x)[kLaneElements]) {
   for (int i = 0; i < kLaneElements; ++i) x[i] = 0;
 }
 
-/// The prologue's data for one token. It is requested early so that many loads run at once.
+/// The prologue's data for one token. It is loaded early so that many loads run at once.
 struct TokenPart {
-  /// Cosines and sines of four pairs as loaded. They serve all eight elements if the elements of a pair are neighbors,
-  /// and half of elements i and i + head_dim / 2 otherwise. If angles differ by head, this is the token's position.
+  /// Cosines and sines of four pairs. If the elements of a pair are neighbors, these are the pairs of all eight
+  /// elements of the lane. If they are elements i and i + head_dim / 2, these are the pairs of the first four. If
+  /// angles differ by head, this is the token's position instead.
   uint4 pairs;
   float inverse;  // 1 / deviation, for rms_across_rotary
 };
 
-/// The steps of a prologue. With `any`, a kernel decides row by row; kernels for the other values have no such branch.
+/// The steps of a prologue. A kernel for `any` decides for each row which steps to run; kernels for the other values
+/// have no such branch.
 enum class RowSteps {
   none,
   norm,               // per head
@@ -105,8 +108,8 @@ inline RowSteps row_steps(const Prologue& prologue) {
 }
 
 /// The prologue of q or of k for one (batch, head), on rows held as eight elements per lane. Lanes past head_dim hold
-/// zeros, which stay zeros because their weights and biases are 0. Instructions limit its speed. So addresses take one
-/// instruction per token, and lanes never take different branches.
+/// zeros, which stay zeros because their weights and biases are 0. The number of instructions limits the speed, so
+/// addresses take one instruction per token, and lanes never take different branches.
 template <int D, RowSteps kSteps = RowSteps::any>
 class RowPrologue {
   static constexpr bool kAny = kSteps == RowSteps::any, kByPart = kSteps == RowSteps::by_part;
@@ -211,7 +214,7 @@ class RowPrologue {
     for (int i = 0; i < kLaneElements; ++i) x[i] = (x[i] - moments.mean) * moments.inverse * weight[i] + bias_[i];
   }
 
-  // These functions run after the shuffles, so the lanes of two tokens may diverge here.
+  // The functions finish_video() and finish_text() run after the shuffles, so the lanes of two tokens may diverge.
 
   __device__ void finish_video(const Moments& moments, uint4 part, float (&x)[kLaneElements]) const {
     scale_and_shift(moments, weight_, x);
@@ -305,7 +308,7 @@ class RowPrologue {
   float partner_sign_ = 0;
   const float inverse_size_;  // 1 / head_dim
   const bool centers_;        // true for layer norm
-  const uint8_t* pairs_;      // pairs of this lane, for token 0
+  const uint8_t* pairs_;      // this lane's pairs of token 0
   const uint32_t pair_bytes_;
   const float* text_weight_ = nullptr;  // weights of this lane; null if weight_ also serves the text
   float frequencies_[kByPart ? 3 : 1][kLaneElements / 2] = {};  // this lane's pairs, by axis, in turns per unit

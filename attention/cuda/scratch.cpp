@@ -17,7 +17,7 @@ constexpr float kEntriesWorthSharing = 5;  // small, so that the check covers sh
 constexpr float kEntriesWorthSharing = 40;
 #endif
 constexpr int kSortedRounds = 5;   // K and V of so many tiles' heads stay in the L2 cache for all current models
-constexpr int kStatSamples = 512;  // a mean that is off by 1/22 of a deviation serves as well as the exact one
+constexpr int kStatSamples = 512;  // sampled tokens: their mean is off by about 1/22 of a deviation, which is enough
 
 /// Hands out aligned pieces of memory. With a null base it only counts bytes.
 class Carver {
@@ -37,8 +37,8 @@ class Carver {
   size_t used_ = 0;
 };
 
-/// Returns the number of first query tiles whose lists the selection writes itself. That requires selection tiles as
-/// high as query tiles, and no row of text or with its own mask.
+/// Returns the number of first query tiles whose lists the selection writes itself. This requires that selection tiles
+/// have as many rows as query tiles, and that no row is text or has a mask.
 int listed_tiles(const KernelParams& params, int query_tiles, Kernel kernel) {
   const Selection& selection = params.selection;
   if (selection.kind != Selection::Kind::predict || selection.rows != tile_rows(kernel) || params.causal) return 0;
@@ -59,7 +59,7 @@ int shared_choices(const KernelParams& params, bool any) {
   return params.batch * (selection.heads == nullptr ? 1 : params.heads);
 }
 
-/// Returns the entries of every tile's list if all are equal and known beforehand; otherwise 0.
+/// Returns the number of entries of each tile's list if all lists have the same, known number; otherwise 0.
 float entries_of_each(const KernelParams& params, Kernel kernel, int key_blocks) {
   const Selection& selection = params.selection;
   if (params.causal || params.key_lengths != nullptr) return 0;

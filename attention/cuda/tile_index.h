@@ -5,8 +5,8 @@
 
 namespace sparsereel::attention::cuda {
 
-/// The number of tiles of a (batch, head), and how many first ones have no rows of text. Any struct with these fields
-/// can be used, such as Sizes.
+/// query_tiles is the number of tiles of a (batch, head). The first listed_tiles of these have no rows of text. Any
+/// struct with these fields can be used, such as Sizes.
 struct TileCounts {
   int batch_heads, query_tiles, listed_tiles;
 };

@@ -1,6 +1,6 @@
-// The order in which the Hopper kernel takes its last tiles: longest lists first, so that no multiprocessor starts a
-// long one when the others have finished. Earlier tiles keep their order, because tiles of a head that run together
-// share K and V in the L2 cache.
+// The order in which the Hopper kernel takes its last tiles: those with the longest lists first, so that no
+// multiprocessor starts a long tile when the others have finished. Earlier tiles keep their order, because tiles of a
+// head that run together share K and V in the L2 cache.
 #pragma once
 
 #include "attention/cuda/scratch.h"
@@ -8,7 +8,8 @@
 
 namespace sparsereel::attention::cuda {
 
-/// Records a tile's list; one thread calls it. Order within a class is by arrival; no result depends on it.
+/// Stores `list` and puts the tile into the order; one thread calls it. Within a class of lengths, tiles are in the
+/// order of these calls. No result depends on this order.
 __device__ inline void put_tile(const Sizes& sizes, const Buffers& buffers, int bh, int tile, const TileList& list) {
   const TileIndex which(bh, tile);
   const int index = which.index(sizes), place = index - (sizes.whole_tiles - sizes.sorted_tiles);

@@ -1,4 +1,4 @@
-// Pieces of V records: groups of four e4m3, their sums, and the rows of ones.
+// Functions that make pieces of V records: words of four e4m3 values, their sums, and the rows of ones.
 #pragma once
 
 #include <cuda_fp8.h>
@@ -16,8 +16,8 @@ __device__ inline uint32_t e4m3x4(float a, float b, float c, float d) {
 #endif
 }
 
-/// Returns 16 keys of a row of ones. With kByResidue, keys with key % 8 = row are 1; otherwise all keys in the rows of
-/// a set are (records.h). left: number of real keys from the record's start on.
+/// Returns 16 keys of row `row` of the rows of ones. If kByResidue is true, the keys with key % 8 = row are 1;
+/// otherwise all keys of the rows of a set are (records.h). left: number of real keys from the record's start on.
 template <int D, bool kByResidue>
 __device__ inline uint4 ones(int row, int chunk, int left) {
   constexpr uint32_t kOne = 0x38;
@@ -51,7 +51,7 @@ __device__ inline int key_of(int word, int i) {
   return word / 4 * 16 + word % 4 * 2 + i / 2 * 8 + i % 2;
 }
 
-/// Returns the sum of a row of 64 e4m3 values, of which four neighboring lanes hold 16 each. `lanes` is the mask of the
+/// Returns the sum of a row of 64 e4m3 values. Four neighboring lanes hold 16 values each. `lanes` is the mask of the
 /// calling lanes.
 __device__ inline float sum_of_row(const uint4& e4m3, unsigned lanes = ~0U) {
   const __half2 pair =

@@ -21,7 +21,7 @@ __device__ inline int visible_keys(const KernelParams& p, int count, int query) 
   return p.causal ? max(0, min(query + p.keys - p.queries + 1, count)) : count;
 }
 
-/// Counts of a list, in 64 x 64 blocks.
+/// The blocks of a list that are computed, and the cost of its means, in blocks of 64 x 64.
 struct Found {
   int kept, means;
 };

@@ -1,7 +1,7 @@
-// Attention for so few keys that shared memory holds them all: in 16 bits, after FlashAttention-2 (Dao, arXiv
-// 2307.08691). A CTA keeps one head's keys and values for thousands of queries. Each warp takes 16 queries at a time
-// while the next 16 are being loaded. A query's norm is a factor of its scores; the norm's weights for queries are
-// multiplied into the keys.
+// Attention in 16 bits for so few keys that all fit into shared memory, after FlashAttention-2 (Dao, arXiv 2307.08691).
+// A CTA keeps the keys and values of one head for thousands of queries. Each warp computes 16 queries while the next 16
+// are loaded. The norm of a query scales its scores by one factor, and the weights of this norm are multiplied into the
+// keys.
 #include <algorithm>
 
 #include "attention/cuda/fast_math.cuh"
@@ -24,7 +24,7 @@ __device__ void store_shared(uint32_t to, uint32_t x) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
 }
 
-/// Writes a head's normalized and weighted keys. The queries' weights are multiplied in here too.
+/// Writes the normalized keys of a head, multiplied by the norm's weights for keys and for queries.
 template <typename T, int D>
 __device__ void fill_keys(const KernelParams& p, const float* moments, int b, int h, int padded_keys, uint32_t to) {
   const Prologue& prologue = p.prologue;
@@ -49,8 +49,8 @@ __device__ void fill_keys(const KernelParams& p, const float* moments, int b, in
   }
 }
 
-/// Writes values with their channels in such an order that a lane's results of four tiles are eight neighbors. Of 32
-/// channels the one at 8 t + 2 j + e goes to 8 j + 2 t + e.
+/// Writes values with their channels in such an order that a lane's results of four tiles are eight neighbors. In each
+/// 32 channels, channel 8 t + 2 j + e goes to 8 j + 2 t + e.
 template <typename T, int D>
 __device__ void fill_values(const KernelParams& p, int b, int h, int padded_keys, uint32_t to) {
   for (int i = static_cast<int>(threadIdx.x); i < padded_keys * (D / kLaneElements); i += kThreads) {
@@ -71,7 +71,7 @@ __device__ void fill_bias(const KernelParams& p, int b, int padded_keys, float* 
   }
 }
 
-/// Computes the output's scales from all values; each CTA reads the values of one key.
+/// Computes the scale of the output of each batch entry from all its values; each CTA reads the values of one key.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) find_out_scale(const __grid_constant__ KernelParams p) {
   const int key = static_cast<int>(blockIdx.x), b = static_cast<int>(blockIdx.y), pieces = p.head_dim / kLaneElements;
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kThreads) find_out_scale(const __grid_constant
   raise_out_scale(most, p.out_scale + b);
 }
 
-/// Divides all rows of all heads evenly among the CTAs. Few CTAs have rows of more than one head.
+/// Computes all heads. Their queries are divided evenly among the CTAs, so most CTAs have queries of only one head.
 template <typename T, int D, int kStepKeys, bool kWeights>
 __global__ void __launch_bounds__(kThreads, 1)
     few_keys_kernel(const __grid_constant__ KernelParams p, const float* moments) {
@@ -170,7 +170,8 @@ bool sees_all(const KernelParams& p) {
 const char* refusal(const KernelParams& p, int most_keys) {
   if (p.keys > most_keys) return "too many keys for shared memory, or a head_dim other than 64 and 128";
   if (!sees_all(p) || p.lse != nullptr || !takes(p.prologue))
-    return "attention over few keys supports no grouped heads, no mask, no lse and no such prologue";
+    return "the kernel for few keys supports no grouped heads, mask or lse, and no prologue but an RMS norm across "
+           "heads";
   return nullptr;
 }
 

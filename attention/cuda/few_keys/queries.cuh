@@ -1,5 +1,5 @@
-// The work of one warp of few_keys.cu: it computes the scores of 16 queries for keys in shared memory, then their
-// outputs or weights.
+// The work of one warp of few_keys.cu: it computes the scores of 16 queries and all keys in shared memory, and then the
+// outputs or the weights of these queries.
 #pragma once
 
 #include "attention/cuda/fast_math.cuh"
@@ -15,7 +15,7 @@ namespace sparsereel::attention::cuda::few_keys {
 constexpr int kWarps = 8, kThreads = 32 * kWarps;
 constexpr int kRows = 16;              // queries per warp
 constexpr int kLongStep = 64;          // keys between two updates of the largest score
-constexpr int kShortStep = 32;         // used if the other half of a long step would be padding
+constexpr int kShortStep = 32;         // instead of kLongStep, if half of the last long step would be padding
 constexpr float kLeastScore = -1e30F;  // initial maximum of a row
 
 /// Bytes of a row of 16-bit elements in shared memory. The padding puts eight rows in different banks.
@@ -77,7 +77,8 @@ class Queries {
     commit_copies();
   }
 
-  /// Waits for the prefetched rows, attends, and prefetches the rows from `next` on as soon as there is room.
+  /// Waits for the prefetched rows from `first` on, computes and writes their results, and prefetches the rows from
+  /// `next` on as soon as there is room.
   __device__ void attend(int first, int next, int end, const float* bias) {
     wait_copies<0>();
     __syncwarp();

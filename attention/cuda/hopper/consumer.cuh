@@ -1,7 +1,8 @@
 // The computing half of the Hopper kernel: one warpgroup with 64 query rows.
 //
-// P.V adds up in the tensor core's own accumulator, which truncates products to 13 bits below the sum. V records are
-// reduced by the mean of their keys, so that the truncation errors cancel. Output adds the means' part of O.
+// P.V adds up in the tensor core's accumulator, which truncates products to 13 bits below the sum. The mean of its keys
+// is subtracted from each V record, so that the truncation errors cancel. Output adds the part of O that the subtracted
+// means contribute.
 #pragma once
 
 #include "attention/cuda/hopper/output.cuh"
@@ -184,8 +185,8 @@ class Consumer {
     if (kSkips && mask_.lane == 0) skip_votes(kSubtile)[threadIdx.x / 32 % 4] = live ? 1 : 0;
   }
 
-  /// Computes the softmax of a subtile with means, whose P.V is never skipped. Under a causal mask all exponentials go
-  /// through ex2, which leaves two variants fewer to compile.
+  /// Computes the softmax of a subtile with means, whose P.V is never skipped. Under a causal mask all exponentials use
+  /// ex2, so that two variants fewer have to be compiled.
   template <typename Rescale>
   __device__ __forceinline__ bool apply_softmax_to_means(const Rescale& rescale) {
     const auto always = [](const float(&)[2]) { return true; };
@@ -260,7 +261,7 @@ class Consumer {
   SoftmaxCase tile_case_, case_;  // for every subtile of the tile, and for the current one
   int blocks_left_ = 0;           // entries from the current subtile on that are not means; may be negative
   float weight_ = 1;              // weight of a key of the thread's record in the current subtile
-  float skip_below_[2];           // log2 P below which a row does not need a block
+  float skip_below_[2];           // a row does not need a subtile in which no log2 P is above this
   int skipped_ = 0;               // blocks of this tile whose P.V was skipped
 };
 

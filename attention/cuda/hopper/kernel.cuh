@@ -9,19 +9,20 @@
 
 namespace sparsereel::attention::cuda::hopper {
 
-/// If kMeans is true, records of means may follow the key blocks in a tile's list.
+/// kSkips: P.V may be skipped. kParts: tiles are split into parts. kMeans: records of means may follow the key blocks
+/// in a tile's list.
 template <int D, bool kCausal, bool kSkips, bool kParts, bool kMeans>
 __global__ void __launch_bounds__(Tile<D>::kThreads, 1)
     hopper_attention(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                      const __grid_constant__ Buffers buffers) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using T = Tile<D>;
-  // A busy producer keeps more registers and leaves fewer to consumers. A count per thread is a multiple of 8; all
-  // threads together have 65536.
+  // A busy producer keeps more registers and leaves fewer to consumers. The number of registers per thread must be a
+  // multiple of 8, and all threads together have 65536.
   constexpr bool kBusyProducer = D == 64 && !kSkips;
   extern __shared__ __align__(1024) uint8_t shared[];
   if (threadIdx.x == 0) Barriers<T>{shared_address(shared) + T::kBarriers}.init();
-  // Means that are never loaded are multiplied by zeros, so they must be finite.
+  // Places of means that are never loaded are multiplied by zeros, so they must be finite.
   for (int i = static_cast<int>(threadIdx.x); i < 2 * T::kMeanBytes / 16; i += T::kThreads)
     reinterpret_cast<uint4*>(shared + T::kMeanRing)[i] = {};
   ptx::bulk_copy_fence();

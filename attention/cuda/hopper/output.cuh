@@ -1,8 +1,9 @@
 // O of the Hopper kernel: the tensor core's accumulators of two rows, the part of V's means, and writing the output.
 //
-// V records are V less the mean of their 64 keys: O = sum P (V - mean) + sum (sum of P in the block) mean. The second
-// sum is a product in fp16, computed for kMeans blocks at a time. Its factors are the blocks' sums of P and their
-// means. The rows of ones give the sums of P, which are noted in shared memory; the producer has loaded the means.
+// The mean of its 64 keys is subtracted from each V record, so O = sum P (V - mean) + sum (sum of P in the block) mean.
+// The second sum is a matrix product in fp16, computed for kMeans blocks at a time: the sums of P in the blocks, times
+// the means. The rows of ones produce the sums of P, which are stored ("noted") in shared memory. The producer loads
+// the means.
 #pragma once
 
 #include "attention/cuda/hopper/tile.cuh"
@@ -10,8 +11,8 @@
 
 namespace sparsereel::attention::cuda::hopper {
 
-/// The output rows of a thread. "shift" belongs to a row's weights, in log2 units: P = 2^(score + shift), so O and its
-/// row sums have the factor 2^shift.
+/// The output rows of a thread. The weights of a row are P = 2^(score + shift), in log2 units, so O and the row sums
+/// have the factor 2^shift.
 template <typename T>
 class Output {
   static constexpr int D = T::D, kOutputs = T::kOutputs;
@@ -66,7 +67,7 @@ class Output {
     return noted_ % T::kMeans == 0;
   }
 
-  /// Adds to O the share of the means of V for the noted blocks, of which there is at least one. Returns the half of
+  /// Adds to O what the subtracted means contribute for the noted blocks; there is at least one. Returns the half of
   /// the ring of means that is now free.
   __device__ int add_means() {
     const int half = (noted_ - 1) / T::kMeans;
@@ -95,7 +96,8 @@ class Output {
     return half;
   }
 
-  /// Stores the sums of P over all blocks in the last four of `value`, as parts that add up over four threads.
+  /// Stores the sums of P over all blocks in the last four elements of `value`, divided so that the sum over four
+  /// threads is right.
   __device__ void restore_row_sums() {
     constexpr float kShare = T::kSubtileRecords == 1 ? 0.25F : 0.5F;
 #pragma unroll
@@ -158,8 +160,8 @@ class Output {
     return warp * kWarpBytes + r * (T::kMeans + 2) * 4;
   }
 
-  /// Notes the sums of the thread's two rows, which four threads hold alike. With two records per subtile, the first
-  /// two threads have the sums of the first record, the others the sums of the second.
+  /// Notes the sums of the thread's two rows. Four threads hold these rows and write equal sums. If a subtile has two
+  /// records, the first two threads have the sums of the first record, and the others the sums of the second.
   __device__ void note(float sum, float sum8) const {
     *reinterpret_cast<__half2*>(rows_ + my_sums_ + noted_ % T::kMeans * 4) = __floats2half2_rn(sum, sum8);
   }
@@ -191,8 +193,9 @@ class Output {
     return reinterpret_cast<float2*>(part(slot, 0) + kOutputs / 4 * kConsumers) + thread;
   }
 
-  /// Writes the warp's rows. They are assembled in its share of rows_, 64 columns at a time, so that V's scales are
-  /// read and rows written in 16-byte pieces. The accumulators' own layout would touch 8 rows for every 128 bytes.
+  /// Writes the warp's rows. They are first put together in the warp's part of rows_, 64 columns at a time, so that V's
+  /// scales are read and rows are written in pieces of 16 bytes. With the layout of the accumulators, each store would
+  /// touch 8 rows.
   __device__ void write_rows(const TileIndex& tile, const float (&shift)[2], int warp, int lane) const {
     const int first = tile.tile * T::kRows + warp * 16;
     float inverse[2];

@@ -33,7 +33,8 @@ __device__ inline void barrier_wait(uint32_t barrier, int phase) {
       : "memory");
 }
 
-/// Returns threadIdx.x, read anew, so that values computed from it are not kept (or spilled) from tile to tile.
+/// Returns threadIdx.x. It is read anew, so that the compiler does not keep (or spill) values computed from it from
+/// tile to tile.
 __device__ inline int thread() {
   int index;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
@@ -89,8 +90,8 @@ __device__ inline void hold(float& x) {
   asm volatile("" : "+f"(x)::"memory");
 }
 
-/// Sets x = 0 in its own register. For a plain assignment the compiler takes another register, and accumulators that
-/// move serialize the matrix instructions.
+/// Sets x to 0 in the register that it already has. With an assignment the compiler takes another register, and then
+/// serializes the matrix instructions.
 __device__ inline void clear(float& x) {
   asm volatile("mov.f32 %0, 0f00000000;" : "+f"(x));
 }
@@ -181,7 +182,8 @@ __device__ inline void multiply(float (&d)[68], const uint32_t (&a)[4], uint64_t
 #undef SPARSEREEL_NAMES_64
 #undef SPARSEREEL_NAMES_68
 
-/// Returns 32 times the sign bit of byte 0 or 1. __byte_perm() would ignore the bits that ask for signs.
+/// Returns a word whose 32 bits all equal the sign bit of byte 0 or 1. __byte_perm() would ignore the bits that ask for
+/// signs.
 __device__ inline uint32_t sign_of_byte(uint32_t x, int byte) {
   uint32_t signs;
   if (byte == 0) {

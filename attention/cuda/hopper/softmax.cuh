@@ -3,9 +3,9 @@
 // A thread holds two rows (lane / 4 and + 8 of its warp's 16). Element i of its scores belongs to row (i / 2) % 2 and
 // to key i / 4 * 8 + lane % 4 * 2 + i % 2 of the subtile. All its keys of a record share one int8 scale.
 //
-// Scores stay integers until the exponential. A row's reference maximum may lag its true maximum by kLag log2 units. P
-// is scaled so that it does not overflow e4m3 even then. The usual step therefore needs neither shuffles nor a
-// rescaling of O.
+// Scores stay integers until the exponential. The reference maximum of a row may be up to kLag log2 units below its
+// true maximum. P is scaled so that it does not overflow e4m3 even then. Most steps therefore need neither shuffles nor
+// a rescaling of O.
 #pragma once
 
 #include "attention/cuda/fast_math.cuh"
@@ -22,14 +22,15 @@ constexpr int kMagicBits = 0x4B400000;  // 1.5 * 2^23: adding an integer below 2
 constexpr float kMagic = 12582912.0F;
 constexpr float kExponentUnit = 8388608.0F;  // 2^23, one log2 unit in the bits of a float
 
-/// The integer (x + 127) * 2^23 is the bits of 2^x with a linear mantissa. This exponential costs one multiply-add,
-/// while ex2 has a quarter of the rate that the rest of the kernel needs. With this bias its error is -4% to +2%, less
-/// than the rounding error of e4m3. The error of attention stays within 1.05 times the error of SageAttention 2
-/// (tests/parity/sage_error.py).
+/// As a float, the bits (x + 127) * 2^23 approximate 2^x with a linear mantissa. This exponential costs one
+/// multiply-add, while ex2 has a quarter of the rate that the rest of the kernel needs. With this bias its error is -4%
+/// to +2%, less than the rounding error of e4m3. The error of attention stays within 1.05 times the error of
+/// SageAttention 2 (tests/parity/sage_error.py).
 constexpr uint32_t kLinearBias = static_cast<uint32_t>(126.94 * kExponentUnit);
 
-/// Scores within this many log2 units of 0 keep those bits positive: P's exponent stays at least half a unit above that
-/// of the smallest float. Within kWrapRange the bits may be negative, which must become 0, but do not wrap around.
+/// If all scores are within kPositiveRange log2 units of 0, these bits stay positive: the exponent of P stays at least
+/// half a unit above that of the smallest float. Within kWrapRange the bits may be negative, which must then become 0,
+/// but they do not wrap around.
 constexpr float kPositiveRange = 65;
 constexpr float kWrapRange = 190;
 
@@ -42,8 +43,8 @@ enum class SoftmaxCase : int {
   mixed,  // for a whole tile: it depends on the subtile
 };
 
-/// Returns x, which all lanes agree on. Only a reduction or a vote proves that to the compiler. Without it, branches
-/// around matrix instructions keep descriptors in vector registers and guard every instruction.
+/// Returns x, which must be the same in all lanes. Only a reduction or a vote proves that to the compiler. Without this
+/// proof, it keeps descriptors in vector registers and guards every matrix instruction inside a branch.
 template <typename T>
 __device__ T uniform(T x) {
   return static_cast<T>(__reduce_max_sync(~0U, static_cast<int>(x)));
@@ -66,8 +67,8 @@ struct Mask {
   __device__ Cover cover(int r) const { return entry_cover(entry[r], group); }
   __device__ bool is_mean(int r) const { return cuda::is_mean(entry[r]); }
 
-  /// Returns all bits set if the four keys of record r's chunk c that the thread holds count, because they are means of
-  /// a dropped block or keys of a used block.
+  /// Returns a word with all bits set if the thread's four keys of chunk `chunk` of record r count, because they are
+  /// means of a dropped block or keys of a used block; otherwise 0.
   __device__ uint32_t counts(int r, int chunk) const {
     const uint32_t bits = is_mean(r) ? entry[r] << (7 - 4 * (chunk % 2) - lane % 4) : ~0U;
     return ptx::sign_of_byte(bits, chunk / 2);
@@ -80,7 +81,7 @@ struct Mask {
     return key >= first_hidden + first_row(ptx::thread()) + 8 * (i / 2 % 2);
   }
 
-  /// Returns the case of the subtile, which is `unmasked` if the group uses all keys.
+  /// Returns the case of the subtile: `unmasked` if the group uses all keys.
   __device__ SoftmaxCase softmax_case(SoftmaxCase unmasked) const {
     bool whole = true, covered = false;
 #pragma unroll
@@ -110,9 +111,9 @@ class Softmax {
     for (int i = 0; i < kScores; ++i) ptx::hold(score[i]);
   }
 
-  /// Turns scores into P. needed(top) says if a subtile is worth its P.V, given the largest log2 P of the thread's
-  /// rows. If no thread of the warp needs it, sets P to 0 and returns false. Calls rescale(alpha) when reference maxima
-  /// rise.
+  /// Turns scores into P. needed(top) returns true if P.V of the subtile must be computed, given the largest log2 P of
+  /// the thread's rows. If that holds for no thread of the warp, sets P to 0 and returns false. Calls rescale(alpha)
+  /// when reference maxima rise.
   template <SoftmaxCase kCase, bool kMeans = false, typename Needed, typename Rescale>
   __device__ __forceinline__ bool run(const Mask<T, kCausal>& mask, const Needed& needed, const Rescale& rescale) {
     constexpr bool kMasked = kCase == SoftmaxCase::masks;
@@ -132,7 +133,7 @@ class Softmax {
   }
 
  private:
-  /// A line that gives log2 P = score as a float * scale + shift.
+  /// The line log2 P = score * scale + shift, where score is an integer as a float.
   struct Line {
     float scale[2][kRecords], shift[2][kRecords];
   };
@@ -149,7 +150,7 @@ class Softmax {
     return __int_as_float(x + kMagicBits);
   }
 
-  /// Gives hidden keys a score that no dot product of D int8 products can go below.
+  /// Gives hidden keys the lowest score that a sum of D int8 products can have.
   __device__ void hide(const Mask<T, kCausal>& mask) {
 #pragma unroll
     for (int i = 0; i < kScores; ++i)

@@ -22,9 +22,9 @@ class MmaTile {
   static constexpr int kValueSteps = kE4m3 ? 2 : 4;                  // of P.V, 32 or 16 keys each
   static constexpr float kWeightLog2 = kE4m3 ? kE4m3MaxLog2 : 0.0F;  // log2 of the largest P
   static constexpr float kNeverSkip = 32;                            // no P.V is skipped from this threshold on
-  // The bits of 1.5 * 2^23 as a float. With an int32 of up to 22 bits added, they are the float 1.5 * 2^23 plus the
-  // integer. An accumulator that starts here becomes a float by one subtraction; the conversion instruction is four
-  // times slower.
+  // The bits of 1.5 * 2^23 as a float. Adding an integer of up to 22 bits to them gives the float 1.5 * 2^23 plus the
+  // integer. So an accumulator that starts at these bits becomes a float by one subtraction; the conversion instruction
+  // is four times slower.
   static constexpr int32_t kMagicBits = 0x4B400000;
   static constexpr float kMagic = 12582912.0F;
 
@@ -58,7 +58,7 @@ class MmaTile {
     for (int i = 0; i < length_; ++i) {
       const uint32_t entry = list_[i];
       wait_copies<Shape::kStages - 2>();
-      __syncthreads();  // block i is there for all threads, and the stage of block i - 1 is free
+      __syncthreads();  // all threads may read block i now, and the stage of block i - 1 is free
       load_block(i + Shape::kStages - 1);
       const Cover cover = entry_cover(entry, group_);
       if (cover != Cover::none)
@@ -144,8 +144,8 @@ class MmaTile {
       scale[r][0] = q_scale_[r][0] * key_scale;
       scale[r][1] = q_scale_[r][1] * key_scale;
     }
-    // Padding repeats the last key. It would reach the sums of fp16 weights. Rounded with the scale of another group of
-    // keys, it could also raise the maxima.
+    // Padding repeats the last key, so it must be masked. It would be added to the sums of fp16 weights, and it could
+    // raise the maxima, because it may be rounded with the scale of another group of keys.
     const bool means = is_mean(entry);
     const float weight = means ? kCellLog2 : 0.0F;  // weight of a key in log2 units
     if (means) {
@@ -255,13 +255,14 @@ class MmaTile {
     return pv_threshold_ < kNeverSkip;
   }
 
-  /// Returns true if `predicate` is true in any thread of the group. All groups pass their barriers equally often, even
-  /// for unused blocks. Otherwise racecheck loses the order of accesses that __syncthreads separates.
+  /// Returns true if `predicate` is true in any thread of the group. All groups must pass their barriers equally often,
+  /// even for unused blocks. Otherwise racecheck does not recognize the order that __syncthreads() guarantees.
   __device__ bool group_votes(bool predicate) const {
     return any_of_group(1 + group_, Shape::kGroupThreads, predicate);  // barrier 0 is __syncthreads
   }
 
-  /// Raises the rows' maxima by the block's scores, and sets alpha to the factor that rescales the rows' sums.
+  /// Raises the maximum of each row to the block's maximum if that is larger, and sets alpha to the factors that
+  /// rescale the rows' sums.
   __device__ void raise_maxima(const RowPairs& block_max, RowPairs& alpha) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
@@ -290,8 +291,8 @@ class MmaTile {
           return fast_exp2(fmaf(__int_as_float(s[r][n][2 * half + i]) - kMagic, scale[r][half], shift));
         };
         if constexpr (kE4m3) {
-          // The operand's four bytes are positions from 4 t on of a chunk, where V has the keys 2 t, 2 t + 1, 2 t + 8
-          // and 2 t + 9.
+          // The four bytes of the operand are the positions 4 t to 4 t + 3 of a chunk. There V has the keys 2 t, 2 t +
+          // 1, 2 t + 8 and 2 t + 9.
 #pragma unroll
           for (int chunk = 0; chunk < kRecord / 16; ++chunk)
             weights[r][chunk / 2][chunk % 2 * 2 + half] = pack_e4m3(weight(2 * chunk, 0), weight(2 * chunk, 1),
@@ -394,7 +395,7 @@ class MmaTile {
   uint32_t q_[kRowTiles][kKeySteps][4];
   RowPairs q_scale_;
   RowPairs max_;
-  // Sums of P. In e4m3 they are the product with the rows of ones, in fp16 this thread's part of two rows.
+  // Sums of P. In e4m3 they are the product with the rows of ones. In fp16 they are sums over this thread's keys.
   float sum_[kRowTiles][4] = {};
   float out_[kRowTiles][Shape::kChannelTiles][4] = {};
 };

@@ -11,7 +11,8 @@ struct MmaShape {
   static constexpr bool kE4m3 = kKernel == Kernel::ada;
   static constexpr int kRows = tile_rows(kKernel);
   static constexpr int kGroups = kRows / kRecord;  // groups of 64 rows that share the bits of a list entry
-  // 16-row tiles per warp. Two halve the traffic from shared memory, but their sums fit into registers only for D = 64.
+  // Tiles of 16 rows per warp. With two tiles a warp reads half as much from shared memory for each row, but the sums
+  // of two tiles fit into registers only for D = 64.
   static constexpr int kRowTiles = D == 64 ? 2 : 1;
   static constexpr int kThreads = kRows / (16 * kRowTiles) * 32;
   static constexpr int kGroupThreads = kThreads / kGroups;

@@ -9,7 +9,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kChoices = 64;  // heads per launch
 
-/// Travels as a kernel argument: a copy from host memory would have to wait, or the memory would have to be kept.
+/// The choices are passed as a kernel argument. Otherwise they would have to be copied from host memory, which the call
+/// would have to keep until then.
 struct Choices {
   HeadChoice head[kChoices];
 };

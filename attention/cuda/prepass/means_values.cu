@@ -8,7 +8,7 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
-/// Larger values are squared as this one: fp16 has room for the sum of 16 of these squares.
+/// Larger values are replaced by this one before they are squared, so that the sum of 16 squares fits into fp16.
 constexpr float kMostSquared = 80;
 
 /// Computes the sums of 16 e4m3 and of their squares.
@@ -29,19 +29,19 @@ __device__ void sum_e4m3(const uint4& bytes, float& sum, float& square) {
   square = __low2float(squares) + __high2float(squares);
 }
 
-/// The spread of a block, summed from its channels and cells; a lane adds one or more.
+/// The spread of a block, summed over its channels and cells. Each lane adds one or more channels.
 struct SpreadSum {
   float deviation = 0, far = 0;  // squares
 
-  /// Adds a channel. mean: of the block, less V's center, which is V's mean as estimated by the sample. variance:
-  /// within a cell, or the mean over cells. All are in units of scale.
+  /// Adds a channel. mean: the mean of the block, less V's center (V's mean, estimated from the sample). variance: the
+  /// variance within a cell, or its mean over cells. Both are in units of `scale`.
   __device__ void add(float mean, float variance, float scale) {
     const float unit = scale * scale;
     deviation = fmaf(fmaxf(variance, 0.0F), unit, deviation);
     far = fmaf(mean * mean, unit, far);
   }
 
-  /// Writes the spread. copies: number of times that each channel was added.
+  /// Writes the spread. copies: how many times each channel was added.
   __device__ void write(const Buffers& buffers, int64_t block, int lane, float copies) const {
     const float square = warp_sum(deviation), distance = warp_sum(far);
     if (lane == 0) buffers.v_spread[block] = {sqrtf(square / copies), sqrtf(distance / copies)};
@@ -90,8 +90,8 @@ __device__ void read_e4m3(const Sizes& sizes, const Buffers& buffers, const Mean
   if (buffers.v_spread != nullptr) spread.write(buffers, at.block(sizes), at.lane, kBlockCells);
 }
 
-/// Writes channel rows of 64 means. With kLessMean, their mean is subtracted, as in quantize_values(), and they are
-/// multiplied by kCell (records.h).
+/// Writes the e4m3 record of 64 means, one row for each channel. If kLessMean is true, the mean of the row is
+/// subtracted, as in quantize_values(), and the row is multiplied by kCell (records.h).
 template <int D, bool kLessMean>
 __device__ void write_e4m3(const Sizes& sizes, const Buffers& buffers, const MeanWarp& at, const Cells<D>& cells) {
   uint8_t* out = buffers.v + at.to(sizes) * sizes.value_record_bytes;
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(kMeanThreads)
   write_e4m3<D, kLessMean>(sizes, buffers, at, cells);
 }
 
-/// Handles fp16 records. A lane has pairs of channels of a whole block.
+/// Makes the records of means for fp16 records of V. A lane has pairs of channels of a block.
 template <int D>
 __global__ void __launch_bounds__(kMeanThreads)
     means_of_half_values(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,

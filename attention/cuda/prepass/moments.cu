@@ -13,7 +13,7 @@ constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kStride = 32 * kLaneElements;  // elements that a warp loads at once
 constexpr int kTogether = 8;                 // number of such loads in flight
 
-/// Calls body(x) for each element of this lane's share of the token. kPacked: heads are contiguous.
+/// Calls body(x) for each element of the token that this lane handles. kPacked: true if heads are contiguous.
 template <bool kPacked, typename T, typename Body>
 __device__ void for_each_element(const MomentRows& p, const T* token, const Body& body) {
   const int size = p.heads * p.head_dim;

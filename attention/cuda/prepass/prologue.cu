@@ -9,20 +9,21 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-/// Tokens per row of lanes. A block's rows are neighbors in memory, like the heads of a token.
+/// The number of tokens that each row of lanes handles. The rows of a CTA are neighbors in memory, such as the heads of
+/// a token.
 constexpr int kTokens = 8;
 
 __host__ __device__ inline bool heads_apart(const PrologueRows& p) {
   return p.moments != nullptr || p.prologue.rotary_frequencies != nullptr;
 }
 
-/// Applies the prologue to rows. kSteps is by_part, or any for all other prologues.
+/// Applies the prologue to rows. kSteps is RowSteps::by_part, or RowSteps::any for all other prologues.
 template <typename T, int D, RowSteps kSteps>
 __global__ void __launch_bounds__(kThreads) prologue_kernel(const __grid_constant__ PrologueRows p) {
   constexpr int kRowLanes = D / kLaneElements, kRows = kThreads / kRowLanes;
   const int column = static_cast<int>(threadIdx.x) % kRowLanes * kLaneElements;
   const int b = static_cast<int>(blockIdx.y), first = static_cast<int>(blockIdx.x) * kRows * kTokens;
-  // If heads have their own weights or angles, each head has its own blocks.
+  // If heads have different weights or angles, a CTA has rows of one head.
   const bool across = p.moments != nullptr, apart = heads_apart(p);
   const int rows = apart ? p.tokens : p.tokens * p.heads, heads = apart ? 1 : p.heads;
   const int own_head = static_cast<int>(blockIdx.z);

@@ -88,7 +88,7 @@ __device__ inline float largest_of(const float (&x)[kLaneElements]) {
   return most;
 }
 
-/// Returns the largest absolute value of elements as they are stored, two at a time.
+/// Returns the largest absolute value of the elements. They are compared in their own type, two at a time.
 template <typename T>
 __device__ inline float largest_of(const Packed<T>& x) {
   using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
@@ -104,9 +104,9 @@ __device__ inline int square_of(uint2 int8) {
   return __dp4a(low, low, __dp4a(high, high, 0));
 }
 
-/// Sets *longest to at least the length of every row of the CTA. `square` is the largest of this lane's rows' squares,
-/// summed over its eight columns. Non-negative floats have the order of their bits. All threads of the CTA call it
-/// together.
+/// Raises *longest to an upper bound of the lengths of the CTA's rows. square: for each row of this lane, the squares
+/// of its eight columns are summed; this is the largest of these sums. Non-negative floats can be compared as integers,
+/// which have an atomic maximum. All threads of the CTA call it together.
 template <int D>
 __device__ inline void note_longest(float square, float* longest) {
   __shared__ float shared[kQuantizeWarps];
@@ -170,7 +170,7 @@ class Pool {
 template <int D>
 class CellSums {
  public:
-  static constexpr int kRounds = RecordThread<D>::kRounds / kBlockCells;  // in which a thread has rows of one cell
+  static constexpr int kRounds = RecordThread<D>::kRounds / kBlockCells;  // rounds with rows of the same cell
 
   /// Stores the sums of a cell. sum: this thread's rows of the cell in its eight columns; it is overwritten. All
   /// threads of the CTA call it together.
@@ -193,8 +193,8 @@ class CellSums {
     for (int i = 0; i < count; ++i) part_[threadIdx.x / 32][cell][column + i] = sum[i];
   }
 
-  /// Writes the means of the first `real` rows, whose sums were put. out: bf16 [4][D]. All threads of the CTA call it
-  /// together.
+  /// Writes the means of the cells whose sums were put. Only the first `real` rows of the record count. out: bf16
+  /// [4][D]. All threads of the CTA call it together.
   __device__ void write_means(int real, uint16_t* out) const {
     __syncthreads();
     for (int at = 2 * static_cast<int>(threadIdx.x); at < kBlockCells * D; at += 2 * kQuantizeThreads) {

@@ -1,5 +1,5 @@
-// Writes K, less its mean and with balanced channels, as int8 records with four scales. For the block selection it also
-// writes the mean and self-similarity of each 64 keys.
+// Subtracts K's mean, balances the channels, and writes K as int8 records with four scales. For the block selection it
+// also writes the mean and the self-similarity of each block of 64 keys.
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/prepass/quantize.cuh"
 #include "attention/cuda/warp.cuh"
@@ -15,7 +15,7 @@ constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
   return plain ? 7 : steps == RowSteps::any || steps == RowSteps::by_part ? 5 : 6;
 }
 
-/// kSimilarity: true if the similarity is needed, which is rare.
+/// Writes the records of K. kSimilarity: true if the similarity is needed, which is rare.
 template <typename T, int D, RowSteps kSteps, bool kSimilarity>
 __global__ void __launch_bounds__(kQuantizeThreads, ctas_per_multiprocessor(D, kSteps))
     quantize_keys(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kQuantizeThreads, ctas_per_multiprocessor(D, k
     if (buffers.k_mean == nullptr) return;
     const float weight = thread.row(round) < left ? 1.0F : 0.0F;
     sum.add(x, weight);
-    if (kSimilarity) {  // the similarity is that of unbalanced keys
+    if (kSimilarity) {  // similarities are computed before balancing
       float unbalanced[kLaneElements];
       load_row(buffers.q_balance + static_cast<int64_t>(bk) * D + column, unbalanced);
 #pragma unroll
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kQuantizeThreads, ctas_per_multiprocessor(D, k
   const float scale = most * (1 / kInt8Max) + kInt8MinScale, inverse = fast_inverse(scale);
   if (threadIdx.x % 32 == 0) buffers.k_scale[record * kKeyGroups + thread.warp] = scale;
   uint8_t* const out = buffers.k + record * kRecord * D;
-  int square = 0;  // largest over this lane's rows of the squares summed over its eight columns
+  int square = 0;  // for note_longest()
   each_row([&](int round, const float(&x)[kLaneElements]) {
     const uint2 packed = pack_int8(x, inverse);
     *reinterpret_cast<uint2*>(out + thread.offset(round)) = packed;

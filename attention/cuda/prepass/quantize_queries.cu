@@ -6,12 +6,13 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
-/// Returns true if a rare extra output is needed. Testing for it in the kernel would cost a fifth of its time.
+/// Returns true if the call needs similarities or a log-sum-exp, which is rare. Testing this in the kernel would cost a
+/// fifth of its time, so these calls have their own kernel.
 bool asks_for_more(const Buffers& buffers) {
   return buffers.q_dot_mean != nullptr || buffers.q_direction != nullptr;
 }
 
-/// Returns as many CTAs as registers allow.
+/// Returns the number of CTAs that an SM's registers allow.
 constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
   if (D == 256) return 3;
   if (steps == RowSteps::none) return 8;
@@ -30,7 +31,7 @@ __device__ void load_queries(const Rows<T>& rows, const RowPrologue<D, kSteps>& 
   }
 }
 
-/// Returns the product of a query with the mean key, of which this thread's part is at `mean`.
+/// Returns the dot product of a query and the mean key. mean: this thread's columns of the mean key.
 template <int D>
 __device__ float dot_with(const float (&x)[kLaneElements], const float* mean) {
   float dot = 0;
@@ -55,12 +56,12 @@ __global__ void __launch_bounds__(kQuantizeThreads, ctas_per_multiprocessor(D, k
   const float to_log2 = p.scale * kLog2e;
   uint8_t* const out = buffers.q + record * kRecord * D;
   float* const scales = buffers.q_scale + record * kRecord;
-  const int pooled = video_part(p.queries, p.text_tokens) - thread.block * kRecord;  // likewise; text is not pooled
+  const int pooled = video_part(p.queries, p.text_tokens) - thread.block * kRecord;  // of these, queries of video
   float balance[kLaneElements];
   load_row(buffers.q_balance + static_cast<int64_t>(bk) * D + column, balance);
   __shared__ CellSums<D> cells;
   Pool<D> direction;
-  float square = 0;  // largest over this lane's rows of the squares summed over its eight columns
+  float square = 0;  // for note_longest()
   for (int first = 0; first < Thread::kRounds; first += Thread::kTogether) {
     const auto token_of = [&](int i) { return min(thread.block * kRecord + thread.row(first + i), p.queries - 1); };
     static_assert(Thread::kTogether % CellSums<D>::kRounds == 0);

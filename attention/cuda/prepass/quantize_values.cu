@@ -1,6 +1,6 @@
-// Writes V less its center as records of e4m3, transposed, or of fp16 for kernels without e4m3.
+// Subtracts V's center, and writes V as transposed e4m3 records, or as fp16 records for kernels without e4m3.
 //
-// The scale of V comes from a sample. If a value exceeds it, a second kernel makes a head's records, or one record,
+// The scale of V comes from a sample. If a record has values too large for this scale, a second kernel makes the record
 // again.
 #include <cfloat>
 
@@ -46,7 +46,7 @@ __device__ void load_scaling(const Buffers& buffers, int bk, int column, float (
   }
 }
 
-/// Writes channel rows of 64 keys, then the rows of ones.
+/// Writes the e4m3 record of `thread`: a row of 64 keys for each channel, then the rows of ones.
 template <typename T, int D>
 __device__ void make_e4m3(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
                           const RecordThread<D>& thread) {
@@ -83,7 +83,7 @@ __device__ void make_e4m3(const KernelParams& p, const Sizes& sizes, const Buffe
   }
 }
 
-/// Makes the compiler unpack x again. If it kept the unpacked values, it would take twice the registers.
+/// Makes the compiler unpack x again. If it kept the unpacked values, they would take twice the registers.
 template <typename T>
 __device__ void unpack_anew(Packed<T>& x) {
   auto& word = reinterpret_cast<uint4&>(x);
@@ -103,7 +103,7 @@ __device__ float largest_of(const Packed<T> (&packed)[kRounds][4]) {
 
 /// Quantizes V as make_e4m3() does, after subtracting the mean of the record, and writes that mean. The mean is
 /// corrected by what rounding adds to the sum of the record's keys, so the error cancels if all keys weigh the same.
-/// Also notes if the record has outliers.
+/// Also marks the record if it has outliers.
 template <typename T, int D>
 __device__ void make_e4m3_less_mean(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
                                     const RecordThread<D>& thread) {
@@ -188,7 +188,7 @@ __device__ void make_e4m3_less_mean(const KernelParams& p, const Sizes& sizes, c
         ones<D, false>(item / 4, item % 4, left);
 }
 
-/// Writes rows of keys.
+/// Writes the fp16 record of `thread`: a row of channels for each key. Marks the head if a value does not fit.
 template <typename T, int D>
 __device__ void make_half(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
                           const RecordThread<D>& thread) {
@@ -243,7 +243,7 @@ __global__ void __launch_bounds__(kQuantizeThreads, ctas_per_multiprocessor(D, k
   make_record<T, D, kFormat>(p, sizes, buffers, thread);
 }
 
-/// Computes V's scales of a head from all of its values if the sample's are too small. A lane has eight channels.
+/// Raises V's scales of a head to fit all of its values, not only the sample. A lane has eight channels.
 template <typename T, int D>
 __device__ void widen_scales(const KernelParams& p, const Buffers& buffers, const RecordThread<D>& thread, int bk) {
   constexpr int kRowLanes = D / kLaneElements, kRows = kQuantizeThreads / kRowLanes;
@@ -265,7 +265,7 @@ __device__ void widen_scales(const KernelParams& p, const Buffers& buffers, cons
   for (int c = static_cast<int>(threadIdx.x); c < D; c += kQuantizeThreads) {
     float largest = 0;
     for (int r = 0; r < kRows; ++r) largest = fmaxf(largest, shared[r][c]);
-    // A value less the mean of its record may be twice as large.
+    // Subtracting the mean of its record can make a value twice as large.
     if (largest < FLT_MAX) buffers.v_scale[at + c] = fmaxf(buffers.v_scale[at + c], largest * (2 / kE4m3Max));
   }
   __syncthreads();
@@ -273,8 +273,8 @@ __device__ void widen_scales(const KernelParams& p, const Buffers& buffers, cons
 
 constexpr int kMended = 8;  // blocks that a CTA checks
 
-/// Makes records with outliers again, or all records of a head if a value exceeds its scale. In the latter case one CTA
-/// does all the work, because this is rare.
+/// Makes the records with outliers again, or all records of a head if a value does not fit its scale. The second case
+/// is rare, so one CTA does all the work.
 template <typename T, int D, Format kFormat>
 __global__ void __launch_bounds__(kQuantizeThreads)
     mend_values(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,

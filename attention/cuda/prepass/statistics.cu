@@ -1,7 +1,7 @@
-// Computes the mean of K, center and range of V, and the balance of the channels of Q and K, from a sample of the
-// tokens. A sample is as good as all tokens, because exact values are not needed. Any constant vector may be subtracted
-// from K (softmax does not change) and from V (it is added back). Q may be multiplied by the divisor of K, and e4m3 has
-// room above the largest value.
+// Computes the mean of K, the center and range of V, and the balance of the channels of Q and K, from a sample of the
+// tokens. The result is right for any of these values, so a sample serves as well as all tokens: the softmax does not
+// depend on the vector that is subtracted from K, the vector that is subtracted from V is added to the output again, Q
+// is multiplied by what K is divided by, and e4m3 has room above the largest value of the sample.
 #include <cfloat>
 
 #include "attention/cuda/kernels.h"
@@ -14,18 +14,18 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-// The largest |v| outside the sample may exceed the largest |v| of the sample by this factor before its head must be
-// quantized again. e4m3 loses almost nothing (.02260 against .02259 with a factor of 8, normal data), because the
-// headroom only takes range at the small end. Even a sampled value may be twice as large after its record's mean is
-// subtracted.
+// A value outside the sample may exceed the largest |v| of the sample by this factor before the head must be quantized
+// again. e4m3 loses almost no precision by this, because it only loses range at the small end (the error on normal data
+// is .02260, against .02259 with a factor of 8). kHeadroomOfAll is the factor if all values are sampled: subtracting
+// the mean of its record can make a value twice as large.
 constexpr float kHeadroom = 256, kHeadroomOfAll = 2;
 
-// The smallest scales of a channel that looks constant: absolute, and relative to its center. fp32 has no smaller
-// relative differences, and bf16 and fp16 have none.
+// The smallest scale of a channel whose values look constant: absolute, and relative to its center. Values of bf16 and
+// fp16 that differ have larger relative differences.
 constexpr float kLeastScale = 1e-30F, kLeastRelativeScale = 1e-5F;
 
-// Smallest deviation of a channel of K, relative to its mean. Smaller differences between tokens come from bf16's
-// rounding.
+// The smallest deviation of a channel of K, relative to its mean. Smaller differences between tokens come from rounding
+// to bf16.
 constexpr float kLeastDeviation = 1e-3F;
 constexpr float kLeastBalanced = 1.0F / (1 << 20);  // see attention/cpu/quantize_constants.h
 
@@ -133,7 +133,7 @@ __device__ void sample_keys_and_values(const KernelParams& p, const Sizes& sizes
   sampler.write(found, kKeySum, buffers.partials);
 }
 
-/// kSteps: by_part, or any for all others.
+/// Samples K and V, or Q. kSteps is RowSteps::by_part, or RowSteps::any for all other prologues.
 template <typename T, int D, RowSteps kSteps>
 __global__ void __launch_bounds__(kThreads, 2)
     sample(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
@@ -187,8 +187,8 @@ __global__ void finish(KernelParams p, Sizes sizes, Buffers buffers) {
   for (int chunk = chunks; chunk < query_chunks; ++chunk) found[kQuerySquares] += of_queries[chunk * kChunk];
   const int samples = ceil_div(key_count(p, bk / sizes.kv_heads), sizes.stat_stride);
   const float inverse = samples == 0 ? 0.0F : 1.0F / static_cast<float>(samples);
-  // A mean that the sample cannot distinguish from 0 (about 4 standard errors; normal data spread over 7 deviations) is
-  // noise. Subtracting it would only add its rounding to outputs, which are averages themselves.
+  // A mean within about 4 standard errors of 0 is noise of the sample (a range of 7 deviations is assumed, as for
+  // normal data). Subtracting it would only add its rounding error to outputs, which are averages themselves.
   const float mean = found[kValueSum] * inverse, least = found[kLeastValue], largest = found[kLargestValue];
   const bool real = fabsf(mean) * sqrtf(static_cast<float>(samples)) > 0.6F * (largest - least);
   const float center = real || sizes.stat_stride == 1 ? mean : 0.0F;

@@ -6,7 +6,8 @@
 
 namespace sparsereel::attention::cuda {
 
-/// Returns bits of which the highest of each byte is set if that e4m3 is at least as large as the code's value.
+/// Returns a word in which the highest bit of each byte is set if the magnitude of that e4m3 value is at least the
+/// value of kCode.
 template <uint32_t kCode>
 __device__ uint32_t reaches(uint32_t e4m3) {
   return (e4m3 & 0x7F7F7F7FU) + (0x80 - kCode) * 0x01010101U;
@@ -19,14 +20,14 @@ __device__ bool reaches(const uint4& e4m3) {
 }
 constexpr uint32_t kLargestCode = 0x7E;  // code of 448, to which all larger values saturate
 
-/// In units of V's scale, the sample's largest value is 1.75. A record with a value beyond 4 has outliers: all its
-/// values beyond 2.5. In normal data no value exceeds 4, but one record in 25 has a value beyond 2.5.
+/// In units of V's scale, the largest value of the sample is 1.75. If a record has a value beyond 4, all its values
+/// beyond 2.5 are outliers. In normal data no value exceeds 4, but one record in 25 has a value beyond 2.5.
 constexpr uint32_t kOutlierCode = 0x48;
 constexpr uint32_t kSparedCode = 0x42;
 
 /// A channel of a record that has an outlier. Four neighboring lanes have 16 keys each and call it together. The
-/// channel gets a mean that makes the largest of the 64 values exact, so rows that attend to nothing else get it
-/// exactly.
+/// channel gets a mean that makes the largest of the 64 values exact. A query that attends only to this key then gets
+/// the exact value.
 template <typename T, int D>
 class OutlierRow {
  public:

@@ -1,6 +1,6 @@
-// The budget of key blocks that many tiles share, which decides the candidates that are kept. Candidates are counted by
-// the logarithm of their error: first in bins, then in bins of the bin in which the budget ends. Counts are integers,
-// so the order of additions does not matter.
+// Many tiles share a budget of key blocks, which decides which candidates they keep. A histogram counts the candidates
+// by the logarithm of their error. The bin in which the budget ends is then divided into bins again. Counts are
+// integers, so the order of additions does not matter.
 #pragma once
 
 #include "attention/cuda/scratch.h"
@@ -20,8 +20,8 @@ struct BinCounts {
     for (int bin = static_cast<int>(threadIdx.x); bin < kBins; bin += kBudgetThreads) count[bin] = 0;
     __syncthreads();
   }
-  /// Counts one candidate per lane with `counts`. All lanes of a warp call it together; often they all have the same
-  /// bin.
+  /// Counts one candidate for each lane whose `counts` is true. All lanes of a warp call it together; often they all
+  /// have the same bin.
   __device__ void add(uint32_t bin, bool counts) {
     const unsigned lanes = __ballot_sync(~0U, counts);
     if (!counts) return;
@@ -40,9 +40,9 @@ struct BinCounts {
   }
 };
 
-/// Returns the bin that holds the `wanted`-th candidate from the highest down, and how many of its candidates are
-/// wanted (kWholeBin for all). If fewer are counted, returns the lowest bin with all its candidates. If none is wanted,
-/// returns the highest bin with none. All threads of the CTA call it together.
+/// Returns the bin that holds the `wanted`-th candidate from the highest down, and how many candidates of this bin are
+/// wanted (kWholeBin for all). If there are fewer than `wanted` candidates, returns the lowest bin and kWholeBin. If
+/// `wanted` is 0, returns the highest bin and 0. All threads of the CTA call it together.
 __device__ inline BinPlace find_bin(const uint32_t* counts, uint32_t wanted) {
   __shared__ uint32_t totals[kBudgetThreads / 32];
   __shared__ BinPlace place;
@@ -76,8 +76,7 @@ __device__ inline BinPlace find_bin(const uint32_t* counts, uint32_t wanted) {
   return found;
 }
 
-/// Returns how many candidates at the threshold tile `index` of `tiles` keeps, so that all tiles together keep `rest`
-/// of them.
+/// Returns how many of its candidates at the threshold tile `index` keeps. All `tiles` tiles together keep `rest`.
 __device__ inline int ties_of(uint32_t rest, int64_t index, int64_t tiles) {
   return static_cast<int>((index + 1) * rest / tiles - index * rest / tiles);
 }

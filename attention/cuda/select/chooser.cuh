@@ -32,13 +32,13 @@ class Chooser : protected RankedTiles<D> {
     const int tile = first_tile_ + warp();
     if (exists(tile)) choose(tile, all, kept);
     __syncthreads();
-    if (threadIdx.x == 0) {  // one thread for all tiles of the CTA, which would otherwise queue at these addresses
+    if (threadIdx.x == 0) {  // one thread adds for all tiles of the CTA, so that fewer threads wait for these addresses
       count(p_, kCountKept, kept.kept);
       count(p_, kCountMeans, kept.means);
     }
   }
 
-  Cut shared_cut_{1, kAllTies};  // for all tiles that choose together
+  Cut shared_cut_{1, kAllTies};  // the cut of all tiles that share a budget or bound
 
  private:
   /// Returns the cut of a tile that chooses for itself.
@@ -93,7 +93,7 @@ class Chooser : protected RankedTiles<D> {
     if (lane() == 0) count(p_, kCountPredictedError, __float2ll_rn(error * (1 << kErrorBits)));
   }
 
-  /// Calls f(word, bits of its 32 blocks that are kept) for the blocks [0, 32 * words).
+  /// Calls f(word, bits) for each word of 32 blocks in [0, words). A bit is 1 if the block is kept.
   template <typename F>
   __device__ void each_word(int words, const Candidates& candidates, Cut cut, const F& f) const {
     constexpr int kAhead = 8;
@@ -198,8 +198,8 @@ class SelectByMass : Chooser<D> {
   }
 };
 
-/// Chooses from the ranks of RankByError. With a shared budget, all find_sub_bin() must have run; with a bound, all
-/// PredictOutputs.
+/// Chooses from the ranks of RankByError. If tiles share a budget, find_sub_bin() must have ended before; if they share
+/// a bound, PredictOutputs must have.
 template <int D>
 class ChooseByError : Chooser<D> {
   using Choice = Chooser<D>;

@@ -1,4 +1,5 @@
-// The selection tiles of a CTA, one warp per tile: their place, the keys they see, and their pooled queries.
+// The selection tiles of a CTA, one warp per tile: which tiles they are, the keys that they see, and their pooled
+// queries.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -72,8 +73,8 @@ class CtaTiles {
     return buffers_.q_mean + first * D;
   }
 
-  /// Computes the mean of the tile's queries, or of their squares, from the means of 16. Returns true if the queries
-  /// are too diverse for one mean.
+  /// Computes the tile's row of `queries` from the means of 16 queries. Returns true if the queries are too diverse for
+  /// one mean.
   __device__ bool pool_queries(int tile, PooledQueries<D>& queries) const {
     const int row = warp() * PooledQueries<D>::kStride, total = queries_of(tile);
     const float share = 1.0F / static_cast<float>(total);
@@ -123,7 +124,7 @@ class CtaTiles {
     return sizes_.group.of(bh_);
   }
 
-  /// Returns the pooled values of this head's keys.
+  /// Returns the part of a buffer of pooled keys that belongs to this head. of_keys: Buffers::k_mean or k_variance.
   __device__ const uint16_t* pooled(const uint16_t* of_keys) const {
     return of_keys + key_head() * sizes_.pooled_blocks * D;
   }

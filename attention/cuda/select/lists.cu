@@ -1,6 +1,6 @@
 // Turns the choice of blocks into lists: the key blocks that a query tile reads, and which of its groups of 64 rows use
-// each. Text rows, masks and a caller's map are applied here, so that every map is obeyed exactly. Entries of means for
-// dropped blocks are last, when the maxima have settled.
+// each block. Text rows, masks and a caller's map are applied at this step, so that every map is followed exactly.
+// Entries of means for dropped blocks come last, when the maxima hardly rise any more.
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/tile_order.cuh"
@@ -58,15 +58,15 @@ class Group {
   /// Returns the blocks that the group does not compute and whose means count.
   __device__ uint32_t dropped(int word) const { return ~used(word) & lowest_bits(with_means_ - word * 32); }
 
-  /// Returns the blocks of which the causal mask hides some keys from some rows.
+  /// Returns the blocks in which the causal mask hides some keys from some rows.
   __device__ uint32_t masked(int word) const { return ~lowest_bits(whole_ - word * 32); }
 
  private:
   const bool exists_;
   const int key_blocks_;
   int visible_;     // key blocks that the last row sees
-  int whole_;       // key blocks that every row sees as a whole under the causal mask
-  int with_means_;  // number of those that have means
+  int whole_;       // number of first key blocks of which the causal mask hides no key from any row
+  int with_means_;  // number of these that have means
   const uint8_t* map_ = nullptr;
   const uint32_t* bitmap_ = nullptr;
   uint32_t fetched_ = 0;
@@ -84,8 +84,8 @@ __device__ void each_word(const Sizes& sizes, Group (&groups)[3], const F& f) {
   }
 }
 
-/// Writes the entries of means: one for all groups if they drop the same blocks, otherwise one per group. Returns their
-/// number. plain: see TileList.
+/// Writes the entries of means: one entry for all groups if they drop the same blocks, otherwise one for each group.
+/// Returns the number of entries. plain: see TileList.
 template <int kGroups>
 __device__ int list_means(const Sizes& sizes, Group (&groups)[3], uint32_t* list, int& blocks, bool& plain) {
   const bool writes = threadIdx.x % 32 == 0;
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(kThreads)
     atomicAdd(&all.means, found.means);
   }
   __syncthreads();
-  if (threadIdx.x == 0) {  // one thread for all tiles of the CTA, which would otherwise queue at these addresses
+  if (threadIdx.x == 0) {  // one thread adds for all tiles of the CTA, so that fewer threads wait for these addresses
     count(p, kCountKept, all.kept);
     count(p, kCountMeans, all.means);
   }

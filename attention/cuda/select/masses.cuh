@@ -8,7 +8,7 @@
 
 namespace sparsereel::attention::cuda {
 
-constexpr int kMassTiles = 8;  // tiles per CTA that computes masses
+constexpr int kMassTiles = 8;  // tiles for which a CTA computes masses
 
 /// Computes masses. It does not need V.
 template <int D>
@@ -20,7 +20,7 @@ class FindMasses : CtaTiles<D, kMassTiles> {
  public:
   using Tiles::Tiles;
 
-  /// Writes the masses of the blocks that a tile sees in the place of their keys. Each warp has one tile.
+  /// Writes the masses of the blocks that a tile sees to where their keys will be. Each warp has one tile.
   __device__ void run() const {
     const int tile = first_tile_ + warp();
     if (dense() || !exists(tile)) return;
@@ -42,8 +42,8 @@ class PredictOutputs : CtaTiles<D, kLengthTiles> {
  public:
   using Tiles::Tiles;
 
-  /// Computes the lengths of the outputs of the CTA's tiles: of all tiles if errors are predicted, otherwise of the
-  /// first. All threads work on one tile at a time.
+  /// Computes the lengths of the outputs of all tiles of the CTA if errors are predicted, otherwise of the first tile
+  /// only. All threads work on one tile at a time.
   __device__ void run() const {
     const bool all = buffers_.output_lengths != nullptr;
     if (dense() || !(all || is_bounded())) return;

@@ -26,9 +26,8 @@ class PooledRows {
     }
   }
 
-  /// Computes c[n] = rows times 8 pooled keys, from block first + 8 n of a head on, or from `last` if that is less.
-  /// Keys are laid out by pooled_offset(). c[n][i] belongs to row lane / 4 + i / 2 * 8 and the key lane % 4 * 2 + i % 2
-  /// of the 8.
+  /// Computes c[n] = rows times the 8 pooled keys from block min(first + 8 n, last) of a head on. Keys are laid out by
+  /// pooled_offset(). c[n][i] belongs to row lane / 4 + i / 2 * 8 and to key lane % 4 * 2 + i % 2 of the 8.
   template <int N>
   __device__ void multiply(const uint16_t* keys, int first, int last, float (&c)[N][4]) const {
     const uint16_t* from[N];

@@ -49,7 +49,7 @@ class RankedTiles : protected CtaTiles<D, kTiles> {
     return first + lane() % 4 * 2 + i % 2;
   }
 
-  /// Returns true if the block is always kept. Means exist for whole blocks only.
+  /// Returns true if the block is always kept. Blocks of fewer than 64 keys have no means.
   __device__ bool forced(int block) const {
     if (p_.selection.means && block >= with_means_) return true;
     return buffers_.k_similarity != nullptr &&
@@ -139,8 +139,8 @@ class RankByError : RankedTiles<D> {
       if (best[r].key != 0) atomicMax(&tiles[lane() / 4 + 8 * r].best, best[r].packed());
   }
 
-  /// Keeps the tile's best candidate whatever the budget, so that the softmax's maxima settle before the means: every
-  /// rise costs time. One lane calls it.
+  /// Keeps the tile's best candidate whatever the budget is, so that the softmax's maxima rise before the means are
+  /// reached: every later rise costs time. One lane calls it.
   __device__ void keep_best(int tile, const Best& best, BinCounts& bins) const {
     if (best.key == 0) return;
     *key_of(warp(), best.block()) = 0;

@@ -1,9 +1,9 @@
 // Chooses the key blocks of each selection tile from pooled queries and keys. Blocks are ranked by mass (SpargeAttn,
 // arXiv 2502.18137, section 3.2) or by the error of their means, by the rules of attention/cpu/selection.h. A CTA ranks
-// all key blocks for 16 tiles; then each warp chooses for one tile. It writes the tile's list itself if that needs only
-// the choice (Sizes::listed_tiles). Ranking by error starts from masses, which a warp computes per tile while V is
-// still being quantized. If tiles share a budget, all of them are ranked and counted before any chooses. A bound on
-// each block's error needs no counts, only the output lengths of some tiles.
+// all key blocks for 16 tiles; then each warp chooses for one tile. It also writes the tile's list if the list depends
+// on nothing else (Sizes::listed_tiles). Ranking by error starts from masses, which a warp computes for one tile while
+// V is still being quantized. If tiles share a budget, all tiles are ranked and counted before any tile chooses. A
+// bound on each block's error needs no counts, only the output lengths of some tiles.
 #include <algorithm>
 
 #include "attention/cuda/device.h"
@@ -21,7 +21,7 @@ template <int D>
 constexpr int kResident = D == 256 ? 1 : 2;  // CTAs per multiprocessor
 
 template <int D>
-constexpr int kMassResident = D == 64 ? 3 : 2;  // CTAs per multiprocessor: with 80 registers per thread, or 128
+constexpr int kMassResident = D == 64 ? 3 : 2;  // CTAs per multiprocessor, with 80 or 128 registers per thread
 
 template <int D>
 __global__ void __launch_bounds__(32 * kMassTiles, kMassResident<D>)
@@ -101,8 +101,8 @@ void run(const LaunchContext& context, Function* kernel, int bytes = 0, int tile
         context.params, context.sizes, context.buffers);
 }
 
-/// Returns the counts of each budget, two in one 64-bit number. No carry passes between the two, because their sums
-/// stay below 2^32.
+/// Returns the counts of each budget as 64-bit numbers, each of which holds two counts. Sums of counts stay below 2^32,
+/// so no carry passes from one to the other.
 Numbers numbers_of(int budgets, uint32_t* first, int count) {
   return {reinterpret_cast<int64_t*>(first), count / 2, sizeof(Budget) / sizeof(int64_t), budgets};
 }

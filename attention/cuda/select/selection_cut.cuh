@@ -1,5 +1,5 @@
-// Decides which of a tile's candidate blocks are kept, by number or by share of the mass. Each warp decides for one
-// tile.
+// Decides which candidate blocks of a tile are kept: a number of them, or as many as hold a share of the mass. Each
+// warp decides for one tile.
 #pragma once
 
 #include <cmath>
@@ -22,14 +22,14 @@ __device__ inline float from_ordered(uint32_t key) {
   return __uint_as_float((key & 0x80000000U) != 0 ? key & 0x7FFFFFFFU : ~key);
 }
 
-/// Statistics from which a threshold for a number of candidates is guessed.
+/// Statistics of a tile's scores. The threshold above which a given number of candidates lies is guessed from these.
 struct Spread {
   int count;
   float mean, deviation;
 };
 
-/// Returns the bin (high bits) and the bin in that bin of a candidate. Steps are 1/8 and 1/16384 of the logarithm, from
-/// -160 to 96.
+/// Returns the bin of a candidate in the high bits, and the bin within that bin in the low bits. The logarithm from
+/// -160 to 96 is divided into bins of 1/8, and these into bins of 1/16384.
 __device__ inline uint32_t budget_code(uint32_t key) {
   constexpr float kLeast = -160, kPerUnit = 8 * kBins;
   const float code = (from_ordered(key) - kLeast) * kPerUnit;
@@ -55,13 +55,13 @@ struct Best {
   }
 };
 
-/// Data that the warps that rank a tile's blocks share.
+/// Data of a tile for the warps that rank its blocks.
 struct RankedTile {
   int candidates;
   unsigned long long best;
 };
 
-/// The candidates of one tile: keys in shared or global memory, read by one warp.
+/// The candidates of one tile: their keys in shared or global memory, which one warp reads.
 struct Candidates {
   const uint32_t* keys;
   int count;
@@ -110,7 +110,7 @@ struct Candidates {
   }
 };
 
-/// Keeps every candidate above `threshold`, and the first `ties` of those equal to it.
+/// Keeps every candidate above `threshold`, and the first `ties` candidates equal to it (kAllTies: all of these).
 struct Cut {
   uint32_t threshold;
   int ties;
@@ -118,8 +118,9 @@ struct Cut {
 
 constexpr int kAllTies = 1 << 30;  // there are no ties to break
 
-/// Keeps the `wanted` largest candidates, of more. It guesses a threshold as if scores were normal, then along the line
-/// through the two nearest counts. That takes few rounds. If it fails (ties, other distributions), bisection finds it.
+/// Keeps the `wanted` largest of more candidates. It first guesses a threshold as if scores were normally distributed,
+/// then interpolates between the thresholds with the nearest counts. That takes few rounds. If it does not (because of
+/// ties or other distributions), bisection follows.
 __device__ inline Cut cut_by_count(const Candidates& candidates, int wanted, const Spread& spread) {
   constexpr int kGuesses = 10;
   uint32_t low = 1, high = ~0U;  // more than `wanted` are at or above `low`, fewer at or above `high`
@@ -153,7 +154,7 @@ __device__ inline Cut cut_by_count(const Candidates& candidates, int wanted, con
   return {low, wanted - above_high};
 }
 
-/// Keeps the fewest candidates that hold `wanted` of the mass, in units of e^top.
+/// Keeps the fewest candidates whose mass is at least `wanted`, in units of e^top.
 __device__ inline Cut cut_at_mass(const Candidates& candidates, float wanted, float top) {
   uint32_t threshold = 0;
   for (uint32_t bit = 0x80000000U; bit != 0; bit >>= 1)
@@ -169,7 +170,7 @@ __device__ inline Cut cut_by_mass(const Candidates& candidates, float share) {
   return cut_at_mass(candidates, share * candidates.mass_from(1, top), top);
 }
 
-/// Keeps the fewest candidates such that the others hold at most `rest`.
+/// Keeps the fewest candidates such that the mass of the others is at most `rest`.
 __device__ inline Cut cut_by_rest(const Candidates& candidates, float rest) {
   const float top = from_ordered(candidates.largest());
   if (!isfinite(top) || !isfinite(rest)) return {1, kAllTies};

@@ -1,5 +1,5 @@
-// Computes the share of a tile's softmax that each key block holds, from queries pooled by 16. If queries of a tile
-// attend to different blocks, one mean of them all would find neither.
+// Computes the share of a tile's softmax that each key block holds, from means of 16 queries. If the queries of a tile
+// attend to different blocks, one mean of all queries would find none of these blocks.
 #pragma once
 
 #include <cmath>
@@ -54,8 +54,8 @@ class TileMasses {
           mass[2 * eight + i] = fast_exp2(fmaf(c[eight][i], to_log2_, -shift_[0])) +
                                 fast_exp2(fmaf(c[eight][i + 2], to_log2_, -shift_[1]));
       }
-      // Lanes with equal columns divide these among them while they add up their rows. Lane 16 a + 8 b + 4 i + l gets
-      // column 2 l + i of the eight blocks number 2 a + b.
+      // Lanes with equal columns divide the columns among themselves while they add up their rows. Of group 2 a + b of
+      // eight blocks, lane 16 a + 8 b + 4 i + l gets column 2 l + i.
 #pragma unroll
       for (int lanes = 16, count = 4; lanes >= 4; lanes /= 2, count /= 2) {
         const bool upper = (lane & lanes) != 0;
@@ -73,7 +73,7 @@ class TileMasses {
 
  private:
   static constexpr float kLowest = -1e30F;
-  static constexpr float kRoom = 60;  // excess of a score over the shift: fp32 can sum 2^60 for any number of blocks
+  static constexpr float kRoom = 60;  // most that a score may exceed the shift, so that sums of 2^60 fit into fp32
 
   static constexpr int kTogether = 4;  // products of 8 blocks in flight
 
@@ -92,7 +92,8 @@ class TileMasses {
     }
   }
 
-  /// Adds the scores of a lane's lower or upper row r. sum: of 2^(score - top). A NaN affects only its own block.
+  /// Adds the scores of the lane's row r (0: lower, 1: upper) to `sum`, a sum of 2^(score - top). A NaN affects only
+  /// its own block.
   __device__ void add(const float (&c)[kTogether][4], int r, float& top, float& sum) const {
     float most = c[0][2 * r];
 #pragma unroll

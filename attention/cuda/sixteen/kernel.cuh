@@ -1,5 +1,5 @@
-// Attention over lists in 16 bits throughout: Q.K and P.V by mma.sync in the rows' own type, fp16 or bf16, with fp32
-// sums. Keys and values are read from the call's rows; the means of dropped blocks come from records of means.
+// Attention over lists in 16 bits: Q.K and P.V use mma.sync in the type of the rows, fp16 or bf16, with fp32 sums. Keys
+// and values are read from the call's rows, and the means of dropped blocks from records of means.
 //
 // A CTA owns a tile of 192 queries, or a third of it. Keys pass through a ring of stages in shared memory, filled by
 // cp.async. Each warp multiplies its own query rows with all keys of a stage.
@@ -26,10 +26,10 @@ class SixteenTile {
   static constexpr int kSteps = D / 16;                                  // of Q.K
   static constexpr int kChunks = D / kLaneElements;                      // chunks of 16 bytes per row
   // Weights are relative to a reference maximum. It rises only when a thread's weights of a row add up to more than
-  // this, so the usual step searches no maximum. fp16 has room for such weights, and the fp32 sums have room for all
-  // values of V.
+  // kMostWeight, so most steps need not search for a maximum. Weights up to this limit fit into fp16, and their
+  // products with any values of V fit into the fp32 sums.
   static constexpr float kMostWeight = 1024;
-  // Maximum of a row without keys so far. It is finite, so that -inf minus it is -inf.
+  // Maximum of a row without keys so far. It is finite, so that subtracting it from a score of -inf gives -inf.
   static constexpr float kNothing = -1e30F;
 
   using Scores = float[kRowTiles][kKeyTiles][4];
@@ -77,7 +77,7 @@ class SixteenTile {
       for (int next = 0; next + 1 < Shape::kStages - 1; ++next) entries[next] = entries[next + 1];
       entries[Shape::kStages - 2] = next_entry_;
       wait_copies<Shape::kStages - 2>();
-      __syncthreads();  // stage i is there for all threads, and stage i - 1 is free
+      __syncthreads();  // all threads may read stage i now, and stage i - 1 is free
       load_next();
 #pragma unroll
       for (int first = 0; first < kKeys; first += kAtOnce) {
@@ -191,8 +191,8 @@ class SixteenTile {
     return stage == Shape::kStages - 1 ? 0 : stage + 1;
   }
 
-  /// Attends to kAtOnce keys of a stage for the warp's rows: those from `first` on. The stage begins at key `begin` of
-  /// its block or record of means.
+  /// Attends to the kAtOnce keys of a stage from key `first` on, for the warp's rows. The stage begins at key `begin`
+  /// of its block or record of means.
   __device__ void attend(const Stage& stage, int first, int begin, uint32_t entry, bool last) {
     Scores s;
     multiply_keys(stage, first, s);
@@ -210,7 +210,7 @@ class SixteenTile {
       }
     }
 #pragma unroll
-    for (int step = 0; step < kAtOnce / 16; ++step) {  // exponentials of one step run beside the products of another
+    for (int step = 0; step < kAtOnce / 16; ++step) {  // exponentials of a step run during the products of another
       Weights weights;
       RowPairs sum;
       if (!weigh(s, step, weight, weights, sum)) {
@@ -410,7 +410,7 @@ class SixteenTile {
 
   uint32_t q_[kRowTiles][Shape::kSharesQueries ? 1 : kSteps][4];
   RowPairs most_;      // reference maximum of the weights, in log2 units
-  RowPairs highest_;   // true maximum, which decides what is skipped
+  RowPairs highest_;   // true maximum of the scores, which decides which P.V is skipped
   RowPairs sum_ = {};  // sum of this thread's weights
   float out_[kRowTiles][Shape::kChannelTiles][4] = {};
 };

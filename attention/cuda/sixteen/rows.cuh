@@ -22,18 +22,17 @@ class SixteenCopy {
   static constexpr int kRounds = (kKeys + kRowsAtOnce - 1) / kRowsAtOnce;
 
  public:
-  /// own_row() and own_byte() return the row and byte of this thread's copies, within the first rows.
+  /// own_row() and own_byte() return the row and byte of this thread's first copy.
   __device__ static int own_row() { return static_cast<int>(threadIdx.x) / kChunks; }
   __device__ static int own_byte() { return static_cast<int>(threadIdx.x) % kChunks * 16; }
   __device__ static int64_t row_bytes(const View& view) { return view.token_stride * static_cast<int64_t>(sizeof(T)); }
-  /// Returns this thread's part of the first rows of a head.
+  /// Returns the address of this thread's first copy in the rows of a head.
   __device__ static const uint8_t* own_part(const View& view, int b, int h) {
     return reinterpret_cast<const uint8_t*>(static_cast<const T*>(view.data) + b * view.batch_stride +
                                             h * view.head_stride) +
            own_row() * row_bytes(view) + own_byte();
   }
-  /// Copies this thread's part of kKeys rows, of which `real` exist. The others become zeros, whatever is behind the
-  /// last key.
+  /// Copies this thread's part of kKeys rows. Only `real` rows exist; the others become zeros.
   __device__ static void copy(const KernelParams& p, uint8_t* to, const uint8_t* from, int64_t row_bytes, int real) {
     const uint32_t address = shared_address(to);
     if (real >= kKeys && p.head_dim == D) {

@@ -13,8 +13,9 @@ template <int D, bool kSkips>
 struct SixteenShape {
   static constexpr int kParts = D == 256 ? 3 : 1;  // CTAs per tile
   static constexpr int kRows = tile_rows(Kernel::sixteen) / kParts;
-  // 16-row tiles per warp. More tiles read less shared memory, but their sums must fit into registers. If P.V may be
-  // skipped, 64 rows decide together, so no warp has rows of two such groups.
+  // Tiles of 16 rows per warp. With more tiles a warp reads less from shared memory for each row, but the sums of all
+  // tiles must fit into registers. If P.V may be skipped, each group of 64 rows decides together, so no warp may have
+  // rows of two groups.
   static constexpr int kRowTiles = D == 64 ? (kSkips ? 2 : 3) : 1;
   static constexpr int kThreads = kRows / (16 * kRowTiles) * 32;
   static constexpr int kKeys = D == 256 ? 32 : 64;   // keys per stage
@@ -23,7 +24,7 @@ struct SixteenShape {
   static constexpr int kKeyTiles = kAtOnce / 8;
   static constexpr int kChannelTiles = D / 8;
   static constexpr int kStages = 3;
-  static constexpr bool kSharesQueries = D == 64;  // Q is in shared memory, because registers are short
+  static constexpr bool kSharesQueries = D == 64;  // true if Q is in shared memory, to save registers
   static constexpr int kMinCtas = D == 64 ? 2 : 1;
   static constexpr int kRowBytes = 2 * D;
 

@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kMeanThreads)
     write_value_means<T, D>(p, sizes, buffers, at, buffers.mean_values + first);
     return;
   }
-  for (int cell = 0; cell < kBlockCells; ++cell) {  // these weigh nothing, but must not be NaN
+  for (int cell = 0; cell < kBlockCells; ++cell) {  // these means have the weight 0, but must not be NaN
     for (int channel = 2 * at.lane; channel < D; channel += 64) {
       const int64_t to = first + mean_key(at.warp, cell) * D + channel;
       store_pair<T>(0, 0, buffers.mean_keys + to);
