@@ -15,8 +15,8 @@
 
 namespace sparsereel::attention {
 
-/// The prologue of a call whose arrays are tensors. Tables and positions are fp32; weights and biases may have any
-/// float type.
+/// The prologue of a call on tensors. Tables, positions and frequencies are fp32; weights and biases may have any float
+/// type.
 using Prologue = PrologueOf<at::Tensor, at::Tensor, double>;
 
 /// The arrays of the prologue's norm for q alone or for k alone.
@@ -25,28 +25,30 @@ using RowNorm = RowNormOf<at::Tensor>;
 /// Returns the number of tokens that the prologue rotates: the number of rows of its tables or positions.
 int rotary_tokens(const Prologue& prologue);
 
-/// Returns the cosine and sine of each pair of the prologue's tables, fp16 [Nvideo, D / 2, 2].
+/// Returns the cosine and sine of each pair of channels from the prologue's tables, fp16 [Nvideo, D / 2, 2]. Store them
+/// in Prologue::rotary_pairs, so that GPU calls need not make them.
 at::Tensor rotary_pairs(const Prologue& prologue);
 
-/// Returns the mean and 1 / deviation of each token of x [B, N, H, D] over all its heads, fp32 [B, N, 2], to be used as
-/// Prologue::q_moments or k_moments. Throws Error if the prologue has no norm across heads.
+/// Returns the mean (0 for an RMS norm) and 1 / deviation of each token of x [B, N, H, D] over all its heads, fp32 [B,
+/// N, 2]. They can be used as Prologue::q_moments or k_moments. Throws Error if the prologue has no norm across heads.
 at::Tensor token_moments(const Prologue& prologue, const at::Tensor& x);
 
+/// The settings of a call: its mode, policy, masks and prologue.
 struct Context {
   Mode mode = Mode::full;
   CallPolicy policy{};
-  int64_t slot = 0;  // row of Workspace::counts that the call adds to
+  int64_t slot = 0;  // row of Workspace::counts that a GPU call adds to
   /// Number of last tokens of q and k that are text; attention from and to them is always dense.
   int64_t text_tokens = 0;
   bool causal = false;       // query i sees keys up to i + Nk - Nq
   at::Tensor key_lengths{};  // int64 [B]; keys past the length are padding. Undefined if all keys count
   at::Tensor key_bias{};     // fp32 [B, Nk], added to the keys' scores; mode full only, without a block_map
-  /// The caller's own map, which is obeyed exactly and replaces the selection of blocks.
+  /// If set, exactly these blocks are computed, and the policy selects none.
   std::optional<BlockMap> block_map{};
   std::optional<double> scale{};  // head_dim^-0.5 if unset
   bool return_lse = false;
-  bool takes_e4m3 = false;  // allows out to be e4m3 (Result::out_scale); not used in mode check or on CPUs
-  /// Allows out to share q's memory and strides; not used in mode check, on CPUs, or if q repeats elements.
+  bool takes_e4m3 = false;  // allows out to be e4m3 (Result::out_scale); no effect in mode check or on CPUs
+  /// Allows the call to write out over q. No effect in mode check, on CPUs, or if q repeats elements (stride 0).
   bool may_overwrite_q = false;
   Prologue prologue{};
   std::optional<HeadPart> part{};  // set if q, k and v have only some of the heads
@@ -56,38 +58,39 @@ struct Context {
 struct Result {
   at::Tensor out;          // [B, Nq, H, D], q's dtype, or e4m3
   at::Tensor out_scale{};  // fp32 [B]: factor by which an e4m3 out must be multiplied; undefined if out has q's dtype
-  at::Tensor lse;          // fp32 [B, H, Nq], natural log of the sum over the computed keys; only on request
+  at::Tensor lse;          // if requested: fp32 [B, H, Nq], natural log of the sum of exp(score) over keys and means
   Statistics statistics;   // without the counts of GPU kernels; see collect_counts()
-  std::string kernel;      // "cpu block-sparse fp32 (avx512)", and the reason if it differs from the request
+  std::string kernel;      // what ran, such as "cpu block-sparse fp32 (avx512)", and why if it is not what was asked
 };
 
 /// Memory that is reused from call to call. Each thread and each stream needs its own.
 struct Workspace {
   at::Tensor scratch;  // bytes without meaning between calls
-  at::Tensor counts;   // int64 [slots, kinds]: counts of GPU kernels since the last collect_counts()
+  at::Tensor counts;   // int64 [slots, cuda::kCounts]: counts of GPU kernels since the last collect_counts()
 };
 
 /// Computes softmax(q k^T * scale) v over the blocks that the context keeps.
 /// q is [B, Nq, H, D]; k and v are [B, Nk, H, D]. They are not empty and have one dtype (fp16, bf16 or fp32) and one
 /// device. Strides are free, except that D (16 to 256) is contiguous. In grouped-query attention, k and v have fewer
 /// heads, a divisor of q's number. Neighboring heads of q then share a head of k and v, which is read, quantized and
-/// stored once. See call_policy.h for the modes. A query row without any key gets zeros and lse -inf. Throws Error,
-/// naming the supported calls, if no kernel can compute this call exactly as asked.
+/// stored once. See call_policy.h for the modes. A query that sees no key gets zeros and lse -inf. Throws Error, naming
+/// the supported calls, if no kernel can compute this call exactly as asked.
 Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
               Workspace& workspace);
 
-/// Returns the attention weights P of mode full, softmax(q k^T * scale + key_bias), for callers that have already
-/// multiplied V. out is P, [B, Nq, H, Nk], where Nk is padded with zeros to a multiple of 8. Its dtype is q's dtype or,
-/// if the context allows it, e4m3 with an out_scale of 1 / 448. For q, k, context and errors see attend(). Returns
-/// nullopt except for fp16 and bf16 on a GPU, up to 64 keys, with the prologues and masks of cross-attention to text.
+/// Returns the attention weights P of mode full, softmax(q k^T * scale + key_bias), for callers that multiply P by
+/// their own values. out is P, [B, Nq, H, Nk], where Nk is padded with zeros to a multiple of 8. Its dtype is q's dtype
+/// or, if the context allows it, e4m3 with an out_scale of 1 / 448. For q, k, context and errors see attend(). Returns
+/// nullopt if no kernel supports the call: it must be in fp16 or bf16 on a GPU, with at most 64 keys and a prologue and
+/// masks that has_few_keys_kernel() accepts.
 std::optional<Result> attention_weights(const at::Tensor& q, const at::Tensor& k, const Context& context);
 
 /// Adds what GPU kernels have counted since the last collection to the statistics of each slot, and waits for the
-/// device. The counts are blocks kept, blocks skipped, the cost of means, and predicted errors. Adds slots to per_slot
-/// if the counts have more. attend() itself waits only in mode check or for key_lengths on a GPU.
+/// device. The counts are kept blocks, blocks without P.V, the cost of means, and predicted errors. Enlarges per_slot
+/// if the workspace has more slots. attend() waits for the device only in mode check or for key_lengths on a GPU.
 void collect_counts(Workspace& workspace, std::vector<Statistics>& per_slot);
 
-/// Returns an empty text if attend() can run `mode` on this device and dtype, else the reason.
+/// Returns an empty text if attend() can run `mode` on this device and dtype, otherwise the reason why not.
 std::string unsupported_reason(Mode mode, at::Device device, at::ScalarType dtype);
 
 }  // namespace sparsereel::attention

@@ -1,4 +1,4 @@
-// Masks of a call, the text that describes it, and the test for calls that are too short.
+// Masks of a call, the text that describes it, and the test for calls so short that full attention is faster.
 #include "attention/call.h"
 
 #include <cmath>

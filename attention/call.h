@@ -14,7 +14,7 @@ namespace sparsereel::attention {
 
 /// One call: out = softmax(q k^T scale) v over the kept blocks. All pointers are to memory of one device.
 struct Call {
-  bool quantized = false;  // compute every block, on a CPU too in 8 bits; without this flag, a CPU computes in fp32
+  bool quantized = false;  // compute every block, in 8 bits on a CPU too; without this flag, a CPU computes in fp32
   Element element = Element::fp32;
   int64_t batch = 0;
   int64_t heads = 0;
@@ -24,21 +24,22 @@ struct Call {
   int64_t keys = 0;
   int64_t head_dim = 0;
   StridedRows q{}, k{}, v{}, out{};  // on a GPU out may be q: queries are read before the first output is written
-  float* out_scale = nullptr;        // [batch]; if set, out is e4m3 with these scales; see writes_e4m3()
+  float* out_scale = nullptr;        // [batch]; if set, the call writes out in e4m3 and its scales here; writes_e4m3()
   float* lse = nullptr;              // [batch, heads, queries], natural log; null if not wanted
   double scale = 1;
-  int64_t text_tokens = 0;               // last tokens of q and k
+  int64_t text_tokens = 0;               // number of last tokens of q and k that are text
   bool causal = false;                   // query i sees keys up to i + keys - queries
   const int64_t* key_lengths = nullptr;  // [batch]; null if every key counts
   CallPolicy policy{};
   /// [batch, heads, ceil(queries / map_rows), ceil(keys / 64)]; 0 drops a block. Replaces the selection.
   const uint8_t* map = nullptr;
-  int64_t map_rows = kBlock;  // kBlock or 2 kBlock
+  int64_t map_rows = kBlock;  // queries that share a row of the map: kBlock or 2 * kBlock
   CallPrologue prologue{};
   const HeadPart* part = nullptr;  // null if the call has all heads
-  /// [4], added to: blocks kept, blocks without P.V, cost of means in blocks, predicted error in units of 2^-24.
+  /// Four counters that the call adds to: blocks kept, kept blocks without P.V, the cost of means as a number of
+  /// blocks, and the predicted error in units of 2^-24. Null if not wanted.
   uint64_t* counts = nullptr;
-  bool predicts_error = false;        // counts the predicted error even if no head is selected by it, which takes time
+  bool predicts_error = false;        // a GPU predicts the error even if no head selects blocks by it; this takes time
   bool leaves_out_attention = false;  // benchmarks: skip the last step of a GPU call
 
   int64_t heads_of_keys() const { return kv_heads == 0 ? heads : kv_heads; }
@@ -56,7 +57,7 @@ struct Call {
 };
 
 /// Returns the sizes and masks that decide which blocks hold a visible pair of query and key, and which blocks have
-/// means. key_lengths: [batch] in host memory.
+/// means. key_lengths: [batch] in host memory; null if every key counts.
 cpu::KernelParams masks_of(const Call& call, const int64_t* key_lengths);
 
 /// Return the parts of a call's description that follow the kernel's name, such as ", means of 16 tokens for dropped

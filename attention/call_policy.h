@@ -10,9 +10,9 @@
 namespace sparsereel::attention {
 
 /// How attention is computed. full: every block at the precision of the inputs, by torch's scaled_dot_product_attention
-/// or, for few keys on a GPU, by our own kernel. quantized: every block, with int8 QK (SageAttention). sparse: selected
-/// blocks only (SpargeAttn). check: sparse and full side by side; returns the result of sparse and adds its error to
-/// the statistics.
+/// or, for calls with few keys on a GPU, by our own kernel. quantized: every block, with int8 QK (SageAttention).
+/// sparse: selected blocks only (SpargeAttn). check: sparse, then full; returns the result of sparse and adds its error
+/// against full to the statistics.
 enum class Mode { full, quantized, sparse, check };
 
 /// Returns true if the mode may drop blocks.
@@ -24,8 +24,8 @@ std::string_view name(Mode mode);
 Mode parse_mode(std::string_view text);
 
 /// Returns the kernel that the environment variable SPARSEREEL_ATTENTION_KERNEL names; empty if it is unset. That
-/// kernel runs if the machine supports it, and short sequences then run sparse too. Tests and comparisons can thus run
-/// the kernels of older GPUs. Throws Error for an unknown name.
+/// kernel runs if the machine supports it, and short sequences then run sparse too. Tests use this to run the kernels
+/// of older machines. Throws Error for an unknown name.
 std::string_view forced_kernel();
 
 /// The replacement of key blocks that are not computed. none: nothing (SpargeAttn). mean: one key and value for each
@@ -34,7 +34,7 @@ std::string_view forced_kernel();
 enum class Dropped { none, mean };
 
 /// The measure by which key blocks are ranked. mass: the block's share of the softmax of pooled queries and keys
-/// (SpargeAttn). error: the error if means replace the block; requires Dropped::mean.
+/// (SpargeAttn). error: the predicted error if means replace the block; requires Dropped::mean.
 enum class Ranking { mass, error };
 
 std::string_view name(Dropped dropped);
@@ -42,9 +42,10 @@ std::string_view name(Ranking ranking);
 Dropped parse_dropped(std::string_view text);
 Ranking parse_ranking(std::string_view text);
 
-/// How many blocks are kept. topk: a fraction of the key blocks; see HeadPolicy::topk. cdf: the fewest blocks that hold
-/// a share of the ranking's total. error: the fewest blocks such that the predicted error of the others stays below a
-/// bound. block_error: the blocks whose own predicted error is above a bound. The last two require Ranking::error.
+/// The rule that decides how many blocks are kept. topk: a fraction of the key blocks; see HeadPolicy::topk. cdf: the
+/// fewest blocks that hold a share of the total mass or predicted error. error: the fewest blocks such that the
+/// predicted error of the others stays below a bound. block_error: the blocks whose predicted error is above a bound.
+/// The last two require Ranking::error.
 enum class Selection { topk, cdf, error, block_error };
 
 /// Returns true if the selection uses the predicted errors of means.
@@ -57,11 +58,11 @@ constexpr double kMostError = 1000;  // largest bound: far beyond useful values,
 /// The choice of blocks for one head.
 struct HeadPolicy {
   Selection selection = Selection::topk;
-  // Fraction of the key blocks kept, at least one per query tile. Ranked by mass, it applies to each tile. Ranked by
-  // error, all heads and tiles of a batch entry share one budget, and blocks go where they are needed most. Heads with
-  // different policies have their own budgets.
+  // Fraction of the key blocks to keep. If blocks are ranked by mass, each query tile keeps this fraction. If they are
+  // ranked by error, all heads and tiles of a batch entry share one budget, which keeps the blocks with the largest
+  // errors; if heads have different policies, each head has a budget. Each tile keeps at least one block.
   double topk = 0.12;
-  double cdf = 0.9;  // share of the mass or predicted error that is kept, including the block that crosses it
+  double cdf = 0.9;  // share of the total mass or predicted error to keep; the block that reaches it is kept too
   // Bound on the predicted error of a query tile, relative to the mean length of the head's outputs. Predicted errors
   // of blocks add up while real errors partly cancel: the tiny model's measured error (256 x 256) is a quarter of the
   // prediction. There, this default corresponds to about topk 0.5.
@@ -71,10 +72,11 @@ struct HeadPolicy {
   // kept. With one bound for all layers and steps, more blocks are kept where means would err more, so the number kept
   // depends on the video. This default corresponds to about topk 0.4 of the tiny model at 256 x 256.
   double block_error = 0.008;
-  /// Key and query blocks with a mean cosine similarity below this are always dense; below 0 there are none.
+  /// Key blocks and query tiles with a mean cosine similarity below this are always dense; a negative value turns this
+  /// off.
   double similarity = -0.1;
-  // P.V is skipped for blocks whose scores are all this many log2 units below their rows' maxima; 32 or more skips
-  // none.
+  // P.V is skipped for blocks whose scores are all at least this many log2 units below the maxima of their rows; 32 or
+  // more skips none.
   double pv_threshold = 50;
   bool dense = false;  // keep every block
 
@@ -103,19 +105,20 @@ constexpr const SelectionField& field_of(Selection selection) {
   return kSelections[static_cast<size_t>(selection)];
 }
 
-/// How blocks are chosen, as far as all calls of a run share it.
+/// The settings of the choice of blocks that all calls of a run share.
 struct BlockPolicy {
   HeadPolicy defaults;
   Dropped dropped = Dropped::mean;
   Ranking ranking = Ranking::error;
   int64_t cell = 16;             // tokens that share one mean: 16, 32 or 64 (GPU kernels: 16)
   int64_t selection_rows = 192;  // queries that share one selection: 64, 128 or 192; keys come in 64s
-  int64_t arithmetic = 8;        // bits in which a GPU multiplies: 8, or 16 in the tensors' own type. CPUs use fp32
-  // A GPU runs sparse calls of fewer operations (4 B H Nq Nk D) full: the pre-pass costs more than sparsity gains.
+  int64_t arithmetic = 8;        // bits in which a GPU multiplies: 8, or 16 in the tensors' type. No effect on CPUs
+  // GPU calls of mode sparse with fewer operations (4 B H Nq Nk D) run in mode full: choosing blocks takes longer than
+  // sparsity saves.
   double dense_operations = 6e10;
 };
 
-/// How blocks are chosen in one call.
+/// The settings of the choice of blocks in one call.
 struct CallPolicy : BlockPolicy {
   std::span<const HeadPolicy> heads = {};  // policy of each head, not copied; empty if all heads use the defaults
   bool dense = false;                      // keep every block
@@ -123,32 +126,31 @@ struct CallPolicy : BlockPolicy {
   const HeadPolicy& head(int64_t h) const { return heads.empty() ? defaults : heads[static_cast<size_t>(h)]; }
 };
 
-/// Returns the ranking to use if the user chose only the replacement of dropped blocks. For BlockPolicy's default
-/// replacement, this is BlockPolicy's default ranking; otherwise it is error for means and mass for none.
+/// Returns the ranking to use if the user chose only the replacement of dropped blocks: error for means, mass for none.
 Ranking usual_ranking(Dropped dropped);
 
 /// Returns the HeadPolicy::topk to use if the user chose only the replacement. Without means, more blocks must be kept.
 double usual_topk(Dropped dropped);
 
-/// Throws Error if a value is outside its range: topk and cdf in (0, 1], errors in (0, kMostError]. The message names
-/// the field with `prefix` before it.
+/// Throws Error if a value is outside its range: topk and cdf in (0, 1], error and block_error in (0, kMostError],
+/// similarity in [-1, 1], pv_threshold at least 0. The message names the field with `prefix` before it.
 void validate(const HeadPolicy& head, const std::string& prefix);
 
 /// Checks the whole policy of a call like validate() above. Also throws Error if two values contradict each other.
 /// `heads` is the name of the list of heads in messages, as in "heads[2].topk".
 void validate(const CallPolicy& policy, const std::string& heads = "heads");
 
-/// Counts of a call, or sums over calls, in blocks of 64 x 64 over [B, H].
+/// Counts and measurements of a call, or sums over calls. Blocks are 64 x 64, over all batch entries and heads.
 struct Statistics {
   int64_t total_blocks = 0;
   int64_t kept_blocks = 0;        // QK blocks computed
   int64_t skipped_pv_blocks = 0;  // kept blocks whose P.V was skipped
-  /// Cost of computing the means that replace dropped blocks, in blocks; not part of kept_blocks.
+  /// Cost of attention to the means that replace dropped blocks, as a number of blocks; not part of kept_blocks.
   int64_t mean_blocks = 0;
   int64_t calls = 0;
-  double seconds = 0;          // time inside attend() on a CPU; 0 for GPU calls, which only enqueue
-  double sum_relative_l1 = 0;  // mode check: sum over calls of sum|o - o_full| / sum|o_full|
-  double max_relative_l1 = 0;
+  double seconds = 0;              // time inside attend() on a CPU; 0 for GPU calls, which only enqueue
+  double sum_relative_l1 = 0;      // mode check: sum over calls of sum|o - o_full| / sum|o_full|
+  double max_relative_l1 = 0;      // mode check: largest of these errors
   double sum_predicted_error = 0;  // Ranking::error: sum over query tiles of the error that HeadPolicy::error bounds
   int64_t predicted_tiles = 0;     // number of these query tiles
 

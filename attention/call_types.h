@@ -20,37 +20,39 @@ struct StridedRows {
 
 enum class Norm { none, layer, rms };
 
-/// The arrays of a norm that q and k each have separately.
+/// The arrays of the norm of q, or of the norm of k; see PrologueOf for each array.
 template <typename Array>
 struct RowNormOf {
   Array weight{}, bias{}, text_weight{}, moments{};
 };
 
-/// The prologue: what is applied to q and k before attention in every mode. It is a norm, then the rotary embedding of
-/// the video tokens. Array is a tensor or a pointer to floats on the call's device; Pairs is a tensor or a pointer to
-/// fp16. An undefined tensor or null pointer means that the array is absent.
+/// The prologue: a norm, then a rotary embedding of the video tokens. Every mode applies it to q and k before
+/// attention. Array is a tensor of floats, or a pointer to floats in the memory of the call's device. Pairs is the same
+/// for fp16 pairs of a cosine and a sine. Eps is double or float. An undefined tensor or a null pointer stands for an
+/// absent array.
 template <typename Array, typename Pairs, typename Eps>
 struct PrologueOf {
   using Norm = attention::Norm;
 
   Norm norm = Norm::none;
-  bool across_heads = false;  // normalize over all heads x head_dim instead of per head
-  Eps eps = static_cast<Eps>(1e-6);
-  Array q_weight{}, q_bias{};  // [head_dim]; across heads [heads * head_dim] with q's or k's own heads. Absent: none
-  Array k_weight{}, k_bias{};
-  Pairs rotary_pairs{};  // rotary_pairs() of the tables, which GPU kernels read; if absent, every call makes them
+  bool across_heads = false;         // normalize each token over all its heads together instead of each head alone
+  Eps eps = static_cast<Eps>(1e-6);  // added to the variance (layer norm) or to the mean square (RMS norm)
+  Array q_weight{}, q_bias{};        // [head_dim]; with across_heads [heads of q * head_dim]
+  Array k_weight{}, k_bias{};        // [head_dim]; with across_heads [heads of k * head_dim]
+  Pairs rotary_pairs{};              // rotary_pairs() of the tables, for GPU kernels; if absent, every call makes them
   Array rotary_cos{}, rotary_sin{};  // [video tokens, head_dim] in token order. Absent: no rotary embedding
   int rotary_tokens = 0;    // number of first tokens to rotate; the code that runs a prologue of pointers sets it
-  bool interleaved = true;  // pairs (2i, 2i + 1); else (i, i + head_dim / 2). A pair's entries are equal
-  // Weights [head_dim] for the last text_tokens in place of q_weight and k_weight; if absent, these tokens use the
-  // latter. Self-attention only, per head and without biases.
+  bool interleaved = true;  // true: channels 2i and 2i + 1 are a pair; false: i and i + head_dim / 2 are. Both channels
+                            // of a pair have equal entries in the tables
+  // Norm weights [head_dim] of the last text_tokens tokens. If absent, these tokens use q_weight and k_weight. For
+  // self-attention only, with a norm per head and without biases.
   Array text_q_weight{}, text_k_weight{};
-  // Angles that differ by head, in place of tables: pair i of head h turns by position . frequency radians. Positions
-  // are [video tokens, 4] in token order: three coordinates and one unused. Frequencies are [heads, 3, head_dim / 2].
-  // Requires interleaved pairs and norms per head.
+  // Angles that differ by head, in place of tables: pair i of head h turns by position . frequencies[h, :, i] radians.
+  // Positions are [video tokens, 4] in token order: three coordinates and one unused value. Frequencies are [heads, 3,
+  // head_dim / 2]. Requires interleaved pairs and no norm across heads.
   Array rotary_positions{}, rotary_frequencies{};
-  // Mean and 1 / deviation of each token, [batch, tokens, 2] from token_moments(), for a norm across heads when the
-  // call has only some of the heads. If absent, they are computed from the call's own heads.
+  // Mean and 1 / deviation of each token, [batch, tokens, 2] from token_moments(). A norm across heads needs them if
+  // the call has only some of the heads. If absent, they are computed from the heads of the call.
   Array q_moments{}, k_moments{};
 
   SPARSEREEL_HOST_DEVICE RowNormOf<Array> of_queries() const { return {q_weight, q_bias, text_q_weight, q_moments}; }
@@ -60,7 +62,7 @@ struct PrologueOf {
   bool rotates() const { return exists(rotary_cos) || exists(rotary_pairs) || exists(rotary_frequencies); }
   /// Returns true if the prologue differs by token or by head in a way that tables cannot express.
   bool is_by_part() const { return has_text_weights() || exists(rotary_frequencies); }
-  /// Returns true if the norm needs the moments of whole tokens.
+  /// Returns true if the norm needs the mean and deviation over all heads of a token.
   bool normalizes_across_heads() const { return norm != Norm::none && across_heads; }
   /// Returns true if kernels still have to make pairs from the tables.
   bool takes_tables() const { return !exists(rotary_pairs) && exists(rotary_cos); }
@@ -79,8 +81,8 @@ struct PrologueOf {
 /// The prologue with pointers to memory of the call's device.
 using CallPrologue = PrologueOf<const float*, const void*, double>;
 
-/// Returns the prologue with each of its arrays replaced by array(it), and with the given pairs. rotary_tokens is not
-/// copied.
+/// Returns a copy of the prologue in which array(a) replaces each array a, and `pairs` replaces rotary_pairs.
+/// rotary_tokens is not copied.
 template <typename To, typename From, typename Convert, typename Pairs>
 To with_arrays(const From& from, const Convert& array, const Pairs& pairs) {
   To to;

@@ -1,4 +1,4 @@
-// Helpers of the bindings of CUDA kernels to tensors, here and in models/. No header or library of CUDA.
+// Helpers for code of attention/ and models/ that runs CUDA kernels on tensors. No header or library of CUDA.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,7 +14,7 @@ namespace sparsereel::attention {
 
 inline constexpr int64_t kVector = 8;  // elements that kernels load at once
 
-/// Returns the stream that torch works on.
+/// Returns torch's current stream of a GPU.
 inline cuda::Stream current_stream(at::Device device) {
   return static_cast<cuda::Stream>(c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(device).native_handle());
 }

@@ -81,7 +81,7 @@ CallPrologue prologue_of_call(const Prologue& from, Kept& kept) {
           .k_moments = kept.pointer(from.k_moments)};
 }
 
-/// Returns this thread's executor for a GPU. It is kept, because its streams and events are created only once.
+/// Returns this thread's executor for a GPU. It is kept, so that its streams and events are created only once.
 Executor& executor_of(at::Device device) {
   thread_local std::map<int, std::unique_ptr<Executor>> executors;
   std::unique_ptr<Executor>& executor = executors[device.index()];
@@ -89,13 +89,13 @@ Executor& executor_of(at::Device device) {
   return *executor;
 }
 
-/// One call. It keeps the tensors that its pointers refer to alive until the kernels are enqueued.
+/// A call, and the tensors to which its pointers refer. They stay alive until the kernels are enqueued.
 class CudaCall {
  public:
   CudaCall(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, const Call& call,
            Workspace& workspace)
       : workspace_(workspace), head_dim_(q.size(3)), call_(call) {
-    // The kernels' own prologue works on whole vectors, so other head sizes use torch's operations.
+    // The prologue in the kernels needs a head_dim that is a multiple of 16. For others, torch applies the prologue.
     const bool fuses_prologue = head_dim_ % (2 * kVector) == 0;
     const QueriesAndKeys ready =
         fuses_prologue ? QueriesAndKeys{q, k} : apply_prologue(context.prologue, q, k, context.text_tokens);
@@ -185,7 +185,7 @@ bool has_few_keys_kernel(const at::Tensor& q, const at::Tensor& k, const Context
 
 namespace {
 
-/// Runs a call for which has_few_keys_kernel() holds. Of `result`, only the outputs need to be set.
+/// Runs a call for which has_few_keys_kernel() is true. Reads only out and out_scale of `result`, and writes to them.
 template <typename Run>
 void run_few_keys(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale,
                   Result& result, const Run& run) {

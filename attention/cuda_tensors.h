@@ -15,8 +15,8 @@ inline cuda::View view_of(const at::Tensor& x) {
   return {.data = x.data_ptr(), .batch_stride = x.stride(0), .token_stride = x.stride(1), .head_stride = x.stride(2)};
 }
 
-/// Returns x if its rows suit the kernels' loads: 16 bytes at once, rows less than 4 GB apart. Otherwise returns a copy
-/// that does, with head_dim padded with zeros.
+/// Returns x if the kernels can load it: rows are aligned to 16 bytes, and tokens are less than 2^31 elements apart.
+/// Otherwise returns a contiguous copy, with head_dim padded with zeros to a multiple of kVector.
 inline at::Tensor loadable(const at::Tensor& x) {
   const bool aligned = on_16_bytes(x) && x.stride(0) % kVector == 0 && x.stride(1) % kVector == 0 &&
                        x.stride(2) % kVector == 0 && x.stride(1) < int64_t{1} << 31;
@@ -29,7 +29,7 @@ inline float* pointer_of(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.mutable_data_ptr<float>() : nullptr;
 }
 
-/// Keeps copies in the form that the kernels need alive until the kernels are enqueued.
+/// Converts tensors to the form that kernels read, and keeps the results alive until the kernels are enqueued.
 class Kept {
  public:
   const void* pairs(const Prologue& prologue) {

@@ -1,4 +1,4 @@
-// Marks functions for both host and device if a source is compiled for a GPU.
+// Defines SPARSEREEL_HOST_DEVICE, which marks a function for host and device in sources that nvcc compiles.
 #pragma once
 
 #ifdef __CUDACC__

@@ -10,14 +10,14 @@
 
 namespace sparsereel::attention {
 
-/// The mean uses every kLengthTiles-th tile of a head, starting at the first, because each prediction reads all means
-/// of V.
+/// The mean uses every kLengthTiles-th tile of a head, starting at the first, because predicting the length of a tile
+/// takes time: it reads all means of V.
 constexpr int kLengthTiles = 8;
 
-/// Added before logarithms, so that blocks without any error stay in the order of their masses.
+/// Added to a predicted error before its logarithm is taken, so that blocks without error are ranked by their masses.
 constexpr double kLeastError = 1e-30;
 
-/// All members are 64-bit numbers, so that ranks can add them up as such.
+/// A sum of lengths. All members are 64-bit integers, so that ranks can add them one by one.
 struct LengthSum {
   static constexpr int kBins = 32;
   static constexpr int kExponents = 8;  // exponents per bin
@@ -51,7 +51,7 @@ struct LengthSum {
   uint64_t lengths = 0;
 
  private:
-  /// Returns one more than the exponent of the smallest number.
+  /// Returns the e for which the number is its mantissa, as an integer, times 2^(e - 149).
   SPARSEREEL_HOST_DEVICE static constexpr int exponent_of(uint32_t bits) {
     const int exponent = static_cast<int>(bits >> 23);
     return exponent > 0 ? exponent - 1 : 0;

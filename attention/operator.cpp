@@ -68,8 +68,9 @@ void check_key_bias(const Context& context, const at::Tensor& k) {
   const at::Tensor& bias = context.key_bias;
   if (!bias.defined()) return;
   if (context.mode != Mode::full || context.block_map)
-    refuse("key_bias in mode " + std::string(name(context.mode)) + (context.block_map ? " with a block_map" : ""),
-           "use it in mode full, without a block_map");
+    refuse("key_bias was given in mode " + std::string(name(context.mode)) +
+               (context.block_map ? " with a block_map" : ""),
+           "use key_bias in mode full, without a block_map");
   if (bias.sizes() != at::IntArrayRef({k.size(0), k.size(1)}) || bias.scalar_type() != at::kFloat ||
       bias.device() != k.device())
     refuse("key_bias is " + describe(bias), "pass fp32 [" + std::to_string(k.size(0)) + ", " +
@@ -97,9 +98,9 @@ Call checked_call(const at::Tensor& q, const at::Tensor& k, const Context& conte
                     static_cast<int64_t>(map.bits.size()) == batch * heads * map.query_blocks * map.key_blocks;
   const bool binary = std::all_of(map.bits.begin(), map.bits.end(), [](uint8_t bit) { return bit <= 1; });
   if (!fits || !binary)
-    refuse("block_map does not fit", "pass bytes 0 or 1, [" + std::to_string(batch) + ", " + std::to_string(heads) +
-                                         ", " + std::to_string(blocks_of(queries)) + ", " +
-                                         std::to_string(blocks_of(keys)) + "]");
+    refuse("block_map does not fit the call, or has values other than 0 and 1",
+           "pass bytes 0 or 1, [" + std::to_string(batch) + ", " + std::to_string(heads) + ", " +
+               std::to_string(blocks_of(queries)) + ", " + std::to_string(blocks_of(keys)) + "]");
   return call;
 }
 
@@ -202,7 +203,8 @@ Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, con
 std::optional<Result> attention_weights(const at::Tensor& q, const at::Tensor& k, const Context& context) {
   check_tensors(q, k, k);
   [[maybe_unused]] const Call call = checked_call(q, k, context);
-  if (context.mode != Mode::full) refuse("weights in mode " + std::string(name(context.mode)), "use mode full");
+  if (context.mode != Mode::full)
+    refuse("attention_weights() was called in mode " + std::string(name(context.mode)), "use mode full");
 #ifdef SPARSEREEL_CUDA
   if (has_few_keys_kernel(q, k, context)) return weights_on_cuda(q, k, context, call.scale);
 #endif

@@ -83,7 +83,7 @@ at::Tensor normalize(const Prologue& prologue, const at::Tensor& x, const RowNor
                  1);
 }
 
-/// fp32 [Nvideo, H or 1, D] each.
+/// Cosines and sines, fp32 [Nvideo, H or 1, D] each.
 struct RotaryTables {
   at::Tensor cos, sin;
 };
@@ -170,7 +170,8 @@ at::Tensor rotary_pairs(const Prologue& prologue) {
 
 at::Tensor token_moments(const Prologue& prologue, const at::Tensor& x) {
   if (!prologue.normalizes_across_heads())
-    throw bad_input("attention: moments across heads for a prologue without a norm across heads", "leave them out");
+    throw bad_input("attention: token_moments() was called for a prologue without a norm across heads",
+                    "call it only for a norm across heads");
   if (x.is_cpu() && x.scalar_type() == at::kFloat) return moments_on_cpu(prologue, x);
 #ifdef SPARSEREEL_CUDA
   if (has_prologue_kernel(x)) return moments_on_cuda(prologue, x);

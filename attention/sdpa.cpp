@@ -1,4 +1,4 @@
-// Builds the mask of a context and passes attention to torch; means of dropped blocks are appended as keys.
+// Computes full attention by torch with the mask of a context. Means of dropped blocks are appended as keys.
 #include "attention/sdpa.h"
 
 #include <ATen/ATen.h>
@@ -31,13 +31,13 @@ at::Tensor visible_pairs(const Context& context, int64_t queries, int64_t keys, 
   return mask;
 }
 
-/// Returns 0 where a key counts, else -inf, in the dtype of `like`.
+/// Returns 0 where a query sees a key and -inf elsewhere, in the dtype of `like`.
 at::Tensor bias_of(const at::Tensor& visible, const at::Tensor& like) {
   return at::zeros(visible.sizes(), like.options())
       .masked_fill_(visible.logical_not(), -std::numeric_limits<double>::infinity());
 }
 
-/// Returns which blocks have means if the caller's map drops them, bool [B, 1, query blocks, key blocks].
+/// Returns true where means replace a block if the caller's map drops it, bool [B, 1, query blocks, key blocks].
 at::Tensor blocks_with_means(const Context& context, int64_t queries, int64_t keys) {
   const BlockMap& map = *context.block_map;
   const at::Tensor lengths = context.key_lengths.defined() ? context.key_lengths.cpu().contiguous() : at::Tensor();
@@ -77,8 +77,8 @@ Biased with_means(const Context& context, const at::Tensor& k, const at::Tensor&
           .bias = at::cat({bias_of(visible, k), bias_of(cells, k) + std::log(static_cast<double>(cell))}, 3)};
 }
 
-/// Computes log-sum-exp separately, because not every backend of torch returns it. A few queries at a time bound
-/// memory.
+/// Computes log-sum-exp separately, because not every backend of torch returns it. Computes it for 256 queries at a
+/// time to need less memory.
 at::Tensor log_sum_exp(const at::Tensor& q, const at::Tensor& k, const at::Tensor& mask, double scale) {
   constexpr int64_t chunk = 256;
   const int64_t queries = q.size(2);

@@ -1,13 +1,13 @@
 // Implements mode full on any device by torch's scaled_dot_product_attention, with every mask that the context can
-// express. Few keys on a GPU use cuda_call.h instead. On a GPU a key_bias is rounded to the dtype of the keys.
+// express. On a GPU, calls with few keys use cuda_call.h instead. On a GPU a key_bias is rounded to the dtype of k.
 #pragma once
 
 #include "attention/attention.h"
 
 namespace sparsereel::attention {
 
-/// out is [B, Nq, H, D] and lse, if asked for, [B, H, Nq]. sdpa() takes q, k and v of attend() after the prologue, and
-/// does not copy them for their layout. `scale` is the context's scale, or the default.
+/// out is [B, Nq, H, D] and lse, if the context asks for it, [B, H, Nq]. sdpa() takes q, k and v of attend() after the
+/// prologue, with any strides. scale: Context::scale, or its default if that is unset.
 struct SdpaResult {
   at::Tensor out;
   at::Tensor lse;

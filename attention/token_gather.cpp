@@ -1,4 +1,4 @@
-// Gathers tokens by our kernel if it can, else by torch.
+// Gathers tokens by our CUDA kernel if it supports the tensors, otherwise by torch.
 #include "attention/token_gather.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Checks of a call; each error says what to do about it.
+// Checks the sizes, prologue, policy and pointers of a call.
 #include "attention/core/check.h"
 
 #include <algorithm>
@@ -25,8 +25,8 @@ void check_size(int64_t size, const char* name) {
 /// No memory holds more elements. The limit also keeps later products of sizes below 2^63.
 constexpr int64_t kMostElements = int64_t{1} << 48;
 
-/// Returns the product of factors of at least 0. Refuses one above kMostElements; name: the object with that many
-/// elements.
+/// Returns the product of factors of at least 0. Throws Refusal if it is above kMostElements; `name` is the object that
+/// has so many elements.
 int64_t checked_product(std::initializer_list<int64_t> factors, const std::string& name) {
   int64_t product = 1;
   for (const int64_t factor : factors)
@@ -35,7 +35,7 @@ int64_t checked_product(std::initializer_list<int64_t> factors, const std::strin
   return product;
 }
 
-/// Refuses tensors or maps of impossible total size.
+/// Throws Refusal if a tensor or the map of blocks has more than kMostElements elements.
 void check_products(const Call& call) {
   const auto check_elements = [&](int64_t tokens, int64_t heads, const char* name) {
     checked_product({call.batch, tokens, heads, call.head_dim}, name);
@@ -45,7 +45,7 @@ void check_products(const Call& call) {
   checked_product({call.batch, call.heads, blocks_of(call.queries), blocks_of(call.keys)}, "the map of blocks");
 }
 
-/// Checks those parts of the prologue that differ by token or by head.
+/// Checks the parts of the prologue that differ by token or by head.
 void check_by_part(const Call& call) {
   const CallPrologue& prologue = call.prologue;
   if ((prologue.rotary_positions == nullptr) != (prologue.rotary_frequencies == nullptr))
@@ -57,17 +57,20 @@ void check_by_part(const Call& call) {
   if (prologue.rotary_frequencies != nullptr && call.heads_of_keys() != call.heads)
     refuse_argument("prologue has rotary_frequencies, which differ from head to head, but k has fewer heads than q",
                     "use them where k has as many heads as q");
-  if (prologue.across_heads || !prologue.interleaved)
-    refuse_argument(
-        "prologue has weights of text tokens or rotary_frequencies, but sets across_heads or leaves out interleaved",
-        "use them with norms per head and interleaved pairs");
+  if (prologue.across_heads)
+    refuse_argument("prologue has weights of text tokens or rotary_frequencies, but sets across_heads",
+                    "use them without across_heads");
+  if (!prologue.interleaved)
+    refuse_argument("prologue has weights of text tokens or rotary_frequencies, but leaves out interleaved",
+                    "set interleaved");
   if (!prologue.has_text_weights()) return;
-  if (prologue.norm == Norm::none || prologue.q_bias != nullptr || prologue.k_bias != nullptr)
-    refuse_argument("prologue has text_q_weight or text_k_weight without a norm, or with a bias",
-                    "set norm to layer or rms, and leave the biases out");
+  if (prologue.norm == Norm::none)
+    refuse_argument("prologue has text_q_weight or text_k_weight without a norm", "set norm to layer or rms");
+  if (prologue.q_bias != nullptr || prologue.k_bias != nullptr)
+    refuse_argument("prologue has text_q_weight or text_k_weight with a bias", "leave q_bias and k_bias out");
   if (call.queries != call.keys)
-    refuse_argument("text_q_weight or text_k_weight with " + std::to_string(call.queries) + " queries and " +
-                        std::to_string(call.keys) + " keys",
+    refuse_argument("prologue has text_q_weight or text_k_weight for " + std::to_string(call.queries) +
+                        " queries and " + std::to_string(call.keys) + " keys",
                     "use weights of text tokens for self-attention only");
 }
 
@@ -76,24 +79,26 @@ void check_prologue(const Call& call) {
   const bool weighted = prologue.q_weight != nullptr || prologue.q_bias != nullptr || prologue.k_weight != nullptr ||
                         prologue.k_bias != nullptr;
   if (weighted && prologue.norm == Norm::none)
-    refuse_argument("prologue has weights but norm none", "set norm to layer or rms, or leave the weights out");
+    refuse_argument("prologue has weights or biases, but norm none",
+                    "set norm to layer or rms, or leave the weights and biases out");
   if ((prologue.rotary_cos == nullptr) != (prologue.rotary_sin == nullptr))
     refuse_argument("prologue has only one of rotary_cos and rotary_sin", "pass both or neither");
   check_by_part(call);
   if ((prologue.q_moments == nullptr) != (prologue.k_moments == nullptr))
     refuse_argument("prologue has only one of q_moments and k_moments", "pass both or neither");
   if (prologue.q_moments != nullptr && !prologue.normalizes_across_heads())
-    refuse_argument("prologue has moments without a norm across heads", "leave them out");
+    refuse_argument("prologue has q_moments and k_moments, but no norm across heads", "leave the moments out");
   if (!prologue.rotates()) return;
   if (call.queries != call.keys)
     refuse_argument(
-        "rotary embedding with " + std::to_string(call.queries) + " queries and " + std::to_string(call.keys) + " keys",
-        "use rotary tables for self-attention only");
+        "prologue rotates " + std::to_string(call.queries) + " queries and " + std::to_string(call.keys) + " keys",
+        "use a rotary embedding for self-attention only, where these numbers are equal");
   if (call.head_dim % 2 != 0)
-    refuse_argument("rotary embedding of an odd head_dim " + std::to_string(call.head_dim), "use an even one");
+    refuse_argument("prologue rotates heads of an odd head_dim, " + std::to_string(call.head_dim),
+                    "use an even head_dim");
 }
 
-/// A size and the distance between its elements.
+/// The size of a dimension, and its stride.
 struct Extent {
   int64_t size, stride;
 };
@@ -115,7 +120,8 @@ void check_tensor(const StridedRows& rows, const std::array<Extent, 3>& extents,
   checked_product({reach}, name);
 }
 
-/// Checks that rows do not overlap: each extent, from the innermost out, must step over all those inside it.
+/// Checks that rows do not overlap. Dimensions are taken by increasing stride: each stride must be at least as long as
+/// the elements that the dimensions before it cover.
 void check_apart(std::array<Extent, 3> extents, int64_t head_dim) {
   std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) { return a.stride < b.stride; });
   int64_t inside = head_dim;
@@ -153,7 +159,8 @@ void check(const Call& call) {
     refuse_argument("the policy has " + std::to_string(given) + " heads, q has " + std::to_string(call.heads),
                     "pass one policy for each head, or none");
   if (call.text_tokens < 0 || call.text_tokens > std::min(call.queries, call.keys))
-    refuse_argument("text_tokens is " + std::to_string(call.text_tokens), "pass 0 to the number of tokens");
+    refuse_argument("text_tokens is " + std::to_string(call.text_tokens),
+                    "pass at least 0, and at most the number of queries and of keys");
   if (const HeadPart* part = call.part; part != nullptr && (part->first < 0 || part->first > part->all - call.heads))
     refuse_argument("the " + std::to_string(call.heads) + " heads from " + std::to_string(part->first) +
                         " on are not among all " + std::to_string(part->all),
@@ -177,7 +184,7 @@ void check_gpu_sizes(const Call& call) {
   constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max(), kMostAlongAxis = 65'535;
   const auto check_most = [](int64_t count, int64_t most, const std::string& name) {
     if (count > most)
-      throw Refusal(SPARSEREEL_UNSUPPORTED, std::to_string(count) + " " + name + " on a GPU",
+      throw Refusal(SPARSEREEL_UNSUPPORTED, std::to_string(count) + " " + name + " on a GPU are too many",
                     "use at most " + std::to_string(most) + " in a call");
   };
   const int64_t tokens = std::max(call.queries, call.keys);

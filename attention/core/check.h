@@ -10,8 +10,8 @@ constexpr int64_t kMinHeadDim = 16, kMaxHeadDim = 256;
 /// Runs only the checks of check() on batch, heads, tokens and head_dim. Throws Error.
 void check_sizes(const Call& call);
 
-/// Throws Error if sizes, masks and policy contradict each other. Pointers are not looked at. The executors check
-/// memory layout and the abilities of the device.
+/// Throws Error if sizes, masks, prologue and policy contradict each other. Nothing is read through pointers. The
+/// executors check the memory layout, and whether the device supports the call.
 void check(const Call& call);
 
 /// Throws Error if a length is not in [0, keys]. lengths: [batch] in host memory.
@@ -26,7 +26,7 @@ void check_gpu_sizes(const Call& call);
 /// Throws Refusal for a compute capability without a kernel (75 means 7.5).
 void check_capability(int device, int capability);
 
-/// Throws Refusal if a pointer is null, strides are negative or reach too far, or rows of out overlap.
+/// Throws Refusal if q, k, v or out is null, if strides are negative or reach too far, or if rows of out overlap.
 void check_rows(const Call& call);
 
 }  // namespace sparsereel::attention

@@ -95,7 +95,7 @@ class CpuCall {
     return contiguous_rows(copy, sizes);
   }
 
-  /// Returns queries or keys after the prologue.
+  /// Returns queries or keys in fp32 after the prologue.
   cpu::View<const float> ready(const StridedRows& rows, const RowSizes& sizes, float* copy,
                                const RowNormOf<const float*>& norm) const {
     const StridedRows wide = widened(rows, sizes, copy);
@@ -163,9 +163,10 @@ size_t CpuExecutor::workspace_bytes(const Call& call) const {
 RunCounts CpuExecutor::run(const Call& call, void* workspace, size_t bytes, void* /*stream*/) {
   check_rows(call);
   if (call.prologue.rotary_pairs != nullptr)
-    throw Refusal(SPARSEREEL_UNSUPPORTED, "rotary_pairs on a CPU", "pass the tables, rotary_cos and rotary_sin");
+    throw Refusal(SPARSEREEL_UNSUPPORTED, "the prologue has rotary_pairs, which only GPUs read",
+                  "pass the tables rotary_cos and rotary_sin instead");
   if (call.out_scale != nullptr)
-    throw Refusal(SPARSEREEL_UNSUPPORTED, "an output of 8 bits on a CPU", "leave out_scale null");
+    throw Refusal(SPARSEREEL_UNSUPPORTED, "out_scale is set, but a CPU writes no 8-bit output", "leave out_scale null");
   if (call.key_lengths != nullptr) check_key_lengths(call.key_lengths, call.batch, call.keys);
   auto* memory = static_cast<float*>(aligned(call, workspace, bytes, kCacheLine));
   const cpu::ParallelFor parallel = [this] {

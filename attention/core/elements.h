@@ -26,7 +26,7 @@ inline uint16_t fp16_of_float(float x) {
   const uint32_t bits = all & 0x7FFFFFFF;
   if (bits > 0x7F800000) return sign | 0x7E00;
   if (bits >= 0x477FF000) return sign | 0x7C00;  // rounds to 65536, beyond fp16's range
-  if (bits < 0x38800000) {                       // below 2^-14, where fp16 has the unit that fp32 has at 0.5
+  if (bits < 0x38800000) {                       // below 2^-14, where fp16 numbers are as far apart as fp32 at 0.5
     const float shifted = std::bit_cast<float>(bits) + 0.5F;
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3F000000));
   }

@@ -13,7 +13,7 @@ void* Executor::aligned(const Call& call, void* workspace, size_t bytes, size_t 
   if (bytes < needed)
     throw Refusal(SPARSEREEL_WORKSPACE_TOO_SMALL,
                   "the workspace holds " + std::to_string(bytes) + " bytes, this call needs " + std::to_string(needed),
-                  "ask for the size that each kind of call needs, and pass the largest");
+                  "ask for the workspace size of each call, and pass the largest");
   const auto address = reinterpret_cast<uintptr_t>(workspace);
   return reinterpret_cast<void*>((address + alignment - 1) / alignment * alignment);
 }

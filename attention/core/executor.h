@@ -26,7 +26,7 @@ class Executor {
   virtual ~Executor() = default;
 
   virtual bool is_gpu() const = 0;
-  /// Returns the bytes of workspace that the call needs, of any alignment.
+  /// Returns the bytes of workspace that the call needs. The workspace may have any alignment.
   virtual size_t workspace_bytes(const Call& call) const = 0;
   /// Throws Refusal if the device cannot run the call. A GPU call is enqueued in `stream`, a cudaStream_t.
   virtual RunCounts run(const Call& call, void* workspace, size_t bytes, void* stream) = 0;

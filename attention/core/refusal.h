@@ -1,4 +1,4 @@
-// An error with its reason for people and its status for the C interface.
+// The error of a call that cannot run, with cause and remedy for people and a status for the C interface.
 #pragma once
 
 #include <string>

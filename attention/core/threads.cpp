@@ -42,7 +42,7 @@ class Threads::Pool {
   std::condition_variable begins_, ends_;
   Task task_{};
   int64_t number_ = 0;   // number of the current task
-  int64_t working_ = 0;  // other threads that have not finished it
+  int64_t working_ = 0;  // number of other threads that have not finished the task
   bool stops_ = false;
   std::exception_ptr failure_;
 };

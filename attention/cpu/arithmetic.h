@@ -10,7 +10,7 @@ namespace sparsereel::attention::cpu {
 /// to int8 with scale = max|x| / 127 + 1e-7. Each query has a scale, and the 16 keys j of a block with equal (j % 8) /
 /// 2 share a scale.
 /// - P is e4m3 with the row's maximum at 448. The mean of V is subtracted from V, which becomes e4m3 with a scale per
-/// channel, max|v| / 448. Sums are normalized by the rounded P.
+/// channel, max|v| / 448. Outputs are divided by the sum of the rounded P.
 /// - Means are taken from these rounded K and V. The means of K are rounded to int8 again: 64 cells form a record, and
 /// the cells of its blocks j with equal j % 4 share a scale. The means of V are rounded to e4m3 with V's scale. The
 /// row's maximum of P is then at 448 / cell, so that the weight of a mean fits.

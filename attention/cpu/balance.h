@@ -19,15 +19,15 @@ inline int64_t balanced_queries(int64_t queries, int64_t keys, int64_t key_lengt
 /// Computes the factor s_d that multiplies channel d of q and divides channel d of k, so that both have the same root
 /// mean square:
 /// s_d = sqrt(rms k_d / rms q_d).
-/// Scores do not change. But channels share a scale, which then suits the channels that count most in the scores. The
-/// rounding error of scores grows with max_d |q_d| |k| + max_d |k_d| |q|. In trained models a few channels are large in
-/// k alone; after balancing they no longer set that maximum for all. This is SmoothQuant's migration (arXiv 2211.10438)
-/// with alpha = 1 / 2, using root mean squares in place of maxima.
-/// If several heads of q share a head of k, its quantized keys serve them all, and q's mean square is taken over all of
-/// them.
-/// q_squares and k_squares hold the squares of each channel, summed or averaged over the tokens, after subtracting k's
-/// mean. A common factor does not matter. Channels below kLeastBalanced of the head's largest count as that large. The
-/// factor is 1 if the division is not possible.
+/// Scores do not change, but their rounding error does. All channels share one scale, so the error grows with max_d
+/// |q_d| |k| + max_d |k_d| |q|. In trained models a few channels are large in k alone; after balancing they no longer
+/// determine that maximum. This is SmoothQuant's migration (arXiv 2211.10438) with alpha = 1 / 2, using root mean
+/// squares in place of maxima.
+/// If several heads of q share a head of k, q's mean square is taken over all these heads, because the quantized keys
+/// serve them all.
+/// q_squares and k_squares hold the squares of each channel, summed or averaged over the tokens, after k's mean was
+/// subtracted from k. A common factor of both does not matter. Squares below kLeastBalanced times the head's largest
+/// are raised to that value. A factor that would not be positive and finite becomes 1.
 inline void balance_channels(std::span<const double> q_squares, std::span<const double> k_squares,
                              std::span<float> balance) {
   const auto largest = [](std::span<const double> squares) {

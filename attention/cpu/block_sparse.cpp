@@ -1,4 +1,4 @@
-// Packs the heads, then gives rows of 64 queries to threads as they become free.
+// Packs the heads, then gives tiles of 64 queries to threads as the threads become free.
 #include "attention/cpu/block_sparse.h"
 
 #include <atomic>
@@ -57,7 +57,7 @@ Counts block_sparse_attention(const KernelParams& params, const BlockMap& map, s
   packed.pack(parallel);
   const int64_t pieces = params.batch * params.heads * map.query_blocks;
   std::atomic<int64_t> next{0}, kept{0}, skipped{0}, mean_blocks{0};
-  // Rows keep different numbers of blocks, so each thread takes a new row when it has finished one.
+  // Tiles keep different numbers of blocks, so each thread takes a new tile when it has finished one.
   parallel(pieces, [&](int64_t, int64_t) {
     AlignedFloats tile_scratch(tile_scratch_floats(params.head_dim));
     MeanPanels means(params);

@@ -41,13 +41,13 @@ void each_candidate(const RankedHead& head, int64_t tile, const F& f) {
 struct Cut {
   float threshold = -kInfinity;  // the default keeps every candidate
   int64_t ties = 0, tiles = 0;   // ties to keep over all tiles; number of all tiles
-  int64_t first_tile = 0;        // number of tiles of other parts before the first tile here
+  int64_t first_tile = 0;        // number of tiles of other ranks' heads before the first tile of this call
 
   int64_t ties_of(int64_t tile) const { return (tile + 1) * ties / tiles - tile * ties / tiles; }
 };
 
-/// Keeps the best candidate of a tile, the first of equals, and removes it from the candidates. Returns false if there
-/// is none.
+/// Keeps the best candidate of a tile (the first one if several are best), and removes it from the candidates. Returns
+/// false if there is none.
 bool keep_best(RankedHead& head, int64_t tile) {
   int64_t best = -1;
   float most = 0;
@@ -62,7 +62,7 @@ bool keep_best(RankedHead& head, int64_t tile) {
   return true;
 }
 
-/// The candidates of all tiles except each tile's best, and how many of them may be kept.
+/// The candidates of all tiles except each tile's best. `count` of them are to be kept.
 struct Wanted {
   std::vector<float> ranks{};
   int64_t count = 0;
@@ -78,8 +78,8 @@ Wanted want(std::span<RankedHead> heads, double topk) {
   return wanted;
 }
 
-/// Returns the cut. lowest: the last rank of which some are kept. `count` candidates have this rank; `above` have
-/// higher ones.
+/// Returns the cut. lowest: the lowest rank of a candidate that is kept. `count` candidates have this rank; `above`
+/// candidates have higher ranks.
 Cut cut_at(float lowest, int64_t wanted, int64_t above, int64_t count, int64_t tiles) {
   const int64_t ties = wanted - above;
   return {.threshold = count == ties ? std::nextafter(lowest, -kInfinity) : lowest, .ties = ties, .tiles = tiles};
@@ -106,7 +106,8 @@ float from_ordered(uint32_t key) {
   return std::bit_cast<float>((key & 0x80000000U) != 0 ? key & 0x7FFFFFFFU : ~key);
 }
 
-/// The rank at which the budget of all parts ends, found digit by digit. Sums of integers do not depend on the order.
+/// Finds the rank at which the budget of the heads of all ranks ends, digit by digit. Only integers are summed, so the
+/// result does not depend on the order of the ranks.
 class SharedCut {
  public:
   SharedCut(const Wanted& wanted, const HeadPart& part) : part_(part) {
@@ -129,7 +130,7 @@ class SharedCut {
   static constexpr int kKeyBits = 32, kDigitBits = 8;
   static constexpr int64_t kDigits = int64_t{1} << kDigitBits;
 
-  /// Returns how many keys of all parts have each next digit, among those that begin with the prefix.
+  /// Returns, for each value of the next digit, how many keys of all ranks begin with the prefix and this digit.
   std::vector<int64_t> count_digits(int shift) const {
     std::vector<int64_t> counts(kDigits);
     const uint64_t known = uint64_t{prefix_} >> (shift + kDigitBits);
@@ -157,7 +158,7 @@ Cut find_shared_cut(const Wanted& own, const HeadPart& part, size_t heads) {
   return cut;
 }
 
-/// Returns the mean output length over the heads of all parts.
+/// Returns the mean output length over the heads of all ranks.
 double mean_length(std::span<const RankedHead> heads, const HeadPart* part) {
   LengthSum sum;
   for (const RankedHead& head : heads)

@@ -31,7 +31,7 @@ inline int64_t video_part(int64_t tokens, int64_t text_tokens) {
 struct KernelParams {
   int64_t batch = 0;
   int64_t heads = 0;  // heads of q
-  int64_t group = 1;  // neighboring heads that share a head of k and v
+  int64_t group = 1;  // number of neighboring heads of q that share a head of k and v
   int64_t queries = 0;
   int64_t keys = 0;
   int64_t head_dim = 0;
@@ -39,7 +39,7 @@ struct KernelParams {
   View<float> out{};
   float* lse = nullptr;  // [batch, heads, queries], natural log; null if not wanted
   double scale = 1;
-  int64_t text_tokens = 0;               // last tokens of q and k
+  int64_t text_tokens = 0;               // number of last tokens of q and k that are text
   bool causal = false;                   // query i sees keys up to i + keys - queries
   const int64_t* key_lengths = nullptr;  // [batch]; null if every key counts
   int64_t mean_cell = 0;                 // tokens per mean of dropped blocks; 0 if nothing replaces them
@@ -53,8 +53,8 @@ struct KernelParams {
   }
   /// Returns the number of video keys that are not padding.
   int64_t video_keys(int64_t b) const { return std::min(key_length(b), video_part(keys, text_tokens)); }
-  /// Returns the number of first key blocks that means replace if query block i drops them. They are the whole blocks
-  /// of video that each of its queries sees.
+  /// Returns n such that means replace each of the first n key blocks that query block i drops. In these blocks, all 64
+  /// keys are video, and each query of block i sees all of them.
   int64_t blocks_with_means(int64_t b, int64_t query_block) const {
     if (mean_cell == 0) return 0;
     return std::min(video_keys(b), visible_keys(b, query_block * kBlock)) / kBlock;
@@ -74,7 +74,7 @@ struct Counts {
   int64_t mean_blocks = 0;  // cost of the means in blocks: for each row of blocks its cells / 64, rounded up
 };
 
-/// P.V is never skipped from this threshold on (log2 units).
+/// With this pv_threshold (in log2 units) or a larger one, P.V is never skipped.
 constexpr double kNeverSkip = 32;
 
 }  // namespace sparsereel::attention::cpu

@@ -1,4 +1,4 @@
-// Copies the means that one row of blocks needs next to each other.
+// Gathers the means that a tile of 64 queries needs, so that they are next to each other in memory.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace sparsereel::attention::cpu {
 
-/// Memory for the means of one row of blocks at a time; each thread has its own. The copy costs a fraction of what it
-/// saves, because the kernel then computes only the means of dropped blocks.
+/// Memory for the means of one tile at a time; each thread has its own. The copy costs a fraction of what it saves,
+/// because the kernel then computes only the means of dropped blocks.
 class MeanPanels {
  public:
   explicit MeanPanels(const KernelParams& params);

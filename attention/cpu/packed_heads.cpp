@@ -12,7 +12,7 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-constexpr int64_t kRowsAtOnce = 16;  // source rows; so few stay in the first-level cache whatever their stride
+constexpr int64_t kRowsAtOnce = 16;  // source rows; that many stay in the first-level cache, whatever their stride
 
 /// Writes panel[d][i] = rows[i][d], and zeros for i >= tokens.
 void transpose(const float* rows, int64_t stride, int64_t tokens, int64_t head_dim, float* panel) {
@@ -40,7 +40,8 @@ int64_t mean_cells(const KernelParams& params) {
   return video_part(params.keys, params.text_tokens) / kBlock * (kBlock / params.mean_cell);
 }
 
-/// Returns the sum of x[i] * scale[i] (1 if scale is null) over n values, a multiple of 4. Four sums let it vectorize.
+/// Returns the sum of x[i] * scale[i] (x[i] if scale is null) for n values. n is a multiple of 4, and four partial sums
+/// let the compiler vectorize.
 float sum(const float* x, const float* scale, int64_t n) {
   float lanes[4] = {};
   for (int64_t i = 0; i < n; i += 4)
@@ -155,7 +156,7 @@ void PackedHeads::average_block(int64_t head, int64_t block) const {
 void PackedHeads::round_means(int64_t head) const {
   if (params_.mean_cell == 0) return;
   const int64_t cells = cells_of_block(), blocks = whole_blocks(head), size = cells * params_.head_dim;
-  const int64_t record = kBlock / cells;  // blocks
+  const int64_t record = kBlock / cells;  // blocks of a record
   for (int64_t first = 0; first < blocks; first += record) {
     const int64_t end = std::min(first + record, blocks);
     double largest[kKeyGroups] = {};

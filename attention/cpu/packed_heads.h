@@ -19,6 +19,7 @@ struct PackedMeans {
 /// owns the memory.
 class PackedHeads {
  public:
+  /// Returns how many floats `memory` must hold.
   static int64_t floats(const KernelParams& params, Arithmetic arithmetic);
 
   PackedHeads(const KernelParams& params, Arithmetic arithmetic, float* memory);

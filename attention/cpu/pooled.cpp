@@ -23,8 +23,8 @@ std::vector<float> mean_over_rows(const Grouped& tokens, const F& f) {
   return result;
 }
 
-/// Returns the mean of the Gram matrix of the L2-normalized rows, less `center` if given. It equals ||sum of rows||^2 /
-/// n^2 and so needs no matrix product.
+/// Returns the mean cosine similarity of all pairs of rows of group g. If `center` is given, it is subtracted from the
+/// rows first. The mean equals ||sum of normalized rows||^2 / n^2, so no matrix product is needed.
 double self_similarity(const Grouped& tokens, int64_t g, const float* center) {
   const int64_t head_dim = tokens.head_dim;
   std::vector<double> sum(static_cast<size_t>(head_dim), 0.0);

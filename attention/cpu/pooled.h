@@ -38,7 +38,8 @@ std::vector<float> average_cells(const Grouped& groups, const Grouped& cells, co
 std::vector<float> variances_in_cells(const Grouped& groups, int64_t cell);
 
 /// Returns [groups]: 1 if the mean cosine similarity within the group, ||sum of L2-normalized rows||^2 / n^2, is below
-/// `threshold`. With `centered`, the mean of all tokens is subtracted first.
+/// `threshold`. If `centered` is true, the mean of all tokens is subtracted first. means: group_means(), which are used
+/// only then.
 std::vector<uint8_t> diverse_groups(const Grouped& tokens, const std::vector<float>& means, double threshold,
                                     bool centered);
 

@@ -24,8 +24,8 @@ inline int64_t mean_group(int64_t block) {
   return block % 4;
 }
 
-/// Returns log2 of the weight at a row's maximum as e4m3. It leaves room for the largest weight, the weight of a mean.
-/// For mean_cell see KernelParams.
+/// Returns log2 of the e4m3 weight of a key whose score is its row's maximum. A mean with that score weighs mean_cell
+/// times as much, which must fit too. For mean_cell see KernelParams.
 inline double weight_offset(int64_t mean_cell) {
   return kE4m3MaxLog2 - (mean_cell > 0 ? std::log2(static_cast<double>(mean_cell)) : 0);
 }

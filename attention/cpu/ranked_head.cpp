@@ -95,7 +95,7 @@ class Ranker {
 
   const KernelParams& params_;
   const HeadPolicy& policy_;
-  const int64_t b_, keys_;  // number of video keys
+  const int64_t b_, keys_;  // batch entry; number of video keys
   RankedHead head_;
   const Grouped tiles_, blocks_;
   const std::vector<float> key_means_;

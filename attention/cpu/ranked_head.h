@@ -1,4 +1,4 @@
-// One head's key blocks, ranked for each query tile. Blocks are chosen from these.
+// One head's key blocks, ranked for each query tile, from which the blocks to compute are chosen.
 #pragma once
 
 #include <cstdint>

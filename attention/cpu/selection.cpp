@@ -60,7 +60,7 @@ int64_t count_mean_blocks(const KernelParams& params, const BlockMap& map) {
 
 namespace {
 
-/// Returns the number of heads that choose together: all of a batch entry, or one.
+/// Returns the number of heads that choose together: all heads of a batch entry, or one.
 int64_t heads_of_a_budget(const Selector& selector) {
   const HeadPolicy& first = selector.heads.front();
   const bool shared =
@@ -80,7 +80,7 @@ void choose(const HeadPolicy& policy, const Selector& selector, std::span<Ranked
   }
 }
 
-/// Clears the blocks that the tiles drop from the map.
+/// Clears in `map` the blocks that the tiles of the head drop.
 void drop_blocks(const RankedHead& head, BlockMap& map) {
   for (int64_t tile = 0; tile < head.tiles(); ++tile) {
     const uint8_t* kept = head.kept_row(tile);
@@ -109,7 +109,7 @@ Prediction predict_blocks(const KernelParams& params, const Selector& selector, 
       for (const RankedHead& head : group) drop_blocks(head, result.map);
     }
   };
-  // Parts exchange sums for one batch entry after the other, so the order must be fixed.
+  // Ranks exchange sums for one batch entry after the other, so the order must be fixed.
   if (selector.part != nullptr && selector.part->shares_budget()) {
     choose_all(0, heads / together);
   } else {

@@ -7,7 +7,7 @@
 
 namespace sparsereel::attention::cpu {
 
-/// Returns every block that holds a visible pair of query and key, as dense attention computes them.
+/// Returns the map of all blocks that hold a visible pair of query and key: the blocks that dense attention computes.
 BlockMap visible_blocks(const KernelParams& params);
 
 /// Clears the blocks of `map` that hold no visible pair.
@@ -29,13 +29,14 @@ struct Prediction {
   int64_t tiles = 0;
 };
 
-/// Returns the blocks that sparse attention computes. Queries are in tiles of selector.rows and keys in blocks of 64
-/// (real tokens only). Key blocks are ranked by the softmax of pooled q . pooled k * scale (mass), or by the error of
+/// Returns the blocks that sparse attention computes. Queries are in tiles of selector.rows and keys in blocks of 64;
+/// padding is left out. Key blocks are ranked by the softmax of pooled q . pooled k * scale (mass), or by the error of
 /// the means in their place (error; see mean_error.h), which needs params.mean_cell.
-/// These blocks, among those that are not forced, are kept:
-///   topk: ranked by mass, the max(1, floor(topk * visible key blocks)) best of each tile; ranked by error, as many
-///         over all tiles of a batch entry, including other parts (budget.h), or over a head if policies differ;
-///   cdf: per tile, the fewest that hold a share of cdf of the total, including the block that crosses it;
+/// Among the blocks that are not forced, each selection keeps these:
+///   topk: ranked by mass, the max(1, floor(topk * visible key blocks)) best of each tile; ranked by error, as many in
+///         total over all tiles of a batch entry, including heads of other ranks (budget.h), or of a head if policies
+///         differ;
+///   cdf: per tile, the fewest that hold a share of cdf of the total, including the block that reaches it;
 ///   error: per tile, the fewest such that the predicted errors of the others sum to at most `error` times the mean
 ///         length of the head's outputs; possibly none;
 ///   block_error: those with a predicted error above `block_error` times the mean length of the outputs, and at least
@@ -43,7 +44,8 @@ struct Prediction {
 /// Forced blocks are always kept: text keys (including the block where video meets text) and the diagonal of a causal
 /// mask. Key blocks whose mean cosine similarity is below the head's threshold are forced too. With means, a last video
 /// block of fewer than 64 keys is forced as well. Rows of text queries and of query tiles below the threshold keep
-/// every block. Similarity is ||sum of L2-normalized rows||^2 / n^2; keys are reduced by their mean over the sequence.
+/// every block. Similarity is ||sum of L2-normalized rows||^2 / n^2; the mean of all keys is subtracted from keys
+/// first.
 Prediction predict_blocks(const KernelParams& params, const Selector& selector, const ParallelFor& parallel);
 
 }  // namespace sparsereel::attention::cpu

@@ -1,4 +1,4 @@
-// Chooses the best blocks of a tile: a number, a share, or as many as an error bound requires.
+// Chooses the best blocks of a tile: a given number, a share of the total, or as many as an error bound requires.
 #include "attention/cpu/tile_choice.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-/// Reuses its memory from tile to tile.
+/// Chooses the blocks of one tile after another, and reuses its memory for that.
 class Chooser {
  public:
   Chooser(const HeadPolicy& policy, RankedHead& head) : policy_(policy), head_(head) {}
@@ -76,7 +76,7 @@ class Chooser {
   RankedHead& head_;
   const float* ranks_ = nullptr;  // ranks of the tile
   std::vector<int32_t> order_;
-  std::vector<double> share_;  // share of each candidate, in order
+  std::vector<double> share_;  // mass or error of each candidate relative to the best one's, in order
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Chooses the blocks of each query tile by its own ranks alone.
+// Chooses the blocks of each query tile without regard to other tiles, for selections that have no common budget.
 #pragma once
 
 #include "attention/cpu/ranked_head.h"

@@ -26,8 +26,8 @@ struct Int8Head {
   const float* balance = nullptr;      // [head_dim], factor that divided the keys and multiplies the queries
 };
 
-/// The means that replace the blocks that a tile drops, next to each other. Every query attends to them, before all
-/// other keys.
+/// The means of the blocks that a tile drops, next to each other in memory. Every query of the tile attends to these
+/// means, before all other keys.
 struct MeanCells {
   const float* keys = nullptr;       // panels of 64 cells, [head_dim, 64]; entries past the last cell are not used
   const float* values = nullptr;     // [cells, padded_dim]
@@ -38,7 +38,7 @@ struct MeanCells {
 
 /// 64 queries of one head and the keys that they attend to.
 struct Tile {
-  int64_t rows = 0;  // 1 .. 64
+  int64_t rows = 0;  // number of queries, 1 to 64
   int64_t head_dim = 0;
   const float* q = nullptr;  // [rows, head_dim], rows q_stride apart
   int64_t q_stride = 0;

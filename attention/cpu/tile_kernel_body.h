@@ -1,6 +1,6 @@
 // Source of the tile kernel, compiled once per instruction set. The including file defines SPARSEREEL_ISA (the
-// namespace), kLanes and kColumns (registers per row in a product). It uses no std:: function: the linker might keep an
-// inline function compiled here for a newer machine as the copy for all.
+// namespace), kLanes and kColumns (registers per row in a product). It calls no inline function of the standard
+// library: the linker might keep the copy compiled here for a newer machine, and use it on every machine.
 #include <cstring>
 
 #include "attention/cpu/quantize_constants.h"
@@ -24,7 +24,7 @@ inline void store(float* p, Vec v) {
   std::memcpy(p, &v, sizeof(v));
 }
 inline Vec broadcast(float x) {
-  return x - Vec{};  // a sum with 0 would have to turn -0 into 0
+  return x - Vec{};  // not x + Vec{}, which turns -0 into 0, so that the compiler would have to add
 }
 inline void prefetch(const float* from, int64_t floats) {
   for (int64_t i = 0; i < floats; i += 16) __builtin_prefetch(from + i);  // one cache line each
@@ -85,9 +85,9 @@ inline Vec round_e4m3(Vec x) {
   return x < 0.015625F ? small : normal;
 }
 
-/// Adds up a [kRows][length] times b [length][kWidth vectors] into sum [kRows][kWidth vectors]. Element (r, i) of a is
-/// at a[r * a_row + i * a_step]; row i of b is at b + i * b_row. length is at least 1: if the loop might not run, GCC
-/// 12 would keep the sums in memory.
+/// Computes sum [kRows][kWidth vectors] = a [kRows][length] times b [length][kWidth vectors]. Element (r, i) of a is at
+/// a[r * a_row + i * a_step]; row i of b is at b + i * b_row. length is at least 1: if the loop might not run, GCC 12
+/// would keep the sums in memory.
 template <int kRows, int kWidth>
 struct Product {
   Vec sum[kRows][kWidth] = {};
@@ -105,7 +105,8 @@ struct Product {
   }
 };
 
-/// Computes scores[kRows][kWidth vectors] = q [head_dim][kRowGroup] times as many columns of keys [head_dim][64].
+/// Computes scores[kRows][kWidth vectors] = q [head_dim][kRowGroup] times the first kWidth vectors of the columns of
+/// keys [head_dim][64].
 template <int kRows, int kWidth>
 void multiply_columns(const float* q, const float* keys, int64_t head_dim, float* scores) {
   const Product<kRows, kWidth> product(q, 1, kRowGroup, keys, kBlock, head_dim);
@@ -280,8 +281,8 @@ class TileRun {
     }
   }
 
-  /// Computes the scores of a panel in log2 units, -inf where masked. Returns the largest rise of a row's maximum. Here
-  /// and below, each group of rows prefetches a share of the block that the next matrix product reads.
+  /// Computes the scores of a panel in log2 units, -inf where masked. Returns the largest rise of a row's maximum. In
+  /// score() and accumulate(), each group of rows prefetches some of the rows that the next matrix product reads.
   float score(const Panel& panel) {
     for_row_groups(tile_.rows, [&](int64_t r, auto count) {
       constexpr int kRows = decltype(count)::value;
@@ -331,7 +332,8 @@ class TileRun {
   /// Returns the maximum of row r, or 0 for a row without keys so far, whose scores are all -inf and weights all 0.
   float finite_max(int64_t r) const { return max_[r] > kMinusInfinity ? max_[r] : 0; }
 
-  /// Raises the rows' maxima by the block's scores, and sets alpha to the factor that rescales the rows' sums.
+  /// Raises the maximum of each row to the block's maximum if that is larger, and sets alpha to the factors that
+  /// rescale the rows' sums.
   void update_maxima() {
     for (int64_t r = 0; r < tile_.rows; ++r) {
       const float before = max_[r];

@@ -61,11 +61,10 @@ sparsereel_status guarded(const Body& body) {
 
 void check_not_null(const void* pointer, const char* name) {
   if (pointer == nullptr)
-    throw Refusal(SPARSEREEL_BAD_ARGUMENT, std::string(name) + " is null", "pass a pointer to one");
+    throw Refusal(SPARSEREEL_BAD_ARGUMENT, std::string(name) + " is null", "pass a pointer that is not null");
 }
 
-/// Checks the size of a call struct. It must be the size in this header, or in an earlier header whose struct ended
-/// sooner.
+/// Checks the size of a call struct. It must be the size in this header, or the smaller size in an earlier header.
 void check_call_size(size_t size, const char* remedy) {
   constexpr size_t kSizes[] = {offsetof(sparsereel_attention_call, kv_heads), sizeof(sparsereel_attention_call)};
   if (std::find(std::begin(kSizes), std::end(kSizes), size) != std::end(kSizes)) return;
@@ -203,7 +202,7 @@ void refuse_short(const Executor& executor, const Call& call) {
 }
 
 void check_threads(int threads) {
-  constexpr int kMost = 1024;  // a system has fewer threads than INT_MAX, and would start all of them
+  constexpr int kMost = 1024;  // a mistaken number must not start as many threads as the system can
   if (threads < 0 || threads > kMost)
     throw Refusal(SPARSEREEL_BAD_ARGUMENT, "threads is " + std::to_string(threads),
                   "pass 0 for all threads of the machine, or at most " + std::to_string(kMost));
@@ -242,8 +241,8 @@ cpu::ParallelFor callers_threads(sparsereel_parallel_for parallel_for, void* con
 CpuExecutor& cpu_of(sparsereel_attention* attention) {
   auto* cpu = dynamic_cast<CpuExecutor*>(&executor_of(attention));
   if (cpu == nullptr)
-    throw Refusal(SPARSEREEL_BAD_ARGUMENT, "threads is set, but the device is a GPU",
-                  "set threads only for handles created with SPARSEREEL_CPU");
+    throw Refusal(SPARSEREEL_BAD_ARGUMENT, "threads or parallel_for was set for the handle of a GPU",
+                  "set it only for handles created with SPARSEREEL_CPU");
   return *cpu;
 }
 

@@ -7,7 +7,7 @@
 namespace sparsereel::attention {
 namespace {
 
-constexpr double kLeastGain = 0.1;  // share of the work; a head that saves less stays dense (as in SpargeAttn's tuner)
+constexpr double kLeastGain = 0.1;  // a head that saves a smaller share of the work stays dense, as with SpargeAttn
 
 // The values go from the sparsest to the densest. The steps are finer where the error is steep: near 0 for topk, near 1
 // for cdf.
@@ -111,7 +111,7 @@ void HeadSearch::report(const Trial& trial) {
   if (!pv_.wanted()) stage_ = Stage::done;
 }
 
-/// Goes to the next way that has something to measure, or else to the thresholds of P.V.
+/// Goes to the next way that has something to measure or, if there is none, to the thresholds of P.V.
 void HeadSearch::advance() {
   while (way_ < ways_.size() && (ways_[way_].dropped || !ways_[way_].ladder.wanted())) ++way_;
   if (way_ < ways_.size()) return;
@@ -121,7 +121,7 @@ void HeadSearch::advance() {
 }
 
 void HeadSearch::drop_ways() {
-  // If each call counts, P.V must be measured with the same way in all calls.
+  // With each_call, P.V must be measured with the same way in all calls.
   const size_t keep = bounds_.each_call ? 1 : calls_ == 1 ? kAfterFirst : kAfterSecond;
   std::vector<double> works;
   for (const Way& way : ways_)
@@ -142,8 +142,8 @@ void HeadSearch::start_pv() {
   stage_ = Stage::done;
   if (best == nullptr) return;
   const HeadPolicy base = policy_of(*best, *best->ladder.found());
-  // Measurements of P.V with another selection are not valid for this one. If each call counts, however, their verdicts
-  // stay: this selection is denser and errs no more in those calls.
+  // Measurements of P.V with another selection are not valid for this one. With each_call, however, their largest
+  // errors stay as upper bounds: this selection is denser and errs no more in those calls.
   if (base != pv_base_) {
     if (bounds_.each_call)
       pv_.forget_sums();

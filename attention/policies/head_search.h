@@ -19,7 +19,7 @@ namespace sparsereel::attention {
 struct Bounds {
   double l1 = 0.06;
   double l2 = 0.065;
-  bool each_call = false;  // bounds hold in every measured call, as in SpargeAttn; otherwise in the sums over calls
+  bool each_call = false;  // true: for each measured call, as in SpargeAttn; false: for the sums over calls
 };
 
 /// The policy chosen for a head, and its measured effect.
@@ -28,10 +28,11 @@ struct HeadChoice {
   Trial trial;
 };
 
-/// The search for one head. It measures the untuned policy, a Ladder for each way to select blocks, and a Ladder of
-/// pv_threshold under l2 on the best way. Ways are topk or cdf, with and without a similarity threshold, and with P.V
-/// skipped never (under l1) or often (under l2). After each call the worst ways drop out. With each_call no way skips
-/// P.V, so that every selection keeps l1 by itself, and only one way remains after the first call.
+/// The search for one head. For each call it measures the untuned policy, then a Ladder of settings for each way to
+/// select blocks, then a Ladder of pv_threshold (bound l2) for the best way. A way is topk or cdf, with or without a
+/// similarity threshold, and with P.V skipped never (bound l1) or often (bound l2). After each call the worst ways drop
+/// out. If Bounds::each_call is set, no way skips P.V, so that the selection alone keeps l1, and only one way remains
+/// after the first call.
 class HeadSearch {
  public:
   HeadSearch(const HeadPolicy& untuned, Bounds bounds);
@@ -41,10 +42,12 @@ class HeadSearch {
   /// Returns the policy to measure on this call, or nullopt if the call is done.
   std::optional<HeadPolicy> wanted() const;
   bool wants_untuned() const { return stage_ == Stage::untuned; }  // true if wanted() is the untuned policy
+  /// Takes the result for wanted().
   void report(const Trial& trial);
 
-  int64_t calls() const { return calls_; }  // calls that are done
-  /// Returns the policy with the least work within the bounds. A head that saves less than a tenth stays dense.
+  int64_t calls() const { return calls_; }  // number of calls that are done
+  /// Returns the policy with the least work within the bounds. A head that saves less than a tenth of the work of full
+  /// attention stays dense.
   HeadChoice choice() const;
   /// Returns the untuned policy and its measurement, or dense if that policy broke the output.
   HeadChoice untuned() const;
@@ -82,12 +85,12 @@ class HeadSearch {
   size_t way_ = 0;  // index of the way that is measured in Stage::ways
 };
 
-/// Returns the choice of each head's search, [layer][head]. None exceeds the bounds.
+/// Returns the choice of each head's search, [layer][head]. No choice exceeds the bounds.
 std::vector<std::vector<HeadChoice>> within_bounds(const std::vector<std::vector<HeadSearch>>& heads);
 
 /// Returns within_bounds() if these policies do no more work in total than the untuned policy does on the same calls.
-/// Otherwise heads that do more work take the untuned policy, whatever its error, until the total is no larger. Heads
-/// that save most come first.
+/// Otherwise heads that do more work than with the untuned policy take that policy, whatever its error, until the total
+/// is no larger. The heads with the largest differences come first.
 std::vector<std::vector<HeadChoice>> choose(const std::vector<std::vector<HeadSearch>>& heads);
 
 /// Returns the average work of each layer's heads.

@@ -1,4 +1,5 @@
-// Bisects in the first call. Later calls move the answer by one point, as the sums over all calls.
+// Bisects the settings in the first call. Later calls move the answer as the sums over all calls require, but at most
+// one setting per call towards sparser ones.
 #include "attention/policies/ladder.h"
 
 namespace sparsereel::attention {

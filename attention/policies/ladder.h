@@ -1,4 +1,4 @@
-// Finds the sparsest setting within a bound in few measurements per call.
+// Searches a list of settings for the sparsest one whose error is within a bound.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@
 
 namespace sparsereel::attention {
 
-/// Finds the sparsest setting within a bound. The settings are listed from the sparsest to the densest, and the error
-/// falls along the list. The first call bisects. Each later call asks whether the answer still holds, and moves it
-/// according to all calls.
+/// Finds the sparsest setting whose error is within a bound. The settings are listed from the sparsest to the densest,
+/// and the error falls along the list. The first call bisects the list. Each later call measures the answer again, and
+/// moves it if the error over all calls requires that.
 class Ladder {
  public:
   /// Searches `points` settings. With each_call, every single call must stay within the bound, not only the sums over
@@ -28,7 +28,8 @@ class Ladder {
   /// Returns the sparsest setting within the bound, or nullopt if there is none.
   std::optional<size_t> found() const;
   const Trial& at(size_t point) const { return trials_[point]; }
-  /// Clears the sums but keeps the worst calls. Later measurements may not have larger errors than earlier ones.
+  /// Clears the sums over calls, but keeps each setting's largest error in a call as an upper bound for these calls. So
+  /// later measurements must be of policies that err no more than the measured ones.
   void forget_sums();
 
   /// Appends everything that later calls build on, as numbers in a fixed order.

@@ -1,5 +1,5 @@
 // The result of `tune` as a readable YAML file: the options of a run, a policy for each layer and head if that gains,
-// their measurements, and the model and size they hold for. No torch.
+// what was measured with them, and the model and video size for which they were found. No torch.
 #pragma once
 
 #include <cstdint>
@@ -48,13 +48,13 @@ struct Profile {
   ProfileSetting made_with;
   std::map<std::string, std::string> settings;  // values of a run's options, by option name
   ProfileQuality quality;
-  // The fields below describe a policy for each head. Without such a policy they mean nothing and are not in the file.
+  // The fields below describe a policy for each head. If there is none, they are not used and not in the file.
   Bounds bounds;
   double error = 0, sparsity = 0;  // averages over the heads; sparsity includes dense steps and layers
   ProfileQuality untuned;
   double untuned_sparsity = 0;
-  // See Policy. If a file lacks these three fields, they take the values of the published method, whatever the defaults
-  // are.
+  // See Policy. A file that has none of dropped, select and cell was made with the published method: Dropped::none and
+  // Ranking::mass.
   Dropped dropped = Policy{}.dropped;
   Ranking ranking = Policy{}.ranking;
   int64_t cell = Policy{}.cell;
@@ -66,7 +66,7 @@ struct Profile {
 /// Reads a profile. Throws Error, naming `file`, line and key, for broken YAML or a value out of range. The same holds
 /// for a key that is missing, unknown, given twice or of the wrong kind. The fuzz test enters here.
 Profile parse_profile(const std::string& text, const std::string& file);
-/// Returns YAML that parse_profile() reads, with a comment that explains it.
+/// Returns YAML that parse_profile() reads, with comments that explain it.
 std::string to_yaml(const Profile& profile);
 
 /// Returns the policy of the profile. Fields that a profile does not have, such as Policy::defaults, keep their

@@ -8,8 +8,8 @@
 
 namespace sparsereel::attention {
 
-/// An error that shows that a policy does not work: the output was NaN or Inf. No profile holds a head with such an
-/// error.
+/// The largest relative L1 error of a policy that works. A larger error, or NaN, shows that its output had NaN or Inf;
+/// no profile has a head with such a policy.
 constexpr double kMostRelativeL1 = 1e9;
 
 /// The measured error and work of a trial, or their sums over several trials.

@@ -502,7 +502,7 @@ TEST(Attend, RefusesContextsThatDoNotFit) {
         c.key_bias = at::zeros({2, 100});
         c.mode = Mode::sparse;
       },
-      "key_bias in mode sparse");
+      "key_bias was given in mode sparse");
   refused([](Context& c) { c.block_map = BlockMap(2, 3, 2, 3, true); }, "block_map does not fit");
   refused([](Context& c) { c.policy.defaults.topk = 0; }, "topk is 0");
   refused([](Context& c) { c.policy.selection_rows = 100; }, "selection_rows is 100");
