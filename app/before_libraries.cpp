@@ -1,6 +1,7 @@
 // Prepares the process before libtorch loads. The libraries of libtorch open files and read the environment, the stack
-// limit and the working directory while they load. This code runs before any of theirs. If something must change, it
-// changes that and starts the program again. A restart costs less than 0.1 s here, and four times as much in main().
+// limit and the working directory while they load. This code runs before the code of any library. If something must
+// change, it makes the change and starts the program again. A restart costs less than 0.1 s here; in main() it would
+// cost four times as much.
 #include <fcntl.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>
@@ -24,7 +25,7 @@ namespace {
 constexpr rlim_t kUsualStack = 8 << 20;    // Linux's default
 constexpr rlim_t kLeastStack = 512 << 10;  // libtorch's threads crashed with 96 KiB, but not with 128
 
-/// A variable that is set unless the environment already has one of `choices`.
+/// An environment variable that is set unless the environment already has one of `choices`.
 struct Setting {
   char* entry;
   std::array<std::string_view, 2> choices;
@@ -33,10 +34,11 @@ struct Setting {
 char passive[] = "OMP_WAIT_POLICY=passive", expandable[] = "PYTORCH_ALLOC_CONF=expandable_segments:True";  // NOLINT
 
 constinit const std::array<Setting, 2> kSettings = {{
-    // Waiting OpenMP threads spin for milliseconds. If others want the cores, that costs several times the run's time.
+    // By default, OpenMP threads spin for milliseconds while they wait. If other programs want the cores, a run then
+    // takes several times as long.
     {passive, {"OMP_WAIT_POLICY=", "GOMP_SPINCOUNT="}},
-    // Keeps free GPU memory in one piece: otherwise stages with other shapes leave gaps, a fifth of the memory if it is
-    // short.
+    // Keeps free GPU memory in one piece. Otherwise stages with different shapes leave gaps, which are a fifth of the
+    // memory when memory is short.
     {expandable, {"PYTORCH_ALLOC_CONF=", "PYTORCH_CUDA_ALLOC_CONF="}},
 }};
 
@@ -45,13 +47,16 @@ constinit const std::array<Setting, 2> kSettings = {{
   _exit(2);
 }
 
-/// Opens closed standard descriptors. Otherwise a file or socket could take such a number and receive messages and
-/// progress. The modes are swapped on purpose, so that reading and writing fail as on a closed descriptor.
+/// Opens closed standard descriptors. Otherwise a file or socket that is opened later could get the number of a
+/// standard descriptor, and receive messages and progress. The modes are swapped on purpose, so that reading and
+/// writing fail as on a closed descriptor.
 void open_standard_descriptors() {
   for (const int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(number, F_GETFD) >= 0) continue;  // NOLINT(cppcoreguidelines-pro-type-vararg): of C
     if (open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY) != number)  // the lowest free number
-      refuse("error: a standard descriptor is closed, and /dev/null cannot be opened\n  remedy: leave it open\n");
+      refuse(
+          "error: a standard descriptor is closed, and /dev/null cannot be opened\n  remedy: leave standard input, "
+          "output and error open\n");
   }
 }
 
@@ -81,11 +86,12 @@ bool is_chosen(const Setting& setting, char** environment) {
   return false;
 }
 
-/// Passes the program's start ("PID:NANOSECONDS") to the restarted program, which runs in the same process.
+/// The environment variable that passes the time of the program's start ("PID:NANOSECONDS") to the restarted program,
+/// which runs in the same process.
 constexpr std::string_view kStarted = "SPARSEREEL_STARTED=";
 
-/// Removes the variable from the environment, so that no child inherits it. Returns its time, or 0 if it is missing or
-/// of another process.
+/// Removes the variable from the environment, so that no child inherits it. Returns the time that it holds, or 0 if it
+/// is missing or was set for another process.
 int64_t take_start(char** environment) {
   int64_t start = 0;
   char** kept = environment;
@@ -120,7 +126,7 @@ bool lacks_settings(char** environment) {
   return std::ranges::any_of(kSettings, [&](const Setting& setting) { return !is_chosen(setting, environment); });
 }
 
-/// Returns the environment with the missing settings and the program's start; null without memory.
+/// Returns the environment with the missing settings and the program's start; null if memory runs out.
 char** completed(char** environment, int64_t start) {
   size_t size = 0;
   while (environment[size] != nullptr) ++size;
@@ -135,8 +141,8 @@ char** completed(char** environment, int64_t start) {
 
 /// Starts the program again. Returns only if that is impossible; the program then runs as it is.
 void start_again(char** arguments, char** environment) {
-  // Resolve the link, so that ps and top show the program's name. If the loader was told to run it, the link leads to
-  // the loader.
+  // Resolve the link, so that ps and top show the program's name. If the user ran the loader with the program as its
+  // argument, the link leads to the loader, so do not start again.
   std::array<char, PATH_MAX> program{};
   if (getauxval(AT_BASE) == 0 || readlink("/proc/self/exe", program.data(), program.size() - 1) < 0) return;
   execve(program.data(), arguments, environment);
@@ -153,7 +159,7 @@ void before_libraries(int, char** arguments, char** environment) {
     if (changed != nullptr) start_again(arguments, changed);
     std::free(changed);
   }
-#ifndef __SANITIZE_ADDRESS__  // ASan is one of those libraries
+#ifndef __SANITIZE_ADDRESS__  // the address sanitizer is a library, too
   start_cuda_early(arguments, environment);
 #endif
 }

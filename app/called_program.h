@@ -12,15 +12,14 @@ void remember_call(int argc, const char* const* argv);
 /// Returns the words after the program's name.
 const std::vector<std::string>& called_words();
 
-/// Returns the program's name as a shell takes it: "build/sparsereel", or "sparsereel" from the PATH. Quoted if it has
-/// spaces.
+/// Returns the program's name as the user called it, quoted if the shell needs that: "build/sparsereel", or
+/// "sparsereel" if the shell found it in the PATH.
 std::string called_program();
 
-/// Replaces the program's name in the quoted commands of `text` ('sparsereel doctor') by called_program().
+/// Replaces the program's name in the commands that `text` quotes, such as 'sparsereel doctor', by called_program().
 std::string as_called(std::string text);
 
-/// Replaces the program's name in a whole command line that begins with "sparsereel" or has it in a command
-/// substitution.
+/// Replaces the program's name everywhere in a command line: at its beginning and in command substitutions.
 std::string command_as_called(std::string command);
 
 }  // namespace sparsereel::app

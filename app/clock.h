@@ -1,4 +1,4 @@
-// The stopwatch of the commands, and when the process began.
+// Measures elapsed time for the commands, and remembers when the process began.
 #pragma once
 
 #include <chrono>
@@ -10,10 +10,11 @@ inline double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Returns nanoseconds of CLOCK_BOOTTIME, which changes of the system's clock do not move.
+/// Returns the nanoseconds of CLOCK_BOOTTIME. Setting the system's clock does not change them.
 int64_t boot_nanoseconds();
 
-/// Sets when the program began. before_libraries.cpp calls it before any constructor runs, so it must not need one.
+/// Sets when the program began, by boot_nanoseconds(). before_libraries.cpp calls this before any constructor has run,
+/// so this function must not use an object that needs one.
 void set_program_start(int64_t boot_nanoseconds);
 
 /// Returns the seconds from the program's start to the first call of this function in main(): the time to load the
@@ -21,6 +22,7 @@ void set_program_start(int64_t boot_nanoseconds);
 /// `exec`, does not count.
 double seconds_before_main();
 
+/// Returns the time of the first call of this function or of seconds_before_main().
 std::chrono::steady_clock::time_point main_start();
 
 }  // namespace sparsereel::app

@@ -1,5 +1,5 @@
-// Reads the command line where CLI11 cannot. The early start of CUDA comes before any library is ready, and some ranks
-// must not print even CLI11's errors. Allocates nothing.
+// Reads the command line in two cases in which CLI11 cannot: CUDA is started before any library is ready, and some
+// ranks must not print CLI11's errors. Allocates nothing.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace sparsereel::app {
 
-/// A command, and whether it computes on the GPU that it is given.
+/// A command, and whether it computes on a GPU.
 struct EarlyCommand {
   std::string_view path;  // "bench pipeline"
   bool computes = false;
@@ -31,7 +31,8 @@ inline constexpr auto kEarlyCommands = std::to_array<EarlyCommand>({
     {.path = "doctor"},
 });
 
-/// The options of any command that can stand without a value. Every other option takes the next word, whatever that is.
+/// The options of all commands that can stand without a value. Every other option takes the next word as its value,
+/// whatever that word is.
 inline constexpr auto kEarlyFlags = std::to_array<std::string_view>({
     "-h",
     "--help",
@@ -91,7 +92,7 @@ class EarlyOptions {
   const char* const* next_;
 };
 
-/// The command that the first words name, and the words after it; both null if they name none.
+/// The command that the first words name, and the words after it. Both are null if the words name no command.
 struct EarlyLine {
   const EarlyCommand* command = nullptr;
   const char* const* words = nullptr;

@@ -3,9 +3,9 @@
 
 namespace sparsereel::app {
 
-/// If the command computes on a GPU, starts the driver and the GPU that the arguments name, in a separate thread. That
-/// takes a quarter of a second, mostly in the system, and the libraries take as long to load. Failures are left to the
-/// code that needs the GPU. Uses only the C library, because no other is ready yet.
+/// If the command computes on a GPU, starts the driver and the GPU that the arguments name, in a separate thread while
+/// the libraries load. Each of the two takes about a quarter of a second. Failures are left to the code that needs the
+/// GPU. Uses only the C library, because no other library is ready yet.
 void start_cuda_early(char** arguments, char** environment);
 
 }  // namespace sparsereel::app

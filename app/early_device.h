@@ -11,20 +11,21 @@
 
 namespace sparsereel::app {
 
-/// Values in place of a GPU's number. kNoDevice: start nothing. kDriverAlone: start only the driver, because a file or
-/// a rank's place decides the GPU.
+/// Values in place of a GPU's number. kNoDevice: start nothing. kDriverAlone: start only the driver, because a file, or
+/// the rank of this process, decides which GPU is used.
 inline constexpr int kNoDevice = -1, kDriverAlone = -2;
 
-/// Set by profilers. They act at the end of a process (main.cpp), so it must not end while the driver starts.
+/// A variable that profilers set. If it is set, nothing is started early: a profiler acts when the process ends
+/// (main.cpp), and the process must not end while the driver starts.
 inline constexpr std::string_view kProfilerVariable = "CUDA_INJECTION64_PATH";
 
 /// Options with which a command does no work.
 inline constexpr auto kNoWork =
     std::to_array<std::string_view>({"-h", "--help", "--help-all", "--version", "--dry-run", "--status"});
-/// Options that may change the device that the command line names.
+/// Options that may decide the device if --device is not given.
 inline constexpr auto kElsewhere = std::to_array<std::string_view>({"--config", "--gpus"});
 
-/// Returns the variable's value; null data if it is not in `environment`, which ends with a null.
+/// Returns the variable's value; data() is null if the variable is not in `environment`. The list ends with a null.
 constexpr std::string_view early_variable(const char* const* environment, std::string_view name) {
   for (; *environment != nullptr; ++environment) {
     const std::string_view entry = *environment;
@@ -44,7 +45,8 @@ constexpr bool is_one_of(const EarlyOption& option, const auto& names) {
   return std::ranges::any_of(names, [&](std::string_view name) { return option.is(name); });
 }
 
-/// Returns the GPU that the last --device among the words names, or `otherwise` if there is none.
+/// Returns the GPU of the last --device among the words. Without --device, returns kDriverAlone if an option of
+/// kElsewhere is given, or else `otherwise`. Returns kNoDevice if an option of kNoWork is given.
 inline int device_in(const char* const* words, int otherwise) {
   int device = otherwise;
   bool is_named = false;
@@ -61,7 +63,8 @@ inline int device_in(const char* const* words, int otherwise) {
   return device;
 }
 
-/// Returns the likely GPU. `arguments` begins with the program's name; both lists end with a null.
+/// Returns the number of the GPU that the command will probably use, or kNoDevice or kDriverAlone. `arguments` begins
+/// with the program's name; both lists end with a null.
 inline int likely_device(const char* const* arguments, const char* const* environment) {
   const auto value_of = [&](std::string_view name) { return early_variable(environment, name); };
   if (value_of(kProfilerVariable).data() != nullptr) return kNoDevice;

@@ -73,7 +73,7 @@ std::string link_warning(const GpuLinks& links, int64_t gpus) {
   const double slow = cost_over_ranks(video, gpus, kPcieSpeed).step_ms;
   const double fast = cost_over_ranks(video, gpus, kNvlinkSpeed).step_ms;
   return "no NVLink joins the GPUs: a step of a large video on " + std::to_string(gpus) + " of them takes about " +
-         std::to_string(std::lround((slow / fast - 1) * 100)) + "% longer than with it";
+         std::to_string(std::lround((slow / fast - 1) * 100)) + "% longer than with NVLink";
 }
 
 }  // namespace sparsereel::app

@@ -18,10 +18,11 @@ GpuLinks find_gpu_links();
 
 /// GB/s that a GPU sends while it receives as much, as measured with all-to-alls of a few hundred MB.
 constexpr double kNvlinkSpeed = 340, kPcieSpeed = 25;
+/// Returns one of these two speeds; kNvlinkSpeed if the links are unknown.
 double link_speed(const GpuLinks& links);
 
-/// Returns a warning for `gpus` of this host that are to make a video together without NVLink. Empty if they have it or
-/// if that is unknown.
+/// Returns a warning for `gpus` of this host that are to make a video together without NVLink. Empty if they have
+/// NVLink, or if the links are unknown.
 std::string link_warning(const GpuLinks& links, int64_t gpus);
 
 }  // namespace sparsereel::app

@@ -6,7 +6,8 @@
 
 namespace {
 
-/// Returns true if a profiler or sanitizer is attached: these run when libraries are unloaded at a normal exit.
+/// Returns true if a profiler or sanitizer is attached: they write their reports when libraries are unloaded, so the
+/// program must then exit normally.
 bool is_watched() {
 #ifdef __SANITIZE_ADDRESS__
   return true;

@@ -53,7 +53,7 @@ std::vector<std::string> normalized(int argc, char** argv) {
   return arguments;
 }
 
-/// Checks the values of flags, because CLI11's error for an unknown one is unhelpful.
+/// Checks the values of flags, because CLI11's error for a wrong value is unhelpful.
 void check_flags(const std::vector<std::string>& arguments) {
   for (const std::string& argument : arguments) {
     const size_t end = argument.find('=');
@@ -80,8 +80,8 @@ class Help : public CLI::Formatter {
   }
 };
 
-/// Makes the last of a repeated option win, since scripts append to the options they are given. Options that
-/// add_options() joins are the exception.
+/// If an option is repeated, lets its last value win, because scripts append to the options that they are given.
+/// Options whose values are joined, such as --lora, are the exception.
 void let_the_last_win(CLI::App& command) {
   for (CLI::Option* option : command.get_options([](const CLI::Option* each) { return !each->get_positional(); }))
     if (option->get_multi_option_policy() != CLI::MultiOptionPolicy::Join) option->take_last();
@@ -136,7 +136,7 @@ void parse(CLI::App& program, CommandLine& line, int argc, char** argv) {
   }
 }
 
-/// Makes a run that fails before its report begins still write the JSON of --json or --report.
+/// Lets a run that fails before its report begins still write the JSON of --json or --report.
 void ask_for_report(const CLI::App& program, const CommandLine& line, int argc, char** argv) {
   std::vector<std::string> words = normalized(argc, argv);
   std::reverse(words.begin(), words.end());
@@ -185,7 +185,8 @@ void check_stdout() {
   const bool failed = !std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
   struct stat output {};
   const bool piped = fstat(STDOUT_FILENO, &output) == 0 && (S_ISFIFO(output.st_mode) || S_ISSOCK(output.st_mode));
-  if (failed && !piped) throw run_failure("stdout could not be written", "check that it is open and has room");
+  if (failed && !piped)
+    throw run_failure("stdout could not be written", "check that standard output is open, and that its disk has room");
 }
 
 int run_to_exit_code(int argc, char** argv, RunReport& report) {
@@ -202,7 +203,8 @@ int run_to_exit_code(int argc, char** argv, RunReport& report) {
   }
 }
 
-/// Runs a process that leaves all output to another one. `last_words`: write why it ends, for that process to read.
+/// Runs a process that leaves all output to another one. With `last_words`, writes the cause of a failure to stderr,
+/// for that process to read.
 int run_silently(int argc, char** argv, bool last_words) {
   RunReport report;
   try {
@@ -230,7 +232,7 @@ int run_program(int argc, char** argv, const Additions& additions) {
     if (started && is_follower(argc, argv)) {
       auto world = std::make_unique<World>(*started);
       const int code = follow(*world);
-      // Rank 0 waits for this process, which ends faster than NCCL releases its GPU.
+      // Rank 0 waits until this process ends. It ends faster if NCCL does not release its GPU first, so keep the world.
       if (code == 0 && world->has_gpu()) static_cast<void>(world.release());
       return code;
     }

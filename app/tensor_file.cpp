@@ -28,7 +28,7 @@ models::TensorView view_of(const std::string& name, const at::Tensor& tensor) {
               .shape = tensor.sizes().vec(),
               .data = {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}};
   }
-  throw run_failure("the tensor " + name + " has a dtype that is not saved", "try another --dtype");
+  throw run_failure("the tensor " + name + " has a dtype that cannot be saved", "try another --dtype");
 }
 
 at::Tensor copy_of(const models::TensorFile& file, const models::TensorEntry& entry) {

@@ -16,7 +16,7 @@ bool is_obeyed(char32_t code) {
   return (control && code != '\n' && code != '\t') || turns;
 }
 
-/// Returns "\x9b" or "\u001b".
+/// Returns the code as an escape: "\x9b" for kind x, "\u001b" for kind u.
 std::string escaped(char kind, unsigned code) {
   std::array<char, 16> text{};
   std::snprintf(text.data(), text.size(), kind == 'x' ? "\\x%02x" : "\\u%04x", code);

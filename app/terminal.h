@@ -8,14 +8,16 @@
 
 namespace sparsereel::app {
 
-/// Escapes control characters other than line feed and tab, and those that change the direction of writing, as \u001b.
-/// A reader of JSON takes that for the same text. Bytes that are not UTF-8 become \x9b.
+/// Escapes control characters other than line feed and tab, and characters that change the direction of writing. They
+/// become escapes such as \u001b, which JSON readers turn back into the character. Bytes that are not UTF-8 become
+/// escapes such as \x9b.
 std::string printable(std::string_view text);
 
 /// Escapes line feeds and tabs too, so that a name cannot begin a new line.
 std::string one_line(std::string_view text);
 
-/// Formats each line with one_line(). Later lines are put below the first and indented, so that commands can be copied.
+/// Formats each line with one_line(). Each line after the first is indented, so that commands stand in lines of their
+/// own and can be copied.
 std::string indented_lines(std::string_view text);
 
 /// While this object lives, all output to the stream passes through printable().
