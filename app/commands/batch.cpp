@@ -41,7 +41,7 @@ using namespace sets;  // NOLINT(google-build-using-namespace): this file is its
 
 void check_options(const SetSettings& set, const BatchOptions& options) {
   if (options.set.empty()) throw bad_input("a prompt set is missing", "name a .txt, .jsonl, .csv or .yaml file");
-  if (options.folder.empty()) throw bad_input("the folder is missing", "name the folder of the videos with -o DIR");
+  if (options.folder.empty()) throw bad_input("no output folder is given", "name the folder of the videos with -o DIR");
   require_choice("--format " + options.format, options.format,
                  {"mp4", "mov", "mkv", "webm", "gif", "y4m", "safetensors"}, "see 'sparsereel batch --help'");
   for (const OptionSpec& option : option_table()) {
@@ -67,7 +67,7 @@ std::vector<PromptRow> read_rows(const BatchOptions& options) {
     return read_prompt_set(options.set, format);
   } catch (const Error& error) {
     if (format || !is_standard_input(options.set)) throw;
-    throw bad_input(error.what(), error.remedy() + ", or say with --input-format what it is");
+    throw bad_input(error.what(), error.remedy() + ", or name its format with --input-format");
   }
 }
 
@@ -120,7 +120,7 @@ std::vector<VideoTask*> pending(const std::vector<VideoTask*>& rows, const model
   return left;
 }
 
-/// Throws one error for all rows instead of one for each.
+/// Throws Error if no video can be written into the folder: one error for all rows instead of one for each.
 void check_takes_files(const std::filesystem::path& folder, const std::filesystem::path& manifest) {
   try {
     const models::AtomicFile probe(manifest);
@@ -188,7 +188,7 @@ void report_failures(const Tally& tally, const std::string& summary) {
     std::cerr << one_line(row->failure->what()) << "\n  remedy: " << indented_lines(as_called(row->failure->remedy()))
               << "\n";
   throw run_failure(counted(static_cast<int64_t>(tally.failed.size()), "row") + " failed: " + summary,
-                    "correct them and run the same command again: finished videos are kept");
+                    "correct these rows and run the same command again: finished videos are kept");
 }
 
 /// Returns each row `count` times, with its own files numbered.
@@ -211,14 +211,16 @@ struct Group {
   std::vector<VideoTask*> rows;
 };
 
-/// Returns the GPUs of each video that is made at the same time, from --gpus. Empty if one process renders the set.
+/// Divides the GPUs of --gpus among the videos that are made at the same time. Empty if this process alone renders the
+/// set.
 std::vector<GpusOfAVideo> find_gpus(const Settings& settings, const BatchOptions& options, const Share& share) {
   const int64_t count = settings.whole("gpus").value_or(1);
   if (count == 1 && options.gpus_per_video == 1) return {};
   if (share.size > 1)
-    throw bad_option("gpus",
-                     std::to_string(count) + ": " + share.source + " gives this process a share of the set and a GPU",
-                     "leave it out");
+    throw bad_option(
+        "gpus",
+        std::to_string(count) + ": " + share.source + " gives this process a share of the set to render on one GPU",
+        "leave out --gpus");
   return gpus_of_videos(settings, options);
 }
 
@@ -295,7 +297,7 @@ class SetRun {
 
  private:
   std::vector<ManifestEntry> read_earlier_entries() {
-    remove_leftovers(planned_.plan.rows);  // safe under the manifest's lock
+    remove_leftovers(planned_.plan.rows);  // safe, because the manifest is locked
     return read_manifests(options_.folder, tally_.warnings);
   }
   std::vector<MovedVideo> move_finished(const std::vector<VideoTask*>& rows);
@@ -327,7 +329,7 @@ std::vector<Group> SetRun::skip_finished() {
   const std::vector<VideoTask*> left = rows_in(groups);
   if (!left.empty()) check_takes_files(options_.folder, manifest_path(options_.folder, planned_.share.rank));
   const std::vector<MovedVideo> moved = move_finished(left);
-  remove_checkpoints(history_.made);  // left by runs that were killed right after the manifest's line
+  remove_checkpoints(history_.made);  // left by runs that were killed right after they wrote the manifest's line
   for (Group& group : groups) keep_writable(group.rows, moved, renderer_);
   progress_.clear();
   return groups;
@@ -335,7 +337,7 @@ std::vector<Group> SetRun::skip_finished() {
 
 /// Renames finished videos that exist under other names to the names of these rows.
 std::vector<MovedVideo> SetRun::move_finished(const std::vector<VideoTask*>& rows) {
-  // With several processes, none knows whether another one's row wants the same video.
+  // If several processes share the set, none knows whether a row of another process needs the same video.
   if (planned_.share.size > 1) return {};
   std::vector<MovedVideo> moved = history_.finished.find_moved(rows);
   for (const MovedVideo& each : moved) {
@@ -383,7 +385,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   if (const auto gpu = find_started_rank(process_environment))
     return render_on_this_gpu(set, options, repeated(read_rows(options), video_count(set.merged)), *gpu);
   PlannedSet planned = plan_set(set, options);
-  begin_batch_report(set, report);  // only now, as it must not be a file of the set
+  begin_batch_report(set, report);  // only now, because the report must not be a file of the set
   if (set.merged.flag("dry_run")) return show_set(planned.plan, options, planned.share, planned.row_count, report);
   make_folder(options.folder);
   SetRun run(set, options, planned);

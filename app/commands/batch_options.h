@@ -1,4 +1,4 @@
-// The options that only `batch` has, or that mean something else there.
+// Declares the options of `batch` that no other command has, or that mean something else in other commands.
 #pragma once
 
 #include "app/jobs/batch/plan.h"

@@ -1,4 +1,5 @@
-// The commands of `sparsereel bench` and what they draw. Their shared code is in app/lab/bench/.
+// The commands of `sparsereel bench`, and the data of the charts that `bench plot` draws. The code that they share is
+// in app/lab/bench/.
 #pragma once
 
 #include "app/commands/commands.h"
@@ -22,12 +23,14 @@ std::string caption_of(const nlohmann::json& report);
 /// attention` if none is sparse. Leaves out rows without a time. Throws Error naming `file` if it holds none of these.
 PlotData plot_of(const nlohmann::json& report, const std::string& file);
 
-/// Returns the rows of `bench quality`: PSNR in dB against seconds of denoising. Holds each method's points, presets by
-/// name, and the frontier. Throws Error naming `file` if there are no such rows.
+/// Returns the chart of a report of `bench quality`: PSNR in dB against seconds of denoising. It has the points of each
+/// method, and the frontier, a line through the points that no other point beats. Throws Error naming `file` if no row
+/// has both figures.
 CurvesData curves_of(const nlohmann::json& report, const std::string& file);
 
-/// Returns the sparse and quantized rows of `bench attention`: relative L1 error against milliseconds of a call, one
-/// curve per method (and workload). Throws Error naming `file` if there are no such rows.
+/// Returns the chart of a report of `bench attention`: the relative L1 error of the sparse and quantized rows against
+/// the milliseconds of a call. It has a curve for each method and workload. Throws Error naming `file` if no sparse row
+/// has both figures.
 CurvesData error_curves_of(const nlohmann::json& report, const std::string& file);
 
 }  // namespace sparsereel::app

@@ -79,7 +79,8 @@ struct Data {
   size_t compared() const { return together ? inputs.size() : 1; }
 };
 
-/// Checks before the inputs are made, because Linux kills a process that runs out of memory instead of refusing.
+/// Throws Error if the memory is too small. Call it before the inputs are made, because Linux kills a process that runs
+/// out of memory instead of refusing the allocation.
 void check_memory(const Run& run, const Workload& workload, int64_t copies) {
   // Besides the inputs: an output, and on a CPU fp32 copies of q, k, v and the output.
   const double out = workload.shape.elements(), fp32 = sizeof(float);
@@ -90,11 +91,12 @@ void check_memory(const Run& run, const Workload& workload, int64_t copies) {
   if (needed > static_cast<double>(available))
     throw bad_input("shape " + workload.shape.text() + " needs about " +
                         human_bytes(static_cast<uint64_t>(std::min(needed, 1e18))) + ", but only " +
-                        human_bytes(available) + " are free on " + run.device.str(),
-                    "choose fewer tokens, heads or a smaller batch");
+                        human_bytes(available) + " is free on " + run.device.str(),
+                    "choose fewer tokens, fewer heads or a smaller batch");
 }
 
-/// Assumes that every mode takes as long as full attention.
+/// Returns a warning if measuring will take long on a CPU, or nothing. Assumes that every mode takes as long as full
+/// attention.
 std::string slow_warning(const Run& run) {
   if (!run.device.is_cpu()) return {};
   const auto turns = static_cast<double>((run.warmup + run.repetitions) * std::ssize(run.plan.modes));
@@ -297,7 +299,7 @@ std::string summary(const Run& run) {
 }
 
 void bench_attention(const bench::AttentionOptions& options, RunReport& report) {
-  // Choose the device first, because ATen's first look decides whether the process has CUDA.
+  // Choose the device first, because ATen decides at its first query whether the process has CUDA.
   const Run run = prepare(options);
   TableOutput output(options.table);
   if (options.threads) models::set_threads(static_cast<int>(*options.threads));

@@ -62,8 +62,8 @@ bool is_sparse(const Json& row) {
   return text_of(row, "mode") == attention::name(attention::Mode::sparse);
 }
 
-/// Returns a point's label: the preset, "tuned", "0.3" for topk, "cdf 0.9" or "block error 0.008"; the cache for full
-/// attention.
+/// Returns a point's label: the preset, "0.3" for topk, "cdf 0.9", "block error 0.008", or the profile's name. Rows
+/// that are not sparse are labeled by their cache.
 std::string label_of(const Json& row) {
   if (const std::string preset = text_of(row, "preset"); !preset.empty()) return preset;
   if (!is_sparse(row)) return text_of(row, "cache");
@@ -270,7 +270,8 @@ void bench_plot(const std::vector<std::string>& files, const std::filesystem::pa
     const Json content = models::read_json(file, kDrawableReports);
     const Drawn own = kind_of(content, file);
     if (kind.value_or(own) != own)
-      throw bad_file(file, "is a report of a different command than " + files.front(), "draw each by itself");
+      throw bad_file(file, "is a report of another command than " + files.front(),
+                     "draw the reports of each command in a chart of their own");
     kind = own;
     if (own == Drawn::bars) {
       PlotData more = plot_of(content, file);

@@ -36,7 +36,7 @@ std::optional<bench::Classifier> find_classifier(const QualityPlan& plan, bool a
   if (tells) return bench::Classifier(plan.options.judge);
   if (asked)
     throw bad_input("--judge " + plan.options.judge + ": no prompt names a shape, color, background or motion",
-                    "leave it out, or give prompts like 'a red circle moving to the right on a blue background'");
+                    "leave out --judge, or give prompts like 'a red circle moving to the right on a blue background'");
   return {};
 }
 
@@ -84,7 +84,9 @@ std::string full_summary(const nlohmann::json& full, bool timed_here) {
     text =
         number_text(*milliseconds, 4) + " ms a step, " + number_text(full.at("denoise_seconds"), 4) + " s of denoising";
     if (!in_turns && timed_here)
-      text += " (timed after the rows of other weights, not in turns with them, so clock drift affects their x full)";
+      text +=
+          " (timed after the rows of other weights, not in turns with them, so a drift of the clock affects their 'x "
+          "full')";
   }
   if (full.contains("judge_counts")) {
     const nlohmann::json& counts = full.at("judge_counts");
@@ -95,13 +97,13 @@ std::string full_summary(const nlohmann::json& full, bool timed_here) {
   return text.empty() ? text : "full attention" + weights + ": " + text + "\n";
 }
 
-/// Says where the times come from, and what is compared prompt by prompt.
+/// Returns lines that say where the times come from, and which row the others are compared with, prompt by prompt.
 std::string sources_of_figures(const QualityPlan& plan, const Rows& rows) {
   std::string text;
   for (const std::string& summary : plan.times ? plan.times->summaries : std::vector<std::string>{})
     text += "times: " + summary + "\n";
   if (plan.against)
-    text += "paired: PSNR less that of " + text_of(rows[*plan.against], "name") +
+    text += "paired: PSNR minus that of " + text_of(rows[*plan.against], "name") +
             " for the same prompt, mean ± standard error\n";
   return text;
 }
@@ -120,7 +122,7 @@ CurvesData curves_to_draw(const std::string& plot, const Rows& rows, const RunRe
     const std::string note = text_of(rows.front(), "note");
     throw run_failure(
         "--plot " + plot + " is not drawn: no row has both a time and a PSNR" + (note.empty() ? "" : " (" + note + ")"),
-        "the table is complete; give more --timed-steps, or --times of a 'bench pipeline'");
+        "the table is complete; give more --timed-steps, or give --times with a report of 'bench pipeline'");
   }
   return curves_of(report.content, "this run");
 }
@@ -151,7 +153,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   if (plan.run.threads) models::set_threads(static_cast<int>(*plan.run.threads));
   const models::Checkpoint folder = open_and_say(plan.run);
   const bench::Pipelines pipelines = bench::open_pipelines(plan, folder);
-  // If all rows use one kind of weights, use its pipeline: what it says of the run then holds for each row.
+  // If all rows use one kind of weights, use the pipeline with these weights, so that the report describes each row.
   const auto pipeline = pipelines.by_weights.size() == 1 ? pipelines.by_weights.begin()->second : pipelines.reference;
   if (std::ranges::any_of(plan.grid.combinations, &bench::Combination::sparse)) check_sparse_runs(*pipeline);
   pipeline->check_weights(!plan.request.image.empty());

@@ -24,8 +24,8 @@ std::string type_name_of(const OptionSpec& spec) {
                                            : "TEXT";
 }
 
-/// Returns what the command says about the option. Commands that make no set and no single video list fewer of the
-/// options that they share.
+/// Returns the command's texts for the option. Options with InHelp::generate are in the --help of `generate` and
+/// `batch`; other commands list them only in --help-all.
 OptionText text_of(const OptionSpec& spec, Command command) {
   OptionText text = {.help = spec.help, .manual = spec.manual, .example = spec.example, .in_help = spec.in_help};
   const bool makes_videos = command == Command::generate || command == Command::batch;
@@ -48,7 +48,7 @@ CLI::Option* add_shared_option(CLI::App& command, CommandLine& line, const Optio
 }  // namespace
 
 void CommandLine::collect(PresetUse use) {
-  report_file = values.contains("report") ? values.at("report") : "";  // before a wrong value throws
+  report_file = values.contains("report") ? values.at("report") : "";  // first, because a wrong value throws below
   collect_settings(settings, values, config, use);
 }
 

@@ -1,4 +1,4 @@
-// The shared state of commands: the options of the table, the settings made from them, and the report.
+// The state of a command: the values of its options in option_table.h, the settings made from them, and the report.
 #pragma once
 
 #include <map>
@@ -16,8 +16,8 @@ class App;
 
 namespace sparsereel::app {
 
-/// The shared options and --config as the command line gives them, and the settings made from them. It must outlive the
-/// parsing.
+/// The shared options and --config as the command line gives them, and the settings made from them. A CommandLine must
+/// outlive the parsing.
 struct CommandLine {
   explicit CommandLine(RunReport& run_report) : report(run_report) {}
 
@@ -30,16 +30,17 @@ struct CommandLine {
 
   /// Merges the settings. Throws Error like collect_settings().
   void collect(PresetUse use = PresetUse::whole);
-  /// Returns the given options, by name, that must be equal on all ranks that a launcher starts.
+  /// Returns the given options by key, including --config. If a launcher starts several ranks, shared_model.cpp
+  /// compares these options between the ranks.
   std::map<std::string, std::string> given() const;
   /// Begins the report of the command `command`, such as "bench pipeline".
   void start(const char* command);
-  /// Checks the files named by the command's options of the table, and `files`, which other options name. Throws Error
-  /// like app::check_files().
+  /// Checks the files that the command's options in option_table.h name, and `files`, which its other options name.
+  /// Throws Error like app::check_files().
   void check_files(Command command, std::vector<NamedFile> files) const;
 };
 
-/// Adds the options of the table that the command `which` takes, and --config.
+/// Adds to `command` the options in option_table.h that `which` takes, and --config.
 void add_shared_options(CLI::App& command, CommandLine& line, Command which);
 
 }  // namespace sparsereel::app

@@ -1,5 +1,5 @@
-// Writes completion scripts for three shells from the same facts: commands by path, options by command, and the values
-// of an option.
+// Writes completion scripts for bash, zsh and fish from CommandInfo: the commands, their options, and the values of
+// each option.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>

@@ -65,8 +65,9 @@ std::string images_taken(const models::ImageSpec& spec) {
          (spec.takes_last || spec.needs_last ? " and last_image" : "") + (spec.needs_last ? " (needed)" : "");
 }
 
-/// Returns values that neither an option nor the recipe holds. Files are shown with whole paths, so that they name the
-/// same files from another folder. Includes values that a preset may set even if no preset was chosen.
+/// Returns, by option key, values that are missing in the recipe or differ from it. Files have absolute paths, so that
+/// another folder's configuration can name them. Includes the values that a preset may set, even if no preset was
+/// chosen.
 nlohmann::json other_values(const Settings& settings, const GenerateOptions& options, const models::Plan& plan) {
   nlohmann::json values = {
       {options.run.random_weights ? "random_weights" : "model", std::filesystem::absolute(options.run.model).string()},
@@ -103,7 +104,7 @@ void show_config(const Settings& settings) {
   settle_options(settings, options, *pipeline);
   print_warnings(no_effect_warnings(settings, options.no_effect));
   PictureFiles pictures;
-  make_up_images(pipeline->spec(), options.request);  // made-up images, as without a prompt, let it show the rest
+  make_up_images(pipeline->spec(), options.request);  // needed images may be missing, like the prompt
   settle_images(settings, pipeline->spec(), options.request, pictures);
   const models::Plan plan = pipeline->resolve_anywhere(options.request);
   if (!options.init_latents.empty()) pipeline->check_init_latents(plan, load_latents(options.init_latents).latents);

@@ -40,11 +40,12 @@ bool user_gave(const Settings& settings, const char* key) {
   return given != nullptr && given->source != Source::matched_config;
 }
 
-/// Returns the frame rate that the user gives, else the one that the latents were made for.
-double frame_rate_of(const Settings& settings, const nlohmann::json& recipe, double otherwise) {
-  if (user_gave(settings, "fps")) return otherwise;
+/// Returns the recipe's frame rate, for which the latents were made. Returns `rate_of_settings` if the user gave a
+/// rate, or if the recipe has none.
+double frame_rate_of(const Settings& settings, const nlohmann::json& recipe, double rate_of_settings) {
+  if (user_gave(settings, "fps")) return rate_of_settings;
   const auto saved = recipe.find("fps");
-  return saved != recipe.end() && saved->is_number() ? saved->get<double>() : otherwise;
+  return saved != recipe.end() && saved->is_number() ? saved->get<double>() : rate_of_settings;
 }
 
 std::string saved_text(const nlohmann::json& recipe, const char* key) {
@@ -56,8 +57,9 @@ const char* kind_of(at::Device device) {
   return device.is_cpu() ? "cpu" : "cuda";
 }
 
-/// Returns the user's dtype, else the dtype that the latents were made in if the device is of the same kind. The video
-/// then equals the one that `generate` makes.
+/// Returns the user's dtype. Without one, returns the dtype that the latents were made in, if they were made on the
+/// same kind of device. The video then equals the one that `generate` makes. On another kind of device, returns the
+/// request's dtype.
 std::string dtype_of(const Settings& settings, const nlohmann::json& recipe, const models::Request& request) {
   const std::string made_in = saved_text(recipe, "dtype");
   const bool known = made_in == "fp32" || made_in == "bf16" || made_in == "fp16";
@@ -65,12 +67,14 @@ std::string dtype_of(const Settings& settings, const nlohmann::json& recipe, con
   return user_gave(settings, "dtype") || !known || !same_kind ? request.dtype : made_in;
 }
 
-/// Warns if the recipe, which describes the latents, does not say how this video was decoded. Empty if it does.
+/// Returns a warning if the latents were made in another dtype, or on another kind of device, than the video was
+/// decoded with. The video's recipe then describes only how the latents were made. Otherwise returns nothing.
 std::string recipe_warning(const nlohmann::json& recipe, const models::Pipeline& pipeline) {
   const std::string made = saved_text(recipe, "dtype") + " on " + saved_text(recipe, "device");
   const std::string now = models::dtype_name(pipeline.dtype()) + " on " + kind_of(pipeline.device());
   if (!recipe.contains("dtype") || !recipe.contains("device") || made == now) return {};
-  return "decoded in " + now + ", but the latents were made in " + made + ": --from makes another video of this one";
+  return "decoded in " + now + ", but the latents were made in " + made +
+         "; 'generate --from' would not make exactly this video";
 }
 
 /// Shows the decoded pieces and hands the frames to their writer.

@@ -8,11 +8,13 @@
 
 namespace sparsereel::app {
 
-/// Describes the videos of a command line; `settings` holds one entry for each, as for `generate`. Loads no weights and
-/// writes no video. If the run would fail before its work, prints what is known and throws that Error.
+/// Prints and reports the videos that `generate` would make; `settings` holds one entry for each video. Loads no
+/// weights and writes no video. If the real run would fail before it computes anything, prints what is known and throws
+/// the Error of that run.
 void show_generation(const std::vector<Settings>& settings, RunReport& report);
 
-/// Ends a dry run: prints `text` on stdout, then throws `failure` if there is one.
+/// Ends a dry run: `text` is printed on stdout, unless the report is printed there. Then throws `failure` if there is
+/// one.
 void end_dry_run(std::string text, const std::optional<Error>& failure, RunReport& report);
 
 constexpr const char* kDryRunHead = "dry run: nothing is loaded, nothing is written\n";

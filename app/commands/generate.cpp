@@ -243,8 +243,8 @@ void Generation::written(const VideoTask& video, const Made& made) {
   begun_ = {};
 }
 
-/// Returns the advice to run the command again. It names the output if the user did not: the default name may be taken
-/// by then, and the run would choose another.
+/// Returns the advice to run the command again. Adds the output and the seed if the user did not give them. Without
+/// them, the next run might choose another name, and would draw another seed.
 std::string Generation::same_command() const {
   std::string options;
   if (!output_.is_named) options += " -o " + shell_quoted(output_.path);
@@ -286,9 +286,9 @@ void Generation::run() {
   for (const std::string& line : presets_.lines()) report_.last_line += "\n" + line;
 }
 
-/// Makes one video per entry of `settings`. The report of the run describes a single video; if there are several, it
-/// lists them under the key `videos`. `world` holds the ranks that make the videos together, of which this process is
-/// rank 0; null if it is alone.
+/// Makes one video per entry of `settings`. The report describes a single video at its top level, and several videos as
+/// a list under the key `videos`. `world` holds the ranks that make the videos together, of which this process is rank
+/// 0; null if it is alone.
 void generate(const std::vector<Settings>& settings, const GivenOutput& output, World* world, RunReport& report) {
   try {
     Generation(settings, output, world, report).run();
@@ -309,7 +309,8 @@ void follow_rank_0(CommandLine& line) {
   }
   const std::unique_ptr<World> world = World::find(line.settings, line.given());
   if (!world) {
-    std::cerr << "error: gpus 1 in a file is read too late for a rank of a launcher\n  remedy: give it as --gpus 1\n";
+    std::cerr
+        << "error: a file says gpus 1, but a rank of a launcher reads the file too late\n  remedy: give --gpus 1\n";
     throw run_failure("this rank has no rank 0", "give --gpus 1");
   }
   const int code = follow(*world, failure);

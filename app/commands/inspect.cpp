@@ -61,7 +61,7 @@ void print_component(const models::ComponentSummary& component) {
     std::cout << "    " << human_bytes(component.fp8_bytes) << " in memory with " << fp8_option(component) << "\n";
 }
 
-/// Returns the bytes of components with 8-bit layers, if the run uses them in bf16 with fp8 weights.
+/// Returns the bytes in memory of each component that can have 8-bit layers, for a run in bf16 with fp8 weights.
 std::map<std::string, uint64_t> fp8_bytes(const models::Checkpoint& folder) {
   std::vector<std::string> roles = {kTextEncoder};
   for (const models::ExpertSpec& expert : models::describe(folder).experts) roles.push_back(expert.role);
@@ -183,8 +183,7 @@ void inspect_video(const fs::path& path, bool json) {
   const std::string text = read_recipe(path);
   const nlohmann::json recipe = models::parse_json_if_valid(text);
   if (!is_recipe(recipe))
-    throw bad_input(path.string() + " carries no recipe",
-                    "only videos of this program have one, unless made with --no-metadata");
+    throw bad_input(path.string() + " carries no recipe", "name a video that this program made without --no-metadata");
   if (json) {
     std::cout << dump({{"path", path.string()}, {"recipe", recipe}}, 2) << "\n";
     return;

@@ -53,7 +53,7 @@ nlohmann::json distilled_by_name(const fs::path& path) {
   return {};
 }
 
-/// Describes the model that a LoRA was made for, or its "problem" and "remedy" if it cannot be used.
+/// Describes a LoRA and the model that it was made for. If the LoRA cannot be used, returns a "problem" and a "remedy".
 nlohmann::json describe_lora(const fs::path& path) {
   try {
     const models::LoraFile lora = models::read_lora(path);
@@ -126,8 +126,8 @@ Parts parts_in(const fs::path& path) {
   return parts;
 }
 
-/// Returns the parts of supported families whose sizes no model of configs/ has: "vae of A, in sizes ...". Sets `other`
-/// to what the file is if no family runs it.
+/// Returns the parts in the file that belong to supported families but have sizes that no model of configs/ has: "vae
+/// of A, in sizes ...". If the file is a part of a model that no family runs, describes it in `other`.
 std::vector<std::string> parts_of_no_config(const fs::path& path, std::string& other) {
   std::vector<std::string> parts;
   try {

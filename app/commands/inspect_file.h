@@ -1,4 +1,4 @@
-// `sparsereel inspect FILE`: says what a file of weights is.
+// `sparsereel inspect FILE`: says what a file of weights holds.
 #pragma once
 
 #include <filesystem>
@@ -7,11 +7,11 @@ namespace sparsereel::app {
 
 struct InspectOptions {
   bool json = false;     // print one JSON object
-  bool tensors = false;  // list each tensor of a file; JSON always does
+  bool tensors = false;  // list each tensor of a file; JSON always lists them
 };
 
-/// Prints the models that a file of weights, or the index of its shards, is a part of. Prints a single line if no model
-/// that this program runs has such a part. Throws Error if the file is damaged.
+/// Prints what a file of weights, or the index of its shards, holds, and the models that can use it as a part. Says so
+/// if this program runs no such model. Throws Error if the file is damaged.
 void inspect_weights(const std::filesystem::path& path, const InspectOptions& options);
 
 }  // namespace sparsereel::app

@@ -27,7 +27,8 @@ std::string below(const fs::path& file, const fs::path& folder) {
   return one_line((name.empty() ? file : name).string());
 }
 
-/// Returns the command that runs a model. It names files, because a folder may hold the same model twice in one format.
+/// Returns the command that runs a model. It names each file, unless the folder holds one model only: a folder may hold
+/// the same model twice in one format.
 std::string command_for(const FolderInventory& inventory, const Candidate& model) {
   std::vector<std::string> words = {"generate", "-p", "a panda", "-m", inventory.folder.string()};
   if (model.images.needed) words.insert(words.end(), {"--image", "picture.jpg"});

@@ -18,7 +18,8 @@ struct FolderInventory {
 
   /// Returns true if the folder holds nothing that could be read.
   bool is_empty() const;
-  /// Returns the model if the folder holds exactly one and it is whole, else null.
+  /// Returns the model if the folder holds exactly one, all its parts are there, and there is at most one tokenizer for
+  /// it; else null.
   const models::Candidate* only_model() const;
 };
 

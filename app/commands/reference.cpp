@@ -126,8 +126,8 @@ std::vector<Entry> attention_entries() {
           tile of queries computes some blocks of keys and leaves the others out. --topk, --cdf, --error or
           --block-error says how many blocks are computed, --select says which, and --dropped says what stands for the
           others.)"},
-      {.text = R"(The means of --dropped mean cost 1/cell of full attention's work. With as many blocks computed, the
-          error is several times smaller than without them. Reports have the sparsity of a run (the share of blocks
+      {.text = R"(The means of --dropped mean cost 1/cell of full attention's work. If as many blocks are computed, the
+          error is several times smaller than without means. Reports have the sparsity of a run (the share of blocks
           that were not computed), the share that means cost (mean_share), and with --attention check the measured
           error beside the predicted one.)"}};
 }
@@ -164,9 +164,9 @@ std::vector<Entry> rank_entries() {
   return {
       {.heading = "ENVIRONMENT"},
       {.term = "RANK, WORLD_SIZE, LOCAL_RANK",
-       .text = R"(The rank of this process, as torchrun sets it; OMPI_COMM_WORLD_RANK and its kin of mpirun and
-           SLURM_PROCID and its kin do the same. With batch, each rank renders a share of the set; --share wins over
-           them. With generate, such ranks make one video together.)"},
+       .text = R"(The rank of this process, as torchrun sets it. The variables of mpirun (OMPI_COMM_WORLD_RANK and so
+           on) and of Slurm (SLURM_PROCID and so on) do the same. With batch, each rank renders a share of the set;
+           --share wins over them. With generate, such ranks make one video together.)"},
       {.term = "MASTER_ADDR, MASTER_PORT",
        .text = R"(Where such ranks meet: rank 0's host and a free port there. torchrun sets them. Under srun they are
            not needed.)"},
@@ -226,7 +226,7 @@ std::vector<Entry> manual(const CommandInfo& program) {
   return entries;
 }
 
-/// Examples stand in a line of their own, which is not wrapped, because it is copied. An empty line follows them.
+/// Examples stand in a line of their own, which is not wrapped, so that people can copy it. An empty line follows them.
 std::string as_text(const std::vector<Entry>& entries) {
   std::string text;
   for (const Entry& entry : entries) {

@@ -41,13 +41,13 @@ std::string search_key(const TunePlan& plan, const models::Plan& untuned, const 
   models::Plan sparse = untuned;
   sparse.attention_mode = attention::Mode::sparse;  // its recipe holds the untuned policy
   const bool offload = plan.request.offload && !pipeline.device().is_cpu();
-  constexpr int kFormat = 4;  // version of what the file holds for a video and a head
+  constexpr int kFormat = 4;  // version of the file's content; increase it if the content changes
   const nlohmann::json key = {
       {"format", kFormat},
       {"video", recipe_identity(make_recipe(video, sparse, pipeline, *plan.pictures), sparse, video.run)},
       {"prompts", plan.prompts},
       {"machine", device_name(pipeline.device())},  // because the file holds its times
-      {"offload", offload},                         // the same
+      {"offload", offload},                         // because times depend on it
       {"bounds", {plan.bounds.l1, plan.bounds.l2, plan.bounds_asked}},
       {"samples", plan.samples},
       {"heads_alone", plan.videos == 0}};
@@ -128,7 +128,8 @@ std::string command_with(const Settings& settings, const fs::path& profile) {
   return command + " -p \"...\" --profile " + shell_quoted(profile);
 }
 
-/// Reads the results of earlier runs of this search. Adds a warning for each other search beside it.
+/// Reads the results that earlier runs of this search saved beside the profile. Adds a warning for each other search
+/// that is saved there.
 tuning::OwnState find_own_state(TunePlan& plan, const models::Plan& untuned, const models::Pipeline& pipeline) {
   const auto new_head = [&](std::optional<double> topk) {
     attention::HeadPolicy head = untuned.attention_policy.defaults;
@@ -139,7 +140,7 @@ tuning::OwnState find_own_state(TunePlan& plan, const models::Plan& untuned, con
   tuning::OwnState own = tuning::find_state(plan.output, search_key(plan, untuned, pipeline), new_head,
                                             limits_of(plan, untuned, pipeline));
   for (const fs::path& other : own.others)
-    plan.warnings.push_back(other.string() + " belongs to a search with other settings and stays; this search uses " +
+    plan.warnings.push_back(other.string() + " holds a search with other settings and is kept; this search uses " +
                             own.path.string());
   return own;
 }
@@ -148,7 +149,7 @@ std::vector<std::string> warnings_of_search(const TunePlan& plan, const Found& f
                                             const attention::Profile& profile) {
   std::vector<std::string> warnings = tuning::warnings_of(plan, found, profile);
   if (!plan.heat_map.empty() && !found.heads)
-    warnings.push_back("--heat-map draws nothing, because no blocks were chosen for each head: " + found.no_heads);
+    warnings.push_back("--heat-map draws nothing, because heads get no blocks of their own: " + found.no_heads);
   return warnings;
 }
 
@@ -234,7 +235,7 @@ void add_profile_options(CLI::App& command, tuning::TuneOptions& options) {
        .in_help = InHelp::all},
       "X");
   search.add("--l2", options.l2,
-             {.help = "the same if P.V is skipped too (default 0.065)",
+             {.help = "most error of a head if P.V is skipped too (default 0.065)",
               .manual = R"(Bounds the relative L1 error of a head if products with V are skipped besides, as with
                   --pv-threshold. It follows the rules of --l1.)",
               .example = "sparsereel tune prompts.txt --l1 0.05 --l2 0.06",
@@ -312,9 +313,10 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   }
   if (missed.empty()) return;
   report.recovery.clear();  // the error below says it
-  throw run_failure(plan.output.string() + " is not written: " + missed,
-                    "the best that was found is in " + output.string() +
-                        (found.complete ? "; ask for less" : "; run the same command again to search on"));
+  throw run_failure(
+      plan.output.string() + " is not written: " + missed,
+      "the best setting that was found is in " + output.string() +
+          (found.complete ? "; use it, or lower the goal" : "; run the same command again to search longer"));
 }
 
 /// Returns the files of options that only this command has.

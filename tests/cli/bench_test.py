@@ -312,7 +312,7 @@ class BenchPipeline(CommandLineTest):
         for text in ('a: dropped mean, select error', 'b: dropped mean, select error', 'a: full', 'b: full', 'NVIDIA H200', 'a CPU', 'seconds of denoising', 'PSNR dB against full attention', 'frontier'):
             self.assertIn(text, shown)
         (self.folder / 'c.json').write_text(json.dumps({'rows': [{'mode': 'full', 'ms': 3}]}))
-        self.fail_with(self.run_program('bench', 'plot', 'a.json', 'c.json', '-o', 'd.png'), 2, 'c.json', 'a different command than a.json')
+        self.fail_with(self.run_program('bench', 'plot', 'a.json', 'c.json', '-o', 'd.png'), 2, 'c.json', 'another command than a.json')
 
     def test_measures_without_gnuplot_although_nothing_can_be_drawn(self):
         (self.folder / 'none').mkdir()
@@ -358,7 +358,7 @@ class BenchPipeline(CommandLineTest):
         result = self.bench(*SMALL, '--modes', 'full', '--no-decode', '--topk', '0.5', '--select', 'mass', '--similarity', '0.5', '--heat-map', 'h.png',
                             '--token-order', 'native,hilbert', '--json')
         why = 'no effect with --modes full'
-        warnings = [f'--topk has {why}', f'--select has {why}', f'--heat-map has {why}', f'--token-order: all but the first have {why}',
+        warnings = [f'--topk has {why}', f'--select has {why}', f'--heat-map has {why}', f'--token-order: all orders but the first have {why}',
                     f'--similarity 0.5 has {why}']
         self.warn_with(result, *warnings)
         self.assertEqual(json.loads(result.stdout)['warnings'], warnings)
