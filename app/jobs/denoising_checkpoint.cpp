@@ -53,9 +53,9 @@ uint64_t mix(uint64_t sum, const std::string& text) {
   return mix(mix(sum, text.size()), std::as_bytes(std::span(text)));
 }
 
-/// Returns a checksum over everything in a checkpoint, in any order of the tensors, so that no run resumes from a
-/// damaged file. It is not models::sha256(), which takes 20 times as long. A cache's state makes checkpoints of
-/// gigabytes every few steps, and nobody has a reason to forge one.
+/// Returns a checksum over everything in a checkpoint, so that no run resumes from a damaged file. It does not depend
+/// on the order of the tensors. It is not models::sha256(), which takes 20 times as long: with a cache, gigabytes may
+/// be saved every few steps, and nobody has a reason to forge a checkpoint.
 std::string checksum(const std::vector<models::TensorView>& tensors, const std::string& run) {
   uint64_t sum = mix(tensors.size(), run);
   for (const models::TensorView& tensor : tensors) {
@@ -99,7 +99,7 @@ std::string identity_of(const models::TensorFile& file) {
 std::string identity_of(const fs::path& path) {
   try {
     return identity_of(models::TensorFile(path));
-  } catch (const Error&) {  // another file with such a name
+  } catch (const Error&) {  // the file is no checkpoint, though it has the name of one
     return {};
   }
 }

@@ -15,13 +15,12 @@
 namespace sparsereel::app {
 
 /// Saves the state under the `identity` of its recipe. The write is atomic: an older checkpoint stays until the new one
-/// is whole. Throws Error naming the file.
+/// is complete. Throws Error naming the file.
 void save_checkpoint(const std::filesystem::path& path, const models::DenoisingState& state,
                      const std::string& identity);
 
-/// The checkpoint of a run. For "clip.mp4" it is "clip.mp4.checkpoint.safetensors", or
-/// "clip.mp4.checkpoint-2.safetensors" and so on: the file that this run resumes from, or else the first free name. No
-/// other file is replaced.
+/// The checkpoint of a run: the file that the run resumes from, or else the first free name. For "clip.mp4" the names
+/// are "clip.mp4.checkpoint.safetensors", "clip.mp4.checkpoint-2.safetensors" and so on. No other file is replaced.
 struct OwnCheckpoint {
   std::filesystem::path path;
   std::shared_ptr<const models::DenoisingState> state;  // null if `path` is free
@@ -33,7 +32,7 @@ struct OwnCheckpoint {
 OwnCheckpoint find_checkpoint(const std::filesystem::path& output, const std::string& identity,
                               const models::CacheRule& cache);
 
-/// Returns true if files with the names of checkpoints exist, whatever they hold.
+/// Returns true if a file with the name of a checkpoint of this output exists, whatever it holds.
 bool may_have_checkpoint(const std::filesystem::path& output);
 
 /// Returns the state in the file. Throws Error saying what is wrong with the file.
@@ -44,7 +43,7 @@ std::shared_ptr<const models::DenoisingState> load_checkpoint(const std::filesys
 /// Returns the denoising checkpoints in the folder, of any recipe.
 std::vector<FileBeside> checkpoints_in(const std::filesystem::path& folder);
 
-/// Identities of recipes, by the output that they make.
+/// Identities of recipes, by the video file that each makes.
 using Identities = std::map<std::filesystem::path, std::string>;
 
 /// Removes the checkpoints of these finished videos, damaged ones too, and no other file.

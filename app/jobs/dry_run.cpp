@@ -1,4 +1,4 @@
-// Looks only at headers and sizes.
+// Describes a run by the headers and sizes of files alone.
 #include "app/jobs/dry_run.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ std::string stage_text(const nlohmann::json& stage) {
   const auto bytes = [&](const char* key) { return human_bytes(stage.at(key).get<uint64_t>()); };
   std::string text = bytes("bytes");
   if (stage.at("weights_bytes") > 0) text += " (weights " + bytes("weights_bytes") + ")";
-  if (stage.at("host_bytes") > 0) text += " and " + bytes("host_bytes") + " of the host's";
+  if (stage.at("host_bytes") > 0) text += " and " + bytes("host_bytes") + " of host memory";
   if (stage.at("in_pieces")) {
     text +=
         stage.at("stage") == "text" ? ", at once; layer by layer it takes less" : ", at once; in tiles it takes less";

@@ -10,8 +10,9 @@
 
 namespace sparsereel::app {
 
-/// Resolves the video as a run does. If the run would fail but the plan can be known, fills in the plan and returns the
-/// error; otherwise throws the error. `ranks` is the number of ranks that make the video together.
+/// Resolves the video as a run does. Returns nothing if the run would succeed. If it would fail, fills in the plan and
+/// returns the error. Throws Error if the plan cannot be made either. `ranks` is the number of ranks that make the
+/// video together.
 std::optional<Error> foresee(VideoTask& video, const models::Pipeline& pipeline, LoadedFiles& files, int64_t ranks);
 
 /// Returns the size, frames, steps, seed and output of the video under the keys that reports use, and the preset of its

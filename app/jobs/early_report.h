@@ -10,8 +10,8 @@
 namespace sparsereel::app {
 
 /// Returns `wanted`, the file of --report, if a report may be written there, or else an empty path. The file may be
-/// new, or hold an earlier report. It must not be named by `settings`, belong to the model, or be a word of the command
-/// line.
+/// new, or hold an earlier report. It must not be named by another option in `settings`, belong to the model, or be
+/// another word of the command line.
 std::filesystem::path early_report(const std::filesystem::path& wanted, const Settings& settings,
                                    const std::vector<std::string>& words);
 

@@ -14,11 +14,12 @@
 
 namespace sparsereel::app {
 
-/// Writes the outputs of a run: the video and, if asked for, its contact sheet. They exist only after finish().
+/// Writes the outputs of a run: the video and, if asked for, its contact sheet. The files exist only after finish().
 class FrameWriter final : public models::FrameSink {
  public:
   struct Text {
-    /// Returns the recipe to store with the video. Called when decoding begins; `tiled` says if it decodes in tiles.
+    /// Returns the recipe to store with the video. Called when decoding begins; `tiled` is true if the video is decoded
+    /// in tiles.
     std::function<std::string(bool tiled)> recipe;
     std::string caption;  // caption of the contact sheet
   };

@@ -1,4 +1,4 @@
-// Reads the pictures that a video begins and ends with and encodes them for the model.
+// Reads the first and the last picture of a video, and encodes them for the model.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace sparsereel::app {
 
-/// Files of images. Each file is decoded and hashed once. If all pictures together exceed `most_bytes`, further
-/// pictures are not kept and are decoded again when used.
+/// The image files of a run. Each file is decoded and hashed once. Decoded pictures are kept up to `most_bytes` in
+/// total; pictures beyond this limit are decoded again at each use.
 class PictureFiles {
  public:
   explicit PictureFiles(uint64_t most_bytes = uint64_t{512} << 20) : most_bytes_(most_bytes) {}
@@ -36,12 +36,12 @@ class PictureFiles {
   uint64_t most_bytes_, bytes_ = 0;
 };
 
-/// Adds made-up images to the request for images that the model needs and the request lacks.
+/// Puts made-up images into the request in place of images that the model needs and the request lacks.
 void make_up_images(const models::ModelSpec& spec, models::Request& request);
 
 /// Reads the request's images, so that invalid files are found before any work. If no option gives a size, the video
-/// takes the shape of the first image. If a model with random weights needs an image that is missing, it gets a made-up
-/// image. Throws Error naming the file.
+/// takes the shape of the first image. If a model with random weights needs an image that is missing, the request gets
+/// a made-up image. Throws Error naming the file.
 void settle_images(const Settings& settings, const models::ModelSpec& spec, models::Request& request,
                    PictureFiles& pictures);
 

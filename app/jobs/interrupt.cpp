@@ -1,5 +1,5 @@
-// Signal handling. A separate thread waits for signals, so that no other thread is interrupted. oneDNN's matrix
-// products keep no valid stack pointer, and a handler's frame overwrote the heap.
+// Handles signals in a separate thread that waits for them, so that no other thread is interrupted. In oneDNN's matrix
+// products the stack pointer is not valid, and the frame of a signal handler overwrote the heap.
 #include "app/jobs/interrupt.h"
 
 #include <unistd.h>
@@ -21,7 +21,8 @@ void say(std::string_view text) {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
 }
 
-/// Waits for signals. The first asks the run to stop if it polls; otherwise, and the second time, the process ends.
+/// Waits for signals. The first signal asks the run to stop if the run polls interrupted(). The second signal, or the
+/// first if the run does not poll, ends the process.
 void wait_for_signals(sigset_t signals, bool silent) {
   for (int number = 0;;) {
     if (sigwait(&signals, &number) != 0) continue;

@@ -66,7 +66,8 @@ void Job::warn(VideoTask& video, const std::string& warning) {
 
 size_t Job::load(std::span<VideoTask* const> videos, models::Pipeline& pipeline) {
   size_t count = 0;
-  // A set ends with a report. A single command loses nothing, so there a signal ends the process at once.
+  // A set must end with its report, so a signal only cancels the loading. A single command has nothing to lose yet, so
+  // a signal may end its process at once.
   models::do_unless_cancelled(policy_.go_on_after_failure ? cancelled_ : nullptr,
                               [&] { count = load_all(videos, pipeline); });
   return count;
@@ -81,9 +82,9 @@ size_t Job::load_all(std::span<VideoTask* const> videos, models::Pipeline& pipel
   videos = videos.first(encode_images(videos, pipeline));
   user_.observer().stage("text");
   const auto start = Clock::now();
-  // If both do not fit, the transformer of the previous videos makes room.
+  // If the text encoder does not fit beside the transformer of the previous videos, release the transformer.
   if (pipeline.has_transformer() && !pipeline.text_stage().fits()) pipeline.release_transformer();
-  // If transformers stay loaded, begin with the first one even if the video resumes later.
+  // If transformers stay loaded, begin with the model's first one, even if the video resumes with the second.
   const VideoTask& first = *videos.front();
   pipeline.begin_transformer(/*resumes=*/!policy_.keep_loaded && may_have_checkpoint(first.options.run.output));
   pipeline.text_stage().load();
@@ -107,7 +108,7 @@ size_t Job::encode_images(std::span<VideoTask* const> videos, models::Pipeline& 
   if (policy_.go_on_after_failure) run.cancelled = cancelled_;
   for (size_t i = 0; i < videos.size(); ++i) {
     VideoTask& video = *videos[i];
-    // If texts had to wait, an earlier load has already encoded these pictures.
+    // If texts had to wait for another round, an earlier call of load() has already encoded these pictures.
     if (video.plan.image.empty() || video.failure || video.conditioning.latents.defined()) continue;
     if (i > 0 && images.nbytes() >= policy_.texts.bytes && !images.has(video.plan)) return i;
     const auto start = Clock::now();
@@ -263,7 +264,8 @@ bool Job::keeps_last(const VideoTask& video) const {
 void Job::use_checkpoint(VideoTask& video, models::Inputs& inputs) {
   OwnCheckpoint own = find_checkpoint(video.options.run.output, video.identity, video.plan.cache);
   if (!policy_.go_on_after_failure)  // rows of a set change, and its last line lists old checkpoints
-    for (const std::string& other : own.passed_over) warn(video, other + "; this run's is " + own.path.string());
+    for (const std::string& other : own.passed_over)
+      warn(video, other + "; this run's checkpoint is " + own.path.string());
   video.checkpoint = own.path;
   inputs.resume = std::move(own.state);
   if (inputs.resume) video.resumed_at_step = inputs.resume->step;

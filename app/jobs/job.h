@@ -36,11 +36,11 @@ struct Made {
   std::chrono::steady_clock::time_point write_start;
 };
 
-/// Returns the part of JSON that reports and manifests share: recipe, warnings (first `told`, from before the work,
+/// Returns the fields that reports and manifests share, as JSON: recipe, warnings (first `told`, from before the work,
 /// then the warnings of the work), preset, cache and the step that the run resumed from.
 nlohmann::json made_report(const VideoTask& video, const Made& made, const std::vector<std::string>& told);
 
-/// The command that uses a job. The job tells it about progress.
+/// The command that uses a job. The job calls these functions to report its progress.
 class JobUser {
  public:
   virtual ~JobUser() = default;
@@ -54,11 +54,11 @@ class JobUser {
   virtual void written(const VideoTask&,
                        const Made&) = 0;    // called by the thread that writes; may throw as writing does
   virtual void done(const VideoTask&) {}    // after written()
-  virtual void failed(const VideoTask&) {}  // if other videos continue
+  virtual void failed(const VideoTask&) {}  // only if the other videos are still made
 };
 
-/// Runs `part`. Returns its error if that concerns only its own videos, or nothing if it succeeded. Rethrows Cancelled,
-/// and errors that would hit every video.
+/// Runs `part`. Returns its error, or nothing if it succeeded. Rethrows Cancelled, and errors that would make every
+/// other video fail too.
 template <typename Part>
 std::optional<Error> failure_of_part(const Part& part) {
   try {
@@ -75,23 +75,24 @@ std::optional<Error> failure_of_part(const Part& part) {
   return std::nullopt;
 }
 
-/// The limit of encoded text that waits for its video. Later texts are encoded in another round. Loading the encoder
-/// again costs little compared with the videos, and the first video does not wait for the last text.
+/// Limits the encoded texts that wait for their videos. Texts beyond the limit are encoded in another round, so that
+/// the first video does not wait for the last text. Loading the encoder again costs little compared with the videos.
 struct TextLimit {
   uint64_t bytes = std::numeric_limits<uint64_t>::max();
-  double seconds = std::numeric_limits<double>::infinity();  // time of encoding; at least twice the time of loading
+  double seconds =
+      std::numeric_limits<double>::infinity();  // encoding time of a round; at least twice the loading time
 };
 
-/// How a job treats its videos. By default each video is made as if it were alone, because a transformer that stayed
-/// loaded might force the decoder to work in tiles; a failure is then thrown. A cancelled video keeps its finished
-/// steps, and the next job resumes from them.
+/// How a job treats its videos. By default no model stays loaded, because a loaded transformer might force the decoder
+/// to work in tiles, and a failure is thrown. A cancelled video keeps its finished steps, and the next job resumes from
+/// them.
 struct JobPolicy {
   bool keep_loaded = false;          // keep transformer and decoder from video to video
   bool write_behind = false;         // write a video while the next one is denoised
   bool go_on_after_failure = false;  // a failed video does not stop the others
   bool keep_last = false;  // keep the state after the last step even without --checkpoint-every, so that a killed run
                            // resumes at decoding
-  std::function<World*()> world = {};  // ranks that make a video together; empty or null for this process alone
+  std::function<World*()> world = {};  // returns the ranks that make a video together; if unset or null, only this one
   TextLimit texts = {};
 };
 
@@ -115,7 +116,7 @@ class Job {
  private:
   struct Written {
     VideoTask* video;
-    std::vector<std::string> warnings;  // not yet told
+    std::vector<std::string> warnings;  // not yet passed to the user
   };
 
   struct Texts {

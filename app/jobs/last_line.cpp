@@ -21,7 +21,7 @@ std::string length_text(const RunOptions& run, int64_t frames) {
 }  // namespace
 
 std::string duration_text(double seconds) {
-  constexpr double kShort = 9.95;  // from here on it rounds to 10
+  constexpr double kShort = 9.95;  // longer ones would round to 10.0
   if (seconds < kShort) return fixed(seconds, 1) + " s";
   const int64_t whole = std::llround(seconds), minutes = whole / 60;
   if (minutes == 0) return std::to_string(whole) + " s";

@@ -11,8 +11,8 @@ namespace sparsereel::app {
 /// Returns "4.2 s", "16 s", "4 min 12 s" or "1 h 5 min".
 std::string duration_text(double seconds);
 
-/// Returns "clip.mp4: 4.1 s of video, 256x256". A single frame, and outputs without a frame rate (.safetensors, PNGs),
-/// count frames instead: "clip: 33 frames, 256x256".
+/// Returns "clip.mp4: 4.1 s of video, 256x256". For a single frame, and for outputs without a frame rate (.safetensors,
+/// PNGs), it gives the number of frames instead: "clip: 33 frames, 256x256".
 std::string video_text(const RunOptions& run, const models::VideoShape& shape);
 
 }  // namespace sparsereel::app

@@ -30,7 +30,7 @@ bool are_kept_in(const std::filesystem::path& path, const at::Tensor& latents) {
     if (entry == nullptr || !file.metadata().contains(kKept)) return false;
     const at::Tensor kept = copy_of(file, *entry);
     return kept.defined() && kept.scalar_type() == latents.scalar_type() && at::equal(kept, latents);
-  } catch (const Error&) {  // another file with such a name
+  } catch (const Error&) {  // the file holds no latents, though it has such a name
     return false;
   }
 }

@@ -22,10 +22,11 @@ struct SavedLatents {
   std::string recipe;  // empty if the file has none
 };
 
-/// Returns true if a run kept the file until its video was written and it holds exactly these latents.
+/// Returns true if a run wrote the file to keep its latents until the video is written, and the file holds exactly
+/// these latents.
 bool are_kept_in(const std::filesystem::path& path, const at::Tensor& latents);
 
-/// Loads the latents. Throws Error naming the file if it is not well-formed or has no tensor `latents`, or if the
+/// Loads the latents. Throws Error naming the file if it is damaged or has no tensor `latents`. Also throws if this
 /// tensor has the wrong rank or dtype, or holds NaN or Inf.
 SavedLatents load_latents(const std::filesystem::path& path);
 

@@ -61,7 +61,7 @@ std::vector<NamedFile> files_of(const Settings& settings, const fs::path& config
   return files;
 }
 
-/// Makes the other checks.
+/// Checks that no file of the model would be written, then removes what killed runs left.
 void check_rest(const std::vector<NamedFile>& files, const Settings& settings) {
   check_model_is_untouched(files, files_of_model(settings));
   std::vector<fs::path> paths;
@@ -211,7 +211,7 @@ std::string KeptLatents::save(const at::Tensor& latents, const std::string& reci
     if (path != earlier_) save_latents(path, latents, recipe, asked_.empty() ? until_the_video_is_written : asked_for);
   } catch (const Error& error) {
     if (!asked_.empty()) failure_ = error;
-    return (asked_.empty() ? "the latents are not saved while the video is made: " : "--save-latents: ") +
+    return (asked_.empty() ? "the latents are not kept until the video is written: " : "--save-latents: ") +
            std::string(error.what());
   }
   saved_ = path;

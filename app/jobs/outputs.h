@@ -14,7 +14,7 @@
 
 namespace sparsereel::app {
 
-/// A file of a run with the name that errors give it. An empty path means no file.
+/// A file of a run, with the name that errors use for it. An empty path means no file.
 struct NamedFile {
   std::string option;
   std::filesystem::path path;
@@ -24,7 +24,7 @@ struct NamedFile {
 /// Returns true if both paths lead to one file, whether or not it exists.
 bool same_file(const std::filesystem::path& a, const std::filesystem::path& b);
 
-/// Returns the files named by the command's options of the table.
+/// Returns the files that the command's options in option_table.h name.
 std::vector<NamedFile> files_of(Command command, const Settings& settings);
 
 /// Throws Error if two of the files are the same. Call it before the report begins, because failed runs write the
@@ -39,10 +39,11 @@ void check_model_is_untouched(const std::vector<NamedFile>& files, const models:
 /// Runs both checks above for the videos of `generate`; removes nothing. `config` is the file of --config.
 void check_distinct(const std::vector<Settings>& videos, const std::filesystem::path& config);
 
-/// Runs both checks for a run with these settings, then removes what killed runs left of its files.
+/// Runs both checks for a run with these settings, then removes the temporary files that killed runs left for its
+/// outputs.
 void check_files(const std::vector<NamedFile>& files, const Settings& settings);
 
-/// Runs the same checks for the videos of `generate` and `decode`: their outputs, the report, and the files that they
+/// Does the same for the videos of `generate` and `decode`: for their outputs, the report, and the files that they
 /// read. `config` is the file of --config and `decoded` the latents of `decode`; either may be empty.
 void check_files(const std::vector<Settings>& videos, const std::filesystem::path& config,
                  const std::filesystem::path& decoded);
@@ -64,7 +65,8 @@ struct FileBeside {
   int64_t number = 1;
 };
 
-/// Returns all files with such names in the folder, whatever they hold, by output and number. Numbers may have gaps.
+/// Returns all files with such names in the folder, whatever they hold, sorted by output and number. Numbers may have
+/// gaps.
 std::vector<FileBeside> files_beside_outputs(const std::filesystem::path& folder, const BesideKind& kind);
 
 /// Returns the files of one output, lowest number first.
@@ -78,9 +80,9 @@ std::filesystem::path free_beside(const std::filesystem::path& output, const Bes
 std::filesystem::path latents_beside(const std::filesystem::path& output);
 
 /// Keeps the latents of a run: in the file of --save-latents, or else beside the output until the video is written. The
-/// user did not ask for the file beside the output, so it never replaces another file. Only this file, and the file of
-/// an earlier failed run with the same latents, are removed. If the file cannot be written, the run continues, because
-/// its steps are done.
+/// user did not ask for the file beside the output, so it never replaces another file. That file is removed later, and
+/// so is the file of an earlier failed run with the same latents; no other file is. If latents cannot be saved, the run
+/// continues, because its steps are done.
 class KeptLatents {
  public:
   /// `asked` is the file of --save-latents; empty if it was not given.
@@ -88,7 +90,7 @@ class KeptLatents {
 
   /// Returns a warning if the file could not be written, else nothing.
   std::string save(const at::Tensor& latents, const std::string& recipe);
-  /// Call it once the video is written. Throws Error if the file that was asked for does not exist.
+  /// Call it once the video is written. Throws Error if the user asked for the file and it could not be written.
   void check() const;
   /// Returns the saved file; empty if nothing was saved.
   const std::filesystem::path& saved() const { return saved_; }

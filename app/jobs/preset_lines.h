@@ -19,15 +19,16 @@ std::string chosen_text(const VideoTask& video);
 
 /// Returns what was done: "preset balanced: 10 of 50 steps with every block, then topk 0.3; forecast:0.15 computed 15
 /// of 50 steps; --preset exact for full attention". Options given beside the preset or profile follow its name. Empty
-/// if there is neither. `fewest` and `most` are the computed steps over several videos.
+/// if there is neither. `fewest` and `most` are the smallest and the largest number of computed steps of several
+/// videos.
 std::string preset_line(const VideoTask& video, int64_t fewest, int64_t most);
 
 /// The lines of a run's videos; videos with equal settings share one.
 class PresetLines {
  public:
   void add(const VideoTask& video, int64_t computed_steps);
-  /// Returns one line per setting: "preset balanced: ...", or "3 videos: preset balanced: ..." if there are several
-  /// settings.
+  /// Returns one line per setting: "preset balanced: ...". If there are several settings, each line begins with its
+  /// number of videos: "3 videos: preset balanced: ...".
   std::vector<std::string> lines() const;
   /// Returns the preset_name() of all videos; empty if they differ.
   std::string common_name() const;

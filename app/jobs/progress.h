@@ -24,8 +24,9 @@ class Progress {
   /// Shows progress inside step `step` (from 1) of `steps`. Call it often, because a step may take longer than the time
   /// between two lines.
   void within(int64_t step, int64_t steps);
-  /// Shows a second bar above, and prints a line for each finished item. `done` of `total` items are finished. This run
-  /// finished `here` of them in `seconds`; earlier runs finished the rest.
+  /// Shows the progress of a set: in a second bar above, or in a line for each finished item if stderr is not a
+  /// terminal. `done` of `total` items are finished. This run finished `here` of them in `seconds`; earlier runs
+  /// finished the rest.
   void set(const std::string& name, int64_t done, int64_t total, int64_t here, double seconds);
   /// Removes the bar from the screen.
   void clear();

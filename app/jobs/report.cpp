@@ -108,7 +108,7 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Plan& p
     recipe["init_latents"] = options.init_latents.filename().string();
     recipe["init_latents_sha256"] = models::sha256_of_file(options.init_latents);
   }
-  if (options.profile && options.profile->by_head()) {  // otherwise the recipe holds all of it
+  if (options.profile && options.profile->by_head()) {  // the recipe holds all values of other profiles
     recipe["profile"] = options.profile->file.filename().string();
     recipe["profile_sha256"] = options.profile->sha256;
   }
@@ -136,7 +136,7 @@ void set_encoding(nlohmann::json& recipe, const RunOptions& run) {
 }
 
 std::string recipe_identity(nlohmann::json recipe, const models::Plan& plan, const RunOptions& run) {
-  recipe["vae_tiling"] = models::name(plan.vae_tiling);  // the run alone shows what automatic chooses
+  recipe["vae_tiling"] = models::name(plan.vae_tiling);  // only the run shows what automatic chooses
   if (recipe.value("dropped", "") == "none") {           // the default before recipes had this field
     recipe.erase("dropped");
     recipe.erase("select");
@@ -148,7 +148,7 @@ std::string recipe_identity(nlohmann::json recipe, const models::Plan& plan, con
 
 namespace {
 
-/// Returns how unequally a single budget for the heads of all ranks spreads the blocks.
+/// Returns how unequally blocks are divided among the ranks, because one budget covers the heads of all ranks.
 nlohmann::json rank_report(const std::vector<int64_t>& kept) {
   double sum = 0;
   for (const int64_t blocks : kept) sum += static_cast<double>(blocks);

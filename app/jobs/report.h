@@ -24,8 +24,8 @@ struct RunReport {
   std::string recovery;        // how to resume from what a failed run saved; empty if it saved nothing
 };
 
-/// Begins the report of a command. `path` is the file of --report; if it cannot be written, the run ends here. Call it
-/// once the files of the run are known to be distinct, because failed runs write the report too.
+/// Begins the report of a command. `path` is the file of --report; throws Error if it cannot be written. Call it once
+/// the files of the run are known to be distinct, because failed runs write the report too.
 void start_report(const std::filesystem::path& path, bool print, const char* command, RunReport& report);
 
 /// Prints a line for each file on stdout, after `start`: "vae: /models/vae.safetensors, 254 MB, BF16 194".
@@ -34,8 +34,9 @@ void print_part_files(const std::vector<models::PartFile>& files, const std::str
 /// Returns the JSON as valid UTF-8, whatever the strings hold.
 std::string dump(const nlohmann::json& json, int indent = -1);
 
-/// Returns everything that reproduces the video, by option name, and the version. Files are named by their content, so
-/// call it once, before they may change. `pictures` holds the plan's images.
+/// Returns everything that is needed to make the video again, by option name, and the program's version. Files are
+/// recorded by hashes of their content, so call it once, before the files may change. `pictures` holds the plan's
+/// images.
 nlohmann::json make_recipe(const GenerateOptions& options, const models::Plan& plan, const models::Pipeline& pipeline,
                            PictureFiles& pictures);
 void set_tiling(nlohmann::json& recipe, bool tiled);
@@ -52,14 +53,14 @@ void set_encoding(nlohmann::json& recipe, const RunOptions& run);
 std::string recipe_identity(nlohmann::json recipe, const models::Plan& plan, const RunOptions& run);
 
 /// Returns the attention part of a report: mode, kernel, and sparsity of blocks (without means) in total, per layer,
-/// and per step and layer. Holds the error of check mode in the same way. Also holds the replacement of dropped blocks,
-/// its cost and predicted error, and the steps redone with full attention.
+/// and per step and layer. In check mode it also holds the error, in the same detail. Also holds what replaces dropped
+/// blocks, its cost and its predicted error, and the steps that were redone with full attention.
 nlohmann::json attention_report(const models::AttentionRun& run, at::Device device);
 
 /// Returns how closely a video keeps to its first image, under these keys. `first_frame_psnr` (dB) and
 /// `first_frame_difference` (mean, of 255) compare its first frame with the image as the VAE reproduces it.
-/// `color_drift` is how far the mean red, green and blue of the last frame are from the first frame's mean (of 255).
-/// `color_drift_most` is the largest drift of any color and frame. `result` must begin with an image.
+/// `colour_drift` is how far the mean red, green and blue of the last frame are from the first frame's mean (of 255).
+/// `colour_drift_most` is the largest drift of any color and frame. `result` must begin with an image.
 nlohmann::json image_report(const models::Outcome& result);
 
 /// Returns how many steps ran all transformer blocks, and which steps did not.

@@ -1,4 +1,4 @@
-// Resolves videos and collects the warnings that are known before they are made.
+// Resolves videos, and collects the warnings that are known before the videos are made.
 #include "app/jobs/video.h"
 
 #include <ATen/ATen.h>
@@ -53,7 +53,7 @@ void resolve_video(VideoTask& video, const models::Pipeline& pipeline, LoadedFil
 }
 
 std::vector<std::string> early_warnings(const std::vector<VideoTask*>& videos) {
-  std::vector<std::string> texts;  // in the order of the first video of each
+  std::vector<std::string> texts;  // in the order of the first video with each
   std::map<std::string, std::vector<const VideoTask*>> videos_of;
   std::map<fs::path, std::vector<std::string>> prompts;
   std::map<fs::path, std::vector<VideoShape>> shapes;

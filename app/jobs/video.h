@@ -1,4 +1,4 @@
-// A video from the user's settings to its file.
+// Describes a video on its way from the user's settings to its file, and resolves the settings.
 #pragma once
 
 #include <filesystem>
@@ -33,7 +33,7 @@ struct VideoTask {
   models::Plan plan;
   at::Tensor init_latents;                 // from --init-latents; undefined if denoising starts with noise
   std::shared_ptr<PictureFiles> pictures;  // its images, until they are encoded
-  nlohmann::json recipe;                   // recipe; includes the outcome once the video is made
+  nlohmann::json recipe;                   // includes the outcome once the video is made
   std::string identity;                    // hash of the recipe before the outcome was added
   std::vector<std::string> told;           // warnings printed before the work
 

@@ -32,7 +32,8 @@ std::string defect_warning(const models::FrameFacts& frames, KeptLatents& kept) 
 std::string decode_command(const Settings& settings, const RunOptions& run, const std::filesystem::path& latents) {
   std::string command = called_program() + " decode " + shell_quoted(latents) + " -o " + shell_quoted(run.output) +
                         (run.random_weights ? " --random-weights " : " -m ") + shell_quoted(run.model);
-  // Leave out options that only control reporting, and those that the checkpoint's own config repeats.
+  // Leave out options that are already in the command, options that only control reports, and values that come from the
+  // model's file in configs/.
   static const std::set<std::string> left_out = {"model", "random_weights", "output", "report",
                                                  "quiet", "verbose",        "json"};
   const bool encoded = output_kind(run.output) == OutputKind::encoded;
@@ -40,7 +41,7 @@ std::string decode_command(const Settings& settings, const RunOptions& run, cons
     const std::string& key = option.key;
     const Setting* setting = takes(Command::decode, option) ? settings.find(key) : nullptr;
     if (setting == nullptr || setting->source == Source::matched_config || left_out.contains(key)) continue;
-    if (!encoded && (key == "crf" || key == "codec")) continue;  // overridden by the output
+    if (!encoded && (key == "crf" || key == "codec")) continue;  // the output is not encoded
     if (key == "no_metadata" && !settings.flag(key)) continue;
     command.append(" ").append(option_name(key));
     if (key != "no_metadata") command.append(" ").append(shell_quoted(setting->value));

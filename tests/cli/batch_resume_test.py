@@ -287,7 +287,7 @@ class Checkpoints(BatchTest):
         before = checkpoint.read_bytes()
         result = self.succeed(self.generate('--steps', '3', '--checkpoint-every', '2', '-o', 'clip.mp4'))
         self.assertIn('other settings', result.stderr)
-        self.assertIn("this run's is clip.mp4.checkpoint-2.safetensors", result.stderr)
+        self.assertIn("this run's checkpoint is clip.mp4.checkpoint-2.safetensors", result.stderr)
         self.assertEqual(self.names(), ['clip.mp4', checkpoint.name])
         self.assertEqual(checkpoint.read_bytes(), before)
         self.assertGreaterEqual(self.report('--steps', '150', '--checkpoint-every', '2', '-o', 'clip.mp4')['resumed_at_step'], 2)

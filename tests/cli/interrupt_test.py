@@ -55,7 +55,7 @@ class Interrupt(CommandLineTest):
             steps = [self.step_kept(text)] if name == 'first' else [*steps, self.step_kept(text)]
         self.assertLess(*steps)
         self.warn_with(self.generate('-o', 'clip.mp4', '--quiet'),
-                       f'{self.CHECKPOINT} is not used: it belongs to a run with other settings; this run\'s is clip.mp4.checkpoint-2.safetensors')
+                       f'{self.CHECKPOINT} is not used: it belongs to a run with other settings; this run\'s checkpoint is clip.mp4.checkpoint-2.safetensors')
         self.assertEqual(self.names(), ['clip.mp4', self.CHECKPOINT])
 
     def test_names_options_without_which_the_command_would_not_resume(self):

@@ -14,7 +14,7 @@ struct CsvRecord {
 };
 
 /// Parses records. Quoted fields may hold commas, line ends and doubled quotes. Lines end with \n or \r\n; empty lines
-/// are skipped. Throws Error naming `file` and line.
+/// are skipped. Throws Error naming `file` and the line.
 std::vector<CsvRecord> parse_csv(std::string_view text, const std::string& file);
 
 }  // namespace sparsereel::app::sets

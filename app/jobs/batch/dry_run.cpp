@@ -78,7 +78,7 @@ class Foresight {
     }
   }
 
-  /// Counts a row that would fail in the group of its size, if the size is known.
+  /// Adds each row to the group of its size. Rows that would fail are counted too, if their size is known.
   void group(const models::Pipeline& pipeline, const std::vector<VideoTask*>& rows) {
     ModelGroup& group = models_.emplace_back();
     for (VideoTask* row : rows) {
@@ -144,7 +144,8 @@ std::optional<Error> failure_of(const Foresight& foresight) {
   for (const VideoTask* row : failed)
     std::cerr << one_line(row->failure->what()) << "\n  remedy: " << indented_lines(as_called(row->failure->remedy()))
               << "\n";
-  return bad_input(counted(std::ssize(failed), "row") + " would fail", "correct them, and the others are made");
+  return bad_input(counted(std::ssize(failed), "row") + " would fail",
+                   "correct these rows; a run without --dry-run makes the other rows even if these fail");
 }
 
 }  // namespace

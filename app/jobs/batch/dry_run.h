@@ -1,4 +1,4 @@
-// `batch --dry-run`: shows how many videos of a set are done, what is left by size, and the memory needed.
+// `batch --dry-run`: shows how many videos of a set are done, how many of each size are left, and the memory needed.
 #pragma once
 
 #include "app/jobs/batch/plan.h"
@@ -6,7 +6,7 @@
 
 namespace sparsereel::app::sets {
 
-/// Prints how many videos of the set are done, how many are left by size, and the memory that they need, and adds the
+/// Prints how many videos of the set are done, how many of each size are left, and the memory that these need. Adds the
 /// same to `report`. `plan` holds the rows of this process's share of the set; `rows` is the number of rows in the
 /// whole set. Loads no weights and writes no file. If a row would fail, prints what is known, then throws Error (bad
 /// input).

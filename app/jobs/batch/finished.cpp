@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns true if the files that the row makes beside its video exist.
+/// Returns true if the row's contact sheet and latents exist, or were not asked for.
 bool other_files_are_there(const VideoTask& row) {
   const auto is_missing = [](const fs::path& file) {
     std::error_code error;
@@ -22,8 +22,8 @@ bool other_files_are_there(const VideoTask& row) {
   return !is_missing(row.options.run.contact_sheet) && !is_missing(row.options.save_latents);
 }
 
-/// Returns true if the video was made for this row at another place of the set: only the part of the seed that the
-/// place adds differs.
+/// Returns true if the video was made for this row when it stood at another place in the set: only the part of the seed
+/// that the place adds differs.
 bool is_at_another_place(const VideoTask& row, const ManifestEntry& entry) {
   if (!row.seed_offset) return false;
   const uint64_t base = row.options.request.seed - static_cast<uint64_t>(*row.seed_offset);
@@ -31,14 +31,16 @@ bool is_at_another_place(const VideoTask& row, const ManifestEntry& entry) {
          entry.identity == identity_with_seed(row, entry.seed);
 }
 
-/// Compares only the file name of the set, because a set is moved with its videos and has many paths.
+/// Compares only the file name of the set, because a set may be moved together with its videos, and many paths may lead
+/// to it.
 bool is_of_the_set(const VideoTask& row, const ManifestEntry& entry) {
   const fs::path set = entry.place.substr(0, entry.place.rfind(':'));
   return set.filename() == fs::path(row.set).filename();
 }
 
-/// Orders the moves for find_moved(). After lines were added the last row has to go first; after lines were removed,
-/// the first one.
+/// Orders the moves for find_moved(): a video moves only when no waiting video has its new name. If lines were added to
+/// the set, each row takes the name of a later one, so the last row must move first; if lines were removed, the first
+/// row must. Therefore the passes go in both directions.
 std::vector<MovedVideo> in_order(std::vector<MovedVideo> moved) {
   std::set<std::string> standing;
   for (const MovedVideo& each : moved) standing.insert(each.finished->output);

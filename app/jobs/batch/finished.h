@@ -19,24 +19,24 @@ struct MovedVideo {
   const ManifestEntry* finished;
 };
 
-/// Finds finished videos by the identity of their rows. A row without its own seed gets one from its place. If such a
-/// row has moved, it keeps its video and takes over that video's seed, offset and identity. Otherwise a line added on
-/// top would render every video again.
+/// Finds finished videos by the identity of their rows. A row that gives no seed gets one from its position in the set.
+/// If such a row has moved, it keeps its video, and takes over the video's seed, seed offset and identity. Without this
+/// rule, a line added at the top of a set would make every video again.
 class FinishedVideos {
  public:
-  /// `entries` must outlive this.
+  /// `entries` must outlive this object.
   FinishedVideos(const std::vector<ManifestEntry>& entries, std::filesystem::path folder);
 
-  /// Returns the manifest line of the resolved row's video under its own name. Returns null unless all its files exist
-  /// and the video has not changed since it was written.
+  /// Returns the manifest line of the finished video that has the row's name. The row must be resolved. Returns null
+  /// unless all files of the row exist and the video has not changed since it was written.
   const ManifestEntry* find(VideoTask& row);
 
-  /// Returns videos that exist under other names, for rows for which find() returned null. Call it after find() for
-  /// every row. Only videos of a set with the same file name are moved. They are in such an order that none takes a
-  /// name that a later video still has; videos that wait for each other in a circle are left out.
+  /// Returns videos that exist under other names, for rows for which find() returned null. Call it after find() was
+  /// called for every row. Returns only videos that were made from a set with the same file name. They are ordered so
+  /// that no video takes a name that a later one still has. Videos that would have to exchange names are left out.
   std::vector<MovedVideo> find_moved(const std::vector<VideoTask*>& rows);
 
-  /// Returns the existing finished videos, then the checkpoints, that belong to none of these names.
+  /// Returns finished videos, and after them checkpoints, that exist but belong to none of these names.
   std::vector<std::string> left_over(const std::set<std::string>& names) const;
 
  private:
@@ -49,7 +49,7 @@ class FinishedVideos {
 
   std::filesystem::path folder_;
   std::map<std::string, Entries> by_name_, by_identity_, by_prompt_;  // finished lines, earliest first
-  std::map<std::string, Entries> at_any_place_;  // lines by the identity that they have with seed 0
+  std::map<std::string, Entries> at_any_place_;  // lines by the identity that they would have with seed 0
   std::map<std::string, std::string> hashes_;    // hashes of files that were read
   std::set<std::string> taken_;                  // names that rows have taken
 };

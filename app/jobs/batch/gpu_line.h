@@ -14,7 +14,7 @@
 
 namespace sparsereel::app::sets {
 
-/// Sends and receives messages over a socket, which it does not close. Any thread may send.
+/// Sends and receives messages over a socket. Any thread may send. Does not close the socket.
 class LineSocket {
  public:
   explicit LineSocket(int socket) : socket_(socket) {}
@@ -23,7 +23,7 @@ class LineSocket {
   bool send(const nlohmann::json& message);
   /// Waits for the next message; null if the other end is gone.
   nlohmann::json receive();
-  /// Returns the next message if it has arrived completely, without waiting.
+  /// Returns the next message if receive() has already read all of it. Does not wait.
   std::optional<nlohmann::json> take();
   /// Returns true if data has arrived or the other end is gone.
   bool is_ready() const;
@@ -35,7 +35,7 @@ class LineSocket {
   std::unique_ptr<std::mutex> sending_ = std::make_unique<std::mutex>();
 };
 
-/// While this object lives, tells the other end at intervals that this process runs.
+/// While this object lives, tells the other end that this process runs, once in each interval `every`.
 class Heartbeat {
  public:
   Heartbeat(LineSocket& line, std::chrono::milliseconds every);

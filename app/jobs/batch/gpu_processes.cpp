@@ -137,7 +137,7 @@ class GpuProcesses::Run {
   struct GpuProcess {
     LineSocket socket;
     ManifestReader manifest;
-    models::Patience patience;  // time left to hear from it
+    models::Patience patience;  // time left until it must send a message
     bool lives = true, no_effect = false;
     Identities made = {};  // its finished rows, by their videos
   };
@@ -151,7 +151,8 @@ class GpuProcesses::Run {
 
   int64_t living() const { return std::ranges::count(processes_of_run_, true, &GpuProcess::lives); }
 
-  /// Waits until a process sends a message, or 200 ms.
+  /// Waits until a process sends a message, at most 200 ms. Then handles all messages and new lines of manifests, and
+  /// hands out rows.
   void wait() {
     std::vector<pollfd> sockets;
     for (const GpuProcess& gpu : processes_of_run_)
@@ -203,7 +204,8 @@ class GpuProcesses::Run {
       fatal_ = gpu.manifest.changed("lost the line of " + rows_.at(rows.front())->place);
   }
 
-  /// Ends processes that are silent too long: a process that is stopped or hangs in the system does not end by itself.
+  /// Kills processes that have been silent for too long: a process that is stopped or hangs in the system does not end
+  /// by itself.
   void end_the_silent() {
     for (size_t i = 0; i < processes_of_run_.size(); ++i) {
       GpuProcess& gpu = processes_of_run_[i];
@@ -223,13 +225,13 @@ class GpuProcesses::Run {
     gpu.socket.send({{"rows", rows}});
   }
 
-  /// Gives a dead process's rows to the others, except those in its manifest. `why`: empty if the way it ended is the
-  /// reason.
+  /// Gives a dead process's rows to the others, except those in its manifest. `why` is the reason; if it is empty, the
+  /// reason is the way in which the process ended.
   void bury(size_t i, const std::string& why = {}) {
     GpuProcess& gpu = processes_of_run_[i];
     gpu.lives = false;
     read_manifest(i);
-    remove_checkpoints(gpu.made);  // it may have ended right after the manifest's line
+    remove_checkpoints(gpu.made);  // it may have ended right after it wrote the manifest's line
     std::string how;
     for (int attempt = 0; attempt < 50 && how.empty(); ++attempt) {
       {
@@ -255,8 +257,8 @@ class GpuProcesses::Run {
   }
 
   void give_up(VideoTask& row) {
-    row.fail(run_failure("two processes ended while they rendered it; the last one: " + last_end_,
-                         "render it alone to see what happens"));
+    row.fail(run_failure("two processes ended while they rendered this row; the last one: " + last_end_,
+                         "render this row alone to see what happens"));
     tally_.failed.push_back(&row);
     manifest_.append({{"row", row.index},
                       {"rows", tally_.rows},
@@ -306,7 +308,7 @@ class GpuProcesses::Run {
     progress_.stage(processes_.names_[gpu]);
   }
 
-  /// Adds the row's warnings, except those that were told before the work.
+  /// Adds the row's warnings to the tally, except those that were printed before the work.
   void tell_warnings(const VideoTask& row, const ManifestEntry& entry) {
     for (const auto& warning : entry.line.value("warnings", nlohmann::json::array()))
       if (warning.is_string() && std::ranges::find(row.told, warning.get<std::string>()) == row.told.end())

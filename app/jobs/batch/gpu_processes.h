@@ -1,6 +1,6 @@
-// Renders a set on several GPUs, one video per GPU or per group of GPUs. Processes of this program take rows from a
-// queue that this process holds. Their manifests record what is done, even if a GPU fails. If several GPUs make a video
-// together, the process of the first GPU communicates for all.
+// Renders a set on several GPUs; each GPU, or group of GPUs, makes one video at a time. This process holds the queue of
+// rows. It starts a process for each GPU or group, which asks for rows. Each process records its finished rows in a
+// manifest, so that they are not lost if a GPU fails. For a group, the process of its first GPU communicates.
 #pragma once
 
 #include <memory>
@@ -20,11 +20,11 @@ using RowGroups = std::vector<std::vector<VideoTask*>>;
 /// The names of the devices that make one video together: "cuda:0" and so on.
 using GpusOfAVideo = std::vector<std::string>;
 
-/// Returns the devices of each concurrent video, from --gpus and --gpus-per-video. Throws Error if --gpus
-/// is not a multiple of --gpus-per-video, and in the cases in which devices_of_ranks_here() does.
+/// Returns the devices of each concurrent video, from --gpus and --gpus-per-video. Throws Error if --gpus is not a
+/// multiple of --gpus-per-video, and like devices_of_ranks_here().
 std::vector<GpusOfAVideo> gpus_of_videos(const Settings& settings, const BatchOptions& options);
 
-/// The GPUs' processes. They are started early, because starting takes a while; they wait for rows.
+/// The processes of the GPUs, which wait for rows.
 class GpuProcesses {
  public:
   /// Starts a process for each concurrent video, with this process's command line and set.
@@ -33,8 +33,8 @@ class GpuProcesses {
   GpuProcesses(const GpuProcesses&) = delete;
   GpuProcesses& operator=(const GpuProcesses&) = delete;
 
-  /// Renders the rows and adds their outcome to the tally. Throws Error if no process is left or the disk is full or
-  /// broken, and models::Cancelled.
+  /// Renders the rows and adds their outcome to the tally. Throws Error if no process is left, or if the disk is full
+  /// or broken. Throws models::Cancelled if the user interrupts the run.
   void render(const RowGroups& groups, ManifestWriter& manifest, Progress& progress, Tally& tally);
 
  private:
@@ -48,8 +48,8 @@ class GpuProcesses {
   std::unique_ptr<Children> children_;
 };
 
-/// Copies standard input to memory, so that each GPU's process can read it from its beginning. Call it before reading
-/// it.
+/// Copies standard input to memory, so that each GPU's process can read it from its beginning. Call this before
+/// anything reads standard input.
 void keep_standard_input();
 
 }  // namespace sparsereel::app::sets

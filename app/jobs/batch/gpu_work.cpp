@@ -30,7 +30,7 @@ std::chrono::milliseconds heartbeat_of(const models::GroupLimits& limits) {
   return std::clamp(limits.call / 20, std::chrono::milliseconds(10), std::chrono::milliseconds(5000));
 }
 
-/// The GPU process's end of the connection.
+/// Renders the rows that the queue's process sends over the connection.
 class GpuWork {
  public:
   GpuWork(const StartedRank& gpu, LineSocket& line, Team& team, SetPlan& plan, ManifestWriter& manifest, int64_t rows)
@@ -93,13 +93,13 @@ class GpuWork {
       if (team_.size() > 1 && row.options.request.device != device_)
         throw bad_option("device",
                          "of this row is " + row.options.request.device + ", but --gpus chooses the GPUs of its ranks",
-                         "leave it out, or make this row without --gpus-per-video");
+                         "leave the row's device out, or make this row without --gpus-per-video");
       pipeline_->check_ranks(row.plan, team_.size());
     });
     if (failure) row.fail(*failure);
   }
 
-  /// Throws if the GPU or another rank is broken. The failed row then belongs to another GPU's process.
+  /// Throws if the GPU or another rank is broken. The row that failed is then given to another GPU's process.
   void check_gpu() const {
     team_.after_failure();
     if (pipeline_) models::synchronize(pipeline_->device());
@@ -121,7 +121,7 @@ class GpuWork {
 void render_on_this_gpu(const SetSettings& set, const BatchOptions& options, const std::vector<PromptRow>& rows,
                         const StartedRank& gpu) {
   for (const int link : {gpu.links.front().data, gpu.links.front().control})
-    fcntl(link, F_SETFD, FD_CLOEXEC);  // the other end notices by the closed socket that this process is gone
+    fcntl(link, F_SETFD, FD_CLOEXEC);  // so that no child keeps the socket open: its closing tells the other end
   LineSocket line(gpu.links.front().data);
   const Heartbeat heartbeat(line, heartbeat_of(find_group_limits(process_environment)));
   const std::vector<GpusOfAVideo> gpus = gpus_of_videos(set.merged, options);

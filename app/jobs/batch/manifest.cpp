@@ -32,7 +32,8 @@ models::DiskError failure(const fs::path& path, int error) {
 
 models::DiskError changed(const fs::path& path, const std::string& what) {
   return {ErrorKind::failed, path.string() + ": " + what + " while the set was rendered",
-          "leave the folder as it is, and run the same command again: the videos that it still lists are kept"};
+          "run the same command again, and leave the folder alone meanwhile: videos that the manifest still lists are "
+          "kept"};
 }
 
 std::string text_field(const nlohmann::json& line, const char* name) {
@@ -149,7 +150,7 @@ ManifestWriter::ManifestWriter(const fs::path& folder, int64_t rank) : path_(man
     ::close(descriptor_);
     if (error != EWOULDBLOCK) throw failure(path_, error);
     throw bad_input(path_.string() + " is being written by another process",
-                    "wait for it, or give each process a share of its own (--share i/n)");
+                    "wait until that process ends, or give each process a share of its own (--share i/n)");
   }
   struct stat status {};
   const off_t size = ::fstat(descriptor_, &status) == 0 ? status.st_size : 0;

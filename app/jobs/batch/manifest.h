@@ -22,7 +22,7 @@ struct ManifestEntry {                    // NOLINT(bugprone-exception-escape): 
   std::string identity;                   // SHA-256 of the resolved recipe
   std::string sha256;                     // hash of the video; empty if there is none
   uint64_t bytes = 0;                     // size of the video; 0 if there is none
-  std::string finished;                   // UTC, "2026-11-21T16:35:07.123Z": sorts as it reads
+  std::string finished;                   // UTC, "2026-11-21T16:35:07.123Z": as text it sorts by time
   std::string cause;                      // why the row failed
   uint64_t seed = 0;                      // seed of the noise
   int64_t seed_offset = 0;                // the part of the seed that the row's place added; see find_moved()
@@ -45,7 +45,8 @@ std::vector<ManifestEntry> read_manifests(const std::filesystem::path& folder, s
 
 std::filesystem::path manifest_path(const std::filesystem::path& folder, int64_t rank);
 
-/// The only writer of manifest.<rank>.jsonl. It locks the file; the lock ends with the process, however that ends.
+/// The only writer of manifest.<rank>.jsonl. It locks the file; the lock ends with the process, even if the process is
+/// killed.
 class ManifestWriter {
  public:
   /// Creates the file if it is missing, and cuts off the half line of a killed process. Throws Error if another process
@@ -55,8 +56,9 @@ class ManifestWriter {
   ManifestWriter(const ManifestWriter&) = delete;
   ManifestWriter& operator=(const ManifestWriter&) = delete;
 
-  /// Appends a line and flushes it to disk. Throws models::DiskError if the line does not fit, after removing the
-  /// partial line, or if the file was moved, removed or shortened, because readers would miss lines.
+  /// Appends a line and flushes it to disk. If the disk has no room for the line, removes what was written of it and
+  /// throws models::DiskError. Also throws models::DiskError if the file was moved, removed or shortened, because
+  /// readers would then miss lines.
   void append(const nlohmann::json& line);
 
  private:

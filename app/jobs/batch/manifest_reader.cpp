@@ -39,9 +39,9 @@ std::string ManifestReader::new_lines() {
 }
 
 Error ManifestReader::changed(const std::string& what) const {
-  return run_failure(
-      path_.string() + ": " + what + " while the set was rendered",
-      "leave the folder as it is, and run the same command again: the videos that it still lists are kept");
+  return run_failure(path_.string() + ": " + what + " while the set was rendered",
+                     "run the same command again, and leave the folder alone meanwhile: videos that the manifest still "
+                     "lists are kept");
 }
 
 off_t ManifestReader::size() const {

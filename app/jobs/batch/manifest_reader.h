@@ -10,8 +10,8 @@
 
 namespace sparsereel::app::sets {
 
-/// Reads a manifest that a GPU's process writes. The file stays open, so that lines come from the same file even if it
-/// is moved.
+/// Reads a manifest that a GPU's process writes. The file stays open, so that all lines come from the same file even if
+/// that file is moved.
 class ManifestReader {
  public:
   explicit ManifestReader(std::filesystem::path path);
@@ -21,12 +21,12 @@ class ManifestReader {
 
   const std::filesystem::path& path() const { return path_; }
 
-  /// Opens the file. Call it when the GPU's process has created the file but not written yet: lines found then are from
-  /// earlier runs. Throws Error if the file is gone.
+  /// Opens the file, and skips the lines that are already there: they are from earlier runs. Call it when the GPU's
+  /// process has created the file but has not written a line yet. Throws Error if the file is gone.
   void begin();
-  /// Returns the new whole lines. Throws Error if the file became shorter.
+  /// Returns the complete lines that were added since the last call. Throws Error if the file became shorter.
   std::string new_lines();
-  /// Returns the error for a manifest with this problem: "was moved or removed".
+  /// Returns the error for a manifest with the problem `what`: "was moved or removed".
   Error changed(const std::string& what) const;
 
  private:

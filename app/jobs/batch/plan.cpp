@@ -36,7 +36,7 @@ void attempt(VideoTask& row, const std::function<void()>& part) {
   }
 }
 
-/// Moves the row's files to the places of row_file().
+/// Completes the paths of the row's files by the folders that row_file() says.
 PromptRow with_places(PromptRow row, const BatchOptions& options) {
   for (auto& [key, value] : row.values) {
     const RowFile where = row_file(*find_option(key));
@@ -58,7 +58,8 @@ void refuse_links(const PromptRow& row) {
   }
 }
 
-/// If the row names a model (or a transformer's file) or a recipe, the configs are chosen again.
+/// Merges the row's values over the settings of the set. If the row names a model, a transformer's file or a recipe,
+/// the model's file of configs/ is looked for again.
 void merge(Settings& settings, const PromptRow& row, const SetSettings& set, const std::string& file) {
   const std::array deciding = {"model", "random_weights", "from", "transformer", "diffusion_model"};
   const bool own = std::ranges::any_of(deciding, [&](const char* key) { return row.values.contains(key); });
@@ -69,7 +70,7 @@ void merge(Settings& settings, const PromptRow& row, const SetSettings& set, con
   settings.add_model_config(PresetUse::whole);
 }
 
-/// Returns true if the row gives a seed, or a recipe that the row renders again.
+/// Returns true if the row gives a seed, or a video to make again, whose recipe has one.
 bool has_own_seed(const PromptRow& row, const Settings& settings) {
   const Setting* seed = settings.find("seed");
   return seed != nullptr &&

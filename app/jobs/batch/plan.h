@@ -37,8 +37,8 @@ struct SetPlan {
 };
 
 /// Returns the rows of this share as videos, each with its file names and with the row's settings merged over those of
-/// the set. Keeps rows with invalid values as failed. Throws Error if a file would be written twice, or written and
-/// also read, by any rows of the set or by the report. Writes nothing.
+/// the set. Rows with invalid values are kept and marked as failed. Throws Error if the rows of the set and the report
+/// together would write a file twice, or would both read and write a file. Writes nothing.
 SetPlan plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, const BatchOptions& options,
                   const Share& share);
 
@@ -52,7 +52,7 @@ std::vector<std::vector<VideoTask*>> groups_of(std::vector<VideoTask>& rows);
 /// Returns the file name of the video in the folder.
 std::string name_of(const VideoTask& row);
 
-/// Resolves the row. An Error becomes the row's failure.
+/// Resolves the row; `ranks` is the number of ranks that make its video together. An Error becomes the row's failure.
 void resolve_row(VideoTask& row, const models::Pipeline& pipeline, LoadedFiles& loaded, int64_t ranks = 1);
 
 /// Returns the identity (hash of the recipe) that the resolved row would have with this seed.
@@ -61,10 +61,10 @@ std::string identity_with_seed(const VideoTask& row, uint64_t seed);
 /// Checks that the row's outputs can be written. An Error becomes the row's failure.
 void check_row_outputs(VideoTask& row);
 
-/// Checks that a finished video can get the row's name. An Error becomes the row's failure.
+/// Checks that a finished video can be renamed to the row's name. An Error becomes the row's failure.
 void check_row_name(VideoTask& row);
 
-/// Removes temporary files that killed runs left of these rows' videos, contact sheets and latents.
+/// Removes temporary files that killed runs left for the videos, contact sheets and latents of these rows.
 void remove_leftovers(const std::vector<VideoTask>& rows);
 
 }  // namespace sparsereel::app::sets

@@ -101,8 +101,9 @@ bool names_prompt(const std::string& name) {
   return option->key == "prompt" || option->key == "prompt_file" || option->key == "from";
 }
 
-/// Returns true for single words, with the prompt's name among them. If another word is unknown or a comma is missing,
-/// the .csv reader refuses what would otherwise be rendered as a prompt.
+/// Returns true if the line consists of single words, and one of them names a row's prompt. If this header has a
+/// mistake, such as an unknown word or a missing comma, the .csv reader refuses it; as .txt it would be rendered as a
+/// prompt.
 bool is_header(std::string_view line) {
   const size_t separator = line.find_first_of("," + std::string(kOtherSeparators));
   bool has_prompt = false;
@@ -253,7 +254,8 @@ std::vector<PromptRow> parse_prompt_set(std::string_view text, SetFormat format,
   std::vector<PromptRow> rows = parse(checked_text(text, file), format, file);
   for (PromptRow& row : rows) {
     const Place line{.key = {.line = row.line}, .value = {.line = row.line}};
-    for (const auto& [key, value] : row.values) row.places.try_emplace(key, line);  // .yaml has exact places
+    for (const auto& [key, value] : row.values)
+      row.places.try_emplace(key, line);  // the .yaml reader has set exact places
     Settings().add(Source::row, row.values, file, row.places);
   }
   return rows;
@@ -265,7 +267,8 @@ std::vector<PromptRow> read_prompt_set(const fs::path& file, std::optional<SetFo
   const std::string text = read_input(file, format == SetFormat::yaml ? kMostYamlBytes : kMostSetBytes);
   if (!format) format = guess_format(checked_text(text, name));
   if (format == SetFormat::yaml && text.size() > kMostYamlBytes)
-    throw bad_file(name, "is larger than " + models::mebibytes(kMostYamlBytes), "write so many rows as .jsonl or .csv");
+    throw bad_file(name, "is larger than " + models::mebibytes(kMostYamlBytes),
+                   "write the rows as .jsonl or .csv, which may be larger");
   std::vector<PromptRow> rows = parse_prompt_set(text, *format, name);
   if (rows.empty()) throw bad_file(name, "holds no row", "write one prompt on each line, for example");
   return rows;
@@ -277,8 +280,8 @@ std::vector<std::string> read_prompts(const fs::path& file) {
     const std::string place = at(name_of_input(file), row.line);
     for (const auto& [key, value] : row.values)
       if (key != "prompt")
-        throw bad_input(place + ": " + key + " is given beside a prompt, but here all prompts share one setting",
-                        "give it on the command line, and give rows that hold only a prompt");
+        throw bad_input(place + ": " + key + " is given in a row, but this command takes only prompts from a set",
+                        "leave it out of the rows, and give it on the command line");
     const auto prompt = row.values.find("prompt");
     if (prompt == row.values.end() || is_blank(prompt->second))
       throw bad_input(place + ": there is no prompt", "give each row one");

@@ -17,7 +17,7 @@ struct PromptRow {
   int64_t line = 0;                           // line in the file, from 1
   std::map<std::string, std::string> values;  // values by option key; empty fields are left out
   Places places;                              // places of the values in the file
-  int64_t copy = 0;  // number of the video, from 0, among those that --batch-count makes from the row
+  int64_t copy = 0;                           // index, from 0, among the videos that --batch-count makes from the row
 };
 
 enum class SetFormat { txt, jsonl, csv, yaml };
@@ -28,9 +28,9 @@ SetFormat set_format(const std::filesystem::path& file);
 /// Parses "txt", "jsonl", "csv" or "yaml"; returns nothing for an empty text. Throws Error for any other text.
 std::optional<SetFormat> parse_set_format(const std::string& text);
 
-/// Guesses the format of text without a file name from its first line that is neither empty nor a comment. An object
-/// shows jsonl. Single words, of which one is prompt or similar to it, show csv. A list's dash or a list of objects
-/// shows yaml. Any other line shows txt.
+/// Guesses the format of a text that has no file name. The first line that is neither empty nor a comment decides. A
+/// line that begins with { means jsonl. A list of single words means csv if one of them names a row's prompt, perhaps
+/// misspelled. The dash of a list, or a list of objects, means yaml. Any other line means txt.
 SetFormat guess_format(std::string_view text);
 
 /// Returns the rows of a set. Formats:
@@ -46,7 +46,7 @@ std::vector<PromptRow> parse_prompt_set(std::string_view text, SetFormat format,
 /// for a file or guess_format() for standard input.
 std::vector<PromptRow> read_prompt_set(const std::filesystem::path& file, std::optional<SetFormat> format = {});
 
-/// Reads the prompts of a set that holds nothing else. Throws Error if a row has no prompt, or another field.
+/// Reads the prompts of a set whose rows hold only prompts. Throws Error if a row has no prompt or has another field.
 std::vector<std::string> read_prompts(const std::filesystem::path& file);
 
 }  // namespace sparsereel::app::sets

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns true if the row itself names something that only one pipeline at a time can serve.
+/// Returns true if the row itself names something that a pipeline is made for, such as a model or a device.
 bool names_pipeline(const VideoTask& row) {
   const auto is_named = [&](const std::string& key) {
     const Setting* setting = row.settings.find(key);
@@ -139,7 +139,7 @@ void Renderer::move(const MovedVideo& moved) {
   check_row_name(row);
   if (row.failure) return failed(row);
   const fs::path &to = row.options.run.output, from = fs::path(to).replace_filename(moved.finished->output);
-  // Rename the video last: a run that is killed before that still finds it under the old name.
+  // Rename the video last: if this run is killed before that, the next run still finds the video under its old name.
   manifest_.append(line(row, *moved.finished));
   const nlohmann::json& made = moved.finished->line;
   write_recipe(recipe_beside(to), row.options.run.metadata ? dump(made.value("recipe", row.recipe)) : "");
@@ -165,7 +165,7 @@ nlohmann::json Renderer::line(const VideoTask& row, const char* state) const {
   return entry;
 }
 
-/// Keeps what the old line says about the video.
+/// Returns the line `finished` with the present row and time, so that it keeps what it says about the video.
 nlohmann::json Renderer::line(const VideoTask& row, const ManifestEntry& finished) const {
   nlohmann::json entry = finished.line, now = line(row, "done");
   now["version"] = finished.line.value("version", "");

@@ -18,7 +18,7 @@
 
 namespace sparsereel::app::sets {
 
-/// The results of a share of the set so far.
+/// The results so far, for the share of the set that this process renders.
 struct Tally {
   int64_t rows = 0;      // rows of the whole set
   int64_t share = 0;     // rows of this share
@@ -48,11 +48,12 @@ class Renderer : private JobUser {
   bool prepare(std::span<VideoTask* const> rows, const std::function<void()>& part);
   /// Records the failure of a row, which may have been invalid from the start.
   void failed(const VideoTask& row) override;
-  /// Skips a row that `finished`, a line of a manifest, says is done. Readers use the last line of each row. So the
-  /// line is written again if a later line says otherwise, or if the set had more rows.
+  /// Skips a row because `finished`, a line of a manifest, says that it is done. Readers use the last line of each row.
+  /// Therefore the line is written again if it is not the row's last line in `entries`, or if the set had more rows
+  /// then.
   void skip(const VideoTask& row, const ManifestEntry& finished, const std::vector<ManifestEntry>& entries);
-  /// Skips a row whose video exists under another name, and gives the video the row's name. The row fails if a rendered
-  /// video could not be written there.
+  /// Skips a row whose video exists under another name, and renames the video to the row's name. The row fails if no
+  /// video could be written under that name.
   void move(const MovedVideo& moved);
 
  private:

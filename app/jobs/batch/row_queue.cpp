@@ -1,4 +1,4 @@
-// Takes rows from the front, and puts lost ones back there.
+// Takes rows from the front of the queue, and puts rows that a dead process had back at the front.
 #include "app/jobs/batch/row_queue.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ std::vector<int64_t> RowQueue::take(int64_t gpu, int64_t gpus) {
   std::vector<QueuedRow>& taken = taken_[gpu];
   while (!waiting_.empty() && static_cast<int64_t>(rows.size()) < most) {
     if (!taken.empty() && taken.back().pipeline != waiting_.front().pipeline) break;
-    // A row that has ended a process goes alone, so that it does not take others' rows along.
+    // A row on which a process has ended is handed out alone, so that no other row is lost if it ends another process.
     if (losses_.contains(waiting_.front().row) && !rows.empty()) break;
     taken.push_back(waiting_.front());
     rows.push_back(waiting_.front().row);

@@ -1,5 +1,5 @@
-// Hands the rows of a set to GPU processes. A row is with one process at a time and returns to the queue if that
-// process ends. No torch.
+// Hands the rows of a set to GPU processes. At any time, at most one process has a row. The row returns to the queue if
+// that process ends. No torch.
 #pragma once
 
 #include <cstddef>
@@ -21,15 +21,15 @@ class RowQueue {
   /// `rows` must be ordered by pipeline.
   explicit RowQueue(const std::vector<QueuedRow>& rows) : waiting_(rows.begin(), rows.end()) {}
 
-  /// Returns the next rows for a process that has no rows; empty if no row waits. While many rows are left it returns
-  /// many, so that their texts are encoded together. Near the end it returns one, so that all processes end at about
-  /// the same time.
+  /// Returns the next rows for process `gpu`, which must have no rows; empty if no row waits. `gpus` is the number of
+  /// processes that run. While many rows are left it returns many, so that their texts are encoded together. Near the
+  /// end it returns one, so that all processes end at about the same time.
   std::vector<int64_t> take(int64_t gpu, int64_t gpus);
   void finished(int64_t gpu, int64_t row);
   /// Returns the rows that the process has.
   std::vector<int64_t> rows_of(int64_t gpu) const;
-  /// Puts the rows of a dead process back at the front. Returns rows that have now been lost with two processes: no
-  /// third process gets them.
+  /// Puts the rows of a dead process back at the front of the queue. If its first row has already ended another
+  /// process, that row is not put back; returns it, so that the caller reports it as failed.
   std::vector<int64_t> lost(int64_t gpu);
   /// Returns true if no row waits and no process has one.
   bool is_done() const;

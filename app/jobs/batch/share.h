@@ -1,4 +1,4 @@
-// A share is the part of a prompt set that this process renders. Decides it from --share or the launcher. No torch.
+// Decides which part of a prompt set this process renders: its share. --share or the launcher gives it. No torch.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace sparsereel::app::sets {
 struct Share {
   int64_t rank = 0;
   int64_t size = 1;
-  std::optional<int64_t> local_rank;  // rank among the processes of this machine, if a launcher says it
+  std::optional<int64_t> local_rank;  // rank among the processes of this machine, if a launcher gives it
   std::string source = "the whole set";
 };
 
-/// Parses `option`, a text such as "1/4" from --share. If it is empty, returns the share from find_launched(), or else
-/// the whole set. Throws Error naming the option or the variable.
+/// Parses `option`, a text such as "1/4" from --share. If it is empty, returns the share that find_launched() gives, or
+/// all rows if there is no launcher. Throws Error naming the option or the variable.
 Share find_share(const std::string& option, const Environment& environment);
 
 }  // namespace sparsereel::app::sets

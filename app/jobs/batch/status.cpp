@@ -1,4 +1,4 @@
-// Counts the last line of each row; a video must also still exist to be done.
+// Counts rows by the last line of each. A row counts as done only if its video still exists.
 #include "app/jobs/batch/status.h"
 
 #include <map>
