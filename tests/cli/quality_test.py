@@ -172,7 +172,7 @@ class BenchQuality(CommandLineTest):
             self.assertIsNone(row['ms_ssim'])  # the frames are too small for five scales
         self.assertGreater(rows[0]['psnr_difference'], 0)
         out = self.succeed(self.bench(*arguments, '--against', '--topk 0.2, dense_steps 0')).stdout
-        self.assertIn('paired: PSNR less that of sparse,dense-steps=0,topk=0.2 for the same prompt', out)
+        self.assertIn('paired: PSNR minus that of sparse,dense-steps=0,topk=0.2 for the same prompt', out)
         self.assertIn('| paired, dB |', out)
         for against, word in (('sparse', '4 rows'), ('topk=0.3', 'no row')):
             self.fail_with(self.bench(*arguments, '--against', against), 2, f'--against {against} names {word}', 'quantized; sparse,dense-steps=0,topk=0.2')
@@ -190,7 +190,7 @@ class BenchQuality(CommandLineTest):
         for row in report['rows']:
             if row['topk'] == 0.2:
                 self.assertIsNone(row['step_ms'])
-                self.assertIn('--times has no such step', row['note'])
+                self.assertIn('no report of --times has a step like this row\'s', row['note'])
                 continue
             own, dense = times[row['mode']], row['computed_dense_steps'] or 0
             computed = (row['computed_steps'] - dense) * own + dense * times['quantized']
@@ -266,10 +266,10 @@ class BenchQuality(CommandLineTest):
         cached = ['--topk', 0.5, '--cache', 'steps:10,steps:15']
         result = self.bench(*arguments, *cached, '--plot', 'a.png')
         self.assertEqual(result.returncode, 2)
-        self.assertIn('--plot a.png would show nothing: --timed-steps 2 times no row with a cache', result.stderr)
+        self.assertIn('--plot a.png would show nothing: every row has a cache, and with --timed-steps 2 no row with a cache is timed', result.stderr)
         self.assertNotIn('rows', json.loads(result.stdout))
         self.assertNotIn('a.png', self.names())
-        warning = '--timed-steps 2 times no row with a cache: timing them takes the 20 steps of a whole video, because a few do not show how many are reused'
+        warning = 'with --timed-steps 2 no row with a cache is timed: that takes the 20 steps of a whole video, because a few do not show how many are reused'
         result = self.succeed(self.bench(*arguments, *cached))
         self.assertEqual(json.loads(result.stdout)['warnings'], [warning])
         self.assertEqual([row['denoise_seconds'] for row in json.loads(result.stdout)['rows']], [None, None])

@@ -102,7 +102,7 @@ class Settings(CommandLineTest):
         given = ['--cache', 0, '--topk', 0.5]  # with so few blocks, a small bound on each block's error computes all of them, which on a CPU is exact
         result = self.run_program(*self.SEARCH, '--min-psnr', 99, *given)
         self.assertEqual(result.returncode, 1, result.stderr)
-        for words in ('p.yaml is not written: the best videos reach PSNR ', ' dB of --min-psnr 99', 'the best that was found is in p.missed.yaml; ask for less'):
+        for words in ('p.yaml is not written: the best videos reach PSNR ', ' dB instead of --min-psnr 99', 'the best setting that was found is in p.missed.yaml; use it, or lower the goal'):
             self.assertIn(words, result.stderr)
         self.assertEqual(self.names(), ['one.txt', 'p.missed.yaml', 'p.yaml', 'p.yaml.search', 't.json'])
         self.assertEqual((self.folder / 'p.yaml').read_text(), '')
@@ -186,8 +186,8 @@ class Settings(CommandLineTest):
             self.assertGreater(tune['step_speedup'], 1)
             self.assertIn('layers:', (self.folder / 'p.yaml').read_text())
         else:
-            self.assertIn(tune['no_heads'], ('every block is computed', 'no setting reaches the goal', 'within the bounds they leave out no more blocks',
-                                             'their steps are no faster', 'their videos miss the goal'))
+            self.assertIn(tune['no_heads'], ('every block is computed', 'no setting reaches the goal', 'within the bounds, heads leave out no more blocks',
+                                             'steps with blocks for each head are no faster', 'videos with blocks for each head miss the goal'))
 
 
 if __name__ == '__main__':

@@ -51,7 +51,7 @@ class Tune(CommandLineTest):
     def test_says_why_a_heat_map_has_no_heads(self):
         result = self.tune('-p', PROMPT, '-o', 'p.yaml', '--videos', 1, '--min-psnr', 90, '--topk', 0.5, '--heat-map', 'p.png', '--json', '--quiet')
         warning = next(each for each in json.loads(result.stdout)['warnings'] if each.startswith('--heat-map'))
-        self.assertRegex(warning, r'^--heat-map draws nothing, because no blocks were chosen for each head: \w.*\w$')
+        self.assertRegex(warning, r'^--heat-map draws nothing, because heads get no blocks of their own: \w.*\w$')
         self.assertNotIn('p.png', self.names())
 
     def bounds_and_worst(self, file):
@@ -255,7 +255,7 @@ class Tune(CommandLineTest):
         self.assertEqual(self.tune(*base).returncode, 1)  # the limit is missed, so the search stays
         search = (self.folder / 'p.yaml.search').read_bytes()
         result = self.tune(*base, '--topk', 0.4)
-        self.assertIn("warning: p.yaml.search belongs to a search with other settings and stays; this search uses p.yaml.search-2\n", result.stderr)
+        self.assertIn("warning: p.yaml.search holds a search with other settings and is kept; this search uses p.yaml.search-2\n", result.stderr)
         self.assertEqual((self.folder / 'p.yaml.search').read_bytes(), search)
         for change in ([], ['--topk', 0.4]):
             self.tune(*base, *change)

@@ -12,9 +12,9 @@ struct ExactRows {
   at::Tensor out;      // fp64 [B, R, H, D]
 };
 
-/// Returns softmax(q k^T D^-0.5) v in fp64 for `rows` queries, one from each of as many equal stretches of the
-/// sequence. If there are no more queries, returns all. The inputs stay rounded to their dtype. `causal`: query i sees
-/// keys up to i.
+/// Returns softmax(q k^T D^-0.5) v in fp64 for `rows` queries: the sequence is divided into `rows` equal stretches, and
+/// one query is drawn from each. If the sequence has at most `rows` queries, all are used. The inputs keep the rounding
+/// of their dtype. `causal`: query i sees keys up to i.
 ExactRows exact_attention(const Inputs& inputs, int64_t rows, bool causal);
 
 /// Sums over outputs o and exact outputs o*, of one call or of several.

@@ -23,7 +23,7 @@ using Traits = std::array<int, kTraits>;
 
 size_t trait_values(size_t trait);
 
-/// Returns the traits that the prompt describes, by the words of shapes.py (evaluate.py's labels()).
+/// Returns the traits that the prompt describes, by the words of shapes.py, as labels() of evaluate.py does.
 Traits traits_of(const std::string& prompt);
 
 class Classifier {
@@ -41,15 +41,17 @@ class Classifier {
   std::map<std::string, at::Tensor> weights_;  // fp32
 };
 
-/// Returns the classifier beside a model, in the folder of its name with "-training"; empty if none.
+/// Returns the classifier in the folder beside the model that is called like the model with "-training" added; empty if
+/// there is none.
 std::filesystem::path classifier_beside(const std::filesystem::path& model);
 
-/// Says for each trait that the prompt describes if the video shows it, as a JSON object: {"shape": true, "colour":
-/// false}.
+/// Returns a JSON object that says, for each trait that the prompt describes, whether the video shows it: {"shape":
+/// true, "colour": false}.
 nlohmann::json verdict(const Traits& told, const Traits& seen);
 
-/// Counts non-empty verdicts in a JSON object: {"prompts": 20, "right": 19, "shape": [20, 20], ...}. "right" counts the
-/// verdicts that are right in every trait. Each trait has a list: how often it is right and how often it is described.
+/// Counts the non-empty verdicts and returns the counts as a JSON object: {"prompts": 20, "right": 19, "shape": [20,
+/// 20], ...}. "right" counts the verdicts that are right in every trait. Each trait has a list: how often it is right
+/// and how often it is described.
 nlohmann::json count_verdicts(const std::vector<nlohmann::json>& verdicts);
 
 }  // namespace sparsereel::app::bench

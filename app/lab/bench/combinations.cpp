@@ -1,4 +1,5 @@
-// Reads each combination from its own settings, so that their rules are not written here again.
+// Adds the items of each combination to the settings and reads the result, so that the rules of settings are not
+// repeated here.
 #include "app/lab/bench/combinations.h"
 
 #include <algorithm>
@@ -50,7 +51,7 @@ Keys given_of(const Lists& lists, const Keys& keys) {
   return given;
 }
 
-/// More would take weeks to measure, and rows are compared with each other.
+/// The most combinations that are compared. More would take weeks to measure, and each row is compared with all others.
 constexpr size_t kMostCombinations = 1000;
 
 void check_combinations(double count) {
@@ -161,7 +162,7 @@ class Expansion {
     }
   }
 
-  /// Checks each item by itself.
+  /// Throws Error if an item of these lists is invalid by itself.
   void check(const Keys& keys) const {
     for (const std::string& key : keys) {
       for (const Items& item : product(lists_, {key})) {

@@ -14,7 +14,7 @@
 
 namespace sparsereel::app::bench {
 
-/// Comma lists by option key, as the command line gives them. The settings decide in place of an unset or missing list.
+/// Comma lists by option key, as the command line gives them. If a list is unset or missing, the settings decide.
 using Lists = std::map<std::string, std::optional<std::string>>;
 
 /// The only list that is no option of `generate`, and its choices.
@@ -42,13 +42,13 @@ struct Combination {
   std::string preset{};                             // name of the preset; empty if it is none
   std::string weights = "auto";                     // as in a request
   std::optional<models::FirstSteps> dense_share{};  // replaces the number of dense steps of the policy in settle()
-  std::vector<std::string> terms{};  // items of the lists that made it: the mode or preset=NAME, "topk=0.5"
-  models::Request asked{};           // request that the policy of mode sparse is read from
+  std::vector<std::string> terms{};                 // the mode or preset=NAME, then items of the lists: "topk=0.5"
+  models::Request asked{};                          // request that the policy of mode sparse is read from
 
-  /// Returns the request with this block selection in place of its own.
+  /// Returns the request with the block selection of this combination in place of its own.
   models::Request selected(models::Request request) const;
 
-  /// Call it once the number of steps is known.
+  /// Turns dense_share into a number of steps. Call it once the number of steps of a run is known.
   void settle(int64_t steps);
   bool sparse() const { return mode == attention::Mode::sparse; }
   bool untuned() const { return sparse() && profile.empty(); }  // its policy comes from the lists and the settings
@@ -59,18 +59,18 @@ struct Combination {
 /// Returns the fields of the combination's row: mode, selection, profile, selection_rows, similarity, dense_steps,
 /// token_order, cache and weights.
 Row fields_of(const Combination& combination);
-/// Returns topk, cdf, error_bound, block_error, dropped, select, cell and, if it is 16, arithmetic; all null without a
-/// policy. `tuned`: each head has its own policy, so that no single number says how many blocks are computed.
+/// Returns topk, cdf, error_bound, block_error, dropped, select, cell, and also arithmetic if it is 16. All are null
+/// without a policy. `tuned`: each head has its own policy, so that no single number says how many blocks are computed.
 Row selection_fields(const attention::Policy* policy, bool tuned = false);
 const Columns& selection_columns();
 
 /// Describe a row's selection for titles and plots: "0.5", "0.5 means of 16 by error", "error 0.05 means of 16 by
 /// error". Empty if the row has no selection. value_name() returns only the first part: "0.5", "cdf 0.9", "error 0.05",
-/// "block error 0.008".
+/// "block error 0.008"; it puts `topk` before a share of blocks.
 std::string selection_name(const Row& row);
 std::string value_name(const Row& row, const std::string& topk = {});
-/// Returns "sparse 0.5 means of 16 by error native first-block:0.1 on 2 GPUs": mode, selection, token order unless
-/// hilbert, cache, and GPUs if the row has a number.
+/// Returns "sparse 0.5 means of 16 by error native first-block:0.1 on 2 GPUs": mode, selection, token order unless it
+/// is hilbert, cache, and the number of GPUs if the row has one.
 std::string row_name(const Row& row);
 /// Returns "topk 0.3, mean, error, cell 16, hilbert" from fields_of(), for errors and pictures.
 std::string combination_name(const Row& row);
@@ -97,8 +97,8 @@ struct Grid {
   std::vector<std::string> warnings = {};  // about lists without effect
 };
 
-/// Prints and reports `warnings` and the warnings of the grid about lists, and then the combinations that were left
-/// out.
+/// Prints `warnings`, which must include those of the grid, and adds them to the report. Then does the same for the
+/// combinations that were left out.
 void report_choices(const Grid& grid, const std::vector<std::string>& warnings, RunReport& report);
 
 /// The reason why selection options have no effect if all combinations are profiles.
@@ -109,13 +109,13 @@ struct Compared {
   std::vector<attention::Mode> modes = {attention::Mode::sparse};
   std::vector<ProfilePolicy> profiles = {};
   std::vector<PresetSettings> presets = {};
-  bool profiles_alone = false;  // without a list of how many blocks, there are only the profiles' rows
+  bool profiles_alone = false;  // if no list says how many blocks, only the profiles get rows
 };
 
-/// Returns the settings with each combination of the lists' items, as if the command line gave just those. As with
-/// `generate`, an item brings its own defaults and removes weaker values that it excludes. Presets come first.
-/// Modes and token orders vary slowest, then methods; how many blocks, dense steps, caches and weights vary fastest.
-/// Exceptions:
+/// Combines the items of the lists in every way. Returns a combination for each: the settings, as if the command line
+/// gave just these items. As with `generate`, an item brings its own defaults and removes weaker values that it
+/// excludes. Presets come first. Modes and token orders vary slowest, then methods; how many blocks, dense steps,
+/// caches and weights vary fastest. Exceptions:
 ///   topk, cdf, error and block_error exclude each other, so each has its own rows;
 ///   a profile has its own selection and combines only with listed dense steps, caches, weights and token orders;
 ///   a preset combines only with weights;

@@ -51,13 +51,15 @@ void compare(const Row& other, const std::string& figure, Row& row) {
   if (count > 1) row[figure + "_difference_se"] = std::sqrt(squares / (count - 1) / count);
 }
 
-/// Returns the quartile, or the value itself without one. `key`: denoise_seconds or full_denoise_seconds.
+/// Returns the quartile of the seconds, or the seconds themselves if the row has no quartiles. `key`: denoise_seconds
+/// or full_denoise_seconds.
 std::optional<double> seconds_of(const Row& row, const std::string& key, const char* quartile) {
   const auto bound = number_of(row, key + quartile);
   return bound ? bound : number_of(row, key);
 }
 
-/// Returns true if the quartiles do not overlap, so that noise cannot explain it. `key` names the seconds of `other`.
+/// Returns true if `other` is faster than `row` and their quartiles do not overlap, so that noise does not explain the
+/// difference. `key` names the seconds of `other`.
 bool is_faster(const Row& other, const std::string& key, const Row& row) {
   const auto most = seconds_of(other, key, "_upper_quartile");
   return most && *most < *seconds_of(row, "denoise_seconds", "_lower_quartile");

@@ -8,8 +8,8 @@
 
 namespace sparsereel::app::bench {
 
-/// Returns a name for each row: its terms that not all rows have, or else its first term: "sparse",
-/// "topk=0.3,cache=forecast:0.1".
+/// Returns a name for each row: its terms without those that all rows have, or its first term if none is left:
+/// "sparse", "topk=0.3,cache=forecast:0.1".
 std::vector<std::string> names_of(const std::vector<Combination>& rows);
 
 /// Returns the index of the row that has all terms of the list, as in "quantized,cache=0". A whole name selects its row
@@ -22,10 +22,10 @@ size_t find_row(const std::string& terms, const std::vector<Combination>& rows, 
 /// prompts on, also fills the standard error of that average: psnr_difference_se and so on.
 void compare_prompts(Rows& rows, size_t against);
 
-/// Fills beaten_by of named rows with psnr and denoise_seconds. It is "full" if full attention is faster than the row.
-/// Otherwise it is the name of the row with the highest PSNR among those that are both faster and higher in PSNR. A row
-/// is faster if the upper quartile of its seconds lies below the lower quartile of the other row's seconds; without
-/// quartiles, their seconds are compared.
+/// Fills beaten_by of the rows that have psnr and denoise_seconds; all rows must have names. It is "full" if full
+/// attention is faster than the row. Otherwise it is the name of the row with the highest PSNR among those that are
+/// both faster and higher in PSNR. A row is faster if the upper quartile of its seconds lies below the lower quartile
+/// of the other row's seconds. If rows have no quartiles, their seconds are compared.
 void mark_beaten(Rows& rows);
 
 }  // namespace sparsereel::app::bench

@@ -1,5 +1,5 @@
-// The contenders: torch's dense attention on each of its backends, and attend() in the modes asked for. Also holds the
-// limits of GPUs' tensor cores by the vendor's data sheet.
+// The contenders of `bench attention`: torch's dense attention on each of its backends, and attend() in the modes asked
+// for. Also holds the limits of GPUs' tensor cores by the vendor's data sheet.
 #pragma once
 
 #include <functional>
@@ -26,13 +26,13 @@ struct Contender {
   std::optional<attention::Policy> policy;  // for mode sparse
   /// Throws Error or c10::Error if it cannot run the case.
   std::function<AttentionResult(const Inputs&)> run;
-  /// Runs our pre-pass before attention, on a GPU; empty for other contenders.
+  /// Runs only the pre-pass that our attention needs on a GPU; empty for other contenders.
   std::function<void(const Inputs&)> run_prepass{};
 };
 
 /// Returns the contenders in the order of the rows. Dense backends come first. On a GPU these are FlashAttention and
-/// cuDNN, and for fp32, which both lack, also the memory-efficient one; on a CPU, torch's own choice. Then follow
-/// quantized, and sparse with each policy. The workspace must outlive the contenders.
+/// cuDNN. Neither supports fp32, so for fp32 the memory-efficient backend is added. On a CPU it is the one that torch
+/// chooses. Then follow quantized, and sparse with each policy. The workspace must outlive the contenders.
 std::vector<Contender> make_contenders(const AttentionPlan& plan, const Workload& workload, at::Device device,
                                        at::ScalarType dtype, attention::Workspace& workspace);
 

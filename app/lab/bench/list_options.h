@@ -1,4 +1,4 @@
-// The options of `bench` that take comma lists, one row for each item.
+// Declares the options of `bench` that take comma lists; the table gets a row for each item.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace sparsereel::app::bench {
 
-/// Adds an option that takes a comma list. An empty help or paragraph of `text` becomes the option's usual one.
+/// Adds an option that takes a comma list. If the help or the manual of `text` is empty, the option gets a standard
+/// text in its place.
 void add_list(const OptionGroup& group, Lists& lists, const std::string& key, OptionText text);
 /// Adds --topk, --cdf, --error, --block-error, --dropped, --select, --cell and --arithmetic. `command` begins the
 /// examples, such as "bench pipeline"; `topk_default` is the default that help shows for --topk.

@@ -19,7 +19,7 @@ using attention::Mode;
 constexpr const char* kHelp = "give one of them";
 constexpr const char* kDefaultTopk = "0.5,0.3,0.1";  // used if no list says how many blocks to compute
 
-/// Returns -1 for as many as the model has.
+/// Returns the number of text tokens, or -1 for "model": as many as the workload's model has.
 int64_t parse_text_tokens(const std::string& text) {
   if (text == "model") return -1;
   const int64_t tokens = parse_number<int64_t>(text).value_or(-1);
@@ -43,8 +43,8 @@ std::vector<Workload> collect_workloads(const AttentionOptions& options) {
   for (Workload& workload : workloads) {
     if (text_tokens >= 0) workload.text_tokens = text_tokens;
     if (text_tokens < 0 && workload.name.empty())
-      throw bad_input("--text-tokens model has no number for --shape " + workload.shape.text(),
-                      "give a number of tokens, or --workload instead of the shape");
+      throw bad_input("--text-tokens model: no model belongs to --shape " + workload.shape.text(),
+                      "give a number of tokens, or give --workload instead of --shape");
     workload.causal = workload.causal || options.causal;
     if (workload.text_tokens > workload.shape.tokens)
       throw bad_input("--text-tokens " + given_text + " is more than the " + std::to_string(workload.shape.tokens) +
@@ -54,7 +54,8 @@ std::vector<Workload> collect_workloads(const AttentionOptions& options) {
   return workloads;
 }
 
-/// Warns of options for synthetic data given with captured data only, and the other way round.
+/// Warns about options for synthetic data if all data are captured, and about options for captured data if there are
+/// none.
 void warn_of_data(const AttentionOptions& options, std::vector<std::string>& warnings) {
   if (options.token_orders && options.captured.empty())
     warnings.emplace_back("--token-order has no effect on made-up data");
@@ -71,7 +72,7 @@ DataKind parse_data(const std::string& text) {
   return static_cast<DataKind>(std::ranges::find(names, text) - names.begin());
 }
 
-/// Returns the rows of mode sparse; without them, the options of the selection have no effect.
+/// Returns the rows of mode sparse; if there are none, warns that options of the selection have no effect.
 Grid make_grid(const AttentionOptions& options, const Settings& given, const std::vector<Mode>& modes) {
   Lists lists = options.lists;
   if (const auto& rows = options.selection_rows) {

@@ -15,12 +15,12 @@ class App;
 
 namespace sparsereel::app::bench {
 
-/// The data that errors are measured on. In plain noise, errors say little, because no block matters more than another.
+/// The default of --data. Errors on plain noise would say little, because there no block matters more than another.
 constexpr const char* kUsualData = "structured";
 
 /// The options as the command line gives them; an unset one means the default.
 struct AttentionOptions {
-  std::vector<std::string> shapes;     // --shape: B,H,N,D, one or more each
+  std::vector<std::string> shapes;     // --shape; each text holds one or more B,H,N,D
   std::vector<std::string> workloads;  // comma lists of names from --workload
   std::string modes = "full,quantized,sparse";
   std::string captured;                     // file of q, k and v; empty if none

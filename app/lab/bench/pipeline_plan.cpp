@@ -36,7 +36,7 @@ void warn_of_selection(const Settings& settings, std::vector<NoEffectCause> no_e
     const std::string why = "with --modes " + options.modes;
     if (!options.heat_map.empty()) plan.warnings.push_back("--heat-map has no effect " + why);
     if (is_given(options.lists, "token_order") && parse_orders(*options.lists.at("token_order")).size() > 1)
-      plan.warnings.push_back("--token-order: all but the first have no effect " + why);
+      plan.warnings.push_back("--token-order: all orders but the first have no effect " + why);
     options.heat_map.clear();
     plan.profiles.clear();
     no_effect.push_back({NoEffect::every_block, "modes", why});

@@ -18,13 +18,14 @@ struct PipelineOptions {
   std::optional<int64_t> warmup;
   std::optional<int64_t> repetitions;
   bool no_decode = false;
-  std::string dry_run = kNoDryRun;  // empty or "true" without numbers; else "5180" or "5180,340"
+  std::string dry_run = kNoDryRun;  // if given: empty or "true" without numbers, else "5180" or "5180,340"
   std::string against;              // empty if none
   std::string heat_map;             // empty if none
   TableOptions table;
 };
 
-/// Adds the options that `generate` does not have, or that are lists here. `options` must outlive the parsing.
+/// Adds the options that `generate` does not have, or that take lists in `bench pipeline`. `options` must outlive the
+/// parsing.
 void add_options(CLI::App& command, PipelineOptions& options);
 
 struct PipelinePlan : VideoPlan {
@@ -36,8 +37,8 @@ struct PipelinePlan : VideoPlan {
 /// of range.
 PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions& options);
 
-/// Sets the steps to time: --steps, or a few. With a cache it times a whole video, because a few steps do not show how
-/// many are reused.
+/// Sets how many steps are timed: --steps if given, else a few. If a contender has a cache, the default is all steps of
+/// a video, because a few steps do not show how many are reused.
 void choose_steps(const models::ModelSpec& spec, PipelinePlan& plan);
 
 }  // namespace sparsereel::app::bench

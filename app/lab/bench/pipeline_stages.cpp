@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kFarLonger = 1.25;  // factor from which a row's parts get a note
+constexpr double kFarLonger = 1.25;  // a step that takes so many times as long while it is split gets a note
 
 /// Adds the parts of the row's time, with a note if the calls that were split took far longer.
 void add_parts(const std::vector<Split>& splits, double milliseconds, Row& row) {
@@ -35,7 +35,8 @@ void add_parts(const std::vector<Split>& splits, double milliseconds, Row& row) 
   std::ranges::transform(splits, std::back_inserter(totals), &Split::total);
   const double whole = spread(totals).median;
   if (whole > kFarLonger * milliseconds)
-    row["note"] = "parts by their shares of a step that took " + number_text(whole, 3) + " ms while they were measured";
+    row["note"] = "matmul, attention and rest are scaled from a step that took " + number_text(whole, 3) +
+                  " ms while it was split";
 }
 
 class PipelineStages {
@@ -95,7 +96,7 @@ class PipelineStages {
   }
 
   /// Loads the decoder, decodes the latents of each contender, and compares frames and latents with the results of mode
-  /// full. From here on a failure becomes a note in the row, because the steps are already measured.
+  /// full. A failure in this or a later stage becomes a note in the row, because the steps are already measured.
   void measure_decode() {
     std::vector<Entry*> done;
     for (Entry& entry : entries_)
@@ -226,13 +227,13 @@ class PipelineStages {
 
   double time_step(Entry& entry) {
     models::reset_peak_memory(pipeline_.device());
-    entry.denoising->load_expert();  // not part of the step
+    entry.denoising->load_expert();  // before the clock starts
     const double taken = time([&] { entry.denoising->step(); });
     entry.peak_bytes = std::max(entry.peak_bytes, models::peak_memory(pipeline_.device()));
     return taken;
   }
 
-  /// Contenders without a cache share a round; each of the others has its own.
+  /// Contenders without a cache share a round; each contender with a cache has its own rounds.
   void next_round() {
     const auto cached = std::ranges::count_if(entries_, [](const Entry& entry) { return entry.cached(); });
     const int64_t sharing = cached < std::ssize(entries_) ? 1 : 0;

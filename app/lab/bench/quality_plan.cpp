@@ -136,10 +136,10 @@ std::string check_times(const QualityPlan& plan) {
   const std::string why = "the " + counted(plan.video.num_inference_steps, "step") +
                           " of a whole video, because a few " + "do not show how many are reused";
   if (cached == std::ssize(rows) && !plan.options.plot.empty())
-    throw bad_input("--plot " + plan.options.plot + " would show nothing: " + given +
-                        " times no row with a cache, but every row has one: timing them takes " + why,
-                    "leave --timed-steps out, or leave --plot out");
-  return given + " times no row with a cache: timing them takes " + why;
+    throw bad_input("--plot " + plan.options.plot + " would show nothing: every row has a cache, and with " + given +
+                        " no row with a cache is timed: that takes " + why,
+                    "leave out --timed-steps, or leave out --plot");
+  return "with " + given + " no row with a cache is timed: that takes " + why;
 }
 
 QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& options) {

@@ -21,7 +21,7 @@ struct QualityOptions {
   std::string times;    // reports of `bench pipeline`, a comma list; empty if none
   std::optional<int64_t> timed_steps;
   bool no_rel_l1 = false;
-  std::string judge;     // empty for the classifier beside the model
+  std::string judge;     // the classifier; if empty, the one beside the model is used
   std::string plot;      // empty if none
   std::string pictures;  // empty if none
   TableOptions table;
@@ -29,7 +29,8 @@ struct QualityOptions {
   std::vector<std::string> profiles() const;  // files of --profile
 };
 
-/// Adds the options that `generate` does not have, or that are lists here. `options` must outlive the parsing.
+/// Adds the options that `generate` does not have, or that take lists in `bench quality`. `options` must outlive the
+/// parsing.
 void add_options(CLI::App& command, QualityOptions& options);
 
 struct QualityPlan : VideoPlan {
@@ -38,21 +39,23 @@ struct QualityPlan : VideoPlan {
   std::optional<StepTimes> times = {};  // used in place of this run's times
   std::optional<size_t> against = {};   // the row that others are compared with, prompt by prompt
 
-  /// Returns the reference that all are compared with.
+  /// Returns the reference that all rows are compared with.
   Combination full() const { return {.mode = attention::Mode::full, .order = request.token_order}; }
-  /// Returns how many steps to time in each row without a cache: as many as are asked for beyond the dense ones, so
-  /// that both kinds occur. Call it once the number of steps is resolved.
+  /// Returns how many steps to time in each row without a cache: all steps of a video if --timed-steps is unset.
+  /// Otherwise the largest number of dense steps plus --timed-steps, so that both kinds of steps occur; 0 for
+  /// --timed-steps 0. Call it once the number of steps is resolved.
   int64_t rounds_to_time() const;
   /// Returns true if rows with a cache are timed. That takes whole videos: a few steps do not show how many are reused.
   bool times_caches() const { return rounds_to_time() >= video.num_inference_steps; }
-  /// Returns the plan of a prompt's video. `mode` drops the blocks. As in `batch`, the seed grows by one from prompt to
-  /// prompt.
+  /// Returns the plan of a prompt's video. A sparse combination runs in `mode`, which is sparse or check. As in
+  /// `batch`, the seed grows by one from prompt to prompt.
   models::Plan video_of(size_t prompt, const Combination& combination, attention::Mode mode) const;
 };
 
-/// Returns the plan. Full attention without a cache is the reference, so it gets no row. If weights are reduced, it
-/// also becomes the first row, whatever the modes, to show what the weights alone cost. If only presets are given, only
-/// they get rows. Throws Error for options out of range, unreadable files, and if nothing is left to compare.
+/// Returns the plan. Full attention without a cache is the reference, so it gets no row. If weights are reduced, full
+/// attention with these weights becomes the first row, whatever --modes says, to show what the weights alone cost. If
+/// only presets are given, only they get rows. Throws Error for options out of range, unreadable files, and if nothing
+/// is left to compare.
 QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& options);
 
 /// Call it once the number of steps is resolved. Throws Error if --plot would have nothing to draw. Returns a warning

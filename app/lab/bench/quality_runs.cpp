@@ -32,7 +32,7 @@ at::Tensor some_frames(const at::Tensor& frames) {
   return frames.index_select(0, index);
 }
 
-/// Leaves the figures that need frames empty.
+/// Returns the figures of a prompt's video. Those that need frames stay empty.
 Row figures_of(const std::string& prompt, const models::AttentionRun& run) {
   const attention::Statistics& statistics = run.statistics;
   Row figures = {{"prompt", prompt},
@@ -177,9 +177,9 @@ double QualityRuns::time_step(const Side& side, Entry& entry) {
   return milliseconds_of(side.pipeline.device(), [&] { entry.denoising->step(); });
 }
 
-/// Times the contenders in turns. One with a cache takes turns run by run, so that other contenders do not share memory
-/// with it. It has no turn if too few steps are timed to show how many it reuses. Afterwards all denoisings are
-/// released.
+/// Times the contenders in turns. Contenders without a cache take turns step by step. After them, each contender with a
+/// cache makes a whole run, so that it shares memory with no other. It is not timed if too few steps are timed to show
+/// how many it reuses. In the end all denoisings are released.
 void QualityRuns::take_turns(const Side& side, std::span<Entry*> all, int64_t rounds) {
   begin("time steps", side);
   const auto restart = [&](Entry& entry) { entry.denoising = start(side, entry, 0, attention::Mode::sparse); };

@@ -94,14 +94,16 @@ class QualityRuns {
   std::vector<Picture> pictures_;
 };
 
-/// Returns the milliseconds of an average step of a whole run: the median of the first `dense_steps` and the median of
-/// the other steps, weighted by how many of `steps` each kind has. `milliseconds` holds the first steps, some of each
-/// kind that occurs. `figure` replaces the median.
+/// Returns the milliseconds of an average step of a whole run. It is the mean of two medians, of the first
+/// `dense_steps` and of the other steps, weighted by how many of `steps` are of each kind. `milliseconds` holds the
+/// times of a run's first steps, and must include both kinds of steps if the run has both. `figure` selects another
+/// statistic than the median.
 double step_milliseconds(const std::vector<double>& milliseconds, int64_t dense_steps, int64_t steps,
                          double Spread::*figure = &Spread::median);
 
 /// Returns the times of a whole run with a cache. step_ms is the average of the computed steps, denoise_seconds the sum
-/// of all steps. The quartiles of both assume that all steps of a kind take its quartile at once.
+/// of all steps. The quartiles assume that every computed step takes the quartile of computed steps, and every reused
+/// step the quartile of reused steps.
 Row times_of_cached(const std::vector<double>& milliseconds, const std::vector<bool>& computed);
 
 }  // namespace sparsereel::app::bench

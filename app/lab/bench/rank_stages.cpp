@@ -35,7 +35,7 @@ double sum_of(const std::vector<double>& times) {
   return std::accumulate(times.begin(), times.end(), 0.0);
 }
 
-/// Returns the request that resolves to the combination. It is all that other ranks are told.
+/// Returns the request that resolves to the combination. Other ranks are told nothing else about it.
 models::Request request_of(const PipelinePlan& plan, const Combination& combination) {
   models::Request request = combination.selected(plan.request);
   request.policy.reset();  // only the contender with the profile has its policy

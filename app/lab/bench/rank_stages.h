@@ -23,29 +23,29 @@ struct GpuCount {
 std::vector<GpuCount> gpu_counts(const Settings& settings, const Lists& lists);
 /// Returns true if any count uses a group.
 bool any_together(const std::vector<GpuCount>& counts);
-/// Returns the smallest count. If its memory suffices for a video, the memory of larger counts suffices too.
+/// Returns the smallest count. A video that fits into the memory of so many GPUs also fits if more GPUs make it.
 int64_t fewest(const std::vector<GpuCount>& counts);
 
-/// Returns the device of the first rank, which also makes the videos of a single GPU. `device` is what was asked for.
-/// Throws Error if GPUs are too few, if `device` names one of several, or if a launcher started ranks.
+/// Returns the device of the first rank, which also makes the videos of a single GPU. `device` is the value of
+/// --device. Throws Error if there are too few GPUs, if `device` names one of several, or if a launcher started ranks.
 std::string first_device(const std::vector<GpuCount>& counts, const std::string& device);
 
 /// Returns the cost of the plan's video, without the time of its steps.
 VideoCost video_cost(const models::ModelSpec& spec, const models::Plan& video);
 
-/// Returns the columns of a row, in addition to those of its combination (see rows.h).
-/// gpus; grouped: a single GPU ran the code for several;
-/// ms of the steps (with a cache, of each video's average step);
-/// exchange_ms of a step: rank 0's time in exchanges, waiting for the slowest rank included; exchange_percent of ms;
-/// decode_seconds; scaling and decode_scaling, relative to the first count;
-/// speedup, over mode full on as many GPUs; steps_ms of each step; video_seconds;
-/// expected_ms and expected_exchange_ms, by ranks_cost.h from a single GPU's time here;
-/// rel_l1 and psnr against mode full of the first count; peak_gib of rank 0.
+/// Returns the columns of a row, in addition to those of its combination (see rows.h):
+///   gpus; grouped, true if a single GPU ran the code for several;
+///   ms of the steps (with a cache, of each video's average step);
+///   exchange_ms, rank 0's time in exchanges in a step, waiting for the slowest rank included; exchange_percent of ms;
+///   decode_seconds; scaling and decode_scaling, relative to the first count;
+///   speedup, over mode full on as many GPUs; steps_ms, the time of each step; video_seconds;
+///   expected_ms and expected_exchange_ms, which ranks_cost.h estimates from a single GPU's time in this run;
+///   rel_l1 and psnr against mode full of the first count; peak_gib of rank 0.
 Columns rank_columns();
 Row rank_row(const Combination& combination, const GpuCount& count);
 
-/// Fills scaling, decode_scaling, speedup, video_seconds and the expected times. `steps` and `text_ms` are the steps
-/// and the encoding time of a usual video. `link_speed` is in GB/s, 0 if unknown.
+/// Fills scaling, decode_scaling, speedup, video_seconds and the expected times. `steps` and `text_ms` are the number
+/// of steps and the time of text encoding of a whole video. `link_speed` is in GB/s, 0 if unknown.
 void compare_counts(Rows& rows, const VideoCost& video, double link_speed, int64_t steps, double text_ms);
 
 /// Measures one count after the other, each with its own processes. Contenders take turns, one video each. `pipeline`

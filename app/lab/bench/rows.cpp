@@ -15,7 +15,7 @@
 namespace sparsereel::app::bench {
 namespace {
 
-/// Returns what the shape alone does not say: "causal, 8 heads of k and v", "226 text".
+/// Returns the properties of a workload that its shape does not say: "causal, 8 heads of k and v", "226 text".
 std::string traits(const Row& row) {
   std::string text = row.at("causal").get<bool>() ? "causal" : "";
   const auto add = [&text](const std::string& more) { text += (text.empty() ? "" : ", ") + more; };
@@ -80,8 +80,8 @@ bool is_step(const Row& row) {
   return text_of(row, "stage") == kStepStage;
 }
 
-/// Returns who shares the stages other than the step: our contenders, or the configurations of a baseline ("diffusers
-/// eager").
+/// Returns whose steps share the other stages: empty for our contenders, or the first word of a baseline's mode
+/// ("diffusers" for "diffusers eager").
 std::string owner_of(const Row& row) {
   const std::string mode = text_of(row, "mode");
   return text_of(row, "token_order").empty() ? mode.substr(0, mode.find(' ')) : "";
@@ -127,15 +127,17 @@ Row baseline_row(const Row& json, const std::string& where) {
   return row;
 }
 
-/// Throws Error if settings differ that both times depend on.
+/// Throws Error if the two runs differ in a setting that times depend on.
 void check_settings(const nlohmann::json& theirs, const nlohmann::json& ours, const std::string& file) {
   for (const char* field :
        {"layers", "heads", "head_dim", "tokens", "text_tokens", "batch", "dtype", "width", "height", "frames"}) {
     const nlohmann::json value = theirs.is_object() ? theirs.value(field, nlohmann::json()) : nlohmann::json();
     if (value != ours.at(field))
       throw bad_file(
-          file, std::string("settings.") + field + " is " + value.dump() + ", this run's is " + ours.at(field).dump(),
-          "give both the same: tests/bench/diffusers_report.py takes them from this command's --report");
+          file,
+          std::string("settings.") + field + " is " + value.dump() + ", but in this run it is " + ours.at(field).dump(),
+          "measure both with the same settings: tests/bench/diffusers_report.py takes them from this command's "
+          "--report");
   }
 }
 

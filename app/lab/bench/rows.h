@@ -13,7 +13,7 @@ namespace sparsereel::app::bench {
 
 /// Returns the columns of `bench attention`, for one contender on one workload.
 ///   workload, B,H,N,D and mode; the selection of mode sparse; kernel (that ran), dtype and device;
-///   ms, in which prepass_ms come before the first block, and in these prediction_ms to choose blocks;
+///   ms; prepass_ms, its part before the first block; prediction_ms, the part of prepass_ms that chooses blocks;
 ///   tops, 10^12 operations per second of the computed blocks;
 ///   effective_tops, as in papers: all operations of full attention over the time;
 ///   limit_percent, tops in percent of the tensor cores' limit; speedup, over the fastest dense row;
@@ -36,12 +36,13 @@ void split_prepass(Rows& rows);
 /// Returns the columns of `bench quality`. A row compares a combination with full attention from the same noise.
 ///   the fields of the combination, its name and preset;
 ///   psnr, ssim and ms_ssim of the frames, means over the prompts; psnr_lowest;
-///   from two prompts on, of each the 5th percentile (psnr_p5) and the standard deviation (psnr_sd);
+///   from two prompts on, also the 5th percentile (psnr_p5) and the standard deviation (psnr_sd) of each of these;
 ///   rel_l1 of attention calls against exact attention on the same inputs; predicted_error; sparsity, without means;
 ///   mean_share, the cost of means as a share of full attention's work;
-///   computed_steps, not reused; computed_dense_steps, those with every block; kept_share of blocks in the others;
+///   computed_steps, which no cache replaced; computed_dense_steps, those of them with every block;
+///   kept_share, the share of blocks in the other computed steps;
 ///   step_ms of a computed step: the median of steps that took turns, with a cache the mean;
-///   denoise_seconds of all steps of a video; full_step_ms and full_denoise_seconds, the same of full attention;
+///   denoise_seconds of all steps of a video; full_step_ms and full_denoise_seconds, the same times of full attention;
 ///   the quartiles of each of these times (step_ms_lower_quartile and so on); speedup, by seconds;
 ///   the fields of comparison.h; `judge`, the share of videos that the classifier calls right; judge_counts; kernel;
 ///   note, why a figure is missing or what to know about it; prompts, an object each with the same figures.
@@ -54,7 +55,7 @@ Row quality_row(const Combination& combination, const std::string& name = {});
 /// replace the times of this run. `run_steps` is the number of steps of the row's videos.
 void summarise(Row& row, const std::optional<StepTimes>& times = {}, int64_t run_steps = 0);
 
-/// The stage of a denoising step, in which contenders differ.
+/// A denoising step, the only stage in which contenders differ.
 constexpr const char* kStepStage = "step";
 
 /// Returns the columns of `bench pipeline`, for a contender's denoising step or a stage that all share.
@@ -63,13 +64,13 @@ constexpr const char* kStepStage = "step";
 ///   note, why there is no time or what to know about it.
 /// Only steps have the fields of their combination and these:
 ///   kernel of attention; computed_steps of a run with a cache; matmul_ms, attention_ms and rest_ms (their sum is ms);
-///   speedup, over the step of mode full; video_seconds: text, all steps of a usual video and decode, without loading;
+///   speedup, over the step of mode full; video_seconds: text, all steps of a whole video and decode, without loading;
 ///   sparsity, without means; mean_share, the cost of means as a share of full attention's work;
 ///   psnr and ssim of frames and rel_l1 of latents against mode full;
 ///   layer_sparsity and step_layer_sparsity [step][layer], null if a layer did not run.
 Columns stage_columns();
 
-/// Returns the rel_l1 of whole videos, which compares their latents.
+/// Returns the column rel_l1 for whole videos, where it compares latents.
 Column latents_column();
 
 /// Returns a row of a stage without measurements.
@@ -85,7 +86,7 @@ constexpr double gibibytes(uint64_t bytes) {
   return static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0);
 }
 
-/// Fills speedup and video_seconds of the steps. `steps`: steps of a usual video.
+/// Fills speedup and video_seconds of the steps. `steps`: number of steps of a whole video.
 void compare_steps(Rows& rows, int64_t steps);
 
 /// Returns two tables: the contenders, then the stages that they share.

@@ -66,7 +66,7 @@ class Sections {
   std::deque<Span> spans_;
 };
 
-/// libtorch's hooks are plain functions, so they find the measurement of their thread here.
+/// The measurement that runs in this thread. libtorch's hooks are plain functions, so they find it in this variable.
 thread_local Sections* measured = nullptr;
 
 bool is_matmul(std::string_view name) {

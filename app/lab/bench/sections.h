@@ -25,8 +25,8 @@ struct Split {
 
 /// Runs the call and measures its sections: attention by the run's `watcher` and `attended`, matrix products by
 /// libtorch's operator hook. On a GPU it uses events that are read at the end, so that nothing waits in between. All
-/// hooks are removed afterwards. This call pays for hooks and events, so apply its shares to the time of calls without
-/// them.
+/// hooks are removed afterwards. Hooks and events slow this call down, so use only the shares of its sections, with the
+/// time of calls that have no hooks.
 Split measure_split(c10::Device device, models::AttentionRun& run, const std::function<void()>& call);
 
 /// Returns parts that add up to `milliseconds`, by their mean shares in these calls. Needs at least one call, each with

@@ -1,4 +1,4 @@
-// Finds steps in reports by what they compute.
+// Finds, in reports of `bench pipeline`, the steps that compute the same as a given row.
 #include "app/lab/bench/step_times.h"
 
 #include <algorithm>
@@ -95,8 +95,8 @@ double ShareTimes::ms(double share) const {
   return below.ms + (share - below.share) / (above->share - below.share) * (above->ms - below.ms);
 }
 
-/// Fills one figure: "ms" or a quartile, whose ending the row's fields get too. Returns false if no report has such a
-/// step.
+/// Fills one figure of the row: "ms" or a quartile. The names of the filled fields end like the quartile's. Returns
+/// false if no report has such a step.
 bool StepTimes::fill(Row& row, int64_t run_steps, const std::string& figure) const {
   const double dense = number_of(row, "computed_dense_steps").value_or(0), computed = *number_of(row, "computed_steps");
   ShareTimes own;
@@ -126,7 +126,7 @@ void StepTimes::fill(Row& row, int64_t run_steps) const {
     const bool is_known = !steps.empty() && steps.front().row.contains(figure);
     if (is_known ? fill(row, run_steps, figure) : figure != kMedian) continue;
     const std::string note = text_of(row, "note"),
-                      why = "--times has no such step: add it to that run of 'bench pipeline'";
+                      why = "no report of --times has a step like this row's: add it to that run of 'bench pipeline'";
     row["note"] = note.empty() ? why : note + "; " + why;
     return;
   }

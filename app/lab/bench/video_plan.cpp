@@ -1,4 +1,4 @@
-// Resolves what a run measures and describes it in the report.
+// Resolves the video that a benchmark measures, and describes it in the report.
 #include "app/lab/bench/video_plan.h"
 
 #include <algorithm>

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <system_error>
 
 #include "app/jobs/report.h"
 #include "app/jobs/write.h"
@@ -28,7 +30,7 @@ constexpr const char* kChartScript =
     ;
 constexpr const char* kInstall = "install it (apt-get install gnuplot-nox)";
 constexpr int kNotFound = 127;             // exit code of a shell for a missing program
-constexpr size_t kCharactersOfALine = 56;  // in 8 cm
+constexpr size_t kCharactersOfALine = 56;  // that fit into 8 cm
 
 /// Replaces characters that gnuplot would take for the end of a text, an escape or a command.
 std::string plain(std::string text) {
@@ -98,7 +100,10 @@ std::string drawn(const fs::path& path, const Input& input) {
   file.commit();
   const std::string command = "gnuplot " + shell_quoted(script) + " 2> " + shell_quoted(errors);
   FILE* const output = popen(command.c_str(), "r");  // a pipe, so that this program reports a full disk
-  if (output == nullptr) throw run_failure(path.string() + " is not drawn: no process could be started", "try again");
+  if (output == nullptr)
+    throw run_failure(
+        path.string() + " is not drawn: gnuplot could not be started: " + std::generic_category().message(errno),
+        "end other programs, then draw the report with 'sparsereel bench plot'");
   std::string picture;
   std::array<char, 4096> part{};
   while (const size_t bytes = std::fread(part.data(), 1, part.size(), output)) picture.append(part.data(), bytes);
@@ -107,7 +112,8 @@ std::string drawn(const fs::path& path, const Input& input) {
     throw bad_input(path.string() + " is not drawn: gnuplot is not installed",
                     std::string(kInstall) + "; 'sparsereel bench plot' draws a report without measuring again");
   if (status == 0 && !picture.empty()) return picture;
-  throw run_failure(path.string() + " is not drawn: gnuplot failed", "see 'gnuplot --version': it takes 5.4 or newer");
+  throw run_failure(path.string() + " is not drawn: gnuplot ended with an error",
+                    "use gnuplot 5.4 or newer; 'gnuplot --version' shows yours");
 }
 
 bool is_chart(const fs::path& path) {
@@ -220,7 +226,8 @@ void write_heat_maps(const fs::path& path, const std::string& caption, const std
                    std::to_string(columns));
   }
   if (titles.empty())
-    throw run_failure(path.string() + " is not drawn: no row leaves out blocks", "read the notes of the rows");
+    throw run_failure(path.string() + " is not drawn: no row leaves out blocks",
+                      "see in the notes of the table why the sparse rows failed");
   input.set("maps", static_cast<double>(titles.size()));
   input.block("map_titles", titles);
   input.block("map_axes", axes);

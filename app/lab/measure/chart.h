@@ -13,7 +13,7 @@ struct PlotRow {
   std::string name;               // "sparse 0.5"
   std::vector<double> parts;      // milliseconds, in the order of PlotData::parts; empty for a single part
   double total = 0;               // milliseconds
-  std::optional<double> speedup;  // x of the point; there is a point only if both are set
+  std::optional<double> speedup;  // x of the point, which is drawn only if speedup and quality are set
   std::optional<double> quality;  // y of the point
 };
 
@@ -53,12 +53,12 @@ struct HeatMap {
   std::vector<std::vector<double>> values;  // [row][column]
 };
 
-/// Throws Error naming the option unless the file ends in .png, .svg or .pdf and can be written. Prints a warning if
-/// gnuplot is missing, because it may be installed during a long run.
+/// Throws Error naming the option unless the file ends in .png, .svg or .pdf and can be written. If gnuplot is missing,
+/// only prints a warning, because it may be installed during a long run.
 void check_chart(const std::string& option, const std::filesystem::path& path);
 
-/// Draws the bars, and below them any points. The write is atomic. Throws Error naming the file if check_chart()
-/// refuses it, if gnuplot is missing, or with gnuplot's message.
+/// Draws the bars, and below them any points. The write is atomic. Throws Error naming the file if check_chart() would
+/// refuse it, or if gnuplot is missing or fails.
 void write_plot(const std::filesystem::path& path, const PlotData& data);
 
 /// Draws all curves in one picture with their names below; the axes follow the first entry. Writes and throws as

@@ -8,7 +8,7 @@
 namespace sparsereel::app {
 namespace {
 
-constexpr const char* kFullTime = "the same of full attention";
+constexpr const char* kFullTime = "the same time of full attention";
 
 /// A value that the user chose. All its digits are shown, and the list below the table does not explain it.
 struct Choice {
@@ -19,7 +19,7 @@ const std::vector<Choice> kChoices = {
     {"shape", "B,H,N,D", "batch, heads, tokens, head_dim"},
     {"mode", "mode", "full: torch's attention; quantized: every block in 8 bits; sparse: some of the blocks"},
     {"error_bound", "error", "predicted relative L1 of a call's output that selects its blocks"},
-    {"arithmetic", "bits", "of the products in attention; 8 where nothing is said"},
+    {"arithmetic", "bits", "bits of the products in attention; 8 if the cell is empty"},
     {"selection_rows", "rows", "queries that share one selection of blocks"},
     {"token_order", "order", "the order of the video's tokens"},
     {"kernel", "kernel", "what computed the attention"},
@@ -44,29 +44,29 @@ const std::vector<Column> kFigures = {
     {"ms_max", "most", 4, "ms", "the longest time"},
     {"tops", "TOPS", 4, "10^12 operations/s", "operations of the blocks that were computed over the time"},
     {"effective_tops", "effective", 4, "10^12 operations/s", "full attention's operations over the time"},
-    {"limit_percent", "% of limit", 3, "%", "TOPS in percent of what the data sheet says of the tensor cores"},
+    {"limit_percent", "% of limit", 3, "%", "TOPS in percent of the tensor cores' limit in the data sheet"},
     {"speedup", "x full", 3, "", "full attention's time over this row's: 2 is twice as fast, below 1 is slower"},
-    {"prepass_ms", "pre-pass ms", 3, "ms", "of the time, what comes before the first block"},
-    {"prepass_percent", "pre-pass %", 3, "%", "the same in percent of the time"},
-    {"prediction_ms", "prediction ms", 3, "ms", "of the pre-pass, what chooses the blocks"},
+    {"prepass_ms", "pre-pass ms", 3, "ms", "the part of the time before the first block"},
+    {"prepass_percent", "pre-pass %", 3, "%", "the pre-pass in percent of the time"},
+    {"prediction_ms", "prediction ms", 3, "ms", "the part of the pre-pass that chooses the blocks"},
     {"sparsity", "sparsity", 3, "",
      "share of all blocks that were not computed; dense layers, dense steps and text count as computed"},
     {"skipped_pv", "P.V skipped", 3, "", "share of the computed blocks that were left before their product with V"},
     {"mean_share", "mean share", 3, "", "work on the means that stand for blocks, as a share of full attention's work"},
-    {"predicted_error", "predicted", 3, "", "error of attention's calls as the selection of blocks predicts it"},
+    {"predicted_error", "predicted", 3, "", "error of attention's calls, as predicted when blocks are selected"},
     {"rel_l1", "rel. L1", 3, "",
      "error of attention's calls, each against exact attention on the same inputs; lower is closer"},
     {"cosine", "cosine", 6, "", "cosine of the output and exact attention's; 1 is equal"},
     {"computed_steps", "computed", 3, "steps", "steps that no cache replaced"},
-    {"computed_dense_steps", "computed dense", 3, "steps", "of these, steps that computed every block"},
+    {"computed_dense_steps", "computed dense", 3, "steps", "computed steps that computed every block"},
     {"psnr", "PSNR dB", 3, "dB",
      "of the frames against full attention's from the same noise, mean over the prompts; higher is closer"},
     {"psnr_lowest", "lowest", 3, "dB", "PSNR of the prompt that came out worst"},
     {"psnr_difference", "paired, dB", 4, "dB",
-     "PSNR less that of the row of --against for the same prompt, mean ± standard error"},
+     "PSNR minus that of the row that --against names, for the same prompt; mean ± standard error"},
     {"ssim", "SSIM", 4, "", "structural similarity of the frames and full attention's; 1 is equal"},
     {"ms_ssim", "MS-SSIM", 4, "", "the same similarity over five scales"},
-    {"step_ms", "ms a step", 4, "ms", "of a step that is computed: the median, with a cache the mean"},
+    {"step_ms", "ms a step", 4, "ms", "of a step that no cache replaced: the median; in a run with a cache, the mean"},
     {"denoise_seconds", "denoising, s", 4, "s", "all steps of a video"},
     {"full_step_ms", "full, ms a step", 4, "ms", kFullTime},
     {"full_denoise_seconds", "full, s", 4, "s", kFullTime},
@@ -74,16 +74,17 @@ const std::vector<Column> kFigures = {
      "the closest row of those that are both closer and faster than this one; faster: the quartiles of their times do "
      "not overlap"},
     {"judge", "judge", 3, "", "prompts whose video the classifier calls right"},
-    {"matmul_ms", "matmul", 3, "ms", "of the step, linear layers and matrix products outside of attention"},
-    {"attention_ms", "attention", 3, "ms", "of the step, attention with its norms and rotary embedding"},
+    {"matmul_ms", "matmul", 3, "ms",
+     "the part of the step in linear layers and other matrix products outside of attention"},
+    {"attention_ms", "attention", 3, "ms", "the part of the step in attention, with its norms and rotary embedding"},
     {"rest_ms", "rest", 3, "ms", "the remainder of the step"},
-    {"video_seconds", "video, s", 3, "s", "text, all steps of a usual video and the frames, without loading"},
+    {"video_seconds", "video, s", 3, "s", "text, all steps of a whole video and the frames, without loading"},
     {"peak_gib", "peak GiB", 3, "GiB", "GPU memory in use, at most"},
     {"scaling", "x fewest", 3, "", "how many times as fast as the same row on the fewest GPUs"},
-    {"exchange_ms", "exchange ms", 3, "ms", "of a step, what rank 0 spends in exchanges, waiting included"},
-    {"exchange_percent", "exchange %", 3, "%", "the same in percent of the step"},
-    {"expected_ms", "expected ms", 4, "ms", "a step as the links' speed and one GPU's time let expect"},
-    {"expected_exchange_ms", "expected exchange", 3, "ms", "exchanges of a step as the links' speed lets expect"},
+    {"exchange_ms", "exchange ms", 3, "ms", "the part of a step that rank 0 spends in exchanges, waiting included"},
+    {"exchange_percent", "exchange %", 3, "%", "the exchanges in percent of the step"},
+    {"expected_ms", "expected ms", 4, "ms", "a step, estimated from the links' speed and one GPU's time"},
+    {"expected_exchange_ms", "expected exchange", 3, "ms", "exchanges of a step, estimated from the links' speed"},
     {"decode_seconds", "decode, s", 3, "s", "decoding of the frames"},
     {"decode_scaling", "decode x fewest", 3, "", "how many times as fast as decoding on the fewest GPUs"},
     {"megabytes", "MB sent a layer", 3, "MB", "what a GPU sends in a layer: q, k, v and the output"}};
@@ -96,7 +97,7 @@ const Derived kDerived[] = {{"_lower_quartile", ", lower quartile", "a quarter o
                             {"_upper_quartile", ", upper quartile", "a quarter of the times lies above it"},
                             {"_p5", ", 5th percentile", "95% of the prompts exceed it"},
                             {"_sd", ", deviation", "standard deviation over the prompts"},
-                            {"_difference", ", paired", "less that of the row of --against for the same prompt"},
+                            {"_difference", ", paired", "minus that of the row of --against for the same prompt"},
                             {"_se", ", error", "standard error of the mean"}};
 
 Column column_of(const std::string& key) {

@@ -9,7 +9,8 @@
 // g: 1, except for D / 32 outlier channels of K (x 3) and V (x 6), drawn for each head.
 // F(t): cos and sin of D / 2 angles w t, with periods spread logarithmically from 32 tokens to 4 N. F(s) . F(t) falls
 // with |s - t|, so attention mass gathers near the diagonal. `a` makes the logit rise at s = t by 4 (a diffuse head) to
-// 16 (a local one), uniform over the heads. If heads of q share one of k and v, these are the first one's.
+// 16 (a local one), uniform over the heads. If several heads of q share a head of k and v, k and v use the `a` of the
+// first of them.
 //
 // `smooth` differs only in V, which changes slowly, as features of a video do:
 //   v = cos(w t + phase) + 0.2 N(0, 1)      for each channel a period of N / 8 to N tokens and a phase

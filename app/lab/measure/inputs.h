@@ -14,8 +14,8 @@ struct Inputs {
   at::Tensor q, k, v;
 };
 
-/// Returns how many copies make the inputs come from memory instead of a cache when they take turns. Together they have
-/// 200 MB, more than any GPU's L2 cache. Returns 1 if one copy is that large, and at most 256.
+/// Returns how many copies of the inputs must take turns so that each is read from memory, and not from a cache.
+/// Together they have 200 MB, more than any GPU's L2 cache. Returns 1 if one copy is that large, and at most 256.
 int64_t copies_beyond_cache(const Shape& shape, at::ScalarType dtype);
 
 double input_bytes(const Shape& shape, at::ScalarType dtype, int64_t copies);

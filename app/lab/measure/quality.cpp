@@ -34,8 +34,8 @@ struct Similarity {
   at::Tensor whole;      // the product with the term of luminance
 };
 
-/// x, y: [F, 1, H, W] in double. The variance of a flat window is a difference of squares, which in fp32 would vanish
-/// beside C2.
+/// x, y: [F, 1, H, W] in double, because the variance of a flat window is a small difference of squares, of which fp32
+/// would keep few digits.
 Similarity compare(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weights) {
   const at::Tensor mx = window_means(x, weights), my = window_means(y, weights);
   const at::Tensor vx = window_means(x * x, weights) - mx * mx, vy = window_means(y * y, weights) - my * my;
@@ -45,7 +45,7 @@ Similarity compare(const at::Tensor& x, const at::Tensor& y, const at::Tensor& w
   return {structure.mean({1, 2, 3}), (luminance * structure).mean({1, 2, 3})};
 }
 
-/// Returns the SSIM of each of a few frames.
+/// Returns the SSIM of each frame.
 at::Tensor ssim_of(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weights) {
   return compare(x, y, weights).whole;
 }

@@ -26,7 +26,7 @@ constexpr int64_t kLeastOfMsSsim = 176;
 /// Returns nothing if a side is below kLeastOfMsSsim.
 std::optional<double> ms_ssim(const at::Tensor& frames, const at::Tensor& reference, at::Device device);
 
-constexpr double kEqualPsnr = 100;  // dB; from here on frames count as equal
+constexpr double kEqualPsnr = 100;  // dB; frames with this PSNR or more count as equal
 
 /// PSNR and SSIM as numbers that can be averaged: kEqualPsnr and 1 for equal frames.
 struct Fidelity {

@@ -9,7 +9,8 @@ namespace {
 constexpr double kCallMs = 0.05, kReductionMs = 0.04, kReductions = 2;
 constexpr double kBytes = 2;  // bytes of an element
 
-/// Returns attention's share of a step's operations, if layers have the usual 12 C^2 weights.
+/// Returns attention's share of a step's operations. Assumes that a layer has 12 C^2 weights for C channels, as is
+/// common.
 double attention_share(const VideoCost& video) {
   const double attention = 4 * video.tokens * video.channels, layers = 24 * video.channels * video.channels;
   return attention / (attention + layers);

@@ -25,9 +25,9 @@ struct RanksCost {
 };
 
 /// Returns the estimate. GPUs are assigned to guidance passes first, then to the tokens of a pass. `speed` is the GB/s
-/// that a GPU sends while it receives as much. A call takes 0.05 ms before the first byte, and each of a layer's two
-/// small reductions takes 0.04 ms. On hosts of four H100 with NVLink, all-to-alls of q, k and v of 38 to 435 MB took
-/// within 10% of this estimate.
+/// that a GPU sends while it receives as much. An exchange takes 0.05 ms before the first byte, and each of a layer's
+/// two small reductions takes 0.04 ms. On hosts of four H100 with NVLink, all-to-alls of q, k and v of 38 to 435 MB
+/// took within 10% of this estimate.
 RanksCost cost_over_ranks(const VideoCost& video, int64_t gpus, double speed);
 
 }  // namespace sparsereel::app

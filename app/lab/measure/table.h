@@ -41,8 +41,9 @@ using Columns = std::vector<Column>;
 /// Returns the columns of these keys. A key has one title, unit and meaning in every table. columns.cpp declares most
 /// keys; help explains those that are options of `generate`. Throws Error for another key.
 Columns columns(const std::vector<std::string>& keys);
-/// These return the same columns, changed: hidden from people if all rows are equal; shown only in CSV; shown only to
-/// people, with this text; or with another title and, unless it is empty, another meaning.
+/// These return columns() with a change. varying() hides a column from people if all rows have the same value. in_csv()
+/// shows it only in CSV. to_people() shows it only to people, with this text. titled() replaces its title and, unless
+/// `meaning` is empty, its meaning.
 Columns varying(const std::vector<std::string>& keys);
 Columns in_csv(const std::vector<std::string>& keys);
 Column to_people(const std::string& key, std::function<std::string(const Row&)> text);
@@ -88,8 +89,8 @@ class TableOutput {
 
   /// Returns true if people read the table on a terminal.
   bool aligned() const;
-  /// Writes the rows to the file, or prints them unless the report is printed. The format decides between `for_people`,
-  /// the rows by their columns, and the whole report. In CSV each row also has the report's machine, video size, steps
+  /// Writes the rows to the file, or prints them unless the report is printed. Markdown writes `for_people`, CSV the
+  /// rows by their columns, and JSON the whole report. In CSV each row also has the report's machine, video size, steps
   /// and seed. Adds `columns` to the report: title, unit and meaning of each. Call it before anything that may fail,
   /// such as writing the report to a full disk.
   void deliver(std::string for_people, const Columns& columns, const Rows& rows, RunReport& report);

@@ -26,14 +26,14 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-/// The number of calls in a contender's next turn, and of those that it made in this round.
+/// How many calls a contender's next turn has, and how many it has done in this round.
 struct Turn {
   size_t calls = 1;
   size_t done = 0;
 };
 
-/// Returns the median of the later half of each turn's times, 0 for a turn without calls. The times of all turns follow
-/// one another.
+/// Returns, for each turn, the median of the later half of its times, or 0 if it has no calls. `times` holds the times
+/// of all turns, one turn after the other.
 std::vector<double> turn_times(const std::vector<double>& times, const std::vector<Turn>& turns) {
   std::vector<double> medians;
   auto first = times.begin();

@@ -64,19 +64,19 @@ struct Rounds {
 using TimedCall = std::function<void(int64_t buffer)>;
 
 struct Measurement {
-  std::vector<double> milliseconds;  // one per repetition: a call, or the median of a turn's later half
-  std::string failure;               // why there are no times; other contenders continue
+  std::vector<double> milliseconds;  // one per repetition: the time of a call, or the median of a turn's later half
+  std::string failure;               // why the contender failed; empty if it did not
 };
 
 /// Gives every contender one turn per round (A B C, A B C, ...), with each call on the next buffer. A turn is one call,
-/// or as many as take `turn_ms` by the previous round. In such a turn only the later half counts. By then, the clock
-/// of a GPU at its power limit has adapted to this contender. `before_round` gets the number of finished rounds and may
-/// throw to end the run.
+/// or as many calls as fill `turn_ms` at the speed of the previous round. In such a turn only the later half counts. By
+/// then, the clock of a GPU at its power limit has adapted to this contender. `before_round` gets the number of
+/// finished rounds and may throw to end the run.
 std::vector<Measurement> alternate(const std::vector<TimedCall>& contenders, const Rounds& rounds, Timer& timer,
                                    const std::function<void(int64_t done)>& before_round);
 
-/// Runs the call. Returns the error and remedy on one line, or nothing if it succeeded. A contender's failure is a
-/// result of a benchmark.
+/// Runs the call. Returns the error and remedy on one line, or nothing if it succeeded. Used for contenders: if one
+/// cannot run, that is a result of the benchmark.
 std::string failure_of(const std::function<void()>& call);
 
 }  // namespace sparsereel::app

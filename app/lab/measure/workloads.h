@@ -8,7 +8,8 @@
 
 namespace sparsereel::app {
 
-/// q, k and v [batch, tokens, heads, head_dim]. Written B,H,N,D as in papers, or B,H/K,N,D if k and v have K heads.
+/// The shape [batch, tokens, heads, head_dim] of q, k and v. As text it is B,H,N,D, as in papers, or B,H/K,N,D if k and
+/// v have K heads.
 struct Shape {
   int64_t batch = 1;
   int64_t heads = 1;
@@ -45,8 +46,7 @@ const std::vector<Workload>& known_workloads();
 Workload find_workload(const std::string& name);
 
 /// Parses shapes separated by ';' or white space: "1,4,2336,64;1,32/8,24576,128" gives two. Throws Error for a shape
-/// that is not four whole numbers from 1 to 2^30, or if the number of q's heads is not a multiple of k's and v's
-/// number.
+/// that is not four whole numbers from 1 to 2^30, or if the heads of q are no multiple of the heads of k and v.
 std::vector<Shape> parse_shapes(std::string_view text);
 
 }  // namespace sparsereel::app

@@ -20,7 +20,7 @@ using models::FirstSteps;
 
 constexpr double kTopks[] = {0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7};
 constexpr double kBlockErrors[] = {0.0003, 0.0005, 0.0007, 0.001, 0.0014, 0.002,
-                                   0.003,  0.0045, 0.008,  0.015, 0.03};  // small bounds suit long videos
+                                   0.003,  0.0045, 0.008,  0.015, 0.03};  // the small ones are for long videos
 constexpr double kThresholds[] = {0.07, 0.085, 0.1, 0.115, 0.13, 0.15, 0.17, 0.2, 0.225, 0.25, 0.3, 0.35, 0.4, 0.5};
 constexpr double kFirstPercents[] = {0, 10, 20, 30};
 

@@ -41,14 +41,14 @@ struct Axes {
   std::vector<std::string> weights;
 };
 
-/// Returns the shares of blocks that are searched and that steps are timed for.
+/// Returns the default values of topk: they are searched, and steps are timed for each.
 std::vector<std::optional<double>> usual_topks();
 
-/// Returns the user's value of an option if given, else its usual values.
+/// Returns, for each option, the user's value if given, else the values to search by default.
 Axes axes_of(const Settings& settings);
 
-/// Returns every combination of the values in sparse, quantized and full attention, except the reference. In a run of
-/// `steps` steps, all candidates are different.
+/// Returns every combination of the values in sparse, quantized and full attention, except the reference. Candidates
+/// that are equal in a run of `steps` steps are returned once.
 std::vector<Candidate> candidates_of(const Axes& axes, int64_t steps);
 
 Candidate candidate_of(const Settings& settings);

@@ -20,9 +20,9 @@ class HeadTrials {
   /// trials and may throw to end the run.
   HeadTrials(const attention::BlockPolicy& untuned, int64_t selection_rows, std::function<void()> poll);
 
-  /// Measures what the search of each head in the call's layer asks for, until it has enough. Uses one entry of the
-  /// batch. The reference is full attention on the same device and dtype, so the error includes the error of
-  /// quantization.
+  /// Measures the policies that the search of each head in the call's layer asks for, until the search has enough. Uses
+  /// one entry of the batch. The reference is full attention on the same device and dtype, so the error includes the
+  /// error of quantization.
   void run(const models::AttentionCall& call, HeadSearches& searches);
 
  private:

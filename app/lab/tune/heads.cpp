@@ -10,7 +10,7 @@
 namespace sparsereel::app::tuning {
 namespace {
 
-/// Share of the rest of the budget; whole videos have the rest of it.
+/// The share of the remaining budget that measuring heads may take. Comparing whole videos takes the rest.
 constexpr double kMeasuringShare = 0.5;
 
 double mean(const std::vector<double>& values) {

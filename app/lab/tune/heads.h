@@ -20,8 +20,8 @@ class HeadPhase {
   /// Each head starts from the blocks of `candidate`.
   HeadPhase(const TuneContext& context, const Candidate& candidate, VideoRuns& videos);
 
-  /// Measures heads in the planned steps. Returns false if its share of the time budget ended it. Throws OutOfTime if a
-  /// head was not measured even once.
+  /// Measures heads in the planned steps. Returns false if the part of the time budget for this phase ended it. Throws
+  /// OutOfTime if a head was not measured even once.
   bool measure();
   FoundHeads found() const;
   /// Returns the candidate's policy with the heads' own blocks.

@@ -40,8 +40,8 @@ constexpr double kUsualThreshold = 0.1;
 constexpr double kLeastTopk = 0.01;  // share of blocks; with none, the noise would be infinite
 constexpr int kIterations = 30;
 
-/// Returns how many of the videos have the same setting. Together they say less than as many videos of different
-/// settings.
+/// Returns how many of the videos have the same setting. Several videos of one setting say less than as many videos of
+/// different settings.
 double count_alike(const std::vector<Decibels>& measured, const Traits& traits) {
   return static_cast<double>(std::ranges::count_if(measured, [&](const Decibels& each) {
     const Traits& other = each.traits;

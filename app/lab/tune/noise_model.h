@@ -70,7 +70,8 @@ class NoiseModel {
   std::vector<double> covariance_;      // by rows
 };
 
-/// Deviations in dB beyond the model: shared by a candidate's videos, and of each video.
+/// Standard deviations, in dB, of what the model does not explain: kOfCandidates is common to all videos of a
+/// candidate, and kOfVideos is separate for each video.
 constexpr double kOfCandidates = 1, kOfVideos = 1;
 
 }  // namespace sparsereel::app::tuning

@@ -50,7 +50,7 @@ struct TunePlan {
   std::map<std::string, std::string> given;  // options that select blocks; the profile keeps them
   std::optional<bench::StepTimes> times;     // step times of another model, used in place of this model's times
   attention::Bounds bounds;
-  bool bounds_asked = false;  // heads keep the bounds at any cost; otherwise only if they get no slower
+  bool bounds_asked = false;  // if true, heads keep the bounds even where that is slower
   int64_t samples = 0;        // number of steps of each prompt's run in which heads are measured
   int64_t videos = 0;         // number of prompts whose videos are compared; 0 for heads alone
   std::filesystem::path output, heat_map;

@@ -150,7 +150,7 @@ std::string missed_goal(const TunePlan& plan, const Found& found) {
   const Standing best = found.chosen();
   std::string text;
   const auto add = [&](const std::string& figure, const std::string& of) {
-    text += (text.empty() ? "the best videos reach " : ", ") + figure + " of " + of;
+    text += (text.empty() ? "the best videos reach " : ", ") + figure + " instead of " + of;
   };
   const Goal& goal = plan.goal;
   const std::string of_psnr = plan.goal_asked ? "--min-psnr " : "the preset balanced's ";
@@ -165,7 +165,7 @@ std::string missed_goal(const TunePlan& plan, const Found& found) {
   if (goal.min_ssim && best.mean(&Seen::ssim) < *goal.min_ssim)
     add("SSIM " + fixed_below(best.mean(&Seen::ssim), *goal.min_ssim, 4), "--min-ssim " + exact_text(*goal.min_ssim));
   if (goal.min_lowest && best.lowest_psnr() < *goal.min_lowest)
-    add("in the worst " + fixed_below(best.lowest_psnr(), *goal.min_lowest, 2) + " dB",
+    add("in the worst video " + fixed_below(best.lowest_psnr(), *goal.min_lowest, 2) + " dB",
         "its " + exact_text(*goal.min_lowest));
   if (text.empty())
     text = "for the best setting that was found, only " + counted(static_cast<int64_t>(best.videos.size()), "video") +

@@ -13,7 +13,7 @@ namespace {
 /// A policy for each head is not worth its file if it saves less than this share of the work or of the time.
 constexpr double kLeastGain = 0.01;
 
-/// Returns the settings' own blocks, used in every step.
+/// Returns a candidate that selects blocks as the settings do, in every step.
 Candidate blocks_of(const models::Plan& untuned, const std::string& weights) {
   const attention::HeadPolicy& head = untuned.attention_policy.defaults;
   Candidate candidate{.weights = weights};
@@ -22,8 +22,8 @@ Candidate blocks_of(const models::Plan& untuned, const std::string& weights) {
   return candidate;
 }
 
-/// Returns the first preset with a topk, with the bound that should leave as many blocks in its place. How many blocks
-/// a bound leaves depends on the video's size, so until one was measured any bound may look slow.
+/// Returns the first preset with a topk, but with a bound on the errors of blocks that should keep as many blocks. How
+/// many blocks a bound keeps depends on the video's size, so until one bound was measured, every bound may look slow.
 std::optional<Candidate> bounded_twin(const std::vector<Candidate>& presets, const std::vector<double>& bounds) {
   const auto preset = std::ranges::find_if(presets, [](const Candidate& each) { return each.topk.has_value(); });
   if (preset == presets.end() || bounds.empty()) return {};
@@ -116,7 +116,7 @@ void Session::search_setting(Found& found) {
     search_with(weights, times, *found.search);
   }
   if (found.search->standings().empty())
-    throw bad_input("no setting has a time",
+    throw bad_input("no setting has a time, because --times has no step of any of them",
                     "give --times a report of 'bench pipeline' with the modes "
                     "full,quantized,sparse and several --topk");
   compare_presets(*found.search);
@@ -141,13 +141,13 @@ bool Session::gain_by_heads(const Candidate& candidate, const HeadPhase& phase, 
   }
   const FoundHeads heads = phase.found();
   const attention::Policy policy = phase.policy_of(heads);
-  found.no_heads = "within the bounds they leave out no more blocks";
+  found.no_heads = "within the bounds, heads leave out no more blocks";
   if (heads.work > (1 - kLeastGain) * heads.untuned_work) return false;
   if (state.speedup == 0) {
     state.speedup = videos_.speedup_of(candidate, policy);
     context_.save();
   }
-  found.no_heads = "their steps are no faster";
+  found.no_heads = "steps with blocks for each head are no faster";
   if (state.speedup < 1 + kLeastGain) return false;
   for (size_t prompt = 0; prompt < context_.plan.prompts.size(); ++prompt) {
     if (state.videos.contains(prompt)) continue;
@@ -160,7 +160,7 @@ bool Session::gain_by_heads(const Candidate& candidate, const HeadPhase& phase, 
   with.speedup = state.speedup;
   with.head_seconds = seconds_by_heads(candidate, state);
   const bool nearer = context_.plan.goal.at_most && with.chosen().mean(&Seen::psnr) < found.setting().mean(&Seen::psnr);
-  found.no_heads = "their videos miss the goal";
+  found.no_heads = "videos with blocks for each head miss the goal";
   if (!with.passed() || nearer) return false;
   found = std::move(with);
   found.no_heads.clear();

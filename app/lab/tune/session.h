@@ -20,9 +20,9 @@ struct Found {
   Videos head_videos;                   // videos made with these heads and the best candidate
   double speedup = 1;                   // speedup of a step with these heads
   double head_seconds = 0;              // seconds of denoising a video with these heads
-  std::string no_heads;                 // why there are no heads
+  std::string no_heads;                 // why heads have no blocks of their own
   bool complete = true;                 // false if the budget ended the search
-  std::string ended_before;             // what the budget left undone
+  std::string ended_before;             // what the budget ended before: "all heads were measured"
 
   const Standing& setting() const { return search->standings().at(*best); }
   /// Returns the best standing, with the heads that were found.

@@ -1,5 +1,5 @@
-// Searches by expected improvement: the next video promises most seconds, times the probability that its setting keeps
-// the floor.
+// Searches by expected improvement. Each setting promises the seconds that it saves times the probability that it keeps
+// the floor, which is the least fidelity of the goal. The next video is that of the setting that promises most.
 #include "app/lab/tune/setting_search.h"
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 namespace sparsereel::app::tuning {
 namespace {
 
-/// A candidate that promises less is not worth its videos: a share of the best one's seconds, and decibels.
+/// A candidate is worth its videos if they promise to gain at least this share of the best candidate's seconds, or so
+/// many decibels.
 constexpr double kLeastShare = 0.005, kLeastDecibels = 0.1;
 /// PSNR above which no difference is visible. A cache that never reused a step makes equal videos, which the noise
 /// model cannot explain.
@@ -22,7 +23,7 @@ double normal(double x) {
 }
 
 /// The share of steps that a forecast cache computes in the first fifth of a run, and later. Measured with the tiny
-/// model at 512 x 512 and 50 steps (assets/charts). With fewer steps, each changes more.
+/// model at 512 x 512 and 50 steps (assets/charts). With fewer steps, each step changes more.
 struct Density {
   Density(double threshold, double steps) {
     const double of_few = std::pow(50 / steps, 0.8);
@@ -92,8 +93,8 @@ void SettingSearch::report(size_t candidate, size_t prompt, const Seen& seen) {
   update();
 }
 
-/// Returns the PSNR, or a figure with the same distance from the floor: if SSIM decides, 1 - SSIM replaces the mean
-/// squared error.
+/// Returns the PSNR if the goal bounds only PSNR. If it bounds SSIM, returns the floor plus the distance of the SSIM
+/// from its bound, in dB of 1 - SSIM. If it bounds both, returns the smaller figure.
 double SettingSearch::figure_of(const Seen& seen) const {
   double figure = seen.psnr;
   if (goal_.min_ssim) {
@@ -118,7 +119,8 @@ bool SettingSearch::holds(const Standing& standing) const {
          standing.lowest_psnr() >= goal_.min_lowest.value_or(0);
 }
 
-/// Returns how many of the first `share` of the steps are computed, before any video was made.
+/// Estimates, before any video was made, how many steps are computed in the first part of a run; `share`, 0 to 1, is
+/// the size of that part.
 double SettingSearch::steps_by(const Candidate& candidate, double share) const {
   const auto steps = static_cast<double>(steps_);
   const models::CacheRule& cache = candidate.cache;
@@ -153,8 +155,8 @@ double SettingSearch::correction(const Candidate& candidate) const {
   return expected > 0.5 ? std::max(0.1, (nearest->mean(&Seen::computed_steps) - forced) / expected) : 1;
 }
 
-/// Returns the expected share of computed blocks, before any video was made. It is corrected by the error of that
-/// estimate at the closest measured bound.
+/// Estimates the share of computed blocks before any video was made. If videos with another bound were measured, the
+/// estimate is corrected by its error at the closest bound.
 double SettingSearch::share_by(const Candidate& candidate) const {
   const double usual = usual_share(candidate);
   const auto distance_of = [&](const Standing& standing) {
@@ -164,7 +166,8 @@ double SettingSearch::share_by(const Candidate& candidate) const {
   for (const size_t index : seen_) {
     const Standing& each = standings_[index];
     if (!each.candidate.block_error || !candidate.block_error) continue;
-    if (each.mean(&Seen::computed_steps) <= each.mean(&Seen::computed_dense_steps)) continue;  // without the bound
+    if (each.mean(&Seen::computed_steps) <= each.mean(&Seen::computed_dense_steps))
+      continue;  // the bound was used in no step
     if (nearest == nullptr || distance_of(each) < distance_of(*nearest)) nearest = &each;
   }
   return std::min(1.0,
@@ -193,7 +196,8 @@ void SettingSearch::update_times(Standing& standing) const {
       (dense * cost.every_block + (computed - dense) * cost.own + (steps - computed) * cost.reused) / 1000;
 }
 
-/// Combines the measured figures with the model's for the other prompts, shifted by the model's error so far.
+/// Combines the measured figures with the noise model's guesses for the other prompts. The guesses are shifted by the
+/// model's error for the measured prompts.
 void SettingSearch::guess(Standing& standing) const {
   const auto all = static_cast<double>(prompts_), seen = static_cast<double>(standing.videos.size());
   const Guess model = model_.guess(traits(standing));
@@ -242,10 +246,11 @@ double SettingSearch::chance(const Standing& standing) const {
   return chance * normal((lowest - *goal_.min_lowest) / std::hypot(standing.psnr.deviation, kOfVideos));
 }
 
-/// Returns what its videos promise: a share of the best one's seconds or, with a limit of seconds, decibels.
+/// Returns the gain that the candidate's videos promise, over the least gain that is worth a video. The gain is a share
+/// of the best candidate's seconds or, if the goal limits seconds, decibels.
 double SettingSearch::gain(const Standing& standing, const std::optional<size_t>& best) const {
   if (complete(standing) || !has_time(standing)) return 0;
-  const bool keeps_all = standing.candidate.block_error && standing.share >= 1;  // `quantized` does the same
+  const bool keeps_all = standing.candidate.block_error && standing.share >= 1;  // mode quantized does the same
   if (keeps_all && standing.videos.empty()) return 0;
   const bool held = best && holds(standings_[*best]);
   if (goal_.at_most) {

@@ -19,7 +19,7 @@ namespace sparsereel::app::tuning {
 /// The goal: bounds on averages over the prompts and on the lowest PSNR.
 struct Goal {
   std::optional<double> min_psnr = {}, min_ssim = {}, min_lowest = {};
-  std::optional<double> at_most = {};  // most seconds of denoising: then the highest fidelity wins, not the fastest
+  std::optional<double> at_most = {};  // most seconds of denoising; if set, the highest fidelity wins
 
   bool has_floor() const { return min_psnr || min_ssim || min_lowest; }
 };
@@ -31,7 +31,7 @@ struct Seen {
   double share = 1;                                     // share of blocks in the other computed steps
 };
 
-/// Milliseconds of a step, by what it computes; unset if unknown.
+/// Milliseconds of a step: `own` with the candidate's blocks, `every_block`, or `reused` by a cache.
 struct StepCost {
   double own = 0, every_block = 0, reused = 0;
   bench::ShareTimes by_share = {};  // for a bound on the blocks' errors; own and reused come from it

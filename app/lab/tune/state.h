@@ -26,10 +26,11 @@ struct HeadState {
   std::optional<double> topk = {};  // the candidate's topk
   HeadSearches searches = {};
   std::set<std::pair<int64_t, int64_t>> sampled = {};  // finished (prompt, step) pairs
-  // Videos and speedup belong to the choice after `compared_samples` samples, and become invalid with others.
+  // `videos` and `speedup` were measured with the choices made after `compared_samples` samples; more samples make them
+  // invalid.
   int64_t compared_samples = 0;
   Videos videos = {};
-  double speedup = 0;  // speedup of a step, over a step with the same share in every head; 0 if not timed
+  double speedup = 0;  // of a step, over a step with one share of blocks in all heads; 0 if not timed
 };
 
 struct TuneState {

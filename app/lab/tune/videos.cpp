@@ -106,7 +106,7 @@ void VideoRuns::make_references() {
   }
 }
 
-/// Returns milliseconds of a few steps of each; the first ones warm up.
+/// Returns, for each combination, the milliseconds of a few of its steps. A first round warms up and does not count.
 std::vector<std::vector<double>> VideoRuns::take_turns(const std::vector<Combination>& all) {
   std::vector<std::vector<double>> milliseconds(all.size());
   std::vector<std::unique_ptr<models::Denoising>> runs(all.size());
@@ -118,7 +118,7 @@ std::vector<std::vector<double>> VideoRuns::take_turns(const std::vector<Combina
     for (size_t i = 0; i < all.size(); ++i) {
       context_.deadline.check();
       if (round <= 0) runs[i] = start(all[i], 0);
-      runs[i]->load_expert();  // not part of the step
+      runs[i]->load_expert();  // before the clock starts
       const double taken = milliseconds_of(context_.pipelines.at(all[i].weights)->device(), [&] { runs[i]->step(); });
       if (round >= 0) milliseconds[i].push_back(taken);
     }
@@ -161,7 +161,7 @@ at::Tensor VideoRuns::decode(const at::Tensor& latents) {
     decode_seconds_ = seconds_since(begun);
     return frames;
   } catch (const models::Cancelled&) {
-    poll();  // says why
+    poll();  // throws the reason
     throw;
   }
 }

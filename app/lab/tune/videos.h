@@ -18,7 +18,7 @@
 
 namespace sparsereel::app::tuning {
 
-/// Thrown if the budget ends in the middle of a piece of work, which then does not count.
+/// Thrown if the budget ends in the middle of a piece of work, whose result is then discarded.
 struct OutOfTime {};
 
 /// The budget, counted from the command's start.
@@ -90,7 +90,7 @@ class VideoRuns {
   double step_seconds_ = 0, decode_seconds_ = 0;  // seconds of the last video, to predict the time of the next one
 };
 
-/// Returns the cost of the steps of such a combination; nothing if it is unknown.
+/// Returns the cost of the combination's steps; nothing if it is unknown.
 std::optional<StepCost> cost_of(const bench::Combination& combination, const bench::StepTimes& times);
 
 }  // namespace sparsereel::app::tuning

@@ -121,7 +121,7 @@ TEST(Plan, ReplacesTheTextTokensOfAModelByTheOption) {
   options.text_tokens = "model";
   EXPECT_EQ(make_plan(options).workloads[0].text_tokens, 256);
   options.shapes = {"1,2,300,64"};
-  EXPECT_THAT(refusal(options), HasSubstr("--text-tokens model has no number for --shape 1,2,300,64"));
+  EXPECT_THAT(refusal(options), HasSubstr("--text-tokens model: no model belongs to --shape 1,2,300,64"));
 }
 
 TEST(Plan, DropsAModeGivenTwice) {

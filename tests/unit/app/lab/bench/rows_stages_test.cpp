@@ -218,7 +218,7 @@ TEST(Baseline, NamesTheFieldThatDiffersFromThisRun) {
   }
   nlohmann::json other = settings();
   other["dtype"] = "fp32";
-  EXPECT_TRUE(refused(other, "settings.dtype is \"fp32\", this run's is \"bf16\""));
+  EXPECT_TRUE(refused(other, "settings.dtype is \"fp32\", but in this run it is \"bf16\""));
   EXPECT_TRUE(refused(nullptr, "settings.layers is null"));
   other = settings();
   other["seed"] = 7;  // times do not depend on the seed
