@@ -25,8 +25,8 @@ OptionInfo describe_option(const CLI::Option& option) {
   for (const std::string& name : option.get_lnames()) info.names.push_back("--" + name);
   if (option.get_items_expected_max() > 0) info.value = option.get_type_name();
   info.takes_next = option.get_items_expected_min() > 0;
-  // Whoever adds an option writes its choices into the type's name: words or numbers, "auto,on,off". Capitals only, as
-  // in "B,H,N,D", name a form and not choices.
+  // An option's type name may list its choices, words or numbers: "auto,on,off". A list of capitals only, such as
+  // "B,H,N,D", describes the form of the value instead.
   const bool listed = info.value.find(',') != std::string::npos &&
                       std::any_of(info.value.begin(), info.value.end(),
                                   [](unsigned char c) { return std::islower(c) || std::isdigit(c); });

@@ -26,7 +26,7 @@ bool is_choice(std::string_view word, const std::vector<std::string>& choices);
 void require_choice(const std::string& what, std::string_view word, const std::vector<std::string>& choices,
                     const std::string& otherwise);
 
-/// Throws Error naming the option if its value lies outside least to most.
+/// Throws Error naming the option if its value is below `least` or above `most`.
 void check_range(const std::string& option, std::optional<int64_t> value, int64_t least, int64_t most);
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// The rows of the option table, one source per heading of --help. option_table.h says what a row holds.
+// The rows of the option table, one function per heading of --help. OptionSpec in option_table.h says what a row holds.
 #pragma once
 
 #include <string>

@@ -25,7 +25,8 @@ std::string default_text(const std::string& value) {
   return " (default " + value + ")";
 }
 
-/// Returns the help's note on the default if `selection` is the default one, else nothing.
+/// Returns the note on the default value for the help, if `selection` is the default way of selecting blocks; else
+/// nothing.
 std::string default_of(Selection selection) {
   const HeadPolicy head = Policy{}.defaults;
   if (head.selection != selection) return {};
@@ -78,9 +79,9 @@ std::vector<OptionSpec> method() {
        .commands = {tune}},
       {.names = "--cdf",
        .help = "in place of --topk: share of attention that is kept" + default_of(Selection::cdf),
-       .manual = R"(Computes as few blocks as hold this share of what --select ranks blocks by, above 0 and up to 1.
-           How many blocks that takes depends on the layer, the step and what is drawn, so the time does too. It
-           stands in place of --topk.)",
+       .manual = R"(Computes the fewest blocks that together hold this share of the measure that --select chooses, above
+           0 and up to 1. How many blocks that takes depends on the layer, the step and what is drawn, so the time does
+           too. It stands in place of --topk.)",
        .example = "sparsereel generate -p \"a panda\" --cdf 0.9",
        .in_help = InHelp::research,
        .commands = {tune}},
@@ -118,9 +119,9 @@ std::vector<OptionSpec> choice_of_blocks() {
        .commands = {tune}},
       {.names = "--select",
        .help = select_help(),
-       .manual = R"(Says by what blocks are chosen. error takes the blocks whose means would be most wrong, and needs
-           means. mass takes those that hold most of the attention, however well a mean would stand for them. Leave it
-           at its default unless you compare methods.)",
+       .manual = R"(Says which measure chooses the blocks. error takes the blocks whose means would be most wrong, and
+           needs means. mass takes those that hold most of the attention, however well a mean would stand for them.
+           Leave it at its default unless you compare methods.)",
        .example = "sparsereel generate -p \"a panda\" --select mass --topk 0.3",
        .in_help = InHelp::all,
        .commands = {tune}},

@@ -58,10 +58,9 @@ std::vector<OptionSpec> memory() {
        .commands = with_a_model()},
       {.names = "--offload",
        .help = "keep weights in host memory: slower, for small GPUs",
-       .manual = R"(Keeps the weights in the host's memory and copies them to the GPU block by block while it
-           computes. The GPU then holds one layer of the text encoder and two blocks of the transformer, and the host
-           needs room for the rest. It is slower, the more so the fewer tokens a video has. On a CPU it has no
-           effect.)",
+       .manual = R"(Keeps the weights in the host's memory and copies them to the GPU block by block while it computes.
+           The GPU then holds one layer of the text encoder and two blocks of the transformer, and the host needs room
+           for the rest. It is slower, most of all for videos with few tokens. On a CPU it has no effect.)",
        .example = "sparsereel generate -m MODEL --offload -p \"a panda\"",
        .commands = that_denoise()},
       {.names = "--gpus",

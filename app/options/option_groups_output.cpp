@@ -87,8 +87,8 @@ std::vector<OptionSpec> reports() {
        .kind = flag,
        .help = "show files, size and memory needed, and stop",
        .manual = R"(Shows which files became which parts, the size, frames, steps and preset, and the memory that each
-           stage needs. It loads no weights and writes nothing. The exit code is 0, or 2 with the error that the run
-           would end with.)",
+           stage needs. It loads no weights and writes nothing. The exit code is 0. If the run would end with an error,
+           that error is printed and the exit code is 2.)",
        .example = "sparsereel generate -p \"a panda\" --seconds 4 --dry-run",
        .in_help = InHelp::generate,
        .scope = Scope::whole_set},
@@ -129,9 +129,9 @@ std::vector<OptionSpec> latents() {
       {.names = "--checkpoint-every",
        .kind = whole,
        .help = "save progress every N steps (default 0: only on Ctrl-C)",
-       .manual = R"(Saves the progress of denoising every N steps, so that a run that is killed can go on. Run the
-           same command again: it goes on to the same frames. Ctrl-C and SIGTERM save the progress without this
-           option. The file goes once the video is written.)",
+       .manual = R"(Saves the progress of denoising every N steps, so that a run that is killed can go on. Run the same
+           command again: it goes on to the same frames. Ctrl-C and SIGTERM save the progress without this option. The
+           file is removed once the video is written.)",
        .example = "sparsereel generate -m MODEL -p \"a panda\" --checkpoint-every 10",
        .in_help = InHelp::all,
        .no_effect = {NoEffect::random_seed}},

@@ -19,8 +19,8 @@ std::vector<OptionSpec> seeds_and_steps() {
        .help = "seed of the noise; random: a new one each time (default 42)",
        .manual = R"(Sets the seed of the noise that the video is made from. The same seed, options, machine and build
            give the same file; another seed gives another video of the same prompt. With -1 or random a new seed is
-           drawn, and the last line of the run names it. A set needs a number: each row without a seed takes it plus
-           the row's index.)",
+           drawn, and the last line of the run names it. A set needs a number: each row without a seed takes this number
+           plus the row's index.)",
        .example = "sparsereel generate -p \"a panda\" --seed 7",
        .commands = that_denoise()},
       {.names = "--batch-count,--count",
@@ -108,10 +108,10 @@ std::vector<OptionSpec> sampler_and_speed() {
        .commands = that_denoise()},
       {.names = "--cache",
        .help = "reuse steps: forecast:0.1, steps:20, 0 (default: preset's)",
-       .manual = R"(Reuses the work of the last computed step if the transformer's first layer changes little. 0.1
-           means by less than a tenth; forecast:0.1 also continues the change of the other layers, which has higher
-           fidelity and takes twice the cache's memory. forecast:0.1:20% never reuses in the first fifth of the steps.
-           steps:20 computes 20 evenly spread steps, for benchmarks. 0 computes every step.)",
+       .manual = R"(Reuses the work of the last computed step if the transformer's first layer changes little. With 0.1,
+           a change below a tenth is little; forecast:0.1 also continues the change of the other layers, which has
+           higher fidelity and takes twice the cache's memory. forecast:0.1:20% never reuses in the first fifth of the
+           steps. steps:20 computes 20 evenly spread steps, for benchmarks. 0 computes every step.)",
        .example = "sparsereel generate -p \"a panda\" --cache forecast:0.1:20%",
        .in_help = InHelp::all,
        .commands = {Command::tune}},

@@ -50,9 +50,9 @@ std::vector<OptionSpec> images() {
   return {
       {.names = "-i,--image,--init-img,--first-frame",
        .help = "picture that the video begins with",
-       .manual = R"(Names the first frame, for image-to-video models. PNG, JPEG, WebP and other pictures are read. Of
-           a video the last frame is taken, so this continues a clip. Without a size the video takes the picture's
-           shape. 'sparsereel config show' says which images a model takes.)",
+       .manual = R"(Names the first frame, for image-to-video models. PNG, JPEG, WebP and other pictures are read. If
+           the file is a video, its last frame is taken, so this continues a clip. Without a size the video takes the
+           picture's shape. 'sparsereel config show' says which images a model takes.)",
        .example = "sparsereel generate -m MODEL -i panda.jpg -p \"a panda waves\" --size 480p",
        .commands = that_denoise()},
       {.names = "--last-image,--end-img,--last-frame",

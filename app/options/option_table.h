@@ -22,8 +22,8 @@ enum class Command { generate, batch, decode, bench_pipeline, bench_quality, tun
 /// The places where a prompt set may give an option: rows or the command line, rows only, the command line only.
 enum class Scope { any, one_video, whole_set };
 
-/// One option. Its key in YAML files is its first long name with '_' for '-'. If it is one of models::fields(), this
-/// holds what the command line adds, and the field fills in the rest.
+/// One option. Its key in YAML files is its first long name with '_' for '-'. If the option is one of models::fields(),
+/// its row gives only what the command line adds, and the field gives the rest.
 struct OptionSpec {
   std::string key = {};    // "steps"; derived from the names
   std::string group = {};  // heading in --help
@@ -35,7 +35,7 @@ struct OptionSpec {
   InHelp in_help = InHelp::everywhere;
   std::vector<std::string> choices = {};       // for ValueKind::choice
   std::vector<std::string> more_choices = {};  // synonyms that help does not list
-  std::vector<Command> commands = {};          // those that take it, apart from `generate` and `batch`; see takes()
+  std::vector<Command> commands = {};          // the commands that take it, besides `generate` and `batch`; see takes()
   InRecipe recipe = InRecipe::nothing;         // options recorded by value make the picture
   bool written = false;                        // true if the run writes this file, false if it reads it
   bool quoted = false;                         // the file's text goes into the video's recipe, word for word
@@ -45,12 +45,12 @@ struct OptionSpec {
   std::vector<Exclusion> excludes = {};  // options that exclude it; each pair is listed once, at its first option
 };
 
-/// The places where a file may lie that a row of a prompt set names. The set may be somebody else's work.
+/// Says where a file that a row of a prompt set names may lie. The set may come from a stranger.
 enum class RowFile {
   anywhere,        // the file is read and checked, but never quoted; relative to the working directory
   from_the_set,    // the same, but a relative path begins in the folder of the set
   in_the_output,   // inside the output folder, so that writing replaces nothing elsewhere
-  beside_the_set,  // beside the set, so that quoting reveals no secret of the user who renders it
+  beside_the_set,  // in the set's folder: no file of the user who renders a stranger's set is quoted
 };
 RowFile row_file(const OptionSpec& option);
 
@@ -63,7 +63,7 @@ std::string option_name(std::string key);
 /// Converts "--max-sequence-length" -> "max_sequence_length"; a short name gives "".
 std::string key_of_option(std::string name);
 
-/// Returns true if a preset or a profile may set it.
+/// Returns true if a preset or a profile may set the option.
 bool is_of_a_preset(const OptionSpec& option);
 
 bool has_no_effect(const OptionSpec& option, NoEffect cause);

@@ -98,7 +98,8 @@ KnownModel known_model(const Settings& settings) {
   return {models::find_model_config(configs, model).value_or(models::ModelConfig{.file = configs}), model.defaults};
 }
 
-/// Returns causes in the request and its device. Every command that denoises calls it.
+/// Returns the causes in the request and its device that leave options without effect. Every command that denoises
+/// calls it.
 std::vector<NoEffectCause> no_effect_beside_request(const Settings& settings, const models::Request& request) {
   const bool asks_for_gpu = request.offload || request.arithmetic == 16;
   const models::RunFacts facts = {.settings = &settings,
@@ -128,8 +129,8 @@ fs::path model_path(const Settings& settings) {
     if (const auto file = settings.text(expert)) return *file;
   fs::path tiny = tiny_model();
   if (fs::is_directory(tiny)) return tiny;
-  throw bad_input("no model was given, and the tiny model is not in " + tiny.string(),
-                  "name a folder in diffusers' layout with -m");
+  throw bad_input("no model was given, and the default, the tiny model, is not in " + tiny.string(),
+                  "name a model's folder or file with -m");
 }
 
 models::Checkpoint open_model(const RunOptions& run) {
@@ -164,7 +165,8 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
     settings.add(Source::config_file, config.values, config_file, config.places);
   }
   if (const auto video = settings.text("from")) add_recipe(settings, *video);
-  if (use == PresetUse::whole) add_profile(settings);  // otherwise the caller compares the profile with other settings
+  if (use == PresetUse::whole)
+    add_profile(settings);  // in other cases the caller compares the profile with other settings
   const KnownModel known = known_model(settings);
   settings.set_fallbacks(known.defaults);
   settings.set_model_config(known.config);

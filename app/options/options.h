@@ -57,8 +57,8 @@ struct GenerateOptions {
 };
 
 /// Adds the sources in this order: command line, --config, the recipe of --from, add_profile(), and the matching
-/// configs/*.yaml with its preset. Throws Error if a file or the model cannot be read. Settings::with_place() can still
-/// use what was added before the error.
+/// configs/*.yaml with its preset. Throws Error if a file or the model cannot be read. After an error, the sources that
+/// were already added stay, so that Settings::with_place() can use them.
 void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
                       const std::string& config_file, PresetUse use = PresetUse::whole);
 
@@ -92,10 +92,10 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
 /// effect. Throws Error if the device cannot run the mode with this dtype, or if a profile does not fit the model.
 void settle_options(const Settings& settings, GenerateOptions& options, const models::Pipeline& pipeline);
 
-/// Returns causes in the model and its sampler.
+/// Returns the causes in the model and its sampler that leave options without effect.
 std::vector<NoEffectCause> no_effect_beside_model(const models::Request& request, const models::Pipeline& pipeline);
 
-/// Returns causes in the output.
+/// Returns the causes in the output that leave options without effect.
 std::vector<NoEffectCause> no_effect_beside_output(const Settings& settings, const RunOptions& run);
 
 }  // namespace sparsereel::app

@@ -45,7 +45,7 @@ nlohmann::json read_fields(const fs::path& video) {
   const std::string text = read_recipe(video);
   nlohmann::json recipe = models::parse_json_if_valid(text);
   if (recipe.is_discarded() && text.starts_with('{'))
-    throw bad_option("from", video.string() + ": its recipe is no JSON: it was cut off or changed",
+    throw bad_option("from", video.string() + ": its recipe is not valid JSON, so it was cut off or changed",
                      "give the options one by one");
   if (is_recipe(recipe) && !text_of(recipe, "model").empty()) return recipe;
   throw bad_option("from", video.string() + ": it carries no recipe",
@@ -55,7 +55,9 @@ nlohmann::json read_fields(const fs::path& video) {
 Error unknown_field(const std::string& key, const nlohmann::json& recipe, const fs::path& video) {
   const std::string version = text_of(recipe, "version"), remedy = "give the options one by one";
   if (version == SPARSEREEL_VERSION)
-    return bad_option("from", video.string() + ": no recipe of this program says " + key + ": it was changed", remedy);
+    return bad_option(
+        "from", video.string() + ": its recipe holds " + key + ", which this program never writes, so it was changed",
+        remedy);
   return bad_option("from", video.string() + ": this version does not know the recipe's " + key,
                     "use version " + version + " of the program, or " + remedy);
 }
@@ -84,7 +86,8 @@ std::optional<std::pair<std::string, fs::path>> own_model(const std::string& nam
   return std::pair(random ? "random_weights" : "model", path);
 }
 
-/// Recipes older than the means of dropped blocks imply the published method, whatever the defaults are.
+/// Adds the published method to recipes that are older than the means of dropped blocks. Today's defaults may be
+/// others.
 void add_published_method(std::map<std::string, std::string>& values) {
   const auto mode = values.find("attention");
   const bool drops = mode != values.end() && (mode->second == "sparse" || mode->second == "check");
@@ -93,8 +96,8 @@ void add_published_method(std::map<std::string, std::string>& values) {
   values["select"] = attention::name(attention::Ranking::mass);
 }
 
-/// Lists the parts whose files changed: " (vae: now a.safetensors, then b.safetensors)"; the role alone if the names
-/// are equal.
+/// Lists the parts of the model whose files changed: " (vae: now a.safetensors, then b.safetensors)". If the names are
+/// equal, gives only the role.
 std::string other_files(const nlohmann::json& then, const nlohmann::json& now) {
   const nlohmann::json none = nlohmann::json::object();
   const nlohmann::json before = then.value("files", none), after = now.value("files", none);
@@ -135,15 +138,17 @@ void add_recipe(Settings& settings, const fs::path& video) {
     const auto model = own_model(name);
     if (model) values[model->first] = model->second.string();
     if (!model && !settings.has("transformer"))
-      throw bad_option("from", video.string() + ": it was made with the model " + name,
+      throw bad_option("from", video.string() + ": it was made with the model " + name + ", which no option names",
                        "name that model's folder with -m" +
                            std::string(name.starts_with(kRandomWeights) ? ", or its YAML with --random-weights" : ""));
   }
   for (const OptionSpec& option : option_table()) {
     if (option.recipe != InRecipe::file || (option.key == "profile" && overrides_profile(settings))) continue;
     if (recipe.contains(option.key) && !settings.has(option.key))
-      throw bad_option("from", video.string() + ": it was made with the file " + text_of(recipe, option.key),
-                       "name that file with " + option_name(option.key));
+      throw bad_option(
+          "from",
+          video.string() + ": it was made with the file " + text_of(recipe, option.key) + ", which no option names",
+          "name that file with " + option_name(option.key));
   }
   settings.add(Source::recipe, values, video.string());
 }

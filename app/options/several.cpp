@@ -15,7 +15,7 @@ int64_t video_count(const Settings& settings) {
   const int64_t count = settings.whole("batch_count").value_or(1);
   if (count < 1 || count > kMost)
     throw bad_option("batch_count", std::to_string(count) + " is outside 1 to " + std::to_string(kMost),
-                     "give the number of videos");
+                     "give a number in that range");
   return count;
 }
 
@@ -25,7 +25,7 @@ fs::path numbered(const fs::path& file, int64_t index, int64_t count) {
   number.insert(0, std::to_string(count).size() - number.size(), '0');
   const fs::path name = file.has_filename() ? file.filename() : file.parent_path().filename();
   if (name.empty() || name == "." || name == "..")
-    throw bad_file(file, "--batch-count has no name to number", "name a file or a new folder");
+    throw bad_file(file, "this has no name that --batch-count could number", "name a file or a new folder");
   if (!file.has_filename()) return (file.parent_path().string() + "-" + number) / fs::path();  // a folder
   return fs::path(file).replace_filename(file.stem().string() + "-" + number + file.extension().string());
 }
@@ -33,7 +33,8 @@ fs::path numbered(const fs::path& file, int64_t index, int64_t count) {
 std::vector<Settings> settings_of_videos(const Settings& settings) {
   const int64_t count = video_count(settings);
   if (count == 1) return {settings};
-  const models::Request request = read_generate_options(settings).request;  // once, as standard input ends
+  const models::Request request =
+      read_generate_options(settings).request;  // once, because standard input can be read only once
   std::vector<Settings> videos;
   for (int64_t i = 0; i < count; ++i) {
     std::map<std::string, std::string> own = {{"seed", std::to_string(request.seed + static_cast<uint64_t>(i))}};

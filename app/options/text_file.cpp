@@ -19,7 +19,7 @@ std::string read_input(const fs::path& file, uint64_t most) {
   if (!is_standard_input(file))
     return models::read_regular_file(
         file, most, "name an ordinary file of less than " + models::mebibytes(most) + ", or - for standard input");
-  return models::read_descriptor(STDIN_FILENO, name_of_input(file), most, "give it less");
+  return models::read_descriptor(STDIN_FILENO, name_of_input(file), most, "give less text");
 }
 
 }  // namespace sparsereel::app

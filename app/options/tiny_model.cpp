@@ -57,7 +57,7 @@ std::string unusual_shape_warning(const fs::path& model, const std::vector<Video
   };
   const auto found = std::find_if(shapes.begin(), shapes.end(), is_unusual);
   if (found == shapes.end() || !is_tiny(model)) return {};
-  return "the tiny model was trained on 33 frames of 256x256, and can draw 33 of 192x192 to 512x512; " +
+  return "the tiny model was trained on 33 frames of 256x256, and can draw 33 frames of 192x192 to 512x512; " +
          counted(found->frames, "frame") + " of " + std::to_string(found->width) + "x" + std::to_string(found->height) +
          " may show something else" +
          (found->frames * found->width * found->height <= kGainless
