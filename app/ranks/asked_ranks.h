@@ -34,7 +34,7 @@ int64_t ranks_of_video(const Settings& settings, const Environment& environment)
 /// prints nothing, not even CLI11's errors. `words` follow the program's name and end with a null.
 bool is_silent_rank(const char* const* words, const Environment& environment);
 
-/// Returns how many CPU threads each of `processes` processes gets that share the cores of this host.
+/// Returns how many CPU threads each process gets if `processes` of them share the cores of this host.
 int threads_of_each(int64_t processes);
 
 }  // namespace sparsereel::app

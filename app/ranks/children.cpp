@@ -1,5 +1,5 @@
-// Starts this program again with posix_spawn. Children inherit sockets under their numbers, which the environment
-// names.
+// Starts this program again with posix_spawn. Children inherit sockets under the same numbers, which an environment
+// variable gives them.
 #include "app/ranks/children.h"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ constexpr const char *kRank = "SPARSEREEL_RANK", *kLinks = "SPARSEREEL_RANK_LINK
 constexpr std::chrono::seconds kFarewell{5};          // time for a child to end by itself
 constexpr std::chrono::milliseconds kLastWords{100};  // time to print what NCCL wrote
 
-/// Writes links as "-1:-1,7:8,9:10".
+/// Returns the links as a text: "-1:-1,7:8,9:10".
 std::string text_of(const std::vector<models::Link>& links) {
   std::string text;
   for (const models::Link& link : links)
@@ -77,7 +77,7 @@ class FileActions {
     posix_spawn_file_actions_addopen(&actions_, as, file.c_str(), O_RDONLY, 0);
   }
   void open_nothing(int as) { posix_spawn_file_actions_addopen(&actions_, as, "/dev/null", O_RDWR, 0); }
-  /// Keeps the descriptor open even if both numbers are equal.
+  /// Gives the descriptor to the child under the number `as`, even if both numbers are equal.
   void give(int descriptor, int as) { posix_spawn_file_actions_adddup2(&actions_, descriptor, as); }
   const posix_spawn_file_actions_t* get() const { return &actions_; }
 
@@ -128,7 +128,7 @@ class WordsPipe {
   }
 
   int source_;
-  std::timed_mutex mutex_;  // guards what was read but not yet written
+  std::timed_mutex mutex_;  // held from reading bytes until they are written
 };
 
 std::atomic<WordsPipe*> own_pipe{nullptr};  // never freed, because its thread runs to the end

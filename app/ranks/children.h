@@ -43,8 +43,8 @@ std::string telling_line(std::string_view words);
 class Children {
  public:
   /// Starts a child for each rank but 0, with its row of `links` and its entry of `devices`. `arguments` is their
-  /// command line; if empty, they follow rank 0. `input` is a file that each reads from its beginning as standard
-  /// input; -1 for none. Throws Error if a process cannot be started.
+  /// command line; if empty, they follow rank 0. `input` is the descriptor of a file that each child reads from its
+  /// beginning as standard input; -1 for none. Throws Error if a process cannot be started.
   Children(const std::vector<std::vector<models::Link>>& links, const std::vector<std::string>& devices,
            const std::vector<std::string>& arguments = {}, int input = -1);
   /// Kills children that do not end by themselves within a short time.
@@ -55,7 +55,7 @@ class Children {
   /// Starts a thread that calls `died` for each child that ends. `how` is "was killed by signal 9" or "ended with exit
   /// code 1: what it last wrote"; empty if it ended well. Call it once.
   void watch(std::function<void(int64_t rank, const std::string& how)> died);
-  /// Kills a child, even a stopped one. `died` is called as usual.
+  /// Kills a child, even a stopped one. `died` is called for it, too.
   void kill(int64_t rank) const;
 
  private:

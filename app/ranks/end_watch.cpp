@@ -17,7 +17,7 @@
 namespace sparsereel::app {
 namespace {
 
-constexpr std::chrono::seconds kToNotice{8};             // for rank 0 to end in the usual way
+constexpr std::chrono::seconds kToNotice{8};             // for rank 0's own thread to end the work
 constexpr std::chrono::milliseconds kToExplain{100};     // for a child's own words, which arrive by a socket
 constexpr std::chrono::milliseconds kToHearOfEnds{500};  // for the system's report of a child's end
 

@@ -90,7 +90,7 @@ std::optional<Launched> find_launched(const Environment& environment) {
   launched.source = std::string(launcher->name) + " (" + launcher->rank + ", " + launcher->size + ")";
   if (launched.size >= 1 && launched.rank >= 0 && launched.rank < launched.size) return launched;
   throw bad_input(
-      launched.source + ": there is no share " + std::to_string(launched.rank) + " of " + std::to_string(launched.size),
+      launched.source + ": there is no rank " + std::to_string(launched.rank) + " of " + std::to_string(launched.size),
       "ranks of n are counted from 0 to n-1");
 }
 

@@ -68,8 +68,8 @@ void send_model(World& world, const GenerateOptions& options, int threads) {
   nlohmann::json given;
   if (world.given()) given = *world.given();
   const std::string group = world.group_maker().new_id();
-  // The model is not read yet, so an unset guidance scale counts as guided. Splits that no video uses cost some memory.
-  // Missing ones are made when a video begins.
+  // The model is not read yet, so an unset guidance scale counts as guided. NCCL's group is divided for this number of
+  // passes. Parts that no video uses cost some memory; missing parts are made when a video begins.
   const int64_t passes = options.request.guidance_scale.value_or(2) > 1 ? 2 : 1;
   models::send_model(
       world, {{"given", given},

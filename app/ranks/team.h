@@ -1,5 +1,5 @@
-// The ranks that make a set's videos together on some GPUs of a host, seen from the first rank. A video that fails
-// interrupts the others in the middle of it, so new processes replace them.
+// The ranks that make a set's videos together on some GPUs of a host, seen from the first rank. If a video fails, the
+// other ranks are interrupted in the middle of it, so new processes replace them.
 #pragma once
 
 #include <exception>
@@ -25,8 +25,8 @@ class Team {
   /// Makes the ranks ready for a video. Returns null if this process is alone.
   World* ready();
   /// Decides whether the team can continue after a failure. Throws Error if another rank is gone or its GPU is broken;
-  /// this process must then end too. Failures of this rank, or of another rank because of the video, only cost new
-  /// processes.
+  /// this process must then end too. If this rank failed, or if the video made another rank fail, new processes are
+  /// started for the next video.
   void after_failure();
   /// Tells the other ranks that there are no more videos. Call it after the last video.
   void finish();

@@ -18,9 +18,9 @@ struct Launcher {
   const char* job;  // a text that is unique among concurrent runs
 };
 
-// mpirun starts its processes inside a Slurm allocation, and torchrun inside either, so the innermost counts. A Slurm
-// batch script has SLURM_PROCID and SLURM_NTASKS without being one of several processes. Only processes of srun have
-// the step's count.
+// Launchers can be nested: mpirun runs inside a Slurm allocation, and torchrun inside either. The innermost launcher
+// counts, so the list begins with it. A Slurm batch script has SLURM_PROCID and SLURM_NTASKS without being one of
+// several processes. Only processes of srun have the step's count.
 inline constexpr std::array<Launcher, 4> kLaunchers = {{
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",

@@ -47,7 +47,7 @@ std::unique_ptr<World> World::find(const Settings& settings, std::map<std::strin
       throw bad_option(
           "gpus",
           std::to_string(*gpus) + ": " + launched->source + " has started " + std::to_string(launched->size) + " ranks",
-          "leave it out: each rank takes a GPU; with 1, each process makes a video of its own");
+          "leave out --gpus: each rank takes a GPU; or give 1, so that each process makes a video of its own");
     std::unique_ptr<World> world(new World(World::launched(*launched, device)));
     world->given_ = std::move(given);
     return world;
@@ -114,11 +114,11 @@ World::~World() {
   if (children_ && !control_) models::close_links(place_.links);  // tells them that nobody comes
   if (children_ && control_ && control_->ended()) end_others();
   group_.reset();
-  children_.reset();  // before the group that its thread may blame
+  children_.reset();  // before the group, which the thread of children_ may use
 }
 
-/// After a failure nobody waits for the work of the others. The memory that this rank's GPU shares with them is freed
-/// with the group only once they are gone. Otherwise a set would keep it for each row that fails.
+/// Ends the other ranks after a failure, and waits until they are gone. The memory that this rank's GPU shares with
+/// them can be freed only then; otherwise a set would lose this memory for each row that fails.
 void World::end_others() {
   children_.reset();
   models::Patience patience{std::chrono::seconds(1)};  // the system reports their closed sockets with a delay

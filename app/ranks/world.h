@@ -1,7 +1,8 @@
-// The ranks that make a video together, seen from one of them. A rank is a process with its own GPU. If a GPU fails or
-// memory ends, the process ends and leaves the state of other ranks intact. Launchers start processes anyway, and each
-// has one CUDA context, one allocator and one set of threads, as everywhere else in this program. Only rank 0 reads
-// options and writes files; it tells the others what to make (models/engine/worker.h).
+// The ranks that make a video together, seen from one of them. A rank is a process with its own GPU, not a thread, for
+// three reasons. If a GPU fails or runs out of memory, only its process ends, and the state of the other ranks stays
+// intact. Launchers such as torchrun start processes. Each process has one CUDA context, one allocator and one set of
+// threads, as everywhere else in this program. Only rank 0 reads options and writes files; it tells the others what to
+// make (models/engine/worker.h).
 #pragma once
 
 #include <map>
@@ -22,9 +23,9 @@ namespace sparsereel::app {
 
 class World final : public models::Rank {
  public:
-  /// Returns null if one process makes the videos alone. Otherwise returns rank 0 of --gpus, which starts the others,
-  /// or any rank of a launcher, unless one GPU is asked for. Throws Error if both are asked for, and like
-  /// devices_of_ranks_here(). `given`: options of the command line.
+  /// Returns null if one process makes the videos alone. With --gpus, returns rank 0, which starts the other ranks.
+  /// Under a launcher, returns this process's rank, unless --gpus is 1. Throws Error if a launcher's rank is given
+  /// another --gpus, and like devices_of_ranks_here(). `given` holds the options of the command line.
   static std::unique_ptr<World> find(const Settings& settings, std::map<std::string, std::string> given);
   /// Makes rank 0 on the first of these devices of this host, and starts a process for each other device.
   static std::unique_ptr<World> start(std::vector<std::string> devices);
@@ -40,7 +41,7 @@ class World final : public models::Rank {
   int64_t ranks_here() const { return place_.ranks_here; }     // ranks of this host; 1 if a launcher started them
   const std::string& device() const { return place_.device; }  // device of this rank: "cuda:1", "cpu"
   bool has_gpu() const;
-  /// Returns the CPU threads of each rank, unless a number is asked for: the ranks share this host's cores.
+  /// Returns the default number of CPU threads of each rank. On a CPU, the ranks share the cores of this host.
   int threads() const;
 
   /// Connects to the other ranks once the device has started. Throws Error naming a rank that did not connect.
@@ -56,8 +57,8 @@ class World final : public models::Rank {
   void end(const Error& error) noexcept override;
   /// Returns this rank's options if a launcher started every rank with its own command line; they must be equal.
   const std::optional<std::map<std::string, std::string>>& given() const { return given_; }
-  /// Says that this process continues after the world's end. After end(), it may then take any time to finish what it
-  /// is writing.
+  /// Says that this process continues after the world's end. After end(), this process may then take any time to finish
+  /// what it is writing.
   void outlive() { outlives_ = true; }
   /// Returns true if a rank has stopped before the end.
   bool ended() const { return control_ && control_->ended(); }
