@@ -11,7 +11,6 @@
 #include "app/options/recipe.h"
 #include "app/options/tiny_model.h"
 #include "models/engine/frames.h"
-#include "models/request/distilled.h"
 #include "models/store/configs/config_file.h"
 #include "models/store/configs/data_folder.h"
 
@@ -44,8 +43,8 @@ void resolve_video(VideoTask& video, const models::Pipeline& pipeline, LoadedFil
   video.recipe = make_recipe(options, video.plan, pipeline, *video.pictures);
   const std::string other_settings = options.profile ? models::profile_warning(*options.profile, video.plan) : "";
   for (const std::string& warning :
-       {other_settings, models::distilled_warning(video.settings.model_config(), video.settings),
-        models::frame_count_warning(video.plan, pipeline.spec()), pipeline.slow_warning(video.plan)})
+       {other_settings, video.settings.distilled_warning(), models::frame_count_warning(video.plan, pipeline.spec()),
+        pipeline.slow_warning(video.plan)})
     if (!warning.empty()) video.told.push_back(warning);
   for (const std::string& warning : pipeline.weight_warnings()) video.told.push_back(warning);
   for (const std::string& warning : recipe_mismatches(video.settings, video.recipe)) video.told.push_back(warning);

@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "hilbert/error.h"
-#include "models/request/settings.h"
+#include "hilbert/read_text.h"
+#include "models/request/lora_choice.h"
 
 namespace sparsereel::models {
 namespace {
 
 namespace fs = std::filesystem;
+using OptionValues = std::map<std::string, std::string>;
 
 /// Publishers often name the method in the second folder above the file.
 constexpr int kNamedLevels = 3;
@@ -23,17 +25,18 @@ std::string lowered(std::string text) {
 }
 
 /// Returns the files of the LoRAs that the run adds.
-std::vector<fs::path> loras_of(const ModelConfig& config, const Settings& settings) {
-  std::vector<fs::path> files = files_in(ValueKind::loras, settings.text("lora", ""));
-  files.insert(files.end(), config.loras.begin(), config.loras.end());
+std::vector<fs::path> loras_of(const ModelConfig& config, const OptionValues& given) {
+  std::vector<fs::path> files = config.loras;
+  if (const auto text = given.find("lora"); text != given.end())
+    for (const LoraChoice& lora : parse_loras(text->second)) files.push_back(lora.file);
   return files;
 }
 
 /// Returns the LoRAs, the transformers and the model's folder.
-std::vector<fs::path> weights_of(const ModelConfig& config, const Settings& settings) {
-  std::vector<fs::path> files = loras_of(config, settings);
+std::vector<fs::path> weights_of(const ModelConfig& config, const OptionValues& given) {
+  std::vector<fs::path> files = loras_of(config, given);
   for (const char* key : {"transformer", "transformer_2", "model"})
-    if (const auto file = settings.text(key)) files.emplace_back(*file);
+    if (const auto file = given.find(key); file != given.end()) files.emplace_back(file->second);
   return files;
 }
 
@@ -58,12 +61,11 @@ std::string listed_steps(const ModelConfig& config) {
   return text;
 }
 
-Error unknown_steps(const ModelConfig& config, const Settings& settings, const std::string& given) {
+Error unknown_steps(const ModelConfig& config, const std::string& steps, const OptionList::Words& words) {
   const std::string own = "give the scheduler, sigmas, flow_shift and cfg_scale that your model was distilled for";
-  if (config.distilled.empty()) return bad_option("distilled", given + ": no settings are known for this model", own);
-  return bad_option(
-      "distilled", given + ": no settings are known for this number of steps",
-      "give " + settings.options().words().name("distilled") + " " + listed_steps(config) + ", or " + own);
+  if (config.distilled.empty()) return bad_option("distilled", steps + ": no settings are known for this model", own);
+  return bad_option("distilled", steps + ": no settings are known for this number of steps",
+                    "give " + words.name("distilled") + " " + listed_steps(config) + ", or " + own);
 }
 
 std::string names_of(const std::vector<std::string>& loras) {
@@ -74,21 +76,23 @@ std::string names_of(const std::vector<std::string>& loras) {
 
 }  // namespace
 
-YamlOptions distilled_options(const ModelConfig& config, const Settings& settings) {
-  const auto given = settings.text("distilled");
-  if (!given) return {};
-  const std::vector<fs::path> weights = weights_of(config, settings);
+YamlOptions distilled_options(const ModelConfig& config, const OptionValues& given, const OptionList::Words& words) {
+  const auto asked = given.find("distilled");
+  if (asked == given.end()) return {};
+  const std::string& steps = asked->second;
+  const std::vector<fs::path> weights = weights_of(config, given);
   const Distilled* first = nullptr;
   for (const Distilled& row : config.distilled) {
-    if (row.steps != settings.whole("distilled")) continue;
+    if (row.steps != parse_number<int64_t>(steps)) continue;
     if (is_named(row, weights)) return row.options;
     if (first == nullptr) first = &row;
   }
-  if (first == nullptr) throw unknown_steps(config, settings, *given);
-  if (loras_of(config, settings).empty())
-    throw bad_option("distilled", *given + ": no LoRA is given, and the model's name does not say that it is distilled",
-                     "download " + names_of(first->loras) + " of " + first->repository + ", and name it with " +
-                         settings.options().words().name("lora"));
+  if (first == nullptr) throw unknown_steps(config, steps, words);
+  if (loras_of(config, given).empty() && !given.contains("random_weights"))
+    throw bad_option("distilled", steps + ": no LoRA is given, and the model's name does not say that it is distilled",
+                     "download " + names_of(first->loras) + " of " + first->repository +
+                         (first->loras.size() > 1 ? ", and name them with " : ", and name it with ") +
+                         words.name("lora"));
   return first->options;
 }
 
@@ -98,16 +102,13 @@ const Distilled* distilled_as(const ModelConfig& config, const fs::path& weights
   return found == config.distilled.end() ? nullptr : &*found;
 }
 
-std::string distilled_warning(const ModelConfig& config, const Settings& settings) {
-  if (settings.has("distilled")) return {};
-  for (const char* key : {"steps", "sigmas"})
-    if (const Setting* setting = settings.find(key); setting != nullptr && setting->source > Source::distilled)
-      return {};
-  for (const fs::path& file : weights_of(config, settings))
+std::string distilled_warning(const ModelConfig& config, const OptionValues& given, const OptionList::Words& words) {
+  for (const char* key : {"distilled", "steps", "sigmas"})
+    if (given.contains(key)) return {};
+  for (const fs::path& file : weights_of(config, given))
     if (const Distilled* row = distilled_as(config, file))
       return file.filename().string() + " is named like a model that was distilled to " + std::to_string(row->steps) +
-             " steps (" + row->name + "): give " + settings.options().words().name("distilled") + " " +
-             std::to_string(row->steps);
+             " steps (" + row->name + "): give " + words.name("distilled") + " " + std::to_string(row->steps);
   return {};
 }
 

@@ -1,24 +1,27 @@
 // Settings for models that were distilled to a few steps, from the section `distilled` of a model's file. No torch.
 #pragma once
 
+#include <filesystem>
+#include <map>
 #include <string>
 
 #include "models/request/model_config.h"
+#include "models/request/option.h"
 
 namespace sparsereel::models {
 
-class Settings;
-
 /// Returns the options that `distilled` sets, chosen by the number of steps and by the names of the run's weights;
-/// nothing if `distilled` is not given. Throws Error (field distilled) if the model's file has no such row, or if the
-/// row needs a LoRA and none is given.
-YamlOptions distilled_options(const ModelConfig& config, const Settings& settings);
+/// nothing if `distilled` is not given. `given` holds the values of sources stronger than the file, by option name.
+/// Throws Error (field distilled) if the model's file has no such row. Also throws if no LoRA is given and no name says
+/// that the transformer is distilled, unless the weights are random.
+YamlOptions distilled_options(const ModelConfig& config, const std::map<std::string, std::string>& given,
+                              const OptionList::Words& words);
 
-/// Returns a warning if weights of the run are named like a distilled model's, but neither `distilled` nor other
-/// settings of steps are given. Otherwise returns an empty string.
-std::string distilled_warning(const ModelConfig& config, const Settings& settings);
+/// Returns the text of Settings::distilled_warning().
+std::string distilled_warning(const ModelConfig& config, const std::map<std::string, std::string>& given,
+                              const OptionList::Words& words);
 
-/// Returns the row whose words occur in the name of these weights or of their folders; null if there is none.
+/// Returns the row of which a word occurs in the name of these weights or of their folders; null if there is none.
 const Distilled* distilled_as(const ModelConfig& config, const std::filesystem::path& weights);
 
 }  // namespace sparsereel::models

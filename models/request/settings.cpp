@@ -134,7 +134,7 @@ void Settings::add(Source source, const std::map<std::string, std::string>& valu
 void Settings::add_model_config(PresetUse use, const std::string& named) {
   remove(Source::matched_config);
   remove(Source::distilled);
-  const YamlOptions distilled = distilled_options(*config_, *this);
+  const YamlOptions distilled = distilled_options(*config_, above_model_config(), options_->words());
   add(Source::distilled, distilled.values, config_->file.string(), distilled.places);
   std::map<std::string, std::string> given;
   for (const auto& [key, setting] : values_) given[key] = setting.value;
@@ -145,6 +145,18 @@ void Settings::add_model_config(PresetUse use, const std::string& named) {
     keep_blocks_alone(preset_);
   const YamlOptions options = defaults_of(*config_, preset_);
   add(Source::matched_config, options.values, config_->file.string(), options.places);
+}
+
+std::string Settings::distilled_warning() const {
+  return models::distilled_warning(*config_, above_model_config(), options_->words());
+}
+
+/// Returns the values of sources stronger than the model's file, by option name.
+std::map<std::string, std::string> Settings::above_model_config() const {
+  std::map<std::string, std::string> given;
+  for (const auto& [key, setting] : values_)
+    if (setting.source > Source::distilled) given[key] = setting.value;
+  return given;
 }
 
 std::vector<std::string> Settings::preset_names() const {

@@ -92,7 +92,9 @@ class Settings {
   /// the setting's. Throws Error (field preset or distilled) if the file lacks what is asked for.
   void add_model_config(PresetUse use, const std::string& named = {});
   const PresetChoice& preset() const { return preset_; }
-  const ModelConfig& model_config() const { return *config_; }
+  /// Returns a warning if weights of the run are named like a distilled model's, but neither `distilled` nor other
+  /// settings of steps are given. Otherwise returns an empty string.
+  std::string distilled_warning() const;
   std::vector<std::string> preset_names() const;
 
   std::optional<std::string> text(const std::string& key) const;
@@ -103,6 +105,7 @@ class Settings {
   bool flag(const std::string& key, bool fallback = false) const;
 
  private:
+  std::map<std::string, std::string> above_model_config() const;
   bool stronger(const std::string& key, const std::string& value, Source source) const;
   std::string label(const std::string& key, Source source, const std::string& file, Mark mark = {}) const;
   std::string label(const Choice& choice, const Setting& setting) const;

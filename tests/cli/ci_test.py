@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ['SPARSEREEL']).parent
-LIBRARIES = ('models/sparsereel.cpp', 'attention/library/c_interface.cpp')  # called by other programs, not by ours
+LIBRARIES = ('models/text_to_video.cpp', 'attention/library/c_interface.cpp')  # called by other programs, not by ours
 
 # Stands in for the compiler. It answers CMake's own questions with the real one, writes empty files for our sources, and fails for each source with the word.
 COMPILER = """#!/usr/bin/env python3

@@ -3,13 +3,21 @@ import json
 import re
 import unittest
 
-from support import PROMPT, ROOT, CommandLineTest, write_safetensors
+import published
+from support import PROMPT, CommandLineTest, write_safetensors
 
-A14B = ROOT / 'configs' / 'wan-2.2-a14b.yaml'
 WIDTH = 5120  # of the transformers of A14B
+PARTS = [f'diffusion_models/wan2.2_t2v_{noise}_noise_14B_fp8_scaled.safetensors' for noise in ('high', 'low')]
+PARTS += ['text_encoders/umt5_xxl_fp8_e4m3fn_scaled.safetensors', 'vae/wan_2.1_vae.safetensors']
 
 
 class Distilled(CommandLineTest):
+    def setUp(self):
+        """Writes the files of Wan 2.2 A14B as in ComfyUI's folder. Their contents are holes."""
+        super().setUp()
+        for part in PARTS:
+            published.write(self.folder / 'comfy' / part, published.FILES[part.rsplit('/', 1)[-1]]())
+
     def pair(self, folder):
         """Writes a pair of LoRAs for the transformers of A14B, with names as on Hugging Face."""
         (self.folder / folder).mkdir(parents=True)
@@ -20,13 +28,13 @@ class Distilled(CommandLineTest):
 
     def settings(self, *arguments):
         """Returns what `config show` prints: each option's value, and its source."""
-        out = self.succeed(self.run_program('config', 'show', '--random-weights', A14B, *arguments)).stdout
+        out = self.succeed(self.run_program('config', 'show', '-m', 'comfy', *arguments)).stdout
         return dict(re.findall(r'^(\w+): (.*)$', out, re.M))
 
     def test_sets_what_a_pair_of_loras_in_a_folder_needs(self):
         shown = self.settings('--lora', self.pair('Wan2.2-Lightning/rank64-Seko'), '--distilled', 4)
-        for option, value in {'scheduler': 'euler', 'sigmas': '1,0.75,0.5,0.25', 'flow_shift': '5', 'cfg_scale': '1'}.items():
-            self.assertRegex(shown[option], rf'^{re.escape(value)}\b.*wan-2.2-a14b.yaml:\d+ \(distilled 4\)')
+        for option, value in {'scheduler': '"FlowMatchEulerDiscreteScheduler"', 'sigmas': '"1.0,0.75,0.5,0.25"', 'flow_shift': '5.0', 'cfg_scale': '1.0'}.items():
+            self.assertRegex(shown[option], rf'^{re.escape(value)} .*wan-2.2-a14b.yaml:\d+ \(distilled 4\)')
         self.assertNotIn('distilled', shown)
         self.assertNotIn('steps', shown)
         self.assertIn('high_noise_model.safetensors', shown['lora'])
@@ -37,21 +45,21 @@ class Distilled(CommandLineTest):
         shown = self.settings('--lora', pair, '--distilled', 4, '--steps', 6, '--flow-shift', 8)
         self.assertNotIn('sigmas', shown)
         self.assertRegex(shown['steps'], '^6 ')
-        self.assertRegex(shown['flow_shift'], '^8 ')
-        self.assertRegex(shown['scheduler'], '^euler ')
+        self.assertRegex(shown['flow_shift'], '^8.0 ')
+        self.assertRegex(shown['scheduler'], 'Euler')
 
     def test_names_the_loras_that_are_missing(self):
-        result = self.run_program('generate', '--random-weights', A14B, '-p', PROMPT, '--distilled', 4, '--dry-run')
+        result = self.run_program('generate', '-m', 'comfy', '-p', PROMPT, '--distilled', 4, '--dry-run')
         self.fail_with(result, 2, '--distilled 4: no LoRA is given', 'wan2.2_t2v_A14b_high_noise_lora_rank64_lightx2v_4step_1217.safetensors', 'lightx2v/Wan2.2-Distill-Loras', '--lora')
 
     def test_refuses_steps_and_models_without_settings(self):
-        self.fail_with(self.run_program('generate', '--random-weights', A14B, '-p', PROMPT, '--distilled', 8, '--dry-run'), 2, '--distilled 8: no settings are known', '--distilled 4')
+        self.fail_with(self.run_program('generate', '-m', 'comfy', '-p', PROMPT, '--distilled', 8, '--dry-run'), 2, '--distilled 8: no settings are known', '--distilled 4')
         self.fail_with(self.generate('--distilled', 4), 2, '--distilled 4: no settings are known for this model', 'sigmas')
         self.fail_with(self.generate('--distilled', 'few'), 2, '--distilled few')
 
     def test_warns_of_a_distilled_lora_without_it(self):
         pair = self.pair('lightx2v')
-        command = ['generate', '--random-weights', A14B, '-p', PROMPT, '--dry-run', '--lora', pair]
+        command = ['generate', '-m', 'comfy', '-p', PROMPT, '--dry-run', '--size', '320x192', '--frames', 5, '--lora', pair]
         self.assertIn('give --distilled 4', self.succeed(self.run_program(*command)).stderr)
         for known in (['--distilled', 4], ['--sigmas', '1,0.75,0.5,0.25'], ['--steps', 4]):
             self.assertNotIn('give --distilled', self.succeed(self.run_program(*command, *known)).stderr)
@@ -59,10 +67,12 @@ class Distilled(CommandLineTest):
     def test_is_a_column_of_prompt_sets(self):
         pair = self.pair('lightx2v')
         (self.folder / 'set.csv').write_text(f'prompt,distilled,lora\n{PROMPT},4,{pair}\n{PROMPT},,\n{PROMPT},4,\n')
-        result = self.run_program('batch', 'set.csv', '-o', 'out', '--random-weights', A14B, '--dry-run', '--json')
-        self.fail_with(result, 2, 'set.csv:4', 'distilled', 'no LoRA is given')
+        batch = ['batch', 'set.csv', '-o', 'out', '-m', 'comfy', '--dry-run', '--size', '320x192', '--frames', 5]
+        result = self.run_program(*batch)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertRegex(result.stderr, r'(?m)^error: set.csv:4: distilled 4: no LoRA is given')
         (self.folder / 'set.csv').write_text(f'prompt,distilled,lora\n{PROMPT},4,{pair}\n{PROMPT},,\n')
-        out = self.succeed(self.run_program('batch', 'set.csv', '-o', 'out', '--random-weights', A14B, '--dry-run')).stdout
+        out = self.succeed(self.run_program(*batch)).stdout
         self.assertIn('4 steps', out)
         self.assertIn('40 steps', out)
 

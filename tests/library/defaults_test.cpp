@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "tests/library/small_requests.h"
 #include "tests/support/temporary_folder.h"
 
@@ -11,8 +13,10 @@ namespace {
 using test::failure_of;
 using test::kModel;
 using test::small;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 /// Returns a config with these defaults that matches the model of these tests.
@@ -70,6 +74,28 @@ TEST(LibraryDefaults, UseTheBalancedPresetUnlessAnotherIsChosen) {
   bare.preset.clear(), full.attention.clear(), full.topk = 0.2,
                                                bare.steps = full.steps = 9;  // too few steps for the rest of the preset
   EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
+}
+
+TEST(LibraryDefaults, SetWhatADistilledLoraNeeds) {
+  const test::TemporaryFolder folder;
+  const std::string configs = folder.path().string(), lora = folder.path() / "fast.safetensors";
+  std::filesystem::copy_file(SPARSEREEL_TEST_DATA "/lora/metadata.safetensors", lora);
+  test::write_text(folder / "small.yaml",
+                   "match: {class: CogVideoXTransformer3DModel}\ndefaults: {steps: 3, cfg_scale: 3}\ndistilled:\n"
+                   "  - {name: Fast, steps: 2, lora: fast.safetensors, repository: some/Fast, words: [fast],\n"
+                   "     source: a page, options: {steps: 2, scheduler: ddim, cfg_scale: 1}}\n");
+  TextToVideo plain(kModel, {.device = "cpu", .lora = lora});
+  TextToVideo model(kModel, {.device = "cpu", .configs = configs, .lora = lora});
+  VideoRequest bare = small(), full = small();
+  bare.steps.reset(), bare.cfg_scale.reset();
+  EXPECT_THAT(model.generate(bare).warnings, Contains(HasSubstr("give distilled 2")));
+  bare.distilled = 2;
+  full.steps = 2, full.scheduler = "ddim", full.cfg_scale = 1;
+  const Video video = model.generate(bare);
+  EXPECT_EQ(video.pixels, plain.generate(full).pixels);
+  EXPECT_THAT(video.warnings, Not(Contains(HasSubstr("distilled"))));
+  TextToVideo other(kModel, {.device = "cpu", .configs = configs});
+  EXPECT_EQ(failure_of([&] { other.generate(bare); }).field(), "distilled");
 }
 
 // tests/cli/library_test.py tests a profile that is accepted.

@@ -91,7 +91,7 @@ bool is_file(const fs::path& weights) {
 Checkpoint Checkpoint::open(const fs::path& path) {
   std::error_code error;
   if (!fs::is_directory(path, error))
-    throw bad_file(path, "is not a folder",
+    throw bad_file(path, fs::exists(path, error) ? "is not a folder" : "there is no file or folder of this name here",
                    "check the path, and name a diffusers folder, ComfyUI's folder or a file of weights");
   Checkpoint checkpoint;
   checkpoint.path_ = path;

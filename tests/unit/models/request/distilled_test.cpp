@@ -10,6 +10,7 @@
 #include "hilbert/error.h"
 #include "models/request/asked_policy.h"
 #include "models/request/fields.h"
+#include "models/request/resolve.h"
 #include "models/store/configs/config_file.h"
 #include "tests/support/temporary_folder.h"
 
@@ -103,6 +104,7 @@ TEST(Distilled, NeedsALoraOrADistilledTransformer) {
       },
       {"distilled 4", "no LoRA", "fast-high.safetensors and fast-low.safetensors", "some/Fast", "--lora"}));
   EXPECT_TRUE(throws_error([] { settings_of({{"distilled", "4"}, {"transformer", "wan.safetensors"}}); }, {"no LoRA"}));
+  EXPECT_EQ(text(settings_of({{"distilled", "4"}, {"random_weights", "some.yaml"}}), "scheduler"), "euler");
 }
 
 TEST(Distilled, RefusesStepsAndModelsWithoutSettings) {
@@ -119,7 +121,7 @@ TEST(Distilled, RefusesStepsAndModelsWithoutSettings) {
 }
 
 TEST(Distilled, WarnsOfDistilledWeightsWithoutSettings) {
-  const auto warning = [](const OptionValues& given) { return distilled_warning(config(), settings_of(given)); };
+  const auto warning = [](const OptionValues& given) { return settings_of(given).distilled_warning(); };
   EXPECT_THAT(warning({{"lora", "x/fast-high.safetensors"}}), HasSubstr("fast-high.safetensors"));
   EXPECT_THAT(warning({{"lora", "x/fast-high.safetensors"}}), HasSubstr("--distilled 4"));
   EXPECT_THAT(warning({{"lora", "style.safetensors"}}), IsEmpty());

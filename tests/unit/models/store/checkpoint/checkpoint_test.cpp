@@ -65,7 +65,7 @@ TEST_F(CheckpointTest, OpensShardsAndSingleFiles) {
 }
 
 TEST_F(CheckpointTest, RefusesAMissingFolder) {
-  EXPECT_TRUE(throws_error([&] { Checkpoint::open(folder_ / "nowhere"); }, {"nowhere", "not a folder"}));
+  EXPECT_TRUE(throws_error([&] { Checkpoint::open(folder_ / "nowhere"); }, {"nowhere", "no file or folder"}));
 }
 
 TEST_F(CheckpointTest, RefusesAMissingModelIndex) {

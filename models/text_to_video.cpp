@@ -23,7 +23,7 @@
 #include "models/image/images.h"
 #include "models/image/resample.h"
 #include "models/layers/cpu_threads.h"
-#include "models/request/distilled.h"
+#include "models/public_members.h"
 #include "models/request/effects.h"
 #include "models/request/fields.h"
 #include "models/request/images.h"
@@ -68,136 +68,10 @@ auto guarded(const Action& action) {
   }
 }
 
-using Texts = std::map<std::string, std::string>;
-
-/// The functions add() store a member as text, in the form that options have. Unset and empty members are left out.
-void add(Texts& texts, const char* name, const std::string& value) {
-  if (!value.empty()) texts[name] = value;
-}
-void add(Texts& texts, const char* name, uint64_t value) {
-  texts[name] = std::to_string(value);
-}
-void add(Texts& texts, const char* name, const std::vector<double>& numbers) {
-  if (!numbers.empty()) texts[name].clear();
-  for (const double number : numbers) texts[name] += (texts[name].empty() ? "" : ",") + exact_text(number);
-}
-void add(Texts& texts, const char* name, const std::optional<std::string>& value) {
-  if (value) texts[name] = *value;
-}
-void add(Texts& texts, const char* name, const std::optional<bool>& value) {
-  if (value) texts[name] = *value ? "true" : "false";
-}
-void add(Texts& texts, const char* name, const std::optional<int64_t>& value) {
-  if (value) texts[name] = std::to_string(*value);
-}
-void add(Texts& texts, const char* name, const std::optional<double>& value) {
-  if (value) texts[name] = exact_text(*value);
-}
-
-/// Adds options given by name. Throws Error for a file, an option of the opened model, or one that is also set as a
-/// member.
-void add_options(Texts& texts, const Texts& options) {
-  for (const auto& [given, value] : options) {
-    std::string name = given;
-    std::replace(name.begin(), name.end(), '-', '_');
-    const models::Field* field = models::find_field(name);
-    if (field != nullptr && (field->decides == models::RunPart::pipeline || field->kind == models::ValueKind::file))
-      throw bad_option(name, "cannot be given by name", "give it in ModelOptions, or as a member");
-    if (!texts.emplace(name, value).second)
-      throw bad_option(name, "is given twice", "give it as a member or in options");
-  }
-}
-
-Texts texts_of(const VideoRequest& request) {
-  Texts texts;
-  add(texts, "prompt", request.prompt);
-  add(texts, "negative_prompt", request.negative_prompt);
-  add(texts, "seed", request.seed);
-  add(texts, "steps", request.steps);
-  add(texts, "width", request.width);
-  add(texts, "height", request.height);
-  add(texts, "size", request.size);
-  add(texts, "frames", request.frames);
-  add(texts, "seconds", request.seconds);
-  add(texts, "resize", request.resize);
-  add(texts, "max_sequence_length", request.max_sequence_length);
-  add(texts, "cfg_scale", request.cfg_scale);
-  add(texts, "cfg_scale_2", request.cfg_scale_2);
-  add(texts, "guidance_passes", request.guidance_passes);
-  add(texts, "dynamic_cfg", request.dynamic_cfg);
-  add(texts, "scheduler", request.scheduler);
-  add(texts, "flow_shift", request.flow_shift);
-  add(texts, "sigmas", request.sigmas);
-  add(texts, "attention", request.attention);
-  add(texts, "topk", request.topk);
-  add(texts, "cdf", request.cdf);
-  add(texts, "error", request.error);
-  add(texts, "block_error", request.block_error);
-  add(texts, "similarity", request.similarity);
-  add(texts, "pv_threshold", request.pv_threshold);
-  add(texts, "dropped", request.dropped);
-  add(texts, "select", request.select);
-  add(texts, "cell", request.cell);
-  add(texts, "arithmetic", request.arithmetic);
-  add(texts, "dense_steps", request.dense_steps);
-  add(texts, "dense_layers", request.dense_layers);
-  add(texts, "token_order", request.token_order);
-  add(texts, "cache", request.cache);
-  add(texts, "vae_tiling", request.vae_tiling);
-  add(texts, "preset", request.preset);
-  add(texts, "distilled", request.distilled);
-  add(texts, "profile", request.profile);
-  add_options(texts, request.options);
-  return texts;
-}
-
-Texts texts_of(const ModelOptions& options) {
-  Texts texts;
-  add(texts, "device", options.device);
-  add(texts, "dtype", options.dtype);
-  add(texts, "weights", options.weights);
-  add(texts, "text_weights", options.text_weights);
-  add(texts, "offload", std::optional(options.offload));
-  add(texts, "transformer", options.transformer);
-  add(texts, "transformer_2", options.transformer_2);
-  add(texts, "vae", options.vae);
-  add(texts, "text_encoder", options.text_encoder);
-  add(texts, "image_encoder", options.image_encoder);
-  add(texts, "tokenizer", options.tokenizer);
-  add(texts, "lora", options.lora);
-  return texts;
-}
-
-/// Returns the options of ModelOptions and VideoRequest, and those that only a model's file sets.
-const models::OptionList& members() {
-  static const models::OptionList list = [] {
-    std::vector<models::Option> all;
-    for (const models::Field& field : models::fields()) all.push_back(models::option_of(field));
-    all.push_back({.key = "preset"});
-    all.push_back({.key = "distilled", .kind = models::ValueKind::whole});
-    all.push_back({.key = "profile", .kind = models::ValueKind::file, .no_effect = {models::NoEffect::exact}});
-    all.push_back({.key = "fps", .kind = models::ValueKind::number});
-    // The compiler checks the types of members. Texts of files are checked where they are read.
-    return models::OptionList(std::move(all), {.name = [](const std::string& key) { return key; },
-                                               .check = [](const auto&...) {},
-                                               .unknown = [](const auto&...) { return "leave it out"; }});
-  }();
-  return list;
-}
-
-/// Keeps only the options of the model's file that a request may set.
-void keep_members(models::ModelConfig& config) {
-  const auto is_none = [](const auto& each) {
-    const models::Field* field = models::find_field(each.first);
-    return members().find(each.first) == nullptr || (field != nullptr && field->decides == models::RunPart::pipeline);
-  };
-  std::erase_if(config.defaults, is_none);
-  for (auto& [name, preset] : config.presets) std::erase_if(preset.values, is_none);
-  for (models::Distilled& row : config.distilled) std::erase_if(row.options.values, is_none);
-}
+using Texts = models::MemberTexts;
 
 models::Settings settings_of(const Texts& given) {
-  models::Settings settings(members());
+  models::Settings settings(models::member_options());
   settings.add(models::Source::command_line, given);
   return settings;
 }
@@ -248,7 +122,8 @@ models::Images images_of(const VideoRequest& request, models::Request& asked) {
                            .last = picture_of(request.last_image, "last_image")};
   if (images.first) asked.image = "pixels";
   if (images.last) asked.last_image = "pixels";
-  if (const Texts given = texts_of(request); images.first && !given.contains("width") && !given.contains("height"))
+  if (const Texts given = models::texts_of(request);
+      images.first && !given.contains("width") && !given.contains("height"))
     asked.image_size = {.height = request.image.height, .width = request.image.width};
   return images;
 }
@@ -284,8 +159,7 @@ Resolved resolve(const models::Settings& settings, const VideoRequest& request, 
     std::ranges::move(models::no_effect_causes(models::kDecidedByRequest, facts), std::back_inserter(causes));
     resolved.warnings = models::no_effect_warnings(settings, causes);
     std::ranges::move(profile_warnings(settings, profile, resolved.plan), std::back_inserter(resolved.warnings));
-    if (std::string hint = models::distilled_warning(settings.model_config(), settings); !hint.empty())
-      resolved.warnings.push_back(std::move(hint));
+    if (std::string hint = settings.distilled_warning(); !hint.empty()) resolved.warnings.push_back(std::move(hint));
   } catch (const Error& error) {
     throw with_place_in_file(settings, error);
   }
@@ -389,7 +263,7 @@ TextToVideo::TextToVideo(const std::string& model, const ModelOptions& options) 
   guarded([&] {
     if (options.threads != 0) models::check_threads(options.threads);
     const std::filesystem::path configs = configs_folder(options.configs);
-    const models::Settings settings = settings_of(texts_of(options));
+    const models::Settings settings = settings_of(models::texts_of(options));
     models::Request request = models::read_request(settings);
     std::vector<std::shared_ptr<models::Pipeline>> pipelines;
     for (const std::string& device : models::devices_of_threads(options.gpus, options.device)) {
@@ -418,7 +292,7 @@ TextToVideo::TextToVideo(const std::string& model, const ModelOptions& options) 
     state_->pipeline = std::move(pipeline);
     if (pipelines.size() > 1) state_->ranks = std::make_unique<models::RankThreads>(std::move(pipelines));
     state_->config = std::move(config).value_or(models::ModelConfig{.file = configs});
-    keep_members(state_->config);
+    models::keep_members(state_->config);
     for (const models::LoraChoice& lora : request.loras) state_->config.loras.push_back(lora.file);
     state_->warnings = std::move(warnings);
   });
@@ -436,7 +310,8 @@ Video TextToVideo::generate(const VideoRequest& request, const StepCallback& ste
       const OneAtATime call(state_->is_busy);
       models::Pipeline& pipeline = *state_->pipeline;
       if (models::is_blank(request.prompt)) throw bad_option("prompt", "is empty", "say what to show");
-      const models::Settings settings = completed(settings_of(texts_of(request)), state_->config, pipeline.spec());
+      const models::Settings settings =
+          completed(settings_of(models::texts_of(request)), state_->config, pipeline.spec());
       const Resolved resolved = resolve(settings, request, pipeline, state_->ranks ? state_->ranks->size() : 1);
       std::vector<std::string> warnings = state_->warnings;
       warnings.insert(warnings.end(), resolved.warnings.begin(), resolved.warnings.end());

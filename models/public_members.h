@@ -1,0 +1,26 @@
+// The members of the public header's structs as options, in the form that settings take. No torch.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "models/request/model_config.h"
+#include "models/request/option.h"
+#include "models/sparsereel.h"
+
+namespace sparsereel::models {
+
+/// Texts of the members that are set, by option name.
+using MemberTexts = std::map<std::string, std::string>;
+
+/// Throws Error for an option in `options` that cannot be given by name, or that is also set as a member.
+MemberTexts texts_of(const VideoRequest& request);
+MemberTexts texts_of(const ModelOptions& options);
+
+/// Returns the options of ModelOptions and VideoRequest, and those that only a model's file sets.
+const OptionList& member_options();
+
+/// Keeps only the options of the model's file that a request may set.
+void keep_members(ModelConfig& config);
+
+}  // namespace sparsereel::models
