@@ -1,7 +1,7 @@
-# Warnings, sanitizers and ccache. Every target of ours links sparsereel_options.
-# A warning is an error only with CMake's own -DCMAKE_COMPILE_WARNING_AS_ERROR=ON, which .ci/run sets. The next compiler or library must not break a user's
+# Sets compiler warnings, sanitizers and ccache. Every target of ours links sparsereel_options, directly or through a library.
+# Warnings are errors only with -DCMAKE_COMPILE_WARNING_AS_ERROR=ON, an option of CMake that .ci/run sets. A newer compiler or library must not break a user's
 # build.
-# ccache is searched only once. If a later configuration found it, every command would change and everything would be compiled again.
+# Only the first configuration searches for ccache. If a later one found it, all compile commands would change and everything would be compiled again.
 if(NOT DEFINED SPARSEREEL_CCACHE)
   find_program(SPARSEREEL_CCACHE ccache)
 endif()
@@ -17,10 +17,11 @@ add_library(sparsereel_options INTERFACE)
 target_include_directories(sparsereel_options INTERFACE ${CMAKE_SOURCE_DIR})
 set(warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  list(APPEND warnings -Wno-subobject-linkage)  # GCC takes a joined source for a header, where a member of a private type would be a mistake
+  # A unity build includes the sources. GCC then treats them as headers and warns about members whose type is in an anonymous namespace.
+  list(APPEND warnings -Wno-subobject-linkage)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
-  # False alarms of GCC 12 and 13 about std::string's operator+ (GCC bugs 105329, 105651) and about the vectors of a joined source.
+  # GCC 12 and 13 raise false alarms about std::string's operator+ (GCC bugs 105329, 105651) and, in unity builds, about vectors.
   list(APPEND warnings -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
@@ -35,7 +36,8 @@ endif()
 find_package(Threads REQUIRED)
 target_link_libraries(sparsereel_options INTERFACE Threads::Threads)
 
-# sparsereel_pch(target): gives a target that includes torch the precompiled headers of torch.cmake. Call it after sparsereel_no_hot_loops(target).
+# sparsereel_pch(target): adds the precompiled headers of torch.cmake to a target whose sources include torch. Call sparsereel_no_hot_loops(target) before it, if
+# at all.
 function(sparsereel_pch target)
   get_target_property(no_hot_loops ${target} SPARSEREEL_NO_HOT_LOOPS)
   set(host sparsereel_pch_host)
@@ -44,14 +46,14 @@ function(sparsereel_pch target)
   endif()
   target_precompile_headers(${target} REUSE_FROM ${host})
   get_target_property(type ${target} TYPE)
-  if(type STREQUAL EXECUTABLE)  # CMake compiles programs with -fPIE, for which GCC would need another precompiled header
+  if(type STREQUAL EXECUTABLE)  # by default CMake compiles programs with -fPIE, but GCC accepts the headers only with -fPIC, as they were compiled
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC)
   endif()
 endfunction()
 
-# sparsereel_no_hot_loops(target): compiles a target with -O1, which takes two thirds of the time. It is for options, tables, reports and tests, where no loop
-# runs over pixels or weights. GCC and Clang obey the last -O, and this one comes after CMake's -O3.
+# sparsereel_no_hot_loops(target): compiles a target with -O1, in two thirds of the time that -O3 takes. Use it for code without loops over pixels or weights:
+# options, tables, reports and tests. GCC and Clang obey the last -O, and this one comes after CMake's -O3.
 function(sparsereel_no_hot_loops target)
   set_target_properties(${target} PROPERTIES SPARSEREEL_NO_HOT_LOOPS ON)
   target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)

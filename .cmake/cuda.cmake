@@ -13,7 +13,7 @@ if(SPARSEREEL_CUDA OR SPARSEREEL_CUDA STREQUAL "AUTO")
     endif()
   endif()
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND CMAKE_CUDA_COMPILER)
-    # GeForce RTX 30 series (86), 40 series (89) and 50 series (120), A100 (80), H100 and H200 (90a). Any other GPU gets 89's PTX.
+    # GeForce RTX 30 series (86), 40 series (89) and 50 series (120), A100 (80), H100 and H200 (90a). For other GPUs from 8.9 on, the driver compiles 89's PTX.
     set(CMAKE_CUDA_ARCHITECTURES 80-real 86-real 89 90a-real)
     execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --version OUTPUT_VARIABLE nvcc_says ERROR_QUIET)
     string(REGEX MATCH "release ([0-9.]+)" nvcc_release "${nvcc_says}")
@@ -28,18 +28,19 @@ if(SPARSEREEL_CUDA OR SPARSEREEL_CUDA STREQUAL "AUTO")
     set(CMAKE_CUDA_STANDARD 17)  # CMake 3.25 does not know CUDA 13's C++20
     set(SPARSEREEL_HAS_CUDA ON)
   elseif(NOT SPARSEREEL_CUDA STREQUAL "AUTO")
-    message(FATAL_ERROR "SPARSEREEL_CUDA=ON, but no nvcc was found. Run ./app/quickstart, or set CMAKE_CUDA_COMPILER.")
+    message(FATAL_ERROR "SPARSEREEL_CUDA=ON, but no nvcc was found. Run ./app/quickstart --gpu --build-only, which installs it, or set CMAKE_CUDA_COMPILER.")
   endif()
 endif()
 message(STATUS "CUDA kernels: ${SPARSEREEL_HAS_CUDA}")
 
-# Sources that only a build for GPUs compiles: the kernels, and the C++ that passes libtorch's tensors to them. Each folder's CMakeLists.txt takes its part.
+# Sources that only a build for GPUs compiles: the kernels, and the C++ that passes libtorch's tensors to them. The folders' CMakeLists.txt use these lists.
 file(GLOB SPARSEREEL_ATTENTION_KERNELS CONFIGURE_DEPENDS attention/cuda/*.cu attention/cuda/*/*.cu attention/cuda/*.cpp)
 file(GLOB SPARSEREEL_MODEL_KERNELS CONFIGURE_DEPENDS models/layers/cuda/*.cu models/parallel/cuda/*.cu models/vae/cuda/*.cu)
 file(GLOB SPARSEREEL_KERNEL_TESTS CONFIGURE_DEPENDS tests/gpu/*.cu)
 file(GLOB SPARSEREEL_KERNEL_CALLS CONFIGURE_DEPENDS attention/cuda_call.cpp attention/prologue_call.cpp models/layers/copy_call.cpp models/layers/cuda_call.cpp models/layers/unpack_call.cpp models/parallel/peer_windows.cpp models/vae/cuda_call.cpp)
 
-# sparsereel_sources_with_gpu(variable): lists the C++ sources that a build for GPUs compiles differently, or that no other build compiles.
+# sparsereel_sources_with_gpu(variable): sets the variable to a list of C++ sources: those that a build for GPUs compiles differently, and those that only such
+# a build compiles.
 function(sparsereel_sources_with_gpu variable)
   file(GLOB_RECURSE candidates CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/attention/*.cpp ${CMAKE_SOURCE_DIR}/models/*.cpp ${CMAKE_SOURCE_DIR}/app/*.cpp)
   foreach(source ${candidates})

@@ -1,11 +1,12 @@
-# cmake --install installs the program and its data, libsparsereel, and the attention library. Component "attention" is the attention library alone.
-# All of them are in one CMake package. The program and libsparsereel find libtorch where this build found it (their run path).
-# -DCMAKE_INSTALL_RPATH=/path/to/torch/lib names another place.
+# Sets what cmake --install installs: the program and its data, libsparsereel, and the attention library. Component "attention" is the attention library alone.
+# One CMake package, sparsereel, offers both libraries. The run path of the program and libsparsereel is the folder of the libtorch that this build uses;
+# -DCMAKE_INSTALL_RPATH=/path/to/torch/lib sets another.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/sparsereel)
 
-# sparsereel_build_missing(component targets...): builds missing targets at installation, because app/quickstart builds only the program.
+# sparsereel_build_missing(component targets...): if one of the targets is missing when the component is installed, builds them. app/quickstart builds only the
+# program.
 function(sparsereel_build_missing component)
   list(TRANSFORM ARGN REPLACE "(.+)" "NOT EXISTS \"$<TARGET_FILE:\\1>\"" OUTPUT_VARIABLE missing)
   list(JOIN missing " OR " missing)

@@ -1,4 +1,4 @@
-# Finds FFmpeg and OpenCV, which only app/media uses, and sets SPARSEREEL_HAS_MEDIA. Without them the program writes y4m and safetensors.
+# Finds FFmpeg and OpenCV, which only app/media uses, and sets SPARSEREEL_HAS_MEDIA. Without them the program writes only y4m and safetensors.
 set(SPARSEREEL_HAS_MEDIA OFF)
 if(SPARSEREEL_MEDIA OR SPARSEREEL_MEDIA STREQUAL "AUTO")
   find_package(PkgConfig QUIET)

@@ -1,6 +1,6 @@
 # Finds libtorch in the torch wheel (or any unpacked libtorch) without torch's own CMake package. That package refuses
 # to configure a CUDA build of torch on a machine without the CUDA toolkit.
-#   SPARSEREEL_TORCH_DIR   folder that holds include/ and lib/ (default: .venv of this tree, then python3's torch)
+#   SPARSEREEL_TORCH_DIR   folder that holds include/ and lib/ (default: the torch in this tree's .venv or, if there is none, the one that python3 imports)
 set(SPARSEREEL_TORCH_DIR "" CACHE PATH "Folder of libtorch (include/ and lib/)")
 if(NOT SPARSEREEL_TORCH_DIR)
   file(GLOB candidates ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
@@ -27,7 +27,8 @@ add_library(libtorch INTERFACE)
 target_include_directories(libtorch SYSTEM INTERFACE ${SPARSEREEL_TORCH_DIR}/include
                                                      ${SPARSEREEL_TORCH_DIR}/include/torch/csrc/api/include)
 # at::parallel_for is defined in a header: without -fopenmp it runs on one thread. Our code and libtorch must share one OpenMP runtime, because two would fight
-# for the cores. GCC's code uses the one that comes with libtorch. Clang's code needs LLVM's, which also answers libtorch's calls because it is linked first.
+# for the cores. Code that GCC compiled uses the runtime that comes with libtorch. Code that Clang compiled needs LLVM's runtime; libtorch then uses that one too,
+# because it is linked first.
 file(GLOB libtorch_openmp ${SPARSEREEL_TORCH_DIR}/lib/libgomp*.so*)
 if(libtorch_openmp AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(libtorch INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
@@ -42,8 +43,8 @@ endif()
 target_link_libraries(libtorch INTERFACE ${SPARSEREEL_TORCH_DIR}/lib/libtorch_cpu.so ${SPARSEREEL_TORCH_DIR}/lib/libc10.so ${libtorch_openmp})
 target_link_options(libtorch INTERFACE -Wl,-rpath,${SPARSEREEL_TORCH_DIR}/lib)
 
-# ATen's header costs 6 to 8 s per file. It is compiled once for each optimization level, together with JSON's, and every torch file of ours reuses it.
-# GCC 13 and later refuse a precompiled header of another level.
+# ATen's header takes 6 to 8 s to compile in each source. It is precompiled with JSON's header, once for each optimization level, and all sources of ours that
+# include torch reuse it. GCC 13 and later refuse a precompiled header of another optimization level.
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/pch_host.cpp CONTENT "// Carries the precompiled headers that the torch targets reuse.\n")
 foreach(host sparsereel_pch_host sparsereel_pch_host_no_hot_loops)
   add_library(${host} OBJECT ${CMAKE_BINARY_DIR}/pch_host.cpp)
