@@ -1,5 +1,5 @@
-// Replaces a program's attention on a CPU with the library's. Prints the difference of the two results and what the
-// library computed.
+// An example that replaces a program's attention on a CPU with the library's. Prints the difference of the two results,
+// and what the library computed.
 #include <cmath>
 #include <cstdio>
 #include <random>
@@ -32,7 +32,7 @@ void own_attention(const float* q, const float* k, const float* v, float* out, c
       }
 }
 
-// Its replacement.
+// The library's attention, which replaces it.
 #include <sparsereel/attention.hpp>
 
 void attention(const float* q, const float* k, const float* v, float* out, const Shape& s, double topk) {

@@ -1,5 +1,5 @@
-// Replaces a program's attention on a GPU with the library's. Prints the difference of the two results and the time of
-// a call. example_cuda [BATCH HEADS TOKENS HEAD_DIM TOPK]
+// example_cuda [BATCH HEADS TOKENS HEAD_DIM TOPK]: an example that replaces a program's attention on a GPU with the
+// library's. Prints the difference of the two results, and the time of a call.
 #include <cuda_fp16.h>
 
 #include <cmath>
@@ -40,7 +40,8 @@ __global__ void own_attention(const __half* q, const __half* k, const __half* v,
   for (int64_t d = 0; d < s.head_dim; ++d) to[d] /= sum;
 }
 
-// Its replacement. Returns false if the call is too short to gain from the library; own_attention() then stays.
+// The library's attention, which replaces it. Returns false if the call is too short to gain from the library; the
+// program then keeps own_attention().
 #include <sparsereel/attention.hpp>
 
 static bool attention(__half* q, __half* k, __half* v, __half* out, const Shape& s, double topk, cudaStream_t stream) {

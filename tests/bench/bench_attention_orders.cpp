@@ -1,19 +1,20 @@
-// bench_attention_orders FILE: prints the blocks needed and the error of sparse attention in each token order, for
-// calls that capture_attention saved.
-// bench_attention_orders structured [HEADS TOKENS HEAD_DIM]: the same for structured data (see
-// app/lab/measure/inputs.cpp) in its own order and shuffled. Default: 4 4096 64.
+// bench_attention_orders FILE: prints for each token order how many blocks sparse attention needs and how much it errs.
+// FILE holds calls that capture_attention saved.
+// bench_attention_orders structured [HEADS TOKENS HEAD_DIM]: does so for structured data (app/lab/measure/inputs.cpp)
+// in the order in which they are made, and shuffled. Default: 4 4096 64.
 //
-// The tables are in Markdown and show means over calls, batch entries and heads:
-//   - The fewest blocks of 64 keys that hold a share of the softmax mass of a tile of 128 or 192 video queries.
-//   - Relative L1 of sparse attention against full at equal topk, by how many queries share a selection. On Hopper,
-//     three selections of 64 rows, or parts of two of 128, share a CTA's list. `computed` is the share of blocks in the
-//     union of the selections in each tile of 192 rows, which decides the time there. `L1 of the union` is the error
-//     if that union were not masked to the selection of each row.
-//   - Relative L1 at equal topk, with one selection for 192 queries, by the replacement of dropped blocks: nothing, or
-//     means of 64 or 16 tokens. Blocks are chosen by mass or by the error of these means, over all heads of a call, as
-//     in reports.
-//   - That error at equal `computed`, linear between the two nearest topk, for the first order only.
-// Blocks are computed exactly, with the PV skip off.
+// Prints four tables in Markdown. Errors are relative L1 against full attention. Values are means over the calls:
+//   1. The smallest share of the blocks of 64 keys that holds 90, 95 or 98% of the softmax mass of a tile. A tile is
+//      128 or 192 video queries. The mean is over tiles, batch entries and heads, too.
+//   2. The error at equal topk, by what replaces dropped blocks: nothing, or means of 64 or 16 tokens. Each selection
+//      serves 192 queries. It ranks blocks by mass or by the error of the means. All heads of a call have one error.
+//   3. The error at equal topk if dropped blocks are not replaced, by how many queries share a selection. The mean is
+//      over batch entries and heads, too. The Hopper kernel computes 192 queries with one list, the union of their
+//      selections. `computed` is the share of blocks in these unions, which decides the time on such a GPU.
+//      `L1 of the union` is the error if each query used the union instead of its selection.
+//   4. The same at equal `computed`, for the first order only. Values are interpolated linearly between the two nearest
+//      numbers of selected blocks.
+// Kept blocks are computed exactly: no P.V product is skipped.
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
@@ -38,9 +39,9 @@ constexpr std::array<int64_t, 3> kSelectionRows{64, 128, 192};
 constexpr std::array<double, 3> kTopk{0.5, 0.3, 0.2};
 constexpr std::array<double, 4> kMeansTopk{0.5, 0.3, 0.15, 0.07};
 constexpr std::array<double, 3> kMasses{0.9, 0.95, 0.98};
-constexpr int64_t kListBlocks = 3;  // blocks of queries that share a list on a Hopper GPU
+constexpr int64_t kListBlocks = 3;  // blocks of 64 queries that share a list of key blocks on a Hopper GPU
 
-/// One call with its exact result, all tensors [B, N, H, D].
+/// The inputs of a call and the result of full attention, all [B, N, H, D].
 struct TimedCall {
   at::Tensor q, k, v, full;
 };
@@ -76,8 +77,8 @@ Data in_order(const app::Capture& capture, TokenOrder order) {
   return data;
 }
 
-/// Returns the softmax mass [tiles, key blocks] of one head's video queries, for q and k [N, D]. A tile's sum is its
-/// number of queries.
+/// Returns the softmax mass [tiles, key blocks] of one head's video queries, for q and k [N, D]. The masses of a tile
+/// add up to its number of queries.
 at::Tensor block_mass(const at::Tensor& q, const at::Tensor& k, int64_t video, int64_t tile) {
   const auto sum_groups = [](const at::Tensor& x, int64_t dim, int64_t group) {
     const int64_t size = x.size(dim), groups = (size + group - 1) / group;
@@ -94,7 +95,8 @@ at::Tensor block_mass(const at::Tensor& q, const at::Tensor& k, int64_t video, i
   return at::stack(parts);
 }
 
-/// Returns the mean share of the key blocks that a tile needs for each of kMasses.
+/// Returns, for each of kMasses, the share of the key blocks that hold this share of a tile's mass: the mean over
+/// tiles, heads and calls.
 std::array<double, 3> blocks_needed(const Data& data, int64_t tile) {
   std::array<double, 3> shares{};
   int64_t heads = 0;
@@ -113,7 +115,7 @@ std::array<double, 3> blocks_needed(const Data& data, int64_t tile) {
   return shares;
 }
 
-/// The cost and the error of a selection. Shares are of all blocks, text blocks included.
+/// The cost and the error of a selection. `selected` and `computed` are shares of all blocks, including text blocks.
 struct Cost {
   double selected = 0, computed = 0;
   double l1 = 0, union_l1 = 0;
@@ -144,7 +146,7 @@ attention::BlockMap predict(const TimedCall& call, const Data& data, double topk
   return attention::cpu::predict_blocks(params, {.heads = heads, .rows = rows}, attention::parallel_for).map;
 }
 
-/// Returns a map in which every row of blocks has the blocks of all rows of its list.
+/// Returns a map in which the kListBlocks rows of a list all have the union of their blocks.
 attention::BlockMap list_union(const attention::BlockMap& map) {
   attention::BlockMap all = map;
   for (int64_t head = 0; head < map.batch * map.heads; ++head) {
@@ -164,7 +166,8 @@ double share(const attention::BlockMap& map) {
   return static_cast<double>(attention::cpu::count_blocks(map)) / static_cast<double>(map.bits.size());
 }
 
-/// Returns the relative L1 of attention under a map, the mean over batch entries and heads.
+/// Returns the relative L1 of attention with this block map against full attention, the mean over batch entries and
+/// heads.
 double error(const TimedCall& call, const Data& data, const attention::BlockMap& map) {
   attention::Context context = context_of(data);
   context.policy.dropped = attention::Dropped::none;
@@ -203,7 +206,7 @@ constexpr std::array<Variant, 5> kVariants{{
     {.dropped = attention::Dropped::mean, .ranking = attention::Ranking::error, .cell = 16},
 }};
 
-/// Returns the relative L1 against full attention, the mean over the calls.
+/// Returns the relative L1 of this variant against full attention, over all heads of a call, the mean over calls.
 double error(const Data& data, double topk, const Variant& variant) {
   attention::Context context = context_of(data);
   context.policy.defaults.topk = topk;
@@ -219,8 +222,8 @@ double error(const Data& data, double topk, const Variant& variant) {
   return sum / static_cast<double>(data.calls.size());
 }
 
-/// Returns the cost of a selection with the given `computed`, between the two nearest counts of blocks that topk can
-/// ask for.
+/// Returns the cost of a selection with the given `computed`. It is interpolated between the two nearest numbers of
+/// selected blocks.
 Cost cost_at(const Data& data, double computed, int64_t rows) {
   const int64_t blocks = attention::blocks_of(data.calls[0].k.size(1));
   const auto at_count = [&](int64_t count) {
@@ -246,7 +249,7 @@ struct Named {
 };
 
 void print_blocks_needed(const std::vector<Named>& all) {
-  std::printf("Share of the key blocks that hold a share of the softmax mass:\n\n");
+  std::printf("Smallest share of the key blocks that holds 90, 95 or 98%% of the softmax mass:\n\n");
   std::printf("| order | queries a tile | blocks for 90%% of the mass | 95%% | 98%% |\n|---|---|---|---|---|\n");
   for (const Named& named : all) {
     for (const int64_t tile : {128, 192}) {
@@ -282,7 +285,7 @@ void print_costs(const std::vector<Named>& all) {
 
 void print_means(const std::vector<Named>& all) {
   std::printf(
-      "\nRelative L1 with blocks dropped or counted by their means, a selection for 192 queries:\n\n"
+      "\nRelative L1 if dropped blocks are left out or replaced by means, with a selection for 192 queries:\n\n"
       "| order | topk | dropped | means of 64 | of 64, by error | of 16 | of 16, by error |\n"
       "|---|---|---|---|---|---|---|\n");
   for (const Named& named : all) {
@@ -296,8 +299,8 @@ void print_means(const std::vector<Named>& all) {
 
 void print_equal_costs(const Named& named) {
   std::printf(
-      "\nBlocks dropped, at equal blocks computed:\n\n"
-      "| order | computed as 192 rows at topk | selection rows | sparsity | computed | relative L1 | L1 of the union "
+      "\nBlocks dropped, at equal shares of computed blocks:\n\n"
+      "| order | computed as at topk (192 rows) | selection rows | sparsity | computed | relative L1 | L1 of the union "
       "|\n|---|---|---|---|---|---|---|\n");
   for (const double topk : kTopk) {
     const Cost like = cost(named.data, topk, 192);

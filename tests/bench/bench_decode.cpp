@@ -1,7 +1,7 @@
-// bench_decode VAE DTYPE CUDNN_BENCHMARK REPETITIONS: times the decode of a family's usual video by a published VAE
-// (random weights) on a GPU. It decodes whole and in tiles, and times the pieces of the whole decode. Prints
-// milliseconds, TFLOPS and GB/s. VAE is one of those in published_vaes.h. With CUDNN_BENCHMARK 1 cuDNN tries its
-// algorithms instead of guessing. The first decode then shows the cost of these trials.
+// bench_decode VAE DTYPE CUDNN_BENCHMARK REPETITIONS: times how a published VAE (random weights) decodes a video of a
+// typical size on a GPU, untiled and in tiles. Also times the pieces of the untiled decode one by one. Prints
+// milliseconds, TFLOPS and GB/s. VAE is a name in published_vaes.h. With CUDNN_BENCHMARK 1 cuDNN tries its algorithms
+// instead of guessing, and the first decode shows the cost of these trials.
 #include <ATen/ATen.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/InferenceMode.h>
@@ -45,7 +45,8 @@ void time_decodes(const models::Component& component, at::IntArrayRef latents_sh
   allocator->emptyCache();
 }
 
-/// The pieces of one stage. Times each on one batch of frames and prints its row. A decode has `batches` such batches.
+/// Times the pieces of one stage of the decoder on one batch of frames, and prints a row for each. A decode runs
+/// `batches` such batches.
 class Pieces {
  public:
   Pieces(const at::TensorOptions& options, int64_t repetitions, double batches)

@@ -1,6 +1,7 @@
 // bench_encode VAE DEVICE DTYPE FRAMES HEIGHT WIDTH REPETITIONS: times a published VAE (random weights). It encodes a
-// video of FRAMES x HEIGHT x WIDTH pixels and its first frame, whole and in tiles, and decodes as many latents. Prints
-// milliseconds and peak memory on the device. VAE is one of those in published_vaes.h. DTYPE may be tf32.
+// video of FRAMES x HEIGHT x WIDTH pixels untiled and in tiles, encodes its first frame, and decodes the video's
+// latents untiled. Prints milliseconds and, for a GPU, peak memory. VAE is a name in published_vaes.h. DTYPE may be
+// tf32.
 #include <ATen/ATen.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/InferenceMode.h>
@@ -21,7 +22,8 @@ using namespace sparsereel;
 
 constexpr double kGiB = 1 << 30;
 
-/// estimate: the expected bytes of memory, or 0 if there is no estimate.
+/// Times `work` and prints a line about it. `estimate` is the memory in bytes that the VAE expects it to need, or 0 if
+/// there is no estimate.
 void time_work(const std::string& name, const std::function<void()>& work, uint64_t estimate, int64_t repetitions,
                at::Device device) {
   c10::DeviceAllocator* allocator = device.is_cuda() ? c10::getDeviceAllocator(at::kCUDA) : nullptr;

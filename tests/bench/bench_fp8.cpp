@@ -2,7 +2,7 @@
 // 8 bits, on a GPU, with random weights and activations. It alternates the products alone, the quantization of
 // activations, and the whole block except attention. For Wan it also times the work before attention, and attention to
 // long and short texts.
-// bench_fp8 sums REPETITIONS: measures the loss of fast accumulation instead.
+// bench_fp8 sums REPETITIONS: measures instead how much precision fast accumulation loses.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
@@ -29,7 +29,7 @@ using models::Linear;
 /// The sizes of the products in a model's transformer block.
 struct Shape {
   int64_t batch, tokens, text, channels, hidden;
-  bool cross;  // attention to the text, too, in heads of 128
+  bool cross;  // if the block also has cross-attention to the text, with head_dim 128
 };
 
 const std::map<std::string, Shape> kShapes = {{"cogvideox-2b", {2, 17776, 226, 1920, 7680, false}},
@@ -149,7 +149,7 @@ attention::Prologue norm_across_heads(const Shape& s) {
   return prologue;
 }
 
-/// Returns a contender that runs what comes before attention itself in sparse attention, at topk 0.15 with means.
+/// Returns a contender that runs only the prepass of sparse attention, at topk 0.15 with means.
 Contender before_attention(const Shape& s, const at::Tensor& qkv, bool prologue) {
   attention::Context context{.mode = attention::Mode::sparse, .only_prepass = true};
   context.policy.defaults.topk = 0.15;
@@ -165,8 +165,8 @@ Contender before_attention(const Shape& s, const at::Tensor& qkv, bool prologue)
           }};
 }
 
-/// Returns a contender for attention to text with its norm across heads and an 8-bit result. The keys are the text's
-/// own tokens and one that its padding is folded into, or all 512.
+/// Returns a contender for attention to text with its norm across heads and an 8-bit result. Fewer than 512 keys are
+/// the tokens of a text and one more key that stands for its padding.
 Contender attention_to_text(const Shape& s, const at::Tensor& x, int64_t keys) {
   const at::Tensor q = x.unflatten(2, {-1, 128}), kv = at::randn({2, s.batch, keys, q.size(2), 128}, on_gpu());
   attention::Context context{.takes_e4m3 = true};
@@ -206,8 +206,8 @@ int time_model(const Shape& s, int64_t repetitions) {
   return 0;
 }
 
-/// Prints the relative L1 and the relative mean error (of sums that lose their last bits) against fp64 products of the
-/// same 8-bit numbers. Also prints the relative L1 against fp64 products of the unrounded numbers.
+/// Prints the relative L1 and the relative mean error against fp64 products of the same 8-bit numbers. The mean error
+/// shows that sums lose their last bits. Also prints the relative L1 against fp64 products of the unrounded numbers.
 void print_sums(const char* name, const at::Tensor& x, const at::Tensor& weight) {
   const Activation a = models::quantize_rows(x), w = models::quantize_rows(weight);
   const auto wide = [](const Activation& rows) { return rows.values.to(at::kDouble) * rows.scale; };

@@ -1,6 +1,7 @@
 // bench_layers HEADS LAYERS ROTARY DTYPE REPETITIONS: times the pieces of one CogVideoX forward at 49 x 480 x 720 with
 // guidance (2 x 17776 tokens), with random weights on a GPU. Prints milliseconds and GB/s of each elementwise kernel
-// next to a plain copy, milliseconds and TFLOPS of each matmul, and their sum. 30 30 0 is the 2b model, 48 42 1 the 5b.
+// next to a plain copy, milliseconds and TFLOPS of each matmul, and their sum. HEADS LAYERS ROTARY are 30 30 0 for the
+// 2b model and 48 42 1 for the 5b model.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
@@ -154,8 +155,8 @@ attention::Prologue prologue_of(const Sizes& s, const Activations& a) {
   return p;
 }
 
-/// Returns q/k norm and rotary as mode full applies them, and the work of the other modes before attention, which
-/// includes them.
+/// Returns two pieces: the q/k norm and rotary embedding as mode full applies them, and the prepass of the other modes,
+/// which includes both.
 std::vector<Piece> prologues(const Sizes& s, Activations& a, attention::Workspace& workspace) {
   const at::Tensor qkv = a.wide.narrow(2, 0, 3 * s.channels).view({kBatch, kTokens, 3, s.heads, kHeadDim});
   attention::Context plain{.mode = attention::Mode::sparse, .text_tokens = kText, .only_prepass = true};
@@ -166,7 +167,7 @@ std::vector<Piece> prologues(const Sizes& s, Activations& a, attention::Workspac
       attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), context, workspace);
     };
   };
-  const double quantized = 9 * s.elements();  // bf16 in, 8 bits out
+  const double quantized = 9 * s.elements();  // bytes: reads q, k and v in bf16, writes 8 bits
   return {{.name = "mode full: q/k norm and rotary",
            .call = [qkv,
                     p = normed.prologue](int64_t) { attention::apply_prologue(p, qkv.select(2, 0), qkv.select(2, 1)); },
@@ -216,8 +217,8 @@ void print(const std::vector<Piece>& pieces, const std::vector<app::Measurement>
   std::printf("\na forward: elementwise %.2f ms, matmul %.2f ms\n", other, matmul);
 }
 
-/// Shows how far the host runs ahead: the time to enqueue a forward's launches without attention, and the time that the
-/// launches take.
+/// Shows how far the host runs ahead of the GPU. Prints the time to enqueue the launches of a forward without
+/// attention, and the time until the GPU has run them.
 void print_host_time(const Sizes& s, const Block& block, Activations& a) {
   const auto forward = [&] {
     models::Residual hidden(a.x, kVideo);

@@ -1,9 +1,9 @@
 // bench_lora MODEL LAYERS RANK DEVICE WEIGHTS REPETITIONS: loads a published transformer (its names and shapes, all
 // zeros) of LAYERS blocks without a LoRA and with one, in turns, and prints the seconds. The LoRA has random numbers
 // for each linear layer of the blocks, in a file in the system's temporary folder.
-// WEIGHTS is bf16 or fp8; or q8_0, q4_k or q6_k. For these it times how long the packed matrices of LAYERS blocks take
-// to unpack, as in every forward, without and with a LoRA. A product follows each matrix, so that a GPU's host has time
-// to enqueue the next ones.
+// WEIGHTS is bf16, fp8, q8_0, q4_k or q6_k. For the last three it times instead how long the packed matrices of LAYERS
+// blocks take to unpack, as in every forward, without and with a LoRA. A product follows each matrix, so that a GPU's
+// host has time to enqueue the next ones.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 

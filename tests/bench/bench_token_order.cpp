@@ -1,6 +1,6 @@
-// bench_token_order [WIDTH HEIGHT FRAMES]: prints the locality of the token orders on a grid of video tokens. The
-// columns of its Markdown table are the steps to a token that is no neighbor, and the mean bounding box of blocks of 64
-// and 128 tokens. Default: the grids of the supported models.
+// bench_token_order [WIDTH HEIGHT FRAMES]: prints the locality of the token orders on a grid of video tokens. Its
+// Markdown table shows how many steps of an order lead to a token that is not a neighbor in the grid, and the mean
+// bounding box of blocks of 64 and 128 tokens. Default: the grids of the supported models.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

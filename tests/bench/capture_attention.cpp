@@ -1,7 +1,7 @@
 // capture_attention MODEL PROMPT STEPS OUT.safetensors [LAYERS [AT_STEPS [SIZE]]]: saves q, k and v of a real run with
 // full attention and seed 42. They are taken after norm and rotary embedding, with the video tokens in native order
-// (see app/lab/measure/captured.h). LAYERS and AT_STEPS are comma-separated lists that count from 0. Default: the
-// first, the middle and the last. SIZE is the pixels of a side. Default: the model's.
+// (see app/lab/measure/captured.h). LAYERS and AT_STEPS are comma-separated lists that count from 0 (default: the
+// first, the middle and the last). SIZE is both width and height in pixels (default: the model's).
 #include <algorithm>
 #include <cstdlib>
 #include <sstream>

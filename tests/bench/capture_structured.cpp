@@ -1,14 +1,14 @@
 // capture_structured FRAMES HEIGHT WIDTH HEADS HEAD_DIM OUT.safetensors: writes q, k and v of one call on a grid of
-// tokens in the file format of captured.h. The data have the traits of a trained video model's, for comparing token
-// orders at any model's size. Each head is made by itself, in fp16, with seed 42. p = (t, y, x) is the place of a
-// token:
-//   q = smooth + a F(p) + mean_q            mean_q  ~ 0.5 N(0, 1) a channel
-//   k = smooth + a F(p) + mean_k            mean_k  ~ 2 N(0, 1) a channel
-//   v = smooth + mean_v                     mean_v  ~ 0.5 N(0, 1) a channel
-// smooth: unit variance; half of it is shared by a cell of 2 x 4 x 4 tokens whose corner lies anywhere.
-// F(p): cos and sin of the angles w t, w y and w x, a third of the channels each. Periods are spread evenly in the
-// logarithm from 4 tokens to 4 times the axis. F(p) . F(r) falls with the distance along each axis. `a` makes the
-// logit's rise at p = r between 4 (a diffuse head) and 16 (a local one).
+// tokens in the file format of captured.h. The data resemble those of a trained video model, so that token orders can
+// be compared at the size of any model. Heads are independent; the format is fp16, the seed 42. p = (t, y, x) is the
+// place of a token:
+//   q = smooth + a F(p) + mean_q            mean_q  ~ 0.5 N(0, 1) for each channel
+//   k = smooth + a F(p) + mean_k            mean_k  ~ 2 N(0, 1) for each channel
+//   v = smooth + mean_v                     mean_v  ~ 0.5 N(0, 1) for each channel
+// smooth has variance 1. Half of it is common to the 2 x 4 x 4 tokens of a cell; each head shifts the cells at random.
+// F(p) has length 1. It is the cos and sin of the angles w t, w y and w x, a third of the channels for each axis. The
+// periods 2 pi / w are spaced logarithmically from 4 tokens to 4 times the length of the axis. F(p) . F(r) falls with
+// the distance along each axis. At p = r, the terms a F raise the logit by 4 (a diffuse head) to 16 (a local head).
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
@@ -26,7 +26,7 @@ namespace {
 
 using namespace sparsereel;
 
-/// Returns [frames, height, width, head_dim]. A cell's corner is drawn anew for each head.
+/// Returns `smooth` as [frames, height, width, head_dim] for one head.
 at::Tensor smooth_tokens(const std::array<int64_t, 3>& size, int64_t head_dim) {
   constexpr std::array<int64_t, 3> kCell{2, 4, 4};
   std::array<int64_t, 3> cells{};
@@ -40,7 +40,7 @@ at::Tensor smooth_tokens(const std::array<int64_t, 3>& size, int64_t head_dim) {
   return (shared + at::randn(shared.sizes())) * std::sqrt(0.5);
 }
 
-/// Returns F(p) as [frames, height, width, head_dim], of squared length 1.
+/// Returns F(p) as [frames, height, width, head_dim].
 at::Tensor position_features(const std::array<int64_t, 3>& size, int64_t head_dim) {
   const int64_t angles = head_dim / 6;  // for each axis
   std::vector<at::Tensor> parts;

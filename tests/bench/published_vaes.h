@@ -13,7 +13,7 @@ struct PublishedVae {
   std::string name;
   std::string names_file, model;  // a file below tests/parity/data, and the model's name in it
   std::string vae_class;
-  std::vector<int64_t> latents;  // shape of its usual video's latents
+  std::vector<int64_t> latents;  // shape of the latents of a video of typical size
 };
 
 inline const PublishedVae& published_vae(const std::string& name) {
