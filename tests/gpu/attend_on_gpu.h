@@ -65,8 +65,8 @@ class AttendOnGpu : public ::testing::Test {
     return {.q = smooth(x.q, dtype), .k = smooth(x.k, dtype), .v = smooth(x.v, dtype)};
   }
 
-  /// Returns normal data in which four channels (two rotary pairs) hold most of K's energy. `prologue` gets a rotary
-  /// embedding that leaves these channels without a mean.
+  /// Returns normal data in which four channels (two rotary pairs) hold most of K's energy. Gives `prologue` a rotary
+  /// embedding after which these channels have a mean near 0.
   static Inputs loud_inputs(int64_t tokens, int64_t heads, int64_t head_dim, Prologue& prologue) {
     const auto normal = [&] { return at::randn({1, tokens, heads, head_dim}); };
     const Inputs x{.q = normal(), .k = normal(), .v = normal()};
@@ -83,8 +83,8 @@ class AttendOnGpu : public ::testing::Test {
     return {.q = rounded(x.q), .k = rounded(x.k), .v = rounded(x.v)};
   }
 
-  /// Returns a prologue with an RMS norm and angles of up to 20 turns that differ by head. Text tokens may have norm
-  /// weights of their own.
+  /// Returns a prologue with an RMS norm. With `text_weights`, text tokens have other norm weights than video tokens.
+  /// With `angles`, it also has rotary angles of up to 20 turns that differ by head.
   static Prologue prologue_by_part(int64_t video, int64_t heads, int64_t head_dim, bool text_weights, bool angles) {
     Prologue p;
     p.norm = Prologue::Norm::rms;
@@ -119,7 +119,7 @@ class AttendOnGpu : public ::testing::Test {
     return p;
   }
 
-  /// Computes exact attention over the same blocks on the CPU.
+  /// Computes the call on the CPU, exactly over the blocks that the context selects.
   static Result exact(const Inputs& x, Context context) {
     Workspace workspace;
     if (context.mode == Mode::quantized) context.mode = Mode::full;
@@ -142,7 +142,7 @@ class AttendOnGpu : public ::testing::Test {
       EXPECT_LT(lse_error.max().item<double>(), 0.05);
     }
     EXPECT_EQ(gpu.statistics.kept_blocks, gpu.statistics.total_blocks);
-    // The relative error is a mean, which would hide a single wrong head_dim or token.
+    // The relative error is a mean, which would hide a single wrong channel or token.
     EXPECT_LT((gpu.out.cpu().to(at::kFloat) - cpu.out).abs().max().item<double>(), 0.6);
   }
 

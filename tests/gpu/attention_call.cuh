@@ -74,8 +74,8 @@ static __global__ void fill_with_normals(uint16_t* to, int64_t size, int64_t row
   }
 }
 
-/// Fills `to` with bf16 values that are finite as fp16 too: normal numbers times `gain`. Half of the blocks of 64
-/// tokens get a mean of their own, so only some blocks consist of similar tokens.
+/// Fills `to` with bf16 values that are finite as fp16 too: normal numbers times `gain`. In half of the blocks of 64
+/// tokens a mean that differs by block is added, so that only these blocks consist of similar tokens.
 inline void fill_with_normals(const OnDevice<uint16_t>& to, const Shape& shape, uint64_t seed, float gain = 1) {
   fill_with_normals<<<1024, 256>>>(to.get(), to.size(), shape.row(), gain, seed);
   check(cudaGetLastError());

@@ -1,4 +1,4 @@
-// Tests the kernel for few keys, which serves cross-attention, on a GPU against fp32 on the CPU.
+// Tests the GPU kernel for calls with few keys, such as cross-attention, against fp32 on the CPU.
 #include <cstdio>
 #include <limits>
 

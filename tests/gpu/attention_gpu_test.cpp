@@ -20,8 +20,8 @@ TEST_F(AttendOnGpu, StaysNearFullAttentionAtEverySequenceLength) {
   }
 }
 
-// Lists are long and tiles few. With 132 multiprocessors every tile is computed in parts, except in the largest case,
-// which has 132 whole tiles and 30 in parts.
+// These calls have few tiles of queries, each with a long list of key blocks. A GPU with 132 multiprocessors splits
+// every tile into parts, except in the largest call, of which it computes 132 tiles whole and 30 in parts.
 TEST_F(AttendOnGpu, StaysNearFullAttentionIfTilesAreSplitIntoParts) {
   for (const int64_t head_dim : {64, 128}) {
     SCOPED_TRACE(head_dim);
@@ -160,7 +160,7 @@ TEST_F(AttendOnGpu, AppliesTheSamePrologueAsTheCpu) {
   enum class Rotary { none, neighbors, halves };
   for (const int64_t head_dim : {48, 64, 112}) {
     const Inputs centered = inputs(2, tokens, tokens, heads, head_dim);
-    // These means and biases of 0.5 would change every score if a norm counted a lane past head_dim.
+    // If a norm counted lanes beyond head_dim, this mean of 2 and the biases would change every score.
     const Inputs shifted = {.q = rounded(centered.q + 2), .k = rounded(centered.k + 2), .v = centered.v};
     for (const auto& [norm, across, biased] : kinds) {
       for (const Rotary rotary : {Rotary::none, Rotary::neighbors, Rotary::halves}) {
@@ -189,7 +189,7 @@ TEST_F(AttendOnGpu, AppliesTheSamePrologueAsTheCpu) {
         }
         const Inputs& x = norm == Norm::none ? centered : shifted;
         expect_quantized_near_exact(x, context);
-        // Full attention is another library's and runs after the prologue alone, so q and k are rounded once more.
+        // In mode full, torch computes attention after a kernel for the prologue, so q and k are rounded once more.
         context.mode = Mode::full;
         EXPECT_LT(compare(on_gpu(x, context).out, exact(x, context).out).relative_l1, 0.02);
       }
@@ -213,7 +213,7 @@ TEST_F(AttendOnGpu, AppliesSeparateTextWeightsAndAnglesPerHead) {
       }
 }
 
-/// The prologue's output chooses the blocks, and means stand for the others.
+/// Blocks are selected by the output of the prologue, and means replace the dropped blocks.
 TEST_F(AttendOnGpu, MatchesAPrologueThatIsAppliedBeforehand) {
   const int64_t tokens = 3000, text = 40, heads = 2, head_dim = 128;
   const Inputs x = inputs(1, tokens, tokens, heads, head_dim);

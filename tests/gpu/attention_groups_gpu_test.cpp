@@ -1,5 +1,5 @@
-// Tests heads of q that share one head of k and v on a GPU. The same call with k and v repeated and the CPU's exact
-// attention are the references.
+// Tests heads of q that share one head of k and v on a GPU. The references are the same call with k and v repeated for
+// each head of q, and exact attention on the CPU.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -186,7 +186,7 @@ TEST_F(GroupsOnGpu, KeepThePrecisionOfOtherHeadsBesideOutliersOfOneHead) {
   Inputs x = inputs(2, 3000, 3000, kHeads, 128);
   x.k = x.k.narrow(2, 0, kKeyHeads).contiguous();
   x.v = x.v.narrow(2, 0, kKeyHeads).contiguous();
-  x.v.select(0, 1).select(1, 1).select(0, 777).mul_(3000);  // not in the sample, so that head's records are made anew
+  x.v.select(0, 1).select(1, 1).select(0, 777).mul_(3000);  // not in the sample, so this head is quantized anew
   const Context context{.mode = Mode::quantized};
   const at::Tensor got = on_gpu(x, context).out.cpu().to(at::kFloat), expected = exact(x, context).out;
   for (int64_t b = 0; b < 2; ++b)

@@ -74,7 +74,7 @@ struct GpuCall {
 
 class AttentionLibraryOnGpu : public AttendOnGpu {
  protected:
-  /// Expects the C call that `set` prepares and torch's operator to give the same bits and counts.
+  /// Expects the C call, after `set` has prepared it, and torch's operator to give the same bits and counts.
   void expect_same_bits(const Inputs& x, Context context, const std::function<void(GpuCall&)>& set,
                         at::ScalarType dtype = at::kBFloat16) {
     Attention library(0);
@@ -183,7 +183,7 @@ TEST_F(AttentionLibraryOnGpu, GivesTheSameBitsAsTheOperatorWithEveryPolicy) {
 }
 
 TEST_F(AttentionLibraryOnGpu, GivesTheSameBitsAsTheOperatorIfHeadsDiffer) {
-  const int64_t count = 70;  // more than one launch takes choices for
+  const int64_t count = 70;  // more heads than one launch takes settings for
   const Inputs x = inputs(1, 700, 700, count, 64);
   std::vector<HeadPolicy> heads(count);
   std::vector<sparsereel_head_policy> mine_heads(count, AttentionCall().policy.all);
@@ -239,7 +239,7 @@ TEST_F(AttentionLibraryOnGpu, GivesTheSameBitsAsTheOperatorWithAPrologue) {
       p.interleaved = interleaved;
       const Prologue there = on_device(p);
       Context with_pairs = context;
-      with_pairs.prologue.rotary_pairs = rotary_pairs(there);  // rounded by torch; ours must match
+      with_pairs.prologue.rotary_pairs = rotary_pairs(there);  // rounded by torch
       const auto set = [&](GpuCall& mine) {
         mine.call.policy.all.topk = 0.4;
         mine.call.text_tokens = text;
@@ -322,7 +322,7 @@ TEST_F(AttentionLibraryOnGpu, NeitherClearsNorReportsAnEarlierCudaError) {
   const size_t bytes = library.workspace_size(second.call);
   const at::Tensor workspace = at::empty({static_cast<int64_t>(bytes)}, second.q.options().dtype(at::kByte));
   models::synchronize(second.q.device());
-  std::thread thread([&] {  // CUDA's last error belongs to a thread
+  std::thread thread([&] {  // CUDA keeps a last error for each thread
     EXPECT_EQ(cuda::pending_error(), nullptr);
     EXPECT_EQ(cuda::compute_capability(9999), 0);
     const std::string earlier = cuda::pending_error();
@@ -351,7 +351,7 @@ TEST_F(AttentionLibraryOnGpu, NeitherClearsNorReportsAnEarlierCudaError) {
   try {
     models::synchronize(mine.q.device());
   } catch (const std::exception&) {
-    // This is the illegal address.
+    // The illegal address above causes this error.
   }
   const sparsereel_status status =
       sparsereel_attention_run(library.get(), &mine.call, workspace.data_ptr(), bytes, nullptr);

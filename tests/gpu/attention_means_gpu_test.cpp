@@ -20,7 +20,8 @@ class MeansOnGpu : public AttendOnGpu {
     return context;
   }
 
-  /// Keeps the blocks that err by more than `bound`, relative to the outputs' mean length.
+  /// Returns a context that keeps the blocks whose means would err by more than `bound`, relative to the mean length of
+  /// the outputs.
   static Context bounded(double bound) {
     Context context = means(0.5);
     context.policy.defaults.selection = Selection::block_error;
@@ -81,7 +82,7 @@ TEST_F(MeansOnGpu, ReplaceTheBlocksThatTheMapOfTheCallerDrops) {
 TEST_F(MeansOnGpu, FillTilesWithoutAnyBlock) {
   for (const int64_t head_dim : {64, 128, 256}) {
     SCOPED_TRACE(head_dim);
-    const Inputs x = video(1, 400, 2112, 2, head_dim);  // 33 blocks: two records of means and a bit
+    const Inputs x = video(1, 400, 2112, 2, head_dim);  // 33 blocks, whose means fill two records and a part of a third
     Context context = means(0.5);
     context.block_map = BlockMap(1, 2, blocks_of(400), blocks_of(2112), false);
     const Result gpu = on_gpu(x, context);
@@ -197,8 +198,8 @@ TEST_F(MeansOnGpu, GiveTheSameBitsInRepeatedCalls) {
   }
 }
 
-/// At CogVideoX-5b's size each multiprocessor takes many tiles, and each call finds the scratch of another. A race
-/// changes bits here before it crashes anything.
+/// At CogVideoX-5b's size each multiprocessor takes many tiles, and each call finds another call's data in its scratch
+/// memory. A race would change bits in this test before it crashed anything.
 TEST_F(MeansOnGpu, GiveTheSameBitsInAnyOrderForCallsAsLargeAsAVideo) {
   const auto gpu = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
   Context context = means(0.12);

@@ -39,7 +39,7 @@ TEST_F(AttendOnGpu, StaysFiniteWithLargeScoresAndOutliers) {
   const Context context{.mode = Mode::quantized};
   const Result gpu = on_gpu(x, context);
   EXPECT_TRUE(at::isfinite(gpu.out).all().item<bool>());
-  Workspace workspace;  // int8 itself errs here, so the CPU computes with the same arithmetic
+  Workspace workspace;  // 8 bits alone err much with these inputs, so the CPU uses the same arithmetic
   EXPECT_GT(compare(gpu.out, attend(x.q, x.k, x.v, context, workspace).out).cosine, 0.99);
   Inputs unseen = inputs(1, 200, 2048, 1, 64);  // a channel that is 0 in the statistics' sample
   unseen.v.select(3, 7).slice(1, 0, 2048, 4).fill_(0);
@@ -49,7 +49,8 @@ TEST_F(AttendOnGpu, StaysFiniteWithLargeScoresAndOutliers) {
   expect_quantized_near_exact(equal);
 }
 
-// In trained models a few channels of K hold most of its energy. They must not cost the others precision.
+// In trained models a few channels of K hold most of its energy. Quantization must not lose the precision of the
+// others.
 TEST_F(AttendOnGpu, KeepsThePrecisionOfOtherChannelsBesideLoudOnes) {
   for (const int64_t head_dim : {64, 128, 256}) {
     SCOPED_TRACE(head_dim);
@@ -61,7 +62,8 @@ TEST_F(AttendOnGpu, KeepsThePrecisionOfOtherChannelsBesideLoudOnes) {
   }
 }
 
-// The gains cover scores for the linear exponentials without a clamp, with one, and beyond (hopper/softmax.cuh).
+// The gains lead to scores that hopper/softmax.cuh treats in three ways: by linear exponentials without a clamp, by
+// these with a clamp, and by ex2.
 TEST_F(AttendOnGpu, MatchesTheCpuForScoresOfEveryRange) {
   const Context context{.mode = Mode::quantized};
   for (const int64_t head_dim : {64, 128})

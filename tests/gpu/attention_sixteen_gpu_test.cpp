@@ -1,5 +1,5 @@
-// Tests 16-bit attention on a GPU against the CPU's exact arithmetic. Errors must be those of the dtype, and blocks
-// those that the 8-bit kernels choose.
+// Tests 16-bit attention on a GPU against the CPU's exact arithmetic. Errors must be as small as the dtype allows, and
+// the kernels must choose the same blocks as the 8-bit kernels.
 #include <gmock/gmock.h>
 
 #include <limits>
@@ -14,10 +14,11 @@ using ::testing::HasSubstr;
 
 class SixteenBitsOnGpu : public AttendOnGpu {
  protected:
-  /// Returns the error that rounding P, the means and the output causes; 8-bit arithmetic has 0.04.
+  /// Returns the largest relative L1 that is allowed. Rounding P, the means and the output to `dtype` keeps below it;
+  /// 8-bit arithmetic, with about 0.04, does not.
   static double bound_of(at::ScalarType dtype) { return dtype == at::kHalf ? 0.001 : 0.007; }
 
-  /// Means stand for dropped blocks.
+  /// Returns a context of 16-bit sparse attention in which means replace dropped blocks.
   static Context sixteen(double topk = 0.3, Ranking ranking = Ranking::error) {
     Context context{.mode = Mode::sparse};
     context.policy.arithmetic = 16;
@@ -39,7 +40,8 @@ class SixteenBitsOnGpu : public AttendOnGpu {
     return map;
   }
 
-  /// The CPU computes the same blocks exactly: all of them, or those of a map.
+  /// Compares the result with exact attention over the same blocks on the CPU. These are all blocks, or those of the
+  /// context's map.
   void expect_near_exact(const Inputs& x, Context context, at::ScalarType dtype = at::kBFloat16, double bound = 0) {
     context.return_lse = true;
     const Result gpu = on_gpu(x, context, dtype), cpu = exact(x, context);

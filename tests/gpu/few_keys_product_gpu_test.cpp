@@ -1,5 +1,5 @@
-// Tests cross-attention and the layer after it with their products in the other order, against the usual order and
-// fp32.
+// Tests cross-attention and the layer W after it, multiplied as P (V W), on a GPU. Compares with (P V) W, which the
+// tests call the usual order, and with fp32 on the CPU.
 #include "models/transformer/few_keys_product.h"
 
 #include <string>

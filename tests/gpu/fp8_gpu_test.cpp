@@ -101,8 +101,8 @@ TEST_F(Fp8OnGpu, AppliesTheGeluOfTorchWhileQuantizing) {
       const Activation ours = gelu_tanh_quantize_rows_(gpu);
       const at::Tensor back = ours.values.to(at::kFloat) * ours.scale;
       const at::Tensor exact = at::gelu(x.to(at::kDouble), "tanh");
-      // Half a step of e4m3 is 1/16 of a value; below its normal numbers, it is 2^-10 of 1/448 of the row's largest
-      // value.
+      // Rounding to e4m3 errs by half a step at most. That is 1/16 of a normal number, or 2^-10 of a smaller one, where
+      // the row's largest value is 448.
       const at::Tensor most = exact.abs() / 15.9 + exact.abs().amax(1, true) / 448 / 1000;
       EXPECT_TRUE(((back.cpu().to(at::kDouble) - exact).abs() <= most).all().item<bool>()) << channels << dtype;
     }
@@ -145,8 +145,8 @@ TEST_F(Fp8OnGpu, MatchesTheProductsOfTheEmulation) {
   }
 }
 
-/// In fast accumulation, tensor cores of 9.0 keep about 14 bits of a sum. If every term has the same sign, a sum of
-/// 13824 terms comes out 7% too small.
+/// In fast accumulation, tensor cores of compute capability 9.0 keep about 14 bits of a sum. If every term has the same
+/// sign, a sum of 13824 terms comes out 7% too small.
 TEST_F(Fp8OnGpu, LosesLittleInFastSumsOfOneSidedInputs) {
   const int64_t in = 13824;
   const at::Tensor x = at::gelu(at::randn({256, in}) * 2, "tanh").to(at::kBFloat16);
@@ -185,7 +185,8 @@ TEST_F(Fp8OnGpu, ComputesTheSameWithOffloadedLayers) {
   }
 }
 
-/// The GPU's rounding and order of sums add little to the error of 8 bits.
+/// Compares the errors of 8-bit forwards on the GPU and on the CPU. The GPU's rounding and order of sums may add
+/// little.
 TEST_F(Fp8OnGpu, ErrsAsMuchAsTheEmulationInWholeForwards) {
   for (const test::ParityCase& one : test::parity_cases("dit_cases.json")) {
     const test::Golden golden(one.family->folder + "dit_golden");

@@ -65,9 +65,9 @@ TEST_F(HostLayersOnGpu, AreCompleteInEachVisitForAllShapes) {
   }
 }
 
-/// The references are bf16 weights to which the LoRAs were added on reading. Packed layers with LoRAs differ from them
-/// at most in the last bit, if an fp32 sum lies between two bf16 values. A GPU splits an fp32 LoRA's factors into two
-/// bf16 parts each, which leaves 2^-16 of every addend. That is more than the last bit if addends cancel out.
+/// The references are bf16 weights to which the LoRAs were added on reading. Packed layers with LoRAs differ from the
+/// references only by a last bit, where an fp32 sum lies between two bf16 values. A GPU splits each factor of an fp32
+/// LoRA into two bf16 parts, which loses 2^-16 of every addend. If addends cancel out, that is more than the last bit.
 TEST_F(HostLayersOnGpu, IncludeTheirLorasIfPacked) {
   const at::Device gpu(at::kCUDA, 0);
   const test::PackedLayers files({128, 5000, 64}, 4096);  // the second is unpacked in several pieces

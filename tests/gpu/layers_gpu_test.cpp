@@ -26,7 +26,7 @@ namespace {
 
 using test::close_to;
 
-/// The tolerance allows for rounding the largest result and the sum that is normalized.
+/// Returns a tolerance that allows for the rounding of the largest result and of the sum that is normalized.
 double tolerance_of(at::ScalarType dtype) {
   return dtype == at::kHalf ? 2e-3 : 1.2e-2;
 }
@@ -82,7 +82,7 @@ struct NormCase {
       *m = {random({s.batch, s.channels}), random({s.batch, s.channels}), random({s.batch, s.channels})};
   }
 
-  /// Gives each token one of a few rows of vectors; most tokens share one row.
+  /// Makes kRows rows of modulation vectors and assigns one to each token; most tokens share one row.
   void choose_rows() {
     constexpr int64_t kRows = 3;
     for (Modulation* m : {&first.video, &first.text, &second.video, &second.text})
@@ -402,7 +402,7 @@ TEST_F(LayersOnGpu, UnpackWeightsAsTheCpuDoes) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::i8, Dtype::f8_e4m3, Dtype::f8_e5m2, Dtype::q4_0,
                             Dtype::q4_1, Dtype::q5_0, Dtype::q5_1, Dtype::q8_0, Dtype::q2_k, Dtype::q3_k, Dtype::q4_k,
                             Dtype::q5_k, Dtype::q6_k, Dtype::iq4_nl, Dtype::iq4_xs}) {
-    const int64_t rows = 37, columns = 768;  // not a multiple of a thread block's share
+    const int64_t rows = 37, columns = 768;  // not a multiple of the elements that a thread block unpacks
     const at::Tensor bytes = at::randint(0, 256, {rows * packed_bytes(dtype, columns)}, at::kByte);
     const std::vector<StoredRows> stored = {{dtype, rows, columns, 0}};
     for (const at::Tensor& scale : {at::Tensor(), at::rand({rows})}) {

@@ -47,7 +47,7 @@ void exchanges_until_the_end(Group& group, at::Device device) {
   test::require(said.find("rank 1 (cuda:1) ended") != std::string::npos, said);
 }
 
-/// Puts into windows until another rank is killed; GPUs then wait for what that rank would put.
+/// Puts data into windows until another rank is killed. The GPUs then wait for data from that rank.
 void puts_until_the_end(Group& group, at::Device device) {
   Windows* windows = group.windows(64 << 20, device);
   test::require(windows != nullptr, "windows");
@@ -67,7 +67,7 @@ void puts_into_windows(Group& group, at::Device device) {
   test::require(test::puts_into_windows(*group.split(group.rank() % 2), device), "a part's windows");
 }
 
-/// Runs many rounds without a wait; the text has two lengths in turn.
+/// Exchanges heads many times without waiting for the GPU. The text alternates between two lengths.
 void exchanges_heads(Group& group, at::Device device) {
   constexpr int64_t kVideo = 1000, kHeads = 9, kHeadDim = 64;
   const auto options = at::TensorOptions().device(device).dtype(at::kBFloat16);
@@ -117,7 +117,7 @@ void decodes_as_one_rank(Group& group, at::Device device) {
   }
 }
 
-/// A prepared group must behave like any other, and splits of the same colors must be one group.
+/// A prepared group must behave like any other, and splitting twice by the same colors must return the same group.
 void is_prepared(Group& group, at::Device device) {
   auto& ranks = dynamic_cast<NcclGroup&>(group);
   ranks.prepare({std::vector<int64_t>(static_cast<size_t>(group.size()), 7)});

@@ -153,8 +153,8 @@ TEST_F(PipelineOnGpu, RepeatsRandomWeightsAndReportsPeakMemory) {
   EXPECT_GT(first.memory.decode, 0U);
 }
 
-/// Puts NaN into one step's attention. The second attempt at that step has no observer, so it stays undisturbed. Runs
-/// on a CPU too.
+/// Puts NaN into one step's attention. The second attempt at that step has no observer, so nothing disturbs it. Runs on
+/// a CPU too.
 class FaultyStep : public PipelineOnGpu, public ::testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {
@@ -170,7 +170,7 @@ TEST_P(FaultyStep, IsRedoneWithFullAttention) {
   wanted.attention_mode = attention::Mode::sparse;
   attention::Policy policy;
   policy.defaults.topk = 0.2;
-  policy.dense_operations = 0;  // sequences as short as these run sparse as well
+  policy.dense_operations = 0;  // so that short sequences run sparse as well
   wanted.policy = policy;
   test::CallbackObserver observer;
   models::Run run;

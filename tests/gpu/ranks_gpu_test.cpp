@@ -1,4 +1,5 @@
-// Tests ranks that share heads and tokens on one GPU, as threads in one stream, against one rank.
+// Tests several ranks, each with a part of the heads and tokens, against one rank. The ranks are threads that use one
+// stream of one GPU.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
@@ -26,7 +27,7 @@ constexpr int64_t kAllHeads = 5;
 
 class HeadPartsOnGpu : public AttendOnGpu {
  protected:
-  /// The norm goes across the heads of all parts.
+  /// Adds a prologue with a rotary embedding and a norm across all heads, including those of other ranks.
   static Context with_prologue(Context context, int64_t video, int64_t head_dim) {
     Prologue& prologue = context.prologue;
     prologue.norm = Prologue::Norm::rms;

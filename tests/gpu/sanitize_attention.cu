@@ -1,6 +1,6 @@
-// Runs every mode of the attention kernels on small shapes under compute-sanitizer (tests/gpu/sanitize). It uses no
-// torch, whose start would take most of the time there. The results are checked by other tests.
-// sanitize_attention KERNEL [MODE]     (hopper, ada, ampere or sixteen)
+// sanitize_attention KERNEL [MODE]: runs every mode of an attention kernel on small shapes, for compute-sanitizer
+// (tests/gpu/sanitize). KERNEL is hopper, ada, ampere or sixteen. The program uses no torch, because loading torch
+// under compute-sanitizer would take most of the time. Other tests check the results.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -42,7 +42,7 @@ struct Extras {
 struct Mode {
   const char* name;
   std::function<void(KernelParams&, const Extras&)> set;
-  bool long_too = false;  // whether to run it on long shapes as well
+  bool long_too = false;  // if the mode also runs on long shapes
 };
 
 void normalize(KernelParams& p, const Extras& extras, Prologue::Norm norm, bool across, bool interleaved) {
@@ -209,8 +209,8 @@ const Mode modes[] = {
     {"8-bit output", [](KernelParams& p, const Extras& extras) { p.out_scale = extras.out_scale.get(); }, true},
 };
 
-/// Initializes the last pooled keys of each head. The kernel reads pooled keys in eights, and the last ones may belong
-/// to no key or have no variance. Their products are never used, but initcheck sees the reads.
+/// Initializes the last eight pooled keys of each head. The kernel reads pooled keys in eights, and nothing may have
+/// written the last of them. It never uses their products, but initcheck would report the reads.
 void fill_last_pooled(const KernelParams& p, Kernel kernel, uint8_t* scratch) {
   const Sizes sizes(p, kernel);
   const Buffers buffers(p, sizes, kernel, scratch);
@@ -237,8 +237,8 @@ void run(const Shape& shape, const Mode& mode, Kernel kernel, const Extras& extr
   check(cudaDeviceSynchronize());
 }
 
-/// Long enough that each CTA of the Hopper kernel takes two or three tiles on 132 multiprocessors, beside tiles in
-/// parts. Lists have more than the 64 blocks whose means join the output together.
+/// Shapes so long that each CTA of the Hopper kernel takes two or three tiles on 132 multiprocessors, in addition to
+/// parts of tiles. Lists have more than 64 blocks, the number whose means of V are added to the output at once.
 constexpr Shape kLong[] = {{1, 11, 5000, 64}, {1, 11, 5000, 128}};
 
 Mode with_long_lists(const Mode& mode) {
@@ -248,8 +248,8 @@ Mode with_long_lists(const Mode& mode) {
           }};
 }
 
-/// Runs the kernel for few keys with a norm and a bias, to 8 bits if there is an out_scale. Queries and keys are the
-/// first tokens of the shape.
+/// Runs the kernel for calls with few keys, with a norm and a bias. The output is in 8 bits if there is an out_scale.
+/// Queries and keys are the first tokens of the shape.
 void run_few_keys(const Shape& shape, int keys, float* out_scale) {
   const OnDevice<uint16_t> q(shape.size()), k(shape.size()), v(shape.size()), out(shape.size());
   fill_with_normals(q, shape, 1);

@@ -1,9 +1,9 @@
 // Runs the Hopper kernel's sparse attention at a video's size for a given time. Compares every result bit by bit with
 // the first result of the same inputs. It looks for faults that occur once in thousands of calls, from a race or a
 // broken GPU. Calls follow each other in random order and find garbage in scratch memory; half of them run while other
-// kernels make noise. Exits with 1 after mismatches, once the time is over or there are many, and at a CUDA error,
-// whose call it names.
-// stress_attention SECONDS [TOKENS]     (30000)
+// kernels make noise. Stops when the time is over or after 20 mismatches, and exits with 1 if there were any. At a CUDA
+// error it names the call and exits with 1.
+// stress_attention SECONDS [TOKENS]     (default: 30000 tokens)
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -19,13 +19,13 @@ namespace {
 
 using namespace sparsereel::attention::cuda;
 
-constexpr int kBlocks = 1024, kThreads = 256;  // of the kernels in this file
+constexpr int kBlocks = 1024, kThreads = 256;  // for the kernels in this file
 constexpr int kInputs = 3;
-constexpr int kMostTogether = 16;  // calls between two waits for the GPU
+constexpr int kMostTogether = 16;  // most calls between two waits for the GPU
 constexpr int kMostMismatches = 20;
 constexpr uint8_t kPoison = 0xFF;  // NaN in every format, -1 in integers
 
-/// heads x head_dim is equal in all works, so that they can share inputs.
+/// A kind of call. heads x head_dim is the same in all of them, so that they can share inputs.
 struct Work {
   const char* name;
   int heads, head_dim;
@@ -46,7 +46,7 @@ const Work works[] = {
        keep_means(p);
        p.text_tokens = 226;
      }},
-    {"means by mass, 24 heads of 128", 24, 128,  // at 30000 tokens the last tiles are in parts
+    {"means by mass, 24 heads of 128", 24, 128,  // at 30000 tokens the last tiles are computed in parts
      [](KernelParams& p) {
        predict(p);
        ignore_similarity(p);
@@ -117,7 +117,7 @@ class Stress {
     size_t most = 0;
     for (int work = 0; work < kWorks; ++work) most = std::max(most, scratch_bytes(params(work, 0), Kernel::hopper));
     scratch_ = std::make_unique<OnDevice<uint64_t>>(static_cast<int64_t>(most / sizeof(uint64_t)));
-    for (int set = 0; set < kInputs; ++set) {  // scores that take the three ways through the softmax
+    for (int set = 0; set < kInputs; ++set) {  // each gain leads to scores that the softmax treats in another way
       const float gains[kInputs] = {1, 3, 12};
       fill_with_normals(inputs_[set].q, shape(0), 3 * set + 1, gains[set]);
       fill_with_normals(inputs_[set].k, shape(0), 3 * set + 2);
@@ -173,7 +173,8 @@ class Stress {
 
   static const uint4* words(const OnDevice<uint16_t>& tensor) { return reinterpret_cast<const uint4*>(tensor.get()); }
 
-  /// Computes the first results with zeros as scratch memory. Elements that no kernel writes stay NaN.
+  /// Computes the results that later calls must match. Scratch memory is zero, and outputs start as NaN, so that an
+  /// output element that no kernel writes is found.
   void learn() {
     const OnDevice<unsigned long long> broken(1);
     check(cudaMemsetAsync(broken.get(), 0, broken.bytes(), stream_));
@@ -194,7 +195,8 @@ class Stress {
     if (found > 0) check("the first results are not all finite");
   }
 
-  /// Errors are not checked here, because attend() reports them.
+  /// Fills the output with NaN and scratch memory with garbage. Does not check for errors, because attend() reports
+  /// them.
   void poison() {
     cudaMemsetAsync(out_.get(), kPoison, out_.bytes(), stream_);
     if (random_() % 2 == 0) {
@@ -219,7 +221,7 @@ class Stress {
       ++mismatches;
       const Shape its = shape(call.work);
       const auto element = static_cast<int64_t>(difference.place) * 8;
-      std::printf("%llu times 16 bytes differ, as in head %lld at token %lld, in ", difference.words,
+      std::printf("%llu words of 16 bytes differ, for example in head %lld at token %lld, in ", difference.words,
                   static_cast<long long>(element % its.row() / its.head_dim),
                   static_cast<long long>(element / its.row()));
       print(call);
@@ -241,7 +243,7 @@ class Stress {
 
   static void print(const StressCall& call) {
     std::printf("call %lld: %s, inputs %d%s\n", static_cast<long long>(call.number), works[call.work].name, call.inputs,
-                call.noise ? ", beside noise" : "");
+                call.noise ? ", with noise" : "");
     std::fflush(stdout);
   }
 
@@ -267,12 +269,12 @@ int main(int argc, char** argv) {
   const double seconds = argc > 1 ? std::atof(argv[1]) : 0;
   const int tokens = argc > 2 ? std::atoi(argv[2]) : 30000;
   if (argc > 3 || seconds <= 0 || tokens < 1000) {
-    std::fprintf(stderr, "usage: stress_attention SECONDS [TOKENS], of these at least 1000\n");
+    std::fprintf(stderr, "usage: stress_attention SECONDS [TOKENS], where TOKENS is at least 1000\n");
     return 2;
   }
   cudaDeviceProp gpu{};
   check(cudaGetDeviceProperties(&gpu, 0));
-  if (choose_kernel(compute_capability(0), 128) != Kernel::hopper) check("this needs a GPU of compute capability 9.0");
+  if (choose_kernel(compute_capability(0), 128) != Kernel::hopper) check("this test needs an H100 or H200");
   std::printf("%s, UUID ", gpu.name);
   for (const char byte : gpu.uuid.bytes) std::printf("%02x", static_cast<unsigned char>(byte));
   std::printf(", %d multiprocessors; %d tokens\n", gpu.multiProcessorCount, tokens);

@@ -99,7 +99,7 @@ TEST_F(VaeOnGpu, MatchesTheCpuForSpatialNorm) {
         const at::Tensor out = at::empty(x.sizes(), at::TensorOptions().device(at::kCUDA).dtype(dtype));
         spatial_norm_silu(moved(norm, dtype), x.to(at::kCUDA, dtype), z.to(at::kCUDA, dtype), out,
                           biased ? bias.to(at::kCUDA, dtype) : bias);
-        // The rounding of conv_y is multiplied by the largest normalized value.
+        // The product with the largest normalized value magnifies the rounding of conv_y.
         EXPECT_TRUE(close_to(out, expected, 2 * vae_tolerance_of(dtype)));
       }
     }
@@ -210,7 +210,7 @@ TEST_F(VaeOnGpu, PadsOutputChannelsToEight) {
 
 class VaeModelOnGpu : public VaeOnGpu {
  protected:
-  /// The golden files keep every third row and column.
+  /// Returns the decoded frames' every third row and column, which the golden files hold.
   static at::Tensor decode(const test::ParityCase& one, at::Device device, at::ScalarType dtype) {
     const auto vae = load_vae(test::vae_component(*one.family, one.content["vae"]), device, dtype);
     return vae->decode(tensor(one, "latents").to(device, dtype), one.content["tiled"])
@@ -265,8 +265,8 @@ TEST_F(VaeOnGpu, MatchesTheCpuForVideoNorm) {
   }
 }
 
-/// Compares with the error of bfloat16 on a CPU, as the geometric mean over all decodes. Some latents amplify any
-/// rounding threefold and would outweigh the others in a sum.
+/// Compares errors with those of bfloat16 on a CPU. The test uses the geometric mean of their ratios over all decodes,
+/// because some latents amplify any rounding threefold and would outweigh the others in a sum.
 TEST_F(VaeModelOnGpu, ErrsAsMuchInHalfPrecisionAsTheCpuInBfloat16) {
   const auto mean_ratio = [&](at::ScalarType dtype) {
     double sum = 0;
@@ -282,7 +282,7 @@ TEST_F(VaeModelOnGpu, ErrsAsMuchInHalfPrecisionAsTheCpuInBfloat16) {
     return std::exp(sum / static_cast<double>(cases_.size()));
   };
   EXPECT_LT(mean_ratio(at::kBFloat16), 1.15);
-  EXPECT_LT(mean_ratio(at::kHalf), 1.15 / 6);  // three more bits are a factor of 8
+  EXPECT_LT(mean_ratio(at::kHalf), 1.15 / 6);  // fp16 has three more bits, a factor of 8
 }
 
 }  // namespace
