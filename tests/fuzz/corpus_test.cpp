@@ -1,5 +1,5 @@
-// Every input of the fuzzers' corpus is accepted or refused with an Error. This test runs in every build, also without
-// libFuzzer.
+// Tests that parsers accept each input of the fuzzers' corpus or refuse it with an Error. This test runs in every
+// build, also without libFuzzer.
 #include "tests/fuzz/targets.h"
 #include "tests/support/temporary_folder.h"
 

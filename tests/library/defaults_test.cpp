@@ -1,4 +1,4 @@
-// Configs, presets and profiles fill in what a request leaves unset.
+// Tests that configs, presets and profiles fill in what a request leaves unset.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ TEST(LibraryDefaults, TakeUnsetOptionsFromTheMatchingConfig) {
   EXPECT_EQ(video.pixels, expected.pixels);
   EXPECT_EQ(video.warnings, expected.warnings);
 
-  bare.error = full.error = 0.2;  // leaves no place for the file's topk
+  bare.error = full.error = 0.2;  // replaces the file's topk
   bare.dynamic_cfg = full.dynamic_cfg = false;
   full.topk.reset();
   EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);

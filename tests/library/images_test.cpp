@@ -1,4 +1,4 @@
-// Videos from images, through the interface of libsparsereel.
+// Tests videos that begin and end with images, through the interface of libsparsereel.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

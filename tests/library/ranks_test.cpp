@@ -16,7 +16,7 @@ using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
-constexpr float kNear = 1e-4F;  // ranks add in another order
+constexpr float kNear = 1e-4F;  // several ranks add numbers in another order than one
 
 Video made(int gpus, const VideoRequest& request = small()) {
   return TextToVideo(kModel, {.device = "cpu", .gpus = gpus}).generate(request);

@@ -1,4 +1,4 @@
-// Shared by the tests of libsparsereel: a small model, a request, and the error that a call throws.
+// What the tests of libsparsereel share: a small model, a request, and a function that returns the error of a call.
 #pragma once
 
 #include <sparsereel.h>

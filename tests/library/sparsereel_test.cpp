@@ -39,7 +39,7 @@ TEST(Library, TakesATransformerFileInsteadOfTheFolders) {
   EXPECT_EQ(none.field(), "transformer_2");
 }
 
-/// Writes the YAML that describes a model in a diffusers folder.
+/// Writes a YAML file like those of configs/ with the architecture of a model in a diffusers folder.
 void describe(const std::filesystem::path& model, const std::filesystem::path& yaml) {
   std::string text =
       "match: {class: WanTransformer3DModel, layers: 2, heads: 2, boundary_ratio: null}\narchitecture:\n";
@@ -437,7 +437,7 @@ TEST(Library, UsesTheRequestedGuidance) {
   VideoRequest request = small();
   request.frames = 5;
   const std::vector<float> usual = model.generate(request).pixels;
-  request.guidance_passes = "in-turn";  // the same arithmetic with sums in another order
+  request.guidance_passes = "in-turn";  // computes the same with sums in another order
   EXPECT_THAT(model.generate(request).pixels, Pointwise(FloatNear(1e-3), usual));
   for (std::optional<double> VideoRequest::*member : {&VideoRequest::cfg_scale_2, &VideoRequest::flow_shift}) {
     VideoRequest other = request;

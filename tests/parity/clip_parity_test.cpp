@@ -46,11 +46,11 @@ TEST_P(ClipParity, ReturnsTheTokensBeforeTheLastLayer) {
 TEST_P(ClipParity, ConvertsPicturesToTheSamePixels) {
   const std::string file = (kClip / "image_processor" / "preprocessor_config.json").string();
   const ImageProcessorConfig config = parse_image_processor_config(read_json(file), file);
-  // A step of 1/255 is 0.007 of the scale, so every byte is the same.
+  // A difference of one in a byte would be 0.007 of the scale, so every byte is the same.
   EXPECT_TRUE(close_to(encoder_pixels(picture_of(golden("picture").div(255)), config), golden("pixels"), 1e-6));
 }
 
-/// Returns Wan's authors' spelling of a name of transformers.
+/// Returns the name that Wan's authors give to a tensor with this name in the library transformers.
 std::string authors_name(std::string name) {
   const auto replace = [&](const char* from, const char* to) { name = std::regex_replace(name, std::regex(from), to); };
   replace("^vision_model\\.", "visual.");
@@ -67,8 +67,8 @@ std::string authors_name(std::string name) {
   return name == "visual_projection.weight" ? "visual.head" : name;
 }
 
-/// Writes the same tower as its authors publish it: q, k and v in one matrix, additional axes of size 1, and the half
-/// for text.
+/// Writes the same weights as Wan's authors publish them: with q, k and v in one matrix, additional axes of size 1, and
+/// the text half of CLIP.
 fs::path authors_file(const StoredWeights& weights, const fs::path& file) {
   std::map<std::string, std::pair<std::vector<int64_t>, std::vector<std::byte>>> tensors;
   const auto add = [&](const std::string& name, const std::string& stored, bool below) {

@@ -1,6 +1,6 @@
-// Compares each family's pipeline with diffusers on random-weights checkpoints. CogVideoX's comes from
-// make_pipeline.py, Wan's from make_wan_pipeline.py, those with LoRAs from make_lora.py. The cases of the Python
-// package come from compare_package.py.
+// Compares each family's pipeline with diffusers on checkpoints of random weights. CogVideoX's comes from
+// make_pipeline.py, those of other families from scripts such as make_wan_pipeline.py, those with LoRAs from
+// make_lora.py. The cases of the Python package come from compare_package.py.
 #include "models/engine/pipeline.h"
 #include "models/request/sampling.h"
 
@@ -31,7 +31,7 @@ using test::open;
 using test::request_of;
 using ::testing::HasSubstr;
 
-// The reference's own frames move by more than 1e-6 with another number of threads. 1e-4 is the project's bound.
+// diffusers' frames change by more than 1e-6 with the number of threads.
 constexpr double kTolerance = 1e-4;
 
 class PipelineParity : public ::testing::TestWithParam<test::ParityCase> {};
@@ -81,7 +81,7 @@ TEST(PackageParity, MatchesDiffusersWithThePythonPackage) {
   }
 }
 
-/// Tests that hold for every family. They run on the first of its cases.
+/// Tests that hold for every family. They run on the family's first case.
 class FamilyPipeline : public ::testing::TestWithParam<test::ParityFamily> {
  protected:
   nlohmann::json content = *test::read_data(GetParam().folder + "pipeline_cases.json").begin();
@@ -158,7 +158,7 @@ TEST_P(FamilyPipeline, UsesInitialLatentsInsteadOfNoiseAndDrawsNone) {
   const auto generator = at::make_generator<at::CPUGeneratorImpl>(request.seed);
   if (pipeline->spec().image.drawn) at::randn(drawn.select(frames_axis(pipeline->spec().layout), 0).sizes(), generator);
   inputs.init_latents = at::randn(drawn.sizes(), generator);
-  // A sampler that draws at its steps then starts with the generator's first numbers.
+  // Without the draw for the start, a sampler that draws in its steps gets other numbers.
   const ModelSpec& spec = pipeline->spec();
   const bool noisy_steps = draws(find_sampler(spec.samplers, spec.defaults.sampler).kind);
   EXPECT_EQ(pipeline->generate(request, inputs).latents.equal(drawn), !noisy_steps);

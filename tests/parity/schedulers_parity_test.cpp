@@ -50,7 +50,7 @@ double weighted_sum(const std::vector<double>& timesteps) {
   return sum;
 }
 
-/// Parses a config by the class that wrote it.
+/// Parses a config as its `_class_name` requires.
 SchedulerConfig parse(const nlohmann::json& json) {
   static const std::vector<SamplerSpec> samplers = all_samplers();
   const SamplerSpec& spec = find_sampler(samplers, json.at("_class_name").get<std::string>());
@@ -70,7 +70,7 @@ class SchedulersParity : public ::testing::TestWithParam<nlohmann::json> {
     return make_sampler(config, GetParam()["steps"]);
   }
   bool is_flow() const { return GetParam()["golden"] == "flow_schedulers_golden"; }
-  /// Returns the prediction of the made-up model, as in the scripts.
+  /// Returns the prediction of the invented model that the scripts use, too.
   at::Tensor predict(const at::Tensor& latents, int64_t index) const {
     return (latents.to(at::kFloat) * 0.25 + direction_[index % direction_.size(0)]).to(prediction_dtype());
   }
@@ -90,7 +90,7 @@ TEST_P(SchedulersParity, MatchesDiffusersOverAWholeRun) {
 
   latents = sampler->start(latents);
   const at::Tensor expected = golden("latents");
-  // In 16 bits the last place may once be rounded the other way, and the difference is then carried along.
+  // In 16 bits a last bit may be rounded the other way, and later steps keep the difference.
   const at::ScalarType coarsest = dtype() == at::kFloat ? prediction_dtype() : dtype();
   const double tolerance = coarsest == at::kFloat ? 1e-6 : coarsest == at::kHalf ? 2e-3 : 1e-2;
   for (int64_t i = 0; i < static_cast<int64_t>(sampler->timesteps().size()); ++i) {
@@ -139,7 +139,7 @@ TEST(SchedulersTimesteps, MatchDiffusersForEveryNumberOfSteps) {
       config.timestep_spacing = spacings[spacing];
       const std::vector<double> timesteps = make_sampler(config, steps)->timesteps();
       double sum = weighted_sum(timesteps);
-      // Where numpy gives the reference one timestep too many, that timestep is -1.
+      // For some numbers of steps, numpy's rounding gives diffusers one more timestep, -1.
       const int64_t expected_count = sums[spacing][steps - 1][0].item<int64_t>();
       if (expected_count == steps + 1) sum -= static_cast<double>(expected_count), ++with_wrapped_step;
       ASSERT_EQ(static_cast<int64_t>(timesteps.size()), steps);

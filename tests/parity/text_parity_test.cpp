@@ -147,8 +147,8 @@ TEST_F(T5Parity, ClampsFp16InfinitiesAsTransformersDoes) {
   EXPECT_TRUE(close_to(hidden, golden_["fp16.clamped_hidden"], 2e-3));
 }
 
-/// The bound is not that of a trained model: the scores of this small one are not scaled down, so its attention is
-/// sharper.
+/// The bound is wider than for a trained model. This small model's attention is sharper, because its scores are not
+/// scaled down.
 TEST_F(T5Parity, ErrsLittleWithEightBitWeightsInEveryDtype) {
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const T5Encoder encoder = T5Encoder::load(open_component(kData / "t5"), at::kCPU, {dtype, /*in_fp8=*/true});
@@ -168,7 +168,7 @@ TEST_F(T5Parity, MatchesPositionBucketsForSeveralSizes) {
   for (const auto& [buckets, distance] :
        std::vector<std::pair<int64_t, int64_t>>{{32, 128}, {8, 20}, {64, 300}, {32, 64}}) {
     const at::Tensor actual = relative_position_buckets(kLength, buckets, distance);
-    // The golden row holds distances -399..399; query i sees keys at distances -i..399-i.
+    // The golden row holds the buckets of distances -399..399. Query i sees keys at distances -i..399-i.
     const at::Tensor row = golden_["buckets." + std::to_string(buckets) + "." + std::to_string(distance)];
     for (const int64_t query : {int64_t{0}, int64_t{57}, kLength - 1}) {
       EXPECT_TRUE(actual[query].equal(row.slice(0, kLength - 1 - query, 2 * kLength - 1 - query)))
@@ -179,7 +179,8 @@ TEST_F(T5Parity, MatchesPositionBucketsForSeveralSizes) {
 
 class Umt5Parity : public ::testing::Test {
  protected:
-  /// Compares both prompts, each alone and without padding, with the reference's masked batch.
+  /// Encodes each of two prompts alone and without padding. Compares with the reference, which encodes them in one
+  /// padded batch with a mask.
   void expect_both(at::ScalarType dtype, const std::string& name, double tolerance) {
     const T5Encoder encoder = T5Encoder::load(open_component(kData / "umt5"), at::kCPU, dtype);
     const at::Tensor ids = golden_["ids"], brief = golden_[name + ".short"];
@@ -204,9 +205,9 @@ TEST_F(Umt5Parity, UsesASeparateBiasInEveryLayer) {
   EXPECT_TRUE(close_to(hidden.slice(1, 0, hidden.size(1), 7), golden_["fp32.long_hidden"], 2e-6));
 }
 
-/// Returns the error of load() for the first `layers` layers of a published encoder that are stored as 8-bit integers.
-/// Names and shapes are checked before the refused type. So none of the 5 billion parameters is read, and the sparse
-/// file takes no disk space.
+/// Returns the error of load() for the first `layers` layers of a published encoder, stored as 8-bit integers. load()
+/// refuses this type only after it has checked names and shapes. It therefore reads none of the 5 billion parameters,
+/// and the file is a hole that takes no disk space.
 std::string complaint_about_published_layout(const std::string& names, int64_t layers) {
   const json layout = read_data(names);
   TemporaryFolder folder;
@@ -235,8 +236,8 @@ std::string complaint_about_published_layout(const std::string& names, int64_t l
   return "none";
 }
 
-/// Expects an error that counts the tensors: `of_one_layer` in an encoder with one layer, `of_all` in the whole
-/// encoder.
+/// Expects load() to refuse the type of `of_one_layer` tensors in an encoder with one layer, and of `of_all` tensors in
+/// one with all 24 layers, and to complain about nothing else.
 void expect_published_layout(const std::string& names, int64_t of_one_layer, int64_t of_all) {
   const std::string one_layer = complaint_about_published_layout(names, 1);  // few enough that all are listed
   EXPECT_THAT(one_layer, HasSubstr(std::to_string(of_one_layer) + " misshaped"));

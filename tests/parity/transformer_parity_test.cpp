@@ -1,4 +1,5 @@
-// Compares each family's transformer with diffusers on small random models. CogVideoX's data come from make_dit.py.
+// Compares each family's transformer with diffusers on small random models. The data come from make_dit.py for
+// CogVideoX, and from scripts such as make_wan_dit.py for the other families.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
@@ -25,7 +26,7 @@ struct ForwardOptions {
   hilbert::TokenOrder order = hilbert::TokenOrder::native;
   attention::Mode mode = attention::Mode::full;
   bool fp8 = false;
-  at::Tensor text{};                    // in place of the golden's
+  at::Tensor text{};                    // if defined, replaces the golden file's text
   std::vector<int64_t> text_lengths{};  // lengths of that text
 };
 
@@ -83,7 +84,7 @@ TEST_P(TransformerParity, MatchesDiffusersIfSparseAttentionKeepsEveryBlock) {
   EXPECT_EQ(run_.statistics.kept_blocks, run_.statistics.total_blocks);
 }
 
-// The bound is twice the loss of diffusers' own bf16 against its fp32 on these models (1e-2 of the scale at most).
+// On these models diffusers' bf16 differs from its fp32 by at most 1e-2 of the scale. The bound is twice that.
 TEST_P(TransformerParity, MatchesDiffusersInBfloat16) {
   const at::Tensor output = run({.dtype = at::kBFloat16});
   EXPECT_EQ(output.scalar_type(), at::kBFloat16);
@@ -91,9 +92,9 @@ TEST_P(TransformerParity, MatchesDiffusersInBfloat16) {
   EXPECT_TRUE(close_to(output, tensor("output"), 2e-2));
 }
 
-// Rounding to three bits of mantissa costs a product 3 to 4%. The residual stream keeps the error of a forward below
-// that: it is 1.2 to 2.3% here, two to four times that of bf16, and up to 3.0% where updates are normalized. Some small
-// models are too narrow for 8 bits and stay as they are.
+// Rounding to three bits of mantissa gives a product an error of 3 to 4%. A forward errs less, because the residual
+// stream stays in higher precision: by 1.2 to 2.3% on these models, two to four times the error of bf16, and by up to
+// 3.0% in families that normalize updates. Some small models are too narrow for 8 bits and stay as they are.
 TEST_P(TransformerParity, ErrsLittleWithEightBitWeights) {
   const at::Tensor exact = tensor("output");
   const double fp8 = relative_l1(run({.fp8 = true}), exact);
@@ -105,9 +106,10 @@ TEST_P(TransformerParity, ErrsLittleWithEightBitWeights) {
   EXPECT_LT(both, GetParam().family->fp8_error);
 }
 
-// A weight or an input that is not in 8 bits changes the output by 7e-3 and more (case wide). A sum's last bit that
-// tips an activation to the next 8-bit number changes it by 2e-4, the golden file's fp16 by 2e-4. The CPU's vector
-// width decides how many sums tip: with Intel's AVX-512 the most is 1.08e-3 (case scales).
+// If one weight or input were not in 8 bits, the output would change by 7e-3 or more (case wide). The golden file's
+// fp16 changes it by 2e-4. So does the last bit of a sum if it moves an activation to the next 8-bit number. The CPU's
+// vector width decides how many activations move: with Intel's AVX-512 the output changes by at most 1.08e-3 (case
+// scales).
 TEST_P(TransformerParity, MatchesTheEightBitWeightsOfTorch) {
   EXPECT_LT(relative_l1(run({.fp8 = true}), tensor("fp8_output")), 2e-3);
   const uint64_t whole = load(at::kFloat)->weight_bytes(),
@@ -133,7 +135,7 @@ TEST_P(TransformerParity, AddsUpStatisticsOfEveryLayerAndForward) {
   EXPECT_FALSE(run_.kernel.empty());
 }
 
-// Where the lengths of the texts are known, two keys represent the padding.
+// Tests families with cross-attention. If the lengths of the texts are known, two keys represent all padding tokens.
 using CrossAttentionParity = TransformerParity;
 
 TEST_P(CrossAttentionParity, CountsEveryPaddingToken) {
@@ -143,7 +145,7 @@ TEST_P(CrossAttentionParity, CountsEveryPaddingToken) {
   EXPECT_TRUE(close_to(run({.text = text, .text_lengths = lengths}), run({.text = text}), 1e-5));
 }
 
-// Where a case gives text lengths, no token attends to what follows them.
+// Tests cases that give text lengths: no token attends to the padding after a text.
 using MaskedTextParity = TransformerParity;
 
 TEST_P(MaskedTextParity, IgnoresPadding) {
@@ -153,7 +155,7 @@ TEST_P(MaskedTextParity, IgnoresPadding) {
                        run({.text = padded(3), .text_lengths = lengths}), 1e-5));
 }
 
-// A layer makes the keys and values of image tokens once for all steps and passes, in whichever of these runs first.
+// A layer computes the keys and values of image tokens in its first forward; all later steps and passes use them.
 using ImageTokensParity = TransformerParity;
 
 TEST_P(ImageTokensParity, ComputesKeysOnceForAllForwards) {
@@ -163,7 +165,7 @@ TEST_P(ImageTokensParity, ComputesKeysOnceForAllForwards) {
   const Conditioning first = given.conditioning.pass(0);
   transformer->forward(given.latents.narrow(0, 0, 1), first, given.timesteps.narrow(0, 0, 1), run_);
   EXPECT_TRUE(given.conditioning.keys->complete(run_.per_layer.size()));
-  given.conditioning.context = at::zeros_like(given.conditioning.context);  // no forward reads it any more
+  given.conditioning.context = at::zeros_like(given.conditioning.context);  // the later forwards do not read it
   EXPECT_TRUE(
       close_to(transformer->forward(given.latents, given.conditioning, given.timesteps, run_), tensor("output"), 1e-5));
   given.conditioning.keys = nullptr;

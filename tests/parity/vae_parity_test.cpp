@@ -111,7 +111,7 @@ TEST(TinyModel, ReconstructsAFrameAsDiffusersDoes) {
   EXPECT_GT(psnr, 30);
 }
 
-/// The part of a published VAE that is loaded, and the names that it needs.
+/// How to load one part of a published VAE, and which of the VAE's tensors that part needs.
 struct PublishedPart {
   test::Load load;
   std::function<bool(const std::string& name)> needed;
@@ -131,7 +131,7 @@ class PublishedNames : public ::testing::TestWithParam<test::ParityCase> {
   test::ZeroComponent zeros{GetParam().family->vae_class, "", GetParam().content};
 };
 
-/// Returns the name of a weight of a block that the model does not have.
+/// Returns the name that a weight of the part would have in a block 99, which no model has.
 std::string PublishedNames::one_more(const PublishedPart& part) const {
   for (const auto& [name, shape] : GetParam().content["rest"].items()) {
     const std::string other =

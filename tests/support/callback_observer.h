@@ -11,7 +11,7 @@
 
 namespace sparsereel::test {
 
-/// Calls those of its functions that are set.
+/// Calls its function for an event, if that function is set.
 struct CallbackObserver final : models::RunObserver {
   std::function<void(const std::string& name)> on_stage;
   std::function<void(const models::StepDone&)> on_step;

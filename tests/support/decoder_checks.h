@@ -36,8 +36,8 @@ inline void expect_other_latents_refused(models::Vae& vae) {
     EXPECT_TRUE(throws_error([&] { vae.decode(latents, false); }, {"[1, 4, frames, height, width]"}));
 }
 
-/// Returns the number of frames of each piece that the decoder hands out. Expects that a piece without tiling arrives
-/// before it counts as progress, and that the pieces together are the whole video.
+/// Returns the number of frames of each piece that the decoder hands out. Expects that the pieces together are the
+/// whole video. Without tiling, also expects that each piece arrives before the decoder reports it as progress.
 inline std::vector<int64_t> pieces_of(models::Vae& vae, const at::Tensor& latents, bool tiled) {
   std::vector<at::Tensor> pieces;
   std::vector<int64_t> sizes;
@@ -54,7 +54,7 @@ inline std::vector<int64_t> pieces_of(models::Vae& vae, const at::Tensor& latent
   return sizes;
 }
 
-/// Expects frames of a wrong shape to be refused. `vae` has four frames and eight pixels a latent.
+/// Expects frames of a wrong shape to be refused. A latent of `vae` holds four frames of eight by eight pixels.
 inline void expect_other_frames_refused(models::Vae& vae) {
   const auto refused = [&](const std::vector<int64_t>& shape, const std::string& why) {
     EXPECT_TRUE(throws_error([&] { vae.encode(at::zeros(shape), false); }, {"the VAE cannot encode", why}));
@@ -68,7 +68,7 @@ inline void expect_other_frames_refused(models::Vae& vae) {
   refused({1, 3, 1, 16, 17}, "height and width must be multiples of 8");
 }
 
-/// Expects the peak memory of `work` to be 0.8 to 1.1 times the estimate `said`, in bytes.
+/// Expects the peak memory of `work` to be 0.8 to 1.1 times `said`, the VAE's estimate in bytes.
 inline void expect_peak_memory(const std::function<void()>& work, uint64_t said, at::IntArrayRef shape) {
   const auto allocated = std::make_shared<AllocatedBytes>();
   {

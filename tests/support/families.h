@@ -22,12 +22,12 @@ struct ParityFamily {
   std::string name;    // appears in test names
   std::string folder;  // below tests/parity/data, with a final slash; empty for that folder itself
   std::string transformer_class, vae_class;
-  bool cross_attention = false;  // to the text; without it, text tokens join the video's tokens
-  double fp8_error = 0.025;  // relative L1 of an 8-bit forward. Larger if updates are normalized before they are added,
-                             // because the residual stream then outweighs their errors less. Larger too if
-                             // cross-attention adds the outputs of two contexts.
+  bool cross_attention = false;  // if false, text tokens attend along with the video tokens
+  double fp8_error = 0.025;  // largest relative L1 of an 8-bit forward. It is larger in families that normalize updates
+                             // before they add them, because the residual stream then outweighs their errors less. It
+                             // is also larger if cross-attention adds the outputs of two contexts.
   double vae_tolerance = 1e-5;  // in fp32, relative to the frames' scale; larger if norms divide by a pixel's length
-  std::vector<std::string> lists{};  // those that the family has; empty for all
+  std::vector<std::string> lists{};  // names of the lists of cases that the family has; empty if it has all
 };
 
 inline nlohmann::json read_data(const std::string& name) {
@@ -66,7 +66,7 @@ inline bool has_list(const ParityFamily& family, const std::string& list) {
   return family.lists.empty() || std::ranges::count(family.lists, list) > 0;
 }
 
-/// Returns the families that have whole pipelines. The others have only modules.
+/// Returns the families whose data include a complete pipeline. The others have only single modules.
 inline std::vector<ParityFamily> whole_families() {
   std::vector<ParityFamily> whole;
   for (const ParityFamily& family : parity_families()) {
@@ -76,8 +76,8 @@ inline std::vector<ParityFamily> whole_families() {
   return whole;
 }
 
-/// One case of a list of a family: dit_cases.json, vae_cases.json, vae_names.json or pipeline_cases.json, which map
-/// names to cases.
+/// One case from a family's list of cases. A list is a file such as dit_cases.json or vae_cases.json that maps names to
+/// cases.
 struct ParityCase {
   const ParityFamily* family = nullptr;
   std::string name;

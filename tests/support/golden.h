@@ -1,4 +1,5 @@
-// Golden tensors made by the scripts in tests/parity, and the comparison that all parity tests use.
+// Reads golden tensors, which the scripts in tests/parity made with the reference, and compares with them. All parity
+// tests use this.
 #pragma once
 
 #include <ATen/ATen.h>

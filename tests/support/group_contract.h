@@ -1,4 +1,5 @@
-// Checks of what every Group must do. Each rank runs them; the tests of every kind of Group run them all.
+// Checks that every kind of Group must pass. Each rank of a group runs the checks, and the tests of each kind run all
+// checks.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -22,7 +23,7 @@ inline void require(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error("not so: " + what);
 }
 
-/// Returns numbers that identify the sender and the receiver.
+/// Returns `count` numbers that depend on the sender and the receiver.
 inline at::Tensor told(int64_t from, int64_t to, int64_t count, const at::TensorOptions& options) {
   return (at::arange(count, options.dtype(at::kLong)) + (10 * from + to)).to(options);
 }
@@ -93,11 +94,12 @@ inline void broadcasts_from_every_root(Group& group, at::Device device) {
   }
 }
 
-/// Alternates calls of the parts and of the whole group: both must see every call in the same order.
+/// Splits the group into two parts, and alternates sums over a part with sums over the whole group. Neither may disturb
+/// the other.
 inline void splits_by_color(Group& group, at::Device device) {
   const auto part = group.split(group.rank() % 2);
   require(part->size() == (group.size() + 1 - group.rank() % 2) / 2, "the part's size");
-  require(part->rank() == group.rank() / 2, "the place in it");
+  require(part->rank() == group.rank() / 2, "the rank's place in the part");
   for (int turn = 0; turn < 3; ++turn) {
     const at::Tensor here = at::full({2}, static_cast<double>(group.rank()), at::TensorOptions().device(device));
     const at::Tensor all = here.clone();
@@ -106,20 +108,20 @@ inline void splits_by_color(Group& group, at::Device device) {
     int64_t expected = 0;
     for (int64_t i = group.rank() % 2; i < group.size(); i += 2) expected += i;
     require(here.eq(static_cast<double>(expected)).all().item<bool>(), "the part's sum");
-    require(all.eq(static_cast<double>(group.size() * (group.size() - 1) / 2)).all().item<bool>(), "that of all");
+    require(all.eq(static_cast<double>(group.size() * (group.size() - 1) / 2)).all().item<bool>(), "the sum over all");
   }
   const auto alone = part->split(part->rank());
   require(alone->size() == 1, "a part of one");
   alone->all_reduce_sum(at::ones({1}, at::TensorOptions().device(device)));
 }
 
-/// Checks that every rank finds what the others put into its windows, over several rounds and with windows that grow
-/// and are made again. Returns false if the group has no windows; all ranks return the same.
+/// Checks that every rank finds what the others put into its windows, over several rounds. The windows grow, and are
+/// closed and opened again. Returns false, on all ranks, if the group has no windows.
 inline bool puts_into_windows(Group& group, at::Device device) {
   const int64_t size = group.size(), own = group.rank();
   const auto options = at::TensorOptions().device(device).dtype(at::kLong);
   for (const int64_t count : {10, 100'000, 100'000}) {
-    at::Tensor right = at::ones({}, options.dtype(at::kBool));  // read last, so nothing waits for the GPU before
+    at::Tensor right = at::ones({}, options.dtype(at::kBool));  // read at the end, so that no round waits for the GPU
     for (int64_t round = 0; round < 20; ++round) {
       models::Windows* windows = group.windows(2 * size * count * 8, device);
       if (windows == nullptr) return false;
@@ -143,7 +145,7 @@ inline bool puts_into_windows(Group& group, at::Device device) {
   return true;
 }
 
-/// Repeats calls until one throws, and returns its message.
+/// Repeats a sum over the group until it throws, and returns the message.
 inline std::string end_of(Group& group, at::Device device) {
   try {
     for (;;) {

@@ -28,8 +28,8 @@ inline void write_tensors(const std::filesystem::path& file,
   models::write_safetensors(file, views);
 }
 
-/// Layer i is one product of two matrices, q and k, each [outs[i], in] in int8 with one scale a row. Matrix q has a
-/// LoRA in fp32; k has one in bf16 and one in fp32.
+/// Layer i joins two matrices, q and k, in one product. Each is [outs[i], in] in int8 with one scale per row. Matrix q
+/// has a LoRA in fp32; k has one in bf16 and one in fp32.
 class PackedLayers {
  public:
   PackedLayers(std::vector<int64_t> outs, int64_t in) : outs_(std::move(outs)), in_(in) {

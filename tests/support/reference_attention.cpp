@@ -1,5 +1,5 @@
-// The scalar reference: prepares a head, with smoothing and rounding if it emulates them. Then it runs online softmax
-// over one row of blocks at a time.
+// The scalar reference of attention. It prepares a head; to emulate 8-bit arithmetic it also smooths and rounds. Then
+// it runs online softmax over one row of blocks at a time.
 #include "tests/support/reference_attention.h"
 
 #include <atomic>
@@ -22,8 +22,8 @@ struct Head {
   Matrix k, v;
   std::vector<double> k_mean, v_mean;  // [head_dim], subtracted from k and v; zero in exact arithmetic
   std::vector<float> balance;          // [head_dim], divides k and multiplies q; one in exact arithmetic
-  std::vector<double> v_scale;         // [head_dim], scale of v, which holds e4m3 numbers; one in exact arithmetic
-  Matrix cell_k, cell_v;               // [cells, head_dim], means of the cells of whole video blocks
+  std::vector<double> v_scale;         // [head_dim], factor of the e4m3 numbers in v; one in exact arithmetic
+  Matrix cell_k, cell_v;               // [cells, head_dim], means of the cells in full blocks of video tokens
 };
 
 Matrix read(const View<const float>& view, int64_t b, int64_t h, int64_t tokens, int64_t head_dim) {
@@ -43,7 +43,7 @@ std::vector<double> center(Matrix& m, int64_t tokens, int64_t head_dim) {
   return mean;
 }
 
-/// Returns the sum of squares of each column over the first `tokens` rows.
+/// Returns the mean square of each column over the first `tokens` rows.
 std::vector<double> squares(const Matrix& m, int64_t tokens, int64_t head_dim) {
   std::vector<double> sum(static_cast<size_t>(head_dim), 0.0);
   for (int64_t t = 0; t < tokens; ++t)
@@ -108,7 +108,8 @@ Matrix cell_means(const Matrix& m, int64_t cells, int64_t cell, int64_t head_dim
   return means;
 }
 
-/// Rounds in records of 64 cells. Blocks with equal mean_group() share a scale.
+/// Rounds the mean keys of cells to int8, in records of 64 cells. In a record, blocks with equal mean_group() share a
+/// scale.
 void round_cell_keys(Matrix& k, int64_t cell, int64_t head_dim) {
   const int64_t cells = static_cast<int64_t>(k.size()) / head_dim;
   for (int64_t record = 0; record < cells; record += kBlock) {
@@ -126,7 +127,7 @@ void round_cell_keys(Matrix& k, int64_t cell, int64_t head_dim) {
   }
 }
 
-/// Adds the means of the keys and values, as the arithmetic sees them.
+/// Adds the cells' means of the prepared keys and values to the head.
 void add_means(const KernelParams& params, int64_t b, Head& head) {
   if (params.mean_cell == 0) return;
   const int64_t cells = params.video_keys(b) / kBlock * (kBlock / params.mean_cell);
@@ -168,7 +169,7 @@ struct Row {
   double block_max = kNoScore;
   double max = kNoScore;
   double sum = 0;
-  double smoothing = 0;  // what smoothing K subtracted from every score, in natural units
+  double smoothing = 0;  // what the subtraction of K's mean took from every score, in natural units
 };
 
 class RowOfBlocks {

@@ -7,7 +7,7 @@
 
 namespace sparsereel::attention::cpu {
 
-/// Computes what block_sparse_attention() promises, in the same order.
+/// Computes the same as block_sparse_attention(), whose comment describes the parameters, in the same order.
 Counts reference_attention(const KernelParams& params, const BlockMap& map, std::span<const double> pv_thresholds,
                            Arithmetic arithmetic, const ParallelFor& parallel);
 

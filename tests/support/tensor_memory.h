@@ -1,3 +1,4 @@
+// Measures the peak memory of CPU tensors in tests.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -9,8 +10,9 @@
 
 namespace sparsereel::test {
 
-/// Counts the bytes of CPU tensors while it lives, and their peak. Only one may exist at a time. Resident memory is no
-/// substitute: it also counts pages of libraries and what malloc keeps, which differ between runs.
+/// Counts the bytes of CPU tensors while this object lives, and their peak. Only one such object may exist at a time.
+/// Resident memory is no substitute: it also counts pages of libraries and what malloc keeps, which differ between
+/// runs.
 class TensorMemory {
  public:
   TensorMemory() : saved_(c10::GetAllocator(c10::kCPU)) {
@@ -26,7 +28,7 @@ class TensorMemory {
   int64_t highest() const { return peak(); }
 
  private:
-  /// Counts memory of the usual allocator. Tensors may outlive the counting.
+  /// Allocates with libtorch's default allocator and counts. Tensors may outlive the TensorMemory.
   struct CountingAllocator final : c10::Allocator {
     at::DataPtr allocate(size_t size) override {
       void* const data = c10::GetDefaultCPUAllocator()->raw_allocate(size);

@@ -1,4 +1,4 @@
-// Waits for other threads and processes. No test sleeps and hopes that they have finished.
+// Waits for events of other threads and processes. Tests use this; they never sleep for a fixed time.
 #pragma once
 
 #include <poll.h>
@@ -14,23 +14,21 @@ namespace sparsereel::test {
 
 constexpr std::chrono::seconds kLongestWait{60};
 
-/// Waits until `event()` is true; returns false after a minute. Only this function of the tests polls, for events that
-/// notify nobody.
+/// Waits until `event()` is true; returns false after a minute. It polls, so use it only for events that notify nobody.
 inline bool wait_until(const std::function<bool()>& event) {
   const auto end = std::chrono::steady_clock::now() + kLongestWait;
   while (!event()) {
     if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // see above
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // polls
   }
   return true;
 }
 
-/// An event of one process that another process waits for. It must be made before the fork; only one process may wait
-/// for it.
+/// An event that one process tells and another waits for. Make it before the fork. Only one process may wait for it.
 class ProcessEvent {
  public:
   ProcessEvent() {
-    if (pipe(ends_.data()) != 0) throw std::runtime_error("there is no pipe");
+    if (pipe(ends_.data()) != 0) throw std::runtime_error("pipe() failed, so no event can be made");
   }
   ~ProcessEvent() {
     for (const int end : ends_) close(end);
@@ -39,7 +37,7 @@ class ProcessEvent {
   ProcessEvent& operator=(const ProcessEvent&) = delete;
 
   void tell() const {
-    if (write(ends_[1], "!", 1) != 1) throw std::runtime_error("the event cannot be told");
+    if (write(ends_[1], "!", 1) != 1) throw std::runtime_error("the event could not be written to its pipe");
   }
   /// Returns once the event has happened; throws std::runtime_error after a minute.
   void wait() const {
@@ -47,7 +45,7 @@ class ProcessEvent {
     const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(kLongestWait);
     char byte = 0;
     if (poll(&told, 1, static_cast<int>(limit.count())) != 1 || read(ends_[0], &byte, 1) != 1)
-      throw std::runtime_error("the event did not come");
+      throw std::runtime_error("the event did not come within a minute");
   }
 
  private:

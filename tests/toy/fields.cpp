@@ -1,4 +1,5 @@
-// An option that is added by its row alone. Help, YAML, prompt rows, recipes and resume know it from here.
+// The toy's option --draft. This row alone adds it to the command line, help, YAML, prompt sets, recipes and resumed
+// runs.
 #include <nlohmann/json.hpp>
 
 #include "tests/toy/toy.h"
@@ -8,7 +9,7 @@ namespace {
 
 using namespace models;
 
-/// Asks for a video of one step.
+/// Returns the row of --draft, which asks for a video of one step.
 Field draft() {
   return {
       .name = "draft",

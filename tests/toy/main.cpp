@@ -1,4 +1,4 @@
-// The program with one more model family, the toy family, and the option that this family adds. Tests run it.
+// The main() of the tests' program, which has one more model family, the toy family, and one more option.
 #include "app/program.h"
 #include "tests/toy/toy.h"
 

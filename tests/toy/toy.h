@@ -1,4 +1,4 @@
-// The additions of the tests' program: a model family of its own, and an option.
+// What the tests' program adds to the program: a model family and an option.
 #pragma once
 
 #include <vector>

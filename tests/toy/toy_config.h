@@ -1,5 +1,5 @@
-// The configs of the tests' family. It is small, and it differs from the published ones wherever general code could
-// rely on them. make_checkpoint.py makes its checkpoint.
+// The configs of the toy family. The family is small. It differs from published families wherever general code might
+// rely on what they have in common. make_checkpoint.py makes its checkpoint.
 #pragma once
 
 #include <array>
