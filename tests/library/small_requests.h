@@ -1,4 +1,5 @@
-// What the tests of libsparsereel share: a small model, a request, and a function that returns the error of a call.
+// Code that the tests of libsparsereel share: a small model, a request, and a function that returns the error of a
+// call.
 #pragma once
 
 #include <sparsereel.h>

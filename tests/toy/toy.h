@@ -1,4 +1,4 @@
-// What the tests' program adds to the program: a model family and an option.
+// Declares the model family and the option that only the tests' program has.
 #pragma once
 
 #include <vector>
