@@ -1,4 +1,4 @@
-// Tests that the words read from the command line before CLI11 runs agree with what CLI11 reads.
+// Tests that what is read from the command line before CLI11 runs agrees with what CLI11 reads.
 #include "app/early_command_line.h"
 
 #include <gmock/gmock.h>

@@ -37,7 +37,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// The words of a command line up to a pipe or a redirection. Double quotes keep spaces.
+/// Returns the words of a command line up to a pipe or a redirection. Spaces between double quotes are kept.
 std::vector<std::string> words_of_example(const std::string& example) {
   std::vector<std::string> words(1);
   bool quoted = false;
@@ -53,7 +53,7 @@ std::vector<std::string> words_of_example(const std::string& example) {
   return words;
 }
 
-/// The part under a heading of --help-all, or nothing.
+/// Returns the part of --help-all under a heading; empty if there is no such heading.
 std::string section(const std::string& help, const std::string& heading) {
   const size_t begin = help.find("\n\n" + heading + "\n");
   return begin == std::string::npos ? "" : help.substr(begin + 2, help.find("\n\n", begin + 2) - begin - 2);
@@ -67,7 +67,7 @@ bool names(const std::string& text, const std::string& option) {
   return false;
 }
 
-/// Returns true if a line of the help begins with the option, or with other names of it and then this one.
+/// Returns true if a line of the help begins with this name of an option, or with other names of the option before it.
 bool lists(const std::string& help, const std::string& name) {
   return std::ranges::any_of(lines_of(help), [&](const std::string& line) {
     const size_t at = line.find(name), end = at + name.size();

@@ -1,4 +1,4 @@
-// Text that a terminal would obey is shown instead of sent.
+// Tests that control characters, which a terminal would obey, are shown as escapes.
 #include "app/terminal.h"
 
 #include <gtest/gtest.h>

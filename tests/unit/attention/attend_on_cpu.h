@@ -1,4 +1,4 @@
-// Shared by the tests of attend() on a CPU: inputs, the call, and the difference between results.
+// Code that the tests of attend() on a CPU share: inputs, the call, and the difference between results.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -7,7 +7,7 @@
 
 namespace sparsereel::attention {
 
-/// Views of one packed projection [B, N, 3, H, D], as the models pass them.
+/// q, k and v as views of one packed projection [B, N, 3, H, D], as the models pass them.
 struct Projection {
   at::Tensor q, k, v;
   explicit Projection(const at::Tensor& qkv) : q(qkv.select(2, 0)), k(qkv.select(2, 1)), v(qkv.select(2, 2)) {}

@@ -1,4 +1,4 @@
-// A needle-in-a-haystack test: causal sparse attention must keep a few keys among 128K.
+// A needle-in-a-haystack test: causal sparse attention must find the few keys among 128K that matter.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -11,16 +11,16 @@ namespace sparsereel::attention {
 namespace {
 
 constexpr int64_t kKeys = 128 << 10, kNeedles = 9, kDim = 64;
-constexpr int64_t kLength = 4;   // tokens of a needle, like a short word or number; a single token can be lost
-constexpr int64_t kAsking = 64;  // queries for each
-constexpr double kScore = 15;    // of a whole needle: 0.9 of the attention beside keys with random scores
+constexpr int64_t kLength = 4;   // tokens of a needle, as in a short word; sparse attention may lose a single token
+constexpr int64_t kAsking = 64;  // queries that ask for each needle
+constexpr double kScore = 15;    // of all tokens of a needle: the needle then gets 0.9 of the attention
 
 int64_t place_of(int64_t needle) {
   return (needle + 1) * kKeys / (kNeedles + 1);
 }
 
-/// At each tenth of the keys lies a needle with a value of its own; kAsking of the last queries attend to it. Heads of
-/// q share one head of k and v, and each asks for the needles in another order.
+/// A needle lies after each tenth of the keys. Each needle has another value, and kAsking of the last queries attend to
+/// it. The heads of q share one head of k and v, and ask for the needles in different orders.
 struct Haystack {
   at::Tensor q, k, v, values;  // values [heads, kNeedles, D], in the order in which queries ask for them
 
@@ -48,7 +48,7 @@ struct Haystack {
     q = in_orders(directions).repeat_interleave(kAsking, 1).transpose(0, 1).unsqueeze(0) * root;
   }
 
-  /// Returns each needle's share of its queries' output, [heads, kNeedles].
+  /// Returns how much of each needle's value is in the output of its queries, [heads, kNeedles].
   at::Tensor weights(const Context& context) const {
     Workspace workspace;
     const at::Tensor out = attend(q, k, v, context, workspace).out[0].transpose(0, 1).unflatten(1, {kNeedles, kAsking});

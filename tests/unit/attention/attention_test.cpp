@@ -157,7 +157,7 @@ TEST(Attend, CountsAKeyWithABiasOfLogNAsNKeys) {
 TEST(Attend, ObeysTheBlockMapOfTheCallerExactly) {
   for (Context context : exact_contexts()) {
     context.return_lse = true;
-    context.text_tokens = 20;  // adds no blocks to a map of the caller
+    context.text_tokens = 20;  // has no effect on a map that the caller gives
     context.policy.dropped = Dropped::none;
     context.policy.ranking = Ranking::mass;
     const Inputs x(200);
@@ -405,7 +405,7 @@ TEST(Prologue, MatchesTheFormulasOfNormsAndRotaryEmbeddings) {
         }
 }
 
-/// Computes q or k of a prologue that differs by token and by head, in fp64.
+/// Computes in fp64 what a prologue makes of q or k if norm weights differ by token and angles by head.
 at::Tensor parts_by_hand(const Prologue& p, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& of_text,
                          int64_t text) {
   const int64_t video = x.size(1) - text;

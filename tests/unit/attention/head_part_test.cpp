@@ -1,4 +1,4 @@
-// Several calls that each have some of the heads give the same bits as one call with all heads.
+// Tests that several calls, each with a part of the heads, give the same bits as one call with all heads.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -37,7 +37,7 @@ TEST(LengthSum, IgnoresValuesThatAreNotFinite) {
   EXPECT_TRUE(std::isnan(sum_of({}).mean()));
 }
 
-/// Sums in fp32 or fp64 would depend on the order here.
+/// The lengths are such that a sum in fp32 or fp64 would depend on their order.
 TEST(LengthSum, IsTheSameInAnyOrder) {
   std::mt19937 generator(1);
   std::lognormal_distribution<float> lengths(0, 20);

@@ -117,7 +117,7 @@ TEST(Locality, CountsNonUnitStepsAndBoundingBoxes) {
   const Locality native = locality(permutation(TokenOrder::native, grid), grid, 2);
   EXPECT_EQ(native.non_unit_steps, 1);                  // from the end of row 0 to the start of row 1
   EXPECT_DOUBLE_EQ(native.mean_bounding_box, 10. / 3);  // 2, 6 and 2 tokens
-  EXPECT_DOUBLE_EQ(locality(permutation(TokenOrder::native, grid), grid, 4).mean_bounding_box, 4);  // 6 and a rest of 2
+  EXPECT_DOUBLE_EQ(locality(permutation(TokenOrder::native, grid), grid, 4).mean_bounding_box, 4);  // 6 and the last 2
 }
 
 TEST(TokenOrder, CachesOnePermutationForAllThreads) {

@@ -1,4 +1,4 @@
-// The chart of `bench attention` plots relative L1 against time, with one curve per method.
+// Tests the chart of `bench attention`. It plots relative L1 against time, with one curve per method.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -58,7 +58,7 @@ TEST(ErrorCurves, SeparatesTokenOrdersAndWorkloads) {
   EXPECT_EQ(data.curves[0].name, "tiny: dropped none, select mass, token_order hilbert");
   EXPECT_EQ(data.curves[1].name, "tiny: dropped none, select mass, token_order native");
   EXPECT_EQ(data.curves[2].name, "[1,1,64,64]: dropped none, select mass");
-  EXPECT_FALSE(data.mark.has_value());  // it would hold for one workload only
+  EXPECT_FALSE(data.mark.has_value());  // a mark would be right for one workload only
 }
 
 TEST(ErrorCurves, RefusesReportsWithoutASparseRow) {

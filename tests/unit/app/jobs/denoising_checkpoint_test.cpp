@@ -1,4 +1,5 @@
-// A resumed run gives the same bits, or a checkpoint is not used. No other file is replaced or removed.
+// Tests that a run resumed from a checkpoint gives the same bits, and that other checkpoints are not used. Also tests
+// that no file is replaced or removed but the run's checkpoint.
 #include "app/jobs/denoising_checkpoint.h"
 
 #include <ATen/ATen.h>
@@ -162,7 +163,7 @@ TEST_F(DenoisingCheckpoint, PassesOverDamagedFilesAndRemovesThemWithTheVideo) {
   EXPECT_THAT(test::names_in(folder_.path()), IsEmpty());
 }
 
-/// Each checkpoint has a right checksum but content that no run of ours writes.
+/// Each checkpoint has the right checksum but content that no run writes.
 TEST_F(DenoisingCheckpoint, PassesOverContradictoryStates) {
   using State = models::DenoisingState;
   const std::vector<std::pair<const char*, std::function<void(State&)>>> contradictions = {
@@ -185,7 +186,7 @@ TEST_F(DenoisingCheckpoint, PassesOverContradictoryStates) {
   }
 }
 
-/// 2^40 steps of no layers take no bytes in the file.
+/// The file claims 2^40 steps of 0 layers, which take no bytes in it.
 TEST_F(DenoisingCheckpoint, VerifiesTheChecksumBeforeItTrustsTheSizes) {
   const models::TensorFile sound(file_);
   const auto metadata = sound.metadata();

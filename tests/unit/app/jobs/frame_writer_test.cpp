@@ -1,4 +1,4 @@
-// Tests files that are written while frames arrive: they are complete or absent, and errors stop the decoder.
+// Tests files that are written while frames arrive: a file is complete or absent, and errors stop the decoder.
 #include "app/jobs/frame_writer.h"
 
 #include <ATen/ATen.h>

@@ -96,7 +96,7 @@ TEST_F(JobTest, EncodesAPictureOnceForSeveralPrompts) {
   test::write_text(picture, "P6 2 1 255\nabcdef");
   add({"a", "b", "a"}, {{"image", picture}});
   Job job(recorded_, never, of_a_set({}));
-  test::write_text(picture, "no picture any more");  // its first decoding found the size; it is not decoded again
+  test::write_text(picture, "no picture any more");  // the job has decoded it, and must not do so again
   EXPECT_EQ(job.load(rows_, *pipeline_), 3U);
   EXPECT_THAT(recorded_.told, ElementsAre("image", "encoded 1 of 1", "text", "load"));
   const models::Conditioning& first = videos_[0].conditioning;

@@ -1,4 +1,5 @@
-// Pieces keep their order, few of them wait, and a thread stops waiting if the other side has stopped.
+// Tests the queue of decoded pieces: it keeps their order, holds only a few, and ends a wait if the other thread has
+// stopped.
 #include "app/jobs/piece_queue.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Tests the progress line and the texts of which reports and messages are made.
+// Tests the progress line, and the texts that reports and messages consist of.
 #include "app/jobs/progress.h"
 
 #include <ATen/ATen.h>

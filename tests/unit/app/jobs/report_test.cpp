@@ -10,7 +10,7 @@
 namespace sparsereel::app {
 namespace {
 
-/// Returns three frames of one color each. The image is the first frame, darker by 5/255.
+/// Returns a video of three frames, each of a single color. Its image is the first frame, darker by 5/255.
 models::Outcome fading() {
   models::Outcome result;
   const at::Tensor frames = at::full({3, 2, 2, 3}, 0.5);

@@ -1,4 +1,5 @@
-// Test clips, a folder that cleans up after itself, and a reader for what the writers wrote.
+// Code that the tests of media share: clips to write, a folder that is removed afterwards, and a reader of written
+// files.
 #pragma once
 
 #include <unistd.h>
@@ -21,7 +22,8 @@ namespace sparsereel::app {
 using test::names_in;
 using test::TemporaryFolder;
 
-/// A colored disk with a soft edge that moves over a gradient; half-resolution chroma can represent it.
+/// Frames of a colored disk that moves over a gradient. Its edge is so soft that chroma of half the resolution shows
+/// it.
 struct Clip {
   std::vector<float> values;
   FramesView view;

@@ -1,4 +1,4 @@
-// Images must be read as Pillow reads them. tests/parity/make_images.py writes them and the golden values.
+// Tests that images are read as Pillow reads them. tests/parity/make_images.py writes the images and the golden values.
 #include "app/media/image.h"
 
 #include <gtest/gtest.h>
@@ -241,7 +241,7 @@ TEST(Image, SaysWhatIsNeededForFilesWithoutAPicture) {
   EXPECT_EQ(read_image(folder / "a.ppm").pixels, (std::vector<uint8_t>{'a', 'b', 'c', 'd', 'e', 'f'}));
   std::ofstream(folder / "b.ppm") << "P6 2 x";
   EXPECT_TRUE(test::throws_error([&] { read_image(folder / "b.ppm"); }, {"b.ppm", "is not a PPM"}));
-  std::ofstream(folder / "c.pgm", std::ios::binary) << std::string("P5 1 1 1023\n\x01\xff", 14);  // about half
+  std::ofstream(folder / "c.pgm", std::ios::binary) << std::string("P5 1 1 1023\n\x01\xff", 14);  // about half of 1023
   EXPECT_EQ(read_image(folder / "c.pgm").pixels, (std::vector<uint8_t>{127, 127, 127}));
 }
 

@@ -1,4 +1,4 @@
-// Tests what the writers refuse. A full disk must leave nothing behind and the old file intact.
+// Tests what the writers refuse, and a full disk, which must leave no new file behind and the old file unchanged.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -19,7 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Lets no file of this process grow past `bytes`. write() then fails as on a full disk.
+/// While this object lives, no file of this process can grow beyond `bytes`: write() fails as on a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
@@ -159,7 +159,7 @@ TEST_F(WriterFailures, RefusesRecipesOfMissingOrBrokenFiles) {
 }
 
 TEST_F(WriterFailures, RemovesAnUnfinishedPngFolderAtASecondInterrupt) {
-  // Runs in a child process, because the function is for a process that is about to end.
+  // The function is for a process that is about to end, so a child process calls it.
   const auto holds_a_picture = [&] {
     std::error_code gone;
     for (std::filesystem::recursive_directory_iterator each(folder.path(), gone), end; each != end;

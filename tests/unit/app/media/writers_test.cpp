@@ -1,4 +1,4 @@
-// Reads back what was written and compares it: GIF, PNG folder, y4m, safetensors and contact sheet.
+// Tests the writers of GIF, PNG folders, y4m, safetensors and contact sheets by reading back what they wrote.
 #include "app/media/writers.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Tests the guess of a misspelled name.
+// Tests the guess which name a misspelled one stands for.
 #include "app/options/nearest.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The option table must be consistent, and the manuals must agree with it.
+// Tests that the option table is consistent and that the pages agree with it.
 #include "app/options/option_table.h"
 
 #include <gmock/gmock.h>
@@ -51,8 +51,8 @@ TEST(OptionTable, GivesEachCommandTheOptionsThatApplyToIt) {
   EXPECT_THAT(decode, Not(Contains("steps")));
   EXPECT_THAT(batch, Contains("steps"));
   EXPECT_THAT(batch, Not(Contains("output")));
-  EXPECT_THAT(taken_by(Command::bench_quality), Not(Contains("topk")));  // it has a list instead
-  EXPECT_THAT(taken_by(Command::tune), Not(Contains("profile")));        // it writes one
+  EXPECT_THAT(taken_by(Command::bench_quality), Not(Contains("topk")));  // it takes a list of topk values instead
+  EXPECT_THAT(taken_by(Command::tune), Not(Contains("profile")));        // it writes a profile
   for (const Command command : {Command::decode, Command::bench_pipeline, Command::bench_quality, Command::tune})
     for (const char* key : {"model", "random_weights", "device", "dtype", "threads", "report", "quiet", "json"})
       EXPECT_THAT(taken_by(command), Contains(key));
@@ -70,7 +70,7 @@ TEST(OptionTable, KeepsFilesThatAreReadOrWrittenOutOfRecipes) {
   EXPECT_EQ(find_option("report")->recipe, InRecipe::nothing);
 }
 
-/// Returns "`dropped: none`", or "`topk`" if any value is meant.
+/// Returns how a page writes a key and its value: "`dropped: none`", or "`topk`" if `value` is empty, for any value.
 std::string in_yaml(const std::string& key, const std::string& value) {
   return "`" + key + (value.empty() ? "" : ": " + value) + "`";
 }

@@ -1,4 +1,4 @@
-// The texts of an option pass through CLI11's single description.
+// Tests that all texts of an option can be stored in the one description that CLI11 has for it.
 #include "app/options/option_text.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Tests merging of option values: strength of sources, exclusive options, wrong values.
+// Tests how option values from several sources are merged: which source overrides which, options that exclude each
+// other, wrong values.
 #include "app/options/settings.h"
 #include "models/request/asked_policy.h"
 
@@ -56,7 +57,7 @@ TEST(Settings, RemoveWeakerChoicesThatAStrongerOneExcludesInAnyOrder) {
 TEST(Settings, RemoveValuesThatAStrongerChoiceOfMeansExcludes) {
   using Values = std::map<std::string, std::string>;
   struct Case {
-    Values weak, strong, left;  // left: the weak ones that stay
+    Values weak, strong, left;  // left: the values of `weak` that stay
   };
   const Values published = {{"dropped", "none"}, {"select", "mass"}, {"topk", "0.3"}};
   const Values by_error = {{"dropped", "mean"}, {"select", "error"}, {"error", "0.05"}};

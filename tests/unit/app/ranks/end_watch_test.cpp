@@ -46,7 +46,7 @@ TEST(EndWatch, LetsAnIdleRankContinueWhenTheGroupEnds) {
   watch.rest();
   second->end(run_failure("no more", "begin again"));
   EXPECT_TRUE(test::wait_until([&] { return first->ended(); }));
-  watch.leave();  // and this process goes on
+  watch.leave();  // does not end this process
 }
 
 TEST(EndWatch, TellsTheGroupHowAChildEnded) {

@@ -1,4 +1,4 @@
-// 16-bit numbers are rounded to the nearest value.
+// Tests that fp32 is rounded to the nearest 16-bit number.
 #include "attention/core/elements.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests the library's threads, which serve programs that have none of their own.
+// Tests the threads of the attention library, which it uses in programs that pass it none.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,7 +34,7 @@ TEST(AttentionThreads, RunEveryPartOnce) {
   }
 }
 
-#ifndef __SANITIZE_THREAD__  // its runtime starts no threads in a child
+#ifndef __SANITIZE_THREAD__  // that sanitizer's runtime starts no threads in a child
 /// Runs `works` in a child process and returns the child's status: 0 if `works` returned true. A signal ends a child
 /// that hangs.
 int status_of_child(const std::function<bool()>& works) {

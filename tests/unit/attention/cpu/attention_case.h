@@ -1,5 +1,5 @@
-// Seeded inputs for CPU attention tests, strided like a packed projection, and a naive softmax in double as the
-// reference.
+// Cases for the tests of CPU attention: random inputs with a fixed seed, strided like a packed projection, and a naive
+// softmax in double as the reference.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,7 +29,8 @@ inline void serial(int64_t count, const std::function<void(int64_t, int64_t)>& b
   body(0, count);
 }
 
-/// Owns the inputs of a KernelParams. q, k and v are views of [batch, tokens, 3, heads, head_dim] if queries = keys.
+/// The parameters of a call and the memory of its inputs. If there are as many queries as keys, q, k and v are views of
+/// one array [batch, tokens, 3, heads, head_dim].
 class Case {
  public:
   explicit Case(const Sizes& sizes, unsigned seed = 1) : sizes_(sizes) {
@@ -139,8 +140,8 @@ class Case {
   Sizes sizes_;
 };
 
-/// A case of grouped-query attention, where several heads of q share a head of k and v; and the same case with the
-/// shared heads repeated. Both use the same memory.
+/// A case of grouped-query attention, where several heads of q share a head of k and v. In `repeated` the shared heads
+/// are repeated.
 struct GroupedCase {
   static constexpr int64_t kGroup = 3, kHeads = 6;
 
@@ -165,7 +166,8 @@ struct GroupedCase {
   Case repeated;
 };
 
-/// Passes if max|a - e| <= tolerance * max(1, max|e|), infinities are in the same places, and there is no NaN.
+/// Passes if max|actual - expected| <= tolerance * max(1, max|expected|), infinities are in the same places, and there
+/// is no NaN.
 inline ::testing::AssertionResult near(const std::vector<float>& actual, const std::vector<float>& expected,
                                        double tolerance) {
   if (actual.size() != expected.size()) return ::testing::AssertionFailure() << "sizes differ";
@@ -198,7 +200,7 @@ inline BlockMap random_map(const KernelParams& params, unsigned seed = 7) {
   return map;
 }
 
-constexpr double kTolerance = 1e-5;  // of near(), for the fast kernels against the reference
+constexpr double kTolerance = 1e-5;  // for near(), if a fast kernel is compared with the reference
 
 /// Makes every third key block larger than the others, so that some P.V products can be skipped.
 inline void make_loud_and_quiet(Case& c) {
@@ -210,7 +212,7 @@ inline void make_loud_and_quiet(Case& c) {
 }
 
 /// Gives K four channels (two rotary pairs) that hold most of its energy but have no mean. Before the rotary embedding,
-/// k is +-30 there in every token, and q is a third as large as elsewhere.
+/// k is +-30 in these channels of every token, and q is a third as large as in the others.
 inline void make_loud_channels(Case& c) {
   const KernelParams& p = c.params;
   const auto turn = [&](const View<const float>& view, int64_t tokens, double mean, double gain) {

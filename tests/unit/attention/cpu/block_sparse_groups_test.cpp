@@ -1,4 +1,4 @@
-// Compares heads of q that share one head of k and v with the same call with k and v repeated.
+// Tests heads of q that share one head of k and v, against the same call with k and v repeated.
 #include <gtest/gtest.h>
 
 #include "attention_case.h"
@@ -63,7 +63,8 @@ TEST(Groups, ChooseTheSameBlocksAsRepeatedKeysAndValues) {
   }
 }
 
-/// Expects the fast 8-bit kernels to compute what the reference does, and no larger error than with k and v repeated.
+/// Expects the fast 8-bit kernels to compute the same as the reference, with no larger error than if k and v are
+/// repeated.
 void expect_near_exact(const GroupedCase& groups, double bound) {
   Case fewer = groups.fewer(), repeated = groups.repeated;
   const BlockMap map = random_map(fewer.params);

@@ -1,5 +1,5 @@
-// Tests means that stand for dropped blocks: the reference against formulas in double, and every fast kernel against
-// the reference.
+// Tests means that replace dropped blocks: the reference against formulas in double, and every fast kernel against the
+// reference.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -111,7 +111,7 @@ BlockMap no_blocks(const KernelParams& p) {
   return {p.batch, p.heads, p.query_blocks(), p.key_blocks(), false};
 }
 
-/// Compares the formulas, the reference and every fast kernel on maps of some, no and all blocks.
+/// Compares the formulas, the reference and every fast kernel, with maps that keep some, no and all blocks.
 void expect_all_agree_on_means(Case& c) {
   for (const BlockMap& map : {random_map(c.params), no_blocks(c.params), visible_blocks(c.params)}) {
     const Case::Output expected = by_hand(c, map), reference = c.reference(map);
@@ -219,7 +219,7 @@ TEST_P(Cells, PropagateNan) {
   }
 }
 
-/// Returns a case with far more cells than a panel holds, and key blocks of different size.
+/// Returns a case with far more cells than a panel holds, in which some key blocks hold larger numbers than others.
 Case loud_and_quiet(int64_t cell) {
   Case c({.queries = 200, .keys = 2000, .batch = 1});
   make_loud_and_quiet(c);
@@ -282,7 +282,7 @@ TEST_P(Cells, AreRoundedAlikeByTheInt8Emulations) {
 }
 
 TEST(Means, WeighAsMuchAsTheirTokensInEightBits) {
-  // All keys are equal, so that each weight is 1 a token: the largest weight, of a mean, must not saturate.
+  // All keys are equal, so the weight of a mean is the number of its tokens. Even the largest weight must not saturate.
   Case c({.queries = 70, .keys = 384, .head_dim = 32});
   for (int64_t b = 0; b < 2; ++b)
     for (int64_t h = 0; h < 2; ++h)

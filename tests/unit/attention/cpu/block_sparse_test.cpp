@@ -10,8 +10,8 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-/// Compares the reference with the naive softmax and every fast kernel with the reference, on all blocks and on a
-/// random half.
+/// Compares the reference with the naive softmax, and every fast kernel with the reference: for all blocks, and for a
+/// random half of them.
 void expect_all_agree(Case& c) {
   for (const BlockMap& map : {visible_blocks(c.params), random_map(c.params)}) {
     const Case::Output naive = c.naive(map), reference = c.reference(map);
@@ -121,7 +121,7 @@ TEST(BlockSparse, PropagatesNan) {
   }
 }
 
-/// Returns a case with one query direction, in which keys of block j score about levels[j] log2 units.
+/// Returns a case in which all queries are equal, and keys of block j score about levels[j] in log2 units.
 Case stairs(const std::vector<double>& levels) {
   Case c({.queries = 64, .keys = static_cast<int64_t>(levels.size()) * kBlock, .head_dim = 16, .heads = 1, .batch = 1});
   c.params.scale = std::numbers::ln2;
@@ -146,8 +146,8 @@ TEST(PvSkip, SkipsBlocksFarBelowTheRunningMaximum) {
       EXPECT_TRUE(near(fast.lse, reference.lse, kTolerance));
     }
   };
-  expect_skips(15, 2);    // -16 against 0 and -13 against 3; never the last block
-  expect_skips(13.5, 4);  // also -14, and -11 (14 below 3)
+  expect_skips(15, 2);    // the block at -16 (maximum 0) and that at -13 (maximum 3); never the last block
+  expect_skips(13.5, 4);  // also the blocks at -14 and at -11 (14 below 3)
   expect_skips(31, 0);
   expect_skips(kNeverSkip, 0);
 }
@@ -176,7 +176,7 @@ TEST(ChosenTileKernel, IsTheFastestUnlessTheEnvironmentNamesAnother) {
     setenv(variable, kernel.name, 1);
     EXPECT_STREQ(chosen_tile_kernel().name, kernel.name);
   }
-  setenv(variable, "ampere", 1);  // a GPU kernel
+  setenv(variable, "ampere", 1);  // a kernel for GPUs
   EXPECT_STREQ(chosen_tile_kernel().name, tile_kernels().front().name);
   setenv(variable, "amper", 1);
   EXPECT_THROW(chosen_tile_kernel(), Error);

@@ -1,5 +1,5 @@
-// Tests the budget of blocks that a batch entry's tiles share, against a sort of all candidates. Tests the bound on the
-// errors of blocks against its formula.
+// Tests the budget of blocks that all tiles of a batch entry share, against a sort of all candidates. Also tests the
+// bound on the errors of blocks against its formula.
 #include "attention/cpu/budget.h"
 
 #include <gmock/gmock.h>
@@ -42,11 +42,11 @@ TEST(Budget, GoesToTheBestBlocksOfAllHeadsAndTiles) {
   const std::vector<RankedHead> given = {ranked({{1, 2, 3, 4}, {9, 8, 7, 6}}, 4),
                                          ranked({{0, 1, 5, 1}, {5.5F, 0, 0, 0}}, 4)};
   auto heads = given;
-  spend_budget(heads, 0.25);  // one per tile, its best
+  spend_budget(heads, 0.25);  // 4 blocks: the best of each tile
   EXPECT_THAT(heads[0].kept, ElementsAre(0, 0, 0, 1, 1, 0, 0, 0));
   EXPECT_THAT(heads[1].kept, ElementsAre(0, 0, 1, 0, 1, 0, 0, 0));
   heads = given;
-  spend_budget(heads, 0.5);  // 4 more
+  spend_budget(heads, 0.5);  // 8 blocks: 4 more
   EXPECT_THAT(heads[0].kept, ElementsAre(0, 0, 1, 1, 1, 1, 1, 1));
   EXPECT_THAT(heads[1].kept, ElementsAre(0, 0, 1, 0, 1, 0, 0, 0));
   heads = given;
@@ -56,7 +56,7 @@ TEST(Budget, GoesToTheBestBlocksOfAllHeadsAndTiles) {
 
 TEST(Budget, DistributesTiesEquallyAmongTiles) {
   std::vector<RankedHead> heads = {ranked({{1, 1, 1, 1, 1, 1}, {1, 1, 2, 1, 1, 1}, {0, 0, 1, 1, 1, 1}}, 6)};
-  spend_budget(heads, 0.5);  // 9 in all: each tile's best, then 6 of the 1s: 2 per tile
+  spend_budget(heads, 0.5);  // 9 blocks: the best of each tile, then 6 of rank 1, 2 for each tile
   EXPECT_THAT(heads[0].kept, ElementsAre(1, 1, 1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1, 0));
 }
 
@@ -69,10 +69,10 @@ TEST(Budget, GivesEveryTileABlockButDenseTilesNone) {
 
 TEST(Budget, KeepsNan) {
   std::vector<RankedHead> heads = {ranked({{NAN, 2, NAN, NAN}, {3, 4, 1, NAN}}, 4)};
-  spend_budget(heads, 0.25);  // 2, one per tile, but 4 are NaN
+  spend_budget(heads, 0.25);  // 2 blocks, but 4 ranks are NaN
   EXPECT_THAT(heads[0].kept, ElementsAre(1, 0, 1, 1, 0, 0, 0, 1));
   heads = {ranked({{NAN, 2, 0, 0}, {3, 4, 1, NAN}}, 4)};
-  spend_budget(heads, 0.75);  // 6, the NaNs among them
+  spend_budget(heads, 0.75);  // 6 blocks, 2 of them with NaN
   EXPECT_THAT(heads[0].kept, ElementsAre(1, 1, 0, 0, 1, 1, 1, 1));
 }
 
@@ -91,7 +91,7 @@ TEST(BlockBound, KeepsBlocksAboveTheBoundAndTheBestOfEachTile) {
   const std::vector<RankedHead> given = {with_lengths(ranked({one, other}, 4), {3, 100}),
                                          with_lengths(ranked({other, one}, 4), {1, 100})};
   auto heads = given;
-  keep_above_bound(heads, 0.01);  // 0.01 of 2, the mean length of the first tiles
+  keep_above_bound(heads, 0.01);  // times 2, the mean length of the heads' first tiles
   EXPECT_THAT(heads[0].kept, ElementsAre(0, 1, 1, 1, 0, 1, 0, 0));
   EXPECT_THAT(heads[1].kept, ElementsAre(0, 1, 0, 0, 0, 1, 1, 1));
   heads = given;
@@ -161,8 +161,8 @@ std::vector<RankedHead> some_heads(int64_t count, int64_t seed) {
   return heads;
 }
 
-/// Expects parts of the heads to choose the blocks that all heads together choose. `choose` is spend_budget() or
-/// keep_above_bound(); `of` lists its amounts.
+/// Expects calls that each have a part of the heads to choose the same blocks as one call with all heads. `choose` is
+/// spend_budget() or keep_above_bound(); `of` lists budgets or bounds.
 void expect_parts_choose_as_one(void (*choose)(std::span<RankedHead>, double, const HeadPart*),
                                 std::initializer_list<double> of) {
   for (int64_t seed = 1; seed <= 20; ++seed) {
@@ -196,14 +196,14 @@ TEST(Budget, IsSeparateForHeadsWithDifferentPolicies) {
   for (size_t head = 0; head < alone.size(); ++head) EXPECT_EQ(part_of_more[head].kept, alone[head].kept);
 }
 
-/// A candidate block and the rank that the formulas give it.
+/// A block that the budget may keep, and its rank by the formulas.
 struct Candidate {
   double rank;
   int64_t h, tile, block;
 };
 
-/// The number of blocks that topk grants one batch entry's tiles, and the candidates for them, without each tile's
-/// best. Supports no similarity.
+/// One batch entry: the number of blocks that topk grants its tiles beyond one for each tile, and the candidates for
+/// them. The best block of each tile is always kept and is no candidate. Supports no similarity.
 struct Entry {
   int64_t wanted = 0;
   std::vector<Candidate> candidates;  // best first
@@ -229,8 +229,8 @@ struct Entry {
   }
 };
 
-/// Expects each batch entry to keep every tile's best candidate and all visible blocks that are no candidates. Of the
-/// other candidates it keeps the best, as many as its tiles are granted.
+/// Expects each batch entry to keep its best candidates, as many as its tiles are granted, and all visible blocks that
+/// are no candidates.
 void expect_budgets(const Case& c, double topk, int64_t rows) {
   const KernelParams& p = c.params;
   const BlockMap map = choose(c, keep(topk), rows).prediction.map;
@@ -312,8 +312,8 @@ double mean_length(const KernelParams& p, int64_t rows, int64_t b, int64_t first
   return sum.mean();
 }
 
-/// Expects every tile to keep its best candidate and those that err by more than the bound. `length` takes a batch
-/// entry and a head. Supports no similarity and no mask.
+/// Expects every tile to keep its best block and the blocks that err by more than the bound. `length(b, h)` returns the
+/// output length that the bound is relative to. Supports no similarity and no mask.
 template <typename F>
 void expect_bounded(const Case& c, const BlockMap& map, double bound, int64_t rows, const F& length) {
   const KernelParams& p = c.params;

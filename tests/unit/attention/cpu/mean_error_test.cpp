@@ -1,4 +1,5 @@
-// Tests how blocks are ranked and selected by the error of a mean in their place, against formulas in double.
+// Tests how blocks are ranked and selected by the error that means in their place would cause, against formulas in
+// double.
 #include "attention/cpu/mean_error.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +44,7 @@ TEST(MeanErrors, MatchTheFormulas) {
   }
 }
 
-/// If all tokens of a cell are equal, means make no error, whatever the variance within the block.
+/// If all tokens of a cell are equal, means cause no error, even if the cells of a block differ.
 TEST(MeanErrors, AreZeroIfTokensAreEqualWithinCells) {
   Case c = uneven_case({.queries = 64, .keys = 320, .head_dim = 16, .heads = 1, .batch = 1});
   for (int64_t t = 0; t < 320; ++t)
@@ -94,7 +95,7 @@ TEST(RankingByError, AppliesCdfToThePredictedErrors) {
     for (size_t j = 0; j < hand.error[tile].size(); ++j)
       if (row[j] != 0) least = std::min(least, hand.error[tile][j]);
     EXPECT_GE(kept, 0.7 * total * (1 - 1e-4));
-    EXPECT_LT(kept - least, 0.7 * total) << "one block fewer would do";
+    EXPECT_LT(kept - least, 0.7 * total) << "fewer blocks would keep the bound, too";
   });
 }
 
@@ -109,11 +110,11 @@ TEST(SelectionUpToAnError, KeepsTheFewestBlocksThatMeetTheBound) {
     int64_t tiles = 0;
     for_tiles(c, choice.prediction.map, 128, [&](const ByHand& hand, size_t tile, const uint8_t* row) {
       const double dropped = dropped_error(hand, tile, row), most = bound * hand.output_length;
-      double least = 1e30;  // of kept blocks that are not forced: the last block is ragged
+      double least = 1e30;  // smallest error of the kept blocks, except the last block, which is ragged and always kept
       for (size_t j = 0; j + 1 < hand.error[tile].size(); ++j)
         if (row[j] != 0) least = std::min(least, hand.error[tile][j]);
       EXPECT_LE(dropped, most * (1 + 1e-4));
-      EXPECT_GT(dropped + least, most * (1 - 1e-4)) << "one block fewer would do";
+      EXPECT_GT(dropped + least, most * (1 - 1e-4)) << "fewer blocks would keep the bound, too";
       sum += dropped / hand.output_length;
       ++tiles;
     });
@@ -171,7 +172,7 @@ TEST(Means, KeepIncompleteBlocksOfVideo) {
 
 TEST(RankingByError, KeepsTextAndTheDiagonal) {
   Case c = uneven_case({.queries = 400, .keys = 400, .head_dim = 32});
-  c.params.text_tokens = 70;  // video counts as 5 blocks
+  c.params.text_tokens = 70;  // the video has 5 blocks
   HeadPolicy policy;
   policy.selection = Selection::error;
   policy.error = 1e6;
@@ -190,7 +191,7 @@ TEST(RankingByError, KeepsDiverseBlocks) {
   HeadPolicy policy;
   policy.selection = Selection::error;
   policy.error = 1e6;
-  policy.similarity = 1;  // no block is so similar
+  policy.similarity = 1;  // no block is similar enough
   const Prediction prediction = choose(c, policy, 64).prediction;
   EXPECT_EQ(count_blocks(prediction.map), static_cast<int64_t>(prediction.map.bits.size()));
   EXPECT_EQ(prediction.sum_error, 0);

@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// One head of dimension 16 whose key block j scores levels[j] (natural units) against every query.
+/// One head with head_dim 16. Every query scores levels[j] (in natural units) with the keys of block j.
 class Levels {
  public:
   explicit Levels(const std::vector<double>& levels, int64_t text_tokens = 0)
@@ -62,7 +62,7 @@ TEST(Topk, BreaksTiesByIndex) {
 }
 
 TEST(Cdf, KeepsTheCrossingBlock) {
-  Levels x({std::log(1.0), std::log(5.0), std::log(1.0), std::log(3.0)});  // masses .1 .5 .1 .3
+  Levels x({std::log(1.0), std::log(5.0), std::log(1.0), std::log(3.0)});  // shares of the mass: 0.1, 0.5, 0.1, 0.3
   x.policy.selection = Selection::cdf;
   x.policy.cdf = 0.45;
   EXPECT_THAT(x.row(0), ElementsAre(0, 1, 0, 0));
@@ -77,7 +77,7 @@ TEST(Cdf, KeepsTheCrossingBlock) {
 TEST(Text, IsDenseAsKeysAndQueriesInAdditionToTheSelection) {
   // There are 6 blocks, and text starts at token 5 * 64 - 10: block 4, where video meets text, counts as text.
   Levels x({1, 5, 2, 4, 3, 9}, 64 + 10);
-  x.policy.topk = 0.34;  // floor(.34 * 6) = 2 video blocks beside blocks 4 and 5
+  x.policy.topk = 0.34;  // floor(0.34 * 6) = 2 video blocks in addition to blocks 4 and 5
   for (const int64_t block : {0, 1, 2, 3}) EXPECT_THAT(x.row(block), ElementsAre(0, 1, 0, 1, 1, 1));
   for (const int64_t block : {4, 5}) EXPECT_THAT(x.row(block), ElementsAre(1, 1, 1, 1, 1, 1));
 }
@@ -90,7 +90,7 @@ TEST(Text, ForcesNoVideoBlockIfItStartsAtABlockBoundary) {
 }
 
 TEST(Selection, AveragesRealTokensOnly) {
-  // The last block has 8 real keys of level 4; dividing by 64 would rank it below level 1.
+  // The last block has 8 real keys of level 4. A mean over 64 tokens would rank it below the block of level 1.
   Case c({.queries = 64, .keys = 2 * kBlock + 8, .head_dim = 16, .heads = 1, .batch = 1});
   std::fill(c.inputs.begin(), c.inputs.end(), 0.0F);
   c.params.scale = 1;
@@ -161,7 +161,7 @@ TEST(Selection, KeepsTheDiagonalUnderACausalMask) {
   x.c.params.causal = true;
   x.policy.topk = 0.25;
   EXPECT_THAT(x.row(0, 64), ElementsAre(1, 0, 0, 0, 0, 0));
-  EXPECT_THAT(x.row(1, 64), ElementsAre(1, 1, 0, 0, 0, 0));  // the best of 2 visible blocks, and its own
+  EXPECT_THAT(x.row(1, 64), ElementsAre(1, 1, 0, 0, 0, 0));  // the best of 2 visible blocks, and the diagonal block
   EXPECT_THAT(x.row(4, 128), ElementsAre(1, 0, 0, 0, 1, 0));
   EXPECT_THAT(x.row(5, 128), ElementsAre(1, 0, 0, 0, 1, 1));
 }
@@ -170,7 +170,7 @@ TEST(Selection, NeverPicksPadding) {
   Levels x({1, 5, 2, 9});
   const int64_t length = 130;
   x.c.params.key_lengths = &length;
-  x.policy.topk = 0.99;  // 2 of the 3 blocks with keys
+  x.policy.topk = 0.99;  // floor(0.99 * 3) = 2 of the 3 blocks that have keys
   EXPECT_THAT(x.row(0), ElementsAre(0, 1, 1, 0));
   const int64_t none = 0;
   x.c.params.key_lengths = &none;

@@ -14,7 +14,7 @@ struct Piece {
   ListRange part;
 };
 
-/// Returns what all shares compute, by tile.
+/// Returns for each tile the pieces that the shares compute.
 std::vector<std::vector<Piece>> pieces(const Shares& shares, int length, int stage) {
   std::vector<std::vector<Piece>> tiles(static_cast<size_t>(shares.tiles));
   for (int share = 0; share < shares.processors; ++share)

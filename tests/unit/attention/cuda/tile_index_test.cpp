@@ -1,4 +1,4 @@
-// Tests the numbers of query tiles and the way back to the tile.
+// Tests how query tiles are numbered, and how a number leads back to its tile.
 #include "attention/cuda/tile_index.h"
 
 #include <gtest/gtest.h>

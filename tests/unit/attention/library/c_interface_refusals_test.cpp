@@ -1,4 +1,4 @@
-// An invalid call returns a status and a message with a remedy, and computes nothing.
+// Tests that an invalid call returns a status and a message with a remedy, and computes nothing.
 #include <array>
 #include <functional>
 #include <limits>

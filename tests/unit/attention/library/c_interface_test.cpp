@@ -1,4 +1,4 @@
-// The C interface computes what the core computes.
+// Tests that the C interface computes the same as the core.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -123,7 +123,7 @@ TEST(AttentionLibrary, AcceptsCallsOfItsFirstHeader) {
   const std::vector<float> expected = caller.run();
   sparsereel_attention_call old = caller.call;
   old.size = first;
-  old.kv_heads = 77;  // whatever lies behind the struct
+  old.kv_heads = 77;  // memory behind the old struct, which may hold anything
   std::fill(caller.out.begin(), caller.out.end(), NAN);
   ASSERT_EQ(
       sparsereel_attention_run(caller.library.get(), &old, caller.workspace.data(), caller.workspace.size(), nullptr),
@@ -151,7 +151,7 @@ TEST(AttentionLibrary, AcceptsADifferentPolicyForEachHead) {
 
 TEST(AttentionLibrary, ObeysAMapOf64Or128Queries) {
   Case c({.queries = 300, .keys = 300});
-  const BlockMap tall = cpu::random_map(c.params);  // a row per 64 queries; the other map takes every second row
+  const BlockMap tall = cpu::random_map(c.params);  // one row for 64 queries; the other map has every second
   std::vector<uint8_t> given;
   BlockMap wide = tall;
   for (int64_t b = 0; b < 2; ++b)
@@ -292,7 +292,7 @@ TEST(AttentionLibrary, AppliesSeparateTextWeightsAndAnglesPerHead) {
     text_weight[i] = 1.5F - 0.02F * static_cast<float>(i);
   }
   for (int64_t t = 0; t < video; ++t)
-    for (const int64_t axis : {t / 16, t / 4 % 4 - 2, t % 4 - 2, int64_t{1000}})  // the last is not read
+    for (const int64_t axis : {t / 16, t / 4 % 4 - 2, t % 4 - 2, int64_t{1000}})  // the last number is not read
       positions.push_back(static_cast<float>(axis));
   for (int64_t i = 0; i < 2 * 3 * 16; ++i) frequencies.push_back(std::sin(static_cast<float>(i)) * 3);
   Caller caller(c);

@@ -15,7 +15,8 @@ Trial trial(double error, double work) {
   return {.error = error, .size = 1, .total_blocks = 1000, .kept_blocks = 1000 * work, .calls = 1};
 }
 
-/// Runs one call on a ladder whose setting i has the error error(i). Returns the number of settings it asked for.
+/// Runs one call on a ladder whose setting i has the error error(i). Returns the number of settings that the ladder
+/// wanted to try.
 int call(Ladder& ladder, const std::function<double(size_t)>& error, double bound) {
   int asked = 0;
   ladder.begin_call();
@@ -45,7 +46,7 @@ TEST(Ladder, FollowsTheMeanOverCallsWithTwoQuestionsEach) {
                   ladder, [](size_t point) { return point >= 13 ? 0.05 : 0.09; }, 0.06),
               4);
   EXPECT_EQ(ladder.found(), 13U);
-  for (int i = 0; i < 40; ++i)  // and these only the sparsest
+  for (int i = 0; i < 40; ++i)  // these calls need only the sparsest setting
     EXPECT_LE(call(
                   ladder, [](size_t) { return 0.0; }, 0.06),
               2);
@@ -84,8 +85,8 @@ void measure(HeadSearch& search, const Head& head, int calls = 1) {
   }
 }
 
-/// A head whose mass is concentrated: cdf keeps few blocks, topk wastes them. A P.V threshold below 3 adds an error of
-/// 0.01.
+/// A head whose mass is concentrated: for the same error, cdf keeps fewer blocks than topk. A P.V threshold below 3
+/// adds an error of 0.01.
 Trial concentrated(const HeadPolicy& policy) {
   if (policy.dense) return trial(0, 1);
   const bool cdf = policy.selection == Selection::cdf;
@@ -149,7 +150,7 @@ TEST(HeadSearch, KeepsTheBoundOfTheSelectionIfEachCallCounts) {
 
 TEST(HeadSearch, SkipsPvEvenIfAnotherSelectionBecomesBetterLater) {
   bool first = true;
-  const Head head = [&](const HeadPolicy& policy) {  // topk is best in the first call, cdf over all
+  const Head head = [&](const HeadPolicy& policy) {  // topk is best in the first call, cdf over all calls together
     const bool cdf = policy.selection == Selection::cdf;
     const double share = cdf ? policy.cdf : policy.topk, bad = cdf ? 0.3 : first ? 0.15 : 0.55;
     Trial result = policy.dense ? trial(0, 1) : trial((1 - share) * bad, share * (cdf ? 0.65 : 0.6));
@@ -212,14 +213,14 @@ TEST(HeadSearch, RefusesDamagedNumbers) {
   const std::span<const double> all = numbers;
   EXPECT_THROW(HeadSearch({}, {}).restore(all.first(all.size() - 1)), Error);
   const size_t dropped = 8,
-               way = 1 + 2 + 20 * 7;  // position of the first way's flag, and distance to the next
+               way = 1 + 2 + 20 * 7;  // position of the first way's flag, and distance to the next way's
   numbers[dropped] = 2;
   EXPECT_THROW(HeadSearch({}, {}).restore(numbers), Error);
   for (size_t i = 0; i < 8; ++i) numbers[dropped + i * way] = 1;
   EXPECT_THROW(HeadSearch({}, {}).restore(numbers), Error);
   numbers[dropped] = 0;
   EXPECT_NO_THROW(HeadSearch({}, {}).restore(numbers));
-  numbers[4] = 2000;  // kept blocks, of 1000
+  numbers[4] = 2000;  // kept blocks, more than the 1000 blocks in all
   EXPECT_THROW(HeadSearch({}, {}).restore(numbers), Error);
 }
 
@@ -231,7 +232,7 @@ double total_work(const std::vector<std::vector<HeadChoice>>& choices) {
 }
 
 TEST(Choose, NeverNeedsMoreWorkThanTheUntunedPolicy) {
-  // To be exact, the first head needs more blocks than the untuned policy's half; the second needs few.
+  // The untuned policy keeps half of the blocks. To keep the bound, the first head needs more, the second head few.
   const Head difficult = [](const HeadPolicy& policy) {
     const double share = policy.selection == Selection::topk ? policy.topk : policy.cdf;
     return policy.dense ? trial(0, 1) : trial((1 - share) * 0.2, share);
@@ -245,14 +246,14 @@ TEST(Choose, NeverNeedsMoreWorkThanTheUntunedPolicy) {
   const auto alone = choose({{first, first}});
   EXPECT_LE(total_work(alone), 1);
   EXPECT_EQ(alone[0][0].policy, HeadPolicy{.topk = 0.5});
-  const auto bounded = within_bounds({{first, first}});  // at any cost
+  const auto bounded = within_bounds({{first, first}});  // keeps the bound even if the work grows
   EXPECT_GT(total_work(bounded), 1);
   EXPECT_LE(bounded[0][0].trial.relative_l1(), 0.065);
 }
 
 TEST(Choose, LeavesHeadsDenseThatTheUntunedPolicyBreaks) {
-  // The untuned policy keeps next to nothing and gives a huge error. The policies that work need more blocks, so the
-  // search must want them.
+  // The untuned policy keeps next to nothing and errs hugely. The other policies need more blocks, and no search that
+  // only saved work would want them.
   HeadPolicy untuned;
   untuned.topk = 0.01;
   const Head fragile = [&](const HeadPolicy& policy) {

@@ -1,4 +1,4 @@
-// Profiles read back as they were written, and wrong ones are refused with file, line and key.
+// Tests that profiles read back as they were written, and that errors about others name file, line and key.
 #include "attention/policies/profile.h"
 
 #include <gmock/gmock.h>
@@ -85,7 +85,8 @@ TEST(Profile, WritesReadableYaml) {
   EXPECT_THAT(text, HasSubstr("\n# layer 1\n"));
 }
 
-/// Returns the example without the keys `dropped`, `select` and `cell`, as in profiles from before there were means.
+/// Returns the example without the keys `dropped`, `select` and `cell`. Profiles lacked them before sparse attention
+/// had means.
 std::string of_before_means() {
   Profile profile = example();
   profile.heads[1][1] = profile.heads[0][2] = profile.heads[1][0];
@@ -151,7 +152,7 @@ TEST(Profile, NamesTheFileLineAndKeyOfAnError) {
     EXPECT_THROW(parse_profile(text, "p.yaml"), Error) << text;
 }
 
-/// Returns a whole setting without policies for heads.
+/// Returns a profile that holds a complete setting but no policies for heads.
 Profile setting_alone() {
   Profile profile = example();
   profile.heads.clear();

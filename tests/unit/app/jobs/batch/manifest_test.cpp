@@ -1,4 +1,4 @@
-// Tests manifests: what a killed process leaves, the lock, and files that are not manifests of ours.
+// Tests manifests: writing and reading, those of killed processes, the lock, and files that are no manifests.
 #include "app/jobs/batch/manifest.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Tests shares of a set, given by an option or by a launcher.
+// Tests which rows of a set a process makes if an option or a launcher splits the set.
 #include "app/jobs/batch/share.h"
 
 #include <map>

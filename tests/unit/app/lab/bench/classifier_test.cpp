@@ -22,7 +22,7 @@ at::Tensor color(float r, float g, float b) {
   return at::tensor({r, g, b});
 }
 
-/// Returns 33 frames of 256 x 256 in which the center of a square moves from `from` to `to`. Half a side is 30 pixels.
+/// Returns 33 frames of 256 x 256 in which a square of 60 x 60 pixels moves. Its center goes from `from` to `to`.
 at::Tensor square(const at::Tensor& paint, const at::Tensor& ground, std::array<double, 2> from,
                   std::array<double, 2> to) {
   constexpr int64_t frames = 33, side = 256;
@@ -92,9 +92,9 @@ TEST(Classifier, IsFoundBesideItsModel) {
 }
 
 TEST(Traits, AreReadFromAllFormsOfPrompts) {
-  // Numbers of the traits in order. shape: circle square triangle ring star; color: red orange yellow green blue purple
-  // white black;
-  // background: white black gray blue green yellow; motion: right left up down grow shrink spin still.
+  // Each trait counts from 0 in this order. Shape: circle square triangle ring star. Color: red orange yellow green
+  // blue purple white black. Background: white black gray blue green yellow. Motion: right left up down grow shrink
+  // spin still.
   EXPECT_THAT(traits_of("a red circle moving to the right on a blue background"), ElementsAre(0, 0, 3, 0));
   EXPECT_THAT(traits_of("the blue triangle slides to the right in front of a white wall"), ElementsAre(2, 4, 0, 0));
   EXPECT_THAT(traits_of("On a green background, a white square moves from left to right."), ElementsAre(1, 6, 4, 0));

@@ -22,7 +22,8 @@ AttentionOptions with_shape(const std::string& shape) {
   return options;
 }
 
-/// Returns the error's text. Fails if there is no error, if it is not the user's mistake, or if it names no remedy.
+/// Returns the text of the error that the options cause. Fails if there is no error, if its kind is not bad input, or
+/// if it names no remedy.
 std::string refusal(const AttentionOptions& options) {
   try {
     make_plan(options);

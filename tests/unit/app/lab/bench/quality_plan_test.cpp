@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-/// A config file that leaves nothing to defaults, because these may change.
+/// Settings of a config file that names every value, because defaults may change.
 const std::map<std::string, std::string> kDropping = {
     {"dropped", "none"}, {"select", "mass"}, {"cell", "16"}, {"topk", "0.4"}};
 const std::map<std::string, std::string> kMeans = {

@@ -1,4 +1,4 @@
-// Only one of two pipelines has its transformer in memory while `bench quality` runs.
+// Tests that only one of two pipelines has its transformer in memory while `bench quality` runs.
 #include "app/lab/bench/quality_runs.h"
 
 #include <c10/core/InferenceMode.h>

@@ -1,4 +1,4 @@
-// Tests the rows of `bench attention` as Markdown, CSV and JSON, and the features that all tables share.
+// Tests the rows of `bench attention` as Markdown, CSV and JSON, and what all tables have in common.
 #include "app/lab/bench/rows.h"
 
 #include <gmock/gmock.h>

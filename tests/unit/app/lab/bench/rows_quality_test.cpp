@@ -97,7 +97,7 @@ TEST(QualityRows, FormATableWithoutUninformativeColumns) {
   const std::string text =
       quality_table_of({row(0.5, attention::Dropped::none, 50), row(0.5, attention::Dropped::mean, 60)});
   EXPECT_THAT(text, HasSubstr("| topk | dropped | select | cell | PSNR dB |"));
-  EXPECT_THAT(text, Not(HasSubstr("order")));  // both have the same order
+  EXPECT_THAT(text, Not(HasSubstr("order")));  // both rows have the same token order
   EXPECT_THAT(text, Not(HasSubstr("rel. L1")));
   Combination other = combination(0.5, attention::Dropped::none);
   other.order = hilbert::TokenOrder::native;

@@ -1,4 +1,4 @@
-// Tests the rows of `bench pipeline` as tables and JSON, the rows of a baseline beside them, and their charts.
+// Tests the rows of `bench pipeline` as tables and JSON, alone and beside the rows of a baseline, and their charts.
 #include "app/lab/bench/rows.h"
 
 #include <gmock/gmock.h>

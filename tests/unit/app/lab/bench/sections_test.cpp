@@ -1,5 +1,5 @@
-// Tests how the time of a call is split: products outside of attention, attention with everything in it, and the rest.
-// No trace may stay active afterwards.
+// Tests how the time of a call is split: matrix products outside of attention, attention as a whole, and the rest. Also
+// tests that no trace stays active afterwards.
 #include "app/lab/bench/sections.h"
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@ void wait(int milliseconds) {
   std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));  // sets the time to be measured
 }
 
-/// Does what a transformer's attention does: calls the watcher, the operation and `attended`.
+/// Calls what a transformer's attention calls: the watcher, the operation and `attended`.
 void attend(const models::AttentionRun& run, const std::function<void()>& call) {
   const at::Tensor none;
   const attention::Context context;

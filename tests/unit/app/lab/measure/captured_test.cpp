@@ -1,4 +1,4 @@
-// Files of captured q, k and v can be written and read back; errors name what is wrong.
+// Tests that files of captured q, k and v read back as they were written, and that errors name the fault.
 #include "app/lab/measure/captured.h"
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@ using test::TemporaryFolder;
 using test::throws_error;
 using ::testing::ElementsAre;
 
-/// Returns two calls of 2 x 2 x 3 video tokens and one text token; q counts up.
+/// Returns two calls of 2 x 2 x 3 video tokens and one text token. The values of q are 0, 1, 2 and so on.
 Capture capture() {
   Capture result{.grid = {.frames = 2, .height = 2, .width = 3}, .text_tokens = 1, .calls = {}};
   for (const int64_t layer : {0, 7}) {

@@ -46,7 +46,7 @@ TEST(StructuredInputs, ConcentrateAttentionNearTheDiagonal) {
   const at::Tensor position = at::arange(1024);
   const at::Tensor near = (position.unsqueeze(0) - position.unsqueeze(1)).abs() < 128;
   const double share = (mass * near).sum().item<double>() / mass.sum().item<double>();
-  EXPECT_GT(share, 0.5);  // in 0.23 of the keys
+  EXPECT_GT(share, 0.5);  // half of the mass, in 0.23 of the keys
 }
 
 TEST(StructuredInputs, HaveLargeMeansInK) {
@@ -156,7 +156,7 @@ TEST(Accuracy, AddsSumsNotRatios) {
   Accuracy pooled = compare(exact.out, exact);
   ExactRows large = exact;
   large.out = exact.out * 3;
-  pooled += compare(exact.out, large);  // wrong by 2/3, and three times as large
+  pooled += compare(exact.out, large);  // the error is 2/3, and the reference is three times as large
   EXPECT_NEAR(pooled.relative_l1(), 2.0 / 4, 1e-12);
   EXPECT_NEAR(pooled.cosine(), 4 / std::sqrt(2 * 10.0), 1e-12);
 }

@@ -38,8 +38,8 @@ TEST(Ssim, IsTheTermOfTheMeansForFlatFrames) {
 }
 
 TEST(Ssim, MatchesTheFormulaForAChangeOfContrast) {
-  // y = 0.5 x + 0.25 nearly keeps the mean of 0.5. Each window gives (2 mx my + C1)(vx + C2) / ((mx^2 + my^2 + C1)(1.25
-  // vx + C2)).
+  // y = 0.5 x + 0.25 has nearly the same mean as x, 0.5. With the means mx, my and the variance vx, a window has the
+  // SSIM (2 mx my + C1)(vx + C2) / ((mx^2 + my^2 + C1)(1.25 vx + C2)).
   const at::Tensor x = pattern(9, 32, 32), y = x * 0.5 + 0.25;
   const double forward = ssim(x, y, at::kCPU), backward = ssim(y, x, at::kCPU);
   EXPECT_NEAR(forward, backward, 1e-6) << "it is symmetric";

@@ -1,4 +1,4 @@
-// Every column of a table explains itself, and a key means the same figure in every table.
+// Tests that every column of a table has an explanation, and that a key stands for the same figure in every table.
 #include "app/lab/measure/table.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ TEST(Columns, HaveAnExplanationInEveryTable) {
 }
 
 TEST(Columns, HaveOneTitleAndUnitPerKey) {
-  const std::vector<std::string> of_their_table = {"ms", "rel_l1", "step_ms"};  // per call or per step; with quartiles
+  const std::vector<std::string> of_their_table = {"ms", "rel_l1", "step_ms"};  // differ by table
   std::map<std::string, std::pair<std::string, std::string>> known;
   for (const Columns& table :
        {bench::attention_columns(), bench::quality_columns(), bench::stage_columns(), bench::rank_columns()}) {

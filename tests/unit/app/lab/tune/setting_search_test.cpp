@@ -19,8 +19,8 @@ constexpr int64_t kSteps = 50;
 constexpr size_t kPrompts = 3;
 constexpr double kFullSeconds = 50;
 
-/// An invented model that differs from the search's expectation: errors add up with other factors and powers. Each
-/// candidate deviates from the formula, and prompts differ.
+/// An invented model whose errors follow another formula than the search expects: other factors and powers. Each
+/// candidate also deviates from the formula at random, and prompts differ.
 struct Truth {
   double of_topk = 2e-5, of_cache = 1e-5, power = 3, of_fp8 = 1e-4, scatter = 0.7;
   double topk_power = 1.2;
@@ -111,7 +111,7 @@ TEST(SettingSearch, FindsNearlyTheFastestSettingAboveTheFloorWithFewVideos) {
       const Standing& best = search.standings()[*search.best()];
       EXPECT_TRUE(search.holds(best)) << floor;
       EXPECT_GE(best.mean(&Seen::psnr), floor);
-      // The very fastest of thousands of candidates had lucky scatter, which only their videos show.
+      // Among thousands of candidates the fastest one profits from its random deviation, which only its videos show.
       EXPECT_LE(best.seconds, 1.1 * least_seconds(truth, floor, candidates)) << floor << " " << name(best.candidate);
       EXPECT_LE(videos, 110) << "of " << candidates.size() * kPrompts;
     }

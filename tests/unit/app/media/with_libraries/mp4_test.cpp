@@ -1,4 +1,5 @@
-// Decodes MP4 files that were written: frames, colors, tags, index at the front, recipe, and the choice of encoders.
+// Tests written MP4 files by decoding them: frames, colors, tags, the index at the front and the recipe. Also tests the
+// choice of encoders.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -122,12 +123,12 @@ TEST_F(Mp4, RefusesUnknownEncodersAndListsTheKnownOnes) {
 TEST_F(Mp4, RefusesEncodersThatMp4CannotHold) {
   EXPECT_THROW(check_output(path, {.codec = "gif"}), Error);
   EXPECT_THROW(check_output(path, {.codec = "aac"}), Error);
-  EXPECT_THROW(check_encoding(path, 64, 64, {.codec = "mjpeg"}), Error);  // fails when it opens
+  EXPECT_THROW(check_encoding(path, 64, 64, {.codec = "mjpeg"}), Error);  // fails when the encoder is opened
   EXPECT_NO_THROW(check_output(path, {.codec = "mpeg4"}));
   EXPECT_NO_THROW(check_encoding(path, 64, 64, {.codec = "mpeg4"}));
 }
 
-/// Returns A and B for "use A or B, or leave --codec out".
+/// Returns the encoders that a remedy names: A and B for "use A or B, or leave --codec out".
 std::vector<std::string> encoders_in(const std::string& remedy) {
   std::vector<std::string> names;
   std::istringstream words(remedy.substr(0, remedy.find(',')));

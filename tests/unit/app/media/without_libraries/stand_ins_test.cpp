@@ -1,4 +1,5 @@
-// Without FFmpeg and OpenCV, a build refuses formats that it cannot write before any work, and writes the others.
+// Tests builds without FFmpeg and OpenCV: they refuse formats that they cannot write before any work, and write the
+// others.
 #include "app/media/image.h"
 #include "app/media/video.h"
 #include "tests/support/temporary_folder.h"
