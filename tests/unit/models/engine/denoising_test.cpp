@@ -1,5 +1,5 @@
-// Tests the guard of the denoising steps with transformers that fail on purpose: which steps are redone, committed and
-// counted.
+// Tests how denoising steps are guarded, with transformers that fail on purpose: which steps are repeated, which change
+// the state, and which are counted.
 #include "models/engine/denoising.h"
 
 #include <ATen/ATen.h>
@@ -26,7 +26,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-/// Predicts the same with any attention, except in the step in which one value becomes NaN or Inf.
+/// Predicts the same with any attention, except in one step: there, one value becomes NaN or Inf unless attention is
+/// full. With `full_fails`, full attention does not help.
 class FaultyTransformer final : public LoadedTransformer {
  public:
   FaultyTransformer(int64_t faulty_step, float fault, bool full_fails = false)
@@ -51,7 +52,7 @@ class FaultyTransformer final : public LoadedTransformer {
   bool full_fails_;
 };
 
-/// Counts on the device as GPU kernels do, and fails once in the middle of a step.
+/// Counts kept blocks where collect() must fetch them, as GPU kernels do, and fails once in the middle of a step.
 class BreakingTransformer final : public LoadedTransformer {
  public:
   at::Tensor forward(const at::Tensor& latents, const Conditioning&, const at::Tensor&, AttentionRun& run,
@@ -73,7 +74,7 @@ class BreakingTransformer final : public LoadedTransformer {
   bool broken_ = false;
 };
 
-/// Predicts a wrong shape once, in the middle of a run, so that the sampler's step throws.
+/// Predicts a wrong shape once, when a step is repeated with full attention, so that the sampler throws.
 class MisshapenTransformer final : public LoadedTransformer {
  public:
   explicit MisshapenTransformer(int64_t faulty_step) : sound_(faulty_step, std::nanf("")), faulty_step_(faulty_step) {}
@@ -93,8 +94,8 @@ class MisshapenTransformer final : public LoadedTransformer {
   bool broken_ = false;
 };
 
-/// Skips its second layer whenever the cache allows it. One step fails there once: it gives NaN, which the cache may
-/// see, or throws after it changed the cache.
+/// Skips its second layer whenever the cache allows it. In one step this layer fails once: it gives NaN, which the
+/// cache may remember, or throws after it has changed the cache.
 class CachingTransformer final : public LoadedTransformer {
  public:
   enum class Fault { none, nan, exception };
@@ -210,7 +211,7 @@ TEST(Denoising, ConcatenatesLatentsWithoutAMaskToTheNoise) {
   }
 }
 
-/// Stores a key of the context in a forward if there is none yet.
+/// Stores a key for the context in its first forward, if none is stored yet.
 class ContextTransformer final : public LoadedTransformer {
  public:
   at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor&, AttentionRun& run,

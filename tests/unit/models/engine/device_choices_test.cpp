@@ -11,7 +11,8 @@
 namespace sparsereel::models {
 namespace {
 
-/// fp16 tensors beside 8-bit weights are no reason to compute in fp16: UMT5's activations leave its range.
+/// Files with 8-bit weights also hold fp16 tensors. These are no reason to compute in fp16, whose range UMT5's
+/// activations exceed.
 TEST(StoredDtype, IsBf16IfTheTextEncoderIsReplacedByAPackedOne) {
   const test::TemporaryFolder folder;
   Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");

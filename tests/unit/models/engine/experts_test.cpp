@@ -135,7 +135,7 @@ TEST_F(ExpertsTest, ThrowsIfTheRetryFailsToo) {
   EXPECT_THROW(both->load(0), std::runtime_error);
 }
 
-/// The load takes 10 s unless it is told to stop.
+/// Loading the prefetched expert would take 10 s, but it must stop earlier.
 TEST_F(ExpertsTest, StopsPrefetchingWhenDestroyed) {
   std::promise<void> begun;
   bool stopped = false;
@@ -159,11 +159,12 @@ TEST_F(ExpertsTest, StopsPrefetchingWhenDestroyed) {
   EXPECT_TRUE(stopped);
 }
 
-/// Each step adds (next sigma - sigma) x prediction; with guidance the prediction is value x (1 + scale).
+/// Each step adds (next sigma - sigma) x prediction to the latents. With guidance the prediction is value x (1 +
+/// scale).
 TEST_F(ExpertsTest, UsesTheExpertAndGuidanceScaleOfEachStep) {
   const auto denoising = start(experts());
   double x = 0;
-  const std::vector<double> sigmas = {1, 0.667, 0.334, 0.001, 0};  // even steps to training's last sigma, then clean
+  const std::vector<double> sigmas = {1, 0.667, 0.334, 0.001, 0};  // equal steps to the last sigma of training, then 0
   for (size_t step = 0; step < 4; ++step) {
     EXPECT_EQ(denoising->load_expert(), step == 0 || step == 2);
     denoising->step();

@@ -1,4 +1,4 @@
-// Decoded pieces become the frames of one video, however they are cut, and no facts about them are lost.
+// Tests that decoded pieces of any size become the frames of one video, with the same facts about them.
 #include "models/engine/frames.h"
 
 #include <ATen/ATen.h>

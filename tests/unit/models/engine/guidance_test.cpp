@@ -1,4 +1,5 @@
-// Tests guidance: its arithmetic, the inputs of each forward, and passes in turn against a batch.
+// Tests guidance: its arithmetic, the inputs of each forward, and that passes in turn give the same as passes in a
+// batch.
 #include "models/engine/guidance.h"
 
 #include <ATen/ATen.h>
@@ -17,7 +18,7 @@ using ::testing::ElementsAre;
 
 class GuidanceTest : public ::testing::Test {
  protected:
-  /// Adds the mean of a row's text to its latents, and remembers the batch size of each forward.
+  /// Returns a forward that adds the mean of a row's text to the row's latents, and records its batch size.
   Guidance::Denoise denoise() {
     return [this](const at::Tensor& latents, const Conditioning& conditioning) {
       batches_.push_back(latents.size(0));

@@ -105,7 +105,7 @@ TEST_F(ImageLatents, AreSampledOnlyWhereADeviationIsGiven) {
   EXPECT_EQ(drawn.sum().item<int64_t>(), 8);
 }
 
-/// Its tokens hold the mean of the pixels.
+/// An encoder whose tokens hold the mean of the image's pixels.
 class MeanEncoder final : public ImageEncoder {
  public:
   at::Tensor forward(const at::Tensor& pixels) const override {

@@ -1,5 +1,5 @@
-// The minimal memory for a video is never more than the video takes, and it is exact even for sizes that overflow
-// integers.
+// Tests that the estimated minimal memory for a video is never more than the video takes, and that sizes which overflow
+// integers do not falsify it.
 #include "models/engine/memory_need.h"
 
 #include <ATen/ATen.h>
@@ -208,7 +208,7 @@ TEST(MemoryNeed, CountsWeightsOfTheLargestTransformer) {
   EXPECT_NEAR(fp32.parameters, 14.3e9, 0.2e9);
   EXPECT_EQ(fp32.host, 4 * fp32.parameters);
   EXPECT_EQ(fp32.device, 0);
-  EXPECT_NEAR(bf16.device, 2 * fp32.parameters, 0.1e9);  // some stay in fp32
+  EXPECT_NEAR(bf16.device, 2 * fp32.parameters, 0.1e9);  // some tensors stay in fp32
   EXPECT_EQ(bf16.host, 0);
   EXPECT_EQ(need(gpu, at::kBFloat16, true).host, bf16.device);
   EXPECT_EQ(need(gpu, at::kBFloat16, true).device, 0);
@@ -221,7 +221,7 @@ TEST(MemoryNeed, CountsNoMemoryForMappedWeights) {
   const auto host = [&](const WeightFormat& format) {
     return weight_need(folder, spec, {.device = at::kCPU, .format = format}).host;
   };
-  EXPECT_LT(host(at::kHalf), 0.1 * host(at::kFloat));  // it is stored in 16 bits
+  EXPECT_LT(host(at::kHalf), 0.1 * host(at::kFloat));  // the file holds 16 bits
   EXPECT_GT(host({at::kHalf, /*in_fp8=*/true}), 0.2 * host(at::kFloat));
 }
 

@@ -127,7 +127,7 @@ TEST(Pipeline, CancelsOneRunWithoutAffectingOthers) {
   EXPECT_TRUE(beside_a_cancelled_run(*two, *one, request, 0).equal(alone));
 }
 
-/// Makes a run call `cut` while it uses the file of this name in the test pipeline.
+/// Sets the observer so that a run calls `cut` while it uses the file `file` of the test pipeline.
 void watch(test::CallbackObserver& observer, const std::string& file, const std::function<void()>& cut) {
   if (file.starts_with("text_encoder/"))
     observer.on_stage = [cut](const std::string& stage) {
@@ -141,7 +141,8 @@ void watch(test::CallbackObserver& observer, const std::string& file, const std:
     observer.on_decoded = [cut](const PieceProgress&) { cut(); };
 }
 
-/// Makes a video while the file is truncated. The dtype is the file's, so a CPU computes with the mapped file itself.
+/// Makes a video, and truncates the file while the run uses it. The dtype is that of the file, so the CPU computes
+/// directly on the mapped file.
 Outcome made_while_cut(const std::filesystem::path& model, const std::string& file, const Request& request) {
   const auto pipeline = Pipeline::open(model.string(), "cpu", "fp16");
   test::CallbackObserver observer;

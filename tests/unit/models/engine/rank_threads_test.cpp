@@ -68,7 +68,7 @@ TEST(RankThreads, MakeTheNextVideoAfterAFailureOrCancellation) {
 
 TEST(RankThreads, NameTheRankWhoseFailureEndedTheVideo) {
   auto all = pipelines_of(2, "cpu");
-  all.back() = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");  // has other sizes
+  all.back() = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");  // of other sizes
   const Request request = short_video();
   const Plan plan = all.front()->resolve(request);
   RankThreads ranks(std::move(all));
@@ -93,7 +93,8 @@ TEST(RankThreads, MakeTheNextVideoAfterAnEventCancels) {
   }
 }
 
-/// Rank 0 gives up for its own reason. At its next video it may not know yet that the other rank failed too.
+/// Both ranks fail in the same video: the observer stops rank 0, and rank 1 lacks its VAE. When rank 0 begins the next
+/// video, it may not know yet that rank 1 failed, too.
 TEST(RankThreads, RecoverImmediatelyAfterAnotherRankFails) {
   const test::TemporaryFolder folder;
   std::filesystem::copy(SPARSEREEL_TINY_MODEL, folder / "model", std::filesystem::copy_options::recursive);
@@ -114,7 +115,7 @@ TEST(RankThreads, RecoverImmediatelyAfterAnotherRankFails) {
   }
 }
 
-/// Both must report the same events.
+/// Two ranks and a single pipeline must report the same events about the text.
 TEST(RankThreads, ReportTheSameTextEventsAsOnePipeline) {
   const auto one = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32");
   Request request = short_video();
@@ -138,7 +139,7 @@ TEST(RankThreads, ReportTheSameTextEventsAsOnePipeline) {
   EXPECT_GT(outcome.seconds.text, 0);
 }
 
-/// The video fails before its text is encoded, while the other ranks load.
+/// The first video fails on rank 0 before its text is encoded, while the other ranks load.
 TEST(RankThreads, MakeTheNextVideoAfterAFailureBeforeTextEncoding) {
   RankThreads ranks(pipelines_of(4, "cpu"));
   const Request request = short_video();

@@ -1,4 +1,4 @@
-// A state that is split into its parts can be put together again.
+// Tests that a state that is split into its parts can be put together again.
 #include "models/engine/state_parts.h"
 
 #include <ATen/ATen.h>

@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// One channel holds the number of tokens its prompt was encoded with, the other holds the token.
+/// An encoder with two channels. One holds the number of tokens that were encoded together, the other holds the token.
 class CountingEncoder final : public TextEncoder {
  public:
   at::Tensor forward(const at::Tensor& ids) const override {

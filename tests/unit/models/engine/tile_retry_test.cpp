@@ -1,5 +1,5 @@
-// If decoding runs out of GPU memory, it is tried once more: in tiles if that is allowed, else only if memory was
-// freed.
+// Tests the retry after decoding ran out of GPU memory. It happens once: in tiles if tiles are allowed. If they are
+// not, decoding is retried only if memory could be freed.
 #include "models/engine/tile_retry.h"
 
 #include <ATen/ATen.h>
@@ -10,7 +10,8 @@
 namespace sparsereel::models {
 namespace {
 
-/// Runs out of memory untiled, or always if tiles do not help, until enough memory is freed. Records its calls.
+/// Records its calls. Runs out of memory without tiles, and also with tiles if `tiles_help` is false, until memory has
+/// been freed.
 struct Decoder {
   bool tiles_help = true;
   bool something_to_free = false;

@@ -1,4 +1,4 @@
-// Output files appear whole or not at all.
+// Tests that output files appear complete or not at all.
 #include "models/files/atomic_file.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ using test::write_text;
 using ::testing::HasSubstr;
 using ::testing::Test;
 
-/// While it lives, no file of this process grows beyond `bytes`, as on a full disk.
+/// While this object lives, no file of this process can grow beyond `bytes`, as on a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {

@@ -56,7 +56,7 @@ TEST(JsonText, DiscardsInvalidTextIfJsonIsOptional) {
   EXPECT_EQ(parse_json_if_valid("[1]"), json({1}));
 }
 
-// A file's header has a member for each tensor. Quadratic time would be minutes here.
+// Headers of files have a member for each tensor. With this many, a parser of quadratic time would take minutes.
 TEST(JsonText, ParsesInLinearTime) {
   std::string text = "{";
   for (int i = 0; i < 200000; ++i)

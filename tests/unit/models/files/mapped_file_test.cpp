@@ -1,4 +1,4 @@
-// A mapped file may be truncated at any time: reads must continue, and the file must report it.
+// Tests mapped files that are truncated while they are read: reads must continue, and the file must report it.
 #include "models/files/mapped_file.h"
 
 #include <sys/mman.h>
@@ -89,7 +89,7 @@ constexpr bool kIsSanitized = false;
 
 TEST_F(MappedFileTest, LeavesOtherBusErrorsUnhandled) {
   const fs::path path = write("a");
-  if (kIsSanitized)  // its handler was there before ours, which passes the signal on to it
+  if (kIsSanitized)  // our handler passes the signal on to the sanitizer's, which was set first
     EXPECT_EXIT(read_behind_the_end(path, page_), ::testing::ExitedWithCode(1), "AddressSanitizer: BUS");
   else
     EXPECT_EXIT(read_behind_the_end(path, page_), ::testing::KilledBySignal(SIGBUS), "");

@@ -1,5 +1,5 @@
-// Leftovers of killed processes are told from files that live processes hold, and one process at a time reserves a
-// name.
+// Tests temporary files: those of killed processes are told from those that live processes hold, and only one process
+// at a time can reserve a name.
 #include "models/files/temporary.h"
 
 #include <fcntl.h>
@@ -28,7 +28,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-/// A process that runs `act` and then lives until it is killed.
+/// A child process that runs `act` and then lives until it is killed.
 class OtherProcess {
  public:
   explicit OtherProcess(const std::function<void()>& act) {
@@ -134,7 +134,7 @@ TEST(Temporary, IsRecreatedIfItsFolderIsRemoved) {
   other.join();
 }
 
-/// While it lives, no file can be opened.
+/// While this object lives, this process can open no file.
 class NoDescriptors {
  public:
   NoDescriptors() {

@@ -1,4 +1,4 @@
-// Tests configs that are accepted, and configs that are refused with the name of a field.
+// Tests which configs of CLIP are accepted, and that errors about the others name a field.
 #include "models/image/clip_config.h"
 
 #include <gmock/gmock.h>

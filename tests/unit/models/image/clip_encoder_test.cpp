@@ -1,4 +1,5 @@
-// Tests loading with either kind of names, and the weights that are refused. tests/parity compares values.
+// Tests loading CLIP's encoder with either kind of names, and the weights that are refused. tests/parity compares
+// values.
 #include "models/image/clip_encoder.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,5 @@
-// Resized images have the same bytes as Pillow's at every scale. tests/parity/make_resize.py writes the golden images.
+// Tests that resized images have the same bytes as Pillow's at every scale. tests/parity/make_resize.py writes the
+// golden images.
 #include "models/image/resize.h"
 
 #include <ATen/ATen.h>

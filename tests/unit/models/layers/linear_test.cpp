@@ -72,7 +72,7 @@ TEST_F(LinearLayer, AcceptsStridedRowsAndNoRows) {
   EXPECT_EQ(linear(at::empty({0, 16}), layer).sizes(), at::IntArrayRef({0, 8}));
 }
 
-// OpenMP gives one thread here, and oneDNN's product would leave rows out.
+// OpenMP gives this test one thread instead of two. oneDNN's product would then leave rows out.
 TEST_F(LinearLayer, IsCorrectIfOpenMpGivesFewerThreads) {
   const int threads = at::get_num_threads(), levels = omp_get_max_active_levels();
   at::set_num_threads(2);
@@ -103,7 +103,7 @@ TEST(AllThreads, AreGivenDuringTheGuardsLifetime) {
   omp_set_max_active_levels(levels);
 }
 
-/// Returns names, shape as stored, shape and fp32.
+/// Returns a parameter's names, stored shape and shape as text.
 std::string text_of(const Parameter& parameter) {
   std::ostringstream text;
   for (const std::string& name : parameter.names) text << name << " ";

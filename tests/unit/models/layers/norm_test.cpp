@@ -51,7 +51,7 @@ TEST_P(NormLayer, ModulatesVideoAndTextByTheirOwnVectors) {
     const at::Tensor x = at::randn({batch, video + text, channels}, options) + 3;
     const JointModulation m = {random_modulation(batch, channels, dtype), random_modulation(batch, channels, dtype)};
     for (const Norm& norm : {Norm{}, Norm{at::randn({channels}, options), at::randn({channels}, options)}}) {
-      const at::Tensor wide = x.to(at::kFloat);  // rounded once, at the end
+      const at::Tensor wide = x.to(at::kFloat);  // so that only the result is rounded
       const at::Tensor expected =
           at::cat({modulated(wide.narrow(1, 0, video), in_fp32(norm), 1e-5, in_fp32(m.video)),
                    modulated(wide.narrow(1, video, text), in_fp32(norm), 1e-5, in_fp32(m.text))},
@@ -183,7 +183,7 @@ TEST_P(NormLayer, UsesTheModulationRowOfEachToken) {
   }
 }
 
-// Torch's operators need one row of factors per batch entry.
+// Computes the norm with torch's operators. `factor` has one row per batch entry.
 at::Tensor rms_normed(const at::Tensor& x, double eps, const at::Tensor& factor) {
   const at::Tensor wide = x.to(at::kFloat);
   return wide * at::rsqrt(wide.square().mean(-1, true) + eps) * factor.to(at::kFloat).unsqueeze(1);
@@ -246,7 +246,7 @@ TEST(RmsNorm, MatchesTorch) {
   EXPECT_TRUE(close_to(rms_norm(x, weight, 1e-3), at::rms_norm(x, {40}, weight, 1e-3), 1e-6));
 }
 
-// T5 does it so: half precision loses bits in the quotient and in the product.
+// T5 rounds twice in half precision: the quotient, and its product with the weight.
 TEST(RmsNorm, RoundsToTheWeightsDtypeBeforeTheProduct) {
   const c10::InferenceMode inference;
   const at::Tensor x = at::randn({2, 9, 40}) * 3, quotient = rms_norm(x, at::ones({40}), 1e-6);

@@ -26,8 +26,8 @@ TEST(AxisPositions, AreIndicesAtTheBaseSize) {
 }
 
 TEST(AxisPositions, CropAWiderGridAtTheCenterOfTheHeight) {
-  // 4 x 16 in 30 x 45 is resized to 11 x 45 (45 / 16 * 4 = 11.25). It starts at row round(19 / 2) = 10 (ties to even);
-  // columns are 45 / 16 apart.
+  // A grid of 4 x 16 is resized to 11 x 45 to fit into 30 x 45 (45 / 16 * 4 = 11.25). It starts at row
+  // round(19 / 2) = 10 (ties to even). Columns are 45 / 16 apart.
   const AxisPositions positions = cropped_axis_positions({1, 4, 16}, 30, 45);
   EXPECT_FLOAT_EQ(positions.h[0].item<float>(), 10);
   EXPECT_FLOAT_EQ(positions.h[3].item<float>(), 21.0F * 3 / 4);
@@ -36,7 +36,7 @@ TEST(AxisPositions, CropAWiderGridAtTheCenterOfTheHeight) {
 }
 
 TEST(AxisPositions, CropATallerGridAtTheCenterOfTheWidth) {
-  // 20 x 10 in 30 x 45 is resized to 30 x 15 and starts at column 15.
+  // A grid of 20 x 10 is resized to 30 x 15 to fit into 30 x 45. It starts at column 15.
   const AxisPositions positions = cropped_axis_positions({1, 20, 10}, 30, 45);
   EXPECT_FLOAT_EQ(positions.h[0].item<float>(), 0);
   EXPECT_FLOAT_EQ(positions.h[19].item<float>(), 30.0F * 19 / 20);
@@ -58,7 +58,7 @@ TEST(RotaryPositions, HoldTimeThenRowThenColumnInInterleavedPairs) {
     const int64_t token = (t * 3 + h) * 4 + w;
     return std::atan2(table.sin[token][i].item<double>(), table.cos[token][i].item<double>());
   };
-  for (const int64_t i : {0, 1}) {  // the first pair of each axis turns by the position itself
+  for (const int64_t i : {0, 1}) {  // the first pair of each axis has the position as its angle
     EXPECT_NEAR(angle(1, 2, 3, i), 1, 1e-6);
     EXPECT_NEAR(angle(1, 2, 3, 8 + i), 2, 1e-6);
     EXPECT_NEAR(angle(1, 2, 3, 20 + i), 3, 1e-6);

@@ -18,7 +18,7 @@ namespace {
 
 at::Tensor random_bytes(int64_t count) {
   at::Tensor bytes = at::randint(0, 256, {count}, at::kByte);
-  return bytes.masked_fill_(bytes.bitwise_and(0x7C).eq(0x7C), 0x33);  // no fp16 in it is NaN or Inf
+  return bytes.masked_fill_(bytes.bitwise_and(0x7C).eq(0x7C), 0x33);  // so that no fp16 in the bytes is NaN or Inf
 }
 
 TEST(Unpack, MatchesTheGgufPackage) {
@@ -78,7 +78,7 @@ at::Tensor product(const LowRank& delta) {
   return at::matmul(delta.up.to(at::kDouble), delta.down.to(at::kDouble)) * delta.scale;
 }
 
-/// There are more rows than are unpacked at once, and the parts have different formats and deltas.
+/// The weight has more rows than are unpacked at once. Its parts have different formats and deltas.
 TEST(Unpack, AddsDeltasInFp32AndRoundsTheSumOnce) {
   at::manual_seed(1);
   const int64_t columns = 256, rows = 700, bytes = rows * columns;

@@ -74,9 +74,9 @@ TEST_P(DecodingOverRanks, MatchesTheFramesOfOneRank) {
   ASSERT_TRUE(vae->decodes_in_pieces());
   const double tolerance = GetParam().family->vae_tolerance;
   expect_frames_of_one(*vae, latents(2, 2, 2), 1, tolerance);
-  expect_frames_of_one(*vae, latents(3, 5, 2), 2, tolerance);  // uneven numbers of rows
+  expect_frames_of_one(*vae, latents(3, 5, 2), 2, tolerance);  // the ranks have different numbers of rows
   expect_frames_of_one(*vae, latents(3, 4, 2), 3, tolerance);
-  expect_frames_of_one(*vae, latents(1, 3, 2), 3, tolerance);  // a row each, and one latent frame
+  expect_frames_of_one(*vae, latents(1, 3, 2), 3, tolerance);  // each rank has one row, and there is one latent frame
   expect_frames_of_one(*vae, latents(9, 2, 1), 2, tolerance);
 }
 
@@ -85,7 +85,7 @@ TEST_P(DecodingOverRanks, MatchesOneRankInHalfPrecision) {
   const at::Tensor given = latents(3, 5, 3).to(at::kBFloat16);
   const at::Tensor alone = decode(*vae, given, nullptr).frames.to(at::kFloat);
   const at::Tensor shared = decode_over(2, *vae, given).front().frames.to(at::kFloat);
-  // Each rounding is 2^-9, and another order of sums rounds some values the other way.
+  // bf16 rounds by up to 2^-9, and sums in another order round some values the other way.
   EXPECT_LT(((shared - alone).square().mean() / alone.square().mean()).sqrt().item<double>(), 0.02);
 }
 
@@ -100,7 +100,7 @@ TEST_P(DecodingOverRanks, UsesTheLatentsOfEveryRank) {
   EXPECT_TRUE(decode_over(2, *vae, given).front().frames.equal(alone));  // the same bits every time
 }
 
-/// Returns the most bytes that this thread's tensors hold while frames are decoded and discarded.
+/// Decodes frames and discards them. Returns the largest number of bytes that this thread's tensors hold meanwhile.
 double peak_of_decoding(Vae& vae, const at::Tensor& latents, const RowSplit* rows) {
   const c10::InferenceMode guard;
   at::set_num_threads(1);
@@ -114,13 +114,13 @@ TEST_P(DecodingOverRanks, NeedsOnlyTheMemoryOfOnePiece) {
   const auto vae = load();
   const at::Tensor given = latents(3, 24, 8);
   const double alone = peak_of_decoding(*vae, given, nullptr);
-  double shared = 0;  // of rank 1; rank 0 also holds the whole frames of each step
+  double shared = 0;  // peak of rank 1; rank 0 also holds the complete frames of each step
   run_in_threads(2, [&](Group& group) {
     const RowSplit rows(group, given.size(3), at::kCPU);
     const double peak = peak_of_decoding(*vae, given, &rows);
     if (group.rank() == 1) shared = peak;
   });
-  EXPECT_LT(shared, 1.1 * static_cast<double>(vae->untiled_bytes(3, 13, 8)));  // includes a neighbor's row
+  EXPECT_LT(shared, 1.1 * static_cast<double>(vae->untiled_bytes(3, 13, 8)));  // 13 rows: 12, and 1 of the neighbor
   EXPECT_LT(shared, 0.7 * alone);
 }
 

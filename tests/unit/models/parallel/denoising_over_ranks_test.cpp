@@ -1,4 +1,4 @@
-// Any number of ranks must make a video's steps with the latents, decisions and state of one rank.
+// Tests that any number of ranks makes the steps of a video with the same latents, decisions and state as one rank.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
@@ -193,7 +193,7 @@ std::vector<DenoisingCase> denoising_cases() {
 INSTANTIATE_TEST_SUITE_P(Cases, DenoisingOverRanks, ::testing::ValuesIn(denoising_cases()),
                          [](const auto& test) { return test.param.name; });
 
-/// Little changes in the first pass, much in the second.
+/// Between two steps, the first guidance pass changes little and the second much.
 TEST(CacheOverRanks, DecidesForAllRanksByTheSamePassesAsOneRank) {
   for (const GuidancePasses passes : {GuidancePasses::batched, GuidancePasses::in_turn}) {
     run_in_threads(2, [&](Group& group) {

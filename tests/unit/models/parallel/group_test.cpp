@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;  // NOLINT(google-build-using-namespace)
 
-/// Exit code of a process whose part threw.
+/// Exit code of a rank's process after an exception.
 constexpr int kThrew = 3;
 
 std::vector<pid_t> start_processes(int64_t size, const GroupLimits& limits, const std::function<void(Group&)>& part) {
@@ -55,7 +55,7 @@ void as_processes(int64_t size, const std::function<void(Group&)>& part) {
     if (exit_code(process) != 0) throw std::runtime_error("a rank failed: see above");
 }
 
-/// Runs the same groups with timed calls.
+/// Runs as_processes() with groups that time their calls.
 void as_timed_processes(int64_t size, const std::function<void(Group&)>& part) {
   as_processes(size, [&](Group& group) {
     ExchangeMeter meter(at::kCPU);
@@ -118,7 +118,7 @@ TEST(MeteredGroup, TimesCallsOfItsPartsIncludingWaiting) {
     MeteredGroup metered({&group, [](Group*) {}}, meter);
     const auto part = metered.split(0);
     meter.take();
-    if (group.rank() == 1) usleep(300'000);  // rank 0 waits for this long
+    if (group.rank() == 1) usleep(300'000);  // rank 0 waits meanwhile
     part->all_reduce_sum(at::ones({1}));
     const double taken = meter.take();
     test::require(group.rank() == 1 ? taken < 250 : taken > 250, std::to_string(taken) + " ms");
@@ -159,12 +159,12 @@ TEST(SocketGroup, NamesARankThatDoesNotAnswerInTime) {
   for (const pid_t process : ranks) EXPECT_EQ(exit_code(process), 0);
 }
 
-/// Ctrl-Z stops all ranks for any time. They are continued one after the other.
+/// Ctrl-Z may stop all ranks for any time. A shell later continues one after the other.
 TEST(SocketGroup, ContinuesAfterRanksWereStoppedLongerThanTheLimit) {
   const test::ProcessEvent met;
   const auto ranks = start_processes(2, {.start = 60s, .call = 2s}, [&](Group& group) {
     for (int turn = 0; turn < 12; ++turn) {
-      if (group.rank() == 1) usleep(300'000);  // rank 0 waits for it nearly always
+      if (group.rank() == 1) usleep(300'000);  // so rank 0 nearly always waits for rank 1
       group.all_reduce_sum(at::ones({1}));
       if (group.rank() == 1 && turn == 0) met.tell();
     }
@@ -174,7 +174,7 @@ TEST(SocketGroup, ContinuesAfterRanksWereStoppedLongerThanTheLimit) {
   sleep(3);  // longer than the limit
   for (const pid_t process : ranks) {
     kill(process, SIGCONT);
-    usleep(200'000);  // a shell continues them one after the other
+    usleep(200'000);  // as a shell does
   }
   for (const pid_t process : ranks) EXPECT_EQ(exit_code(process), 0);
 }

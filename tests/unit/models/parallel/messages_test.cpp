@@ -50,7 +50,7 @@ TEST(Messages, AreParsedOneByOneFromReceivedBytes) {
   EXPECT_TRUE(test::throws_error([&] { take_message(wrong); }, {"a message from rank 0"}));
 }
 
-/// A message is checked, no matter who sends it.
+/// Messages are checked even though only ranks send them.
 TEST(Messages, AreRefusedIfMalformed) {
   const auto refused = [](const std::function<void(SocketGroup&)>& send, bool is_tensor) {
     const auto links = local_links(2);

@@ -1,4 +1,5 @@
-// Tests ranks (threads here) that meet over TCP: which ranks they meet, and that no other program can delay them.
+// Tests how ranks, which are threads in these tests, meet over TCP: which ranks they accept, and that no other program
+// can delay them.
 #include "models/parallel/rendezvous.h"
 
 #include <ATen/ATen.h>
@@ -27,13 +28,13 @@ using ::testing::HasSubstr;
 
 constexpr GroupLimits kPatient = {.start = 60s, .call = 60s}, kHurried = {.start = 1s, .call = 60s};
 
-/// Returns a place on this host with a port that was free just now.
+/// Returns a meeting place on this host with a port that was free just before.
 Rendezvous some_place() {
   const uint16_t port = listen_towards("127.0.0.1", 0, 1).port;
   return {.host = "127.0.0.1", .port = port, .secret = "a secret of sixteen"};
 }
 
-/// Returns the reason why the rank cannot meet the others; empty if it meets them.
+/// Lets a rank meet the others in another thread. The future holds the error; empty if they met.
 std::future<std::string> begin_to_meet(const Rendezvous& place, int64_t rank, int64_t size,
                                        const GroupLimits& limits = kPatient) {
   return std::async(std::launch::async, [=] {
@@ -57,7 +58,7 @@ void expect_that_all_meet(const Rendezvous& place, int64_t size) {
   for (auto& each : all) EXPECT_EQ(each.get(), "");
 }
 
-/// Connects like a program that is no rank, once somebody listens.
+/// Connects as soon as somebody listens, as a program that is no rank might.
 Socket stranger_at(const Rendezvous& place) {
   Socket socket;
   test::wait_until([&] {
@@ -86,7 +87,7 @@ TEST(Rendezvous, WaitsForASlowRankLongerThanForAVanishedHost) {
   const GroupLimits limits = {.start = 60s, .call = 60s, .vanished = 1s};
   auto reader = std::async(std::launch::async, [&] {
     const auto group = SocketGroup::connect(1, meet(place, 1, 2, limits), "slow", limits);
-    std::this_thread::sleep_for(3s);  // it loads for longer than `vanished`
+    std::this_thread::sleep_for(3s);  // rank 1 loads for longer than `vanished`
     const at::Tensor received = at::empty({16 << 20}, at::kByte);
     group->broadcast(received, 0);
     return received.eq(7).all().item<bool>();
@@ -125,7 +126,7 @@ TEST(Rendezvous, IsNotBlockedBySilentCallers) {
   const Rendezvous place = some_place();
   auto rank_0 = begin_to_meet(place, 0, 2, {.start = 20s});
   std::vector<Socket> idle;
-  for (int i = 0; i < 300; ++i) idle.push_back(stranger_at(place));  // more than are kept
+  for (int i = 0; i < 300; ++i) idle.push_back(stranger_at(place));  // more connections than the listener keeps
   EXPECT_EQ(problem_of(place, 1, 2, {.start = 20s}), "");
   EXPECT_EQ(rank_0.get(), "");
 }
@@ -138,7 +139,7 @@ TEST(Rendezvous, IsNotBlockedByASlowCaller) {
   std::thread dripping([&] {
     for (const char* next = "sparsereel-rank1"; !ends && *next != 0; ++next) {
       send(slow.get(), next, 1, MSG_NOSIGNAL);
-      std::this_thread::sleep_for(200ms);  // it drips
+      std::this_thread::sleep_for(200ms);  // one byte at a time
     }
   });
   EXPECT_EQ(problem_of(place, 1, 2, {.start = 20s}), "");
@@ -214,7 +215,7 @@ TEST(Rendezvous, SupportsSuccessiveRunsInAPersistentStore) {
   const auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
   Rendezvous place = {.host = "127.0.0.1", .port = store->getPort(), .is_kept = true, .secret = "a secret of sixteen"};
   expect_that_all_meet(place, 3);
-  auto rank_1 = begin_to_meet(place, 1, 2);  // before rank 0: reads where an earlier rank 0 was
+  auto rank_1 = begin_to_meet(place, 1, 2);  // before rank 0, so it reads the place of the earlier rank 0
   std::this_thread::sleep_for(500ms);        // the store does not tell who has read it
   EXPECT_EQ(problem_of(place, 0, 2, kPatient), "");
   EXPECT_EQ(rank_1.get(), "");

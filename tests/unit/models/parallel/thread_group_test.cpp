@@ -30,7 +30,7 @@ TEST(ThreadGroup, DeliversWhatEachRankSends) {
     const int64_t own = group.rank();
     std::vector<at::Tensor> send, receive;
     for (int64_t i = 0; i < 3; ++i) {
-      send.push_back(at::full({own + i}, 10 * own + i, at::kLong));  // sizes differ by pair, one is empty
+      send.push_back(at::full({own + i}, 10 * own + i, at::kLong));  // sizes differ by pair of ranks, and one is 0
       receive.push_back(at::zeros({own + i}, at::kLong));
     }
     group.all_to_all(send, receive);
@@ -140,7 +140,7 @@ TEST(SplitGroups, AreKnownInAdvance) {
   EXPECT_TRUE(splits_of_shares(1, 2).empty());
 }
 
-/// Like a group whose calls return before they are done, after they were aborted.
+/// A group that was aborted. Its calls return although they exchanged nothing.
 class AbortedGroup final : public Group {
  public:
   int64_t rank() const override { return 0; }

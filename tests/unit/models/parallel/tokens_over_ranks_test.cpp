@@ -1,4 +1,5 @@
-// Compares the transformers of every family, with tokens and heads shared by several ranks, with one rank alone.
+// Compares the transformers of every family on several ranks, each with a part of the tokens and heads, with those on
+// one rank.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
@@ -25,7 +26,7 @@ using attention::Mode;
 /// The result of a forward by one rank or by several.
 struct ForwardResult {
   at::Tensor prediction;
-  attention::Statistics counts;  // of all ranks
+  attention::Statistics counts;  // summed over all ranks
 };
 
 AttentionRun in_mode(Mode mode) {
@@ -88,7 +89,8 @@ TEST_P(TokensOverRanks, MatchOneRankInSixteenBits) {
   EXPECT_TRUE(test::close_to(over(3, {}, at::kBFloat16).prediction, alone, 2e-2));
 }
 
-// Blocks are chosen from pooled queries and keys. These equal one rank's except for the order of sums before them.
+// Blocks are chosen from pooled queries and keys. Several ranks compute the same pooled tokens as one rank, but with
+// sums in another order.
 TEST_P(TokensOverRanks, KeepTheSameNumberOfSparseBlocks) {
   const AttentionRun how = in_mode(Mode::sparse);
   const ForwardResult alone = forward(how, nullptr);

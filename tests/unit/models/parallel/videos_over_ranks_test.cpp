@@ -1,4 +1,4 @@
-// Compares whole videos of every family by several ranks, each with its own pipeline, with those of one rank.
+// Compares videos of every family made by several ranks, each with its own pipeline, with videos made by one rank.
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ class VideosOverRanks : public ::testing::TestWithParam<test::ParityCase> {
 
 TEST_P(VideosOverRanks, MatchTheLatentsOfOneRank) {
   const at::Tensor alone = make(nullptr, {}).latents;
-  for (const int64_t ranks : guided() ? std::vector<int64_t>{2, 4} : std::vector<int64_t>{2}) {  // up to 2 per pass
+  for (const int64_t ranks : guided() ? std::vector<int64_t>{2, 4} : std::vector<int64_t>{2}) {  // 1 or 2 per pass
     const std::vector<Outcome> shared = over(ranks);
     for (const Outcome& outcome : shared) EXPECT_TRUE(test::close_to(outcome.latents, alone, 1e-4)) << ranks;
     for (const Outcome& outcome : shared) EXPECT_TRUE(outcome.latents.equal(shared.front().latents)) << ranks;

@@ -54,7 +54,7 @@ TEST(NoEffectWarnings, AreOmittedForConfigsAndRecipes) {
                                        std::pair{Source::config_file, true}, std::pair{Source::row, true}}) {
     Settings settings;
     settings.add(source, {{"topk", "0.3"}}, "a file");
-    EXPECT_EQ(!no_effect_warnings(settings, {kFull}).empty(), warned);  // the mode is the device's default
+    EXPECT_EQ(!no_effect_warnings(settings, {kFull}).empty(), warned);  // the device's default mode applies
   }
 }
 

@@ -1,4 +1,5 @@
-// Tests the list of fields: texts are read and written, keys show differences, and recipes hold the values that count.
+// Tests the list of fields: how values are read from text and written, which differences keys show, and which values
+// recipes hold.
 #include "models/request/fields.h"
 
 #include <gmock/gmock.h>
@@ -189,7 +190,7 @@ TEST(Fields, AppearInARecipeOnlyIfTheyHaveAnEffect) {
   EXPECT_EQ(recipe["sigmas"], "1.0,0.5");
   EXPECT_EQ(recipe["cache"], "steps:2");
   EXPECT_FALSE(recipe.contains("steps"));
-  plan.attention_policy.per_head = {{attention::HeadPolicy{}}};  // from a profile: no single number describes them
+  plan.attention_policy.per_head = {{attention::HeadPolicy{}}};  // of a profile, so no single topk counts
   recipe = recipe_of(plan);
   EXPECT_FALSE(recipe.contains("topk"));
   EXPECT_EQ(recipe["dropped"], "mean");

@@ -1,4 +1,5 @@
-// Each model keeps every number of frames and every side of a frame, or its error offers numbers that it keeps.
+// Tests for every model that it makes videos of exactly the requested frames and sides, or that its error offers
+// numbers of which this is true.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -79,7 +80,8 @@ TEST(RequestSizes, AcceptAFrameCountOrOfferTheNearestTwo) {
       }
       const Plan plan = resolve_request(request, spec);
       if (plan.decoded_frames == frames) continue;
-      // The reference accepts these numbers and makes more frames. Recipes store them.
+      // The reference accepts these numbers of frames and makes more frames. Recipes may hold these numbers, so they
+      // only cause a warning.
       const std::vector<int64_t> named = numbers_in(frame_count_warning(plan, spec));
       ASSERT_THAT(named, SizeIs(4));
       EXPECT_EQ(named[0], plan.decoded_frames);

@@ -1,4 +1,4 @@
-// Tests how a request is resolved, beyond what the command line's tests show.
+// Tests how a request becomes a plan, in cases that the tests of the command line do not cover.
 #include "models/request/make_plan.h"
 
 #include <gmock/gmock.h>
@@ -119,7 +119,7 @@ TEST(ResolveRequest, TakesTheStepCountFromNoiseLevels) {
   spec.samplers[0].sigmas = nullptr;
   request.num_inference_steps = 4;
   EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"sigmas has 3 values, but steps is 4"}));
-  request.scheduler = "b";  // has no sigmas
+  request.scheduler = "b";  // a scheduler that takes no sigmas
   EXPECT_EQ(resolve_request(request, spec).num_inference_steps, 4);
   EXPECT_TRUE(resolve_request(request, spec).sigmas.empty());
   request.cache = {.kind = CacheKind::steps, .steps = 3};

@@ -1,4 +1,4 @@
-// Our noise equals libtorch's and leaves the generator in the same state.
+// Tests that our noise equals libtorch's and leaves the generator in the same state.
 #include "models/samplers/noise.h"
 
 #include <ATen/ATen.h>

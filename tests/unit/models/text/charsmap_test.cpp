@@ -1,4 +1,4 @@
-// Tables that could mislead SentencePiece are refused, each with its own reason.
+// Tests that tables which SentencePiece would misread are refused, each with its own reason.
 #include "models/text/charsmap.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,8 @@ using ::testing::HasSubstr;
 constexpr uint32_t kLeaf = 1U << 8;  // flag of a unit: a string ends here
 constexpr uint32_t kRootOffset = 256 << 10, kNoLabel = 1U << 31;
 
-/// Returns the unit of `label` in the root's block; its children and leaf are in the block of unit `base`.
+/// Returns the unit of `label` in the root's block. The unit's children and leaf are in the block that begins at unit
+/// `base`.
 uint32_t node(char label, uint32_t base, uint32_t flags = 0) {
   const uint32_t own_place = 256 ^ static_cast<uint8_t>(label);
   return (own_place ^ base) << 10 | flags | static_cast<uint8_t>(label);

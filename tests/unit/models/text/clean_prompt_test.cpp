@@ -57,7 +57,7 @@ TEST(CleanPrompt, TakesLinearTimeForNestedReferences) {
     }
     return least;
   };
-  // If each layer took a pass of its own, 16 times the text would take 256 times as long.
+  // If each layer of escapes needed a pass over the text, 16 times the text would take 256 times as long.
   EXPECT_LT(seconds(nested("&", "amp;", 8000, "lt;")), 64 * seconds(nested("&", "amp;", 500, "lt;")));
 }
 

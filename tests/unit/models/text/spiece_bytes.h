@@ -22,8 +22,8 @@ inline std::string charsmap_of(const std::vector<uint32_t>& units, const std::st
   return bytes + replacements;
 }
 
-/// Returns a trie of the letter a. The root's children start at unit 256; offset 1 from the unit of 'a' leads to its
-/// leaf. No byte is the label of an unused unit.
+/// Returns a trie of the letter a. The root's children start at unit 256. The leaf of 'a' is at offset 1 from the unit
+/// of 'a'. Unused units have a label that is no byte.
 inline std::vector<uint32_t> units_that_replace_a(uint32_t place = 0) {
   constexpr uint32_t kNoLabel = 1U << 31;
   std::vector<uint32_t> units(512, kNoLabel);
@@ -50,7 +50,7 @@ class SpieceBytes {
     bytes_ += field(3, field(2, charsmap_of(units_that_replace_a(place), replacements)));
     return *this;
   }
-  /// Adds a flag of the normalizer: its field number and its value.
+  /// Adds a flag of the normalizer with this field number and value.
   SpieceBytes& normalizer_flag(int number, bool value) {
     bytes_ += field(3, {static_cast<char>(number << 3), static_cast<char>(value)});
     return *this;

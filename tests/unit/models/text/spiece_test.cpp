@@ -1,4 +1,4 @@
-// Tests reading a spiece.model: whole, damaged in every place, and of the wrong kind.
+// Tests reading files spiece.model: sound ones, ones damaged in every place, and ones of the wrong kind.
 #include "models/text/spiece.h"
 
 #include <gmock/gmock.h>

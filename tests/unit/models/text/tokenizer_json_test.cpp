@@ -1,4 +1,5 @@
-// A tokenizer.json gives the ids of the spiece.model that it was made from, and each bad field has its own error.
+// Tests that a tokenizer.json gives the same ids as the spiece.model that it was made from, and the error about each
+// bad field.
 #include "models/text/tokenizer_json.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Tokenizers from any place give the ids of the spiece.model for every text.
+// Tests that tokenizers from any place give the same ids as the spiece.model for every text.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ using Keys = std::map<std::string, std::string>;
 const fs::path kSpiece = fs::path(SPARSEREEL_TEST_DATA) / "tokenizer" / "spiece.model";
 constexpr int64_t kPieces = 189, kVocabulary = 200;
 
-/// Returns what llama.cpp's converter makes of a spiece.model for an encoder with a larger vocabulary.
+/// Returns the GGUF keys that llama.cpp's converter makes of a spiece.model, for an encoder whose vocabulary is larger.
 Keys keys_of(const SpieceModel& model, int64_t vocabulary) {
   json tokens, scores, types, table = json::array();
   for (int64_t i = 0; i < vocabulary; ++i) {
@@ -97,7 +97,7 @@ TEST(TokenizerPlace, NamesADamagedTensor) {
   EXPECT_TRUE(throws_error([&] { Tokenizer::load(*place); }, {"a.safetensors: spiece_model is not a whole Sentence"}));
 }
 
-/// A GGUF's keys are accepted only because they give the ids of the file.
+/// The keys of a GGUF file must give the same ids as the spiece.model that they were made from.
 TEST(GgufTokenizer, MatchesTheIdsOfTheFile) {
   const SpieceModel model = read_spiece(kSpiece);
   ASSERT_FALSE(model.precompiled_charsmap.empty());

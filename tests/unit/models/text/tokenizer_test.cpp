@@ -1,4 +1,5 @@
-// Tests the tokenizer's contract beyond parity: padding, truncation flags, and one clear error for each bad folder.
+// Tests what the tokenizer promises and tests/parity does not compare: padding, truncation flags, and one clear error
+// for each bad folder.
 #include "models/text/tokenizer.h"
 
 #include <dlfcn.h>
@@ -129,7 +130,7 @@ TEST_F(TokenizerTest, UsesTheUnknownIdOfTheModel) {
 
 TEST_F(TokenizerTest, MergesSuccessiveUnknownCharacters) {
   const Tokenizer tokenizer = Tokenizer::load(folder_);
-  EXPECT_EQ(tokenizer.vocabulary_size(), 106);  // and 100 sentinels
+  EXPECT_EQ(tokenizer.vocabulary_size(), 106);  // 6 pieces and 100 sentinels
   EXPECT_THAT(tokenizer.encode("\u00fc\u00dfx red\u0301x\u0301ed <0x41>", 12).ids,
               ElementsAre(3, 2, 4, 2, 5, 3, 2, 1, 0, 0, 0, 0));
 }
@@ -183,8 +184,8 @@ TEST_F(TokenizerTest, EncodesUserDefinedPiecesAsOneToken) {
   EXPECT_THAT(Tokenizer::load(folder_).encode(std::string(81, 'x'), 3).ids, ElementsAre(83, 4, 1));
 }
 
-/// The larger of the two objects with this name must be the one in use; otherwise libc10's flags after the smaller are
-/// overwritten.
+/// SentencePiece and libc10 each have a variable of this name, and the process uses one for both. It must be the larger
+/// one, SentencePiece's. If it were the smaller, SentencePiece would overwrite the variables of libc10 behind it.
 TEST(SentencePieceLibrary, IsLoadedBeforeLibtorch) {
   Dl_info place = {};
   ASSERT_NE(dladdr(dlsym(RTLD_DEFAULT, "FLAGS_minloglevel"), &place), 0);

@@ -1,4 +1,4 @@
-// Compares P (V W) with (P V) W.
+// Tests the product P (V W) of attention weights P, values V and a layer W against (P V) W.
 #include "models/transformer/few_keys_product.h"
 
 #include <ATen/ATen.h>

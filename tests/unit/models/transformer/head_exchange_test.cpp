@@ -70,7 +70,7 @@ class HeadExchangeTest : public ::testing::TestWithParam<Case> {
                                         .options = all.q.options()});
     EXPECT_EQ(exchange.heads().first, some.first);
     const auto project = [&](int64_t part) { return tokens_of(part == 0 ? all.q : part == 1 ? all.k : all.v, slice); };
-    // Moments are not computed; they are chosen by the tensor they belong to.
+    // Does not compute moments: returns those of q for q, and those of k otherwise.
     const AttentionRows got = exchange.to_heads(project, [&](const at::Tensor& x) {
       return tokens_of(x.equal(project(0)) ? all.q_moments : all.k_moments, slice);
     });

@@ -1,5 +1,5 @@
-// Tests the loop that all transformers share, with a family of the tests' own. It has another layout of latents,
-// another text width, and layers of different shapes.
+// Tests the loop that all transformers share, with the toy family (tests/toy). The toy's latents have another layout,
+// its text another width, and its layers different shapes.
 #include "models/transformer/loaded_transformer.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Tests the cache's rule on hand-made residuals, and the loop that skips blocks by it.
+// Tests the step cache's rule on residuals made by hand, and the loop that skips blocks by this rule.
 #include "models/transformer/step_cache.h"
 
 #include <ATen/ATen.h>
@@ -151,7 +151,7 @@ TEST_P(StepCacheTest, ComparesTheRelativeChangeWithTheThreshold) {
 TEST_P(StepCacheTest, ComparesWithTheLastComputedStep) {
   EXPECT_FALSE(reuses(of(4, 4), of(5, 6)));
   EXPECT_TRUE(reuses(of(4.5, 4.5)));
-  EXPECT_FALSE(reuses(of(5, 5), of(7, 8)));  // although the step before was near
+  EXPECT_FALSE(reuses(of(5, 5), of(7, 8)));  // although it is near to the step before
   cache_.begin_step();
   cache_.decide(of(5.5, 5.5));
   ASSERT_TRUE(cache_.reuses());
@@ -182,7 +182,7 @@ TEST_P(StepCacheTest, DoesNotReuseForNaNOrInf) {
     EXPECT_FALSE(reuses(of(value, 1))) << value;
   }
   EXPECT_FALSE(reuses(of(0, 0)));
-  EXPECT_FALSE(reuses(of(0, 0)));  // 0 of 0
+  EXPECT_FALSE(reuses(of(0, 0)));  // a change of 0 relative to 0
 }
 
 TEST_P(StepCacheTest, DoesNotOverflowInFp16) {
@@ -244,10 +244,10 @@ TEST_P(StepCacheTest, ForecastsAlongTheChangeOfTheFirstBlock) {
   EXPECT_TRUE(reuses(of(9, 0)));  // no change is known yet
   EXPECT_FALSE(reuses(of(12, 0), of(14, 16)));
   const std::vector<std::pair<at::Tensor, at::Tensor>> cases = {
-      {of(14, 0), of(16, 14)},      // half of the change from 8 to 12: half of the others' change
-      {of(12, 2), of(14, 16)},      // a change that has nothing to do with that one
-      {of(13, 1), of(14.5, 15.5)},  // a quarter of it, which explains half
-      {of(11, 0), of(13, 17)},      // back
+      {of(14, 0), of(16, 14)},      // half of the change from 8 to 12, so half of the other blocks' change
+      {of(12, 2), of(14, 16)},      // a change orthogonal to that one forecasts none
+      {of(13, 1), of(14.5, 15.5)},  // a quarter of it, and as much orthogonal to it: forecasts half of the quarter
+      {of(11, 0), of(13, 17)},      // a quarter of that change backwards
       {of(12, 0), of(14, 16)}};
   for (const auto& [first, expected] : cases) {
     cache_.begin_step();
@@ -306,7 +306,7 @@ TEST_P(StepCacheTest, ReplacesTensorsWithoutAllocating) {
     const std::map<std::string, at::Tensor> state = cache_.state();
     EXPECT_TRUE(state.at("first").is_same(firsts[2]));
     EXPECT_TRUE(state.at("rest.0").is_same(rests[2]));
-    ASSERT_EQ(state.size(), kind == CacheKind::first_block ? 3U : 5U);  // and counts
+    ASSERT_EQ(state.size(), kind == CacheKind::first_block ? 3U : 5U);  // the residuals, and counts
     if (kind == CacheKind::first_block) continue;
     EXPECT_TRUE(state.at("first.before").is_same(firsts[1]));
     EXPECT_TRUE(state.at("rest.0.before").is_same(rests[1]));
@@ -352,8 +352,7 @@ TEST_F(CachedTransformer, AddsTheCachedUpdateOfTheOtherBlocks) {
   EXPECT_THAT(calls(), ElementsAre(1, 1, 1));
   EXPECT_TRUE(test::close_to(forward(latents_, 0.2, &cache), once, 1e-5));
   EXPECT_THAT(calls(), ElementsAre(1, 0, 0));
-  // The embedding, the first block and the head of the toy are always computed. Their change is close to the whole
-  // change.
+  // The toy's embedding, first block and head are always computed. Most of the change between steps comes from them.
   const at::Tensor next = forward(latents_, 0.21, &cache), exact = forward(latents_, 0.21, nullptr);
   EXPECT_FALSE(next.equal(once));
   EXPECT_LT((next - exact).abs().mean().item<double>(), (once - exact).abs().mean().item<double>());

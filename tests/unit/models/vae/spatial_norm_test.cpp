@@ -1,4 +1,4 @@
-// Tests norms that latents scale and shift against plain formulas.
+// Tests norms whose scale and shift come from latents against plain formulas.
 #include "models/vae/spatial_norm.h"
 
 #include <ATen/ATen.h>
@@ -22,7 +22,7 @@ TEST(LatentFrameOf, RepeatsAllFramesExceptTheFirstOfAnOddBatch) {
 
 struct NormCase {
   int64_t channels, groups, repeat;
-  double offset;  // of the values: far from zero, squares cancel
+  double offset;  // added to the values; if it is large, differences of squares lose digits
 };
 
 class SpatialNorms : public ::testing::TestWithParam<NormCase> {

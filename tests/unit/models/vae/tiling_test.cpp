@@ -47,8 +47,8 @@ TEST_P(Tiles, DecodeTheWholeFrameForAnySampleSize) {
   EXPECT_LT((frames - repeat_pixels(latents)).abs().max().item<double>(), 1e-6);
 }
 
-// 96 and 120 divide evenly. 100, 104, 112 and 248 do not, and the reference returns another size for them. 16 leaves
-// one-pixel tiles.
+// Tile sizes in pixels. 96 and 120 divide the frame evenly. 100, 104, 112 and 248 do not, and the reference returns
+// another frame size for them. 16 leaves tiles of one latent pixel.
 INSTANTIATE_TEST_SUITE_P(Samples, Tiles, ::testing::Values(16, 48, 96, 100, 104, 112, 120, 192, 248, 480));
 
 TEST(Tiles, BlendLinearlyIntoTheNext) {

@@ -19,7 +19,7 @@ ModelSpec spec_of(const std::string& folder) {
   return describe(Checkpoint::open(std::string(SPARSEREEL_TEST_DATA) + "/" + folder));
 }
 
-/// Returns the field of the error that the request causes; "none" without an error.
+/// Returns the field that the error about the request names; "none" if there is no error.
 std::string refused(const ModelSpec& spec, const Request& request) {
   try {
     resolve_request(request, spec);
@@ -42,7 +42,7 @@ TEST(CogVideoXFamily, ConcatenatesSampledImageLatentsToTheNoise) {
     EXPECT_EQ(spec.image.latents, Latents::beside_noise) << folder;
     EXPECT_TRUE(spec.image.needed && spec.image.drawn) << folder;
     EXPECT_FALSE(spec.image.takes_last || spec.image.encodes_video || spec.image.has_context) << folder;
-    EXPECT_EQ(spec.latent_channels, 4) << folder;  // half of the transformer's 8
+    EXPECT_EQ(spec.latent_channels, 4) << folder;  // half of the transformer's 8 input channels
     EXPECT_THAT(spec.fingerprint, Contains(Pair("in_channels", "8"))) << folder;
     EXPECT_EQ(refused(spec, {}), "image") << folder;
     EXPECT_EQ(refused(spec, {.image = "a.png", .last_image = "b.png"}), "last_image") << folder;

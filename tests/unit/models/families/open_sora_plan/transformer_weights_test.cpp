@@ -69,7 +69,7 @@ TEST(OpenSoraPlanLoading, RefusesVaesOfOtherVersions) {
                                      {"decoder_temporal_upsample", json({"", "", "TimeUpsampleRes2x", ""})}}) {
     const std::string cause = complaint_of(parse_open_sora_plan_vae_config, config, field, value);
     const char* named =
-        std::string(field) == "hidden_size_mult" ? "decoder_spatial_upsample" : field;  // the lists' lengths differ
+        std::string(field) == "hidden_size_mult" ? "decoder_spatial_upsample" : field;  // the list whose length differs
     EXPECT_NE(cause.find(named), std::string::npos) << field << ": " << cause;
   }
 }

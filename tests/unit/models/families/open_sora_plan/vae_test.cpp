@@ -62,7 +62,7 @@ TEST_F(OpenSoraPlanDecoding, EstimatesItsPeakMemory) {
   const auto small = load("vae_small"), other = load("vae_other");
   for (const auto& [frames, height, width] : {std::tuple{1, 16, 16}, std::tuple{2, 16, 24}, std::tuple{9, 10, 8}})
     test::expect_peak_memory(*small, at::randn({1, 4, frames, height, width}));
-  // There is no single frame here, because scratch memory of the convolutions dominates in so small a VAE.
+  // A single frame is not tested: in such a small VAE the scratch memory of the convolutions dominates.
   for (const auto& [frames, height, width] : {std::tuple{2, 16, 24}, std::tuple{9, 20, 16}})
     test::expect_peak_memory(*other, at::randn({1, 3, frames, height, width}));
 }

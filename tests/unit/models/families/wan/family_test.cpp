@@ -1,4 +1,4 @@
-// Tests what is known of a Wan checkpoint before its weights are read, and the checkpoints that are refused.
+// Tests the description of a Wan checkpoint, which needs no weights, and the checkpoints that are refused.
 #include "models/families/wan/family.h"
 
 #include <gmock/gmock.h>

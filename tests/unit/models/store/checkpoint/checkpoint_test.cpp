@@ -1,4 +1,4 @@
-// A checkpoint folder opens completely, or one error says what is wrong in which file.
+// Tests that a checkpoint folder opens completely, or that one error says what is wrong in which file.
 #include "models/store/checkpoint/checkpoint.h"
 
 #include <functional>

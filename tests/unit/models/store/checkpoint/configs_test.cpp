@@ -1,4 +1,4 @@
-// Config parsers read published configs and refuse all others by file and field.
+// Tests that config parsers read published configs, and that errors about others name the file and the field.
 #include "models/text/encoder/t5_config.h"
 
 #include <nlohmann/json.hpp>
@@ -237,7 +237,7 @@ TEST(Configs, UsesTheReferenceDefaultsForFlowSchedulers) {
                            {"some/file.json", "prediction_type", "epsilon"}));
 }
 
-// The config has keys that nobody reads: a published file holds everything that its class knows.
+// The config has keys that nobody reads, because a published file holds every argument of its class.
 TEST(Configs, ReadsPublishedFlowSchedulers) {
   json published = unipc();
   published.update({{"_diffusers_version", "0.33.0.dev0"},

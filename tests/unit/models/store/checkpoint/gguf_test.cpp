@@ -1,4 +1,4 @@
-// The GGUF reader finds the place of each tensor and refuses every malformed file with an Error that names it.
+// Tests that the GGUF reader finds the place of each tensor, and that errors about malformed files name the file.
 #include "models/store/checkpoint/gguf.h"
 
 #include <cstring>

@@ -41,7 +41,7 @@ TEST(LoraSettings, RefuseContradictingAlphas) {
                       "alpha 2 contradicts lora_adapter_metadata: lora_alpha 3"));
   EXPECT_TRUE(refused({{"alpha", "2"}, {"network_alpha", "4"}}, "alpha 2 contradicts"));
   EXPECT_EQ(alpha({{"alpha", "3.0"}, {"lora_adapter_metadata", R"({"transformer.lora_alpha": 3})"}}), 3);
-  // A pattern does not contradict alpha, because it applies to its layers alone.
+  // A pattern with another alpha is no contradiction, because it applies only to the layers that it matches.
   EXPECT_EQ(alpha({{"alpha", "2"}, {"lora_adapter_metadata", R"({"transformer.alpha_pattern": {"to_q": 8}})"}}), 8);
 }
 

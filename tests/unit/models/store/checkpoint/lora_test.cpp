@@ -1,4 +1,4 @@
-// Tests which LoRA files are read, what they change in a checkpoint, and how the others are refused.
+// Tests which LoRA files are read, what they change in a checkpoint, and the errors about files that are refused.
 #include "models/store/checkpoint/lora.h"
 
 #include <gmock/gmock.h>
@@ -150,7 +150,7 @@ TEST_F(Lora, UnderstandsEverySpellingOfNames) {
         "base_model.model.blocks.0.self_attn.q", "base_model.model.transformer.blocks.0.attn1.to_q",
         "base_model.model.diffusion_model.blocks.0.self_attn.q", "pipe.dit.blocks.0.self_attn.q",
         "lora_unet_blocks_0_self_attn_q", "lora_unet__blocks_0_attn1_to_q",
-        // These are wrapped by trainers, compilers and pipelines.
+        // Trainers, compilers and pipelines add these prefixes and words to the names.
         "transformer.base_model.model.blocks.0.attn1.to_q", "unet.base_model.model.blocks.0.attn1.to_q",
         "module.blocks.0.self_attn.q", "_orig_mod.blocks.0.self_attn.q", "module._orig_mod.blocks.0.self_attn.q",
         "transformer._orig_mod.blocks.0.attn1.to_q", "diffusion_model._orig_mod.blocks.0.self_attn.q",

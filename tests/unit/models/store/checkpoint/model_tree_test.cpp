@@ -1,4 +1,4 @@
-// Tests folders as people keep models in them. The files are empty, because only names count.
+// Tests how models are found in folders as people keep them. The files are empty, because only names count.
 #include "models/store/checkpoint/model_tree.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Parts of stored tensors are found where their rows are; tensors that cannot be split are left alone.
+// Tests where the rows of a part are found in a stored tensor, and that tensors which cannot be split are not split.
 #include "models/store/checkpoint/moved_rows.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Names are translated from one program's to another's and back.
+// Tests that names of tensors are translated from those of one program to those of another and back.
 #include "models/store/checkpoint/name_map.h"
 
 #include <gtest/gtest.h>

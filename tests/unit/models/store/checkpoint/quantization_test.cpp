@@ -1,4 +1,4 @@
-// Files of quantized weights are accepted or refused by their own description.
+// Tests which files of quantized weights are accepted and refused because of the description that they hold.
 #include "models/store/checkpoint/quantization.h"
 
 #include <memory>
@@ -15,7 +15,7 @@ using test::throws_error;
 
 class Quantization : public ::testing::Test {
  protected:
-  /// Writes a layer "q" with this description and another tensor beside its weight.
+  /// Writes a file with the layer "q": its weight, this description, and one more tensor with the name `other`.
   void write(const std::string& description, const std::map<std::string, std::string>& metadata = {},
              const std::string& other = "q.weight_scale", Dtype dtype = Dtype::f8_e4m3) {
     const std::string eight(8, '\1');
@@ -103,7 +103,7 @@ TEST_F(Quantization, RefusesAWeightThatContradictsItsDescription) {
   EXPECT_TRUE(is_refused({"\"q\"", "F8_E4M3 but stored as I8"}));
 }
 
-/// A weight and its companions may be in different shards.
+/// A weight and the tensors that belong to it may be in different shards.
 TEST_F(Quantization, ChecksAllShardsTogether) {
   const std::string eight(8, '\1');
   write("", {}, "k.bias");

@@ -1,4 +1,5 @@
-// The safetensors reader reads back what the writer wrote and refuses every malformed file with an Error that names it.
+// Tests that the safetensors reader reads back what the writer wrote, and that errors about malformed files name the
+// file.
 #include "models/store/checkpoint/safetensors.h"
 
 #include <sys/resource.h>

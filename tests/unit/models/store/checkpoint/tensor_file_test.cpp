@@ -1,4 +1,4 @@
-// Files that hold no weights are refused, and the error says what they are.
+// Tests that files without weights are refused, and that the error says what such a file is.
 #include "models/store/checkpoint/tensor_file.h"
 
 #include <utility>
@@ -32,7 +32,8 @@ TEST(TensorFile, NamesTheFormatOfAForeignFile) {
   }
 }
 
-/// A length of 123 looks like a brace, and the bytes of the other length begin an archive.
+/// A safetensors file begins with the length of its header. The byte of length 123 is also a brace, and the bytes of
+/// the other length also begin an archive.
 TEST(TensorFile, RecognizesSafetensorsForAnyHeaderLength) {
   const TemporaryFolder folder;
   for (const size_t length : {size_t{'{'}, size_t{0x8b1f}}) {

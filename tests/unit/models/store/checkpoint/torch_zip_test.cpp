@@ -1,5 +1,5 @@
-// Reads files of torch.save() that Python's pickle and zipfile wrote (fuzz/make_corpus.py). Damaged copies are refused
-// by name.
+// Tests the reader of torch.save()'s files with files that Python's pickle and zipfile wrote (fuzz/make_corpus.py).
+// Errors about damaged copies name the file.
 #include "models/store/checkpoint/torch_zip.h"
 
 #include <cstring>

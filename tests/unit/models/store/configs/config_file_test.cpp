@@ -1,4 +1,4 @@
-// Tests YAML files: each committed model config matches its model and no other, and errors name the wrong file.
+// Tests YAML files: each committed model config matches its model and no other, and errors name the file that is wrong.
 #include "models/store/configs/config_file.h"
 
 #include <gmock/gmock.h>

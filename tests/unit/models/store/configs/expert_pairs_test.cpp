@@ -1,4 +1,4 @@
-// Tests published names of files for high and low noise.
+// Tests how published names of files tell the expert for high noise from that for low noise.
 #include "models/store/configs/expert_pairs.h"
 
 #include <gmock/gmock.h>

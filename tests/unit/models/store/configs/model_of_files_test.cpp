@@ -1,4 +1,4 @@
-// Files with published names and shapes, but no data, must be recognized by these alone.
+// Tests that models are recognized by the names and shapes of tensors in their files. The files hold no data.
 #include "models/store/configs/model_of_files.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ json published(const std::string& list) {
   return json::parse(file);
 }
 
-/// Returns {name: shape} of all tensors. A list has either one block, which is repeated, or every tensor.
+/// Returns {name: shape} of all tensors. `listed` has either every tensor, or one block that is repeated.
 json tensors_of(const json& listed, const std::string& blocks) {
   json tensors = listed.contains("rest") ? listed["rest"] : listed["tensors"];
   if (!listed.contains("block")) return tensors;

@@ -1,4 +1,4 @@
-// Tests layers of different shapes: how they are packed, counted, and read when it is their turn.
+// Tests layers of different shapes: how they are packed and counted, and that each is read when the model reaches it.
 #include "models/store/weights/layer_weights.h"
 
 #include <ATen/ATen.h>
@@ -75,7 +75,8 @@ TEST_F(LayerWeightsTest, RestoresPackedTensors) {
   EXPECT_TRUE(packing.view(memory, 2).equal(wide));
 }
 
-/// Tests layers that are resident, read for each visit, or moved as one piece (like a GPU's layers in host memory).
+/// Tests layers that stay in memory, layers that are read for each visit, and layers that are moved as one piece, as
+/// from host memory to a GPU.
 TEST(PackedLayers, MoveTogetherWithTheirLoras) {
   const c10::InferenceMode inference;
   const test::PackedLayers files({24, 40}, 64);

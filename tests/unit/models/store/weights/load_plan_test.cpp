@@ -1,4 +1,4 @@
-// Tests the plan of how a layer's stored tensors become its weight.
+// Tests the plan for making a layer's weight from stored tensors.
 #include "models/store/weights/load_plan.h"
 
 #include <gtest/gtest.h>

@@ -174,8 +174,8 @@ TEST_F(Fp8Weights, AreReadUnchangedIfStoredInEightBits) {
   }
 }
 
-/// For 8-bit products the weight is expanded, the deltas are added and it is quantized again. For others the deltas
-/// stay beside it.
+/// For 8-bit products a weight is expanded, the deltas are added, and the sum is quantized again. For other products
+/// the deltas stay separate.
 TEST_F(Fp8Weights, AreRequantizedWithALoraOnlyForEightBitProducts) {
   write({{"q.weight", q8_}, {"q.weight_scale", at::full({}, 0.25)}, {"k.weight", k8_}});
   EXPECT_FALSE(rounds_again(kFp8));
@@ -211,7 +211,8 @@ TEST_F(Fp8Weights, AreRequantizedIfOnlyPartlyStoredInEightBits) {
   EXPECT_TRUE(load(kFp8).weight.view(at::kByte).equal(expected.values.view(at::kByte)));
 }
 
-/// No product takes these numbers: they are expanded for each product, whatever the run requests.
+/// No product takes numbers of these formats. They are expanded for each product, even if the run requests 8-bit
+/// weights.
 TEST_F(Fp8Weights, KeepOtherEightBitFormats) {
   const at::Tensor scale = at::rand({16}) + 0.1;
   const std::pair<at::Tensor, at::Tensor> pairs[] = {

@@ -1,4 +1,4 @@
-// Packed weights with LoRAs stay packed and have the values that they would have if they were expanded on reading.
+// Tests that packed weights with LoRAs stay packed, and have the same values as weights that are expanded on reading.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 using test::throws_error;
 
-/// Uses ggml's blocks written by the package gguf as q, k and v of one product, and a LoRA file with deltas for them.
+/// q, k and v of one product in ggml's blocks, which the package gguf wrote, and a LoRA file with deltas for them.
 class PackedWeightsWithLora : public ::testing::Test {
  protected:
   PackedWeightsWithLora() {
@@ -54,7 +54,7 @@ class PackedWeightsWithLora : public ::testing::Test {
     Linear layer;
     return WeightReader(component_, at::kMeta, format).bytes(parameter(layer));
   }
-  /// Returns the weight whose parts are unpacked on reading, with the deltas added.
+  /// Returns the weight as it is if its parts are expanded on reading and the deltas are added.
   at::Tensor expanded(at::ScalarType dtype) const {
     WeightReader reader(component_, at::kCPU, dtype);
     std::vector<at::Tensor> parts;
@@ -115,7 +115,7 @@ TEST_F(PackedWeightsWithLora, DependOnTheScale) {
   EXPECT_TRUE(other.allclose(expanded(at::kFloat), 0, 1e-6));
 }
 
-/// A whole difference is as large as the matrix itself.
+/// The delta is a full matrix, as large as the weight, so a packed weight would save little.
 TEST_F(PackedWeightsWithLora, AreExpandedForWholeDifferences) {
   component_.deltas["Q2_K"] = {delta("diff", nullptr, 1)};
   EXPECT_TRUE(load(at::kFloat).rows.empty());

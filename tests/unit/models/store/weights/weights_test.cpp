@@ -1,4 +1,5 @@
-// Weights arrive in the requested dtype, without a copy if possible, and one error lists everything that does not fit.
+// Tests that weights are read in the requested dtype, without a copy if possible, and that one error lists everything
+// that does not fit.
 #include "models/store/weights/weights.h"
 
 #include <ATen/ATen.h>
@@ -182,8 +183,8 @@ TEST(Weights, AddDeltasOfALargeTensorInPieces) {
       weights.tensor("w", {rows, width}).equal(weights.read(parameter("w", {rows, width}, true)).to(at::kBFloat16)));
 }
 
-/// Published distilled models hold whole differences of norms, biases and tables, with the names that the model's
-/// authors use.
+/// LoRA files of published distilled models also hold full-size differences for norms, biases and tables. Their names
+/// are those of the model's authors.
 TEST(Weights, AddPublishedDifferencesToNormsBiasesAndTables) {
   const TemporaryFolder folder;
   const std::map<std::string, std::string> layers = {
@@ -321,7 +322,7 @@ TEST(Weights, ListMissingUnexpectedAndMisshapedTensorsInOneError) {
                     "2 misshaped: \"bad\" is [2, 3], expected [3, 2], \"eight_bit\" is stored as U8"}));
 }
 
-/// They are a trainer's marker or counter, or tensors that another program keeps beside a model.
+/// Unrelated tensors are a trainer's markers and counters, or tensors that another program stores with a model.
 TEST(Weights, OmitAndNameUnrelatedTensors) {
   const TemporaryFolder folder;
   write(folder.path(), {{"blocks.0.q.weight", at::ones({2})},

@@ -1,4 +1,4 @@
-// Tests T5's and UMT5's encoders with every name that their files use, and the sizes that tell one from the other.
+// Tests that T5's and UMT5's encoders are found under every name that their files use, and told apart by their sizes.
 #include "models/text/encoder/t5_names.h"
 
 #include <gmock/gmock.h>
