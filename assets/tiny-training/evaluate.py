@@ -1,4 +1,4 @@
-"""Scores generated clips with the judge: those of a pipeline folder (through diffusers), or another program's clips.
+"""Scores generated clips with the classifier of judge.py: clips that diffusers makes with a pipeline folder, or those of another program.
 
 python evaluate.py --model ../tiny                      200 random prompts, seed 1000 + k for the k-th, the pipeline's default guidance
 python evaluate.py --write-prompts prompts.txt          the same prompts, one a line

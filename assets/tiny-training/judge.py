@@ -1,4 +1,4 @@
-"""The judge: a small network that reads shape, colour, background and motion off a clip. Trains on rendered clips."""
+"""Defines and trains the classifier, a small network that reads shape, color, background and motion from a clip. It trains on rendered clips."""
 import argparse
 import math
 import time

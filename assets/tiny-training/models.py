@@ -20,7 +20,7 @@ def train_tokenizer(path):
     """Trains a unigram SentencePiece model on the captions' words and on all of printable ASCII."""
     captions = shapes.sample(100, 12000)['caption']
     words = sorted({w.strip('.,') for line in captions for w in line.split()})
-    # SentencePiece makes a whole word one piece only if different characters follow the word in the corpus.
+    # SentencePiece makes a word a single piece only if different characters follow the word in the corpus.
     extra = [' '.join(w + end for end in ('', ',', '.', '!', '?', ';', ':')) for w in words] * 20
     corpus = path + '.txt'
     with open(corpus, 'w') as f:
@@ -88,7 +88,8 @@ def make_scheduler():
 
 
 def rotary(device, half=False):
-    """Returns the pipeline's rotary table at full size. half: the table of half-size clips of every second frame, stretched over the same range."""
+    """Returns the pipeline's rotary table for full-size clips. With half, returns the table for clips of half the size with every second frame, stretched over the
+        same range of positions."""
     grid = torch.arange(SIDE // 16, dtype=torch.float32)
     time = torch.arange(1 + (shapes.FRAMES - 1) // 4, dtype=torch.float32)
     if half:

@@ -37,7 +37,7 @@ class Trainer:
 
     @torch.no_grad()
     def step(self, lr, lr_muon=None, clip=1.0):
-        """Updates the weights once from the parameters' gradients, after clipping these to the given norm. Clears the gradients and returns their norm."""
+        """Clips the parameters' gradients to the given norm, updates the weights once from them, and clears them. Returns their norm before clipping."""
         self.steps += 1
         self.ema_steps += 1
         grads = [(torch.zeros_like(p) if p.grad is None else p.grad).float() for p in self.params]

@@ -35,7 +35,7 @@ ATTRIBUTES = {'shape': SHAPE_NAMES, 'colour': COLOUR_NAMES, 'background': BACKGR
 
 
 def _caption(rng, shape, colour, background, motion, size, complete):
-    """Returns one of many phrasings. Unless complete is set, it sometimes leaves out the background or the motion."""
+    """Returns a caption in one of many phrasings. Unless complete is set, some captions leave out the background or the motion."""
     article = rng.choice(['a', 'a', 'a', 'a', 'the', 'one'])
     words = [w for w in (rng.choice(SIZES[size][1]), colour, rng.choice(SHAPES[shape])) if w]
     if article == 'a' and words[0][0] in 'aeiou':
@@ -130,7 +130,7 @@ def _distance(name, x, y):
         h = math.sqrt(3) / 2
         y = y - 0.14
         return torch.maximum(y, torch.maximum(h * x - 0.5 * y, -h * x - 0.5 * y)) - 0.60
-    angle = torch.atan2(x, -y)                                              # a star: fold the plane into half a point of it
+    angle = torch.atan2(x, -y)                                              # a star: fold the plane so that only half of one of its points remains
     r = torch.sqrt(x * x + y * y + 1e-9)
     angle = torch.remainder(angle + math.pi / 5, 2 * math.pi / 5) - math.pi / 5
     px, py = r * torch.cos(angle), r * torch.sin(angle).abs()

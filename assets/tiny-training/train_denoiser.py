@@ -1,4 +1,4 @@
-"""Trains text encoder and denoiser together on cached latents of rendered clips, at half size first (--half), then at full size."""
+"""Trains text encoder and transformer together on cached latents of rendered clips, at half size first (--half), then at full size."""
 import argparse
 import os
 import time
@@ -13,7 +13,7 @@ from optim import Trainer
 
 
 def make_latents(vae, tokenizer, half, clips, seconds, seed, device):
-    """Renders and encodes as many clips as the time allows. Returns latents [n, T, C, H, W] on the device, and token ids."""
+    """Renders and encodes as many clips as the time allows. Returns their latents [n, T, C, H, W] on the device, and the token ids of their captions."""
     start, dtype = time.time(), next(vae.parameters()).dtype
     scenes = shapes.sample(seed, clips)
     ids = models.tokenize(tokenizer, scenes['caption'])

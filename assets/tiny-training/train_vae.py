@@ -1,4 +1,4 @@
-"""Trains the VAE on rendered clips: first the whole, then the decoder alone on the frozen encoder's latents."""
+"""Trains the VAE on rendered clips: first encoder and decoder together, then the decoder alone on the latents of the frozen encoder."""
 import argparse
 import math
 import os
