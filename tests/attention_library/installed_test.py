@@ -12,8 +12,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 BUILD = Path(os.environ.get('SPARSEREEL_BUILD', 'build')).resolve()
-NVCC = os.environ.get('SPARSEREEL_NVCC')  # set for a build with GPU kernels
-# A built program may depend on the C and C++ runtimes only: not on torch, and not on CUDA, whose runtime is in the library.
+NVCC = os.environ.get('SPARSEREEL_NVCC')  # the path of nvcc, set only in builds with GPU kernels
+# A built program may depend only on the C and C++ runtimes. It needs no torch, and no CUDA runtime, which the library contains.
 RUNTIMES = r'linux-vdso|libstdc\+\+|libm\.|libgcc_s|libc\.|ld-linux|libpthread|libdl|librt'
 
 

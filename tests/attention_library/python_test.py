@@ -204,7 +204,7 @@ class Operator(unittest.TestCase):
 
     def test_serves_a_forked_child(self):
         q, k, v = self.tensors()
-        def content():  # without torch's threads, which a child cannot use
+        def content():  # uses one thread of torch, because a forked child cannot use the parent's
             out = sparsereel.attention(q, k, v)
             return ctypes.string_at(out.data_ptr(), out.nbytes)
         expected = content()
@@ -286,7 +286,7 @@ class Operator(unittest.TestCase):
 
 
 def published_map(q, k, select, causal):
-    """Returns the block map of one head. Each tile keeps its best select(shares) blocks, given the blocks' shares, best first."""
+    """Returns the block map of one head. Each tile keeps its best select(shares) blocks, where shares are the blocks' shares of its mass, largest first."""
     keys = -(-len(k) // 64)
     k = k - k.mean(0)
     means = torch.stack([k[64 * j:64 * j + 64].mean(0) for j in range(keys)])
@@ -307,7 +307,7 @@ class Published(unittest.TestCase):
 
     def setUp(self):
         torch.manual_seed(2)
-        # Values that fp16 represents exactly. Each run of 60 tokens has a mean of its own, so that blocks differ.
+        # Values that fp16 represents exactly. The mean differs between runs of 60 tokens, so that blocks differ.
         self.q, self.k, self.v = (torch.randn(1, 2, 600, 64) + torch.randn(1, 2, 10, 64).repeat_interleave(60, 2) for _ in range(3))
         self.q, self.k, self.v = (x.half().float() for x in (self.q, self.k, self.v))
 
@@ -333,7 +333,7 @@ class Published(unittest.TestCase):
         out = sparsereel.spas_sage2_attn_meansim_topk_cuda(self.q, self.k, self.v, topk=0.35, is_causal=True)
         expected, block_map = self.expected(lambda shares: int(0.35 * len(shares)), causal=True)
         self.assert_near(out, expected)
-        self.assertEqual(block_map[0, 0].sum(-1).tolist(), [2, 3, 3, 3, 3])  # our own topk would keep one of the first tile's two blocks
+        self.assertEqual(block_map[0, 0].sum(-1).tolist(), [2, 3, 3, 3, 3])  # this program's topk would keep only one of the first tile's two blocks
 
     def test_cdf_leaves_out_the_block_that_crosses_the_threshold(self):
         def below(shares):

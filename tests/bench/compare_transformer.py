@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""python tests/bench/compare_transformer.py BENCH_TRANSFORMER CHECKPOINT: one transformer forward on a CPU, diffusers and ours in turns (A B A B), fp32, same
-inputs; prints medians, the ratio and how far the predictions are apart. Needs torch, diffusers, safetensors."""
+"""python tests/bench/compare_transformer.py BENCH_TRANSFORMER CHECKPOINT: times one transformer forward on a CPU by diffusers and by our
+program in turns, in fp32 with the same inputs. Prints the medians, their ratio and how far the predictions differ. Needs torch, diffusers, safetensors."""
 import argparse
 import json
 import pathlib

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""python tests/bench/compare_vae.py BENCH_VAE CHECKPOINT: one VAE decode on a CPU, diffusers and ours in turns (A B A B), fp32, same latents; prints
-medians, the ratio, our peak memory and how far the frames are apart. Needs torch, diffusers, safetensors."""
+"""python tests/bench/compare_vae.py BENCH_VAE CHECKPOINT: times one VAE decode on a CPU by diffusers and by our program in turns, in fp32 with the
+same latents. Prints the medians, their ratio, our peak memory and how far the frames differ. Needs torch, diffusers, safetensors."""
 import argparse
 import json
 import pathlib

@@ -181,7 +181,7 @@ class Bench:
         more = {}
         if mode == "compiled":
             name = "diffusers torch.compile"
-            # Compiles a repeated block once, as diffusers advises. Compiling a whole model of 40 blocks takes minutes.
+            # As diffusers advises, compile one block for all repeated blocks. Compiling all 40 blocks of a model takes minutes.
             transformer.compile_repeated_blocks() if transformer._repeated_blocks else transformer.compile()
         call = self.step(transformer, latents)
         start = time.perf_counter()
@@ -295,7 +295,7 @@ class WanBench(Bench):
                                      expand_timesteps=self.architecture.get("expand_timesteps", False))
 
     def save(self, folder):
-        """Links the second expert's folder to the first one's, so that the disk needs to hold only one of them."""
+        """Makes the second expert's folder a link to the first one's, so that the disk holds only one of them."""
         boundary = self.architecture.get("boundary_ratio")
         self.index = {**self.index, "boundary_ratio": boundary, "expand_timesteps": self.architecture.get("expand_timesteps", False)}
         if boundary is not None:
@@ -306,7 +306,7 @@ class WanBench(Bench):
 
 
 class MochiBench(Bench):
-    """Mochi, whose guidance passes diffusers runs together. Its mask over padded text hides nothing here."""
+    """Mochi, whose guidance passes diffusers runs together. Texts have full length, so its mask over padded text hides nothing."""
     tokenizer_folder = "mochi/pipeline/tokenizer"
     index = {"_class_name": "MochiPipeline", "force_zeros_for_empty_prompt": True, "text_encoder": ["transformers", "T5EncoderModel"],
              "tokenizer": ["transformers", "T5TokenizerFast"], "transformer": ["diffusers", "MochiTransformer3DModel"], "vae": ["diffusers", "AutoencoderKLMochi"]}

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 PRESETS = ('exact', 'near', 'balanced', 'fast')
-WHICH = 2 / 3  # of the video; by then moving things have moved
+WHICH = 2 / 3  # place of the frame in the video; by then moving things have moved
 SIDE, GAP = 160, 4  # pixels
 
 

@@ -13,7 +13,7 @@ import zipfile
 
 
 def safetensors(header, data=b"", length=None):
-    """Returns a file's bytes. The header is JSON text, bytes or a value; length overrides the right one."""
+    """Returns a file's bytes. The header is JSON text, bytes or a value. If length is given, it replaces the right length of the header."""
     if not isinstance(header, bytes):
         header = (header if isinstance(header, str) else json.dumps(header)).encode()
     return struct.pack("<Q", len(header) if length is None else length) + header + data
@@ -103,7 +103,7 @@ def gguf_tensor(name, dims, kind=0, offset=0):
 
 
 def gguf(values=(), tensors=(), data=b"", version=3, counts=None, alignment=32):
-    """Returns a file's bytes; counts overrides the right ones."""
+    """Returns a file's bytes. If counts is given, it replaces the right counts of tensors and keys."""
     start = b"GGUF" + struct.pack("<IQQ", version, *(counts or (len(tensors), len(values)))) + b"".join(values) + b"".join(tensors)
     return start + bytes(-len(start) % alignment) + data
 
@@ -545,7 +545,7 @@ layers:
 
 
 def profile_files():
-    yield "valid", PROFILE  # from before profiles said what stands for dropped blocks
+    yield "valid", PROFILE  # from a version whose profiles did not say what replaces dropped blocks
     means = PROFILE.replace("selection_rows", "dropped: mean\nselect: error\ncell: 16\nselection_rows").replace("topk: 0.5", "error_bound: 0.05")
     yield "means", means
     yield "means_by_mass", means.replace("select: error", "select: mass").replace("error_bound: 0.05", "topk: 0.5")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compares diffusers' CogVideoX and Wan pipelines, with the Python package's attention (attention/python) and tokens in our order, with this program on the
-same noise.
+"""Compares diffusers' CogVideoX and Wan pipelines with this program on the same noise. diffusers uses the attention of the Python package (attention/python) and
+our order of tokens.
   python tests/parity/compare_package.py                       writes data/package_cases.json and data/package_golden.safetensors (latents, 60 KB) for the
                                                                program's parity test
   python tests/parity/compare_package.py PROGRAM [DEVICE]      runs both, in fp32 on a CPU and in bf16 on a GPU, and prints the difference of their frames
@@ -75,7 +75,7 @@ def open_pipeline(case, device, dtype):
     pipeline = (WanPipeline if wan else CogVideoXPipeline).from_pretrained(DATA / case["folder"], torch_dtype=dtype).to(device)
     pipeline.set_progress_bar_config(disable=True)
     order = sparsereel.token_order(*GRID, device=device)
-    selection = {**selection_of(case), "dense_operations": 0}  # use our kernels for calls this short, too
+    selection = {**selection_of(case), "dense_operations": 0}  # so that short calls use our kernels, too
     if wan:
         for block in pipeline.transformer.blocks:
             block.attn1.set_processor(SparseWan(order, **selection))

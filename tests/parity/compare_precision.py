@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""python tests/parity/compare_precision.py CAPTURE_OUTPUT: at the published widths and sizes, on random weights, how far bf16 is from fp32 in
-diffusers and in ours, and ours with 8-bit weights; fails where our bf16 errs more than 1.1 times as much, or 8 bits by more than FP8_MOST.
+"""python tests/parity/compare_precision.py CAPTURE_OUTPUT: prints how far bf16 is from fp32 in diffusers and in our program, and how far our program is with 8-bit
+weights, at the published widths and sizes with random weights. Fails if our bf16 errs more than 1.1 times as much as diffusers', or 8 bits by more than FP8_MOST.
 CAPTURE_OUTPUT is the built tests/bench/capture_output. Needs torch, diffusers, safetensors, and for the sizes it has a GPU."""
 import argparse
 import json
@@ -61,7 +61,7 @@ def run_diffusers(model, inputs, device, dtype):
     latents, timesteps = inputs["latents"].to(device, dtype), inputs.get("timesteps", torch.tensor(0)).to(device)
     if isinstance(model, AutoencoderKLMochi):
         mean, std = (torch.tensor(values, device=device).view(1, -1, 1, 1, 1) for values in (model.config.latents_mean, model.config.latents_std))
-        latents = (latents.float() * std + mean).to(dtype)  # our VAE does this itself
+        latents = (latents.float() * std + mean).to(dtype)  # our VAE does this in decode()
     if "text" not in inputs:
         return model.decode(latents).sample.float().cpu()
     text = inputs["text"].to(device, dtype)

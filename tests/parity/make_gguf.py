@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 
 FOLDER = pathlib.Path(__file__).parent / "data" / "gguf"
 PACKED = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"]
-RANDOM = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,), "IQ4_XS": (0,)}  # a block's fp16 numbers
+RANDOM = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,), "IQ4_XS": (0,)}  # offsets of the fp16 numbers in a block
 
 
 def random_blocks(generator, kind, scales):

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from make_vae import DATA, names_of, randomize
 
 FOLDER = DATA / "mochi"
-# "small" is as published except for widths and depth; norms have 32 groups at any width. "other" has levels of its own and no statistics.
+# "small" is as published except for widths and depth; norms have 32 groups at any width. "other" has another number of levels and no statistics of latents.
 CONFIGS = {
     "small": dict(latent_channels=4, decoder_block_out_channels=[32, 32, 32, 32], layers_per_block=[1, 0, 1, 1, 1]),
     "other": dict(latent_channels=3, decoder_block_out_channels=[32, 64], layers_per_block=[1, 0, 1], temporal_expansions=[3], spatial_expansions=[4]),

@@ -19,7 +19,7 @@ COMMON = {"prompt": PROMPT, "seed": 7, "max_sequence_length": 256, "width": 64, 
 LORA_COMMON = {**COMMON, "num_inference_steps": 2, "guidance_scale": 1.0, "folder": "pipeline"}
 LORAS = {"lora_metadata": [("metadata", 1.0)], "lora_two": [("metadata", 0.8), ("plain", -0.5)]}
 CACHE_COMMON = {**COMMON, "negative_prompt": NEGATIVE, "num_inference_steps": 12, "width": 32, "height": 32}
-# A threshold close to a step's change would decide by chance, so run_cached() refuses it.
+# With a threshold close to a step's change, rounding would decide, so run_cached() refuses it.
 CACHES = {"no_guidance": {"cache": 0.25, "guidance_scale": 1.0}, "passes_together": {"cache": 0.25, "guidance_scale": 7.5}}
 WIDTH = 48  # of the transformer
 
@@ -63,7 +63,7 @@ def lora_files(folder):
               "0.ff.net.0.proj": (wide, WIDTH), "1.ff.net.2": (WIDTH, wide)}
     metadata = {"transformer.r": 4, "transformer.lora_alpha": 6, "transformer.target_modules": sorted({name.split(".", 1)[1] for name in layers})}
     save_file(tensors(layers, 4), folder / "metadata.safetensors", metadata={"lora_adapter_metadata": json.dumps(metadata)})
-    save_file(tensors({"1.attn1.to_q": square, "1.attn2.to_v": square}, 2), folder / "plain.safetensors")  # without alpha, which then is the rank
+    save_file(tensors({"1.attn1.to_q": square, "1.attn2.to_v": square}, 2), folder / "plain.safetensors")  # without alpha: the rank then counts as alpha
 
 
 def add_lora(transformer, file, scale):

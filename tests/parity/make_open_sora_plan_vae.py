@@ -20,7 +20,7 @@ LAYERS = dict(decoder_attention="AttnBlock3DFix", encoder_attention="AttnBlock3D
               encoder_resnet_blocks=["ResnetBlock2D", "ResnetBlock2D", "ResnetBlock3D", "ResnetBlock3D"],
               encoder_spatial_downsample=["Downsample", "Spatial2xTime2x3DDownsample", "Spatial2xTime2x3DDownsample", ""], encoder_temporal_downsample=[""] * 4,
               decoder_spatial_upsample=["", "SpatialUpsample2x", "Spatial2xTime2x3DUpsample", "Spatial2xTime2x3DUpsample"], decoder_temporal_upsample=[""] * 4)
-# "small" is as published except for widths and depth; norms have 32 groups at any width. "other" has levels of its own.
+# "small" is as published except for widths and depth; norms have 32 groups at any width. "other" has another number of levels.
 CONFIGS = {
     "small": dict(LAYERS, hidden_size=32, hidden_size_mult=[1, 1, 1, 1], num_res_blocks=0),
     "other": dict(hidden_size=32, z_channels=3, embed_dim=3, hidden_size_mult=[2, 1], num_res_blocks=0, use_quant_layer=False, decoder_attention="AttnBlock3DFix",

@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 from make_pipeline import DATA, NEGATIVE, PROMPT
 
 COMMON = {"prompt": PROMPT, "negative_prompt": NEGATIVE, "seed": 7, "num_inference_steps": 12, "max_sequence_length": 16, "width": 32, "height": 32, "num_frames": 5}
-# Folder of cases -> pipeline, case -> its options besides COMMON. If guidance passes run in turn, each decides for itself in diffusers, but all decide together
-# here. A threshold close to a step's change would decide by chance, so main() refuses it.
+# Folder of cases -> (pipeline, {case: its options in addition to COMMON}). If guidance passes run in turn, each pass decides alone in diffusers, but all passes
+# decide together in our program. With a threshold close to a step's change, rounding would decide, so main() refuses it.
 FAMILIES = {
     "": (CogVideoXPipeline, {"text_along": {"cache": 0.85}, "no_guidance": {"cache": 0.7, "guidance_scale": 1.0}}),
     "mochi/": (MochiPipeline, {"no_guidance": {"cache": 0.45, "guidance_scale": 1.0, "num_frames": 7}, "no_prompt": {"cache": 0.75, "guidance_scale": 1.0, "num_frames": 7, "prompt": ""}}),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_tokenizer.py: writes data/tokenizer/spiece.model and data/tokenizer_golden.json, the ids that T5Tokenizer gives nasty strings with
-it. Needs sentencepiece, protobuf and transformers 4.57, the last version whose T5Tokenizer is SentencePiece."""
+"""python tests/parity/make_tokenizer.py: writes data/tokenizer/spiece.model and data/tokenizer_golden.json, the ids that T5Tokenizer makes of difficult
+strings with this model. Needs sentencepiece, protobuf and transformers 4.57, the last version whose T5Tokenizer uses SentencePiece."""
 import json
 import pathlib
 import random

@@ -33,7 +33,7 @@ CASES = {
     "deep_three_frames": ("deep", 3, 5, 4, False),
     "deep_four_frames": ("deep", 4, 3, 6, False),
 }
-# name: (config, frames, height and width in latent pixels, tiled). Batches have eight frames, the first one also those left over.
+# name: (config, frames, height and width in latent pixels, tiled). Batches have eight frames; the first batch also has the frames that are left over.
 ENCODER_CASES = {
     "one_frame": ("small", 1, 3, 5, False),
     "five_frames": ("small", 5, 5, 3, False),

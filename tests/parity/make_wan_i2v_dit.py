@@ -9,7 +9,7 @@ from make_dit import DATA, errors, generator_of, in_fp8, randomize, write
 from make_wan_dit import SMALL, in_bfloat16, names_of
 
 FOLDER = DATA / "wan_i2v"
-TEXT_TOKENS = 512  # diffusers takes the last 512 tokens as text if images' tokens precede them: those of a case, then zeros
+TEXT_TOKENS = 512  # if image tokens precede the text, diffusers takes the last 512 tokens as text: those of a case, then zeros
 BESIDE = dict(SMALL, in_channels=12)
 IMAGES = dict(BESIDE, image_dim=20, added_kv_proj_dim=32)
 # name: (config, latents [frames, height, width], text tokens, timesteps of the batch, image tokens, whether the first frame is known)

@@ -26,7 +26,7 @@ FOLDERS = {
 }
 COMMON = {"prompt": PROMPT, "negative_prompt": NEGATIVE, "seed": 7, "num_inference_steps": 3, "max_sequence_length": 16, "width": 64, "height": 64, "num_frames": 9,
           "guidance_scale": 5.0, "image": "picture"}
-LONG_TEXT = {"max_sequence_length": 512}  # diffusers assumes this length beside images' tokens
+LONG_TEXT = {"max_sequence_length": 512}  # diffusers assumes this length if there are image tokens
 TWO_IMAGES = {**LONG_TEXT, "folder": "pipeline_two_images", "last_image": "other"}
 EXPERTS = {"folder": "pipeline_two_experts"}
 ODD = {"width": 80, "height": 48}

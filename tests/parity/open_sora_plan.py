@@ -9,7 +9,7 @@ from unittest import mock
 
 import diffusers
 import torch
-import transformers.utils  # import it before the stand-ins for modules that it looks for exist
+import transformers.utils  # import it before the stand-ins below exist, because it looks for these modules
 
 assert diffusers.__version__.startswith("0.28"), f"diffusers is {diffusers.__version__}, not 0.28, with which the reference was published"
 diffusers.utils.import_utils._peft_available = False  # otherwise diffusers would import an installed peft, which may be made for another version

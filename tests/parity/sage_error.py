@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Error of the quantized attention against that of SageAttention 2's own scheme, both emulated in fp64.
+"""Compares the error of our quantized attention with that of SageAttention 2's scheme, both emulated in fp64.
 
     sage_error.py [--tokens N] [--heads H] [--queries Q] [--head-dims 64,128] [--data NAME...] [--lag L] [--seed S]
     sage_error.py --file CAPTURE.safetensors
