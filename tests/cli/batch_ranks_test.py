@@ -1,4 +1,4 @@
-"""`batch` with --gpus on CPUs: processes make a set side by side, alone or in teams. Some of them fail."""
+"""Tests `batch --gpus` on CPUs: several processes make a set side by side, alone or in teams. In some tests processes fail."""
 import json
 import math
 import os
@@ -181,7 +181,7 @@ class Gpus(CommandLineTest):
         pages = int(Path(f'/proc/{follower}/statm').read_text().split()[0])
         resource.prlimit(follower, resource.RLIMIT_AS, (pages * resource.getpagesize(),) * 2)
         errors = self.end_of_team(process, 1)
-        self.assertRegex(errors, r'set.csv:3: rank 1 \(cpu\): (.*memory|could not create a primitive)')  # the second is oneDNN's message
+        self.assertRegex(errors, r'set.csv:3: rank 1 \(cpu\): (.*memory|could not create a primitive)')  # the second alternative is oneDNN's message
         self.assertIn('1 row failed', errors)
         self.assertNotIn('its rows went', errors)
         self.assertEqual(self.rows('team'), [0, 2])
@@ -190,13 +190,13 @@ class Gpus(CommandLineTest):
         model = self.copy_of_the_model()
         weights = model / 'vae' / 'diffusion_pytorch_model.safetensors'
         name = FAMILY.decoders_last
-        weights.write_bytes(weights.read_bytes().replace(name.encode(), name[:-1].encode() + b'x'))  # the fault shows only when all tensors are looked at
+        weights.write_bytes(weights.read_bytes().replace(name.encode(), name[:-1].encode() + b'x'))  # the program finds this fault only when it loads the tensors
         process = self.start_team(f'prompt,model\na,{MODEL}\nb,{model}\nc,{MODEL}\n')
         errors = self.end_of_team(process, 1)
         self.assertIn('set.csv:3', errors)
         self.assertIn('1 row failed', errors)
         self.assertNotIn('its rows went', errors)
-        self.assertIn('"failed"', (self.folder / 'team' / 'manifest.1.jsonl').read_text())  # written by rank 0 before the other ranks look
+        self.assertIn('"failed"', (self.folder / 'team' / 'manifest.1.jsonl').read_text())  # rank 0 wrote this before the other ranks read the manifests
         self.assertEqual(self.rows('team'), [0, 2])
 
     def test_row_of_another_device_fails_alone(self):

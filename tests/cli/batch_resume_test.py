@@ -1,4 +1,4 @@
-"""Sets and videos that were cut short: what a second run does, and what it does not touch."""
+"""Tests runs after sets and videos that were cut short: what they make, and which files they leave alone."""
 import hashlib
 import json
 import os
@@ -103,7 +103,7 @@ class Resuming(BatchTest):
         self.assertEqual(self.lines('b', 'c', 'a', options=('--steps', 2, '--seed', 142))[0]['rendered'], 3)  # other seeds were asked for
 
     def test_videos_swap_names_when_their_lines_swap(self):
-        """File names hold the beginning of a prompt. These differ only in their numbers."""
+        """File names hold the beginning of a prompt. These prompts begin alike, so the names differ only in their numbers."""
         usual = ('--steps', 2, '--format', 'y4m')
         new, one, two, three = (f'{PROMPT} {word}' for word in ('again', 'circle', 'square', 'star'))
         self.lines(one, two, three, options=usual)
@@ -142,7 +142,7 @@ class Resuming(BatchTest):
         usual = ('--steps', 2, '--format', 'y4m')
         self.lines('a', 'b', options=usual)
         out = self.folder / 'out'
-        for recipe in ((out / '0000-a.y4m.json').read_text(), None):  # the recipe of a video that was there before; the video moved alone
+        for recipe in ((out / '0000-a.y4m.json').read_text(), None):  # a recipe of another video at the new name; then b's recipe, moved before its video
             (out / '0002-b.y4m.json').write_text(recipe or (out / '0001-b.y4m.json').read_text())
             (out / '0001-b.y4m.json').unlink()
             self.lines('new', 'a', 'b', options=usual)
@@ -194,7 +194,7 @@ class Resuming(BatchTest):
         share = ('--steps', 2, '--share', '0/2')
         self.assertEqual(self.set_report(self.folder / 'set.txt', 'out', *share)['skipped'], 2)
         report = self.set_report(self.write('set.txt', 'first\nnew\na\nb\n'), 'out', *share)
-        self.assertEqual((report['rendered'], report['moved']), (2, 0))  # the row of another share may need them
+        self.assertEqual((report['rendered'], report['moved']), (2, 0))  # a row that another process makes may need the files
 
     def test_incomplete_manifest_line_is_ignored(self):
         file = self.prompts(2)
@@ -229,14 +229,14 @@ class Resuming(BatchTest):
     def test_interrupted_set_keeps_its_videos_and_resumes(self):
         file = self.prompts(3)
         process = subprocess.Popen([PROGRAM, *map(str, self.arguments(file, 'out', '--steps', '60'))], cwd=self.folder, stderr=subprocess.PIPE, text=True)
-        wait_until(lambda: list((self.folder / 'out').glob('[!.]*.mp4')))  # but not the file that is tried before the first step
+        wait_until(lambda: list((self.folder / 'out').glob('[!.]*.mp4')))  # not the hidden file with which the program tries the folder before the first step
         process.send_signal(signal.SIGINT)
         _, text = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130, text)
         self.assertIn('goes on where this run stopped', text)
         finished = len(self.manifest())
         self.assertEqual(len(list((self.folder / 'out').glob('*.mp4'))), finished)
-        kept = len(list((self.folder / 'out').glob('*.checkpoint.safetensors')))  # the checkpoint of the video that was cut short, unless it had no step
+        kept = len(list((self.folder / 'out').glob('*.checkpoint.safetensors')))  # 1, or 0 if the video that was cut short had made no step
         report = self.set_report(file, 'out', '--steps', '60')
         self.assertEqual(len([line for line in self.manifest() if line.get('resumed_at_step', 0) > 0]), kept)
         self.assertEqual((report['skipped'], report['rendered']), (finished, 3 - finished))
@@ -258,7 +258,7 @@ class Resuming(BatchTest):
 
 
 class Checkpoints(BatchTest):
-    """A killed `generate` resumes from its last checkpoint and makes the same bits."""
+    """Tests that a killed `generate` resumes from its last checkpoint and makes the same bits."""
 
     def test_killed_run_resumes_to_the_same_video(self):
         for scheduler in FAMILY.samplers:
@@ -292,7 +292,7 @@ class Checkpoints(BatchTest):
         self.assertEqual(checkpoint.read_bytes(), before)
         self.assertGreaterEqual(self.report('--steps', '150', '--checkpoint-every', '2', '-o', 'clip.mp4')['resumed_at_step'], 2)
         self.assertEqual(self.names(), ['clip.mp4'])
-        (self.folder / 'clip.mp4.checkpoint-2.safetensors').write_bytes(before)  # the other checkpoint is gone already
+        (self.folder / 'clip.mp4.checkpoint-2.safetensors').write_bytes(before)  # the other of the two checkpoints does not exist any more
         self.succeed(self.generate('--steps', '3', '--checkpoint-every', '2', '-o', 'clip.mp4'))
         self.assertGreaterEqual(self.report('--steps', '150', '--checkpoint-every', '2', '-o', 'clip.mp4')['resumed_at_step'], 2)
         self.assertEqual(self.names(), ['clip.mp4'])
@@ -341,7 +341,7 @@ class Checkpoints(BatchTest):
             self.assertEqual(result.stderr.count('the denoising checkpoint is not saved: '), 1, result.stderr)
 
     def test_checkpoint_without_the_tensors_of_its_cache_is_not_used(self):
-        """Resumes a checkpoint like those of builds whose forecasts kept a change."""
+        """Resumes a checkpoint of an older version, whose forecasts stored a change."""
         options = ['--steps', '300', '--threads', '1', '--cache', 'forecast:0.01']
         self.succeed(self.generate(*options, '-o', 'whole.mp4'))
         self.run_to_step(10, '--checkpoint-every', '5', *options)

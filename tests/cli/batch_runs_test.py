@@ -1,4 +1,4 @@
-"""`batch` over several processes, some of them killed: no row is made twice, none is missing, and no finished video is lost.
+"""Tests `batch` over several processes, some of which are killed: no row is made twice, no row is missing, and no finished video is lost.
 
 The long form of the killed runs, as tests/bench/README.md reports it:
   SPARSEREEL_BATCH_ROWS=24 SPARSEREEL_BATCH_KILLS=10 SPARSEREEL_TEST_MODEL=assets/tiny SPARSEREEL_BATCH_OPTIONS='--size 64x64 --frames 5 --steps 4' \\
@@ -102,7 +102,8 @@ class KilledRuns(BatchTest):
         return {(path.name, path.stat().st_ino) for path in (self.folder / 'out').glob('[!.]*.checkpoint.safetensors') if path.exists()}
 
     def run_and_kill(self, file, lines, delay):
-        """Starts a run and waits until it has written this number of manifest lines, then a checkpoint. Kills it after the delay. Returns true if it still ran."""
+        """Starts a run. Waits until it has written this number of manifest lines and then a checkpoint, waits for the delay, and kills it. Returns true if it was
+        still running."""
         lines += len(self.manifest()) if (self.folder / 'out').exists() else 0
         process = subprocess.Popen([PROGRAM, *map(str, self.arguments(file, 'out', '--checkpoint-every', '1', *OPTIONS))], cwd=self.folder,
                                    stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)

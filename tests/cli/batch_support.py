@@ -19,7 +19,7 @@ class BatchTest(CommandLineTest):
         return path
 
     def prompts(self, count=ROWS):
-        """Writes a set of `count` rows. Some rows repeat a prompt, and the last one has a seed of its own."""
+        """Writes a set of `count` rows. Some rows repeat a prompt, and the last one gives a seed."""
         rows = [{'prompt': f'a {COLORS[i % 6]} {SHAPES[i // 2 % 4]} moving'} for i in range(count)]
         rows[-1]['seed'] = 1234
         return self.write('set.jsonl', ''.join(json.dumps(row) + '\n' for row in rows))
@@ -34,7 +34,7 @@ class BatchTest(CommandLineTest):
         return json.loads(self.succeed(self.batch(*arguments, '--json', **options)).stdout)['set']
 
     def manifest(self, folder='out'):
-        """Returns the lines of all manifests, each of which must be whole."""
+        """Returns the lines of all manifests, and fails if a line is incomplete."""
         lines = []
         for path in sorted((self.folder / folder).glob('manifest.*.jsonl')):
             text = path.read_text()

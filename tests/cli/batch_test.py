@@ -1,4 +1,4 @@
-"""`batch`: prompt sets, rows that fail alone, and what the program says meanwhile."""
+"""Tests `batch`: prompt sets, rows that fail without affecting others, and what the program prints."""
 import json
 import os
 import pty
@@ -226,7 +226,7 @@ class PromptSets(BatchTest):
         self.assertIn('a.y4m exists, but cannot write', text)
         self.assertEqual([(line['output'], line['state']) for line in self.manifest()], [('a.y4m', 'failed'), ('b.y4m', 'done')])
         in_the_way.rmdir()
-        self.assertEqual(sorted(self.videos()), ['a.y4m', 'a.y4m.checkpoint.safetensors', 'a.y4m.json', 'b.y4m', 'b.y4m.json'])  # its steps are done
+        self.assertEqual(sorted(self.videos()), ['a.y4m', 'a.y4m.checkpoint.safetensors', 'a.y4m.json', 'b.y4m', 'b.y4m.json'])  # the failed row's checkpoint holds all of its steps
         self.succeed(self.run_program('batch', file, '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 60))
         self.assertEqual(self.manifest()[-1]['resumed_at_step'], 60)
         self.assertEqual(sorted(self.videos()), ['a.safetensors', 'a.y4m', 'a.y4m.json', 'b.y4m', 'b.y4m.json'])

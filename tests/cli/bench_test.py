@@ -1,4 +1,4 @@
-"""`bench attention` and `bench pipeline` on a CPU: every mode, every format, bad arguments, Ctrl-C."""
+"""Tests `bench attention` and `bench pipeline` on a CPU: every mode, every format, bad arguments, Ctrl-C."""
 import csv
 import importlib.util
 import io
@@ -109,7 +109,7 @@ class BenchAttention(CommandLineTest):
         both, first = (self.report(*arguments, '--captured', name)['rows'][0] for name in ('both.safetensors', 'first.safetensors'))
         self.captured('even.safetensors', [1, 1])
         even = self.report(*arguments, '--captured', 'even.safetensors')['rows'][0]
-        # The first call weighs a millionth in `both` and more in `even`, so `even` lies between them.
+        # The first call has a weight of a millionth in `both` and a larger one in `even`, so the error of `even` lies between those of `first` and `both`.
         self.assertGreater(abs(both['rel_l1'] - first['rel_l1']), 0.005)
         self.assertGreater((first['rel_l1'] - even['rel_l1']) * (even['rel_l1'] - both['rel_l1']), 0)
 
@@ -232,7 +232,7 @@ class BenchAttention(CommandLineTest):
         arguments = ['--device', 'cpu', '--shape', '1,1,1024,64', '--topk', '0.5', '--repetitions', '100000',
                      '--report', 'r.json', '-o', 'a.md']
         process, terminal = self.start_program('bench', 'attention', *arguments)
-        self.assertIn('/100001', self.read_until(terminal, '/100001'))  # counts rounds, one of which warms up
+        self.assertIn('/100001', self.read_until(terminal, '/100001'))  # the bar counts rounds, one of which warms up
         process.send_signal(signal.SIGINT)
         errors = self.read_until(terminal, None)
         self.assertEqual(process.wait(timeout=60), 130, errors)
@@ -406,7 +406,7 @@ class BenchPipeline(CommandLineTest):
         self.assertEqual(caches('cache: steps:1\n'), [('steps:1', 1)])
         self.assertEqual(caches('preset: fast\n')[0][0], 'forecast:0.2')
         self.assertEqual(caches('cache: steps:1\n', '--cache', '0,steps:2'), [(None, None), ('steps:2', 2)])
-        rows = self.report(*SMALL, '--modes', 'full,sparse', '--no-decode')['rows']  # the default preset's blocks alone, since no preset was named
+        rows = self.report(*SMALL, '--modes', 'full,sparse', '--no-decode')['rows']  # takes only the blocks of the default preset, because no preset was named
         self.assertEqual([(row['cache'], row['dense_steps'], row['topk']) for row in rows if row['stage'] == 'step'], [(None, 0, None), (None, 0, 0.5)])
         one_step = [1 if option == 2 else option for option in SMALL]
         for config, named in (('cache: steps:1\n', 'a.yaml:1:8: cache steps:1'), ('preset: fast\n', 'a.yaml:1:9: preset fast')):
@@ -425,7 +425,7 @@ class BenchPipeline(CommandLineTest):
         for arguments, steps in (([], 4), (['--steps', 2], 2), (['--steps', 5], 5), (['--cache', 'steps:2'], 5)):
             settings = self.report(*flow, *arguments)['settings']
             self.assertEqual((settings['steps'], settings['video_steps']), (steps, 5), arguments)
-        for steps in ([], ['--steps', 5]):  # for a sampler that takes no number of steps
+        for steps in ([], ['--steps', 5]):  # for a sampler that takes no noise levels
             report = self.report('-m', MODEL, *flow[2:10], '--modes', 'full', '--warmup', 0, '--no-decode', '--quiet', '--cache', '0,steps:5', *steps)
             self.assertEqual(report['settings']['video_steps'], 50)
             self.assertEqual(report['settings']['steps'], 5 if steps else 50)

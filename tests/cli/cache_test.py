@@ -1,4 +1,4 @@
-"""`--cache`: which work it skips, and what it does not change."""
+"""Tests `--cache`: which work it skips, and what it does not change."""
 import json
 import unittest
 

@@ -1,4 +1,5 @@
-"""Folders with several models, several formats of them, or several files of one name: what is taken, what is asked for. Each printed command must work."""
+"""Tests folders with several models, several formats of a model, or several files of one name: which one the program takes, and when it asks the user to choose.
+Each command that it prints must work."""
 import json
 import os
 import re
@@ -58,7 +59,7 @@ class ModelTrees(Models):
         return self.commands(result.stderr)
 
     def of_diffusers(self, prompt, model, rest):
-        """Returns the frames of the diffusers folder, made with the tree's decoder and text encoder."""
+        """Returns the frames of the diffusers folder, made with the decoder and text encoder of the folder under test."""
         others = ['--vae', f'{rest}/vae', '--text-encoder', f'{rest}/text_encoders']
         return self.run_words([self.program, 'generate', '-p', prompt, '-m', self.models[model], *others])
 

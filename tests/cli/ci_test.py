@@ -1,5 +1,5 @@
-"""Tests the promises of .ci/run: it builds what a newcomer builds, and the tests' build is the same one. Runs in a copy of this tree. There the compiler only
-looks for the word BROKEN, and the tests only say that they ran."""
+"""Tests the promises of .ci/run: it builds what a newcomer builds, and the build for the tests adds to that build. Runs in a copy of this tree. In the copy a
+stand-in for the compiler only looks for the word BROKEN, and a stand-in for the tests only says that it ran."""
 import json
 import os
 import re
@@ -11,9 +11,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ['SPARSEREEL']).parent
-LIBRARIES = ('models/text_to_video.cpp', 'attention/library/c_interface.cpp')  # called by other programs, not by ours
+LIBRARIES = ('models/public_members.cpp', 'models/text_to_video.cpp', 'attention/library/c_interface.cpp')  # parts of the libraries for other programs; the program does not contain them
 
-# Stands in for the compiler. It answers CMake's own questions with the real one, writes empty files for our sources, and fails for each source with the word.
+# Stands in for the compiler. It passes CMake's test compilations to the real compiler. For our sources it writes empty files, and fails if one has the word
+# BROKEN.
 COMPILER = """#!/usr/bin/env python3
 import os, re, sys
 from pathlib import Path

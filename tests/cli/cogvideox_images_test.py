@@ -1,4 +1,4 @@
-"""CogVideoX's image to video: videos of a picture, seeds that share one encoding of it, and what is refused."""
+"""Tests CogVideoX's image to video: videos of a picture, seeds that share one encoding of the picture, and what is refused."""
 import json
 import math
 import shutil
@@ -49,7 +49,7 @@ class Images(CommandLineTest):
         for options, words in ((['--size', '48x80'], '--width 48'), (['--frames', 5], '--frames 5'), (['--max-sequence-length', 8], '--max-sequence-length 8')):
             self.fail_with(self.generate('-o', 'a.mp4', '-m', FIXED, '--image', 'warm.ppm', *options), 2, words, 'leave it out')
         report = self.report('-o', 'a.mp4', '-m', FIXED, '--image', 'warm.ppm', '--steps', 1)
-        self.assertEqual((report['output']['width'], report['output']['height']), (64, 64))  # at any shape of the picture
+        self.assertEqual((report['output']['width'], report['output']['height']), (64, 64))  # this model's size, whatever the shape of the picture
 
     def test_newer_model_uses_the_shape_of_the_picture(self):
         (self.folder / 'square.ppm').write_bytes(b'P6 20 20 255\n' + bytes(1200))

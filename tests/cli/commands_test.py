@@ -1,4 +1,4 @@
-"""`inspect`, `decode`, `doctor`."""
+"""Tests `inspect`, `decode` and `doctor`."""
 import json
 import math
 import struct

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md: each usual change has a HOWTO, and every file and folder that it names exists. Also tests what tests/words refuses."""
+"""Tests CONTRIBUTING.md: it has a HOWTO for each common kind of change, and every file and folder that it names exists. Also tests what tests/words refuses."""
 import re
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""`generate --dry-run`, `batch --dry-run`, and lengths in seconds: they show the videos without making them."""
+"""Tests `generate --dry-run` and `batch --dry-run`, which show the videos without making them, and lengths in seconds."""
 import json
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Bad arguments and bad files: exit code, one line of cause, one of remedy, and nothing left behind."""
+"""Tests bad arguments and bad files: the exit code, one line of cause, one line of remedy, and that no file is left behind."""
 import json
 import os
 import re
@@ -99,7 +99,7 @@ class Failures(CommandLineTest):
                             ['bench', 'pipeline', *model], ['tune', '-p', PROMPT, *model, '-o', 'profile.yaml']):
                 with self.subTest(command=command[:2], size=size):
                     start = time.monotonic()
-                    # if they were not refused, the limit would still protect the machine's memory
+                    # the limit protects the machine's memory if the program does not refuse this
                     result = self.run_program(*command, *size, **limited_memory(8 << 30))
                     self.assertLess(time.monotonic() - start, 10)  # half a second on an idle machine
                     self.fail_with(result, 2, f'{size[1]}'.partition('x')[0], 'needs at least', 'but only', remedy)
@@ -160,7 +160,7 @@ class Failures(CommandLineTest):
                           ['bench', 'plot', 'pipe']):
             with self.subTest(arguments=arguments):
                 self.fail_with(self.run_program(*arguments, timeout=20), 2, 'pipe')
-        # a recipe that is read when its GIF is replaced
+        # makes clip.gif.json, the recipe that is read when the GIF is replaced
         self.succeed(self.generate('-o', 'clip.gif', '--no-metadata', timeout=20))
 
     def test_refuses_files_that_are_too_large(self):
@@ -203,7 +203,7 @@ class Failures(CommandLineTest):
                 else:
                     config = model / component / 'config.json'
                     config.write_text(config.read_text().replace('"time_embed_dim": 16', '"time_embed_dim": 32'))
-                (model / 'tokenizer' / 'spiece.model').write_bytes(b'')  # the text stage would fail on this first
+                (model / 'tokenizer' / 'spiece.model').write_bytes(b'')  # without this check first, the text stage would fail on it
                 self.fail_with(self.generate_from(model), 2, 'the weights do not fit', component)
                 self.assertEqual(self.names(), sorted({'vae', component}))
 

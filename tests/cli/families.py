@@ -1,4 +1,4 @@
-"""The facts about the models of the command-line tests in which model families differ, from tests/families.json."""
+"""Reads from tests/families.json how model families differ in what the command-line tests check."""
 import json
 from collections import namedtuple
 from pathlib import Path
@@ -7,14 +7,14 @@ TABLE = json.loads((Path(__file__).parents[1] / 'families.json').read_text())
 Family = namedtuple('Family', [
     'name',           # as `inspect` prints it
     'classes',        # of the transformer and of the scheduler
-    'video',          # width, height and frames that the checkpoint names
-    'size',           # options that make videos of 64x64, if the model's own are larger
+    'video',          # default width, height and number of frames by the checkpoint
+    'size',           # options that make videos of 64x64, if the default is larger
     'frames',         # default number of frames; the tests set the steps
     'latents',        # shape of a video's latents
-    'even_latents',   # frames with an even number of latents, and frames that come out
+    'even_latents',   # a number of frames that gives an even number of latents, and the number of frames that the video then has
     'multiples',      # divisor of widths
     'samplers',       # names; the first is the checkpoint's
-    'draws',          # true if its first sampler draws noise at its steps: then a seed counts beside given latents
+    'draws',          # true if the first sampler draws noise in its steps: the seed then matters even if latents are given
     'decoders_last',  # the bias that the decoder adds last
 ])
 

@@ -1,4 +1,4 @@
-"""Models whose parts are single files, as other programs store them. The frames must equal those of the diffusers folder with the same weights."""
+"""Tests models whose parts are single files, as other programs store them. The frames must equal those of the diffusers folder with the same weights."""
 import json
 import re
 import shutil
@@ -207,7 +207,7 @@ class Folders(Models):
 
 
 class Images(Models):
-    """Models of image to video, whose transformers and encoders other programs name in their own ways."""
+    """Tests image-to-video models. Other programs have different names for their transformers' and encoders' tensors."""
     sources = {'image': WAN_I2V, 'two images': DATA / 'wan_i2v' / 'pipeline_two_images', 'experts': DATA / 'wan_i2v' / 'pipeline_two_experts'}
 
     def setUp(self):
@@ -273,7 +273,7 @@ class Images(Models):
 
 
 class Records(Models):
-    """The program tells which file became which part, and recognizes it again."""
+    """Tests that the program tells which file became which part, and that its recipes recognize the files."""
     def test_report_names_each_file_with_its_format(self):
         folder = self.comfy('one', 'comfy')
         (folder / 'diffusion_models' / 'one.safetensors').unlink()

@@ -1,4 +1,5 @@
-"""Names that are no files, and files of other programs' models. One line says what they are, or gives the command that downloads the model."""
+"""Tests names that are no files, and files of models that only other programs support. The error says what they are, or gives the command that downloads the
+model."""
 import json
 import shlex
 import unittest
@@ -62,7 +63,7 @@ class ForeignFiles(CommandLineTest):
 
 class ModelNames(CommandLineTest):
     def commands(self, model):
-        """Returns the lines of an error that are to be copied."""
+        """Returns the lines of an error that users should copy to the command line."""
         result = self.run_program('generate', '-p', 'x', '-m', model)
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn(f'error: {model}: there is no file or folder', result.stderr)

@@ -1,4 +1,4 @@
-"""Runs that a loaded program forks (fork_server.cpp). They return what subprocess.run() returns, without the time that loading libraries takes."""
+"""Runs the program by forking a process that has loaded it already (fork_server.cpp). A run gives what subprocess.run() gives, but does not load libraries."""
 import array
 import atexit
 import contextlib
@@ -20,17 +20,17 @@ servers, lock = {}, threading.Lock()
 
 
 def run_forked(command, folder, options):
-    """Returns the CompletedProcess of a run, with its output captured as text. Returns None if the run must start by itself, by the conditions below."""
+    """Returns the CompletedProcess of a run, with its output captured as text. Returns None if the program cannot be forked for this run and must be started."""
     if LIBRARY is None or options.keys() - {'cwd', 'timeout'}:
         return None
-    if any(word.startswith('--gpus') for word in command):  # ranks are started with the arguments in /proc/self/cmdline, which are the server's
+    if any(word.startswith('--gpus') for word in command):  # the program would start its ranks with the arguments in /proc/self/cmdline, but those are the server's
         return None
     request = b''.join(os.fsencode(word) + b'\0' for word in (options.get('cwd', folder), *command))
     if len(request) > LONGEST_REQUEST or not lock.acquire(blocking=False):
         return None
     try:
         return server_of(command[0]).run(request, command, options.get('timeout', 300))
-    except BaseException:  # the server's next answer would belong to this run
+    except BaseException:  # stop the server, because its next answer would belong to this run
         if command[0] in servers:
             servers.pop(command[0]).close()
         raise
@@ -44,7 +44,7 @@ def server_of(program):
     if server and server.environment != os.environ:
         server.close()
         server = None
-    servers[program] = server or ForkServer(program)  # at the end: the first one was used longest ago
+    servers[program] = server or ForkServer(program)  # moves it to the end, so that the first server is the one used longest ago
     while len(servers) > MOST_SERVERS:
         servers.pop(next(iter(servers))).close()
     return servers[program]
@@ -85,7 +85,7 @@ class ForkServer:
         process = self.answer()
         written = read_all([out, err], end)
         if written is None:
-            with contextlib.suppress(ProcessLookupError):  # it has ended, and a process that it started holds its pipe
+            with contextlib.suppress(ProcessLookupError):  # the run has ended, but a process that it started holds its pipe open
                 os.kill(process, 9)
         status = os.waitstatus_to_exitcode(self.answer())
         if written is None:

@@ -1,4 +1,4 @@
-"""`generate`: outputs of every kind, reports, recipes, latents, and repeated seeds."""
+"""Tests `generate`: outputs of every kind, reports, recipes, latents, and repeated seeds."""
 import json
 import shutil
 import struct
@@ -28,7 +28,7 @@ class Generate(CommandLineTest):
             self.assertIn(word, second)
 
     def test_eight_bit_folder_makes_the_frames_of_its_unpacked_weights(self):
-        """Writes two models: one with every weight of all three parts packed, except vectors, and a twin that holds the same numbers in fp32."""
+        """Writes two models with the same numbers. In one, every weight of all three parts except vectors is packed; the other has all numbers in fp32."""
         for name in ('packed', 'twin'):
             shutil.copytree(MODEL, self.folder / name)
         scale = struct.unpack('<f', struct.pack('<f', 0.01))[0]
@@ -116,7 +116,7 @@ class Generate(CommandLineTest):
     def test_seconds_of_all_stages_add_up_to_those_of_the_process(self):
         ticks = 0.02  # resolution of the system's process start times
         shares = []
-        for _ in range(3):  # on a busy machine the end of a process may take long, and no report can count it
+        for _ in range(3):  # try again on a busy machine, where a process may take long to end, which no report can count
             begun = time.monotonic()
             report = self.report('-o', 'clip.y4m')
             wall = time.monotonic() - begun
@@ -279,7 +279,7 @@ class AnyFamily(CommandLineTest):
         self.succeed(self.generate('-o', 'again.gif'))
         self.assertIn('again.gif.json', self.names())
         self.succeed(self.generate('-o', 'again.gif', '--no-metadata'))
-        self.assertNotIn('again.gif.json', self.names())  # it described the GIF that was there before
+        self.assertNotIn('again.gif.json', self.names())  # the recipe of the earlier GIF is removed with it
         (self.folder / 'again.gif.json').write_text('{"mine": 1}')
         self.succeed(self.generate('-o', 'again.gif', '--no-metadata'))
         self.assertIn('again.gif.json', self.names())

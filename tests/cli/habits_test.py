@@ -1,4 +1,4 @@
-"""Habits that users expect of any program: the last option wins, nothing is replaced unasked, progress shows, recipes travel."""
+"""Tests what users expect of any program: the last of two equal options wins, no file is replaced unless asked, progress is shown, recipes work elsewhere."""
 import json
 import os
 import pty

@@ -1,4 +1,4 @@
-"""--help, completion and reference say the same options, and wrong words are answered with the nearest right ones."""
+"""Tests that --help, completion and reference list the same options, and that errors about wrong words name the nearest right ones."""
 import os
 import re
 import shutil
@@ -13,7 +13,7 @@ BASH = 'compopt() { :; }; source "$0"; COMP_WORDS=("${@}"); COMP_CWORD=$(($# - 1
 
 
 class Help(CommandLineTest):
-    texts = {}  # the program's start costs more than all that is looked at
+    texts = {}  # kept for all tests, because starting the program takes longer than they do
 
     def text(self, *arguments):
         if arguments not in self.texts:
@@ -21,7 +21,7 @@ class Help(CommandLineTest):
         return self.texts[arguments]
 
     def script(self, shell):
-        """A file with the completion of a shell."""
+        """Writes the completion for a shell to a file and returns its path."""
         path = self.folder / f'completion.{shell}'
         path.write_text(self.text('completion', shell))
         return str(path)
@@ -58,7 +58,7 @@ class Help(CommandLineTest):
             self.assertIn(f"'{called} reference' explains", run('bench', '--help').stdout)
             self.assertIn(f'source <({called} completion bash)', run('completion', '--help').stdout)
             self.assertIn(f"see '{called} generate --help'", run('generate', 'a', '--qqq').stderr + run('generate', '--qqqqqqqq').stderr)
-            self.assertIn(f"'{called} doctor'", run('generate', '-p', 'x', '--device', 'cuda:77').stderr)  # said by the library
+            self.assertIn(f"'{called} doctor'", run('generate', '-p', 'x', '--device', 'cuda:77').stderr)  # the library makes this message
             self.assertIn('sparsereel generate', run('reference').stdout)
             self.assertNotIn('program', run('completion', 'bash').stdout)
 

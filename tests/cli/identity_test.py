@@ -31,7 +31,7 @@ layers:
   - [{topk: 0.12, similarity: -0.1, pv_threshold: 50, error: 0.1, sparsity: 0.2}, {dense: true, error: 0, sparsity: 0}]
   - [{topk: 0.3, similarity: -0.1, pv_threshold: 50, error: 0.1, sparsity: 0.2}, {cdf: 0.9, similarity: -0.1, pv_threshold: 50, error: 0.1, sparsity: 0.2}]
 """
-# The options of each row besides its prompt, one frame and one step of 64x64. "model" is one of MODELS, "output" a file extension.
+# The options of each row. All rows also have a prompt, one frame, one step and the size 64x64. "model" is one of MODELS, "output" a file extension.
 ROWS = [
     {}, {'prompt': 'ein grüner Stern'}, {'prompt_file': 'prompt.txt'}, {'negative_prompt': 'blurry'}, {'negative_prompt': 'blurry', 'cfg_scale': 1},
     {'max_sequence_length': 8}, {'width': 48, 'height': 32}, {'size': '32x48'}, {'frames': 5}, {'fps': 12.5}, {'seed': 18446744073709551615}, {'steps': 2},
@@ -55,7 +55,7 @@ ROWS = [
     {'model': 'image', 'image': 'first.ppm', 'image_encoder': 'clip.safetensors'},
     {'model': 'two_images', 'image': 'first.ppm', 'last_image': 'last.ppm', 'frames': 5}, {'arithmetic': 16}, {'block_error': 0.01}, {'seconds': 1},
 ]
-# Options that a row cannot have, or that a recipe names differently.
+# Options without a request in identities.json, because a row cannot have them or a recipe has another name for them.
 NO_ROW = {'batch_count', 'dry_run', 'preset', 'threads', 'gpus', 'report', 'quiet', 'verbose', 'json', 'random_weights', 'save_latents', 'contact_sheet', 'help', 'diffusion_model', 'high_noise_diffusion_model'}
 
 
@@ -91,14 +91,14 @@ class Identity(BatchTest):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         made = {line['row']: line for line in self.manifest()}
         for line in made.values():
-            line['recipe'].pop('sparsity', None)  # a result, not part of the request
+            line['recipe'].pop('sparsity', None)  # the run's result, not a part of the request
         first = made[0]['recipe']
         return [{'row': row, 'identity': made[i]['identity'], 'recipe': first if i == 0 else self.difference(first, made[i]['recipe'])}
                 for i, row in enumerate(ROWS)]
 
     @staticmethod
     def difference(first, other):
-        """Returns the values in which another recipe differs. null means that it lacks the key."""
+        """Returns the values in which another recipe differs, with null for keys that it lacks."""
         return {key: other.get(key) for key in first | other if first.get(key) != other.get(key)}
 
     def test_recipes_and_identities_do_not_change(self):

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: exit code 130, no half-written file, and a line on how to resume. Also the bar on a terminal."""
+"""Tests Ctrl-C and SIGTERM: exit code 130, no half-written file, and a line on how to resume. Also tests the progress bar on a terminal."""
 import fcntl
 import re
 import signal
@@ -22,7 +22,7 @@ class Interrupt(CommandLineTest):
     CHECKPOINT = 'clip.mp4.checkpoint.safetensors'
 
     def step_kept(self, text, options=''):
-        """Returns where the same command resumes, from the last words of a run."""
+        """Returns the step at which the same command would resume, by the last line that a run printed."""
         self.assertIn('interrupted: nothing half-written is left behind', text)
         line = rf'run the same command again{options}: it goes on from step (\d+) in (\S+)'
         self.assertRegex(text, line)
@@ -78,7 +78,7 @@ class Interrupt(CommandLineTest):
         self.assertEqual(self.names(), [])
 
     def test_signal_ends_a_step_in_the_middle(self):
-        # The single step of such a large video takes many seconds. After it, the latents would be kept.
+        # The only step of such a large video takes many seconds, so Ctrl-C comes before its end. After it, the latents would be kept.
         process, terminal = self.start('-o', 'clip.mp4', '--size', '768x768', '--frames', '49', steps=1)
         self.assertIn('denoise', self.read_until(terminal, 'denoise'))
         code, text = self.stop(process, terminal, signal.SIGINT)
@@ -95,13 +95,13 @@ class Interrupt(CommandLineTest):
         self.assertEqual(self.names(), ['clip.safetensors.latents.safetensors'])
 
     def killed_while_writing(self, *arguments):
-        """Returns false if a busy machine wrote everything before this test looked."""
+        """Returns false if the program had written everything before this test could look, as on a busy machine."""
         process, _ = self.start(*arguments, steps=1)
         try:
             if not wait_until(lambda: any(file.stat().st_size for file in self.folder.glob('.clip.*.partial.y4m')), process):
                 self.assertEqual(process.returncode, 0)
                 return False
-        except FileNotFoundError:  # it has its final name by now
+        except FileNotFoundError:  # the file has its final name by now
             self.assertEqual(process.wait(timeout=60), 0)
             return False
         process.kill()
@@ -128,7 +128,7 @@ class Interrupt(CommandLineTest):
         self.addCleanup(process.stdin.close)
         process.stdin.write(b'a red')
         process.stdin.flush()
-        wait_until(lambda: self.unread(process.stdin) == 0)  # it has begun to read
+        wait_until(lambda: self.unread(process.stdin) == 0)  # the program has begun to read
         code, text = self.stop(process, terminal, signal.SIGINT)
         self.assertEqual(code, 130)
         self.assertIn('interrupted: no step was done', text)
@@ -147,7 +147,7 @@ class Interrupt(CommandLineTest):
         self.assertIn('press Ctrl-C again', self.read_until(terminal, 'press Ctrl-C again'))
         code, text = self.stop(process, terminal, signal.SIGINT)
         self.assertEqual(code, 130)
-        self.assertNotIn('interrupted', text)  # a run that ends by itself says so
+        self.assertNotIn('interrupted', text)  # a run that ends on a first signal prints this; the second signal must end it at once
         self.assertEqual(self.names(), [])
 
     def test_ignored_hangup_stays_ignored(self):

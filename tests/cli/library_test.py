@@ -1,4 +1,4 @@
-"""cmake --install, and the example of tests/library built with the installed files."""
+"""Tests cmake --install, and the example of tests/library, built with the installed files."""
 import json
 import os
 import subprocess
@@ -27,7 +27,7 @@ class Library(CommandLineTest):
         return prefix
 
     def pictures(self, file):
-        """Returns the frames of a .safetensors in the format that the example writes."""
+        """Returns the frames in a .safetensors file, converted to the format that the example writes."""
         dtype, (count, height, width, _), data = read_safetensors(self.folder / file)['frames']
         pictures, values = b'', floats((dtype, None, data))
         for frame in range(count):
@@ -56,7 +56,7 @@ class Library(CommandLineTest):
                 self.command(program, 'generate', '-m', model, '-p', PROMPT, '--steps', steps, '-o', 'frames.safetensors', *options, env=environment)
                 made, expected = (self.folder / 'frames.ppm').read_bytes(), self.pictures('frames.safetensors')
                 self.assertEqual(len(made), len(expected), shown)
-                # lround takes a float product here and a double there, so a value on the edge may fall on the other side
+                # the example rounds products in float, pictures() in double, so a few values may differ
                 self.assertLess(sum(a != b for a, b in zip(made, expected)), 5 + len(made) // 100000)
                 # OpenMP would give one thread if libtorch asks for more.
                 self.command(example, model, PROMPT, steps, 'again.ppm', *profile, env=environment | {'OMP_MAX_ACTIVE_LEVELS': '0', 'OMP_DYNAMIC': 'true'})
@@ -65,7 +65,7 @@ class Library(CommandLineTest):
         for arguments, options in ((('nowhere', PROMPT, 2), ['-m', 'nowhere']), ((MODEL, PROMPT, 0), ['-m', MODEL, '--steps', 0])):
             library = subprocess.run([example, *map(str, arguments), 'x.ppm'], capture_output=True, text=True)
             program = self.run_program('generate', '-p', PROMPT, '-o', 'x.mp4', *options)
-            # The words are the same, but the library names the field and the program the option.
+            # The messages are equal, except that the library names the field and the program the option.
         self.assertEqual((library.returncode, library.stderr), (program.returncode, program.stderr.replace('--steps', 'steps')))
 
     def test_installed_program_finds_its_data_and_its_libraries(self):

@@ -1,4 +1,4 @@
-"""`--lora`: its effects, where it may stand, what recipes and reports say of it, and what is refused."""
+"""Tests `--lora`: its effects, where it may be given, what recipes and reports say about it, and what is refused."""
 import json
 import shutil
 import struct
@@ -13,7 +13,7 @@ ONE = ['--frames', 1, '--steps', 1, '--quiet']
 
 class Lora(CommandLineTest):
     def latents(self, *arguments):
-        """Returns the latents that a run ends with."""
+        """Returns the final latents of a run."""
         self.succeed(self.generate(*ONE, '-o', 'a.gif', '--save-latents', 'a.safetensors', *arguments))
         return read_safetensors(self.folder / 'a.safetensors')['latents']
 
@@ -218,7 +218,7 @@ class Lora(CommandLineTest):
 
 
 class Experts(CommandLineTest):
-    """Two transformers, with a LoRA for each."""
+    """Tests a model of two transformers, with a LoRA for each."""
     model = FILES.parent / 'wan' / 'pipeline_two_experts'
 
     def frames_with(self, *loras, output='a.mp4'):

@@ -1,4 +1,4 @@
-"""The program's messages: errors name the file and the option, and printed facts are true."""
+"""Tests the program's messages: errors name the file and the option, and printed facts are true."""
 import json
 import struct
 import unittest

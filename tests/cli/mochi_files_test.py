@@ -1,4 +1,5 @@
-"""Mochi in files of other programs, as its authors name and lay out its tensors. The frames must equal those of the diffusers folder with the same weights."""
+"""Tests Mochi in files of other programs, with its tensors named and laid out as its authors do. The frames must equal those of the diffusers folder with the same
+weights."""
 import shutil
 import struct
 import unittest
@@ -47,7 +48,7 @@ class Folders(MochiFiles):
     def test_reads_the_folder_of_the_authors(self):
         vae = self.part('vae')
         self.write('weights/dit.safetensors', self.part('transformer'))
-        for part in ('decoder', 'encoder'):  # files of their own, whose names do not tell the part
+        for part in ('decoder', 'encoder'):  # separate files whose names do not tell the part
             self.write(f'weights/{part}.safetensors', {name[len(part) + 1:]: tensor for name, tensor in vae.items() if name.startswith(part)})
         self.refused(["dit.safetensors: is the transformer of mochi, but the model's text_encoder is missing"], '-m', 'weights')
         self.write('t5/model.safetensors', self.part('text_encoder'))
@@ -154,7 +155,8 @@ class OneFile(MochiFiles):
 
 
 class Loras(MochiFiles):
-    """LoRAs for q, k, v and other layers whose rows the authors place elsewhere. Either naming makes the same changes, under any names of the weights."""
+    """Tests LoRAs for q, k, v and other layers whose rows the authors place elsewhere. LoRAs named by the authors and by diffusers must change weights equally, and
+    weights may be named either way, too."""
     changed = ('to_q', 'to_k', 'to_v', 'add_q_proj', 'add_k_proj', 'add_v_proj', 'net.0.proj', 'norm_out.linear', 'norm1_context.linear_1')
     rank = 2
 

@@ -1,4 +1,4 @@
-"""Open-Sora-Plan's checkpoints: words around the prompt, noise at every step, folders as its authors publish them, and faults of a folder."""
+"""Tests Open-Sora-Plan's checkpoints: words around the prompt, noise at every step, folders as its authors publish them, and faults of a folder."""
 import json
 import shutil
 import unittest
@@ -18,7 +18,7 @@ class OpenSoraPlan(CommandLineTest):
         self.assertLess(max(abs(a - b) for a, b in zip(batched, in_turn)), 1e-4)
 
     def test_cleans_prompts_as_the_authors_do(self):
-        """The authors' cleaning applies to the words around a prompt too, which continue with a full stop."""
+        """The authors' cleaning also applies to the words around a prompt, which go on with a full stop after it."""
         prompts = ('a green star', '\n A Green  STAR', 'a green star. ', 'a green star.', 'a green star \n', 'a green square')
         whole, spaced, stopped_and_spaced, stopped, behind, other = (self.frames(f'{i}.safetensors', '--attention', 'full', '-p', prompt) for i, prompt in enumerate(prompts))
         self.assertEqual(whole, spaced)
@@ -47,7 +47,7 @@ class OpenSoraPlan(CommandLineTest):
                          ['load text_encoder', 'text', 'load transformer', 'step', 'step', 'load vae', 'decode'])
 
     def test_published_bounds_of_tuning_hold_when_measured_again(self):
-        """SpargeAttn's l1 and pv_l1 for this model: the relative L1 of a head with its block selection, and with P.V skipped as well."""
+        """Tests bounds like SpargeAttn's l1 and pv_l1 for this model: on the relative L1 of a head with its block selection, and on that with P.V skipped, too."""
         l1, l2 = 0.03, 0.035
         usual = ['-m', MODEL, '--size', '256x256', '--frames', 13, '--steps', 4, '--device', 'cpu', '-p', 'a green star', '--quiet', '--json']
         for dropped in ('mean', 'none'):
@@ -65,7 +65,7 @@ class OpenSoraPlan(CommandLineTest):
 
 
 class Published(CommandLineTest):
-    """The folders of a transformer, a VAE and a text encoder lie apart from each other."""
+    """Tests models whose transformer, VAE and text encoder are in unrelated folders."""
 
     def setUp(self):
         super().setUp()

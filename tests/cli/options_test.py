@@ -1,4 +1,4 @@
-"""Options: their names, the precedence of command line, --config, matched config and checkpoint, and `config show`."""
+"""Tests options: their names, the precedence of command line, --config, matched config and checkpoint, and `config show`."""
 import json
 import re
 import subprocess
@@ -37,7 +37,7 @@ class Options(CommandLineTest):
         self.assertRegex(exact, r'(?m)^cache: "0" +# default')
         self.assertEqual(exact.replace(re.search('# .*tiny.yaml:.*', exact.split('attention: ')[1])[0], '# command line'), show('--attention', 'full'))
         self.assertRegex(show('--attention', 'full', '--preset', 'balanced'), r'(?m)^cache: "forecast:[0-9.:%]+" +# .*configs/tiny.yaml:[0-9]+')
-        self.assertRegex(show('--steps', 9), r'(?m)^dense_steps: 0 +# default')  # too few steps for either to count
+        self.assertRegex(show('--steps', 9), r'(?m)^dense_steps: 0 +# default')  # with so few steps, neither counts
         self.assertRegex(show('--steps', 9), r'(?m)^cache: "0" +# default')
         self.assertRegex(show('--preset', 'fast', '--topk', 0.9), r'(?m)^topk: 0.9 +# command line')
         self.assertRegex(show('--preset', 'fast', '--cache', 0.5), r'(?m)^cache: "first-block:0.5" +# command line')
@@ -75,7 +75,7 @@ class Options(CommandLineTest):
         self.assertEqual(rows['prompt'], (PROMPT, 'command line'))
 
     def means(self, *arguments):
-        """Returns what is shown of the means: {option: value}."""
+        """Returns what `config show` shows about the means: {option: value}."""
         rows = self.show('--attention', 'sparse', *arguments)
         return {key: rows[key][0] for key in ('dropped', 'select', 'cell', 'topk', 'cdf', 'error', 'block_error') if key in rows}
 
@@ -115,7 +115,7 @@ class Options(CommandLineTest):
                  [f'--error 0.1 has no effect {quantized}', f'--dense-layers 1 has no effect {quantized}']),
                 (['--dropped', 'none'], ['--cell', '32'], ['--cell 32 has no effect with --dropped none, which has no means']),
                 *((base, ['--arithmetic', '16'], ['--arithmetic 16 has no effect on a CPU, which computes in fp32']) for base in ([], ['--attention', 'full'])),
-                (['--attention', 'full'], ['--arithmetic', '8'], []),  # 8 bits are the default, so this asks for nothing
+                (['--attention', 'full'], ['--arithmetic', '8'], []),  # 8 bits are the default, so the option changes nothing
                 (['--cfg-scale', '1'], ['-n', 'blurry', '--dynamic-cfg', '--guidance-passes', 'in-turn'],
                  [f'--{option} has no effect without guidance (--cfg-scale 1)' for option in ('negative-prompt blurry', 'dynamic-cfg true', 'guidance-passes in-turn')]),
                 ([], ['--crf', '20', '--codec', 'libx265'],

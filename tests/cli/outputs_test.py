@@ -1,4 +1,4 @@
-"""Outputs: where the program may write, full disks, and what a failed run leaves behind."""
+"""Tests outputs: where the program may write, full disks, and what a failed run leaves behind."""
 import fcntl
 import json
 import os
@@ -167,7 +167,7 @@ class Outputs(CommandLineTest):
         result = self.generate('-o', 'clip.safetensors', **limited(65536))
         self.fail_with(result, 1, 'clip.safetensors', 'sparsereel decode clip.safetensors.latents.safetensors -o clip.safetensors')
         self.assertEqual(self.names(), ['clip.safetensors.latents.safetensors'])
-        self.assertNotIn('--fps', result.stderr)  # only what was asked for
+        self.assertNotIn('--fps', result.stderr)  # names only options that were given
         command = result.stderr.split('sparsereel decode ')[1].split()
         self.succeed(self.run_program('decode', *command))
         self.succeed(self.generate('-o', 'direct.safetensors'))
@@ -180,7 +180,7 @@ class Outputs(CommandLineTest):
             self.assertEqual(self.generate('-o', 'clip.safetensors', **limited(65536)).returncode, 1)
             self.assertEqual(self.names(), [kept])  # both runs share it
             self.succeed(self.generate('-o', 'clip.safetensors', '--seed', 5))
-            self.assertEqual(self.names(), ['clip.safetensors', kept])  # it belongs to another video
+            self.assertEqual(self.names(), ['clip.safetensors', kept])  # the kept file belongs to another video
             self.succeed(self.generate('-o', 'clip.safetensors', *more))
             self.assertEqual(self.names(), ['clip.safetensors', *more[1:]])
             (self.folder / 'clip.safetensors').unlink()
@@ -192,7 +192,7 @@ class Outputs(CommandLineTest):
                 self.assertEqual(self.generate('-o', 'clip.safetensors', **limited(65536)).returncode, 1)
                 self.succeed(self.generate('-o', 'clip.safetensors', '--save-latents', spelling))
                 self.assertEqual(self.names(), ['clip.safetensors', kept])
-                self.assertNotIn('kept', read_safetensors(self.folder / kept)['__metadata__'])  # it is no longer a leftover
+                self.assertNotIn('kept', read_safetensors(self.folder / kept)['__metadata__'])  # the file is no longer marked as a leftover
                 for name in self.names():
                     (self.folder / name).unlink()
 
@@ -282,7 +282,7 @@ class Outputs(CommandLineTest):
 
 
 class OverlappingRuns(CommandLineTest):
-    """Runs at the same time without -o: each has files of its own."""
+    """Tests runs at the same time without -o: each must write different files."""
     def start(self, *arguments):
         process = subprocess.Popen([PROGRAM, *map(str, arguments), '-m', MODEL, '--device', 'cpu', '--threads', '1', '--quiet'], cwd=self.folder,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""The presets of configs/ lie on the frontier of the measurements, and keep the promises of configs/README.md.
+"""Tests that no measured setting beats a preset of configs/, and that presets keep the promises of configs/README.md.
 
 assets/charts/presets*.json are --report files of `bench quality PROMPTS --preset near,balanced,fast --topk ... --dense-steps ... --cache ... --modes
 quantized,sparse
@@ -38,7 +38,7 @@ def beats(row, other):
 
 
 def faults(report, presets):
-    """Returns the faults of the presets by the rows of the report, a sentence for each."""
+    """Returns the faults of the presets that the rows of the report show, a sentence for each."""
     steps = report['settings']['steps']
     rows = [row for row in report['rows'] if all(row[key] is not None for key in ('psnr', 'psnr_lowest', 'denoise_seconds'))]
     found = []

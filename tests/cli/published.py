@@ -1,4 +1,4 @@
-"""Files as they are published, by the names, shapes and dtypes of their tensors; contents are holes of zeros, or random.
+"""Makes files like published ones: with the same names, shapes and dtypes of tensors, but with zeros (holes that take no disk space) or random numbers.
 
 python3 tests/cli/published.py FOLDER FILE... writes these files with random contents (FILES lists them; none: all)."""
 import json
@@ -71,7 +71,7 @@ MOCHI_VAE = MOCHI_RESIDUAL | {
     r'^encoder\.block_out\.(resnets|attentions|norms)\.(\d)': lambda at: f'encoder.layers.{int(at[2]) + 7}' + MOCHI_ATTENTION[at[1]],
     r'attn\.to_q': 'attn.qkv', r'attn\.to_out\.0': 'attn.out', r'attn_block\.norm\.norm_layer': 'attn_block.norm'}
 MOCHI_ATTENTION = {'resnets': '', 'attentions': '.attn_block.attn', 'norms': '.attn_block.norm'}
-# Matrices whose rows lie below each other in one matrix, under the first one's name; and matrices whose halves are swapped.
+# Matrices that Mochi's authors store as one matrix, one below the other, under the name of the first; and matrices whose halves they swap.
 MOCHI_JOINED = {r'attn1\.to_q\.': ('to_k.', 'to_v.'), r'attn1\.add_q_proj\.': ('add_k_proj.', 'add_v_proj.'), r'attentions\.\d\.to_q\.': ('to_k.', 'to_v.')}
 MOCHI_SWAPPED = r'^norm_out\.linear|ff(_context)?\.net\.0\.proj'
 
@@ -201,7 +201,7 @@ def is_matrix(name, shape):
 
 
 def scaled_fp8(shapes, rest, inputs, keep=()):
-    """Returns the tensors with ComfyUI's older marks: a scale for each matrix, and one for its inputs."""
+    """Returns the tensors as older files of ComfyUI mark 8 bits: with a scale for each matrix, and one for its inputs."""
     tensors = {'scaled_fp8': ('F8_E4M3', [0])}
     for name, shape in shapes.items():
         reduced = is_matrix(name, shape) and not any(word in name for word in keep)
@@ -223,7 +223,7 @@ def q4_k_m(shapes, more, keep):
     return packed(shapes, lambda name: 'Q6_K' if more(name) else 'Q4_K', keep)
 
 
-# The tensors that ComfyUI-GGUF's tool does not pack.
+# Words in the names of tensors that ComfyUI-GGUF's tool does not pack.
 WAN_KEEPS = ('modulation', 'patch_embedding', 'text_embedding', 'time_projection', 'time_embedding', 'head.', 'img_emb.')
 
 
@@ -322,7 +322,7 @@ def spiece(size):
 
 
 def contents(name, dtype, shape):
-    """Returns random numbers that neither vanish nor grow on the way through a model."""
+    """Returns random numbers with which the activations of a model neither vanish nor grow."""
     if name == 'spiece_model':
         return spiece(shape[0])
     size, is_norm = size_of(dtype, shape), 'norm' in name or name.endswith('gamma') or '.head.0.' in name

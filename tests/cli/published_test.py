@@ -1,4 +1,4 @@
-"""Files with the names, shapes and dtypes of those that people download. Their contents are holes, which take no disk space."""
+"""Tests files with the names, shapes and dtypes of those that people download. Their contents are holes, which take no disk space."""
 import shutil
 import unittest
 

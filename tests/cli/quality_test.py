@@ -1,4 +1,4 @@
-"""`bench quality` on a CPU: figures that must hold, every format, pictures and charts, bad arguments, Ctrl-C."""
+"""Tests `bench quality` on a CPU: figures that must hold, every format, pictures and charts, bad arguments, Ctrl-C."""
 import csv
 import hashlib
 import io
@@ -140,7 +140,7 @@ class BenchQuality(CommandLineTest):
                 self.assertGreater(row['psnr'], 80)
                 self.assertAlmostEqual(row['denoise_seconds'], 6 * row['step_ms'] / 1000)
             else:
-                self.assertGreater(row['denoise_seconds'], row['computed_steps'] * row['step_ms'] / 1000)  # reused steps take some time, too
+                self.assertGreater(row['denoise_seconds'], row['computed_steps'] * row['step_ms'] / 1000)  # more, because reused steps take some time, too
                 self.assertLess(row['computed_steps'], 6)
                 self.assertLess(row['psnr'], 80)
         self.assertEqual([row['computed_steps'] for row in rows if row['cache'] == 'steps:4'], [4, 4])
@@ -195,7 +195,7 @@ class BenchQuality(CommandLineTest):
             own, dense = times[row['mode']], row['computed_dense_steps'] or 0
             computed = (row['computed_steps'] - dense) * own + dense * times['quantized']
             self.assertAlmostEqual(row['step_ms'], computed / row['computed_steps'])
-            self.assertAlmostEqual(row['denoise_seconds'], (computed + (4 - row['computed_steps']) * own / 2) / 1000)  # of two layers
+            self.assertAlmostEqual(row['denoise_seconds'], (computed + (4 - row['computed_steps']) * own / 2) / 1000)  # a reused step computes one of two layers
             self.assertEqual(row['full_step_ms'], times['full'])
             self.assertTrue(row['step_ms_lower_quartile'] <= row['step_ms'] <= row['step_ms_upper_quartile'])
         self.warn_with(self.bench(*usual, '--times', 't.json', '--timed-steps', 1), '--timed-steps has no effect with --times')

@@ -1,4 +1,4 @@
-"""Weights as quantized files hold them. Each function returns the dtype and bytes of a tensor, and the numbers that they represent."""
+"""Makes weights as quantized files hold them. Each function returns the dtype and bytes of a tensor, and the numbers that they represent."""
 import bisect
 import struct
 import sys

@@ -1,9 +1,9 @@
-"""Helpers that the tests of several ranks share. They find the processes that a process started."""
+"""Helpers that the tests of several ranks share: they find the ranks that a process started."""
 from pathlib import Path
 
 from support import wait_until
 
-SECONDS_TO_END = 10  # after any fault of a rank
+SECONDS_TO_END = 10  # the longest time from a fault of a rank to the end of all ranks
 
 
 def lives(process_id):

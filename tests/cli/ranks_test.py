@@ -1,4 +1,4 @@
-"""--gpus on CPUs: processes make a video together. Some of them fail."""
+"""Tests --gpus on CPUs: several processes make a video together. In some tests processes fail."""
 import json
 import os
 import random
@@ -17,7 +17,7 @@ FULL = 'SPARSEREEL_FULL_TESTS' in os.environ
 
 class SharedVideo(CommandLineTest):
     def assert_same_video(self, name, other):
-        """Compares all but the order of sums: ranks multiply fewer rows at a time than one process does."""
+        """Compares two videos up to the rounding of sums in another order. Ranks multiply fewer rows at a time than one process does."""
         one, several = (floats(read_safetensors(self.folder / each)['frames']) for each in (name, other))
         self.assertEqual(len(one), len(several))
         self.assertLess(max(abs(a - b) for a, b in zip(one, several)), 1e-4)
@@ -189,7 +189,7 @@ class Ranks(SharedVideo):
             process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=errors, env={**os.environ, 'NCCL_DEBUG': 'WARN'})
             self.addCleanup(process.kill)
             child, = wait_for_children(process, 1)
-            named = wait_until(lambda: re.search(rb'NCCL_DEBUG_FILE=/proc/self/fd/(\d+)', Path(f'/proc/{child}/environ').read_bytes()))  # set by exec
+            named = wait_until(lambda: re.search(rb'NCCL_DEBUG_FILE=/proc/self/fd/(\d+)', Path(f'/proc/{child}/environ').read_bytes()))  # the environment that exec() set
             with open(f'/proc/{child}/fd/{int(named[1])}', 'w') as words:  # as NCCL opens it
                 words.write('a word of rank 1\n')
             written = self.folder / 'errors.txt'
@@ -214,7 +214,7 @@ class Ranks(SharedVideo):
 
 
 class LaunchedRanks(SharedVideo):
-    """Ranks that are started as by mpirun and srun. torchrun differs in the process that keeps the meeting place."""
+    """Tests ranks that are started as mpirun and srun do. With torchrun, another process keeps the meeting place."""
 
     def start(self, rank, size, name='clip.safetensors', given=(), **more):
         variables = {'SLURM_PROCID': rank, 'SLURM_STEP_NUM_TASKS': size, 'SLURM_STEP_NODELIST': '127.0.0.1', 'SLURM_JOB_ID': os.getpid(), **more}
@@ -361,7 +361,7 @@ class BenchOverRanks(CommandLineTest):
         self.assertIn('random weights of tiny.yaml', out[0])
         self.assertRegex(out[2], r'\| GPUs \| ms a step \|.*\| exchange ms \| exchange % \|')
         self.assertNotIn('decode', out[2])
-        self.assertEqual(len([line for line in out if line.startswith('|')]), 4, out)  # head, rule, two rows
+        self.assertEqual(len([line for line in out if line.startswith('|')]), 4, out)  # the table's head, the line below it, and two rows
 
     def test_dry_run_adds_the_requested_counts(self):
         rows = json.loads(self.succeed(self.bench('--gpus', '1,3', '--dry-run', '100,340', '--json')).stdout)['rows']

@@ -19,7 +19,7 @@ PAGES = sorted(str(path.relative_to(ROOT)) for folder in ('.', '.github', 'app',
 SCRIPTS = ('./app/quickstart', './tests/run')
 CHART = re.compile(r'--plot|bench plot|--heat-map')
 NOT_HERE = re.compile(r'needs (?:a GPU|four GPUs|two hosts|a checkpoint)|tests/gpu/|tests/fresh-debian|tests/bench/diffusers_report|^hf download|pip install')
-# Stands in for build/sparsereel. Its settings are weaker than the command line, but stronger than a recipe or a model's own.
+# Stands in for build/sparsereel and adds settings for small videos. The command line overrides them, and they override recipes and models' defaults.
 SMALL = """#!/bin/bash
 words=1
 [ "$1" = bench ] && words=2
@@ -32,7 +32,7 @@ exec PROGRAM "${@:1:words}" "${small[@]}" "${@:words+1}"
 
 
 def anchors_of(page):
-    """Returns the names of a page's headings in links, as GitHub makes them."""
+    """Returns the anchors that GitHub gives to the headings of a page."""
     text = re.sub(r'^```.*?^```$', '', page.read_text(), flags=re.M | re.S)
     return {re.sub(r'[^\w -]', '', heading.lower()).strip().replace(' ', '-') for heading in re.findall(r'^#+ (.*)$', text, re.M)}
 
@@ -188,7 +188,7 @@ class Readme(CommandLineTest):
             page = ROOT / name
             found = re.findall(r'(?<![\w/.-])(?:app|models|attention|hilbert|configs|assets|tests)/[\w./*-]+', page.read_text())
             for path in {path.rstrip('./') for path in found if not re.search('^configs/distill/|DIR|NAME', path)}:  # the first is a folder of LightX2V's
-                there = [*ROOT.glob(path), *page.parent.glob(path), *ROOT.glob(path + '.c*')]  # a program stands for its source
+                there = [*ROOT.glob(path), *page.parent.glob(path), *ROOT.glob(path + '.c*')]  # a page may name a program instead of its source
                 self.assertTrue(there, f'{name}: {path}')
 
     def test_page_of_sets_names_the_videos_of_its_prompt_set(self):

@@ -1,4 +1,4 @@
-"""`generate --from`: the recipe inside a video renders it again, and the command line wins over it."""
+"""Tests `generate --from`: the recipe inside a video renders it again, and options on the command line override the recipe."""
 import json
 import os
 import unittest
@@ -44,7 +44,7 @@ class Recipe(CommandLineTest):
         self.assertEqual(self.read('a.gif'), self.read('b.gif'))
 
     def test_recipe_with_an_empty_prompt_is_rendered_again(self):
-        """Older versions made such videos."""
+        """Renders a recipe as videos of older versions have it."""
         self.succeed(self.generate('-o', 'a.y4m'))
         recipe = json.loads((self.folder / 'a.y4m.json').read_text())
         (self.folder / 'a.y4m.json').write_text(json.dumps(recipe | {'prompt': ''}))

@@ -1,4 +1,4 @@
-"""What the tests of models in single files share: small models, and an installation whose configs/ describe them."""
+"""Code that the tests of models in single files share: small models, and an installation whose configs/ describe them."""
 import json
 import math
 import shutil
@@ -71,7 +71,7 @@ class SingleFiles(CommandLineTest):
 
 
 class Models(SingleFiles):
-    """An installation whose configs/ describe the small models."""
+    """Tests with an installation whose configs/ describe the small models."""
     sources = {'one': WAN, 'two': TWO, 'cog': COGVIDEOX}
 
     def setUp(self):

@@ -37,7 +37,7 @@ def wait_until(event, process=None, seconds=60):
     over."""
     end = time.monotonic() + seconds
     while True:
-        has_ended = process is not None and process.poll() is not None  # asked before the event, which may come just before the end
+        has_ended = process is not None and process.poll() is not None  # asked first: if the process ends right after the event, the event counts
         result = event()
         if result or has_ended:
             return result
@@ -221,7 +221,7 @@ class CommandLineTest(unittest.TestCase):
 
     @staticmethod
     def unless(arguments, *options):
-        """Returns those of the options (names and values in turn) that the arguments do not give."""
+        """Returns the options that the arguments do not give already. `options` holds names and values in turn."""
         left = []
         for name, value in zip(options[::2], options[1::2]):
             names = {name, '--num-inference-steps', '--config'} if name == '--steps' else {name}

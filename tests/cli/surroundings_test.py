@@ -1,4 +1,4 @@
-"""The program's surroundings when it starts: wait policy, stack limit, working directory."""
+"""Tests how the program prepares its process when it starts: wait policy, stack limit, working directory."""
 import json
 import os
 import resource
@@ -21,14 +21,14 @@ def limited_stack(soft, hard):
 
 @unittest.skipIf(fork_server.LIBRARY is None, 'SPARSEREEL_FORK_SERVER_LIBRARY is not set')
 class ForkedRuns(CommandLineTest):
-    """The other tests rely on this: a forked run is like one that starts by itself."""
+    """Tests that a forked run behaves like one that is started. The other tests rely on that."""
     def forked(self, *arguments):
         run = fork_server.run_forked([PROGRAM, *map(str, arguments)], self.folder, {})
         self.assertIsNotNone(run)
         return run
 
     def started(self, *arguments):
-        return self.run_program(*arguments, env=dict(os.environ))  # a run with options of its own is not forked
+        return self.run_program(*arguments, env=dict(os.environ))  # with `env` given, the run is not forked
 
     def test_behave_like_started_runs(self):
         (self.folder / 'my.yaml').write_text('steps: 3\n')
@@ -63,13 +63,13 @@ class Surroundings(CommandLineTest):
         self.addCleanup(process.kill)
         self.addCleanup(process.stdin.close)
         home = Path('/proc') / str(process.pid)
-        wait_until(lambda: len(os.listdir(home / 'task')) > 1)  # the first thing that main() starts is the thread that waits for signals
+        wait_until(lambda: len(os.listdir(home / 'task')) > 1)  # main() has begun: it first starts the thread that waits for signals
         entries = (home / 'environ').read_text().split('\0')
         return (home / 'comm').read_text().strip(), [entry for entry in entries if entry.startswith(SETTINGS)]
 
     def test_time_starts_with_the_program_not_with_the_shell(self):
         command = [PROGRAM, 'generate', '-m', MODEL, '-p', 'a dog', '-o', 'clip.safetensors', '--steps', '1', '--device', 'cpu', '--quiet', '--json']
-        chosen = {'OMP_WAIT_POLICY': 'passive', 'PYTORCH_ALLOC_CONF': 'backend:native'}  # with both, the program starts only once
+        chosen = {'OMP_WAIT_POLICY': 'passive', 'PYTORCH_ALLOC_CONF': 'backend:native'}  # if both are set, the program does not restart itself
         for given in ({}, chosen, {'SPARSEREEL_STARTED': '1:1'}):  # the last one belongs to another process
             before = time.monotonic()
             result = subprocess.run(['sh', '-c', 'sleep 3; exec "$@"', 'sh', *command], cwd=self.folder, env=os.environ | given, capture_output=True, text=True)

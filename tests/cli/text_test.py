@@ -1,4 +1,4 @@
-"""A text encoder and a tokenizer in files of their own, under every program's names, replace the model's."""
+"""Tests text encoders and tokenizers in separate files, with the names that each program gives to tensors. They replace the model's."""
 import json
 import re
 import shutil
@@ -93,7 +93,7 @@ class TextTest(CommandLineTest):
 
 
 class Encoders(TextTest):
-    """Each file is compared with a folder of the same numbers."""
+    """Compares each file with a folder that holds the same numbers."""
 
     def test_every_format_and_naming_scheme_makes_the_frames_of_its_unpacked_weights(self):
         marker = {'text_encoders.umt5xxl.transformer.scaled_fp8': ('F8_E4M3', [0], b''), 'spiece_model': ('U8', [SPIECE.stat().st_size], SPIECE.read_bytes())}
@@ -182,7 +182,7 @@ def others(spiece):
 
 
 class Tokenizers(TextTest):
-    """A model whose folder has no tokenizer. Each place for one is tried."""
+    """Tests a model whose folder has no tokenizer, with a tokenizer in each place where one may be."""
 
     def setUp(self):
         super().setUp()

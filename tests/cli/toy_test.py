@@ -1,4 +1,4 @@
-"""The tests' own family: features of a row that the suites for every family do not show."""
+"""Tests the toy family (tests/toy): features of a family's row that the suites for all families do not cover."""
 import hashlib
 import json
 import math
@@ -101,7 +101,7 @@ def png(width, height, pixel):
 
 
 class ImageConditions(CommandLineTest):
-    """Masked text, a first picture, and the family's own schedule."""
+    """Tests masked text, a first picture, and a schedule that only this family has."""
 
     def setUp(self):
         super().setUp()
@@ -208,7 +208,7 @@ class ImageConditions(CommandLineTest):
         return json.loads(report)['set']['rendered']
 
     def test_each_row_of_a_set_uses_its_picture(self):
-        self.picture('other/warm.png', lambda x, y: (0, 0, 6 * x))  # another file of the same name
+        self.picture('other/warm.png', lambda x, y: (0, 0, 6 * x))  # a different picture with the same name
         images = ('warm.png', 'other/warm.png', 'cold.png', None)
         rows = [{'prompt': PROMPT, 'output': f'{i}.safetensors', 'seed': 5, **({'image': image} if image else {})} for i, image in enumerate(images)]
         self.assertEqual(self.rendered(*rows), 4)
@@ -266,7 +266,7 @@ class ImageConditions(CommandLineTest):
         usual = frames('a.safetensors', '--steps', 4)
         self.assertEqual(usual, frames('b.safetensors', '--sigmas', '1,0.9875,0.975,0.725'))
         self.assertNotEqual(usual, frames('c.safetensors', '--sigmas', '1,0.75,0.5,0.25'))
-        even = frames('d.safetensors', '--steps', 4, '--scheduler', 'unipc')  # its row brings no schedule
+        even = frames('d.safetensors', '--steps', 4, '--scheduler', 'unipc')  # the row gives this sampler no schedule
         self.assertEqual(even, frames('e.safetensors', '--sigmas', '1,0.75025,0.5005,0.25075', '--scheduler', 'unipc'))
 
 

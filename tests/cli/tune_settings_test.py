@@ -1,4 +1,5 @@
-"""`tune` searches for whole settings: what it finds within a floor or a limit of seconds, how a search goes on, and how its profile is applied."""
+"""Tests `tune` when it searches for complete settings: what it finds above a quality floor or within a limit of seconds, how an interrupted search continues, and
+how its profile is applied."""
 import json
 import re
 import signal
@@ -19,7 +20,7 @@ def write_times(path, full=508, quantized=325, sparse=lambda topk: 200 + 120 * t
 
 
 class Settings(CommandLineTest):
-    """Searches for whole settings with the tiny model's quality and made-up times, so that every search is the same."""
+    """Searches for complete settings with the tiny model's quality and invented times, so that every search is the same."""
     VIDEO = ['-m', ROOT / 'assets' / 'tiny', '--size', '128x128', '--frames', 9, '--steps', 20, '--device', 'cpu', '--threads', 1]
     # At this size there are too few blocks for sparse attention to come close.
     SEARCH = ['tune', *VIDEO, '-p', PROMPT, '-o', 'p.yaml', '--times', 't.json', '--budget', '10m', '--quiet', '--json']
@@ -63,7 +64,7 @@ class Settings(CommandLineTest):
         row, = json.loads(self.succeed(quality).stdout)['rows']
         for key in ('psnr', 'ssim', 'computed_steps', 'denoise_seconds'):
             self.assertAlmostEqual(row[key], best[key], 6, key)
-        # generate and batch do so too. Other given options win.
+        # generate and batch apply the profile, too. Options that are given override it.
         video = [*self.VIDEO, '-p', PROMPT, '--profile', 'p.yaml', '--quiet', '--json']
         made = json.loads(self.succeed(self.run_program('generate', *video, '-o', 'a.y4m')).stdout)
         self.assertEqual((made['attention']['mode'], made['cache']['rule']), (settings['attention'], settings['cache']))
@@ -132,7 +133,7 @@ class Settings(CommandLineTest):
         for row in rows:
             for key in ('psnr', 'denoise_seconds'):
                 self.assertAlmostEqual(row[key], best[key], 6, key)
-        share = 1 - row['sparsity'] * 20 / 16  # of 16 steps; the others keep every block
+        share = 1 - row['sparsity'] * 20 / 16  # over the 16 steps that may skip blocks; the other 4 keep every block
         self.assertLess(share, 1)
         times = [(0.2, 224), (0.3, 236), (0.5, 260), (0.7, 284), (1, 325)]
         for (below, less), (above, more) in zip(times, times[1:]):
@@ -152,7 +153,7 @@ class Settings(CommandLineTest):
         whole = self.whole_search()
         text = (self.folder / 'p.yaml').read_text()
         (self.folder / 'p.yaml').unlink()
-        for seconds in (4, 8, 16, 32):  # until the time suffices for one video, but not for all
+        for seconds in (4, 8, 16, 32):  # tries longer times until one suffices for one video, but not for all
             result = self.run_program(*self.SEARCH, '--min-psnr', 29, '--budget', f'{seconds}s')
             self.assertIn('run the same command again to continue', (result.stderr + result.stdout).replace('\n', ' '))
             if 'p.yaml.search' in self.names():

@@ -1,5 +1,5 @@
-"""`tune` and `--profile`. The search meets its limits, ends in time and resumes after an interruption. Its profile is loaded, checked and applied whole. Also
-traces."""
+"""Tests `tune` and `--profile`. The search keeps its bounds, ends in time and resumes after an interruption. Its profile is loaded, checked and applied in full.
+Also tests traces."""
 import ctypes
 import json
 import os
@@ -69,7 +69,7 @@ class Tune(CommandLineTest):
         self.succeed(self.tune(*usual, '-o', 'p.yaml', '--l2', 0.03))
         self.assertEqual(self.bounds_and_worst('p.yaml')[0], [0.03, 0.03])
         self.assertLessEqual(self.bounds_and_worst('p.yaml')[1], 0.03)
-        result = self.succeed(self.tune(*usual, '-o', 'free.yaml'))  # no bounds are asked for: the profile may not be slower
+        result = self.succeed(self.tune(*usual, '-o', 'free.yaml'))  # without bounds, the profile may not be slower than the untuned policy
         bounds, worst = self.bounds_and_worst('free.yaml')
         self.assertGreater(worst, 0.065)
         self.assertGreaterEqual(bounds[0], worst)
@@ -111,7 +111,7 @@ class Tune(CommandLineTest):
 
     def opens(self, path, *arguments):
         """Returns how often a successful run opens a file."""
-        opened, closed = 0x20, 0x10  # between them, because equal events in a row would count as one
+        opened, closed = 0x20, 0x10  # watch for closing, too: without it, several events of opening in a row would count as one
         libc = ctypes.CDLL(None)
         descriptor = libc.inotify_init()
         self.addCleanup(os.close, descriptor)
@@ -189,7 +189,7 @@ class Tune(CommandLineTest):
         self.assertEqual(self.tuned('d.csv', '-o', 'p.yaml', '--videos', 0)['tune']['samples'], 2)  # one prompt, no header
 
     def test_budget_ends_the_run_in_time(self):
-        # The whole search of so many samples takes far longer.
+        # A complete search with so many samples would take far longer.
         start = time.monotonic()
         report = self.tuned('-p', PROMPT, '-o', 'p.yaml', '--steps', 900, '--samples', 900, '--videos', 0, '--budget', '8s', '--threads', 1)
         self.assertLess(time.monotonic() - start, 30)  # loading the libraries comes before the clock's start

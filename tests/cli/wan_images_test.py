@@ -1,4 +1,4 @@
-"""Wan's image to video: videos of one picture or two, and what is refused before anything is loaded."""
+"""Tests Wan's image to video: videos of one picture or two, and what is refused before anything is loaded."""
 import hashlib
 import json
 import math
@@ -68,7 +68,7 @@ class Images(CommandLineTest):
                 file = next((model / role).glob('*.safetensors'))
                 write_safetensors(file, {name: tensor for name, tensor in read_weights(source / role).items() if not name.startswith(prefix)})
                 self.fail_with(self.generate('-o', 'a.mp4', *self.options(model, *FIRST)), 2, f'{model.name}/{role}', gone)
-        self.video(self.folder / 'pipeline_5b-vae')  # text does not need it
+        self.video(self.folder / 'pipeline_5b-vae')  # text to video does not need the encoder
 
     def test_encoding_shows_its_progress(self):
         process, terminal = self.start_program('generate', '-p', PROMPT, '--device', 'cpu', '--steps', 1, '-o', 'a.mp4', *self.options(ONE, *FIRST, frames=9))

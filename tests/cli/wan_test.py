@@ -1,4 +1,4 @@
-"""Wan's checkpoints: two transformers, and faults of a folder, which are reported by file and field before anything is made."""
+"""Tests Wan's checkpoints: two transformers, and faults of a folder. Errors name the file and the field before anything is made."""
 import json
 import math
 import os
@@ -164,7 +164,7 @@ class BadFolders(CommandLineTest):
 
 
 class OneFile(CommandLineTest):
-    """A transformer in one file, under its authors' names or diffusers', replaces the folder's."""
+    """Tests a transformer in one file, with its authors' or diffusers' names, which replaces the folder's transformer."""
 
     def file(self, name, change=lambda tensors: None, spell=authors_name, folder=Path(MODEL) / 'transformer'):
         tensors = {spell(each): tensor for each, tensor in read_weights(folder).items()}
@@ -262,7 +262,7 @@ class OneFile(CommandLineTest):
         """Yields (format, file, a twin that holds the same numbers in fp32)."""
         scale = struct.unpack('<f', struct.pack('<f', 0.003))[0]
 
-        def mixed(name):  # like published files, where q, k and v of one product differ
+        def mixed(name):  # as in published files, q, k and v of one product have different types
             return quantized.q4_0 if name.endswith('attn.k.weight') else quantized.f16 if name.endswith('attn.v.weight') else quantized.q8_0
         formats = {'gguf': mixed, 'e4m3': lambda _: lambda numbers: quantized.e4m3(numbers, scale), 'e5m2': lambda _: lambda numbers: quantized.e5m2(numbers, scale),
                    'int8': lambda _: lambda numbers: quantized.int8(numbers, scale)}
@@ -304,7 +304,7 @@ class OneFile(CommandLineTest):
         words = 'weights fp8 rounds weights of transformer a second time: its file already holds them packed or in 8 bits'
         lora = ['--lora', PIPELINES / 'lora' / 'kohya.safetensors']
         for form, file, twin in self.quantized_files():
-            again = {'gguf': (True, True), 'e4m3': (False, True)}.get(form, (False, False))  # products do not use e5m2 and int8
+            again = {'gguf': (True, True), 'e4m3': (False, True)}.get(form, (False, False))  # no product takes e5m2 or int8
             for extra, expected in zip(([], lora), again):
                 with self.subTest(form, lora=extra):
                     self.warn_with(self.generate('--transformer', file, *usual, *extra), *[words] * expected)
