@@ -46,7 +46,7 @@ class Gpus(CommandLineTest):
         self.wait_for_rows(folder, 1, process)
         children = children_of(process)
         if not children:
-            self.skipTest('a busy machine: all was made before anybody looked')
+            self.skipTest('on this busy machine the run ended before the test could interfere')
         os.kill(max(children), number)
         _, errors = process.communicate(timeout=300)
         self.assertEqual(process.returncode, 0, errors)
@@ -225,7 +225,7 @@ class Gpus(CommandLineTest):
         self.wait_for_rows('teams', 1, process)
         followers = [child for gpu in children_of(process) for child in children_of_id(gpu)]
         if not followers:
-            self.skipTest('a busy machine: all was made before anybody looked')
+            self.skipTest('on this busy machine the run ended before the test could interfere')
         os.kill(max(followers), signal.SIGKILL)
         _, errors = process.communicate(timeout=300)
         self.assertEqual(process.returncode, 0, errors)

@@ -108,7 +108,7 @@ class Failures(CommandLineTest):
     def test_refuses_models_too_large_for_memory_at_once(self):
         available = int(re.search(r'MemAvailable: *(\d+) kB', Path('/proc/meminfo').read_text())[1]) >> 20
         if available > 50:
-            self.skipTest('this machine holds them')
+            self.skipTest('this machine has enough memory for them')
         (self.folder / 'set.txt').write_text(PROMPT + '\n')
         model = ['--random-weights', ROOT / 'configs' / 'wan-2.1-14b.yaml', '--size', '64x64', '--frames', 5, '--steps', 1, '--device', 'cpu']
         for command in (['generate', *model, '-o', 'a.mp4'], ['bench', 'pipeline', *model], ['tune', '-p', PROMPT, *model, '-o', 'profile.yaml']):

@@ -234,7 +234,7 @@ class Outputs(CommandLineTest):
         disk = self.folder / 'disk'
         disk.mkdir()
         if subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=96k', 'tmpfs', disk], capture_output=True).returncode:
-            self.skipTest('this machine lets nobody mount a tmpfs')
+            self.skipTest('a tmpfs cannot be mounted on this machine')
         self.addCleanup(subprocess.run, ['umount', disk], check=True)
         for name in ('clip.y4m', 'frames', 'clip.safetensors'):
             self.fail_with(self.generate('-o', f'disk/{name}', '--save-latents', 'latents.safetensors'), 1, name, 'free some space')
@@ -353,7 +353,7 @@ class OverlappingRuns(CommandLineTest):
         process.kill()
         process.wait()
         if process.returncode == 0:
-            self.skipTest('it was through too soon')
+            self.skipTest('on this busy machine the run ended before it was killed')
         self.assertTrue(list(self.folder.glob('.clip.*.partial.y4m')))
         self.succeed(self.generate('-o', 'clip.y4m', '--frames', 1))
         self.assertEqual([name for name in self.names() if name.startswith('.')], [])

@@ -100,7 +100,7 @@ class Ranks(SharedVideo):
         os.kill(max(children), signal.SIGKILL)
         code, _, errors = self.end_of(process, children)
         if code == 0:
-            self.skipTest('a busy machine: all was made before anybody looked')
+            self.skipTest('on this busy machine the run ended before the test could interfere')
         self.assertIn('it goes on from step', errors)
         self.assertTrue(checkpoint.exists())
         again = self.start('--gpus', 4, *arguments, '--json', steps=40)
@@ -116,7 +116,7 @@ class Ranks(SharedVideo):
         child, = wait_for_children(process, 1)
         wait_until(lambda: list(self.folder.glob('*.latents.safetensors')), process)
         if not lives(child) or process.poll() is not None:
-            self.skipTest('a busy machine: all was made before anybody looked')
+            self.skipTest('on this busy machine the run ended before the test could interfere')
         os.kill(child, signal.SIGKILL)
         return process, child
 

@@ -188,7 +188,7 @@ int64_t failures(int64_t size, const char* check) {
 
 TEST(NcclGroup, RunsOneRankOfAnotherTest) {
   const char *place = std::getenv(kRank), *sockets = std::getenv(kLinks), *name = std::getenv(kCheck);
-  if (place == nullptr) GTEST_SKIP() << "the other tests run it";
+  if (place == nullptr) GTEST_SKIP() << "this runs one rank for the other tests";
   const int64_t rank = std::atoll(place);
   std::vector<Link> links;
   char* rest = const_cast<char*>(sockets);

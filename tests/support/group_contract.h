@@ -20,7 +20,7 @@ using models::Group;
 using RunRanks = std::function<void(int64_t size, const std::function<void(Group&)>& part)>;
 
 inline void require(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error("not so: " + what);
+  if (!holds) throw std::runtime_error("this does not hold: " + what);
 }
 
 /// Returns `count` numbers that depend on the sender and the receiver.

@@ -342,7 +342,7 @@ TEST(MemoryNeed, SuggestsRemediesForWeightsThatDoNotFit) {
 
 TEST(MemoryNeed, RefusesAModelThatDoesNotFitBeforeLoading) {
   const auto there_is = static_cast<double>(obtainable_memory(at::kCPU));
-  if (there_is > 50e9) GTEST_SKIP() << "this machine holds it";
+  if (there_is > 50e9) GTEST_SKIP() << "this machine has enough memory for it";
   const auto pipeline = Pipeline::open(random_model("wan-2.1-14b.yaml"), {.device = "cpu"});
   EXPECT_TRUE(throws_error([&] { pipeline->resolve(request_of(64, 5)); },
                            {"the transformer's weights alone need 53", "but only"}));
