@@ -95,7 +95,7 @@ TEST(RankingByError, AppliesCdfToThePredictedErrors) {
     for (size_t j = 0; j < hand.error[tile].size(); ++j)
       if (row[j] != 0) least = std::min(least, hand.error[tile][j]);
     EXPECT_GE(kept, 0.7 * total * (1 - 1e-4));
-    EXPECT_LT(kept - least, 0.7 * total) << "fewer blocks would keep the bound, too";
+    EXPECT_LT(kept - least, 0.7 * total) << "one block fewer would be enough";
   });
 }
 
