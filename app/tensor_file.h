@@ -14,7 +14,7 @@ namespace sparsereel::app {
 /// for a dtype that these files do not hold.
 models::TensorView view_of(const std::string& name, const at::Tensor& tensor);
 
-/// Returns a copy of the entry; undefined if these files do not hold its dtype.
+/// Returns a copy of the entry, or an undefined tensor if its dtype is not one that view_of() accepts.
 at::Tensor copy_of(const models::TensorFile& file, const models::TensorEntry& entry);
 
 }  // namespace sparsereel::app

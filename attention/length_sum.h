@@ -10,8 +10,8 @@
 
 namespace sparsereel::attention {
 
-/// The mean uses every kLengthTiles-th tile of a head, starting at the first, because predicting the length of a tile
-/// takes time: it reads all means of V.
+/// The mean length of a head is taken over every kLengthTiles-th tile, starting at the first. Predicting the length of
+/// all tiles would take too long, because each prediction reads the means of all blocks of V.
 constexpr int kLengthTiles = 8;
 
 /// Added to a predicted error before its logarithm is taken, so that blocks without error are ranked by their masses.

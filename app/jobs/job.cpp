@@ -100,7 +100,8 @@ size_t Job::load_all(std::span<VideoTask* const> videos, models::Pipeline& pipel
   return count;
 }
 
-/// Encodes the images before a text encoder is in GPU memory. Returns how many videos TextLimit allows: at least one.
+/// Encodes the images before a text encoder is in GPU memory. Stops when they take TextLimit's bytes, because they wait
+/// in memory beside encoded texts. Returns how many videos have their images now: the first one and those behind it.
 size_t Job::encode_images(std::span<VideoTask* const> videos, models::Pipeline& pipeline) {
   ImageEncodings images;
   models::Run run;

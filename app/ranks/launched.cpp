@@ -15,7 +15,7 @@ namespace {
 int64_t number_in(const char* name, const char* value) {
   if (const auto number = parse_number<int64_t>(value)) return *number;
   throw bad_input(std::string("the variable ") + name + "=" + value + " is not a whole number",
-                  "unset it, or for batch give --share i/n");
+                  "unset it; batch also takes --share, such as --share 0/4, in place of a launcher's variables");
 }
 
 std::string text_in(const char* name, const Environment& environment) {

@@ -42,7 +42,7 @@ class HeadSearch {
   /// Returns the policy to measure on this call, or nullopt if the call is done.
   std::optional<HeadPolicy> wanted() const;
   bool wants_untuned() const { return stage_ == Stage::untuned; }  // true if wanted() is the untuned policy
-  /// Takes the result for wanted().
+  /// Takes the result of the trial that wanted() asked for.
   void report(const Trial& trial);
 
   int64_t calls() const { return calls_; }  // number of calls that are done

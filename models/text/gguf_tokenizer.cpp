@@ -31,7 +31,8 @@ class GgufKeys {
   }
 
   Error bad(const std::string& name, const std::string& problem) const {
-    return bad_input(path_ + "." + name + " " + problem, "give a separate spiece.model as the tokenizer");
+    return bad_input(path_ + ": tokenizer.ggml." + name + " " + problem,
+                     "give a separate spiece.model as the tokenizer");
   }
 
  private:

@@ -63,7 +63,8 @@ at::Tensor RowSplit::surrounded(const at::Tensor& x, Outside outside) const {
   return framed;
 }
 
-/// Returns an uninitialized tensor for the part of each rank along `dim`, if x is the part of this rank.
+/// Returns one uninitialized tensor for each rank, with the shape of that rank's part along `dim`. x is this
+/// rank's part.
 std::vector<at::Tensor> RowSplit::room_for_all(const at::Tensor& x, int64_t dim) const {
   std::vector<at::Tensor> pieces;
   for (int64_t rank = 0; rank < group_.size(); ++rank) {

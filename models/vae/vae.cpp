@@ -43,7 +43,7 @@ void check_frames(const at::Tensor& frames, const VaeStride& stride) {
     throw bad_input(cause.str(), remedy);
   };
   if (frames.dim() != 5 || frames.size(0) != 1 || frames.size(1) != 3 || frames.numel() == 0)
-    refuse("it needs [1, 3, frames, height, width]", "give the red, green and blue of one video");
+    refuse("the shape must be [1, 3, frames, height, width]", "give the red, green and blue of one video");
   const std::string r = std::to_string(stride.frames), s = std::to_string(stride.pixels);
   if ((frames.size(2) - 1) % stride.frames != 0)
     refuse(

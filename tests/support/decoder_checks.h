@@ -1,4 +1,4 @@
-// Checks that the tests of every VAE decoder and encoder share.
+// The checks that the tests of all VAE decoders and encoders share.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -31,16 +31,17 @@ struct StepTimes {
   std::vector<Step> steps;
   std::vector<std::string> summaries;  // of each report, from run_summary()
 
-  /// Fills step_ms and denoise_seconds, for the row and for full attention, with quartiles if steps have them. Adds a
-  /// note if no report has such a step. A row without computed_steps stays as it is. `run_steps` is the number of steps
-  /// of the row's videos. A computed step takes the time of the step with equal mode, selection, token order and
-  /// weights, but no cache. With a bound on the error of blocks, by_share() gives the time for the row's kept_share. A
-  /// step with every block takes the time of `quantized` (of `full` if that is missing). A reused step takes as long as
-  /// one layer of a computed step.
+  /// Fills step_ms and denoise_seconds, for the row and for full attention, with quartiles if steps have them. A
+  /// computed step takes the time of the reported step with equal mode, selection, token order and weights, but no
+  /// cache; if no report has that step, this adds a note. A row without computed_steps stays as it is. `run_steps` is
+  /// the number of steps of the row's videos. With a bound on the error of blocks, by_share() gives the time for the
+  /// row's kept_share. A step with every block takes the time of `quantized` (of `full` if that is missing). A reused
+  /// step takes as long as one layer of a computed step.
   void fill(Row& row, int64_t run_steps) const;
   /// Returns the time of a step by its share of blocks, for rows with a bound on the error of blocks. How many blocks
-  /// such a bound keeps depends on the picture, and random weights draw no picture. Therefore the points are steps with
-  /// a topk, or with every block, whose other settings equal those of `like`. `figure` is "ms" or a quartile.
+  /// such a bound keeps depends on the picture, and random weights draw no picture. Therefore the result is
+  /// interpolated between steps with a topk, or with every block, whose other settings equal those of `like`. `figure`
+  /// is "ms" or a quartile.
   ShareTimes by_share(const Row& like, const char* figure = "ms") const;
 
  private:

@@ -35,7 +35,7 @@ __device__ inline int together(const KernelParams& p, int bh) {
 template <int D, int kWarps>
 class CtaTiles {
  public:
-  /// shared_keys: memory for the keys of ranked blocks; not used if Buffers::scores holds them.
+  /// shared_keys: shared memory for the numbers by which blocks are sorted; not used if Buffers::scores holds them.
   __device__ CtaTiles(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
                       uint32_t* shared_keys = nullptr)
       : p_(p),

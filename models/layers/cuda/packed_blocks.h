@@ -122,7 +122,8 @@ struct PackedBlock<Dtype::q4_k> : MiddleBlock<4> {};
 template <>
 struct PackedBlock<Dtype::q5_k> : MiddleBlock<5> {};
 
-/// 256 elements of six bits in groups of 16, with a scale each. The low four and high two bits are stored apart.
+/// 256 elements of six bits in groups of 16, with one scale for each group. The low four and high two bits are stored
+/// apart.
 template <>
 struct PackedBlock<Dtype::q6_k> {
   static constexpr int elements = 256, bytes = 210;

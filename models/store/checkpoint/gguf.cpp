@@ -180,7 +180,9 @@ class GgufReader {
       fail("key " + in_quotes(key) + " is an array of the unknown type " + std::to_string(type));
     const uint64_t count = count_of(("elements of " + in_quotes(key)).c_str(), kLeast[type]);
     const bool texts = static_cast<ValueType>(type) == ValueType::text;
-    if (kept && count > kMaxKept) fail("key " + in_quotes(key) + " has " + std::to_string(count) + " elements");
+    if (kept && count > kMaxKept)
+      fail("key " + in_quotes(key) + " has " + std::to_string(count) + " elements, more than the limit of " +
+           std::to_string(kMaxKept));
     json all = kept ? json::array() : json();
     if (!kept && !texts) bytes_.take(count * kLeast[type]);
     for (uint64_t i = 0; i < count && (kept || texts); ++i) {

@@ -171,7 +171,7 @@ std::map<std::string, std::string> parse_weight_map(const json& index, const std
                        name != "." && name != "..";
     if (!plain)
       throw fail("weight_map " + in_quotes(tensor) + ": " + in_quotes(name) +
-                 " is not the name of a file in that folder");
+                 " is not the name of a file in the folder of this index");
     weight_map[tensor] = name;
   }
   if (weight_map.empty()) throw fail("weight_map is empty");

@@ -113,16 +113,18 @@ TEST(GgufTokenizer, NamesMissingAndDamagedKeys) {
     const std::string name = key.substr(std::string("tokenizer.ggml.").size());
     Keys damaged = keys;
     damaged.erase(key);
-    EXPECT_TRUE(throws_error([&] { parse_gguf_tokenizer(damaged, "a.gguf"); }, {"a.gguf." + name + " is missing"}));
+    EXPECT_TRUE(throws_error([&] { parse_gguf_tokenizer(damaged, "a.gguf"); },
+                             {"a.gguf: tokenizer.ggml." + name + " is missing"}));
     for (const char* wrong : {"7", "[{}]", "[", "[300, -1]", "[null]"}) {
       damaged[key] = wrong;
-      EXPECT_TRUE(throws_error([&] { parse_gguf_tokenizer(damaged, "a.gguf"); }, {"a.gguf."})) << name << wrong;
+      EXPECT_TRUE(throws_error([&] { parse_gguf_tokenizer(damaged, "a.gguf"); }, {"a.gguf: tokenizer.ggml."}))
+          << name << wrong;
     }
   }
   Keys shorter = keys;
   shorter["tokenizer.ggml.scores"] = "[1]";
   EXPECT_TRUE(throws_error([&] { parse_gguf_tokenizer(shorter, "a.gguf"); },
-                           {"a.gguf.tokens differ in number from scores or types"}));
+                           {"a.gguf: tokenizer.ggml.tokens differ in number from scores or types"}));
 }
 
 TEST(TokenizerPlace, MayBeAFileOrItsFolder) {

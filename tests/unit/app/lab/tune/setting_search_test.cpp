@@ -111,7 +111,8 @@ TEST(SettingSearch, FindsNearlyTheFastestSettingAboveTheFloorWithFewVideos) {
       const Standing& best = search.standings()[*search.best()];
       EXPECT_TRUE(search.holds(best)) << floor;
       EXPECT_GE(best.mean(&Seen::psnr), floor);
-      // Among thousands of candidates the fastest one profits from its random deviation, which only its videos show.
+      // The best of thousands of candidates is best partly by chance, and the search knows a candidate's deviation from
+      // the model only after it made videos with it. So the search may miss the best by a tenth.
       EXPECT_LE(best.seconds, 1.1 * least_seconds(truth, floor, candidates)) << floor << " " << name(best.candidate);
       EXPECT_LE(videos, 110) << "of " << candidates.size() * kPrompts;
     }

@@ -54,7 +54,7 @@ class PackedWeightsWithLora : public ::testing::Test {
     Linear layer;
     return WeightReader(component_, at::kMeta, format).bytes(parameter(layer));
   }
-  /// Returns the weight as it is if its parts are expanded on reading and the deltas are added.
+  /// Returns the expected weight: its parts, which are expanded when they are read.
   at::Tensor expanded(at::ScalarType dtype) const {
     WeightReader reader(component_, at::kCPU, dtype);
     std::vector<at::Tensor> parts;
