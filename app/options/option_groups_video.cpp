@@ -41,7 +41,7 @@ std::vector<OptionSpec> size() {
        .manual = R"(Sets the length in seconds. The video gets the nearest number of frames that the model can make,
            at the frame rate of --fps or of the model.)",
        .example = "sparsereel generate -p \"a red circle growing on a blue background\" --seconds 4 -o long.mp4",
-       .in_help = InHelp::generate,
+       .in_help = InHelp::all,
        .commands = that_denoise()},
   };
 }

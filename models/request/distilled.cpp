@@ -43,6 +43,7 @@ std::vector<fs::path> weights_of(const ModelConfig& config, const OptionValues& 
 bool is_named(const Distilled& row, const fs::path& weights) {
   std::string name;
   fs::path rest = weights.lexically_normal();
+  if (!rest.has_filename()) rest = rest.parent_path();  // the name of a folder may end in a slash
   for (int level = 0; level < kNamedLevels && rest.has_filename(); ++level, rest = rest.parent_path())
     name += rest.filename().string() + "/";
   name = lowered(name);

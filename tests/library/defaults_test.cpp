@@ -85,7 +85,7 @@ TEST(LibraryDefaults, SetWhatADistilledLoraNeeds) {
                    "  - {name: Fast, steps: 2, lora: fast.safetensors, repository: some/Fast, words: [fast],\n"
                    "     source: a page, options: {steps: 2, scheduler: ddim, cfg_scale: 1}}\n");
   TextToVideo plain(kModel, {.device = "cpu", .lora = lora});
-  TextToVideo model(kModel, {.device = "cpu", .configs = configs, .lora = lora});
+  TextToVideo model(kModel, {.device = "cpu", .lora = lora, .configs = configs});
   VideoRequest bare = small(), full = small();
   bare.steps.reset(), bare.cfg_scale.reset();
   EXPECT_THAT(model.generate(bare).warnings, Contains(HasSubstr("give distilled 2")));

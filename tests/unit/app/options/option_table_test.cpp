@@ -118,7 +118,7 @@ TEST(OptionTable, AcceptsTheExamplesOfTheManual) {
         models::parse_config(manual.substr(begin, manual.find("```", begin) - begin), "example");
     EXPECT_NO_THROW(Settings().add(Source::config_file, example.values, "example", example.places));
   }
-  EXPECT_EQ(examples, 3);
+  EXPECT_EQ(examples, 1);
 }
 
 TEST(OptionTable, ListsContradictionsAndOptionsWithoutEffectInTheManual) {

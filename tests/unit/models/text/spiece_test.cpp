@@ -87,12 +87,12 @@ TEST(Spiece, NamesFileAndField) {
 }
 
 TEST(Spiece, RefusesPiecesThatAreUnsafeForSentencePiece) {
-  EXPECT_THAT(complaint_of_file(SpieceBytes().piece(std::string("a\0b", 3), 0).bytes()), HasSubstr("with a NUL"));
+  EXPECT_THAT(complaint_of_file(SpieceBytes().piece(std::string("a\0b", 3), 0).bytes()), HasSubstr("contains NUL"));
   EXPECT_THAT(complaint_of_file(SpieceBytes().piece(std::string(1025, 'a'), 0).bytes()),
               HasSubstr("longer than 1024 bytes"));
   EXPECT_EQ(complaint_of_file(SpieceBytes().piece(std::string(1024, 'a'), 0).bytes()), "none");
-  EXPECT_THAT(complaint_of_file(SpieceBytes().piece("a", 0, 7).bytes()), HasSubstr("of unknown type"));
-  EXPECT_THAT(complaint_of_file(SpieceBytes().piece("a", 0, 0).bytes()), HasSubstr("of unknown type"));
+  EXPECT_THAT(complaint_of_file(SpieceBytes().piece("a", 0, 7).bytes()), HasSubstr("has an unknown type"));
+  EXPECT_THAT(complaint_of_file(SpieceBytes().piece("a", 0, 0).bytes()), HasSubstr("has an unknown type"));
   SpieceModel model;
   model.pieces.resize((1 << 20) + 1, {.text = "a"});
   EXPECT_THROW(trusted_spiece(model, "spiece.model"), Error);
