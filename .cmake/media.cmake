@@ -1,4 +1,5 @@
-# Finds FFmpeg and OpenCV, which only app/media uses, and sets SPARSEREEL_HAS_MEDIA. Without them the program writes only y4m and safetensors.
+# Finds FFmpeg and OpenCV, which only app/media uses, and sets SPARSEREEL_HAS_MEDIA. Without them the program runs an ffmpeg program for MP4, WebM and GIF, and
+# writes PNGs itself, uncompressed if there is no zlib.
 set(SPARSEREEL_HAS_MEDIA OFF)
 if(SPARSEREEL_MEDIA OR SPARSEREEL_MEDIA STREQUAL "AUTO")
   find_package(PkgConfig QUIET)
@@ -12,9 +13,12 @@ if(SPARSEREEL_MEDIA OR SPARSEREEL_MEDIA STREQUAL "AUTO")
   if(ffmpeg_FOUND AND OPENCV_INCLUDE_DIR AND OPENCV_CORE AND OPENCV_IMGPROC)
     set(SPARSEREEL_HAS_MEDIA ON)
   elseif(SPARSEREEL_MEDIA STREQUAL "AUTO")
-    message(WARNING "FFmpeg or OpenCV was not found, so this build cannot write MP4, GIF or PNG. Install ${media_packages} and configure again.")
+    message(WARNING "FFmpeg or OpenCV was not found, so the program will need an ffmpeg program to write MP4 and GIF. To link them, install ${media_packages} and configure again.")
   else()
     message(FATAL_ERROR "SPARSEREEL_MEDIA=${SPARSEREEL_MEDIA}, but FFmpeg or OpenCV was not found. Install ${media_packages}.")
   endif()
 endif()
 message(STATUS "Media libraries: ${SPARSEREEL_HAS_MEDIA}")
+if(NOT SPARSEREEL_HAS_MEDIA OR SPARSEREEL_TESTS)
+  find_package(ZLIB QUIET)
+endif()

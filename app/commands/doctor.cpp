@@ -165,8 +165,8 @@ void find_media(Findings& findings) {
   findings.set("media", media.libraries);
   find_encoders(findings, media.formats);
   if (media.libraries.empty())
-    return findings.missing("media libraries: output is .y4m and .safetensors only",
-                            "install FFmpeg's and OpenCV's development packages and build with -DSPARSEREEL_MEDIA=ON");
+    return findings.missing("an ffmpeg program: no MP4, WebM or GIF can be written, and no JPEG or PNG read",
+                            "install ffmpeg, or name one with the variable SPARSEREEL_FFMPEG");
   findings.line("media", media.libraries);
   show_encoders(findings, media.formats);
 }

@@ -172,7 +172,7 @@ void check_output(const fs::path& path, const VideoOptions& options) {
     throw bad_option("crf", std::to_string(options.crf) + " is outside 0 to 51",
                      "17 is visually lossless, 23 is x264's usual");
   const fs::path beside = recipe_beside(path);
-  if (kind != OutputKind::safetensors && kind != OutputKind::y4m) require_media_libraries(path);
+  if (kind == OutputKind::encoded || kind == OutputKind::gif) require_media(path);
   if (kind == OutputKind::encoded) check_encoder(path, options);
   if (kind == OutputKind::png_folder)
     check_png_folder(path);
@@ -231,7 +231,6 @@ void write_contact_sheet(const fs::path& path, const FramesView& frames, const s
 }
 
 void check_contact_sheet(const fs::path& path) {
-  require_media_libraries(path);
   if (extension(path) != ".png")
     throw Error(ErrorKind::bad_input, "--contact-sheet " + path.string() + " is not a .png",
                 "name a file that ends in .png", {.file = path.string()});

@@ -72,7 +72,7 @@ bool takes_floats(const std::filesystem::path& path);
 ///   a folder      000000.png, 000001.png, ... 8-bit RGB; the folder must not exist yet, or be empty
 /// The recipe goes into the comment tag or into the file recipe_beside(); a .safetensors has none. The write is atomic:
 /// a temporary file beside the target is renamed at the end. Throws Error naming the file and the remedy (unknown
-/// extension, folder missing, disk full, encoder not found, a build without media libraries).
+/// extension, folder missing, disk full, encoder not found, no ffmpeg program in a build without media libraries).
 std::unique_ptr<VideoWriter> open_video(const std::filesystem::path& path, const models::VideoShape& shape,
                                         const VideoOptions& options);
 
@@ -126,9 +126,9 @@ struct FormatEncoders {
   std::vector<std::string> found = {};  // those in this FFmpeg, best first
 };
 
-/// The libraries and encoders of this build, for `doctor`.
+/// The libraries or the program that media files go through, and their encoders, for `doctor`.
 struct MediaReport {
-  std::string libraries;  // "FFmpeg 5.1.9, OpenCV 4.6.0"; empty in a build without them
+  std::string libraries;  // "FFmpeg 5.1.9, OpenCV 4.6.0", or the ffmpeg program; empty without either
   std::vector<FormatEncoders> formats = {};
 };
 MediaReport media_report();

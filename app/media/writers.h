@@ -30,8 +30,8 @@ std::unique_ptr<VideoWriter> open_y4m(const std::filesystem::path& path, const m
                                       const VideoOptions& options);
 std::unique_ptr<VideoWriter> open_png_folder(const std::filesystem::path& path, const models::VideoShape& shape);
 
-/// Throws Error in a build without media libraries.
-void require_media_libraries(const std::filesystem::path& path);
+/// Throws Error, naming this file, if this build has no media libraries and there is no ffmpeg program.
+void require_media(const std::filesystem::path& path);
 
 /// Throws Error if `options` name an encoder that this FFmpeg lacks or that cannot make yuv420p for such a file. Also
 /// throws if FFmpeg has no encoder for the file at all.

@@ -128,11 +128,7 @@ class PipelineStages {
         std::find_if(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.frames.defined(); });
     if (made == entries_.end()) return;
     progress_.stage("encode");
-#ifdef SPARSEREEL_MEDIA
-    const char* name = "video.mp4";
-#else
-    const char* name = "video.y4m";
-#endif
+    const char* name = media_report().libraries.empty() ? "video.y4m" : "video.mp4";
     std::vector<double> milliseconds;
     WrittenVideo written;
     const std::string failure = failure_of([&] {

@@ -199,16 +199,6 @@ AVCodecID codec_of(ImageFormat format) {
   return format == ImageFormat::png ? AV_CODEC_ID_PNG : AV_CODEC_ID_WEBP;
 }
 
-/// FFmpeg readers for pictures and videos in a single file, because a stranger's picture may be any of them. Left out
-/// are playlists (hls, dash, concat), patterns of names (image2), drawings that take minutes to compute (svg), and
-/// devices.
-constexpr const char* kReaders =
-    "png_pipe,apng,jpeg_pipe,mjpeg,mpjpeg,webp_pipe,gif,bmp_pipe,tiff_pipe,exr_pipe,hdr_pipe,jpegxl_pipe,jpegxl_anim,"
-    "j2k_pipe,jpegls_pipe,qoi_pipe,sgi_pipe,dds_pipe,dpx_pipe,pam_pipe,pbm_pipe,pgm_pipe,pgmyuv_pipe,ppm_pipe,pfm_pipe,"
-    "phm_pipe,pcx_pipe,psd_pipe,qdraw_pipe,sunrast_pipe,xbm_pipe,xpm_pipe,xwd_pipe,cri_pipe,gem_pipe,photocd_pipe,"
-    "pictor_pipe,vbn_pipe,ico,mov,matroska,avi,flv,live_flv,ivf,obu,av1,yuv4mpegpipe,nut,ogg,mpeg,mpegts,mpegvideo,"
-    "m4v,h263,h264,hevc,vvc,vc1,dv,asf,mxf,swf,rm,roq,flic,smk,bink";
-
 /// Returns the reader for a file by its content. A name must not decide: "x%03d.bmp" would be read as a pattern.
 const AVInputFormat* reader_of(const fs::path& path) {
   constexpr size_t kMostProbed = 1 << 20;

@@ -6,7 +6,7 @@
 
 namespace sparsereel::app {
 
-void require_media_libraries(const std::filesystem::path&) {}
+void require_media(const std::filesystem::path&) {}
 
 MediaReport media_report() {
   return {.libraries = std::string("FFmpeg ") + av_version_info() + ", OpenCV " + cv::getVersionString(),

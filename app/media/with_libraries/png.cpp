@@ -1,97 +1,26 @@
-// Writes PNG with FFmpeg's encoder: a folder of frames, or the one image of a contact sheet.
-#include "app/media/with_libraries/png.h"
+// Encodes PNGs with FFmpeg.
+#include "app/media/png.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <climits>
-#include <cstdio>
-#include <system_error>
+#include <memory>
 
 #include "app/media/with_libraries/ffmpeg.h"
-#include "app/media/writers.h"
 #include "hilbert/error.h"
-#include "models/files/atomic_file.h"
 
 namespace sparsereel::app {
 namespace {
 
-namespace fs = std::filesystem;
-
-fs::path frame_path(const fs::path& folder, int64_t index) {
-  std::array<char, 32> name{};
-  std::snprintf(name.data(), name.size(), "%06d.png", static_cast<int>(index));
-  return folder / name.data();
-}
-
-/// A new folder beside its target, which is removed unless committed.
-class UnfinishedFolder {
+class Encoder {
  public:
-  explicit UnfinishedFolder(const fs::path& target)
-      : target_(target), temporary_(target, models::Temporary::Kind::folder) {}
-
-  void add(int64_t index, const std::vector<uint8_t>& png) {
-    const int file = open(frame_path(temporary_.path(), index).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (file < 0) models::throw_write_failure(target_, errno);
-    int error = models::write_all(file, png.data(), png.size());
-    if (error == 0) error = models::flush_to_disk(file);
-    const bool closed = close(file) == 0;
-    if (error != 0 || !closed) models::throw_write_failure(target_, error != 0 ? error : errno);
-  }
-
-  void commit() {
-    const fs::path& path = temporary_.path();
-    if (const int error = models::flush_to_disk(path); error != 0) models::throw_write_failure(target_, error);
-    std::error_code ignored;  // lost permissions are better than no video
-    if (fs::is_directory(target_, ignored)) fs::permissions(path, fs::status(target_, ignored).permissions(), ignored);
-    // rename() replaces an empty folder and refuses one with files in it.
-    if (std::rename(path.c_str(), target_.c_str()) != 0) models::throw_write_failure(target_, errno);
-    temporary_.keep();
-    models::flush_to_disk(target_.parent_path());  // flushes the rename itself; the folder is whole either way
-  }
+  Encoder(int width, int height, std::filesystem::path target);
+  std::vector<uint8_t> encode(std::span<const uint8_t> pixels);
 
  private:
-  fs::path target_;
-  models::Temporary temporary_;
+  std::filesystem::path target_;
+  ffmpeg::CodecContext encoder_;
+  ffmpeg::Frame frame_;
 };
 
-/// Returns the folder: "frames/" and "frames" are the same, and a symbolic link stands for the folder that it points
-/// to.
-fs::path resolve_folder(const fs::path& path) {
-  fs::path folder = fs::absolute(path.has_filename() ? path : path.parent_path());
-  std::error_code error;
-  if (fs::exists(folder, error) && !fs::is_directory(folder, error))  // first: a link to a pipe leads nowhere
-    throw bad_file(path, "is a file, not a folder for PNGs", "choose another name");
-  return models::behind_links(folder);
-}
-
-class FolderWriter final : public VideoWriter {
- public:
-  FolderWriter(const fs::path& path, const models::VideoShape& shape)
-      : folder_(resolve_folder(path)), encoder_(static_cast<int>(shape.width), static_cast<int>(shape.height), path) {}
-
-  void add(std::span<const uint8_t> frame) override {
-    const std::vector<uint8_t> png = encoder_.encode(frame);
-    folder_.add(frames_++, png);
-    bytes_ += png.size();
-  }
-
-  WrittenVideo finish() override {
-    folder_.commit();
-    return {.encoder = "png", .note = {}, .bytes = bytes_};
-  }
-
- private:
-  UnfinishedFolder folder_;
-  PngEncoder encoder_;
-  int64_t frames_ = 0;
-  uint64_t bytes_ = 0;
-};
-
-}  // namespace
-
-PngEncoder::PngEncoder(int width, int height, fs::path target) : target_(std::move(target)) {
+Encoder::Encoder(int width, int height, std::filesystem::path target) : target_(std::move(target)) {
   ffmpeg::capture_log();
   const AVCodec* codec = avcodec_find_encoder(AV_CODEC_ID_PNG);
   if (codec == nullptr)
@@ -107,7 +36,7 @@ PngEncoder::PngEncoder(int width, int height, fs::path target) : target_(std::mo
   frame_ = ffmpeg::make_frame(AV_PIX_FMT_RGB24, width, height);
 }
 
-std::vector<uint8_t> PngEncoder::encode(std::span<const uint8_t> pixels) {
+std::vector<uint8_t> Encoder::encode(std::span<const uint8_t> pixels) {
   ffmpeg::fill_plane(*frame_, pixels, frame_->width * 3);
   ++frame_->pts;
   std::vector<uint8_t> png;
@@ -116,30 +45,12 @@ std::vector<uint8_t> PngEncoder::encode(std::span<const uint8_t> pixels) {
   return png;
 }
 
-void write_png(const fs::path& path, int width, int height, const std::vector<uint8_t>& pixels) {
-  const std::vector<uint8_t> png = PngEncoder(width, height, path).encode(pixels);
-  models::AtomicFile file(path);
-  file.write(png.data(), png.size());
-  file.commit();
-}
+}  // namespace
 
-void check_png_folder(const fs::path& path) {
-  const fs::path target = resolve_folder(path);
-  std::error_code error;
-  if (target.filename().native().size() > NAME_MAX)
-    throw bad_file(path, "the name of the folder is too long", "choose a shorter name");
-  if (fs::is_directory(target) && !fs::is_empty(target, error))
-    throw bad_file(path, "the folder for PNGs is not empty", "name a new folder, or empty it first");
-  if (!fs::is_directory(target.parent_path()))
-    throw bad_file(path, "the folder " + target.parent_path().string() + " does not exist", "create it first");
-  if (access(target.parent_path().c_str(), W_OK | X_OK) != 0)
-    throw bad_file(path, "the folder " + target.parent_path().string() + " is not writable",
-                   "choose another place with -o");
-}
-
-std::unique_ptr<VideoWriter> open_png_folder(const fs::path& path, const models::VideoShape& shape) {
-  check_png_folder(path);
-  return std::make_unique<FolderWriter>(path, shape);
+PngEncoder png_encoder(int width, int height, const std::filesystem::path& target) {
+  return [encoder = std::make_shared<Encoder>(width, height, target)](std::span<const uint8_t> pixels) {
+    return encoder->encode(pixels);
+  };
 }
 
 }  // namespace sparsereel::app

@@ -12,8 +12,8 @@
 
 #include "app/media/image_header.h"
 #include "app/media/image_readers.h"
+#include "app/media/png.h"
 #include "app/media/video.h"
-#include "app/media/with_libraries/png.h"
 #include "models/files/regular_file.h"
 #include "models/store/checkpoint/tensor_file.h"
 #include "tests/support/temporary_folder.h"

@@ -101,14 +101,6 @@ TEST_F(WriterFailures, LeavesNoContactSheetOnAFullDisk) {
   EXPECT_THAT(names_in(folder.path()), ElementsAre());
 }
 
-TEST_F(WriterFailures, JoinsSeveralLinesOfFfmpegIntoOneMessage) {
-  ffmpeg::capture_log();
-  av_log(nullptr, AV_LOG_ERROR, "no encoder here\n\n  the least driver is %d \n", 570);
-  EXPECT_EQ(ffmpeg::message(AVERROR(EINVAL)), "Invalid argument (no encoder here; the least driver is 570)");
-  ffmpeg::capture_log();
-  EXPECT_EQ(ffmpeg::message(AVERROR(EINVAL)), "Invalid argument");
-}
-
 TEST_F(WriterFailures, NamesUnknownExtensionsAndListsTheKnownOnes) {
   try {
     check_output(folder / "clip.mp5", {});

@@ -1,12 +1,12 @@
-// Draws a contact sheet with OpenCV (evenly spaced frames in rows, a caption below) and writes it as one PNG.
+// Draws a contact sheet (evenly spaced frames in rows, a caption below) and writes it as one PNG.
 #include <algorithm>
 #include <array>
-#include <opencv2/imgproc.hpp>
 #include <sstream>
 #include <string_view>
 #include <utility>
 
-#include "app/media/with_libraries/png.h"
+#include "app/media/drawing.h"
+#include "app/media/png.h"
 #include "app/media/writers.h"
 
 namespace sparsereel::app {
@@ -15,8 +15,6 @@ namespace {
 constexpr int kGap = 4;  // pixels between frames
 constexpr int kMostInRow = 6;
 constexpr int kWidestFrame = 320;  // wider frames are scaled down, so that a row stays below 2000 pixels
-constexpr int kFont = cv::FONT_HERSHEY_SIMPLEX;
-constexpr double kFontScale = 0.45;
 constexpr int kLineHeight = 18;
 constexpr size_t kMostLines = 6;
 constexpr size_t kMostCharacters = 10'000;  // more than the lines hold
@@ -76,9 +74,7 @@ std::string in_ascii(std::string_view text) {
 
 /// Breaks the text into at most kMostLines lines; the last ends in "..." if words remain.
 std::vector<std::string> wrap(std::string_view text, int width) {
-  const auto fits = [width](const std::string& line) {
-    return cv::getTextSize(line, kFont, kFontScale, 1, nullptr).width <= width;
-  };
+  const auto fits = [width](const std::string& line) { return text_width(line) <= width; };
   std::vector<std::string> lines;
   std::istringstream words(in_ascii(text.substr(0, kMostCharacters)));
   for (std::string word; words >> word;) {
@@ -97,32 +93,30 @@ std::vector<std::string> wrap(std::string_view text, int width) {
   return lines;
 }
 
-cv::Mat scaled_frame(const models::VideoShape& shape, std::vector<uint8_t> pixels) {
-  const cv::Mat view(static_cast<int>(shape.height), static_cast<int>(shape.width), CV_8UC3, pixels.data());
-  if (view.cols <= kWidestFrame) return view.clone();
-  cv::Mat small;
-  cv::resize(view, small, cv::Size(kWidestFrame, std::max(1, view.rows * kWidestFrame / view.cols)), 0, 0,
-             cv::INTER_AREA);
-  return small;
+Image scaled_frame(const models::VideoShape& shape, const std::vector<uint8_t>& pixels) {
+  Image frame{.height = shape.height, .width = shape.width, .pixels = pixels};
+  if (frame.width <= kWidestFrame) return frame;
+  return shrunk(frame, std::max<int64_t>(1, frame.height * kWidestFrame / frame.width), kWidestFrame);
 }
 
-cv::Mat draw(const std::vector<cv::Mat>& frames, const std::string& caption) {
-  const int shown = static_cast<int>(frames.size());
-  const int columns = std::min(shown, kMostInRow), rows = (shown + columns - 1) / columns;
-  const cv::Mat& first = frames.front();
-  const int cell_width = first.cols + kGap, cell_height = first.rows + kGap;
-  const int width = columns * cell_width + kGap;
-  const std::vector<std::string> lines = wrap(caption, width - 2 * kGap);
-  const int text_height = static_cast<int>(lines.size()) * kLineHeight;
-  cv::Mat sheet(rows * cell_height + kGap + text_height, width, CV_8UC3, cv::Scalar::all(255));
-  for (int i = 0; i < shown; ++i) {
-    const cv::Point corner(kGap + i % columns * cell_width, kGap + i / columns * cell_height);
-    frames[static_cast<size_t>(i)].copyTo(sheet(cv::Rect(corner, first.size())));
-  }
-  for (size_t i = 0; i < lines.size(); ++i) {
-    const cv::Point baseline(kGap, rows * cell_height + kGap + static_cast<int>(i + 1) * kLineHeight - 5);
-    cv::putText(sheet, lines[i], baseline, kFont, kFontScale, cv::Scalar::all(0), 1, cv::LINE_AA);
-  }
+void copy(const Image& from, Image& to, int64_t left, int64_t top) {
+  for (int64_t y = 0; y < from.height; ++y)
+    std::copy_n(from.pixels.data() + y * from.width * 3, from.width * 3,
+                to.pixels.data() + ((top + y) * to.width + left) * 3);
+}
+
+Image draw(const std::vector<Image>& frames, const std::string& caption) {
+  const int64_t shown = std::ssize(frames);
+  const int64_t columns = std::min<int64_t>(shown, kMostInRow), rows = (shown + columns - 1) / columns;
+  const int64_t cell_width = frames.front().width + kGap, cell_height = frames.front().height + kGap;
+  const int64_t width = columns * cell_width + kGap;
+  const std::vector<std::string> lines = wrap(caption, static_cast<int>(width - 2 * kGap));
+  Image sheet{.height = rows * cell_height + kGap + std::ssize(lines) * kLineHeight, .width = width};
+  sheet.pixels.assign(static_cast<size_t>(sheet.height * sheet.width) * 3, 255);
+  for (int64_t i = 0; i < shown; ++i)
+    copy(frames[static_cast<size_t>(i)], sheet, kGap + i % columns * cell_width, kGap + i / columns * cell_height);
+  int64_t baseline = rows * cell_height + kGap - 5;
+  for (const std::string& line : lines) draw_text(sheet, line, kGap, baseline += kLineHeight);
   return sheet;
 }
 
@@ -131,10 +125,10 @@ cv::Mat draw(const std::vector<cv::Mat>& frames, const std::string& caption) {
 void write_contact_sheet(const std::filesystem::path& path, const models::VideoShape& shape,
                          const std::vector<std::vector<uint8_t>>& frames, const std::string& caption) {
   check_contact_sheet(path);
-  std::vector<cv::Mat> scaled;
+  std::vector<Image> scaled;
   for (const std::vector<uint8_t>& frame : frames) scaled.push_back(scaled_frame(shape, frame));
-  const cv::Mat sheet = draw(scaled, caption);
-  write_png(path, sheet.cols, sheet.rows, {sheet.datastart, sheet.dataend});
+  const Image sheet = draw(scaled, caption);
+  write_png(path, static_cast<int>(sheet.width), static_cast<int>(sheet.height), sheet.pixels);
 }
 
 }  // namespace sparsereel::app

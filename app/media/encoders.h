@@ -1,0 +1,71 @@
+// Chooses the encoder of a video file, and its settings. Internal to app/media.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/media/writers.h"
+
+namespace sparsereel::app {
+
+/// A file extension, FFmpeg's name of the format, and its encoders, best first. Wrappers of devices (nvenc, vaapi, omx)
+/// are compiled in on machines that lack the device, so they are used only if the user names them.
+struct Container {
+  std::string_view extension;
+  const char* format;
+  std::array<const char*, 3> encoders;
+  const char* options;  // movflags
+};
+
+/// Returns the container for the path's extension.
+const Container& container_of(const std::filesystem::path& path);
+
+struct Stream {
+  const Container& container;
+  int width, height;
+  const VideoOptions& options;
+};
+
+/// An encoder's nearest equivalent of an x264 crf. What is unset stays FFmpeg's default.
+struct Quality {
+  std::optional<int> crf = {};
+  std::optional<double> quantizer = {};
+  std::optional<int64_t> bit_rate = {};  // bits per second
+};
+Quality quality_of(std::string_view encoder, const Stream& stream);
+
+/// Threads of an encoder that would otherwise count the CPUs: those make different streams with different numbers.
+inline constexpr int kEncoderThreads = 4;
+
+/// An option of the encoder, as FFmpeg names it, without which equal frames could give different files. `name` is null
+/// if the encoder needs none.
+struct EncoderOption {
+  const char *name = nullptr, *value = nullptr;
+};
+EncoderOption repeatable_option(std::string_view encoder);
+
+struct ChosenEncoder {
+  std::string name;
+  std::string note;  // as in WrittenVideo
+};
+
+/// Chooses the encoder that --codec names, or else the container's best one that works. Throws Error if there is none.
+ChosenEncoder choose_encoder(const std::filesystem::path& path, const Stream& stream);
+
+// FFmpeg's answers about its encoders. with_libraries/ asks its libraries, without_libraries/ asks the program.
+
+/// Returns true if FFmpeg has a video encoder of this name.
+bool has_encoder(const std::string& name);
+
+/// Returns false if the encoder takes no yuv420p frames, or if the container cannot hold its codec.
+bool may_make_yuv420p(const std::string& name, const Container& container);
+
+/// Tries an encoder for frames of this size in this container. Returns the reason why it fails; empty if it works.
+std::string encoder_failure(const std::string& name, const Stream& stream);
+
+}  // namespace sparsereel::app

@@ -1,0 +1,86 @@
+// Runs the ffmpeg program, in place of FFmpeg's libraries. Internal to app/media.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace sparsereel::app {
+
+/// Returns the ffmpeg program: the one that $SPARSEREEL_FFMPEG names, or else the one on the PATH. Empty if there is
+/// none.
+std::filesystem::path ffmpeg_program();
+
+/// An open file descriptor, closed at the end.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  ~Descriptor() { reset(); }
+  Descriptor(Descriptor&& other) noexcept : number_(other.number_) { other.number_ = -1; }
+  Descriptor& operator=(Descriptor&& other) noexcept;
+
+  int number() const { return number_; }
+  void reset();
+
+ private:
+  int number_;
+};
+
+/// A running ffmpeg. It reads frames from write(), or the file `input`, and its output comes from read().
+class Ffmpeg {
+ public:
+  struct Start {
+    std::vector<std::string> arguments;  // without the program, and without options for messages
+    std::filesystem::path file;          // the file that errors name
+    int input = -1;      // the descriptor of a file that becomes /dev/stdin; -1: a pipe that write() fills
+    int metadata = -1;   // a descriptor that becomes kMetadata; -1: none
+    bool output = true;  // false: read() returns nothing
+    std::optional<std::chrono::seconds> limit = {};  // ends ffmpeg this long after the start
+  };
+  static constexpr const char *kInput = "file:/dev/stdin", *kMetadata = "file:/dev/fd/3";
+
+  /// Throws Error if there is no ffmpeg, or if it cannot be started.
+  explicit Ffmpeg(const Start& start);
+  /// Kills ffmpeg if it still runs.
+  ~Ffmpeg();
+  Ffmpeg(const Ffmpeg&) = delete;
+  Ffmpeg& operator=(const Ffmpeg&) = delete;
+
+  /// Sends all bytes. Returns false if ffmpeg takes no more.
+  bool write(std::span<const uint8_t> bytes);
+  /// Appends what ffmpeg has written since the last call, and waits for it. Returns false at the end of the output, or
+  /// if the time is over.
+  bool read(std::vector<uint8_t>& bytes);
+  /// Closes the input and waits. Returns the reason why ffmpeg failed, with its last lines; empty if it succeeded.
+  std::string finish();
+
+  bool is_out_of_time() const { return out_of_time_; }
+
+ private:
+  /// Waits until ffmpeg takes input, has output or says something, which is kept. Returns false if the time is over.
+  bool wait(short& input, short& output);
+  void keep_messages();
+  void kill();
+  std::string how_it_ended();
+
+  std::filesystem::path file_;
+  pid_t process_ = -1;
+  Descriptor input_, output_, messages_;
+  std::optional<std::chrono::steady_clock::time_point> end_;
+  std::string last_messages_;
+  bool out_of_time_ = false;
+};
+
+/// Runs ffmpeg to its end. Returns what it wrote. Throws Error if it fails.
+std::string output_of_ffmpeg(const std::filesystem::path& file, const std::vector<std::string>& arguments);
+
+/// Throws Error for a file that ffmpeg could not write. Throws DiskError if the reason is the disk.
+[[noreturn]] void throw_ffmpeg_failure(const std::filesystem::path& target, const std::string& reason);
+
+}  // namespace sparsereel::app

@@ -1,0 +1,78 @@
+// Writes GIF through the ffmpeg program, with one palette for the whole clip and ordered dithering.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "app/media/without_libraries/ffmpeg_program.h"
+#include "app/media/writers.h"
+#include "models/files/atomic_file.h"
+
+namespace sparsereel::app {
+namespace {
+
+constexpr size_t kPaletteColors = 255;  // the last of the 256 entries is transparent
+
+class GifWriter final : public VideoWriter {
+ public:
+  GifWriter(const std::filesystem::path& path, const models::VideoShape& shape, double fps)
+      : shape_(shape), fps_(fps), file_(path) {}
+
+  void add(std::span<const uint8_t> frame) override {
+    frames_.emplace_back(frame.begin(), frame.end());
+    for (size_t i = 0; i < frame.size() && colors_.size() <= kPaletteColors; i += 3)
+      colors_.insert(frame[i] << 16 | frame[i + 1] << 8 | frame[i + 2]);
+  }
+
+  WrittenVideo finish() override {
+    Ffmpeg ffmpeg({.arguments = arguments(), .file = file_.target(), .output = false});
+    const bool taken = std::ranges::all_of(frames_, [&](const auto& frame) { return ffmpeg.write(frame); });
+    const std::string failure = ffmpeg.finish();
+    if (!taken || !failure.empty())
+      throw_ffmpeg_failure(file_.target(), failure.empty() ? "ffmpeg ended before the last frame" : failure);
+    const uint64_t bytes = std::filesystem::file_size(file_.temporary());
+    file_.commit();
+    return {.encoder = "gif", .note = {}, .bytes = bytes};
+  }
+
+ private:
+  std::vector<std::string> arguments() const {
+    const FrameRate rate = frame_rate(fps_);
+    const auto last_delay = std::max<int64_t>(1, std::llround(100 / fps_));  // hundredths of a second
+    const std::string dither = colors_.size() > kPaletteColors ? "bayer:bayer_scale=3" : "none";
+    return {"-f",
+            "rawvideo",
+            "-pix_fmt",
+            "rgb24",
+            "-video_size",
+            std::to_string(shape_.width) + "x" + std::to_string(shape_.height),
+            "-framerate",
+            std::to_string(rate.numerator) + "/" + std::to_string(rate.denominator),
+            "-i",
+            "pipe:0",
+            "-filter_complex",
+            "split[a][b];[a]palettegen=stats_mode=full[p];[b][p]paletteuse=dither=" + dither,
+            "-fflags",
+            "+bitexact",
+            "-final_delay",
+            std::to_string(last_delay),
+            "-f",
+            "gif",
+            "file:" + file_.temporary().string()};
+  }
+
+  models::VideoShape shape_;
+  double fps_;
+  models::AtomicFile file_;
+  std::vector<std::vector<uint8_t>> frames_;  // all of them, because the palette depends on the last one too
+  std::set<int> colors_;                      // the first ones, up to one more than the palette has
+};
+
+}  // namespace
+
+std::unique_ptr<VideoWriter> open_gif(const std::filesystem::path& path, const models::VideoShape& shape,
+                                      const VideoOptions& options) {
+  require_media(path);
+  return std::make_unique<GifWriter>(path, shape, options.fps);
+}
+
+}  // namespace sparsereel::app
