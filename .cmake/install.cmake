@@ -1,6 +1,6 @@
-# Sets what cmake --install installs: the program and its data, libsparsereel, and the attention library. Component "attention" is the attention library alone.
-# One CMake package, sparsereel, offers both libraries. The run path of the program and libsparsereel is the folder of the libtorch that this build uses;
-# -DCMAKE_INSTALL_RPATH=/path/to/torch/lib sets another.
+# cmake --install installs the program and its data (component "program"), libsparsereel ("library") and the attention library ("attention").
+# All of them are in one CMake package. The program and libsparsereel find libtorch where this build found it (their run path).
+# -DCMAKE_INSTALL_RPATH=/path/to/torch/lib names another place.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/sparsereel)
@@ -34,14 +34,21 @@ endif()
 if(NOT CMAKE_INSTALL_RPATH)
   set_target_properties(sparsereel sparsereel_library PROPERTIES INSTALL_RPATH ${SPARSEREEL_TORCH_DIR}/lib)
 endif()
-sparsereel_build_missing(Unspecified sparsereel sparsereel_library)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME program)
+sparsereel_build_missing(program sparsereel)
 install(TARGETS sparsereel RUNTIME)
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/sparsereel)
-install(DIRECTORY assets/tiny DESTINATION ${CMAKE_INSTALL_DATADIR}/sparsereel/assets)
-# The program itself prints the manual and the shells' completions.
-install(CODE "set(program \"${CMAKE_BINARY_DIR}/sparsereel\")
+if(SPARSEREEL_INSTALL_TINY_MODEL)
+  install(DIRECTORY assets/tiny DESTINATION ${CMAKE_INSTALL_DATADIR}/sparsereel/assets)
+endif()
+if(SPARSEREEL_PACKAGE)
+  include(package)
+endif()
+# The program itself prints the manual and the shells' completions. No shell would look for them in a wheel.
+if(NOT SPARSEREEL_PACKAGE STREQUAL wheel)
+  install(CODE "set(program \"${CMAKE_BINARY_DIR}/sparsereel\")
 set(share \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\")")
-install(CODE [=[
+  install(CODE [=[
 foreach(page "reference --format man|man/man1/sparsereel.1" "completion bash|bash-completion/completions/sparsereel"
              "completion zsh|zsh/site-functions/_sparsereel" "completion fish|fish/vendor_completions.d/sparsereel.fish")
   string(REPLACE "|" ";" page "${page}")
@@ -53,7 +60,12 @@ foreach(page "reference --format man|man/man1/sparsereel.1" "completion bash|bas
   message(STATUS "Installing: $ENV{DESTDIR}${share}/${path}")
 endforeach()
 ]=])
+endif()
 
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME library)
+sparsereel_build_missing(library sparsereel_library)
 install(TARGETS sparsereel_library EXPORT sparsereel_video LIBRARY)
 install(FILES models/sparsereel.h TYPE INCLUDE)
-install(EXPORT sparsereel_video FILE sparsereel_video.cmake NAMESPACE sparsereel:: DESTINATION ${package})
+if(NOT SPARSEREEL_PACKAGE STREQUAL wheel)
+  install(EXPORT sparsereel_video FILE sparsereel_video.cmake NAMESPACE sparsereel:: DESTINATION ${package})
+endif()

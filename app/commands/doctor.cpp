@@ -20,7 +20,11 @@
 #include "app/options/option_group.h"
 #include "app/options/tiny_model.h"
 #include "attention/attention.h"
+#include "models/files/json_text.h"
+#include "models/files/regular_file.h"
+#include "models/layers/fp8.h"
 #include "models/parallel/nccl_library.h"
+#include "models/store/configs/data_folder.h"
 #include "models/store/weights/device.h"
 
 #ifdef SPARSEREEL_CUDA
@@ -62,6 +66,33 @@ class Findings {
   nlohmann::json json_ = {{"missing", nlohmann::json::array()}};
 };
 
+constexpr const char* kQuickstart = "run ./app/quickstart on this machine: it installs libtorch with CUDA's libraries";
+
+/// How the program came to this machine.
+struct Installation {
+  std::string kind;  // "wheel", "cmake --install" or "build"
+  std::filesystem::path folder;
+};
+
+Installation find_installation() {
+  constexpr uint64_t kMostBytes = 1 << 16;
+  const std::filesystem::path data = models::data_folder(), package = data / "package.json";
+  if (std::filesystem::exists(package)) {
+    const nlohmann::json json =
+        models::parse_json_if_valid(models::read_regular_file(package, kMostBytes, "reinstall"));
+    return {json.is_object() ? json.value("kind", "package") : "package", data.parent_path().parent_path()};
+  }
+  const bool installed = data.filename() == "sparsereel" && data.parent_path().filename() == "share";
+  return {installed ? "cmake --install" : "build", installed ? data.parent_path().parent_path() : data};
+}
+
+/// Returns the remedy for a GPU that cannot be used. A package cannot build.
+std::string gpu_remedy(const std::string& without_package) {
+  const std::string kind = find_installation().kind;
+  return kind == "wheel" ? "install a wheel of sparsereel that was built with CUDA, and torch with its dependencies"
+                         : without_package;
+}
+
 #ifdef SPARSEREEL_CUDA
 std::string machine_code(const attention::cuda::Gpu& gpu) {
   if (!gpu.problem.empty()) return "none: " + gpu.problem;
@@ -84,7 +115,7 @@ void find_kernels(Findings& findings) {
 #else
 void find_kernels(Findings& findings) {
   findings.missing("THIS BUILD HAS NO CUDA KERNELS, though a GPU is present",
-                   "run ./app/quickstart (it brings nvcc), or configure with -DSPARSEREEL_CUDA=ON");
+                   gpu_remedy("run ./app/quickstart (it brings nvcc), or configure with -DSPARSEREEL_CUDA=ON"));
 }
 #endif
 
@@ -101,8 +132,7 @@ void find_links(Findings& findings, bool usable) {
   const std::string version = models::nccl::version(&file);
   findings.set("nccl", version.empty() ? nlohmann::json() : nlohmann::json(version));
   if (version.empty())
-    findings.missing("NCCL, with which GPUs make a video together",
-                     "run ./app/quickstart on this machine: it installs libtorch with CUDA's libraries");
+    findings.missing("NCCL, with which GPUs make a video together", gpu_remedy(kQuickstart));
   else
     findings.line("NCCL", version + ", " + file);
 }
@@ -123,14 +153,16 @@ void find_gpus(Findings& findings) {
   if (usable)
     findings.line("", "usable through libtorch");
   else
-    findings.missing("libtorch cannot use the GPU: " + reason,
-                     "run ./app/quickstart on this machine: it installs libtorch with CUDA's libraries");
+    findings.missing("libtorch cannot use the GPU: " + reason, gpu_remedy(kQuickstart));
   find_kernels(findings);
   if (driver.gpus.size() > 1) find_links(findings, usable);
   const std::string why =
       attention::unsupported_reason(attention::Mode::sparse, at::Device(at::kCUDA, 0), at::kBFloat16);
   findings.line("", why.empty() ? "sparse attention runs on it" : "sparse attention does not run on it: " + why);
   findings.set("sparse_on_gpu", why.empty());
+  const std::string no_fp8 = usable ? models::why_no_fp8(at::Device(at::kCUDA, 0)) : "libtorch cannot use it";
+  findings.line("", no_fp8.empty() ? "--weights fp8 runs on it" : "--weights fp8 does not run on it: " + no_fp8);
+  findings.set("fp8_on_gpu", no_fp8.empty());
 }
 
 /// Lists every encoder once, and the encoders of each format.
@@ -191,6 +223,9 @@ Findings examine() {
   const unsigned threads = std::thread::hardware_concurrency();
   const uint64_t memory = models::free_memory(at::kCPU);
   findings.add("sparsereel", SPARSEREEL_VERSION, "version", SPARSEREEL_VERSION);
+  const Installation installation = find_installation();
+  findings.add("installed", installation.kind + " in " + installation.folder.string(), "installation",
+               {{"kind", installation.kind}, {"folder", installation.folder.string()}});
   findings.add("built by", kCompiler, "compiler", kCompiler);
   findings.add("libtorch", SPARSEREEL_TORCH_VERSION, "libtorch", SPARSEREEL_TORCH_VERSION);
   findings.add("CUDA", kCudaBuild ? "compiled in" : "not compiled in (CPU build)", "cuda_build", kCudaBuild);

@@ -68,6 +68,7 @@ class CleanClone(unittest.TestCase):
         script(compiler, COMPILER.replace('REAL', re.search(r'^CMAKE_CXX_COMPILER:\w+=(.*)', cache, re.M)[1]).replace('TREE', str(cls.tree)))
         script(cls.tree / 'tests' / 'run', '#!/bin/sh\necho "the tests ran"\n')
         script(cls.tree / '.ci' / 'newest-debian', '#!/bin/sh\necho "the newest Debian"\n')
+        script(cls.tree / '.ci' / 'wheel', '#!/bin/sh\necho "the wheel"\n')
         shutil.copy2(cls.tree / '.ci' / 'kernels', cls.tree / '.ci' / 'real-kernels')
         script(cls.tree / '.ci' / 'kernels', '#!/bin/sh\necho "the kernels"\n')
         os.environ.pop('SPARSEREEL_CMAKE_FLAGS', None)  # continuous integration sets it
@@ -94,7 +95,7 @@ class CleanClone(unittest.TestCase):
         result = self.ci()
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertTrue((self.tree / 'made').exists())
-        self.assertIn('the newest Debian\nthe kernels\nthe tests ran', result.stdout)
+        self.assertIn('the newest Debian\nthe kernels\nthe tests ran\nthe wheel', result.stdout)
 
     def test_compiles_the_kernels_or_says_that_nvcc_is_missing(self):
         for name in ('cmake', 'ninja'):
@@ -141,7 +142,7 @@ class CleanClone(unittest.TestCase):
         compiled = self.compiled()
         every = {str(path.relative_to(self.tree)) for folder in ('app', 'models', 'attention', 'hilbert') for path in (self.tree / folder).rglob('*.cpp')}
         of_gpu_builds = re.search(r'SPARSEREEL_KERNEL_CALLS CONFIGURE_DEPENDS ([^)]*)', (self.tree / '.cmake' / 'cuda.cmake').read_text()).group(1).split()
-        only_elsewhere = {name for name in every if '/without_libraries/' in name or '/cuda/' in name or name in (*of_gpu_builds, *LIBRARIES)}
+        only_elsewhere = {name for name in every if '/without_libraries/' in name or '/wheel/' in name or '/cuda/' in name or name in (*of_gpu_builds, *LIBRARIES)}
         self.assertEqual(every - only_elsewhere, compiled)
 
     def test_error_in_any_source_breaks_the_first_command(self):

@@ -131,7 +131,7 @@ class Commands(CommandLineTest):
 
     def test_doctor_describes_the_machine_and_the_libraries(self):
         text = self.succeed(self.run_program('doctor')).stdout
-        for word in ('sparsereel', 'libtorch', 'CUDA', 'CPU', 'GPU', 'FFmpeg', 'encoders'):
+        for word in ('sparsereel', 'installed', 'libtorch', 'CUDA', 'CPU', 'GPU', 'FFmpeg', 'encoders'):
             self.assertIn(word, text)
 
 

@@ -135,7 +135,7 @@ class Habits(CommandLineTest):
 
     def test_doctor_prints_json(self):
         found = json.loads(self.succeed(self.run_program('doctor', '--json')).stdout)
-        for key in ('version', 'libtorch', 'cuda_build', 'cpu', 'gpus', 'encoders', 'tiny_model', 'missing'):
+        for key in ('version', 'installation', 'libtorch', 'cuda_build', 'cpu', 'gpus', 'encoders', 'tiny_model', 'missing'):
             self.assertIn(key, found)
         text = self.succeed(self.run_program('doctor')).stdout
         self.assertEqual(text.count('MISSING'), len(found['missing']))

@@ -1,0 +1,81 @@
+"""Tests the command of the wheel: it finds libtorch and ffmpeg, and starts the program. A script stands in for the program, and folders for the packages."""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[2] / 'app' / 'wheel' / 'sparsereel_program'
+PROGRAM = """#!/bin/sh
+printf '%s\\n' "$@" "libraries=${LD_LIBRARY_PATH-none}" "ffmpeg=${SPARSEREEL_FFMPEG-none}"
+exit 7
+"""
+
+
+def executable(path, text='#!/bin/sh\n'):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+class Launcher(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix='sparsereel launcher-ä-')).resolve()
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.site = self.folder / 'site packages'
+        package = self.site / 'sparsereel_program'
+        shutil.copytree(SOURCE, package, ignore=shutil.ignore_patterns('__pycache__'))
+        executable(package / 'bin/sparsereel', PROGRAM)
+        (package / 'share/sparsereel').mkdir(parents=True)
+        (package / 'share/sparsereel/package.json').write_text('{"kind": "wheel", "torch": "2.11.0"}')
+
+    def add_torch(self, site, version='2.11.3+cu130'):
+        (site / 'torch/lib').mkdir(parents=True)
+        (site / 'torch/lib/libtorch_cpu.so').touch()
+        (site / 'torch/__init__.py').write_text('raise ImportError("nobody imports this")')
+        (site / 'torch/version.py').write_text(f"from typing import Optional\n__version__ = '{version}'\n")
+
+    def call(self, *words, **variables):
+        (self.folder / 'bin').mkdir(exist_ok=True)
+        environment = {'PYTHONPATH': ':'.join(map(str, [self.site, self.folder / 'elsewhere'])), 'PATH': str(self.folder / 'bin'), **variables}
+        # -S leaves out the packages of the Python that runs this test.
+        return subprocess.run([sys.executable, '-S', '-m', 'sparsereel_program', *words], env=environment, capture_output=True, text=True)
+
+    def test_starts_the_program_with_its_words_and_exit_code(self):
+        self.add_torch(self.site)
+        result = self.call('generate', '-p', 'two words')
+        self.assertEqual((result.returncode, result.stdout.splitlines()), (7, ['generate', '-p', 'two words', 'libraries=none', 'ffmpeg=none']), result.stderr)
+
+    def test_names_libtorch_to_the_loader_if_it_lies_elsewhere(self):
+        self.add_torch(self.folder / 'elsewhere')
+        libraries = self.folder / 'elsewhere/torch/lib'
+        self.assertIn(f'libraries={libraries}', self.call().stdout.splitlines())
+        self.assertIn(f'libraries={libraries}:/mine', self.call(LD_LIBRARY_PATH='/mine').stdout.splitlines())
+
+    def refuse(self, cause):
+        result = self.call()
+        self.assertEqual((result.returncode, result.stdout), (1, ''))
+        self.assertRegex(result.stderr, rf"\Aerror: .*{cause}.*\n  remedy: python3 -m pip install 'torch==2\.11\.\*'\n\Z")
+
+    def test_refuses_a_missing_torch(self):
+        self.refuse('needs torch 2.11, which is not installed')
+
+    def test_refuses_another_minor_version_of_torch(self):
+        self.add_torch(self.site, '2.12.0')
+        self.refuse(r'built for torch 2\.11, but torch 2\.12\.0')
+
+    def test_uses_the_ffmpeg_of_a_package_only_if_there_is_no_other(self):
+        self.add_torch(self.site)
+        bundled = self.site / 'imageio_ffmpeg/binaries/ffmpeg-linux-x86_64-v7.0'
+        executable(bundled)
+        executable(bundled.parent.parent / '__init__.py', '')
+        self.assertIn(f'ffmpeg={bundled}', self.call().stdout.splitlines())
+        self.assertIn('ffmpeg=mine', self.call(SPARSEREEL_FFMPEG='mine').stdout.splitlines())
+        executable(self.folder / 'bin/ffmpeg')
+        self.assertIn('ffmpeg=none', self.call().stdout.splitlines())
+
+
+if __name__ == '__main__':
+    unittest.main()
