@@ -70,7 +70,7 @@ constexpr const char* kQuickstart = "run ./app/quickstart on this machine: it in
 
 /// How the program came to this machine.
 struct Installation {
-  std::string kind;  // "wheel", "cmake --install" or "build"
+  std::string kind;  // "wheel", "tarball", "deb", "cmake --install" or "build"
   std::filesystem::path folder;
 };
 
@@ -89,8 +89,10 @@ Installation find_installation() {
 /// Returns the remedy for a GPU that cannot be used. A package cannot build.
 std::string gpu_remedy(const std::string& without_package) {
   const std::string kind = find_installation().kind;
-  return kind == "wheel" ? "install a wheel of sparsereel that was built with CUDA, and torch with its dependencies"
-                         : without_package;
+  if (kind == "wheel") return "install a wheel of sparsereel that was built with CUDA, and torch with its dependencies";
+  if (kind == "tarball" || kind == "deb")
+    return "install a " + kind + " that was built with CUDA, and run 'sparsereel-install-torch DIR --gpu'";
+  return without_package;
 }
 
 #ifdef SPARSEREEL_CUDA

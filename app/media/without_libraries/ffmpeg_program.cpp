@@ -152,8 +152,8 @@ void require_media(const fs::path& path) {
                    "set it to an ffmpeg program, or unset it to use the one on the PATH");
   throw bad_file(
       path, "needs the program ffmpeg, and there is none on the PATH",
-      "install ffmpeg, or name one with SPARSEREEL_FFMPEG; .y4m, .safetensors, folders of PNGs and .ppm need "
-      "none");
+      "install ffmpeg (beside a wheel: pip install imageio-ffmpeg), or name one with SPARSEREEL_FFMPEG; .y4m, "
+      ".safetensors, folders of PNGs and .ppm need none");
 }
 
 Ffmpeg::Ffmpeg(const Start& start) : file_(start.file) {
