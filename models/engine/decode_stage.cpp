@@ -63,13 +63,13 @@ FrameFacts decode_to(FrameSink& sink, const Decoder& decoder, const at::Tensor& 
 
 }  // namespace
 
-void go_on_alone(const Run& run) {
-  if (run.group != nullptr && run.group->rank() == 0) run.tell().alone();
+void release_others(const Run& run) {
+  if (run.group != nullptr && run.group->rank() == 0) run.tell().others_released();
 }
 
 Decoded decode_alone(const Decoder& decoder, const at::Tensor& latents, bool tiled, bool may_tile, const Run& run,
                      const std::function<bool()>& make_room) {
-  go_on_alone(run);
+  release_others(run);
   Decoded result;
   result.tiled = tiled;
   AllFrames all;
@@ -97,7 +97,7 @@ Decoded decode_together(const Decoder& decoder, const at::Tensor& latents, const
   AllFrames all;
   result.facts = decode_to(sink_of(run, all), decoder, latents, mode, progress);
   decoders.check();  // a failed rank voids the frames
-  go_on_alone(run);
+  release_others(run);
   result.frames = std::move(all.frames);
   return result;
 }

@@ -20,7 +20,7 @@ struct Decoder {
 };
 
 /// Tells the observer that the other ranks are not needed any more and rank 0 works alone from here on.
-void go_on_alone(const Run& run);
+void release_others(const Run& run);
 
 // For both functions, latents are [1, C, F, H, W] on the decoder's device, in its dtype. Of `run`, the functions use
 // the frame sink, the observer of progress, and cancellation.

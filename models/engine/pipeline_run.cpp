@@ -231,7 +231,7 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   if (is_first) run.tell().latents(outcome);
   outcome.seconds.keep += meter.lap();
   if (!inputs.decode || (!is_first && plan.vae_tiling == VaeTiling::on)) {
-    go_on_alone(run);
+    release_others(run);
     return outcome;
   }
   run.tell().stage("decode");

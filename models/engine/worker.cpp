@@ -39,8 +39,8 @@ class RankObserver final : public Observers {
       stopped_ = true;
     }
   }
-  void alone() override {
-    Observers::alone();
+  void others_released() override {
+    Observers::others_released();
     rank_.need_others(false);
   }
 

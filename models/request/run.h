@@ -69,7 +69,7 @@ class RunObserver {
   virtual void attention_call(const AttentionCall& /*call*/) {}  // before the call
   virtual void checkpoint(const DenoisingState& /*state*/) {}    // at CheckpointTimes
   virtual void latents(const Outcome& /*outcome*/) {}            // latents are final; the outcome has no frames yet
-  virtual void alone() {}                                        // rank 0 of a group no longer needs the other ranks
+  virtual void others_released() {}                              // rank 0 of a group no longer needs the other ranks
   virtual void warning(const std::string& /*text*/) {}  // after the stage or step that caused it; the outcome lists all
   virtual FrameSink* frames() { return nullptr; }       // takes decoded frames; if null, the outcome keeps them
 };
@@ -88,7 +88,7 @@ class Observers : public RunObserver {
   void attention_call(const AttentionCall& call) override { tell(&RunObserver::attention_call, call); }
   void checkpoint(const DenoisingState& state) override { tell(&RunObserver::checkpoint, state); }
   void latents(const Outcome& outcome) override { tell(&RunObserver::latents, outcome); }
-  void alone() override { tell(&RunObserver::alone); }
+  void others_released() override { tell(&RunObserver::others_released); }
   void warning(const std::string& text) override { tell(&RunObserver::warning, text); }
   FrameSink* frames() override;
 

@@ -20,7 +20,7 @@ struct CallbackObserver final : models::RunObserver {
   std::function<void(const models::AttentionCall&)> on_attention_call;
   std::function<void(const models::DenoisingState&)> on_checkpoint;
   std::function<void(const std::string& text)> on_warning;
-  std::function<void()> on_alone;
+  std::function<void()> on_others_released;
   models::FrameSink* sink = nullptr;
 
   void stage(const std::string& name) override { tell(on_stage, name); }
@@ -31,7 +31,7 @@ struct CallbackObserver final : models::RunObserver {
   void attention_call(const models::AttentionCall& call) override { tell(on_attention_call, call); }
   void checkpoint(const models::DenoisingState& state) override { tell(on_checkpoint, state); }
   void warning(const std::string& text) override { tell(on_warning, text); }
-  void alone() override { tell(on_alone); }
+  void others_released() override { tell(on_others_released); }
   models::FrameSink* frames() override { return sink; }
 
  private:

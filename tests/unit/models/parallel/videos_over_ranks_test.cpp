@@ -124,22 +124,22 @@ TEST_P(FirstVideosOverRanks, ResumeFromAStateOfAnotherNumberOfRanks) {
 }
 
 TEST_P(FirstVideosOverRanks, AreDecodedByAllRanksForRank0) {
-  std::vector<int64_t> pieces(4), alone(4);
+  std::vector<int64_t> pieces(4), released(4);
   const auto decoding = [&](VaeTiling tiling) {
     std::ranges::fill(pieces, 0);
-    std::ranges::fill(alone, 0);
+    std::ranges::fill(released, 0);
     return [&, tiling](Request& request, Inputs& inputs, models::Run& run, test::CallbackObserver& observer) {
       request.vae_tiling = tiling;
       inputs.decode = true;
       const size_t rank = run.group == nullptr ? 0 : static_cast<size_t>(run.group->rank());
       observer.on_decoded = [&, rank](const PieceProgress&) { ++pieces[rank]; };
-      observer.on_alone = [&, rank] { ++alone[rank]; };
+      observer.on_others_released = [&, rank] { ++released[rank]; };
     };
   };
   for (const VaeTiling tiling : {VaeTiling::off, VaeTiling::on}) {
     const Outcome whole = make(nullptr, decoding(tiling));
     const int64_t steps = pieces[0];
-    EXPECT_EQ(alone[0], 0);
+    EXPECT_EQ(released[0], 0);
     const int64_t ranks = guided() ? 4 : 2;
     const std::vector<Outcome> shared = over(ranks, decoding(tiling));
     EXPECT_TRUE(test::close_to(shared[0].frames, whole.frames, 1e-4));
@@ -147,7 +147,7 @@ TEST_P(FirstVideosOverRanks, AreDecodedByAllRanksForRank0) {
     for (size_t rank = 0; rank < shared.size(); ++rank) {
       EXPECT_EQ(shared[rank].frames.defined(), rank == 0);
       EXPECT_EQ(pieces[rank], rank == 0 || tiling == VaeTiling::off ? steps : 0);
-      EXPECT_EQ(alone[rank], rank == 0 ? 1 : 0);
+      EXPECT_EQ(released[rank], rank == 0 ? 1 : 0);
     }
   }
 }
