@@ -11,15 +11,16 @@ namespace sparsereel::app {
 
 class OptionGroup {
  public:
-  OptionGroup(CLI::App& command, std::string heading) : command_(command), heading_(std::move(heading)) {}
+  /// `holds_lists`: the heading says that each option takes a comma list.
+  OptionGroup(CLI::App& command, std::string heading, bool holds_lists = false)
+      : command_(command), heading_(std::move(heading)), holds_lists_(holds_lists) {}
 
   /// `type` is the value's placeholder in --help, or the words that it may be.
   template <typename Value>
   void add(const char* names, Value& value, const OptionText& text, const char* type) const {
     command_.add_option(names, value, packed(text))->type_name(type)->group(heading_of(text));
   }
-  /// Returns true if the heading says that each option takes a comma list.
-  bool holds_lists() const { return heading_.starts_with("Comma lists"); }
+  bool holds_lists() const { return holds_lists_; }
   void flag(const char* names, bool& value, const OptionText& text) const {
     command_.add_flag(names, value, packed(text))->group(heading_of(text));
   }
@@ -31,6 +32,7 @@ class OptionGroup {
 
   CLI::App& command_;
   std::string heading_;
+  bool holds_lists_;
 };
 
 }  // namespace sparsereel::app

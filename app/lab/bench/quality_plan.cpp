@@ -178,7 +178,7 @@ void add_prompts(CLI::App& command, QualityOptions& options) {
 
 /// Adds the lists, whose combinations are the rows of the table.
 void add_lists(CLI::App& command, QualityOptions& options) {
-  const OptionGroup group(command, "Comma lists, expanded to all combinations");
+  const OptionGroup group(command, "Comma lists, expanded to all combinations", /*holds_lists=*/true);
   const std::string example = kQuality;
   Lists& lists = options.lists;
   add_selection_lists(group, lists, "bench quality prompts.txt", "as generate");
