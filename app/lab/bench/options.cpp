@@ -275,7 +275,7 @@ void add_rounds(const OptionGroup& group, AttentionOptions& options) {
 
 void add_reports(CLI::App& command, AttentionOptions& options) {
   const OptionGroup group(command, "Output and reports");
-  add_table_options(group, options.table);
+  add_table_options(group, options.table, kShape);
   group.add(
       "--report", options.report,
       {.help = "write a JSON report of the run",

@@ -168,7 +168,7 @@ void add_options(CLI::App& command, PipelineOptions& options) {
               .example = std::string(kExample) + "--topk 0.3 --heat-map map.png",
               .in_help = InHelp::all},
              "FILE");
-  add_table_options(output, options.table);
+  add_table_options(output, options.table, kExample);
 }
 
 }  // namespace sparsereel::app::bench

@@ -291,7 +291,7 @@ void add_options(CLI::App& command, QualityOptions& options) {
        .example = std::string(kQuality) + "--topk 0.5,0.3 --pictures frames",
        .in_help = InHelp::all},
       "DIR");
-  add_table_options(output, options.table);
+  add_table_options(output, options.table, kQuality);
 }
 
 }  // namespace sparsereel::app::bench

@@ -197,13 +197,13 @@ std::string csv_of_run(Columns columns, Rows rows, const nlohmann::json& report)
 
 }  // namespace
 
-void add_table_options(const OptionGroup& group, TableOptions& options) {
+void add_table_options(const OptionGroup& group, TableOptions& options, const std::string& command) {
   group.add(
       "--format", options.format,
       {.help = "format of the table (default: by the output's ending, else md)",
        .manual = R"(Sets the format of the table. md is Markdown for people, with medians; csv also has quartiles and
            all digits; json is the whole report. Without it the ending of --output decides.)",
-       .example = "sparsereel bench attention --shape 1,4,2336,64 --format csv",
+       .example = command + "--format csv",
        .in_help = InHelp::all},
       "md,csv,json");
   group.add(
@@ -211,7 +211,7 @@ void add_table_options(const OptionGroup& group, TableOptions& options) {
       {.help = "write the table to this file (default: print it)",
        .manual = R"(Writes the table to a file in place of standard output. The ending .md, .csv or .json chooses the
            format.)",
-       .example = "sparsereel bench attention --shape 1,4,2336,64 -o attention.md"},
+       .example = command + "-o table.md"},
       "FILE");
 }
 

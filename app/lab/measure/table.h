@@ -75,7 +75,8 @@ struct TableOptions {
   std::optional<std::string> format = {};
   std::string output = {};  // empty for stdout
 };
-void add_table_options(const OptionGroup& group, TableOptions& options);
+/// `command` begins the examples: "sparsereel bench quality prompts.txt ".
+void add_table_options(const OptionGroup& group, TableOptions& options, const std::string& command);
 
 /// Returns the format. Throws Error unless it is md, csv or json. If it is not given, the output's extension decides:
 /// .md, .txt and none mean Markdown; others throw Error.
