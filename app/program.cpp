@@ -107,7 +107,11 @@ void add_general_flags(CLI::App& program) {
               .example = "sparsereel --version"}));
 }
 
+}  // namespace
+
 void add_commands(CLI::App& program, CommandLine& line) {
+  program.name("sparsereel");
+  program.description(kSummary);
   add_general_flags(program);
   program.formatter(std::make_shared<Help>());
   program.require_subcommand(1);
@@ -115,8 +119,7 @@ void add_commands(CLI::App& program, CommandLine& line) {
   let_the_last_win(program);
 }
 
-/// Parses the command line; CLI11 then runs the command.
-void parse(CLI::App& program, CommandLine& line, int argc, char** argv) {
+void parse_command_line(CLI::App& program, CommandLine& line, int argc, char** argv) {
   const c10::InferenceMode guard;
   try {
     std::vector<std::string> arguments = normalized(argc, argv);
@@ -136,6 +139,8 @@ void parse(CLI::App& program, CommandLine& line, int argc, char** argv) {
   }
 }
 
+namespace {
+
 /// Lets a run that fails before its report begins still write the JSON of --json or --report.
 void ask_for_report(const CLI::App& program, const CommandLine& line, int argc, char** argv) {
   std::vector<std::string> words = normalized(argc, argv);
@@ -151,10 +156,10 @@ void ask_for_report(const CLI::App& program, const CommandLine& line, int argc, 
 void run(int argc, char** argv, bool is_silent, RunReport& report) {
   CommandLine line(report);
   line.is_silent = is_silent;
-  CLI::App program(kSummary, "sparsereel");
+  CLI::App program;
   add_commands(program, line);
   try {
-    parse(program, line, argc, argv);
+    parse_command_line(program, line, argc, argv);
   } catch (...) {
     ask_for_report(program, line, argc, argv);
     throw;
@@ -249,31 +254,6 @@ int run_program(int argc, char** argv, const Additions& additions) {
     std::fputs("error: out of memory while reporting an error\n  remedy: free some memory\n", stderr);
   }
   return 1;
-}
-
-void check_command_line(std::vector<std::string> words) {
-  struct Parsed {};
-  RunReport report;
-  CommandLine line(report);
-  CLI::App program(kSummary, "sparsereel");
-  add_commands(program, line);
-  program.parse_complete_callback([] { throw Parsed(); });  // comes before the commands' own callbacks
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  try {
-    parse(program, line, static_cast<int>(arguments.size()), arguments.data());
-  } catch (const Parsed&) {
-  }
-  line.settings.add(Source::command_line, line.values);
-  models::check_ranges(read_request(line.settings));
-}
-
-CommandInfo describe_program() {
-  RunReport report;
-  CommandLine line(report);
-  CLI::App program(kSummary, "sparsereel");
-  add_commands(program, line);
-  return describe(program);
 }
 
 }  // namespace sparsereel::app

@@ -1,10 +1,9 @@
 // The program: subcommands, errors on stderr, and exit codes (0 done, 1 failed, 2 bad input, 130 interrupted).
 #pragma once
 
-#include <string>
 #include <vector>
 
-#include "app/options/command_tree.h"
+#include "app/commands/command_line.h"
 #include "models/engine/components.h"
 #include "models/request/fields.h"
 #include "models/store/checkpoint/family.h"
@@ -21,11 +20,12 @@ struct Additions {
 /// Runs the program and returns its exit code.
 int run_program(int argc, char** argv, const Additions& additions = {});
 
-/// Parses a command line whose first word is the program's name. Reads no file and runs no command. Throws Error for
-/// words that the command does not take, for values of the wrong kind or out of range, and for contradictions.
-void check_command_line(std::vector<std::string> words);
+/// Adds every command and its options. `line` must outlive the parsing.
+void add_commands(CLI::App& program, CommandLine& line);
 
-/// Returns every command and option that run_program() parses.
-CommandInfo describe_program();
+/// Parses the command line of a program with these commands; CLI11 then runs the command. The first argument is the
+/// program's name. Throws Error for words that the command does not take, for values of the wrong kind, and for what
+/// the command throws.
+void parse_command_line(CLI::App& program, CommandLine& line, int argc, char** argv);
 
 }  // namespace sparsereel::app

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "app/early_device.h"
-#include "app/program.h"
+#include "tests/support/command_line.h"
 
 namespace sparsereel::app {
 namespace {
@@ -45,7 +45,7 @@ int device_for(std::vector<const char*> words, const std::vector<const char*>& e
 TEST(EarlyCommandLine, KnowsEveryCommand) {
   std::set<std::string> known, real;
   for (const EarlyCommand& command : kEarlyCommands) known.insert(std::string(command.path));
-  const CommandInfo program = describe_program();
+  const CommandInfo program = test::describe_program();
   for (const CommandInfo* command : all_commands(program))
     if (command->commands.empty()) real.insert(command->path);
   EXPECT_EQ(known, real);
@@ -53,7 +53,7 @@ TEST(EarlyCommandLine, KnowsEveryCommand) {
 }
 
 TEST(EarlyCommandLine, OffersADeviceOptionForEveryCommandThatComputes) {
-  const CommandInfo program = describe_program();
+  const CommandInfo program = test::describe_program();
   for (const CommandInfo* command : all_commands(program)) {
     std::set<std::string> names;
     for (const OptionInfo& option : command->options) names.insert(option.names.begin(), option.names.end());
@@ -66,7 +66,7 @@ TEST(EarlyCommandLine, OffersADeviceOptionForEveryCommandThatComputes) {
 
 TEST(EarlyCommandLine, KnowsWhichOptionsTakeTheNextWord) {
   std::set<std::string> flags;
-  const CommandInfo program = describe_program();
+  const CommandInfo program = test::describe_program();
   for (const CommandInfo* command : all_commands(program)) {
     for (const OptionInfo& option : command->options) {
       if (option.positional) continue;
@@ -82,7 +82,7 @@ TEST(EarlyCommandLine, KnowsWhichOptionsTakeTheNextWord) {
 
 TEST(EarlyCommandLine, ListsOnlyOptionsThatExist) {
   std::set<std::string> names;
-  const CommandInfo program = describe_program();
+  const CommandInfo program = test::describe_program();
   for (const CommandInfo* command : all_commands(program))
     for (const OptionInfo& option : command->options) names.insert(option.names.begin(), option.names.end());
   for (const std::string_view name : kNoWork) EXPECT_THAT(names, Contains(std::string(name)));

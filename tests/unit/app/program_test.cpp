@@ -11,6 +11,7 @@
 #include "app/options/option_table.h"
 #include "hilbert/error.h"
 #include "hilbert/read_text.h"
+#include "tests/support/command_line.h"
 
 namespace sparsereel::app {
 namespace {
@@ -26,7 +27,7 @@ using ::testing::Not;
 using ::testing::SizeIs;
 
 const CommandInfo& program() {
-  static const CommandInfo described = describe_program();
+  static const CommandInfo described = test::describe_program();
   return described;
 }
 
@@ -148,13 +149,13 @@ TEST(Reference, ShowsExamplesThatTheProgramTakes) {
       if (!seen.insert(example).second) continue;
       EXPECT_TRUE(example.starts_with(start)) << example;
       EXPECT_LE(example.size(), 92) << example;  // the reference does not wrap it
-      EXPECT_NO_THROW(check_command_line(words_of_example(example))) << example;
+      EXPECT_NO_THROW(test::check_command_line(words_of_example(example))) << example;
     }
   }
 }
 
 TEST(CommandLine, IsCheckedWithoutRunning) {
-  EXPECT_NO_THROW(check_command_line({"sparsereel", "generate", "-p", "x", "-m", "nowhere"}));
+  EXPECT_NO_THROW(test::check_command_line({"sparsereel", "generate", "-p", "x", "-m", "nowhere"}));
   for (const std::vector<std::string>& wrong :
        std::vector<std::vector<std::string>>{{"generate", "--stepz", "3"},
                                              {"generate", "-p", "x", "--steps", "many"},
@@ -164,7 +165,7 @@ TEST(CommandLine, IsCheckedWithoutRunning) {
                                              {"speed"}}) {
     std::vector<std::string> words = wrong;
     words.insert(words.begin(), "sparsereel");
-    EXPECT_THROW(check_command_line(words), Error) << wrong.back();
+    EXPECT_THROW(test::check_command_line(words), Error) << wrong.back();
   }
 }
 
