@@ -152,7 +152,7 @@ Inputs receive_inputs(SocketGroup& control, const nlohmann::json& message, const
 Request receive_request(const nlohmann::json& message, const std::string& device) {
   Request request = request_of(message.at("request"), device);
   if (const auto file = message.at("policy_file").get<std::string>(); !file.empty())
-    use_heads(file, read_profile(file), request);
+    use_heads(read_profile(file), request);
   if (const auto& size = message.at("image_size"); !size.is_null())
     request.image_size = PixelSize{.height = size.at(0), .width = size.at(1)};
   return request;

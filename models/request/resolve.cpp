@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <string>
 
 namespace sparsereel::models {
@@ -16,13 +17,21 @@ bool chooses_blocks(const Settings& settings) {
   });
 }
 
+/// Returns the profile of this file. Settings that have read it keep it.
+TunedProfile profile_in(const Settings& settings, const std::string& file) {
+  const std::shared_ptr<const TunedProfile>& kept = settings.profile();
+  return kept && kept->file == file ? *kept : read_profile(file);
+}
+
 }  // namespace
 
 void add_profile(Settings& settings) {
   settings.remove(Source::profile);
   const auto file = settings.text("profile");
   if (!file || settings.text("attention") == "full") return;
-  settings.add(Source::profile, options_of(read_profile(*file), *file), *file);
+  const auto profile = std::make_shared<const TunedProfile>(profile_in(settings, *file));
+  settings.keep_profile(profile);
+  settings.add(Source::profile, options_of(*profile), *file);
 }
 
 Request read_request(const Settings& settings, const std::function<bool(const std::string& key)>& takes) {
@@ -37,11 +46,10 @@ Request read_request(const Settings& settings, const std::function<bool(const st
 std::optional<TunedProfile> apply_profile(const Settings& settings, Request& request) {
   const auto file = settings.text("profile");
   if (!file) return std::nullopt;
-  const attention::Profile profile = read_profile(*file);
-  TunedProfile tuned = describe_profile(*file, profile);
-  if (chooses_blocks(settings) || settings.text("attention") == "quantized") tuned.heads = {};
-  if (tuned.by_head()) use_heads(*file, profile, request);
-  return tuned;
+  TunedProfile profile = profile_in(settings, *file);
+  if (chooses_blocks(settings) || settings.text("attention") == "quantized") profile.heads = {};
+  if (profile.by_head()) use_heads(profile, request);
+  return profile;
 }
 
 bool is_exact(const Settings& settings, attention::Mode mode) {

@@ -19,6 +19,8 @@
 
 namespace sparsereel::models {
 
+struct TunedProfile;
+
 /// The seed that is drawn anew for every run; -1 means the same.
 constexpr std::string_view kRandomSeed = "random";
 inline bool is_random_seed(std::string_view text) {
@@ -97,6 +99,11 @@ class Settings {
   std::string distilled_warning() const;
   std::vector<std::string> preset_names() const;
 
+  /// Keeps the profile that add_profile() has read, so that nobody reads its file again.
+  void keep_profile(std::shared_ptr<const TunedProfile> profile) { profile_ = std::move(profile); }
+  /// Returns the kept profile; null if there is none.
+  const std::shared_ptr<const TunedProfile>& profile() const { return profile_; }
+
   std::optional<std::string> text(const std::string& key) const;
   std::string text(const std::string& key, const std::string& fallback) const;
   std::optional<int64_t> whole(const std::string& key) const;
@@ -124,6 +131,7 @@ class Settings {
   Defaults fallbacks_;
   std::shared_ptr<const ModelConfig> config_;
   PresetChoice preset_;
+  std::shared_ptr<const TunedProfile> profile_;
 };
 
 }  // namespace sparsereel::models

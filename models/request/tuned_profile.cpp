@@ -22,19 +22,17 @@ std::string text_of(const HeadCount& count) {
 
 }  // namespace
 
-attention::Profile read_profile(const fs::path& file) {
+TunedProfile read_profile(const fs::path& file) {
   const char* remedy = "name a profile that 'sparsereel tune' made";
-  return attention::parse_profile(read_regular_file(file, kMostYamlBytes, remedy), file.string());
+  const auto profile = std::make_shared<const attention::Profile>(
+      attention::parse_profile(read_regular_file(file, kMostYamlBytes, remedy), file.string()));
+  return {
+      .file = file, .content = profile, .sha256 = sha256(attention::to_yaml(*profile)), .heads = heads_of(*profile)};
 }
 
-TunedProfile describe_profile(const fs::path& file, const attention::Profile& profile) {
-  return {.file = file,
-          .sha256 = sha256(attention::to_yaml(profile)),
-          .model = profile.model,
-          .model_sha256 = profile.model_sha256,
-          .heads = {.layers = static_cast<int64_t>(profile.heads.size()),
-                    .heads = static_cast<int64_t>(profile.heads.empty() ? 0 : profile.heads.front().size())},
-          .made_with = profile.made_with};
+HeadCount heads_of(const attention::Profile& profile) {
+  return {.layers = static_cast<int64_t>(profile.heads.size()),
+          .heads = static_cast<int64_t>(profile.heads.empty() ? 0 : profile.heads.front().size())};
 }
 
 bool is_of_a_preset(const Field& field) {
@@ -45,33 +43,33 @@ bool is_of_a_preset(const Field& field) {
          field.name == "weights";
 }
 
-std::map<std::string, std::string> options_of(const attention::Profile& profile, const fs::path& file) {
-  std::map<std::string, std::string> options = profile.settings;
+std::map<std::string, std::string> options_of(const TunedProfile& profile) {
+  std::map<std::string, std::string> options = profile.content->settings;
   for (const auto& [name, value] : options)
     if (const Field* field = find_field(name); field == nullptr || !is_of_a_preset(*field))
-      throw bad_file(file, "settings." + name + " is not an option that a profile may set",
+      throw bad_file(profile.file, "settings." + name + " is not an option that a profile may set",
                      "correct the file, or make it again with 'sparsereel tune'");
-  if (!profile.heads.empty()) {
-    options["dense_steps"] = std::to_string(profile.dense.steps);
-    options["dense_layers"] = std::to_string(profile.dense.layers);
+  if (!profile.content->heads.empty()) {
+    options["dense_steps"] = std::to_string(profile.content->dense.steps);
+    options["dense_layers"] = std::to_string(profile.content->dense.layers);
   }
   return options;
 }
 
-void use_heads(const std::filesystem::path& file, const attention::Profile& profile, Request& request) {
+void use_heads(const TunedProfile& profile, Request& request) {
   const attention::Policy untuned = make_policy(request);
-  attention::Policy& policy = request.policy.emplace(attention::policy_of(profile));
+  attention::Policy& policy = request.policy.emplace(attention::policy_of(*profile.content));
   policy.defaults = untuned.defaults;
   policy.dense_layers = untuned.dense_layers;
-  request.policy_file = file.string();
+  request.policy_file = profile.file.string();
 }
 
 void check_profile(const TunedProfile& profile, const std::string& model, const std::string& model_sha256,
                    const HeadCount& heads) {
   const std::string file = profile.file.string();
-  if (profile.model_sha256 != model_sha256)
+  if (profile.content->model_sha256 != model_sha256)
     throw bad_option("profile",
-                     file + " was made for another model (" + profile.model +
+                     file + " was made for another model (" + profile.content->model +
                          "): the hashes of configs and weight headers differ from those of " + model,
                      "use that model, or make a profile of this one with 'sparsereel tune'");
   if (profile.by_head() && profile.heads != heads)
@@ -80,7 +78,7 @@ void check_profile(const TunedProfile& profile, const std::string& model, const 
 }
 
 std::string profile_warning(const TunedProfile& profile, const Plan& plan) {
-  const attention::ProfileSetting& made = profile.made_with;
+  const attention::ProfileSetting& made = profile.content->made_with;
   std::string differs;
   const auto compare = [&](const std::string& name, const std::string& then, const std::string& now) {
     if (then != now)

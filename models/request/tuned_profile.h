@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "attention/policies/profile.h"
@@ -14,28 +15,28 @@ namespace sparsereel::models {
 
 struct TunedProfile {
   std::filesystem::path file;
-  std::string sha256;               // hash of its content
-  std::string model, model_sha256;  // the model that it was made for
-  HeadCount heads;                  // heads whose policies apply in this run; 0 if one policy serves all
-  attention::ProfileSetting made_with;
+  std::shared_ptr<const attention::Profile> content;
+  std::string sha256;  // hash of its content
+  HeadCount heads;     // heads whose policies apply in this run; 0 if one policy serves all
 
   bool by_head() const { return heads.layers > 0; }
 };
 
 /// Throws Error naming the file if it is not a profile.
-attention::Profile read_profile(const std::filesystem::path& file);
+TunedProfile read_profile(const std::filesystem::path& file);
 
-TunedProfile describe_profile(const std::filesystem::path& file, const attention::Profile& profile);
+/// Returns the heads for which the profile has policies.
+HeadCount heads_of(const attention::Profile& profile);
 
 /// Returns true if a preset or a profile may set this field.
 bool is_of_a_preset(const Field& field);
 
 /// Returns the profile's options by name. Throws Error naming the file if a profile may not set one of them.
-std::map<std::string, std::string> options_of(const attention::Profile& profile, const std::filesystem::path& file);
+std::map<std::string, std::string> options_of(const TunedProfile& profile);
 
 /// Sets the request's policy to the profile's policy for each head. Policy::defaults and the dense layers keep the
 /// values that the request's other members give.
-void use_heads(const std::filesystem::path& file, const attention::Profile& profile, Request& request);
+void use_heads(const TunedProfile& profile, Request& request);
 
 /// Throws Error (field profile) if the profile was made for another model, or has policies for another number of heads.
 /// `model` is this model's name, `model_sha256` the result of model_hash().

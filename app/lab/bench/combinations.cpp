@@ -399,9 +399,10 @@ void report_choices(const Grid& grid, const std::vector<std::string>& warnings, 
   report.content["left_out"] = grid.left_out;
 }
 
-ProfilePolicy read_profile_policy(const std::string& file) {
-  const attention::Profile profile = models::read_profile(file);
-  return {.file = file, .options = models::options_of(profile, file), .policy = attention::policy_of(profile)};
+ProfilePolicy policy_of(const models::TunedProfile& profile) {
+  return {.file = profile.file.string(),
+          .options = models::options_of(profile),
+          .policy = attention::policy_of(*profile.content)};
 }
 
 Grid expand(const Settings& base, const Lists& lists, const Compared& compared) {

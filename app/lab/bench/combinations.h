@@ -11,6 +11,7 @@
 #include "attention/policies/policy.h"
 #include "hilbert/token_order.h"
 #include "models/request/request.h"
+#include "models/request/tuned_profile.h"
 
 namespace sparsereel::app::bench {
 
@@ -82,8 +83,8 @@ struct ProfilePolicy {
   attention::Policy policy{};                    // if the profile has a policy for each head
 };
 
-/// Reads a profile. Throws Error naming the file if it is not a profile.
-ProfilePolicy read_profile_policy(const std::string& file);
+/// Throws Error naming the file if a profile may not set one of its options.
+ProfilePolicy policy_of(const models::TunedProfile& profile);
 
 /// The settings that `generate --preset` would use.
 struct PresetSettings {

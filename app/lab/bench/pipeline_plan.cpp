@@ -16,7 +16,7 @@ constexpr const char* kPrompt = "a red circle moving to the right on a blue back
 
 Grid contenders(const Settings& settings, const PipelineOptions& options, const GenerateOptions& given) {
   Compared compared{.modes = parse_modes(options.modes, {"full", "quantized", "sparse"})};
-  if (given.profile) compared.profiles = {read_profile_policy(given.profile->file.string())};
+  if (given.profile) compared.profiles = {policy_of(*given.profile)};
   Grid grid = expand(settings, options.lists, compared);
   for (Combination& each : grid.combinations) {  // one pipeline serves all
     if (each.weights != given.request.weights)
@@ -55,8 +55,9 @@ PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions&
   check_range("--steps", options.steps, 1, 1'000'000);
   const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/false);
   PipelinePlan plan{make_video_plan(given, options.lists), options};
-  if (given.profile)
-    plan.profiles = {models::describe_profile(given.profile->file, models::read_profile(given.profile->file))};
+  if (given.profile) plan.profiles = {*given.profile};
+  for (models::TunedProfile& profile : plan.profiles)  // its row has its heads, whatever the other rows choose
+    profile.heads = models::heads_of(*profile.content);
   if (!settings.has("prompt") && !settings.has("prompt_file")) plan.request.prompt = kPrompt;
   plan.decode = !options.no_decode;
   plan.grid = contenders(settings, options, given);

@@ -31,8 +31,8 @@ std::vector<ProfilePolicy> read_profiles(const Settings& settings, const Quality
   if (files.empty() && settings.has("profile")) files = {*settings.text("profile")};
   std::vector<ProfilePolicy> policies;
   for (const std::string& file : files) {
-    policies.push_back(read_profile_policy(file));
-    plan.profiles.push_back(models::describe_profile(file, models::read_profile(file)));
+    plan.profiles.push_back(models::read_profile(file));
+    policies.push_back(policy_of(plan.profiles.back()));
   }
   return policies;
 }

@@ -35,6 +35,11 @@ double sum_of(const std::vector<double>& times) {
   return std::accumulate(times.begin(), times.end(), 0.0);
 }
 
+/// Returns the profile of a combination that has one.
+const models::TunedProfile& profile_of(const PipelinePlan& plan, const Combination& combination) {
+  return *std::ranges::find(plan.profiles, std::filesystem::path(combination.profile), &models::TunedProfile::file);
+}
+
 /// Returns the request that resolves to the combination. Other ranks are told nothing else about it.
 models::Request request_of(const PipelinePlan& plan, const Combination& combination) {
   models::Request request = combination.selected(plan.request);
@@ -42,7 +47,7 @@ models::Request request_of(const PipelinePlan& plan, const Combination& combinat
   request.attention_mode = combination.mode;
   request.token_order = combination.order;
   request.cache = combination.cache;
-  if (combination.by_head()) models::use_heads(combination.profile, models::read_profile(combination.profile), request);
+  if (combination.by_head()) models::use_heads(profile_of(plan, combination), request);
   return request;
 }
 
@@ -88,9 +93,7 @@ class RankStages {
       video.settings = settings;
       video.options.run = plan.run;
       video.options.request = request_of(plan, combination);
-      if (combination.by_head())
-        video.options.profile =
-            models::describe_profile(combination.profile, models::read_profile(combination.profile));
+      if (combination.by_head()) video.options.profile = profile_of(plan, combination);
       video.plan = pipeline.resolve(video.options.request, plan.decode, fewest_ranks);
     }
   }
