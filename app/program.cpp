@@ -60,7 +60,7 @@ void check_flags(const std::vector<std::string>& arguments) {
     if (!argument.starts_with("--") || end == std::string::npos) continue;
     const std::string name = argument.substr(0, end), value = argument.substr(end + 1);
     const auto is_named = [&](const OptionSpec& option) {
-      return option.kind == ValueKind::flag &&
+      return option.kind() == ValueKind::flag &&
              std::ranges::any_of(split(option.names, ','),
                                  [&](const std::string& each) { return each == name || each == "!" + name; });
     };

@@ -45,8 +45,8 @@ void check_options(const SetSettings& set, const BatchOptions& options) {
   require_choice("--format " + options.format, options.format,
                  {"mp4", "mov", "mkv", "webm", "gif", "y4m", "safetensors"}, "see 'sparsereel batch --help'");
   for (const OptionSpec& option : option_table()) {
-    if (option.scope == Scope::one_video && set.merged.has(option.key))
-      throw bad_option(option.key, *set.merged.text(option.key) + " belongs to one video, not to a set",
+    if (option.scope == Scope::one_video && set.merged.has(option.key()))
+      throw bad_option(option.key(), *set.merged.text(option.key()) + " belongs to one video, not to a set",
                        "give it in a row of the set");
   }
   if (is_random_seed(set.merged.text("seed", "")))

@@ -12,16 +12,16 @@ namespace {
 std::string type_name_of(const OptionSpec& spec) {
   std::string choices;
   for (const std::string& choice : spec.choices) choices += (choices.empty() ? "" : ",") + choice;
-  return !choices.empty()                  ? choices
-         : spec.kind == ValueKind::file    ? "FILE"
-         : spec.kind == ValueKind::folder  ? "FOLDER"
-         : spec.kind == ValueKind::loras   ? "FILE[:SCALE]"
-         : spec.kind == ValueKind::whole   ? "N"
-         : spec.kind == ValueKind::seed    ? "N"
-         : spec.kind == ValueKind::size    ? "WxH|Np"
-         : spec.kind == ValueKind::number  ? "X"
-         : spec.kind == ValueKind::numbers ? "X,X,.."
-                                           : "TEXT";
+  return !choices.empty()                    ? choices
+         : spec.kind() == ValueKind::file    ? "FILE"
+         : spec.kind() == ValueKind::folder  ? "FOLDER"
+         : spec.kind() == ValueKind::loras   ? "FILE[:SCALE]"
+         : spec.kind() == ValueKind::whole   ? "N"
+         : spec.kind() == ValueKind::seed    ? "N"
+         : spec.kind() == ValueKind::size    ? "WxH|Np"
+         : spec.kind() == ValueKind::number  ? "X"
+         : spec.kind() == ValueKind::numbers ? "X,X,.."
+                                             : "TEXT";
 }
 
 /// Returns the command's texts for the option. Options with InHelp::generate are in the --help of `generate` and
@@ -34,14 +34,14 @@ OptionText text_of(const OptionSpec& spec, Command command) {
 }
 
 CLI::Option* add_shared_option(CLI::App& command, CommandLine& line, const OptionSpec& spec, Command which) {
-  const std::string key = spec.key, text = packed(text_of(spec, which));
-  if (spec.kind == ValueKind::flag)
+  const std::string key = spec.key(), text = packed(text_of(spec, which));
+  if (spec.kind() == ValueKind::flag)
     return command.add_flag_function(
         spec.names, [&line, key](int64_t count) { line.values[key] = count > 0 ? "true" : "false"; }, text);
   CLI::Option* option = command.add_option_function<std::string>(
       spec.names, [&line, key](const std::string& value) { line.values[key] = value; }, text);
   option->type_name(type_name_of(spec));
-  if (spec.kind == ValueKind::loras) option->join(',');
+  if (spec.kind() == ValueKind::loras) option->join(',');
   return option;
 }
 

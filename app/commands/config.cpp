@@ -84,8 +84,8 @@ nlohmann::json other_values(const Settings& settings, const GenerateOptions& opt
   }
   if (options.random_seed) values["seed"] = kRandomSeed;  // each run draws its own
   for (const OptionSpec& option : option_table()) {
-    const std::string path = option.kind == ValueKind::file ? settings.text(option.key, "") : "";
-    if (!path.empty()) values[option.key] = std::filesystem::absolute(path).string();
+    const std::string path = option.kind() == ValueKind::file ? settings.text(option.key(), "") : "";
+    if (!path.empty()) values[option.key()] = std::filesystem::absolute(path).string();
   }
   return values;
 }
@@ -114,19 +114,19 @@ void show_config(const Settings& settings) {
   values["device"] = pipeline->device().str();
   const std::set<std::string> hidden = left_out(settings, options);
   for (const OptionSpec& spec : option_table()) {
-    if (hidden.contains(spec.key)) continue;
+    if (hidden.contains(spec.key())) continue;
     nlohmann::json value;
-    if (values.contains(spec.key)) {
-      value = values[spec.key];
-    } else if (const auto text = settings.text(spec.key)) {
+    if (values.contains(spec.key())) {
+      value = values[spec.key()];
+    } else if (const auto text = settings.text(spec.key())) {
       value = *text;
     } else {
       continue;
     }
     // JSON scalars are valid YAML, so --config can read what is printed.
-    std::string line = spec.key + ": " + dump(value);
+    std::string line = spec.key() + ": " + dump(value);
     line.resize(std::max<size_t>(line.size(), 50), ' ');
-    std::cout << line << " # " << one_line(source_of(settings, plan, spec.key)) << "\n";
+    std::cout << line << " # " << one_line(source_of(settings, plan, spec.key())) << "\n";
   }
   if (const std::string images = images_taken(pipeline->spec().image); !images.empty())
     std::cout << "# " << images << "\n";

@@ -45,14 +45,14 @@ std::string exclusions(const OptionSpec& spec) {
     std::string& list = excluded[value];
     list += (list.empty() ? "" : ", ") + other;
   };
-  for (const Exclusion& each : spec.excludes) add(each.value, choice_name(each.other, each.other_value));
+  for (const Exclusion& each : spec.option.excludes) add(each.value, choice_name(each.other, each.other_value));
   for (const OptionSpec& other : option_table())
-    for (const Exclusion& each : other.excludes)
-      if (each.other == spec.key) add(each.other_value, choice_name(other.key, each.value));
+    for (const Exclusion& each : other.option.excludes)
+      if (each.other == spec.key()) add(each.other_value, choice_name(other.key(), each.value));
   std::string text;
   for (const auto& [value, others] : excluded)
     text += value.empty() ? " Not together with " + others + "."
-                          : " " + choice_name(spec.key, value) + " is refused together with " + others + ".";
+                          : " " + choice_name(spec.key(), value) + " is refused together with " + others + ".";
   return text;
 }
 
@@ -61,7 +61,7 @@ std::string explanation(const OptionInfo& option) {
   for (size_t i = 0; i < option.choices.size(); ++i) text += (i == 0 ? " Values: " : ", ") + option.choices[i];
   if (!option.choices.empty()) text += ".";
   const OptionSpec* spec = find_spec(option);
-  return spec == nullptr ? text : text + exclusions(*spec) + " In YAML: " + spec->key + ".";
+  return spec == nullptr ? text : text + exclusions(*spec) + " In YAML: " + spec->key() + ".";
 }
 
 std::string first_long_name(const OptionInfo& option) {

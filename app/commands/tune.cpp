@@ -117,13 +117,13 @@ tuning::Pipelines open_pipelines(TunePlan& plan, const models::Checkpoint& folde
 /// Returns a command that uses the profile: "sparsereel generate -m folder -p "..." --profile profile.yaml".
 std::string command_with(const Settings& settings, const fs::path& profile) {
   std::string command = called_program() + " generate";
-  for (const OptionSpec& option : option_table()) {
-    const Setting* setting = takes(Command::tune, option) ? settings.find(option.key) : nullptr;
+  for (const OptionSpec& spec : option_table()) {
+    const Setting* setting = takes(Command::tune, spec) ? settings.find(spec.key()) : nullptr;
     const bool given = setting != nullptr && setting->source == Source::command_line;
     static const std::set<std::string> left_out = {"prompt", "prompt_file", "report", "quiet", "json", "threads"};
-    if (!given || is_of_a_preset(option) || left_out.contains(option.key)) continue;
-    command += " " + option_name(option.key);
-    command += option.kind == ValueKind::flag ? "" : " " + shell_quoted(setting->value);
+    if (!given || is_of_a_preset(spec.option) || left_out.contains(spec.key())) continue;
+    command += " " + option_name(spec.key());
+    command += spec.kind() == ValueKind::flag ? "" : " " + shell_quoted(setting->value);
   }
   return command + " -p \"...\" --profile " + shell_quoted(profile);
 }

@@ -36,7 +36,7 @@ std::vector<fs::path> files_of(const Settings& settings) {
   std::vector<fs::path> files = {recipe_beside(settings.text("output", kDefaultOutput)),
                                  recipe_beside(settings.text("from", ""))};
   for (const OptionSpec& spec : option_table())
-    if (spec.kind == ValueKind::file && spec.key != "report") files.emplace_back(settings.text(spec.key, ""));
+    if (spec.kind() == ValueKind::file && spec.key() != "report") files.emplace_back(settings.text(spec.key(), ""));
   return files;
 }
 

@@ -81,8 +81,8 @@ std::vector<NamedFile> files_of(Command command, const Settings& settings) {
   std::vector<NamedFile> files;
   for (const OptionSpec& option : option_table())
     if (takes(command, option))
-      for (const fs::path& file : files_in(option.kind, settings.text(option.key, "")))
-        files.push_back({option_name(option.key), file, option.written});
+      for (const fs::path& file : files_in(option.kind(), settings.text(option.key(), "")))
+        files.push_back({option_name(option.key()), file, option.written});
   return files;
 }
 

@@ -18,7 +18,7 @@ std::string given_beside(const VideoTask& video, Source least) {
   const std::set<std::string> no_effect = models::options_without_effect(settings.options(), video.options.no_effect);
   const auto& own = settings.preset().options.values;
   std::string text;
-  for (const OptionSpec& option : option_table()) {
+  for (const models::Option& option : settings.options().all()) {
     const Setting* setting = settings.find(option.key);
     if (!is_of_a_preset(option) || setting == nullptr || setting->source < least) continue;
     const auto same = own.find(option.key);

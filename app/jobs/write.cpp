@@ -38,7 +38,7 @@ std::string decode_command(const Settings& settings, const RunOptions& run, cons
                                                  "quiet", "verbose",        "json"};
   const bool encoded = output_kind(run.output) == OutputKind::encoded;
   for (const OptionSpec& option : option_table()) {
-    const std::string& key = option.key;
+    const std::string& key = option.key();
     const Setting* setting = takes(Command::decode, option) ? settings.find(key) : nullptr;
     if (setting == nullptr || setting->source == Source::matched_config || left_out.contains(key)) continue;
     if (!encoded && (key == "crf" || key == "codec")) continue;  // the output is not encoded

@@ -47,8 +47,8 @@ bool replace_option(Words& words, const OptionSpec& option, const std::string* v
   return replaced;
 }
 
-bool excludes(const OptionSpec& option, const std::string& key) {
-  return std::ranges::any_of(option.excludes, [&](const auto& each) { return each.other == key; });
+bool excludes(const OptionSpec& spec, const std::string& key) {
+  return std::ranges::any_of(spec.option.excludes, [&](const auto& each) { return each.other == key; });
 }
 
 }  // namespace

@@ -167,7 +167,7 @@ std::vector<OptionSpec> exceptions() {
        .in_help = InHelp::research,
        .commands = that_denoise()},
       {.names = "--profile",
-       .kind = file,
+       .option = {.kind = file, .no_effect = {NoEffect::exact}},
        .help = "use the settings that tune found for this model",
        .manual = R"(Uses a profile, the settings that 'sparsereel tune' found for a model: attention, blocks, dense
            steps, cache, 8-bit weights. It works like a preset of your own: options that you give win, and --attention
@@ -175,8 +175,7 @@ std::vector<OptionSpec> exceptions() {
        .example = "sparsereel generate -m MODEL --profile profile.yaml -p \"a panda\"",
        .in_help = InHelp::all,
        .commands = {bench_pipeline},
-       .recipe = InRecipe::file,
-       .no_effect = {NoEffect::exact}},
+       .recipe = InRecipe::file},
       {.names = "--dense-steps",
        .help = "first steps that compute every block: 5 or 20% (default: preset's)",
        .manual = R"(Computes every block, in 8 bits, in the first steps: a number of them, or a share such as 20%.

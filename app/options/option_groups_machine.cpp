@@ -64,7 +64,7 @@ std::vector<OptionSpec> memory() {
        .example = "sparsereel generate -m MODEL --offload -p \"a panda\"",
        .commands = that_denoise()},
       {.names = "--gpus",
-       .kind = whole,
+       .option = {.kind = whole},
        .help = "how many GPUs to use (default 1)",
        .manual = R"(Uses several GPUs of this host. generate makes one video on all of them: they divide the passes of
            guidance first, then the tokens. batch makes one video on each, unless --gpus-per-video says otherwise.
@@ -73,7 +73,7 @@ std::vector<OptionSpec> memory() {
        .in_help = InHelp::generate,
        .scope = Scope::whole_set},
       {.names = "--threads",
-       .kind = whole,
+       .option = {.kind = whole},
        .help = "how many CPU threads to use (default: all cores)",
        .manual = R"(Limits the CPU threads. The default is all cores. Use fewer if other programs need the CPU at the
            same time. OMP_THREAD_LIMIT limits it too.)",

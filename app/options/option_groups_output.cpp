@@ -9,7 +9,7 @@ std::vector<OptionSpec> video_files() {
   using enum Command;
   return {
       {.names = "-o,--output",
-       .kind = file,
+       .option = {.kind = file},
        .help = ".mp4 .mov .mkv .webm .gif .y4m .safetensors, or a PNG folder",
        .manual = R"(Names the file to write; its ending chooses the format, and a name without an ending is a folder
            of PNGs. A file appears only when it is complete, and replaces an older one of that name. Without this
@@ -19,27 +19,25 @@ std::vector<OptionSpec> video_files() {
        .written = true,
        .scope = Scope::one_video},
       {.names = "--crf",
-       .kind = whole,
+       .option = {.kind = whole, .no_effect = {NoEffect::not_encoded}},
        .help = "quality of the encoder, 0 to 51; lower is better (default 17)",
        .manual = R"(Sets the quality of the encoded video, from 0, the best and largest, to 51. It is x264's constant
            rate factor; other encoders use the nearest quality that they have.)",
        .example = "sparsereel generate -p \"a panda\" --crf 23 -o small.mp4",
        .in_help = InHelp::all,
        .commands = {decode},
-       .recipe = InRecipe::value,
-       .no_effect = {NoEffect::not_encoded}},
+       .recipe = InRecipe::value},
       {.names = "--codec",
-       .kind = text,
+       .option = {.kind = text, .no_effect = {NoEffect::not_encoded}},
        .help = "FFmpeg encoder (default: libx264, for .webm libvpx-vp9)",
        .manual = R"(Names the encoder of FFmpeg that writes the video. It must suit the file's ending. 'sparsereel
            doctor' lists the encoders that this machine has.)",
        .example = "sparsereel generate -p \"a panda\" --codec libx265 -o clip.mp4",
        .in_help = InHelp::all,
        .commands = {decode},
-       .recipe = InRecipe::value,
-       .no_effect = {NoEffect::not_encoded}},
+       .recipe = InRecipe::value},
       {.names = "--no-metadata",
-       .kind = flag,
+       .option = {.kind = flag},
        .help = "write no recipe into the video",
        .manual = R"(Leaves the recipe out of the video. The recipe holds the prompt and every setting that shapes the
            picture; 'inspect' prints it and --from uses it. Use this option before you publish a video whose prompt is
@@ -48,7 +46,7 @@ std::vector<OptionSpec> video_files() {
        .in_help = InHelp::all,
        .commands = {decode}},
       {.names = "--contact-sheet",
-       .kind = file,
+       .option = {.kind = file},
        .help = "also write a .png with a few frames and the prompt",
        .manual = R"(Also writes a picture with a few evenly spaced frames and the prompt. Use it to look through many
            videos quickly.)",
@@ -65,7 +63,7 @@ std::vector<OptionSpec> reports() {
   using enum Command;
   return {
       {.names = "--report",
-       .kind = file,
+       .option = {.kind = file},
        .help = "write a JSON report of the run",
        .manual = R"(Writes everything that was measured into a JSON file: seconds of each stage, attention, cache,
            memory, warnings and the recipe. A run that fails writes its error there.)",
@@ -75,7 +73,7 @@ std::vector<OptionSpec> reports() {
        .written = true,
        .scope = Scope::whole_set},
       {.names = "--verbose",
-       .kind = flag,
+       .option = {.kind = flag},
        .help = "also print times of the stages, attention, cache and memory",
        .manual = R"(Prints more after the last line: the seconds of each stage, how much of attention was left out,
            how many steps were computed, and the peak of memory. --report has the same in more detail.)",
@@ -84,7 +82,7 @@ std::vector<OptionSpec> reports() {
        .commands = {decode},
        .scope = Scope::whole_set},
       {.names = "--dry-run",
-       .kind = flag,
+       .option = {.kind = flag},
        .help = "show files, size and memory needed, and stop",
        .manual = R"(Shows which files became which parts, the size, frames, steps and preset, and the memory that each
            stage needs. It loads no weights and writes nothing. The exit code is 0. If the run would end with an error,
@@ -93,7 +91,7 @@ std::vector<OptionSpec> reports() {
        .in_help = InHelp::generate,
        .scope = Scope::whole_set},
       {.names = "--quiet",
-       .kind = flag,
+       .option = {.kind = flag},
        .help = "show no progress bar",
        .manual = R"(Shows no progress bar. Warnings, errors and the last line are still printed.)",
        .example = "sparsereel generate -p \"a panda\" --quiet",
@@ -101,7 +99,7 @@ std::vector<OptionSpec> reports() {
        .commands = with_a_model(),
        .scope = Scope::whole_set},
       {.names = "--json",
-       .kind = flag,
+       .option = {.kind = flag},
        .help = "print the report as JSON in place of the last line",
        .manual = R"(Prints the report as one JSON object on standard output, in place of the last line. Use it in
            scripts. A run that fails prints its error there.)",
@@ -118,7 +116,7 @@ std::vector<OptionSpec> latents() {
   using enum ValueKind;
   return {
       {.names = "--save-latents",
-       .kind = file,
+       .option = {.kind = file},
        .help = "keep the latents in this .safetensors",
        .manual = R"(Keeps the denoised latents in a file. 'sparsereel decode' turns them into a video again, with
            another format, quality or tiling, without denoising once more.)",
@@ -127,16 +125,15 @@ std::vector<OptionSpec> latents() {
        .written = true,
        .scope = Scope::one_video},
       {.names = "--checkpoint-every",
-       .kind = whole,
+       .option = {.kind = whole, .no_effect = {NoEffect::random_seed}},
        .help = "save progress every N steps (default 0: only on Ctrl-C)",
        .manual = R"(Saves the progress of denoising every N steps, so that a run that is killed can go on. Run the same
            command again: it goes on to the same frames. Ctrl-C and SIGTERM save the progress without this option. The
            file is removed once the video is written.)",
        .example = "sparsereel generate -m MODEL -p \"a panda\" --checkpoint-every 10",
-       .in_help = InHelp::all,
-       .no_effect = {NoEffect::random_seed}},
+       .in_help = InHelp::all},
       {.names = "--init-latents",
-       .kind = file,
+       .option = {.kind = file},
        .help = "start from these latents in place of noise",
        .manual = R"(Starts denoising from the tensor `latents` of a .safetensors file in place of the seed's noise.
            Use it to give two programs the same noise. The tensor must have the shape of the video's latents.)",

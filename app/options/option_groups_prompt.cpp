@@ -8,17 +8,16 @@ std::vector<OptionSpec> model() {
   using enum ValueKind;
   return {
       {.names = "-m,--model",
-       .kind = folder,
+       .option = {.kind = folder, .excludes = {{.other = "random_weights"}}},
        .help = "the model: a folder or file of weights (default: a tiny one)",
        .manual = R"(Names the model: a diffusers folder, a folder with files of ComfyUI, of the authors or GGUF, or
            one file that holds all parts. The tensors tell what a file is; its name does not. The name of a published
            repository, ORGANIZATION/NAME, prints the commands that download it and use it. Without this option the
            tiny model that comes along draws simple moving shapes.)",
        .example = "sparsereel generate -m ComfyUI -p \"a panda\"",
-       .commands = with_a_model(),
-       .excludes = {{.other = "random_weights"}}},
+       .commands = with_a_model()},
       {.names = "--random-weights",
-       .kind = file,
+       .option = {.kind = file},
        .help = "make a model with random weights from a .yaml of configs/",
        .manual = R"(Builds a model of the size that a file of configs/ describes, with random weights. Nothing has to
            be downloaded, so it measures speed and memory. Its videos show noise and say nothing about quality.)",
@@ -31,13 +30,12 @@ std::vector<OptionSpec> model() {
 /// One part of the model as a file. Parts with the same help text share a row of --help.
 OptionSpec part(const char* names, std::string help, std::string manual, std::string example, InHelp in_help) {
   return {.names = names,
-          .kind = ValueKind::file,
+          .option = {.kind = ValueKind::file, .excludes = {{.other = "random_weights"}}},
           .help = std::move(help),
           .manual = std::move(manual),
           .example = std::move(example),
           .in_help = in_help,
-          .commands = with_a_model(),
-          .excludes = {{.other = "random_weights"}}};
+          .commands = with_a_model()};
 }
 
 constexpr const char* kThisPart = "read this part of the model from a file";
@@ -81,29 +79,30 @@ std::vector<OptionSpec> names_of_other_programs() {
   using enum ValueKind;
   return {
       {.names = "--diffusion-model",
-       .kind = file,
+       .option = {.kind = file,
+                  .excludes = {{.other = "random_weights"}, {.other = "transformer"}, {.other = "transformer_2"}}},
        .help = "another name of --transformer, as sd.cpp calls it",
        .manual = R"(Means --transformer, so that command lines of sd.cpp work. Beside --high-noise-diffusion-model it
            means --transformer-2.)",
        .example = "sparsereel generate -m MODEL --diffusion-model dit.gguf -p \"a panda\"",
        .in_help = InHelp::all,
-       .commands = with_a_model(),
-       .excludes = {{.other = "random_weights"}, {.other = "transformer"}, {.other = "transformer_2"}}},
+       .commands = with_a_model()},
       {.names = "--high-noise-diffusion-model",
-       .kind = file,
+       .option = {.kind = file,
+                  .excludes = {{.other = "random_weights"}, {.other = "transformer"}, {.other = "transformer_2"}}},
        .help = "sd.cpp's name of --transformer, for a model of two transformers",
        .manual = R"(Means --transformer for a model of two transformers, so that command lines of sd.cpp work. The
            transformer for low noise is then given by --diffusion-model.)",
        .example = "sparsereel generate -m DIR --high-noise-diffusion-model h.gguf --diffusion-model l.gguf -p x",
        .in_help = InHelp::all,
-       .commands = with_a_model(),
-       .excludes = {{.other = "random_weights"}, {.other = "transformer"}, {.other = "transformer_2"}}},
+       .commands = with_a_model()},
   };
 }
 
 std::vector<OptionSpec> loras() {
   return {
       {.names = "--lora",
+       .option = {.excludes = {{.other = "random_weights"}}},
        .help = "add a LoRA; repeat it for several",
        .manual = R"(Adds the changes of a LoRA to the weights while they are read, so steps take no longer. FILE:0.8
            scales the changes by 0.8; a scale may be negative. Several LoRAs are separated by commas, or the option is
@@ -111,8 +110,7 @@ std::vector<OptionSpec> loras() {
            other. Layers that the model does not have are left out with a warning.)",
        .example = "sparsereel generate -m MODEL --lora style.safetensors:0.8 -p \"a panda\"",
        .in_help = InHelp::generate,
-       .commands = that_denoise(),
-       .excludes = {{.other = "random_weights"}}},
+       .commands = that_denoise()},
       {.names = "--strict-lora",
        .help = "refuse a LoRA with layers that the model does not have",
        .manual = R"(Makes it an error if a LoRA has layers that the model does not have. Without it such layers are
@@ -128,7 +126,7 @@ std::vector<OptionSpec> texts() {
   using enum Command;
   return {
       {.names = "--from",
-       .kind = file,
+       .option = {.kind = file},
        .help = "make this video again; options beside it win",
        .manual = R"(Takes every setting that shapes the picture from a video that this program made, or from a .json
            with a recipe or a report. Options that you add win over the recipe. A recipe knows the model, images and
@@ -137,14 +135,14 @@ std::vector<OptionSpec> texts() {
        .example = "sparsereel generate --from clip.mp4 -o other.mp4 --seed 8",
        .in_help = InHelp::all},
       {.names = "-p,--prompt",
+       .option = {.excludes = {{.other = "prompt_file"}}},
        .help = "what the video shows",
        .manual = R"(Describes the video. Put the text in quotes. Random weights need no prompt. What does not fit into
            --max-sequence-length tokens is left out with a warning.)",
        .example = "sparsereel generate -p \"a red circle moving to the right on a blue background\"",
-       .commands = {bench_pipeline, tune},
-       .excludes = {{.other = "prompt_file"}}},
+       .commands = {bench_pipeline, tune}},
       {.names = "--prompt-file",
-       .kind = file,
+       .option = {.kind = file},
        .help = "read the prompt from a text file, or from standard input (-)",
        .manual = R"(Reads the prompt from a text file; - is standard input. Use it for long prompts, or if another
            program writes them. The video's recipe holds the text, not the name of the file.)",

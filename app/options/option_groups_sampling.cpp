@@ -24,7 +24,7 @@ std::vector<OptionSpec> seeds_and_steps() {
        .example = "sparsereel generate -p \"a panda\" --seed 7",
        .commands = that_denoise()},
       {.names = "--batch-count,--count",
-       .kind = whole,
+       .option = {.kind = whole},
        .help = "videos of each prompt, with successive seeds (default 1)",
        .manual = R"(Makes several videos of each prompt, with the seeds s, s + 1 and so on. Their names are numbered:
            ring-1.mp4, ring-2.mp4. The model is loaded once.)",
@@ -116,7 +116,7 @@ std::vector<OptionSpec> sampler_and_speed() {
        .in_help = InHelp::all,
        .commands = {Command::tune}},
       {.names = "--distilled",
-       .kind = whole,
+       .option = {.kind = whole},
        .help = "steps of a distilled model or LoRA: 4 or 8",
        .manual = R"(Sets the sampler, the noise levels, the flow shift and the guidance scale for a model that was
            distilled to so few steps, as configs/ lists them for each published LoRA. Options that you give win. Name
@@ -125,7 +125,7 @@ std::vector<OptionSpec> sampler_and_speed() {
        .in_help = InHelp::generate,
        .commands = that_denoise()},
       {.names = "--preset",
-       .kind = choice,
+       .option = {.kind = choice, .excludes = {{.other = "from"}}},
        .help = "fidelity or speed (default balanced)",
        .manual = R"(Trades time for fidelity, which is how close the video is to that of exact. The preset exact
            computes full attention in every step; near computes every block in 8 bits; balanced, the default, and fast
@@ -135,8 +135,7 @@ std::vector<OptionSpec> sampler_and_speed() {
        .in_help = InHelp::generate,
        .choices = {"exact", "near", "balanced", "fast"},
        .more_choices = {"quality"},
-       .scope = Scope::whole_set,
-       .excludes = {{.other = "from"}}},
+       .scope = Scope::whole_set},
   };
 }
 

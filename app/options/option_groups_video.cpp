@@ -76,15 +76,14 @@ std::vector<OptionSpec> images() {
 std::vector<OptionSpec> frame_rate() {
   return {
       {.names = "--fps",
-       .kind = ValueKind::number,
+       .option = {.kind = ValueKind::number, .no_effect = {NoEffect::no_frame_rate}},
        .help = "frames per second (default: the model's)",
        .manual = R"(Sets how many frames are shown in a second. The frames themselves stay the same, so a higher rate
            makes a shorter and faster video. With --seconds it also decides how many frames are made.)",
        .example = "sparsereel generate -p \"a panda\" --fps 16",
        .in_help = InHelp::all,
        .commands = {Command::decode, Command::bench_pipeline},
-       .recipe = InRecipe::value,
-       .no_effect = {NoEffect::no_frame_rate}},
+       .recipe = InRecipe::value},
   };
 }
 

@@ -6,24 +6,30 @@
 
 #include "app/options/option_groups.h"
 #include "hilbert/read_text.h"
-#include "models/request/tuned_profile.h"
 
 namespace sparsereel::app {
 namespace {
 
-std::string first_key(const std::string& names) {
-  for (const std::string& name : split(names, ','))
-    if (std::string key = key_of_option(name); !key.empty()) return key;
-  return {};
+/// Derives the option's keys: the first long name is its own key.
+void add_keys(OptionSpec& spec) {
+  for (const std::string& name : split(spec.names, ',')) {
+    const std::string key = key_of_option(name);
+    if (key.empty()) continue;
+    if (spec.key().empty())
+      spec.option.key = key;
+    else if (key != spec.key())
+      spec.option.other_keys.push_back(key);
+  }
 }
 
-void add_field(OptionSpec& option, const models::Field& field) {
+void add_field(OptionSpec& spec, const models::Field& field) {
+  models::Option& option = spec.option;
   option.kind = field.kind;
-  option.recipe = field.recipe;
   option.nothing = field.nothing;
-  if (!field.choices.empty()) option.choices = field.choices;
   option.no_effect.insert(option.no_effect.end(), field.no_effect.begin(), field.no_effect.end());
   option.excludes.insert(option.excludes.end(), field.excludes.begin(), field.excludes.end());
+  spec.recipe = field.recipe;
+  if (!field.choices.empty()) spec.choices = field.choices;
 }
 
 std::vector<OptionSpec> make_table() {
@@ -32,21 +38,20 @@ std::vector<OptionSpec> make_table() {
                                  std::pair{"Sampling", groups::sampling()}, std::pair{"Attention", groups::attention()},
                                  std::pair{"Machine", groups::machine()}, std::pair{"Latents", groups::latents()},
                                  std::pair{"Output and reports", groups::output()}}) {
-    for (OptionSpec option : options) {
-      option.group = group;
-      option.key = first_key(option.names);
-      option.manual = single_spaced(option.manual);
-      if (const models::Field* field = models::find_field(option.key)) add_field(option, *field);
-      table.push_back(std::move(option));
+    for (OptionSpec spec : options) {
+      add_keys(spec);
+      spec.group = group;
+      spec.manual = single_spaced(spec.manual);
+      if (const models::Field* field = models::find_field(spec.key())) add_field(spec, *field);
+      table.push_back(std::move(spec));
     }
   }
   for (const models::Field& field : models::fields()) {
     if (std::ranges::find(table, field.name, &OptionSpec::key) != table.end()) continue;
-    add_field(table.emplace_back(OptionSpec{.key = field.name,
-                                            .group = "Video",
-                                            .names = option_name(field.name),
-                                            .commands = {Command::bench_pipeline}}),
-              field);
+    OptionSpec& spec = table.emplace_back(
+        OptionSpec{.names = option_name(field.name), .group = "Video", .commands = {Command::bench_pipeline}});
+    add_keys(spec);
+    add_field(spec, field);
   }
   return table;
 }
@@ -56,7 +61,7 @@ std::vector<OptionSpec> make_table() {
 RowFile row_file(const OptionSpec& option) {
   if (option.written) return RowFile::in_the_output;
   if (option.quoted) return RowFile::beside_the_set;
-  return option.kind == ValueKind::file ? RowFile::from_the_set : RowFile::anywhere;
+  return option.kind() == ValueKind::file ? RowFile::from_the_set : RowFile::anywhere;
 }
 
 const std::vector<OptionSpec>& option_table() {
@@ -66,11 +71,10 @@ const std::vector<OptionSpec>& option_table() {
 
 const OptionSpec* find_option(std::string_view key) {
   if (key.empty()) return nullptr;  // key_of_option() makes an empty key of short names
-  for (const OptionSpec& spec : option_table()) {
-    for (const std::string& name : split(spec.names, ','))
-      if (key_of_option(name) == key) return &spec;
-  }
-  return nullptr;
+  const auto found = std::ranges::find_if(option_table(), [&](const OptionSpec& spec) {
+    return spec.key() == key || std::ranges::count(spec.option.other_keys, key) > 0;
+  });
+  return found == option_table().end() ? nullptr : &*found;
 }
 
 std::string key_of_option(std::string name) {
@@ -83,15 +87,6 @@ std::string key_of_option(std::string name) {
 std::string option_name(std::string key) {
   std::replace(key.begin(), key.end(), '_', '-');
   return "--" + key;
-}
-
-bool is_of_a_preset(const OptionSpec& option) {
-  const models::Field* field = models::find_field(option.key);
-  return field != nullptr && models::is_of_a_preset(*field);
-}
-
-bool has_no_effect(const OptionSpec& option, NoEffect cause) {
-  return std::find(option.no_effect.begin(), option.no_effect.end(), cause) != option.no_effect.end();
 }
 
 bool takes(Command command, const OptionSpec& option) {

@@ -8,6 +8,7 @@
 
 #include "app/options/option_text.h"
 #include "models/request/fields.h"
+#include "models/request/option.h"
 
 namespace sparsereel::app {
 
@@ -25,13 +26,12 @@ enum class Scope { any, one_video, whole_set };
 /// One option. Its key in YAML files is its first long name with '_' for '-'. If the option is one of models::fields(),
 /// its row gives only what the command line adds, and the field gives the rest.
 struct OptionSpec {
-  std::string key = {};    // "steps"; derived from the names
-  std::string group = {};  // heading in --help
-  std::string names;       // as CLI11 takes them: "--steps,--num-inference-steps"
-  ValueKind kind = ValueKind::text;
-  std::string help = {};     // one line
-  std::string manual = {};   // a paragraph of `reference`
-  std::string example = {};  // a command line that uses it
+  std::string names;           // as CLI11 takes them: "--steps,--num-inference-steps"
+  models::Option option = {};  // as settings know it; its keys are derived from the names
+  std::string group = {};      // heading in --help
+  std::string help = {};       // one line
+  std::string manual = {};     // a paragraph of `reference`
+  std::string example = {};    // a command line that uses it
   InHelp in_help = InHelp::everywhere;
   std::vector<std::string> choices = {};       // for ValueKind::choice
   std::vector<std::string> more_choices = {};  // synonyms that help does not list
@@ -40,9 +40,9 @@ struct OptionSpec {
   bool written = false;                        // true if the run writes this file, false if it reads it
   bool quoted = false;                         // the file's text goes into the video's recipe, word for word
   Scope scope = Scope::any;
-  std::vector<NoEffect> no_effect = {};  // causes that leave it without effect
-  std::string nothing = {};              // the value that turns it off; no warning says that this value has no effect
-  std::vector<Exclusion> excludes = {};  // options that exclude it; each pair is listed once, at its first option
+
+  const std::string& key() const { return option.key; }
+  ValueKind kind() const { return option.kind; }
 };
 
 /// Says where a file that a row of a prompt set names may lie. The set may come from a stranger.
@@ -62,11 +62,6 @@ const OptionSpec* find_option(std::string_view key);
 std::string option_name(std::string key);
 /// Converts "--max-sequence-length" -> "max_sequence_length"; a short name gives "".
 std::string key_of_option(std::string name);
-
-/// Returns true if a preset or a profile may set the option.
-bool is_of_a_preset(const OptionSpec& option);
-
-bool has_no_effect(const OptionSpec& option, NoEffect cause);
 
 /// Returns true if the command takes the option. `generate` takes all, `batch` all but those of one video.
 bool takes(Command command, const OptionSpec& option);

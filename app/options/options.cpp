@@ -69,7 +69,7 @@ std::map<std::string, std::string> files_of_parts(const Settings& settings) {
     for (const models::Part& part : family.parts) {
       const OptionSpec* option = find_option(part.role);
       const auto file = settings.text(part.role);
-      if (file && option != nullptr && option->kind == ValueKind::file) files[part.role] = *file;
+      if (file && option != nullptr && option->kind() == ValueKind::file) files[part.role] = *file;
     }
   }
   return files;

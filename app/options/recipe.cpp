@@ -24,7 +24,7 @@ constexpr std::string_view kRandomWeights = "random weights of ";
 /// which files are written.
 bool is_value(const std::string& key) {
   const OptionSpec* option = find_option(key);
-  return option != nullptr && option->key == key && option->recipe == InRecipe::value;
+  return option != nullptr && option->key() == key && option->recipe == InRecipe::value;
 }
 
 /// Returns true for fields that are no options. The number of threads does not change the video, but older recipes hold
@@ -115,7 +115,7 @@ std::string other_files(const nlohmann::json& then, const nlohmann::json& now) {
 /// Returns true if options given beside the recipe already decide about sparsity.
 bool overrides_profile(const Settings& settings) {
   if (std::ranges::any_of(models::kSelectionNames, [&](const char* key) { return settings.has(key); })) return true;
-  for (const OptionSpec& option : option_table())
+  for (const models::Option& option : settings.options().all())
     if (has_no_effect(option, NoEffect::profile) && settings.has(option.key)) return true;
   const std::string attention = settings.text("attention", "");
   return attention == "full" || attention == "quantized";
@@ -143,12 +143,12 @@ void add_recipe(Settings& settings, const fs::path& video) {
                            std::string(name.starts_with(kRandomWeights) ? ", or its YAML with --random-weights" : ""));
   }
   for (const OptionSpec& option : option_table()) {
-    if (option.recipe != InRecipe::file || (option.key == "profile" && overrides_profile(settings))) continue;
-    if (recipe.contains(option.key) && !settings.has(option.key))
+    if (option.recipe != InRecipe::file || (option.key() == "profile" && overrides_profile(settings))) continue;
+    if (recipe.contains(option.key()) && !settings.has(option.key()))
       throw bad_option(
           "from",
-          video.string() + ": it was made with the file " + text_of(recipe, option.key) + ", which no option names",
-          "name that file with " + option_name(option.key));
+          video.string() + ": it was made with the file " + text_of(recipe, option.key()) + ", which no option names",
+          "name that file with " + option_name(option.key()));
   }
   settings.add(Source::recipe, values, video.string());
 }

@@ -1,7 +1,9 @@
 // Makes the list of options from the option table. Errors about values point to --help.
 #include "app/options/settings.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "app/options/nearest.h"
 #include "hilbert/error.h"
@@ -56,15 +58,8 @@ void check_value(const models::Option& option, const std::string& what, const st
 
 std::string remedy_of_unknown_key(const std::string& key) {
   std::vector<std::string> keys;
-  for (const OptionSpec& spec : option_table()) keys.push_back(spec.key);
+  for (const OptionSpec& spec : option_table()) keys.push_back(spec.key());
   return did_you_mean(key, keys, "keys are the long option names of 'sparsereel generate --help-all' with _ for -");
-}
-
-std::vector<std::string> other_keys(const OptionSpec& spec) {
-  std::vector<std::string> keys;
-  for (const std::string& name : split(spec.names, ','))
-    if (std::string key = key_of_option(name); !key.empty() && key != spec.key) keys.push_back(std::move(key));
-  return keys;
 }
 
 }  // namespace
@@ -72,13 +67,7 @@ std::vector<std::string> other_keys(const OptionSpec& spec) {
 const models::OptionList& program_options() {
   static const models::OptionList list = [] {
     std::vector<models::Option> all;
-    for (const OptionSpec& spec : option_table())
-      all.push_back({.key = spec.key,
-                     .other_keys = other_keys(spec),
-                     .kind = spec.kind,
-                     .no_effect = spec.no_effect,
-                     .nothing = spec.nothing,
-                     .excludes = spec.excludes});
+    std::ranges::transform(option_table(), std::back_inserter(all), &OptionSpec::option);
     return models::OptionList(std::move(all),
                               {.name = option_name, .check = check_value, .unknown = remedy_of_unknown_key});
   }();

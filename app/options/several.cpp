@@ -40,8 +40,8 @@ std::vector<Settings> settings_of_videos(const Settings& settings) {
     std::map<std::string, std::string> own = {{"seed", std::to_string(request.seed + static_cast<uint64_t>(i))}};
     if (settings.has("prompt_file")) own["prompt"] = request.prompt;
     for (const OptionSpec& option : option_table())
-      if (const auto file = settings.text(option.key); file && option.scope == Scope::one_video)
-        own[option.key] = numbered(*file, i, count).string();
+      if (const auto file = settings.text(option.key()); file && option.scope == Scope::one_video)
+        own[option.key()] = numbered(*file, i, count).string();
     videos.push_back(settings);
     videos.back().add(Source::row, own, "video " + std::to_string(i + 1));
   }

@@ -12,7 +12,7 @@
 namespace sparsereel::models {
 
 struct Option {
-  std::string key;                           // "steps"
+  std::string key = {};                      // "steps"
   std::vector<std::string> other_keys = {};  // other names of the option: "num_inference_steps"
   ValueKind kind = ValueKind::text;
   std::vector<NoEffect> no_effect = {};  // causes that leave the option without effect

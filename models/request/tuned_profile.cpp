@@ -1,12 +1,11 @@
 // Reads a profile, and compares it with the model and the plan.
 #include "models/request/tuned_profile.h"
 
-#include <algorithm>
-
 #include "hilbert/error.h"
 #include "models/files/regular_file.h"
 #include "models/files/sha256.h"
 #include "models/request/asked_policy.h"
+#include "models/request/fields.h"
 
 namespace sparsereel::models {
 namespace {
@@ -35,18 +34,15 @@ HeadCount heads_of(const attention::Profile& profile) {
           .heads = static_cast<int64_t>(profile.heads.empty() ? 0 : profile.heads.front().size())};
 }
 
-bool is_of_a_preset(const Field& field) {
-  const auto has_no_effect = [&](NoEffect cause) {
-    return std::ranges::find(field.no_effect, cause) != field.no_effect.end();
-  };
-  return has_no_effect(NoEffect::every_block) || has_no_effect(NoEffect::no_reuse) || field.name == "attention" ||
-         field.name == "weights";
+bool is_of_a_preset(const Option& option) {
+  return has_no_effect(option, NoEffect::every_block) || has_no_effect(option, NoEffect::no_reuse) ||
+         option.key == "attention" || option.key == "weights";
 }
 
 std::map<std::string, std::string> options_of(const TunedProfile& profile) {
   std::map<std::string, std::string> options = profile.content->settings;
   for (const auto& [name, value] : options)
-    if (const Field* field = find_field(name); field == nullptr || !is_of_a_preset(*field))
+    if (const Field* field = find_field(name); field == nullptr || !is_of_a_preset(option_of(*field)))
       throw bad_file(profile.file, "settings." + name + " is not an option that a profile may set",
                      "correct the file, or make it again with 'sparsereel tune'");
   if (!profile.content->heads.empty()) {

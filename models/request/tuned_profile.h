@@ -7,7 +7,7 @@
 #include <string>
 
 #include "attention/policies/profile.h"
-#include "models/request/fields.h"
+#include "models/request/option.h"
 #include "models/request/plan.h"
 #include "models/request/spec.h"
 
@@ -28,8 +28,8 @@ TunedProfile read_profile(const std::filesystem::path& file);
 /// Returns the heads for which the profile has policies.
 HeadCount heads_of(const attention::Profile& profile);
 
-/// Returns true if a preset or a profile may set this field.
-bool is_of_a_preset(const Field& field);
+/// Returns true if a preset or a profile may set this option.
+bool is_of_a_preset(const Option& option);
 
 /// Returns the profile's options by name. Throws Error naming the file if a profile may not set one of them.
 std::map<std::string, std::string> options_of(const TunedProfile& profile);

@@ -155,8 +155,8 @@ void add_files(FileTable& files, const SetSettings& set, const BatchOptions& opt
   files.reads("--config", set.config_file);
   for (const OptionSpec& option : option_table())
     if (!option.written)
-      for (const fs::path& file : files_in(option.kind, set.merged.text(option.key, "")))
-        files.reads(option_name(option.key), file);
+      for (const fs::path& file : files_in(option.kind(), set.merged.text(option.key(), "")))
+        files.reads(option_name(option.key()), file);
   const fs::path own = manifest_path(options.folder, share.rank);
   files.writes("the manifest", own);
   if (fs::is_directory(options.folder)) {
@@ -171,7 +171,7 @@ void add_files(FileTable& files, const PromptRow& row, const VideoTask& planned)
   for (const auto& [key, value] : row.values) {
     const OptionSpec& option = *find_option(key);
     if (!option.written)
-      for (const fs::path& file : files_in(option.kind, value)) files.reads(planned.place + " " + key, file);
+      for (const fs::path& file : files_in(option.kind(), value)) files.reads(planned.place + " " + key, file);
     if (option.written && key != "output") files.writes(planned.place + " " + key, value);
   }
   const fs::path& output = planned.options.run.output;

@@ -63,12 +63,12 @@ const OptionSpec* add_field(PromptRow& row, const std::string& name, const std::
   const RowFile where = row_file(*spec);
   const bool is_in_one_folder = where == RowFile::in_the_output || where == RowFile::beside_the_set;
   if (is_in_one_folder && !is_plain_name(*value))
-    throw bad_input(place + ": " + spec->key + " " + models::in_quotes(*value) + " is not a plain file name",
+    throw bad_input(place + ": " + spec->key() + " " + models::in_quotes(*value) + " is not a plain file name",
                     where == RowFile::in_the_output
                         ? "give a name without a folder: what a row writes goes where -o says"
                         : "give a name without a folder: it is read from the folder of the set");
-  if (!row.values.emplace(spec->key, *value).second)
-    throw bad_input(place + ": " + spec->key + " is given twice", "give it once");
+  if (!row.values.emplace(spec->key(), *value).second)
+    throw bad_input(place + ": " + spec->key() + " is given twice", "give it once");
   return spec;
 }
 
@@ -98,7 +98,7 @@ bool is_word(std::string_view text) {
 bool names_prompt(const std::string& name) {
   const OptionSpec* option = find_option(name);
   if (option == nullptr) return !nearest(name, {"prompt", "prompt_file"}).empty();
-  return option->key == "prompt" || option->key == "prompt_file" || option->key == "from";
+  return option->key() == "prompt" || option->key() == "prompt_file" || option->key() == "from";
 }
 
 /// Returns true if the line consists of single words, and one of them names a row's prompt. If this header has a
@@ -185,7 +185,7 @@ PromptRow yaml_row(const YAML::Node& node, const std::string& file) {
     const std::optional<std::string> value =
         entry.second.IsNull() ? std::nullopt : std::optional<std::string>(entry.second.Scalar());
     const OptionSpec* spec = add_field(row, entry.first.Scalar(), value, place);
-    row.places[spec->key] = {mark_of(entry.first.Mark()), mark_of(entry.second.Mark())};
+    row.places[spec->key()] = {mark_of(entry.first.Mark()), mark_of(entry.second.Mark())};
   }
   return row;
 }

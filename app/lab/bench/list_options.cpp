@@ -17,11 +17,11 @@ std::string with_commas(const std::vector<std::string>& words) {
 /// Returns the placeholder of a list's items, or the words that they may be.
 std::string type_of_list(const std::string& key, const OptionSpec* option) {
   const std::string words = with_commas(key == kRows ? row_choices() : option->choices);
-  return !words.empty()                     ? words
-         : option->kind == ValueKind::file  ? "FILE,FILE"
-         : option->kind == ValueKind::whole ? "N,N"
-         : option->kind == ValueKind::text  ? "TEXT,TEXT"
-                                            : "X,X";
+  return !words.empty()                       ? words
+         : option->kind() == ValueKind::file  ? "FILE,FILE"
+         : option->kind() == ValueKind::whole ? "N,N"
+         : option->kind() == ValueKind::text  ? "TEXT,TEXT"
+                                              : "X,X";
 }
 
 constexpr const char* kRowsHelp = "queries that share one choice of blocks";

@@ -72,7 +72,7 @@ std::vector<Preset> presets_of(const Settings& settings) {
 /// Returns the user's selection options, except those that say how many blocks.
 std::map<std::string, std::string> given_selection(const Settings& settings) {
   std::map<std::string, std::string> given;
-  for (const OptionSpec& option : option_table()) {
+  for (const models::Option& option : settings.options().all()) {
     const Setting* setting = settings.find(option.key);
     if (setting != nullptr && setting->source != Source::matched_config &&
         has_no_effect(option, NoEffect::every_block) && option.key != "topk" && option.key != "block_error" &&

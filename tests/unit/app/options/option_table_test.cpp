@@ -23,21 +23,21 @@ using ::testing::Not;
 std::set<std::string> taken_by(Command command) {
   std::set<std::string> keys;
   for (const OptionSpec& option : option_table())
-    if (takes(command, option)) keys.insert(option.key);
+    if (takes(command, option)) keys.insert(option.key());
   return keys;
 }
 
 TEST(OptionTable, HasUniqueKeysThatEveryLongNameFinds) {
   std::set<std::string> keys;
   for (const OptionSpec& option : option_table()) {
-    EXPECT_TRUE(keys.insert(option.key).second) << option.key;
-    EXPECT_EQ(find_option(option.key), &option);
-    EXPECT_THAT(option.help, Not(IsEmpty())) << option.key;
-    EXPECT_THAT(option.manual, Not(IsEmpty())) << option.key;
-    EXPECT_THAT(option.group, Not(IsEmpty())) << option.key;
-    EXPECT_EQ(option.choices.empty(), option.kind != ValueKind::choice) << option.key;
+    EXPECT_TRUE(keys.insert(option.key()).second) << option.key();
+    EXPECT_EQ(find_option(option.key()), &option);
+    EXPECT_THAT(option.help, Not(IsEmpty())) << option.key();
+    EXPECT_THAT(option.manual, Not(IsEmpty())) << option.key();
+    EXPECT_THAT(option.group, Not(IsEmpty())) << option.key();
+    EXPECT_EQ(option.choices.empty(), option.kind() != ValueKind::choice) << option.key();
   }
-  EXPECT_EQ(find_option("num_inference_steps")->key, "steps");
+  EXPECT_EQ(find_option("num_inference_steps")->key(), "steps");
   EXPECT_EQ(find_option("no_dynamic_cfg"), nullptr);
   EXPECT_EQ(find_option("s"), nullptr);
   EXPECT_EQ(find_option(""), nullptr);
@@ -60,12 +60,12 @@ TEST(OptionTable, GivesEachCommandTheOptionsThatApplyToIt) {
 
 TEST(OptionTable, KeepsFilesThatAreReadOrWrittenOutOfRecipes) {
   for (const OptionSpec& option : option_table()) {
-    const bool is_file = option.kind == ValueKind::file;
+    const bool is_file = option.kind() == ValueKind::file;
     EXPECT_FALSE(option.recipe == InRecipe::value &&
-                 (is_file || option.kind == ValueKind::folder || option.kind == ValueKind::loras))
-        << option.key;
-    EXPECT_TRUE(is_file || option.kind == ValueKind::loras || option.recipe != InRecipe::file) << option.key;
-    EXPECT_TRUE(is_file || !option.written) << option.key;
+                 (is_file || option.kind() == ValueKind::folder || option.kind() == ValueKind::loras))
+        << option.key();
+    EXPECT_TRUE(is_file || option.kind() == ValueKind::loras || option.recipe != InRecipe::file) << option.key();
+    EXPECT_TRUE(is_file || !option.written) << option.key();
   }
   EXPECT_EQ(find_option("report")->recipe, InRecipe::nothing);
 }
@@ -82,12 +82,12 @@ bool is_value_of(const OptionSpec& option, const std::string& value) {
 /// Returns the lines that the table requires in configs/README.md.
 std::vector<std::string> lines_of_contradictions() {
   std::vector<std::string> lines;
-  for (const OptionSpec& option : option_table()) {
-    for (const Exclusion& each : option.excludes) {
+  for (const OptionSpec& spec : option_table()) {
+    for (const Exclusion& each : spec.option.excludes) {
       const OptionSpec* other = find_option(each.other);
-      EXPECT_TRUE(other != nullptr && is_value_of(option, each.value) && is_value_of(*other, each.other_value))
-          << option.key << " and " << each.other;
-      lines.push_back("| " + in_yaml(option.key, each.value) + " | " + in_yaml(each.other, each.other_value) + " |\n");
+      EXPECT_TRUE(other != nullptr && is_value_of(spec, each.value) && is_value_of(*other, each.other_value))
+          << spec.key() << " and " << each.other;
+      lines.push_back("| " + in_yaml(spec.key(), each.value) + " | " + in_yaml(each.other, each.other_value) + " |\n");
     }
   }
   return lines;
@@ -97,8 +97,8 @@ std::vector<std::string> lines_of_options_without_effect() {
   std::vector<std::string> lines;
   for (const auto& [cause, when] : models::causes_in_the_manual()) {
     std::string keys;
-    for (const OptionSpec& option : option_table())
-      if (has_no_effect(option, cause)) keys += (keys.empty() ? "" : ", ") + in_yaml(option.key, "");
+    for (const OptionSpec& spec : option_table())
+      if (has_no_effect(spec.option, cause)) keys += (keys.empty() ? "" : ", ") + in_yaml(spec.key(), "");
     EXPECT_THAT(keys, Not(IsEmpty())) << when;
     lines.push_back("| " + when + " | " + keys + " |\n");
   }

@@ -298,12 +298,12 @@ TEST(Request, UsesMeansOnRequest) {
 
 TEST(OptionTable, UsesTheFirstLongNameAsKey) {
   for (const OptionSpec& spec : option_table()) {
-    const OptionSpec* found = find_option(spec.key);
-    ASSERT_NE(found, nullptr) << spec.key;
-    EXPECT_EQ(found->key, spec.key);
-    EXPECT_NE(spec.help, "") << spec.key;
+    const OptionSpec* found = find_option(spec.key());
+    ASSERT_NE(found, nullptr) << spec.key();
+    EXPECT_EQ(found->key(), spec.key());
+    EXPECT_NE(spec.help, "") << spec.key();
   }
-  EXPECT_EQ(find_option("num_frames")->key, "frames");
+  EXPECT_EQ(find_option("num_frames")->key(), "frames");
   EXPECT_EQ(find_option("s"), nullptr);
 }
 

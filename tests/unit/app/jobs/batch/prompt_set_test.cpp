@@ -109,7 +109,7 @@ TEST(PromptSet, RequiresPlainNamesForFilesThatRowsWriteOrMention) {
     if (where == RowFile::anywhere || where == RowFile::from_the_set || option.scope == Scope::whole_set) continue;
     for (const char* name : {"../a.mp4", "/a.mp4", "a/b.mp4", "..", ".a.mp4", "a\\\\b.mp4", "c:a.mp4"})
       EXPECT_TRUE(
-          refused("{\"" + option.key + "\": \"" + name + "\"}\n", SetFormat::jsonl, {"set:1", option.key, "plain"}))
+          refused("{\"" + option.key() + "\": \"" + name + "\"}\n", SetFormat::jsonl, {"set:1", option.key(), "plain"}))
           << name;
   }
   EXPECT_EQ(parse("{\"output\": \"a b.mp4\"}\n", SetFormat::jsonl)[0].values.at("output"), "a b.mp4");
