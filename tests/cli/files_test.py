@@ -4,8 +4,8 @@ import re
 import shutil
 import unittest
 
-import quantized  # adds the path of make_corpus
-import make_corpus
+import quantized  # adds the path of torch_files
+import torch_files
 from model_files import write_shards
 from published import authors_clip, authors_name, authors_t5_name, authors_vae_name
 from quantized import write_pth
@@ -35,7 +35,7 @@ class UnusualFiles(SingleFiles):
 
     def test_reads_torch_files_in_every_layout(self):
         usual = self.video('-m', self.model)
-        step = make_corpus.torch_tensor(make_corpus.Stored('LongStorage', '0', 1), 0, (), ())
+        step = torch_files.torch_tensor(torch_files.Stored('LongStorage', '0', 1), 0, (), ())
         for how in ({'beside': {'lr': 1e-4, 'epoch': 3, 'args': {'eps': 1e-8, 'betas': (0.9, 0.99)}, 'step': step}}, {'parameters': True}, {'transposed': True}):
             with self.subTest(how):
                 self.assertEqual(self.video('-m', self.model, '--transformer', write_pth(self.folder / 'a.pth', self.transformer, **how)), usual)

@@ -1,11 +1,12 @@
 """Makes weights as quantized files hold them. Each function returns the dtype and bytes of a tensor, and the numbers that they represent."""
 import bisect
+import collections
 import struct
 import sys
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / 'fuzz'))
-import make_corpus
+import torch_files
 
 SIZES = {'F16': 2, 'F32': 4}
 STORAGES = {'F16': 'HalfStorage', 'F32': 'FloatStorage', 'BF16': 'BFloat16Storage'}
@@ -121,12 +122,12 @@ def write_pth(path, tensors=None, beside=None, transposed=False, parameters=Fals
                 (rows, columns), size = shape, SIZES[dtype]
                 strides = [1, rows]
                 data = b''.join(data[size * (row * columns + column):][:size] for column in range(columns) for row in range(rows))
-            stored = make_corpus.Stored(STORAGES[dtype], key, len(data) // SIZES[dtype])
-            state[name] = make_corpus.torch_tensor(stored, 0, tuple(shape), tuple(strides))
+            stored = torch_files.Stored(STORAGES[dtype], key, len(data) // SIZES[dtype])
+            state[name] = torch_files.torch_tensor(stored, 0, tuple(shape), tuple(strides))
             if parameters:
-                state[name] = make_corpus.Call(make_corpus.UTILS._rebuild_parameter, state[name], True, make_corpus.collections.OrderedDict())
+                state[name] = torch_files.Call(torch_files.UTILS._rebuild_parameter, state[name], True, collections.OrderedDict())
             storages[key] = data
         return state
     value = {name: state_of(each) for name, each in models.items()} if tensors is None else state_of(tensors)
-    path.write_bytes(make_corpus.torch_zip(value if beside is None else {'state_dict': value} | beside, storages))
+    path.write_bytes(torch_files.torch_zip(value if beside is None else {'state_dict': value} | beside, storages))
     return path

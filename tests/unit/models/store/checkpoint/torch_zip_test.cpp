@@ -1,4 +1,4 @@
-// Tests the reader of torch.save()'s files with files that Python's pickle and zipfile wrote (fuzz/make_corpus.py).
+// Tests the reader of torch.save()'s files with files that Python's pickle and zipfile wrote (fuzz/torch_files.py).
 // Errors about damaged copies name the file.
 #include "models/store/checkpoint/torch_zip.h"
 
