@@ -1,0 +1,259 @@
+"""Renders clips of a synthetic world: textured solids with shading and shadows over textured walls and floors, seen by
+a moving camera. `sample` draws scenes and captions from a seed, `render` draws their frames on any device."""
+import argparse
+import math
+
+import torch
+import torch.nn.functional as F
+
+from scenes import OBJECTS, SHAPE_NAMES, SPAN, sample, take
+from textures import make_textures
+
+FACES = 12                          # at most, of a solid
+
+
+def _solids():
+    """Returns the outward normals and distances [shapes, FACES, 4] of the solids, whose radius is about 1."""
+    box = lambda x, y, z: [(1, 0, 0, x), (-1, 0, 0, x), (0, 1, 0, y), (0, -1, 0, y), (0, 0, 1, z), (0, 0, -1, z)]
+    prism = lambda sides, r, h: [(math.cos(2 * math.pi * k / sides), 0, math.sin(2 * math.pi * k / sides), r) for k in range(sides)] + \
+        [(0, 1, 0, h), (0, -1, 0, h)]
+    third, side = 1 / math.sqrt(3), 1 / math.hypot(1, 0.5)
+    faces = {
+        'ball': box(1, 1, 1), 'cube': box(0.72, 0.72, 0.72), 'brick': box(1.05, 0.5, 0.6), 'drum': prism(10, 0.78, 0.72),
+        'pillar': prism(6, 0.5, 1.1), 'coin': prism(10, 0.95, 0.2),
+        'diamond': [(x * third, y * third, z * third, 0.62) for x in (1, -1) for y in (1, -1) for z in (1, -1)],
+        'pyramid': [(0, 1, 0, 0.6)] + [(x * side, -0.5 * side, z * side, 0.45 * side) for x, z in ((1, 0), (-1, 0), (0, 1), (0, -1))],
+    }
+    return torch.tensor([(faces[name] * FACES)[:FACES] for name in SHAPE_NAMES])
+
+
+def _quaternion_matrix(q):
+    """Returns rotation matrices [..., 3, 3]."""
+    w, x, y, z = q.unbind(-1)
+    rows = [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y), 2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
+            2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)]
+    return torch.stack(rows, -1).unflatten(-1, (3, 3))
+
+
+def _tracks(o, t):
+    """Returns position x, y, size and rotation of objects [m, 20] at times t [F] in spans: three [m, F] and [m, F, 3, 3]."""
+    col = lambda k: o[:, k:k + 1]
+    phase = 2 * math.pi * (col(8) * t + col(9))
+    x = col(2) + col(4) * t + col(6) * torch.cos(phase)
+    y = col(3) + col(5) * t + col(7) * torch.sin(phase)
+    size = col(1) * torch.exp(col(10) * t)
+    axis = F.normalize(o[:, 11:14], dim=1)
+    half = 0.5 * col(14) * t
+    turn = torch.cat([torch.cos(half)[..., None], torch.sin(half)[..., None] * axis[:, None]], -1)
+    return x, y, size, _quaternion_matrix(turn) @ _quaternion_matrix(o[:, 15:19])[:, None]
+
+
+def _sample(texture, u, v):
+    """Samples textures [m, C, S, S] at pixels u, v [m, F, H, W], mirrored beyond their ends. Returns [m, C, F, H, W]."""
+    m, f, h, w = u.shape
+    grid = (torch.stack([u, v], -1) * (2 / texture.shape[-1]) - 1).view(m, f * h, w, 2)
+    return F.grid_sample(texture, grid, padding_mode='reflection', align_corners=False).view(m, -1, f, h, w)
+
+
+def _paint(texture, numbers):
+    """Returns colors [m, 3, F, H, W] for a sampled texture."""
+    a, b = numbers[:, 5:8].view(-1, 3, 1, 1, 1), numbers[:, 8:11].view(-1, 3, 1, 1, 1)
+    return torch.lerp(a, b, texture[:, :1]) * texture[:, 1:]
+
+
+def _ball(x, y, turn, light):
+    """Returns sign (positive within), texture coordinates, diffuse and specular light of unit balls at x, y [m, F, H, W]."""
+    r2 = x * x + y * y
+    z = -(1 - r2).clamp_min(1e-4).sqrt()
+    r = turn.mT[..., None, None]                                            # [m, F, 3, 3, 1, 1]
+    px, py, pz = (r[:, :, k, 0] * x + r[:, :, k, 1] * y + r[:, :, k, 2] * z for k in range(3))
+    u, v = torch.atan2(px, pz), torch.asin(py.clamp(-0.999, 0.999))
+    lx, ly, lz = (light[:, k].view(-1, 1, 1, 1) for k in range(3))
+    diffuse = (lx * x + ly * y + lz * z).clamp_min(0)
+    return 1 - r2.sqrt(), u, v, diffuse, (2 * diffuse * -z + lz).clamp_min(0) ** 24
+
+
+def _solid(faces, x, y, turn, light):
+    """Returns the same as _ball for convex solids with faces [m, FACES, 4]: rays along z meet linear functions of x, y."""
+    normal = torch.einsum('mfij,mpj->mfpi', turn, faces[..., :3])           # [m, F, P, 3] seen by the camera
+    nz = torch.where(normal[..., 2].abs() < 0.02, torch.where(normal[..., 2] < 0, -0.02, 0.02), normal[..., 2])
+    front = nz < 0
+    ca, cb, cc = -normal[..., 0] / nz, -normal[..., 1] / nz, faces[:, None, :, 3] / nz
+    part = lambda c, k: c[:, :, k, None, None]
+    near, far, which = None, None, None
+    for k in range(faces.shape[1]):
+        t = torch.addcmul(torch.addcmul(part(cc, k), part(ca, k), x), part(cb, k), y)
+        n, f = torch.where(part(front, k), t, -99.0), torch.where(part(front, k), 99.0, t)
+        if near is None:
+            near, far, which = n, f, torch.zeros_like(n, dtype=torch.long)
+        else:
+            which = torch.where(n > near, k, which)
+            near, far = torch.maximum(near, n), torch.minimum(far, f)
+    depth = far - near
+    slope = torch.hypot(depth.diff(dim=-1, append=2 * depth[..., -1:] - depth[..., -2:-1]), depth.diff(dim=-2, append=2 * depth[..., -1:, :] - depth[..., -2:-1, :]))
+    step = (x[..., :1, 1:2] - x[..., :1, :1]).abs() + (x[..., 1:2, :1] - x[..., :1, :1]).abs()
+    inside = depth / slope.clamp_min(1e-4) * step
+    # Tangents of each face, in the solid's own frame.
+    n = faces[..., :3]
+    up = torch.where(n[..., 1:2].abs() > 0.9, torch.tensor([1.0, 0, 0], device=n.device), torch.tensor([0, 1.0, 0], device=n.device))
+    right = F.normalize(torch.cross(up, n, dim=-1), dim=-1)
+    below = torch.cross(n, right, dim=-1)
+    back = turn.mT                                                          # to the solid's frame
+    rows = []
+    for tangent in (right, below):
+        q = torch.einsum('mpi,mfij->mfpj', tangent, back)                   # dot(tangent, back @ (x, y, t))
+        rows += [q[..., 0] + q[..., 2] * ca, q[..., 1] + q[..., 2] * cb, q[..., 2] * cc]
+    diffuse = (normal * light[:, None, None, :3]).sum(-1).clamp_min(0)
+    rows.append(diffuse)
+    rows.append((2 * diffuse * -normal[..., 2] + light[:, 2, None, None]).clamp_min(0) ** 24)
+    table = torch.stack(rows)                                               # [8, m, F, P]
+    m, frames, p = diffuse.shape
+    flat = (which + (torch.arange(m * frames, device=x.device) * p).view(m, frames, 1, 1)).flatten()
+    got = table.flatten(1)[:, flat].view(8, *which.shape)
+    return inside, got[0] * x + got[1] * y + got[2], got[3] * x + got[4] * y + got[5], got[6], got[7]
+
+
+def _shade(canvas, rows, inside, offset, squeeze, below, strength):
+    """Darkens canvas [n, 3, F, H, W] in place where the rows' objects cast their shadows.
+
+    inside [m, F, H, W]: signed distance, in widths of the shadow's soft edge. offset [m, F, 2]: of the shadow. squeeze [m, F, 2]: its y scale and fixed y. All in -1..1 of the frame.
+    below [m, F, 1, 1]: first row that gets a shadow."""
+    m, f, h, w = inside.shape
+    small = F.avg_pool2d(inside.flatten(0, 1)[:, None], 4) if min(h, w) >= 16 else inside.flatten(0, 1)[:, None]
+    x = ((torch.arange(w, device=inside.device) + 0.5) * (2 / w) - 1).view(1, 1, 1, w) - offset[..., 0, None, None]
+    y = ((torch.arange(h, device=inside.device) + 0.5) * (2 / h) - 1).view(1, 1, h, 1)
+    grid_y = (y - squeeze[..., 1, None, None]) / squeeze[..., 0, None, None] + squeeze[..., 1, None, None] - offset[..., 1, None, None]
+    grid = torch.stack(torch.broadcast_tensors(x, grid_y), -1).flatten(0, 1)
+    dark = (0.5 + F.grid_sample(small, grid, padding_mode='border', align_corners=False).view(m, f, h, w)).clamp(0, 1)
+    dark = dark * dark * (3 - 2 * dark) * strength * (y >= below)
+    canvas[rows] = canvas[rows] * (1 - dark[:, None])
+
+
+@torch.no_grad()
+def render(scenes, size, frames, device='cpu', window=None, first=0, of=None, texture=512):
+    """Renders scenes as [n, 3, frames, h, w] in -1..1.
+
+    size: height and width of the whole frame. window: tensor [n, 2] of top left corners, and (h, w), to render only that part.
+    first, of: the first frame, and the number of frames of the whole clip, in whose middle all objects are at their places."""
+    height, width = size
+    corner, (h, w) = window if window is not None else (torch.zeros(len(scenes['seeds']), 2), size)
+    n, unit = len(scenes['seeds']), height / 2                              # pixels of distance 1
+    move = lambda t: t.to(device, non_blocking=True)
+    views, objects, numbers, seeds, corner = (move(t) for t in (scenes['views'], scenes['objects'], scenes['textures'], scenes['seeds'], corner.float()))
+    t = (torch.arange(frames, device=device) + first - ((of or frames) - 1) / 2) / SPAN
+    view = lambda k: views[:, k].view(n, 1, 1, 1)
+    time = t.view(1, -1, 1, 1)
+    # Screen coordinates, then the camera's zoom and roll.
+    sx = ((torch.arange(w, device=device) + 0.5).view(1, 1, 1, w) + corner[:, 1].view(n, 1, 1, 1) - width / 2) / unit
+    sy = ((torch.arange(h, device=device) + 0.5).view(1, 1, h, 1) + corner[:, 0].view(n, 1, 1, 1) - height / 2) / unit
+    zoom, roll = torch.exp(view(4) * time), view(5) * time
+    c, s = torch.cos(roll) / zoom, torch.sin(roll) / zoom
+    x, y = sx * c + sy * s, sy * c - sx * s
+    pan_x, pan_y = view(2) * time, view(3) * time
+    floors = scenes['views'][:, 0].nonzero().flatten()
+    is_floor = view(0)
+    # The wall moves less than what is near; far walls less than near ones.
+    share = 0.75 - 0.35 * is_floor
+    wall_texture = make_textures(scenes['textures'][:, OBJECTS], scenes['seeds'] * 8 + 7, texture, device)
+    half = texture / 2
+    canvas = _paint(_sample(wall_texture, (x + share * pan_x) * unit + half, (y + share * pan_y) * unit + half), numbers[:, OBJECTS])
+    light = views[:, 6:9]
+    canvas *= (1 + 0.30 * (sx * light[:, 0].view(n, 1, 1, 1) + sy * light[:, 1].view(n, 1, 1, 1)) - 0.08 * (sx * sx + sy * sy))[:, None]
+    horizon = view(1) - 0.4 * pan_y
+    if len(floors):
+        rows = move(floors)
+        picked = lambda v: v[rows] if v.shape[0] == n else v
+        line = picked(horizon)
+        drop = picked(y) - line
+        z = 0.85 / drop.clamp_min(0.06)
+        floor_texture = make_textures(scenes['textures'][floors, OBJECTS + 1], scenes['seeds'][floors] * 8 + 6, texture, device)
+        u = (picked(x) * z + picked(pan_x)) * unit + half
+        v = (-z * 1.3 + 0.6 * picked(view(4)) * time) * unit + half
+        near, far = _sample(floor_texture, u, v), _sample(F.avg_pool2d(floor_texture, 4), u / 4, v / 4)
+        mean = floor_texture.mean((2, 3)).view(len(rows), 2, 1, 1, 1)
+        blend, fade = ((z - 1.3) / 1.2).clamp(0, 1)[:, None], ((z - 3) / 4).clamp(0, 1)[:, None]
+        floor = _paint(torch.lerp(torch.lerp(near, far, blend), mean, fade), numbers[rows, OBJECTS + 1])
+        floor = floor * (1.05 - 0.35 * (z / 8).clamp(0, 1) + 0.12 * picked(sx * light[:, 0].view(n, 1, 1, 1)))[:, None]
+        canvas[rows] = torch.lerp(canvas[rows] * (1 - 0.35 * torch.exp(-8 * drop.abs()))[:, None], floor, (0.5 + drop * unit).clamp(0, 1)[:, None])
+    kinds = scenes['objects'][:, :, 0].long()
+    solids = _solids().to(device)
+    for k in range(OBJECTS):
+        for is_ball in (True, False):
+            index = ((kinds[:, k] == 0) if is_ball else (kinds[:, k] > 0)).nonzero().flatten()
+            if not len(index):
+                continue
+            rows = move(index)
+            o, words = objects[rows, k], numbers[rows, k]
+            ox, oy, radius, turn = _tracks(o, t)
+            pick = lambda v: v[rows] if v.shape[0] == n else v
+            depth = 0.9 + 0.12 * k                                          # nearer objects move more with the camera
+            wide = lambda v: v[..., None, None]
+            lx = (pick(x) + depth * pick(pan_x) - wide(ox)) / wide(radius)
+            ly = (pick(y) + depth * pick(pan_y) - wide(oy)) / wide(radius)
+            pixels = wide(radius) * unit * pick(zoom)                       # of the radius on the screen
+            if is_ball:
+                inside, u, v, diffuse, shine = _ball(lx, ly, turn, light[rows])
+            else:
+                inside, u, v, diffuse, shine = _solid(solids[move(kinds[index, k])], lx, ly, turn, light[rows])
+            inside = inside * pixels
+            tilt = pick(is_floor)[:, :, 0, 0]                               # 1: the shadow lies on a floor
+            center_y = (oy - depth * pick(pan_y)[:, :, 0, 0]) * pick(zoom)[:, :, 0, 0] * (height / h) - ((corner[rows, 0] - (height - h) / 2) * 2 / h)[:, None]
+            reach = radius * pick(zoom)[:, :, 0, 0]
+            shift_x, shift_y = (-(0.30 * (1 - tilt) + 0.2 * tilt) * light[rows, j, None] * reach for j in (0, 1))
+            offset = torch.stack([shift_x * (height / w), torch.where(tilt > 0, 0.0, shift_y * (height / h)).expand_as(shift_x)], -1)
+            squeeze = torch.stack([torch.where(tilt > 0, 0.3, 1.0).expand_as(reach), torch.where(tilt > 0, center_y + 1.25 * reach * (height / h), 0.0)], -1)
+            # A squeezed shadow keeps its object's center at the fixed y, so move the center there first.
+            offset[..., 1] = torch.where(tilt > 0, squeeze[..., 1] - center_y, offset[..., 1])
+            below = torch.where(tilt > 0, ((pick(horizon)[:, :, 0, 0] * pick(zoom)[:, :, 0, 0]) * (height / h)
+                                           - ((corner[rows, 0] - (height - h) / 2) * 2 / h)[:, None]), -9.0)
+            _shade(canvas, rows, inside / (0.05 * height), offset, squeeze, wide(below.expand_as(reach)), 0.55)
+            scale = o[:, 1].view(-1, 1, 1, 1) * unit                        # texture pixels of the radius
+            object_texture = make_textures(scenes['textures'][index, k], scenes['seeds'][index] * 8 + k, texture // 2, device)
+            paint = _paint(_sample(object_texture, u * scale + texture / 4, v * scale + texture / 4), words)
+            ambient = views[rows, 9].view(-1, 1, 1, 1)
+            gloss = 0.10 + 0.55 * o[:, 19].view(-1, 1, 1, 1)
+            paint = paint * (ambient + (1.1 - ambient) * diffuse)[:, None] + (gloss * shine)[:, None]
+            canvas[rows] = torch.lerp(canvas[rows], paint, (0.5 + inside).clamp(0, 1)[:, None])
+    return canvas.clamp_(0, 1).mul_(2).sub_(1)
+
+
+# ---- a sheet of examples ------------------------------------------------------------------------------------------
+
+def write_png(path, picture):
+    """Writes a picture [3, H, W] in -1..1."""
+    import struct
+    import zlib
+    rows = ((picture.float().clamp(-1, 1) + 1) * 127.5).round().byte().permute(1, 2, 0).cpu().numpy()
+    raw = b''.join(b'\0' + row.tobytes() for row in rows)
+    chunk = lambda kind, body: struct.pack('>I', len(body)) + kind + body + struct.pack('>I', zlib.crc32(kind + body))
+    with open(path, 'wb') as f:
+        f.write(b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', rows.shape[1], rows.shape[0], 8, 2, 0, 0, 0))
+                + chunk(b'IDAT', zlib.compress(raw, 6)) + chunk(b'IEND', b''))
+
+
+def sheet(videos, columns, frames=4):
+    """Returns a picture [3, H, W]: a few frames of each video [3, F, H, W] side by side, some videos in a row."""
+    strips = [torch.cat(list(v[:, torch.linspace(0, v.shape[1] - 1, frames).long()].unbind(1)), 2) for v in videos]
+    return torch.cat([torch.cat(strips[i:i + columns], 2) for i in range(0, len(strips) // columns * columns, columns)], 1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--show', metavar='PNG', help='write a sheet of frames')
+    parser.add_argument('--seed', type=int, default=7)
+    parser.add_argument('--clips', type=int, default=8)
+    parser.add_argument('--size', type=int, nargs=2, default=(256, 256), help='height and width')
+    parser.add_argument('--frames', type=int, default=33)
+    parser.add_argument('--columns', type=int, default=2)
+    args = parser.parse_args()
+    device = 'cuda' if torch.cuda.is_available() else 'cpu'
+    height, width = args.size
+    scenes = sample(args.seed, args.clips, width / height)
+    print('\n'.join(scenes['caption']))
+    if args.show:
+        picks = [render(take(scenes, slice(i, i + 1)), (height, width), args.frames, device)[0] for i in range(args.clips)]
+        write_png(args.show, sheet(picks, args.columns))
+
+
+if __name__ == '__main__':
+    main()
