@@ -189,5 +189,7 @@ def sample(seed, n, aspect=1.0):
 
 
 def take(scenes, index):
-    """Returns the scenes of a slice."""
-    return {k: v[index] for k, v in scenes.items()}
+    """Returns the scenes of a slice, or of a list of indices."""
+    if isinstance(index, slice):
+        return {k: v[index] for k, v in scenes.items()}
+    return {k: [v[i] for i in index] if k == 'caption' else v[index] for k, v in scenes.items()}

@@ -1,0 +1,238 @@
+"""Trains the VAE on crops of rendered clips, and measures it on clips that it has not seen."""
+import argparse
+import json
+import math
+import os
+import sys
+import time
+
+import torch
+from safetensors.torch import load_file, save_file
+
+import data
+import vae as vaes
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'tiny-training'))
+from optim import Trainer  # noqa: E402
+
+VIEWS = ((256, 256), (480, 832))    # height and width of the frames that crops are taken from
+LONGEST = 81                        # frames of the clips that crops are taken from
+
+
+def psnr(a, b):
+    """Returns the PSNR of each clip in dB, for values in -1..1."""
+    return 10 * torch.log10(4 / ((a.float().clamp(-1, 1) - b.float()) ** 2).flatten(1).mean(1))
+
+
+class Crops:
+    """Draws random crops of random scenes."""
+
+    def __init__(self, scenes, device, texture):
+        self.device, self.texture = device, texture
+        self.pools = [data.sample(100 + i, scenes, w / h) for i, (h, w) in enumerate(VIEWS)]
+        self.random = torch.Generator().manual_seed(4)
+
+    def draw(self, n, frames, side):
+        """Returns [n, 3, frames, side, side]: each view gives its share of the clips."""
+        shares, parts = [n // 2, n - n // 2], []
+        for pool, size, count in zip(self.pools, VIEWS, shares):
+            if count == 0:
+                continue
+            pick = lambda most, m=count: torch.randint(0, most, (m,), generator=self.random)
+            scenes = data.take(pool, pick(len(pool['caption'])).tolist())
+            corner = torch.stack([pick(size[0] - side + 1), pick(size[1] - side + 1)], 1)
+            parts.append(data.render(scenes, size, frames, self.device, (corner, (side, side)), int(pick(LONGEST - frames, 1)), LONGEST, self.texture))
+        return torch.cat(parts)
+
+
+def run_step(model, x, kl_weight):
+    """Runs a forward and a backward pass. Returns the parts of the loss."""
+    mean, logvar = (t.float() for t in model.encode(x))
+    logvar = logvar.clamp(-20, 10)
+    z = mean + torch.randn_like(mean) * (0.5 * logvar).exp()
+    kl = 0.5 * (mean * mean + logvar.exp() - 1 - logvar).mean()
+    e = model.decode(z.to(x.dtype)).float() - x.float()
+    l1, mse = e.abs().mean(), (e * e).mean()
+    edges = (e[..., 1:] - e[..., :-1]).abs().mean() + (e[..., 1:, :] - e[..., :-1, :]).abs().mean()
+    (l1 + 2 * mse + 0.3 * edges + kl_weight * kl).backward()
+    return torch.stack([l1, mse, edges, kl]).detach()
+
+
+def lay(model, last):
+    """Puts the weights of convolutions into channels-last layout, or back."""
+    for p in model.parameters():
+        if p.ndim >= 4:
+            formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+            p.data = p.data.contiguous(memory_format=formats[p.ndim] if last else torch.contiguous_format)
+
+
+def place(x, last):
+    return x.contiguous(memory_format=torch.channels_last_3d) if last else x.contiguous()
+
+
+def pick_layout(model, x, kl_weight):
+    """Times a step in both memory layouts. Keeps the faster, and returns whether that is channels-last."""
+    times = {}
+    for last in (False, True):
+        lay(model, last)
+        y = place(x, last)
+        for k in range(5):
+            if k == 2:
+                torch.cuda.synchronize()
+                begun = time.time()
+            run_step(model, y, kl_weight)
+            model.zero_grad()
+        torch.cuda.synchronize()
+        times[last] = (time.time() - begun) / 3
+    print(f'layout: {times[False] * 1000:.0f} ms a step with channels first, {times[True] * 1000:.0f} ms with channels last; '
+          f'peak {torch.cuda.max_memory_allocated() / 2 ** 30:.1f} GiB', flush=True)
+    last = times[True] < times[False]
+    lay(model, last)
+    return last
+
+
+@torch.no_grad()
+def evaluate(model, device, dtype, last, sizes, texture, seed=990002):
+    """Returns PSNRs per size, mean and deviation of each latent channel, and (original, decoded) pairs for a sheet.
+
+    sizes: (height, width, frames, clips) of clips that training does not see."""
+    values, total, square, count, pairs = {}, 0, 0, 0, []
+    for height, width, frames, clips in sizes:
+        scenes, some = data.sample(seed, clips, width / height), []
+        for i in range(clips):
+            x = data.render(data.take(scenes, slice(i, i + 1)), (height, width), frames, device, texture=texture)
+            z = model.encode(place(x.to(dtype), last))[0].float()
+            y = model.decode(place(z.to(dtype), last))
+            some.append(psnr(y, x))
+            total, square, count = total + z.sum((0, 2, 3, 4)).double(), square + (z * z).sum((0, 2, 3, 4)).double(), count + z[0, 0].numel()
+            if i < 6:
+                pairs.append((x[0, :, ::max(1, frames // 3), :256, :256].cpu(), y[0, :, ::max(1, frames // 3), :256, :256].float().clamp(-1, 1).cpu()))
+        some = torch.cat(some)
+        values[f'{width}x{height}x{frames}'] = {'clips': clips, 'mean_db': round(some.mean().item(), 2), 'least_db': round(some.min().item(), 2)}
+        print(f'PSNR {width}x{height}x{frames}: mean {some.mean():.2f} dB, least {some.min():.2f} dB of {clips} clips', flush=True)
+    mean = total / count
+    return values, mean.tolist(), (square / count - mean * mean).sqrt().tolist(), pairs
+
+
+def save(weights, folder, **fields):
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, 'diffusion_pytorch_model.safetensors')
+    save_file({k: v.detach().to('cpu', torch.float16).contiguous() for k, v in weights.items()}, path + '.part')
+    os.replace(path + '.part', path)
+    with open(os.path.join(folder, 'config.json'), 'w') as f:
+        json.dump({**vaes.CONFIG, **fields}, f, indent=1)
+        f.write('\n')
+
+
+def load(folder, device, dtype):
+    """Returns a saved VAE, and its latents' mean and deviation [1, C, 1, 1, 1]."""
+    with open(os.path.join(folder, 'config.json')) as f:
+        config = json.load(f)
+    model = vaes.Vae(config)
+    model.load_state_dict({k: v.float() for k, v in load_file(os.path.join(folder, 'diffusion_pytorch_model.safetensors')).items()})
+    stats = (torch.tensor(config[k], device=device).view(1, -1, 1, 1, 1) for k in ('latents_mean', 'latents_std'))
+    return model.to(device, dtype).requires_grad_(False), *stats
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--out', default='work', help='folder for vae/, vae-sheet.png and vae-report.json')
+    parser.add_argument('--start', default='', help='folder of a VAE to go on from')
+    parser.add_argument('--seconds', type=float, default=480, help='for everything, loading and measuring included')
+    parser.add_argument('--batch', type=int, default=16, help='crops a step')
+    parser.add_argument('--side', type=int, default=128)
+    parser.add_argument('--frames', type=int, default=17)
+    parser.add_argument('--lr', type=float, default=1.5e-3)
+    parser.add_argument('--kl', type=float, default=5e-4)
+    parser.add_argument('--widths', type=int, nargs=2, default=(vaes.CONFIG['base_dim'], vaes.CONFIG['decoder_base_dim']),
+                        help='base_dim of the encoder and of the decoder')
+    parser.add_argument('--scenes', type=int, default=4000, help='different scenes of each view')
+    parser.add_argument('--texture', type=int, default=512)
+    parser.add_argument('--no-compile', action='store_true')
+    parser.add_argument('--toy', action='store_true', help='a quick test of the script')
+    args = parser.parse_args()
+    start = saved = time.time()
+    if args.toy:
+        torch.set_num_threads(1)
+        args.batch, args.side, args.frames, args.scenes, args.texture = 2, 32, 5, 8, 64
+    device = 'cuda' if torch.cuda.is_available() else 'cpu'
+    dtype = torch.bfloat16 if device == 'cuda' else torch.float32
+    torch.manual_seed(2)
+    torch.backends.cudnn.benchmark = True
+    crops = Crops(args.scenes, device, args.texture)
+    vaes.CONFIG.update(base_dim=args.widths[0], decoder_base_dim=args.widths[1])
+    model = vaes.Vae()
+    if args.start:
+        model = load(args.start, 'cpu', torch.float32)[0].requires_grad_(True)
+    model.to(device)
+    count = {k: sum(p.numel() for p in getattr(model, k).parameters()) / 1e6 for k in ('encoder', 'decoder')}
+    print(f'VAE: {count["encoder"]:.2f} M parameters in the encoder, {count["decoder"]:.2f} M in the decoder; scenes after {time.time() - start:.1f} s', flush=True)
+    exact = {n: p.detach().clone() for n, p in model.named_parameters()}
+    last = False
+    if device == 'cuda':
+        model.to(dtype)
+        if not args.no_compile:
+            print(f'norms compiled: {vaes.compile_norms(device, dtype)}; {time.time() - start:.1f} s', flush=True)
+        last = pick_layout(model, crops.draw(args.batch, args.frames, args.side).to(dtype), args.kl)
+        torch.cuda.synchronize()
+        begun = time.time()
+        crops.draw(args.batch, args.frames, args.side)
+        torch.cuda.synchronize()
+        print(f'rendering: {(time.time() - begun) * 1000:.0f} ms for {args.batch} crops; {time.time() - start:.1f} s', flush=True)
+    named = dict(model.named_parameters())
+    trainer = Trainer(named, ema=0.998)
+    trainer.master = [exact[n].contiguous().clone() for n in named]
+    trainer.ema = [m.clone() for m in trainer.master]
+    if last:                        # optimizer state in the layout of the gradients
+        for state in (trainer.master, trainer.ema, trainer.moment, trainer.second):
+            for i, p in enumerate(trainer.params):
+                state[i] = torch.empty_like(p, dtype=torch.float32).copy_(state[i])
+    good = [m.clone() for m in trainer.master]
+    trainer.push(trainer.master)
+    reserve = 4 if args.toy else 60
+    length = max(1.0, args.seconds - (time.time() - start) - reserve)
+    sums, seen, step, marked, rate = torch.zeros(4, device=device), 0, 0, 0, args.lr
+    begun = mark = time.time()
+    while (done := (time.time() - begun) / length) < 1:
+        long = step % 4 == 3                                                # half as many clips of twice the length
+        n, frames = (max(1, args.batch // 2), 2 * args.frames - 1) if long else (args.batch, args.frames)
+        x = place(crops.draw(n, frames, args.side).to(dtype), last)
+        sums += run_step(model, x, args.kl)
+        trainer.step(rate * min(1, (step + 1) / 60) * min(1.0, 0.01 + 1.6 * (1 - done)))
+        step, seen = step + 1, seen + n
+        if device == 'cuda' and step % 8 == 0:
+            torch.cuda.synchronize()                                        # so that the clock tells how far the GPU is
+        if time.time() - mark > 10 or args.toy:
+            l1, mse, edges, kl = (sums / (step - marked)).tolist()
+            print(f'{time.time() - start:.0f} s, step {step}, {seen} clips, L1 {l1:.4f}, PSNR {10 * math.log10(4 / max(mse, 1e-9)):.2f} dB, edges {edges:.4f}, '
+                  f'KL {kl:.2f}, {(time.time() - mark) / (step - marked) * 1000:.0f} ms a step', flush=True)
+            if math.isfinite(l1):
+                good = [m.clone() for m in trainer.master]
+            else:                   # go back, with a lower rate
+                print('not finite: back to the last good weights', flush=True)
+                for state, fresh in ((trainer.master, good), (trainer.ema, good)):
+                    torch._foreach_copy_(state, fresh)
+                torch._foreach_zero_(trainer.moment)
+                torch._foreach_zero_(trainer.second)
+                trainer.push(trainer.master)
+                rate *= 0.5
+            sums.zero_()
+            mark, marked = time.time(), step
+        if time.time() - saved > 120:
+            save(trainer.averaged(), os.path.join(args.out, 'vae'))
+            saved = time.time()
+    trainer.push(trainer.ema)
+    save(trainer.averaged(), os.path.join(args.out, 'vae'))
+    print(f'trained {step} steps, {seen} clips, {time.time() - start:.0f} s', flush=True)
+    sizes = [(32, 48, 5, 2)] if args.toy else [(256, 256, 33, 32), (480, 832, 49, 6)]
+    values, mean, deviation, pairs = evaluate(model, device, dtype, last, sizes, args.texture)
+    save(trainer.averaged(), os.path.join(args.out, 'vae'), latents_mean=[round(v, 4) for v in mean], latents_std=[round(v, 4) for v in deviation])
+    strip = lambda v: torch.cat(list(v[:, :3].unbind(1)), 2)
+    data.write_png(os.path.join(args.out, 'vae-sheet.png'), torch.cat([torch.cat([strip(a), strip(b)], 2) for a, b in pairs if a.shape[-1] == pairs[0][0].shape[-1]], 1))
+    with open(os.path.join(args.out, 'vae-report.json'), 'w') as f:
+        json.dump({'steps': step, 'clips': seen, 'seconds': round(time.time() - start), 'psnr': values, 'latents_mean': mean, 'latents_std': deviation}, f, indent=1)
+    print('latents: mean', [round(v, 2) for v in mean], 'std', [round(v, 2) for v in deviation], f'{time.time() - start:.0f} s', flush=True)
+
+
+if __name__ == '__main__':
+    main()
