@@ -189,7 +189,7 @@ def main():
                 state[i] = torch.empty_like(p, dtype=torch.float32).copy_(state[i])
     good = [m.clone() for m in trainer.master]
     trainer.push(trainer.master)
-    reserve = 4 if args.toy else 60
+    reserve = 4 if args.toy else 45
     length = max(1.0, args.seconds - (time.time() - start) - reserve)
     sums, seen, step, marked, rate = torch.zeros(4, device=device), 0, 0, 0, args.lr
     begun = mark = time.time()
@@ -225,6 +225,7 @@ def main():
     save(trainer.averaged(), os.path.join(args.out, 'vae'))
     print(f'trained {step} steps, {seen} clips, {time.time() - start:.0f} s', flush=True)
     sizes = [(32, 48, 5, 2)] if args.toy else [(256, 256, 33, 32), (480, 832, 49, 6)]
+    torch.backends.cudnn.benchmark = False                                  # trying algorithms takes long at these sizes
     values, mean, deviation, pairs = evaluate(model, device, dtype, last, sizes, args.texture)
     save(trainer.averaged(), os.path.join(args.out, 'vae'), latents_mean=[round(v, 4) for v in mean], latents_std=[round(v, 4) for v in deviation])
     strip = lambda v: torch.cat(list(v[:, :3].unbind(1)), 2)
