@@ -1,0 +1,456 @@
+"""Trains the transformer and its text encoder, one stage at a time, on latents of rendered clips."""
+import argparse
+import json
+import math
+import os
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import data
+import model as models
+import train_vae
+import vae as vaes
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'tiny-training'))
+from optim import Trainer  # noqa: E402
+
+# Each stage: sizes as (height, width, frames, clips a step), learning rate, flow shift, share of the time before the rate falls to its end,
+# rate at the end, seconds to fill the pools, share of the time for new clips after that, seconds kept for the samples.
+STAGES = {
+    1: dict(sizes=[(256, 256, 17, 96)], lr=1.5e-3, shift=3.0, hold=1.0, end=1.0, fill=70, fresh=0.3, reserve=35),
+    2: dict(sizes=[(256, 256, 33, 64), (240, 416, 33, 40)], lr=1.2e-3, shift=3.0, hold=1.0, end=1.0, fill=70, fresh=0.3, reserve=45),
+    3: dict(sizes=[(320, 576, 49, 12), (240, 416, 33, 40)], lr=1e-3, shift=4.0, hold=1.0, end=1.0, fill=70, fresh=0.25, reserve=55),
+    4: dict(sizes=[(480, 832, 49, 6)], lr=8e-4, shift=5.0, hold=1.0, end=1.0, fill=90, fresh=0.2, reserve=75),
+    5: dict(sizes=[(480, 832, 49, 6)], lr=6e-4, shift=5.0, hold=0.1, end=0.02, fill=90, fresh=0.2, reserve=75),
+    6: dict(sizes=[(480, 832, 81, 3), (480, 832, 49, 6)], lr=4e-4, shift=5.0, hold=0.1, end=0.02, fill=100, fresh=0.15, reserve=90),
+}
+TOY = dict(sizes=[(32, 48, 9, 2), (32, 32, 5, 3)], lr=1e-3, shift=3.0, hold=0.5, end=0.1, fill=2, fresh=0.3, reserve=8)
+LARGEST_FILE = 15_500_000           # bytes
+POOL_BYTES = 24 << 30               # of the latents of all sizes
+HELD_OUT = 32                       # clips that training does not see, for each size
+TEST_SEED = 880_000_001             # training seeds stay below
+
+
+# ---- files --------------------------------------------------------------------------------------------------------
+
+def save_weights(weights, folder):
+    """Writes fp16 weights in files below 16 MiB: weights-1.safetensors, weights-2.safetensors, ..."""
+    parts, size = [{}], 0
+    for name, w in weights.items():
+        w = w.detach().to('cpu', torch.float16).contiguous()
+        if size + w.numel() * 2 > LARGEST_FILE:
+            parts.append({})
+            size = 0
+        parts[-1][name] = w
+        size += w.numel() * 2
+    os.makedirs(folder, exist_ok=True)
+    for k, part in enumerate(parts, 1):
+        path = os.path.join(folder, f'weights-{k}.safetensors')
+        save_file(part, path + '.part')
+        os.replace(path + '.part', path)
+
+
+def load_weights(folder):
+    """Returns the fp32 weights of a folder, or nothing if it has none."""
+    weights, k = {}, 1
+    while os.path.exists(path := os.path.join(folder, f'weights-{k}.safetensors')):
+        weights.update({n: w.float() for n, w in load_file(path).items()})
+        k += 1
+    return weights
+
+
+def part_of(weights, name):
+    return {k[len(name) + 1:]: w for k, w in weights.items() if k.startswith(name + '.')}
+
+
+# ---- latents ------------------------------------------------------------------------------------------------------
+
+class Maker:
+    """Renders clips and encodes them."""
+
+    def __init__(self, vae, mean, deviation, tokenizer, texture, last):
+        self.vae, self.mean, self.deviation, self.tokenizer, self.texture, self.last = vae, mean, deviation, tokenizer, texture, last
+        self.dtype, self.device = next(vae.parameters()).dtype, mean.device
+
+    @torch.no_grad()
+    def make(self, seed, size, frames, n):
+        """Returns normalized latents [n, C, F, h, w] in fp16, and ids [n, L], of n new clips."""
+        scenes = data.sample(seed, n, size[1] / size[0])
+        at_once = max(1, 20_000_000 // (size[0] * size[1] * frames))
+        parts = []
+        for k in range(0, n, at_once):
+            x = data.render(data.take(scenes, slice(k, k + at_once)), size, frames, self.device, texture=self.texture)
+            z = self.vae.encode(train_vae.place(x.to(self.dtype), self.last))[0].float()
+            parts.append(((z - self.mean) / self.deviation).half())
+        return torch.cat(parts).contiguous(), models.tokenize(self.tokenizer, scenes['caption']).to(self.device), scenes['caption']
+
+    @torch.no_grad()
+    def decode(self, latents):
+        """Decodes one normalized latent [C, F, h, w] to a video [3, F, H, W]."""
+        z = (latents[None].float() * self.deviation + self.mean).to(self.dtype)
+        return self.vae.decode(train_vae.place(z, self.last))[0].float().clamp(-1, 1)
+
+
+class Pool:
+    """The latents of one size. New clips replace the oldest."""
+
+    def __init__(self, maker, height, width, frames, batch, room, seed):
+        self.maker, self.size, self.frames, self.batch = maker, (height, width), frames, batch
+        self.shape = vaes.latent_shape(self.size, frames)
+        self.room = min(60_000, max(batch, room // (2 * math.prod(self.shape))))
+        self.z = torch.empty(self.room, *self.shape, dtype=torch.float16, device=maker.device)
+        self.ids = torch.zeros(self.room, models.TEXT_TOKENS, dtype=torch.long, device=maker.device)
+        self.made, self.chunk, self.seed = 0, max(1, min(64, 80_000_000 // (height * width * frames))), seed
+
+    def add(self):
+        """Makes a chunk of new clips."""
+        z, ids, _ = self.maker.make(self.seed + self.made, self.size, self.frames, self.chunk)
+        where = torch.arange(self.made, self.made + self.chunk, device=z.device) % self.room
+        self.z[where], self.ids[where] = z, ids
+        self.made += self.chunk
+
+    def fill(self, seconds):
+        begun = time.time()
+        while time.time() - begun < seconds or self.made < self.batch:
+            self.add()
+            if self.z.is_cuda:
+                torch.cuda.synchronize()
+        name = f'{self.size[1]}x{self.size[0]}x{self.frames}'
+        print(f'pool {name}: {self.made} clips, {self.made / (time.time() - begun):.1f} a second, room for {self.room}', flush=True)
+
+    def draw(self, n, generator):
+        index = torch.randint(0, min(self.made, self.room), (n,), generator=generator, device=self.z.device)
+        return self.z[index], self.ids[index]
+
+
+# ---- loss ---------------------------------------------------------------------------------------------------------
+
+def velocity_errors(net, text_encoder, z, ids, sigma, noise, known, dtype):
+    """Returns each clip's mean squared error of the velocity. known [B]: clips whose first latent frame is given."""
+    shape = (-1, 1, 1, 1, 1)
+    x = (1 - sigma.view(shape)) * z + sigma.view(shape) * noise
+    first = known.view(shape)
+    x = torch.cat([torch.where(first, z[:, :, :1], x[:, :, :1]), x[:, :, 1:]], 2)
+    steps = (models.TRAIN_STEPS * sigma)[:, None].repeat(1, z.shape[2])
+    steps[:, 0] = torch.where(known, 0.0, steps[:, 0])
+    v = net(x.to(dtype), steps, text_encoder(ids), models.padding_bias(ids)).float()
+    e = ((v - (noise - z)) ** 2).mean((1, 3, 4))                            # [B, F]
+    counted = torch.ones_like(e)
+    counted[:, 0] = (~known).float()
+    return (e * counted).sum(1) / counted.sum(1)
+
+
+def draw_sigmas(n, shift, generator, device):
+    """Draws stratified sigmas: one in five uniform, the others denser in the middle. Both are shifted towards noise."""
+    u = (torch.randperm(n, generator=generator, device=device) + torch.rand(n, generator=generator, device=device)) / n
+    middle = torch.sigmoid(math.sqrt(2) * torch.erfinv((2 * u - 1).clamp(-0.9999, 0.9999)))
+    return models.shifted(torch.where(torch.rand(n, generator=generator, device=device) < 0.2, u, middle), shift)
+
+
+def pick_attention(shape, device):
+    """Times the attention kernels forward and backward for q [B, H, N, D], and keeps the fastest."""
+    q, times = torch.randn(*shape, device=device, dtype=torch.bfloat16, requires_grad=True), {}
+    for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
+        try:
+            with sdpa_kernel(backend):
+                for k in range(5):
+                    if k == 2:
+                        torch.cuda.synchronize()
+                        begun = time.time()
+                    F.scaled_dot_product_attention(q, q, q).sum().backward()
+                torch.cuda.synchronize()
+                times[backend] = (time.time() - begun) / 3
+        except RuntimeError as error:
+            print('attention:', backend, str(error)[:80], flush=True)
+    best = min(times, key=times.get)
+    torch.backends.cuda.enable_flash_sdp(best == SDPBackend.FLASH_ATTENTION)
+    torch.backends.cuda.enable_cudnn_sdp(best == SDPBackend.CUDNN_ATTENTION)
+    print('attention:', best, {b.name: f'{t * 1000:.2f} ms' for b, t in times.items()}, 'for', tuple(shape), flush=True)
+
+
+# ---- training -----------------------------------------------------------------------------------------------------
+
+class Run:
+    """One stage."""
+
+    def __init__(self, args):
+        self.args, self.begun = args, time.time()
+        self.device = 'cuda' if torch.cuda.is_available() else 'cpu'
+        self.dtype = torch.bfloat16 if self.device == 'cuda' else torch.float32
+        self.stage = TOY if args.toy else STAGES[args.stage]
+        for name in ('lr', 'shift', 'hold', 'end', 'fill', 'fresh', 'reserve'):
+            if getattr(args, name) is not None:
+                self.stage[name] = getattr(args, name)
+        if args.sizes:
+            self.stage['sizes'] = [tuple(map(int, s.split('x'))) for s in args.sizes]
+        torch.manual_seed(1000 + args.stage)
+        self.generator = torch.Generator(self.device).manual_seed(args.seed + 1000 * args.stage)
+        self.micro = {}             # clips at once, by size, where memory does not suffice for a whole step
+
+    def clock(self):
+        return f'{time.time() - self.begun:.0f} s'
+
+    def load(self):
+        args = self.args
+        os.makedirs(args.out, exist_ok=True)
+        pieces = os.path.join(args.out, 'spiece.model')
+        given = os.path.join(args.from_folder, 'spiece.model')
+        if os.path.exists(given):
+            if os.path.abspath(given) != os.path.abspath(pieces):
+                with open(given, 'rb') as f, open(pieces, 'wb') as g:
+                    g.write(f.read())
+        else:
+            models.train_tokenizer(pieces)
+        self.tokenizer = models.load_tokenizer(pieces)
+        vae, mean, deviation = train_vae.load(args.vae or os.path.join(args.from_folder, 'vae'), self.device, self.dtype)
+        last = self.device == 'cuda'
+        train_vae.lay(vae, last)
+        if last and not args.no_compile:
+            print(f'norms compiled: {vaes.compile_norms(self.device, self.dtype)}; {self.clock()}', flush=True)
+        self.maker = Maker(vae, mean, deviation, self.tokenizer, 64 if args.toy else 512, last)
+        config = dict(models.TRANSFORMER, num_layers=2 if args.toy else args.layers, ffn_dim=64 if args.toy else args.ffn_dim, num_attention_heads=1 if args.toy else args.heads)
+        text_config = dict(models.TEXT_ENCODER, vocab_size=self.tokenizer.vocab_size())
+        self.transformer, self.text_encoder = models.Transformer(config), models.TextEncoder(text_config)
+        weights = load_weights(args.from_folder)
+        if weights:
+            self.transformer.load_state_dict(part_of(weights, 'transformer'))
+            self.text_encoder.load_state_dict(part_of(weights, 'text_encoder'))
+        self.configs = {'transformer': config, 'text_encoder': text_config}
+        named = {}
+        for name, net in (('transformer', self.transformer), ('text_encoder', self.text_encoder)):
+            net.to(self.device)
+            named.update({f'{name}.{n}': p for n, p in net.named_parameters()})
+        muon = [n for n, p in named.items() if p.ndim == 2 and 'block' in n and 'relative' not in n and not n.endswith('table')]
+        self.trainer = Trainer(named, muon, ema=args.ema)
+        for net in (self.transformer, self.text_encoder):
+            net.to(self.dtype)
+        self.empty = models.tokenize(self.tokenizer, ['']).to(self.device)
+        count = lambda net: sum(p.numel() for p in net.parameters()) / 1e6
+        print(f'transformer {count(self.transformer):.2f} M, text encoder {count(self.text_encoder):.2f} M parameters, {"continued" if weights else "new"}; '
+              f'Muon on {len(muon)} matrices; {self.clock()}', flush=True)
+
+    def fill(self):
+        sizes, stage = self.stage['sizes'], self.stage
+        self.pools = []
+        for k, (h, w, f, batch) in enumerate(sizes):
+            self.pools.append(Pool(self.maker, h, w, f, batch, POOL_BYTES // len(sizes), (self.args.seed * 10 + self.args.stage * 4 + k) * 1_000_000))
+            self.pools[-1].fill(stage['fill'] / len(sizes))
+        n = 4 if self.args.toy else HELD_OUT
+        self.held_out = [self.maker.make(TEST_SEED, p.size, p.frames, min(n, 4 * p.batch))[:2] for p in self.pools]
+        print(f'held-out clips: {self.clock()}', flush=True)
+
+    def step(self, pool):
+        """Runs forward and backward passes for one step. Returns the clips' errors and sigmas."""
+        z, ids = pool.draw(pool.batch, self.generator)
+        rand = lambda: torch.rand(len(z), generator=self.generator, device=self.device)
+        ids = torch.where(rand()[:, None] < 0.1, self.empty, ids)
+        sigma, known = draw_sigmas(len(z), self.stage['shift'], self.generator, self.device), rand() < self.args.first_frame
+        noise = torch.randn(z.shape, generator=self.generator, device=self.device)
+        micro, errors = self.micro.get(pool.shape, len(z)), []
+        for k in range(0, len(z), micro):
+            part = slice(k, k + micro)
+            e = velocity_errors(self.transformer, self.text_encoder, z[part].float(), ids[part], sigma[part], noise[part], known[part], self.dtype)
+            (e.sum() / len(z)).backward()
+            errors.append(e.detach())
+        return torch.cat(errors), sigma
+
+    def try_steps(self):
+        """Compiles the blocks, runs a step of every size, and halves what is computed at once while memory does not suffice."""
+        if self.device == 'cuda':
+            largest = max(self.pools, key=lambda p: p.batch * math.prod(p.shape))
+            tokens = math.prod(largest.shape[1:]) // 4
+            pick_attention((max(1, largest.batch // 2), self.configs['transformer']['num_attention_heads'], tokens, 128), self.device)
+            if not self.args.no_compile:
+                torch._dynamo.config.recompile_limit = 64
+                for block in self.transformer.blocks:
+                    block.compile(dynamic=False)
+        for pool in self.pools:
+            while True:
+                try:
+                    self.step(pool)
+                    break
+                except torch.OutOfMemoryError:
+                    self.micro[pool.shape] = max(1, self.micro.get(pool.shape, pool.batch) // 2)
+                    print(f'out of memory: {self.micro[pool.shape]} clips at once for {pool.shape}', flush=True)
+                    if self.micro[pool.shape] == 1 and getattr(pool, 'single', False):
+                        raise
+                    pool.single = self.micro[pool.shape] == 1
+                except Exception as error:                                  # a compiler's failure
+                    if self.device != 'cuda' or self.transformer.blocks[0]._compiled_call_impl is None:
+                        raise
+                    print('not compiled:', str(error)[:300], flush=True)
+                    self.plain()
+                self.trainer.push(self.trainer.master)
+                if self.device == 'cuda':
+                    torch.cuda.empty_cache()
+            self.trainer.push(self.trainer.master)                          # clears the gradients
+            if self.device == 'cuda':
+                torch.cuda.synchronize()
+                begun = time.time()
+                self.step(pool)
+                torch.cuda.synchronize()
+                self.trainer.push(self.trainer.master)
+                print(f'{pool.shape}: {(time.time() - begun) * 1000:.0f} ms for {pool.batch} clips, peak {torch.cuda.max_memory_allocated() / 2 ** 30:.1f} GiB; '
+                      f'{self.clock()}', flush=True)
+
+    def plain(self):
+        """Runs the blocks without their compiled versions."""
+        for block in self.transformer.blocks:
+            block._compiled_call_impl = None
+
+    def rate(self, done):
+        warm = min(1, (self.trainer.steps + 1) / (150 if self.args.stage == 1 else 60))
+        hold, end = self.stage['hold'], self.stage['end']
+        fall = 1.0 if done < hold else max(end, 1 - (1 - end) * (done - hold) / max(1e-6, 1 - hold))
+        return warm * fall
+
+    def train(self):
+        args, stage, trainer = self.args, self.stage, self.trainer
+        start = mark = time.time()
+        length = max(1.0, args.seconds - (start - self.begun) - stage['reserve'])
+        total, bins, step, marked, spent, seen, lr = torch.zeros((), device=self.device), torch.zeros(4, 2, device=self.device), 0, 0, 0.0, 0, stage['lr']
+        saved, good = time.time(), [m.clone() for m in trainer.master]
+        while (done := (time.time() - start) / length) < 1:
+            pool = self.pools[step % len(self.pools)]
+            if spent < stage['fresh'] * (time.time() - start):
+                begun = time.time()
+                pool.add()
+                if self.device == 'cuda':
+                    torch.cuda.synchronize()
+                spent += time.time() - begun
+            errors, sigma = self.step(pool)
+            rate = self.rate(done)
+            trainer.step(lr * 0.67 * rate, lr * rate)
+            step, seen, total = step + 1, seen + pool.batch, total + errors.mean()
+            quarter = (sigma * 4).long().clamp(0, 3)
+            bins[:, 0].index_add_(0, quarter, errors)
+            bins[:, 1].index_add_(0, quarter, torch.ones_like(errors))
+            if self.device == 'cuda' and step % 4 == 0:
+                torch.cuda.synchronize()                                    # so that the clock tells how far the GPU is
+            if time.time() - mark > 10 or args.toy:
+                loss, quarters = (total / (step - marked)).item(), (bins[:, 0] / bins[:, 1].clamp_min(1)).tolist()
+                print(f'{self.clock()}, step {step}, {seen} clips, loss {loss:.4f}, by quarter of sigma {[round(q, 3) for q in quarters]}, rate {rate:.3f}, '
+                      f'{(time.time() - mark) / (step - marked) * 1000:.0f} ms a step, {spent / (time.time() - start):.0%} for data', flush=True)
+                if math.isfinite(loss):
+                    good = [m.clone() for m in trainer.master]
+                else:
+                    print('not finite: back to the last good weights, at half the rate', flush=True)
+                    torch._foreach_copy_(trainer.master, good)
+                    torch._foreach_copy_(trainer.ema, good)
+                    for state in (trainer.moment, trainer.second):
+                        torch._foreach_zero_(state)
+                    trainer.push(trainer.master)
+                    lr *= 0.5
+                total.zero_()
+                bins.zero_()
+                mark, marked = time.time(), step
+            if time.time() - saved > 90:
+                save_weights(trainer.averaged(), args.out)
+                saved = time.time()
+        self.report = {'stage': args.stage, 'steps': step, 'clips': seen, 'made': [p.made for p in self.pools], 'seconds': round(time.time() - start),
+                       'sizes': stage['sizes'], 'micro': {str(k): v for k, v in self.micro.items()}}
+        print(f'trained: {json.dumps(self.report)}; {self.clock()}', flush=True)
+
+    @torch.no_grad()
+    def validate(self):
+        """Prints the held-out loss of the averaged weights: always the same clips, noise and sigmas."""
+        self.report['held_out'] = {}
+        for pool, (z, ids) in zip(self.pools, self.held_out):
+            generator = torch.Generator(self.device).manual_seed(5)
+            errors = []
+            for sigma in (0.2, 0.4, 0.6, 0.8, 0.95):
+                noise = torch.randn(z.shape, generator=generator, device=self.device)
+                step = self.micro.get(pool.shape, pool.batch)
+                known = torch.zeros(len(z), dtype=torch.bool, device=self.device)
+                parts = [velocity_errors(self.transformer, self.text_encoder, z[k:k + step].float(), ids[k:k + step],
+                                         torch.full((len(z[k:k + step]),), sigma, device=self.device), noise[k:k + step], known[k:k + step], self.dtype)
+                         for k in range(0, len(z), step)]
+                errors.append(round(torch.cat(parts).mean().item(), 4))
+            self.report['held_out'][f'{pool.size[1]}x{pool.size[0]}x{pool.frames}'] = errors
+        print(f'held-out loss at sigma .2, .4, .6, .8, .95: {self.report["held_out"]}; {self.clock()}', flush=True)
+
+    @torch.no_grad()
+    def draw(self):
+        """Writes sheets: fresh captions, and two held-out clips that go on from a given first frame."""
+        pool, args = self.pools[0], self.args
+        scenes = data.sample(TEST_SEED + 7, args.samples, pool.size[1] / pool.size[0])
+        ids = models.tokenize(self.tokenizer, scenes['caption']).to(self.device)
+        steps = 2 if args.toy else args.sample_steps
+        at_once, parts = max(1, 60_000 // (math.prod(pool.shape[1:]) // 4)), []
+        for k in range(0, len(ids), at_once):
+            parts.append(models.sample_latents(self.transformer, self.text_encoder, ids[k:k + at_once], self.empty, pool.shape, self.stage['shift'], args.guidance, steps, 1 + k))
+        z, held = self.held_out[0]
+        for k in range(min(2, len(z))):
+            parts.append(models.sample_latents(self.transformer, self.text_encoder, held[k:k + 1], self.empty, pool.shape, self.stage['shift'], args.guidance, steps, 90 + k,
+                                               z[k:k + 1, :, :1].float()))
+        latents = torch.cat(parts)
+        print(f'sampled: latent std {latents.std():.3f}; {self.clock()}', flush=True)
+        videos = []
+        for latent in latents:
+            if latent[0].numel() * 64 * 4 * 64 > 2 ** 31:                   # some convolutions count elements in 32 bits
+                latent = latent[:, :13]
+            video = self.maker.decode(latent)
+            scale = min(1.0, (110_000 / (video.shape[2] * video.shape[3])) ** 0.5)
+            if not videos:
+                data.write_png(os.path.join(args.out, f'frame-{args.stage}.png'), video[:, video.shape[1] // 2])
+            videos.append(F.interpolate(video.transpose(0, 1), scale_factor=scale, mode='area').transpose(0, 1).cpu() if scale < 1 else video.cpu())
+        data.write_png(os.path.join(args.out, f'sheet-{args.stage}.png'), data.sheet(videos, 2 if len(videos) % 2 == 0 else 1))
+        self.report['captions'] = scenes['caption']
+        print('\n'.join(f'{k + 1}. {c}' for k, c in enumerate(scenes['caption'])), flush=True)
+
+    def finish(self):
+        save_weights(self.trainer.averaged(), self.args.out)
+        self.trainer.push(self.trainer.ema)
+        self.plain()
+        try:
+            self.validate()
+            self.draw()
+        finally:
+            with open(os.path.join(self.args.out, f'report-{self.args.stage}.json'), 'w') as f:
+                json.dump({**self.report, 'configs': self.configs, 'options': vars(self.args)}, f, indent=1)
+        print(f'finished: {self.clock()}', flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--stage', type=int, default=1, help='1 to 6')
+    parser.add_argument('--from', dest='from_folder', default='work', help='folder with vae/ and, after stage 1, spiece.model and the weights of the stage before')
+    parser.add_argument('--vae', default='', help='folder of the VAE, if elsewhere')
+    parser.add_argument('--out', default='work')
+    parser.add_argument('--minutes', type=float, default=None, help='for everything, loading and samples included')
+    parser.add_argument('--seconds', type=float, default=540)
+    parser.add_argument('--sizes', nargs='*', help='HEIGHTxWIDTHxFRAMESxCLIPS, instead of the stage\'s')
+    for name, kind in (('lr', float), ('shift', float), ('hold', float), ('end', float), ('fill', float), ('fresh', float), ('reserve', float)):
+        parser.add_argument('--' + name, type=kind, default=None, help='instead of the stage\'s')
+    parser.add_argument('--layers', type=int, default=models.TRANSFORMER['num_layers'])
+    parser.add_argument('--heads', type=int, default=models.TRANSFORMER['num_attention_heads'])
+    parser.add_argument('--ffn-dim', type=int, default=models.TRANSFORMER['ffn_dim'])
+    parser.add_argument('--ema', type=float, default=0.999)
+    parser.add_argument('--first-frame', type=float, default=0.15, help='share of the clips whose first frame is given')
+    parser.add_argument('--seed', type=int, default=1, help='use another one to repeat a stage with new clips')
+    parser.add_argument('--samples', type=int, default=10)
+    parser.add_argument('--sample-steps', type=int, default=30)
+    parser.add_argument('--guidance', type=float, default=5.0)
+    parser.add_argument('--no-compile', action='store_true')
+    parser.add_argument('--toy', action='store_true', help='a quick test of the script')
+    args = parser.parse_args()
+    if args.minutes is not None:
+        args.seconds = 60 * args.minutes
+    if args.toy:
+        torch.set_num_threads(1)
+        args.samples = 2
+    run = Run(args)
+    run.load()
+    run.fill()
+    run.try_steps()
+    run.train()
+    run.finish()
+
+
+if __name__ == '__main__':
+    main()
