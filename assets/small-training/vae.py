@@ -5,11 +5,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-LATENTS, FRAMES_A_LATENT, PIXELS_A_LATENT = 16, 4, 8
+LATENTS, FRAMES_A_LATENT, PIXELS_A_LATENT, PATCH = 16, 4, 8, 2
 CONFIG = {
-    '_class_name': 'AutoencoderKLWan', '_diffusers_version': '0.42.1', 'base_dim': 16, 'decoder_base_dim': 32, 'z_dim': LATENTS, 'dim_mult': [1, 2, 4, 4],
-    'num_res_blocks': 1, 'attn_scales': [], 'temperal_downsample': [False, True, True], 'dropout': 0.0, 'is_residual': True, 'in_channels': 3,
-    'out_channels': 3, 'patch_size': None, 'scale_factor_temporal': FRAMES_A_LATENT, 'scale_factor_spatial': PIXELS_A_LATENT,
+    '_class_name': 'AutoencoderKLWan', '_diffusers_version': '0.42.1', 'base_dim': 40, 'decoder_base_dim': 64, 'z_dim': LATENTS, 'dim_mult': [1, 2, 2],
+    'num_res_blocks': 1, 'attn_scales': [], 'temperal_downsample': [True, True], 'dropout': 0.0, 'is_residual': True, 'in_channels': 12,
+    'out_channels': 12, 'patch_size': 2, 'scale_factor_temporal': FRAMES_A_LATENT, 'scale_factor_spatial': PIXELS_A_LATENT,
 }
 
 
@@ -212,7 +212,7 @@ class UpBlock(nn.Module):
 class Encoder(nn.Module):
     def __init__(self, dims, latents, blocks, times):
         super().__init__()
-        self.conv_in = CausalConv(3, dims[0], 3)
+        self.conv_in = CausalConv(3 * PATCH * PATCH, dims[0], 3)
         last = len(dims) - 1
         self.down_blocks = nn.ModuleList(DownBlock(dims[max(0, i - 1)], d, blocks, 1 if i == last else 2, i < last and times[i]) for i, d in enumerate(dims))
         self.mid_block, self.norm_out, self.conv_out = MidBlock(dims[-1]), Norm(dims[-1]), CausalConv(dims[-1], 2 * latents, 3)
@@ -231,13 +231,26 @@ class Decoder(nn.Module):
         self.conv_in, self.mid_block = CausalConv(latents, dims[0], 3), MidBlock(dims[0])
         last = len(dims) - 2
         self.up_blocks = nn.ModuleList(UpBlock(dims[i], dims[i + 1], blocks, i < last, i < last and times[last - 1 - i]) for i in range(last + 1))
-        self.norm_out, self.conv_out = Norm(dims[-1]), CausalConv(dims[-1], 3, 3)
+        self.norm_out, self.conv_out = Norm(dims[-1]), CausalConv(dims[-1], 3 * PATCH * PATCH, 3)
 
     def forward(self, z):
         x = self.mid_block(self.conv_in(z))
         for block in self.up_blocks:
             x = block(x)
         return self.conv_out(NormSilu.apply(x, self.norm_out.gamma, 2), True)
+
+
+def patchify(x):
+    """Returns [B, 3 * PATCH * PATCH, F, H / PATCH, W / PATCH], with channels (color, column, row), in the memory layout of x."""
+    last = x.is_contiguous(memory_format=torch.channels_last_3d)
+    x = x.unflatten(4, (-1, PATCH)).unflatten(3, (-1, PATCH))               # [B, C, F, h, row, w, column]
+    x = x.permute(0, 2, 3, 5, 1, 6, 4).flatten(4).permute(0, 4, 1, 2, 3)
+    return x if last else x.contiguous()
+
+
+def unpatchify(x):
+    x = x.permute(0, 2, 3, 4, 1).unflatten(4, (3, PATCH, PATCH))            # [B, F, h, w, C, column, row]
+    return x.permute(0, 4, 1, 2, 6, 3, 5).flatten(5).flatten(3, 4)
 
 
 class Vae(nn.Module):
@@ -247,14 +260,24 @@ class Vae(nn.Module):
         z, blocks, times = config['z_dim'], config['num_res_blocks'], config['temperal_downsample']
         self.encoder, self.decoder = Encoder(widths(config['base_dim']), z, blocks, times), Decoder(widths(config['decoder_base_dim']), z, blocks, times)
         self.quant_conv, self.post_quant_conv = CausalConv(2 * z, 2 * z, 1), CausalConv(z, z, 1)
+        self.start(z)
+
+    @torch.no_grad()
+    def start(self, z):
+        """Starts with little noise on the latents: with a deviation of 1, the decoder sees nothing at first."""
+        eye = torch.eye(2 * z).view(2 * z, 2 * z, 1, 1, 1)
+        self.quant_conv.weight.copy_(torch.cat([2 * eye[:z], 0 * eye[z:]]))
+        self.quant_conv.bias.copy_(torch.cat([torch.zeros(z), torch.full((z,), -5.0)]))
+        self.post_quant_conv.weight.copy_(eye[:z, :z])
+        self.post_quant_conv.bias.zero_()
 
     def encode(self, x):
         """Returns mean and log variance [B, z, T, h, w] of videos [B, 3, F, H, W] in -1..1."""
-        return self.quant_conv(self.encoder(x)).chunk(2, 1)
+        return self.quant_conv(self.encoder(patchify(x))).chunk(2, 1)
 
     def decode(self, z):
         """Returns videos, not clamped, of latents as encode() returns them."""
-        return self.decoder(self.post_quant_conv(z))
+        return unpatchify(self.decoder(self.post_quant_conv(z)))
 
 
 def latent_shape(size, frames):

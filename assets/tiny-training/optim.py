@@ -20,7 +20,7 @@ def orthogonal(g, steps=5):
 class Trainer:
     """The master weights, optimizer state and moving average of named parameters (a dict name -> parameter).
 
-    muon: names of the matrices that Muon updates. AdamW updates the rest."""
+    muon: names of the weights that Muon updates, as matrices with a row for each output. AdamW updates the rest."""
 
     def __init__(self, named, muon=(), beta2=0.99, decay=0.01, ema=0.999):
         self.names, self.params = list(named), list(named.values())
@@ -33,7 +33,7 @@ class Trainer:
         self.beta2, self.decay, self.ema_rate, self.steps, self.ema_steps = beta2, decay, ema, 0, 0
         self.stacks = {}
         for k, i in enumerate(self.mu):
-            self.stacks.setdefault(tuple(self.master[i].shape), []).append((k, i))
+            self.stacks.setdefault(tuple(self.master[i].flatten(1).shape), []).append((k, i))
 
     @torch.no_grad()
     def step(self, lr, lr_muon=None, clip=1.0):
@@ -57,10 +57,10 @@ class Trainer:
             torch._foreach_lerp_(m, g, 0.05)
             update = torch._foreach_lerp(m, g, 0.05)
             for shape, members in self.stacks.items():
-                o = orthogonal(torch.stack([update[k] for k, _ in members])) * (0.2 * math.sqrt(max(shape)))
+                o = orthogonal(torch.stack([update[k].flatten(1) for k, _ in members])) * (0.2 * math.sqrt(max(shape)))
                 w = [self.master[i] for _, i in members]
                 torch._foreach_mul_(w, 1 - lr_muon * self.decay)
-                torch._foreach_add_(w, list(o.unbind(0)), alpha=-lr_muon)
+                torch._foreach_add_(w, [x.view(y.shape) for x, y in zip(o.unbind(0), w)], alpha=-lr_muon)
         torch._foreach_lerp_(self.ema, self.master, 1 - min(self.ema_rate, (1 + self.ema_steps) / (10 + self.ema_steps)))
         self.push(self.master)
         return norm
