@@ -32,17 +32,13 @@ class Crops:
         self.pools = [data.sample(100 + i, scenes, w / h) for i, (h, w) in enumerate(VIEWS)]
         self.random = torch.Generator().manual_seed(4)
 
-    def draw(self, n, frames, side):
-        """Returns [n, 3, frames, side, side]: each view gives its share of the clips."""
-        shares, parts = [n // 2, n - n // 2], []
-        for pool, size, count in zip(self.pools, VIEWS, shares):
-            if count == 0:
-                continue
-            pick = lambda most, m=count: torch.randint(0, most, (m,), generator=self.random)
-            scenes = data.take(pool, pick(len(pool['caption'])).tolist())
-            corner = torch.stack([pick(size[0] - side + 1), pick(size[1] - side + 1)], 1)
-            parts.append(data.render(scenes, size, frames, self.device, (corner, (side, side)), int(pick(LONGEST - frames, 1)), LONGEST, self.texture))
-        return torch.cat(parts)
+    def draw(self, n, frames, side, view=0):
+        """Returns [n, 3, frames, side, side] of one view."""
+        pool, size = self.pools[view], VIEWS[view]
+        pick = lambda most, m=n: torch.randint(0, most, (m,), generator=self.random)
+        scenes = data.take(pool, pick(len(pool['caption'])).tolist())
+        corner = torch.stack([pick(size[0] - side + 1), pick(size[1] - side + 1)], 1)
+        return data.render(scenes, size, frames, self.device, (corner, (side, side)), int(pick(LONGEST - frames, 1)), LONGEST, self.texture)
 
 
 def run_step(model, x, kl_weight):
@@ -89,6 +85,18 @@ def pick_layout(model, x, kl_weight):
     last = times[True] < times[False]
     lay(model, last)
     return last
+
+
+def make_trainer(model, exact):
+    """Returns a trainer that begins with the weights `exact`, in the memory layout of the model's. Muon updates all inner convolutions."""
+    named, ends = dict(model.named_parameters()), ('conv_in', 'coder.conv_out', 'quant_conv')
+    trainer = Trainer(named, [n for n, p in named.items() if p.ndim >= 4 and 'gamma' not in n and not any(e in n for e in ends)], ema=0.998)
+    copy = lambda p, values: torch.empty_like(p, dtype=torch.float32).copy_(values)
+    trainer.master = [copy(p, exact[n]) for n, p in named.items()]
+    trainer.ema = [m.clone() for m in trainer.master]
+    trainer.moment = [torch.zeros_like(m) for m in trainer.master]
+    trainer.second = [torch.zeros_like(trainer.master[i]) for i in trainer.ad]
+    return trainer
 
 
 @torch.no_grad()
@@ -139,10 +147,10 @@ def main():
     parser.add_argument('--out', default='work', help='folder for vae/, vae-sheet.png and vae-report.json')
     parser.add_argument('--start', default='', help='folder of a VAE to go on from')
     parser.add_argument('--seconds', type=float, default=480, help='for everything, loading and measuring included')
-    parser.add_argument('--batch', type=int, default=16, help='crops a step')
+    parser.add_argument('--batch', type=int, default=8, help='crops a step')
     parser.add_argument('--side', type=int, default=128)
     parser.add_argument('--frames', type=int, default=17)
-    parser.add_argument('--lr', type=float, default=1.5e-3)
+    parser.add_argument('--lr', type=float, default=1e-3)
     parser.add_argument('--kl', type=float, default=5e-4)
     parser.add_argument('--widths', type=int, nargs=2, default=(vaes.CONFIG['base_dim'], vaes.CONFIG['decoder_base_dim']),
                         help='base_dim of the encoder and of the decoder')
@@ -179,14 +187,7 @@ def main():
         crops.draw(args.batch, args.frames, args.side)
         torch.cuda.synchronize()
         print(f'rendering: {(time.time() - begun) * 1000:.0f} ms for {args.batch} crops; {time.time() - start:.1f} s', flush=True)
-    named = dict(model.named_parameters())
-    trainer = Trainer(named, ema=0.998)
-    trainer.master = [exact[n].contiguous().clone() for n in named]
-    trainer.ema = [m.clone() for m in trainer.master]
-    if last:                        # optimizer state in the layout of the gradients
-        for state in (trainer.master, trainer.ema, trainer.moment, trainer.second):
-            for i, p in enumerate(trainer.params):
-                state[i] = torch.empty_like(p, dtype=torch.float32).copy_(state[i])
+    trainer = make_trainer(model, exact)
     good = [m.clone() for m in trainer.master]
     trainer.push(trainer.master)
     reserve = 4 if args.toy else 45
@@ -194,9 +195,11 @@ def main():
     sums, seen, step, marked, rate = torch.zeros(4, device=device), 0, 0, 0, args.lr
     begun = mark = time.time()
     while (done := (time.time() - begun) / length) < 1:
-        long = step % 4 == 3                                                # half as many clips of twice the length
-        n, frames = (max(1, args.batch // 2), 2 * args.frames - 1) if long else (args.batch, args.frames)
-        x = place(crops.draw(n, frames, args.side).to(dtype), last)
+        if step % 2 == 0:           # clips of two steps at once: many small kernels take as long for few clips. Every fourth time, half as many of twice the length
+            long = step // 4 % 4 == 3
+            n, frames = (max(1, args.batch // 2), 2 * args.frames - 1) if long else (args.batch, args.frames)
+            both = place(crops.draw(2 * n, frames, args.side, step // 2 % 2).to(dtype), last)
+        x = both[:n] if step % 2 == 0 else both[n:]
         sums += run_step(model, x, args.kl)
         trainer.step(rate * min(1, (step + 1) / 60) * min(1.0, 0.01 + 1.6 * (1 - done)))
         step, seen = step + 1, seen + n

@@ -264,7 +264,11 @@ class Vae(nn.Module):
 
     @torch.no_grad()
     def start(self, z):
-        """Starts with little noise on the latents: with a deviation of 1, the decoder sees nothing at first."""
+        """Starts with shortcuts alone, and with little noise on the latents: with a deviation of 1, the decoder sees nothing at first."""
+        for module in self.modules():
+            last = {Resnet: 'conv2', Attention: 'proj', Upsampler: 'resample'}.get(type(module))
+            for p in getattr(module, last).parameters() if last else ():
+                p.zero_()
         eye = torch.eye(2 * z).view(2 * z, 2 * z, 1, 1, 1)
         self.quant_conv.weight.copy_(torch.cat([2 * eye[:z], 0 * eye[z:]]))
         self.quant_conv.bias.copy_(torch.cat([torch.zeros(z), torch.full((z,), -5.0)]))
