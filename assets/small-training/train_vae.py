@@ -162,7 +162,7 @@ def main():
     start = saved = time.time()
     if args.toy:
         torch.set_num_threads(1)
-        args.batch, args.side, args.frames, args.scenes, args.texture = 2, 32, 5, 8, 64
+        args.batch, args.side, args.frames, args.scenes, args.texture, args.widths = 2, 32, 5, 8, 64, (8, 8)
     device = 'cuda' if torch.cuda.is_available() else 'cpu'
     dtype = torch.bfloat16 if device == 'cuda' else torch.float32
     torch.manual_seed(2)
