@@ -38,18 +38,21 @@ TEST_SEED = 880_000_001             # training seeds stay below
 
 # ---- files --------------------------------------------------------------------------------------------------------
 
-def save_weights(weights, folder):
-    """Writes fp16 weights in files below 16 MiB: weights-1.safetensors, weights-2.safetensors, ..."""
+def in_files(weights):
+    """Returns fp16 weights, in dicts of at most LARGEST_FILE bytes."""
     parts, size = [{}], 0
     for name, w in weights.items():
-        w = w.detach().to('cpu', torch.float16).contiguous()
-        if size + w.numel() * 2 > LARGEST_FILE:
+        if size + 2 * w.numel() > LARGEST_FILE:
             parts.append({})
             size = 0
-        parts[-1][name] = w
-        size += w.numel() * 2
-    os.makedirs(folder, exist_ok=True)
-    for k, part in enumerate(parts, 1):
+        parts[-1][name] = w.detach().to('cpu', torch.float16).contiguous()
+        size += 2 * w.numel()
+    return parts
+
+
+def save_weights(weights, folder):
+    """Writes weights-1.safetensors, weights-2.safetensors, ..."""
+    for k, part in enumerate(in_files(weights), 1):
         path = os.path.join(folder, f'weights-{k}.safetensors')
         save_file(part, path + '.part')
         os.replace(path + '.part', path)
@@ -105,7 +108,7 @@ class Pool:
         self.room = min(60_000, max(batch, room // (2 * math.prod(self.shape))))
         self.z = torch.empty(self.room, *self.shape, dtype=torch.float16, device=maker.device)
         self.ids = torch.zeros(self.room, models.TEXT_TOKENS, dtype=torch.long, device=maker.device)
-        self.made, self.chunk, self.seed = 0, max(1, min(64, 80_000_000 // (height * width * frames))), seed
+        self.made, self.chunk, self.seed = 0, max(1, min(64, 80_000_000 // (height * width * frames), 8 * batch)), seed
 
     def add(self):
         """Makes a chunk of new clips."""
@@ -392,10 +395,8 @@ class Run:
         print(f'sampled: latent std {latents.std():.3f}; {self.clock()}', flush=True)
         videos = []
         for latent in latents:
-            if latent[0].numel() * 64 * 4 * 64 > 2 ** 31:                   # some convolutions count elements in 32 bits
-                latent = latent[:, :13]
             video = self.maker.decode(latent)
-            scale = min(1.0, (110_000 / (video.shape[2] * video.shape[3])) ** 0.5)
+            scale = min(1.0, (70_000 / (video.shape[2] * video.shape[3])) ** 0.5)
             if not videos:
                 data.write_png(os.path.join(args.out, f'frame-{args.stage}.png'), video[:, video.shape[1] // 2])
             videos.append(F.interpolate(video.transpose(0, 1), scale_factor=scale, mode='area').transpose(0, 1).cpu() if scale < 1 else video.cpu())
