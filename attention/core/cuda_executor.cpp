@@ -28,15 +28,13 @@ constexpr int64_t kLoad = 8;  // elements that the kernels load at once, aligned
   throw Refusal(SPARSEREEL_UNSUPPORTED, cause, remedy);
 }
 
-/// Returns the best kernel for the GPU, or forced_kernel(). In 16 bits one kernel serves all GPUs.
-cuda::Kernel chosen_kernel(const Call& call, int device) {
+/// Returns the best kernel for the GPU, or forced_kernel(). One kernel serves all calls in 16 bits.
+const cuda::KernelTraits& chosen_kernel(const Call& call, int device) {
   const int capability = cuda::compute_capability(device);
   check_capability(device, capability);
-  if (call.policy.arithmetic == 16) return cuda::Kernel::sixteen;
-  const std::string_view forced = forced_kernel();
-  if (forced == "ampere") return cuda::Kernel::ampere;
-  if (forced == "ada" && capability >= cuda::kE4m3Capability) return cuda::Kernel::ada;
-  return *cuda::choose_kernel(capability, static_cast<int>(call.head_dim));
+  const bool reads_rows = call.policy.arithmetic == 16;
+  return cuda::traits_of(*cuda::choose_kernel(capability, static_cast<int>(call.head_dim), reads_rows,
+                                              reads_rows ? std::string_view() : forced_kernel()));
 }
 
 cuda::HeadChoice head_choice(const HeadPolicy& head, bool every_block) {
@@ -90,7 +88,7 @@ class CudaPlan {
   CudaPlan& operator=(const CudaPlan&) = delete;
 
   const cuda::KernelParams& params() const { return params_; }
-  cuda::Kernel kernel() const { return kernel_; }
+  cuda::Kernel kernel() const { return kernel_.kernel; }
   int64_t predicted_tiles() const { return predicted_tiles_; }
 
  private:
@@ -105,7 +103,7 @@ class CudaPlan {
     if (!(call_.scale > 0))
       throw Refusal(SPARSEREEL_BAD_ARGUMENT, "scale is " + exact_text(call_.scale),
                     "pass a positive scale, which the CUDA kernels need");
-    if (call_.out_scale != nullptr && kernel_ != cuda::Kernel::hopper)
+    if (call_.out_scale != nullptr && !kernel_.writes_e4m3)
       refuse_unsupported("an output of 8 bits from this kernel",
                          "use a Hopper GPU, 8-bit arithmetic and a head_dim of at most 128");
   }
@@ -186,7 +184,7 @@ class CudaPlan {
   }
 
   const Call& call_;
-  const cuda::Kernel kernel_;
+  const cuda::KernelTraits& kernel_;
   int64_t predicted_tiles_ = 0;
   std::vector<cuda::HeadChoice> heads_;
   cuda::KernelParams params_;
@@ -263,15 +261,10 @@ class CudaExecutor final : public Executor {
   }
 
   std::string describe(const Call& call) const override {
-    const cuda::Kernel kernel = chosen_kernel(call, device_);
-    if (kernel == cuda::Kernel::sixteen) {
-      const std::string element = call.element == Element::fp16 ? "fp16" : "bf16";
-      return "cuda " + element + " Q.K, " + element + " P.V (mma)" + means_text(call) + blocks_text(call);
-    }
-    const std::string values = kernel == cuda::Kernel::hopper ? "e4m3 P.V (hopper)"
-                               : kernel == cuda::Kernel::ada  ? "e4m3 P.V (ada)"
-                                                              : "fp16 P.V (ampere)";
-    return "cuda int8 Q.K, " + values + means_text(call) + blocks_text(call);
+    const cuda::KernelTraits& kernel = chosen_kernel(call, device_);
+    const std::string element = call.element == Element::fp16 ? "fp16" : "bf16";
+    return "cuda " + (kernel.reads_rows ? element + " Q.K, " + element + " " : std::string("int8 Q.K, ")) +
+           kernel.label + means_text(call) + blocks_text(call);
   }
 
  private:
@@ -299,7 +292,7 @@ std::unique_ptr<Executor> make_cuda_executor(int device) {
 }
 
 bool writes_e4m3(const Call& call, int device) {
-  return chosen_kernel(call, device) == cuda::Kernel::hopper;
+  return chosen_kernel(call, device).writes_e4m3;
 }
 
 #else

@@ -72,7 +72,7 @@ struct KernelParams {
   Element element = Element::bf16;
   View q{}, k{}, v{}, out{};
   // device [batch]; if set, out is e4m3 with rows aligned to 8 bytes, and the call writes the scales that it divides
-  // out by. Only for Kernel::hopper and attend_few_keys(). If null, out has the type `element`.
+  // out by. Only for kernels with KernelTraits::writes_e4m3 and attend_few_keys(). If null, out has the type `element`.
   float* out_scale = nullptr;
   float* lse = nullptr;  // [batch, heads, queries], natural log; null if not wanted
   float scale = 1;
@@ -83,15 +83,6 @@ struct KernelParams {
   Prologue prologue{};
   Selection selection{};
   uint64_t* counts = nullptr;  // device [kCounts]: counters that the call adds to; null if not wanted
-};
-
-/// The attention kernel that runs over the lists. The first three read the same int8 records of Q and K. Their P.V is
-/// in e4m3, except on ampere, where it is in fp16.
-enum class Kernel {
-  hopper,   // wgmma and bulk copies: compute capability 9.0, head_dim up to 128
-  ada,      // mma.sync with e4m3: compute capability 8.9 and newer
-  ampere,   // mma.sync with fp16: compute capability 8.0 and newer
-  sixteen,  // nothing in 8 bits: mma.sync in the call's own type, compute capability 8.0 and newer
 };
 
 /// The prologue of q or of k alone: normalization, then rotary embedding.

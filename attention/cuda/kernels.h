@@ -8,10 +8,13 @@
 namespace sparsereel::attention::cuda {
 
 struct LaunchContext {
+  const KernelTraits& kernel;  // that attends
   const KernelParams& params;
   const Sizes& sizes;
   const Buffers& buffers;
   Stream stream;
+
+  LaunchContext in(Stream other) const { return {kernel, params, sizes, buffers, other}; }
 };
 
 /// Copies the head choices and makes the rotary pairs that kernels need, in scratch memory. Returns the parameters with
@@ -22,8 +25,8 @@ void launch_moments(const MomentRows& rows, Stream stream);
 
 /// Runs apply_prologue(). If it needs moments, they must exist already.
 void launch_prologue(const PrologueRows& p, Stream stream);
-/// Writes the rows of q and k after their prologue to scratch memory, for Kernel::sixteen. Returns the parameters with
-/// those rows.
+/// Writes the rows of q and k after their prologue to scratch memory, for kernels that read rows. Returns the
+/// parameters with those rows.
 KernelParams launch_rows(const KernelParams& params, const Buffers& buffers, Stream stream);
 /// If the norm is across heads, writes the moments of q to `moments`, and the moments of k behind them. If the caller
 /// gave moments, copies them.
@@ -31,18 +34,16 @@ void launch_moments(const KernelParams& params, float* moments, Stream stream);
 /// Computes the mean of K, the balance of Q and K, and center and scale of V. It reads every stat_stride-th key and
 /// query_stride-th query. Also resets the tile counter and the length classes.
 void launch_statistics(const LaunchContext& context);
-/// These write the 8-bit records (records.h) of Q, K and V and their scales. If blocks are predicted, they also write
-/// pooled means and similarities of Q and K.
+/// These write the records (records.h) of Q and K, and those of V in the kernel's format, with their scales. If blocks
+/// are predicted, they also write pooled means and similarities of Q and K.
 void launch_quantize_queries(const LaunchContext& context);
 void launch_quantize_keys(const LaunchContext& context);
 void launch_quantize_values(const LaunchContext& context);
-/// Writes the records of V in fp16 instead.
-void launch_half_values(const LaunchContext& context);
 /// If means replace dropped blocks, these write records of means of 16 tokens from the records of K and V. If blocks
 /// are ranked by error, they also write the variances within K's blocks and the spreads of V's blocks.
 void launch_means_of_keys(const LaunchContext& context);
-void launch_means_of_values(const LaunchContext& context, Kernel kernel);
-/// Writes means of k and v as 16-bit rows, and the spreads of V's blocks, for Kernel::sixteen.
+void launch_means_of_values(const LaunchContext& context);
+/// Writes means of k and v as 16-bit rows, and the spreads of V's blocks, for kernels that read rows.
 void launch_sixteen_means(const LaunchContext& context);
 /// If key blocks are ranked by error, computes their masses, the part of the selection that does not need V.
 void launch_masses(const LaunchContext& context);
@@ -57,7 +58,7 @@ using AddUp = std::function<void(Numbers numbers)>;
 /// rank has such heads.
 void launch_select(const LaunchContext& context, const AddUp& add_up);
 /// Writes and counts the lists of key blocks for the other query tiles.
-void launch_lists(const LaunchContext& context, int tile_rows);
+void launch_lists(const LaunchContext& context);
 /// These run attention over the lists. launch_hopper_shared() computes the shared tiles beside launch_hopper().
 void launch_hopper(const LaunchContext& context);
 void launch_hopper_shared(const LaunchContext& context);

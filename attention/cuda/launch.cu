@@ -1,5 +1,6 @@
 // Runs the steps of a call in order, and connects its streams by events.
-#include "attention/cuda/device.h"
+#include <iterator>
+
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/launch.h"
 #include "attention/cuda/launched.cuh"
@@ -55,10 +56,10 @@ class SideStreams {
 
 namespace {
 
-void prepare_values(const LaunchContext& context, Kernel kernel) {
-  if (kernel == Kernel::sixteen) return launch_sixteen_means(context);
-  kernel == Kernel::ampere ? launch_half_values(context) : launch_quantize_values(context);
-  launch_means_of_values(context, kernel);
+void prepare_values(const LaunchContext& context) {
+  if (context.kernel.reads_rows) return launch_sixteen_means(context);
+  launch_quantize_values(context);
+  launch_means_of_values(context);
 }
 
 /// Returns a function that sums counts over all ranks whose heads choose together; empty if no other rank has such
@@ -76,9 +77,8 @@ AddUp adds_up(const LaunchContext& context, Stream selection, const SideStreams&
 /// Runs everything except attention itself. After the statistics, the caller's stream makes the records of K. Beside
 /// it, a second stream makes the records of Q and then the selection, where each step waits for the one before. A third
 /// stream makes the records of V when the others leave the GPU idle.
-void prepare(const LaunchContext& context, Kernel kernel, const SideStreams& side, const HeadPart* part) {
-  const LaunchContext selection{context.params, context.sizes, context.buffers, side.selection()};
-  const LaunchContext values{context.params, context.sizes, context.buffers, side.values()};
+void prepare(const LaunchContext& context, const SideStreams& side, const HeadPart* part) {
+  const LaunchContext selection = context.in(side.selection()), values = context.in(side.values());
   note(cudaMemsetAsync(context.buffers.longest, 0,
                        sizeof(float) * (context.sizes.batch_heads + context.sizes.batch_kv_heads), context.stream));
   if (context.params.out_scale != nullptr)
@@ -99,50 +99,61 @@ void prepare(const LaunchContext& context, Kernel kernel, const SideStreams& sid
   }
   side.order(SideStreams::kKeys, context.stream, selection.stream);
   launch_masses(selection);
-  prepare_values(values, kernel);
+  prepare_values(values);
   if (context.params.selection.by_error) side.order(SideStreams::kSpreads, values.stream, selection.stream);
   launch_select(selection, adds_up(context, selection.stream, side, part));
-  launch_lists(selection, tile_rows(kernel));
+  launch_lists(selection);
   side.order(SideStreams::kValuesEnd, values.stream, context.stream);
   side.order(SideStreams::kSelectionEnd, selection.stream, context.stream);
 }
 
-/// Runs the kernel of the shared tiles beside the other one, so that it gets each multiprocessor that has no tile left.
-void attend_on_hopper(const LaunchContext& context, const SideStreams& side) {
-  if (context.sizes.shares.tiles == 0) return launch_hopper(context);
-  side.order(SideStreams::kPrepared, context.stream, side.values());
-  launch_hopper(context);
-  launch_hopper_shared({context.params, context.sizes, context.buffers, side.values()});
+void launch_sixteen(const LaunchContext& context) {
+  context.params.element == Element::fp16 ? launch_sixteen_fp16(context) : launch_sixteen_bf16(context);
+}
+
+/// The functions that launch a kernel: for whole tiles, and for shared tiles if the kernel shares any.
+struct Launch {
+  void (*whole)(const LaunchContext& context);
+  void (*shared)(const LaunchContext& context) = nullptr;
+};
+constexpr Launch kLaunches[] = {{launch_hopper, launch_hopper_shared}, {launch_ada}, {launch_ampere}, {launch_sixteen}};
+static_assert(std::size(kLaunches) == std::size(kKernels), "one for each kernel, in the order of Kernel");
+
+/// Runs attention. Shared tiles wait beside the others for multiprocessors that have finished.
+void attend(const LaunchContext& context, const SideStreams& side) {
+  const Launch& launch = kLaunches[static_cast<int>(context.kernel.kernel)];
+  const bool shares = context.sizes.shares.tiles > 0;
+  if (shares) side.order(SideStreams::kPrepared, context.stream, side.values());
+  launch.whole(context);
+  if (!shares) return;
+  launch.shared(context.in(side.values()));
   side.order(SideStreams::kSharedEnd, side.values(), context.stream);
 }
 
-void attend(const LaunchContext& context, Kernel kernel, const SideStreams& side) {
-  switch (kernel) {
-    case Kernel::hopper:
-      return attend_on_hopper(context, side);
-    case Kernel::ada:
-      return launch_ada(context);
-    case Kernel::ampere:
-      return launch_ampere(context);
-    case Kernel::sixteen:
-      return context.params.element == Element::fp16 ? launch_sixteen_fp16(context) : launch_sixteen_bf16(context);
-  }
+bool can_run(const KernelTraits& kernel, int compute_capability, int head_dim) {
+#ifdef SPARSEREEL_HOPPER
+  const bool has_code = !kernel.needs_90a || compute_capability == 90;
+#else
+  const bool has_code = !kernel.needs_90a;
+#endif
+  return has_code && compute_capability >= kernel.least_capability && head_dim <= kernel.most_head_dim;
 }
 
 }  // namespace
 
-std::optional<Kernel> choose_kernel(int compute_capability, int head_dim) {
-#ifdef SPARSEREEL_HOPPER
-  if (compute_capability == 90 && head_dim <= 128) return Kernel::hopper;
-#endif
-  (void)head_dim;
-  if (compute_capability >= kE4m3Capability) return Kernel::ada;
-  if (compute_capability >= 80) return Kernel::ampere;
-  return std::nullopt;
+std::optional<Kernel> choose_kernel(int compute_capability, int head_dim, bool reads_rows, std::string_view forced) {
+  std::optional<Kernel> fastest;
+  for (const KernelTraits& kernel : kKernels) {
+    if (kernel.reads_rows != reads_rows || !can_run(kernel, compute_capability, head_dim)) continue;
+    if (kernel.name == forced) return kernel.kernel;
+    if (!fastest) fastest = kernel.kernel;
+  }
+  return fastest;
 }
 
 size_t scratch_bytes(const KernelParams& params, Kernel kernel) {
-  return Buffers(params, Sizes(params, kernel), kernel, nullptr).bytes;
+  const KernelTraits& traits = traits_of(kernel);
+  return Buffers(params, Sizes(params, traits), traits, nullptr).bytes;
 }
 
 std::shared_ptr<const SideStreams> make_side_streams(const char*& failure) {
@@ -154,15 +165,16 @@ std::shared_ptr<const SideStreams> make_side_streams(const char*& failure) {
 const char* attention(const KernelParams& params, Kernel kernel, Steps steps, void* scratch, const SideStreams& side,
                       Stream stream, const HeadPart* part) {
   if (params.key_bias != nullptr) return "only attend_few_keys() takes a key_bias";
-  if (params.out_scale != nullptr && kernel != Kernel::hopper) return "only Hopper's kernel writes e4m3";
-  const Sizes sizes(params, kernel);
-  const Buffers buffers(params, sizes, kernel, scratch);
+  const KernelTraits& traits = traits_of(kernel);
+  if (params.out_scale != nullptr && !traits.writes_e4m3) return "only Hopper's kernel writes e4m3";
+  const Sizes sizes(params, traits);
+  const Buffers buffers(params, sizes, traits, scratch);
   return launched([&] {
     const KernelParams on_device = launch_inputs(params, buffers, stream);
     const KernelParams ready = launch_rows(on_device, buffers, stream);
-    const LaunchContext context{ready, sizes, buffers, stream};
-    prepare(context, kernel, side, part);
-    if (steps == Steps::all) attend(context, kernel, side);
+    const LaunchContext context{traits, ready, sizes, buffers, stream};
+    prepare(context, side, part);
+    if (steps == Steps::all) attend(context, side);
   });
 }
 

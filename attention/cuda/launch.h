@@ -10,15 +10,17 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 
-#include "attention/cuda/kernel_params.h"
+#include "attention/cuda/kernel_traits.h"
 #include "attention/head_part.h"
 
 namespace sparsereel::attention::cuda {
 
-/// Returns this build's 8-bit kernel for a head_dim on a GPU of this compute capability (90 for 9.0); nullopt below
-/// 8.0.
-std::optional<Kernel> choose_kernel(int compute_capability, int head_dim);
+/// Returns this build's fastest kernel for a head_dim on a GPU of this compute capability (90 for 9.0), or the kernel
+/// with the name `forced` if it can run there; nullopt below 8.0. reads_rows: see KernelTraits.
+std::optional<Kernel> choose_kernel(int compute_capability, int head_dim, bool reads_rows = false,
+                                    std::string_view forced = {});
 
 /// Returns the bytes of scratch that attention() needs for a call.
 size_t scratch_bytes(const KernelParams& params, Kernel kernel);

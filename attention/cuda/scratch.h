@@ -1,8 +1,7 @@
 // Sizes of a call, and the places of its buffers in the caller's scratch memory.
 #pragma once
 
-#include "attention/cuda/kernel_params.h"
-#include "attention/cuda/records.h"
+#include "attention/cuda/kernel_traits.h"
 #include "attention/cuda/shares.h"
 #include "attention/length_sum.h"
 
@@ -10,17 +9,6 @@ namespace sparsereel::attention::cuda {
 
 /// Returns the number of selection tiles of a (batch, head); each has selection.rows video queries.
 int selection_tiles(const KernelParams& params);
-
-/// Returns the number of query rows that share a list of key blocks.
-constexpr int tile_rows(Kernel kernel) {
-  return kernel == Kernel::hopper || kernel == Kernel::sixteen ? 192 : 128;
-}
-
-/// Returns the largest number of key blocks for which pooled scores of 16 selection tiles fit into shared memory. GPUs
-/// of compute capability 8.6 and 8.9 grant a CTA 99 KB, Hopper 227.
-constexpr int max_shared_scores(Kernel kernel) {
-  return kernel == Kernel::hopper ? 3072 : 1400;
-}
 
 /// Returns the floats of a part of a Hopper query tile: O and P's sums of 384 threads, then their two rows' shifts.
 SPARSEREEL_HOST_DEVICE constexpr int part_floats(int D) {
@@ -49,7 +37,7 @@ SPARSEREEL_HOST_DEVICE inline int all_heads(const KernelParams& p) {
 }
 
 struct Sizes {
-  Sizes(const KernelParams& params, Kernel kernel);
+  Sizes(const KernelParams& params, const KernelTraits& kernel);
 
   int D;                // padded head_dim
   int batch_heads;      // batch * heads; "bh" below is an index into these
@@ -120,7 +108,7 @@ static_assert(sizeof(Budget) % sizeof(uint64_t) == 0);
 /// does not need the buffer.
 struct Buffers {
   /// If `scratch` is null, all pointers are null, but `bytes` is right.
-  Buffers(const KernelParams& params, const Sizes& sizes, Kernel kernel, void* scratch);
+  Buffers(const KernelParams& params, const Sizes& sizes, const KernelTraits& kernel, void* scratch);
 
   HeadChoice* choices;   // [heads]; only if heads differ
   uint32_t* rotary;      // fp16 cosine and sine [rotary_tokens][head_dim / 2]; only if they come as tables
@@ -163,7 +151,7 @@ struct Buffers {
   int* class_counts;     // [kLengthClasses], number of sorted tiles in each class
   int* tile_order;       // [kLengthClasses][sorted_tiles], TileIndex numbers of the tiles in each class
   float* parts;          // [shares.slots()], parts of shared tiles; only with such tiles
-  // The rest is for Kernel::sixteen only. It reads rows of the call; 8-bit records serve only the choice of blocks.
+  // The rest is only for kernels that read rows.
   uint16_t* q_rows;       // [bh][queries][head_dim] after the prologue, in the call's type; only with a prologue
   uint16_t* k_rows;       // [bk][keys][head_dim] after the prologue, in the call's type; only with a prologue
   uint16_t* mean_keys;    // [bk][mean_records][64][D], means of K's cells in the order of records of means

@@ -212,8 +212,8 @@ const Mode modes[] = {
 /// Initializes the last eight pooled keys of each head. The kernel reads pooled keys in eights, and nothing may have
 /// written the last of them. It never uses their products, but initcheck would report the reads.
 void fill_last_pooled(const KernelParams& p, Kernel kernel, uint8_t* scratch) {
-  const Sizes sizes(p, kernel);
-  const Buffers buffers(p, sizes, kernel, scratch);
+  const Sizes sizes(p, traits_of(kernel));
+  const Buffers buffers(p, sizes, traits_of(kernel), scratch);
   const size_t key = sizes.D * sizeof(uint16_t), eight = kPooledKeys * key, head = sizes.pooled_blocks * key;
   for (uint16_t* const pooled : {buffers.k_mean, buffers.k_variance}) {
     if (pooled == nullptr) continue;
@@ -230,7 +230,7 @@ void run(const Shape& shape, const Mode& mode, Kernel kernel, const Extras& extr
   KernelParams p = params_of(shape, q, k, v, out);
   p.counts = extras.counts.get();
   mode.set(p, extras);
-  if (kernel != Kernel::hopper) p.out_scale = nullptr;
+  if (!traits_of(kernel).writes_e4m3) p.out_scale = nullptr;
   const OnDevice<uint8_t> scratch(static_cast<int64_t>(scratch_bytes(p, kernel)));
   fill_last_pooled(p, kernel, scratch.get());
   check(attention(p, kernel, Steps::all, scratch.get(), *extras.side, nullptr));
@@ -276,26 +276,25 @@ void run_few_keys(const Shape& shape, int keys, float* out_scale) {
 
 int main(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "", only = argc > 2 ? argv[2] : "";
-  const char* const names[] = {"hopper", "ada", "ampere", "sixteen"};
-  const auto* const found = std::find(std::begin(names), std::end(names), name);
+  const auto* const found = std::find_if(std::begin(kKernels), std::end(kKernels),
+                                         [&](const KernelTraits& kernel) { return kernel.name == name; });
   std::vector<Mode> wanted;
   std::copy_if(std::begin(modes), std::end(modes), std::back_inserter(wanted),
                [&](const Mode& mode) { return only.empty() || only == mode.name; });
-  if (found == std::end(names) || wanted.empty()) {
+  if (found == std::end(kKernels) || wanted.empty()) {
     std::fprintf(stderr, "usage: sanitize_attention hopper|ada|ampere|sixteen [MODE], of the modes\n");
     for (const Mode& mode : modes) std::fprintf(stderr, "  %s\n", mode.name);
     return 2;
   }
-  const auto kernel = static_cast<Kernel>(found - std::begin(names));
   const Extras extras;
   for (const Shape& shape : {Shape{1, 5, 700, 64}, Shape{2, 3, 333, 128}, Shape{1, 1, 200, 256}, Shape{1, 1, 65, 32},
                              Shape{1, 1, 250, 128}, Shape{1, 1, 1200, 64}}) {
-    if (kernel == Kernel::hopper && shape.head_dim > 128) continue;
-    for (const Mode& mode : wanted) run(shape, mode, kernel, extras);
+    if (shape.head_dim > found->most_head_dim) continue;
+    for (const Mode& mode : wanted) run(shape, mode, found->kernel, extras);
   }
   for (const Shape& shape : kLong)
     for (const Mode& mode : wanted)
-      if (kernel == Kernel::hopper && mode.long_too) run(shape, with_long_lists(mode), kernel, extras);
+      if (found->shares_tiles && mode.long_too) run(shape, with_long_lists(mode), found->kernel, extras);
   if (only.empty()) {
     run_few_keys({3, 5, 333, 64}, 65, nullptr);
     run_few_keys({1, 2, 5000, 128}, 21, extras.out_scale.get());

@@ -19,6 +19,7 @@ struct Tile {
   static constexpr int kChannels = kHeadDim;                 // channels that are multiplied
   static constexpr int kWarpgroups = 3;
   static constexpr int kRows = kWarpgroups * kRecord;
+  static_assert(kRows == traits_of(Kernel::hopper).tile_rows);
   static constexpr int kThreads = 128 * (kWarpgroups + 1);
   static constexpr int kKeys = D == 64 ? 128 : 64;  // keys per subtile; as many as fit into registers
   static constexpr int kSubtileRecords = kKeys / kRecord;
@@ -34,7 +35,7 @@ struct Tile {
 
   static constexpr int kKeyBytes = kRecord * D;
   static constexpr int kValueBytes = kRecord * (kChannels + kOnesRows);
-  static constexpr int kValueRecordBytes = kRecord * (D + kOnesRows * ones_sets(D));
+  static constexpr int kValueRecordBytes = value_record_bytes(traits_of(Kernel::hopper).values, D);
   static constexpr int kMeanPitch = 2 * kChannels + 16;  // bytes per mean; avoids bank conflicts of ldmatrix
   static constexpr int kMeanBytes = kMeans * kMeanPitch;
   static constexpr int kQueryBytes = kRows * D;

@@ -407,7 +407,7 @@ __global__ void __launch_bounds__(MmaShape<kKernel, D>::kThreads, MmaShape<kKern
     attend_mma(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                const __grid_constant__ Buffers buffers) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
-  constexpr bool kSupported = kKernel != Kernel::ada;
+  constexpr bool kSupported = !MmaShape<kKernel, D>::kE4m3;
 #else
   constexpr bool kSupported = true;
 #endif

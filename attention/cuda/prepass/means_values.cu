@@ -181,25 +181,26 @@ __global__ void __launch_bounds__(kMeanThreads)
 }
 
 template <int D>
-void launch(const LaunchContext& context, Kernel kernel) {
+void launch(const LaunchContext& context) {
   const auto run = [&](auto* means) {
     start(means, mean_grid(context.sizes), kMeanThreads, 0, context.stream, context.params, context.sizes,
           context.buffers);
   };
-  if (kernel == Kernel::ampere) return run(means_of_half_values<D>);
+  const ValueFormat format = context.kernel.values;
+  if (format == ValueFormat::half) return run(means_of_half_values<D>);
   if constexpr (D <= 128) {
-    if (kernel == Kernel::hopper) return run(means_of_values<D, true>);
+    if (format == ValueFormat::e4m3_less_mean) return run(means_of_values<D, true>);
   }
   run(means_of_values<D, false>);
 }
 
 }  // namespace
 
-void launch_means_of_values(const LaunchContext& context, Kernel kernel) {
+void launch_means_of_values(const LaunchContext& context) {
   if (context.sizes.mean_records == 0) return;
-  if (context.sizes.D == 64) launch<64>(context, kernel);
-  if (context.sizes.D == 128) launch<128>(context, kernel);
-  if (context.sizes.D == 256) launch<256>(context, kernel);
+  if (context.sizes.D == 64) launch<64>(context);
+  if (context.sizes.D == 128) launch<128>(context);
+  if (context.sizes.D == 256) launch<256>(context);
 }
 
 }  // namespace sparsereel::attention::cuda

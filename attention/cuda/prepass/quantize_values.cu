@@ -217,27 +217,25 @@ __device__ void make_half(const KernelParams& p, const Sizes& sizes, const Buffe
   if (!(most <= kHalfMax)) buffers.v_saturated[bk] = 1;
 }
 
-enum class Format { e4m3, e4m3_less_mean, half };
-
 /// Makes the record of `thread`. All threads of the CTA call it together.
-template <typename T, int D, Format kFormat>
+template <typename T, int D, ValueFormat kFormat>
 __device__ void make_record(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
                             const RecordThread<D>& thread) {
-  if constexpr (kFormat == Format::e4m3) make_e4m3<T, D>(p, sizes, buffers, thread);
-  if constexpr (kFormat == Format::e4m3_less_mean) make_e4m3_less_mean<T, D>(p, sizes, buffers, thread);
-  if constexpr (kFormat == Format::half) make_half<T, D>(p, sizes, buffers, thread);
+  if constexpr (kFormat == ValueFormat::e4m3) make_e4m3<T, D>(p, sizes, buffers, thread);
+  if constexpr (kFormat == ValueFormat::e4m3_less_mean) make_e4m3_less_mean<T, D>(p, sizes, buffers, thread);
+  if constexpr (kFormat == ValueFormat::half) make_half<T, D>(p, sizes, buffers, thread);
 }
 
-constexpr int ctas_per_multiprocessor(int D, Format format) {
-  return format == Format::e4m3_less_mean ? (D == 64 ? 7 : 5) : 6;
+constexpr int ctas_per_multiprocessor(int D, ValueFormat format) {
+  return format == ValueFormat::e4m3_less_mean ? (D == 64 ? 7 : 5) : 6;
 }
 
-template <typename T, int D, Format kFormat>
+template <typename T, int D, ValueFormat kFormat>
 __global__ void __launch_bounds__(kQuantizeThreads, ctas_per_multiprocessor(D, kFormat))
     quantize_values(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                     const __grid_constant__ Buffers buffers) {
   const RecordThread<D> thread;
-  if (kFormat == Format::e4m3_less_mean && threadIdx.x == 0)
+  if (kFormat == ValueFormat::e4m3_less_mean && threadIdx.x == 0)
     buffers.v_outliers[static_cast<int64_t>(thread.b * sizes.kv_heads + thread.h) * sizes.key_blocks + thread.block] =
         0;
   make_record<T, D, kFormat>(p, sizes, buffers, thread);
@@ -275,14 +273,14 @@ constexpr int kMended = 8;  // blocks that a CTA checks
 
 /// Makes the records with outliers again, or all records of a head if a value does not fit its scale. The second case
 /// is rare, so one CTA does all the work.
-template <typename T, int D, Format kFormat>
+template <typename T, int D, ValueFormat kFormat>
 __global__ void __launch_bounds__(kQuantizeThreads)
     mend_values(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                 const __grid_constant__ Buffers buffers) {
   const int bk = static_cast<int>(blockIdx.x), first = static_cast<int>(blockIdx.y) * kMended;
   const bool whole = buffers.v_saturated[bk] != 0;
   const uint8_t* outliers = buffers.v_outliers + static_cast<int64_t>(bk) * sizes.key_blocks;
-  if (whole ? first > 0 : kFormat != Format::e4m3_less_mean) return;
+  if (whole ? first > 0 : kFormat != ValueFormat::e4m3_less_mean) return;
   const int last = whole ? sizes.key_blocks : min(first + kMended, sizes.key_blocks);
   const int mine = first + static_cast<int>(threadIdx.x);
   if (!whole && __syncthreads_or(mine < last ? outliers[mine] : 0) == 0) return;
@@ -294,12 +292,12 @@ __global__ void __launch_bounds__(kQuantizeThreads)
     if (!whole && outliers[thread.block] == 0) continue;
     if (whole) make_record<T, D, kFormat>(p, sizes, buffers, thread);
     __syncthreads();
-    if (kFormat == Format::e4m3_less_mean) spare_outliers<T, D>(p, sizes, buffers, thread);
+    if (kFormat == ValueFormat::e4m3_less_mean) spare_outliers<T, D>(p, sizes, buffers, thread);
     __syncthreads();
   }
 }
 
-template <typename T, int D, Format kFormat>
+template <typename T, int D, ValueFormat kFormat>
 void launch_format(const LaunchContext& context) {
   const auto run = [&](auto* kernel, dim3 grid) {
     start(kernel, grid, kQuantizeThreads, 0, context.stream, context.params, context.sizes, context.buffers);
@@ -315,24 +313,25 @@ void launch_format(const LaunchContext& context) {
 template <typename T, int D>
 void launch(const LaunchContext& context) {
   if constexpr (D <= 128) {
-    if (context.buffers.v_mean != nullptr) return launch_format<T, D, Format::e4m3_less_mean>(context);
+    if (context.kernel.values == ValueFormat::e4m3_less_mean)
+      return launch_format<T, D, ValueFormat::e4m3_less_mean>(context);
   }
-  launch_format<T, D, Format::e4m3>(context);
+  launch_format<T, D, ValueFormat::e4m3>(context);
 }
 
 template <typename T, int D>
 void launch_half(const LaunchContext& context) {
-  launch_format<T, D, Format::half>(context);
+  launch_format<T, D, ValueFormat::half>(context);
 }
 
 }  // namespace
 
 void launch_quantize_values(const LaunchContext& context) {
-  SPARSEREEL_FOR_TYPE(context, launch);
-}
-
-void launch_half_values(const LaunchContext& context) {
-  SPARSEREEL_FOR_TYPE(context, launch_half);
+  if (context.kernel.values != ValueFormat::half) {
+    SPARSEREEL_FOR_TYPE(context, launch);
+  } else {
+    SPARSEREEL_FOR_TYPE(context, launch_half);
+  }
 }
 
 }  // namespace sparsereel::attention::cuda

@@ -183,12 +183,12 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void launch_lists(const LaunchContext& context, int tile_rows) {
+void launch_lists(const LaunchContext& context) {
   const int64_t tiles =
       static_cast<int64_t>(context.sizes.batch_heads) * (context.sizes.query_tiles - context.sizes.listed_tiles);
   if (tiles == 0) return;
   const unsigned grid = static_cast<unsigned>((tiles * 32 + kThreads - 1) / kThreads);
-  if (tile_rows == 3 * kRecord) {
+  if (context.kernel.tile_rows == 3 * kRecord) {
     start(build_lists<3>, grid, kThreads, 0, context.stream, context.params, context.sizes, context.buffers);
   } else {
     start(build_lists<2>, grid, kThreads, 0, context.stream, context.params, context.sizes, context.buffers);

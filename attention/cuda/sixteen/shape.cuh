@@ -3,8 +3,8 @@
 
 #include <type_traits>
 
+#include "attention/cuda/kernel_traits.h"
 #include "attention/cuda/mma.cuh"
-#include "attention/cuda/records.h"
 
 namespace sparsereel::attention::cuda {
 
@@ -12,7 +12,7 @@ namespace sparsereel::attention::cuda {
 template <int D, bool kSkips>
 struct SixteenShape {
   static constexpr int kParts = D == 256 ? 3 : 1;  // CTAs per tile
-  static constexpr int kRows = tile_rows(Kernel::sixteen) / kParts;
+  static constexpr int kRows = traits_of(Kernel::sixteen).tile_rows / kParts;
   // Tiles of 16 rows per warp. With more tiles a warp reads less from shared memory for each row, but the sums of all
   // tiles must fit into registers. If P.V may be skipped, each group of 64 rows decides together, so no warp may have
   // rows of two groups.

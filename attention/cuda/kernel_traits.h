@@ -1,0 +1,85 @@
+// The attention kernels: one row for each, with all that code outside the kernels must know about it.
+#pragma once
+
+#include "attention/cuda/device.h"
+#include "attention/cuda/records.h"
+
+namespace sparsereel::attention::cuda {
+
+/// The attention kernel that runs over the lists.
+enum class Kernel { hopper, ada, ampere, sixteen };
+
+/// The format of the records of V.
+enum class ValueFormat {
+  e4m3,            // rows of channels in e4m3, then a set of rows of ones
+  e4m3_less_mean,  // the same without the mean of the record's keys, which is stored apart, then ones_sets() sets
+  half,            // rows of keys in fp16
+};
+
+constexpr int value_record_bytes(ValueFormat format, int D) {
+  if (format == ValueFormat::half) return 2 * D * kRecord;
+  return (D + kOnesRows * (format == ValueFormat::e4m3_less_mean ? ones_sets(D) : 1)) * kRecord;
+}
+
+struct KernelTraits {
+  Kernel kernel;
+  const char* name;        // value of the environment variable SPARSEREEL_ATTENTION_KERNEL
+  const char* label;       // its P.V, in texts for people
+  int least_capability;    // smallest compute capability, 90 for 9.0
+  bool needs_90a = false;  // it is compiled for 90a only, whose code runs on 9.0 alone
+  int most_head_dim = 256;
+  int tile_rows;              // query rows that share a list of key blocks
+  bool reads_rows = false;    // it multiplies the call's rows in their own type; records only serve to choose blocks
+  bool shares_tiles = false;  // its last tiles may be split among multiprocessors (shares.h)
+  bool writes_e4m3 = false;   // it takes a KernelParams::out_scale
+  /// The records of V, which a kernel that reads rows does not have.
+  ValueFormat values = ValueFormat::e4m3;
+  /// Largest number of key blocks for which pooled scores of 16 selection tiles fit into shared memory. GPUs of compute
+  /// capability 8.6 and 8.9 grant a CTA 99 KB, Hopper 227.
+  int max_shared_scores = 1400;
+};
+
+/// All kernels, in the order of Kernel. Of those that can run a call, the first is the fastest.
+inline constexpr KernelTraits kKernels[] = {
+    {.kernel = Kernel::hopper,  // wgmma and bulk copies
+     .name = "hopper",
+     .label = "e4m3 P.V (hopper)",
+     .least_capability = 90,
+     .needs_90a = true,
+     .most_head_dim = 128,
+     .tile_rows = 192,
+     .shares_tiles = true,
+     .writes_e4m3 = true,
+     .values = ValueFormat::e4m3_less_mean,
+     .max_shared_scores = 3072},
+    {.kernel = Kernel::ada,  // mma.sync with e4m3
+     .name = "ada",
+     .label = "e4m3 P.V (ada)",
+     .least_capability = kE4m3Capability,
+     .tile_rows = 128},
+    {.kernel = Kernel::ampere,  // mma.sync with fp16
+     .name = "ampere",
+     .label = "fp16 P.V (ampere)",
+     .least_capability = 80,
+     .tile_rows = 128,
+     .values = ValueFormat::half},
+    {.kernel = Kernel::sixteen,  // mma.sync in the call's own type
+     .name = "sixteen",
+     .label = "P.V (mma)",
+     .least_capability = 80,
+     .tile_rows = 192,
+     .reads_rows = true},
+};
+
+constexpr const KernelTraits& traits_of(Kernel kernel) {
+  return kKernels[static_cast<int>(kernel)];
+}
+
+constexpr bool rows_are_in_order() {
+  for (const KernelTraits& row : kKernels)
+    if (&row != &traits_of(row.kernel)) return false;
+  return true;
+}
+static_assert(rows_are_in_order());
+
+}  // namespace sparsereel::attention::cuda
