@@ -153,7 +153,7 @@ std::optional<Kernel> choose_kernel(int compute_capability, int head_dim, bool r
 
 size_t scratch_bytes(const KernelParams& params, Kernel kernel) {
   const KernelTraits& traits = traits_of(kernel);
-  return Buffers(params, Sizes(params, traits), traits, nullptr).bytes;
+  return buffer_bytes(params, Sizes(params, traits), traits);
 }
 
 std::shared_ptr<const SideStreams> make_side_streams(const char*& failure) {
@@ -168,7 +168,7 @@ const char* attention(const KernelParams& params, Kernel kernel, Steps steps, vo
   const KernelTraits& traits = traits_of(kernel);
   if (params.out_scale != nullptr && !traits.writes_e4m3) return "only Hopper's kernel writes e4m3";
   const Sizes sizes(params, traits);
-  const Buffers buffers(params, sizes, traits, scratch);
+  const Buffers buffers = buffers_in(scratch, params, sizes, traits);
   return launched([&] {
     const KernelParams on_device = launch_inputs(params, buffers, stream);
     const KernelParams ready = launch_rows(on_device, buffers, stream);

@@ -2,6 +2,9 @@
 #include "attention/cuda/scratch.h"
 
 #include <algorithm>
+#include <array>
+#include <type_traits>
+#include <utility>
 
 #include "attention/cuda/device.h"
 
@@ -18,24 +21,6 @@ constexpr float kEntriesWorthSharing = 40;
 #endif
 constexpr int kSortedRounds = 5;   // K and V of so many tiles' heads stay in the L2 cache for all current models
 constexpr int kStatSamples = 512;  // sampled tokens: their mean is off by about 1/22 of a deviation, which is enough
-
-/// Hands out aligned pieces of memory. With a null base it only counts bytes.
-class Carver {
- public:
-  explicit Carver(void* base) : base_(static_cast<uint8_t*>(base)) {}
-
-  template <typename T>
-  void take(T*& pointer, int64_t count, bool wanted = true) {
-    pointer = wanted && base_ != nullptr ? reinterpret_cast<T*>(base_ + used_) : nullptr;
-    if (wanted) used_ += (static_cast<size_t>(count) * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
-  }
-
-  size_t used() const { return used_; }
-
- private:
-  uint8_t* base_;
-  size_t used_ = 0;
-};
 
 /// Returns the number of first query tiles whose lists the selection writes itself. This requires that selection tiles
 /// have as many rows as query tiles, and that no row is text or has a mask.
@@ -73,15 +58,91 @@ float entries_of_each(const KernelParams& params, const KernelTraits& kernel, in
 }
 
 /// Returns the tiles that remain after every multiprocessor has had equally many, if idling costs more than sharing
-/// them.
-Shares shares_of(const KernelParams& params, const Sizes& sizes, const KernelTraits& kernel) {
+/// them. tiles: over all (batch, head).
+Shares shares_of(const KernelParams& params, const KernelTraits& kernel, int tiles, int key_blocks) {
   const int processors = kernel.shares_tiles ? multiprocessors() : 0;
   if (processors == 0) return {0, 0};
-  const int left = sizes.batch_heads * sizes.query_tiles % processors;
+  const int left = tiles % processors;
   const float idle = static_cast<float>(processors - left) / static_cast<float>(processors);
-  const bool worth = left * kMostParts >= processors &&
-                     idle * entries_of_each(params, kernel, sizes.key_blocks) > kEntriesWorthSharing;
+  const bool worth =
+      left * kMostParts >= processors && idle * entries_of_each(params, kernel, key_blocks) > kEntriesWorthSharing;
   return {processors, worth ? left : 0};
+}
+
+/// A buffer of a call. point() sets the member of Buffers that points to it.
+struct Buffer {
+  size_t bytes;
+  bool needed;
+  void (*point)(Buffers& buffers, void* to);
+};
+
+/// Returns the buffer at kMember, which has `count` elements.
+template <auto kMember>
+Buffer buffer(int64_t count, bool needed = true) {
+  using Pointer = std::remove_reference_t<decltype(std::declval<Buffers&>().*kMember)>;
+  const size_t bytes = static_cast<size_t>(count) * sizeof(std::remove_pointer_t<Pointer>);
+  return {(bytes + kAlignment - 1) / kAlignment * kAlignment, needed,
+          [](Buffers& buffers, void* to) { buffers.*kMember = static_cast<Pointer>(to); }};
+}
+
+/// Returns all buffers in the order of their places: their numbers of elements, and when they are needed if not always.
+auto buffer_table(const KernelParams& params, const Sizes& sizes, const KernelTraits& kernel) {
+  const Selection& selection = params.selection;
+  const Prologue& prologue = params.prologue;
+  const int64_t bh = sizes.batch_heads, bk = sizes.batch_kv_heads, D = sizes.D;
+  const int64_t q_blocks = bh * sizes.query_blocks, k_blocks = bk * sizes.key_blocks, records = bk * sizes.key_records;
+  const int64_t tiles = bh * sizes.query_tiles, selection_tiles = bh * sizes.selection_tiles;
+  const int64_t pooled = bk * sizes.pooled_blocks * D, means = bk * sizes.mean_records * kRecord * D;
+  const bool predicts = selection.kind == Selection::Kind::predict, compares = predicts && selection.similarity;
+  const bool by_error = predicts && selection.by_error, predicts_error = by_error && selection.predicts_error;
+  const bool in_rows = kernel.reads_rows, in_records = !in_rows || predicts;
+  const bool makes_rows = in_rows && (prologue.norm != Prologue::Norm::none || prologue.rotary_tokens > 0);
+  return std::array{
+      buffer<&Buffers::choices>(params.heads, selection.heads != nullptr),
+      buffer<&Buffers::rotary>(int64_t{prologue.rotary_tokens} * (params.head_dim / 2), prologue.takes_tables()),
+      buffer<&Buffers::q>(q_blocks * kRecord * D, in_records),
+      buffer<&Buffers::k>(records * kRecord * D, in_records),
+      buffer<&Buffers::v>(records * sizes.value_record_bytes, !in_rows),
+      buffer<&Buffers::v_null>(sizes.value_record_bytes),
+      buffer<&Buffers::q_scale>(q_blocks * kRecord),
+      buffer<&Buffers::k_scale>(records * kKeyGroups),
+      buffer<&Buffers::longest>(bh + bk),
+      buffer<&Buffers::v_scale>(bk * D),
+      buffer<&Buffers::v_center>(bk * D),
+      buffer<&Buffers::v_outliers>(k_blocks),
+      buffer<&Buffers::v_saturated>(bk),
+      buffer<&Buffers::v_mean>(records * D, kernel.values == ValueFormat::e4m3_less_mean),
+      buffer<&Buffers::q_balance>(bk * D),
+      buffer<&Buffers::k_balance>(bk * D),
+      buffer<&Buffers::key_mean>(bk * D),
+      buffer<&Buffers::q_dot_mean>(bh * params.queries, params.lse != nullptr && !in_rows),
+      buffer<&Buffers::partials>(bh * sizes.stat_chunks * kStatistics * D),
+      buffer<&Buffers::token_moments>(int64_t{2} * params.batch * (params.queries + params.keys),
+                                      prologue.normalizes_across_heads()),
+      buffer<&Buffers::q_mean>(q_blocks * kBlockCells * D, predicts),
+      buffer<&Buffers::q_direction>(q_blocks * D, compares),
+      buffer<&Buffers::k_mean>(pooled, predicts),
+      buffer<&Buffers::k_variance>(pooled, by_error),
+      buffer<&Buffers::v_spread>(k_blocks, by_error),
+      buffer<&Buffers::v_block_mean>(k_blocks * D, predicts_error || sizes.length_sums > 0),
+      buffer<&Buffers::output_lengths>(selection_tiles, predicts_error),
+      buffer<&Buffers::k_similarity>(k_blocks, compares),
+      buffer<&Buffers::scores>(bh * ceil_div(sizes.selection_tiles, 16) * 16 * sizes.selectable_keys,
+                               predicts && (by_error || sizes.selectable_keys > kernel.max_shared_scores)),
+      buffer<&Buffers::budgets>(sizes.budgets, sizes.budgets > 0),
+      buffer<&Buffers::length_sums>(sizes.length_sums, sizes.length_sums > 0),
+      buffer<&Buffers::bitmap>(selection_tiles * sizes.map_words, predicts),
+      buffer<&Buffers::lists>(tiles * sizes.list_entries),
+      buffer<&Buffers::tile_lists>(tiles),
+      buffer<&Buffers::next_tile>(1),
+      buffer<&Buffers::class_counts>(kLengthClasses),
+      buffer<&Buffers::tile_order>(int64_t{kLengthClasses} * sizes.sorted_tiles, sizes.sorted_tiles > 0),
+      buffer<&Buffers::parts>(int64_t{sizes.shares.slots()} * part_floats(sizes.D), sizes.shares.tiles > 0),
+      buffer<&Buffers::q_rows>(bh * params.queries * params.head_dim, makes_rows),
+      buffer<&Buffers::k_rows>(bk * params.keys * params.head_dim, makes_rows),
+      buffer<&Buffers::mean_keys>(means, in_rows && sizes.mean_records > 0),
+      buffer<&Buffers::mean_values>(means, in_rows && sizes.mean_records > 0),
+  };
 }
 
 }  // namespace
@@ -110,7 +171,7 @@ Sizes::Sizes(const KernelParams& params, const KernelTraits& kernel)
       length_sums(shared_choices(params, params.selection.any_block_error)),
       map_words(ceil_div(key_blocks, 32)),
       value_record_bytes(cuda::value_record_bytes(kernel.values, D)),
-      shares(shares_of(params, *this, kernel)),
+      shares(shares_of(params, kernel, batch_heads * query_tiles, key_blocks)),
       whole_tiles(batch_heads * query_tiles - shares.tiles),
       sorted_tiles(params.selection.kind == Selection::Kind::dense
                        ? 0
@@ -119,62 +180,22 @@ Sizes::Sizes(const KernelParams& params, const KernelTraits& kernel)
       stat_stride(std::max(params.keys / kStatSamples, 1)),
       query_stride(std::max(params.queries / kStatSamples, 1)) {}
 
-Buffers::Buffers(const KernelParams& params, const Sizes& sizes, const KernelTraits& kernel, void* scratch) {
-  const int64_t bh = sizes.batch_heads, bk = sizes.batch_kv_heads, D = sizes.D;
-  const int64_t q_blocks = bh * sizes.query_blocks, k_blocks = bk * sizes.key_blocks, records = bk * sizes.key_records;
-  const bool predicts = params.selection.kind == Selection::Kind::predict;
-  const bool by_error = predicts && params.selection.by_error;
-  const bool compares = predicts && params.selection.similarity;
-  Carver carver(scratch);
-  const Prologue& prologue = params.prologue;
-  carver.take(choices, params.heads, params.selection.heads != nullptr);
-  carver.take(rotary, int64_t{prologue.rotary_tokens} * (params.head_dim / 2), prologue.takes_tables());
-  const bool has_records = !kernel.reads_rows || predicts;
-  carver.take(q, q_blocks * kRecord * D, has_records);
-  carver.take(k, records * kRecord * D, has_records);
-  carver.take(v, records * sizes.value_record_bytes, !kernel.reads_rows);
-  carver.take(v_null, sizes.value_record_bytes);
-  carver.take(q_scale, q_blocks * kRecord);
-  carver.take(k_scale, records * kKeyGroups);
-  carver.take(longest, bh + bk);
-  carver.take(v_scale, bk * D);
-  carver.take(v_center, bk * D);
-  carver.take(v_outliers, k_blocks);
-  carver.take(v_saturated, bk);
-  carver.take(v_mean, records * D, kernel.values == ValueFormat::e4m3_less_mean);
-  carver.take(q_balance, bk * D);
-  carver.take(k_balance, bk * D);
-  carver.take(key_mean, bk * D);
-  carver.take(q_dot_mean, bh * params.queries, params.lse != nullptr && !kernel.reads_rows);
-  carver.take(partials, bh * sizes.stat_chunks * kStatistics * D);
-  carver.take(token_moments, int64_t{2} * params.batch * (params.queries + params.keys),
-              prologue.normalizes_across_heads());
-  carver.take(q_mean, q_blocks * kBlockCells * D, predicts);
-  carver.take(q_direction, q_blocks * D, compares);
-  carver.take(k_mean, bk * sizes.pooled_blocks * D, predicts);
-  carver.take(k_variance, bk * sizes.pooled_blocks * D, by_error);
-  carver.take(v_spread, k_blocks, by_error);
-  const bool predicts_error = by_error && params.selection.predicts_error;
-  carver.take(v_block_mean, k_blocks * D, predicts_error || sizes.length_sums > 0);
-  carver.take(output_lengths, bh * sizes.selection_tiles, predicts_error);
-  carver.take(k_similarity, k_blocks, compares);
-  carver.take(scores, bh * ceil_div(sizes.selection_tiles, 16) * 16 * sizes.selectable_keys,
-              predicts && (by_error || sizes.selectable_keys > kernel.max_shared_scores));
-  carver.take(budgets, sizes.budgets, sizes.budgets > 0);
-  carver.take(length_sums, sizes.length_sums, sizes.length_sums > 0);
-  carver.take(bitmap, bh * sizes.selection_tiles * sizes.map_words, predicts);
-  carver.take(lists, bh * sizes.query_tiles * sizes.list_entries);
-  carver.take(tile_lists, bh * sizes.query_tiles);
-  carver.take(next_tile, 1);
-  carver.take(class_counts, kLengthClasses);
-  carver.take(tile_order, int64_t{kLengthClasses} * sizes.sorted_tiles, sizes.sorted_tiles > 0);
-  carver.take(parts, int64_t{sizes.shares.slots()} * part_floats(sizes.D), sizes.shares.tiles > 0);
-  const bool makes_rows = kernel.reads_rows && (prologue.norm != Prologue::Norm::none || prologue.rotary_tokens > 0);
-  carver.take(q_rows, bh * params.queries * params.head_dim, makes_rows);
-  carver.take(k_rows, bk * params.keys * params.head_dim, makes_rows);
-  carver.take(mean_keys, bk * sizes.mean_records * kRecord * D, kernel.reads_rows && sizes.mean_records > 0);
-  carver.take(mean_values, bk * sizes.mean_records * kRecord * D, kernel.reads_rows && sizes.mean_records > 0);
-  bytes = carver.used();
+size_t buffer_bytes(const KernelParams& params, const Sizes& sizes, const KernelTraits& kernel) {
+  size_t bytes = 0;
+  for (const Buffer& buffer : buffer_table(params, sizes, kernel))
+    if (buffer.needed) bytes += buffer.bytes;
+  return bytes;
+}
+
+Buffers buffers_in(void* scratch, const KernelParams& params, const Sizes& sizes, const KernelTraits& kernel) {
+  Buffers buffers{};
+  auto* place = static_cast<uint8_t*>(scratch);
+  for (const Buffer& buffer : buffer_table(params, sizes, kernel)) {
+    if (!buffer.needed) continue;
+    buffer.point(buffers, place);
+    place += buffer.bytes;
+  }
+  return buffers;
 }
 
 }  // namespace sparsereel::attention::cuda

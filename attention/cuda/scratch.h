@@ -107,9 +107,6 @@ static_assert(sizeof(Budget) % sizeof(uint64_t) == 0);
 /// Pointers into the scratch memory. [bh] means batch * heads, [bk] batch * kv_heads. A pointer is null if the call
 /// does not need the buffer.
 struct Buffers {
-  /// If `scratch` is null, all pointers are null, but `bytes` is right.
-  Buffers(const KernelParams& params, const Sizes& sizes, const KernelTraits& kernel, void* scratch);
-
   HeadChoice* choices;   // [heads]; only if heads differ
   uint32_t* rotary;      // fp16 cosine and sine [rotary_tokens][head_dim / 2]; only if they come as tables
   uint8_t* q;            // [bh][query_blocks] Q records
@@ -156,7 +153,12 @@ struct Buffers {
   uint16_t* k_rows;       // [bk][keys][head_dim] after the prologue, in the call's type; only with a prologue
   uint16_t* mean_keys;    // [bk][mean_records][64][D], means of K's cells in the order of records of means
   uint16_t* mean_values;  // [bk][mean_records][64][D], means of V's cells in the same order
-  size_t bytes;           // size of all buffers together
 };
+
+/// Returns the size of a call's buffers together.
+size_t buffer_bytes(const KernelParams& params, const Sizes& sizes, const KernelTraits& kernel);
+
+/// Returns a call's buffers in the scratch memory, which has buffer_bytes() and is aligned to 1024 bytes.
+Buffers buffers_in(void* scratch, const KernelParams& params, const Sizes& sizes, const KernelTraits& kernel);
 
 }  // namespace sparsereel::attention::cuda

@@ -213,7 +213,7 @@ const Mode modes[] = {
 /// written the last of them. It never uses their products, but initcheck would report the reads.
 void fill_last_pooled(const KernelParams& p, Kernel kernel, uint8_t* scratch) {
   const Sizes sizes(p, traits_of(kernel));
-  const Buffers buffers(p, sizes, traits_of(kernel), scratch);
+  const Buffers buffers = buffers_in(scratch, p, sizes, traits_of(kernel));
   const size_t key = sizes.D * sizeof(uint16_t), eight = kPooledKeys * key, head = sizes.pooled_blocks * key;
   for (uint16_t* const pooled : {buffers.k_mean, buffers.k_variance}) {
     if (pooled == nullptr) continue;
