@@ -271,8 +271,7 @@ void emit(YAML::Emitter& out, const ProfileHead& head) {
 }
 
 void emit_settings(YAML::Emitter& out, const Profile& profile) {
-  out << YAML::Newline
-      << YAML::Comment("options of a run; an option that is also given elsewhere has that value instead");
+  out << YAML::Newline << YAML::Comment("options of a run; those that are given beside the profile win");
   emit_flow(out, "settings", [&] {
     for (const auto& [key, value] : profile.settings) emit(out, {{key.c_str(), value}});
   });
@@ -317,8 +316,8 @@ std::string to_yaml(const Profile& profile) {
   YAML::Emitter out;
   const bool by_head = !profile.heads.empty();
   out << YAML::Comment(
-      by_head ? "The policy of each head of this model that 'sparsereel tune' found. Use this file as a run's profile."
-              : "The options for this model that 'sparsereel tune' found. Use this file as a run's profile.");
+      by_head ? "How sparse each head of this model runs, found by 'sparsereel tune'; use it as the profile of a run."
+              : "The setting of this model that 'sparsereel tune' found; use it as the profile of a run.");
   out << YAML::Newline << YAML::BeginMap;
   emit_flow(out, "model", [&] { emit(out, {{"name", profile.model}, {"sha256", profile.model_sha256}}); });
   const ProfileSetting& setting = profile.made_with;
@@ -334,8 +333,7 @@ std::string to_yaml(const Profile& profile) {
   if (!profile.settings.empty()) emit_settings(out, profile);
   if (by_head) {
     out << YAML::Newline
-        << YAML::Comment(
-               "largest relative L1 error of a head: l1 with its block selection alone, l2 with P.V skipped too");
+        << YAML::Comment("most relative L1 of a head: by its block selection, and with P.V skipped besides");
     emit_flow(out, "bounds", [&] {
       emit(out, {{"l1", short_number(profile.bounds.l1, 6)}, {"l2", short_number(profile.bounds.l2, 6)}});
     });
