@@ -13,7 +13,8 @@ namespace sparsereel::models {
 /// Texts of the members that are set, by option name.
 using MemberTexts = std::map<std::string, std::string>;
 
-/// Throws Error for an option in `options` that cannot be given by name, or that is also set as a member.
+/// Throws Error for an option in `request.options` that is also set as a member, that belongs to ModelOptions, or that
+/// names a file.
 MemberTexts texts_of(const VideoRequest& request);
 MemberTexts texts_of(const ModelOptions& options);
 

@@ -90,7 +90,7 @@ bool holds_recipe(const fs::path& place) {
 void check_recipe_place(const fs::path& place) {
   check_writable(place);
   if (fs::exists(place) && !holds_recipe(place))
-    throw bad_input(place.string() + " is the file for the recipe of the video, but it holds something else",
+    throw bad_input(place.string() + " would hold the recipe of the video, but it exists and holds something else",
                     "move that file, choose another --output, or give --no-metadata");
 }
 

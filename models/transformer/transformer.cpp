@@ -46,9 +46,9 @@ void check_conditions(const TransformerInput& input, int64_t text_dim, const std
 void check_text_alone(const TransformerInput& input, const std::string& config_file) {
   const Conditioning& given = input.conditioning;
   for (const auto& [name, tensor] :
-       {std::pair{"a pooled text", &given.pooled}, std::pair{"image tokens", &given.context},
+       {std::pair{"pooled text embedding", &given.pooled}, std::pair{"image tokens", &given.context},
         std::pair{"condition latents", &given.latents}})
-    if (tensor->defined()) throw bad_input(config_file + " belongs to a model that takes no " + name, "leave them out");
+    if (tensor->defined()) throw bad_input(config_file + " belongs to a model that takes no " + name, std::string("leave out the ") + name);
 }
 
 }  // namespace sparsereel::models

@@ -239,7 +239,7 @@ class Failures(CommandLineTest):
         self.assertEqual(self.names(), ['a.mp4', 'latents.safetensors'])
 
     def test_out_of_memory_error_suggests_what_needs_less(self):
-        # 2048 x 2048 latents, whose first convolution needs 3 GiB for its result. The file itself is a hole.
+        # 2048 x 2048 latents, whose first convolution needs 3 GiB for its result. The file takes no disk space, because its data is a hole.
         header = json.dumps({'latents': {'dtype': 'F16', 'shape': [1, 1, 4, 2048, 2048], 'data_offsets': [0, 1 << 25]}}).encode()
         with open(self.folder / 'latents.safetensors', 'wb') as file:
             file.write(struct.pack('<Q', len(header)) + header)

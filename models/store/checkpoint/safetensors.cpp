@@ -187,7 +187,8 @@ std::string header_text(const std::filesystem::path& path, const std::vector<con
     if (tensor->name == kMetadataKey || header.contains(tensor->name))
       throw bad_input(where + "the name is reserved or given twice", "give every tensor a name of its own");
     if (is_packed(tensor->dtype))
-      throw bad_input(where + "the format has no " + std::string(name(tensor->dtype)), "unpack it first");
+      throw bad_input(where + "a .safetensors file cannot hold " + std::string(name(tensor->dtype)),
+                      "convert the tensor to another type, such as BF16");
     const auto bytes = std::any_of(tensor->shape.begin(), tensor->shape.end(), [](int64_t size) { return size < 0; })
                            ? std::nullopt
                            : byte_count(tensor->shape, tensor->dtype);

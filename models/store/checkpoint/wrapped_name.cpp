@@ -7,7 +7,8 @@
 namespace sparsereel::models {
 namespace {
 
-/// Wrappers, with a dot for the separator. A wrapper that contains another one comes before it.
+/// Prefixes that wrappers add to names. The dot stands for whichever separator the name uses. A prefix that contains
+/// another one comes before it in this list.
 constexpr std::array<std::string_view, 6> kWrappers = {"_fsdp_wrapped_module.", "_checkpoint_wrapped_module.",
                                                        "_forward_module.",      "_orig_mod.",
                                                        "base_model.model.",     "module."};
