@@ -80,7 +80,8 @@ class Walk {
     box(end_a + c2 - unit(c), -c2, a2 - a, b);
   }
 
-  /// Walks a cube-like box by five parts that follow the eight octants of Hilbert's cube.
+  /// Walks a cube-like box in five parts, in the order of the eight octants of Hilbert's cube. Some parts are two
+  /// octants together.
   void fifths(const Edge& at, const Edge& a, const Edge& b, const Edge& c) {
     const Edge a2 = half(a), b2 = half(b), c2 = half(c);
     const Edge end_a = at + a - unit(a), end_c = c - unit(c);

@@ -39,7 +39,7 @@ struct Quality {
 };
 Quality quality_of(std::string_view encoder, const Stream& stream);
 
-/// Threads of an encoder that would otherwise count the CPUs: those make different streams with different numbers.
+/// The number of threads for encoders that would otherwise use one for each CPU. Their streams depend on the number.
 inline constexpr int kEncoderThreads = 4;
 
 /// An option of the encoder, as FFmpeg names it, without which equal frames could give different files. `name` is null

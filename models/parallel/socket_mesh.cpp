@@ -239,7 +239,8 @@ void SocketMesh::lose(int64_t rank) {
 void SocketMesh::give_up(int64_t rank, milliseconds limit) {
   const bool met = !names_.empty();
   fail(run_failure(describe(rank) + (met ? " did not answer within " : " did not start within ") + seconds_text(limit),
-                   "find out whether it hangs or waits, then run the same command again"));
+                   met ? "see what that rank does, end it if it does not go on, then run the same command again"
+                       : "start that rank, make sure that it can reach this host, then run the same command again"));
   check();
   std::terminate();  // as in lose()
 }

@@ -84,7 +84,7 @@ class Generate(CommandLineTest):
             self.assertNotEqual(usual, self.frames(f'{i}.safetensors', '--attention', 'full', *changed), changed)
 
     def test_sparsity_grows_as_topk_falls(self):
-        # 192 x 192 has enough tokens that some blocks can be left out. 64 x 64 may have one block, which cannot.
+        # 192 x 192 has enough tokens that some blocks can be left out. 64 x 64 may have only one block, which cannot be left out.
         sparsity, frames = [], []
         for topk in ('1', '0.5', '0.2'):
             name = f'{topk}.safetensors'

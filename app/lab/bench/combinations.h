@@ -15,10 +15,11 @@
 
 namespace sparsereel::app::bench {
 
-/// Comma lists by option key, as the command line gives them. If a list is unset or missing, the settings decide.
+/// Comma-separated lists by option key, as the command line gives them. An option whose list is unset or missing keeps
+/// its value from the settings.
 using Lists = std::map<std::string, std::optional<std::string>>;
 
-/// The only list that is no option of `generate`, and its choices.
+/// The only list that is not an option of `generate`, and its choices.
 constexpr const char* kRows = "selection_rows";
 inline std::vector<std::string> row_choices() {
   return {"64", "128", "192"};

@@ -279,7 +279,8 @@ class MmaTile {
     return max_[r][half] == -INFINITY ? 0.0F : max_[r][half];
   }
 
-  /// Computes P = 2^(s - max), rounded, as the A operand of P.V. In fp16 it also adds P to the rows' sums.
+  /// Computes P = 2^(scale s - max + log2_weight), rounded, as the A operand of P.V. In fp16 it also adds P to the
+  /// rows' sums, which `alpha` scales first; e4m3 sums in the product with the rows of ones.
   __device__ void weigh(const Scores& s, const RowPairs& scale, float log2_weight, const RowPairs& alpha,
                         uint32_t (&weights)[kRowTiles][kValueSteps][4]) {
 #pragma unroll

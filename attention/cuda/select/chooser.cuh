@@ -230,8 +230,8 @@ class ChooseByError : Chooser<D> {
             end.rest == kWholeBin ? kAllTies : ties_of(end.rest, index, tiles)};
   }
 
-  /// Returns the cut that keeps every block whose omission would cause an error above the bound. All lanes of a warp call
-  /// it together.
+  /// Returns the cut that keeps every block whose omission would cause an error above the bound. All lanes of a warp
+  /// call it together.
   __device__ Cut cut_of_bound() const {
     static_assert(LengthSum::kBins == 32);
     const LengthSum& sum = length_sum();

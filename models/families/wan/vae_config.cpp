@@ -30,9 +30,10 @@ void check_levels(const ConfigFields& fields, const WanVaeConfig& config) {
     fields.check_width("decoder_base_dim x dim_mult", level.out);
     if (level.resized == 0) continue;
     if (!config.is_residual) fields.require_multiple("decoder_base_dim x dim_mult", level.out, 2);
-    if (config.is_residual && level.out * (level.resizes_time ? 8 : 4) % level.in != 0)
-      fields.fail("dim_mult", "does not let the shortcut repeat each of " + std::to_string(level.in) +
-                                  " channels equally often to make " + std::to_string(level.out));
+    const int64_t made = level.out * (level.resizes_time ? 8 : 4);
+    if (config.is_residual && made % level.in != 0)
+      fields.fail("dim_mult", "makes a shortcut repeat " + std::to_string(level.in) + " channels to " +
+                                  std::to_string(made) + ", which is not a multiple of them");
   }
 }
 
@@ -47,8 +48,8 @@ void check_encoder(const ConfigFields& fields, const WanVaeConfig& config) {
     fields.check_width("base_dim x dim_mult", level.out);
     const int64_t places = level.resized == 0 ? 1 : level.resizes_time ? 8 : 4;
     if (config.is_residual && level.in * places % level.out != 0)
-      fields.fail("dim_mult", "does not let the shortcut average " + std::to_string(level.in) +
-                                  " channels in equal groups to make " + std::to_string(level.out));
+      fields.fail("dim_mult", "makes a shortcut average " + std::to_string(level.in * places) + " channels to " +
+                                  std::to_string(level.out) + ", which does not divide them");
   }
 }
 

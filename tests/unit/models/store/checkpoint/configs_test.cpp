@@ -176,7 +176,7 @@ TEST(Configs, RefusesAWanVaeWhoseShortcutsDoNotFit) {
   config["is_residual"] = true;
   config["dim_mult"] = {1, 1, 1, 3};
   EXPECT_TRUE(throws_error([&] { parse_wan_vae_config(config, "f"); },
-                           {"f", "dim_mult", "repeat each of 288 channels equally often to make 96"}));
+                           {"f", "dim_mult", "makes a shortcut repeat 288 channels to"}));
   config["is_residual"] = false;
   config["base_dim"] = 3;
   EXPECT_TRUE(throws_error([&] { parse_wan_vae_config(config, "f"); }, {"f", "decoder_base_dim", "multiple of 2"}));
