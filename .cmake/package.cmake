@@ -25,14 +25,6 @@ if(SPARSEREEL_HAS_CUDA)
   install(FILES ${toolkit}/../EULA.txt DESTINATION ${licenses} RENAME cudart.txt OPTIONAL)
 endif()
 
-if(NOT SPARSEREEL_PACKAGE STREQUAL deb)
-  # The functions of older C and C++ libraries, for RHEL 9.
-  add_library(sparsereel_older_symbols OBJECT app/wheel/older_symbols.cpp)
-  foreach(target sparsereel sparsereel_library)
-    target_link_libraries(${target} PRIVATE sparsereel_older_symbols)
-    target_link_options(${target} PRIVATE LINKER:--wrap=hypot,--wrap=_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE)
-  endforeach()
-endif()
 if(SPARSEREEL_PACKAGE STREQUAL wheel)
   set_target_properties(sparsereel sparsereel_library PROPERTIES INSTALL_RPATH \$ORIGIN/../../torch/lib)
   foreach(property VERSION SOVERSION)  # unset: a wheel would hold a copy of the file in place of each link

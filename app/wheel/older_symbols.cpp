@@ -1,6 +1,6 @@
 // Makes the wheel run with older C and C++ libraries. The compiler chose the newest versions of these two functions.
 // Each has an older version that does the same, which RHEL 9 (glibc 2.34, GCC 11) has too. The linker passes the calls
-// to the functions here (option --wrap in .cmake/package.cmake).
+// to the functions here (option --wrap in .cmake/install.cmake).
 #include <condition_variable>
 #include <mutex>
 

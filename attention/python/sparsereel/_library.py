@@ -57,12 +57,13 @@ class Call(Structure):
 
 
 def _candidates():
-    """Returns the paths of the library to try: $SPARSEREEL_ATTENTION_LIBRARY alone if it is set, otherwise the lib folder of this Python, and then the names
-    that the loader looks up in its own folders."""
+    """Returns the paths of the library to try: $SPARSEREEL_ATTENTION_LIBRARY alone if it is set, otherwise this package's folder, which holds the library in a wheel,
+    then the lib folder of this Python, and then the names that the loader looks up in its own folders."""
     named = os.environ.get('SPARSEREEL_ATTENTION_LIBRARY')
     if named:
         return [named]
-    return [path for path in (os.path.join(sys.prefix, 'lib', NAME),) if os.path.exists(path)] + [NAME, f'{NAME}.{VERSION}']
+    folders = os.path.dirname(os.path.abspath(__file__)), sys.prefix
+    return [path for path in (os.path.join(folder, 'lib', NAME) for folder in folders) if os.path.exists(path)] + [NAME, f'{NAME}.{VERSION}']
 
 
 def _load():
