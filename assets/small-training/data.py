@@ -73,23 +73,51 @@ def _ball(x, y, turn, light):
     return 1 - r2.sqrt(), u, v, diffuse, (2 * diffuse * -z + lz).clamp_min(0) ** 24
 
 
+def _meet_faces(ca, cb, cc, front, x, y):
+    """Returns the depth of solids along rays at x, y [m, F, H, W], and the face that each ray meets first.
+
+    Rays meet the plane of face k at ca x + cb y + cc, each [m, F, FACES]. front: the faces that look at the camera."""
+    part = lambda c, k: c[:, :, k, None, None]
+    near, far, which = None, None, None
+    for k in range(FACES):
+        t = torch.addcmul(torch.addcmul(part(cc, k), part(ca, k), x), part(cb, k), y)
+        n, f = torch.where(part(front, k), t, -99.0), torch.where(part(front, k), 99.0, t)
+        if near is None:
+            near, far, which = n, f, torch.zeros_like(n, dtype=torch.uint8)
+        else:
+            which = torch.where(n > near, k, which)
+            near, far = torch.maximum(near, n), torch.minimum(far, f)
+    return far - near, which
+
+
+meet_faces = _meet_faces
+
+
+def compile_faces(device):
+    """Compiles the slowest loop. Keeps the plain one, and returns False, if that fails or gives other results."""
+    global meet_faces
+    draw = lambda *shape: torch.randn(*shape, device=device)
+    try:
+        compiled = torch.compile(_meet_faces, dynamic=True)
+        for m in (3, 2):
+            given = [draw(m, 5, FACES) for _ in range(3)] + [draw(m, 5, FACES) > 0, draw(m, 5, 24, 16), draw(m, 5, 24, 16)]
+            (depth, which), (plain_depth, plain_which) = compiled(*given), _meet_faces(*given)
+            if (depth - plain_depth).abs().max() > 1e-3 or (which != plain_which).float().mean() > 0.01:
+                return False
+        meet_faces = compiled
+        return True
+    except Exception as error:      # a missing compiler, for example
+        print('faces: not compiled:', str(error)[:200], flush=True)
+        return False
+
+
 def _solid(faces, x, y, turn, light):
     """Returns the same as _ball for convex solids with faces [m, FACES, 4]: rays along z meet linear functions of x, y."""
     normal = torch.einsum('mfij,mpj->mfpi', turn, faces[..., :3])           # [m, F, P, 3] seen by the camera
     nz = torch.where(normal[..., 2].abs() < 0.02, torch.where(normal[..., 2] < 0, -0.02, 0.02), normal[..., 2])
     front = nz < 0
     ca, cb, cc = -normal[..., 0] / nz, -normal[..., 1] / nz, faces[:, None, :, 3] / nz
-    part = lambda c, k: c[:, :, k, None, None]
-    near, far, which = None, None, None
-    for k in range(faces.shape[1]):
-        t = torch.addcmul(torch.addcmul(part(cc, k), part(ca, k), x), part(cb, k), y)
-        n, f = torch.where(part(front, k), t, -99.0), torch.where(part(front, k), 99.0, t)
-        if near is None:
-            near, far, which = n, f, torch.zeros_like(n, dtype=torch.long)
-        else:
-            which = torch.where(n > near, k, which)
-            near, far = torch.maximum(near, n), torch.minimum(far, f)
-    depth = far - near
+    depth, which = meet_faces(ca, cb, cc, front, x, y)
     slope = torch.hypot(depth.diff(dim=-1, append=2 * depth[..., -1:] - depth[..., -2:-1]), depth.diff(dim=-2, append=2 * depth[..., -1:, :] - depth[..., -2:-1, :]))
     step = (x[..., :1, 1:2] - x[..., :1, :1]).abs() + (x[..., 1:2, :1] - x[..., :1, :1]).abs()
     inside = depth / slope.clamp_min(1e-4) * step
@@ -108,7 +136,7 @@ def _solid(faces, x, y, turn, light):
     rows.append((2 * diffuse * -normal[..., 2] + light[:, 2, None, None]).clamp_min(0) ** 24)
     table = torch.stack(rows)                                               # [8, m, F, P]
     m, frames, p = diffuse.shape
-    flat = (which + (torch.arange(m * frames, device=x.device) * p).view(m, frames, 1, 1)).flatten()
+    flat = (which.long() + (torch.arange(m * frames, device=x.device) * p).view(m, frames, 1, 1)).flatten()
     got = table.flatten(1)[:, flat].view(8, *which.shape)
     return inside, got[0] * x + got[1] * y + got[2], got[3] * x + got[4] * y + got[5], got[6], got[7]
 

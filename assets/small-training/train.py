@@ -214,7 +214,7 @@ class Run:
         last = self.device == 'cuda'
         train_vae.lay(vae, last)
         if last and not args.no_compile:
-            print(f'norms compiled: {vaes.compile_norms(self.device, self.dtype)}; {self.clock()}', flush=True)
+            print(f'compiled: norms {vaes.compile_norms(self.device, self.dtype)}, faces {data.compile_faces(self.device)}; {self.clock()}', flush=True)
         self.maker = Maker(vae, mean, deviation, self.tokenizer, 64 if args.toy else 512, last)
         config = dict(models.TRANSFORMER, num_layers=2 if args.toy else args.layers, ffn_dim=64 if args.toy else args.ffn_dim, num_attention_heads=1 if args.toy else args.heads)
         text_config = dict(models.TEXT_ENCODER, vocab_size=self.tokenizer.vocab_size())

@@ -180,7 +180,7 @@ def main():
     if device == 'cuda':
         model.to(dtype)
         if not args.no_compile:
-            print(f'norms compiled: {vaes.compile_norms(device, dtype)}; {time.time() - start:.1f} s', flush=True)
+            print(f'compiled: norms {vaes.compile_norms(device, dtype)}, faces {data.compile_faces(device)}; {time.time() - start:.1f} s', flush=True)
         last = pick_layout(model, crops.draw(args.batch, args.frames, args.side).to(dtype), args.kl)
         torch.cuda.synchronize()
         begun = time.time()
