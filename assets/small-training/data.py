@@ -183,7 +183,7 @@ def render(scenes, size, frames, device='cpu', window=None, first=0, of=None, te
     # The wall moves less than what is near; far walls less than near ones.
     share = 0.75 - 0.35 * is_floor
     wall_texture = make_textures(scenes['textures'][:, OBJECTS], scenes['seeds'] * 8 + 7, texture, device)
-    half = texture / 2
+    half, side = texture / 2, min(256, texture // 2)
     canvas = _paint(_sample(wall_texture, (x + share * pan_x) * unit + half, (y + share * pan_y) * unit + half), numbers[:, OBJECTS])
     light = views[:, 6:9]
     canvas *= (1 + 0.30 * (sx * light[:, 0].view(n, 1, 1, 1) + sy * light[:, 1].view(n, 1, 1, 1)) - 0.08 * (sx * sx + sy * sy))[:, None]
@@ -236,8 +236,8 @@ def render(scenes, size, frames, device='cpu', window=None, first=0, of=None, te
                                            - ((corner[rows, 0] - (height - h) / 2) * 2 / h)[:, None]), -9.0)
             _shade(canvas, rows, inside / (0.05 * height), offset, squeeze, wide(below.expand_as(reach)), 0.55)
             scale = o[:, 1].view(-1, 1, 1, 1) * unit                        # texture pixels of the radius
-            object_texture = make_textures(scenes['textures'][index, k], scenes['seeds'][index] * 8 + k, texture // 2, device)
-            paint = _paint(_sample(object_texture, u * scale + texture / 4, v * scale + texture / 4), words)
+            object_texture = make_textures(scenes['textures'][index, k], scenes['seeds'][index] * 8 + k, side, device)
+            paint = _paint(_sample(object_texture, u * scale + side / 2, v * scale + side / 2), words)
             ambient = views[rows, 9].view(-1, 1, 1, 1)
             gloss = 0.10 + 0.55 * o[:, 19].view(-1, 1, 1, 1)
             paint = paint * (ambient + (1.1 - ambient) * diffuse)[:, None] + (gloss * shine)[:, None]

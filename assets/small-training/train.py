@@ -84,10 +84,10 @@ class Maker:
     def make(self, seed, size, frames, n):
         """Returns normalized latents [n, C, F, h, w] in fp16, and ids [n, L], of n new clips."""
         scenes = data.sample(seed, n, size[1] / size[0])
-        at_once = max(1, 20_000_000 // (size[0] * size[1] * frames))
+        at_once = max(1, 36_000_000 // (size[0] * size[1] * frames))
         parts = []
         for k in range(0, n, at_once):
-            x = data.render(data.take(scenes, slice(k, k + at_once)), size, frames, self.device, texture=self.texture)
+            x = data.render(data.take(scenes, slice(k, k + at_once)), size, frames, self.device, texture=self.texture * (1 if max(size) <= 576 else 2))
             z = self.vae.encode(train_vae.place(x.to(self.dtype), self.last))[0].float()
             parts.append(((z - self.mean) / self.deviation).half())
         return torch.cat(parts).contiguous(), models.tokenize(self.tokenizer, scenes['caption']).to(self.device), scenes['caption']

@@ -17,6 +17,7 @@ from optim import Trainer  # noqa: E402
 
 VIEWS = ((256, 256), (480, 832))    # height and width of the frames that crops are taken from
 LONGEST = 81                        # frames of the clips that crops are taken from
+TOGETHER = 4                        # steps whose crops are rendered at once, because many small kernels take as long for few crops as for many
 
 
 def psnr(a, b):
@@ -43,7 +44,8 @@ class Crops:
 
 def run_step(model, x, kl_weight):
     """Runs a forward and a backward pass. Returns the parts of the loss."""
-    mean, logvar = (t.float() for t in model.encode(x))
+    with torch.set_grad_enabled(model.quant_conv.weight.requires_grad):
+        mean, logvar = (t.float() for t in model.encode(x))
     logvar = logvar.clamp(-20, 10)
     z = mean + torch.randn_like(mean) * (0.5 * logvar).exp()
     kl = 0.5 * (mean * mean + logvar.exp() - 1 - logvar).mean()
@@ -66,30 +68,9 @@ def place(x, last):
     return x.contiguous(memory_format=torch.channels_last_3d) if last else x.contiguous()
 
 
-def pick_layout(model, x, kl_weight):
-    """Times a step in both memory layouts. Keeps the faster, and returns whether that is channels-last."""
-    times = {}
-    for last in (False, True):
-        lay(model, last)
-        y = place(x, last)
-        for k in range(5):
-            if k == 2:
-                torch.cuda.synchronize()
-                begun = time.time()
-            run_step(model, y, kl_weight)
-            model.zero_grad()
-        torch.cuda.synchronize()
-        times[last] = (time.time() - begun) / 3
-    print(f'layout: {times[False] * 1000:.0f} ms a step with channels first, {times[True] * 1000:.0f} ms with channels last; '
-          f'peak {torch.cuda.max_memory_allocated() / 2 ** 30:.1f} GiB', flush=True)
-    last = times[True] < times[False]
-    lay(model, last)
-    return last
-
-
 def make_trainer(model, exact):
     """Returns a trainer that begins with the weights `exact`, in the memory layout of the model's. Muon updates all inner convolutions."""
-    named, ends = dict(model.named_parameters()), ('conv_in', 'coder.conv_out', 'quant_conv')
+    named, ends = {n: p for n, p in model.named_parameters() if p.requires_grad}, ('conv_in', 'coder.conv_out', 'quant_conv')
     trainer = Trainer(named, [n for n, p in named.items() if p.ndim >= 4 and 'gamma' not in n and not any(e in n for e in ends)], ema=0.998)
     copy = lambda p, values: torch.empty_like(p, dtype=torch.float32).copy_(values)
     trainer.master = [copy(p, exact[n]) for n, p in named.items()]
@@ -147,7 +128,8 @@ def main():
     parser.add_argument('--out', default='work', help='folder for vae/, vae-sheet.png and vae-report.json')
     parser.add_argument('--start', default='', help='folder of a VAE to go on from')
     parser.add_argument('--seconds', type=float, default=480, help='for everything, loading and measuring included')
-    parser.add_argument('--batch', type=int, default=8, help='crops a step')
+    parser.add_argument('--decoder-only', action='store_true', help='keep the encoder of --start, so that the transformer still fits')
+    parser.add_argument('--batch', type=int, default=12, help='crops a step')
     parser.add_argument('--side', type=int, default=128)
     parser.add_argument('--frames', type=int, default=17)
     parser.add_argument('--lr', type=float, default=1e-3)
@@ -173,6 +155,9 @@ def main():
     if args.start:
         model = load(args.start, 'cpu', torch.float32)[0].requires_grad_(True)
     model.to(device)
+    if args.decoder_only:
+        model.encoder.requires_grad_(False)
+        model.quant_conv.requires_grad_(False)
     count = {k: sum(p.numel() for p in getattr(model, k).parameters()) / 1e6 for k in ('encoder', 'decoder')}
     print(f'VAE: {count["encoder"]:.2f} M parameters in the encoder, {count["decoder"]:.2f} M in the decoder; scenes after {time.time() - start:.1f} s', flush=True)
     exact = {n: p.detach().clone() for n, p in model.named_parameters()}
@@ -181,13 +166,19 @@ def main():
         model.to(dtype)
         if not args.no_compile:
             print(f'compiled: norms {vaes.compile_norms(device, dtype)}, faces {data.compile_faces(device)}; {time.time() - start:.1f} s', flush=True)
-        last = pick_layout(model, crops.draw(args.batch, args.frames, args.side).to(dtype), args.kl)
-        torch.cuda.synchronize()
-        begun = time.time()
-        crops.draw(args.batch, args.frames, args.side)
-        torch.cuda.synchronize()
-        print(f'rendering: {(time.time() - begun) * 1000:.0f} ms for {args.batch} crops; {time.time() - start:.1f} s', flush=True)
+        last = True                 # channels-last takes 51 ms a step where channels-first takes 80 ms
+        lay(model, last)
+        for name, work in (('rendering', lambda: crops.draw(TOGETHER * args.batch, args.frames, args.side)), ('a step', lambda: run_step(model, x, args.kl))):
+            for _ in range(3):
+                torch.cuda.synchronize()
+                begun = time.time()
+                made = work()
+                torch.cuda.synchronize()
+            x = place(made[:args.batch].to(dtype), last) if name == 'rendering' else x
+            print(f'{name}: {(time.time() - begun) * 1000:.0f} ms, peak {torch.cuda.max_memory_allocated() / 2 ** 30:.1f} GiB; {time.time() - start:.1f} s', flush=True)
+        model.zero_grad()
     trainer = make_trainer(model, exact)
+    weights = lambda: {**exact, **trainer.averaged()}
     good = [m.clone() for m in trainer.master]
     trainer.push(trainer.master)
     reserve = 4 if args.toy else 45
@@ -195,11 +186,12 @@ def main():
     sums, seen, step, marked, rate = torch.zeros(4, device=device), 0, 0, 0, args.lr
     begun = mark = time.time()
     while (done := (time.time() - begun) / length) < 1:
-        if step % 2 == 0:           # clips of two steps at once: many small kernels take as long for few clips. Every fourth time, half as many of twice the length
-            long = step // 4 % 4 == 3
-            n, frames = (max(1, args.batch // 2), 2 * args.frames - 1) if long else (args.batch, args.frames)
-            both = place(crops.draw(2 * n, frames, args.side, step // 2 % 2).to(dtype), last)
-        x = both[:n] if step % 2 == 0 else both[n:]
+        if step % TOGETHER == 0:    # the views take turns. Every fourth time for each, half as many clips of twice the length
+            turn = step // TOGETHER
+            n, frames = (max(1, args.batch // 2), 2 * args.frames - 1) if turn // 2 % 4 == 3 else (args.batch, args.frames)
+            crop = place(crops.draw(TOGETHER * n, frames, args.side, turn % 2).to(dtype), last)
+        k = step % TOGETHER
+        x = crop[k * n:(k + 1) * n]
         sums += run_step(model, x, args.kl)
         trainer.step(rate * min(1, (step + 1) / 60) * min(1.0, 0.01 + 1.6 * (1 - done)))
         step, seen = step + 1, seen + n
@@ -222,15 +214,17 @@ def main():
             sums.zero_()
             mark, marked = time.time(), step
         if time.time() - saved > 120:
-            save(trainer.averaged(), os.path.join(args.out, 'vae'))
+            save(weights(), os.path.join(args.out, 'vae'))
             saved = time.time()
     trainer.push(trainer.ema)
-    save(trainer.averaged(), os.path.join(args.out, 'vae'))
+    save(weights(), os.path.join(args.out, 'vae'))
     print(f'trained {step} steps, {seen} clips, {time.time() - start:.0f} s', flush=True)
     sizes = [(32, 48, 5, 2)] if args.toy else [(256, 256, 33, 32), (480, 832, 49, 6)]
     torch.backends.cudnn.benchmark = False                                  # trying algorithms takes long at these sizes
     values, mean, deviation, pairs = evaluate(model, device, dtype, last, sizes, args.texture)
-    save(trainer.averaged(), os.path.join(args.out, 'vae'), latents_mean=[round(v, 4) for v in mean], latents_std=[round(v, 4) for v in deviation])
+    if args.decoder_only:           # the same encoder: keep its numbers
+        mean, deviation = (t.flatten().tolist() for t in load(args.start, 'cpu', torch.float32)[1:])
+    save(weights(), os.path.join(args.out, 'vae'), latents_mean=[round(v, 4) for v in mean], latents_std=[round(v, 4) for v in deviation])
     strip = lambda v: torch.cat(list(v[:, :3].unbind(1)), 2)
     data.write_png(os.path.join(args.out, 'vae-sheet.png'), torch.cat([torch.cat([strip(a), strip(b)], 2) for a, b in pairs if a.shape[-1] == pairs[0][0].shape[-1]], 1))
     with open(os.path.join(args.out, 'vae-report.json'), 'w') as f:
