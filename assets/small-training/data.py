@@ -167,7 +167,7 @@ def render(scenes, size, frames, device='cpu', window=None, first=0, of=None, te
     corner, (h, w) = window if window is not None else (torch.zeros(len(scenes['seeds']), 2), size)
     n, unit = len(scenes['seeds']), height / 2                              # pixels of distance 1
     move = lambda t: t.to(device, non_blocking=True)
-    views, objects, numbers, seeds, corner = (move(t) for t in (scenes['views'], scenes['objects'], scenes['textures'], scenes['seeds'], corner.float()))
+    views, objects, numbers, corner = (move(t) for t in (scenes['views'], scenes['objects'], scenes['textures'], corner.float()))
     t = (torch.arange(frames, device=device) + first - ((of or frames) - 1) / 2) / SPAN
     view = lambda k: views[:, k].view(n, 1, 1, 1)
     time = t.view(1, -1, 1, 1)
@@ -182,8 +182,16 @@ def render(scenes, size, frames, device='cpu', window=None, first=0, of=None, te
     is_floor = view(0)
     # The wall moves less than what is near; far walls less than near ones.
     share = 0.75 - 0.35 * is_floor
-    wall_texture = make_textures(scenes['textures'][:, OBJECTS], scenes['seeds'] * 8 + 7, texture, device)
+    # One call for the textures of all walls and floors, and one for those of all objects.
+    numbers_of, seeds_of = scenes['textures'], scenes['seeds'] * 8
+    grounds = make_textures(torch.cat([numbers_of[:, OBJECTS], numbers_of[floors, OBJECTS + 1]]), torch.cat([seeds_of + 7, seeds_of[floors] + 6]), texture, device)
+    wall_texture, floor_texture = grounds[:n], grounds[n:]
     half, side = texture / 2, min(256, texture // 2)
+    kinds = scenes['objects'][:, :, 0].long()
+    there = kinds >= 0
+    place = (there.flatten().cumsum(0) - 1).view_as(there)                  # of each object's texture
+    scene, slot = there.nonzero().unbind(1)
+    object_textures = make_textures(numbers_of[scene, slot], seeds_of[scene] + slot, side, device)
     canvas = _paint(_sample(wall_texture, (x + share * pan_x) * unit + half, (y + share * pan_y) * unit + half), numbers[:, OBJECTS])
     light = views[:, 6:9]
     canvas *= (1 + 0.30 * (sx * light[:, 0].view(n, 1, 1, 1) + sy * light[:, 1].view(n, 1, 1, 1)) - 0.08 * (sx * sx + sy * sy))[:, None]
@@ -194,7 +202,6 @@ def render(scenes, size, frames, device='cpu', window=None, first=0, of=None, te
         line = picked(horizon)
         drop = picked(y) - line
         z = 0.85 / drop.clamp_min(0.06)
-        floor_texture = make_textures(scenes['textures'][floors, OBJECTS + 1], scenes['seeds'][floors] * 8 + 6, texture, device)
         u = (picked(x) * z + picked(pan_x)) * unit + half
         v = (-z * 1.3 + 0.6 * picked(view(4)) * time) * unit + half
         near, far = _sample(floor_texture, u, v), _sample(F.avg_pool2d(floor_texture, 4), u / 4, v / 4)
@@ -203,7 +210,6 @@ def render(scenes, size, frames, device='cpu', window=None, first=0, of=None, te
         floor = _paint(torch.lerp(torch.lerp(near, far, blend), mean, fade), numbers[rows, OBJECTS + 1])
         floor = floor * (1.05 - 0.35 * (z / 8).clamp(0, 1) + 0.12 * picked(sx * light[:, 0].view(n, 1, 1, 1)))[:, None]
         canvas[rows] = torch.lerp(canvas[rows] * (1 - 0.35 * torch.exp(-8 * drop.abs()))[:, None], floor, (0.5 + drop * unit).clamp(0, 1)[:, None])
-    kinds = scenes['objects'][:, :, 0].long()
     solids = _solids().to(device)
     for k in range(OBJECTS):
         for is_ball in (True, False):
@@ -236,7 +242,7 @@ def render(scenes, size, frames, device='cpu', window=None, first=0, of=None, te
                                            - ((corner[rows, 0] - (height - h) / 2) * 2 / h)[:, None]), -9.0)
             _shade(canvas, rows, inside / (0.05 * height), offset, squeeze, wide(below.expand_as(reach)), 0.55)
             scale = o[:, 1].view(-1, 1, 1, 1) * unit                        # texture pixels of the radius
-            object_texture = make_textures(scenes['textures'][index, k], scenes['seeds'][index] * 8 + k, side, device)
+            object_texture = object_textures[move(place[index, k])]
             paint = _paint(_sample(object_texture, u * scale + side / 2, v * scale + side / 2), words)
             ambient = views[rows, 9].view(-1, 1, 1, 1)
             gloss = 0.10 + 0.55 * o[:, 19].view(-1, 1, 1, 1)
