@@ -91,7 +91,10 @@ __device__ inline uint32_t pack_e4m3(float a, float b, float c, float d) {
   return low | static_cast<uint32_t>(high) << 16;
 }
 
-/// Returns true if `flag` is true in any of the `threads` threads that meet at barrier `id`.
+/// The barriers of a CTA's threads, which have numbers. Each group of 64 query rows has its own barrier for votes.
+enum NamedBarrier : int { kWholeCta /* __syncthreads() */, kVotes };
+
+/// Returns true if `flag` is true in any of the `threads` threads that meet at barrier `id`, a NamedBarrier.
 __device__ inline bool any_of_group(int id, int threads, bool flag) {
   int any;
   asm volatile(

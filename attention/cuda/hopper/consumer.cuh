@@ -17,21 +17,16 @@ class Consumer {
   static constexpr int kConsumers = 128 * T::kWarpgroups;
 
  public:
-  __device__ Consumer(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, uint8_t* shared)
-      : p_(p),
-        sizes_(sizes),
-        shared_(shared),
-        base_(shared_address(shared)),
-        barriers_{base_ + T::kBarriers},
-        output_(p, sizes, buffers, shared + T::kRowMemory) {
+  __device__ Consumer(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, SharedMemoryPlan<T>& shared)
+      : p_(p), sizes_(sizes), shared_(shared), address_(shared), output_(p, sizes, buffers, shared.output) {
     mask_.group = static_cast<int>(threadIdx.x / 128);
     mask_.lane = static_cast<int>(threadIdx.x % 32);
   }
 
   __device__ __forceinline__ void run() {
     for (int round = 0;; ++round) {
-      ptx::barrier_wait(barriers_.query_full(), round & 1);
-      const Work work = *reinterpret_cast<const Work*>(shared_ + T::kWork);
+      ptx::barrier_wait(address_.query_full(), round & 1);
+      const Work work = shared_.work;
       const TileIndex tile(uniform(work.bh), uniform(work.tile));
       if (tile.bh < 0) break;
       start_tile(tile, work);
@@ -44,18 +39,17 @@ class Consumer {
  private:
   __device__ void start_tile(const TileIndex& tile, const Work& work) {
     const int thread = ptx::thread(), row = first_row(thread);
-    const float* scales = reinterpret_cast<const float*>(shared_ + T::kQueryScales);
 #pragma unroll
-    for (int r = 0; r < 2; ++r) softmax_.query_scale[r] = scales[row + 8 * r];
+    for (int r = 0; r < 2; ++r) softmax_.query_scale[r] = shared_.query_scales[row + 8 * r];
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
 #pragma unroll
       for (int u = 0; u < 4; ++u)
         query_[k][u] = *reinterpret_cast<const uint32_t*>(
-            shared_ + T::kQueries + row / kRecord * T::kKeyBytes +
+            shared_.queries + row / kRecord * T::kKeyBytes +
             record_offset<D>(row % kRecord + 8 * (u & 1), k * 32 + thread % 4 * 4 + 16 * (u / 2)));
     }
-    release(barriers_.query_empty());
+    release(address_.query_empty());
     unmasked_case_ = uniform(case_of(work.largest_score));
     tile_case_ = uniform(work.plain == 0 ? SoftmaxCase::mixed : unmasked_case_);
     case_ = tile_case_;
@@ -74,18 +68,18 @@ class Consumer {
   /// Runs the pipeline. P.V of a subtile runs beside Q.K of the next subtile, and then beside the next softmax. The
   /// warpgroups drift apart by themselves, so that some compute exponentials while others multiply.
   __device__ __forceinline__ void run_stages(int stages) {
-    ptx::barrier_wait(barriers_.key_full(ring_.stage), ring_.phase);
+    ptx::barrier_wait(address_.key_full(ring_.stage), ring_.phase);
     issue_scores<0>(ring_.stage);
     finish_scores();
     apply_softmax<0>(stages > 1);
 #pragma unroll 1
     for (int left = stages;; --left) {
       const int stage = ring_.stage;
-      ptx::barrier_wait(barriers_.value_full(stage), ring_.phase);
+      ptx::barrier_wait(address_.value_full(stage), ring_.phase);
       issue_values<0>(stage);
       issue_scores<1>(stage);
       finish_scores();
-      release(barriers_.key_empty(stage));
+      release(address_.key_empty(stage));
       note_sums();
       apply_softmax<1>(left > 1);
       ring_.advance();
@@ -93,16 +87,16 @@ class Consumer {
         issue_values<1>(stage);
         ptx::matrix_wait();
         output_.hold();
-        release(barriers_.value_empty(stage));
+        release(address_.value_empty(stage));
         output_.note_sums(kMeans ? weight_ : 1.0F);
         add_means();
         break;
       }
       issue_values<1>(stage);
-      ptx::barrier_wait(barriers_.key_full(ring_.stage), ring_.phase);
+      ptx::barrier_wait(address_.key_full(ring_.stage), ring_.phase);
       issue_scores<0>(ring_.stage);
       finish_scores();
-      release(barriers_.value_empty(stage));
+      release(address_.value_empty(stage));
       note_sums();
       apply_softmax<0>(left > 2);
     }
@@ -114,12 +108,11 @@ class Consumer {
     const int slot = stage * T::kStageRecords + kSubtile * kRecords;
 #pragma unroll
     for (int r = 0; r < kRecords; ++r) {
-      softmax_.key_scale[r] =
-          reinterpret_cast<const float*>(shared_ + T::kKeyScales)[(slot + r) * kKeyGroups + mask_.lane % 4];
-      mask_.entry[r] = reinterpret_cast<const uint32_t*>(shared_ + T::kEntries)[slot + r];
+      softmax_.key_scale[r] = shared_.key_scales[(slot + r) * kKeyGroups + mask_.lane % 4];
+      mask_.entry[r] = shared_.entries[slot + r];
     }
-    const uint64_t keys = D == 128 ? ptx::descriptor(base_ + T::kKeyStages + slot * T::kKeyBytes, 1024, 1)
-                                   : ptx::descriptor(base_ + T::kKeyStages + slot * T::kKeyBytes, 512, 2);
+    const uint64_t keys =
+        D == 128 ? ptx::descriptor(address_.keys(slot), 1024, 1) : ptx::descriptor(address_.keys(slot), 512, 2);
     ptx::matrix_fence();
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) ptx::multiply(softmax_.score, query_[k], keys + 2 * k, k > 0);
@@ -131,7 +124,7 @@ class Consumer {
     if constexpr (kSkips) agree_to_skip<kSubtile>();
     if (case_ == SoftmaxCase::none) return;
     const int slot = stage * T::kStageRecords + kSubtile * kRecords;
-    const uint64_t values = ptx::descriptor(base_ + T::kValueStages + slot * T::kValueBytes, 512, 2);
+    const uint64_t values = ptx::descriptor(address_.values(slot), 512, 2);
     ptx::matrix_fence();
 #pragma unroll
     for (int k = 0; k < T::kKeys / 32; ++k)
@@ -157,7 +150,7 @@ class Consumer {
 
   __device__ void add_means() {
     const int half = output_.add_means();
-    release(barriers_.means_empty(half));
+    release(address_.means_empty(half));
   }
 
   template <int kSubtile>
@@ -212,12 +205,12 @@ class Consumer {
   }
 
   __device__ uint8_t* skip_votes(int subtile) const {
-    return shared_ + T::kSkipVotes + (subtile * T::kWarpgroups + mask_.group) * 4;
+    return shared_.skip_votes + (subtile * T::kWarpgroups + mask_.group) * 4;
   }
 
   template <int kSubtile>
   __device__ void agree_to_skip() {
-    ptx::named_wait(1 + mask_.group, 128);
+    ptx::named_wait(kVotes + mask_.group, 128);
     const uint32_t votes = *reinterpret_cast<const volatile uint32_t*>(skip_votes(kSubtile));
     if (__any_sync(~0U, votes != 0) || case_ == SoftmaxCase::none) return;
     case_ = SoftmaxCase::none;
@@ -248,9 +241,8 @@ class Consumer {
 
   const KernelParams& p_;
   const Sizes& sizes_;
-  uint8_t* const shared_;
-  const uint32_t base_;
-  const Barriers<T> barriers_;
+  SharedMemoryPlan<T>& shared_;
+  const Addresses<T> address_;
   Cursor<T> ring_;
 
   uint32_t query_[kSteps][4];

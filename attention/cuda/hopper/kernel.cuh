@@ -20,11 +20,12 @@ __global__ void __launch_bounds__(Tile<D>::kThreads, 1)
   // A busy producer keeps more registers and leaves fewer to consumers. The number of registers per thread must be a
   // multiple of 8, and all threads together have 65536.
   constexpr bool kBusyProducer = D == 64 && !kSkips;
-  extern __shared__ __align__(1024) uint8_t shared[];
-  if (threadIdx.x == 0) Barriers<T>{shared_address(shared) + T::kBarriers}.init();
+  extern __shared__ __align__(1024) uint8_t memory[];
+  auto& shared = *reinterpret_cast<SharedMemoryPlan<T>*>(memory);
+  if (threadIdx.x == 0) Addresses<T>(shared).init_barriers();
   // Places of means that are never loaded are multiplied by zeros, so they must be finite.
-  for (int i = static_cast<int>(threadIdx.x); i < 2 * T::kMeanBytes / 16; i += T::kThreads)
-    reinterpret_cast<uint4*>(shared + T::kMeanRing)[i] = {};
+  for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(sizeof(shared.output.means) / 16); i += T::kThreads)
+    reinterpret_cast<uint4*>(shared.output.means)[i] = {};
   ptx::bulk_copy_fence();
   __syncthreads();
   if (threadIdx.x / 128 == T::kWarpgroups) {
@@ -45,9 +46,9 @@ __global__ void __launch_bounds__(128 * Tile<D>::kWarpgroups, 1)
     add_parts(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
               const __grid_constant__ Buffers buffers) {
   using T = Tile<D>;
-  extern __shared__ __align__(1024) uint8_t shared[];
+  extern __shared__ __align__(1024) uint8_t memory[];
   const int tile = static_cast<int>(blockIdx.x);
-  Output<T> output(p, sizes, buffers, shared);
+  Output<T> output(p, sizes, buffers, *reinterpret_cast<OutputMemory<T>*>(memory));
   float shift[2];
   output.add_parts(sizes.shares.first_slot(tile), sizes.shares.last_slot(tile), shift);
   output.write(TileIndex(sizes, sizes.whole_tiles + tile), shift);
@@ -65,7 +66,7 @@ void launch_whole(const LaunchContext& context) {
   using T = Tile<D>;
   if (context.sizes.whole_tiles == 0) return;
   const int grid = std::min(context.sizes.whole_tiles, context.sizes.shares.processors);
-  const auto attend = [&](auto* kernel) { run(kernel, grid, T::kThreads, T::kBytes, context); };
+  const auto attend = [&](auto* kernel) { run(kernel, grid, T::kThreads, shared_bytes<T>(), context); };
   const bool skips = context.params.selection.skips_pv;
   if (!context.params.causal) {
     skips ? attend(hopper_attention<D, false, true, false, kMeans>)
@@ -81,11 +82,11 @@ template <int D, bool kMeans>
 void launch_shared(const LaunchContext& context) {
   using T = Tile<D>;
   const auto attend = [&](auto* kernel) {
-    run(kernel, context.sizes.shares.processors, T::kThreads, T::kBytes, context);
+    run(kernel, context.sizes.shares.processors, T::kThreads, shared_bytes<T>(), context);
   };
   context.params.selection.skips_pv ? attend(hopper_attention<D, false, true, true, kMeans>)
                                     : attend(hopper_attention<D, false, false, true, kMeans>);
-  run(add_parts<D>, context.sizes.shares.tiles, 128 * T::kWarpgroups, T::kRows * T::kRowBytes, context);
+  run(add_parts<D>, context.sizes.shares.tiles, 128 * T::kWarpgroups, sizeof(OutputMemory<T>::rows), context);
 }
 
 template <int D>

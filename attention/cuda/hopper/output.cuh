@@ -23,9 +23,9 @@ class Output {
  public:
   float value[kOutputs];  // element i belongs to row (i / 2) % 2; kSums and kSums + 2 sum P of the last subtile
 
-  /// rows: kRowBytes of shared memory for every row of the tile. The memory for add_means() follows it (Tile).
-  __device__ Output(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, uint8_t* rows)
-      : p_(p), sizes_(sizes), buffers_(buffers), rows_(rows) {
+  /// Without add_means(), only the rows of the memory are used.
+  __device__ Output(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, OutputMemory<T>& memory)
+      : p_(p), sizes_(sizes), buffers_(buffers), memory_(memory), rows_(memory.rows) {
     const int thread = ptx::thread(), row = thread % 32 / 4;
     my_sums_ = sums_of(thread / 32, row) + my_record(thread) * 4;
   }
@@ -75,8 +75,7 @@ class Output {
     __syncwarp();
     const int thread = ptx::thread(), lane = thread % 32, steps = (noted_ - half * T::kMeans) / 16;
     const uint8_t* sums = rows_ + sums_of(thread / 32, lane / 4) + lane % 4 * 8;
-    uint32_t means = shared_address(rows_ + T::kMeanRing - T::kRowMemory) + half * T::kMeanBytes +
-                     lane % 16 * T::kMeanPitch + lane / 16 * 16;
+    uint32_t means = shared_address(memory_.means) + half * T::kMeanBytes + lane % 16 * T::kMeanPitch + lane / 16 * 16;
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       const uint2 first = *reinterpret_cast<const uint2*>(sums + step * 64);
@@ -295,6 +294,7 @@ class Output {
   const KernelParams& p_;
   const Sizes& sizes_;
   const Buffers& buffers_;
+  OutputMemory<T>& memory_;
   uint8_t* const rows_;
   int my_sums_;    // offset of this thread's first noted sum in rows_
   int noted_ = 0;  // noted sums, counted through both halves of the means

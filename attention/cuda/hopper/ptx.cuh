@@ -64,7 +64,7 @@ __device__ inline void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-/// Waits at a numbered barrier for `threads` threads of a CTA; 0 is __syncthreads().
+/// Waits at a NamedBarrier for `threads` threads of a CTA.
 __device__ inline void named_wait(int id, int threads) {
   asm volatile("barrier.cta.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }

@@ -1,6 +1,8 @@
 // Shape of the Hopper kernel's work, the layout of its shared memory, and the thread that fills it.
 #pragma once
 
+#include <cstddef>
+
 #include "attention/cuda/hopper/ptx.cuh"
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/mma.cuh"
@@ -25,6 +27,7 @@ struct Tile {
   static constexpr int kSubtileRecords = kKeys / kRecord;
   static constexpr int kStageRecords = 2 * kSubtileRecords;
   static constexpr int kStages = D == 64 ? 4 : 3;
+  static constexpr int kSlots = kStages * kStageRecords;
   static constexpr int kOutputs = (kChannels + kOnesRows) / 2;  // accumulators of P.V per thread
   static constexpr int kMeans = 64;  // blocks whose means are added to O together, see Output
 #ifdef SPARSEREEL_RACECHECK
@@ -39,55 +42,16 @@ struct Tile {
   static constexpr int kMeanPitch = 2 * kChannels + 16;  // bytes per mean; avoids bank conflicts of ldmatrix
   static constexpr int kMeanBytes = kMeans * kMeanPitch;
   static constexpr int kQueryBytes = kRows * D;
-
-  // Offsets in shared memory.
-  static constexpr int kQueries = 0;
-  static constexpr int kKeyStages = kQueries + kQueryBytes;
-  static constexpr int kValueStages = kKeyStages + kStages * kStageRecords * kKeyBytes;
-  static constexpr int kRowMemory = kValueStages + kStages * kStageRecords * kValueBytes;  // see Output
-  static constexpr int kRowBytes = 256;
-  static constexpr int kMeanRing = kRowMemory + kRows * kRowBytes;  // a ring of two times kMeans
-  static constexpr int kKeyScales = kMeanRing + 2 * kMeanBytes;
-  static constexpr int kEntries = kKeyScales + kStages * kStageRecords * kKeyGroups * 4;
-  static constexpr int kQueryScales = kEntries + (kStages * kStageRecords * 4 + 15) / 16 * 16;
-  static constexpr int kBarriers = kQueryScales + kRows * 4;
-  static constexpr int kWork = (kBarriers + 8 * (4 * kStages + 4) + 15) / 16 * 16;
-  static constexpr int kSkipVotes = kWork + 32;  // bytes [2][kWarpgroups][4]
-  static constexpr int kBytes = kSkipVotes + 8 * kWarpgroups;
-  static_assert(kBytes <= 232448, "a tile exceeds the shared memory of an SM");
-  static_assert(kEntries % 16 == 0 && kQueryScales % 16 == 0 && kBarriers % 8 == 0, "alignment");
+  static constexpr int kRowBytes = 256;  // memory of Output per row
 };
 
 /// The barriers of the pipeline. The producer's copies complete a "full" barrier, and every consumer warp arrives at an
-/// "empty" one. means_empty() has one barrier for each half of the ring of means.
+/// "empty" one.
 template <typename T>
 struct Barriers {
-  uint32_t base;  // address in shared memory
-
-  __device__ uint32_t key_full(int stage) const { return at(stage); }
-  __device__ uint32_t key_empty(int stage) const { return at(T::kStages + stage); }
-  __device__ uint32_t value_full(int stage) const { return at(2 * T::kStages + stage); }
-  __device__ uint32_t value_empty(int stage) const { return at(3 * T::kStages + stage); }
-  __device__ uint32_t query_full() const { return at(4 * T::kStages); }
-  __device__ uint32_t query_empty() const { return at(4 * T::kStages + 1); }
-  __device__ uint32_t means_empty(int half) const { return at(4 * T::kStages + 2 + half); }
-
-  __device__ void init() const {
-    for (int i = 0; i < T::kStages; ++i) {
-      ptx::barrier_init(key_full(i), 1);
-      ptx::barrier_init(value_full(i), 1);
-      ptx::barrier_init(key_empty(i), T::kArrivals);
-      ptx::barrier_init(value_empty(i), T::kArrivals);
-    }
-    ptx::barrier_init(query_full(), 1);
-    ptx::barrier_init(query_empty(), T::kArrivals);
-    ptx::barrier_init(means_empty(0), T::kArrivals);
-    ptx::barrier_init(means_empty(1), T::kArrivals);
-    ptx::barrier_init_done();
-  }
-
- private:
-  __device__ uint32_t at(int i) const { return base + 8 * i; }
+  uint64_t key_full[T::kStages], key_empty[T::kStages], value_full[T::kStages], value_empty[T::kStages];
+  uint64_t query_full, query_empty;
+  uint64_t means_empty[2];  // one for each half of the ring of means
 };
 
 /// A position in the ring of stages.
@@ -113,7 +77,84 @@ struct alignas(16) Work {
   int blocks;           // number of entries before the first entry of means; kNoMeans if there are no means
 };
 constexpr int kNoMeans = 1 << 30;
-static_assert(sizeof(Work) == 32, "Tile leaves 32 bytes for Work");
+
+/// The memory of Output.
+template <typename T>
+struct OutputMemory {
+  uint8_t rows[T::kRows * T::kRowBytes];
+  uint8_t means[2 * T::kMeanBytes];  // a ring of two times kMeans
+};
+
+/// The shared memory of a CTA. Arrays are flat, because indices into arrays of arrays take more instructions.
+template <typename T>
+struct alignas(1024) SharedMemoryPlan {
+  uint8_t queries[T::kQueryBytes];
+  uint8_t keys[T::kSlots * T::kKeyBytes];
+  uint8_t values[T::kSlots * T::kValueBytes];
+  OutputMemory<T> output;
+  alignas(16) float key_scales[T::kSlots * kKeyGroups];
+  alignas(16) uint32_t entries[T::kSlots];
+  alignas(16) float query_scales[T::kRows];
+  Barriers<T> barriers;
+  Work work;
+  uint8_t skip_votes[2 * T::kWarpgroups * 4];  // [2][kWarpgroups][warps]
+};
+
+/// Returns the size of the plan.
+template <typename T>
+constexpr int shared_bytes() {
+  using Plan = SharedMemoryPlan<T>;
+  constexpr int kKeyRows = 8 * T::D, kValueRows = 8 * kRecord;  // bytes after which an operand's swizzle repeats
+  static_assert(offsetof(Plan, keys) % kKeyRows == 0 && T::kKeyBytes % kKeyRows == 0);
+  static_assert(offsetof(Plan, values) % kValueRows == 0 && T::kValueBytes % kValueRows == 0);
+  static_assert(offsetof(Plan, key_scales) % 16 == 0 && offsetof(Plan, query_scales) % 16 == 0, "for bulk copies");
+  static_assert(sizeof(Plan) <= 232448, "a tile exceeds the shared memory of an SM");
+  return sizeof(Plan);
+}
+
+/// The addresses of parts of the plan. All come from one base, and their arithmetic has 32 bits: pointers to the parts
+/// would take more instructions.
+template <typename T>
+class Addresses {
+  using Plan = SharedMemoryPlan<T>;
+
+ public:
+  explicit __device__ Addresses(const Plan& plan) : base_(shared_address(&plan)) {}
+
+  __device__ uint32_t queries() const { return at(offsetof(Plan, queries)); }
+  __device__ uint32_t keys(int slot) const { return at(offsetof(Plan, keys)) + slot * T::kKeyBytes; }
+  __device__ uint32_t values(int slot) const { return at(offsetof(Plan, values)) + slot * T::kValueBytes; }
+  __device__ uint32_t key_scales(int slot) const { return at(offsetof(Plan, key_scales)) + slot * kKeyGroups * 4; }
+  __device__ uint32_t query_scales() const { return at(offsetof(Plan, query_scales)); }
+  __device__ uint32_t means(int half) const { return at(offsetof(Plan, output.means)) + half * T::kMeanBytes; }
+
+  __device__ uint32_t key_full(int stage) const { return at(offsetof(Plan, barriers.key_full)) + 8 * stage; }
+  __device__ uint32_t key_empty(int stage) const { return at(offsetof(Plan, barriers.key_empty)) + 8 * stage; }
+  __device__ uint32_t value_full(int stage) const { return at(offsetof(Plan, barriers.value_full)) + 8 * stage; }
+  __device__ uint32_t value_empty(int stage) const { return at(offsetof(Plan, barriers.value_empty)) + 8 * stage; }
+  __device__ uint32_t query_full() const { return at(offsetof(Plan, barriers.query_full)); }
+  __device__ uint32_t query_empty() const { return at(offsetof(Plan, barriers.query_empty)); }
+  __device__ uint32_t means_empty(int half) const { return at(offsetof(Plan, barriers.means_empty)) + 8 * half; }
+
+  __device__ void init_barriers() const {
+    for (int i = 0; i < T::kStages; ++i) {
+      ptx::barrier_init(key_full(i), 1);
+      ptx::barrier_init(value_full(i), 1);
+      ptx::barrier_init(key_empty(i), T::kArrivals);
+      ptx::barrier_init(value_empty(i), T::kArrivals);
+    }
+    ptx::barrier_init(query_full(), 1);
+    ptx::barrier_init(query_empty(), T::kArrivals);
+    ptx::barrier_init(means_empty(0), T::kArrivals);
+    ptx::barrier_init(means_empty(1), T::kArrivals);
+    ptx::barrier_init_done();
+  }
+
+ private:
+  __device__ uint32_t at(size_t offset) const { return base_ + static_cast<uint32_t>(offset); }
+
+  const uint32_t base_;
+};
 
 /// The thread that keeps the stages filled: tile after tile until none is left or, with kParts, for its share of the
 /// shared tiles (shares.h). kMeans says that lists may hold means.
@@ -122,12 +163,8 @@ class Producer {
   static constexpr int D = T::D;
 
  public:
-  __device__ Producer(const Sizes& sizes, const Buffers& buffers, uint8_t* shared)
-      : sizes_(sizes),
-        buffers_(buffers),
-        shared_(shared),
-        base_(shared_address(shared)),
-        barriers_{base_ + T::kBarriers} {}
+  __device__ Producer(const Sizes& sizes, const Buffers& buffers, SharedMemoryPlan<T>& shared)
+      : sizes_(sizes), buffers_(buffers), shared_(shared), address_(shared) {}
 
   __device__ void run() {
     if constexpr (kParts) {
@@ -137,7 +174,7 @@ class Producer {
     }
     await_consumers();
     announce({-1, 0, 0, 0, 0, 0, 0});
-    ptx::barrier_arrive(barriers_.query_full());
+    ptx::barrier_arrive(address_.query_full());
   }
 
  private:
@@ -174,20 +211,20 @@ class Producer {
   }
 
   /// Waits until the consumers have read the last message.
-  __device__ void await_consumers() { ptx::barrier_wait(barriers_.query_empty(), phase_ ^= 1); }
+  __device__ void await_consumers() { ptx::barrier_wait(address_.query_empty(), phase_ ^= 1); }
 
   __device__ float largest_score(const TileIndex& tile) const {
     return buffers_.longest[tile.bh] * buffers_.longest[sizes_.batch_heads + sizes_.group.of(tile.bh)];
   }
 
-  __device__ void announce(const Work& work) const { *reinterpret_cast<Work*>(shared_ + T::kWork) = work; }
+  __device__ void announce(const Work& work) const { shared_.work = work; }
 
   __device__ void load_queries(const TileIndex& tile) {
     const int64_t record = static_cast<int64_t>(tile.bh) * sizes_.query_blocks + tile.tile * T::kWarpgroups;
-    const uint32_t full = barriers_.query_full();
-    ptx::barrier_arrive_expecting(full, T::kQueryBytes + T::kRows * 4);
-    ptx::bulk_copy(base_ + T::kQueries, buffers_.q + record * T::kKeyBytes, T::kQueryBytes, full);
-    ptx::bulk_copy(base_ + T::kQueryScales, buffers_.q_scale + record * kRecord, T::kRows * 4, full);
+    const uint32_t full = address_.query_full();
+    ptx::barrier_arrive_expecting(full, sizeof(shared_.queries) + sizeof(shared_.query_scales));
+    ptx::bulk_copy(address_.queries(), buffers_.q + record * T::kKeyBytes, sizeof(shared_.queries), full);
+    ptx::bulk_copy(address_.query_scales(), buffers_.q_scale + record * kRecord, sizeof(shared_.query_scales), full);
   }
 
   /// Loads the entries [begin, end) of the tile's list, at least one stage. If they do not fill the last stage, it
@@ -195,7 +232,6 @@ class Producer {
   __device__ void load_keys(const TileIndex& tile, int length, int begin, int end) {
     const uint32_t* list = buffers_.lists + tile.list(sizes_) * sizes_.list_entries;
     const int64_t head = static_cast<int64_t>(sizes_.group.of(tile.bh)) * sizes_.key_records;
-    uint32_t* entries = reinterpret_cast<uint32_t*>(shared_ + T::kEntries);
     uint32_t next[T::kStageRecords];  // fetched one stage ahead
     const auto fetch = [&](int first) {
 #pragma unroll
@@ -214,23 +250,22 @@ class Producer {
 #pragma unroll
       for (int r = 0; r < T::kStageRecords; ++r)
         record[r] = head + (kMeans ? entry_record(entry[r], sizes_.key_blocks) : entry_block(entry[r]));
-      ptx::barrier_wait(barriers_.key_empty(stage), cursor_.phase ^ 1);
+      ptx::barrier_wait(address_.key_empty(stage), cursor_.phase ^ 1);
 #pragma unroll
-      for (int r = 0; r < T::kStageRecords; ++r) entries[stage * T::kStageRecords + r] = entry[r];
-      ptx::barrier_arrive_expecting(barriers_.key_full(stage), T::kStageRecords * (T::kKeyBytes + kKeyGroups * 4));
+      for (int r = 0; r < T::kStageRecords; ++r) shared_.entries[stage * T::kStageRecords + r] = entry[r];
+      ptx::barrier_arrive_expecting(address_.key_full(stage), T::kStageRecords * (T::kKeyBytes + kKeyGroups * 4));
 #pragma unroll
       for (int r = 0; r < T::kStageRecords; ++r) {
         const int slot = stage * T::kStageRecords + r;
-        ptx::bulk_copy(base_ + T::kKeyStages + slot * T::kKeyBytes, buffers_.k + record[r] * T::kKeyBytes, T::kKeyBytes,
-                       barriers_.key_full(stage));
-        ptx::bulk_copy(base_ + T::kKeyScales + slot * kKeyGroups * 4, buffers_.k_scale + record[r] * kKeyGroups,
-                       kKeyGroups * 4, barriers_.key_full(stage));
+        ptx::bulk_copy(address_.keys(slot), buffers_.k + record[r] * T::kKeyBytes, T::kKeyBytes,
+                       address_.key_full(stage));
+        ptx::bulk_copy(address_.key_scales(slot), buffers_.k_scale + record[r] * kKeyGroups, kKeyGroups * 4,
+                       address_.key_full(stage));
       }
       const int place = (first - begin) % T::kMeans;
-      if (place == 0) ptx::barrier_wait(barriers_.means_empty(means_ & 1), means_ / 2 % 2 ^ 1);
-      ptx::barrier_wait(barriers_.value_empty(stage), cursor_.phase ^ 1);
-      ptx::barrier_arrive_expecting(barriers_.value_full(stage),
-                                    T::kStageRecords * (T::kValueBytes + 2 * T::kChannels));
+      if (place == 0) ptx::barrier_wait(address_.means_empty(means_ & 1), means_ / 2 % 2 ^ 1);
+      ptx::barrier_wait(address_.value_empty(stage), cursor_.phase ^ 1);
+      ptx::barrier_arrive_expecting(address_.value_full(stage), T::kStageRecords * (T::kValueBytes + 2 * T::kChannels));
 #pragma unroll
       for (int r = 0; r < T::kStageRecords; ++r) load_values(stage, r, first + r < end ? record[r] : -1, place + r);
       first += T::kStageRecords;
@@ -244,8 +279,8 @@ class Producer {
     constexpr int kRows = T::kChannels * kRecord, kSet = kOnesRows * kRecord;
     const uint8_t* values = record < 0 ? buffers_.v_null : buffers_.v + record * T::kValueRecordBytes;
     const void* mean = record < 0 ? static_cast<const void*>(buffers_.v_null) : buffers_.v_mean + record * D;
-    const uint32_t full = barriers_.value_full(stage);
-    const uint32_t to = base_ + T::kValueStages + (stage * T::kStageRecords + r) * T::kValueBytes;
+    const uint32_t full = address_.value_full(stage);
+    const uint32_t to = address_.values(stage * T::kStageRecords + r);
     const int set = r % T::kSubtileRecords;
     if (T::kChannels == D && set == 0) {
       ptx::bulk_copy(to, values, T::kValueBytes, full);
@@ -253,15 +288,13 @@ class Producer {
       ptx::bulk_copy(to, values, kRows, full);
       ptx::bulk_copy(to + kRows, values + D * kRecord + set * kSet, kSet, full);
     }
-    ptx::bulk_copy(base_ + T::kMeanRing + means_ % 2 * T::kMeanBytes + place * T::kMeanPitch, mean, 2 * T::kChannels,
-                   full);
+    ptx::bulk_copy(address_.means(means_ % 2) + place * T::kMeanPitch, mean, 2 * T::kChannels, full);
   }
 
   const Sizes& sizes_;
   const Buffers& buffers_;
-  uint8_t* const shared_;
-  const uint32_t base_;
-  const Barriers<T> barriers_;
+  SharedMemoryPlan<T>& shared_;
+  const Addresses<T> address_;
   Cursor<T> cursor_;
   int phase_ = 0;
   int means_ = 0;  // groups of kMeans loaded so far; a second Cursor would take one more register, and spill

@@ -258,7 +258,7 @@ class MmaTile {
   /// Returns true if `predicate` is true in any thread of the group. All groups must pass their barriers equally often,
   /// even for unused blocks. Otherwise racecheck does not recognize the order that __syncthreads() guarantees.
   __device__ bool group_votes(bool predicate) const {
-    return any_of_group(1 + group_, Shape::kGroupThreads, predicate);  // barrier 0 is __syncthreads
+    return any_of_group(kVotes + group_, Shape::kGroupThreads, predicate);
   }
 
   /// Raises the maximum of each row to the block's maximum if that is larger, and sets alpha to the factors that
@@ -414,10 +414,10 @@ __global__ void __launch_bounds__(MmaShape<kKernel, D>::kThreads, MmaShape<kKern
 #endif
   if constexpr (kSupported) {
     extern __shared__ __align__(128) uint8_t shared[];
-    auto* stages = reinterpret_cast<typename MmaShape<kKernel, D>::Stage*>(shared);
+    auto& plan = *reinterpret_cast<typename MmaShape<kKernel, D>::SharedMemoryPlan*>(shared);
     const int index = static_cast<int>(blockIdx.x);
     const int bh = index / sizes.query_tiles, tile = sizes.query_tiles - 1 - index % sizes.query_tiles;
-    MmaTile<kKernel, D>(p, sizes, buffers, stages, bh, tile).run();
+    MmaTile<kKernel, D>(p, sizes, buffers, plan.stages, bh, tile).run();
   } else {
     __trap();
   }

@@ -29,7 +29,10 @@ struct MmaShape {
     uint8_t v[kValueBytes];
     float k_scale[kKeyGroups];
   };
-  static constexpr int kSharedBytes = kStages * static_cast<int>(sizeof(Stage));
+  struct SharedMemoryPlan {
+    Stage stages[kStages];
+  };
+  static constexpr int kSharedBytes = sizeof(SharedMemoryPlan);
   static_assert(kSharedBytes <= 99 * 1024);
 };
 

@@ -23,8 +23,7 @@ class SixteenTile {
   static constexpr int kRowTiles = Shape::kRowTiles, kKeyTiles = Shape::kKeyTiles, kKeys = Shape::kKeys,
                        kAtOnce = Shape::kAtOnce, kStagesOfBlock = kRecord / kKeys;
   static constexpr int kGroupThreads = kRecord / (16 * kRowTiles) * 32;  // with kSkips
-  static constexpr int kSteps = D / 16;                                  // of Q.K
-  static constexpr int kChunks = D / kLaneElements;                      // chunks of 16 bytes per row
+  static constexpr int kSteps = D / 16, kChunks = D / kLaneElements;     // of Q.K; of 16 bytes per row
   // Weights are relative to a reference maximum. It rises only when a thread's weights of a row add up to more than
   // kMostWeight, so most steps need not search for a maximum. Weights up to this limit fit into fp16, and their
   // products with any values of V fit into the fp32 sums.
@@ -37,13 +36,13 @@ class SixteenTile {
   using RowPairs = float[kRowTiles][2];    // one value each for rows g and g + 8 of each row tile
 
  public:
-  __device__ SixteenTile(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, uint8_t* shared,
-                         TileIndex at, int part)
+  __device__ SixteenTile(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
+                         typename Shape::SharedMemoryPlan& shared, TileIndex at, int part)
       : p_(p),
         sizes_(sizes),
         buffers_(buffers),
-        stages_(reinterpret_cast<Stage*>(shared)),
-        queries_(shared_address(shared) + Shape::kStages * sizeof(Stage)),
+        stages_(shared.stages),
+        queries_(shared.queries_address()),
         bh_(at.bh),
         bk_(sizes.group.of(at.bh)),
         lane_(static_cast<int>(threadIdx.x) % 32),
@@ -316,7 +315,7 @@ class SixteenTile {
   }
 
   __device__ bool group_votes(bool predicate) const {
-    return any_of_group(1 + static_cast<int>(threadIdx.x) / kGroupThreads, kGroupThreads, predicate);
+    return any_of_group(kVotes + static_cast<int>(threadIdx.x) / kGroupThreads, kGroupThreads, predicate);
   }
 
   /// Computes P = 2^(s - max) as the A operand of P.V, and this thread's sums. Returns false, with invalid weights, if
@@ -394,7 +393,7 @@ class SixteenTile {
   const Sizes& sizes_;
   const Buffers& buffers_;
   Stage* const stages_;
-  const uint32_t queries_;  // the tile's queries in shared memory
+  const uint32_t queries_;  // address of the tile's queries, if warps share them
   const int bh_, bk_, lane_, part_;
   const int first_row_;  // first row of this warp, as a query of the head
   const uint32_t* const list_;
@@ -421,7 +420,8 @@ __global__ void __launch_bounds__(SixteenShape<D, kSkips>::kThreads, SixteenShap
                    const __grid_constant__ Buffers buffers) {
   extern __shared__ __align__(1024) uint8_t shared[];
   const TileIndex at(sizes, tile_at(sizes, buffers, static_cast<int>(blockIdx.x)));
-  SixteenTile<T, D, kSkips>(p, sizes, buffers, shared, at, static_cast<int>(blockIdx.y)).run();
+  auto& plan = *reinterpret_cast<typename SixteenShape<D, kSkips>::SharedMemoryPlan*>(shared);
+  SixteenTile<T, D, kSkips>(p, sizes, buffers, plan, at, static_cast<int>(blockIdx.y)).run();
 }
 
 template <typename T, int D, bool kSkips>

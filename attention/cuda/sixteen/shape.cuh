@@ -32,8 +32,17 @@ struct SixteenShape {
     uint8_t k[kKeys * kRowBytes];
     uint8_t v[kKeys * kRowBytes];
   };
-  static constexpr int kQueryBytes = kSharesQueries ? kRows * kRowBytes : 0;
-  static constexpr int kSharedBytes = kStages * static_cast<int>(sizeof(Stage)) + kQueryBytes;
+  struct Stages {
+    Stage stages[kStages];
+    __device__ uint32_t queries_address() const { return 0; }
+  };
+  struct StagesAndQueries {
+    Stage stages[kStages];
+    uint8_t queries[kRows * kRowBytes];
+    __device__ uint32_t queries_address() const { return shared_address(queries); }
+  };
+  using SharedMemoryPlan = std::conditional_t<kSharesQueries, StagesAndQueries, Stages>;
+  static constexpr int kSharedBytes = sizeof(SharedMemoryPlan);
   static_assert(kSharedBytes <= 99 * 1024);
 };
 
