@@ -303,7 +303,7 @@ TEST(WriteSafetensors, RefusesPackedTensors) {
       [&] {
         write_safetensors(folder / "a.safetensors", {{"w", Dtype::q8_0, {32}, block}});
       },
-      {"a.safetensors", "\"w\"", "no Q8_0"}));
+      {"a.safetensors", "\"w\"", "cannot hold Q8_0"}));
 }
 
 TEST(WriteSafetensors, KeepsTheOldFileIfTheDiskIsFull) {
