@@ -48,7 +48,8 @@ void check_text_alone(const TransformerInput& input, const std::string& config_f
   for (const auto& [name, tensor] :
        {std::pair{"pooled text embedding", &given.pooled}, std::pair{"image tokens", &given.context},
         std::pair{"condition latents", &given.latents}})
-    if (tensor->defined()) throw bad_input(config_file + " belongs to a model that takes no " + name, std::string("leave out the ") + name);
+    if (tensor->defined())
+      throw bad_input(config_file + " belongs to a model that takes no " + name, std::string("leave out the ") + name);
 }
 
 }  // namespace sparsereel::models

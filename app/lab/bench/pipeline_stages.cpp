@@ -176,9 +176,7 @@ class PipelineStages {
     before_.push_back(shared_row("image", {taken}, "loading the encoder is part of it"));
   }
 
-  double time(const std::function<void()>& call) const {
-    return milliseconds_of(pipeline_.device(), call);
-  }
+  double time(const std::function<void()>& call) const { return milliseconds_of(pipeline_.device(), call); }
 
   Row shared_row(const std::string& stage, const std::vector<double>& milliseconds,
                  const std::string& note = {}) const {
@@ -199,9 +197,7 @@ class PipelineStages {
     entry.denoising.reset();
   }
 
-  void restart(Entry& entry) {
-    entry.denoising = pipeline_.start_denoising(entry.video, conditioning_);
-  }
+  void restart(Entry& entry) { entry.denoising = pipeline_.start_denoising(entry.video, conditioning_); }
 
   void warm_up(Entry& entry) {
     for (int64_t i = 0; i < warmup_; ++i) {
