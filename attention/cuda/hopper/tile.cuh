@@ -112,14 +112,16 @@ constexpr int shared_bytes() {
   return sizeof(Plan);
 }
 
-/// The addresses of parts of the plan. All come from one base, and their arithmetic has 32 bits: pointers to the parts
-/// would take more instructions.
+/// The addresses of parts of the plan. Their arithmetic has 32 bits and two bases: pointers to the parts would take
+/// more instructions.
 template <typename T>
 class Addresses {
   using Plan = SharedMemoryPlan<T>;
+  using Its = Barriers<T>;
 
  public:
-  explicit __device__ Addresses(const Plan& plan) : base_(shared_address(&plan)) {}
+  explicit __device__ Addresses(const Plan& plan)
+      : base_(shared_address(&plan)), barriers_(at(offsetof(Plan, barriers))) {}
 
   __device__ uint32_t queries() const { return at(offsetof(Plan, queries)); }
   __device__ uint32_t keys(int slot) const { return at(offsetof(Plan, keys)) + slot * T::kKeyBytes; }
@@ -128,13 +130,13 @@ class Addresses {
   __device__ uint32_t query_scales() const { return at(offsetof(Plan, query_scales)); }
   __device__ uint32_t means(int half) const { return at(offsetof(Plan, output.means)) + half * T::kMeanBytes; }
 
-  __device__ uint32_t key_full(int stage) const { return at(offsetof(Plan, barriers.key_full)) + 8 * stage; }
-  __device__ uint32_t key_empty(int stage) const { return at(offsetof(Plan, barriers.key_empty)) + 8 * stage; }
-  __device__ uint32_t value_full(int stage) const { return at(offsetof(Plan, barriers.value_full)) + 8 * stage; }
-  __device__ uint32_t value_empty(int stage) const { return at(offsetof(Plan, barriers.value_empty)) + 8 * stage; }
-  __device__ uint32_t query_full() const { return at(offsetof(Plan, barriers.query_full)); }
-  __device__ uint32_t query_empty() const { return at(offsetof(Plan, barriers.query_empty)); }
-  __device__ uint32_t means_empty(int half) const { return at(offsetof(Plan, barriers.means_empty)) + 8 * half; }
+  __device__ uint32_t key_full(int stage) const { return barrier(offsetof(Its, key_full), stage); }
+  __device__ uint32_t key_empty(int stage) const { return barrier(offsetof(Its, key_empty), stage); }
+  __device__ uint32_t value_full(int stage) const { return barrier(offsetof(Its, value_full), stage); }
+  __device__ uint32_t value_empty(int stage) const { return barrier(offsetof(Its, value_empty), stage); }
+  __device__ uint32_t query_full() const { return barrier(offsetof(Its, query_full)); }
+  __device__ uint32_t query_empty() const { return barrier(offsetof(Its, query_empty)); }
+  __device__ uint32_t means_empty(int half) const { return barrier(offsetof(Its, means_empty), half); }
 
   __device__ void init_barriers() const {
     for (int i = 0; i < T::kStages; ++i) {
@@ -152,8 +154,11 @@ class Addresses {
 
  private:
   __device__ uint32_t at(size_t offset) const { return base_ + static_cast<uint32_t>(offset); }
+  __device__ uint32_t barrier(size_t offset, int i = 0) const {
+    return barriers_ + 8 * (static_cast<int>(offset / 8) + i);
+  }
 
-  const uint32_t base_;
+  const uint32_t base_, barriers_;
 };
 
 /// The thread that keeps the stages filled: tile after tile until none is left or, with kParts, for its share of the
