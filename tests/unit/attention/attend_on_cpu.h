@@ -13,6 +13,33 @@ struct Projection {
   explicit Projection(const at::Tensor& qkv) : q(qkv.select(2, 0)), k(qkv.select(2, 1)), v(qkv.select(2, 2)) {}
 };
 
+/// The same noise for each call, of shape [2, tokens, 3, heads, head_dim].
+struct Inputs : Projection {
+  explicit Inputs(int64_t tokens, int64_t head_dim = 64, at::ScalarType dtype = at::kFloat, int64_t heads = 3)
+      : Projection(noise({2, tokens, 3, heads, head_dim}).to(dtype)) {}
+
+ private:
+  static at::Tensor noise(at::IntArrayRef shape) {
+    at::manual_seed(5);
+    return at::randn(shape);
+  }
+};
+
+/// Returns x with only the first `heads` heads of k and v.
+inline Inputs with_fewer(Inputs x, int64_t heads) {
+  x.k = x.k.narrow(2, 0, heads);
+  x.v = x.v.narrow(2, 0, heads);
+  return x;
+}
+
+/// Returns x with the heads of k and v repeated, one for each head of q.
+inline Inputs repeated(Inputs x) {
+  const int64_t group = x.q.size(2) / x.k.size(2);
+  x.k = x.k.repeat_interleave(group, 2);
+  x.v = x.v.repeat_interleave(group, 2);
+  return x;
+}
+
 inline Result run(const Projection& x, const Context& context) {
   Workspace workspace;
   return attend(x.q, x.k, x.v, context, workspace);

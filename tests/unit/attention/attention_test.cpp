@@ -1,4 +1,4 @@
-// Tests attend() on a CPU: every mode against torch's attention, the prologue, masks, statistics, policies and errors.
+// Tests attend() on a CPU: every mode against torch's attention, masks, statistics and policies.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,25 +7,12 @@
 #include <limits>
 
 #include "attention/policies/policy.h"
-#include "hilbert/error.h"
 #include "tests/unit/attention/attend_on_cpu.h"
 
 namespace sparsereel::attention {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-struct Inputs : Projection {
-  explicit Inputs(int64_t tokens, int64_t head_dim = 64, at::ScalarType dtype = at::kFloat, int64_t heads = 3)
-      : Projection(noise({2, tokens, 3, heads, head_dim}).to(dtype)) {}
-
- private:
-  static at::Tensor noise(at::IntArrayRef shape) {
-    at::manual_seed(5);
-    return at::randn(shape);
-  }
-};
 
 /// Returns softmax(q k^T scale + mask) v in double. `mask` is [B, H, Nq, Nk] of bool; true means visible.
 std::pair<at::Tensor, at::Tensor> expected(const Inputs& x, const at::Tensor& mask, double scale) {
@@ -252,20 +239,6 @@ TEST(Attend, RunsDenseLayersStepsAndHeadsWithEveryBlock) {
   EXPECT_THROW(kept(2, 1), Error) << "a policy of two heads for a call of three";
 }
 
-/// Returns x with only the first `heads` heads of k and v.
-Inputs with_fewer(Inputs x, int64_t heads) {
-  x.k = x.k.narrow(2, 0, heads);
-  x.v = x.v.narrow(2, 0, heads);
-  return x;
-}
-
-Inputs repeated(Inputs x) {
-  const int64_t group = x.q.size(2) / x.k.size(2);
-  x.k = x.k.repeat_interleave(group, 2);
-  x.v = x.v.repeat_interleave(group, 2);
-  return x;
-}
-
 TEST(Attend, SharesHeadsOfKeysAndValues) {
   for (const int64_t fewer : {1, 2, 6}) {
     const Inputs x = with_fewer(Inputs(300, 64, at::kFloat, 6), fewer), all = repeated(x);
@@ -302,25 +275,6 @@ TEST(Attend, ObeysMapsOverSharedHeadsInFullMode) {
   }
 }
 
-TEST(Prologue, NormalizesFewerHeadsOfKeys) {
-  for (const bool across : {false, true}) {
-    const Inputs x = with_fewer(Inputs(200, 64, at::kFloat, 6), 2);
-    Context context;
-    context.prologue.norm = Prologue::Norm::rms;
-    context.prologue.across_heads = across;
-    context.prologue.q_weight = at::rand({across ? 6 * 64 : 64});
-    context.prologue.k_weight = at::rand({across ? 2 * 64 : 64});
-    Context of_all = context;
-    if (across) of_all.prologue.k_weight = context.prologue.k_weight.view({2, 64}).repeat_interleave(3, 0).flatten();
-    for (const Mode mode : {Mode::full, Mode::sparse}) {
-      context.mode = of_all.mode = mode;
-      EXPECT_LE(max_error(run(x, context).out, run(repeated(x), of_all).out), 1e-5);
-    }
-    context.prologue.k_weight = at::rand({5});
-    EXPECT_THROW(run(x, context), Error);
-  }
-}
-
 TEST(Attend, ReusesItsWorkspace) {
   Workspace workspace;
   Context context;
@@ -336,234 +290,6 @@ TEST(Attend, ReusesItsWorkspace) {
 TEST(Attend, ReturnsAContiguousOutputInFullMode) {
   const Inputs x(100);
   EXPECT_TRUE(run(x, Context()).out.is_contiguous()) << "[B, N, H, D], so that the heads can be joined by a view";
-}
-
-/// Computes the prologue with torch operations in double.
-at::Tensor prologue_by_hand(const Prologue& p, at::Tensor x, const at::Tensor& weight, const at::Tensor& bias,
-                            int64_t text) {
-  x = x.to(at::kDouble);
-  if (p.norm != Prologue::Norm::none) {
-    const auto dims = p.across_heads ? std::vector<int64_t>{2, 3} : std::vector<int64_t>{3};
-    if (p.norm == Prologue::Norm::layer) x = x - x.mean(dims, true);
-    x = x / (x.square().mean(dims, true) + p.eps).sqrt();
-    const auto shape = p.across_heads ? std::vector<int64_t>{x.size(2), x.size(3)} : std::vector<int64_t>{x.size(3)};
-    if (weight.defined()) x = x * weight.view(shape);
-    if (bias.defined()) x = x + bias.view(shape);
-  }
-  if (!p.rotary_cos.defined()) return x.to(at::kFloat);
-  x = x.clone();
-  const int64_t dim = x.size(3), video = x.size(1) - text;
-  const at::Tensor before = x.clone();
-  for (int64_t i = 0; i < dim / 2; ++i) {
-    const int64_t a = p.interleaved ? 2 * i : i, b = p.interleaved ? 2 * i + 1 : i + dim / 2;
-    const auto part = [&](const at::Tensor& t, int64_t d) { return t.select(3, d).narrow(1, 0, video); };
-    const auto table = [&](const at::Tensor& t, int64_t d) { return t.select(1, d).view({1, video, 1}); };
-    part(x, a).copy_(part(before, a) * table(p.rotary_cos, a) - part(before, b) * table(p.rotary_sin, a));
-    part(x, b).copy_(part(before, b) * table(p.rotary_cos, b) + part(before, a) * table(p.rotary_sin, b));
-  }
-  return x.to(at::kFloat);
-}
-
-TEST(Prologue, MatchesTheFormulasOfNormsAndRotaryEmbeddings) {
-  const Inputs x(90, 40);
-  const int64_t text = 12;
-  for (const auto norm : {Prologue::Norm::none, Prologue::Norm::layer, Prologue::Norm::rms})
-    for (const bool across : {false, true})
-      for (const bool interleaved : {false, true})
-        for (const bool rotary : {false, true}) {
-          Context context;
-          context.text_tokens = text;
-          Prologue& p = context.prologue;
-          p.norm = norm;
-          p.across_heads = across;
-          p.interleaved = interleaved;
-          p.eps = 1e-3;
-          at::manual_seed(9);
-          if (norm != Prologue::Norm::none) {
-            const int64_t size = across ? 120 : 40;
-            p.q_weight = at::randn({size});
-            p.k_weight = at::randn({size});
-            p.k_bias = at::randn({size});
-          }
-          if (rotary) {
-            p.rotary_cos = at::randn({90 - text, 40});
-            p.rotary_sin = at::randn({90 - text, 40});
-          }
-          Inputs by_hand(90, 40);
-          by_hand.q = prologue_by_hand(p, x.q, p.q_weight, p.q_bias, text);
-          by_hand.k = prologue_by_hand(p, x.k, p.k_weight, p.k_bias, text);
-          Context plain;
-          plain.text_tokens = text;
-          EXPECT_LE(max_error(run(x, context).out, run(by_hand, plain).out), 2e-5);
-          context.mode = plain.mode = Mode::sparse;
-          context.policy.defaults.topk = plain.policy.defaults.topk = 1;
-          EXPECT_LE(max_error(run(x, context).out, run(by_hand, plain).out), 2e-5);
-          // fp16 takes the torch operations that other devices and dtypes use.
-          Inputs half(90, 40, at::kHalf);
-          context.mode = Mode::full;
-          EXPECT_LE(relative_l1(run(half, context).out.to(at::kFloat), run(x, context).out), 0.02);
-        }
-}
-
-/// Computes in fp64 what a prologue makes of q or k if norm weights differ by token and angles by head.
-at::Tensor parts_by_hand(const Prologue& p, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& of_text,
-                         int64_t text) {
-  const int64_t video = x.size(1) - text;
-  const at::Tensor wide = x.to(at::kDouble), normed = wide / (wide.square().mean({3}, true) + p.eps).sqrt();
-  at::Tensor head = normed.narrow(1, 0, video) * weight;
-  const at::Tensor tail = normed.narrow(1, video, text) * (of_text.defined() ? of_text : weight);
-  if (p.rotary_frequencies.defined()) {
-    const at::Tensor angles = at::einsum(
-        "na,had->nhd", {p.rotary_positions.narrow(1, 0, 3).to(at::kDouble), p.rotary_frequencies.to(at::kDouble)});
-    const at::Tensor even = head.slice(3, 0, c10::nullopt, 2), odd = head.slice(3, 1, c10::nullopt, 2);
-    const at::Tensor cos = angles.cos(), sin = angles.sin();
-    head = at::stack({even * cos - odd * sin, even * sin + odd * cos}, 4).flatten(3);
-  }
-  return at::cat({head, tail}, 1).to(at::kFloat);
-}
-
-TEST(Prologue, AppliesSeparateTextWeightsAndAnglesPerHead) {
-  const Inputs x(90, 40);
-  for (const int64_t text : {0, 12, 90})
-    for (const bool weights : {false, true})
-      for (const bool angles : {false, true}) {
-        SCOPED_TRACE(::testing::Message() << text << " text tokens" << weights << angles);
-        Context context;
-        context.text_tokens = text;
-        Prologue& p = context.prologue;
-        p.norm = Prologue::Norm::rms;
-        p.eps = 1e-5;
-        at::manual_seed(9);
-        p.q_weight = at::randn({40}), p.k_weight = at::randn({40});
-        if (weights) p.text_q_weight = at::randn({40}), p.text_k_weight = at::randn({40});
-        if (angles) {
-          p.rotary_positions = at::randn({90 - text, 4}) * 20;
-          p.rotary_frequencies = at::randn({3, 3, 20});
-        }
-        Inputs by_hand(90, 40);
-        by_hand.q = parts_by_hand(p, x.q, p.q_weight, p.text_q_weight, text);
-        by_hand.k = parts_by_hand(p, x.k, p.k_weight, p.text_k_weight, text);
-        Context plain;
-        plain.text_tokens = text;
-        EXPECT_LE(max_error(run(x, context).out, run(by_hand, plain).out), 1e-4);
-        context.mode = plain.mode = Mode::sparse;
-        context.policy.defaults.topk = plain.policy.defaults.topk = 1;
-        EXPECT_LE(max_error(run(x, context).out, run(by_hand, plain).out), 1e-4);
-        // fp16 takes the torch operations that other devices and dtypes use.
-        Inputs half(90, 40, at::kHalf);
-        context.mode = Mode::full;
-        EXPECT_LE(relative_l1(run(half, context).out.to(at::kFloat), run(x, context).out), 0.02);
-      }
-}
-
-template <typename F>
-void expect_refused(const F& f, const std::string& cause) {
-  try {
-    f();
-    ADD_FAILURE() << "accepted: " << cause;
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr(cause));
-    EXPECT_EQ(error.kind(), ErrorKind::bad_input);
-    EXPECT_FALSE(error.remedy().empty());
-  }
-}
-
-TEST(Attend, RefusesTensorsItCannotRun) {
-  const Inputs x(20);
-  Workspace w;
-  const Context c;
-  expect_refused([&] { attend(x.q, x.k, at::Tensor(), c, w); }, "v undefined");
-  expect_refused([&] { attend(x.q[0], x.k, x.v, c, w); }, "q is [20, 3, 64]");
-  expect_refused([&] { attend(x.q, x.k, x.v.narrow(1, 0, 3), c, w); }, "v [2, 3, 3, 64]");
-  expect_refused([&] { attend(x.q, x.k.narrow(2, 0, 2), x.v.narrow(2, 0, 2), c, w); }, "k [2, 20, 2, 64]");
-  expect_refused([&] { attend(x.q, x.k.to(at::kHalf), x.v, c, w); }, "Half");
-  expect_refused([&] { run(Inputs(20, 64, at::kDouble), c); }, "Double");
-  expect_refused([&] { run(Inputs(20, 8), c); }, "8]");
-  expect_refused([&] { run(Inputs(20, 257), c); }, "257]");
-  expect_refused([&] { attend(x.q.narrow(1, 0, 0), x.k, x.v, c, w); }, "[2, 0, 3, 64]");
-  expect_refused([&] { attend(x.q.transpose(2, 3).contiguous().transpose(2, 3), x.k, x.v, c, w); }, "q is");
-}
-
-TEST(Attend, RefusesContextsThatDoNotFit) {
-  const Inputs x(100);
-  const auto refused = [&](const std::function<void(Context&)>& spoil, const std::string& cause) {
-    Context context;
-    spoil(context);
-    expect_refused([&] { run(x, context); }, cause);
-  };
-  refused([](Context& c) { c.text_tokens = 101; }, "text_tokens is 101");
-  refused([](Context& c) { c.scale = NAN; }, "scale is not finite");
-  refused([](Context& c) { c.key_lengths = at::tensor({1, 2, 3}, at::kLong); }, "key_lengths is [3]");
-  refused([](Context& c) { c.key_lengths = at::tensor({1, 101}, at::kLong); }, "to 101");
-  refused([](Context& c) { c.key_bias = at::zeros({2, 99}); }, "key_bias is [2, 99]");
-  refused([](Context& c) { c.key_bias = at::zeros({2, 100}, at::kDouble); }, "of Double");
-  refused(
-      [](Context& c) {
-        c.key_bias = at::zeros({2, 100});
-        c.mode = Mode::sparse;
-      },
-      "key_bias was given in mode sparse");
-  refused([](Context& c) { c.block_map = BlockMap(2, 3, 2, 3, true); }, "block_map does not fit");
-  refused([](Context& c) { c.policy.defaults.topk = 0; }, "topk is 0");
-  refused([](Context& c) { c.policy.selection_rows = 100; }, "selection_rows is 100");
-  refused([](Context& c) { c.policy.arithmetic = 32; }, "arithmetic is 32");
-  refused(
-      [](Context& c) {
-        c.mode = Mode::quantized;
-        c.policy.arithmetic = 16;
-      },
-      "a quantized call computes every block in 8 bits, but arithmetic is 16");
-  refused([](Context& c) { c.prologue.q_weight = at::ones({64}); }, "norm none");
-  refused([](Context& c) { c.prologue.rotary_cos = at::ones({100, 64}); }, "only one of");
-  refused([](Context& c) { c.prologue.rotary_pairs = at::ones({100, 32, 2}, at::kHalf); }, "without rotary_cos");
-  refused(
-      [](Context& c) {
-        c.prologue.norm = Prologue::Norm::rms;
-        c.prologue.k_weight = at::ones({63});
-      },
-      "k_weight is [63]");
-  refused(
-      [](Context& c) {
-        c.text_tokens = 10;
-        c.prologue.rotary_cos = c.prologue.rotary_sin = at::ones({100, 64});
-      },
-      "rotary_cos is [100, 64]");
-  refused([](Context& c) { c.prologue.text_q_weight = at::ones({64}); }, "without a norm");
-  refused([](Context& c) { c.prologue.rotary_positions = at::ones({100, 4}); }, "only one of rotary_positions");
-  const auto by_head = [](Context& c) {
-    c.prologue.rotary_positions = at::ones({100, 4});
-    c.prologue.rotary_frequencies = at::ones({2, 3, 32});
-  };
-  refused(
-      [&](Context& c) {
-        by_head(c);
-        c.prologue.rotary_positions = at::ones({100, 3});
-      },
-      "rotary_positions is [100, 3]");
-  refused(
-      [&](Context& c) {
-        by_head(c);
-        c.prologue.rotary_frequencies = at::ones({3, 2, 32});
-      },
-      "rotary_frequencies is [3, 2, 32]");
-  refused(
-      [&](Context& c) {
-        by_head(c);
-        c.prologue.interleaved = false;
-      },
-      "leaves out interleaved");
-}
-
-TEST(UnsupportedReason, IsEmptyOnACpuAndForFullAttention) {
-  for (const Mode mode : {Mode::full, Mode::quantized, Mode::sparse, Mode::check})
-    EXPECT_EQ(unsupported_reason(mode, at::kCPU, at::kFloat), "");
-  EXPECT_EQ(unsupported_reason(Mode::full, at::kCUDA, at::kFloat), "");
-}
-
-TEST(UnsupportedReason, NamesWhatTheKernelsNeed) {
-  for (const Mode mode : {Mode::quantized, Mode::sparse, Mode::check})
-    EXPECT_THAT(unsupported_reason(mode, at::kCUDA, at::kFloat),
-                AnyOf(HasSubstr("no CUDA attention kernels"), HasSubstr("fp16 or bf16, not Float")));
 }
 
 }  // namespace
