@@ -2,12 +2,12 @@
 #include "app/media/encoders.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <set>
 #include <tuple>
 
 #include "hilbert/error.h"
+#include "hilbert/lower_case.h"
 
 namespace sparsereel::app {
 namespace {
@@ -71,9 +71,7 @@ std::string size_text(const Stream& stream) {
 }  // namespace
 
 const Container& container_of(const std::filesystem::path& path) {
-  std::string extension = path.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
+  const std::string extension = lower_case(path.extension().string());
   return *std::find_if(kContainers.begin(), kContainers.end() - 1,
                        [&](const Container& container) { return container.extension == extension; });
 }

@@ -13,6 +13,7 @@
 #include "app/media/image_readers.h"
 #include "app/media/writers.h"
 #include "hilbert/error.h"
+#include "hilbert/lower_case.h"
 #include "models/files/regular_file.h"
 #include "models/store/checkpoint/tensor_file.h"
 
@@ -186,8 +187,7 @@ void require_regular_file(const fs::path& path) {
 
 Image read_image(const fs::path& path) {
   refuse_sequence(path);
-  std::string extension = path.extension().string();
-  std::ranges::transform(extension, extension.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string extension = lower_case(path.extension().string());
   if (extension == ".safetensors") return read_tensor(path);
   require_regular_file(path);
   const std::string begin = first_bytes(path);

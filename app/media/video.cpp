@@ -13,6 +13,7 @@
 #include "app/media/writers.h"
 #include "app/options/nearest.h"
 #include "hilbert/error.h"
+#include "hilbert/lower_case.h"
 #include "models/files/atomic_file.h"
 #include "models/files/json_text.h"
 #include "models/files/regular_file.h"
@@ -27,9 +28,7 @@ constexpr const char* kKnown =
     ".mp4, .gif, .webm, .mov, .mkv, .y4m, .safetensors, or no extension for a folder of PNGs";
 
 std::string extension(const fs::path& path) {
-  std::string text = path.extension().string();
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
+  return lower_case(path.extension().string());
 }
 
 void check_writable(const fs::path& path) {

@@ -2,7 +2,6 @@
 #include "app/options/published_models.h"
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -13,6 +12,7 @@
 #include "app/options/choice_commands.h"
 #include "app/options/nearest.h"
 #include "app/options/option_table.h"
+#include "hilbert/lower_case.h"
 #include "hilbert/read_text.h"
 #include "models/engine/components.h"
 #include "models/store/checkpoint/checkpoint.h"
@@ -25,11 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kGigabyte = 1e9;
-
-std::string lowered(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 /// One way to get a model, under one name of its repository.
 struct Known {
@@ -52,7 +47,7 @@ std::vector<Known> named(const std::vector<Known>& all, const std::string& name)
   const bool has_organisation = name.find('/') != std::string::npos;
   for (const Known& known : all) {
     const std::string own = has_organisation ? known.name : models::name_of_repository(known.name);
-    if (lowered(own) != lowered(name)) continue;
+    if (lower_case(own) != lower_case(name)) continue;
     const bool again = !found.empty() && !has_organisation && known.name != found.front().name;
     if (!again) found.push_back(known);  // one organization is enough
   }
@@ -64,8 +59,8 @@ std::string nearly(const std::vector<Known>& all, const std::string& name) {
   const bool has_organisation = name.find('/') != std::string::npos;
   std::vector<std::string> names;
   for (const Known& known : all)
-    names.push_back(lowered(has_organisation ? known.name : models::name_of_repository(known.name)));
-  const std::string near = nearest(lowered(name), names);
+    names.push_back(lower_case(has_organisation ? known.name : models::name_of_repository(known.name)));
+  const std::string near = nearest(lower_case(name), names);
   const auto place = std::ranges::find(names, near);
   return near.empty() || place == names.end() ? "" : all[static_cast<size_t>(place - names.begin())].name;
 }

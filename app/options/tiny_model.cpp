@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "app/counted.h"
+#include "hilbert/lower_case.h"
 #include "models/files/unicode.h"
 #include "models/store/configs/data_folder.h"
 #include "models/text/tokenizer.h"
@@ -26,8 +27,7 @@ std::string bare(std::string word) {
   const auto no_letter = [](unsigned char c) { return c < 0x80 && std::isalnum(c) == 0; };
   word.erase(word.begin(), std::find_if_not(word.begin(), word.end(), no_letter));
   word.erase(std::find_if_not(word.rbegin(), word.rend(), no_letter).base(), word.end());
-  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
-  return word;
+  return lower_case(std::move(word));
 }
 
 bool is_tiny(const fs::path& model) {

@@ -2,11 +2,11 @@
 #include "models/request/distilled.h"
 
 #include <algorithm>
-#include <cctype>
 #include <set>
 #include <vector>
 
 #include "hilbert/error.h"
+#include "hilbert/lower_case.h"
 #include "hilbert/read_text.h"
 #include "models/request/lora_choice.h"
 
@@ -18,11 +18,6 @@ using OptionValues = std::map<std::string, std::string>;
 
 /// Publishers often name the method in the second folder above the file.
 constexpr int kNamedLevels = 3;
-
-std::string lowered(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 /// Returns the files of the LoRAs that the run adds.
 std::vector<fs::path> loras_of(const ModelConfig& config, const OptionValues& given) {
@@ -46,7 +41,7 @@ bool is_named(const Distilled& row, const fs::path& weights) {
   if (!rest.has_filename()) rest = rest.parent_path();  // the name of a folder may end in a slash
   for (int level = 0; level < kNamedLevels && rest.has_filename(); ++level, rest = rest.parent_path())
     name += rest.filename().string() + "/";
-  name = lowered(name);
+  name = lower_case(name);
   return std::ranges::any_of(row.words, [&](const std::string& word) { return name.find(word) != std::string::npos; });
 }
 

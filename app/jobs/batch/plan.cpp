@@ -17,6 +17,7 @@
 #include "app/jobs/report.h"
 #include "app/options/text_file.h"
 #include "hilbert/error.h"
+#include "hilbert/lower_case.h"
 #include "models/files/sha256.h"
 #include "models/files/temporary.h"
 #include "models/store/weights/device.h"
@@ -115,9 +116,8 @@ VideoTask plan(const PromptRow& row, int64_t index, const SetSettings& set, cons
 }
 
 /// Lower-cases the name: some systems treat names that differ only in case as one file.
-std::string folded(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-  return name;
+std::string folded(const std::string& name) {
+  return lower_case(name);
 }
 
 /// The files that the run reads and writes. No file may be written twice, or be both read and written.

@@ -5,6 +5,8 @@
 #include <array>
 #include <cctype>
 
+#include "hilbert/lower_case.h"
+
 namespace sparsereel::models {
 namespace {
 
@@ -42,8 +44,7 @@ bool says(std::string_view name, std::string_view expert) {
 }  // namespace
 
 std::string expert_in_name(std::string_view name) {
-  std::string lowered(name);
-  std::ranges::transform(lowered, lowered.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string lowered = lower_case(std::string(name));
   const bool high = says(lowered, "high"), low = says(lowered, "low");
   return high == low ? "" : high ? "high" : "low";
 }

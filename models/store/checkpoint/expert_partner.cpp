@@ -1,10 +1,9 @@
 // Rewrites names of files without the words "high" and "low".
 #include "models/store/checkpoint/expert_partner.h"
 
-#include <algorithm>
-#include <cctype>
 #include <regex>
 
+#include "hilbert/lower_case.h"
 #include "models/store/checkpoint/expert_name.h"
 
 namespace sparsereel::models {
@@ -15,8 +14,7 @@ std::string other_expert(const std::string& expert) {
 
 std::string name_without_expert(const std::filesystem::path& file) {
   static const std::regex kWords("(high|low)[-_. ]?noise|(^|[-_. ])(high|low)(?![a-z])"), kSeparators("[-_. ]+");
-  std::string name = file.filename().string();
-  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::string name = lower_case(file.filename().string());
   if (!expert_in_name(name).empty()) name = std::regex_replace(name, kWords, "-");
   return std::regex_replace(name, kSeparators, "-");
 }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <fstream>
 #include <initializer_list>
 #include <set>
@@ -13,6 +12,7 @@
 #include <system_error>
 
 #include "hilbert/error.h"
+#include "hilbert/lower_case.h"
 #include "models/files/config_fields.h"
 #include "models/store/checkpoint/expert_name.h"
 #include "models/store/checkpoint/stored_weights.h"
@@ -35,9 +35,7 @@ constexpr std::array kFoldersOfPrograms = {"custom_nodes", "node_modules", "site
                                            "output",       "outputs",      "input",         "temp"};
 
 std::string small_name(const fs::path& path) {
-  std::string name = path.filename().string();
-  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
-  return name;
+  return lower_case(path.filename().string());
 }
 
 bool ends_with_one_of(const fs::path& file, std::initializer_list<const char*> endings) {
