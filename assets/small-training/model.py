@@ -1,6 +1,5 @@
 """The small model's tokenizer, UMT5 text encoder and Wan transformer, with the names of transformers and diffusers, and a sampler."""
 import math
-import os
 
 import torch
 import torch.nn.functional as F
@@ -22,30 +21,6 @@ TEXT_ENCODER = {
 
 
 # ---- text ---------------------------------------------------------------------------------------------------------
-
-def train_tokenizer(path):
-    """Trains a unigram SentencePiece model on the captions' words and on all of printable ASCII."""
-    import sentencepiece
-    from scenes import sample
-    captions = sample(100, 12000)['caption']
-    words = sorted({w.strip('.,:') for line in captions for w in line.split()})
-    # SentencePiece makes a whole word one piece only if different characters follow the word in the corpus.
-    extra = [' '.join(w + end for end in ('', ',', '.', '!', '?', ';', ':')) for w in words] * 20
-    corpus = path + '.txt'
-    with open(corpus, 'w') as f:
-        f.write('\n'.join(captions + extra))
-    sentencepiece.SentencePieceTrainer.train(
-        input=corpus, model_prefix=path.removesuffix('.model'), model_type='unigram', vocab_size=768, hard_vocab_limit=False,
-        character_coverage=1.0, required_chars=''.join(map(chr, range(33, 127))), normalization_rule_name='nmt_nfkc_cf',
-        pad_id=0, eos_id=1, unk_id=2, bos_id=-1, minloglevel=2, num_threads=1)
-    os.remove(corpus)
-    os.remove(path.removesuffix('.model') + '.vocab')
-
-
-def load_tokenizer(path):
-    import sentencepiece
-    return sentencepiece.SentencePieceProcessor(model_file=path)
-
 
 def tokenize(tokenizer, texts):
     """Returns ids [n, TEXT_TOKENS]: pieces, end, padding. At least one token is padding."""

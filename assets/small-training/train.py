@@ -9,14 +9,16 @@ import time
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import data
 import model as models
+import scenes
 import train_vae
 import vae as vaes
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'tiny-training'))
+import unigram  # noqa: E402
+from attention import pick_attention  # noqa: E402
 from optim import Trainer  # noqa: E402
 
 # Each stage: sizes as (height, width, frames, clips a step), learning rate, flow shift, share of the time before the rate falls to its end,
@@ -155,27 +157,6 @@ def draw_sigmas(n, shift, generator, device):
     return models.shifted(torch.where(torch.rand(n, generator=generator, device=device) < 0.2, u, middle), shift)
 
 
-def pick_attention(shape, device):
-    """Times the attention kernels forward and backward for q [B, H, N, D], and keeps the fastest."""
-    q, times = torch.randn(*shape, device=device, dtype=torch.bfloat16, requires_grad=True), {}
-    for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
-        try:
-            with sdpa_kernel(backend):
-                for k in range(5):
-                    if k == 2:
-                        torch.cuda.synchronize()
-                        begun = time.time()
-                    F.scaled_dot_product_attention(q, q, q).sum().backward()
-                torch.cuda.synchronize()
-                times[backend] = (time.time() - begun) / 3
-        except RuntimeError as error:
-            print('attention:', backend, str(error)[:80], flush=True)
-    best = min(times, key=times.get)
-    torch.backends.cuda.enable_flash_sdp(best == SDPBackend.FLASH_ATTENTION)
-    torch.backends.cuda.enable_cudnn_sdp(best == SDPBackend.CUDNN_ATTENTION)
-    print('attention:', best, {b.name: f'{t * 1000:.2f} ms' for b, t in times.items()}, 'for', tuple(shape), flush=True)
-
-
 # ---- training -----------------------------------------------------------------------------------------------------
 
 class Run:
@@ -208,8 +189,8 @@ class Run:
                 with open(given, 'rb') as f, open(pieces, 'wb') as g:
                     g.write(f.read())
         else:
-            models.train_tokenizer(pieces)
-        self.tokenizer = models.load_tokenizer(pieces)
+            unigram.train(pieces, scenes.sample(100, 12000)['caption'], most_pieces=768)
+        self.tokenizer = unigram.load(pieces)
         vae, mean, deviation = train_vae.load(args.vae or os.path.join(args.from_folder, 'vae'), self.device, self.dtype)
         last = self.device == 'cuda'
         train_vae.lay(vae, last)

@@ -123,6 +123,17 @@ def load(folder, device, dtype):
     return model.to(device, dtype).requires_grad_(False), *stats
 
 
+def timed(name, work):
+    """Runs the work three times on the GPU, and prints how long the last one took. Returns its result."""
+    for _ in range(3):
+        torch.cuda.synchronize()
+        begun = time.time()
+        made = work()
+        torch.cuda.synchronize()
+    print(f'{name}: {(time.time() - begun) * 1000:.0f} ms, peak {torch.cuda.max_memory_allocated() / 2 ** 30:.1f} GiB', flush=True)
+    return made
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--out', default='work', help='folder for vae/, vae-sheet.png and vae-report.json')
@@ -168,14 +179,9 @@ def main():
             print(f'compiled: norms {vaes.compile_norms(device, dtype)}, faces {data.compile_faces(device)}; {time.time() - start:.1f} s', flush=True)
         last = True                 # channels-last takes 51 ms a step where channels-first takes 80 ms
         lay(model, last)
-        for name, work in (('rendering', lambda: crops.draw(TOGETHER * args.batch, args.frames, args.side)), ('a step', lambda: run_step(model, x, args.kl))):
-            for _ in range(3):
-                torch.cuda.synchronize()
-                begun = time.time()
-                made = work()
-                torch.cuda.synchronize()
-            x = place(made[:args.batch].to(dtype), last) if name == 'rendering' else x
-            print(f'{name}: {(time.time() - begun) * 1000:.0f} ms, peak {torch.cuda.max_memory_allocated() / 2 ** 30:.1f} GiB; {time.time() - start:.1f} s', flush=True)
+        made = timed('rendering', lambda: crops.draw(TOGETHER * args.batch, args.frames, args.side))
+        sample = place(made[:args.batch].to(dtype), last)
+        timed('a step', lambda: run_step(model, sample, args.kl))
         model.zero_grad()
     trainer = make_trainer(model, exact)
     weights = lambda: {**exact, **trainer.averaged()}

@@ -10,6 +10,7 @@ from transformers import T5Tokenizer
 
 import models
 import shapes
+import unigram
 
 PROMPTS = ['A Big RED ball?! (x2) & ~weird~ zebra_42 "quoted"', ''.join(map(chr, range(33, 127))), '', '  two  spaces ']
 
@@ -24,7 +25,7 @@ def main():
     work, out = sys.argv[1:3]
     os.makedirs(f'{out}/tokenizer', exist_ok=True)
     shutil.copyfile(f'{work}/spiece.model', f'{out}/tokenizer/spiece.model')
-    pieces = models.load_tokenizer(f'{work}/spiece.model')
+    pieces = unigram.load(f'{work}/spiece.model')
     special = {'eos_token': '</s>', 'unk_token': '<unk>', 'pad_token': '<pad>'}
     write_json(f'{out}/tokenizer/special_tokens_map.json', special)
     write_json(f'{out}/tokenizer/tokenizer_config.json', {

@@ -1,9 +1,6 @@
 """The tiny pipeline's parts: tokenizer, text encoder, transformer, VAE, scheduler, rotary tables, and a batched sampler."""
-import os
-
 import torch
 from torch import nn
-import sentencepiece
 import diffusers
 from diffusers import AutoencoderKLCogVideoX, CogVideoXDDIMScheduler, CogVideoXTransformer3DModel
 from diffusers.models.embeddings import get_1d_rotary_pos_embed
@@ -11,30 +8,14 @@ from safetensors.torch import load_file, save_file
 from transformers import T5Config, T5EncoderModel
 
 import shapes
+import unigram
 
 diffusers.logging.set_verbosity_error()
 TEXT_TOKENS, LATENT_CHANNELS, SIDE = 32, 8, 256
 
 
 def train_tokenizer(path):
-    """Trains a unigram SentencePiece model on the captions' words and on all of printable ASCII."""
-    captions = shapes.sample(100, 12000)['caption']
-    words = sorted({w.strip('.,') for line in captions for w in line.split()})
-    # SentencePiece makes a word a single piece only if different characters follow the word in the corpus.
-    extra = [' '.join(w + end for end in ('', ',', '.', '!', '?', ';', ':')) for w in words] * 20
-    corpus = path + '.txt'
-    with open(corpus, 'w') as f:
-        f.write('\n'.join(captions + extra))
-    sentencepiece.SentencePieceTrainer.train(
-        input=corpus, model_prefix=path.removesuffix('.model'), model_type='unigram', vocab_size=512, hard_vocab_limit=False,
-        character_coverage=1.0, required_chars=''.join(map(chr, range(33, 127))), normalization_rule_name='nmt_nfkc_cf',
-        pad_id=0, eos_id=1, unk_id=2, bos_id=-1, minloglevel=2, num_threads=1)
-    os.remove(corpus)
-    os.remove(path.removesuffix('.model') + '.vocab')
-
-
-def load_tokenizer(path):
-    return sentencepiece.SentencePieceProcessor(model_file=path)
+    unigram.train(path, shapes.sample(100, 12000)['caption'], 512)
 
 
 def tokenize(tokenizer, texts):

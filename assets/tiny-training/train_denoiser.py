@@ -4,11 +4,12 @@ import os
 import time
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import judge as judging
 import models
 import shapes
+import unigram
+from attention import pick_attention
 from optim import Trainer
 
 
@@ -30,28 +31,6 @@ def make_latents(vae, tokenizer, half, clips, seconds, seed, device):
                 torch.cuda.synchronize()
     print(f'latents: {n} clips in {time.time() - start:.1f} s', flush=True)
     return z[:n], ids[:n].to(device)
-
-
-def pick_attention(batch, tokens, device):
-    """Times the attention kernels forward and backward, and keeps the fastest."""
-    q = torch.randn(batch, 4, tokens, 64, device=device, dtype=torch.bfloat16, requires_grad=True)
-    times = {}
-    for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
-        try:
-            with sdpa_kernel(backend):
-                for k in range(6):
-                    if k == 2:
-                        torch.cuda.synchronize()
-                        begun = time.time()
-                    torch.nn.functional.scaled_dot_product_attention(q, q, q).sum().backward()
-                torch.cuda.synchronize()
-                times[backend] = time.time() - begun
-        except RuntimeError as error:
-            print('attention:', backend, str(error)[:80], flush=True)
-    best = min(times, key=times.get)
-    torch.backends.cuda.enable_flash_sdp(best == SDPBackend.FLASH_ATTENTION)
-    torch.backends.cuda.enable_cudnn_sdp(best == SDPBackend.CUDNN_ATTENTION)
-    print('attention:', best, {str(b): f'{t * 250:.2f} ms' for b, t in times.items()}, flush=True)
 
 
 def main():
@@ -76,7 +55,7 @@ def main():
     torch.manual_seed(args.seed)
     torch.backends.cudnn.benchmark = True
     at = lambda name: os.path.join(args.work, name)
-    tokenizer = models.load_tokenizer(at('spiece.model'))
+    tokenizer = unigram.load(at('spiece.model'))
     vae = models.make_vae()
     vae.load_state_dict(models.load_float(at('vae.safetensors')))
     vae.to(device, dtype).requires_grad_(False)
@@ -117,7 +96,7 @@ def main():
         print(f'resumed after {trainer.steps} steps', flush=True)
     table, empty = models.rotary(device, args.half), models.tokenize(tokenizer, ['']).to(device)
     if device == 'cuda':
-        pick_attention(args.batch, len(table[0]) + models.TEXT_TOKENS, device)
+        pick_attention((args.batch, 4, len(table[0]) + models.TEXT_TOKENS, 64), device)
         if not args.no_compile:
             torch._dynamo.config.recompile_limit = 64
             for block in denoiser.transformer_blocks:
