@@ -181,7 +181,7 @@ class Bench:
         more = {}
         if mode == "compiled":
             name = "diffusers torch.compile"
-            # As diffusers advises, compile one block for all repeated blocks. Compiling all 40 blocks of a model takes minutes.
+            # Compile one block for all repeated blocks. diffusers advises this, because compiling all 40 blocks of a model takes minutes.
             transformer.compile_repeated_blocks() if transformer._repeated_blocks else transformer.compile()
         call = self.step(transformer, latents)
         start = time.perf_counter()

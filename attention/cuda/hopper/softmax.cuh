@@ -22,8 +22,8 @@ constexpr int kMagicBits = 0x4B400000;  // 1.5 * 2^23: adding an integer below 2
 constexpr float kMagic = 12582912.0F;
 constexpr float kExponentUnit = 8388608.0F;  // 2^23, one log2 unit in the bits of a float
 
-/// As a float, the bits (x + 127) * 2^23 approximate 2^x with a linear mantissa. This exponential costs one
-/// multiply-add, while ex2 has a quarter of the rate that the rest of the kernel needs. With this bias its error is -4%
+/// The float whose bits are (x + 127) * 2^23 is about 2^x: its mantissa is linear in x. Computing it takes one
+/// multiply-add, while ex2 has a quarter of the rate that the rest of the kernel needs. With this bias the error is -4%
 /// to +2%, less than the rounding error of e4m3. The error of attention stays within 1.05 times the error of
 /// SageAttention 2 (tests/parity/sage_error.py).
 constexpr uint32_t kLinearBias = static_cast<uint32_t>(126.94 * kExponentUnit);
