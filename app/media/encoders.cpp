@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <map>
+#include <mutex>
 #include <tuple>
 
 #include "hilbert/error.h"
@@ -68,6 +69,30 @@ std::string size_text(const Stream& stream) {
   return std::to_string(stream.width) + "x" + std::to_string(stream.height);
 }
 
+/// Tries encoders until one works.
+ChosenEncoder find_encoder(const std::filesystem::path& path, const Stream& stream) {
+  if (stream.width % 2 != 0 || stream.height % 2 != 0)
+    throw bad_file(path, "such a video needs an even width and height, but these frames are " + size_text(stream),
+                   "write .gif, .y4m or a folder of PNGs");
+  if (!stream.options.codec.empty()) {
+    check_codec_asked_for(stream);
+    const std::string why = encoder_failure(stream.options.codec, stream);
+    if (why.empty()) return {stream.options.codec, {}};
+    throw bad_codec(
+        stream, " cannot encode " + size_text(stream) + " for " + std::string(stream.container.extension) + ": " + why);
+  }
+  std::string failures;
+  for (const std::string& name : usual_codecs(stream.container)) {
+    const std::string preferred = stream.container.encoders.front();
+    const std::string why = encoder_failure(name, stream);
+    if (why.empty())
+      return {name, name == preferred ? "" : "encoded with " + name + ": this FFmpeg offers no working " + preferred};
+    failures += (failures.empty() ? "" : "; ") + name + ": " + why;
+  }
+  throw bad_file(path, "no encoder takes " + size_text(stream) + ": " + failures,
+                 "write .gif, .y4m or a folder of PNGs");
+}
+
 }  // namespace
 
 const Container& container_of(const std::filesystem::path& path) {
@@ -105,26 +130,16 @@ EncoderOption repeatable_option(std::string_view encoder) {
 }
 
 ChosenEncoder choose_encoder(const std::filesystem::path& path, const Stream& stream) {
-  if (stream.width % 2 != 0 || stream.height % 2 != 0)
-    throw bad_file(path, "such a video needs an even width and height, but these frames are " + size_text(stream),
-                   "write .gif, .y4m or a folder of PNGs");
-  if (!stream.options.codec.empty()) {
-    check_codec_asked_for(stream);
-    const std::string why = encoder_failure(stream.options.codec, stream);
-    if (why.empty()) return {stream.options.codec, {}};
-    throw bad_codec(
-        stream, " cannot encode " + size_text(stream) + " for " + std::string(stream.container.extension) + ": " + why);
-  }
-  std::string failures;
-  for (const std::string& name : usual_codecs(stream.container)) {
-    const std::string preferred = stream.container.encoders.front();
-    const std::string why = encoder_failure(name, stream);
-    if (why.empty())
-      return {name, name == preferred ? "" : "encoded with " + name + ": this FFmpeg offers no working " + preferred};
-    failures += (failures.empty() ? "" : "; ") + name + ": " + why;
-  }
-  throw bad_file(path, "no encoder takes " + size_text(stream) + ": " + failures,
-                 "write .gif, .y4m or a folder of PNGs");
+  // Cache the result, because rows of a set, and the writer after its check, repeat the question. Trying an encoder
+  // takes milliseconds, and starts a process where FFmpeg is a program.
+  static std::mutex mutex;
+  static std::map<std::tuple<std::string_view, int, int, double, int, std::string>, ChosenEncoder> known;
+  const VideoOptions& options = stream.options;
+  const std::tuple key(stream.container.extension, stream.width, stream.height, options.fps, options.crf,
+                       options.codec);
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(key);
+  return found != known.end() ? found->second : known.emplace(key, find_encoder(path, stream)).first->second;
 }
 
 void check_encoder(const std::filesystem::path& path, const VideoOptions& options) {
@@ -137,13 +152,7 @@ void check_encoder(const std::filesystem::path& path, const VideoOptions& option
 }
 
 void check_frame_size(const std::filesystem::path& path, int64_t width, int64_t height, const VideoOptions& options) {
-  const Container& container = container_of(path);
-  // Cache the result, because rows of a set repeat the question and opening an encoder takes milliseconds.
-  static std::set<std::tuple<std::string_view, int64_t, int64_t, double, int, std::string>> known;
-  const auto key = std::tuple(container.extension, width, height, options.fps, options.crf, options.codec);
-  if (known.contains(key)) return;
-  choose_encoder(path, {container, static_cast<int>(width), static_cast<int>(height), options});
-  known.insert(key);
+  choose_encoder(path, {container_of(path), static_cast<int>(width), static_cast<int>(height), options});
 }
 
 std::vector<FormatEncoders> format_encoders() {

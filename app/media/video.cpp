@@ -2,7 +2,6 @@
 #include "app/media/video.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>

@@ -284,7 +284,17 @@ std::string output_of_ffmpeg(const fs::path& file, const std::vector<std::string
   return {output.begin(), output.end()};
 }
 
-void throw_ffmpeg_failure(const fs::path& target, const std::string& reason) {
+std::vector<std::string> raw_frames(int64_t width, int64_t height, double fps) {
+  const FrameRate rate = frame_rate(fps);
+  return {"-f",          "rawvideo",
+          "-pix_fmt",    "rgb24",
+          "-video_size", std::to_string(width) + "x" + std::to_string(height),
+          "-framerate",  std::to_string(rate.numerator) + "/" + std::to_string(rate.denominator),
+          "-i",          "pipe:0"};
+}
+
+void throw_ffmpeg_failure(const fs::path& target, const std::string& failure) {
+  const std::string reason = failure.empty() ? "ffmpeg ended before the last frame" : failure;
   const std::string cause = target.string() + " could not be written: " + reason;
   for (const int error : {ENOSPC, EDQUOT, EFBIG, EROFS})
     if (reason.find(std::strerror(error)) != std::string::npos)  // NOLINT(concurrency-mt-unsafe): reads a table

@@ -80,7 +80,11 @@ class Ffmpeg {
 /// Runs ffmpeg to its end. Returns what it wrote. Throws Error if it fails.
 std::string output_of_ffmpeg(const std::filesystem::path& file, const std::vector<std::string>& arguments);
 
-/// Throws Error for a file that ffmpeg could not write. Throws DiskError if the reason is the disk.
-[[noreturn]] void throw_ffmpeg_failure(const std::filesystem::path& target, const std::string& reason);
+/// Returns the arguments with which ffmpeg reads RGB frames from its input.
+std::vector<std::string> raw_frames(int64_t width, int64_t height, double fps);
+
+/// Throws Error for a file that ffmpeg could not write. Throws DiskError if the reason is the disk. An empty failure
+/// says that ffmpeg ended before it had all frames.
+[[noreturn]] void throw_ffmpeg_failure(const std::filesystem::path& target, const std::string& failure);
 
 }  // namespace sparsereel::app

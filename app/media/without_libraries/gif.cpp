@@ -27,8 +27,7 @@ class GifWriter final : public VideoWriter {
     Ffmpeg ffmpeg({.arguments = arguments(), .file = file_.target(), .output = false});
     const bool taken = std::ranges::all_of(frames_, [&](const auto& frame) { return ffmpeg.write(frame); });
     const std::string failure = ffmpeg.finish();
-    if (!taken || !failure.empty())
-      throw_ffmpeg_failure(file_.target(), failure.empty() ? "ffmpeg ended before the last frame" : failure);
+    if (!taken || !failure.empty()) throw_ffmpeg_failure(file_.target(), failure);
     const uint64_t bytes = std::filesystem::file_size(file_.temporary());
     file_.commit();
     return {.encoder = "gif", .note = {}, .bytes = bytes};
@@ -36,28 +35,21 @@ class GifWriter final : public VideoWriter {
 
  private:
   std::vector<std::string> arguments() const {
-    const FrameRate rate = frame_rate(fps_);
     const auto last_delay = std::max<int64_t>(1, std::llround(100 / fps_));  // hundredths of a second
     const std::string dither = colors_.size() > kPaletteColors ? "bayer:bayer_scale=3" : "none";
-    return {"-f",
-            "rawvideo",
-            "-pix_fmt",
-            "rgb24",
-            "-video_size",
-            std::to_string(shape_.width) + "x" + std::to_string(shape_.height),
-            "-framerate",
-            std::to_string(rate.numerator) + "/" + std::to_string(rate.denominator),
-            "-i",
-            "pipe:0",
-            "-filter_complex",
-            "split[a][b];[a]palettegen=stats_mode=full[p];[b][p]paletteuse=dither=" + dither,
-            "-fflags",
-            "+bitexact",
-            "-final_delay",
-            std::to_string(last_delay),
-            "-f",
-            "gif",
-            "file:" + file_.temporary().string()};
+    std::vector<std::string> words = raw_frames(shape_.width, shape_.height, fps_);
+    const std::vector<std::string> encoding = {
+        "-filter_complex",
+        "split[a][b];[a]palettegen=stats_mode=full[p];[b][p]paletteuse=dither=" + dither,
+        "-fflags",
+        "+bitexact",
+        "-final_delay",
+        std::to_string(last_delay),
+        "-f",
+        "gif",
+        "file:" + file_.temporary().string()};
+    words.insert(words.end(), encoding.begin(), encoding.end());
+    return words;
   }
 
   models::VideoShape shape_;

@@ -27,14 +27,8 @@ void append(Words& words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
 }
 
-/// Returns the arguments that read raw frames from the pipe.
 Words frames_of(const Stream& stream) {
-  const FrameRate rate = frame_rate(stream.options.fps);
-  return {"-f",          "rawvideo",
-          "-pix_fmt",    "rgb24",
-          "-video_size", std::to_string(stream.width) + "x" + std::to_string(stream.height),
-          "-framerate",  std::to_string(rate.numerator) + "/" + std::to_string(rate.denominator),
-          "-i",          "pipe:0"};
+  return raw_frames(stream.width, stream.height, stream.options.fps);
 }
 
 /// Returns the arguments that encode the frames into a file of the container's format.
@@ -140,7 +134,7 @@ class EncodedWriter final : public VideoWriter {
   }
 
   void add(std::span<const uint8_t> frame) override {
-    if (!ffmpeg_->write(frame)) throw_ffmpeg_failure(file_.target(), reason(ffmpeg_->finish()));
+    if (!ffmpeg_->write(frame)) throw_ffmpeg_failure(file_.target(), ffmpeg_->finish());
   }
 
   WrittenVideo finish() override {
@@ -151,10 +145,6 @@ class EncodedWriter final : public VideoWriter {
   }
 
  private:
-  static std::string reason(const std::string& failure) {
-    return failure.empty() ? "ffmpeg ended before the last frame" : failure;
-  }
-
   ChosenEncoder chosen_;
   models::AtomicFile file_;
   std::optional<Ffmpeg> ffmpeg_;  // ends before its file is removed
