@@ -26,7 +26,6 @@
 #include "models/public_members.h"
 #include "models/request/effects.h"
 #include "models/request/fields.h"
-#include "models/request/images.h"
 #include "models/request/outcome.h"
 #include "models/request/plan.h"
 #include "models/request/resolve.h"

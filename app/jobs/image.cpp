@@ -10,7 +10,6 @@
 #include "models/files/sha256.h"
 #include "models/image/images.h"
 #include "models/image/resample.h"
-#include "models/request/images.h"
 #include "models/request/run.h"
 
 namespace sparsereel::app {

@@ -6,9 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "models/image/encoder_pixels.h"
 #include "models/image/resize.h"
-#include "models/request/images.h"
+#include "models/request/run.h"
 #include "models/samplers/noise.h"
 
 namespace sparsereel::models {

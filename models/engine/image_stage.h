@@ -8,8 +8,8 @@
 #include "models/image/images.h"
 #include "models/image/processor_config.h"
 #include "models/request/conditioning.h"
-#include "models/request/images.h"
 #include "models/request/plan.h"
+#include "models/request/run.h"
 #include "models/request/spec.h"
 #include "models/vae/vae.h"
 

@@ -11,7 +11,6 @@
 
 #include "models/layers/parameters.h"
 #include "models/request/conditioning.h"
-#include "models/request/images.h"
 #include "models/request/outcome.h"
 #include "models/request/plan.h"
 #include "models/request/request.h"

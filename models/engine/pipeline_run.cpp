@@ -25,7 +25,6 @@
 #include "models/parallel/share.h"
 #include "models/request/attention_run.h"
 #include "models/request/denoising_state.h"
-#include "models/request/images.h"
 #include "models/request/make_plan.h"
 #include "models/request/outcome.h"
 #include "models/request/run.h"

@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "models/image/resample.h"
-#include "models/request/images.h"
 
 namespace sparsereel::models {
 

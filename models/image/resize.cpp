@@ -17,6 +17,11 @@ at::Tensor tensor_of(const Picture& picture) {
   return floats;
 }
 
+/// Shapes the numbers as [3, 1, 1].
+at::Tensor of_channels(const std::array<double, 3>& numbers) {
+  return at::tensor(at::ArrayRef<double>(numbers.data(), numbers.size()), at::kFloat).view({3, 1, 1});
+}
+
 }  // namespace
 
 at::Tensor fit_image(const Picture& picture, int64_t height, int64_t width, ResizeRule rule) {
@@ -38,6 +43,12 @@ at::Tensor square_image(const Picture& picture, int64_t side) {
       tensor_of(resample(picture, height, width, ResampleFilter::bicubic, whole(picture))).div(255).permute({2, 0, 1});
   const at::Tensor middle = all.narrow(1, (height - side) / 2, side).narrow(2, (width - side) / 2, side);
   return middle.contiguous().unsqueeze(0);
+}
+
+at::Tensor encoder_pixels(const Picture& picture, const ImageProcessorConfig& config) {
+  constexpr double kWhite = 255;  // square_image() scales white to 1
+  const at::Tensor square = square_image(picture, config.crop_size);
+  return (square * (kWhite * config.rescale_factor) - of_channels(config.image_mean)) / of_channels(config.image_std);
 }
 
 }  // namespace sparsereel::models

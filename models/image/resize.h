@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "models/image/processor_config.h"
 #include "models/image/resample.h"
 #include "models/request/request.h"
 
@@ -14,5 +15,9 @@ at::Tensor fit_image(const Picture& picture, int64_t height, int64_t width, Resi
 /// Returns the picture as fp32 [1, 3, side, side] in 0..1 on the CPU. Pillow's bicubic filter scales the shorter edge
 /// to `side`, and the longer one is center-cropped, as in CLIPImageProcessor.
 at::Tensor square_image(const Picture& picture, int64_t side);
+
+/// Returns fp32 [1, 3, crop_size, crop_size] on the CPU: the picture's center, normalized, as transformers'
+/// CLIPImageProcessor does it with Pillow.
+at::Tensor encoder_pixels(const Picture& picture, const ImageProcessorConfig& config);
 
 }  // namespace sparsereel::models

@@ -12,7 +12,6 @@
 
 #include "models/request/conditioning.h"
 #include "models/request/frame_sink.h"
-#include "models/request/images.h"
 
 namespace sparsereel::models {
 
@@ -20,6 +19,12 @@ class Group;
 struct AttentionCall;
 struct DenoisingState;
 struct Outcome;
+struct Picture;
+
+/// First and last picture of a video, of any size; null if not given.
+struct Images {
+  std::shared_ptr<const Picture> first{}, last{};
+};
 
 /// The inputs of a run that are not part of its plan.
 struct Inputs {

@@ -10,8 +10,8 @@
 
 #include "models/image/clip_encoder.h"
 #include "models/image/clip_names.h"
-#include "models/image/encoder_pixels.h"
 #include "models/image/images.h"
+#include "models/image/resize.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "models/store/checkpoint/safetensors.h"
 #include "tests/support/golden.h"
