@@ -24,7 +24,7 @@
 #include "app/jobs/outputs.h"
 #include "app/jobs/used_files.h"
 #include "app/options/nearest.h"
-#include "app/options/several.h"
+#include "app/options/options.h"
 #include "app/options/text_file.h"
 #include "app/ranks/world.h"
 #include "app/terminal.h"

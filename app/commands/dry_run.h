@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "app/jobs/report.h"
-#include "app/options/settings.h"
+#include "app/options/option_table.h"
 
 namespace sparsereel::app {
 

@@ -20,7 +20,7 @@
 #include "app/jobs/progress.h"
 #include "app/jobs/used_files.h"
 #include "app/links.h"
-#include "app/options/several.h"
+#include "app/options/options.h"
 #include "app/ranks/shared_model.h"
 #include "attention/attention.h"
 #include "models/engine/denoising.h"

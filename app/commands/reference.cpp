@@ -9,7 +9,7 @@
 #include "app/options/command_tree.h"
 #include "app/options/nearest.h"
 #include "app/options/option_group.h"
-#include "app/options/settings.h"
+#include "app/options/option_table.h"
 
 namespace sparsereel::app {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "app/options/settings.h"
+#include "app/options/option_table.h"
 #include "models/engine/pipeline.h"
 #include "models/request/fields.h"
 #include "models/request/run.h"

@@ -1,4 +1,5 @@
-// The options that commands share: their names, help texts and properties. No torch.
+// The options that commands share: their names, help texts and properties, and the settings made of their values. No
+// torch.
 #pragma once
 
 #include <string>
@@ -8,13 +9,22 @@
 
 #include "app/options/option_text.h"
 #include "models/request/fields.h"
-#include "models/request/option.h"
+#include "models/request/settings.h"
 
 namespace sparsereel::app {
 
 using models::Exclusion;
+using models::files_in;
 using models::InRecipe;
+using models::is_random_seed;
+using models::kRandomSeed;
+using models::Mark;
 using models::NoEffect;
+using models::Place;
+using models::Places;
+using models::PresetUse;
+using models::Setting;
+using models::Source;
 using models::ValueKind;
 
 /// The commands that take options from the table.
@@ -65,5 +75,13 @@ std::string key_of_option(std::string name);
 
 /// Returns true if the command takes the option. `generate` takes all, `batch` all but those of one video.
 bool takes(Command command, const OptionSpec& option);
+
+/// Returns the options of option_table().
+const models::OptionList& program_options();
+
+class Settings : public models::Settings {
+ public:
+  Settings() : models::Settings(program_options()) {}
+};
 
 }  // namespace sparsereel::app

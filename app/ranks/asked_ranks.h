@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "app/options/settings.h"
+#include "app/options/option_table.h"
 #include "app/ranks/launched.h"
 #include "models/parallel/links.h"
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "app/options/settings.h"
+#include "app/options/option_table.h"
 #include "app/ranks/children.h"
 #include "app/ranks/end_watch.h"
 #include "app/ranks/rank_group.h"

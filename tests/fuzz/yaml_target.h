@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "app/options/settings.h"
+#include "app/options/option_table.h"
 #include "models/store/configs/config_file.h"
 
 namespace sparsereel::test {

@@ -10,7 +10,7 @@
 #include "app/jobs/batch/csv.h"
 #include "app/jobs/batch/names.h"
 #include "app/options/nearest.h"
-#include "app/options/settings.h"
+#include "app/options/option_table.h"
 #include "app/options/text_file.h"
 #include "hilbert/error.h"
 #include "hilbert/read_text.h"

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "app/options/settings.h"
+#include "app/options/option_table.h"
 
 namespace sparsereel::app::sets {
 

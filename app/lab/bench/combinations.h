@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "app/lab/measure/table.h"
-#include "app/options/settings.h"
+#include "app/options/option_table.h"
 #include "attention/policies/policy.h"
 #include "hilbert/token_order.h"
 #include "models/request/request.h"

@@ -11,7 +11,7 @@
 
 #include "app/jobs/progress.h"
 #include "app/jobs/report.h"
-#include "app/options/settings.h"
+#include "app/options/option_table.h"
 #include "models/engine/pipeline.h"
 #include "models/request/run.h"
 

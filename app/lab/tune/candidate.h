@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "app/options/settings.h"
+#include "app/options/option_table.h"
 #include "attention/call_policy.h"
 #include "models/request/cache_rule.h"
 #include "models/request/first_steps.h"

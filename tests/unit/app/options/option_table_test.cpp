@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <set>
 
-#include "app/options/settings.h"
 #include "models/request/effects.h"
 #include "models/store/configs/config_file.h"
 #include "tests/support/temporary_folder.h"

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/options/settings.h"
+#include "app/options/option_table.h"
 
 namespace sparsereel::app {
 namespace {

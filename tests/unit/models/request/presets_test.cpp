@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "app/options/settings.h"
+#include "app/options/option_table.h"
 #include "hilbert/error.h"
 #include "models/request/asked_policy.h"
 #include "models/request/fields.h"

@@ -10,7 +10,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "app/options/settings.h"
+#include "app/options/option_table.h"
 #include "hilbert/error.h"
 #include "models/families/wan/family.h"
 #include "models/request/cache_rule.h"

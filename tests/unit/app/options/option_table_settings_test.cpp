@@ -1,13 +1,13 @@
 // Tests how option values from several sources are merged: which source overrides which, options that exclude each
 // other, wrong values.
-#include "app/options/settings.h"
+#include "app/options/option_table.h"
 #include "models/request/asked_policy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "hilbert/error.h"
-#include "models/request/plan.h"
+#include "models/request/request.h"
 #include "models/store/weights/device.h"
 
 namespace sparsereel::app {
