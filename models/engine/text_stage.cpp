@@ -15,7 +15,7 @@
 #include "models/store/checkpoint/family.h"
 #include "models/store/weights/device.h"
 #include "models/store/weights/random_weights.h"
-#include "models/text/prepared_prompt.h"
+#include "models/text/clean_prompt.h"
 
 namespace sparsereel::models {
 namespace {

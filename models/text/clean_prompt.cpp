@@ -183,4 +183,9 @@ std::string without_stray_full_stops(const std::string& text) {
   return cleaned;
 }
 
+std::string prepared_prompt(const std::string& text, const PromptRules& rules) {
+  if (rules.lowered) return without_stray_full_stops(lower_prompt(rules.before + text + rules.after));
+  return rules.before + (rules.cleaned ? clean_prompt(text) : text) + rules.after;
+}
+
 }  // namespace sparsereel::models

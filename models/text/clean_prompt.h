@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "models/request/spec.h"
+
 namespace sparsereel::models {
 
 /// Returns what diffusers' pipelines make of a prompt with prompt_clean(). That is ftfy's fix_text
@@ -20,5 +22,8 @@ std::string lower_prompt(const std::string& text);
 /// full stops, and a full stop between white space, become a space. Each run of white space becomes one space, and none
 /// stays at the ends. `text` is UTF-8.
 std::string without_stray_full_stops(const std::string& text);
+
+/// Cleans the prompt by the family's rules and puts it between the words that the rules add. `text` is UTF-8.
+std::string prepared_prompt(const std::string& text, const PromptRules& rules);
 
 }  // namespace sparsereel::models

@@ -1,5 +1,5 @@
 // Tests how a prompt is prepared for a text encoder.
-#include "models/text/prepared_prompt.h"
+#include "models/text/clean_prompt.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "models/families/open_sora_plan/family.h"
-#include "models/text/clean_prompt.h"
 
 namespace sparsereel::models {
 namespace {
