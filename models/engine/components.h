@@ -6,7 +6,7 @@
 #include <string>
 
 #include "models/image/image_encoder.h"
-#include "models/store/weights/load_layers.h"
+#include "models/store/weights/layer_weights.h"
 #include "models/text/encoder/text_encoder.h"
 #include "models/transformer/loaded_transformer.h"
 #include "models/vae/vae.h"

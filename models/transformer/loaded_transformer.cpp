@@ -11,7 +11,6 @@
 #include "models/layers/host_memory.h"
 #include "models/request/attention_run.h"
 #include "models/store/weights/layer_weights.h"
-#include "models/store/weights/load_layers.h"
 #include "models/store/weights/weights.h"
 #include "models/transformer/transformer.h"
 

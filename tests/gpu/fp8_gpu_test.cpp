@@ -13,7 +13,7 @@
 #include "models/layers/norm.h"
 #include "models/request/attention_run.h"
 #include "models/store/weights/device.h"
-#include "models/store/weights/load_layers.h"
+#include "models/store/weights/layer_weights.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
 

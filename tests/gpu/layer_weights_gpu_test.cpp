@@ -8,7 +8,7 @@
 
 #include "models/layers/linear.h"
 #include "models/store/weights/device.h"
-#include "models/store/weights/load_layers.h"
+#include "models/store/weights/layer_weights.h"
 #include "tests/support/packed_layers.h"
 
 namespace sparsereel::models {

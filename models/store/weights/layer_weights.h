@@ -1,4 +1,5 @@
-// The weights of layers that run one after the other, repeatedly, and may have to be fetched in time.
+// The weights of layers that run one after the other, repeatedly: they stay on the device, are copied from host memory
+// in time, or are read from the file.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -40,6 +41,37 @@ class LayerWeights {
   /// Fills the layer's tensors with its weights, for work that is enqueued on the current stream before the next call.
   /// Visit layers in order. Any other order is correct but waits, except repeated visits of the first layer.
   virtual void visit(size_t layer) = 0;
+};
+
+enum class Residence {
+  device,  // all layers stay on the device
+  host,    // layers stay in page-locked host memory; a GPU holds two layers: one computes while the other is copied
+  file,    // each visit reads one layer from the file, for modules that run once
+};
+
+/// Loads layers, which may differ in shapes and dtypes. The caller then runs the reader's check_complete(). With
+/// Residence::file, visit() runs that check each time it has read the last layer.
+std::unique_ptr<LayerWeights> load_layers(std::shared_ptr<WeightReader> reader, std::vector<Slots> layers,
+                                          Residence residence);
+
+/// Places the tensors of one layer end to end in a block of memory.
+class Packing {
+ public:
+  explicit Packing(const std::vector<at::Tensor*>& tensors);
+
+  int64_t bytes() const { return bytes_; }
+  /// Views tensor `index` of the list in uint8 `memory` of at least bytes().
+  at::Tensor view(const at::Tensor& memory, size_t index) const;
+
+ private:
+  struct TensorSlot {
+    int64_t offset, bytes;
+    std::vector<int64_t> sizes;
+    at::ScalarType dtype;
+  };
+
+  std::vector<TensorSlot> places_;
+  int64_t bytes_ = 0;
 };
 
 }  // namespace sparsereel::models

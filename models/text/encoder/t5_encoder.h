@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "models/layers/linear.h"
-#include "models/store/weights/load_layers.h"
+#include "models/store/weights/layer_weights.h"
 #include "models/text/encoder/t5_config.h"
 #include "models/text/encoder/text_encoder.h"
 

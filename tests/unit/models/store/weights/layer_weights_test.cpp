@@ -7,8 +7,6 @@
 
 #include "hilbert/error.h"
 #include "models/layers/linear.h"
-#include "models/store/weights/host_layers.h"
-#include "models/store/weights/load_layers.h"
 #include "tests/support/packed_layers.h"
 
 namespace sparsereel::models {

@@ -8,7 +8,7 @@
 
 #include "hilbert/error.h"
 #include "models/store/checkpoint/checkpoint.h"
-#include "models/store/weights/load_layers.h"
+#include "models/store/weights/layer_weights.h"
 #include "models/store/weights/weights.h"
 #include "models/text/encoder/t5_encoder.h"
 #include "tests/support/temporary_folder.h"

@@ -11,7 +11,7 @@
 #include "hilbert/error.h"
 #include "models/layers/linear.h"
 #include "models/store/checkpoint/safetensors.h"
-#include "models/store/weights/load_layers.h"
+#include "models/store/weights/layer_weights.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {

@@ -8,7 +8,7 @@
 
 #include "hilbert/error.h"
 #include "models/store/checkpoint/safetensors.h"
-#include "models/store/weights/load_layers.h"
+#include "models/store/weights/layer_weights.h"
 #include "models/store/weights/tensor_source.h"
 #include "tests/support/temporary_folder.h"
 
