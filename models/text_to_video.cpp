@@ -27,7 +27,7 @@
 #include "models/request/effects.h"
 #include "models/request/fields.h"
 #include "models/request/outcome.h"
-#include "models/request/plan.h"
+#include "models/request/request.h"
 #include "models/request/resolve.h"
 #include "models/request/run.h"
 #include "models/store/configs/config_file.h"

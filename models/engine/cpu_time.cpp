@@ -11,7 +11,7 @@
 #include <mutex>
 #include <utility>
 
-#include "models/request/plan.h"
+#include "models/request/request.h"
 
 namespace sparsereel::models {
 namespace {

@@ -11,7 +11,7 @@
 #include "models/parallel/share.h"
 #include "models/request/attention_run.h"
 #include "models/request/denoising_state.h"
-#include "models/request/plan.h"
+#include "models/request/request.h"
 #include "models/samplers/sampler.h"
 #include "models/transformer/step_cache.h"
 

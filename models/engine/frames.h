@@ -9,7 +9,7 @@
 
 #include "models/request/frame_sink.h"
 #include "models/request/outcome.h"
-#include "models/request/plan.h"
+#include "models/request/request.h"
 
 namespace sparsereel::models {
 

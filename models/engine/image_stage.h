@@ -8,7 +8,7 @@
 #include "models/image/images.h"
 #include "models/image/processor_config.h"
 #include "models/request/conditioning.h"
-#include "models/request/plan.h"
+#include "models/request/request.h"
 #include "models/request/run.h"
 #include "models/request/spec.h"
 #include "models/vae/vae.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "models/layers/parameters.h"
-#include "models/request/plan.h"
+#include "models/request/request.h"
 #include "models/request/spec.h"
 #include "models/store/checkpoint/summary.h"
 

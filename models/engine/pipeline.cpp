@@ -17,7 +17,7 @@
 #include "models/engine/memory_need.h"
 #include "models/engine/text_stage.h"
 #include "models/layers/fp8.h"
-#include "models/request/make_plan.h"
+#include "models/request/resolve.h"
 #include "models/store/checkpoint/describe.h"
 #include "models/store/checkpoint/family.h"
 #include "models/store/checkpoint/lora.h"

@@ -12,7 +12,6 @@
 #include "models/layers/parameters.h"
 #include "models/request/conditioning.h"
 #include "models/request/outcome.h"
-#include "models/request/plan.h"
 #include "models/request/request.h"
 #include "models/request/run.h"
 #include "models/request/spec.h"

@@ -10,7 +10,7 @@
 #include "models/engine/components.h"
 #include "models/engine/whole_files.h"
 #include "models/files/unicode.h"
-#include "models/request/plan.h"
+#include "models/request/request.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "models/store/checkpoint/family.h"
 #include "models/store/weights/device.h"

@@ -9,7 +9,6 @@
 
 #include "models/engine/pipeline.h"
 #include "models/request/outcome.h"
-#include "models/request/plan.h"
 #include "models/request/request.h"
 #include "models/request/run.h"
 

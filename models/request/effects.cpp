@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "models/request/asked_policy.h"
-#include "models/request/resolve.h"
 #include "models/request/sampling.h"
 
 namespace sparsereel::models {
@@ -131,6 +130,11 @@ bool is_overridden(const Settings& settings, const Setting& no_effect, const NoE
 }
 
 }  // namespace
+
+bool is_exact(const Settings& settings, attention::Mode mode) {
+  const Setting* given = settings.find("attention");
+  return mode == attention::Mode::full && (given == nullptr || given->source != Source::profile);
+}
 
 std::string why_no_effect(NoEffect cause, const RunFacts& facts) {
   return row_of(cause).why(facts);

@@ -46,6 +46,10 @@ inline constexpr std::array kDecidedByRun = {NoEffect::every_block, NoEffect::ex
                                              NoEffect::no_means,    NoEffect::no_reuse, NoEffect::random_seed};
 inline constexpr std::array kDecidedByOutput = {NoEffect::not_encoded, NoEffect::no_frame_rate};
 
+/// Returns true if a run in this mode is exact: its attention is full, and no profile asked for full attention. A
+/// profile then has no effect.
+bool is_exact(const Settings& settings, attention::Mode mode);
+
 /// Returns the end of the sentence "topk 0.5 has no effect ..."; empty if the cause does not apply.
 std::string why_no_effect(NoEffect cause, const RunFacts& facts);
 /// Returns only causes that apply.

@@ -12,7 +12,6 @@
 #include <string_view>
 #include <vector>
 
-#include "models/request/plan.h"
 #include "models/request/request.h"
 #include "models/request/value_kind.h"
 

@@ -1,4 +1,5 @@
-// A request for one video and for the model that makes it. No torch, and no tensors.
+// A request for one video and for the model that makes it, and the plan that settles every value of the request for one
+// model. No torch, and no tensors.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "models/request/first_steps.h"
 #include "models/request/frame_area.h"
 #include "models/request/lora_choice.h"
+#include "models/request/spec.h"
 
 namespace sparsereel::models {
 
@@ -119,5 +121,46 @@ inline constexpr auto kSelectionNames = [] {
   std::ranges::transform(attention::kSelections, names.begin(), &attention::SelectionField::name);
   return names;
 }();
+
+/// One video with every value settled; see resolve_request() and Pipeline::resolve().
+struct Plan {
+  // Members that decide the pipeline.
+  std::string device;            // "cpu", "cuda"
+  std::string dtype, vae_dtype;  // "fp32", "bf16", "fp16"
+  /// true if the request asks to encode images in vae_dtype; otherwise they are encoded in fp32, in TF32 on a GPU
+  bool encodes_in_vae_dtype = false;
+  bool fp8_weights = false, fp8_text_weights = false;
+  std::map<std::string, std::string> files;  // files of weights by role, as in the request
+  std::vector<LoraChoice> loras;
+
+  std::string prompt, negative_prompt;
+  int64_t max_sequence_length = 0;
+  int64_t width = 0, height = 0, num_frames = 0;
+  LatentSize latent;
+  int64_t decoded_frames = 0;     // differs from num_frames if frame_count_warning() says so
+  std::string image, last_image;  // as in the request
+  ResizeRule resize = ResizeRule::cover;
+  std::optional<PixelSize> image_size;  // the first image's size, if the video follows its shape; else unset
+  uint64_t seed = 42;
+  int64_t num_inference_steps = 0;
+  std::vector<double> sigmas;              // as in the request; empty if the sampler takes none
+  double guidance_scale = 0;               // guidance runs if this is above 1
+  std::optional<double> guidance_scale_2;  // guidance scale of the second expert, if there is one
+  bool use_dynamic_cfg = false;
+  GuidancePasses guidance_passes = GuidancePasses::batched;
+  std::string scheduler;             // class name
+  std::optional<double> flow_shift;  // unset if the sampler has none
+  CacheRule cache;                   // off if it could reuse nothing
+  attention::Mode attention_mode = attention::Mode::full;
+  attention::Policy attention_policy;
+  hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
+  VaeTiling vae_tiling = VaeTiling::automatic;
+
+  bool is_guided() const { return guidance_scale > 1; }
+};
+
+/// Largest size of a prompt in bytes. Text encoders read less than a hundredth of this, and both prompts are stored
+/// with the video.
+constexpr uint64_t kMostPromptBytes = 1 << 20;
 
 }  // namespace sparsereel::models

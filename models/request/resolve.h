@@ -1,11 +1,14 @@
-// Turns merged settings into a request, by the same steps for the program and the library. No torch.
+// Turns merged settings into a request, and a request into a plan: every value settled for one model. The program and
+// the library take the same steps. This header needs no torch.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 
 #include "models/request/request.h"
 #include "models/request/settings.h"
+#include "models/request/spec.h"
 #include "models/request/tuned_profile.h"
 
 namespace sparsereel::models {
@@ -22,8 +25,18 @@ Request read_request(const Settings& settings, const std::function<bool(const st
 /// head if the profile has one, unless attention is quantized or a stronger setting selects blocks for all heads.
 std::optional<TunedProfile> apply_profile(const Settings& settings, Request& request);
 
-/// Returns true if a run in this mode is exact: its attention is full, and no profile asked for full attention. A
-/// profile then has no effect.
-bool is_exact(const Settings& settings, attention::Mode mode);
+/// Returns a plan with every member that depends on the model alone: all except the members that decide the pipeline
+/// and the attention mode. Throws Error naming the field that the model does not accept.
+Plan resolve_request(const Request& request, const ModelSpec& spec);
+
+struct GivenImages {
+  bool first = false, last = false;
+};
+
+/// Throws Error (field image or last_image) if the model cannot use an image in a video of `latent_frames`, or needs an
+/// image that is missing.
+void check_images(const GivenImages& images, int64_t latent_frames, const ModelSpec& spec);
+
+SchedulerConfig scheduler_config(const Plan& plan, const ModelSpec& spec);
 
 }  // namespace sparsereel::models

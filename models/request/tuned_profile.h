@@ -8,7 +8,7 @@
 
 #include "attention/policies/profile.h"
 #include "models/request/option.h"
-#include "models/request/plan.h"
+#include "models/request/request.h"
 #include "models/request/spec.h"
 
 namespace sparsereel::models {

@@ -17,7 +17,7 @@
 #include "hilbert/read_text.h"
 #include "models/request/asked_policy.h"
 #include "models/request/fields.h"
-#include "models/request/plan.h"
+#include "models/request/request.h"
 #include "models/store/weights/device.h"
 
 namespace sparsereel::app::bench {

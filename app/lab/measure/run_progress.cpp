@@ -18,7 +18,7 @@
 #include "attention/attention.h"
 #include "hilbert/error.h"
 #include "models/engine/text_stage.h"
-#include "models/request/plan.h"
+#include "models/request/request.h"
 #include "models/request/run.h"
 
 namespace sparsereel::app {

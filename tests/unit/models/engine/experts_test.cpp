@@ -12,7 +12,7 @@
 
 #include "models/engine/denoising.h"
 #include "models/request/attention_run.h"
-#include "models/request/make_plan.h"
+#include "models/request/resolve.h"
 #include "models/store/weights/stoppable_work.h"
 #include "tests/support/temporary_folder.h"
 

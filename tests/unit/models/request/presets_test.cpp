@@ -10,7 +10,7 @@
 #include "hilbert/error.h"
 #include "models/request/asked_policy.h"
 #include "models/request/fields.h"
-#include "models/request/plan.h"
+#include "models/request/request.h"
 #include "models/store/configs/config_file.h"
 
 namespace sparsereel::models {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "hilbert/error.h"
-#include "models/request/make_plan.h"
+#include "models/request/resolve.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "models/store/checkpoint/describe.h"
 #include "models/store/checkpoint/family.h"

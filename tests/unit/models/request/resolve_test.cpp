@@ -1,9 +1,13 @@
 // Tests how a request becomes a plan, in cases that the tests of the command line do not cover.
-#include "models/request/make_plan.h"
+#include "models/request/resolve.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
+#include "app/options/option_table.h"
+#include "attention/policies/profile.h"
 #include "models/request/sampling.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "models/store/checkpoint/describe.h"
@@ -234,6 +238,30 @@ TEST(ResolveRequest, TakesTheVideosShapeFromTheImage) {
   request.width.reset();
   request.size = find_frame_area("720p");
   EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"size 720p is impossible for this model"}));
+}
+
+TEST(Profile, IsReadOnceForItsOptionsAndItsHeads) {
+  const test::TemporaryFolder folder;
+  const std::filesystem::path file = folder / "profile.yaml";
+  attention::Profile profile;
+  profile.model = "a";
+  profile.model_sha256 = std::string(64, 'a');
+  profile.made_with = {
+      .width = 8, .height = 8, .frames = 1, .steps = 4, .token_order = "hilbert", .device = "cpu", .dtype = "fp32"};
+  profile.settings = {{"cache", "0"}};
+  profile.heads = {{{.policy = {}, .error = 0.1, .sparsity = 0.5}}};
+  test::write_text(file, attention::to_yaml(profile));
+  app::Settings settings;
+  settings.add(Source::command_line, {{"profile", file.string()}});
+  add_profile(settings);
+  EXPECT_EQ(settings.text("cache"), "0");
+  std::filesystem::remove(file);
+  Request request;
+  const std::optional<TunedProfile> tuned = apply_profile(settings, request);
+  ASSERT_TRUE(tuned);
+  EXPECT_EQ(tuned->heads, (HeadCount{.layers = 1, .heads = 1}));
+  ASSERT_TRUE(request.policy);
+  EXPECT_EQ(request.policy->per_head.size(), 1U);
 }
 
 }  // namespace

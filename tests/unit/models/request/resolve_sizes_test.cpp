@@ -9,7 +9,7 @@
 
 #include "models/engine/frames.h"
 #include "models/request/frame_count.h"
-#include "models/request/make_plan.h"
+#include "models/request/resolve.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "models/store/checkpoint/describe.h"
 #include "models/store/checkpoint/family.h"
