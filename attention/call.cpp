@@ -6,17 +6,10 @@
 namespace sparsereel::attention {
 
 cpu::KernelParams masks_of(const Call& call, const int64_t* key_lengths) {
-  return {.batch = call.batch,
-          .heads = call.heads,
-          .group = call.group(),
-          .queries = call.queries,
-          .keys = call.keys,
-          .head_dim = call.head_dim,
-          .scale = call.scale,
-          .text_tokens = call.text_tokens,
-          .causal = call.causal,
-          .key_lengths = key_lengths,
-          .mean_cell = call.mean_cell()};
+  cpu::KernelParams params{call, call};
+  params.key_lengths = key_lengths;
+  params.mean_cell = call.mean_cell();
+  return params;
 }
 
 std::string means_text(const Call& call) {

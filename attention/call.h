@@ -12,24 +12,10 @@
 
 namespace sparsereel::attention {
 
-/// One call: out = softmax(q k^T scale) v over the kept blocks. All pointers are to memory of one device.
-struct Call {
+/// One call: out = softmax(q k^T scale) v over the kept blocks. All pointers are to memory of one device. On a GPU out
+/// may be q, because queries are read before the first output is written. For out_scale see writes_e4m3().
+struct Call : CallSizes<int64_t>, CallTensors, CallScores<int64_t, double> {
   bool quantized = false;  // compute every block, in 8 bits on a CPU too; without this flag, a CPU computes in fp32
-  Element element = Element::fp32;
-  int64_t batch = 0;
-  int64_t heads = 0;
-  int64_t kv_heads = 0;  // heads of k and v; heads / kv_heads neighboring heads of q share one. 0 if q, k and v have
-                         // equally many heads
-  int64_t queries = 0;
-  int64_t keys = 0;
-  int64_t head_dim = 0;
-  StridedRows q{}, k{}, v{}, out{};  // on a GPU out may be q: queries are read before the first output is written
-  float* out_scale = nullptr;        // [batch]; if set, the call writes out in e4m3 and its scales here; writes_e4m3()
-  float* lse = nullptr;              // [batch, heads, queries], natural log; null if not wanted
-  double scale = 1;
-  int64_t text_tokens = 0;               // number of last tokens of q and k that are text
-  bool causal = false;                   // query i sees keys up to i + keys - queries
-  const int64_t* key_lengths = nullptr;  // [batch]; null if every key counts
   CallPolicy policy{};
   /// [batch, heads, ceil(queries / map_rows), ceil(keys / 64)]; 0 drops a block. Replaces the selection.
   const uint8_t* map = nullptr;
@@ -42,10 +28,7 @@ struct Call {
   bool predicts_error = false;        // a GPU predicts the error even if no head selects blocks by it; this takes time
   bool leaves_out_attention = false;  // benchmarks: skip the last step of a GPU call
 
-  int64_t heads_of_keys() const { return kv_heads == 0 ? heads : kv_heads; }
   int64_t all_heads() const { return part == nullptr ? heads : part->all; }
-  /// Returns the number of heads of q that share a head of k and v.
-  int64_t group() const { return heads / heads_of_keys(); }
   /// Returns true if every block is computed, unless the caller has a map.
   bool is_dense() const { return quantized || policy.dense; }
   /// Returns the number of tokens that one mean represents; 0 if no block is dropped or nothing replaces dropped

@@ -10,12 +10,44 @@ namespace sparsereel::attention {
 
 enum class Element { fp16, bf16, fp32 };
 
+/// The sizes of a call. Size is int64_t on a host. GPU kernels use int, because wider arithmetic is slow.
+template <typename Size>
+struct CallSizes {
+  Size batch = 0;
+  Size heads = 0;     // heads of q
+  Size kv_heads = 0;  // heads of k and v, a divisor of `heads`; 0 if k and v have as many heads as q
+  Size queries = 0;
+  Size keys = 0;
+  Size head_dim = 0;
+
+  SPARSEREEL_HOST_DEVICE Size heads_of_keys() const { return kv_heads == 0 ? heads : kv_heads; }
+  /// Returns the number of neighboring heads of q that share a head of k and v.
+  SPARSEREEL_HOST_DEVICE Size group() const { return heads / heads_of_keys(); }
+};
+
 /// The rows of a tensor [batch, tokens, heads, head_dim] with contiguous head_dim; strides in elements.
 struct StridedRows {
   void* data = nullptr;
   int64_t batch_stride = 0;
   int64_t token_stride = 0;
   int64_t head_stride = 0;
+};
+
+/// The tensors of a call, in memory of its device.
+struct CallTensors {
+  Element element = Element::fp32;
+  StridedRows q{}, k{}, v{}, out{};
+  float* out_scale = nullptr;  // [batch]; if set, the call writes out in e4m3, and here the scales that it divides out by
+  float* lse = nullptr;        // [batch, heads, queries], natural log; null if not wanted
+};
+
+/// How a call scales and masks scores. Real is double on a host, float in GPU kernels.
+template <typename Size, typename Real>
+struct CallScores {
+  Real scale = 1;
+  Size text_tokens = 0;                  // number of last tokens of q and k that are text
+  bool causal = false;                   // query i sees keys up to i + keys - queries
+  const int64_t* key_lengths = nullptr;  // [batch]; null if every key counts
 };
 
 enum class Norm { none, layer, rms };

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "attention/core/cuda_params.h"
 #include "attention/cuda/device.h"
 #include "attention/cuda/launch.h"
 #include "attention/cuda/records.h"
@@ -27,58 +28,19 @@ bool repeats_elements(const at::Tensor& x) {
   return false;
 }
 
-cuda::Prologue prologue_of(const Prologue& from, Kept& kept) {
-  cuda::Prologue prologue = unweighted_prologue(from, kept);
-  prologue.q_weight = kept.pointer(from.q_weight);
-  prologue.q_bias = kept.pointer(from.q_bias);
-  prologue.k_weight = kept.pointer(from.k_weight);
-  prologue.k_bias = kept.pointer(from.k_bias);
-  prologue.q_moments = kept.pointer(from.q_moments);
-  prologue.k_moments = kept.pointer(from.k_moments);
-  return prologue;
-}
-
-/// Returns parameters without mask, prologue and selection.
-cuda::KernelParams params_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
-                             double scale) {
-  return {.batch = static_cast<int>(q.size(0)),
-          .heads = static_cast<int>(q.size(2)),
-          .queries = static_cast<int>(q.size(1)),
-          .keys = static_cast<int>(k.size(1)),
-          .head_dim = static_cast<int>(q.size(3)),
-          .element = element_of(q),
-          .q = view_of(q),
-          .k = view_of(k),
-          .v = view_of(v),
-          .out = view_of(out),
-          .scale = static_cast<float>(scale)};
-}
-
 /// Returns an uninitialized output, in e4m3 or in q's dtype.
 at::Tensor empty_output(const at::Tensor& q, at::IntArrayRef sizes, bool e4m3) {
   const auto options = q.options().memory_format(at::MemoryFormat::Contiguous);
   return at::empty(sizes, e4m3 ? options.dtype(at::kFloat8_e4m3fn) : options);
 }
 
-CallPrologue prologue_of_call(const Prologue& from, Kept& kept) {
-  const bool has_pairs = from.rotary_pairs.defined();
-  return {.norm = from.norm,
-          .across_heads = from.across_heads,
-          .eps = from.eps,
-          .q_weight = kept.pointer(from.q_weight),
-          .q_bias = kept.pointer(from.q_bias),
-          .k_weight = kept.pointer(from.k_weight),
-          .k_bias = kept.pointer(from.k_bias),
-          .rotary_pairs = has_pairs ? from.rotary_pairs.const_data_ptr() : nullptr,
-          .rotary_cos = has_pairs ? nullptr : kept.pointer(from.rotary_cos),
-          .rotary_sin = has_pairs ? nullptr : kept.pointer(from.rotary_sin),
-          .interleaved = from.interleaved,
-          .text_q_weight = kept.pointer(from.text_q_weight),
-          .text_k_weight = kept.pointer(from.text_k_weight),
-          .rotary_positions = kept.pointer(from.rotary_positions),
-          .rotary_frequencies = kept.pointer(from.rotary_frequencies),
-          .q_moments = kept.pointer(from.q_moments),
-          .k_moments = kept.pointer(from.k_moments)};
+/// Returns the prologue in pointers. If it has pairs, kernels do not need the tables.
+CallPrologue prologue_of(const Prologue& from, Kept& kept) {
+  Prologue needed = from;
+  if (from.rotary_pairs.defined()) needed.rotary_cos = needed.rotary_sin = at::Tensor();
+  return with_arrays<CallPrologue>(
+      needed, [&](const at::Tensor& array) { return kept.pointer(array); },
+      from.rotary_pairs.defined() ? from.rotary_pairs.const_data_ptr() : nullptr);
 }
 
 /// Returns this thread's executor for a GPU. It is kept, so that its streams and events are created only once.
@@ -99,12 +61,12 @@ class CudaCall {
     const bool fuses_prologue = head_dim_ % (2 * kVector) == 0;
     const QueriesAndKeys ready =
         fuses_prologue ? QueriesAndKeys{q, k} : apply_prologue(context.prologue, q, k, context.text_tokens);
-    if (fuses_prologue) call_.prologue = prologue_of_call(context.prologue, kept_);
+    if (fuses_prologue) call_.prologue = prologue_of(context.prologue, kept_);
     q_ = loadable(ready.q);
     k_ = loadable(ready.k);
     v_ = loadable(v);
     call_.head_dim = q_.size(3);
-    call_.element = q.scalar_type() == at::kHalf ? Element::fp16 : Element::bf16;
+    call_.element = element_of(q);
     make_outputs(context);
     if (context.key_lengths.defined()) lengths_ = context.key_lengths.to(q.device()).contiguous();
     if (context.block_map) map_ = at::tensor(at::ArrayRef<uint8_t>(context.block_map->bits), at::kByte).to(q.device());
@@ -187,14 +149,19 @@ namespace {
 
 /// Runs a call for which has_few_keys_kernel() is true. Reads only out and out_scale of `result`, and writes to them.
 template <typename Run>
-void run_few_keys(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale,
+void run_few_keys(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, Call call,
                   Result& result, const Run& run) {
   Kept kept;
   const at::Tensor queries = loadable(q), keys = loadable(k), values = loadable(v);
-  cuda::KernelParams params = params_of(queries, keys, values, result.out, scale);
-  params.out_scale = pointer_of(result.out_scale);
+  call.element = element_of(q);
+  call.q = rows_of(queries);
+  call.k = rows_of(keys);
+  call.v = rows_of(values);
+  call.out = rows_of(result.out);
+  call.out_scale = pointer_of(result.out_scale);
+  call.prologue = prologue_of(context.prologue, kept);
+  cuda::KernelParams params = cuda_params_of(call);
   params.key_bias = kept.pointer(context.key_bias);
-  params.prologue = prologue_of(context.prologue, kept);
   const at::Tensor moments = moments_for(q.size(0) * (q.size(1) + k.size(1)), params.prologue, q);
   check_launch(run(params, pointer_of(moments), current_stream(q.device())), "cross-attention");
 }
@@ -206,7 +173,7 @@ bool writes_e4m3(const Context& context, const at::Tensor& q) {
 }  // namespace
 
 Result few_keys_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
-                        double scale) {
+                        const Call& call) {
   const c10::DeviceGuard guard(q.device());
   const bool e4m3 = writes_e4m3(context, q);
   Result result{.out = empty_output(q, q.sizes(), e4m3),
@@ -214,11 +181,12 @@ Result few_keys_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tens
                 .lse = {},
                 .statistics = {},
                 .kernel = "cuda, all keys in shared memory"};
-  run_few_keys(q, k, v, context, scale, result, cuda::attend_few_keys);
+  run_few_keys(q, k, v, context, call, result, cuda::attend_few_keys);
   return result;
 }
 
-std::optional<Result> weights_on_cuda(const at::Tensor& q, const at::Tensor& k, const Context& context, double scale) {
+std::optional<Result> weights_on_cuda(const at::Tensor& q, const at::Tensor& k, const Context& context,
+                                      const Call& call) {
   if (k.size(1) > cuda::kMostWeighedKeys) return std::nullopt;
   const c10::DeviceGuard guard(q.device());
   const bool e4m3 = writes_e4m3(context, q);
@@ -229,7 +197,7 @@ std::optional<Result> weights_on_cuda(const at::Tensor& q, const at::Tensor& k, 
       .lse = {},
       .statistics = {},
       .kernel = "cuda, weights of all keys"};
-  run_few_keys(q, k, k, context, scale, result, cuda::weigh_few_keys);
+  run_few_keys(q, k, k, context, call, result, cuda::weigh_few_keys);
   return result;
 }
 

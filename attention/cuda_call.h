@@ -21,11 +21,12 @@ bool has_few_keys_kernel(const at::Tensor& q, const at::Tensor& k, const Context
 
 /// Enqueues a call for which has_few_keys_kernel() is true, including its prologue.
 Result few_keys_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
-                        double scale);
+                        const Call& call);
 
 /// Implements attention_weights() for calls for which has_few_keys_kernel() is true. Returns nullopt if there are more
 /// than cuda::kMostWeighedKeys keys.
-std::optional<Result> weights_on_cuda(const at::Tensor& q, const at::Tensor& k, const Context& context, double scale);
+std::optional<Result> weights_on_cuda(const at::Tensor& q, const at::Tensor& k, const Context& context,
+                                      const Call& call);
 
 /// Returns x[:, index] of x [B, N, C] on a GPU. C is contiguous and a multiple of 2 bytes; index is int64 [M].
 at::Tensor gather_on_cuda(const at::Tensor& x, const at::Tensor& index);

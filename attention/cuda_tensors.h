@@ -6,14 +6,9 @@
 #include <vector>
 
 #include "attention/attention.h"
-#include "attention/cuda/kernel_params.h"
 #include "attention/cuda_binding.h"
 
 namespace sparsereel::attention {
-
-inline cuda::View view_of(const at::Tensor& x) {
-  return {.data = x.data_ptr(), .batch_stride = x.stride(0), .token_stride = x.stride(1), .head_stride = x.stride(2)};
-}
 
 /// Returns x if the kernels can load it: rows are aligned to 16 bytes, and tokens are less than 2^31 elements apart.
 /// Otherwise returns a contiguous copy, with head_dim padded with zeros to a multiple of kVector.

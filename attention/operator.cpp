@@ -132,7 +132,7 @@ Result run_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, c
                 const cpu::KernelParams& masks) {
 #ifdef SPARSEREEL_CUDA
   if (has_few_keys_kernel(q, k, context)) {
-    Result result = few_keys_on_cuda(q, k, v, context, call.scale);
+    Result result = few_keys_on_cuda(q, k, v, context, call);
     result.statistics.kept_blocks = cpu::count_visible_blocks(masks);
     return result;
   }
@@ -206,7 +206,7 @@ std::optional<Result> attention_weights(const at::Tensor& q, const at::Tensor& k
   if (context.mode != Mode::full)
     refuse("attention_weights() was called in mode " + std::string(name(context.mode)), "use mode full");
 #ifdef SPARSEREEL_CUDA
-  if (has_few_keys_kernel(q, k, context)) return weights_on_cuda(q, k, context, call.scale);
+  if (has_few_keys_kernel(q, k, context)) return weights_on_cuda(q, k, context, call);
 #endif
   return std::nullopt;
 }

@@ -6,9 +6,13 @@
 
 #include "attention/cuda/launch.h"
 #include "attention/cuda_binding.h"
+#include "attention/tensor_call.h"
 
 namespace sparsereel::attention {
 
+namespace {
+
+/// Returns the prologue without weights, biases and moments. `kept` keeps the tensors behind its pointers alive.
 cuda::Prologue unweighted_prologue(const Prologue& from, Kept& kept) {
   return {.norm = from.norm,
           .across_heads = from.across_heads,
@@ -19,6 +23,8 @@ cuda::Prologue unweighted_prologue(const Prologue& from, Kept& kept) {
           .rotary_positions = kept.pointer(from.rotary_positions),
           .rotary_frequencies = kept.pointer(from.rotary_frequencies)};
 }
+
+}  // namespace
 
 at::Tensor moments_for(int64_t tokens, const cuda::Prologue& prologue, const at::Tensor& like) {
   if (!prologue.normalizes_across_heads()) return {};
@@ -43,8 +49,8 @@ at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const
                                    .heads = static_cast<int>(x.size(2)),
                                    .head_dim = static_cast<int>(x.size(3)),
                                    .element = element_of(x),
-                                   .in = view_of(in),
-                                   .out = view_of(out),
+                                   .in = rows_of(in),
+                                   .out = rows_of(out),
                                    .prologue = of_rows,
                                    .weight = kept.pointer(norm.weight),
                                    .bias = kept.pointer(norm.bias),
@@ -59,7 +65,7 @@ at::Tensor moments_on_cuda(const Prologue& prologue, const at::Tensor& x) {
   const c10::DeviceGuard guard(x.device());
   const at::Tensor in = loadable(x);
   at::Tensor moments = at::empty({x.size(0), x.size(1), 2}, x.options().dtype(at::kFloat));
-  check_launch(cuda::find_moments({.view = view_of(in),
+  check_launch(cuda::find_moments({.view = rows_of(in),
                                    .element = element_of(x),
                                    .batch = static_cast<int>(x.size(0)),
                                    .tokens = static_cast<int>(x.size(1)),

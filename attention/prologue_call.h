@@ -6,9 +6,6 @@
 
 namespace sparsereel::attention {
 
-/// Returns the prologue without weights and biases. `kept` keeps the tensors behind its pointers alive.
-cuda::Prologue unweighted_prologue(const Prologue& from, Kept& kept);
-
 /// Returns scratch memory for the moments of `tokens` tokens; undefined if the prologue needs none.
 at::Tensor moments_for(int64_t tokens, const cuda::Prologue& prologue, const at::Tensor& like);
 

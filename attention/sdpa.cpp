@@ -41,12 +41,13 @@ at::Tensor bias_of(const at::Tensor& visible, const at::Tensor& like) {
 at::Tensor blocks_with_means(const Context& context, int64_t queries, int64_t keys) {
   const BlockMap& map = *context.block_map;
   const at::Tensor lengths = context.key_lengths.defined() ? context.key_lengths.cpu().contiguous() : at::Tensor();
-  const cpu::KernelParams params{.queries = queries,
-                                 .keys = keys,
-                                 .text_tokens = context.text_tokens,
-                                 .causal = context.causal,
-                                 .key_lengths = lengths.defined() ? lengths.const_data_ptr<int64_t>() : nullptr,
-                                 .mean_cell = context.policy.cell};
+  cpu::KernelParams params;
+  params.queries = queries;
+  params.keys = keys;
+  params.text_tokens = context.text_tokens;
+  params.causal = context.causal;
+  if (lengths.defined()) params.key_lengths = lengths.const_data_ptr<int64_t>();
+  params.mean_cell = context.policy.cell;
   at::Tensor count = at::empty({map.batch, 1, map.query_blocks, 1}, at::kLong);
   for (int64_t b = 0; b < map.batch; ++b)
     for (int64_t i = 0; i < map.query_blocks; ++i) count[b][0][i][0] = params.blocks_with_means(b, i);

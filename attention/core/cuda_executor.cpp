@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "attention/core/cuda_params.h"
 #include "attention/cuda/device.h"
 #include "attention/cuda/launch.h"
 #include "attention/cuda/records.h"
@@ -53,35 +54,13 @@ cuda::HeadChoice head_choice(const HeadPolicy& head, bool every_block) {
           .error = static_cast<float>(by_block ? head.block_error : head.error)};
 }
 
-cuda::Prologue prologue_of_call(const Call& call) {
-  const CallPrologue& from = call.prologue;
-  return {.norm = from.norm,
-          .across_heads = from.across_heads,
-          .eps = static_cast<float>(from.eps),
-          .q_weight = from.q_weight,
-          .q_bias = from.q_bias,
-          .k_weight = from.k_weight,
-          .k_bias = from.k_bias,
-          .rotary_pairs = from.rotary_pairs,
-          .rotary_cos = from.rotary_cos,
-          .rotary_sin = from.rotary_sin,
-          .rotary_tokens = from.rotates() || from.is_by_part() ? static_cast<int>(call.queries - call.text_tokens) : 0,
-          .interleaved = from.interleaved,
-          .text_q_weight = from.text_q_weight,
-          .text_k_weight = from.text_k_weight,
-          .rotary_positions = from.rotary_positions,
-          .rotary_frequencies = from.rotary_frequencies,
-          .q_moments = from.q_moments,
-          .k_moments = from.k_moments};
-}
-
 /// The kernels' parameters for a call. The call's pointers may be invalid if only sizes are needed.
 class CudaPlan {
  public:
-  CudaPlan(const Call& call, int device) : call_(call), kernel_(chosen_kernel(call, device)) {
+  CudaPlan(const Call& call, int device)
+      : call_(call), kernel_(chosen_kernel(call, device)), params_(cuda_params_of(call)) {
     check_kernels_take_it();
     check_gpu_sizes(call);
-    fill_problem();
     fill_selection();
   }
   CudaPlan(const CudaPlan&) = delete;  // params_ points to heads_
@@ -106,28 +85,6 @@ class CudaPlan {
     if (call_.out_scale != nullptr && !kernel_.writes_e4m3)
       refuse_unsupported("an output of 8 bits from this kernel",
                          "use a Hopper GPU, 8-bit arithmetic and a head_dim of at most 128");
-  }
-
-  void fill_problem() {
-    params_ = {.batch = static_cast<int>(call_.batch),
-               .heads = static_cast<int>(call_.heads),
-               .group = static_cast<int>(call_.group()),
-               .queries = static_cast<int>(call_.queries),
-               .keys = static_cast<int>(call_.keys),
-               .head_dim = static_cast<int>(call_.head_dim),
-               .element = call_.element,
-               .q = call_.q,
-               .k = call_.k,
-               .v = call_.v,
-               .out = call_.out,
-               .out_scale = call_.out_scale,
-               .lse = call_.lse,
-               .scale = static_cast<float>(call_.scale),
-               .text_tokens = static_cast<int>(call_.text_tokens),
-               .causal = call_.causal,
-               .key_lengths = call_.key_lengths,
-               .prologue = prologue_of_call(call_),
-               .counts = call_.counts};
   }
 
   void fill_selection() {

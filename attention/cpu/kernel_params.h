@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "attention/block_map.h"
+#include "attention/call_types.h"
 
 namespace sparsereel::attention::cpu {
 
@@ -28,23 +29,12 @@ inline int64_t video_part(int64_t tokens, int64_t text_tokens) {
 }
 
 /// A call on a CPU: out = softmax(q k^T * scale) v over the keys that each query may see.
-struct KernelParams {
-  int64_t batch = 0;
-  int64_t heads = 0;  // heads of q
-  int64_t group = 1;  // number of neighboring heads of q that share a head of k and v
-  int64_t queries = 0;
-  int64_t keys = 0;
-  int64_t head_dim = 0;
+struct KernelParams : CallSizes<int64_t>, CallScores<int64_t, double> {
   View<const float> q{}, k{}, v{};
   View<float> out{};
-  float* lse = nullptr;  // [batch, heads, queries], natural log; null if not wanted
-  double scale = 1;
-  int64_t text_tokens = 0;               // number of last tokens of q and k that are text
-  bool causal = false;                   // query i sees keys up to i + keys - queries
-  const int64_t* key_lengths = nullptr;  // [batch]; null if every key counts
-  int64_t mean_cell = 0;                 // tokens per mean of dropped blocks; 0 if nothing replaces them
+  float* lse = nullptr;   // [batch, heads, queries], natural log; null if not wanted
+  int64_t mean_cell = 0;  // tokens per mean of dropped blocks; 0 if nothing replaces them
 
-  int64_t kv_heads() const { return heads / group; }
   int64_t key_length(int64_t b) const { return key_lengths == nullptr ? keys : key_lengths[b]; }
   /// Returns the number of keys that a query sees: keys [0, visible_keys(b, i)) for query i.
   int64_t visible_keys(int64_t b, int64_t query) const {

@@ -55,7 +55,8 @@ int64_t PackedHeads::floats(const KernelParams& params, Arithmetic arithmetic) {
   const int64_t stride = padded_dim(params.head_dim), tokens = params.key_blocks() * kBlock;
   const int64_t side = arithmetic == Arithmetic::int8 ? tokens + 4 * stride : 0;
   const int64_t scales = arithmetic == Arithmetic::int8 ? blocks_of(mean_cells(params)) * kBlock : 0;
-  return params.batch * params.kv_heads() * (tokens * 2 * stride + side + mean_cells(params) * 2 * stride + scales);
+  return params.batch * params.heads_of_keys() *
+         (tokens * 2 * stride + side + mean_cells(params) * 2 * stride + scales);
 }
 
 PackedHeads::PackedHeads(const KernelParams& params, Arithmetic arithmetic, float* memory)
@@ -123,7 +124,7 @@ void PackedHeads::attach(int64_t b, int64_t h, Tile& tile) const {
 }
 
 void PackedHeads::pack_block(int64_t head, int64_t block) const {
-  const int64_t b = head / params_.kv_heads(), h = head % params_.kv_heads(), first = block * kBlock;
+  const int64_t b = head / params_.heads_of_keys(), h = head % params_.heads_of_keys(), first = block * kBlock;
   const int64_t tokens = std::clamp<int64_t>(params_.key_length(b) - first, 0, kBlock);
   transpose(params_.k.row(b, first, h), params_.k.token_stride, tokens, params_.head_dim, keys(head, block));
   copy_rows(params_.v.row(b, first, h), params_.v.token_stride, tokens, params_.head_dim, stride_, values(head, block));
@@ -179,12 +180,12 @@ void PackedHeads::round_means(int64_t head) const {
 
 /// Divides the keys of a centered head by the factor that multiplies the queries of all heads that share it.
 void PackedHeads::balance_keys(int64_t head, float* balance) const {
-  const int64_t b = head / params_.kv_heads(), first = head % params_.kv_heads() * params_.group;
+  const int64_t b = head / params_.heads_of_keys(), first = head % params_.heads_of_keys() * params_.group();
   const int64_t head_dim = params_.head_dim;
   const int64_t tokens = params_.key_length(b), blocks = params_.key_blocks();
   const int64_t queries = balanced_queries(params_.queries, params_.keys, tokens);
   std::vector<double> q_squares(static_cast<size_t>(head_dim), 0.0), k_squares = q_squares;
-  for (int64_t h = first; h < first + params_.group; ++h) {
+  for (int64_t h = first; h < first + params_.group(); ++h) {
     for (int64_t t = 0; t < queries; ++t) {
       const float* q = params_.q.row(b, t, h);
       for (int64_t d = 0; d < head_dim; ++d) q_squares[d] += static_cast<double>(q[d]) * q[d];
@@ -197,7 +198,8 @@ void PackedHeads::balance_keys(int64_t head, float* balance) const {
   each_channel([&](int64_t d, const float* k) {  // panels hold zeros past the end
     for (int64_t i = 0; i < kBlock; ++i) k_squares[d] += static_cast<double>(k[i]) * k[i];
   });
-  const double share = static_cast<double>(queries * params_.group) / static_cast<double>(std::max<int64_t>(tokens, 1));
+  const double share =
+      static_cast<double>(queries * params_.group()) / static_cast<double>(std::max<int64_t>(tokens, 1));
   for (double& square : k_squares) square *= share;
   balance_channels(q_squares, k_squares, {balance, static_cast<size_t>(head_dim)});
   each_channel([&](int64_t d, float* k) {
@@ -207,7 +209,7 @@ void PackedHeads::balance_keys(int64_t head, float* balance) const {
 
 /// Centers, balances and rounds one packed head in place. It rounds in double.
 void PackedHeads::round_head(int64_t head) const {
-  const int64_t tokens = params_.key_length(head / params_.kv_heads()), head_dim = params_.head_dim;
+  const int64_t tokens = params_.key_length(head / params_.heads_of_keys()), head_dim = params_.head_dim;
   float* key_scale = side(head);
   float* key_mean = key_scale + params_.key_blocks() * kBlock;
   float* value_scale = key_mean + stride_;

@@ -35,8 +35,8 @@ class PackedHeads {
 
  private:
   // `head` below counts the heads of k and v over all batch entries.
-  int64_t heads() const { return params_.batch * params_.kv_heads(); }
-  int64_t head_of(int64_t b, int64_t h) const { return b * params_.kv_heads() + h / params_.group; }
+  int64_t heads() const { return params_.batch * params_.heads_of_keys(); }
+  int64_t head_of(int64_t b, int64_t h) const { return b * params_.heads_of_keys() + h / params_.group(); }
   float* keys(int64_t head, int64_t block) const;
   float* values(int64_t head, int64_t block) const;
   float* side(int64_t head) const;  // for int8 only: key_scale [key_blocks, 64], then four vectors of padded_dim
@@ -49,7 +49,7 @@ class PackedHeads {
   float* mean_values(int64_t head) const;
   float* mean_scale(int64_t head) const;
   int64_t cells_of_block() const { return params_.mean_cell > 0 ? kBlock / params_.mean_cell : 0; }
-  int64_t whole_blocks(int64_t head) const { return params_.video_keys(head / params_.kv_heads()) / kBlock; }
+  int64_t whole_blocks(int64_t head) const { return params_.video_keys(head / params_.heads_of_keys()) / kBlock; }
 
   const KernelParams& params_;
   const Arithmetic arithmetic_;

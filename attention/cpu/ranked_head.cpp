@@ -18,7 +18,7 @@ class Ranker {
         keys_(params.video_keys(b)),
         head_{.b = b, .h = h, .rows = selector.rows, .queries = video_part(params.queries, params.text_tokens)},
         tiles_(groups(params.q, h, head_.queries, selector.rows)),
-        blocks_(groups(params.k, h / params.group, keys_, kBlock)),
+        blocks_(groups(params.k, h / params.group(), keys_, kBlock)),
         key_means_(group_means(blocks_)) {
     for (int64_t tile = 0; tile < tiles_.groups(); ++tile)
       head_.visible.push_back(blocks_of(params.visible_keys(b, last_query(tile))));
@@ -47,7 +47,7 @@ class Ranker {
   void rank_by_error() {
     const VideoTokens video{.queries = tiles_,
                             .keys = blocks_,
-                            .values = groups(params_.v, head_.h / params_.group, keys_, kBlock),
+                            .values = groups(params_.v, head_.h / params_.group(), keys_, kBlock),
                             .mean_cell = params_.mean_cell,
                             .scale = params_.scale};
     std::vector<int64_t> seen_by;

@@ -61,25 +61,11 @@ constexpr int kErrorBits = 24;
 constexpr int kMeanCell = 16;                 // tokens that share a mean
 constexpr int kMostMeanKeys = 512 * 64 * 16;  // largest number of keys of a call with means
 
-/// Computes softmax(q k^T scale + key_bias) v.
-struct KernelParams {
-  int batch = 0;
-  int heads = 0;  // heads of q
-  int group = 1;  // neighboring heads of q that share one of k and v; a divisor of heads
-  int queries = 0;
-  int keys = 0;
-  int head_dim = 0;  // 16 to 256, a multiple of 8; with a prologue, of 16
-  Element element = Element::bf16;
-  View q{}, k{}, v{}, out{};
-  // device [batch]; if set, out is e4m3 with rows aligned to 8 bytes, and the call writes the scales that it divides
-  // out by. Only for kernels with KernelTraits::writes_e4m3 and attend_few_keys(). If null, out has the type `element`.
-  float* out_scale = nullptr;
-  float* lse = nullptr;  // [batch, heads, queries], natural log; null if not wanted
-  float scale = 1;
-  const float* key_bias = nullptr;       // device [batch, keys], for attend_few_keys() only; zeros if null
-  int text_tokens = 0;                   // last tokens of q and k
-  bool causal = false;                   // query i sees keys up to i + keys - queries
-  const int64_t* key_lengths = nullptr;  // device [batch]; null if every key counts
+/// Computes softmax(q k^T scale + key_bias) v. head_dim is 16 to 256, a multiple of 8; with a prologue, of 16. The
+/// element is never fp32. Rows of an e4m3 out are aligned to 8 bytes; only kernels with KernelTraits::writes_e4m3 and
+/// attend_few_keys() take an out_scale.
+struct KernelParams : CallSizes<int>, CallTensors, CallScores<int, float> {
+  const float* key_bias = nullptr;  // device [batch, keys], for attend_few_keys() only; zeros if null
   Prologue prologue{};
   Selection selection{};
   uint64_t* counts = nullptr;  // device [kCounts]: counters that the call adds to; null if not wanted

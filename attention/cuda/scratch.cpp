@@ -154,8 +154,8 @@ int selection_tiles(const KernelParams& params) {
 Sizes::Sizes(const KernelParams& params, const KernelTraits& kernel)
     : D(padded_head_dim(params.head_dim)),
       batch_heads(params.batch * params.heads),
-      group(params.group),
-      kv_heads(params.heads / params.group),
+      group(params.group()),
+      kv_heads(params.heads_of_keys()),
       batch_kv_heads(params.batch * kv_heads),
       query_tiles(ceil_div(params.queries, kernel.tile_rows)),
       query_blocks(query_tiles * (kernel.tile_rows / kRecord)),

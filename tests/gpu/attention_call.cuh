@@ -84,6 +84,7 @@ inline void fill_with_normals(const OnDevice<uint16_t>& to, const Shape& shape, 
 inline KernelParams params_of(const Shape& shape, const OnDevice<uint16_t>& q, const OnDevice<uint16_t>& k,
                               const OnDevice<uint16_t>& v, const OnDevice<uint16_t>& out) {
   KernelParams p;
+  p.element = Element::bf16;
   p.batch = shape.batch;
   p.heads = shape.heads;
   p.queries = p.keys = shape.tokens;

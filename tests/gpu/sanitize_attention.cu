@@ -190,13 +190,13 @@ const Mode modes[] = {
      [](KernelParams& p, const Extras&) {
        predict(p);
        keep_means(p);
-       p.group = p.heads;
+       p.kv_heads = 1;
      },
      true},
     {"all heads share one of K and V, norm across heads, causal, log-sum-exp",
      [](KernelParams& p, const Extras& extras) {
        normalize(p, extras, Prologue::Norm::rms, true, true);
-       p.group = p.heads;
+       p.kv_heads = 1;
        p.causal = true;
        p.lse = extras.lse.get();
      }},

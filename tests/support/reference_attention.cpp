@@ -57,10 +57,10 @@ void balance_keys(const KernelParams& params, int64_t b, int64_t h, Head& head) 
   const int64_t tokens = params.key_length(b), head_dim = params.head_dim;
   const int64_t queries = balanced_queries(params.queries, params.keys, tokens);
   std::vector<double> q_squares(static_cast<size_t>(head_dim), 0.0);
-  for (int64_t i = 0; i < params.group; ++i) {
-    const Matrix q = read(params.q, b, h * params.group + i, queries, head_dim);
+  for (int64_t i = 0; i < params.group(); ++i) {
+    const Matrix q = read(params.q, b, h * params.group() + i, queries, head_dim);
     const std::vector<double> its = squares(q, queries, head_dim);
-    for (size_t d = 0; d < its.size(); ++d) q_squares[d] += its[d] / static_cast<double>(params.group);
+    for (size_t d = 0; d < its.size(); ++d) q_squares[d] += its[d] / static_cast<double>(params.group());
   }
   balance_channels(q_squares, squares(head.k, tokens, head_dim), head.balance);
   for (size_t i = 0; i < head.k.size(); ++i) head.k[i] /= head.balance[i % head.balance.size()];
@@ -317,7 +317,7 @@ Counts reference_attention(const KernelParams& params, const BlockMap& map, std:
   std::atomic<int64_t> kept{0}, skipped{0}, means{0};
   for (int64_t i = 0; i < params.batch * params.heads; ++i) {
     const int64_t b = i / params.heads, h = i % params.heads;
-    const Head head = prepare(params, b, h / params.group, arithmetic);
+    const Head head = prepare(params, b, h / params.group(), arithmetic);
     parallel(map.query_blocks, [&](int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) {
         const Counts counts = RowOfBlocks(params, head, arithmetic, b, h, block)

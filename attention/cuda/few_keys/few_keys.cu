@@ -163,7 +163,7 @@ bool takes(const Prologue& prologue) {
 }
 
 bool sees_all(const KernelParams& p) {
-  return p.group == 1 && !p.causal && p.key_lengths == nullptr && p.selection.kind == Selection::Kind::dense;
+  return p.group() == 1 && !p.causal && p.key_lengths == nullptr && p.selection.kind == Selection::Kind::dense;
 }
 
 /// Returns null, or the reason why p cannot run.

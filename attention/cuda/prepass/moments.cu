@@ -96,7 +96,7 @@ void launch_moments(const KernelParams& p, float* moments, Stream stream) {
   launch_moments(rows, stream);
   rows.view = p.k;
   rows.tokens = p.keys;
-  rows.heads = p.heads / p.group;
+  rows.heads = p.heads_of_keys();
   rows.out = of_keys;
   launch_moments(rows, stream);
 }

@@ -172,7 +172,7 @@ __global__ void finish(KernelParams p, Sizes sizes, Buffers buffers) {
   for (int i = c; bk == 0 && i < sizes.value_record_bytes / 4; i += D)
     reinterpret_cast<uint32_t*>(buffers.v_null)[i] = 0;
   constexpr int kChunk = kStatistics * D;
-  const int chunks = sizes.stat_chunks, query_chunks = p.group * chunks;  // chunks of all heads that share bk
+  const int chunks = sizes.stat_chunks, query_chunks = sizes.group.size * chunks;  // chunks of all heads that share bk
   const float* of_keys = buffers.partials + static_cast<int64_t>(bk) * chunks * kChunk + c;
   const float* of_queries = buffers.partials + static_cast<int64_t>(bk) * query_chunks * kChunk + kQuerySquares * D + c;
   float found[kStatistics] = {0, 0, 0, FLT_MAX, -FLT_MAX, 0};
@@ -194,7 +194,7 @@ __global__ void finish(KernelParams p, Sizes sizes, Buffers buffers) {
   const float center = real || sizes.stat_stride == 1 ? mean : 0.0F;
   const float range = samples == 0 ? 0.0F : fmaxf(largest - center, center - least);
   const float key_mean = found[kKeySum] * inverse, floor = kLeastDeviation * key_mean;
-  const int query_samples = p.group * ceil_div(balanced_queries(p, bk / sizes.kv_heads), sizes.query_stride);
+  const int query_samples = sizes.group.size * ceil_div(balanced_queries(p, bk / sizes.kv_heads), sizes.query_stride);
   const float balance = balance_of<D>(found[kQuerySquares] / static_cast<float>(max(query_samples, 1)),
                                       fmaxf(found[kKeySquares] * inverse - key_mean * key_mean, floor * floor));
   const int64_t at = static_cast<int64_t>(bk) * D + c;

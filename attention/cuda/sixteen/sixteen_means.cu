@@ -166,7 +166,7 @@ PrologueRows rows_of(const KernelParams& p, const View& in, int heads, int token
 KernelParams launch_rows(const KernelParams& params, const Buffers& buffers, Stream stream) {
   if (buffers.q_rows == nullptr) return params;
   KernelParams ready = params;
-  const int kv_heads = params.heads / params.group;
+  const int kv_heads = params.heads_of_keys();
   ready.q = contiguous_heads(params, params.heads, params.queries, buffers.q_rows);
   ready.k = contiguous_heads(params, kv_heads, params.keys, buffers.k_rows);
   ready.prologue = {};

@@ -158,7 +158,7 @@ struct GroupedCase {
   /// Returns the current inputs and masks of `repeated` without the repetitions.
   Case fewer() const {
     Case c = repeated;
-    c.params.group = kGroup;
+    c.params.kv_heads = kHeads / kGroup;
     for (View<const float>* view : {&c.params.k, &c.params.v}) view->head_stride *= kGroup;
     return c;
   }

@@ -21,7 +21,7 @@ struct Caller {
     const cpu::KernelParams& p = c.params;
     call.batch = p.batch;
     call.heads = p.heads;
-    if (p.group > 1) call.kv_heads = p.kv_heads();
+    call.kv_heads = p.kv_heads;
     call.queries = p.queries;
     call.keys = p.keys;
     call.head_dim = p.head_dim;
