@@ -24,6 +24,11 @@ cuda::Prologue unweighted_prologue(const Prologue& from, Kept& kept) {
           .rotary_frequencies = kept.pointer(from.rotary_frequencies)};
 }
 
+cuda::TokenRows token_rows(const at::Tensor& x) {
+  const auto size = [&](int64_t axis) { return static_cast<int>(x.size(axis)); };
+  return {size(0), size(1), size(2), size(3), element_of(x), rows_of(x)};
+}
+
 }  // namespace
 
 at::Tensor moments_for(int64_t tokens, const cuda::Prologue& prologue, const at::Tensor& like) {
@@ -40,23 +45,15 @@ at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const
   Kept kept;
   const at::Tensor in = loadable(x);
   at::Tensor out = at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous));
-  cuda::Prologue of_rows = unweighted_prologue(prologue, kept);
-  if (norm.text_weight.defined()) of_rows.rotary_tokens = static_cast<int>(x.size(1) - text_tokens);
+  cuda::PrologueRows rows{token_rows(in)};
+  rows.out = rows_of(out);
+  rows.prologue = unweighted_prologue(prologue, kept);
+  if (norm.text_weight.defined()) rows.prologue.rotary_tokens = static_cast<int>(x.size(1) - text_tokens);
+  rows.norm = {kept.pointer(norm.weight), kept.pointer(norm.bias), kept.pointer(norm.text_weight),
+               kept.pointer(norm.moments)};
   const at::Tensor moments =
-      norm.moments.defined() ? norm.moments.contiguous() : moments_for(x.size(0) * x.size(1), of_rows, x);
-  const cuda::PrologueRows rows = {.batch = static_cast<int>(x.size(0)),
-                                   .tokens = static_cast<int>(x.size(1)),
-                                   .heads = static_cast<int>(x.size(2)),
-                                   .head_dim = static_cast<int>(x.size(3)),
-                                   .element = element_of(x),
-                                   .in = rows_of(in),
-                                   .out = rows_of(out),
-                                   .prologue = of_rows,
-                                   .weight = kept.pointer(norm.weight),
-                                   .bias = kept.pointer(norm.bias),
-                                   .text_weight = kept.pointer(norm.text_weight),
-                                   .moments = pointer_of(moments),
-                                   .has_moments = norm.moments.defined()};
+      norm.moments.defined() ? at::Tensor() : moments_for(x.size(0) * x.size(1), rows.prologue, x);
+  rows.moments = pointer_of(moments);
   check_launch(cuda::apply_prologue(rows, current_stream(x.device())), "prologue");
   return out;
 }
@@ -65,17 +62,9 @@ at::Tensor moments_on_cuda(const Prologue& prologue, const at::Tensor& x) {
   const c10::DeviceGuard guard(x.device());
   const at::Tensor in = loadable(x);
   at::Tensor moments = at::empty({x.size(0), x.size(1), 2}, x.options().dtype(at::kFloat));
-  check_launch(cuda::find_moments({.view = rows_of(in),
-                                   .element = element_of(x),
-                                   .batch = static_cast<int>(x.size(0)),
-                                   .tokens = static_cast<int>(x.size(1)),
-                                   .heads = static_cast<int>(x.size(2)),
-                                   .head_dim = static_cast<int>(x.size(3)),
-                                   .centers = prologue.norm == Prologue::Norm::layer,
-                                   .eps = static_cast<float>(prologue.eps),
-                                   .out = moments.mutable_data_ptr<float>()},
-                                  current_stream(x.device())),
-               "moments");
+  const cuda::MomentRows rows{token_rows(in), prologue.norm == Prologue::Norm::layer, static_cast<float>(prologue.eps),
+                              moments.mutable_data_ptr<float>()};
+  check_launch(cuda::find_moments(rows, current_stream(x.device())), "moments");
   return moments;
 }
 

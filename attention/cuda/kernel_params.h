@@ -71,30 +71,31 @@ struct KernelParams : CallSizes<int>, CallTensors, CallScores<int, float> {
   uint64_t* counts = nullptr;  // device [kCounts]: counters that the call adds to; null if not wanted
 };
 
-/// The prologue of q or of k alone: normalization, then rotary embedding.
-struct PrologueRows {
-  int batch = 0;
-  int tokens = 0;
-  int heads = 0;
-  int head_dim = 0;  // 16 to 256, a multiple of 16
+/// The tokens of q or of k. Rows are aligned to 16 bytes.
+struct TokenRows {
+  int batch = 0, tokens = 0, heads = 0, head_dim = 0;
   Element element = Element::bf16;
-  View in{}, out{};     // rows aligned to 16 bytes
-  Prologue prologue{};  // its weights and biases are not read
-  /// weight, bias: [head_dim], across heads [heads * head_dim]; aligned to 16 bytes. If null, weights are 1 and biases
-  /// 0.
-  const float* weight = nullptr;
-  const float* bias = nullptr;
-  /// [head_dim], for tokens behind prologue.rotary_tokens, aligned to 16 bytes. If null, these tokens use `weight`.
-  const float* text_weight = nullptr;
-  float* moments = nullptr;  // scratch of [batch, tokens, 2] if the norm is across heads
-  bool has_moments = false;  // true if `moments` already holds the moments
+  View in{};
+};
+inline TokenRows queries_of(const KernelParams& p) {
+  return {p.batch, p.queries, p.heads, p.head_dim, p.element, p.q};
+}
+inline TokenRows keys_of(const KernelParams& p) {
+  return {p.batch, p.keys, p.heads_of_keys(), p.head_dim, p.element, p.k};
+}
+
+/// The prologue of these tokens: normalization, then rotary embedding. head_dim is 16 to 256, a multiple of 16.
+struct PrologueRows : TokenRows {
+  View out{};
+  Prologue prologue{};  // only its fields that q and k have in common are read
+  /// Arrays aligned to 16 bytes. Without weights these are 1, without biases 0. Tokens behind prologue.rotary_tokens
+  /// use text_weight, if it exists.
+  RowNormOf<const float*> norm{};
+  float* moments = nullptr;  // scratch of [batch, tokens, 2] for a norm across heads without norm.moments
 };
 
-/// Tokens of q or of k whose norm needs the mean and deviation over all heads.
-struct MomentRows {
-  View view{};
-  Element element = Element::bf16;
-  int batch = 0, tokens = 0, heads = 0, head_dim = 0;
+/// Tokens whose norm needs the mean and deviation over all heads.
+struct MomentRows : TokenRows {
   bool centers = false;  // subtracts the mean, as layer norm does and RMS norm does not
   float eps = 0;
   float* out = nullptr;  // [batch][tokens][2]: mean or 0, and 1 / deviation

@@ -45,7 +45,7 @@ const char* attention(const KernelParams& params, Kernel kernel, Steps steps, vo
 const char* find_moments(const MomentRows& rows, Stream stream);
 
 /// Enqueues out = prologue(in) for q or k alone. Returns null or CUDA's message.
-const char* apply_prologue(const PrologueRows& p, Stream stream);
+const char* apply_prologue(PrologueRows p, Stream stream);
 
 /// Returns the largest number of keys for attend_few_keys(): as many as fit into the current GPU's shared memory, or 0
 /// for an unsupported head_dim.

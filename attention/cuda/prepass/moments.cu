@@ -22,8 +22,7 @@ __device__ void for_each_element(const MomentRows& p, const T* token, const Body
 #pragma unroll
     for (int j = 0; j < kTogether; ++j) {
       const int i = first + j * kStride;
-      if (i < size)
-        packed[j] = load_packed(token + (kPacked ? i : i / p.head_dim * p.view.head_stride + i % p.head_dim));
+      if (i < size) packed[j] = load_packed(token + (kPacked ? i : i / p.head_dim * p.in.head_stride + i % p.head_dim));
     }
 #pragma unroll
     for (int j = 0; j < kTogether; ++j) {
@@ -40,8 +39,8 @@ template <typename T, bool kPacked>
 __global__ void __launch_bounds__(kThreads) moments_kernel(const __grid_constant__ MomentRows p) {
   const int64_t index = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
   if (index >= static_cast<int64_t>(p.batch) * p.tokens) return;
-  const T* token = static_cast<const T*>(p.view.data) + index / p.tokens * p.view.batch_stride +
-                   index % p.tokens * p.view.token_stride;
+  const T* token =
+      static_cast<const T*>(p.in.data) + index / p.tokens * p.in.batch_stride + index % p.tokens * p.in.token_stride;
   const float inverse_size = 1.0F / static_cast<float>(p.heads * p.head_dim);
   float mean = 0, square = 0;
   if (p.centers) {
@@ -58,8 +57,8 @@ __global__ void __launch_bounds__(kThreads) moments_kernel(const __grid_constant
 
 template <typename T>
 void launch(const MomentRows& rows, unsigned blocks, Stream stream) {
-  rows.view.head_stride == rows.head_dim ? start(moments_kernel<T, true>, blocks, kThreads, 0, stream, rows)
-                                         : start(moments_kernel<T, false>, blocks, kThreads, 0, stream, rows);
+  rows.in.head_stride == rows.head_dim ? start(moments_kernel<T, true>, blocks, kThreads, 0, stream, rows)
+                                       : start(moments_kernel<T, false>, blocks, kThreads, 0, stream, rows);
 }
 
 }  // namespace
@@ -84,21 +83,9 @@ void launch_moments(const KernelParams& p, float* moments, Stream stream) {
     note(cudaMemcpyAsync(of_keys, p.prologue.k_moments, bytes(p.keys), cudaMemcpyDeviceToDevice, stream));
     return;
   }
-  MomentRows rows = {.view = p.q,
-                     .element = p.element,
-                     .batch = p.batch,
-                     .tokens = p.queries,
-                     .heads = p.heads,
-                     .head_dim = p.head_dim,
-                     .centers = p.prologue.norm == Prologue::Norm::layer,
-                     .eps = p.prologue.eps,
-                     .out = moments};
-  launch_moments(rows, stream);
-  rows.view = p.k;
-  rows.tokens = p.keys;
-  rows.heads = p.heads_of_keys();
-  rows.out = of_keys;
-  launch_moments(rows, stream);
+  const bool centers = p.prologue.norm == Prologue::Norm::layer;
+  launch_moments({queries_of(p), centers, p.prologue.eps, moments}, stream);
+  launch_moments({keys_of(p), centers, p.prologue.eps, of_keys}, stream);
 }
 
 }  // namespace sparsereel::attention::cuda

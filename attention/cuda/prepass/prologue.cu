@@ -14,7 +14,7 @@ constexpr int kThreads = 256;
 constexpr int kTokens = 8;
 
 __host__ __device__ inline bool heads_apart(const PrologueRows& p) {
-  return p.moments != nullptr || p.prologue.rotary_frequencies != nullptr;
+  return p.norm.moments != nullptr || p.prologue.rotary_frequencies != nullptr;
 }
 
 /// Applies the prologue to rows. kSteps is RowSteps::by_part, or RowSteps::any for all other prologues.
@@ -24,12 +24,11 @@ __global__ void __launch_bounds__(kThreads) prologue_kernel(const __grid_constan
   const int column = static_cast<int>(threadIdx.x) % kRowLanes * kLaneElements;
   const int b = static_cast<int>(blockIdx.y), first = static_cast<int>(blockIdx.x) * kRows * kTokens;
   // If heads have different weights or angles, a CTA has rows of one head.
-  const bool across = p.moments != nullptr, apart = heads_apart(p);
+  const bool across = p.norm.moments != nullptr, apart = heads_apart(p);
   const int rows = apart ? p.tokens : p.tokens * p.heads, heads = apart ? 1 : p.heads;
   const int own_head = static_cast<int>(blockIdx.z);
-  const float* moments = across ? p.moments + 2 * static_cast<int64_t>(b) * p.tokens : nullptr;
-  const RowPrologue<D, kSteps> prologue(p.prologue, {p.weight, p.bias, p.text_weight}, moments, own_head, p.head_dim,
-                                        column);
+  const float* moments = across ? p.norm.moments + 2 * static_cast<int64_t>(b) * p.tokens : nullptr;
+  const RowPrologue<D, kSteps> prologue(p.prologue, p.norm, moments, own_head, p.head_dim, column);
 #pragma unroll 2
   for (int i = 0; i < kTokens; ++i) {
     const int row = first + i * kRows + static_cast<int>(threadIdx.x) / kRowLanes;
@@ -51,7 +50,7 @@ void launch(const PrologueRows& p, Stream stream) {
   const int rows = apart ? p.tokens : p.tokens * p.heads;
   const dim3 grid(static_cast<unsigned>((rows + each - 1) / each), static_cast<unsigned>(p.batch),
                   static_cast<unsigned>(apart ? p.heads : 1));
-  const bool by_part = p.text_weight != nullptr || p.prologue.rotary_frequencies != nullptr;
+  const bool by_part = p.norm.text_weight != nullptr || p.prologue.rotary_frequencies != nullptr;
   start(by_part ? prologue_kernel<T, D, RowSteps::by_part> : prologue_kernel<T, D, RowSteps::any>, grid, kThreads, 0,
         stream, p);
 }
@@ -69,19 +68,11 @@ void launch_prologue(const PrologueRows& p, Stream stream) {
   p.element == Element::fp16 ? launch_type<__half>(p, stream) : launch_type<__nv_bfloat16>(p, stream);
 }
 
-const char* apply_prologue(const PrologueRows& p, Stream stream) {
+const char* apply_prologue(PrologueRows p, Stream stream) {
   return launched([&] {
-    if (p.moments != nullptr && !p.has_moments) {
-      launch_moments({.view = p.in,
-                      .element = p.element,
-                      .batch = p.batch,
-                      .tokens = p.tokens,
-                      .heads = p.heads,
-                      .head_dim = p.head_dim,
-                      .centers = p.prologue.norm == Prologue::Norm::layer,
-                      .eps = p.prologue.eps,
-                      .out = p.moments},
-                     stream);
+    if (p.moments != nullptr) {
+      launch_moments({p, p.prologue.norm == Prologue::Norm::layer, p.prologue.eps, p.moments}, stream);
+      p.norm.moments = p.moments;
     }
     launch_prologue(p, stream);
   });

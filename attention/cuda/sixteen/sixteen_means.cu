@@ -144,21 +144,10 @@ void launch(const LaunchContext& context) {
         context.sizes, context.buffers);
 }
 
-/// Returns a view of contiguous [batch, heads, tokens, head_dim].
-View contiguous_heads(const KernelParams& p, int heads, int tokens, uint16_t* data) {
-  const int64_t head = int64_t{tokens} * p.head_dim;
-  return {.data = data, .batch_stride = heads * head, .token_stride = p.head_dim, .head_stride = head};
-}
-
-PrologueRows rows_of(const KernelParams& p, const View& in, int heads, int tokens, const View& out) {
-  return {.batch = p.batch,
-          .tokens = tokens,
-          .heads = heads,
-          .head_dim = p.head_dim,
-          .element = p.element,
-          .in = in,
-          .out = out,
-          .prologue = p.prologue};
+/// Returns a view of contiguous [batch, heads, tokens, head_dim] for these tokens.
+View contiguous_heads(const TokenRows& rows, uint16_t* data) {
+  const int64_t head = int64_t{rows.tokens} * rows.head_dim;
+  return {.data = data, .batch_stride = rows.heads * head, .token_stride = rows.head_dim, .head_stride = head};
 }
 
 }  // namespace
@@ -166,22 +155,17 @@ PrologueRows rows_of(const KernelParams& p, const View& in, int heads, int token
 KernelParams launch_rows(const KernelParams& params, const Buffers& buffers, Stream stream) {
   if (buffers.q_rows == nullptr) return params;
   KernelParams ready = params;
-  const int kv_heads = params.heads_of_keys();
-  ready.q = contiguous_heads(params, params.heads, params.queries, buffers.q_rows);
-  ready.k = contiguous_heads(params, kv_heads, params.keys, buffers.k_rows);
+  PrologueRows queries{queries_of(params)}, keys{keys_of(params)};
+  ready.q = queries.out = contiguous_heads(queries, buffers.q_rows);
+  ready.k = keys.out = contiguous_heads(keys, buffers.k_rows);
   ready.prologue = {};
+  queries.prologue = keys.prologue = params.prologue;
+  queries.norm = params.prologue.of_queries();
+  keys.norm = params.prologue.of_keys();
   launch_moments(params, buffers.token_moments, stream);
-  PrologueRows queries = rows_of(params, params.q, params.heads, params.queries, ready.q);
-  queries.weight = params.prologue.q_weight;
-  queries.bias = params.prologue.q_bias;
-  queries.text_weight = params.prologue.text_q_weight;
-  PrologueRows keys = rows_of(params, params.k, kv_heads, params.keys, ready.k);
-  keys.weight = params.prologue.k_weight;
-  keys.bias = params.prologue.k_bias;
-  keys.text_weight = params.prologue.text_k_weight;
   if (buffers.token_moments != nullptr) {
-    queries.moments = buffers.token_moments;
-    keys.moments = buffers.token_moments + 2 * int64_t{params.batch} * params.queries;
+    queries.norm.moments = buffers.token_moments;
+    keys.norm.moments = buffers.token_moments + 2 * int64_t{params.batch} * params.queries;
   }
   launch_prologue(queries, stream);
   launch_prologue(keys, stream);
