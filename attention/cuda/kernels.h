@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "attention/cuda/launched.cuh"
 #include "attention/cuda/scratch.h"
 
 namespace sparsereel::attention::cuda {
@@ -15,6 +16,12 @@ struct LaunchContext {
   Stream stream;
 
   LaunchContext in(Stream other) const { return {kernel, params, sizes, buffers, other}; }
+
+  /// Starts a kernel that takes the parameters, sizes and buffers. Only for use inside launched().
+  template <typename Function>
+  void start(Function* function, dim3 grid, dim3 block, size_t shared_bytes = 0) const {
+    cuda::start(function, grid, block, shared_bytes, stream, params, sizes, buffers);
+  }
 };
 
 /// Copies the head choices and makes the rotary pairs that kernels need, in scratch memory. Returns the parameters with

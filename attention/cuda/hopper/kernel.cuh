@@ -57,8 +57,7 @@ __global__ void __launch_bounds__(128 * Tile<D>::kWarpgroups, 1)
 template <typename Function>
 void run(Function* kernel, int grid, int threads, int bytes, const LaunchContext& context) {
   allow_shared_bytes(kernel, bytes);
-  start(kernel, static_cast<unsigned>(grid), threads, bytes, context.stream, context.params, context.sizes,
-        context.buffers);
+  context.start(kernel, static_cast<unsigned>(grid), threads, bytes);
 }
 
 template <int D, bool kMeans>

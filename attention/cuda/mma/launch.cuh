@@ -13,8 +13,7 @@ void launch_mma_dim(const LaunchContext& context) {
   allow_shared_bytes(kernel, Shape::kSharedBytes);
   const auto tiles =
       static_cast<unsigned>(context.sizes.batch_heads) * static_cast<unsigned>(context.sizes.query_tiles);
-  start(kernel, tiles, Shape::kThreads, Shape::kSharedBytes, context.stream, context.params, context.sizes,
-        context.buffers);
+  context.start(kernel, tiles, Shape::kThreads, Shape::kSharedBytes);
 }
 
 template <Kernel kKernel>

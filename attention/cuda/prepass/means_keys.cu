@@ -138,10 +138,7 @@ __global__ void __launch_bounds__(kMeanThreads)
 
 void launch_means_of_keys(const LaunchContext& context) {
   if (context.sizes.mean_records == 0) return;
-  const auto run = [&](auto* kernel) {
-    start(kernel, mean_grid(context.sizes), kMeanThreads, 0, context.stream, context.params, context.sizes,
-          context.buffers);
-  };
+  const auto run = [&](auto* kernel) { context.start(kernel, mean_grid(context.sizes), kMeanThreads); };
   if (context.sizes.D == 64) run(means_of_keys<64>);
   if (context.sizes.D == 128) run(means_of_keys<128>);
   if (context.sizes.D == 256) run(means_of_keys<256>);

@@ -182,10 +182,7 @@ __global__ void __launch_bounds__(kMeanThreads)
 
 template <int D>
 void launch(const LaunchContext& context) {
-  const auto run = [&](auto* means) {
-    start(means, mean_grid(context.sizes), kMeanThreads, 0, context.stream, context.params, context.sizes,
-          context.buffers);
-  };
+  const auto run = [&](auto* means) { context.start(means, mean_grid(context.sizes), kMeanThreads); };
   const ValueFormat format = context.kernel.values;
   if (format == ValueFormat::half) return run(means_of_half_values<D>);
   if constexpr (D <= 128) {

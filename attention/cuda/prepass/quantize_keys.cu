@@ -115,8 +115,8 @@ void launch(const LaunchContext& context) {
     constexpr RowSteps kSteps = decltype(steps)::value;
     const auto kernel = context.buffers.k_similarity != nullptr ? quantize_keys<T, D, kSteps, true>
                                                                 : quantize_keys<T, D, kSteps, false>;
-    start(kernel, record_grid(context.sizes.kv_heads, context.sizes.key_blocks, context.params.batch), kQuantizeThreads,
-          0, context.stream, context.params, context.sizes, context.buffers);
+    context.start(kernel, record_grid(context.sizes.kv_heads, context.sizes.key_blocks, context.params.batch),
+                  kQuantizeThreads);
   });
 }
 

@@ -108,8 +108,8 @@ void launch(const LaunchContext& context) {
     constexpr RowSteps kSteps = decltype(steps)::value;
     const auto kernel =
         asks_for_more(context.buffers) ? quantize_queries<T, D, kSteps, true> : quantize_queries<T, D, kSteps, false>;
-    start(kernel, record_grid(context.params.heads, context.sizes.query_blocks, context.params.batch), kQuantizeThreads,
-          0, context.stream, context.params, context.sizes, context.buffers);
+    context.start(kernel, record_grid(context.params.heads, context.sizes.query_blocks, context.params.batch),
+                  kQuantizeThreads);
   });
 }
 

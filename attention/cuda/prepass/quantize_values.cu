@@ -299,9 +299,7 @@ __global__ void __launch_bounds__(kQuantizeThreads)
 
 template <typename T, int D, ValueFormat kFormat>
 void launch_format(const LaunchContext& context) {
-  const auto run = [&](auto* kernel, dim3 grid) {
-    start(kernel, grid, kQuantizeThreads, 0, context.stream, context.params, context.sizes, context.buffers);
-  };
+  const auto run = [&](auto* kernel, dim3 grid) { context.start(kernel, grid, kQuantizeThreads); };
   run(quantize_values<T, D, kFormat>,
       record_grid(context.sizes.kv_heads, context.sizes.key_blocks, context.params.batch));
   if (context.sizes.stat_stride == 1) return;  // the scales come from all values

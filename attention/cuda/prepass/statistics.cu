@@ -216,9 +216,8 @@ template <typename T>
 void launch_sample(const LaunchContext& context) {
   const dim3 grid(context.sizes.batch_heads, context.sizes.stat_chunks, 2);
   const auto run = [&](auto* sampling, auto* finishing) {
-    start(sampling, grid, kThreads, 0, context.stream, context.params, context.sizes, context.buffers);
-    start(finishing, context.sizes.batch_kv_heads, context.sizes.D, 0, context.stream, context.params, context.sizes,
-          context.buffers);
+    context.start(sampling, grid, kThreads);
+    context.start(finishing, context.sizes.batch_kv_heads, context.sizes.D);
   };
   if (context.sizes.D == 64) run(sampling_of<T, 64>(context), finish<64>);
   if (context.sizes.D == 128) run(sampling_of<T, 128>(context), finish<128>);

@@ -188,11 +188,7 @@ void launch_lists(const LaunchContext& context) {
       static_cast<int64_t>(context.sizes.batch_heads) * (context.sizes.query_tiles - context.sizes.listed_tiles);
   if (tiles == 0) return;
   const unsigned grid = static_cast<unsigned>((tiles * 32 + kThreads - 1) / kThreads);
-  if (context.kernel.tile_rows == 3 * kRecord) {
-    start(build_lists<3>, grid, kThreads, 0, context.stream, context.params, context.sizes, context.buffers);
-  } else {
-    start(build_lists<2>, grid, kThreads, 0, context.stream, context.params, context.sizes, context.buffers);
-  }
+  context.start(context.kernel.tile_rows == 3 * kRecord ? build_lists<3> : build_lists<2>, grid, kThreads);
 }
 
 }  // namespace sparsereel::attention::cuda

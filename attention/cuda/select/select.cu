@@ -97,8 +97,7 @@ int parts_of_budget(const Sizes& sizes, int budgets) {
 template <typename Function>
 void run(const LaunchContext& context, Function* kernel, int bytes = 0, int tiles = kTiles) {
   const int groups = ceil_div(context.sizes.selection_tiles, kTiles) * (kTiles / tiles);
-  start(kernel, static_cast<unsigned>(context.sizes.batch_heads) * groups, 32 * tiles, bytes, context.stream,
-        context.params, context.sizes, context.buffers);
+  context.start(kernel, static_cast<unsigned>(context.sizes.batch_heads) * groups, 32 * tiles, bytes);
 }
 
 /// Returns the counts of each budget as 64-bit numbers, each of which holds two counts. Sums of counts stay below 2^32,
@@ -126,7 +125,7 @@ void select(const LaunchContext& context, const AddUp& add_up) {
   if (const int budgets = context.sizes.budgets; budgets > 0) {
     const dim3 grid(static_cast<unsigned>(parts_of_budget(context.sizes, budgets)), static_cast<unsigned>(budgets));
     if (add_up) add_up(numbers_of(budgets, context.buffers.budgets->bins, kBins + 2));  // `wanted` follows the bins
-    start(find_sub_bin, grid, kThreads, 0, context.stream, context.params, context.sizes, context.buffers);
+    context.start(find_sub_bin, grid, kThreads);
     if (add_up) add_up(numbers_of(budgets, context.buffers.budgets->sub_bins, kBins));
   }
   run(context, choose_by_error<D>);

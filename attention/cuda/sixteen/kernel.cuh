@@ -430,8 +430,7 @@ void launch_sixteen_shape(const LaunchContext& context) {
   const auto kernel = attend_sixteen<T, D, kSkips>;
   allow_shared_bytes(kernel, Shape::kSharedBytes);
   const dim3 grid(static_cast<unsigned>(context.sizes.whole_tiles), Shape::kParts);
-  start(kernel, grid, Shape::kThreads, Shape::kSharedBytes, context.stream, context.params, context.sizes,
-        context.buffers);
+  context.start(kernel, grid, Shape::kThreads, Shape::kSharedBytes);
 }
 
 template <typename T, int D>

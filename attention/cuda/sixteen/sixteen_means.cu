@@ -140,8 +140,7 @@ __global__ void __launch_bounds__(kMeanThreads)
 
 template <typename T, int D>
 void launch(const LaunchContext& context) {
-  start(means_in_sixteen<T, D>, mean_grid(context.sizes), kMeanThreads, 0, context.stream, context.params,
-        context.sizes, context.buffers);
+  context.start(means_in_sixteen<T, D>, mean_grid(context.sizes), kMeanThreads);
 }
 
 /// Returns a view of contiguous [batch, heads, tokens, head_dim] for these tokens.
