@@ -37,7 +37,7 @@ struct StridedRows {
 struct CallTensors {
   Element element = Element::fp32;
   StridedRows q{}, k{}, v{}, out{};
-  float* out_scale = nullptr;  // [batch]; if set, the call writes out in e4m3, and here the scales that it divides out by
+  float* out_scale = nullptr;  // [batch]; if set, out is e4m3, and the call writes here the scales that it divides by
   float* lse = nullptr;        // [batch, heads, queries], natural log; null if not wanted
 };
 

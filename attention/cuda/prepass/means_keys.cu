@@ -121,8 +121,7 @@ __global__ void __launch_bounds__(kMeanThreads)
   __shared__ float largest[kMeanBlocks];
   __shared__ int longest;
   if (threadIdx.x == 0) longest = 0;
-#pragma unroll
-  for (int lanes = 16; lanes > 0; lanes /= 2) most = fmaxf(most, __shfl_xor_sync(~0U, most, lanes));
+  most = warp_max(most);
   if (at.lane == 0) largest[at.warp] = most;
   __syncthreads();
   const int group = at.warp % 4;  // the blocks whose cells share a scale: see mean_key()

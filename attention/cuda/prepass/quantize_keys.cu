@@ -15,25 +15,14 @@ constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
   return plain ? 7 : steps == RowSteps::any || steps == RowSteps::by_part ? 5 : 6;
 }
 
-/// Writes the records of K. kSimilarity: true if the similarity is needed, which is rare.
-template <typename T, int D, RowSteps kSteps, bool kSimilarity>
-__global__ void __launch_bounds__(kQuantizeThreads, ctas_per_multiprocessor(D, kSteps))
-    quantize_keys(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
-                  const __grid_constant__ Buffers buffers) {
+/// Loads a thread's part of a record, and applies the prologue. Rows past the end repeat the last key. A block without
+/// any key is never listed, but is loaded nevertheless.
+template <typename T, int D, RowSteps kSteps>
+__device__ __forceinline__ void load_keys(const Rows<T>& rows, const RowPrologue<D, kSteps>& prologue,
+                                          const RecordThread<D>& thread, int count,
+                                          Packed<T> (&raw)[RecordThread<D>::kRounds]) {
   using Thread = RecordThread<D>;
-  const Thread thread;
-  const int bk = thread.b * sizes.kv_heads + thread.h, column = thread.column;
-  const RowPrologue<D, kSteps> prologue(p.prologue, p.prologue.of_keys(),
-                                        moments_of(p, buffers.token_moments, false, thread.b), thread.h, p.head_dim,
-                                        column);
-  const Rows<T> rows(p.k, thread.b, thread.h, p.head_dim, column);
-  const int64_t record = static_cast<int64_t>(bk) * sizes.key_records + thread.block;
-  const int64_t block = static_cast<int64_t>(bk) * sizes.key_blocks + thread.block;
-  const int count = key_count(p, thread.b), left = count - thread.block * kRecord;
-  float most = 0;
-  // Rows past the end repeat the last key. A block without any key is never listed, but is written nevertheless.
   const auto token_of = [&](int round) { return max(min(thread.block * kRecord + thread.row(round), count - 1), 0); };
-  Packed<T> raw[Thread::kRounds];
 #pragma unroll
   for (int round = 0; round < Thread::kRounds; ++round) raw[round] = rows.load(token_of(round));
   if constexpr (kSteps != RowSteps::none) {
@@ -51,6 +40,56 @@ __global__ void __launch_bounds__(kQuantizeThreads, ctas_per_multiprocessor(D, k
       }
     }
   }
+}
+
+/// Adds the direction of a key before balancing. balance: the factors that balance q, at the lane's channels.
+template <int D>
+__device__ __forceinline__ void add_unbalanced(Pool<D>& direction, const float (&x)[kLaneElements],
+                                               const float* balance, float weight) {
+  float unbalanced[kLaneElements];
+  load_row(balance, unbalanced);
+#pragma unroll
+  for (int c = 0; c < kLaneElements; ++c) unbalanced[c] *= x[c];
+  direction.add_direction(unbalanced, weight);
+}
+
+/// Writes the mean of `real` keys in bf16, as a row of the matrix that block selection multiplies.
+template <int D>
+__device__ __forceinline__ void write_mean(Pool<D>& sum, int real, int block, uint16_t* means) {
+  sum.write(1.0F / static_cast<float>(max(1, real)),
+            [&](int c, float x) { means[pooled_offset<D>(block, c)] = __bfloat16_as_ushort(__float2bfloat16(x)); });
+}
+
+/// Writes the similarity of a record with `real` keys: the mean cosine over all pairs of its keys.
+template <int D>
+__device__ __forceinline__ void write_similarity(Pool<D>& direction, int real, float* similarity) {
+  __shared__ float total[D];
+  direction.write(1, [&](int c, float x) { total[c] = x; });
+  if (threadIdx.x >= 32) return;
+  float total_square = 0;
+  for (int c = static_cast<int>(threadIdx.x); c < D; c += 32) total_square += total[c] * total[c];
+  total_square = warp_sum(total_square);
+  if (threadIdx.x == 0) *similarity = total_square / static_cast<float>(max(1, real * real));
+}
+
+/// Writes the records of K. kSimilarity: true if the similarity is needed, which is rare.
+template <typename T, int D, RowSteps kSteps, bool kSimilarity>
+__global__ void __launch_bounds__(kQuantizeThreads, ctas_per_multiprocessor(D, kSteps))
+    quantize_keys(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
+                  const __grid_constant__ Buffers buffers) {
+  using Thread = RecordThread<D>;
+  const Thread thread;
+  const int bk = thread.b * sizes.kv_heads + thread.h, column = thread.column;
+  const RowPrologue<D, kSteps> prologue(p.prologue, p.prologue.of_keys(),
+                                        moments_of(p, buffers.token_moments, false, thread.b), thread.h, p.head_dim,
+                                        column);
+  const Rows<T> rows(p.k, thread.b, thread.h, p.head_dim, column);
+  const int64_t record = static_cast<int64_t>(bk) * sizes.key_records + thread.block;
+  const int64_t block = static_cast<int64_t>(bk) * sizes.key_blocks + thread.block;
+  const int count = key_count(p, thread.b), left = count - thread.block * kRecord;
+  float most = 0;
+  Packed<T> raw[Thread::kRounds];
+  load_keys<T, D, kSteps>(rows, prologue, thread, count, raw);
   float mean[kLaneElements], balance[kLaneElements];
   load_row(buffers.key_mean + static_cast<int64_t>(bk) * D + column, mean);
   load_row(buffers.k_balance + static_cast<int64_t>(bk) * D + column, balance);
@@ -71,16 +110,9 @@ __global__ void __launch_bounds__(kQuantizeThreads, ctas_per_multiprocessor(D, k
     if (buffers.k_mean == nullptr) return;
     const float weight = thread.row(round) < left ? 1.0F : 0.0F;
     sum.add(x, weight);
-    if (kSimilarity) {  // similarities are computed before balancing
-      float unbalanced[kLaneElements];
-      load_row(buffers.q_balance + static_cast<int64_t>(bk) * D + column, unbalanced);
-#pragma unroll
-      for (int c = 0; c < kLaneElements; ++c) unbalanced[c] *= x[c];
-      direction.add_direction(unbalanced, weight);
-    }
+    if (kSimilarity) add_unbalanced(direction, x, buffers.q_balance + static_cast<int64_t>(bk) * D + column, weight);
   });
-#pragma unroll
-  for (int lanes = 16; lanes > 0; lanes /= 2) most = fmaxf(most, __shfl_xor_sync(~0U, most, lanes));
+  most = warp_max(most);
   const float scale = most * (1 / kInt8Max) + kInt8MinScale, inverse = fast_inverse(scale);
   if (threadIdx.x % 32 == 0) buffers.k_scale[record * kKeyGroups + thread.warp] = scale;
   uint8_t* const out = buffers.k + record * kRecord * D;
@@ -92,21 +124,9 @@ __global__ void __launch_bounds__(kQuantizeThreads, ctas_per_multiprocessor(D, k
   });
   note_longest<D>(static_cast<float>(square) * scale * scale, buffers.longest + sizes.batch_heads + bk);
   const int real = max(0, min(kRecord, left));
-  if (buffers.k_mean != nullptr) {
-    uint16_t* means = buffers.k_mean + static_cast<int64_t>(bk) * sizes.pooled_blocks * D;
-    sum.write(1.0F / static_cast<float>(max(1, real)), [&](int c, float x) {
-      means[pooled_offset<D>(thread.block, c)] = __bfloat16_as_ushort(__float2bfloat16(x));
-    });
-  }
-  if (!kSimilarity) return;
-  // The similarity is the mean cosine over all pairs of the record's keys.
-  __shared__ float total[D];
-  direction.write(1, [&](int c, float x) { total[c] = x; });
-  if (threadIdx.x >= 32) return;
-  float total_square = 0;
-  for (int c = static_cast<int>(threadIdx.x); c < D; c += 32) total_square += total[c] * total[c];
-  total_square = warp_sum(total_square);
-  if (threadIdx.x == 0) buffers.k_similarity[block] = total_square / static_cast<float>(max(1, real * real));
+  if (buffers.k_mean != nullptr)
+    write_mean(sum, real, thread.block, buffers.k_mean + static_cast<int64_t>(bk) * sizes.pooled_blocks * D);
+  if (kSimilarity) write_similarity<D>(direction, real, buffers.k_similarity + block);
 }
 
 template <typename T, int D>

@@ -101,72 +101,74 @@ __device__ float largest_of(const Packed<T> (&packed)[kRounds][4]) {
   return most;
 }
 
-/// Quantizes V as make_e4m3() does, after subtracting the mean of the record, and writes that mean. The mean is
-/// corrected by what rounding adds to the sum of the record's keys, so the error cancels if all keys weigh the same.
-/// Also marks the record if it has outliers.
+/// The part of a record of V that a thread holds: the values of its eight channels for 4 keys of each round.
 template <typename T, int D>
-__device__ void make_e4m3_less_mean(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
-                                    const RecordThread<D>& thread) {
-  constexpr int kRowLanes = D / kLaneElements, kTogether = kQuantizeThreads / kRowLanes;
-  constexpr int kRounds = Transpose<D>::kWords / kTogether;
-  __shared__ Transpose<D> transpose;
-  alignas(16) __shared__ float raw_mean[D];
-  __shared__ float record_mean[D];
-  const int bk = thread.b * sizes.kv_heads + thread.h, column = thread.column;
-  const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, column);
-  const int first = thread.block * kRecord, left = key_count(p, thread.b) - first;
-  const int first_word = static_cast<int>(threadIdx.x / kRowLanes);
-  Packed<T> kept[kRounds][4];
+struct KeptValues {
+  static constexpr int kRowLanes = D / kLaneElements, kTogether = kQuantizeThreads / kRowLanes;
+  static constexpr int kRounds = Transpose<D>::kWords / kTogether;
+
+  int left;        // number of keys of the record and of all later ones
+  int first_word;  // the thread's word of four keys in the first round
+  Packed<T> value[kRounds][4];
+
+  __device__ int word(int round) const { return first_word + round * kTogether; }
+
+  /// Loads the values. Those past the last key are zeros.
+  __device__ __forceinline__ void load(const Rows<T>& rows, int first) {
 #pragma unroll
-  for (int round = 0; round < kRounds; ++round)
+    for (int round = 0; round < kRounds; ++round)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int key = key_of(first_word + round * kTogether, i);
-      kept[round][i] = rows.load(first + (key < left ? key : 0));
-      if (key >= left) kept[round][i] = {};
-    }
-  if (p.out_scale != nullptr) raise_out_scale(largest_of(kept), p.out_scale + thread.b);
-  const int64_t at = static_cast<int64_t>(bk) * D + column;
-  float mean[kLaneElements], inverse[kLaneElements], center[kLaneElements];
-  load_row(buffers.v_scale + at, inverse);
-  load_row(buffers.v_center + at, center);
-  Pool<D> pool;
-#pragma unroll
-  for (int round = 0; round < kRounds; ++round)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      float x[kLaneElements];
-      unpack(kept[round][i], x);
-      unpack_anew(kept[round][i]);
-      pool.add(x, 1);
-    }
-  const float share = fast_inverse(static_cast<float>(max(min(left, kRecord), 1)));
-  pool.write(share, [&](int c, float x) { raw_mean[c] = x; });
-  load_row(raw_mean + column, mean);
-#pragma unroll
-  for (int c = 0; c < kLaneElements; ++c) {
-    inverse[c] = fast_inverse(inverse[c]);
-    if (threadIdx.x < kRowLanes) record_mean[column + c] = (mean[c] - center[c]) * inverse[c];
-    mean[c] *= inverse[c];
+      for (int i = 0; i < 4; ++i) {
+        const int key = key_of(word(round), i);
+        value[round][i] = rows.load(first + (key < left ? key : 0));
+        if (key >= left) value[round][i] = {};
+      }
   }
+
+  /// Writes the record's mean of each channel, [D] in shared memory. `share` is 1 / the number of keys.
+  __device__ __forceinline__ void write_mean(float share, float* mean) {
+    Pool<D> pool;
 #pragma unroll
-  for (int round = 0; round < kRounds; ++round) {
-    const int word = first_word + round * kTogether;
-    float x[4][kLaneElements];
-    uint32_t real = 0, words[kLaneElements];
+    for (int round = 0; round < kRounds; ++round)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      unpack(kept[round][i], x[i]);
-      if (key_of(word, i) < left) real |= 0xFFU << 8 * i;
-    }
-#pragma unroll
-    for (int c = 0; c < kLaneElements; ++c) {
-      const auto e4m3 = [&](int i) { return fmaf(x[i][c], inverse[c], -mean[c]); };
-      words[c] = e4m3x4(e4m3(0), e4m3(1), e4m3(2), e4m3(3)) & real;
-    }
-    transpose.put(word, column, words);
+      for (int i = 0; i < 4; ++i) {
+        float x[kLaneElements];
+        unpack(value[round][i], x);
+        unpack_anew(value[round][i]);
+        pool.add(x, 1);
+      }
+    pool.write(share, [&](int c, float x) { mean[c] = x; });
   }
-  __syncthreads();
+
+  /// Puts v * inverse - mean in e4m3 into the transpose.
+  __device__ __forceinline__ void quantize(const float (&inverse)[kLaneElements], const float (&mean)[kLaneElements],
+                                           int column, Transpose<D>& transpose) const {
+#pragma unroll
+    for (int round = 0; round < kRounds; ++round) {
+      float x[4][kLaneElements];
+      uint32_t real = 0, words[kLaneElements];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        unpack(value[round][i], x[i]);
+        if (key_of(word(round), i) < left) real |= 0xFFU << 8 * i;
+      }
+#pragma unroll
+      for (int c = 0; c < kLaneElements; ++c) {
+        const auto e4m3 = [&](int i) { return fmaf(x[i][c], inverse[c], -mean[c]); };
+        words[c] = e4m3x4(e4m3(0), e4m3(1), e4m3(2), e4m3(3)) & real;
+      }
+      transpose.put(word(round), column, words);
+    }
+  }
+};
+
+/// Writes the record that is in the transpose, with its rows of ones, its mean and its marks for outliers.
+/// record_mean: [D], the mean of the scaled values before rounding. share: 1 / the number of keys.
+template <int D>
+__device__ __forceinline__ void write_less_mean(const Sizes& sizes, const Buffers& buffers,
+                                                const RecordThread<D>& thread, const Transpose<D>& transpose,
+                                                const float* record_mean, float share, int left) {
+  const int bk = thread.b * sizes.kv_heads + thread.h;
   const int64_t record = static_cast<int64_t>(bk) * sizes.key_records + thread.block;
   uint8_t* out = buffers.v + record * sizes.value_record_bytes;
   uint16_t* means = buffers.v_mean + record * D;
@@ -186,6 +188,40 @@ __device__ void make_e4m3_less_mean(const KernelParams& p, const Sizes& sizes, c
   for (int item = static_cast<int>(threadIdx.x); item < kOnesRows * ones_sets(D) * 4; item += kQuantizeThreads)
     *reinterpret_cast<uint4*>(out + value_offset(D + item / 4, item % 4 * 16)) =
         ones<D, false>(item / 4, item % 4, left);
+}
+
+/// Quantizes V as make_e4m3() does, after subtracting the mean of the record, and writes that mean. The mean is
+/// corrected by what rounding adds to the sum of the record's keys, so the error cancels if all keys weigh the same.
+/// Also marks the record if it has outliers.
+template <typename T, int D>
+__device__ void make_e4m3_less_mean(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
+                                    const RecordThread<D>& thread) {
+  using Kept = KeptValues<T, D>;
+  __shared__ Transpose<D> transpose;
+  alignas(16) __shared__ float raw_mean[D];
+  __shared__ float record_mean[D];
+  const int bk = thread.b * sizes.kv_heads + thread.h, column = thread.column;
+  const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, column);
+  const int first = thread.block * kRecord, left = key_count(p, thread.b) - first;
+  Kept kept{.left = left, .first_word = static_cast<int>(threadIdx.x / Kept::kRowLanes)};
+  kept.load(rows, first);
+  if (p.out_scale != nullptr) raise_out_scale(largest_of(kept.value), p.out_scale + thread.b);
+  const int64_t at = static_cast<int64_t>(bk) * D + column;
+  float mean[kLaneElements], inverse[kLaneElements], center[kLaneElements];
+  load_row(buffers.v_scale + at, inverse);
+  load_row(buffers.v_center + at, center);
+  const float share = fast_inverse(static_cast<float>(max(min(left, kRecord), 1)));
+  kept.write_mean(share, raw_mean);
+  load_row(raw_mean + column, mean);
+#pragma unroll
+  for (int c = 0; c < kLaneElements; ++c) {
+    inverse[c] = fast_inverse(inverse[c]);
+    if (threadIdx.x < Kept::kRowLanes) record_mean[column + c] = (mean[c] - center[c]) * inverse[c];
+    mean[c] *= inverse[c];
+  }
+  kept.quantize(inverse, mean, column, transpose);
+  __syncthreads();
+  write_less_mean<D>(sizes, buffers, thread, transpose, record_mean, share, left);
 }
 
 /// Writes the fp16 record of `thread`: a row of channels for each key. Marks the head if a value does not fit.
