@@ -66,7 +66,7 @@ struct Result {
 /// Memory that is reused from call to call. Each thread and each stream needs its own.
 struct Workspace {
   at::Tensor scratch;  // bytes without meaning between calls
-  at::Tensor counts;   // int64 [slots, cuda::kCounts]: counts of GPU kernels since the last collect_counts()
+  at::Tensor counts;   // int64 [slots, cuda::kCounts]: what GPU kernels have counted since the last collect_counts()
 };
 
 /// Computes softmax(q k^T * scale) v over the blocks that the context keeps.

@@ -12,8 +12,8 @@ inline StridedRows rows_of(const at::Tensor& x) {
   return {.data = x.data_ptr(), .batch_stride = x.stride(0), .token_stride = x.stride(1), .head_stride = x.stride(2)};
 }
 
-/// Returns the sizes, masks and policy of a call whose tensors attend() has checked. All pointers are null, except the
-/// pointer to the caller's map in the context.
+/// Returns a call with the sizes, masks and policy of a call whose tensors attend() has checked. Its pointers
+/// to tensors are null; those to the context's map and part are set.
 Call call_of(const at::Tensor& q, const at::Tensor& k, const Context& context, double scale);
 
 /// Runs a call on `device` in the workspace's scratch memory.

@@ -21,7 +21,7 @@ MemberTexts texts_of(const ModelOptions& options);
 /// Returns the options of ModelOptions and VideoRequest, and those that only a model's file sets.
 const OptionList& member_options();
 
-/// Keeps only the options of the model's file that a request may set.
+/// Removes the options of the model's file that a request may not set.
 void keep_members(ModelConfig& config);
 
 }  // namespace sparsereel::models

@@ -16,10 +16,10 @@
 
 namespace sparsereel::models {
 
-/// The addresses of one mapping, for the handler. Ranges are reused and never freed, because a handler may run at any
-/// time.
+/// The addresses of one mapping, for the handler. Ranges are reused and never deleted, because a handler may run at
+/// any time.
 struct GuardedRange {
-  std::atomic<uintptr_t> begin = 0, end = 0;  // both 0 if the range is free
+  std::atomic<uintptr_t> begin = 0, end = 0;  // both 0 if the range is unused
   std::atomic<bool> is_cut = false;
   GuardedRange* next = nullptr;
 };

@@ -18,7 +18,7 @@ from pathlib import Path
 from batch_support import KILLS, OPTIONS, ROWS, BatchTest
 from support import PROGRAM, wait_until, write_checkpoint
 
-# A launcher's rank. Rank 2 is killed once it has made a video.
+# The script that the launcher runs as each rank. It runs the program; on rank 2 it kills the program once that has made a video.
 KILLER = """
 import os, subprocess, sys
 from pathlib import Path

@@ -25,7 +25,7 @@ std::string config_of(const std::string& defaults) {
          "}\npresets:\n  fast: {steps: 1, cache: \"0.5\"}\n";
 }
 
-// tests/cli/library_test.py compares this with the program.
+// tests/cli/library_test.py checks that the program takes the same defaults.
 TEST(LibraryDefaults, TakeUnsetOptionsFromTheMatchingConfig) {
   const test::TemporaryFolder folder;
   test::write_text(

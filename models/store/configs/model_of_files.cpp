@@ -95,7 +95,7 @@ void check_named_experts(const Offered& offered) {
                          ", and the file for low noise as " + kSecondTransformer);
 }
 
-/// Keeps the candidates that fit the given images, if any candidate does.
+/// Keeps the candidates that fit a request with or without images. If none fits, keeps all.
 void keep_those_for_images(std::vector<Candidate>& candidates, bool with_images) {
   const auto fits = [&](const Candidate& candidate) {
     return with_images ? candidate.images.any() : !candidate.images.needed;

@@ -30,7 +30,7 @@ struct Published {
 /// Returns "NAME" for "ORGANIZATION/NAME".
 std::string name_of_repository(const std::string& repository);
 
-/// Returns true for ORGANIZATION/NAME that does not look like a path.
+/// Returns true for "ORGANIZATION/NAME", but not for the path of a file, such as "FOLDER/NAME.gguf".
 bool is_repository_name(const std::string& text);
 
 /// Returns "hf download ORGANIZATION/NAME --local-dir NAME", quoted for a shell.
