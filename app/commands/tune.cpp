@@ -173,6 +173,15 @@ void add_goal_options(CLI::App& command, tuning::TuneOptions& options) {
            the worst. If no setting reaches it, the exit code is 1.)",
        .example = "sparsereel tune prompts.txt --min-psnr 35 -o profile.yaml"},
       "X");
+  goal.add(
+      "--percentile", options.percentile,
+      {.help = "let --min-psnr bound this percentile, such as 5, not the mean",
+       .manual =
+           R"(Asks that --min-psnr holds for the given percentile of the prompts in place of their mean: with 5, 95%
+           of the videos reach it. 0 is the worst video. The result says how sure this is for other prompts, from the
+           number of prompts that were compared: 59 prompts of which none is below make the 5th percentile 95% sure.)",
+       .example = "sparsereel tune prompts.txt --min-psnr 35 --percentile 5 --videos 59"},
+      "P");
   goal.add("--min-ssim", options.min_ssim,
            {.help = "find the fastest setting with at least this SSIM, up to 1",
             .manual = R"(Asks for the fastest setting whose videos reach this structural similarity to those of full

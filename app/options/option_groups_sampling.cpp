@@ -117,7 +117,7 @@ std::vector<OptionSpec> sampler_and_speed() {
        .commands = {Command::tune}},
       {.names = "--distilled",
        .option = {.kind = whole},
-       .help = "steps of a distilled model or LoRA: 4 or 8",
+       .help = "steps of a distilled model or LoRA: 3, 4 or 8",
        .manual = R"(Sets the sampler, the noise levels, the flow shift and the guidance scale for a model that was
            distilled to so few steps, as configs/ lists them for each published LoRA. Options that you give win. Name
            such a LoRA with --lora, or such a transformer with --transformer.)",

@@ -70,6 +70,13 @@ std::string names_of(const std::vector<std::string>& loras) {
   return text;
 }
 
+/// Returns what to download, and the option that names it.
+std::string download_of(const Distilled& row, const OptionList::Words& words) {
+  if (row.loras.empty()) return row.repository + ", and name it with " + words.name("model");
+  return names_of(row.loras) + " of " + row.repository +
+         (row.loras.size() > 1 ? ", and name them with " : ", and name it with ") + words.name("lora");
+}
+
 }  // namespace
 
 YamlOptions distilled_options(const ModelConfig& config, const OptionValues& given, const OptionList::Words& words) {
@@ -86,9 +93,7 @@ YamlOptions distilled_options(const ModelConfig& config, const OptionValues& giv
   if (first == nullptr) throw unknown_steps(config, steps, words);
   if (loras_of(config, given).empty() && !given.contains("random_weights"))
     throw bad_option("distilled", steps + ": no LoRA is given, and the model's name does not say that it is distilled",
-                     "download " + names_of(first->loras) + " of " + first->repository +
-                         (first->loras.size() > 1 ? ", and name them with " : ", and name it with ") +
-                         words.name("lora"));
+                     "download " + download_of(*first, words));
   return first->options;
 }
 

@@ -21,7 +21,7 @@ struct YamlOptions {
 struct Distilled {
   std::string name;                // what publishers call the method: "lightx2v"
   int64_t steps = 0;               // number of steps
-  std::vector<std::string> loras;  // file names of the published LoRAs, one for each transformer
+  std::vector<std::string> loras;  // files of the LoRAs, one for each transformer; empty for a whole model
   std::string repository;          // where they are published
   std::vector<std::string> words;  // in lower case; one of them occurs in the names of such LoRAs and transformers
   YamlOptions options;             // what the steps need: sampler, noise levels, shift, guidance

@@ -65,4 +65,13 @@ SchedulerConfig parse_flow_euler_config(const nlohmann::json& json, const std::s
   return config;
 }
 
+SchedulerConfig parse_flow_lcm_config(const nlohmann::json& json, const std::string& file) {
+  const ConfigFields fields(json, file);
+  SchedulerConfig config = parse_common(fields);
+  require(fields, "invert_sigmas", false, false);
+  fields.require_null("scale_factors");
+  config.flow_shift = fields.positive_number("shift", 1);
+  return config;
+}
+
 }  // namespace sparsereel::models

@@ -14,5 +14,7 @@ SchedulerConfig parse_unipc_config(const nlohmann::json& json, const std::string
 SchedulerConfig parse_flow_dpm_config(const nlohmann::json& json, const std::string& file);
 /// Parses a FlowMatchEulerDiscreteScheduler. Throws the same errors.
 SchedulerConfig parse_flow_euler_config(const nlohmann::json& json, const std::string& file);
+/// Parses a FlowMatchLCMScheduler that keeps the size of the latents. Throws the same errors.
+SchedulerConfig parse_flow_lcm_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

@@ -18,8 +18,8 @@ struct FlowSchedule {
   at::Tensor sigmas;              // fp32 CPU [steps + 1], falling to 0, or rising to 1 if inverted
 };
 
-/// Returns FlowMatchEulerDiscreteScheduler's schedule; timesteps are fractional. Throws Error naming flow_shift or
-/// sigmas if that field makes levels infinite or NaN.
+/// Returns the schedule of FlowMatchEulerDiscreteScheduler and FlowMatchLCMScheduler; timesteps are fractional. Throws
+/// Error naming flow_shift or sigmas if that field makes levels infinite or NaN.
 FlowSchedule euler_flow_schedule(const SchedulerConfig& config, int64_t num_inference_steps);
 /// Returns UniPCMultistepScheduler's schedule with use_flow_sigmas; timesteps are whole. Throws Error naming flow_shift
 /// or sigmas if that field leaves no room between two levels.

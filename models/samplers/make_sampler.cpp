@@ -8,6 +8,7 @@
 #include "models/samplers/dpm_solver.h"
 #include "models/samplers/euler_ancestral.h"
 #include "models/samplers/flow_euler.h"
+#include "models/samplers/flow_lcm.h"
 #include "models/samplers/unipc.h"
 
 namespace sparsereel::models {
@@ -37,6 +38,8 @@ std::unique_ptr<Sampler> make_sampler(const SchedulerConfig& config, int64_t num
       return std::make_unique<UniPcSampler>(dpm_flow_schedule(config, num_inference_steps));
     case SamplerKind::flow_euler:
       return std::make_unique<FlowEulerSampler>(euler_flow_schedule(config, num_inference_steps));
+    case SamplerKind::flow_lcm:
+      return std::make_unique<FlowLcmSampler>(euler_flow_schedule(config, num_inference_steps));
     case SamplerKind::unipc:
       break;
   }

@@ -7,16 +7,17 @@
 
 namespace sparsereel::models {
 
-enum class SamplerKind { ddim, dpm_solver, euler_ancestral, flow_dpm_solver, flow_euler, unipc };
+enum class SamplerKind { ddim, dpm_solver, euler_ancestral, flow_dpm_solver, flow_euler, flow_lcm, unipc };
 
 /// Returns true if SchedulerConfig::flow_shift applies to this kind.
 constexpr bool has_flow_shift(SamplerKind kind) {
-  return kind == SamplerKind::flow_dpm_solver || kind == SamplerKind::flow_euler || kind == SamplerKind::unipc;
+  return kind == SamplerKind::flow_dpm_solver || kind == SamplerKind::flow_euler || kind == SamplerKind::flow_lcm ||
+         kind == SamplerKind::unipc;
 }
 
 /// Returns true if the steps of this kind draw noise.
 constexpr bool draws(SamplerKind kind) {
-  return kind == SamplerKind::dpm_solver || kind == SamplerKind::euler_ancestral;
+  return kind == SamplerKind::dpm_solver || kind == SamplerKind::euler_ancestral || kind == SamplerKind::flow_lcm;
 }
 
 /// The config of diffusers' discrete schedulers or, with the last four fields and no betas, of diffusers' flow-matching
@@ -34,7 +35,7 @@ struct SchedulerConfig {
   std::string timestep_spacing = "trailing";     // linspace, leading, trailing
   bool rescale_betas_zero_snr = true;
   double snr_shift_scale = 3.0;
-  double flow_shift = 1.0;  // flow_shift of UniPC and DPM-Solver, shift of FlowMatchEuler
+  double flow_shift = 1.0;  // flow_shift of UniPC and DPM-Solver, shift of FlowMatchEuler and FlowMatchLCM
   /// Flow matching's noise levels before the shift, one for each step. If empty, they are evenly spaced.
   std::vector<double> sigmas;
   bool invert_sigmas = false;              // FlowMatchEuler only: levels count from noise, 0, to the clean end, 1

@@ -4,7 +4,7 @@ import re
 import unittest
 
 import published
-from support import PROMPT, CommandLineTest, write_safetensors
+from support import PROMPT, ROOT, CommandLineTest, write_safetensors
 
 WIDTH = 5120  # of the transformers of A14B
 PARTS = [f'diffusion_models/wan2.2_t2v_{noise}_noise_14B_fp8_scaled.safetensors' for noise in ('high', 'low')]
@@ -51,6 +51,11 @@ class Distilled(CommandLineTest):
     def test_names_the_loras_that_are_missing(self):
         result = self.run_program('generate', '-m', 'comfy', '-p', PROMPT, '--distilled', 4, '--dry-run')
         self.fail_with(result, 2, '--distilled 4: no LoRA is given', 'wan2.2_t2v_A14b_high_noise_lora_rank64_lightx2v_4step_1217.safetensors', 'lightx2v/Wan2.2-Distill-Loras', '--lora')
+
+    def test_sets_what_a_whole_model_needs_and_names_it_if_it_is_missing(self):
+        shown = self.succeed(self.run_program('config', 'show', '--random-weights', ROOT / 'configs' / 'wan-2.1-1.3b.yaml', '--distilled', 3)).stdout
+        for line in ('scheduler: "FlowMatchLCMScheduler"', 'sigmas: "1.0,0.28,0.12"', 'flow_shift: 8.0', 'cfg_scale: 1.0'):
+            self.assertIn('\n' + line, '\n' + shown)
 
     def test_refuses_steps_and_models_without_settings(self):
         self.fail_with(self.run_program('generate', '-m', 'comfy', '-p', PROMPT, '--distilled', 8, '--dry-run'), 2, '--distilled 8: no settings are known', '--distilled 4')

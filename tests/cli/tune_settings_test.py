@@ -52,6 +52,7 @@ class Settings(CommandLineTest):
         self.assertTrue(tune['complete'] and tune['passed'])
         self.assertEqual(best['what'], 'tuned')
         self.assertGreaterEqual(best['psnr'], 29)
+        self.assertNotIn('percentile', tune)
         self.assertEqual({row['what'] for row in others}, {'near', 'balanced', 'fast', 'exact'})
         holding = [row for row in others if row['what'] == 'exact' or row['psnr'] >= 29]
         self.assertLess(best['denoise_seconds'], min(row['denoise_seconds'] for row in holding) / 1.1)
@@ -112,6 +113,15 @@ class Settings(CommandLineTest):
         self.assertGreater(tune['resumed_videos'], 0)
         self.assertEqual(self.names(), ['one.txt', 'p.missed.yaml', 'p.yaml', 't.json'])
         self.assertEqual(self.settings_of()['cache'], '0')
+
+    def test_floor_of_a_percentile_says_how_sure_it_is(self):
+        result = self.succeed(self.run_program(*(word for word in self.SEARCH if word != '--json'), '--min-psnr', 10, '--percentile', 5, '--cache', 0, '--topk', 0.5))
+        self.assertIn('0 of 1 video are below 10 dB: it is 5% sure that at most 5% of other such prompts are; --videos 59 makes it 95% sure if none is below', result.stdout)
+        (self.folder / 'p.yaml').unlink()
+        tune = self.search('--min-psnr', 10, '--percentile', 5, '--cache', 0, '--topk', 0.5)['tune']
+        self.assertEqual({**tune['percentile'], 'sure': round(tune['percentile']['sure'], 6)}, {'percentile': 5, 'prompts': 1, 'below': 0, 'sure': 0.05})
+        result = self.run_program(*self.SEARCH, '--min-psnr', 99, '--percentile', 5, '--cache', 0, '--topk', 0.5)
+        self.fail_with(result, 1, 'the best videos reach in percentile 5 ', ' dB instead of --min-psnr 99')
 
     def test_most_faithful_setting_within_the_seconds_is_found(self):
         tune = self.search('--at-most', 5)['tune']

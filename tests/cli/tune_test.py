@@ -170,6 +170,7 @@ class Tune(CommandLineTest):
         for arguments, words in ((['--budget', 'soon'], '--budget soon'), (['--l1', 0], '--l1'), (['--l1', 0.1, '--l2', 0.05], '--l2'),
                                  (['--samples', 0], '--samples'), (['--heat-map', 'a.jpg'], '--heat-map'),
                                  (['-o', 'nowhere/p.yaml'], 'nowhere'), (['--videos', 0, '--min-psnr', 20], '--min-psnr'), (['--videos', 0, '--at-most', 20], '--at-most'),
+                                 (['--percentile', 5], '--percentile'), (['--min-psnr', 30, '--percentile', 51], '--percentile'), (['--videos', 0, '--percentile', 5], '--percentile'),
                                  (['--min-psnr', 0], '--min-psnr'), (['--min-psnr', -3], '--min-psnr'), (['--min-psnr', 101], '--min-psnr'),
                                  (['--min-ssim', 0], '--min-ssim'), (['--min-ssim', 1.5], '--min-ssim'), (['--min-ssim', 'high'], '--min-ssim'),
                                  (['--at-most', 0], '--at-most'), (['--at-most', -1], '--at-most'), (['--times', 'none.json'], 'none.json')):

@@ -5,12 +5,12 @@ import json
 
 import numpy
 import torch
-from diffusers import DPMSolverMultistepScheduler, FlowMatchEulerDiscreteScheduler, UniPCMultistepScheduler
+from diffusers import DPMSolverMultistepScheduler, FlowMatchEulerDiscreteScheduler, FlowMatchLCMScheduler, UniPCMultistepScheduler
 from diffusers.pipelines.mochi.pipeline_mochi import linear_quadratic_schedule
 from make_schedulers import DATA, SEED, SHAPE
 from safetensors.torch import save_file
 
-CLASSES = {"unipc": UniPCMultistepScheduler, "euler": FlowMatchEulerDiscreteScheduler, "dpm": DPMSolverMultistepScheduler}
+CLASSES = {"unipc": UniPCMultistepScheduler, "euler": FlowMatchEulerDiscreteScheduler, "dpm": DPMSolverMultistepScheduler, "lcm": FlowMatchLCMScheduler}
 SHIFTS = (1.0, 3.0, 5.0, 12.0)
 # The settings of Wan's published checkpoints.
 PUBLISHED = {"prediction_type": "flow_prediction", "use_flow_sigmas": True}
@@ -18,7 +18,7 @@ COUNTS = [*range(1, 101), 200, 500, 1000]
 
 
 def config_of(short, shift, **change):
-    return {"shift": shift, **change} if short == "euler" else {**PUBLISHED, "flow_shift": shift, **change}
+    return {"shift": shift, **change} if short in ("euler", "lcm") else {**PUBLISHED, "flow_shift": shift, **change}
 
 
 def cases():
@@ -60,9 +60,9 @@ def sample(scheduler, steps, dtype, direction):
     trajectory = []
     for i, t in enumerate(scheduler.timesteps):
         prediction = (latents.float() * 0.25 + direction[i % len(direction)]).to(dtype)
-        latents = scheduler.step(prediction, t, latents, return_dict=False)[0]
+        latents = scheduler.step(prediction, t, latents, return_dict=False, **(dict(generator=generator) if isinstance(scheduler, FlowMatchLCMScheduler) else {}))[0]
         trajectory.append(latents.float())
-    next_draw = torch.randn(4, generator=generator)  # shows that the run drew nothing
+    next_draw = torch.randn(4, generator=generator)  # shows how much the run drew
     return start, torch.stack(trajectory), next_draw
 
 

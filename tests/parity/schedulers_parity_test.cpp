@@ -153,7 +153,8 @@ TEST(SchedulersTimesteps, MatchDiffusersForManyNumbersOfStepsOfFlowMatching) {
   const Golden golden("flow_schedulers_golden");
   const at::Tensor sums = golden["timestep_sums"];  // [class, shift, place in counts], weighted sums x 2^24
   const std::vector<double> counts = to_vector(golden["counts"]), shifts = to_vector(golden["shifts"]);
-  const std::vector<SamplerKind> kinds = {SamplerKind::unipc, SamplerKind::flow_euler, SamplerKind::flow_dpm_solver};
+  const std::vector<SamplerKind> kinds = {SamplerKind::unipc, SamplerKind::flow_euler, SamplerKind::flow_dpm_solver,
+                                          SamplerKind::flow_lcm};
   for (size_t kind = 0; kind < kinds.size(); ++kind) {
     for (size_t row = 0; row < shifts.size(); ++row) {
       for (size_t column = 0; column < counts.size(); ++column) {

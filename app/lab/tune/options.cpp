@@ -29,6 +29,11 @@ void check_bound(const char* option, double value) {
 void check_goal(const TuneOptions& options) {
   if (options.min_psnr && !(*options.min_psnr > 0 && *options.min_psnr <= 100))
     throw bad_input("--min-psnr is outside 0 to 100 dB", "give decibels, such as 35");
+  if (options.percentile && !(*options.percentile >= 0 && *options.percentile <= 50))
+    throw bad_input("--percentile is outside 0 to 50", "give for example 5; 0 is the worst video");
+  if (options.percentile && !options.min_psnr)
+    throw bad_input("--percentile is given without --min-psnr",
+                    "add --min-psnr, the PSNR that the percentile must reach");
   if (options.min_ssim && !(*options.min_ssim > 0 && *options.min_ssim <= 1))
     throw bad_input("--min-ssim is outside 0 to 1", "give for example 0.95");
   if (options.at_most && !(*options.at_most > 0 && *options.at_most <= kLongest))
@@ -44,7 +49,12 @@ void check_goal(const TuneOptions& options) {
 
 Goal goal_of(const TuneOptions& options) {
   if (!options.min_psnr && !options.min_ssim && !options.at_most)
-    return {.min_psnr = kBalancedPsnr, .min_lowest = kBalancedLowest};
+    return {.min_psnr = kBalancedPsnr, .min_tail = kBalancedLowest};
+  if (options.percentile)
+    return {.min_ssim = options.min_ssim,
+            .min_tail = options.min_psnr,
+            .tail = *options.percentile,
+            .at_most = options.at_most};
   return {.min_psnr = options.min_psnr, .min_ssim = options.min_ssim, .at_most = options.at_most};
 }
 

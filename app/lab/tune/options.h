@@ -21,7 +21,7 @@ namespace sparsereel::app::tuning {
 struct TuneOptions {
   std::string prompts;  // file of a prompt set; empty for --prompt
   std::string budget = "10m";
-  std::optional<double> min_psnr, min_ssim, at_most;
+  std::optional<double> min_psnr, percentile, min_ssim, at_most;
   std::string times;  // reports of `bench pipeline`, a comma list; empty if none
   std::optional<double> l1, l2;
   int64_t samples = 6;

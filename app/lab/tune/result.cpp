@@ -65,6 +65,7 @@ Row row_of(const std::string& what, const Standing& standing, double full_second
           {"prompts", standing.videos.size()},
           {"computed_steps", standing.computed_steps},
           {"psnr", standing.mean(&Seen::psnr)},
+          {"psnr_p5", standing.videos.size() < 2 ? Row() : Row(standing.psnr_percentile(5))},
           {"psnr_lowest", standing.lowest_psnr()},
           {"ssim", standing.mean(&Seen::ssim)},
           {"denoise_seconds", standing.seconds},
@@ -94,8 +95,8 @@ Rows rows_of(const TunePlan& plan, const Found& found, int64_t steps) {
 }
 
 Columns found_columns() {
-  return joined({columns({"what", "setting"}), varying({"prompts"}),
-                 columns({"computed_steps", "psnr", "psnr_lowest", "ssim", "denoise_seconds", "speedup"})});
+  return joined({columns({"what", "setting"}), varying({"prompts"}), columns({"computed_steps", "psnr"}),
+                 Columns{to_people("psnr_p5", {})}, columns({"psnr_lowest", "ssim", "denoise_seconds", "speedup"})});
 }
 
 /// Returns ", 1.42 x as fast as balanced": the comparison with the fastest preset that also reaches the goal.
@@ -112,6 +113,39 @@ std::string beside_presets(const TunePlan& plan, const Found& found) {
   }
   if (fastest == nullptr) return {};
   return ", " + fixed(fastest->seconds / found.chosen().seconds, 2) + " x as fast as " + named;
+}
+
+/// How well the videos of a setting support the goal's percentile for other prompts.
+struct Tail {
+  int64_t prompts = 0, below = 0;  // videos, and those below the bound
+  double share = 0, sure = 0;      // at most `share` of all prompts have a video below; `sure` by sureness()
+};
+
+Tail tail_of(const Goal& goal, const Standing& chosen) {
+  const auto is_below = [&](const auto& video) { return video.second.psnr < *goal.min_tail; };
+  Tail tail{.prompts = static_cast<int64_t>(chosen.videos.size()),
+            .below = std::ranges::count_if(chosen.videos, is_below),
+            .share = goal.tail / 100};
+  tail.sure = sureness(tail.prompts, tail.below, tail.share);
+  return tail;
+}
+
+bool bounds_percentile(const Goal& goal) {
+  return goal.min_tail && goal.tail > 0;
+}
+
+/// Returns a line that says how sure the percentile is for other prompts, and how many prompts would make it 95% sure.
+std::string of_percentile(const Goal& goal, const Standing& chosen) {
+  constexpr double kSure = 0.95;
+  const Tail tail = tail_of(goal, chosen);
+  const std::string bound = exact_text(*goal.min_tail) + " dB";
+  std::string text = std::to_string(tail.below) + " of " + counted(tail.prompts, "video") +
+                     (tail.below == 1 ? " is" : " are") + " below " + bound + ": it is " +
+                     fixed(std::floor(100 * tail.sure), 0) + "% sure that at most " + exact_text(goal.tail) +
+                     "% of other such prompts are";
+  if (tail.sure >= kSure) return text + "\n";
+  const double needed = std::ceil(std::log(1 - kSure) / std::log1p(-tail.share));
+  return text + "; --videos " + fixed(needed, 0) + " makes it 95% sure if none is below\n";
 }
 
 std::string of_heads(const attention::Profile& profile) {
@@ -164,9 +198,10 @@ std::string missed_goal(const TunePlan& plan, const Found& found) {
     add("PSNR " + fixed_below(best.mean(&Seen::psnr), *goal.min_psnr, 2) + " dB", of_psnr + exact_text(*goal.min_psnr));
   if (goal.min_ssim && best.mean(&Seen::ssim) < *goal.min_ssim)
     add("SSIM " + fixed_below(best.mean(&Seen::ssim), *goal.min_ssim, 4), "--min-ssim " + exact_text(*goal.min_ssim));
-  if (goal.min_lowest && best.lowest_psnr() < *goal.min_lowest)
-    add("in the worst video " + fixed_below(best.lowest_psnr(), *goal.min_lowest, 2) + " dB",
-        "its " + exact_text(*goal.min_lowest));
+  if (const double tail = best.psnr_percentile(goal.tail); goal.min_tail && tail < *goal.min_tail)
+    add("in " + (goal.tail > 0 ? "percentile " + exact_text(goal.tail) : std::string("the worst video")) + " " +
+            fixed_below(tail, *goal.min_tail, 2) + " dB",
+        (plan.goal_asked ? of_psnr : "its ") + exact_text(*goal.min_tail));
   if (text.empty())
     text = "for the best setting that was found, only " + counted(static_cast<int64_t>(best.videos.size()), "video") +
            " of " + std::to_string(plan.prompts.size()) + " could be compared";
@@ -198,6 +233,11 @@ nlohmann::json found_report(const TunePlan& plan, const Found& found, const atte
   if (plan.times) report["times"] = plan.times->summaries;
   if (!found.no_heads.empty()) report["no_heads"] = found.no_heads;
   if (found.best) report.update({{"passed", found.passed()}, {"full_denoise_seconds", found.full_seconds}});
+  if (found.best && bounds_percentile(plan.goal)) {
+    const Tail tail = tail_of(plan.goal, found.chosen());
+    report["percentile"] = {
+        {"percentile", plan.goal.tail}, {"prompts", tail.prompts}, {"below", tail.below}, {"sure", tail.sure}};
+  }
   if (!found.heads) return report;
   report.update({{"error", profile.error},
                  {"sparsity", profile.sparsity},
@@ -225,7 +265,8 @@ std::string summary(const TunePlan& plan, const Found& found, const attention::P
           (found.heads ? ", with blocks chosen for each head (" + of_heads(profile) + ")" : "") + ": PSNR " +
           fixed(chosen.mean(&Seen::psnr), 1) + " dB (lowest " + fixed(chosen.lowest_psnr(), 1) + "), " +
           fixed(found.full_seconds / chosen.seconds, 2) + " x as fast as full attention" + beside_presets(plan, found) +
-          "; " + fixed(seconds, 0) + " s\n\n";
+          "; " + fixed(seconds, 0) + " s\n";
+  text += (bounds_percentile(plan.goal) ? of_percentile(plan.goal, chosen) : std::string()) + "\n";
   for (const std::string& times : plan.times ? plan.times->summaries : std::vector<std::string>{})
     text += "times: " + times + "\n";
   const Rows rows = rows_of(plan, found, steps);

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "app/lab/measure/timing.h"
+
 namespace sparsereel::app::tuning {
 namespace {
 
@@ -51,10 +53,19 @@ double Standing::mean(double Seen::*figure) const {
   return videos.empty() ? 0 : sum / static_cast<double>(videos.size());
 }
 
-double Standing::lowest_psnr() const {
-  double lowest = std::numeric_limits<double>::infinity();
-  for (const auto& [prompt, seen] : videos) lowest = std::min(lowest, seen.psnr);
-  return lowest;
+double Standing::psnr_percentile(double percentile) const {
+  std::vector<double> psnr;
+  for (const auto& [prompt, seen] : videos) psnr.push_back(seen.psnr);
+  return psnr.empty() ? std::numeric_limits<double>::infinity() : quantile(psnr, percentile / 100);
+}
+
+double sureness(int64_t prompts, int64_t below, double share) {
+  double probability = std::pow(1 - share, static_cast<double>(prompts)), so_few = 0;
+  for (int64_t i = 0; i <= std::min(below, prompts); ++i) {
+    so_few += probability;
+    probability *= static_cast<double>(prompts - i) / static_cast<double>(i + 1) * share / (1 - share);
+  }
+  return std::max(0.0, 1 - so_few);
 }
 
 StepCost StepCost::at(double share) const {
@@ -99,13 +110,13 @@ double SettingSearch::figure_of(const Seen& seen) const {
   double figure = seen.psnr;
   if (goal_.min_ssim) {
     const double margin = 10 * std::log10((1 - *goal_.min_ssim + 1e-9) / std::max(1e-9, 1 - seen.ssim));
-    figure = goal_.min_psnr || goal_.min_lowest ? std::min(figure, floor() + margin) : floor() + margin;
+    figure = goal_.min_psnr || goal_.min_tail ? std::min(figure, floor() + margin) : floor() + margin;
   }
   return std::min(figure, kMostDecibels);
 }
 
 double SettingSearch::floor() const {
-  return std::min(goal_.min_psnr.value_or(goal_.min_lowest.value_or(kUsualDecibels)), kMostDecibels);
+  return std::min(goal_.min_psnr.value_or(goal_.min_tail.value_or(kUsualDecibels)), kMostDecibels);
 }
 
 bool SettingSearch::has_time(const Standing& standing) const {
@@ -116,7 +127,7 @@ bool SettingSearch::holds(const Standing& standing) const {
   if (!complete(standing) || !has_time(standing) || standing.seconds >= full_seconds_) return false;
   return standing.mean(&Seen::psnr) >= goal_.min_psnr.value_or(0) &&
          standing.mean(&Seen::ssim) >= goal_.min_ssim.value_or(-1) &&
-         standing.lowest_psnr() >= goal_.min_lowest.value_or(0);
+         standing.psnr_percentile(goal_.tail) >= goal_.min_tail.value_or(0);
 }
 
 /// Estimates, before any video was made, how many steps are computed in the first part of a run; `share`, 0 to 1, is
@@ -238,12 +249,22 @@ double SettingSearch::chance(const Standing& standing) const {
   double chance = 1;
   if (goal_.min_psnr || goal_.min_ssim)
     chance = normal((standing.psnr.mean - floor()) / std::max(1e-6, standing.psnr.deviation));
-  if (!goal_.min_lowest) return chance;
-  if (standing.lowest_psnr() < *goal_.min_lowest) return 0;
-  double lowest = std::numeric_limits<double>::infinity();  // expected
-  for (size_t prompt = 0; prompt < prompts_; ++prompt)
-    if (!standing.videos.contains(prompt)) lowest = std::min(lowest, standing.psnr.mean + model_.ease(prompt));
-  return chance * normal((lowest - *goal_.min_lowest) / std::hypot(standing.psnr.deviation, kOfVideos));
+  return goal_.min_tail ? chance * tail_chance(standing) : chance;
+}
+
+/// Returns the probability that the percentile keeps its bound. Guesses the PSNR of the videos that are missing. A
+/// video above the bound cannot break it, so its figure does not matter.
+double SettingSearch::tail_chance(const Standing& standing) const {
+  const double bound = *goal_.min_tail, share = goal_.tail / 100;
+  std::vector<double> at_best, expected;
+  for (size_t prompt = 0; prompt < prompts_; ++prompt) {
+    const auto video = standing.videos.find(prompt);
+    const bool made = video != standing.videos.end(), kept = made && video->second.psnr >= bound;
+    at_best.push_back(made && !kept ? video->second.psnr : kMostDecibels);
+    expected.push_back(kept ? kMostDecibels : made ? video->second.psnr : standing.psnr.mean + model_.ease(prompt));
+  }
+  if (quantile(at_best, share) < bound) return 0;
+  return normal((quantile(expected, share) - bound) / std::hypot(standing.psnr.deviation, kOfVideos));
 }
 
 /// Returns the gain that the candidate's videos promise, over the least gain that is worth a video. The gain is a share

@@ -16,12 +16,14 @@
 
 namespace sparsereel::app::tuning {
 
-/// The goal: bounds on averages over the prompts and on the lowest PSNR.
+/// The goal: bounds on averages over the prompts, and on a percentile of the PSNR over them.
 struct Goal {
-  std::optional<double> min_psnr = {}, min_ssim = {}, min_lowest = {};
-  std::optional<double> at_most = {};  // most seconds of denoising; if set, the highest fidelity wins
+  std::optional<double> min_psnr = {}, min_ssim = {};
+  std::optional<double> min_tail = {};  // bound on the percentile `tail`
+  double tail = 0;                      // 0 to 50; 0 is the lowest PSNR
+  std::optional<double> at_most = {};   // most seconds of denoising; if set, the highest fidelity wins
 
-  bool has_floor() const { return min_psnr || min_ssim || min_lowest; }
+  bool has_floor() const { return min_psnr || min_ssim || min_tail; }
 };
 
 /// The measurements of a setting's video, compared with the video of full attention.
@@ -51,8 +53,16 @@ struct Standing {
   Guess psnr = {};                     // PSNR averaged over all prompts; if SSIM decides, a comparable figure
 
   double mean(double Seen::*figure) const;
-  double lowest_psnr() const;
+  double lowest_psnr() const { return psnr_percentile(0); }
+  /// Returns this percentile of the PSNR of its videos, interpolated between them.
+  double psnr_percentile(double percentile) const;
 };
+
+/// Returns how sure it is, 0 to 1, that at most `share` of all prompts have videos below a floor, if `below` of
+/// `prompts` videos are. It is the confidence of a one-sided test of the binomial distribution: 1 minus the probability
+/// of so few videos below the floor if exactly `share` of all prompts were below it. Assumes that the prompts were
+/// drawn from the prompts of interest, and nothing else.
+double sureness(int64_t prompts, int64_t below, double share);
 
 class SettingSearch {
  public:
@@ -89,6 +99,7 @@ class SettingSearch {
   Traits traits(const Standing& standing) const;
   void guess(Standing& standing) const;
   double chance(const Standing& standing) const;
+  double tail_chance(const Standing& standing) const;
   double gain(const Standing& standing, const std::optional<size_t>& best) const;
   double steps_by(const Candidate& candidate, double share) const;
   double share_by(const Candidate& candidate) const;

@@ -142,19 +142,21 @@ std::vector<std::string> texts_of(const YAML::Node& node) {
   return texts;
 }
 
-/// Throws Error for a row without one of the keys. `source` says where the values come from, for readers of the file.
+/// Throws Error for a row without one of the keys. A row without `lora` is for whole models. `source` says where the
+/// values come from, for readers of the file.
 Distilled distilled_row(const YAML::Node& node, const fs::path& file) {
   const std::vector<std::string> keys = {"name", "steps", "lora", "repository", "words", "source", "options"};
   require_map(node, file, "a row of distilled");
   check_keys(node, file, "distilled.", keys, "a row has " + list_of(keys));
   for (const std::string& key : keys)
-    if (!node[key]) throw bad_yaml(file, node.Mark(), "a row of distilled lacks " + key, "give it " + list_of(keys));
+    if (!node[key] && key != "lora")
+      throw bad_yaml(file, node.Mark(), "a row of distilled lacks " + key, "give it " + list_of(keys));
   require_map(node["options"], file, "distilled.options");
   const auto steps = parse_number<int64_t>(node["steps"].Scalar());
   if (!steps) throw bad_yaml(file, node["steps"].Mark(), "distilled.steps is not a number", "write a number of steps");
   return {.name = node["name"].Scalar(),
           .steps = *steps,
-          .loras = texts_of(node["lora"]),
+          .loras = node["lora"] ? texts_of(node["lora"]) : std::vector<std::string>(),
           .repository = node["repository"].Scalar(),
           .words = texts_of(node["words"]),
           .options = option_values(node["options"], file, "distilled.options.")};

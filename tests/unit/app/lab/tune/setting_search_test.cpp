@@ -161,11 +161,35 @@ TEST(SettingSearch, KeepsAFloorOfSsim) {
 TEST(SettingSearch, KeepsASeparateFloorForTheWorstPrompt) {
   const std::vector<Candidate> candidates = candidates_of(axes(), kSteps);
   const auto mean = searched({}, {.min_psnr = 38}, candidates).search;
-  const auto both = searched({}, {.min_psnr = 38, .min_lowest = 38}, candidates).search;
+  const auto both = searched({}, {.min_psnr = 38, .min_tail = 38}, candidates).search;
   const Standing &one = mean.standings()[mean.best().value()], &other = both.standings()[both.best().value()];
   EXPECT_LT(one.lowest_psnr(), 38);
   EXPECT_GE(other.lowest_psnr(), 38);
   EXPECT_GT(other.seconds, one.seconds);
+}
+
+TEST(SettingSearch, KeepsAFloorOfAPercentile) {
+  const std::vector<Candidate> candidates = candidates_of(axes(), kSteps);
+  const auto best_of = [&](double tail) {
+    const auto search = searched({}, {.min_tail = 38, .tail = tail}, candidates).search;
+    return search.standings()[search.best().value()];
+  };
+  const Standing worst = best_of(0), quarter = best_of(25), median = best_of(50);
+  EXPECT_GE(worst.lowest_psnr(), 38);
+  EXPECT_LT(quarter.lowest_psnr(), 38);
+  EXPECT_GE(quarter.psnr_percentile(25), 38);
+  EXPECT_LT(median.psnr_percentile(25), 38);
+  EXPECT_GE(median.psnr_percentile(50), 38);
+  EXPECT_GT(worst.seconds, quarter.seconds);
+  EXPECT_GT(quarter.seconds, median.seconds);
+}
+
+TEST(SettingSearch, IsAsSureOfAPercentileAsTheNumberOfPromptsAllows) {
+  EXPECT_NEAR(sureness(58, 0, 0.05), 0.949, 5e-4);
+  EXPECT_NEAR(sureness(59, 0, 0.05), 0.9515, 5e-4);
+  EXPECT_NEAR(sureness(4, 0, 0.05), 1 - std::pow(0.95, 4), 1e-12);
+  EXPECT_NEAR(sureness(93, 1, 0.05), 0.95, 2e-3);  // 93 prompts with one below: a table of tolerance limits
+  EXPECT_NEAR(sureness(10, 10, 0.05), 0, 1e-12);
 }
 
 TEST(SettingSearch, SoonNamesTheMostFaithfulSettingIfNoneReachesTheFloor) {
