@@ -2,12 +2,17 @@
 a moving camera. `sample` draws scenes and captions from a seed, `render` draws their frames on any device."""
 import argparse
 import math
+import os
+import sys
 
 import torch
 import torch.nn.functional as F
 
 from scenes import OBJECTS, SHAPE_NAMES, SPAN, sample, take
 from textures import make_textures
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'tiny-training'))
+from png import write_png  # noqa: E402
 
 FACES = 12                          # at most, of a solid
 
@@ -252,18 +257,6 @@ def render(scenes, size, frames, device='cpu', window=None, first=0, of=None, te
 
 
 # ---- a sheet of examples ------------------------------------------------------------------------------------------
-
-def write_png(path, picture):
-    """Writes a picture [3, H, W] in -1..1."""
-    import struct
-    import zlib
-    rows = ((picture.float().clamp(-1, 1) + 1) * 127.5).round().byte().permute(1, 2, 0).cpu().numpy()
-    raw = b''.join(b'\0' + row.tobytes() for row in rows)
-    chunk = lambda kind, body: struct.pack('>I', len(body)) + kind + body + struct.pack('>I', zlib.crc32(kind + body))
-    with open(path, 'wb') as f:
-        f.write(b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', rows.shape[1], rows.shape[0], 8, 2, 0, 0, 0))
-                + chunk(b'IDAT', zlib.compress(raw, 6)) + chunk(b'IEND', b''))
-
 
 def sheet(videos, columns, frames=4):
     """Returns a picture [3, H, W]: a few frames of each video [3, F, H, W] side by side, some videos in a row."""

@@ -20,6 +20,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '
 import unigram  # noqa: E402
 from attention import pick_attention  # noqa: E402
 from optim import Trainer  # noqa: E402
+from png import write_png  # noqa: E402
 
 # Each stage: sizes as (height, width, frames, clips a step), learning rate, flow shift, share of the time before the rate falls to its end,
 # rate at the end, seconds to fill the pools, share of the time for new clips after that, seconds kept for the samples.
@@ -379,9 +380,9 @@ class Run:
             video = self.maker.decode(latent)
             scale = min(1.0, (70_000 / (video.shape[2] * video.shape[3])) ** 0.5)
             if not videos:
-                data.write_png(os.path.join(args.out, f'frame-{args.stage}.png'), video[:, video.shape[1] // 2])
+                write_png(os.path.join(args.out, f'frame-{args.stage}.png'), video[:, video.shape[1] // 2])
             videos.append(F.interpolate(video.transpose(0, 1), scale_factor=scale, mode='area').transpose(0, 1).cpu() if scale < 1 else video.cpu())
-        data.write_png(os.path.join(args.out, f'sheet-{args.stage}.png'), data.sheet(videos, 2 if len(videos) % 2 == 0 else 1))
+        write_png(os.path.join(args.out, f'sheet-{args.stage}.png'), data.sheet(videos, 2 if len(videos) % 2 == 0 else 1))
         self.report['captions'] = scenes['caption']
         print('\n'.join(f'{k + 1}. {c}' for k, c in enumerate(scenes['caption'])), flush=True)
 

@@ -14,6 +14,7 @@ import vae as vaes
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'tiny-training'))
 from optim import Trainer  # noqa: E402
+from png import write_png  # noqa: E402
 
 VIEWS = ((256, 256), (480, 832))    # height and width of the frames that crops are taken from
 LONGEST = 81                        # frames of the clips that crops are taken from
@@ -232,7 +233,7 @@ def main():
         mean, deviation = (t.flatten().tolist() for t in load(args.start, 'cpu', torch.float32)[1:])
     save(weights(), os.path.join(args.out, 'vae'), latents_mean=[round(v, 4) for v in mean], latents_std=[round(v, 4) for v in deviation])
     strip = lambda v: torch.cat(list(v[:, :3].unbind(1)), 2)
-    data.write_png(os.path.join(args.out, 'vae-sheet.png'), torch.cat([torch.cat([strip(a), strip(b)], 2) for a, b in pairs if a.shape[-1] == pairs[0][0].shape[-1]], 1))
+    write_png(os.path.join(args.out, 'vae-sheet.png'), torch.cat([torch.cat([strip(a), strip(b)], 2) for a, b in pairs if a.shape[-1] == pairs[0][0].shape[-1]], 1))
     with open(os.path.join(args.out, 'vae-report.json'), 'w') as f:
         json.dump({'steps': step, 'clips': seen, 'seconds': round(time.time() - start), 'psnr': values, 'latents_mean': mean, 'latents_std': deviation}, f, indent=1)
     print('latents: mean', [round(v, 2) for v in mean], 'std', [round(v, 2) for v in deviation], f'{time.time() - start:.0f} s', flush=True)

@@ -10,11 +10,11 @@ import re
 import time
 
 import torch
-from PIL import Image
 from safetensors.torch import load_file
 
 import judge as judging
 import shapes
+from png import write_png
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -48,7 +48,7 @@ def sheet(videos, path, tile=160):
         frames = video[:, torch.linspace(0, video.shape[1] - 1, 5).round().long()].transpose(0, 1)
         frames = torch.nn.functional.interpolate(frames, size=(tile, tile), mode='area')
         rows.append(frames.permute(2, 0, 3, 1).reshape(tile, 5 * tile, 3))
-    Image.fromarray(((torch.cat(rows) + 1) * 127.5).clamp(0, 255).round().byte().numpy()).save(path)
+    write_png(path, torch.cat(rows).permute(2, 0, 1))
 
 
 def generate(args, prompts):

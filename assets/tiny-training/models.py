@@ -1,17 +1,18 @@
-"""The tiny pipeline's parts: tokenizer, text encoder, transformer, VAE, scheduler, rotary tables, and a batched sampler."""
-import torch
-from torch import nn
-import diffusers
-from diffusers import AutoencoderKLCogVideoX, CogVideoXDDIMScheduler, CogVideoXTransformer3DModel
-from diffusers.models.embeddings import get_1d_rotary_pos_embed
-from safetensors.torch import load_file, save_file
-from transformers import T5Config, T5EncoderModel
+"""The tiny pipeline's parts: tokenizer, text encoder, transformer, VAE, rotary tables, a batched sampler and files."""
+import glob
+import json
+import os
 
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import cogvideox
 import shapes
 import unigram
 
-diffusers.logging.set_verbosity_error()
-TEXT_TOKENS, LATENT_CHANNELS, SIDE = 32, 8, 256
+TEXT_TOKENS, LATENT_CHANNELS, SIDE = 32, cogvideox.LATENT_CHANNELS, 256
+GUIDANCE, STEPS = 6.0, 25
 
 
 def train_tokenizer(path):
@@ -26,25 +27,17 @@ def tokenize(tokenizer, texts):
     return ids
 
 
-def make_vae(scaling_factor=1.0):
-    # With these sample sizes, the tile lengths in diffusers are whole numbers, so its tiled decode returns frames of
-    # the right size.
-    return AutoencoderKLCogVideoX(
-        in_channels=3, out_channels=3, block_out_channels=(16, 24, 48, 64), layers_per_block=1, latent_channels=LATENT_CHANNELS,
-        norm_num_groups=8, sample_height=192, sample_width=160, scaling_factor=scaling_factor, temporal_compression_ratio=4)
-
-
 def make_text_encoder(vocabulary):
-    return T5EncoderModel(T5Config(
-        vocab_size=vocabulary, d_model=128, d_kv=32, d_ff=256, num_layers=3, num_heads=4, feed_forward_proj='gated-gelu', dropout_rate=0.0,
-        pad_token_id=0, eos_token_id=1, decoder_start_token_id=0, tie_word_embeddings=False, is_encoder_decoder=False, use_cache=False))
+    model = cogvideox.TextEncoder(vocabulary)
+    for name, p in model.named_parameters():
+        if p.ndim == 2:                                                     # as T5 initializes them
+            inner = {'q': p.shape[1] * 32, 'o': 128, 'wo': 256, 'shared': 1}.get(name.split('.')[-2], 128)
+            nn.init.normal_(p, std=inner ** -0.5)
+    return model
 
 
 def make_denoiser():
-    model = CogVideoXTransformer3DModel(
-        num_attention_heads=4, attention_head_dim=64, in_channels=LATENT_CHANNELS, out_channels=LATENT_CHANNELS, time_embed_dim=64,
-        text_embed_dim=128, num_layers=6, sample_width=SIDE // 8, sample_height=SIDE // 8, sample_frames=shapes.FRAMES, patch_size=2,
-        temporal_compression_ratio=4, max_text_seq_length=TEXT_TOKENS, use_rotary_positional_embeddings=True)
+    model = cogvideox.Transformer()
     for name, p in model.named_parameters():
         if p.ndim == 2 and ('to_' in name or '.ff.' in name):
             nn.init.xavier_uniform_(p)
@@ -61,11 +54,24 @@ def make_denoiser():
     return model
 
 
-def make_scheduler():
-    return CogVideoXDDIMScheduler(
-        num_train_timesteps=1000, beta_start=0.00085, beta_end=0.012, beta_schedule='scaled_linear', clip_sample=False,
-        set_alpha_to_one=True, steps_offset=0, prediction_type='v_prediction', timestep_spacing='trailing',
-        rescale_betas_zero_snr=True, snr_shift_scale=3.0)
+def load_pipeline(folder):
+    """Returns the parts of a trained pipeline folder in float32: tokenizer, text encoder, transformer, VAE, and the scaling factor of the latents."""
+    def weights(part):
+        files = sorted(glob.glob(os.path.join(folder, part, '*.safetensors')))
+        return {k: w for path in files for k, w in load_float(path).items()}
+    tokenizer = unigram.load(os.path.join(folder, 'tokenizer', 'spiece.model'))
+    parts = cogvideox.TextEncoder(tokenizer.vocab_size()), cogvideox.Transformer(), cogvideox.Vae()
+    for name, model in zip(('text_encoder', 'transformer', 'vae'), parts):
+        model.load_state_dict(weights(name))
+        model.requires_grad_(False)
+    with open(os.path.join(folder, 'vae', 'config.json')) as f:
+        return tokenizer, *parts, json.load(f)['scaling_factor']
+
+
+def rotary_1d(width, positions):
+    """Returns cosines and sines [N, width], each value twice."""
+    angles = torch.outer(positions, 1 / 10000 ** (torch.arange(0, width, 2, dtype=torch.float32) / width)).repeat_interleave(2, 1)
+    return angles.cos(), angles.sin()
 
 
 def rotary(device, half=False):
@@ -75,7 +81,7 @@ def rotary(device, half=False):
     time = torch.arange(1 + (shapes.FRAMES - 1) // 4, dtype=torch.float32)
     if half:
         grid, time = grid[::2] + 0.5, time[::2]
-    parts = [get_1d_rotary_pos_embed(dim, pos, use_real=True) for dim, pos in ((16, time), (24, grid), (24, grid))]
+    parts = [rotary_1d(width, positions) for width, positions in ((16, time), (24, grid), (24, grid))]
     nt, ns = len(time), len(grid)
     table = []
     for k in (0, 1):                                                        # cosines, sines
@@ -90,23 +96,34 @@ def latent_shape(half=False):
 
 
 @torch.no_grad()
-def sample_latents(denoiser, text_encoder, ids, empty, half, guidance=6.0, steps=25, seed=1, batch=50):
-    """Runs DDIM with guidance for many prompts. Returns scaled latents [n, T, C, H, W]."""
-    device, dtype = empty.device, next(denoiser.parameters()).dtype
-    table, scheduler, out = rotary(device, half), make_scheduler(), []
-    generator = torch.Generator().manual_seed(seed)
-    for first in range(0, len(ids), batch):
-        cond = ids[first:first + batch].to(device)
-        n = len(cond)
-        text = text_encoder(torch.cat([empty.expand(n, -1), cond]))[0].to(dtype)
-        x = torch.randn(n, *latent_shape(half), generator=generator).to(device)
-        scheduler.set_timesteps(steps)
-        for t in scheduler.timesteps:
-            v = denoiser(hidden_states=torch.cat([x, x]).to(dtype), encoder_hidden_states=text, timestep=t.to(device).expand(2 * n),
-                         image_rotary_emb=table, return_dict=False)[0].float()
+def denoise(denoiser, x, text, empty, table, guidance, steps, watch=(), blocks=None):
+    """Runs DDIM from noise x [n, T, C, H, W] in the dtype of text [n, L, E]. empty [1, L, E]: encoded empty text; unused at guidance 1.
+
+    Returns float32 clean latents, and a list with the sample at each timestep in `watch`, in descending order."""
+    schedule, n, watched = cogvideox.Schedule(x.device), len(x), []
+    guided = guidance != 1
+    both = torch.cat([empty.expand(n, -1, -1), text]) if guided else text
+    times = schedule.timesteps(steps)
+    for t, before in zip(times, [*times[1:], -1]):
+        v = denoiser(torch.cat([x, x] if guided else [x]).to(both.dtype), both, torch.full((len(both),), t, device=x.device), table, blocks).float()
+        if guided:
             u, c = v.chunk(2)
-            x = scheduler.step(u + guidance * (c - u), t, x, return_dict=False)[0]
-        out.append(x)
+            v = u + guidance * (c - u)
+        clean = schedule.clean(v, t, x)
+        watched += [schedule.step(clean, t, w, x) for w in watch if before < w <= t]
+        x = schedule.step(clean, t, before, x)
+    return x, watched
+
+
+def sample_latents(denoiser, text_encoder, ids, empty, half, guidance=GUIDANCE, steps=STEPS, seed=1, batch=50):
+    """Runs DDIM with guidance for many prompts. Returns scaled latents [n, T, C, H, W]."""
+    device, out, generator = empty.device, [], torch.Generator().manual_seed(seed)
+    dtype, table = next(denoiser.parameters()).dtype, rotary(device, half)
+    with torch.no_grad():
+        nothing, text = text_encoder(empty).to(dtype), text_encoder(ids.to(device)).to(dtype)
+    for some in text.split(batch):
+        x = torch.randn(len(some), *latent_shape(half), generator=generator).to(device)
+        out.append(denoise(denoiser, x, some, nothing, table, guidance, steps)[0])
     return torch.cat(out)
 
 
@@ -116,7 +133,7 @@ def decode(vae, latents, scaling_factor, batch=4):
     dtype = next(vae.parameters()).dtype
     for first in range(0, len(latents), batch):
         z = latents[first:first + batch].transpose(1, 2) / scaling_factor
-        yield vae.decode(z.to(dtype)).sample.float().clamp(-1, 1)
+        yield vae.decode(z.to(dtype)).float().clamp(-1, 1)
 
 
 def save_half(state, path):

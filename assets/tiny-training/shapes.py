@@ -167,9 +167,8 @@ def render(scenes, device='cpu', size=256, frames=None):
 
 if __name__ == '__main__':          # writes a sheet of examples: python shapes.py OUT.png
     import sys
-    from PIL import Image
+    from png import write_png
     some = sample(7, 16)
     video = render(some, size=128, frames=[0, 8, 16, 24, 32])
-    sheet = video.permute(0, 3, 2, 4, 1).reshape(16 * 128, 5 * 128, 3)
-    Image.fromarray(((sheet + 1) * 127.5).round().byte().numpy()).save(sys.argv[1])
+    write_png(sys.argv[1], video.permute(1, 0, 3, 2, 4).reshape(3, 16 * 128, 5 * 128))
     print('\n'.join(some['caption']))

@@ -5,12 +5,14 @@ import time
 
 import torch
 
+import cogvideox
 import judge as judging
 import models
 import shapes
 import unigram
 from attention import pick_attention
 from optim import Trainer
+from png import write_png
 
 
 def make_latents(vae, tokenizer, half, clips, seconds, seed, device):
@@ -24,7 +26,7 @@ def make_latents(vae, tokenizer, half, clips, seconds, seed, device):
         while n < clips and time.time() - start < seconds:
             some = shapes.take(scenes, slice(n, n + batch))
             x = shapes.render(some, device, 128, range(0, 33, 2)) if half else shapes.render(some, device)
-            out = vae.encode(x.to(dtype)).latent_dist.mode().transpose(1, 2)
+            out = vae.encode(x.to(dtype))[0].transpose(1, 2)
             z[n:n + len(out)] = out
             n += len(out)
             if device == 'cuda' and n % (batch * 8) == 0:
@@ -56,7 +58,7 @@ def main():
     torch.backends.cudnn.benchmark = True
     at = lambda name: os.path.join(args.work, name)
     tokenizer = unigram.load(at('spiece.model'))
-    vae = models.make_vae()
+    vae = cogvideox.Vae()
     vae.load_state_dict(models.load_float(at('vae.safetensors')))
     vae.to(device, dtype).requires_grad_(False)
     judge = judging.load_judge(at('judge.safetensors'), device)
@@ -80,7 +82,7 @@ def main():
     denoiser, text_encoder = models.make_denoiser(), models.make_text_encoder(tokenizer.vocab_size())
     if os.path.exists(at('denoiser.safetensors')):
         denoiser.load_state_dict(models.load_float(at('denoiser.safetensors')))
-        text_encoder.load_state_dict(models.load_float(at('text_encoder.safetensors')), strict=False)
+        text_encoder.load_state_dict(models.load_float(at('text_encoder.safetensors')))
     denoiser.to(device)
     text_encoder.to(device)
     named = {'denoiser.' + n: p for n, p in denoiser.named_parameters()} | {'text_encoder.' + n: p for n, p in text_encoder.named_parameters()}
@@ -95,12 +97,12 @@ def main():
         trainer.load_state(torch.load(state, map_location=device))
         print(f'resumed after {trainer.steps} steps', flush=True)
     table, empty = models.rotary(device, args.half), models.tokenize(tokenizer, ['']).to(device)
+    blocks = None
     if device == 'cuda':
         pick_attention((args.batch, 4, len(table[0]) + models.TEXT_TOKENS, 64), device)
         if not args.no_compile:
             torch._dynamo.config.recompile_limit = 64
-            for block in denoiser.transformer_blocks:
-                block.compile(dynamic=False)
+            blocks = [torch.compile(block, dynamic=False) for block in denoiser.transformer_blocks]
 
     def save(final=False):
         weights = trainer.averaged()
@@ -116,12 +118,8 @@ def main():
 
     def score(tag):
         """Prints what the classifier reads in clips of fresh prompts, and saves a sheet of the first twelve."""
-        from PIL import Image
         begun = time.time()
         trainer.push(trainer.ema)
-        compiled = [b._compiled_call_impl for b in denoiser.transformer_blocks]
-        for b in denoiser.transformer_blocks:
-            b._compiled_call_impl = None
         scenes = shapes.sample(770077, args.test_prompts, complete=True)
         x = models.sample_latents(denoiser, text_encoder, models.tokenize(tokenizer, scenes['caption']), empty, args.half)
         right, rows, n = {name: 0 for name in shapes.ATTRIBUTES}, [], 0
@@ -135,13 +133,11 @@ def main():
                 rows.append(pick.permute(2, 0, 3, 1).reshape(128, 5 * 128, 3))
             n += len(video)
         sheet = torch.cat([torch.cat(rows[0:6]), torch.cat(rows[6:12])], 1) if len(rows) == 12 else torch.cat(rows)
-        Image.fromarray(((sheet + 1) * 127.5).round().byte().cpu().numpy()).save(os.path.join(args.copy or args.work, f'sheet-{tag}.png'))
+        write_png(os.path.join(args.copy or args.work, f'sheet-{tag}.png'), sheet.permute(2, 0, 1))
         print(f'scores {tag}: {right} of {n}, latent std {x.std():.3f}, {time.time() - begun:.1f} s', flush=True)
         trainer.push(trainer.master)
-        for b, c in zip(denoiser.transformer_blocks, compiled):
-            b._compiled_call_impl = c
 
-    alphas = models.make_scheduler().alphas_cumprod.to(device).float()
+    alphas = cogvideox.Schedule(device).alphas
     generator = torch.Generator(device).manual_seed(args.seed + 1000 * trainer.steps)
     loss_sum, bins = torch.zeros((), device=device), torch.zeros(4, 2, device=device)
     step, begun = 0, time.time()
@@ -157,7 +153,7 @@ def main():
         a = alphas[t].view(-1, 1, 1, 1, 1)
         noise = torch.randn(x0.shape, generator=generator, device=device)
         xt, target = a.sqrt() * x0 + (1 - a).sqrt() * noise, a.sqrt() * noise - (1 - a).sqrt() * x0
-        v = denoiser(hidden_states=xt.to(dtype), encoder_hidden_states=text_encoder(caption)[0], timestep=t, image_rotary_emb=table, return_dict=False)[0]
+        v = denoiser(xt.to(dtype), text_encoder(caption), t, table, blocks)
         errors = ((v.float() - target) ** 2).flatten(1).mean(1)
         loss = errors.mean()
         loss.backward()
