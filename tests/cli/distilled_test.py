@@ -59,7 +59,8 @@ class Distilled(CommandLineTest):
 
     def test_refuses_steps_and_models_without_settings(self):
         self.fail_with(self.run_program('generate', '-m', 'comfy', '-p', PROMPT, '--distilled', 8, '--dry-run'), 2, '--distilled 8: no settings are known', '--distilled 4')
-        self.fail_with(self.generate('--distilled', 4), 2, '--distilled 4: no settings are known for this model', 'sigmas')
+        mochi = self.run_program('generate', '--random-weights', ROOT / 'configs' / 'mochi-1.yaml', '-p', PROMPT, '--distilled', 4, '--dry-run')
+        self.fail_with(mochi, 2, '--distilled 4: no settings are known for this model', 'sigmas')
         self.fail_with(self.generate('--distilled', 'few'), 2, '--distilled few')
 
     def test_warns_of_a_distilled_lora_without_it(self):
