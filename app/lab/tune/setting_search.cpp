@@ -54,9 +54,9 @@ double Standing::mean(double Seen::*figure) const {
 }
 
 double Standing::psnr_percentile(double percentile) const {
-  std::vector<double> psnr;
-  for (const auto& [prompt, seen] : videos) psnr.push_back(seen.psnr);
-  return psnr.empty() ? std::numeric_limits<double>::infinity() : quantile(psnr, percentile / 100);
+  std::vector<double> figures;
+  for (const auto& [prompt, seen] : videos) figures.push_back(seen.psnr);
+  return figures.empty() ? std::numeric_limits<double>::infinity() : quantile(figures, percentile / 100);
 }
 
 double sureness(int64_t prompts, int64_t below, double share) {
