@@ -155,7 +155,8 @@ struct Look {
 Look look_at(const fs::path& path) {
   Look look{.weights = models::open_weights(path)};
   for (const auto& [name, place] : look.weights.tensors) look.bytes += place.second->bytes;
-  look.format = models::types_of(look.weights.tensors);
+  look.format =
+      models::types_of(look.weights.tensors, models::quantized_layers(look.weights.tensors, look.weights.files));
   look.parts = parts_in(path);
   look.other = models::foreign_model(path);
   if (look.parts.empty() && look.other.empty()) look.other_sizes = parts_of_no_config(path, look.other);

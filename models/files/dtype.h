@@ -8,7 +8,8 @@
 namespace sparsereel::models {
 
 /// The data type of a stored tensor: plain numbers, or packed blocks. Packed means quantized as GGUF files store
-/// weights: blocks of consecutive elements of a row share scales (layers/cuda/packed_blocks.h).
+/// weights: blocks of consecutive elements of a row share scales (layers/cuda/packed_blocks.h). The types from mxfp8 on
+/// are formats of ComfyUI, whose files keep codes and scales in several tensors. Reading joins them.
 enum class Dtype {
   f64,
   f32,
@@ -34,6 +35,11 @@ enum class Dtype {
   q6_k,
   iq4_nl,
   iq4_xs,
+  mxfp8,
+  nvfp4,
+  int4,
+  awq4,
+  f8_e8m0,  // a number: a power of two, the scale of a block
 };
 
 }  // namespace sparsereel::models

@@ -33,6 +33,8 @@ struct StoredRows {
   int64_t rows, columns;
   int64_t offset;                    // offset of the first row, in bytes; a multiple of 16
   std::vector<LowRank> deltas = {};  // changes by LoRAs, added to the unpacked rows
+  int64_t rotation = 0;              // columns of a group that were rotated before quantizing (rotation.h); 0: none
+  at::Tensor column_scale{};         // fp32 [columns], multiplies the unpacked and rotated columns; may be undefined
 };
 
 /// A tensor of a module, and how checkpoints store it.

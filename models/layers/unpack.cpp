@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "models/layers/cuda/packed_blocks.h"
+#include "models/layers/rotation.h"
 
 #ifdef SPARSEREEL_CUDA
 #include "models/layers/unpack_call.h"
@@ -19,11 +20,14 @@ namespace {
 struct Format {
   int64_t elements = 0, bytes = 0;  // of a block; 0 if not packed
   void (*eight)(const uint8_t* block, int first, float* out) = nullptr;
+  float (*scale_of)(const uint8_t* block) = nullptr;  // null if a block has no factor
 };
 
 template <Dtype kDtype>
 Format format() {
-  return {PackedBlock<kDtype>::elements, PackedBlock<kDtype>::bytes, PackedBlock<kDtype>::at};
+  using Block = PackedBlock<kDtype>;
+  if constexpr (kHasBlockScale<kDtype>) return {Block::elements, Block::bytes, Block::at, Block::scale_of};
+  return {Block::elements, Block::bytes, Block::at};
 }
 
 Format format_of(Dtype dtype) {
@@ -64,19 +68,33 @@ Format format_of(Dtype dtype) {
       return format<Dtype::iq4_nl>();
     case Dtype::iq4_xs:
       return format<Dtype::iq4_xs>();
+    case Dtype::mxfp8:
+      return format<Dtype::mxfp8>();
+    case Dtype::nvfp4:
+      return format<Dtype::nvfp4>();
+    case Dtype::int4:
+      return format<Dtype::int4>();
+    case Dtype::awq4:
+      return format<Dtype::awq4>();
     default:
       return {};
   }
 }
 
-void unpack_row(const uint8_t* bytes, const Format& format, int64_t columns, float* out) {
-  for (int64_t i = 0; i < columns; i += kUnpackedAtOnce)
-    format.eight(bytes + i / format.elements * format.bytes, static_cast<int>(i % format.elements), out + i);
+/// Unpacks one row and multiplies it by its scale.
+void unpack_row(const uint8_t* bytes, const Format& format, int64_t columns, float scale, float* out) {
+  for (int64_t i = 0; i < columns; i += kUnpackedAtOnce) {
+    const uint8_t* block = bytes + i / format.elements * format.bytes;
+    format.eight(block, static_cast<int>(i % format.elements), out + i);
+    const float factor = format.scale_of == nullptr ? scale : scale * format.scale_of(block);
+    for (int64_t j = i; j < i + kUnpackedAtOnce; ++j) out[j] *= factor;
+  }
 }
 
 void unpack_on_cpu(const uint8_t* bytes, const StoredRows& stored, const at::Tensor& scale, at::Tensor& out) {
   const Format format = format_of(stored.dtype);
   const int64_t columns = stored.columns, row_bytes = packed_bytes(stored.dtype, columns);
+  const float* scales = scale.defined() ? scale.const_data_ptr<float>() : nullptr;
   std::vector<LowRank> deltas;
   for (const auto& [up, down, strength] : stored.deltas)
     deltas.push_back({up.to(at::kFloat), down.to(at::kFloat), strength});
@@ -88,9 +106,12 @@ void unpack_on_cpu(const uint8_t* bytes, const StoredRows& stored, const at::Ten
       const int64_t count = std::min(step, end - first);
       at::Tensor rows = at::empty({count, columns}, at::kFloat);
       auto* to = rows.mutable_data_ptr<float>();
-      for (int64_t row = 0; row < count; ++row)
-        unpack_row(bytes + (first + row) * row_bytes, format, columns, to + row * columns);
-      if (scale.defined()) rows.mul_(scale.narrow(0, first, count).unsqueeze(1));
+      for (int64_t row = first; row < first + count; ++row)
+        unpack_row(bytes + row * row_bytes, format, columns, scales == nullptr || stored.rotation > 0 ? 1 : scales[row],
+                   to + (row - first) * columns);
+      if (stored.rotation > 0) rotate_(rows, stored.rotation);
+      if (stored.rotation > 0 && scale.defined()) rows.mul_(scale.narrow(0, first, count).unsqueeze(1));
+      if (stored.column_scale.defined()) rows.mul_(stored.column_scale);
       for (const LowRank& delta : deltas) rows.addmm_(delta.up.narrow(0, first, count), delta.down, 1, delta.scale);
       out.narrow(0, first, count).copy_(rows);
     }

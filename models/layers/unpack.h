@@ -17,9 +17,9 @@ bool can_unpack(Dtype dtype, int64_t columns);
 int64_t packed_bytes(Dtype dtype, int64_t columns);
 
 /// Unpacks packed rows: `bytes` (uint8, the rows one after the other) to [all rows, columns] in fp32, fp16 or bf16.
-/// scale, fp32 [all rows], multiplies the rows; it may be undefined. Changes by LoRAs are added in fp32, and each value
-/// is rounded once. A GPU needs one launch for each of `stored`; with LoRAs, one product and one launch for some rows
-/// at a time.
+/// scale, fp32 [all rows], multiplies the rows; it may be undefined. Rotated columns are rotated back in fp32, which is
+/// exact for integers, before their scales are applied. Changes by LoRAs are added in fp32, and each value is rounded
+/// once. A GPU needs one launch for each of `stored`; with LoRAs, one product and one launch for some rows at a time.
 at::Tensor unpack(const at::Tensor& bytes, const std::vector<StoredRows>& stored, const at::Tensor& scale,
                   at::ScalarType dtype);
 

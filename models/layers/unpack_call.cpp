@@ -10,6 +10,7 @@
 #include "attention/cuda_binding.h"
 #include "models/layers/cuda/launch.h"
 #include "models/layers/cuda_scalar.h"
+#include "models/layers/rotation.h"
 
 namespace sparsereel::models {
 namespace {
@@ -45,18 +46,36 @@ void unpack_some(const at::Tensor& bytes, const StoredRows& stored, const at::Te
   attention::check_launch(cuda::unpack_rows(call, attention::current_stream(bytes.device())), "unpacking weights");
 }
 
+/// Returns fp32 [count, columns]: rows whose columns are rotated back and scaled, with changes by LoRAs added.
+at::Tensor turned_rows(const at::Tensor& bytes, const StoredRows& stored, const at::Tensor& scale,
+                       const at::Tensor& delta, int64_t count) {
+  at::Tensor rows = at::empty({count, stored.columns}, bytes.options().dtype(at::kFloat));
+  const at::Tensor scales = stored.rotation > 0 ? at::Tensor() : scale;
+  unpack_some(bytes, {stored.dtype, count, stored.columns, 0}, scales, {}, rows);
+  if (stored.rotation > 0) rotate_(rows, stored.rotation);
+  if (stored.rotation > 0 && scale.defined()) rows.mul_(scale.unsqueeze(1));
+  if (stored.column_scale.defined()) rows.mul_(stored.column_scale);
+  return delta.defined() ? rows.add_(delta) : rows;
+}
+
 }  // namespace
 
 void unpack_on_cuda(const at::Tensor& bytes, const StoredRows& stored, const at::Tensor& scale, at::Tensor& out) {
   const c10::DeviceGuard guard(bytes.device());
-  if (stored.deltas.empty()) return unpack_some(bytes, stored, scale, {}, out);
+  const bool turned = stored.rotation > 0 || stored.column_scale.defined();
+  if (stored.deltas.empty() && !turned) return unpack_some(bytes, stored, scale, {}, out);
   const int64_t row_bytes = bytes.numel() / stored.rows;
   const int64_t step = std::max<int64_t>(1, kAddedAtOnce / stored.columns / kAlignedRows) * kAlignedRows;
   for (int64_t row = 0; row < stored.rows; row += step) {
     const int64_t count = std::min(step, stored.rows - row);
-    unpack_some(bytes.narrow(0, row * row_bytes, count * row_bytes), {stored.dtype, count, stored.columns, 0},
-                scale.defined() ? scale.narrow(0, row, count) : scale, sum_of_deltas(stored, row, count),
-                out.narrow(0, row, count));
+    const at::Tensor from = bytes.narrow(0, row * row_bytes, count * row_bytes), to = out.narrow(0, row, count);
+    const at::Tensor scales = scale.defined() ? scale.narrow(0, row, count) : scale;
+    const at::Tensor delta = stored.deltas.empty() ? at::Tensor() : sum_of_deltas(stored, row, count);
+    const StoredRows some = {stored.dtype, count, stored.columns, 0};
+    if (turned)
+      to.copy_(turned_rows(from, stored, scales, delta, count));
+    else
+      unpack_some(from, some, scales, delta, to);
   }
 }
 

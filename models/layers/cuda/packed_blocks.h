@@ -1,6 +1,6 @@
-// ggml's packed formats: blocks of 32 or 256 consecutive elements of a row share scales. One description serves CPUs
-// and GPUs. The formulas come from ggml's reference code (ggml-quants.c, ggml-common.h); the tests compare them with
-// the gguf package. No torch, C++17.
+// Packed formats: blocks of consecutive elements of a row share scales. One description serves CPUs and GPUs. The
+// formulas of ggml's formats come from its reference code (ggml-quants.c, ggml-common.h), and the tests compare them
+// with the gguf package. The tests compare ComfyUI's formats with the comfy-kitchen package. No torch, C++17.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +31,30 @@ SPARSEREEL_BOTH inline float bfloat_at(const uint8_t* p) {
   return float_at(wide);
 }
 
+/// Reads an e4m3 number: an fp16 without infinity whose exponent is 8 too small.
+SPARSEREEL_BOTH inline float e4m3_at(const uint8_t* p) {
+  const int bits = *p & 0x7F, sign = *p & 0x80;
+  const int half = bits == 0x7F ? 0x7E00 : bits << 7;
+  return float_of_half(static_cast<uint16_t>(sign << 8 | half)) * 256;
+}
+
+/// Reads an e8m0 number: 2^(byte - 127). The byte 0 is zero and 255 is NaN, as comfy-kitchen reads them.
+SPARSEREEL_BOTH inline float power_at(const uint8_t* p) {
+  const uint32_t bits = *p == 255 ? 0x7FC00000U : static_cast<uint32_t>(*p) << 23;
+  float value = 0;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+/// Returns the number with these four bits: a sign, two bits of exponent and one of mantissa.
+SPARSEREEL_BOTH inline float e2m1(int bits) {
+  const int magnitude = bits & 7, exponent = magnitude >> 1, mantissa = magnitude & 1;
+  const float value = exponent == 0
+                          ? 0.5F * static_cast<float>(mantissa)
+                          : (1.0F + 0.5F * static_cast<float>(mantissa)) * static_cast<float>(1 << exponent) * 0.5F;
+  return bits & 8 ? -value : value;
+}
+
 /// Returns the low or the high four bits of a byte.
 SPARSEREEL_BOTH inline int nibble(uint8_t byte, bool high) {
   return high ? byte >> 4 : byte & 15;
@@ -56,7 +80,8 @@ SPARSEREEL_BOTH inline float iq4_level(int index) {
 }  // namespace packed
 
 /// A block of each packed dtype: its number of elements, its bytes, and at(), which unpacks eight elements from
-/// `first`, a multiple of eight.
+/// `first`, a multiple of eight. scale_of() returns the factor of the whole block, which is first multiplied by the
+/// row's scale.
 template <Dtype kDtype>
 struct PackedBlock;
 
@@ -220,17 +245,66 @@ struct PackedBlock<Dtype::f8_e5m2> {  // the upper half of an fp16
   }
 };
 template <>
-struct PackedBlock<Dtype::f8_e4m3> {  // an fp16 without infinity whose exponent is 8 too small
+struct PackedBlock<Dtype::f8_e4m3> {
   static constexpr int elements = kUnpackedAtOnce, bytes = kUnpackedAtOnce;
 
   SPARSEREEL_BOTH static void at(const uint8_t* block, int /*first*/, float* out) {
+    for (int i = 0; i < kUnpackedAtOnce; ++i) out[i] = packed::e4m3_at(block + i);
+  }
+};
+
+/// 32 e4m3 numbers, then their scale, a power of two (the OCP's microscaling format).
+template <>
+struct PackedBlock<Dtype::mxfp8> {
+  static constexpr int elements = 32, bytes = 33;
+
+  SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
+    PackedBlock<Dtype::f8_e4m3>::at(block + first, 0, out);
+    const float scale = packed::power_at(block + 32);
+    for (int i = 0; i < kUnpackedAtOnce; ++i) out[i] *= scale;
+  }
+};
+
+/// 16 numbers of four bits (e2m1), even elements in the low bits, then their scale in e4m3.
+template <>
+struct PackedBlock<Dtype::nvfp4> {
+  static constexpr int elements = 16, bytes = 9;
+
+  SPARSEREEL_BOTH static float scale_of(const uint8_t* block) { return packed::e4m3_at(block + 8); }
+  SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
+    for (int i = 0; i < kUnpackedAtOnce; ++i)
+      out[i] = packed::e2m1(packed::nibble(block[(first + i) / 2], (first + i) % 2 == 1));
+  }
+};
+
+/// Signed four-bit integers, even elements in the low bits. Their scales are in another tensor.
+template <>
+struct PackedBlock<Dtype::int4> {
+  static constexpr int elements = kUnpackedAtOnce, bytes = kUnpackedAtOnce / 2;
+
+  SPARSEREEL_BOTH static void at(const uint8_t* block, int /*first*/, float* out) {
+    for (int i = 0; i < kUnpackedAtOnce; ++i)
+      out[i] = static_cast<float>((packed::nibble(block[i / 2], i % 2 == 1) ^ 8) - 8);
+  }
+};
+
+/// 64 four-bit integers from -8, even elements in the low bits, then their scale and their zero point in fp32.
+template <>
+struct PackedBlock<Dtype::awq4> {
+  static constexpr int elements = 64, bytes = 40;
+
+  SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
+    const float scale = packed::float_at(block + 32), zero = packed::float_at(block + 36);
     for (int i = 0; i < kUnpackedAtOnce; ++i) {
-      const int bits = block[i] & 0x7F, sign = block[i] & 0x80;
-      const int half = bits == 0x7F ? 0x7E00 : bits << 7;
-      out[i] = float_of_half(static_cast<uint16_t>(sign << 8 | half)) * 256;
+      const int j = first + i;
+      out[i] = static_cast<float>(packed::nibble(block[j / 2], j % 2 == 1) - 8) * scale + zero;
     }
   }
 };
+
+/// True for the formats whose blocks have a factor (PackedBlock::scale_of()).
+template <Dtype kDtype>
+inline constexpr bool kHasBlockScale = kDtype == Dtype::nvfp4;
 
 /// Unpacked numbers. A fused layer may hold them beside packed rows.
 template <int kBytes, float (*kRead)(const uint8_t*)>

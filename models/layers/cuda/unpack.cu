@@ -60,8 +60,10 @@ __global__ void __launch_bounds__(kUnpackThreads) unpack_kernel(const __grid_con
     if (element >= count) return;
     float x[kUnpackedAtOnce];
     Packing::at(tile + element / Packing::elements * Packing::bytes, element % Packing::elements, x);
-    if (p.scale != nullptr) {
-      const float scale = p.scale[(first + element) / p.columns];
+    if (p.scale != nullptr || kHasBlockScale<kDtype>) {
+      float scale = p.scale != nullptr ? p.scale[(first + element) / p.columns] : 1.0F;
+      if constexpr (kHasBlockScale<kDtype>)
+        scale *= Packing::scale_of(tile + element / Packing::elements * Packing::bytes);
 #pragma unroll
       for (float& each : x) each *= scale;
     }
@@ -106,6 +108,10 @@ void launch_dtype(const UnpackRows& p, Stream stream) {
     SPARSEREEL_CASE(q6_k)
     SPARSEREEL_CASE(iq4_nl)
     SPARSEREEL_CASE(iq4_xs)
+    SPARSEREEL_CASE(mxfp8)
+    SPARSEREEL_CASE(nvfp4)
+    SPARSEREEL_CASE(int4)
+    SPARSEREEL_CASE(awq4)
 #undef SPARSEREEL_CASE
     default:
       return;

@@ -18,7 +18,7 @@ using BareTensors = std::vector<std::pair<std::string, TensorTable::mapped_type>
 
 BareTensors bare_tensors(const TensorTable& tensors) {
   BareTensors bare;
-  for (const auto& [name, place] : tensors) bare.emplace_back(without_wrappers(name), place);
+  for (const auto& [name, place] : tensors) bare.emplace_back(without_wrappers(without_quanto(name)), place);
   return bare;
 }
 
@@ -53,10 +53,10 @@ const NameMap* map_of(const BareTensors& stored, const std::string& prefix, cons
   return most == maps.end() || known(*most) == 0 ? nullptr : &*most;
 }
 
-/// Returns the part of a stored tensor that belongs to a layer. Single numbers and descriptions of quantization belong
-/// to every layer, undivided.
+/// Returns the part of a stored tensor that belongs to a layer. Single numbers, descriptions of quantization
+/// and factors of columns belong to every layer, undivided.
 const TensorEntry* entry_of(Component& component, const TensorEntry* stored, const MovedRows* rows) {
-  if (rows == nullptr || stored->elements() <= 1 || is_about_quantization(stored->name)) return stored;
+  if (rows == nullptr || stored->elements() <= 1 || is_undivided(stored->name)) return stored;
   const auto part = part_of(*stored, *rows);
   if (!part) return stored;  // the rows do not divide, so reading reports the wrong shape
   return component.parts.emplace_back(std::make_shared<TensorEntry>(*part)).get();
@@ -102,6 +102,25 @@ void name_tensors(Component& component, const StoredWeights& weights, const Part
   if (component.names != nullptr) rename_last_block(component, names.of_last_block);
 }
 
+/// Finds quantized layers. Their weights get the sizes and dtypes that they have in memory, and what only joins them is
+/// no tensor of the component any more.
+void join_quantized(Component& component) {
+  component.quantized = quantized_layers(component.tensors, component.files);
+  for (const auto& [name, layer] : component.quantized) {
+    const std::string stem = name.substr(0, name.rfind('.') + 1);
+    component.tensors.erase(stem + "pre_quant_scale");
+    if (!layer.is_joined()) continue;
+    for (const auto& [part, place] : layer.tensors)
+      if (part != "weight") component.tensors.erase(stem + part);
+    const auto& [file, weight] = layer.tensors.at("weight");
+    auto joined = std::make_shared<TensorEntry>(*weight);
+    joined->dtype = layer.format->packed;
+    joined->shape = {layer.rows, layer.columns};
+    component.tensors[name] = {file, joined.get()};
+    component.parts.push_back(std::move(joined));
+  }
+}
+
 }  // namespace
 
 uint64_t Component::parameter_count() const {
@@ -113,6 +132,9 @@ uint64_t Component::parameter_count() const {
 uint64_t Component::bytes() const {
   uint64_t sum = 0;
   for (const auto& [tensor, place] : tensors) sum += place.second->bytes;
+  for (const auto& [name, layer] : quantized)
+    for (const auto& [part, place] : layer.tensors)
+      if (part != "weight" && (layer.is_joined() || part == "pre_quant_scale")) sum += place.second->bytes;
   return sum;
 }
 
@@ -131,6 +153,7 @@ Component component_of(const StoredWeights& weights, const Part& part) {
   Component component;
   component.class_name = part.classes.front();
   name_tensors(component, weights, part);
+  join_quantized(component);
   return component;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "models/store/checkpoint/name_map.h"
+#include "models/store/checkpoint/quantization.h"
 #include "models/store/checkpoint/stored_weights.h"
 #include "models/store/checkpoint/tensor_file.h"
 
@@ -40,6 +41,7 @@ struct Component {               // NOLINT(bugprone-exception-escape): json asse
   std::vector<std::shared_ptr<TensorFile>> files;  // one, or the shards in order
   TensorTable tensors;
   std::vector<std::shared_ptr<const TensorEntry>> parts = {};  // owner of entries for parts of the files' tensors
+  QuantizedLayers quantized = {};            // by the weight's name; `tensors` has such weights as they are in memory
   std::optional<uint64_t> random_seed = {};  // set if there are no files: every tensor is made from this seed
   /// The number of elements of each tensor that a module asked for.
   std::shared_ptr<std::map<std::string, uint64_t>> counted = {};

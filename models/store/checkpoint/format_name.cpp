@@ -47,8 +47,14 @@ std::string usual_name(Dtype dtype, bool scaled, const std::filesystem::path& fi
 
 }  // namespace
 
+std::string label_of(const QuantizedLayers& layers, const std::string& weight) {
+  const auto found = layers.find(weight);
+  if (found == layers.end()) return {};
+  return found->second.is_joined() || found->second.rotation > 0 ? found->second.label() : std::string();
+}
+
 bool is_scale(const std::string& name) {
-  return is_about_quantization(name) || name.ends_with(".scale_weight") || name.ends_with(".weight_scale");
+  return is_beside_weight(name);
 }
 
 bool has_scale(const TensorTable& tensors, const std::string& name) {
@@ -56,20 +62,21 @@ bool has_scale(const TensorTable& tensors, const std::string& name) {
 }
 
 WeightsFormat format_of(const Component& component) {
-  std::map<Dtype, uint64_t> bytes;
+  std::map<std::pair<Dtype, std::string>, uint64_t> bytes;  // with the usual name of a format, if it has one
   uint64_t all_bytes = 0, elements = 0;
   bool scaled = false;
   for (const auto& [tensor, place] : component.tensors) {
     if (is_scale(tensor)) continue;
     const TensorEntry& entry = *place.second;
-    bytes[entry.dtype] += entry.bytes;
+    bytes[{entry.dtype, label_of(component.quantized, tensor)}] += entry.bytes;
     all_bytes += entry.bytes;
     elements += entry.elements();
     scaled = scaled || (size_of(entry.dtype) == 1 && has_scale(component.tensors, tensor));
   }
   if (elements == 0) return {};
   const auto most = std::ranges::max_element(bytes, {}, [](const auto& each) { return each.second; });
-  return {.name = usual_name(most->first, scaled, component.origin),
+  const auto& [dtype, label] = most->first;
+  return {.name = label.empty() ? usual_name(dtype, scaled, component.origin) : label,
           .bits = 8 * static_cast<double>(all_bytes) / static_cast<double>(elements)};
 }
 

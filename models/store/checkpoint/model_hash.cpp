@@ -49,6 +49,13 @@ std::string weights_hash(const Component& component) {
     const std::span<const std::byte> data = component.files[place.first]->covered(*place.second);
     hash.update(data.data(), data.size());
   }
+  for (const auto& [weight, layer] : component.quantized)
+    for (const auto& [part, place] : layer.tensors) {
+      const bool is_listed = part == "weight" || (!layer.is_joined() && part != "pre_quant_scale");
+      if (is_listed || !is_small(*place.second)) continue;
+      const std::span<const std::byte> data = component.files[place.first]->covered(*place.second);
+      hash.update(data.data(), data.size());
+    }
   return hash.hex();
 }
 

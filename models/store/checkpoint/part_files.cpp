@@ -12,10 +12,12 @@
 #include "models/store/checkpoint/model_hash.h"
 
 namespace sparsereel::models {
-std::string types_of(const TensorTable& tensors) {
+std::string types_of(const TensorTable& tensors, const QuantizedLayers& layers) {
   std::map<std::string, int64_t> counts;
   for (const auto& [tensor, place] : tensors)
-    if (!is_scale(tensor))
+    if (const std::string label = label_of(layers, tensor); !label.empty())
+      ++counts[label];
+    else if (!is_scale(tensor))
       ++counts[std::string(name(place.second->dtype)) + (has_scale(tensors, tensor) ? " with scales" : "")];
   std::vector<std::pair<int64_t, std::string>> types;
   for (const auto& [type, count] : counts) types.emplace_back(-count, type);
@@ -33,7 +35,7 @@ std::vector<PartFile> part_files(const Checkpoint& checkpoint) {
     if (!component.by_itself) continue;
     PartFile file{.role = role,
                   .path = component.origin,
-                  .format = types_of(component.tensors),
+                  .format = types_of(component.tensors, component.quantized),
                   .sha256 = weights_hash(component)};
     for (const auto& each : component.files) file.bytes += std::filesystem::file_size(each->path());
     files.push_back(std::move(file));

@@ -22,8 +22,8 @@ struct PartFile {
 /// Returns the files in the order of the roles, without parts in diffusers' folders. Reads headers and small tensors.
 std::vector<PartFile> part_files(const Checkpoint& checkpoint);
 
-/// Counts the tensors of each format, the most frequent first: "F8_E4M3 with scales 406, F16 689".
-std::string types_of(const TensorTable& tensors);
+/// Counts the tensors of each format, the most frequent first: "F8_E4M3 with scales 406, F16 689", "int8_convrot 200".
+std::string types_of(const TensorTable& tensors, const QuantizedLayers& layers);
 
 /// Return JSON objects by role. Those of shown(), for reports, have the keys "path", "bytes" and "format". Those of
 /// remembered(), for recipes, have the keys "name", "bytes" and "sha256".

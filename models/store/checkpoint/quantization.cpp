@@ -1,70 +1,45 @@
-// Checks ComfyUI's descriptions of quantized layers.
+// Reads and checks ComfyUI's descriptions of quantized layers, and recognizes layers without a description.
 #include "models/store/checkpoint/quantization.h"
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "hilbert/error.h"
 #include "models/files/json_text.h"
+#include "models/store/checkpoint/quantized_format.h"
 
 namespace sparsereel::models {
 namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kQuantMark = ".comfy_quant", kSecondScale = ".weight_scale_2", kWeight = ".weight";
-constexpr const char* kQuantMetadata = "_quantization_metadata";
+constexpr std::string_view kQuantMark = ".comfy_quant", kWeight = ".weight";
+constexpr const char *kQuantMetadata = "_quantization_metadata", *kInt8 = "int8_tensorwise";
+constexpr int64_t kUsualRotation = 256, kMostColumns = int64_t{1} << 30;  // of a group
 
-struct ReadFormat {
-  std::string_view name;
-  Dtype dtype;
-};
-constexpr ReadFormat kReadFormats[] = {
-    {"float8_e4m3fn", Dtype::f8_e4m3}, {"float8_e5m2", Dtype::f8_e5m2}, {"int8_tensorwise", Dtype::i8}};
 /// Keys of a description that do not change the meaning of the weights. A format's own parameters stand under "params"
 /// or beside it.
 constexpr std::string_view kNoEffectKeys[] = {"full_precision_matrix_mult", "orig_dtype", "orig_shape", "per_row"};
-/// The last parts of names that may occur beside a quantized layer's weight.
-constexpr std::string_view kCompanions[] = {"weight",      "bias",        "weight_scale", "scale_weight",
-                                            "input_scale", "scale_input", "comfy_quant"};
+/// The last parts of names that may occur beside the weight of every format.
+constexpr std::string_view kCompanions[] = {"weight",       "bias",        "input_scale",    "scale_input",
+                                            "output_scale", "comfy_quant", "pre_quant_scale"};
+/// Quanto's names of a weight's numbers and of their scales.
+constexpr std::pair<std::string_view, std::string_view> kQuanto[] = {{".weight._data", ".weight"},
+                                                                     {".weight._scale", ".weight_scale"}};
+
+/// The description of a layer, or what its tensors tell.
+struct Described {
+  const QuantizedFormat* format = nullptr;
+  int64_t rotation = 0, group = 0;
+  bool is_marked = false;  // described, not recognized
+};
+/// Layers by their names in the files.
+using DescribedLayers = std::map<std::string, Described>;
 
 [[noreturn]] void refuse(const TensorFile& file, const std::string& layer, const std::string& format) {
   throw bad_file(file.path().string(), in_quotes(layer) + " is quantized as " + format + ", which is not supported",
                  "use a variant in fp8 (fp8_scaled), in 16 bits or a GGUF");
-}
-
-bool is_off(const json& value) {
-  return value.is_null() || value == false;
-}
-
-/// Refuses unknown keys and rotated weights. A rotation group's size alone means no rotation.
-void check_keys(const TensorFile& file, const std::string& layer, const std::string& format, const json& keys) {
-  for (const auto& [key, value] : keys.items()) {
-    const bool idle = key == "format" || key == "convrot_groupsize" || (key == "convrot" && is_off(value)) ||
-                      std::ranges::find(kNoEffectKeys, key) != std::end(kNoEffectKeys);
-    if (key == "params" && value.is_object())
-      check_keys(file, layer, format, value);
-    else if (!idle && !(key == "params" && value.is_null()))
-      refuse(file, layer, format + " with " + (key == "convrot" ? key : in_quotes(key)));
-  }
-}
-
-/// Checks {"format": "float8_e4m3fn", ...}; some programs write only the format. Returns the dtype of the layer's
-/// weight.
-Dtype check_description(const TensorFile& file, const std::string& layer, const json& description) {
-  const json format = description.is_object() ? description.value("format", json()) : description;
-  if (!format.is_string()) refuse(file, layer, "an unnamed format");
-  const auto& name = format.get_ref<const std::string&>();
-  const auto* found = std::ranges::find(kReadFormats, name, &ReadFormat::name);
-  if (found == std::end(kReadFormats)) refuse(file, layer, name);
-  if (description.is_object()) check_keys(file, layer, name, description);
-  return found->dtype;
-}
-
-json parsed_description(const TensorFile& file, std::string_view text, const std::string& place) {
-  return parse_json(text, file.path().string() + ": " + place, "download the file again");
 }
 
 /// Returns "q" for "q.weight_scale".
@@ -72,24 +47,97 @@ std::string layer_of(std::string_view name) {
   return std::string(name.substr(0, name.rfind('.')));
 }
 
-/// The layers that are in 8 bits or are described so, with the described dtype; nothing if only the weight tells.
-using QuantizedLayers = std::map<std::string, std::optional<Dtype>>;
+std::string file_layer_of(const TensorEntry& entry) {
+  return layer_of(without_quanto(entry.name));
+}
 
-void add_described(QuantizedLayers& layers, const TensorFile& file) {
-  const auto described = file.metadata().find(kQuantMetadata);
-  if (described != file.metadata().end()) {
-    const json all = parsed_description(file, described->second, kQuantMetadata);
-    const json named = all.is_object() ? all.value("layers", json::object()) : json::object();
-    for (const auto& [layer, description] : named.items()) layers[layer] = check_description(file, layer, description);
+/// Reads one description: {"format": "nvfp4", ...}. Some programs write only the format.
+class Description {
+ public:
+  Description(const TensorFile& file, const std::string& layer, const json& keys, bool is_int8)
+      : file_(file), layer_(layer), keys_(keys.is_object() ? keys : json{{"format", keys}}) {
+    const json format = keys_.value("format", json());
+    // Some converters leave the format of int8 out.
+    const bool unnamed = format.is_null() && is_int8 && (keys_.contains("convrot") || keys_.contains("per_row"));
+    if (!format.is_string() && !unnamed) refuse(file, layer, "an unnamed format");
+    name_ = unnamed ? kInt8 : format.get<std::string>();
+    described_.format = format_named(name_);
+    if (described_.format == nullptr) refuse(file, layer, name_);
+    check_keys(keys_);
+    if (const json params = keys_.value("params", json()); params.is_object()) params_ = params;
+    check_keys(params_);
   }
-  for (const TensorEntry& entry : file.entries()) {
-    const std::string_view name = entry.name;
-    if (!name.ends_with(kQuantMark) || entry.dtype != Dtype::u8) continue;
-    const std::span<const std::byte> data = file.data(entry);
-    const json description =
-        parsed_description(file, {reinterpret_cast<const char*>(data.data()), data.size()}, entry.name);
-    const std::string layer = layer_of(name);
-    layers[layer] = check_description(file, layer, description);
+
+  Described read() {
+    const QuantizedFormat& format = *described_.format;
+    const json turned = value("convrot");
+    if (turned == true || (format.must_rotate && turned.is_null()))
+      described_.rotation = number("convrot_groupsize").value_or(kUsualRotation);
+    described_.group = number("group_size").value_or(0);
+    described_.is_marked = true;
+    return described_;
+  }
+
+ private:
+  /// Returns the value beside the format, or else the value under "params".
+  json value(const char* key) const {
+    const json root = keys_.value(key, json());
+    return root.is_null() ? params_.value(key, json()) : root;
+  }
+
+  std::optional<int64_t> number(const char* key) const {
+    const json found = value(key);
+    if (found.is_null()) return std::nullopt;
+    if (!found.is_number_integer() || found < 1 || found > kMostColumns)
+      refuse(file_, layer_, name_ + " with " + in_quotes(key) + " " + found.dump());
+    return found.get<int64_t>();
+  }
+
+  /// Refuses unknown keys, and keys that the format does not have.
+  void check_keys(const json& keys) const {
+    const QuantizedFormat& format = *described_.format;
+    for (const auto& [key, value] : keys.items()) {
+      const bool turned = value.is_boolean() && (value == true ? format.may_rotate : !format.must_rotate);
+      const bool grouped = format.join != nullptr && value.is_number_integer();
+      const bool idle = key == "format" || key == "convrot_groupsize" ||
+                        (key == "params" && (value.is_object() || value.is_null())) ||
+                        (key == "convrot" && (value.is_null() || turned)) || (key == "group_size" && grouped) ||
+                        (key == "linear_dtype" && format.must_rotate) ||
+                        std::ranges::find(kNoEffectKeys, key) != std::end(kNoEffectKeys);
+      if (!idle) refuse(file_, layer_, name_ + " with " + (key == "convrot" ? key : in_quotes(key)));
+    }
+  }
+
+  const TensorFile& file_;
+  const std::string& layer_;
+  json keys_, params_ = json::object();
+  std::string name_;
+  Described described_;
+};
+
+json parsed_description(const TensorFile& file, std::string_view text, const std::string& place) {
+  const size_t end = text.find_last_not_of(std::string_view("\0 \n", 3));  // some programs pad
+  return parse_json(text.substr(0, end == std::string_view::npos ? 0 : end + 1), file.path().string() + ": " + place,
+                    "download the file again");
+}
+
+/// Recognizes the format of a weight without a description by its dtype and by the tensors beside it. Null: none.
+const QuantizedFormat* recognized(const TensorEntry& weight, const std::map<std::string, Dtype>& beside) {
+  const auto has = [&](const char* part) { return beside.contains(part); };
+  switch (weight.dtype) {
+    case Dtype::f8_e5m2:
+      return format_named("float8_e5m2");
+    case Dtype::f8_e4m3: {
+      const auto scale = beside.find("weight_scale");
+      const bool is_power = scale != beside.end() && (scale->second == Dtype::f8_e8m0 || scale->second == Dtype::u8);
+      return format_named(is_power && weight.shape.size() == 2 ? "mxfp8" : "float8_e4m3fn");
+    }
+    case Dtype::i8:
+      return format_named(has("weight_s_rel") ? "asym_w4a8_int8" : has("weight_zeros") ? "awq_w4a16" : kInt8);
+    case Dtype::u8:
+      return has("weight_scale_2") || has("alpha") ? format_named("nvfp4") : nullptr;
+    default:
+      return nullptr;
   }
 }
 
@@ -97,31 +145,136 @@ bool is_of_8_bits(Dtype dtype) {
   return dtype == Dtype::i8 || dtype == Dtype::u8 || dtype == Dtype::f8_e4m3 || dtype == Dtype::f8_e5m2;
 }
 
-void check_companions(const QuantizedLayers& layers, const TensorFile& file) {
-  for (const TensorEntry& entry : file.entries()) {
-    const auto found = layers.find(layer_of(entry.name));
-    if (found == layers.end() || found->first == entry.name) continue;  // a name without a dot belongs to no layer
-    const auto& [layer, said] = *found;
-    const std::string last = entry.name.substr(layer.size() + 1);
-    if (std::ranges::find(kCompanions, last) == std::end(kCompanions))
-      refuse(file, layer, "8 bits with " + in_quotes(last));
-    if (last == "weight" && said && entry.dtype != *said)
-      refuse(file, layer, std::string(name(*said)) + " but stored as " + std::string(name(entry.dtype)));
+/// The quantized layers of files, by their names there.
+class FileLayers {
+ public:
+  explicit FileLayers(const std::vector<std::shared_ptr<TensorFile>>& files) : files_(files) {
+    for (const auto& file : files)
+      for (const TensorEntry& entry : file->entries()) {
+        const std::string name = without_quanto(entry.name), layer = layer_of(name);
+        if (layer == name) continue;  // a name without a dot belongs to no layer
+        beside_[layer][name.substr(layer.size() + 1)] = entry.dtype;
+        if (name.ends_with(kWeight) && is_of_8_bits(entry.dtype)) weights_[layer] = &entry;
+      }
+    for (const auto& file : files) add_described(*file);
+    for (const auto& [layer, weight] : weights_)
+      if (!layers_.contains(layer)) layers_[layer] = {.format = recognized(*weight, beside_.at(layer))};
   }
-}
+
+  const DescribedLayers& all() const { return layers_; }
+
+  void check() const {
+    for (const auto& file : files_)
+      for (const TensorEntry& entry : file->entries()) check(*file, entry);
+  }
+
+ private:
+  bool is_int8(const std::string& layer) const {
+    const auto found = weights_.find(layer);
+    return found != weights_.end() && found->second->dtype == Dtype::i8;
+  }
+
+  /// Returns the layers that a name of the header means: names there may lack the prefix of the file's names, or have
+  /// one that those lack.
+  std::vector<std::string> meant(const std::string& name) const {
+    if (beside_.contains(name)) return {name};
+    std::vector<std::string> found;
+    for (const auto& [layer, weight] : weights_)
+      if (layer.ends_with("." + name) || name.ends_with("." + layer)) found.push_back(layer);
+    return found.empty() ? std::vector<std::string>{name} : found;
+  }
+
+  void add_described(const TensorFile& file) {
+    const auto described = file.metadata().find(kQuantMetadata);
+    if (described != file.metadata().end()) {
+      const json all = parsed_description(file, described->second, kQuantMetadata);
+      const json named = all.is_object() ? all.value("layers", json::object()) : json::object();
+      for (const auto& [name, keys] : named.items())
+        for (const std::string& layer : meant(name))
+          layers_[layer] = Description(file, layer, keys, is_int8(layer)).read();
+    }
+    for (const TensorEntry& entry : file.entries()) {
+      if (!entry.name.ends_with(kQuantMark) || entry.dtype != Dtype::u8) continue;
+      const std::span<const std::byte> data = file.data(entry);
+      const json keys = parsed_description(file, {reinterpret_cast<const char*>(data.data()), data.size()}, entry.name);
+      const std::string layer = layer_of(entry.name);
+      layers_[layer] = Description(file, layer, keys, is_int8(layer)).read();
+    }
+  }
+
+  void check(const TensorFile& file, const TensorEntry& entry) const {
+    const std::string layer = file_layer_of(entry), name = without_quanto(entry.name);
+    const auto found = layers_.find(layer);
+    if (found == layers_.end() || layer == name) return;
+    const std::string last = name.substr(layer.size() + 1);
+    const QuantizedFormat* format = found->second.format;
+    const bool known =
+        std::ranges::find(kCompanions, last) != std::end(kCompanions) ||
+        (format != nullptr && (std::ranges::count(format->own, last) + std::ranges::count(format->more, last)) > 0) ||
+        (format == nullptr && (last == "weight_scale" || last == "scale_weight"));
+    if (!known)
+      refuse(file, layer,
+             (found->second.is_marked ? std::string(format->name) : "8 bits") + " with " + in_quotes(last));
+    if (last == "weight" && found->second.is_marked && entry.dtype != format->stored)
+      refuse(file, layer,
+             std::string(models::name(format->stored)) + " but stored as " + std::string(models::name(entry.dtype)));
+  }
+
+  const std::vector<std::shared_ptr<TensorFile>>& files_;
+  std::map<std::string, std::map<std::string, Dtype>> beside_;  // by layer: the last parts of names
+  std::map<std::string, const TensorEntry*> weights_;           // of 8 bits, by layer
+  DescribedLayers layers_;
+};
 
 }  // namespace
 
 void check_quantization(const std::vector<std::shared_ptr<TensorFile>>& files) {
+  FileLayers(files).check();
+}
+
+QuantizedLayers quantized_layers(const TensorTable& tensors, const std::vector<std::shared_ptr<TensorFile>>& files) {
   QuantizedLayers layers;
-  for (const auto& file : files) {
-    for (const TensorEntry& entry : file->entries()) {
-      if (entry.name.ends_with(kSecondScale)) refuse(*file, entry.name, "nvfp4");
-      if (entry.name.ends_with(kWeight) && is_of_8_bits(entry.dtype)) layers[layer_of(entry.name)];
-    }
-    add_described(layers, *file);
+  DescribedLayers described;
+  try {
+    described = FileLayers(files).all();
+  } catch (const Error&) {
+    return layers;  // check_quantization() throws it again, when the weights are read
   }
-  for (const auto& file : files) check_companions(layers, *file);
+  for (const auto& [name, place] : tensors) {
+    if (!name.ends_with(kWeight)) continue;
+    const auto found = described.find(file_layer_of(*place.second));
+    if (found == described.end() || found->second.format == nullptr) continue;
+    const Described& said = found->second;
+    QuantizedLayer layer = {.format = said.format, .rotation = said.rotation, .group = said.group};
+    const std::string own = layer_of(name);
+    layer.tensors["weight"] = place;
+    const auto add = [&](const std::string& part) {
+      const auto there = tensors.find(own + "." + part);
+      if (there != tensors.end()) layer.tensors[part] = there->second;
+    };
+    for (const std::string& part : said.format->own) add(part);
+    for (const std::string& part : said.format->more) add(part);
+    add("pre_quant_scale");
+    layer.low_first = !said.is_marked;  // only ComfyUI's files have the even column in the high bits
+    set_size(layer);
+    layers.emplace(name, std::move(layer));
+  }
+  return layers;
+}
+
+void check_layers(const QuantizedLayers& layers, const std::vector<std::shared_ptr<TensorFile>>& files) {
+  for (const auto& [name, layer] : layers) {
+    const std::string problem = problem_of(layer);
+    if (problem.empty()) continue;
+    const auto& [file, weight] = layer.tensors.at("weight");
+    refuse(*files[file], layer_of(without_quanto(weight->name)), layer.label() + " with " + problem);
+  }
+}
+
+std::string without_quanto(const std::string& name) {
+  for (const auto& [theirs, ours] : kQuanto)
+    if (name.ends_with(theirs)) return name.substr(0, name.size() - theirs.size()) + std::string(ours);
+  return name;
 }
 
 std::vector<std::string> scale_names(const std::string& name) {
@@ -131,8 +284,19 @@ std::vector<std::string> scale_names(const std::string& name) {
 }
 
 bool is_about_quantization(const std::string& name) {
-  return name.ends_with(".scale_input") || name.ends_with(".input_scale") || name.ends_with(kQuantMark) ||
-         name == "scaled_fp8";
+  return name.ends_with(".scale_input") || name.ends_with(".input_scale") || name.ends_with(".output_scale") ||
+         name.ends_with(kQuantMark) || name == "scaled_fp8";
+}
+
+bool is_beside_weight(const std::string& name) {
+  constexpr std::string_view kScales[] = {".scale_weight",    ".weight_scale",  ".weight_scale_2",
+                                          ".weight_zeros",    ".weight_s_rel",  ".weight_s_channel",
+                                          ".weight_codebook", ".weight._scale", ".pre_quant_scale"};
+  return is_about_quantization(name) || std::ranges::any_of(kScales, [&](auto end) { return name.ends_with(end); });
+}
+
+bool is_undivided(const std::string& name) {
+  return is_about_quantization(name) || name.ends_with(".pre_quant_scale") || name.ends_with(".weight_codebook");
 }
 
 }  // namespace sparsereel::models

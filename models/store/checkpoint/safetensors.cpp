@@ -22,8 +22,9 @@ constexpr size_t kLengthBytes = 8;                 // the header's length comes 
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the format's reference
 constexpr size_t kMaxRank = 64;                    // libtorch's limit
 constexpr const char* kMetadataKey = "__metadata__";
-constexpr Dtype kOwnDtypes[] = {Dtype::f64, Dtype::f32, Dtype::f16, Dtype::bf16,    Dtype::i64,     Dtype::i32,
-                                Dtype::i16, Dtype::i8,  Dtype::u8,  Dtype::boolean, Dtype::f8_e4m3, Dtype::f8_e5m2};
+constexpr Dtype kOwnDtypes[] = {Dtype::f64,     Dtype::f32,     Dtype::f16,    Dtype::bf16, Dtype::i64,
+                                Dtype::i32,     Dtype::i16,     Dtype::i8,     Dtype::u8,   Dtype::boolean,
+                                Dtype::f8_e4m3, Dtype::f8_e5m2, Dtype::f8_e8m0};
 constexpr const char* kRemedy = "download or export the file again; it is damaged or not a safetensors file";
 
 /// Reads one entry of the header. Every error names the file and the tensor.

@@ -26,11 +26,14 @@ constexpr std::array kDtypes = {
     DtypeInfo{Dtype::q3_k, "Q3_K", {256, 110}},   DtypeInfo{Dtype::q4_k, "Q4_K", {256, 144}},
     DtypeInfo{Dtype::q5_k, "Q5_K", {256, 176}},   DtypeInfo{Dtype::q6_k, "Q6_K", {256, 210}},
     DtypeInfo{Dtype::iq4_nl, "IQ4_NL", {32, 18}}, DtypeInfo{Dtype::iq4_xs, "IQ4_XS", {256, 136}},
+    DtypeInfo{Dtype::mxfp8, "MXFP8", {32, 33}},   DtypeInfo{Dtype::nvfp4, "NVFP4", {16, 9}},
+    DtypeInfo{Dtype::int4, "INT4", {8, 4}},       DtypeInfo{Dtype::awq4, "AWQ4", {64, 40}},
+    DtypeInfo{Dtype::f8_e8m0, "F8_E8M0", {1, 1}},
 };
 static_assert([] {
   for (size_t i = 0; i < kDtypes.size(); ++i)
     if (static_cast<size_t>(kDtypes[i].dtype) != i) return false;
-  return kDtypes.back().dtype == Dtype::iq4_xs;
+  return kDtypes.back().dtype == Dtype::f8_e8m0;
 }());
 
 const DtypeInfo& info(Dtype dtype) {

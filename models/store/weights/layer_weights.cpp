@@ -169,8 +169,10 @@ std::vector<at::Tensor*> tensors_of(const Slots& slots) {
     tensors.push_back(tensor);
     if (parameter.scale != nullptr && parameter.scale->defined()) tensors.push_back(parameter.scale);
     if (parameter.rows == nullptr) continue;
-    for (StoredRows& rows : *parameter.rows)
+    for (StoredRows& rows : *parameter.rows) {
+      if (rows.column_scale.defined()) tensors.push_back(&rows.column_scale);
       for (LowRank& delta : rows.deltas) tensors.insert(tensors.end(), {&delta.up, &delta.down});
+    }
   }
   return tensors;
 }

@@ -32,14 +32,20 @@ std::string complaint_of(const TensorSource& source, const StoredTensor& stored,
   if (!is_readable(stored))
     return "is stored as " + std::string(name(stored.dtype)) + ", which cannot be read into a weight of this shape";
   const auto is_there = [&](const std::string& place) { return source.find(place, {}).has_value(); };
-  if (stored.dtype == Dtype::i8 && std::ranges::none_of(scale_names(stored.name), is_there))
+  const bool has_own_scales = stored.quantized != nullptr && stored.quantized->is_joined();
+  if (stored.dtype == Dtype::i8 && !has_own_scales && std::ranges::none_of(scale_names(stored.name), is_there))
     return "is stored as I8 without a scale";
   return {};
 }
 
+/// Returns true if the tensor's columns have factors in another tensor.
+bool has_column_scales(const StoredTensor& stored) {
+  return stored.quantized != nullptr && stored.quantized->find("pre_quant_scale") != nullptr;
+}
+
 bool is_e4m3_as_stored(const StoredPart& part, const Parameter& parameter) {
   return part.stored && part.stored->dtype == Dtype::f8_e4m3 && part.stored->shape == parameter.stored &&
-         part.deltas->empty();
+         part.deltas->empty() && !has_column_scales(*part.stored);
 }
 
 /// Returns the memory layout of parts that stay packed until their matrix products; empty if the parts are unpacked.
@@ -53,7 +59,11 @@ std::vector<StoredRows> packed_rows(const std::vector<StoredPart>& parts, const 
                        count(part.stored->shape) == count(parameter.stored) &&
                        can_unpack(part.stored->dtype, columns) && (!is_fp8 || has_scale(part.stored->dtype));
     if (!stays) return {};
-    layout.push_back({part.stored->dtype, rows, columns, layout.empty() ? 0 : end_of(layout.back())});
+    layout.push_back({.dtype = part.stored->dtype,
+                      .rows = rows,
+                      .columns = columns,
+                      .offset = layout.empty() ? 0 : end_of(layout.back()),
+                      .rotation = part.stored->quantized == nullptr ? 0 : part.stored->quantized->rotation});
   }
   const auto is_e4m3 = [](Dtype dtype) { return dtype == Dtype::f8_e4m3; };
   if (is_fp8 && std::ranges::all_of(layout, is_e4m3, &StoredRows::dtype)) return {};
@@ -77,6 +87,8 @@ uint64_t bytes_of_plan(const LoadPlan& plan, const Parameter& parameter, at::Sca
   const bool scaled = std::ranges::any_of(plan.rows, has_scale, &StoredRows::dtype);
   uint64_t sum = static_cast<uint64_t>(end_of(plan.rows.back())) + (scaled ? scales : 0);
   for (const StoredPart& part : plan.parts)
+    if (has_column_scales(*part.stored)) sum += sizeof(float) * static_cast<uint64_t>(parameter.shape[1]);
+  for (const StoredPart& part : plan.parts)
     for (const WeightDelta& delta : *part.deltas) sum += kept_bytes(delta, run);
   return sum;
 }
@@ -94,7 +106,8 @@ int64_t end_of(const StoredRows& rows) {
 }
 
 bool has_scale(Dtype dtype) {
-  return dtype == Dtype::f8_e4m3 || dtype == Dtype::f8_e5m2 || dtype == Dtype::i8;
+  return dtype == Dtype::f8_e4m3 || dtype == Dtype::f8_e5m2 || dtype == Dtype::i8 || dtype == Dtype::nvfp4 ||
+         dtype == Dtype::int4;
 }
 
 at::ScalarType kept_dtype(const WeightDelta& delta) {

@@ -55,7 +55,7 @@ LoadPlan plan_load(const TensorSource& source, const Component& component, const
 /// Returns the end of packed rows in memory, where the next rows begin: a multiple of 16 bytes.
 int64_t end_of(const StoredRows& rows);
 
-/// Returns true for 8-bit dtypes, which may have scales.
+/// Returns true for dtypes whose rows may have scales in another tensor.
 bool has_scale(Dtype dtype);
 
 /// Returns the dtype in which a weight delta is kept beside packed rows: the dtype in its file if matrix products

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "models/layers/unpack.h"
+#include "models/store/checkpoint/joined_rows.h"
 #include "models/store/weights/random_weights.h"
 
 namespace sparsereel::models {
@@ -51,6 +52,10 @@ int64_t last_of(at::IntArrayRef shape) {
   return shape.empty() ? 1 : shape.back();
 }
 
+int64_t padded(int64_t size, int64_t unit) {
+  return (size + unit - 1) / unit * unit;
+}
+
 class MappedTensors final : public TensorSource {
  public:
   MappedTensors(const Component& component, at::Device device)
@@ -58,33 +63,54 @@ class MappedTensors final : public TensorSource {
 
   std::vector<StoredTensor> list() const override {
     std::vector<StoredTensor> all;
-    for (const auto& [name, place] : component_.tensors)
-      all.push_back({name, place.second->shape, place.second->dtype});
+    for (const auto& [name, place] : component_.tensors) all.push_back(stored(name, *place.second));
     return all;
   }
-  std::optional<StoredTensor> find(const std::string& name, const std::vector<int64_t>& /*wanted*/) const override {
+  std::optional<StoredTensor> find(const std::string& name, const std::vector<int64_t>& wanted) const override {
     const auto found = component_.tensors.find(name);
     if (found == component_.tensors.end()) return std::nullopt;
-    return StoredTensor{name, found->second.second->shape, found->second.second->dtype};
+    StoredTensor tensor = stored(name, *found->second.second);
+    if (!is_joined(tensor) || wanted.size() != 2) return tensor;
+    const QuantizedFormat& format = *tensor.quantized->format;
+    if (padded(wanted[0], format.padding_rows) == tensor.shape[0] &&
+        padded(wanted[1], format.padding_columns) == tensor.shape[1])
+      tensor.shape = wanted;
+    // Rows that are no whole blocks have no packed form.
+    if (!is_readable(tensor)) tensor.dtype = Dtype::f32;
+    return tensor;
   }
   at::Tensor read(const StoredTensor& tensor, at::ScalarType dtype) override {
     const auto& [file, entry] = component_.tensors.at(tensor.name);
-    return read_tensor(*component_.files[file], *entry, dtype, device_, uploader_);
+    if (!is_joined(tensor)) return read_tensor(*component_.files[file], *entry, dtype, device_, uploader_);
+    const at::Tensor joined = bytes(tensor);
+    if (const auto stored = scalar_type(tensor.dtype)) return joined.view(*stored).view(tensor.shape).to(dtype);
+    return unpack(joined, {{tensor.dtype, tensor.shape[0], tensor.shape[1], 0}}, {}, dtype);
   }
   at::Tensor bytes(const StoredTensor& tensor) override {
     const auto& [file, entry] = component_.tensors.at(tensor.name);
-    return bytes_of(*component_.files[file], *entry, device_, uploader_);
+    if (!is_joined(tensor)) return bytes_of(*component_.files[file], *entry, device_, uploader_);
+    return joined(tensor).to(device_);
   }
   void copy_bytes(const StoredTensor& tensor, const at::Tensor& to) override {
     const auto& [index, entry] = component_.tensors.at(tensor.name);
     const TensorFile& file = *component_.files[index];
     file.prefetch(*entry);
-    if (device_.is_cpu() || !lies_in_order(*entry)) {
+    if (is_joined(tensor)) {
+      to.copy_(joined(tensor).view(to.sizes()));
+    } else if (device_.is_cpu() || !lies_in_order(*entry)) {
       to.copy_(bytes_of(file, *entry, device_, uploader_).view(to.sizes()));
     } else {
       uploader_.upload(file.data(*entry), to);
     }
     file.release(*entry);
+  }
+  at::Tensor row_scales(const StoredTensor& tensor) override {
+    if (!is_joined(tensor) || is_expanded(tensor)) return {};
+    return factors(joined_row_scales({*tensor.quantized, component_.files}, tensor.shape[0]));
+  }
+  at::Tensor column_scales(const StoredTensor& tensor) override {
+    if (tensor.quantized == nullptr || is_expanded(tensor)) return {};
+    return factors(models::column_scales({*tensor.quantized, component_.files}, tensor.shape.back()));
   }
   void release(const StoredTensor& tensor) override {
     const auto& [file, entry] = component_.tensors.at(tensor.name);
@@ -92,6 +118,39 @@ class MappedTensors final : public TensorSource {
   }
 
  private:
+  static bool is_joined(const StoredTensor& tensor) {
+    return tensor.quantized != nullptr && tensor.quantized->is_joined();
+  }
+  /// Returns true if the tensor is read as numbers with all their scales, because its rows are no whole blocks.
+  static bool is_expanded(const StoredTensor& tensor) {
+    return is_joined(tensor) && tensor.dtype != tensor.quantized->format->packed;
+  }
+  StoredTensor stored(const std::string& name, const TensorEntry& entry) const {
+    const auto layer = component_.quantized.find(name);
+    return {name, entry.shape, entry.dtype, layer == component_.quantized.end() ? nullptr : &layer->second};
+  }
+  /// Returns the joined bytes on the CPU.
+  at::Tensor joined(const StoredTensor& tensor) const {
+    const LayerTensors tensors(*tensor.quantized, component_.files);
+    if (is_expanded(tensor)) return expanded(tensor).view(-1).view(at::kByte);
+    auto rows = std::make_shared<std::vector<std::byte>>(joined_rows(tensors, tensor.shape[0], tensor.shape[1]));
+    return at::from_blob(
+        rows->data(), {std::ssize(*rows)}, [rows](void*) {}, at::TensorOptions().dtype(at::kByte));
+  }
+  /// Returns fp32 numbers of the logical columns, on the CPU: rows with the file's padding are whole blocks.
+  at::Tensor expanded(const StoredTensor& tensor) const {
+    StoredTensor whole = stored(tensor.name, *component_.tensors.at(tensor.name).second);
+    whole.shape[0] = tensor.shape[0];
+    MappedTensors source(component_, at::kCPU);
+    const at::Tensor rows = unpack(source.bytes(whole), {{whole.dtype, whole.shape[0], whole.shape[1], 0}},
+                                   source.row_scales(whole), at::kFloat);
+    const at::Tensor columns = rows.narrow(1, 0, tensor.shape[1]), scales = source.column_scales(whole);
+    return scales.defined() ? columns * scales.narrow(0, 0, tensor.shape[1]) : columns.contiguous();
+  }
+  at::Tensor factors(const std::vector<float>& numbers) const {
+    return numbers.empty() ? at::Tensor() : at::tensor(numbers, at::kFloat).to(device_);
+  }
+
   const Component& component_;
   at::Device device_;
   Uploader uploader_;
@@ -118,6 +177,8 @@ class RandomTensors final : public TensorSource {
     return random_weight(tensor.name, tensor.shape, device_, dtype_, seed_).view(-1).view(at::kByte);
   }
   void copy_bytes(const StoredTensor& tensor, const at::Tensor& to) override { to.copy_(bytes(tensor)); }
+  at::Tensor row_scales(const StoredTensor& /*tensor*/) override { return {}; }
+  at::Tensor column_scales(const StoredTensor& /*tensor*/) override { return {}; }
 
  private:
   uint64_t seed_;

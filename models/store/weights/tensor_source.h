@@ -18,7 +18,8 @@ namespace sparsereel::models {
 struct StoredTensor {
   std::string name;
   std::vector<int64_t> shape;
-  Dtype dtype = Dtype::f32;
+  Dtype dtype = Dtype::f32;                   // after reading, if it is quantized in several tensors
+  const QuantizedLayer* quantized = nullptr;  // null if its dtype and one scale tell everything
 };
 
 class TensorSource {
@@ -27,9 +28,10 @@ class TensorSource {
   /// Lists all tensors of the source; empty for a source that makes any tensor on demand.
   virtual std::vector<StoredTensor> list() const = 0;
   /// Finds a tensor; returns nothing if the source has none of this name. `wanted` is the shape of a tensor that is
-  /// made on demand; other sources ignore it.
+  /// made on demand, or that a file stores with padding; other sources ignore it.
   virtual std::optional<StoredTensor> find(const std::string& name, const std::vector<int64_t>& wanted) const = 0;
-  /// Reads a tensor that find() returned, on the source's device, in its shape and this dtype. On a CPU, a tensor
+  /// Reads a tensor that find() returned, on the source's device, in its shape and this dtype, without scales that lie
+  /// in other tensors. On a CPU, a tensor
   /// stored in this dtype is the file's mapping itself: read-only memory, kept alive by the tensor.
   virtual at::Tensor read(const StoredTensor& tensor, at::ScalarType dtype) = 0;
   /// Reads the stored bytes of a tensor that find() returned: uint8, on the source's device.
@@ -37,6 +39,10 @@ class TensorSource {
   /// Reads the same bytes into `to`: uint8, contiguous, on the source's device. Joined tensors are then never in memory
   /// twice.
   virtual void copy_bytes(const StoredTensor& tensor, const at::Tensor& to) = 0;
+  /// Return the factors of rows, fp32 [rows], and of columns, fp32 [columns], of a tensor that is quantized in several
+  /// tensors; undefined if it has none.
+  virtual at::Tensor row_scales(const StoredTensor& tensor) = 0;
+  virtual at::Tensor column_scales(const StoredTensor& tensor) = 0;
   /// Hints that the tensor will not be read again soon.
   virtual void release(const StoredTensor& /*tensor*/) {}
 };

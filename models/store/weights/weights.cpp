@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "hilbert/error.h"
 #include "models/files/config_fields.h"
 #include "models/files/json_text.h"
 #include "models/layers/fp8.h"
+#include "models/layers/rotation.h"
 #include "models/layers/unpack.h"
 #include "models/store/checkpoint/quantization.h"
 #include "models/store/weights/known_names.h"
@@ -61,6 +63,14 @@ void reorder(at::Tensor& tensor, const Parameter& parameter) {
   if (parameter.scale != nullptr && parameter.scale->defined()) *parameter.scale = in_order(*parameter.scale, order);
 }
 
+/// Returns true if reading does not simply convert numbers: its tensors are joined in blocks, its columns are rotated
+/// or have factors.
+bool is_unpacked(const StoredTensor& stored) {
+  const QuantizedLayer* layer = stored.quantized;
+  return layer != nullptr && stored.dtype == layer->format->packed &&
+         (!scalar_type(stored.dtype) || layer->rotation > 0 || layer->find("pre_quant_scale") != nullptr);
+}
+
 void append_list(std::string& text, const char* kind, const std::vector<std::string>& names) {
   if (names.empty()) return;
   text += text.empty() ? "" : "; ";
@@ -84,6 +94,7 @@ WeightReader::WeightReader(const Component& component, at::Device device, Weight
       source_(open_source(component, device, format.dtype)),
       deltas_(component, device) {
   check_quantization(component.files);
+  check_layers(component.quantized, component.files);
 }
 
 at::Tensor WeightReader::tensor(const std::string& name, const std::vector<int64_t>& shape) {
@@ -177,19 +188,24 @@ at::Tensor WeightReader::numbers(const std::vector<StoredPart>& parts, const Par
 at::Tensor WeightReader::part_numbers(const StoredPart& part, const Parameter& parameter, at::ScalarType dtype) {
   const std::vector<int64_t>& shape = parameter.stored;
   at::Tensor scales;
-  if (has_scale(part.stored->dtype)) scales = row_scales(part.name, shape.empty() ? 1 : shape[0]);
+  if (has_scale(part.stored->dtype)) scales = row_scales(part, shape.empty() ? 1 : shape[0]);
   if (device_.is_meta()) return at::empty(shape, at::TensorOptions().dtype(dtype).device(device_));
-  if (!scales.defined() && part.deltas->empty()) return source_->read(*part.stored, dtype).view(shape);
+  if (!scales.defined() && part.deltas->empty() && !is_unpacked(*part.stored))
+    return source_->read(*part.stored, dtype).view(shape);
   return merged(part, shape, scales, dtype);
 }
 
 /// Adds in fp32, because bf16 would lose some of many small changes. Takes a few rows at a time: on a CPU, fresh memory
 /// for a whole tensor in fp32 costs more than the products.
-at::Tensor WeightReader::merged(const StoredPart& part, const std::vector<int64_t>& shape, const at::Tensor& scales,
+at::Tensor WeightReader::merged(const StoredPart& part, const std::vector<int64_t>& shape, at::Tensor scales,
                                 at::ScalarType dtype) {
   const std::vector<LowRank> deltas = deltas_.in_fp32(*part.deltas);
-  const at::Tensor weight =
-      source_->read(*part.stored, scalar_type(part.stored->dtype).value_or(at::kFloat)).view(shape);
+  at::Tensor weight;
+  if (is_unpacked(*part.stored)) {
+    weight = unpacked(part, shape[0], std::exchange(scales, {})).view(shape);
+  } else {
+    weight = source_->read(*part.stored, scalar_type(part.stored->dtype).value_or(at::kFloat)).view(shape);
+  }
   at::Tensor result = at::empty(weight.sizes(), weight.options().dtype(dtype));
   const int64_t rows = weight.size(0), step = std::max<int64_t>(1, kMergedAtOnce * rows / weight.numel());
   const at::Tensor from = weight.view({rows, -1}), to = result.view({rows, -1});
@@ -209,6 +225,20 @@ at::Tensor WeightReader::merged(const StoredPart& part, const std::vector<int64_
   return result;
 }
 
+at::Tensor WeightReader::unpacked(const StoredPart& part, int64_t rows, const at::Tensor& scales) {
+  const StoredTensor& stored = *part.stored;
+  const int64_t columns = c10::multiply_integers(stored.shape) / rows;
+  StoredRows layout = {stored.dtype, rows, columns, 0};
+  layout.rotation = stored.quantized->rotation;
+  layout.column_scale = source_->column_scales(stored);
+  if (can_unpack(stored.dtype, columns)) return unpack(source_->bytes(stored), {layout}, scales, at::kFloat);
+  at::Tensor numbers = source_->read(stored, at::kFloat).view({rows, columns});
+  if (layout.rotation > 0) rotate_(numbers, layout.rotation);
+  if (scales.defined()) numbers.mul_(scales.unsqueeze(1));
+  if (layout.column_scale.defined()) numbers.mul_(layout.column_scale);
+  return numbers;
+}
+
 void WeightReader::load_quantized(at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan) {
   const at::Tensor whole = numbers(plan.parts, parameter, at::kFloat);
   const Activation rows = is_stand_in(whole) || whole.is_meta() ? stand_in_fp8(whole) : quantize_rows(whole);
@@ -222,7 +252,7 @@ void WeightReader::load_e4m3(at::Tensor& tensor, const Parameter& parameter, con
   tensor = at::empty(parameter.shape, at::TensorOptions().dtype(at::kFloat8_e4m3fn).device(device_));
   std::vector<at::Tensor> scales;
   for (size_t i = 0; i < plan.parts.size(); ++i) {
-    scales.push_back(row_scales(plan.parts[i].name, rows));
+    scales.push_back(row_scales(plan.parts[i], rows));
     if (device_.is_meta()) continue;
     const at::Tensor part = tensor.narrow(0, static_cast<int64_t>(i) * rows, rows);
     source_->copy_bytes(*plan.parts[i].stored, part.view(at::kByte).view(-1));
@@ -243,9 +273,10 @@ void WeightReader::load_packed(at::Tensor& tensor, const Parameter& parameter, c
   for (size_t i = 0; i < plan.parts.size(); ++i) {
     const StoredPart& part = plan.parts[i];
     StoredRows& rows = parameter.rows->at(i);
-    scales.push_back(has_scale(rows.dtype) ? row_scales(part.name, rows.rows)
+    scales.push_back(has_scale(rows.dtype) ? row_scales(part, rows.rows)
                                            : at::ones({rows.rows}, options.dtype(at::kFloat)));
     if (device_.is_meta()) continue;
+    rows.column_scale = source_->column_scales(*part.stored);
     const int64_t size = rows.rows * packed_bytes(rows.dtype, rows.columns);
     if (!is_one) source_->copy_bytes(*part.stored, tensor.narrow(0, rows.offset, size));
     for (const WeightDelta& delta : *part.deltas) rows.deltas.push_back(deltas_.beside_packed(delta, format_.dtype));
@@ -269,8 +300,13 @@ void WeightReader::check_sums(const at::Tensor& tensor, const Parameter& paramet
   }
 }
 
-at::Tensor WeightReader::row_scales(const std::string& name, int64_t rows) {
+at::Tensor WeightReader::row_scales(const StoredPart& part, int64_t rows) {
   const at::Tensor ones = at::ones({rows}, at::TensorOptions().dtype(at::kFloat).device(device_));
+  if (part.stored->quantized != nullptr && part.stored->quantized->is_joined()) {
+    const at::Tensor own = device_.is_meta() ? at::Tensor() : source_->row_scales(*part.stored);
+    return own.defined() ? own : ones;
+  }
+  const std::string& name = part.name;
   for (const std::string& place : scale_names(name)) {
     const auto found = source_->find(place, {rows});
     if (!found) continue;
@@ -285,7 +321,13 @@ at::Tensor WeightReader::row_scales(const std::string& name, int64_t rows) {
     if (found->shape == std::vector<int64_t>{rows, 1}) wanted.reshaped = true;
     const StoredPart scale = find_part(*source_, component_, place, wanted);
     if (!note({scale}) || device_.is_meta()) return ones;
-    return ones * source_->read(*scale.stored, at::kFloat).view({-1});
+    const at::Tensor numbers = source_->read(*scale.stored, at::kFloat).view({-1});
+    if (!holds_numbers(numbers))
+      throw bad_file(component_.origin,
+                     in_quotes(component_.name_in_file(place)) + ", a scale of a weight stored as " +
+                         std::string(models::name(part.stored->dtype)) + ", holds NaN or infinity",
+                     "download or export the file again");
+    return ones * numbers;
   }
   return ones;
 }

@@ -32,7 +32,7 @@ class WeightReader {
   /// check names and shapes. `component` must outlive the reader.
   /// NAME.weight may be stored as F8_E4M3, F8_E5M2 or I8, with its scale in NAME.weight_scale or NAME.scale_weight (one
   /// scale for the tensor, or one per row). F8 without a scale has scale 1; I8 needs a scale. Throws Error if a file
-  /// says that it is quantized in another way (quantization.h).
+  /// says that it is quantized in an unsupported way (quantization.h).
   WeightReader(const Component& component, at::Device device, WeightFormat format);
 
   at::Tensor tensor(const std::string& name, const std::vector<int64_t>& shape);
@@ -70,15 +70,17 @@ class WeightReader {
   at::Tensor part_numbers(const StoredPart& part, const Parameter& parameter, at::ScalarType dtype);
   /// Returns the stored tensor in this shape, times the scale of each row (1 if `scales` is undefined), plus the weight
   /// deltas.
-  at::Tensor merged(const StoredPart& part, const std::vector<int64_t>& shape, const at::Tensor& scales,
-                    at::ScalarType dtype);
+  at::Tensor merged(const StoredPart& part, const std::vector<int64_t>& shape, at::Tensor scales, at::ScalarType dtype);
   void load_quantized(at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan);
   void load_e4m3(at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan);
   void load_packed(at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan);
   /// Throws Error if weight deltas make numbers of packed rows NaN or Inf.
   void check_sums(const at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan);
-  /// Returns fp32 [rows]: the scales of a tensor that is stored in 8 bits.
-  at::Tensor row_scales(const std::string& name, int64_t rows);
+  /// Returns fp32 [rows]: the scales of a tensor whose rows have scales in another tensor.
+  at::Tensor row_scales(const StoredPart& part, int64_t rows);
+  /// Returns fp32 [rows, columns]: the numbers of a tensor that is packed, rotated or has factors of columns, times
+  /// these factors and the scales of rows.
+  at::Tensor unpacked(const StoredPart& part, int64_t rows, const at::Tensor& scales);
 
   const Component& component_;
   at::Device device_;

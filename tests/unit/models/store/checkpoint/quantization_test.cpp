@@ -56,7 +56,7 @@ TEST_F(Quantization, AcceptsEightBitsWithScales) {
 }
 
 TEST_F(Quantization, RefusesOtherFormatsByName) {
-  for (const char* format : {"nvfp4", "mxfp8", "int8_blockwise"}) {
+  for (const char* format : {"svdquant_w4a4", "float8_e4m3fn_blockwise", "int8_blockwise"}) {
     write(R"({"format":")" + std::string(format) + "\"}");
     EXPECT_TRUE(is_refused({"wan.safetensors", "\"q\"", format, "not supported"}));
     write(R"({"format":"float8_e4m3fn"})",
@@ -64,12 +64,12 @@ TEST_F(Quantization, RefusesOtherFormatsByName) {
     EXPECT_TRUE(is_refused({"wan.safetensors", "\"k\"", format, "not supported"}));
   }
   write(R"({"format":"float8_e4m3fn"})", {}, "q.weight_scale_2");
-  EXPECT_TRUE(is_refused({"\"q.weight_scale_2\"", "nvfp4"}));
+  EXPECT_TRUE(is_refused({"\"q\"", "float8_e4m3fn with \"weight_scale_2\""}));
 }
 
 /// ConvRot may be described under "params" or beside the format.
 TEST_F(Quantization, RefusesUnknownParametersOfADescription) {
-  for (const std::string key : {R"("convrot":true)", R"("convrot":1)", R"("convrot":"yes")", R"("group_size":64)",
+  for (const std::string key : {R"("convrot":1)", R"("convrot":"yes")", R"("group_size":64)",
                                 R"("linear_dtype":"int4")", R"("num_experts":8)", R"("something":null)"}) {
     const std::string name = key.substr(1, key.find('"', 1) - 1);
     for (const std::string& keys : {key, R"("params":{"convrot_groupsize":256,)" + key + "}"}) {
@@ -85,14 +85,14 @@ TEST_F(Quantization, RefusesUnknownParametersOfADescription) {
 }
 
 TEST_F(Quantization, RefusesUnknownTensorsNextToAnEightBitWeight) {
-  for (const std::string name : {"pre_quant_scale", "weight_s_rel", "weight_s_channel", "weight_codebook",
-                                 "weight_zeros", "weight_scale_inv", "anything"}) {
+  for (const std::string name :
+       {"weight_scale_2", "weight_s_channel", "weight_codebook", "weight_scale_inv", "anything"}) {
     write(R"({"format":"float8_e4m3fn"})", {}, "q." + name);
     EXPECT_TRUE(is_refused({"wan.safetensors", "\"q\"", name, "not supported"}));
     write("", {}, "q." + name, Dtype::i8);
     EXPECT_TRUE(is_refused({"\"q\"", name})) << "without a description";
   }
-  write("", {}, "k.pre_quant_scale");
+  write("", {}, "k.weight_scale_inv");
   EXPECT_NO_THROW(check()) << "of another layer, which is not in 8 bits";
   write("", {}, "q");
   EXPECT_NO_THROW(check()) << "called as the layer";
@@ -108,13 +108,13 @@ TEST_F(Quantization, ChecksAllShardsTogether) {
   const std::string eight(8, '\1');
   write("", {}, "k.bias");
   const std::filesystem::path second = folder_ / "second.safetensors";
-  write_safetensors(second, {{"q.pre_quant_scale", Dtype::u8, {8}, std::as_bytes(std::span(eight))}});
+  write_safetensors(second, {{"q.weight_scale_inv", Dtype::u8, {8}, std::as_bytes(std::span(eight))}});
   EXPECT_NO_THROW(check());
   EXPECT_TRUE(throws_error(
       [&] {
         check_quantization({std::make_shared<TensorFile>(path_), std::make_shared<TensorFile>(second)});
       },
-      {"second.safetensors", "\"q\"", "pre_quant_scale"}));
+      {"second.safetensors", "\"q\"", "weight_scale_inv"}));
 }
 
 TEST_F(Quantization, RefusesEmptyOrInvalidDescriptions) {

@@ -1,0 +1,51 @@
+// Rotates by one step for each factor of 4 on a CPU, and by a product with the whole matrix on a GPU.
+#include "models/layers/rotation.h"
+
+#include <ATen/ATen.h>
+
+#include <bit>
+
+namespace sparsereel::models {
+namespace {
+
+/// Rotates groups of 4 elements that lie `stride` apart: each becomes half the sum minus its opposite.
+void rotate_fours(float* x, int64_t columns, int64_t stride) {
+  for (int64_t first = 0; first < columns; first += 4 * stride) {
+    for (int64_t i = first; i < first + stride; ++i) {
+      float &a = x[i], &b = x[i + stride], &c = x[i + 2 * stride], &d = x[i + 3 * stride];
+      const float half = 0.5F * ((a + b) + (c + d)), y[] = {half - d, half - c, half - b, half - a};
+      a = y[0], b = y[1], c = y[2], d = y[3];
+    }
+  }
+}
+
+/// Returns the whole matrix, fp32 [group, group]. An element is negative if an odd number of the base-4 digits of row
+/// and column are opposite: their bits all differ.
+at::Tensor matrix_of(int64_t group, at::Device device) {
+  const auto size = static_cast<uint64_t>(group);
+  const float value = 1 / static_cast<float>(uint64_t{1} << std::countr_zero(size) / 2);
+  at::Tensor matrix = at::empty({group, group}, at::kFloat);
+  auto* to = matrix.mutable_data_ptr<float>();
+  for (uint64_t i = 0; i < size; ++i)
+    for (uint64_t j = 0; j < size; ++j) {
+      const uint64_t differ = i ^ j, opposite = differ & (differ >> 1) & 0x5555555555555555U;
+      to[i * size + j] = std::popcount(opposite) % 2 == 1 ? -value : value;
+    }
+  return matrix.to(device);
+}
+
+}  // namespace
+
+void rotate_(const at::Tensor& rows, int64_t group) {
+  const int64_t columns = rows.size(1);
+  if (!rows.is_cpu()) {
+    const at::Tensor groups = rows.view({-1, group});
+    groups.copy_(at::matmul(groups, matrix_of(group, rows.device())));
+    return;
+  }
+  auto* data = rows.mutable_data_ptr<float>();
+  for (int64_t row = 0; row < rows.size(0); ++row)
+    for (int64_t stride = 1; stride < group; stride *= 4) rotate_fours(data + row * columns, columns, stride);
+}
+
+}  // namespace sparsereel::models

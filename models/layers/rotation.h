@@ -1,0 +1,16 @@
+// The rotation of ConvRot: groups of columns of a weight are multiplied by an orthogonal matrix before they are
+// quantized, so that no column stands out. The columns of a layer's input turn with them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace sparsereel::models {
+
+/// Multiplies each group of `group` columns of rows, fp32 [rows, columns], by the regular Hadamard matrix of that size,
+/// in place. `group` is a power of 4 that divides the columns. The matrix is its own inverse. It is the
+/// Kronecker power of H4 / 2, where H4 is 1 with -1 on its antidiagonal.
+void rotate_(const at::Tensor& rows, int64_t group);
+
+}  // namespace sparsereel::models

@@ -1,0 +1,240 @@
+// Reads codes and scales as each format stores them.
+#include "models/store/checkpoint/joined_rows.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "hilbert/error.h"
+#include "models/files/json_text.h"
+#include "models/layers/cuda/packed_blocks.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr int64_t kMxColumns = PackedBlock<Dtype::mxfp8>::elements, kNvColumns = PackedBlock<Dtype::nvfp4>::elements,
+                  kAwqColumns = PackedBlock<Dtype::awq4>::elements;
+
+int64_t whole(int64_t value, int64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+/// The position of the scale of a block of a row, as cuBLAS wants scales to lie: tiles of 128 rows and 4 blocks.
+int64_t tiled(int64_t row, int64_t block, int64_t blocks) {
+  const int64_t tiles = (blocks + 3) / 4;
+  return (row / 128 * tiles + block / 4) * 512 + row % 32 * 16 + row % 128 / 32 * 4 + block % 4;
+}
+/// Reads scales of blocks of a row, tiled or in rows.
+class BlockScales {
+ public:
+  BlockScales(const LayerTensors& tensors, int64_t block)
+      : bytes_(tensors.bytes("weight_scale")),
+        blocks_(tensors.layer().columns / block),
+        tiled_(tensors.layer().find("weight_scale")->shape == tiled_shape(tensors.layer().rows, blocks_)) {}
+
+  std::byte at(int64_t row, int64_t block) const {
+    return bytes_[static_cast<size_t>(tiled_ ? tiled(row, block, blocks_) : row * blocks_ + block)];
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+  int64_t blocks_;
+  bool tiled_;
+};
+
+std::byte swapped(std::byte codes) {
+  return codes << 4 | codes >> 4;
+}
+
+std::vector<float> spread(const LayerTensors& tensors, const std::string& part, int64_t rows) {
+  std::vector<float> scales = tensors.numbers(part);
+  const float first = scales.front();
+  const bool is_one = scales.size() == 1;
+  scales.resize(static_cast<size_t>(rows), first);
+  if (is_one) std::ranges::fill(scales, first);
+  return scales;
+}
+
+/// Returns the code of a column: the low four bits lie in one plane, the two high bits of six in another behind it.
+int code_of_w4a8(std::span<const std::byte> row, int64_t column, int64_t columns, int bits) {
+  const auto byte = [&](int64_t at) { return static_cast<int>(row[static_cast<size_t>(at)]); };
+  const int low = byte(column / 2) >> 4 * (column % 2) & 15;
+  return bits == 4 ? low : low | (byte(columns / 2 + column / 4) >> 2 * (column % 4) & 3) << 4;
+}
+
+float number_at(const uint8_t* p, Dtype dtype, size_t i) {
+  switch (dtype) {
+    case Dtype::f32:
+      return packed::float_at(p + 4 * i);
+    case Dtype::f16:
+      return packed::half_at(p + 2 * i);
+    case Dtype::bf16:
+      return packed::bfloat_at(p + 2 * i);
+    default:
+      return packed::e4m3_at(p + i);  // also if it is stored as U8
+  }
+}
+
+bool is_number(Dtype dtype) {
+  constexpr Dtype kNumbers[] = {Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::f8_e4m3, Dtype::u8};
+  return std::ranges::count(kNumbers, dtype) > 0;
+}
+
+template <typename T>
+void swap_halves(std::vector<T>& all) {
+  std::rotate(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end());
+}
+
+}  // namespace
+
+std::vector<int64_t> tiled_shape(int64_t rows, int64_t blocks) {
+  return {whole(rows, 128), whole(blocks, 4)};
+}
+
+int bits_of_w4a8(const QuantizedLayer& layer) {
+  return layer.find("weight")->shape[1] * 2 == layer.columns ? 4 : 6;
+}
+
+int64_t group_of_w4a8(const QuantizedLayer& layer) {
+  return layer.columns / layer.find("weight_s_rel")->shape[1];
+}
+
+std::vector<std::byte> join_mxfp8(const LayerTensors& tensors, int64_t rows, int64_t columns) {
+  const std::span<const std::byte> codes = tensors.bytes("weight");
+  const BlockScales scales(tensors, kMxColumns);
+  std::vector<std::byte> joined;
+  joined.reserve(static_cast<size_t>(rows * columns / kMxColumns * PackedBlock<Dtype::mxfp8>::bytes));
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t block = 0; block < columns / kMxColumns; ++block) {
+      const auto part = codes.subspan(static_cast<size_t>(row * tensors.layer().columns + block * kMxColumns),
+                                      static_cast<size_t>(kMxColumns));
+      joined.insert(joined.end(), part.begin(), part.end());
+      joined.push_back(scales.at(row, block));
+      if (joined.back() == std::byte{0xFF}) tensors.refuse("weight_scale", "holds NaN or infinity");
+    }
+  return joined;
+}
+
+std::vector<std::byte> join_nvfp4(const LayerTensors& tensors, int64_t rows, int64_t columns) {
+  const std::span<const std::byte> codes = tensors.bytes("weight");
+  const BlockScales scales(tensors, kNvColumns);
+  const bool swap = !tensors.layer().low_first;
+  std::vector<std::byte> joined;
+  joined.reserve(static_cast<size_t>(rows * columns / kNvColumns * PackedBlock<Dtype::nvfp4>::bytes));
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t block = 0; block < columns / kNvColumns; ++block) {
+      const auto part = codes.subspan(static_cast<size_t>((row * tensors.layer().columns + block * kNvColumns) / 2),
+                                      static_cast<size_t>(kNvColumns / 2));
+      for (const std::byte code : part) joined.push_back(swap ? swapped(code) : code);
+      joined.push_back(scales.at(row, block));
+      if ((joined.back() & std::byte{0x7F}) == std::byte{0x7F}) tensors.refuse("weight_scale", "holds NaN or infinity");
+    }
+  return joined;
+}
+
+/// LightX2V stores the product of the weight's factor and the input's, and the input's reciprocal.
+std::vector<float> scales_of_nvfp4(const LayerTensors& tensors, int64_t rows) {
+  if (tensors.has("weight_scale_2")) return spread(tensors, "weight_scale_2", rows);
+  const float scale = tensors.numbers("alpha").front() * tensors.numbers("input_global_scale").front();
+  return std::vector<float>(static_cast<size_t>(rows), scale);
+}
+
+std::vector<std::byte> join_w4a4(const LayerTensors& tensors, int64_t rows, int64_t columns) {
+  const std::span<const std::byte> codes = tensors.bytes("weight").first(static_cast<size_t>(rows * columns / 2));
+  return {codes.begin(), codes.end()};
+}
+
+std::vector<float> scales_of_w4a4(const LayerTensors& tensors, int64_t rows) {
+  return spread(tensors, "weight_scale", rows);
+}
+
+/// Returns the int8 levels that the codes stand for. Products take them, so memory holds 8 bits where the file has 4.
+std::vector<std::byte> join_w4a8(const LayerTensors& tensors, int64_t rows, int64_t columns) {
+  const QuantizedLayer& layer = tensors.layer();
+  const std::span<const std::byte> codes = tensors.bytes("weight");
+  const std::vector<float> relative = tensors.numbers("weight_s_rel");
+  const int bits = bits_of_w4a8(layer);
+  const int64_t group = group_of_w4a8(layer), row_bytes = layer.find("weight")->shape[1], groups = columns / group;
+  std::vector<float> values;
+  if (tensors.has("weight_codebook")) values = tensors.numbers("weight_codebook");
+  for (int code = 0; values.size() < size_t{1} << bits; ++code)
+    values.push_back(static_cast<float>(code - (1 << (bits - 1))));
+  std::vector<std::byte> levels(static_cast<size_t>(rows * columns));
+  for (int64_t row = 0; row < rows; ++row) {
+    const auto own = codes.subspan(static_cast<size_t>(row * row_bytes), static_cast<size_t>(row_bytes));
+    for (int64_t i = 0; i < columns; ++i) {
+      const float value = values[static_cast<size_t>(code_of_w4a8(own, i, columns, bits))];
+      const float level = std::nearbyint(value * relative[static_cast<size_t>(row * groups + i / group)]);
+      levels[static_cast<size_t>(row * columns + i)] =
+          static_cast<std::byte>(static_cast<int8_t>(std::clamp(level, -127.0F, 127.0F)));
+    }
+  }
+  return levels;
+}
+
+std::vector<float> scales_of_w4a8(const LayerTensors& tensors, int64_t rows) {
+  return spread(tensors, "weight_s_channel", rows);
+}
+
+std::vector<std::byte> join_awq(const LayerTensors& tensors, int64_t rows, int64_t columns) {
+  const std::span<const std::byte> codes = tensors.bytes("weight");
+  const std::vector<float> scales = tensors.numbers("weight_scale"), zeros = tensors.numbers("weight_zeros");
+  const int64_t group = columns / tensors.layer().find("weight_scale")->shape[0];
+  std::vector<std::byte> joined;
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t first = 0; first < columns; first += kAwqColumns) {
+      const auto part =
+          codes.subspan(static_cast<size_t>((row * columns + first) / 2), static_cast<size_t>(kAwqColumns / 2));
+      const auto at = static_cast<size_t>(first / group * tensors.layer().rows + row);
+      const std::array<float, 2> pair = {scales[at], zeros[at]};
+      joined.insert(joined.end(), part.begin(), part.end());
+      for (const std::byte byte : std::as_bytes(std::span(pair))) joined.push_back(byte);
+    }
+  return joined;
+}
+
+void LayerTensors::refuse(const std::string& part, const std::string& why) const {
+  const auto& [file, entry] = layer_.tensors.at(part);
+  throw bad_file(files_[file]->path().string(),
+                 in_quotes(entry->name) + ", a scale of a weight in " + layer_.label() + ", " + why,
+                 "download or export the file again");
+}
+
+std::span<const std::byte> LayerTensors::bytes(const std::string& part) const {
+  const auto& [file, entry] = layer_.tensors.at(part);
+  return files_[file]->data(*entry);
+}
+
+std::vector<float> LayerTensors::numbers(const std::string& part) const {
+  const TensorEntry& entry = *layer_.find(part);
+  if (!is_number(entry.dtype)) refuse(part, "is stored as " + std::string(name(entry.dtype)));
+  const auto* from = reinterpret_cast<const uint8_t*>(bytes(part).data());
+  std::vector<float> numbers(entry.elements());
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = number_at(from, entry.dtype, i);
+  if (!std::ranges::all_of(numbers, [](float x) { return std::isfinite(x); })) refuse(part, "holds NaN or infinity");
+  return numbers;
+}
+
+std::vector<std::byte> joined_rows(const LayerTensors& tensors, int64_t rows, int64_t columns) {
+  const QuantizedLayer& layer = tensors.layer();
+  std::vector<std::byte> joined = layer.format->join(tensors, rows, columns);
+  if (layer.find("weight")->halves_swapped) swap_halves(joined);
+  return joined;
+}
+
+std::vector<float> joined_row_scales(const LayerTensors& tensors, int64_t rows) {
+  const QuantizedLayer& layer = tensors.layer();
+  if (layer.format->row_scales == nullptr) return {};
+  std::vector<float> scales = layer.format->row_scales(tensors, rows);
+  if (layer.find("weight")->halves_swapped) swap_halves(scales);
+  return scales;
+}
+
+std::vector<float> column_scales(const LayerTensors& tensors, int64_t columns) {
+  if (!tensors.has("pre_quant_scale")) return {};
+  std::vector<float> scales = tensors.numbers("pre_quant_scale");
+  scales.resize(static_cast<size_t>(columns));
+  return scales;
+}
+
+}  // namespace sparsereel::models
