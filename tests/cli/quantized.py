@@ -1,6 +1,7 @@
 """Makes weights as quantized files hold them. Each function returns the dtype and bytes of a tensor, and the numbers that they represent."""
 import bisect
 import collections
+import math
 import struct
 import sys
 from pathlib import Path
@@ -75,6 +76,118 @@ def e4m3(numbers, scale):
 def e5m2(numbers, scale):
     data = bytes(halves([number / scale])[1] for number in numbers)
     return 'F8_E5M2', data, [scale * struct.unpack('<e', bytes([0, byte]))[0] for byte in data]
+
+
+def _rows(numbers, columns):
+    return [list(numbers[i:i + columns]) for i in range(0, len(numbers), columns)]
+
+
+def _round(number):
+    return f32([number])[2][0]
+
+
+def _flat(rows):
+    return [number for row in rows for number in row]
+
+
+def rotated(row, group):
+    """Returns the row with each group of columns times the regular Hadamard matrix of that size (a power of 4)."""
+    stride, row = 1, list(row)
+    while stride < group:
+        for first in range(0, len(row), 4 * stride):
+            for i in range(first, first + stride):
+                four = [row[i + j * stride] for j in range(4)]
+                for j in range(4):
+                    row[i + j * stride] = sum(four) / 2 - four[3 - j]
+        stride *= 4
+    return row
+
+
+def _whole_rows(numbers, columns, most, group):
+    """Returns the integers of rotated rows, a scale for each row, and the numbers that they represent."""
+    steps, scales, values = [], [], []
+    for row in (rotated(each, group) for each in _rows(numbers, columns)):
+        scales.append(_round(max(map(abs, row)) / most or 1))
+        steps.append([max(-most - (most == 127), min(most, round(number / scales[-1]))) for number in row])
+        if most == 127:
+            steps[-1][0] = -128
+        values += [_round(scales[-1] * number) for number in rotated(steps[-1], group)]
+    return steps, ('F32', [len(scales), 1], f32(scales)[1]), values
+
+
+def _nibbles(steps, even_high=False):
+    return bytes((a & 15) << 4 * even_high | (b & 15) << 4 * (not even_high) for a, b in zip(steps[0::2], steps[1::2]))
+
+
+def int8_convrot(shape, numbers):
+    group = 16 if shape[1] % 16 == 0 else 4
+    steps, scale, values = _whole_rows(numbers, shape[1], 127, group)
+    return ('I8', shape, struct.pack(f'<{len(numbers)}b', *_flat(steps))), {'weight_scale': scale}, {'format': 'int8_tensorwise', 'convrot': True, 'convrot_groupsize': group}, values
+
+
+def w4a4(shape, numbers):
+    group = 16 if shape[1] % 16 == 0 else 4
+    steps, scale, values = _whole_rows(numbers, shape[1], 7, group)
+    return ('I8', [shape[0], shape[1] // 2], _nibbles(_flat(steps))), {'weight_scale': scale}, {'format': 'convrot_w4a4', 'convrot_groupsize': group}, values
+
+
+def _tiled(scales, blocks):
+    """Returns bytes of scales, by row and block, in tiles of 128 rows and 4 blocks, and their shape."""
+    rows, wide = -(-len(scales) // 128) * 128, -(-blocks // 4)
+    data = bytearray(rows * wide * 4)
+    for r, row in enumerate(scales):
+        for c, scale in enumerate(row):
+            data[(r // 128 * wide + c // 4) * 512 + r % 32 * 16 + r % 128 // 32 * 4 + c % 4] = scale
+    return [rows, wide * 4], bytes(data)
+
+
+def _padded(numbers, shape, unit):
+    rows, columns = (-(-size // unit) * unit for size in shape)
+    return [row + [0.0] * (columns - shape[1]) for row in _rows(numbers, shape[1])] + [[0.0] * columns] * (rows - shape[0]), rows, columns
+
+
+def nvfp4(shape, numbers):
+    rows, height, columns = _padded(numbers, shape, 16)
+    levels = [0, .5, 1, 1.5, 2, 3, 4, 6]
+    whole = _round(max(map(abs, numbers)) / 2688)
+    codes, scales, values = [], [], []
+    for row in rows:
+        scales.append([])
+        for i in range(0, columns, 16):
+            block = row[i:i + 16]
+            byte = e4m3([max(map(abs, block)) / 6 / whole], 1)[1][0] or 1
+            scale = _round(whole * _e4m3(byte))
+            scales[-1].append(byte)
+            for number in block:
+                code = min(range(8), key=lambda level: abs(levels[level] - abs(number) / scale))
+                codes.append(code | (8 if number < 0 else 0))
+                values.append(_round((-1 if number < 0 else 1) * levels[code] * scale))
+    values = _flat(row[:shape[1]] for row in _rows(values, columns)[:shape[0]])
+    beside = {'weight_scale': ('F8_E4M3', *_tiled(scales, columns // 16)), 'weight_scale_2': ('F32', [], f32([whole])[1])}
+    return ('U8', [height, columns // 2], _nibbles(codes, even_high=True)), beside, {'format': 'nvfp4'}, values
+
+
+def mxfp8(shape, numbers):
+    rows, height, columns = _padded(numbers, shape, 32)
+    codes, scales, values = b'', [], []
+    for row in rows:
+        scales.append([])
+        for i in range(0, columns, 32):
+            exponent = max(-100, math.ceil(math.log2(max(map(abs, row[i:i + 32])) / 448 or 1e-30)))
+            _, data, back = e4m3(row[i:i + 32], 2.0 ** exponent)
+            scales[-1].append(exponent + 127)
+            codes, values = codes + data, values + back
+    values = _flat(row[:shape[1]] for row in _rows(values, columns)[:shape[0]])
+    return ('F8_E4M3', [height, columns], codes), {'weight_scale': ('U8', *_tiled(scales, columns // 32))}, {'format': 'mxfp8'}, values
+
+
+def scaled_columns(shape, numbers):
+    """int8 with factors of the columns, as files of AWQ have."""
+    factors = [0.5 + column % 3 for column in range(shape[1])]
+    steps, scale, values = _whole_rows([number / factors[i % shape[1]] for i, number in enumerate(numbers)], shape[1], 127, 1)
+    values = [_round(value * factors[i % shape[1]]) for i, value in enumerate(values)]
+    beside = {'weight_scale': scale, 'pre_quant_scale': ('F32', [shape[1]], f32(factors)[1])}
+    return ('I8', shape, struct.pack(f'<{len(numbers)}b', *_flat(steps))), beside, {'format': 'int8_tensorwise'}, values
 
 
 GGML_TYPES = {'F32': 0, 'F16': 1, 'Q4_0': 2, 'Q8_0': 8}

@@ -68,8 +68,8 @@ def read_weights(folder):
     return tensors
 
 
-def write_safetensors(path, tensors):
-    header, body = {}, b''
+def write_safetensors(path, tensors, metadata=None):
+    header, body = {'__metadata__': metadata} if metadata else {}, b''
     for name, (dtype, shape, data) in tensors.items():
         header[name] = {'dtype': dtype, 'shape': shape, 'data_offsets': [len(body), len(body) + len(data)]}
         body += data

@@ -285,6 +285,35 @@ class OneFile(CommandLineTest):
                 file.write_bytes(file.read_bytes()[:-100])
                 self.refused(file, file.name, 'truncated')
 
+    def comfy_files(self):
+        """Yields (format, file, a twin that holds the same numbers in fp32). The description lies in a tensor or, by turns, in the header."""
+        for form in (quantized.int8_convrot, quantized.scaled_columns, quantized.nvfp4, quantized.mxfp8, quantized.w4a4):
+            packed, twin, layers = {}, {}, {}
+            for name, (_, shape, data) in read_weights(Path(MODEL) / 'transformer').items():
+                name, numbers = authors_name(name), struct.unpack(f'<{len(data) // 2}e', data)
+                own = 'model.diffusion_model.' + name
+                if not name.startswith('blocks.') or len(shape) != 2:
+                    packed[own] = twin[own] = ('F32', shape, quantized.f32(numbers)[1])
+                    continue
+                packed[own], beside, mark, values = form(shape, numbers)
+                twin[own] = ('F32', shape, quantized.f32(values)[1])
+                packed |= {own.replace('.weight', f'.{part}'): tensor for part, tensor in beside.items()}
+                if name.startswith('blocks.0.'):
+                    layers[name.removesuffix('.weight')] = mark
+                else:
+                    text = json.dumps(mark).encode() + bytes(3)
+                    packed[own.replace('.weight', '.comfy_quant')] = ('U8', [len(text)], text)
+            about = {'_quantization_metadata': json.dumps({'format_version': '1.0', 'layers': layers})}
+            yield (form.__name__, write_safetensors(self.folder / f'{form.__name__}.safetensors', packed, about),
+                   write_safetensors(self.folder / 'twin.safetensors', twin))
+
+    def test_comfyui_formats_make_the_frames_of_their_unpacked_weights(self):
+        for form, file, twin in self.comfy_files():
+            with self.subTest(form):
+                self.assertEqual(self.video('--transformer', file), self.video('--transformer', twin))
+                name = {'scaled_columns': 'I8 with scales', 'w4a4': 'convrot_w4a4'}.get(form, form)
+                self.assertIn(name, self.succeed(self.run_program('inspect', file.name)).stdout)
+
     def test_loras_on_quantized_files_match_those_on_unpacked_weights(self):
         """Sums in fp32 have another order, so the latents differ in their last bits."""
         kohya, original = (PIPELINES / 'lora' / f'{name}.safetensors' for name in ('kohya', 'original'))

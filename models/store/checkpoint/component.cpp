@@ -116,6 +116,12 @@ void join_quantized(Component& component) {
     auto joined = std::make_shared<TensorEntry>(*weight);
     joined->dtype = layer.format->packed;
     joined->shape = {layer.rows, layer.columns};
+    // Of padded rows, the bias tells the number without padding.
+    const auto bias = component.tensors.find(stem + "bias");
+    if (bias != component.tensors.end() && bias->second.second->shape.size() == 1) {
+      const int64_t rows = bias->second.second->shape[0], unit = layer.format->padding_rows;
+      if (rows > 0 && (rows - 1) / unit == (layer.rows - 1) / unit) joined->shape[0] = std::min(rows, layer.rows);
+    }
     component.tensors[name] = {file, joined.get()};
     component.parts.push_back(std::move(joined));
   }

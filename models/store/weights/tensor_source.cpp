@@ -72,9 +72,10 @@ class MappedTensors final : public TensorSource {
     StoredTensor tensor = stored(name, *found->second.second);
     if (!is_joined(tensor) || wanted.size() != 2) return tensor;
     const QuantizedFormat& format = *tensor.quantized->format;
-    if (padded(wanted[0], format.padding_rows) == tensor.shape[0] &&
-        padded(wanted[1], format.padding_columns) == tensor.shape[1])
-      tensor.shape = wanted;
+    const auto fits = [&](size_t axis, int64_t unit) {
+      return wanted[axis] == tensor.shape[axis] || padded(wanted[axis], unit) == tensor.shape[axis];
+    };
+    if (fits(0, format.padding_rows) && fits(1, format.padding_columns)) tensor.shape = wanted;
     // Rows that are no whole blocks have no packed form.
     if (!is_readable(tensor)) tensor.dtype = Dtype::f32;
     return tensor;
