@@ -47,7 +47,7 @@ class SPARSEREEL_API Failure : public std::runtime_error {
 struct ModelOptions {
   std::string device = "auto";                          // auto, cpu, cuda, cuda:N
   std::string dtype = "auto";                           // auto, fp32, bf16, fp16
-  std::string weights = "auto", text_weights = "auto";  // auto, fp8; of the transformer and of the text encoder
+  std::string weights = "auto", text_weights = "auto";  // auto, fp8, int8; of the transformer and of the text encoder
   bool offload = false;  // keeps weights in host memory and copies them to the GPU in turn
   /// Files of weights (safetensors, GGUF, .pth) that replace weights of the model, one file for each part. Tensors have
   /// the names of diffusers or of the model's authors. transformer_2 is the second transformer of models that have two.

@@ -98,7 +98,7 @@ std::vector<std::string> profile_warnings(const models::Settings& settings,
   std::vector<std::string> warnings;
   if (std::string other = models::profile_warning(*profile, plan); !other.empty()) warnings.push_back(std::move(other));
   const models::Setting* weights = settings.find("weights");
-  if (weights != nullptr && weights->value != (plan.fp8_weights ? "fp8" : "auto"))
+  if (weights != nullptr && weights->value != plan.weights)
     warnings.push_back(settings.describe("profile") + " asks for weights " + weights->value +
                        ", but the model was opened with other weights");
   return warnings;

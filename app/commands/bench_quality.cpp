@@ -109,10 +109,10 @@ std::string sources_of_figures(const QualityPlan& plan, const Rows& rows) {
 }
 
 void add_weights_warning(const bench::Lists& lists, const bench::Pipelines& pipelines, QualityPlan& plan) {
-  const auto reduced = pipelines.by_weights.find("fp8");
-  if (!bench::is_given(lists, "weights") || reduced == pipelines.by_weights.end()) return;
-  if (const std::string why = reduced->second->why_weights_have_no_effect(); !why.empty())
-    plan.warnings.push_back("--weights fp8 has no effect " + why);
+  if (!bench::is_given(lists, "weights")) return;
+  for (const auto& [weights, pipeline] : pipelines.by_weights)
+    if (const std::string why = pipeline->why_weights_have_no_effect(); !why.empty())
+      plan.warnings.push_back("--weights " + weights + " has no effect " + why);
 }
 
 /// Throws Error if no row has both a time and a PSNR.

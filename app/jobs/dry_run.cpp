@@ -90,12 +90,9 @@ nlohmann::json expected_memory(const models::Plan& plan, const models::Pipeline&
 }
 
 nlohmann::json expected_model(const RunOptions& run, const models::Pipeline& pipeline, const models::Plan& plan) {
-  nlohmann::json report = {{"path", run.model.string()},
-                           {"family", pipeline.family()},
-                           {"variant", pipeline.spec().variant},
-                           {"device", pipeline.device().str()},
-                           {"dtype", plan.dtype},
-                           {"weights", plan.fp8_weights ? "fp8" : "auto"}};
+  nlohmann::json report = {
+      {"path", run.model.string()},        {"family", pipeline.family()}, {"variant", pipeline.spec().variant},
+      {"device", pipeline.device().str()}, {"dtype", plan.dtype},         {"weights", plan.weights}};
   if (!pipeline.part_files().empty()) report["files"] = models::shown(pipeline.part_files());
   return report;
 }
@@ -103,8 +100,11 @@ nlohmann::json expected_model(const RunOptions& run, const models::Pipeline& pip
 std::string model_text(const nlohmann::json& model) {
   const auto text = [&](const char* key) { return model.at(key).get<std::string>(); };
   std::string lines = "model " + one_line(text("path")) + ": " + text("family") + " " + text("variant") + ", in " +
-                      text("dtype") + (text("weights") == "fp8" ? " with 8-bit weights" : "") + " on " +
-                      text("device") + "\n";
+                      text("dtype") +
+                      (text("weights") == "fp8"    ? " with 8-bit weights"
+                       : text("weights") == "int8" ? " with int8 weights"
+                                                   : "") +
+                      " on " + text("device") + "\n";
   const auto files = model.find("files");
   if (files == model.end()) return lines;
   for (const auto& [role, file] : files->items())

@@ -110,9 +110,12 @@ double mapped_bytes(const Component& component, const WeightFormat& format) {
   double bytes = 0;
   if (format.fp8) return bytes;
   for (const auto& [name, place] : component.tensors) {
-    const bool stays = is_small(place.second->dtype)
-                           ? has_only_low_rank(component, name)
-                           : place.second->dtype == stored(format.dtype) && !component.deltas.contains(name);
+    const Dtype dtype = place.second->dtype;
+    const auto layer = component.quantized.find(name);
+    if (layer != component.quantized.end() && layer->second.is_joined()) continue;  // a copy
+    if (format.int8 && dtype != Dtype::i8) continue;                                // quantized, if it is large
+    const bool stays = is_small(dtype) ? has_only_low_rank(component, name)
+                                       : dtype == stored(format.dtype) && !component.deltas.contains(name);
     if (stays) bytes += static_cast<double>(place.second->bytes);
   }
   return bytes;
@@ -149,7 +152,7 @@ std::vector<std::string> lighter_loadings(const Checkpoint& checkpoint, const Mo
   const auto in_bf16 = [](Loading& way) { way.format.dtype = at::kBFloat16; };
   const auto in_fp8 = [](Loading& way) { way.format.fp8 = true; };
   const auto offloaded = [](Loading& way) { way.offload = true; };
-  const bool has_fp8 = !loading.format.fp8 && why_no_fp8(loading.device).empty();
+  const bool has_fp8 = !loading.format.fp8 && !loading.format.int8 && why_no_fp8(loading.device).empty();
   if (!loading.device.is_cpu() && !loading.offload) add("offload", offloaded);
   if (loading.format.dtype == at::kFloat) add("dtype bf16", in_bf16);
   if (has_fp8) add("weights fp8", in_fp8);

@@ -29,14 +29,18 @@ namespace sparsereel::models {
 
 namespace {
 
-/// Returns true if the text asks for fp8. Throws Error about `field`, the name of the option, for a text other than
-/// auto or fp8, or if the device cannot run fp8.
-bool wants_fp8(const std::string& field, const std::string& text, at::Device device) {
-  if (text == "auto") return false;
-  if (text != "fp8") throw bad_option(field, text + ": auto or fp8 is needed", "use one of these");
-  if (const std::string reason = why_no_fp8(device); !reason.empty())
+/// Throws Error about `field`, the name of the option, for a text other than auto, fp8 or int8, or if the device cannot
+/// run fp8.
+std::string checked_weights(const std::string& field, const std::string& text, at::Device device) {
+  if (text != "auto" && text != "fp8" && text != "int8")
+    throw bad_option(field, text + ": auto, fp8 or int8 is needed", "use one of these");
+  if (const std::string reason = text == "fp8" ? why_no_fp8(device) : ""; !reason.empty())
     throw bad_option(field, "fp8 cannot run on " + device.str() + ": " + reason, "use auto");
-  return true;
+  return text;
+}
+
+Products products_of(const std::string& weights) {
+  return weights == "fp8" ? Products::fp8 : weights == "int8" ? Products::int8 : Products::in_dtype;
 }
 
 }  // namespace
@@ -44,13 +48,13 @@ bool wants_fp8(const std::string& field, const std::string& text, at::Device dev
 Pipeline::Pipeline(Checkpoint folder, const Request& request)
     : folder_(std::move(folder)),
       device_(resolve_device(request.device)),
-      fp8_weights_(wants_fp8("weights", request.weights, device_)),
-      fp8_text_weights_(wants_fp8("text_weights", request.text_weights, device_)),
+      weights_(checked_weights("weights", request.weights, device_)),
+      text_weights_(checked_weights("text_weights", request.text_weights, device_)),
       offload_(request.offload && !device_.is_cpu()),
       files_(request.files),
       loras_(request.loras),
       spec_(describe(folder_)) {
-  drop_fp8_without_effect();
+  drop_weights_without_effect();
   for (const auto& [role, file] : files_)
     if (!file.empty() && !folder_.is_of_files()) folder_.replace(role, file);
   weight_warnings_ = add_loras(folder_, spec_, loras_, request.strict_lora);
@@ -66,35 +70,42 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
   vae_dtype_ = request.vae_dtype == "auto" ? dtype_of(spec_.vae) : resolve_dtype(request.vae_dtype, device_, dtype_);
   encodes_in_tf32_ = request.vae_dtype == "auto";
   encoder_dtype_ = encodes_in_tf32_ ? at::kFloat : vae_dtype_;
-  text_ = std::make_unique<TextStage>(folder_, spec_, device_, WeightFormat{dtype_, fp8_text_weights_}, offload_);
+  text_ = std::make_unique<TextStage>(folder_, spec_, device_, text_format(), offload_);
   warn_of_second_roundings();
   warn_of_left_out();
 }
 
 Pipeline::~Pipeline() = default;
 
-void Pipeline::drop_fp8_without_effect() {
+void Pipeline::drop_weights_without_effect() {
   const auto changes = [this](const std::string& role) { return has_fp8_layers(folder_, role); };
   const auto changes_expert = [&](const ExpertSpec& expert) { return changes(expert.role); };
-  if (fp8_weights_ && std::ranges::none_of(spec_.experts, changes_expert)) {
-    fp8_weights_ = false;
+  if (weights_ != "auto" && std::ranges::none_of(spec_.experts, changes_expert)) {
+    weights_ = "auto";
     why_weights_have_no_effect_ = "for a transformer without a block layer whose sizes are multiples of 16";
   }
-  if (fp8_text_weights_ && !changes("text_encoder")) {
-    fp8_text_weights_ = false;
+  if (text_weights_ != "auto" && !changes("text_encoder")) {
+    text_weights_ = "auto";
     why_text_weights_have_no_effect_ = "for a text encoder without a layer whose sizes are multiples of 16";
   }
 }
 
 void Pipeline::warn_of_second_roundings() {
-  const auto warn = [&](const char* field, const std::string& role) {
-    if (rounds_again(folder_, role, {dtype_, /*in_fp8=*/true}))
-      weight_warnings_.push_back(std::string(field) + " fp8 rounds weights of " + role +
+  const auto warn = [&](const std::string& field, const std::string& asked, const std::string& role) {
+    if (asked != "auto" && rounds_again(folder_, role, {dtype_, products_of(asked)}))
+      weight_warnings_.push_back(field + " " + asked + " rounds weights of " + role +
                                  " a second time: its file already holds them packed or in 8 bits");
   };
-  if (fp8_weights_)
-    for (const ExpertSpec& expert : spec_.experts) warn("weights", expert.role);
-  if (fp8_text_weights_) warn("text_weights", "text_encoder");
+  for (const ExpertSpec& expert : spec_.experts) warn("weights", weights_, expert.role);
+  warn("text_weights", text_weights_, "text_encoder");
+}
+
+WeightFormat Pipeline::transformer_format() const {
+  return {dtype_, products_of(weights_)};
+}
+
+WeightFormat Pipeline::text_format() const {
+  return {dtype_, products_of(text_weights_)};
 }
 
 std::string Pipeline::family() const {
@@ -131,8 +142,8 @@ Plan Pipeline::resolve_anywhere(const Request& request) const {
   plan.dtype = dtype_name(dtype_);
   plan.vae_dtype = dtype_name(vae_dtype_);
   plan.encodes_in_vae_dtype = !encodes_in_tf32_;
-  plan.fp8_weights = fp8_weights_;
-  plan.fp8_text_weights = fp8_text_weights_;
+  plan.weights = weights_;
+  plan.text_weights = text_weights_;
   plan.files = files_;
   plan.loras = loras_;
   plan.attention_mode = choose_attention_mode(request.attention_mode, device_, dtype_);
@@ -149,7 +160,7 @@ Plan Pipeline::resolve(const Request& request, bool decode, int64_t ranks) const
 
 std::vector<StageEstimate> Pipeline::likely_stages(const Plan& plan, int64_t ranks) const {
   const RunFormat format = {
-      .transformer = loading(), .text = {dtype_, fp8_text_weights_}, .vae = vae_dtype_, .encoder = encoder_dtype_};
+      .transformer = loading(), .text = text_format(), .vae = vae_dtype_, .encoder = encoder_dtype_};
   return models::likely_stages(folder_, spec_, plan, format, ranks);
 }
 

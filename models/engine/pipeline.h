@@ -44,10 +44,13 @@ class Pipeline {
 
   at::Device device() const { return device_; }
   at::ScalarType dtype() const { return dtype_; }
-  bool fp8_weights() const { return fp8_weights_; }
-  bool fp8_text_weights() const { return fp8_text_weights_; }
-  /// Returns the end of the sentence "weights fp8 has no effect ...". Empty unless the request asked for fp8 but no
-  /// layer supports fp8; the pipeline then does not use fp8.
+  /// Return "auto", "fp8" or "int8": as the request asked, but auto where no layer supports 8 bits.
+  const std::string& weights() const { return weights_; }
+  const std::string& text_weights() const { return text_weights_; }
+  bool fp8_weights() const { return weights_ == "fp8"; }
+  bool fp8_text_weights() const { return text_weights_ == "fp8"; }
+  /// Returns the end of the sentence "weights fp8 has no effect ...". Empty unless the request asked for 8 bits but no
+  /// layer supports them; the pipeline then does not use them.
   const std::string& why_weights_have_no_effect() const { return why_weights_have_no_effect_; }
   const std::string& why_text_weights_have_no_effect() const { return why_text_weights_have_no_effect_; }
   /// Returns warnings about tensors that were left out of LoRAs and weight files, and weights that are rounded twice.
@@ -113,10 +116,11 @@ class Pipeline {
   void load_vae();
 
  private:
-  void drop_fp8_without_effect();
+  void drop_weights_without_effect();
   void warn_of_second_roundings();
   void warn_of_left_out();
-  WeightFormat transformer_format() const { return {dtype_, fp8_weights_}; }
+  WeightFormat transformer_format() const;
+  WeightFormat text_format() const;
   at::ScalarType dtype_of(Precision precision) const { return precision == Precision::fp32 ? at::kFloat : dtype_; }
   Loading loading() const;
   const WeightNeed& transformer_need() const;
@@ -135,7 +139,7 @@ class Pipeline {
   at::Device device_;
   at::ScalarType dtype_ = at::kFloat, vae_dtype_ = at::kFloat, encoder_dtype_ = at::kFloat;
   bool encodes_in_tf32_ = false;  // encodes frames to latents in TF32 on a GPU
-  bool fp8_weights_ = false, fp8_text_weights_ = false;
+  std::string weights_, text_weights_;
   std::string why_weights_have_no_effect_, why_text_weights_have_no_effect_;
   bool offload_ = false;
   std::map<std::string, std::string> files_;

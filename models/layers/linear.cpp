@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "models/layers/cpu_threads.h"
+#include "models/layers/int8.h"
 
 #ifdef SPARSEREEL_CUDA
 #include "models/layers/cuda_call.h"
@@ -63,6 +64,7 @@ at::Tensor run_gelu_epilogue(const at::Tensor& x, const Linear& layer) {
 }  // namespace
 
 at::Tensor linear(const Activation& x, const Linear& layer) {
+  if (multiplies_in_int8(x.values, layer)) return int8_linear(x.values, layer);
   if (!layer.rows.empty()) return linear(x, layer.in(x.dtype));
   if (layer.is_fp8())
     return fp8_product(x.is_fp8() ? x : quantize_rows(x.values), layer.weight, layer.scale, layer.bias);
@@ -70,8 +72,9 @@ at::Tensor linear(const Activation& x, const Linear& layer) {
 }
 
 void linear_out(const at::Tensor& out, const Activation& x, const Linear& layer) {
-  if (!layer.rows.empty()) return linear_out(out, x, layer.in(x.dtype));
-  if (layer.is_fp8() || !x.values.is_cuda() || layer.bias.defined()) {
+  const bool is_int8 = multiplies_in_int8(x.values, layer);
+  if (!layer.rows.empty() && !is_int8) return linear_out(out, x, layer.in(x.dtype));
+  if (is_int8 || layer.is_fp8() || !x.values.is_cuda() || layer.bias.defined()) {
     at::Tensor(out).copy_(linear(x, layer));
     return;
   }
@@ -82,15 +85,17 @@ void linear_out(const at::Tensor& out, const Activation& x, const Linear& layer)
 }
 
 at::Tensor linear_gelu(const Activation& x, const Linear& layer) {
-  if (!layer.rows.empty()) return linear_gelu(x, layer.in(x.dtype));
-  if (!layer.is_fp8() && use_onednn(x.values, layer)) return run_onednn(x.values, layer, "gelu", "none");
+  const bool is_int8 = multiplies_in_int8(x.values, layer);
+  if (!layer.rows.empty() && !is_int8) return linear_gelu(x, layer.in(x.dtype));
+  if (!is_int8 && !layer.is_fp8() && use_onednn(x.values, layer)) return run_onednn(x.values, layer, "gelu", "none");
   at::Tensor y = linear(x, layer);
   return at::gelu_(y);
 }
 
 at::Tensor linear_gelu_tanh(const Activation& x, const Linear& layer) {
-  if (!layer.rows.empty()) return linear_gelu_tanh(x, layer.in(x.dtype));
-  if (!layer.is_fp8() && use_onednn(x.values, layer)) return run_onednn(x.values, layer, "gelu", "tanh");
+  const bool is_int8 = multiplies_in_int8(x.values, layer);
+  if (!layer.rows.empty() && !is_int8) return linear_gelu_tanh(x, layer.in(x.dtype));
+  if (!is_int8 && !layer.is_fp8() && use_onednn(x.values, layer)) return run_onednn(x.values, layer, "gelu", "tanh");
   if (!layer.is_fp8() && x.values.is_cuda() && layer.bias.defined()) return run_gelu_epilogue(x.values, layer);
   at::Tensor y = linear(x, layer);
   return at::gelu_(y, "tanh");

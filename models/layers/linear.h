@@ -13,7 +13,7 @@ namespace sparsereel::models {
 /// Returns x weight^T + bias [.., out] for x [.., in], in x's dtype. fp32 on a CPU uses oneDNN if torch has it, because
 /// oneDNN's AVX-512 code runs on every vendor's processors, while MKL's (behind at::linear) runs only on Intel
 /// processors. With an 8-bit weight, x is quantized (quantize_rows()) unless it is already; 8-bit x needs an 8-bit
-/// weight.
+/// weight. A CPU multiplies by int8 rows in integers if the layer asks for it (int8.h).
 at::Tensor linear(const Activation& x, const Linear& layer);
 
 /// Writes linear(x, layer) to out [B, N, out], which may be rows of a larger tensor [B, M, out]. On a GPU, this needs

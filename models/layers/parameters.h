@@ -13,12 +13,22 @@
 
 namespace sparsereel::models {
 
+/// How the large matrix products of a module are computed.
+enum class Products {
+  in_dtype,  // in the run's dtype
+  fp8,       // in e4m3 with a scale per row
+  int8,      // in integers with a scale per row
+};
+
 /// The format in which a module keeps its weights.
 struct WeightFormat {
   at::ScalarType dtype;  // the run's dtype
   bool fp8 = false;      // parameters with Parameter::fp8 are e4m3 with a scale per row
+  bool int8 = false;     // parameters with Parameter::fp8 are int8 with a scale per row
 
   WeightFormat(at::ScalarType run, bool in_fp8 = false) : dtype(run), fp8(in_fp8) {}
+  WeightFormat(at::ScalarType run, Products products)
+      : dtype(run), fp8(products == Products::fp8), int8(products == Products::int8) {}
 };
 
 /// The change that a LoRA makes to rows of a matrix: it adds scale * up * down, a matrix of low rank.
@@ -34,6 +44,7 @@ struct StoredRows {
   int64_t offset;                    // offset of the first row, in bytes; a multiple of 16
   std::vector<LowRank> deltas = {};  // changes by LoRAs, added to the unpacked rows
   int64_t rotation = 0;              // columns of a group that were rotated before quantizing (rotation.h); 0: none
+  bool multiplies = false;           // int8 rows whose products are computed in integers (int8.h)
   at::Tensor column_scale{};         // fp32 [columns], multiplies the unpacked and rotated columns; may be undefined
 };
 
@@ -54,6 +65,7 @@ struct Parameter {
   std::vector<StoredRows>* rows = nullptr;
 
   bool is_fp8(const WeightFormat& format) const { return fp8 && format.fp8; }
+  bool is_int8(const WeightFormat& format) const { return fp8 && format.int8 && rows != nullptr; }
 };
 
 /// Called with each tensor that the configuration asks for, in a fixed order. Other tensors stay undefined.

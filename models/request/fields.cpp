@@ -258,8 +258,8 @@ Field weights_file(const std::string& role) {
 }
 
 std::vector<Field> pipeline() {
-  const auto fp8 = [](bool Plan::*member) {
-    return [member](const Plan& plan) { return only(plan.*member, std::string("fp8")); };
+  const auto unless_auto = [](std::string Plan::*member) {
+    return [member](const Plan& plan) { return only(plan.*member != "auto", plan.*member); };
   };
   const std::vector<std::string> dtypes = {"auto", "fp32", "bf16", "fp16"};
   std::vector<Field> all = {
@@ -271,10 +271,10 @@ std::vector<Field> pipeline() {
               return only(plan.vae_dtype != plan.dtype || of_images, plan.vae_dtype);
             },
             {.name = "vae_dtype", .choices = dtypes}),
-      field(&Request::weights, fp8(&Plan::fp8_weights),
-            {.name = "weights", .choices = {"auto", "fp8"}, .no_effect = {NoEffect::narrow_blocks}}),
-      field(&Request::text_weights, fp8(&Plan::fp8_text_weights),
-            {.name = "text_weights", .choices = {"auto", "fp8"}, .no_effect = {NoEffect::narrow_layers}}),
+      field(&Request::weights, unless_auto(&Plan::weights),
+            {.name = "weights", .choices = {"auto", "fp8", "int8"}, .no_effect = {NoEffect::narrow_blocks}}),
+      field(&Request::text_weights, unless_auto(&Plan::text_weights),
+            {.name = "text_weights", .choices = {"auto", "fp8", "int8"}, .no_effect = {NoEffect::narrow_layers}}),
       field(&Request::offload, [](const Plan&) { return nlohmann::json(); },
             {.name = "offload", .recipe = InRecipe::nothing, .no_effect = {NoEffect::on_a_cpu}}),
       weights_file("transformer"),

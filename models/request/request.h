@@ -62,7 +62,8 @@ struct Request {
   std::string vae_dtype = "auto";  // auto: the VAE dtype of the model, for most models the dtype of the run
   /// auto: weights have the run's dtype. fp8: the large matrices of the transformer's blocks (`weights`) or of the text
   /// encoder (`text_weights`) are converted to 8-bit floating point while they are loaded, and their products are
-  /// computed in it. On a CPU, fp8 is emulated and slow.
+  /// computed in it. On a CPU, fp8 is emulated and slow. int8: the same in integers, which a CPU multiplies exactly; a
+  /// GPU keeps the integers in memory, and converts them before each product.
   std::string weights = "auto", text_weights = "auto";
   /// Keeps weights in host memory and copies them while the GPU computes. The GPU then holds one layer of the text
   /// encoder and two blocks of the transformer, and automatic tiling always tiles. No effect on a CPU.
@@ -129,8 +130,8 @@ struct Plan {
   std::string dtype, vae_dtype;  // "fp32", "bf16", "fp16"
   /// true if the request asks to encode images in vae_dtype; otherwise they are encoded in fp32, in TF32 on a GPU
   bool encodes_in_vae_dtype = false;
-  bool fp8_weights = false, fp8_text_weights = false;
-  std::map<std::string, std::string> files;  // files of weights by role, as in the request
+  std::string weights = "auto", text_weights = "auto";  // as in the request, but auto where they have no effect
+  std::map<std::string, std::string> files;             // files of weights by role, as in the request
   std::vector<LoraChoice> loras;
 
   std::string prompt, negative_prompt;

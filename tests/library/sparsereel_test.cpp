@@ -161,8 +161,8 @@ TEST(Library, ReportsTheErrorsOfTheCommandLine) {
   EXPECT_THAT(failure_of([] { TextToVideo(kModel, {.device = "cuda:-1"}); }).cause(), StartsWith("device cuda:-1"));
   EXPECT_EQ(failure_of([] { TextToVideo(kModel, {.device = "cpu", .dtype = "int8"}); }).cause(),
             "dtype int8: one of auto, fp32, bf16, fp16 is needed");
-  const Failure weights = failure_of([] { TextToVideo(kModel, {.device = "cpu", .text_weights = "int8"}); });
-  EXPECT_EQ(weights.cause(), "text_weights int8: auto or fp8 is needed");
+  const Failure weights = failure_of([] { TextToVideo(kModel, {.device = "cpu", .text_weights = "int4"}); });
+  EXPECT_EQ(weights.cause(), "text_weights int4: auto, fp8 or int8 is needed");
   EXPECT_EQ(weights.field(), "text_weights");
   EXPECT_THAT(failure_of([] { TextToVideo(kModel, {.threads = -1}); }).cause(), StartsWith("threads -1 is outside 1"));
   EXPECT_THAT(failure_of([] { TextToVideo(kModel, {.threads = 5000000}); }).cause(),

@@ -78,7 +78,7 @@ QualityRuns::QualityRuns(const QualityPlan& plan, const Pipelines& pipelines, Ru
   for (Entry& entry : entries_) {
     models::Pipeline& own = *pipelines.by_weights.at(entry.combination.weights);
     // If no weights are reduced, use the reference instead of loading the same model twice.
-    models::Pipeline& pipeline = own.fp8_weights() || own.fp8_text_weights() ? own : *pipelines.reference;
+    models::Pipeline& pipeline = own.weights() != "auto" || own.text_weights() != "auto" ? own : *pipelines.reference;
     auto side = std::ranges::find_if(sides_, [&](const Side& each) { return &each.pipeline == &pipeline; });
     if (side == sides_.end()) {
       sides_.push_back({pipeline});
@@ -112,7 +112,7 @@ void QualityRuns::encode_prompts() {
     videos.push_back(plan_.video_of(prompt, full_.combination, attention::Mode::full));
   for (Side& side : sides_) {
     const auto same = std::ranges::find_if(sides_, [&](const Side& other) {
-      return !other.texts.empty() && other.pipeline.fp8_text_weights() == side.pipeline.fp8_text_weights();
+      return !other.texts.empty() && other.pipeline.text_weights() == side.pipeline.text_weights();
     });
     const auto count = [&](int64_t done) { progress_.round(done, prompts); };
     side.texts =

@@ -119,8 +119,8 @@ std::string run_summary(const nlohmann::json& report) {
   std::string text = machine.at("name").get<std::string>();
   if (machine.at("device") == "cpu") text += ", " + counted(machine.at("threads").get<int>(), "thread");
   std::string weights;
-  if (settings.contains("weights")) weights += ", weights in fp8";
-  if (settings.contains("text_weights")) weights += ", text weights in fp8";
+  if (settings.contains("weights")) weights += ", weights in " + text_of(settings, "weights");
+  if (settings.contains("text_weights")) weights += ", text weights in " + text_of(settings, "text_weights");
   if (settings.contains("lora")) weights += ", LoRA " + text_of(settings, "lora");
   for (const auto& [key, name] : {std::pair("image", ", image "), std::pair("last_image", ", last image ")})
     if (settings.contains(key)) weights += name + text_of(settings, key);

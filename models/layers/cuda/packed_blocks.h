@@ -13,7 +13,7 @@ namespace sparsereel::models {
 
 constexpr int kUnpackedAtOnce = 8;  // elements that a GPU thread stores with one instruction
 
-namespace packed {
+namespace packed_bits {
 
 /// Reads a little-endian fp16 number at any address.
 SPARSEREEL_BOTH inline float half_at(const uint8_t* p) {
@@ -77,7 +77,7 @@ SPARSEREEL_BOTH inline float iq4_level(int index) {
   return static_cast<float>(static_cast<int8_t>(eight >> 8 * (index % 8) & 0xFF));
 }
 
-}  // namespace packed
+}  // namespace packed_bits
 
 /// A block of each packed dtype: its number of elements, its bytes, and at(), which unpacks eight elements from
 /// `first`, a multiple of eight. scale_of() returns the factor of the whole block, which is first multiplied by the
@@ -92,12 +92,12 @@ struct SmallBlock {
   static constexpr int elements = 32, header = kMinimum ? 4 : 2, bytes = header + (kBits == 5 ? 4 : 0) + 16;
 
   SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
-    const float scale = packed::half_at(block);
-    const float minimum = kMinimum ? packed::half_at(block + 2) : -scale * static_cast<float>(1 << (kBits - 1));
+    const float scale = packed_bits::half_at(block);
+    const float minimum = kMinimum ? packed_bits::half_at(block + 2) : -scale * static_cast<float>(1 << (kBits - 1));
     const uint8_t* values = block + header + (kBits == 5 ? 4 : 0);
     for (int i = 0; i < kUnpackedAtOnce; ++i) {
       const int j = first + i;
-      int value = packed::nibble(values[j % 16], j >= 16);
+      int value = packed_bits::nibble(values[j % 16], j >= 16);
       if (kBits == 5) value |= (block[header + j / 8] >> j % 8 & 1) << 4;
       out[i] = kMinimum ? scale * static_cast<float>(value) + minimum
                         : scale * static_cast<float>(value - (1 << (kBits - 1)));
@@ -118,7 +118,7 @@ struct PackedBlock<Dtype::q8_0> {
   static constexpr int elements = 32, bytes = 34;
 
   SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
-    const float scale = packed::half_at(block);
+    const float scale = packed_bits::half_at(block);
     for (int i = 0; i < kUnpackedAtOnce; ++i)
       out[i] = scale * static_cast<float>(static_cast<int8_t>(block[2 + first + i]));
   }
@@ -131,12 +131,12 @@ struct MiddleBlock {
 
   SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
     const int group = first / 32, l = first % 32;
-    const packed::SixBits six = packed::six_bits(block + 4, group);
-    const float scale = packed::half_at(block) * static_cast<float>(six.scale);
-    const float minimum = packed::half_at(block + 2) * static_cast<float>(six.minimum);
+    const packed_bits::SixBits six = packed_bits::six_bits(block + 4, group);
+    const float scale = packed_bits::half_at(block) * static_cast<float>(six.scale);
+    const float minimum = packed_bits::half_at(block + 2) * static_cast<float>(six.minimum);
     const uint8_t* values = block + 16 + (kBits == 5 ? 32 : 0) + group / 2 * 32 + l;
     for (int i = 0; i < kUnpackedAtOnce; ++i) {
-      int value = packed::nibble(values[i], group % 2 == 1);
+      int value = packed_bits::nibble(values[i], group % 2 == 1);
       if (kBits == 5) value |= (block[16 + l + i] >> group & 1) << 4;
       out[i] = scale * static_cast<float>(value) - minimum;
     }
@@ -158,9 +158,9 @@ struct PackedBlock<Dtype::q6_k> {
     const uint8_t* low = block + 64 * half + (quarter % 2) * 32 + l;
     const uint8_t* high = block + 128 + 32 * half + l;
     const auto group = static_cast<int8_t>(block[192 + first / 16]);
-    const float scale = packed::half_at(block + 208) * static_cast<float>(group);
+    const float scale = packed_bits::half_at(block + 208) * static_cast<float>(group);
     for (int i = 0; i < kUnpackedAtOnce; ++i) {
-      const int value = packed::nibble(low[i], quarter >= 2) | (high[i] >> 2 * quarter & 3) << 4;
+      const int value = packed_bits::nibble(low[i], quarter >= 2) | (high[i] >> 2 * quarter & 3) << 4;
       out[i] = scale * static_cast<float>(value - 32);
     }
   }
@@ -175,7 +175,7 @@ struct PackedBlock<Dtype::q3_k> {
     const int half = first / 128, pair = first % 128 / 32, l = first % 32, group = first / 16;
     const uint8_t* s = block + 96;
     const int six = (s[group % 8] >> 4 * (group / 8) & 15) | (s[8 + group % 4] >> 2 * (group / 4) & 3) << 4;
-    const float scale = packed::half_at(block + 108) * static_cast<float>(six - 32);
+    const float scale = packed_bits::half_at(block + 108) * static_cast<float>(six - 32);
     for (int i = 0; i < kUnpackedAtOnce; ++i) {
       const int low = block[32 + 32 * half + l + i] >> 2 * pair & 3;
       out[i] = scale * static_cast<float>(low - ((block[l + i] >> (4 * half + pair) & 1) != 0 ? 0 : 4));
@@ -191,8 +191,8 @@ struct PackedBlock<Dtype::q2_k> {
   SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
     const int half = first / 128, pair = first % 128 / 32, l = first % 32;
     const uint8_t group = block[first / 16];
-    const float scale = packed::half_at(block + 80) * static_cast<float>(group & 15);
-    const float minimum = packed::half_at(block + 82) * static_cast<float>(group >> 4);
+    const float scale = packed_bits::half_at(block + 80) * static_cast<float>(group & 15);
+    const float minimum = packed_bits::half_at(block + 82) * static_cast<float>(group >> 4);
     for (int i = 0; i < kUnpackedAtOnce; ++i)
       out[i] = scale * static_cast<float>(block[16 + 32 * half + l + i] >> 2 * pair & 3) - minimum;
   }
@@ -204,9 +204,9 @@ struct PackedBlock<Dtype::iq4_nl> {
   static constexpr int elements = 32, bytes = 18;
 
   SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
-    const float scale = packed::half_at(block);
+    const float scale = packed_bits::half_at(block);
     for (int i = 0; i < kUnpackedAtOnce; ++i)
-      out[i] = scale * packed::iq4_level(packed::nibble(block[2 + (first + i) % 16], first >= 16));
+      out[i] = scale * packed_bits::iq4_level(packed_bits::nibble(block[2 + (first + i) % 16], first >= 16));
   }
 };
 
@@ -219,11 +219,11 @@ struct PackedBlock<Dtype::iq4_xs> {
   SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
     const int group = first / 32, l = first % 32;
     const int high = block[2 + group / 4] >> 2 * (group % 4) & 3;
-    const int six = packed::nibble(block[4 + group / 2], group % 2 == 1) | high << 4;
-    const float scale = packed::half_at(block) * static_cast<float>(six - 32);
+    const int six = packed_bits::nibble(block[4 + group / 2], group % 2 == 1) | high << 4;
+    const float scale = packed_bits::half_at(block) * static_cast<float>(six - 32);
     const uint8_t* values = block + 8 + 16 * group;
     for (int i = 0; i < kUnpackedAtOnce; ++i)
-      out[i] = scale * packed::iq4_level(packed::nibble(values[(l + i) % 16], l >= 16));
+      out[i] = scale * packed_bits::iq4_level(packed_bits::nibble(values[(l + i) % 16], l >= 16));
   }
 };
 
@@ -249,7 +249,7 @@ struct PackedBlock<Dtype::f8_e4m3> {
   static constexpr int elements = kUnpackedAtOnce, bytes = kUnpackedAtOnce;
 
   SPARSEREEL_BOTH static void at(const uint8_t* block, int /*first*/, float* out) {
-    for (int i = 0; i < kUnpackedAtOnce; ++i) out[i] = packed::e4m3_at(block + i);
+    for (int i = 0; i < kUnpackedAtOnce; ++i) out[i] = packed_bits::e4m3_at(block + i);
   }
 };
 
@@ -260,7 +260,7 @@ struct PackedBlock<Dtype::mxfp8> {
 
   SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
     PackedBlock<Dtype::f8_e4m3>::at(block + first, 0, out);
-    const float scale = packed::power_at(block + 32);
+    const float scale = packed_bits::power_at(block + 32);
     for (int i = 0; i < kUnpackedAtOnce; ++i) out[i] *= scale;
   }
 };
@@ -270,10 +270,10 @@ template <>
 struct PackedBlock<Dtype::nvfp4> {
   static constexpr int elements = 16, bytes = 9;
 
-  SPARSEREEL_BOTH static float scale_of(const uint8_t* block) { return packed::e4m3_at(block + 8); }
+  SPARSEREEL_BOTH static float scale_of(const uint8_t* block) { return packed_bits::e4m3_at(block + 8); }
   SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
     for (int i = 0; i < kUnpackedAtOnce; ++i)
-      out[i] = packed::e2m1(packed::nibble(block[(first + i) / 2], (first + i) % 2 == 1));
+      out[i] = packed_bits::e2m1(packed_bits::nibble(block[(first + i) / 2], (first + i) % 2 == 1));
   }
 };
 
@@ -284,7 +284,7 @@ struct PackedBlock<Dtype::int4> {
 
   SPARSEREEL_BOTH static void at(const uint8_t* block, int /*first*/, float* out) {
     for (int i = 0; i < kUnpackedAtOnce; ++i)
-      out[i] = static_cast<float>((packed::nibble(block[i / 2], i % 2 == 1) ^ 8) - 8);
+      out[i] = static_cast<float>((packed_bits::nibble(block[i / 2], i % 2 == 1) ^ 8) - 8);
   }
 };
 
@@ -294,10 +294,10 @@ struct PackedBlock<Dtype::awq4> {
   static constexpr int elements = 64, bytes = 40;
 
   SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
-    const float scale = packed::float_at(block + 32), zero = packed::float_at(block + 36);
+    const float scale = packed_bits::float_at(block + 32), zero = packed_bits::float_at(block + 36);
     for (int i = 0; i < kUnpackedAtOnce; ++i) {
       const int j = first + i;
-      out[i] = static_cast<float>(packed::nibble(block[j / 2], j % 2 == 1) - 8) * scale + zero;
+      out[i] = static_cast<float>(packed_bits::nibble(block[j / 2], j % 2 == 1) - 8) * scale + zero;
     }
   }
 };
@@ -316,10 +316,10 @@ struct Numbers {
   }
 };
 template <>
-struct PackedBlock<Dtype::f32> : Numbers<4, packed::float_at> {};
+struct PackedBlock<Dtype::f32> : Numbers<4, packed_bits::float_at> {};
 template <>
-struct PackedBlock<Dtype::f16> : Numbers<2, packed::half_at> {};
+struct PackedBlock<Dtype::f16> : Numbers<2, packed_bits::half_at> {};
 template <>
-struct PackedBlock<Dtype::bf16> : Numbers<2, packed::bfloat_at> {};
+struct PackedBlock<Dtype::bf16> : Numbers<2, packed_bits::bfloat_at> {};
 
 }  // namespace sparsereel::models

@@ -116,7 +116,7 @@ void join_quantized(Component& component) {
     auto joined = std::make_shared<TensorEntry>(*weight);
     joined->dtype = layer.format->packed;
     joined->shape = {layer.rows, layer.columns};
-    // Of padded rows, the bias tells the number without padding.
+    // If rows are padded, the bias tells how many there are.
     const auto bias = component.tensors.find(stem + "bias");
     if (bias != component.tensors.end() && bias->second.second->shape.size() == 1) {
       const int64_t rows = bias->second.second->shape[0], unit = layer.format->padding_rows;

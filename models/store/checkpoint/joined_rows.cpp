@@ -65,13 +65,13 @@ int code_of_w4a8(std::span<const std::byte> row, int64_t column, int64_t columns
 float number_at(const uint8_t* p, Dtype dtype, size_t i) {
   switch (dtype) {
     case Dtype::f32:
-      return packed::float_at(p + 4 * i);
+      return packed_bits::float_at(p + 4 * i);
     case Dtype::f16:
-      return packed::half_at(p + 2 * i);
+      return packed_bits::half_at(p + 2 * i);
     case Dtype::bf16:
-      return packed::bfloat_at(p + 2 * i);
+      return packed_bits::bfloat_at(p + 2 * i);
     default:
-      return packed::e4m3_at(p + i);  // also if it is stored as U8
+      return packed_bits::e4m3_at(p + i);  // also if it is stored as U8
   }
 }
 

@@ -79,11 +79,21 @@ uint64_t kept_bytes(const WeightDelta& delta, at::ScalarType run) {
   return each * (delta.up->elements() + delta.down->elements());
 }
 
+/// Plans a parameter whose products are computed in integers: as stored if all of it is int8, or else quantized.
+void plan_int8(LoadPlan& plan, const Parameter& parameter) {
+  const auto is_int8 = [](const StoredRows& rows) { return rows.dtype == Dtype::i8; };
+  if (plan.rows.empty() || !std::ranges::all_of(plan.rows, is_int8)) {
+    plan.form = LoadForm::int8;
+    plan.rows = {{Dtype::i8, parameter.shape[0], parameter.shape[1], 0}};
+  }
+  for (StoredRows& rows : plan.rows) rows.multiplies = true;
+}
+
 uint64_t bytes_of_plan(const LoadPlan& plan, const Parameter& parameter, at::ScalarType run) {
   const auto elements = static_cast<uint64_t>(count(parameter.shape));
   const uint64_t scales = sizeof(float) * static_cast<uint64_t>(parameter.shape.empty() ? 1 : parameter.shape[0]);
   if (plan.form == LoadForm::numbers) return elements * c10::elementSize(plan.dtype);
-  if (plan.form != LoadForm::packed) return elements + scales;
+  if (plan.form != LoadForm::packed) return elements + scales;  // the widths of int8 are multiples of 16 too
   const bool scaled = std::ranges::any_of(plan.rows, has_scale, &StoredRows::dtype);
   uint64_t sum = static_cast<uint64_t>(end_of(plan.rows.back())) + (scaled ? scales : 0);
   for (const StoredPart& part : plan.parts)
@@ -141,9 +151,11 @@ LoadPlan plan_load(const TensorSource& source, const Component& component, const
   } else if (is_fp8) {
     plan.form = LoadForm::quantized;
   }
+  if (parameter.is_int8(format)) plan_int8(plan, parameter);
   plan.bytes = bytes_of_plan(plan, parameter, format.dtype);
   const auto is_stored_small = [](const StoredPart& part) { return part.stored && is_small(part.stored->dtype); };
-  plan.rounds_again = plan.form == LoadForm::quantized && std::ranges::any_of(plan.parts, is_stored_small);
+  const bool is_quantized = plan.form == LoadForm::quantized || plan.form == LoadForm::int8;
+  plan.rounds_again = is_quantized && std::ranges::any_of(plan.parts, is_stored_small);
   return plan;
 }
 

@@ -18,6 +18,7 @@ enum class LoadForm {
   numbers,    // LoadPlan::dtype, after scaling stored 8-bit numbers and adding all weight deltas
   quantized,  // e4m3 with one scale per row, quantized from fp32 numbers made as above
   e4m3,       // e4m3 and scales as in the file
+  int8,       // int8 rows with one scale each, quantized from fp32 numbers made as above
   packed,     // the bytes of packed rows as in the file, with their scales and low-rank deltas kept beside them
 };
 
@@ -48,7 +49,8 @@ StoredPart find_part(const TensorSource& source, const Component& component, con
                      const Parameter& parameter);
 
 /// Plans the loading of a parameter. Matrix products in 8 bits accept only e4m3. Packed tensors, and e4m3 tensors with
-/// deltas, are therefore quantized again to e4m3 for these products.
+/// deltas, are therefore quantized again to e4m3 for these products. Products in integers take int8 as stored, with
+/// low-rank deltas beside it; other tensors are quantized to int8.
 LoadPlan plan_load(const TensorSource& source, const Component& component, const Parameter& parameter,
                    const WeightFormat& format);
 

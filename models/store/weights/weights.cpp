@@ -11,6 +11,7 @@
 #include "models/files/config_fields.h"
 #include "models/files/json_text.h"
 #include "models/layers/fp8.h"
+#include "models/layers/int8.h"
 #include "models/layers/rotation.h"
 #include "models/layers/unpack.h"
 #include "models/store/checkpoint/quantization.h"
@@ -143,6 +144,9 @@ void WeightReader::load(at::Tensor& tensor, const Parameter& parameter) {
     case LoadForm::packed:
       load_packed(tensor, parameter, plan);
       break;
+    case LoadForm::int8:
+      load_int8(tensor, parameter, plan);
+      break;
   }
   if (parameter.row_order.defined() && !device_.is_meta()) reorder(tensor, parameter);
 }
@@ -244,6 +248,24 @@ void WeightReader::load_quantized(at::Tensor& tensor, const Parameter& parameter
   const Activation rows = is_stand_in(whole) || whole.is_meta() ? stand_in_fp8(whole) : quantize_rows(whole);
   tensor = rows.values;
   *parameter.scale = rows.scale.view({parameter.shape[0]});
+}
+
+void WeightReader::load_int8(at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan) {
+  const at::Tensor whole = numbers(plan.parts, parameter, at::kFloat);
+  if (is_stand_in(whole)) {
+    tensor = placeholder(parameter, plan.dtype);
+    return;
+  }
+  *parameter.rows = plan.rows;
+  if (whole.is_meta()) {
+    tensor = at::empty({whole.numel()}, whole.options().dtype(at::kByte));
+    *parameter.scale = at::empty({parameter.shape[0]}, whole.options());
+    return;
+  }
+  const Int8Rows rows = quantize_int8_weight(whole.cpu());
+  parameter.rows->front().rotation = rows.rotation;
+  tensor = rows.values.view(-1).view(at::kByte).to(device_);
+  *parameter.scale = rows.scale.to(device_);
 }
 
 void WeightReader::load_e4m3(at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan) {

@@ -72,6 +72,7 @@ class WeightReader {
   /// deltas.
   at::Tensor merged(const StoredPart& part, const std::vector<int64_t>& shape, at::Tensor scales, at::ScalarType dtype);
   void load_quantized(at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan);
+  void load_int8(at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan);
   void load_e4m3(at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan);
   void load_packed(at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan);
   /// Throws Error if weight deltas make numbers of packed rows NaN or Inf.

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "hilbert/error.h"
+#include "models/layers/int8.h"
 #include "models/layers/linear.h"
 #include "models/store/checkpoint/family.h"
 #include "models/store/weights/layer_weights.h"
@@ -97,6 +98,17 @@ TEST_P(QuantizedWeights, TakeLorasLikeExpandedWeights) {
   EXPECT_TRUE(test::close_to(load(at::kFloat).in(at::kFloat).weight, expanded.addmm(up, down, 1, 0.5), 1e-6));
 }
 
+TEST_P(QuantizedWeights, MultiplyInIntegers) {
+  const Linear layer = load({at::kFloat, Products::int8});
+  if (layer.rows.empty()) return;  // a matrix that is no whole blocks
+  at::manual_seed(5);
+  const at::Tensor numbers = golden_[GetParam().name], x = at::randn({5, numbers.size(1)});
+  const at::Tensor exact = at::linear(x, numbers);
+  EXPECT_TRUE(multiplies_in_int8(x, layer));
+  EXPECT_LT((linear(x, layer) - exact).norm().item<double>(), 0.04 * exact.norm().item<double>());
+  EXPECT_EQ(layer.weight.numel(), numbers.numel());
+}
+
 TEST_P(QuantizedWeights, MakeEightBitWeightsOrStayAsStored) {
   const Linear layer = load({at::kFloat, /*in_fp8=*/true});
   const at::Tensor numbers =
@@ -113,6 +125,106 @@ TEST(QuantizedFile, HasNoTensorThatNobodyReads) {
   const test::Golden golden("quantized/golden");
   for (const Case& each : kCases) reader.tensor(std::string(each.name) + ".weight", golden[each.name].sizes().vec());
   EXPECT_NO_THROW(reader.check_complete());
+}
+
+/// Files with one layer "blocks.0.q", and what reading it gives.
+class SmallFile : public ::testing::Test {
+ protected:
+  using Tensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+  void write(const Tensors& tensors, const std::string& mark = {}) {
+    std::vector<TensorView> views;
+    for (const auto& [name, tensor] : tensors) {
+      const Dtype dtype = tensor.scalar_type() == at::kChar            ? Dtype::i8
+                          : tensor.scalar_type() == at::kByte          ? Dtype::u8
+                          : tensor.scalar_type() == at::kFloat8_e4m3fn ? Dtype::f8_e4m3
+                                                                       : Dtype::f32;
+      views.push_back({"blocks.0.q." + name,
+                       dtype,
+                       tensor.sizes().vec(),
+                       {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}});
+    }
+    if (!mark.empty())
+      views.push_back(
+          {"blocks.0.q.comfy_quant", Dtype::u8, {static_cast<int64_t>(mark.size())}, std::as_bytes(std::span(mark))});
+    write_safetensors(folder_ / "wan.safetensors", views);
+  }
+  at::Tensor read(const std::vector<int64_t>& shape) const {
+    const Component component = component_of(open_weights(folder_ / "wan.safetensors"), part());
+    WeightReader reader(component, at::kCPU, at::kFloat);
+    const at::Tensor weight = reader.tensor("blocks.0.q.weight", shape).clone();
+    reader.check_complete();
+    return weight;
+  }
+  testing::AssertionResult is_refused(const std::vector<int64_t>& shape, std::vector<std::string> words) const {
+    words.insert(words.end(), {"wan.safetensors", "blocks.0.q"});
+    return throws_error([&] { read(shape); }, words);
+  }
+
+  static at::Tensor codes(int64_t rows, int64_t columns) { return at::ones({rows, columns}, at::kChar); }
+
+  const test::TemporaryFolder folder_;
+};
+
+TEST_F(SmallFile, ReadsQuanto) {
+  const at::Tensor weight = at::randint(-128, 128, {3, 8}, at::kChar), scale = at::rand({3, 1}) + 0.1;
+  write({{"weight._data", weight},
+         {"weight._scale", scale},
+         {"input_scale", at::ones({})},
+         {"output_scale", at::ones({})}});
+  EXPECT_TRUE(read({3, 8}).equal(weight.to(at::kFloat) * scale));
+}
+
+TEST_F(SmallFile, RefusesRotationsThatDoNotFit) {
+  const at::Tensor scale = at::ones({2});
+  for (const auto& [columns, group, words] :
+       {std::tuple(40, 16, "ConvRot in groups of 16, which do not divide its 40 columns"),
+        {64, 8, "ConvRot in groups of 8, not a power of 4"}}) {
+    write({{"weight", codes(2, columns)}, {"weight_scale", scale}},
+          R"({"format":"int8_tensorwise","convrot":true,"convrot_groupsize":)" + std::to_string(group) + "}");
+    EXPECT_TRUE(is_refused({2, columns}, {"int8_convrot", words}));
+  }
+  write({{"weight", codes(2, 64)}, {"weight_scale", scale}},
+        R"({"format":"int8_tensorwise","params":{"convrot":true,"convrot_groupsize":-4}})");
+  EXPECT_TRUE(is_refused({2, 64}, {"int8_tensorwise with \"convrot_groupsize\" -4"}));
+}
+
+TEST_F(SmallFile, RefusesScalesOfOtherShapes) {
+  const at::Tensor packed = at::zeros({16, 16}, at::kByte), one = at::ones({});
+  const at::Tensor tiled = at::zeros({128, 4}, at::kByte);
+  write({{"weight", packed}, {"weight_scale", at::zeros({16, 2}, at::kByte)}, {"weight_scale_2", one}},
+        R"({"format":"nvfp4"})");
+  EXPECT_TRUE(is_refused({16, 32}, {"nvfp4", "weight_scale\" is [16, 2], expected [128, 4]"}));
+  write({{"weight", packed}, {"weight_scale", tiled}}, R"({"format":"nvfp4"})");
+  EXPECT_TRUE(is_refused({16, 32}, {"nvfp4", "no \"weight_scale_2\" beside its weight"}));
+  write({{"weight", codes(2, 32)}, {"weight_scale", at::ones({3})}},
+        R"({"format":"convrot_w4a4","convrot_groupsize":16})");
+  EXPECT_TRUE(is_refused({2, 64}, {"convrot_w4a4", "weight_scale\" is [3], expected [2]"}));
+  write({{"weight", codes(2, 32)}, {"weight_scale", at::ones({1, 3})}, {"weight_zeros", at::ones({1, 2})}});
+  EXPECT_TRUE(is_refused({2, 64}, {"awq_w4a16", "weight_scale\" is [1, 3], expected [1, 2]"}));
+  write({{"weight", codes(2, 32)}, {"weight_s_rel", at::ones({2, 4})}, {"weight_s_channel", at::ones({3})}},
+        R"({"format":"asym_w4a8_int8","convrot_groupsize":64})");
+  EXPECT_TRUE(is_refused({2, 64}, {"asym_w4a8_int8", "weight_s_channel\" is [3], expected [2]"}));
+  write({{"weight", codes(2, 64)}, {"weight_scale", at::ones({2})}, {"pre_quant_scale", at::ones({63})}},
+        R"({"format":"int8_tensorwise"})");
+  EXPECT_TRUE(is_refused({2, 64}, {"pre_quant_scale\" is [63], expected [64]"}));
+}
+
+TEST_F(SmallFile, RefusesScalesThatAreNoNumbers) {
+  const at::Tensor packed = at::zeros({16, 16}, at::kByte);
+  for (const float bad : {NAN, INFINITY}) {
+    const at::Tensor wrong = at::full({}, bad);
+    write({{"weight", codes(2, 64)}, {"weight_scale", wrong}}, R"({"format":"int8_tensorwise"})");
+    EXPECT_TRUE(is_refused({2, 64}, {"weight_scale", "holds NaN or infinity"}));
+    write({{"weight", packed}, {"weight_scale", at::zeros({128, 4}, at::kByte)}, {"weight_scale_2", wrong}},
+          R"({"format":"nvfp4"})");
+    EXPECT_TRUE(is_refused({16, 32}, {"weight_scale_2", "nvfp4", "holds NaN or infinity"}));
+  }
+  const at::Tensor all = at::full({128, 4}, 255, at::kByte);
+  write({{"weight", packed}, {"weight_scale", all}, {"weight_scale_2", at::ones({})}}, R"({"format":"nvfp4"})");
+  EXPECT_TRUE(is_refused({16, 32}, {"weight_scale\"", "nvfp4", "holds NaN or infinity"}));
+  write({{"weight", at::zeros({32, 32}).to(at::kFloat8_e4m3fn)}, {"weight_scale", all}});
+  EXPECT_TRUE(is_refused({32, 32}, {"weight_scale\"", "mxfp8", "holds NaN or infinity"}));
 }
 
 }  // namespace

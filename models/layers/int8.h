@@ -1,0 +1,36 @@
+// Rows of 8-bit integers with a scale each, for matrix products that are exact in integers. The columns of weight and
+// input are first rotated (rotation.h), which spreads a column of large values over its group.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "models/layers/linear_layer.h"
+
+namespace sparsereel::models {
+
+/// Quantized rows: x, rotated, is about values * scale.
+struct Int8Rows {
+  at::Tensor values;     // int8 [rows, columns], from -128 to 127
+  at::Tensor scale;      // fp32 [rows]
+  int64_t rotation = 0;  // columns of a rotated group; 0 if the columns are not rotated
+};
+
+/// Quantizes x [.., columns]. The largest value of a row becomes 127. Values are rounded to the nearest integer, or to
+/// the even one of two. A row with NaN or infinity gets the scale NaN, so that it makes NaN in products too.
+Int8Rows quantize_int8(const at::Tensor& x, int64_t rotation);
+
+/// Quantizes a weight [out, in], rotated in groups of the largest power of 4 from 16 to 256 that divides `in`. It is
+/// not rotated if there is no such power, or if rotation would make its own error clearly larger.
+Int8Rows quantize_int8_weight(const at::Tensor& weight);
+
+/// Returns true if linear() multiplies x by this layer in integers. A GPU has no such product yet, so that its layers
+/// are unpacked before each use: this is the place to change when a kernel exists.
+bool multiplies_in_int8(const at::Tensor& x, const Linear& layer);
+
+/// Returns x weight^T + bias [.., out] in x's dtype, for a layer that multiplies in int8. x is quantized once for all
+/// parts of the layer that are rotated alike. Changes by LoRAs are computed from x as it is and added in fp32.
+at::Tensor int8_linear(const at::Tensor& x, const Linear& layer);
+
+}  // namespace sparsereel::models
