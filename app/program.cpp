@@ -36,8 +36,8 @@ namespace {
 constexpr const char* kSummary = "Makes videos from text and images, with fast sparse attention";
 
 /// The commands in the order of --help.
-constexpr std::array<void (*)(CLI::App&, CommandLine&), 10> kCommands = {
-    add_generate, add_batch,  add_decode,     add_bench,     add_tune,
+constexpr std::array<void (*)(CLI::App&, CommandLine&), 11> kCommands = {
+    add_generate, add_batch,  add_serve,      add_decode,    add_bench, add_tune,
     add_inspect,  add_config, add_completion, add_reference, add_doctor};
 
 /// Replaces _ by - in long names, and reverses the words.

@@ -10,6 +10,7 @@ namespace sparsereel::app {
 void add_generate(CLI::App& program,
                   CommandLine& line);                    // makes a video from a prompt, or several with different seeds
 void add_batch(CLI::App& program, CommandLine& line);    // makes a folder of videos and manifests from a prompt set
+void add_serve(CLI::App& program, CommandLine& line);    // makes videos for clients over HTTP
 void add_decode(CLI::App& program, CommandLine& line);   // makes a video from saved latents
 void add_bench(CLI::App& program, CommandLine& line);    // measures attention, videos and quality on this machine
 void add_tune(CLI::App& program, CommandLine& line);     // finds the best settings for a model and writes a profile

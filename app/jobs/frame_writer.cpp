@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "app/media/png.h"
 #include "app/media/writers.h"
 
 namespace sparsereel::app {
@@ -93,15 +94,18 @@ void FrameWriter::write(const models::VideoShape& shape, const std::string& reci
   if (run_.metadata) options.recipe = recipe;
   const std::unique_ptr<VideoWriter> video = open_video(run_.output, shape, options);
   Sheet sheet(!run_.contact_sheet.empty(), shape);
+  std::vector<uint8_t> first;
   int64_t index = 0;
   while (const auto piece = queue_->take()) {
     for (int64_t i = 0; i < piece->size(0); ++i) {
       const at::Tensor frame = piece->select(0, i);
       video->add(bytes_of(frame));
+      if (index == 0 && !run_.thumbnail.empty()) first = rgb_of(frame);
       sheet.add(frame, index++);
     }
   }
   if (queue_->stopped()) return;
+  if (!first.empty()) write_png(run_.thumbnail, static_cast<int>(shape.width), static_cast<int>(shape.height), first);
   written_ = video->finish();
   sheet.write(run_.contact_sheet, text_.caption);
 }

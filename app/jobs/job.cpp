@@ -82,12 +82,13 @@ size_t Job::load_all(std::span<VideoTask* const> videos, models::Pipeline& pipel
   videos = videos.first(encode_images(videos, pipeline));
   user_.observer().stage("text");
   const auto start = Clock::now();
+  const bool encodes = !knows_texts(videos);
   // If the text encoder does not fit beside the transformer of the previous videos, release the transformer.
-  if (pipeline.has_transformer() && !pipeline.text_stage().fits()) pipeline.release_transformer();
+  if (encodes && pipeline.has_transformer() && !pipeline.text_stage().fits()) pipeline.release_transformer();
   // If transformers stay loaded, begin with the model's first one, even if the video resumes with the second.
   const VideoTask& first = *videos.front();
   pipeline.begin_transformer(/*resumes=*/!policy_.keep_loaded && may_have_checkpoint(first.options.run.output));
-  pipeline.text_stage().load();
+  if (encodes) pipeline.text_stage().load();
   models::synchronize(pipeline.device());
   videos.front()->text_cost.load = seconds_since(start);
   const size_t count = encode(videos, pipeline);
@@ -98,6 +99,12 @@ size_t Job::load_all(std::span<VideoTask* const> videos, models::Pipeline& pipel
   pipeline.load_transformer();
   pipeline.load_vae();
   return count;
+}
+
+bool Job::knows_texts(std::span<VideoTask* const> videos) const {
+  return policy_.kept_texts != nullptr && std::ranges::all_of(videos, [&](const VideoTask* video) {
+           return policy_.kept_texts->has(models::text_key(video->plan));
+         });
 }
 
 /// Encodes the images before a text encoder is in GPU memory. Stops when they take TextLimit's bytes, because they wait
@@ -145,11 +152,16 @@ size_t Job::encode(std::span<VideoTask* const> videos, models::Pipeline& pipelin
 
 /// Encodes each text once; every video with the text gets its warnings.
 void Job::encode(VideoTask& video, Texts& texts, models::Pipeline& pipeline) {
-  const VideoTask*& first = texts.encoded[models::text_key(video.plan)];
+  const std::string key = models::text_key(video.plan);
+  const VideoTask*& first = texts.encoded[key];
   std::vector<std::string> warnings;
   if (first == nullptr) {
     const auto start = Clock::now();
-    models::Conditioning conditioning = pipeline.text_stage().encode(video.plan, &warnings).to(at::kCPU);
+    const KeptTexts::Text* kept = policy_.kept_texts == nullptr ? nullptr : policy_.kept_texts->find(key);
+    if (kept != nullptr) warnings = kept->warnings;
+    models::Conditioning conditioning =
+        kept != nullptr ? kept->conditioning : pipeline.text_stage().encode(video.plan, &warnings).to(at::kCPU);
+    if (kept == nullptr && policy_.kept_texts != nullptr) policy_.kept_texts->keep({key, conditioning, warnings});
     conditioning.take_video(video.conditioning);
     video.conditioning = std::move(conditioning);
     video.text_cost.encode += seconds_since(start);

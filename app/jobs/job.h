@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "app/jobs/frame_writer.h"
+#include "app/jobs/kept_texts.h"
 #include "app/jobs/video.h"
 #include "app/jobs/write.h"
 #include "models/engine/failure.h"
@@ -94,6 +95,7 @@ struct JobPolicy {
                            // resumes at decoding
   std::function<World*()> world = {};  // returns the ranks that make a video together; if unset or null, only this one
   TextLimit texts = {};
+  KeptTexts* kept_texts = nullptr;  // texts of earlier jobs with the same pipeline; null to encode every text
 };
 
 class Job {
@@ -146,6 +148,7 @@ class Job {
   /// Saves what the run of a video produces to disk.
   class Keeper;
   bool keeps_last(const VideoTask& video) const;
+  bool knows_texts(std::span<VideoTask* const> videos) const;
   void use_checkpoint(VideoTask& video, models::Inputs& inputs);
   Written finish(VideoTask& video, const models::Outcome& result, Files& files);
   std::vector<std::string> finish_files(VideoTask& video, const models::Outcome& result, Files& files);

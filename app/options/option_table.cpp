@@ -3,6 +3,7 @@
 #include "app/options/option_table.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 #include <utility>
@@ -105,6 +106,13 @@ void check_value(const models::Option& option, const std::string& what, const st
   }
 }
 
+/// Returns false for options that say what one video shows or where it comes from, and for options of reports.
+bool is_default_of_requests(const std::string& key) {
+  constexpr std::array kOthers = {"from",   "prompt", "prompt_file", "image",   "last_image",  "batch_count",
+                                  "report", "json",   "verbose",     "dry_run", "init_latents"};
+  return std::ranges::find(kOthers, key) == kOthers.end();
+}
+
 std::string remedy_of_unknown_key(const std::string& key) {
   std::vector<std::string> keys;
   for (const OptionSpec& spec : option_table()) keys.push_back(spec.key());
@@ -147,6 +155,7 @@ std::string option_name(std::string key) {
 bool takes(Command command, const OptionSpec& option) {
   if (command == Command::generate) return true;
   if (command == Command::batch) return option.scope != Scope::one_video;
+  if (command == Command::serve) return option.scope != Scope::one_video && is_default_of_requests(option.key());
   return std::find(option.commands.begin(), option.commands.end(), command) != option.commands.end();
 }
 

@@ -28,7 +28,7 @@ using models::Source;
 using models::ValueKind;
 
 /// The commands that take options from the table.
-enum class Command { generate, batch, decode, bench_pipeline, bench_quality, tune };
+enum class Command { generate, batch, serve, decode, bench_pipeline, bench_quality, tune };
 
 /// The places where a prompt set may give an option: rows or the command line, rows only, the command line only.
 enum class Scope { any, one_video, whole_set };
@@ -73,7 +73,8 @@ std::string option_name(std::string key);
 /// Converts "--max-sequence-length" -> "max_sequence_length"; a short name gives "".
 std::string key_of_option(std::string name);
 
-/// Returns true if the command takes the option. `generate` takes all, `batch` all but those of one video.
+/// Returns true if the command takes the option. `generate` takes all, `batch` all but those of one video, and `serve`
+/// those that can be defaults of requests.
 bool takes(Command command, const OptionSpec& option);
 
 /// Returns the options of option_table().

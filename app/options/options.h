@@ -39,6 +39,7 @@ struct RunOptions {
   std::string model_name;                    // in recipes: the folder's name, or "random weights of" the YAML's name
   std::filesystem::path output;
   std::filesystem::path contact_sheet;  // empty if none is asked for
+  std::filesystem::path thumbnail;      // the first frame as a PNG, for a server; empty if none is asked for
   VideoOptions video;                   // without the recipe, which is known only at the end
   bool metadata = true;
   std::optional<int64_t> threads;

@@ -1,0 +1,37 @@
+// Rules for heads of requests that do not depend on the server's routes. No torch.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "app/serve/http.h"
+
+namespace sparsereel::app::serve {
+
+/// Bytes `first` to `last` of a file.
+struct FileRange {
+  int64_t first = 0, last = 0;
+  bool is_part = false;  // false if no range was asked for
+};
+
+/// Reads a Range header for a file of `size` bytes. Returns the whole file if the header is empty or in other units.
+/// Returns nothing if no byte of the range exists, or if there are several ranges.
+std::optional<FileRange> asked_range(std::string_view header, int64_t size);
+
+/// Refuses bodies whose end is not certain, because they allow one request to hide another (request smuggling): chunked
+/// ones, and ones with several or invalid lengths. Also refuses bodies that are compressed or too large, and requests
+/// without exactly one Host header.
+std::optional<HttpResponse> refusal_of_framing(const HttpRequest& request);
+
+/// Returns true if the request has a body that nobody reads: only POST has a body here.
+bool has_unread_body(const HttpRequest& request);
+
+/// Returns an error for an answer that the HTTP library gives by itself.
+HttpResponse refusal_of_status(int status);
+
+/// Returns true if a POST says how long its body is.
+bool has_length(const HttpRequest& request);
+
+}  // namespace sparsereel::app::serve

@@ -1,0 +1,52 @@
+// Turns what a client asked for into a video that a job can make.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "app/jobs/video.h"
+#include "app/serve/fields.h"
+#include "app/serve/record.h"
+#include "app/serve/store.h"
+
+namespace sparsereel::app::serve {
+
+/// What the server makes its videos with.
+struct ServedModel {
+  Settings settings;  // merged: the command line, --config and the model's config
+  std::map<std::string, std::string> command_line;
+  std::string name;  // as clients call it
+  NamedFolders folders;
+};
+
+/// Returns the name by which clients call the settings' model: that of its folder or file.
+std::string name_of_model(const Settings& settings);
+
+/// Merges a record's values over the server's settings, as a row of a prompt set is merged. Throws Error naming the
+/// field.
+VideoTask plan_video(const VideoRecord& record, const ServedModel& model, const VideoStore& store);
+
+/// Opens the pipeline of a video. Loads no weights.
+std::shared_ptr<models::Pipeline> open_pipeline(const VideoTask& video);
+
+/// Checks requests before they wait, with a pipeline of its own that never loads weights. Safe for threads.
+class RequestCheck {
+ public:
+  /// Settles the video's plan, except for the check of memory. Throws Error naming the field.
+  void settle(VideoTask& video);
+  /// Returns the plan of a video with the server's own settings, with a made-up image if the model needs one.
+  models::Plan default_plan(const ServedModel& model);
+  /// Returns what the model does with images.
+  models::ImageSpec images(const ServedModel& model);
+
+ private:
+  models::Pipeline& pipeline_for(const VideoTask& video);
+
+  std::mutex mutex_;
+  std::string key_;
+  std::shared_ptr<models::Pipeline> pipeline_;  // of the last video
+};
+
+}  // namespace sparsereel::app::serve

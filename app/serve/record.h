@@ -1,0 +1,61 @@
+// A video that a client asked for: what it asked, how far it is, and how it ended.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+namespace sparsereel::app::serve {
+
+enum class VideoState { queued, in_progress, completed, failed };
+
+/// Returns "queued", "in_progress", "completed" or "failed".
+const char* name_of(VideoState state);
+
+/// How far a running video is. It is not kept on disk.
+struct VideoProgress {
+  std::string stage = {};       // "text", "image", "steps" or "decode"; empty before the first
+  int64_t step = 0, steps = 0;  // denoising steps: finished, and all
+  double stage_share = 0;       // finished share of the stage "decode"
+  double eta = -1;              // seconds that are left, by estimate; below 0 if unknown
+
+  /// Returns 0 to 99.
+  int percent() const;
+};
+
+struct VideoRecord {
+  std::string id, model;
+  std::map<std::string, std::string> values;  // as asked, by option key
+  std::string image, last_image;              // files of the pictures in the store; empty if none
+  int64_t order = 0;                          // counts the videos of a store; the queue's order
+  VideoState state = VideoState::queued;
+  int64_t created_at = 0, started_at = 0, completed_at = 0;  // Unix seconds; 0 if not yet
+  double seconds = 0;                                        // real length of the video
+  int64_t width = 0, height = 0;                             // pixels
+  std::string error_code = {}, error = {};                   // of a failed video
+  bool has_recipe = false;                                   // the store's file of the video holds its recipe
+  int64_t preview_step = 0;                                  // step of the newest preview; 0 if none
+  VideoProgress progress = {};
+
+  bool is_finished() const { return state == VideoState::completed || state == VideoState::failed; }
+};
+
+/// What a client is told about a video besides its record.
+struct VideoPlace {
+  std::optional<int64_t> queue_position = {};  // 0 is the next one
+  nlohmann::json recipe = {};                  // null if there is none
+  int64_t expires_at = 0;                      // Unix seconds; 0 if the video is kept
+};
+
+/// Returns the object that clients get.
+nlohmann::json video_object(const VideoRecord& record, const VideoPlace& place);
+
+/// The record on disk. read_record() throws Error naming the file if the text is not one.
+nlohmann::json record_on_disk(const VideoRecord& record, const nlohmann::json& recipe);
+VideoRecord read_record(const std::string& text, const std::string& file);
+
+int64_t unix_now();
+
+}  // namespace sparsereel::app::serve

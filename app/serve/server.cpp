@@ -1,0 +1,126 @@
+// Checks the options, starts the parts, and stops them in turn.
+#include "app/serve/server.h"
+
+#include <sys/stat.h>
+
+#include <condition_variable>
+#include <iostream>
+#include <thread>
+
+#include "app/jobs/interrupt.h"
+#include "app/jobs/outputs.h"
+#include "app/options/nearest.h"
+#include "app/serve/access.h"
+#include "app/serve/api.h"
+#include "app/serve/worker.h"
+#include "hilbert/error.h"
+#include "models/files/regular_file.h"
+#include "models/layers/cpu_threads.h"
+#include "models/store/weights/device.h"
+
+namespace sparsereel::app::serve {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read_key(const fs::path& file) {
+  if (file.empty()) return {};
+  constexpr uint64_t kMostKeyBytes = 4096;
+  std::string key = models::read_regular_file(file, kMostKeyBytes, "write the key into it");
+  while (!key.empty() && std::isspace(static_cast<unsigned char>(key.back())) != 0) key.pop_back();
+  if (key.empty()) throw bad_file(file, "is empty", "write the key into it");
+  return key;
+}
+
+void check_folder(const char* option, const fs::path& folder) {
+  std::error_code ignored;
+  if (!folder.empty() && !fs::is_directory(folder, ignored))
+    throw bad_input(std::string(option) + " " + folder.string() + " is not a folder", "name a folder");
+}
+
+void check_serve_options(const ServeOptions& options, const Settings& settings) {
+  if (!has_http_server()) {
+    struct Nobody final : HttpHandler {
+      std::optional<HttpResponse> before_body(const HttpRequest&) override { return {}; }
+      HttpResponse handle(const HttpRequest&) override { return {}; }
+      void answered(int) override {}
+    } nobody;
+    open_http_server(options.http, nobody);  // throws
+  }
+  check_range("--port", options.http.port, 0, 65535);
+  check_range("--queue", options.queue, 1, 100'000);
+  if (settings.whole("gpus").value_or(1) != 1)
+    throw bad_option(
+        "gpus", *settings.text("gpus") + ": a server makes its videos on one GPU",
+        "leave it out, and start a server for each GPU, with CUDA_VISIBLE_DEVICES, --port and --output-dir");
+  if (!is_loopback(options.http.host) && options.key_file.empty() && !options.no_auth)
+    throw bad_input("--host " + options.http.host + " lets others on the network make videos",
+                    "name a file with a key with --api-key-file, or give --no-auth to let everybody in");
+  check_folder("--lora-dir", options.lora_dir);
+  check_folder("--profile-dir", options.profile_dir);
+}
+
+/// Checks that a video can be written, before the first is asked for.
+void check_can_write(const Settings& settings, const VideoStore& store) {
+  RunOptions run = read_run_options(settings);
+  run.output = store.files("check").video;
+  check_video(run);
+}
+
+std::string shown_url(const ServeOptions& options, int port) {
+  const bool is_v6 = options.http.host.find(':') != std::string::npos;
+  return "http://" + (is_v6 ? "[" + options.http.host + "]" : options.http.host) + ":" + std::to_string(port) + "/";
+}
+
+/// Waits for a signal, or for the worker to fail.
+void wait_for_end(const Worker& worker) {
+  constexpr std::chrono::milliseconds kLook{50};  // a signal notifies nobody
+  while (!interrupted() && !worker.failure()) std::this_thread::sleep_for(kLook);
+}
+
+}  // namespace
+
+void serve(const ServeOptions& options, const Settings& settings,
+           const std::map<std::string, std::string>& command_line) {
+  check_serve_options(options, settings);
+  const std::string key = read_key(options.key_file);
+  umask(S_IRWXG | S_IRWXO);  // prompts and videos are their owner's
+  const bool is_quiet = settings.flag("quiet");
+  ServedModel model{.settings = settings,
+                    .command_line = command_line,
+                    .name = name_of_model(settings),
+                    .folders = {.loras = options.lora_dir, .profiles = options.profile_dir}};
+  VideoStore store(options.folder, parse_keep_rule(options.keep));
+  check_can_write(settings, store);
+  if (const auto threads = settings.whole("threads")) models::set_threads(static_cast<int>(*threads));
+  models::start_device(read_request(settings).device);
+  EventHub events;
+  Metrics metrics;
+  Access access(options.http.host, options.allowed_hosts, key);
+  Worker worker(model, store, events, metrics, is_quiet);
+  RequestCheck check;
+  Api api({.model = model,
+           .store = store,
+           .events = events,
+           .metrics = metrics,
+           .access = access,
+           .worker = worker,
+           .check = check,
+           .most_waiting = static_cast<size_t>(options.queue)});
+  const std::unique_ptr<HttpServer> server = open_http_server(options.http, api);
+  if (!is_loopback(options.http.host) && key.empty())
+    std::cerr << "warning: everybody who reaches " << options.http.host << " can make videos here, without a key\n";
+  std::thread listener([&] { server->run(); });
+  worker.start();
+  std::cout << "serves " << model.name << " on " << shown_url(options, server->port()) << std::endl;
+  wait_for_end(worker);
+  api.stop();
+  worker.stop();
+  events.close();
+  server->stop();
+  listener.join();
+  if (const std::exception_ptr failure = worker.failure()) std::rethrow_exception(failure);
+  if (!is_quiet) std::cout << "stopped; " << store.waiting() << " videos wait for the next server\n";
+}
+
+}  // namespace sparsereel::app::serve

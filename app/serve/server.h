@@ -1,0 +1,29 @@
+// A server: its parts, and how they begin and end.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "app/options/options.h"
+#include "app/serve/http.h"
+
+namespace sparsereel::app::serve {
+
+struct ServeOptions {
+  HttpOptions http;
+  std::vector<std::string> allowed_hosts;  // more names of this server in Host headers
+  std::filesystem::path key_file;          // empty if everybody is let in
+  bool no_auth = false;                    // the user accepts that others on the network need no key
+  std::filesystem::path folder = "videos-served";
+  int64_t queue = 100;  // most videos that wait
+  std::string keep;     // as parse_keep_rule() reads it
+  std::filesystem::path lora_dir, profile_dir;
+};
+
+/// Serves until a signal comes. Throws Error if the options, the folder or the model cannot be used. `settings` are the
+/// merged settings of the command, `command_line` its own values.
+void serve(const ServeOptions& options, const Settings& settings,
+           const std::map<std::string, std::string>& command_line);
+
+}  // namespace sparsereel::app::serve

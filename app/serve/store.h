@@ -1,0 +1,104 @@
+// The videos of a server, on disk and in memory. A video's files lie side by side in one folder: ID.json (its record
+// and recipe), ID.mp4, ID.thumbnail.png, ID.sheet.png and its pictures. Records are replaced atomically. Safe for
+// threads.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/serve/record.h"
+
+namespace sparsereel::app::serve {
+
+/// The files of a video.
+struct VideoFiles {
+  std::filesystem::path record, video, thumbnail, sheet;
+};
+
+/// How long finished videos are kept; 0 for no limit.
+struct KeepRule {
+  int64_t seconds = 0;
+  uint64_t bytes = 0;
+};
+
+/// Parses "7d", "12h" or "20GB". Throws Error naming --keep.
+KeepRule parse_keep_rule(const std::string& text);
+
+/// A page of the list of videos.
+struct VideoPage {
+  std::vector<std::string> ids;
+  bool has_more = false;
+};
+
+class VideoStore {
+ public:
+  /// Opens the folder, which it creates if needed, and reads the videos of earlier servers. A video that was running
+  /// waits again, before the others. A damaged record is left alone, with a warning. Throws Error if another server
+  /// uses the folder.
+  VideoStore(std::filesystem::path folder, KeepRule keep);
+  ~VideoStore();
+  VideoStore(const VideoStore&) = delete;
+  VideoStore& operator=(const VideoStore&) = delete;
+
+  VideoFiles files(const std::string& id) const;
+  const std::filesystem::path& folder() const { return folder_; }
+
+  /// Writes the record and lets the video wait. Returns false, and does nothing, if `most` videos already wait. Throws
+  /// Error if the record cannot be written.
+  bool add(VideoRecord record, size_t most);
+  std::optional<VideoRecord> find(const std::string& id) const;
+  /// Returns what clients get; null if there is no such video.
+  nlohmann::json object(const std::string& id) const;
+  /// Returns the videos behind `after`, newest first unless `ascending`; all if it is empty. Returns nothing if `after`
+  /// is unknown.
+  std::optional<VideoPage> list(const std::string& after, size_t limit, bool ascending) const;
+  /// Returns the objects of all videos that wait or run, the running one first.
+  std::vector<nlohmann::json> unfinished() const;
+  size_t waiting() const;
+  std::map<VideoState, size_t> counts() const;
+
+  /// Takes the next video from the queue and marks it as running. Returns nothing if none waits.
+  std::optional<VideoRecord> begin_next();
+  /// Lets a running video wait again, before the others.
+  void put_back(const std::string& id);
+  /// Changes a running video's progress, in memory only.
+  void progress(const std::string& id, const std::function<void(VideoRecord&)>& change);
+  /// Ends a video as completed. Throws Error if the record cannot be written.
+  void complete(const std::string& id, const nlohmann::json& recipe);
+  /// Ends a video as failed. If the record cannot be written, the video fails in memory only.
+  void fail(const std::string& id, const std::string& code, const std::string& message);
+  /// Ends a video as cancelled if it waits. Returns false if it does not.
+  bool cancel_waiting(const std::string& id);
+  /// Removes a video that does not run, with its files. Returns false if it runs or does not exist.
+  bool remove(const std::string& id);
+  /// Removes the checkpoint and the latents of a video.
+  void remove_unfinished(const std::string& id) const;
+  /// Removes the oldest finished videos beyond the rule, and returns their ids.
+  std::vector<std::string> remove_old();
+
+ private:
+  void lock_folder();
+  void read_folder();
+  void write(const VideoRecord& record, const nlohmann::json& recipe) const;
+  nlohmann::json recipe_of(const VideoRecord& record) const;
+  nlohmann::json object_of(const VideoRecord& record) const;
+  void remove_files(const VideoRecord& record) const;
+  uint64_t bytes_of(const VideoRecord& record) const;
+
+  const std::filesystem::path folder_;
+  const KeepRule keep_;
+  int lock_ = -1;
+  mutable std::mutex mutex_;
+  std::map<std::string, VideoRecord> videos_;  // by id
+  std::map<int64_t, std::string> by_order_;
+  std::deque<std::string> queue_;  // waiting videos, the next one first
+};
+
+}  // namespace sparsereel::app::serve

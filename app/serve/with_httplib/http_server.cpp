@@ -1,0 +1,355 @@
+// Listens through cpp-httplib, which parses requests and writes answers. Connections are read here, because the library
+// limits neither the bytes of a request's head nor the time that it takes, and because it goes on reading a connection
+// whose body it has not read. Compiles with versions 0.11 to 0.18.
+#include <httplib.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <mutex>
+#include <thread>
+
+#include "app/serve/http.h"
+#include "app/serve/http_rules.h"
+#include "hilbert/error.h"
+#include "hilbert/lower_case.h"
+
+namespace sparsereel::app::serve {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr int kMostConnections = 512;
+constexpr int kMostRequests = 1000;  // of one connection
+constexpr size_t kMostHeadBytes = 64 << 10;
+constexpr milliseconds kIdle{10'000}, kHead{10'000};  // between requests; for a whole head
+constexpr milliseconds kTransfer{10'000};             // without a byte of a body or an answer
+constexpr milliseconds kPoll{100};                    // between two looks whether the server stops
+constexpr milliseconds kLinger{2'000};                // for what a refused client still sends
+constexpr uint64_t kMostLingerBytes = uint64_t{256} << 20;
+
+/// Waits until the socket is ready. Returns false if time is over or the connection is broken.
+bool is_ready(int socket, short events, milliseconds limit) {
+  pollfd waiting{.fd = socket, .events = events, .revents = 0};
+  const int count = poll(&waiting, 1, static_cast<int>(std::max<int64_t>(limit.count(), 0)));
+  return count > 0 && (waiting.revents & events) != 0;
+}
+
+/// A client's connection. Limits the bytes and the time of each request's head.
+class Connection final : public httplib::Stream {
+ public:
+  explicit Connection(int socket, const std::atomic<bool>& stopping) : socket_(socket), stopping_(stopping) {}
+  ~Connection() override { finish(); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  /// Waits for the next request. Returns false if none comes.
+  bool wait() {
+    head_bytes_ = 0;
+    reached_ = closes_ = false;
+    const auto end = Clock::now() + kIdle;
+    bool ready = begin_ < end_;
+    while (!ready && !stopping_ && Clock::now() < end) ready = is_ready(socket_, POLLIN, kPoll);
+    head_end_ = Clock::now() + kHead;
+    return ready && !stopping_;
+  }
+  /// The head is read; a body may follow.
+  void reach(bool closes) {
+    reached_ = true;
+    closes_ = closes;
+  }
+  bool may_go_on() const { return reached_ && !closes_; }
+  void close_behind() { closes_ = true; }
+
+  bool is_readable() const override { return begin_ < end_ || is_ready(socket_, POLLIN, kTransfer); }
+  bool is_writable() const override { return is_ready(socket_, POLLOUT, kTransfer); }
+  ssize_t read(char* to, size_t size) override {
+    if (begin_ == end_ && !fill()) return -1;
+    const size_t count = std::min(size, end_ - begin_);
+    if (!reached_ && (head_bytes_ += count) > kMostHeadBytes) return -1;
+    std::copy_n(buffer_.begin() + static_cast<ptrdiff_t>(begin_), count, to);
+    begin_ += count;
+    return static_cast<ssize_t>(count);
+  }
+  ssize_t write(const char* from, size_t size) override {
+    if (!is_writable()) return -1;
+    return send(socket_, from, size, MSG_NOSIGNAL);
+  }
+  void get_remote_ip_and_port(std::string& /*ip*/, int& /*port*/) const override {}
+  void get_local_ip_and_port(std::string& /*ip*/, int& /*port*/) const override {}
+  socket_t socket() const override { return socket_; }
+
+ private:
+  bool fill() {
+    const milliseconds limit =
+        reached_ ? kTransfer : std::chrono::duration_cast<milliseconds>(head_end_ - Clock::now());
+    if (limit.count() <= 0 || !is_ready(socket_, POLLIN, limit)) return false;
+    const ssize_t count = recv(socket_, buffer_.data(), buffer_.size(), 0);
+    begin_ = 0;
+    end_ = count > 0 ? static_cast<size_t>(count) : 0;
+    return count > 0;
+  }
+  /// Reads what the client still sends before it closes: otherwise the system would discard our answer with it.
+  void finish() {
+    shutdown(socket_, SHUT_WR);
+    const auto end = Clock::now() + kLinger;
+    for (uint64_t bytes = 0; bytes < kMostLingerBytes && Clock::now() < end && !stopping_;) {
+      if (!is_ready(socket_, POLLIN, kPoll)) continue;
+      const ssize_t count = recv(socket_, buffer_.data(), buffer_.size(), 0);
+      if (count <= 0) break;
+      bytes += static_cast<uint64_t>(count);
+    }
+    close(socket_);
+  }
+
+  const int socket_;
+  const std::atomic<bool>& stopping_;
+  std::array<char, 16 << 10> buffer_{};
+  size_t begin_ = 0, end_ = 0, head_bytes_ = 0;
+  Clock::time_point head_end_;
+  bool reached_ = false, closes_ = false;
+};
+
+thread_local Connection* current = nullptr;
+
+/// A thread for each connection. Threads are kept for later connections.
+class ConnectionThreads final : public httplib::TaskQueue {
+ public:
+  using Added = decltype(std::declval<httplib::TaskQueue&>().enqueue(std::declval<std::function<void()>>()));
+
+  Added enqueue(std::function<void()> work) override {
+    {
+      const std::lock_guard lock(mutex_);
+      waiting_.push_back(std::move(work));
+      if (waiting_.size() > idle_) threads_.emplace_back([this] { serve_connections(); });
+    }
+    changed_.notify_one();
+    return static_cast<Added>(true);  // void in older versions
+  }
+  void shutdown() override {
+    {
+      const std::lock_guard lock(mutex_);
+      ends_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+ private:
+  void serve_connections() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      ++idle_;
+      changed_.wait(lock, [&] { return ends_ || !waiting_.empty(); });
+      --idle_;
+      if (waiting_.empty()) return;
+      const std::function<void()> work = std::move(waiting_.front());
+      waiting_.pop_front();
+      lock.unlock();
+      work();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> waiting_;
+  std::vector<std::thread> threads_;
+  size_t idle_ = 0;
+  bool ends_ = false;
+};
+
+HttpRequest request_of(const httplib::Request& from) {
+  HttpRequest request{.method = from.method, .path = from.path, .headers = {}};
+  for (const auto& [name, value] : from.params) request.query.emplace(name, value);
+  for (const auto& [name, value] : from.headers) request.headers.emplace(lower_case(name), value);
+  request.body = from.body;
+  request.is_multipart = from.is_multipart_form_data();
+  for (const auto& [name, part] : from.files)
+    request.parts.push_back({.name = name, .content = part.content, .is_file = !part.filename.empty()});
+  return request;
+}
+
+void send_stream(const HttpResponse& from, httplib::Response& to) {
+  to.set_chunked_content_provider(from.type, [stream = from.stream](size_t /*offset*/, httplib::DataSink& sink) {
+    std::string text;
+    const bool goes_on = stream(text);
+    if (!text.empty() && !sink.write(text.data(), text.size())) return false;
+    if (!goes_on) sink.done();
+    return true;
+  });
+}
+
+/// Sends a file or the range of it that the request asks for.
+void send_file(const HttpResponse& from, const HttpRequest& request, httplib::Response& to) {
+  const auto file = std::make_shared<std::ifstream>(from.file, std::ios::binary | std::ios::ate);
+  const auto size = static_cast<int64_t>(file->is_open() ? static_cast<int64_t>(file->tellg()) : 0);
+  const auto range = asked_range(request.header("range"), size);
+  if (!range) {
+    to.status = 416;
+    to.set_header("Content-Range", "bytes */" + std::to_string(size));
+    return;
+  }
+  to.status = range->is_part ? 206 : 200;
+  to.set_header("Accept-Ranges", "bytes");
+  if (range->is_part)
+    to.set_header("Content-Range", "bytes " + std::to_string(range->first) + "-" + std::to_string(range->last) + "/" +
+                                       std::to_string(size));
+  if (size == 0) return;
+  to.set_content_provider(static_cast<size_t>(range->last - range->first + 1), from.type.c_str(),
+                          [file, first = range->first](size_t offset, size_t length, httplib::DataSink& sink) {
+                            std::array<char, 64 << 10> piece{};
+                            file->clear();
+                            file->seekg(first + static_cast<int64_t>(offset));
+                            file->read(piece.data(), static_cast<std::streamsize>(std::min(length, piece.size())));
+                            return file->gcount() > 0 && sink.write(piece.data(), static_cast<size_t>(file->gcount()));
+                          });
+}
+
+class HttplibServer final : public HttpServer, private httplib::Server {
+ public:
+  HttplibServer(const HttpOptions& options, HttpHandler& handler) : handler_(handler) {
+    new_task_queue = [] { return new ConnectionThreads; };  // httplib owns it
+    // The library's own options let a second server share the port.
+    set_socket_options([](socket_t socket) {
+      const int on = 1;
+      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    });
+    set_keep_alive_max_count(kMostRequests);
+    set_keep_alive_timeout(kIdle.count() / 1000);
+    set_payload_max_length(kMostBodyBytes);
+    set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
+      return answer_head(request, response) ? HandlerResponse::Handled : HandlerResponse::Unhandled;
+    });
+    Post(".*", [this](const httplib::Request& request, httplib::Response& response) {
+      const HttpRequest own = request_of(request);
+      send(call([&] { return handler_.handle(own); }), own, response);
+    });
+    set_error_handler(Handler([](const httplib::Request&, httplib::Response& response) {
+      if (!response.body.empty()) return;
+      if (current != nullptr) current->close_behind();
+      const HttpResponse error = refusal_of_status(response.status);
+      response.set_header("Connection", "close");
+      response.set_content(error.body, error.type.c_str());
+    }));
+    set_logger(
+        [this](const httplib::Request&, const httplib::Response& response) { handler_.answered(response.status); });
+    bind(options);
+  }
+
+  int port() const override { return port_; }
+  void run() override { listen_after_bind(); }
+  void stop() override {
+    stopping_ = true;
+    while (!is_running() && !ended_) std::this_thread::yield();
+    httplib::Server::stop();
+  }
+
+ private:
+  void bind(const HttpOptions& options) {
+    port_ = options.port;
+    const bool bound =
+        options.port == 0 ? (port_ = bind_to_any_port(options.host)) > 0 : bind_to_port(options.host, options.port);
+    if (!bound)
+      throw bad_input("cannot listen on " + options.host + ":" + std::to_string(options.port) +
+                          ": the port is taken, or the host is no address of this machine",
+                      "choose another with --port or --host, or end the server that uses it");
+    constexpr int kBacklog = 128;
+    ::listen(svr_sock_, kBacklog);  // the library lets only five connections wait
+  }
+
+  bool process_and_close_socket(socket_t socket) override {
+    Connection connection(socket, stopping_);
+    if (++connections_ > kMostConnections) {
+      static constexpr std::string_view kBusy =
+          "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\nRetry-After: 5\r\n\r\n";
+      connection.write(kBusy.data(), kBusy.size());
+    } else {
+      current = &connection;
+      for (int i = 0; i < kMostRequests && connection.wait(); ++i) {
+        bool closed = false;
+        if (!process(*this, connection, closed) || closed || !connection.may_go_on()) break;
+      }
+      current = nullptr;
+    }
+    --connections_;
+    return true;
+  }
+
+  /// Calls the library's process_request(), whose parameters depend on its version.
+  template <typename Self>
+  static bool process(Self& self, Connection& connection, bool& closed) {
+    const auto nothing = [](httplib::Request&) {};
+    if constexpr (requires { self.process_request(connection, "", 0, "", 0, false, closed, nothing); })
+      return self.process_request(connection, "", 0, "", 0, false, closed, nothing);
+    else
+      return self.process_request(connection, false, closed, nothing);
+  }
+
+  /// Answers a request whose body is not needed or is refused. Returns false if the body must be read first.
+  bool answer_head(const httplib::Request& request, httplib::Response& response) {
+    // The library cuts any body by ranges; send_file() does it for files alone. The request is the library's own
+    // object.
+    const_cast<httplib::Request&>(request).ranges.clear();  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+    HttpRequest own = request_of(request);
+    std::optional<HttpResponse> refused = refusal_of_framing(own);
+    const bool leaves_body = refused.has_value() || has_unread_body(own);
+    if (!refused) refused = call([&] { return handler_.before_body(own); });
+    const bool closes = refused && (leaves_body || refused->closes);
+    current->reach(closes);
+    if (!refused) return false;
+    if (closes) response.set_header("Connection", "close");
+    send(*refused, own, response);
+    return true;
+  }
+
+  /// Returns the handler's answer. An exception that it did not expect becomes an answer too.
+  template <typename Handler>
+  static auto call(const Handler& handler) -> decltype(handler()) {
+    try {
+      return handler();
+    } catch (const Error& error) {
+      return error_response(error.kind() == ErrorKind::bad_input ? 400 : 500, "invalid_value", error.what(),
+                            error.remedy(), error.field());
+    } catch (const std::exception& error) {
+      return error_response(500, "server_error", error.what(), "try again, and report it if it stays");
+    }
+  }
+
+  static void send(const HttpResponse& from, const HttpRequest& request, httplib::Response& to) {
+    to.status = from.status;
+    for (const auto& [name, value] : from.headers) to.set_header(name.c_str(), value);
+    if (from.stream) return send_stream(from, to);
+    if (!from.file.empty()) return send_file(from, request, to);
+    if (!from.body.empty()) to.set_content(from.body, from.type.c_str());
+  }
+
+  HttpHandler& handler_;
+  int port_ = 0;
+  std::atomic<int> connections_ = 0;
+  std::atomic<bool> stopping_ = false, ended_ = false;
+};
+
+}  // namespace
+
+bool has_http_server() {
+  return true;
+}
+
+std::unique_ptr<HttpServer> open_http_server(const HttpOptions& options, HttpHandler& handler) {
+  return std::make_unique<HttplibServer>(options, handler);
+}
+
+}  // namespace sparsereel::app::serve

@@ -1,0 +1,16 @@
+// Stands in for the server in builds without cpp-httplib.
+#include "app/serve/http.h"
+#include "hilbert/error.h"
+
+namespace sparsereel::app::serve {
+
+bool has_http_server() {
+  return false;
+}
+
+std::unique_ptr<HttpServer> open_http_server(const HttpOptions& /*options*/, HttpHandler& /*handler*/) {
+  throw bad_input("this build has no HTTP server, because cpp-httplib was not found when it was configured",
+                  "install libcpp-httplib-dev and build again, with -DSPARSEREEL_SERVE=ON");
+}
+
+}  // namespace sparsereel::app::serve
