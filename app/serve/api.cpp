@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "app/jobs/report.h"
-#include "app/serve/body.h"
 #include "app/serve/page.h"
 #include "app/serve/random_name.h"
 #include "app/serve/uploads.h"
@@ -49,7 +48,16 @@ HttpResponse refusal(const Error& error, const std::filesystem::path& folder) {
   for (size_t place = cause.find(hidden); place != std::string::npos; place = cause.find(hidden))
     cause.erase(place, hidden.size());
   if (error.kind() != ErrorKind::bad_input) return error_response(500, "server_error", cause, error.remedy());
-  return error_response(400, "invalid_value", cause, error.remedy(), field_name(error.field()));
+  return error_response(400, "invalid_value", cause, error.remedy(), error.field());
+}
+
+/// Returns the error with the name that the client used for its field.
+Error in_names_of_client(const Error& error, const AskedVideo& asked) {
+  std::string field = field_name(error.field());
+  const bool is_side = field == "width" || field == "height";
+  if (is_side && asked.values.contains("size")) field = "size";
+  const std::string problem = is_side && field == "size" ? error.what() : error.problem();
+  return {error.kind(), problem, error.remedy(), {.field = field}};
 }
 
 }  // namespace
@@ -209,16 +217,24 @@ HttpResponse Api::create(const HttpRequest& request) {
   if (!request.is_multipart && !lower_case(request.header("content-type")).starts_with("application/json"))
     return error_response(415, "unsupported_body", "the body is neither JSON nor a form",
                           "send Content-Type: application/json, or multipart/form-data");
-  AskedVideo asked = request.is_multipart ? parse_form(request.parts) : parse_json_body(request.body);
+  const AskedVideo asked = request.is_multipart ? parse_form(request.parts) : parse_json_body(request.body);
   if (!asked.model.empty() && asked.model != parts_.model.name)
     return error_response(404, "model_not_found", "there is no model " + models::in_quotes(asked.model),
                           "see GET /v1/models, or leave the field out", "model");
   if (parts_.store.waiting() >= parts_.most_waiting) return full();
+  try {
+    return accept(asked);
+  } catch (const Error& error) {
+    throw in_names_of_client(error, asked);
+  }
+}
+
+HttpResponse Api::accept(const AskedVideo& asked) {
   VideoRecord record;
   record.id = "video_" + random_name();
   record.model = parts_.model.name;
   record.created_at = unix_now();
-  record.values = std::move(asked.values);
+  record.values = asked.values;
   draw_seed(record.values, parts_.model.settings);
   SavedPictures pictures(parts_.store.folder(), record.id, asked.pictures);
   record.image = pictures.file("image");

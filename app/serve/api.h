@@ -7,6 +7,7 @@
 #include <string>
 
 #include "app/serve/access.h"
+#include "app/serve/body.h"
 #include "app/serve/events.h"
 #include "app/serve/http.h"
 #include "app/serve/metrics.h"
@@ -52,6 +53,7 @@ class Api final : public HttpHandler {
   HttpResponse options();
   HttpResponse models(const std::string& id);
   HttpResponse create(const HttpRequest& request);
+  HttpResponse accept(const AskedVideo& asked);
   HttpResponse list(const HttpRequest& request) const;
   HttpResponse video(const std::string& id) const;
   HttpResponse content(const HttpRequest& request, const std::string& id) const;

@@ -33,6 +33,13 @@ std::string remedy_of_unknown(const std::string& name) {
   return did_you_mean(name, names, kSeeOptions);
 }
 
+/// Returns a client's name for a field, in quotes if it is no usual name.
+std::string shown_name(const std::string& name) {
+  constexpr std::string_view kUsual = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.[]";
+  const bool is_usual = !name.empty() && name.size() <= 64 && name.find_first_not_of(kUsual) == std::string::npos;
+  return is_usual ? name : models::in_quotes(name);
+}
+
 void add_value(AskedVideo& asked, std::string name, const std::string& text) {
   std::ranges::replace(name, '-', '_');
   if (text.size() > models::kMostPromptBytes)
@@ -43,7 +50,7 @@ void add_value(AskedVideo& asked, std::string name, const std::string& text) {
   }
   const OptionSpec* option = find_option(name);
   if (option == nullptr || !is_request_field(*option))
-    throw bad_option(models::in_quotes(name), "is not a field of a video", remedy_of_unknown(name));
+    throw bad_option(shown_name(name), "is not a field of a video", remedy_of_unknown(name));
   const std::string checked(checked_text(text, name));
   try {
     const bool is_name = option->kind() == ValueKind::file || option->kind() == ValueKind::loras;
@@ -152,7 +159,7 @@ AskedVideo parse_form(const std::vector<HttpPart>& parts) {
       std::string& all = lists[part.name.substr(0, part.name.size() - 2)];
       all += (all.empty() ? "" : ",") + part.content;
     } else if (picture_option(part.name) == nullptr) {
-      if (part.is_file) throw bad_option(models::in_quotes(part.name), "is a file", "send it as a text");
+      if (part.is_file) throw bad_option(shown_name(part.name), "is a file", "send it as a text");
       add_value(asked, part.name, part.content);
     } else {
       add_picture(asked, part.name, part.is_file ? part.content : decode_data_url(part.content, part.name));

@@ -310,12 +310,14 @@ std::vector<std::string> VideoStore::remove_old() {
   {
     const std::lock_guard lock(mutex_);
     uint64_t bytes = 0;
+    bool is_newest = true;  // the newest stays, so that its client can fetch it
     for (auto each = by_order_.rbegin(); each != by_order_.rend(); ++each) {  // newest first
       const VideoRecord& record = videos_.at(each->second);
       if (!record.is_finished()) continue;
       bytes += keep_.bytes > 0 ? bytes_of(record) : 0;
       const bool too_old = keep_.seconds > 0 && record.completed_at + keep_.seconds < unix_now();
-      if (too_old || (keep_.bytes > 0 && bytes > keep_.bytes)) old.push_back(record.id);
+      if (too_old || (keep_.bytes > 0 && bytes > keep_.bytes && !is_newest)) old.push_back(record.id);
+      is_newest = false;
     }
   }
   for (const std::string& id : old) remove(id);

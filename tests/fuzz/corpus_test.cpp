@@ -21,6 +21,7 @@ TEST_P(FuzzCorpus, IsAcceptedOrRefusedWithAnError) {
     if (GetParam() == "profile") test::fuzz_profile(std::as_bytes(std::span(bytes)));
     if (GetParam() == "tokenizer") test::fuzz_tokenizer(std::as_bytes(std::span(bytes)));
     if (GetParam() == "prompt_set") test::fuzz_prompt_set(std::as_bytes(std::span(bytes)));
+    if (GetParam() == "request") test::fuzz_request(std::as_bytes(std::span(bytes)));
     if (GetParam() == "manifest") test::fuzz_manifest(std::as_bytes(std::span(bytes)));
     ++inputs;
   }
@@ -29,7 +30,7 @@ TEST_P(FuzzCorpus, IsAcceptedOrRefusedWithAnError) {
 
 INSTANTIATE_TEST_SUITE_P(Checkpoint, FuzzCorpus,
                          ::testing::Values("safetensors", "gguf", "torch_zip", "config", "tokenizer", "prompt_set",
-                                           "manifest", "profile"),
+                                           "manifest", "profile", "request"),
                          [](const auto& each) { return each.param; });
 
 TEST(FuzzCorpusFiles, ValidInputsAreAccepted) {

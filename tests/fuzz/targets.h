@@ -12,8 +12,10 @@
 #include "app/jobs/batch/manifest.h"
 #include "app/jobs/batch/names.h"
 #include "app/jobs/batch/prompt_set.h"
+#include "app/serve/body.h"
 #include "attention/policies/profile.h"
 #include "hilbert/error.h"
+#include "hilbert/read_text.h"
 #include "models/families/cogvideox/config.h"
 #include "models/families/cogvideox/family.h"
 #include "models/families/cogvideox/vae_config.h"
@@ -144,6 +146,33 @@ inline void fuzz_manifest(std::span<const std::byte> bytes) {
     if (!app::sets::is_plain_name(entry.output) || entry.row >= entry.rows) std::abort();
   const auto ends = static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
   if (entries.size() + warnings.size() != ends + (text.empty() || text.ends_with('\n') ? 0 : 1)) std::abort();
+}
+
+/// Parses the bytes as the JSON of a request for a video, and as the parts of a form: each line is a part, "NAME=text".
+/// Aborts if an accepted value belongs to an option that requests may not give.
+inline void fuzz_request(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const auto attempt = [](const auto& parse) {
+    try {
+      const app::serve::AskedVideo asked = parse();
+      for (const auto& [key, value] : asked.values)
+        if (!app::serve::is_request_field(*app::find_option(key))) std::abort();
+      for (const auto& [key, picture] : asked.pictures)
+        if (key != "image" && key != "last_image") std::abort();
+    } catch (const Error&) {
+      // Most inputs end here.
+    }
+  };
+  attempt([&] { return app::serve::parse_json_body(text); });
+  std::vector<app::serve::HttpPart> parts;
+  for (const std::string& line : split(text, '\n')) {
+    const size_t end = std::min(line.find('='), line.size());
+    const bool is_file = end > 0 && line[0] == '@';
+    parts.push_back({.name = line.substr(is_file ? 1 : 0, end - (is_file ? 1 : 0)),
+                     .content = line.substr(std::min(end + 1, line.size())),
+                     .is_file = is_file});
+  }
+  attempt([&] { return app::serve::parse_form(parts); });
 }
 
 /// Parses the bytes as a profile. Aborts if an accepted profile does not read back as itself.

@@ -1,0 +1,96 @@
+"""Starts `sparsereel serve` for tests, and talks to it. Standard library only."""
+import http.client
+import json
+import re
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+from support import FAMILY, MODEL, PROGRAM, wait_until
+
+SMALL = ('--size', '64x64', '--steps', '2')
+ENDED = ('completed', 'failed')
+
+
+class Answer:
+    def __init__(self, response):
+        self.status, self.headers, self.body = response.status, response.headers, response.read()
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def error(self):
+        return self.json['error']
+
+
+class Server:
+    """A running server. `log` is what it printed so far."""
+    def __init__(self, folder, *arguments, model=MODEL, **options):
+        self.folder, self.log = Path(folder), Path(folder) / 'serve.log'
+        with open(self.log, 'ab') as log:
+            self.process = subprocess.Popen([PROGRAM, 'serve', '-m', str(model), '--port', '0', '--device', 'cpu', '--threads', '1', '-o', 'store',
+                                             *FAMILY.size, '--steps', '2', *map(str, arguments)], cwd=folder, stdout=log, stderr=log, **options)
+        self.port = None
+        wait_until(self.find_port, self.process)
+        if self.process.poll() is None:
+            wait_until(lambda: self.get('/health').status == 200, self.process)
+
+    def find_port(self):
+        ports = re.findall(r'serves \S+ on http://\S+:(\d+)/\n', self.log.read_text())
+        self.port = int(ports[-1]) if ports else None
+        try:
+            return self.port is not None and self.get('/health').status > 0
+        except OSError:  # the port is that of an earlier server with this log
+            return False
+
+    def ask(self, method, path, body=None, headers=None):
+        connection = http.client.HTTPConnection('127.0.0.1', self.port, timeout=60)
+        try:
+            if isinstance(body, dict):
+                body, headers = json.dumps(body), {'Content-Type': 'application/json', **(headers or {})}
+            connection.request(method, path, body, headers or {})
+            return Answer(connection.getresponse())
+        finally:
+            connection.close()
+
+    def get(self, path, headers=None):
+        return self.ask('GET', path, headers=headers)
+
+    def create(self, prompt='a red circle', **fields):
+        return self.ask('POST', '/v1/videos', {'prompt': prompt, **fields})
+
+    def create_form(self, parts):
+        """Sends (name, file name or None, bytes) as a form, as OpenAI's client does."""
+        body = b''
+        for name, file, content in parts:
+            where = f'; filename="{file}"\r\nContent-Type: image/png' if file else ''
+            body += f'--limit\r\nContent-Disposition: form-data; name="{name}"{where}\r\n\r\n'.encode() + content + b'\r\n'
+        return self.ask('POST', '/v1/videos', body + b'--limit--\r\n', {'Content-Type': 'multipart/form-data; boundary=limit'})
+
+    def video(self, name):
+        return self.get(f'/v1/videos/{name}').json
+
+    def finish(self, name, seconds=60):
+        """Waits until the video has ended, and returns it."""
+        return wait_until(lambda: (lambda video: video if video['status'] in ENDED else None)(self.video(name)), self.process, seconds)
+
+    def raw(self, *pieces, seconds=20):
+        """Sends bytes and returns all that the server answers until it closes the connection."""
+        with socket.create_connection(('127.0.0.1', self.port), timeout=seconds) as connection:
+            answer = b''
+            try:
+                for piece in pieces:
+                    connection.sendall(piece)
+                while piece := connection.recv(65536):
+                    answer += piece
+            except (ConnectionError, TimeoutError):
+                pass
+            return answer
+
+    def stop(self, number=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(timeout=60)

@@ -1,0 +1,35 @@
+#include "app/serve/events.h"
+
+#include <gmock/gmock.h>
+
+namespace sparsereel::app::serve {
+namespace {
+
+TEST(EventHub, SendsTheNewestEventOfEachKey) {
+  EventHub hub;
+  const HttpStream stream = hub.subscribe([] { return std::string("first\n"); });
+  hub.publish("a", "a1\n");
+  hub.publish("b", "b1\n");
+  hub.publish("a", "a2\n");
+  std::string text;
+  EXPECT_TRUE(stream(text));
+  EXPECT_EQ(text, "first\nb1\na2\n");
+  EXPECT_EQ(hub.clients(), 1U);
+  hub.close();
+  text.clear();
+  EXPECT_FALSE(stream(text));
+  EXPECT_EQ(text, "");
+}
+
+TEST(EventHub, HasLimitedClients) {
+  EventHub hub;
+  std::vector<HttpStream> streams;
+  for (int i = 0; i < 64; ++i) streams.push_back(hub.subscribe([] { return std::string(); }));
+  EXPECT_TRUE(streams.back());
+  EXPECT_FALSE(hub.subscribe([] { return std::string(); }));
+  streams.pop_back();
+  EXPECT_TRUE(hub.subscribe([] { return std::string(); }));
+}
+
+}  // namespace
+}  // namespace sparsereel::app::serve
