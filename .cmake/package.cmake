@@ -10,7 +10,8 @@ install(FILES ${CMAKE_BINARY_DIR}/package.json DESTINATION ${CMAKE_INSTALL_DATAD
 set(licenses ${CMAKE_INSTALL_DATADIR}/sparsereel/licenses)
 install(FILES LICENSE DESTINATION ${licenses} RENAME sparsereel.txt)
 # Compiled in, or copied beside the program: the texts of Debian's packages.
-foreach(name CLI11=libcli11-dev nlohmann-json=nlohmann-json3-dev utf8proc=libutf8proc-dev SentencePiece=libsentencepiece-dev yaml-cpp=libyaml-cpp-dev)
+foreach(name CLI11=libcli11-dev nlohmann-json=nlohmann-json3-dev utf8proc=libutf8proc-dev SentencePiece=libsentencepiece-dev yaml-cpp=libyaml-cpp-dev
+             cpp-httplib=libcpp-httplib-dev)
   string(REGEX MATCH "^[^=]+" title ${name})
   string(REGEX REPLACE "^.*=" "" debian ${name})
   install(FILES /usr/share/doc/${debian}/copyright DESTINATION ${licenses} RENAME ${title}.txt OPTIONAL)

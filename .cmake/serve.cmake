@@ -1,5 +1,9 @@
 # Finds cpp-httplib, which only app/serve/with_httplib uses, and sets SPARSEREEL_HAS_SERVE. Without it `sparsereel serve` is an error that says what to install.
+# Wheel and tarball have no server unless it is asked for: the machines that they are for need not have the library.
 set(SPARSEREEL_HAS_SERVE OFF)
+if(SPARSEREEL_SERVE STREQUAL "AUTO" AND SPARSEREEL_PACKAGE MATCHES "wheel|tarball")
+  set(SPARSEREEL_SERVE OFF)
+endif()
 if(SPARSEREEL_SERVE OR SPARSEREEL_SERVE STREQUAL "AUTO")
   find_package(PkgConfig QUIET)
   if(PKG_CONFIG_FOUND)

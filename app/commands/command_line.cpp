@@ -28,7 +28,7 @@ std::string type_name_of(const OptionSpec& spec) {
 /// `batch`; other commands list them only in --help-all.
 OptionText text_of(const OptionSpec& spec, Command command) {
   OptionText text = {.help = spec.help, .manual = spec.manual, .example = spec.example, .in_help = spec.in_help};
-  const bool makes_videos = command == Command::generate || command == Command::batch || command == Command::serve;
+  const bool makes_videos = command == Command::generate || command == Command::batch;
   if (text.in_help == InHelp::generate) text.in_help = makes_videos ? InHelp::everywhere : InHelp::all;
   return text;
 }

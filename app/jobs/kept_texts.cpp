@@ -18,6 +18,7 @@ const KeptTexts::Text* KeptTexts::find(const std::string& key) {
 }
 
 void KeptTexts::keep(Text text) {
+  if (text.conditioning.nbytes() > most_bytes_) return;
   texts_.push_front(std::move(text));
   uint64_t bytes = 0;
   const auto is_beyond = [&](const Text& each) { return (bytes += each.conditioning.nbytes()) > most_bytes_; };

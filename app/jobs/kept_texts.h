@@ -24,7 +24,7 @@ class KeptTexts {
   bool has(const std::string& key) const;
   /// Returns null if the text is not kept.
   const Text* find(const std::string& key);
-  void keep(Text text);
+  void keep(Text text);  // does nothing if the text alone is too large
   void clear() { texts_.clear(); }
 
  private:

@@ -9,7 +9,7 @@
 
 namespace sparsereel::app::serve {
 
-/// What the server knows at the moment of a look.
+/// The state of the server when somebody looks.
 struct MetricsNow {
   size_t waiting = 0, running = 0, event_clients = 0;
   bool is_ready = false;

@@ -13,7 +13,7 @@
 
 namespace sparsereel::app::serve {
 
-/// What the server makes its videos with.
+/// The model and the settings that the server makes its videos with.
 struct ServedModel {
   Settings settings;  // merged: the command line, --config and the model's config
   std::map<std::string, std::string> command_line;

@@ -42,7 +42,7 @@ struct VideoRecord {
   bool is_finished() const { return state == VideoState::completed || state == VideoState::failed; }
 };
 
-/// What a client is told about a video besides its record.
+/// Facts about a video that clients get besides its record.
 struct VideoPlace {
   std::optional<int64_t> queue_position = {};  // 0 is the next one
   nlohmann::json recipe = {};                  // null if there is none

@@ -16,7 +16,7 @@ import zlib
 from serve_support import Server
 from support import MODEL, CommandLineTest, kept_off, limited, wait_until
 
-FULL = '--full' in sys.argv
+FULL = 'SPARSEREEL_FULL_TESTS' in os.environ
 KILLS = 200 if FULL else 5
 LONG = {'steps': 300}
 
@@ -450,5 +450,4 @@ print(openai.__version__, 'works')
 
 
 if __name__ == '__main__':
-    sys.argv = [word for word in sys.argv if word != '--full']
     unittest.main()

@@ -346,6 +346,33 @@ def prompt_set_files():
     yield "empty", ""
 
 
+def request_files():
+    yield "usual", '{"prompt": "a", "seed": 7, "seconds": "4", "size": "64x64", "model": "tiny"}'
+    yield "all_kinds", '{"prompt": "a", "cfg-scale": 1.5, "dynamic_cfg": true, "sigmas": [1, 0.5], "steps": null}'
+    yield "picture", '{"prompt": "a", "input_reference": "data:image/png;base64,iVBORw0KGgo="}'
+    yield "picture_object", '{"last_frame": {"image_url": "data:image/webp;base64,AAAA"}}'
+    yield "picture_path", '{"input_reference": "/etc/passwd"}'
+    yield "picture_url", '{"input_reference": {"image_url": "http://127.0.0.1/"}}'
+    yield "picture_id", '{"input_reference": {"file_id": "x"}}'
+    yield "picture_not_base64", '{"input_reference": "data:image/png;base64,\\u0000?"}'
+    yield "picture_empty", '{"input_reference": "data:image/png;base64,"}'
+    yield "picture_list", '{"input_reference": ["data:image/png;base64,AA"]}'
+    for name in ("output", "image", "vae", "from", "device", "lora", "profile", "promt", "", "a\\nb"):
+        yield "name_" + (name.replace("\\", "_") or "empty"), '{"%s": "x"}' % name
+    yield "two_names", '{"steps": 1, "num_inference_steps": 2}'
+    yield "nested", '{"prompt": {"a": [1]}}'
+    yield "deep", '{"a":' * 2000
+    yield "huge", '{"seed": 1e999, "width": 99999999999999999999}'
+    yield "not_utf8", b'{"prompt": "\xff"}'
+    yield "list", "[1]"
+    yield "form", "prompt=a\nseed=3\n@input_reference=bytes\n"
+    yield "form_lists", "sigmas[]=1\nsigmas[]=0.5\n[]=1\n"
+    yield "form_twice", "prompt=a\nprompt=b\n"
+    yield "form_file", "@prompt=a\n@last_frame=\n"
+    yield "form_not_utf8", b"prompt=\xff\n\0=\0\n"
+    yield "empty", ""
+
+
 MANIFEST = {"row": 0, "rows": 2, "output": "0000-a.mp4", "state": "done", "identity": "i", "sha256": "s", "bytes": 5,
             "finished": "2026-11-21T16:35:07.123Z", "seconds": {"denoise": 1.5}}
 
@@ -445,7 +472,8 @@ def profile_files():
 def main():
     for kind, suffix, files in (("safetensors", ".safetensors", safetensors_files()), ("gguf", ".gguf", gguf_files()), ("torch_zip", ".pth", torch_zip_files()), ("config", ".json", config_files()),
                                 ("tokenizer", ".model", tokenizer_files()), ("prompt_set", "", prompt_set_files()),
-                                ("manifest", ".jsonl", manifest_files()), ("profile", ".yaml", profile_files())):
+                                ("manifest", ".jsonl", manifest_files()), ("profile", ".yaml", profile_files()),
+                                ("request", ".txt", request_files())):
         folder = pathlib.Path(sys.argv[1]) / kind
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files:

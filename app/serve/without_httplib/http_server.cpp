@@ -9,8 +9,8 @@ bool has_http_server() {
 }
 
 std::unique_ptr<HttpServer> open_http_server(const HttpOptions& /*options*/, HttpHandler& /*handler*/) {
-  throw bad_input("this build has no HTTP server, because cpp-httplib was not found when it was configured",
-                  "install libcpp-httplib-dev and build again, with -DSPARSEREEL_SERVE=ON");
+  throw bad_input("this build has no HTTP server: cpp-httplib was not there, or not wanted, when it was built",
+                  "install libcpp-httplib-dev and build from source with -DSPARSEREEL_SERVE=ON");
 }
 
 }  // namespace sparsereel::app::serve

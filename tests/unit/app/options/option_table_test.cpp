@@ -17,6 +17,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
 using ::testing::Not;
 
 std::set<std::string> taken_by(Command command) {
@@ -50,6 +51,10 @@ TEST(OptionTable, GivesEachCommandTheOptionsThatApplyToIt) {
   EXPECT_THAT(decode, Not(Contains("steps")));
   EXPECT_THAT(batch, Contains("steps"));
   EXPECT_THAT(batch, Not(Contains("output")));
+  EXPECT_THAT(taken_by(Command::serve),
+              IsSupersetOf({"model", "steps", "lora", "profile", "checkpoint_every", "quiet"}));
+  for (const char* key : {"output", "prompt", "image", "from", "batch_count", "report", "dry_run", "json"})
+    EXPECT_THAT(taken_by(Command::serve), Not(Contains(key)));
   EXPECT_THAT(taken_by(Command::bench_quality), Not(Contains("topk")));  // it takes a list of topk values instead
   EXPECT_THAT(taken_by(Command::tune), Not(Contains("profile")));        // it writes a profile
   for (const Command command : {Command::decode, Command::bench_pipeline, Command::bench_quality, Command::tune})
