@@ -18,6 +18,7 @@ struct EarlyCommand {
 inline constexpr auto kEarlyCommands = std::to_array<EarlyCommand>({
     {.path = "generate", .computes = true},
     {.path = "batch", .computes = true},
+    {.path = "serve", .computes = true},
     {.path = "decode", .computes = true},
     {.path = "bench attention", .computes = true},
     {.path = "bench pipeline", .computes = true},
@@ -43,6 +44,7 @@ inline constexpr auto kEarlyFlags = std::to_array<std::string_view>({
     "--dynamic-cfg",
     "--no-dynamic-cfg",
     "--json",
+    "--no-auth",
     "--no-decode",
     "--no-metadata",
     "--no-rel-l1",

@@ -96,7 +96,7 @@ void add_serve(CLI::App& program, CommandLine& line) {
   command->callback([&line, options] {
     line.collect();
     line.check_files(Command::serve, {{"--api-key-file", options->key_file}});
-    serve::serve(*options, line.settings, line.given());
+    serve::serve(*options, line.settings);
   });
 }
 

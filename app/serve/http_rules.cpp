@@ -16,10 +16,6 @@ bool is_digits(std::string_view text) {
          std::ranges::all_of(text, [](unsigned char each) { return std::isdigit(each) != 0; });
 }
 
-uint64_t length_of(const HttpRequest& request) {
-  return parse_number<uint64_t>(request.header("content-length")).value_or(0);
-}
-
 }  // namespace
 
 std::optional<FileRange> asked_range(std::string_view header, int64_t size) {
@@ -41,23 +37,24 @@ std::optional<FileRange> asked_range(std::string_view header, int64_t size) {
   return range;
 }
 
-bool has_length(const HttpRequest& request) {
-  return request.count("content-length") == 1;
+uint64_t length_of_body(const HttpRequest& request) {
+  return parse_number<uint64_t>(request.header("content-length")).value_or(0);
 }
 
 bool has_unread_body(const HttpRequest& request) {
-  return request.method != "POST" && length_of(request) > 0;
+  return request.method != "POST" && length_of_body(request) > 0;
 }
 
 std::optional<HttpResponse> refusal_of_framing(const HttpRequest& request) {
   if (request.count("transfer-encoding") > 0)
     return error_response(411, "length_required", "the body has a transfer encoding, so its length is not known",
                           "send it with Content-Length");
-  if (request.count("content-length") > 1 || (has_length(request) && !is_digits(request.header("content-length"))))
+  if (request.count("content-length") > 1 ||
+      (request.count("content-length") == 1 && !is_digits(request.header("content-length"))))
     return error_response(400, "invalid_length", "Content-Length is not one number", "send the length once");
   if (request.count("host") != 1)
     return error_response(400, "invalid_host", "the request does not have one Host header", "send one");
-  if (length_of(request) > kMostBodyBytes)
+  if (length_of_body(request) > kMostBodyBytes)
     return error_response(413, "body_too_large",
                           "the body has more than " + std::to_string(kMostBodyBytes >> 20U) + " MiB",
                           "scale the images down");

@@ -31,7 +31,7 @@ bool has_unread_body(const HttpRequest& request);
 /// Returns an error for an answer that the HTTP library gives by itself.
 HttpResponse refusal_of_status(int status);
 
-/// Returns true if a POST says how long its body is.
-bool has_length(const HttpRequest& request);
+/// Returns the length that the request gives its body; 0 if it gives none.
+uint64_t length_of_body(const HttpRequest& request);
 
 }  // namespace sparsereel::app::serve

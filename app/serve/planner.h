@@ -16,8 +16,7 @@ namespace sparsereel::app::serve {
 /// The model and the settings that the server makes its videos with.
 struct ServedModel {
   Settings settings;  // merged: the command line, --config and the model's config
-  std::map<std::string, std::string> command_line;
-  std::string name;  // as clients call it
+  std::string name;   // as clients call it
   NamedFolders folders;
 };
 

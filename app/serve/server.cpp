@@ -80,14 +80,12 @@ void wait_for_end(const Worker& worker) {
 
 }  // namespace
 
-void serve(const ServeOptions& options, const Settings& settings,
-           const std::map<std::string, std::string>& command_line) {
+void serve(const ServeOptions& options, const Settings& settings) {
   check_serve_options(options, settings);
   const std::string key = read_key(options.key_file);
   umask(S_IRWXG | S_IRWXO);  // prompts and videos are their owner's
   const bool is_quiet = settings.flag("quiet");
   ServedModel model{.settings = settings,
-                    .command_line = command_line,
                     .name = name_of_model(settings),
                     .folders = {.loras = options.lora_dir, .profiles = options.profile_dir}};
   VideoStore store(options.folder, parse_keep_rule(options.keep));

@@ -22,8 +22,7 @@ struct ServeOptions {
 };
 
 /// Serves until a signal comes. Throws Error if the options, the folder or the model cannot be used. `settings` are the
-/// merged settings of the command, `command_line` its own values.
-void serve(const ServeOptions& options, const Settings& settings,
-           const std::map<std::string, std::string>& command_line);
+/// merged settings of the command.
+void serve(const ServeOptions& options, const Settings& settings);
 
 }  // namespace sparsereel::app::serve

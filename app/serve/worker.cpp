@@ -71,7 +71,7 @@ bool Worker::cancel(const std::string& id) {
   std::unique_lock lock(mutex_);
   if (current_ != id) return false;
   cancelled_ = true;
-  woken_.wait_for(lock, kMostWait, [&] { return current_ != id; });
+  woken_.wait_for(lock, kMostWait, [&] { return current_ != id || stopping_; });
   return true;
 }
 
@@ -100,7 +100,7 @@ void Worker::work() {
   while (!must_stop()) {
     for (const std::string& id : store_.remove_old())
       events_.publish(id, event_text("deleted", nlohmann::json{{"id", id}}.dump()));
-    if (const auto record = store_.begin_next()) {
+    if (const auto record = begin_next()) {
       make(*record);
       continue;
     }
@@ -109,6 +109,15 @@ void Worker::work() {
     woken_.wait_for(lock, kLook, [&] { return is_woken_ || stopping_; });
     is_woken_ = false;
   }
+}
+
+/// Takes the next video. Under the lock, so that cancel() finds each video either in the queue or here.
+std::optional<VideoRecord> Worker::begin_next() {
+  const std::lock_guard lock(mutex_);
+  std::optional<VideoRecord> record = store_.begin_next();
+  current_ = record ? record->id : "";
+  cancelled_ = false;
+  return record;
 }
 
 models::Pipeline& Worker::pipeline_for(const VideoTask& video) {
@@ -138,11 +147,6 @@ void Worker::resolve(VideoTask& video, models::Pipeline& pipeline) {
 void Worker::make(const VideoRecord& record) {
   begun_ = std::chrono::steady_clock::now();
   step_seconds_ = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    current_ = record.id;
-    cancelled_ = false;
-  }
   publish(record.id);
   say(record.id + ": begins");
   try {
@@ -154,6 +158,7 @@ void Worker::make(const VideoRecord& record) {
     store_.remove_unfinished(record.id);
     fail(record, "cancelled", Error(ErrorKind::cancelled, "the video was cancelled", ""));
   } catch (const models::DiskError& error) {
+    store_.remove_unfinished(record.id);  // frees what it can
     fail(record, "disk_full", error);
   } catch (const Error& error) {
     fail(record, error.kind() == ErrorKind::bad_input ? "invalid_value" : "generation_failed", error);

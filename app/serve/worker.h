@@ -47,6 +47,7 @@ class Worker : private JobUser, private models::RunObserver {
   enum class End { completed, failed, cancelled, interrupted };
 
   void work();
+  std::optional<VideoRecord> begin_next();
   void make(const VideoRecord& record);
   void make_video(const VideoRecord& record);
   models::Pipeline& pipeline_for(const VideoTask& video);

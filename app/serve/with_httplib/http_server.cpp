@@ -34,10 +34,11 @@ using std::chrono::milliseconds;
 constexpr int kMostConnections = 512;
 constexpr int kMostRequests = 1000;  // of one connection
 constexpr size_t kMostHeadBytes = 64 << 10;
-constexpr milliseconds kIdle{10'000}, kHead{10'000};  // between requests; for a whole head
-constexpr milliseconds kTransfer{10'000};             // without a byte of a body or an answer
-constexpr milliseconds kPoll{100};                    // between two looks whether the server stops
-constexpr milliseconds kLinger{2'000};                // for what a refused client still sends
+constexpr uint64_t kMostBytesOfBodies = 4 * kMostBodyBytes;  // of all requests that are being read or answered
+constexpr milliseconds kIdle{10'000}, kHead{10'000};         // between requests; for a whole head
+constexpr milliseconds kTransfer{10'000};                    // without a byte of a body or an answer
+constexpr milliseconds kPoll{100};                           // between two looks whether the server stops
+constexpr milliseconds kLinger{2'000};                       // for what a refused client still sends
 constexpr uint64_t kMostLingerBytes = uint64_t{256} << 20;
 
 /// Waits until the socket is ready. Returns false if time is over or the connection is broken.
@@ -72,6 +73,7 @@ class Connection final : public httplib::Stream {
   }
   bool may_go_on() const { return reached_ && !closes_; }
   void close_behind() { closes_ = true; }
+  uint64_t body_bytes = 0;  // of the request's body, while it is in memory
 
   bool is_readable() const override { return begin_ < end_ || is_ready(socket_, POLLIN, kTransfer); }
   bool is_writable() const override { return is_ready(socket_, POLLOUT, kTransfer); }
@@ -280,7 +282,9 @@ class HttplibServer final : public HttpServer, private httplib::Server {
       current = &connection;
       for (int i = 0; i < kMostRequests && connection.wait(); ++i) {
         bool closed = false;
-        if (!process(*this, connection, closed) || closed || !connection.may_go_on()) break;
+        const bool go_on = process(*this, connection, closed);
+        body_bytes_ -= std::exchange(connection.body_bytes, 0);
+        if (!go_on || closed || !connection.may_go_on()) break;
       }
       current = nullptr;
     }
@@ -307,12 +311,23 @@ class HttplibServer final : public HttpServer, private httplib::Server {
     std::optional<HttpResponse> refused = refusal_of_framing(own);
     const bool leaves_body = refused.has_value() || has_unread_body(own);
     if (!refused) refused = call([&] { return handler_.before_body(own); });
+    if (!refused) refused = reserve_body(length_of_body(own));
     const bool closes = refused && (leaves_body || refused->closes);
     current->reach(closes);
     if (!refused) return false;
     if (closes) response.set_header("Connection", "close");
     send(*refused, own, response);
     return true;
+  }
+
+  /// Counts the bytes of a body that will be read. Refuses it if other bodies take the memory.
+  std::optional<HttpResponse> reserve_body(uint64_t bytes) {
+    current->body_bytes = bytes;
+    if ((body_bytes_ += bytes) <= kMostBytesOfBodies) return std::nullopt;
+    HttpResponse busy = error_response(503, "busy", "too many large requests come at the same time", "try again later");
+    busy.headers["Retry-After"] = "5";
+    busy.closes = true;
+    return busy;
   }
 
   /// Returns the handler's answer. An exception that it did not expect becomes an answer too.
@@ -339,6 +354,7 @@ class HttplibServer final : public HttpServer, private httplib::Server {
   HttpHandler& handler_;
   int port_ = 0;
   std::atomic<int> connections_ = 0;
+  std::atomic<uint64_t> body_bytes_ = 0;
   std::atomic<bool> stopping_ = false, ended_ = false;
 };
 
