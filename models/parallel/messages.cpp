@@ -65,7 +65,7 @@ std::vector<int64_t> shape_in(const nlohmann::json& form, at::ScalarType dtype) 
 
 }  // namespace
 
-std::string packed(const nlohmann::json& message) {
+std::string packed_message(const nlohmann::json& message) {
   std::string bytes(sizeof(int64_t), '\0');
   nlohmann::json::to_cbor(message, bytes);
   const auto size = static_cast<int64_t>(bytes.size() - sizeof(int64_t));
@@ -87,7 +87,7 @@ std::optional<nlohmann::json> take_message(std::string& received) {
 }
 
 void send_message(SocketGroup& group, const nlohmann::json& message) {
-  std::string bytes = packed(message);
+  std::string bytes = packed_message(message);
   group.broadcast(view_of_bytes(bytes).narrow(0, 0, sizeof(int64_t)), 0);
   group.broadcast(view_of_bytes(bytes).narrow(0, sizeof(int64_t), std::ssize(bytes) - ssize_t{sizeof(int64_t)}), 0);
 }

@@ -13,7 +13,7 @@
 namespace sparsereel::models {
 
 /// Encodes a message as the bytes to send.
-std::string packed(const nlohmann::json& message);
+std::string packed_message(const nlohmann::json& message);
 /// Removes the first message from the received bytes and returns it; returns nothing if it is not complete yet. Throws
 /// Error if the bytes are not one of our messages.
 std::optional<nlohmann::json> take_message(std::string& received);

@@ -11,7 +11,7 @@
 namespace sparsereel::app::sets {
 
 bool LineSocket::send(const nlohmann::json& message) {
-  const std::string bytes = models::packed(message);
+  const std::string bytes = models::packed_message(message);
   const std::lock_guard lock(*sending_);
   for (size_t sent = 0; sent < bytes.size();) {
     const ssize_t count = ::send(socket_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);

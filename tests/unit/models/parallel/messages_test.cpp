@@ -37,7 +37,7 @@ TEST(Messages, ArriveUnchanged) {
 
 TEST(Messages, AreParsedOneByOneFromReceivedBytes) {
   const nlohmann::json first = {{"rows", {1, 2}}}, second = {{"text", "\xFF"}};
-  const std::string all = packed(first) + packed(second);
+  const std::string all = packed_message(first) + packed_message(second);
   std::string come;
   std::vector<nlohmann::json> taken;
   for (const char byte : all) {
