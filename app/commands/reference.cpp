@@ -151,9 +151,9 @@ std::vector<Entry> file_entries() {
       {.term = "F.txt, F.jsonl, F.csv, F.yaml",
        .text = R"(A prompt set. The format of standard input is recognized by its beginning: { for JSON lines, names
            of options such as prompt,seed for CSV, - for a YAML list, else one prompt a line. A set may be somebody
-           else's. What a row writes (output, save_latents, contact_sheet) is therefore a name without a folder, and
-           goes where -o says. A prompt_file must lie beside the set. Other files that a row reads (image, from,
-           transformer) are looked for from the folder of the set.)"},
+           else's. What a row writes (output, save_latents, contact_sheet, preview) is therefore a name without a
+           folder, and goes where -o says. A prompt_file must lie beside the set. Other files that a row reads (image,
+           from, transformer) are looked for from the folder of the set.)"},
       {.term = "F.yaml, F.yaml.search",
        .text = "A profile of tune, and the progress of its search until the search is complete."},
       {.term = "configs/*.yaml",

@@ -11,8 +11,10 @@
 #include "app/jobs/denoising_checkpoint.h"
 #include "app/jobs/image.h"
 #include "app/jobs/preset_lines.h"
+#include "app/jobs/preview.h"
 #include "app/jobs/report.h"
 #include "app/ranks/world.h"
+#include "models/engine/components.h"
 #include "models/engine/denoising.h"
 #include "models/engine/text_stage.h"
 #include "models/engine/unless_cancelled.h"
@@ -29,6 +31,18 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
+
+/// Returns what writes the video's previews. Null if nobody asked for them, or the colors of its latents are unknown.
+std::unique_ptr<Previews> previews_of(const VideoTask& video, const models::Pipeline& pipeline) {
+  const RunOptions& run = video.options.run;
+  if (run.preview.empty()) return nullptr;
+  auto preview = models::latent_preview(pipeline.family(), pipeline.spec());
+  if (!preview) return nullptr;
+  const double seconds = static_cast<double>(video.plan.num_frames) / run.video.fps;
+  return std::make_unique<Previews>(*std::move(preview), [file = run.preview, seconds](int64_t, const auto& frames) {
+    write_preview(file, frames, seconds);
+  });
+}
 
 }  // namespace
 
@@ -253,7 +267,10 @@ models::Outcome Job::render(VideoTask& video, models::Pipeline& pipeline, Files&
   models::Run run;
   run.cancelled = [this] { return cancelled_() || write_failed_; };
   Keeper keeper(*this, video, files, run.cancelled);
-  models::Observers observers({&keeper, &user_.observer()});
+  const std::unique_ptr<Previews> previews = previews_of(video, pipeline);
+  std::vector<models::RunObserver*> all = {&keeper, &user_.observer()};
+  if (previews) all.push_back(previews.get());
+  models::Observers observers(std::move(all));
   run.observer = &observers;
   run.checkpoints = {.every = video.options.checkpoint_every, .last = keeps_last(video), .cancelled = true};
   user_.begin(video);
@@ -261,6 +278,8 @@ models::Outcome Job::render(VideoTask& video, models::Pipeline& pipeline, Files&
   models::Outcome result = world == nullptr
                                ? pipeline.generate(video.plan, inputs, run)
                                : models::lead_video(*world, pipeline, video.options.request, video.plan, inputs, run);
+  if (const std::exception_ptr error = previews ? previews->finish() : nullptr)
+    warn(video, std::string("the preview is not complete: ") + models::as_error(error).what());
   result.seconds.check += video.text_cost.check;
   result.seconds.load_text_encoder = video.text_cost.load;
   result.seconds.text = video.text_cost.encode;

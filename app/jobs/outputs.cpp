@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "app/jobs/latents.h"
+#include "app/jobs/preview.h"
 #include "hilbert/error.h"
 #include "models/files/atomic_file.h"
 
@@ -162,6 +163,7 @@ void check_outputs(const Settings& settings, const RunOptions& run, const fs::pa
   check_video(run);
   if (!run.contact_sheet.empty()) check_contact_sheet(run.contact_sheet);
   if (!decoded.empty()) return;
+  if (!run.preview.empty()) check_preview(run.preview);
   const fs::path latents = settings.text("save_latents", latents_beside(run.output).string());
   if (output_kind(run.output) == OutputKind::png_folder && same_file(fs::absolute(latents).parent_path(), run.output))
     throw bad_option("save_latents", latents.string() + " is in the folder of the PNGs, which must be empty",

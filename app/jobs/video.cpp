@@ -10,6 +10,7 @@
 #include "app/jobs/report.h"
 #include "app/options/recipe.h"
 #include "app/options/tiny_model.h"
+#include "models/engine/components.h"
 #include "models/engine/frames.h"
 #include "models/store/configs/config_file.h"
 #include "models/store/configs/data_folder.h"
@@ -46,6 +47,8 @@ void resolve_video(VideoTask& video, const models::Pipeline& pipeline, LoadedFil
        {other_settings, video.settings.distilled_warning(), models::frame_count_warning(video.plan, pipeline.spec()),
         pipeline.slow_warning(video.plan)})
     if (!warning.empty()) video.told.push_back(warning);
+  if (!options.run.preview.empty() && !models::latent_preview(pipeline.family(), pipeline.spec()))
+    video.told.push_back("preview has no effect: the colors of this model's latents are unknown");
   for (const std::string& warning : pipeline.weight_warnings()) video.told.push_back(warning);
   for (const std::string& warning : recipe_mismatches(video.settings, video.recipe)) video.told.push_back(warning);
   video.identity = recipe_identity(video.recipe, video.plan, options.run);

@@ -56,6 +56,7 @@ void add_output_report(nlohmann::json& report, const RunOptions& run, const mode
                       {"fps", run.video.fps}};
   if (!written.note.empty()) report["output"]["note"] = written.note;
   if (!run.contact_sheet.empty()) report["output"]["contact_sheet"] = run.contact_sheet.string();
+  if (!run.preview.empty()) report["output"]["preview"] = run.preview.string();
 }
 
 std::string memory_summary(const nlohmann::json& memory) {

@@ -45,6 +45,13 @@ std::vector<OptionSpec> video_files() {
        .example = "sparsereel generate -p \"a panda\" --no-metadata",
        .in_help = InHelp::all,
        .commands = {decode}},
+  };
+}
+
+std::vector<OptionSpec> pictures() {
+  using enum ValueKind;
+  using enum Command;
+  return {
       {.names = "--contact-sheet",
        .option = {.kind = file},
        .help = "also write a .png with a few frames and the prompt",
@@ -53,6 +60,17 @@ std::vector<OptionSpec> video_files() {
        .example = "sparsereel generate -p \"a yellow square falling\" -o square.mp4 --contact-sheet square.png",
        .in_help = InHelp::all,
        .commands = {decode},
+       .written = true,
+       .scope = Scope::one_video},
+      {.names = "--preview",
+       .option = {.kind = file},
+       .help = "while denoising, show in this .png or .gif what it will be",
+       .manual = R"(Writes a small picture of what the video will be, after the first step and then every third one, at
+           most twice a second. A .png shows the middle frame and a .gif all latent frames, one pixel for each latent.
+           The colors are estimated without the VAE. The video itself stays the same. A warning says so if the colors
+           of a model's latents are unknown.)",
+       .example = "sparsereel generate -p \"a yellow square falling\" -o square.mp4 --preview square.png",
+       .in_help = InHelp::all,
        .written = true,
        .scope = Scope::one_video},
   };
@@ -144,7 +162,7 @@ std::vector<OptionSpec> latents() {
 }
 
 std::vector<OptionSpec> output() {
-  return joined({video_files(), reports()});
+  return joined({video_files(), pictures(), reports()});
 }
 
 }  // namespace sparsereel::app::groups

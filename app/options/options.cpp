@@ -113,6 +113,11 @@ void append(std::vector<NoEffectCause>& all, std::vector<NoEffectCause> more) {
 
 }  // namespace
 
+std::vector<fs::path> files_written(const GenerateOptions& options) {
+  const RunOptions& run = options.run;
+  return {run.output, run.contact_sheet, run.preview, options.save_latents};
+}
+
 bool lacks_prompt(const Settings& settings) {
   const std::array keys = {"prompt", "prompt_file", "random_weights"};
   return std::none_of(keys.begin(), keys.end(), [&](const char* key) { return settings.has(key); });
@@ -220,6 +225,7 @@ RunOptions read_run_options(const Settings& settings) {
   run.model_name = (run.random_weights ? "random weights of " : "") + fs::canonical(run.model).filename().string();
   run.output = settings.text("output", kDefaultOutput);
   run.contact_sheet = settings.text("contact_sheet", "");
+  run.preview = settings.text("preview", "");
   run.video.fps = settings.number("fps").value_or(settings.fallbacks().fps);
   run.video.crf = static_cast<int>(std::clamp<int64_t>(settings.whole("crf").value_or(17), -1, 1000));
   run.video.codec = settings.text("codec", "");

@@ -40,6 +40,7 @@ struct RunOptions {
   std::filesystem::path output;
   std::filesystem::path contact_sheet;  // empty if none is asked for
   std::filesystem::path thumbnail;      // the first frame as a PNG, for a server; empty if none is asked for
+  std::filesystem::path preview;        // the file of previews during denoising; empty if none is asked for
   VideoOptions video;                   // without the recipe, which is known only at the end
   bool metadata = true;
   std::optional<int64_t> threads;
@@ -56,6 +57,9 @@ struct GenerateOptions {
   std::optional<models::TunedProfile> profile;  // its policies for heads, if any, replace the policy of the request
   std::vector<NoEffectCause> no_effect;         // causes that leave options without effect
 };
+
+/// Returns the files that a video's run writes, in no order. Empty paths stand for files that nobody asked for.
+std::vector<std::filesystem::path> files_written(const GenerateOptions& options);
 
 /// Adds the sources in this order: command line, --config, the recipe of --from, add_profile(), and the matching
 /// configs/*.yaml with its preset. Throws Error if a file or the model cannot be read. After an error, the sources that

@@ -20,6 +20,13 @@ void add_loaders(ComponentLoaders more) {
   loaders().image_encoders.merge(more.image_encoders);
   loaders().transformers.merge(more.transformers);
   loaders().vaes.merge(more.vaes);
+  loaders().colors.merge(more.colors);
+}
+
+std::optional<LatentPreview> latent_preview(const std::string& family, const ModelSpec& spec) {
+  const auto found = loaders().colors.find(family);
+  const LatentColors* colors = found == loaders().colors.end() ? nullptr : found->second(spec.latent_channels);
+  return colors == nullptr ? std::nullopt : std::optional<LatentPreview>(std::in_place, *colors, spec.layout);
 }
 
 std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::Device device, WeightFormat format,

@@ -3,12 +3,14 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "models/image/image_encoder.h"
 #include "models/store/weights/layer_weights.h"
 #include "models/text/encoder/text_encoder.h"
 #include "models/transformer/loaded_transformer.h"
+#include "models/vae/latent_preview.h"
 #include "models/vae/vae.h"
 
 namespace sparsereel::models {
@@ -22,6 +24,8 @@ struct ComponentLoaders {
   Map<ImageEncoder, at::ScalarType> image_encoders = {};
   Map<LoadedTransformer, WeightFormat, bool> transformers = {};
   Map<Vae, at::ScalarType, VaeParts> vaes = {};
+  /// Colors of latents, by the name of the family. Null for a number of channels whose colors are unknown.
+  std::map<std::string, const LatentColors* (*)(int64_t channels)> colors = {};
 };
 
 /// Adds loaders for a family that a program adds (add_family()).
@@ -29,6 +33,9 @@ void add_loaders(ComponentLoaders more);
 
 /// Returns the loaders of the published families, which families/loaders.cpp lists.
 ComponentLoaders published_loaders();
+
+/// Returns what draws the latents of a model of this family. Returns nothing if the colors of its latents are unknown.
+std::optional<LatentPreview> latent_preview(const std::string& family, const ModelSpec& spec);
 
 /// Loads a text encoder. Residence::file is for an encoder that is used once: its layers are read while it runs. The
 /// component must then outlive the encoder.

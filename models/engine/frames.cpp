@@ -31,9 +31,6 @@ at::Tensor shown_frames(const at::Tensor& frames) {
   return frames[0].permute({1, 2, 3, 0}).to(at::kFloat).mul(0.5).add_(0.5).clamp_(0, 1).contiguous();
 }
 
-namespace {
-
-/// Returns host memory that is page-locked if the system has such memory, so that the host need not wait for a copy.
 at::Tensor host_memory(const at::Tensor& like) {
   const auto options = like.options().device(at::kCPU);
   try {
@@ -42,8 +39,6 @@ at::Tensor host_memory(const at::Tensor& like) {
     return at::empty(like.sizes(), options);
   }
 }
-
-}  // namespace
 
 void FrameDelivery::add(const at::Tensor& frames) {
   at::Tensor shown = shown_frames(frames);

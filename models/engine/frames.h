@@ -49,6 +49,10 @@ class FrameDelivery {
 /// Converts [1, 3, f, H, W] in about [-1, 1] to fp32 [f, H, W, 3] in 0..1 on the same device.
 at::Tensor shown_frames(const at::Tensor& frames);
 
+/// Returns host memory of the tensor's shape and dtype. It is page-locked if the system has such memory, so that the
+/// host need not wait for a copy.
+at::Tensor host_memory(const at::Tensor& like);
+
 /// Throws Error if frames decoded in `dtype` hold NaN.
 void check_numbers(const FrameFacts& frames, at::ScalarType dtype);
 

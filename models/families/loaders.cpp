@@ -22,7 +22,8 @@ ComponentLoaders published_loaders() {
       .vaes = {{"AutoencoderKLCogVideoX", load_cogvideox_vae},
                {"AutoencoderKLMochi", load_mochi_vae},
                {"AutoencoderKLWan", load_wan_vae},
-               {"CausalVAEModel", load_open_sora_plan_vae}}};
+               {"CausalVAEModel", load_open_sora_plan_vae}},
+      .colors = {{"CogVideoX", cogvideox_latent_colors}, {"Mochi", mochi_latent_colors}, {"Wan", wan_latent_colors}}};
 }
 
 }  // namespace sparsereel::models

@@ -78,6 +78,7 @@ class Failures(CommandLineTest):
                 (['--prompt-file', 'a.txt'], ['--prompt', '--prompt-file']),
                 (['--init-latents', 'none.safetensors'], ['none.safetensors']),
                 (['--contact-sheet', 'a.jpg'], ['a.jpg']),
+                (['--preview', 'a.jpg'], ['a.jpg', '.gif']),
                 (['-o', 'clip.avi'], ['clip.avi', '.mp4']),
                 (['-o', 'none/clip.mp4'], ['none']),
                 (['-o', ''], ['--output']),

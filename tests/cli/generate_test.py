@@ -288,6 +288,27 @@ class AnyFamily(CommandLineTest):
         self.succeed(self.generate('-o', 'clip.mp4', '--contact-sheet', 'sheet.png'))
         self.assertEqual((self.folder / 'sheet.png').read_bytes()[:8], b'\x89PNG\r\n\x1a\n')
 
+    def test_previews_leave_the_video_as_it_is(self):
+        def tiny(*arguments):
+            return self.run_program('generate', '-p', 'a red circle', '--steps', 4, '--frames', 5, '--size', '64x64', '--device', 'cpu', *arguments)
+        self.succeed(tiny('-o', 'plain.y4m', '--save-latents', 'plain.safetensors', '--no-metadata'))
+        self.succeed(tiny('-o', 'seen.y4m', '--save-latents', 'seen.safetensors', '--no-metadata', '--preview', 'preview.png'))
+        self.assertEqual((self.folder / 'plain.y4m').read_bytes(), (self.folder / 'seen.y4m').read_bytes())
+        latents = [read_safetensors(self.folder / name)['latents'] for name in ('plain.safetensors', 'seen.safetensors')]
+        self.assertEqual(*latents)
+        picture = (self.folder / 'preview.png').read_bytes()
+        self.assertEqual(picture[:8], b'\x89PNG\r\n\x1a\n')
+        self.assertEqual(struct.unpack('>II', picture[16:24]), (8, 8))  # a pixel for each latent
+        self.succeed(tiny('-o', 'clip.gif', '--preview', 'preview.gif', '--no-metadata', '--count', 2))
+        for name in ('preview-1.gif', 'preview-2.gif'):
+            self.assertEqual((self.folder / name).read_bytes()[:6], b'GIF89a')
+
+    def test_warns_if_there_is_no_preview(self):
+        result = self.generate('-o', 'clip.y4m', '--preview', 'preview.png')
+        self.succeed(result)
+        self.assertIn('preview has no effect', result.stderr)
+        self.assertNotIn('preview.png', self.names())
+
     def test_keeps_latents_of_earlier_runs(self):
         (self.folder / 'clip.mp4.latents.safetensors').write_text('kept by hand')
         self.succeed(self.generate('-o', 'clip.mp4'))

@@ -56,7 +56,7 @@ ROWS = [
     {'model': 'two_images', 'image': 'first.ppm', 'last_image': 'last.ppm', 'frames': 5}, {'arithmetic': 16}, {'block_error': 0.01}, {'seconds': 1},
 ]
 # Options that no row of identities.json sets: a row cannot set them, or a recipe has another name for them.
-NO_ROW = {'batch_count', 'dry_run', 'preset', 'distilled', 'threads', 'gpus', 'report', 'quiet', 'verbose', 'json', 'random_weights', 'save_latents', 'contact_sheet', 'help', 'diffusion_model', 'high_noise_diffusion_model'}
+NO_ROW = {'batch_count', 'dry_run', 'preset', 'distilled', 'threads', 'gpus', 'report', 'quiet', 'verbose', 'json', 'random_weights', 'save_latents', 'contact_sheet', 'preview', 'help', 'diffusion_model', 'high_noise_diffusion_model'}
 
 
 class Identity(BatchTest):

@@ -251,8 +251,7 @@ class GpuProcesses::Run {
   void remove_half_written() const {
     std::vector<fs::path> targets;
     for (const auto& [index, row] : rows_)
-      for (const fs::path& file : {row->options.run.output, row->options.run.contact_sheet, row->options.save_latents})
-        targets.push_back(file);
+      for (const fs::path& file : files_written(row->options)) targets.push_back(file);
     models::remove_leftovers(targets);
   }
 

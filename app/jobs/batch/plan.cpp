@@ -262,8 +262,7 @@ void check_row_name(VideoTask& row) {
 void remove_leftovers(const std::vector<VideoTask>& rows) {
   std::vector<fs::path> targets;
   for (const VideoTask& row : rows)
-    for (const fs::path& file : {row.options.run.output, row.options.run.contact_sheet, row.options.save_latents})
-      targets.push_back(file);
+    for (const fs::path& file : files_written(row.options)) targets.push_back(file);
   models::remove_leftovers(targets);
 }
 

@@ -1,9 +1,10 @@
-// Loads Mochi's transformer and VAE.
+// Loads Mochi's transformer and VAE, and knows the colors of its latents.
 #pragma once
 
 #include <memory>
 
 #include "models/transformer/loaded_transformer.h"
+#include "models/vae/latent_preview.h"
 #include "models/vae/vae.h"
 
 namespace sparsereel::models {
@@ -15,5 +16,8 @@ std::unique_ptr<LoadedTransformer> load_mochi_transformer(const Component& compo
 /// Loads the VAE as load_vae() in components.h describes.
 std::unique_ptr<Vae> load_mochi_vae(const Component& component, at::Device device, at::ScalarType dtype,
                                     VaeParts parts = VaeParts::decoder);
+
+/// Returns the colors of latents of that many channels; null if they are unknown.
+const LatentColors* mochi_latent_colors(int64_t channels);
 
 }  // namespace sparsereel::models
