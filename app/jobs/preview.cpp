@@ -118,6 +118,11 @@ void check_preview(const fs::path& path) {
   const models::AtomicFile probe(path);
 }
 
+std::vector<uint8_t> preview_png(const at::Tensor& frames) {
+  const at::Tensor middle = frames.select(0, frames.size(0) / 2);
+  return png_encoder(static_cast<int>(middle.size(1)), static_cast<int>(middle.size(0)), "preview")(bytes_of(middle));
+}
+
 void write_preview(const fs::path& path, const at::Tensor& frames, double seconds) {
   const models::VideoShape shape = {.frames = frames.size(0), .height = frames.size(1), .width = frames.size(2)};
   if (path.extension() == ".gif") {
@@ -126,8 +131,10 @@ void write_preview(const fs::path& path, const at::Tensor& frames, double second
     video->finish();
     return;
   }
-  const std::span<const uint8_t> middle = bytes_of(frames.select(0, shape.frames / 2));
-  write_png(path, static_cast<int>(shape.width), static_cast<int>(shape.height), {middle.begin(), middle.end()});
+  const std::vector<uint8_t> picture = preview_png(frames);
+  models::AtomicFile file(path);
+  file.write(picture.data(), picture.size());
+  file.commit();
 }
 
 }  // namespace sparsereel::app

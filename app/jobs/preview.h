@@ -13,6 +13,7 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "models/request/run.h"
 #include "models/vae/latent_preview.h"
@@ -61,6 +62,9 @@ class Previews final : public models::RunObserver {
 
 /// Throws Error unless previews can be written to this file: it must be a .png or .gif in a writable folder.
 void check_preview(const std::filesystem::path& path);
+
+/// Returns the bytes of a PNG of the middle frame. `frames` are as Previews::Take gets them.
+std::vector<uint8_t> preview_png(const at::Tensor& frames);
 
 /// Writes the middle frame as a .png, or all frames as a .gif that is `seconds` long. The file appears whole or not at
 /// all. `frames` are as Previews::Take gets them. Throws Error if the file cannot be written.

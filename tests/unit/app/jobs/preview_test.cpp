@@ -83,6 +83,8 @@ TEST_F(PreviewsTest, WritesTheMiddleFrame) {
   write_preview(file, frames, 1);
   const std::string black = test::read_text(file);
   EXPECT_EQ(black.substr(1, 3), "PNG");
+  const std::vector<uint8_t> bytes = preview_png(frames);
+  EXPECT_EQ(std::string(bytes.begin(), bytes.end()), black);
   EXPECT_EQ(black[19], 6) << "its width";
   EXPECT_EQ(black[23], 4) << "its height";
   const auto with = [&](int64_t index) {
