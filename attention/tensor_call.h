@@ -1,4 +1,4 @@
-// Turns calls of tensors into calls of the torch-free core, and runs them in a Workspace.
+// Turns attention calls on tensors into calls of the torch-free core, and runs these in a Workspace.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -170,8 +170,8 @@ Locality locality(const Permutation& permutation, const Grid& grid, int64_t bloc
   const size_t size = permutation.order.size();
   if (static_cast<int64_t>(size) != grid.size())
     throw bad_input(
-        "permutation of " + std::to_string(size) + " tokens does not fit a grid of " + std::to_string(grid.size()),
-        "pass the permutation of the same grid");
+        "a permutation of " + std::to_string(size) + " tokens does not fit a grid of " + std::to_string(grid.size()),
+        "pass the permutation that was made for this grid");
   if (block_tokens < 1)
     throw bad_input("block_tokens is " + std::to_string(block_tokens), "measure blocks of at least one token");
   Locality result;

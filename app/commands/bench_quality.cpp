@@ -138,7 +138,9 @@ Rows measure(bench::QualityRuns& runs, RunReport& report) {
     report.content["full"] = full_report(runs);
   }
   if (std::ranges::all_of(rows, [](const Row& row) { return row["prompts"].empty(); }))
-    throw run_failure("nothing could be measured: " + text_of(rows.front(), "note"), "choose other combinations");
+    throw run_failure(
+        "no row could be measured; the first row failed because of this: " + text_of(rows.front(), "note"),
+        "list other values of the options that rows differ in");
   return rows;
 }
 

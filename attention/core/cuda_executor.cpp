@@ -133,8 +133,9 @@ class CudaPlan {
 
   void check_means() const {
     if (call_.policy.cell != cuda::kMeanCell)
-      refuse_unsupported("a cell of " + std::to_string(call_.policy.cell) + " tokens on a GPU",
-                         "set cell to " + std::to_string(cuda::kMeanCell) + ", the only size of the GPU's kernels");
+      refuse_unsupported(
+          "a cell of " + std::to_string(call_.policy.cell) + " tokens on a GPU",
+          "set cell to " + std::to_string(cuda::kMeanCell) + ", the only size that the GPU's kernels support");
     if (params_.keys > cuda::kMostMeanKeys)
       refuse_unsupported(std::to_string(params_.keys) + " keys with means for dropped blocks",
                          "use at most " + std::to_string(cuda::kMostMeanKeys) + ", or set dropped to none");

@@ -1,4 +1,4 @@
-// Caches the keys and values of a context that is the same in every step and guidance pass.
+// Caches the keys and values of a context that all steps and guidance passes share, such as the image.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
 // example_cuda [BATCH HEADS TOKENS HEAD_DIM TOPK]: an example that replaces a program's attention on a GPU with the
-// library's. Prints the difference of the two results, and the time of a call.
+// library's. Prints the difference of the two results, and the time of one call of the library.
 #include <cuda_fp16.h>
 
 #include <cmath>

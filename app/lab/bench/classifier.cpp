@@ -71,7 +71,8 @@ Classifier::Classifier(const fs::path& file) {
     const models::TensorEntry* entry = weights.find(name);
     if (entry == nullptr) throw fail("the tensor " + name + " is missing");
     const at::Tensor stored = entry->shape == shape ? copy_of(weights, *entry) : at::Tensor();
-    if (!stored.defined()) throw fail("the tensor " + name + " has another shape or dtype than that of a classifier");
+    if (!stored.defined())
+      throw fail("the tensor " + name + " has another shape or dtype than in the file of a classifier");
     weights_[name] = stored.to(at::kFloat);
   }
   for (const models::TensorEntry& entry : weights.entries())

@@ -23,7 +23,8 @@ using Traits = std::array<int, kTraits>;
 
 size_t trait_values(size_t trait);
 
-/// Returns the traits that the prompt describes, by the words of shapes.py, as labels() of evaluate.py does.
+/// Returns the traits that the prompt describes. Looks for the words that shapes.py uses, as labels() of evaluate.py
+/// does.
 Traits traits_of(const std::string& prompt);
 
 class Classifier {

@@ -60,9 +60,9 @@ hilbert::Grid CogVideoX::grid_of(const TransformerInput& input) const {
 
 void CogVideoX::add_text_positions(at::Tensor& text, const at::Tensor& positions) const {
   if (text.size(1) != positions.size(0)) {
-    throw bad_input(config_file_ + ": learned positions need max_text_seq_length = " +
-                        std::to_string(positions.size(0)) + " text tokens, not " + std::to_string(text.size(1)),
-                    "leave max_sequence_length at the model's default");
+    throw bad_input("the text has " + std::to_string(text.size(1)) + " tokens, but this model's positions are for " +
+                        std::to_string(positions.size(0)) + " (max_text_seq_length in " + config_file_ + ")",
+                    "leave out max_sequence_length, or set it to " + std::to_string(positions.size(0)));
   }
   text.add_(positions);
 }

@@ -1,4 +1,4 @@
-// The tensors of Wan's transformer in the form of the forward pass, and their names in diffusers checkpoints.
+// The weights of Wan's transformer in the form that the forward pass uses, and their names in diffusers' checkpoints.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,5 @@
-// Hands a component's weights to a module as tensors, and lists everything that does not fit in one error.
+// Hands a component's weights to a module as tensors. One error lists all weights that are missing, unexpected or of
+// another shape.
 #pragma once
 
 #include <ATen/core/Tensor.h>
