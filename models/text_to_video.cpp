@@ -278,9 +278,10 @@ TextToVideo::TextToVideo(const std::string& model, const ModelOptions& options) 
                                     .on_cpu = pipeline->device().is_cpu(),
                                     .narrow_blocks = pipeline->why_weights_have_no_effect(),
                                     .narrow_layers = pipeline->why_text_weights_have_no_effect()};
-    const std::pair<models::NoEffect, std::string> choices[] = {{models::NoEffect::on_a_cpu, "offload"},
-                                                                {models::NoEffect::narrow_blocks, "weights fp8"},
-                                                                {models::NoEffect::narrow_layers, "text_weights fp8"}};
+    const std::pair<models::NoEffect, std::string> choices[] = {
+        {models::NoEffect::on_a_cpu, "offload"},
+        {models::NoEffect::narrow_blocks, "weights " + request.weights},
+        {models::NoEffect::narrow_layers, "text_weights " + request.text_weights}};
     for (const auto& [cause, choice] : choices)
       if (const std::string why = models::why_no_effect(cause, facts); !why.empty())
         warnings.push_back(choice + " has no effect " + why);

@@ -67,7 +67,8 @@ class Generate(CommandLineTest):
         usual = self.frames('a.safetensors', '--attention', 'full')
         recipe = self.report('-o', 'a.gif', '--attention', 'full')['recipe']
         seen = []
-        for name, options in (('b', {'weights': 'fp8'}), ('c', {'text_weights': 'fp8'}), ('d', {'weights': 'fp8', 'text_weights': 'fp8'})):
+        for name, options in (('b', {'weights': 'fp8'}), ('c', {'text_weights': 'fp8'}), ('d', {'weights': 'fp8', 'text_weights': 'fp8'}), ('f', {'weights': 'int8'}),
+                              ('g', {'weights': 'int8', 'text_weights': 'int8'})):
             given = [word for key, value in options.items() for word in ('--' + key.replace('_', '-'), value)]
             frames = self.frames(name + '.safetensors', '--attention', 'full', *given)
             self.assertNotIn(frames, [usual, *seen])

@@ -1,4 +1,5 @@
 """Tests Wan's checkpoints: two transformers, and faults of a folder. Errors name the file and the field before anything is made."""
+import itertools
 import json
 import math
 import os
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import quantized
 from published import authors_name
-from support import FAMILY, MODEL, PROMPT, CommandLineTest, read_safetensors, read_weights, write_safetensors
+from support import FAMILY, MODEL, PROMPT, CommandLineTest, floats, read_safetensors, read_weights, write_safetensors
 
 PIPELINES = Path(MODEL).parent
 TWO = PIPELINES / 'pipeline_two_experts'
@@ -314,10 +315,26 @@ class OneFile(CommandLineTest):
                 name = {'scaled_columns': 'I8 with scales', 'w4a4': 'convrot_w4a4'}.get(form, form)
                 self.assertIn(name, self.succeed(self.run_program('inspect', file.name)).stdout)
 
+    def test_int8_files_are_multiplied_as_they_are(self):
+        """Other formats are rounded a second time."""
+        lora = ['--lora', PIPELINES / 'lora' / 'kohya.safetensors']
+        words = 'weights int8 rounds weights of transformer a second time: its file already holds them packed or in 8 bits'
+        for form, file, twin in self.comfy_files():
+            expected = [] if form in ('int8_convrot', 'scaled_columns') else [words]
+            for extra in ([], lora):
+                with self.subTest(form, lora=extra):
+                    options = ['--steps', 1, '--report', 'report.json', *extra]
+                    self.warn_with(self.generate('--transformer', file, '--weights', 'int8', '-o', 'a.safetensors', *options), *expected)
+                    self.assertEqual(json.loads((self.folder / 'report.json').read_text())['recipe']['weights'], 'int8')
+                    self.warn_with(self.generate('--transformer', twin, '-o', 'b.safetensors', *options))
+                    found, exact = (floats(read_safetensors(self.folder / f'{name}.safetensors')['frames']) for name in 'ab')
+                    self.assertNotEqual(found, exact)
+                    self.assertLess(sum(abs(a - b) for a, b in zip(found, exact)) / len(exact), 0.03)
+
     def test_loras_on_quantized_files_match_those_on_unpacked_weights(self):
         """Sums in fp32 have another order, so the latents differ in their last bits."""
         kohya, original = (PIPELINES / 'lora' / f'{name}.safetensors' for name in ('kohya', 'original'))
-        for form, file, twin in self.quantized_files():
+        for form, file, twin in itertools.chain(self.quantized_files(), self.comfy_files()):
             latents = []
             for lora in ([], ['--lora', f'{kohya}:0.8'], ['--lora', f'{kohya}:-2,{original}:0.5']):
                 with self.subTest(form, lora=lora):

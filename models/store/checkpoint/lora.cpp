@@ -65,6 +65,15 @@ class Layers {
   const std::vector<int64_t>& shape(const std::string& tensor) const {
     return component_.tensors.at(tensor).second->shape;
   }
+  /// Returns the tensor's shape for a change with this number of columns: a file may have padded the tensor's columns.
+  std::vector<int64_t> shape_for(const std::string& tensor, const std::vector<int64_t>& change) const {
+    std::vector<int64_t> found = shape(tensor);
+    const auto layer = component_.quantized.find(tensor);
+    if (layer == component_.quantized.end() || found.size() != 2 || change.size() < 2) return found;
+    const int64_t unit = layer->second.format->padding_columns, columns = change[1];
+    if (columns > 0 && (columns + unit - 1) / unit * unit == found[1]) found[1] = columns;
+    return found;
+  }
   /// Returns the number of rows of the layer's matrix, by its bias or else its weight; 0 if it has neither.
   int64_t rows(const std::string& layer) const {
     for (const char* kind : {".bias", ".weight"})
@@ -289,7 +298,7 @@ class Adding {
       delta.up = delta.made.emplace_back(std::make_shared<TensorEntry>(*part)).get();
       shape = part->shape;
     }
-    const Shape& wanted = layers.shape(tensor);
+    const Shape wanted = layers.shape_for(tensor, down == nullptr ? shape : down->shape);
     if (down != nullptr) {
       shape = down->shape;
       shape[0] = delta.up->shape[0];
