@@ -9,7 +9,6 @@ from pathlib import Path
 
 from support import FAMILY, MODEL, PROGRAM, wait_until
 
-SMALL = ('--size', '64x64', '--steps', '2')
 ENDED = ('completed', 'failed')
 
 
@@ -30,9 +29,10 @@ class Server:
     """A running server. `log` is what it printed so far."""
     def __init__(self, folder, *arguments, model=MODEL, **options):
         self.folder, self.log = Path(folder), Path(folder) / 'serve.log'
+        size = FAMILY.size if model == MODEL else ()
         with open(self.log, 'ab') as log:
             self.process = subprocess.Popen([PROGRAM, 'serve', '-m', str(model), '--port', '0', '--device', 'cpu', '--threads', '1', '-o', 'store',
-                                             *FAMILY.size, '--steps', '2', *map(str, arguments)], cwd=folder, stdout=log, stderr=log, **options)
+                                             *size, '--steps', '2', *map(str, arguments)], cwd=folder, stdout=log, stderr=log, **options)
         self.port = None
         wait_until(self.find_port, self.process)
         if self.process.poll() is None:

@@ -14,8 +14,9 @@ import unittest
 import zlib
 
 from serve_support import Server
-from support import MODEL, CommandLineTest, kept_off, limited, wait_until
+from support import MODEL, ROOT, CommandLineTest, limited, wait_until
 
+DATA = ROOT / 'tests' / 'parity' / 'data'
 FULL = 'SPARSEREEL_FULL_TESTS' in os.environ
 KILLS = 200 if FULL else 5
 LONG = {'steps': 300}
@@ -173,6 +174,34 @@ class Api(ServeTest):
             answer = server.create_form([('prompt', None, b'x'), ('input_reference', '../../x.png', picture)])
             self.refused(answer, 400, 'invalid_value', words, param='input_reference')
         self.assertEqual(self.stored(), sorted(name for name in self.stored() if name.startswith(video.json['id'])))
+
+    def test_pictures(self):
+        server = self.serve('--attention', 'full', model=DATA / 'cogvideox_i2v' / 'pipeline')
+        model, = server.get('/v1/models').json['data']
+        self.assertEqual((model['takes_image'], model['needs_image'], model['takes_last_frame']), (True, True, False))
+        self.refused(server.create(), 400, 'invalid_value', param='input_reference')
+        url = 'data:image/png;base64,' + base64.b64encode(png()).decode()
+        asked = [server.create(input_reference=url), server.create(input_reference={'image_url': url}),
+                 server.create_form([('prompt', None, b'a red circle'), ('input_reference', '/etc/passwd', png())])]
+        videos = [server.finish(each.json['id']) for each in asked]
+        self.assertEqual([video['status'] for video in videos], ['completed'] * 3, videos)
+        self.assertEqual(len({video['recipe']['image_sha256'] for video in videos}), 1)
+        self.assertEqual(videos[2]['recipe']['image'], f'{videos[2]["id"]}.image.png')
+        self.refused(server.create(input_reference=url, last_frame=url), 400, 'invalid_value', param='last_frame')
+        for video in videos:
+            server.ask('DELETE', f'/v1/videos/{video["id"]}')
+        self.assertEqual(self.stored(), [])
+
+    def test_lora_by_name(self):
+        (self.folder / 'loras').mkdir()
+        shutil.copy(DATA / 'lora' / 'metadata.safetensors', self.folder / 'loras' / 'style.safetensors')
+        server = self.serve('--lora-dir', 'loras')
+        fields = {field['name']: field for field in server.get('/v1/options').json['data']}
+        self.assertEqual((fields['lora']['type'], fields['lora']['choices']), ('list', ['style']))
+        videos = [server.finish(server.create(**lora).json['id']) for lora in ({}, {'lora': 'style:0.5'}, {'lora': ['style']}, {})]
+        self.assertEqual([video['status'] for video in videos], ['completed'] * 4, videos)
+        self.assertEqual([video['recipe'].get('lora') for video in videos], [None, 'style.safetensors:0.5', 'style.safetensors', None])
+        self.refused(server.create(lora='../style'), 400, 'invalid_value', param='lora')
 
     def test_queue_limit(self):
         server = self.serve('--queue', '2')
