@@ -304,7 +304,7 @@ HttpResponse Api::content(const HttpRequest& request, const std::string& id) con
 HttpResponse Api::preview(const std::string& id) const {
   if (!parts_.store.find(id)) return no_video(id);
   HttpResponse response{.type = "image/png", .headers = {{"Cache-Control", "no-store"}}};
-  if (parts_.preview) response.body = parts_.preview(id);
+  response.body = parts_.worker.preview(id);
   if (!response.body.empty()) return response;
   return error_response(404, "no_preview", "the video has no preview", "see has_preview of the video");
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <optional>
 #include <string>
 
@@ -27,8 +26,6 @@ struct ApiParts {
   Worker& worker;
   RequestCheck& check;
   size_t most_waiting = 100;
-  /// Returns the newest preview of a video as a PNG; empty if there is none. Null without previews.
-  std::function<std::string(const std::string& id)> preview = nullptr;
 };
 
 class Api final : public HttpHandler {

@@ -12,6 +12,7 @@
 #include "app/jobs/last_line.h"
 #include "app/jobs/outputs.h"
 #include "hilbert/error.h"
+#include "models/engine/components.h"
 #include "models/engine/failure.h"
 #include "models/engine/pipeline.h"
 #include "models/files/write_failure.h"
@@ -28,14 +29,8 @@ std::string stage_for_clients(const std::string& name) {
 
 }  // namespace
 
-Worker::Worker(const ServedModel& model, VideoStore& store, EventHub& events, Metrics& metrics, bool is_quiet,
-               PreviewMaker preview)
-    : model_(model),
-      store_(store),
-      events_(events),
-      metrics_(metrics),
-      is_quiet_(is_quiet),
-      preview_(std::move(preview)) {}
+Worker::Worker(const ServedModel& model, VideoStore& store, EventHub& events, Metrics& metrics, bool is_quiet)
+    : model_(model), store_(store), events_(events), metrics_(metrics), is_quiet_(is_quiet) {}
 
 Worker::~Worker() {
   stop();
@@ -180,6 +175,8 @@ void Worker::make_video(const VideoRecord& record) {
   VideoTask video = plan_video(record, model_, store_);
   models::Pipeline& pipeline = pipeline_for(video);
   resolve(video, pipeline);
+  const std::unique_ptr<Previews> previews = previews_of(record.id, pipeline);  // ends before the video does
+  previews_ = previews.get();
   const std::function<bool()> cancelled = [this] { return cancelled_ || must_stop(); };
   Job job(*this, cancelled,
           {.keep_loaded = true, .go_on_after_failure = true, .keep_last = true, .kept_texts = &texts_});
@@ -200,6 +197,29 @@ void Worker::fail(const VideoRecord& record, const std::string& code, const Erro
   store_.fail(record.id, code, text);
   metrics_.ended(code == "cancelled" ? code : "failed", 0);
   say(record.id + ": " + text);
+}
+
+std::unique_ptr<Previews> Worker::previews_of(const std::string& id, const models::Pipeline& pipeline) {
+  auto preview = models::latent_preview(pipeline.family(), pipeline.spec());
+  if (!preview) return nullptr;
+  return std::make_unique<Previews>(*std::move(preview),
+                                    [this, id](int64_t step, const at::Tensor& frames) { show(id, step, frames); });
+}
+
+/// Runs in the thread of the previews.
+void Worker::show(const std::string& id, int64_t step, const at::Tensor& frames) {
+  const std::vector<uint8_t> png = preview_png(frames);
+  {
+    const std::lock_guard lock(mutex_);
+    newest_preview_ = {.id = id, .png = {png.begin(), png.end()}};
+  }
+  store_.progress(id, [&](VideoRecord& record) { record.preview_step = step; });
+  events_.publish(id + " preview", event_text("preview", nlohmann::json{{"id", id}, {"step", step}}.dump()));
+}
+
+std::string Worker::preview(const std::string& id) const {
+  const std::lock_guard lock(mutex_);
+  return newest_preview_.id == id ? newest_preview_.png : std::string();
 }
 
 void Worker::publish(const std::string& id) {
@@ -229,11 +249,7 @@ void Worker::step(const models::StepDone& step) {
   if (!step.predicted_latents) return;  // an encoded text
   metrics_.stepped(step.seconds);
   step_seconds_ = step_seconds_ == 0 ? step.seconds : 0.7 * step_seconds_ + 0.3 * step.seconds;
-  if (preview_ && preview_(current_, step)) {
-    store_.progress(current_, [&](VideoRecord& record) { record.preview_step = step.step; });
-    events_.publish(current_ + " preview",
-                    event_text("preview", nlohmann::json{{"id", current_}, {"step", step.step}}.dump()));
-  }
+  if (previews_ != nullptr) previews_->step(step);
   change([&](VideoProgress& progress) {
     progress.step = step.step;
     progress.steps = step.steps;

@@ -13,6 +13,7 @@
 
 #include "app/jobs/job.h"
 #include "app/jobs/kept_texts.h"
+#include "app/jobs/preview.h"
 #include "app/serve/events.h"
 #include "app/serve/metrics.h"
 #include "app/serve/planner.h"
@@ -20,13 +21,9 @@
 
 namespace sparsereel::app::serve {
 
-/// Takes a step while its event lasts, and returns true if there is a new preview of the video. Null without previews.
-using PreviewMaker = std::function<bool(const std::string& id, const models::StepDone& step)>;
-
 class Worker : private JobUser, private models::RunObserver {
  public:
-  Worker(const ServedModel& model, VideoStore& store, EventHub& events, Metrics& metrics, bool is_quiet,
-         PreviewMaker preview = nullptr);
+  Worker(const ServedModel& model, VideoStore& store, EventHub& events, Metrics& metrics, bool is_quiet);
   ~Worker() override;
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -36,6 +33,8 @@ class Worker : private JobUser, private models::RunObserver {
   bool is_ready() const { return ready_; }
   /// Returns the reason why the thread ended by itself; null if it did not. Its error ends the server.
   std::exception_ptr failure() const;
+  /// Returns the newest preview of the video that runs or ran last, as a PNG; empty if there is none.
+  std::string preview(const std::string& id) const;
   /// Looks at the queue again.
   void wake();
   /// Cancels the video if it runs. Returns false if it does not.
@@ -54,6 +53,8 @@ class Worker : private JobUser, private models::RunObserver {
   void resolve(VideoTask& video, models::Pipeline& pipeline);
   void fail(const VideoRecord& record, const std::string& code, const Error& error);
   void publish(const std::string& id);
+  std::unique_ptr<Previews> previews_of(const std::string& id, const models::Pipeline& pipeline);
+  void show(const std::string& id, int64_t step, const at::Tensor& frames);
   void change(const std::function<void(VideoProgress&)>& change);
   void say(const std::string& line) const;
   bool must_stop() const;
@@ -70,7 +71,6 @@ class Worker : private JobUser, private models::RunObserver {
   EventHub& events_;
   Metrics& metrics_;
   const bool is_quiet_;
-  const PreviewMaker preview_;
   KeptTexts texts_;
   std::string pipeline_key_;
   std::shared_ptr<models::Pipeline> pipeline_;
@@ -79,6 +79,10 @@ class Worker : private JobUser, private models::RunObserver {
   std::condition_variable woken_;
   bool is_woken_ = false;
   std::string current_;  // the running video; empty if there is none
+  struct {
+    std::string id, png;
+  } newest_preview_;
+  Previews* previews_ = nullptr;  // of the running video; null if the colors of its latents are unknown
   std::exception_ptr failure_;
   std::chrono::steady_clock::time_point begun_;
   double step_seconds_ = 0, decode_seconds_ = 0;  // of this video's steps; of the last video's decoding

@@ -139,8 +139,8 @@ class Browser:
 class Page(CommandLineTest):
     """Does everything with the keyboard, in a window of 390 pixels."""
 
-    def open(self, *arguments):
-        self.server = Server(self.folder, *arguments)
+    def open(self, *arguments, **options):
+        self.server = Server(self.folder, *arguments, **options)
         if 'no HTTP server' in self.server.log.read_text():
             self.skipTest('this build has no HTTP server')
         self.addCleanup(self.server.process.wait)
@@ -198,6 +198,20 @@ class Page(CommandLineTest):
         self.assertEqual(page.run('return document.activeElement.id'), 'option-topk')
         self.assertTrue(page.run('return document.getElementById("advanced").open'))
         self.assertEqual(self.server.get('/v1/videos').json['data'], [])
+
+    def test_shows_previews(self):
+        page = self.open('--steps', '500', '--size', '64x64', '--frames', '1', model=ROOT / 'assets' / 'tiny')
+        self.wait(lambda: page.count('#options input') > 0)
+        page.tab_to('prompt')
+        page.type('a red circle')
+        page.tab_to('send')
+        page.press('Enter')
+        shown = lambda: page.run('const i = document.querySelector("#queue img"); return i && !i.hidden ? [i.naturalWidth, i.naturalHeight, i.alt] : null')
+        self.wait(shown)
+        width, height, text = shown()
+        self.assertEqual((width, height), (8, 8))
+        self.assertRegex(text, 'Preview at step [0-9]+')
+        self.wait(lambda: shown() and shown()[2] != text)  # the next one
 
     def test_cancels_and_asks_for_the_key(self):
         (self.folder / 'key').write_text('a secret of sixteen letters\n')

@@ -91,6 +91,17 @@ class Api(ServeTest):
         self.refused(server.get(f'/v1/videos/{done["id"]}'), 404, 'video_not_found')
         self.assertEqual(server.stop(), 0)
 
+    def test_shows_previews_of_the_running_video(self):
+        server = self.serve('--size', '64x64', '--frames', '1', model=ROOT / 'assets' / 'tiny')
+        video = server.create(steps=500).json['id']
+        wait_until(lambda: server.get(f'/v1/videos/{video}').json['has_preview'], server.process)
+        picture = server.get(f'/v1/videos/{video}/preview')
+        self.assertEqual((picture.status, picture.headers['Content-Type'], picture.headers['Cache-Control']), (200, 'image/png', 'no-store'))
+        self.assertEqual(picture.body[16:24], (8).to_bytes(4, 'big') * 2)  # a pixel for each latent of 64x64
+        self.assertEqual(server.get('/v1/videos/none/preview').status, 404)
+        server.ask('POST', f'/v1/videos/{video}/cancel', {})
+        self.assertEqual(server.finish(video)['error']['code'], 'cancelled')
+
     def test_list_pages(self):
         server = self.serve()
         running = server.create(**LONG).json['id']
