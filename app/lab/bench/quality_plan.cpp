@@ -199,7 +199,7 @@ void add_lists(CLI::App& command, QualityOptions& options) {
             .example = example + "--modes full --cache 0.1,forecast:0.1"});
   add_list(
       group, lists, "weights",
-      {.help = "auto,fp8,int8; fp8 and int8 add a row of full attention",
+      {.help = "fp8 and int8 add a row of full attention",
        .manual = R"(Takes one or several of auto, fp8 and int8. fp8 and int8 measure 8-bit weights, and add a row of
            full attention with them, which shows what the weights alone cost.)",
        .example = example + "--weights fp8"});
