@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "app/jobs/report.h"
+#include "app/serve/http_rules.h"
 #include "app/serve/page.h"
 #include "app/serve/random_name.h"
 #include "app/serve/uploads.h"
@@ -39,6 +40,24 @@ HttpResponse no_video(const std::string& id) {
 HttpResponse not_found(const HttpRequest& request) {
   return error_response(404, "not_found", "there is no " + request.method + " " + models::in_quotes(request.path),
                         "see the page about 'sparsereel serve'");
+}
+
+/// Refuses a body of a wrong kind or length before it is read. Anybody can ask for a session, so that body is small.
+std::optional<HttpResponse> refusal_of_body(const HttpRequest& request) {
+  constexpr uint64_t kMostSessionBytes = 4096;
+  const bool is_session = request.path == "/session";
+  const bool is_json = lower_case(request.header("content-type")).starts_with("application/json");
+  if (request.count("content-length") != 1)
+    return error_response(411, "length_required", "the request does not say how long its body is",
+                          "send Content-Length");
+  if (!is_json && is_session)
+    return error_response(415, "unsupported_body", "the body is not JSON", "send Content-Type: application/json");
+  if (!is_json && !request.is_multipart)
+    return error_response(415, "unsupported_body", "the body is neither JSON nor a form",
+                          "send Content-Type: application/json, or multipart/form-data");
+  if (is_session && length_of_body(request) > kMostSessionBytes)
+    return error_response(413, "body_too_large", "the body is longer than a key", "send {\"api_key\": \"...\"}");
+  return std::nullopt;
 }
 
 /// Returns the answer to a request that cannot be met as it is.
@@ -90,11 +109,7 @@ std::optional<HttpResponse> Api::before_body(const HttpRequest& request) {
       if (auto refused = parts_.access.refusal_of_key(request)) return refused;
     const Route route(request.path);
     const bool reads_body = request.method == "POST" && (route.is("videos") || request.path == "/session");
-    if (reads_body && request.count("content-length") == 1) return std::nullopt;
-    if (reads_body)
-      return error_response(411, "length_required", "the request does not say how long its body is",
-                            "send Content-Length");
-    return answer(request, route);
+    return reads_body ? refusal_of_body(request) : answer(request, route);
   };
   std::optional<HttpResponse> response = answered_now();
   if (!response) return response;
@@ -214,9 +229,6 @@ HttpResponse Api::full() const {
 
 HttpResponse Api::create(const HttpRequest& request) {
   if (stopping_) return error_response(503, "stopping", "the server stops", "try again later");
-  if (!request.is_multipart && !lower_case(request.header("content-type")).starts_with("application/json"))
-    return error_response(415, "unsupported_body", "the body is neither JSON nor a form",
-                          "send Content-Type: application/json, or multipart/form-data");
   const AskedVideo asked = request.is_multipart ? parse_form(request.parts) : parse_json_body(request.body);
   if (!asked.model.empty() && asked.model != parts_.model.name)
     return error_response(404, "model_not_found", "there is no model " + models::in_quotes(asked.model),

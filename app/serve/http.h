@@ -75,8 +75,8 @@ class HttpServer {
   virtual void stop() = 0;
 };
 
-/// Largest body of a request, in bytes. Larger ones are refused before they are read.
-constexpr uint64_t kMostBodyBytes = uint64_t{64} << 20;
+/// Largest bodies of requests, in bytes: forms, and others. Larger ones are refused before they are read.
+constexpr uint64_t kMostBodyBytes = uint64_t{64} << 20, kMostJsonBytes = uint64_t{16} << 20;
 
 /// Returns true if this build can listen.
 bool has_http_server();

@@ -41,6 +41,11 @@ uint64_t length_of_body(const HttpRequest& request) {
   return parse_number<uint64_t>(request.header("content-length")).value_or(0);
 }
 
+uint64_t memory_of_body(const HttpRequest& request) {
+  const uint64_t copies = request.is_multipart ? 2 : 8;  // the tree of a JSON text is larger than the text
+  return copies * length_of_body(request);
+}
+
 bool has_unread_body(const HttpRequest& request) {
   return request.method != "POST" && length_of_body(request) > 0;
 }
@@ -54,10 +59,10 @@ std::optional<HttpResponse> refusal_of_framing(const HttpRequest& request) {
     return error_response(400, "invalid_length", "Content-Length is not one number", "send the length once");
   if (request.count("host") != 1)
     return error_response(400, "invalid_host", "the request does not have one Host header", "send one");
-  if (length_of_body(request) > kMostBodyBytes)
-    return error_response(413, "body_too_large",
-                          "the body has more than " + std::to_string(kMostBodyBytes >> 20U) + " MiB",
-                          "scale the images down");
+  const uint64_t most = request.is_multipart ? kMostBodyBytes : kMostJsonBytes;
+  if (length_of_body(request) > most)
+    return error_response(413, "body_too_large", "the body has more than " + std::to_string(most >> 20U) + " MiB",
+                          request.is_multipart ? "scale the images down" : "send large images as files of a form");
   const std::string encoding = lower_case(request.header("content-encoding"));
   if (!encoding.empty() && encoding != "identity")
     return error_response(415, "compressed_body", "the body is compressed", "send it without Content-Encoding");

@@ -34,4 +34,7 @@ HttpResponse refusal_of_status(int status);
 /// Returns the length that the request gives its body; 0 if it gives none.
 uint64_t length_of_body(const HttpRequest& request);
 
+/// Returns the bytes that the request's body takes in memory while it is parsed, by estimate.
+uint64_t memory_of_body(const HttpRequest& request);
+
 }  // namespace sparsereel::app::serve

@@ -371,6 +371,17 @@ class Safety(ServeTest):
         self.assertIn(b'HTTP/1.1 400', server.raw(b'GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n'))
         large = server.ask('POST', '/v1/videos', bytes(65 << 20), {'Content-Type': 'application/json'})  # the client sees the answer, not a reset
         self.refused(large, 413, 'body_too_large')
+        self.refused(server.ask('POST', '/session', b'{' + b' ' * 5000, {'Content-Type': 'application/json'}), 413, 'body_too_large')
+        self.refused(server.ask('POST', '/session', b'api_key=x', {'Content-Type': 'application/x-www-form-urlencoded'}), 415, 'unsupported_body')
+
+    def test_long_headers_of_parts(self):
+        server = self.serve()
+        form = {'Content-Type': 'multipart/form-data; boundary=limit'}
+        for line in (b'Content-Disposition: form-data; name="' + b'x' * (2 << 20) + b'"', b'x' * (2 << 20), b'Content-Type: ' + b'a/' * (1 << 20)):
+            body = b'--limit\r\n' + line + b'\r\n\r\n\r\n--limit--\r\n'
+            self.refused(server.ask('POST', '/v1/videos', body, form), 400, 'invalid_value', 'header')
+            self.refused(server.ask('POST', '/session', body, form), 415, 'unsupported_body')
+        self.assertEqual(server.get('/health').status, 200)
 
     def test_floods(self):
         server = self.serve()

@@ -13,6 +13,7 @@
 #include "app/jobs/batch/names.h"
 #include "app/jobs/batch/prompt_set.h"
 #include "app/serve/body.h"
+#include "app/serve/multipart.h"
 #include "attention/policies/profile.h"
 #include "hilbert/error.h"
 #include "hilbert/read_text.h"
@@ -148,7 +149,8 @@ inline void fuzz_manifest(std::span<const std::byte> bytes) {
   if (entries.size() + warnings.size() != ends + (text.empty() || text.ends_with('\n') ? 0 : 1)) std::abort();
 }
 
-/// Parses the bytes as the JSON of a request for a video, and as the parts of a form: each line is a part, "NAME=text".
+/// Parses the bytes as the JSON of a request for a video, as a form with the boundary "limit", and as the parts of a
+/// form: each line is a part, "NAME=text".
 /// Aborts if an accepted value belongs to an option that requests may not give.
 inline void fuzz_request(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -173,6 +175,8 @@ inline void fuzz_request(std::span<const std::byte> bytes) {
                      .is_file = is_file});
   }
   attempt([&] { return app::serve::parse_form(parts); });
+  attempt(
+      [&] { return app::serve::parse_form(app::serve::parse_multipart(text, "multipart/form-data; boundary=limit")); });
 }
 
 /// Parses the bytes as a profile. Aborts if an accepted profile does not read back as itself.

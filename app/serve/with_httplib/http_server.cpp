@@ -22,6 +22,7 @@
 
 #include "app/serve/http.h"
 #include "app/serve/http_rules.h"
+#include "app/serve/multipart.h"
 #include "hilbert/error.h"
 #include "hilbert/lower_case.h"
 
@@ -37,6 +38,8 @@ constexpr size_t kMostHeadBytes = 64 << 10;
 constexpr uint64_t kMostBytesOfBodies = 4 * kMostBodyBytes;  // of all requests that are being read or answered
 constexpr milliseconds kIdle{10'000}, kHead{10'000};         // between requests; for a whole head
 constexpr milliseconds kTransfer{10'000};                    // without a byte of a body or an answer
+constexpr milliseconds kBody{30'000};                        // for a whole body, besides its bytes at kBodyRate
+constexpr uint64_t kBodyRate = 64;                           // KiB/s
 constexpr milliseconds kPoll{100};                           // between two looks whether the server stops
 constexpr milliseconds kLinger{2'000};                       // for what a refused client still sends
 constexpr uint64_t kMostLingerBytes = uint64_t{256} << 20;
@@ -66,14 +69,16 @@ class Connection final : public httplib::Stream {
     head_end_ = Clock::now() + kHead;
     return ready && !stopping_;
   }
-  /// The head is read; a body may follow.
-  void reach(bool closes) {
+  /// The head is read; a body of `bytes` may follow.
+  void reach(bool closes, uint64_t bytes) {
     reached_ = true;
     closes_ = closes;
+    body_end_ = Clock::now() + kBody + milliseconds(1000 * (bytes >> 10U) / kBodyRate);
   }
   bool may_go_on() const { return reached_ && !closes_; }
   void close_behind() { closes_ = true; }
-  uint64_t body_bytes = 0;  // of the request's body, while it is in memory
+  uint64_t body_bytes = 0;  // of memory that the request's body takes
+  std::string form_type;    // Content-Type of the request, if its body is a form
 
   bool is_readable() const override { return begin_ < end_ || is_ready(socket_, POLLIN, kTransfer); }
   bool is_writable() const override { return is_ready(socket_, POLLOUT, kTransfer); }
@@ -95,8 +100,8 @@ class Connection final : public httplib::Stream {
 
  private:
   bool fill() {
-    const milliseconds limit =
-        reached_ ? kTransfer : std::chrono::duration_cast<milliseconds>(head_end_ - Clock::now());
+    const auto left = std::chrono::duration_cast<milliseconds>((reached_ ? body_end_ : head_end_) - Clock::now());
+    const milliseconds limit = reached_ ? std::min(kTransfer, left) : left;
     if (limit.count() <= 0 || !is_ready(socket_, POLLIN, limit)) return false;
     const ssize_t count = recv(socket_, buffer_.data(), buffer_.size(), 0);
     begin_ = 0;
@@ -120,7 +125,7 @@ class Connection final : public httplib::Stream {
   const std::atomic<bool>& stopping_;
   std::array<char, 16 << 10> buffer_{};
   size_t begin_ = 0, end_ = 0, head_bytes_ = 0;
-  Clock::time_point head_end_;
+  Clock::time_point head_end_, body_end_;
   bool reached_ = false, closes_ = false;
 };
 
@@ -178,9 +183,7 @@ HttpRequest request_of(const httplib::Request& from) {
   for (const auto& [name, value] : from.params) request.query.emplace(name, value);
   for (const auto& [name, value] : from.headers) request.headers.emplace(lower_case(name), value);
   request.body = from.body;
-  request.is_multipart = from.is_multipart_form_data();
-  for (const auto& [name, part] : from.files)
-    request.parts.push_back({.name = name, .content = part.content, .is_file = !part.filename.empty()});
+  request.is_multipart = is_form_type(request.header("content-type"));
   return request;
 }
 
@@ -236,8 +239,12 @@ class HttplibServer final : public HttpServer, private httplib::Server {
       return answer_head(request, response) ? HandlerResponse::Handled : HandlerResponse::Unhandled;
     });
     Post(".*", [this](const httplib::Request& request, httplib::Response& response) {
-      const HttpRequest own = request_of(request);
-      send(call([&] { return handler_.handle(own); }), own, response);
+      HttpRequest own = request_of(request);
+      send(call([&] {
+             read_form(own);
+             return handler_.handle(own);
+           }),
+           own, response);
     });
     set_error_handler(Handler([](const httplib::Request&, httplib::Response& response) {
       if (!response.body.empty()) return;
@@ -306,21 +313,33 @@ class HttplibServer final : public HttpServer, private httplib::Server {
   bool answer_head(const httplib::Request& request, httplib::Response& response) {
     // The library cuts any body by ranges; send_file() does it for files alone. The request is the library's own
     // object.
-    const_cast<httplib::Request&>(request).ranges.clear();  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+    auto& library_request = const_cast<httplib::Request&>(request);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+    library_request.ranges.clear();
     HttpRequest own = request_of(request);
     std::optional<HttpResponse> refused = refusal_of_framing(own);
     const bool leaves_body = refused.has_value() || has_unread_body(own);
     if (!refused) refused = call([&] { return handler_.before_body(own); });
-    if (!refused) refused = reserve_body(length_of_body(own));
+    if (!refused) refused = reserve_body(memory_of_body(own));
     const bool closes = refused && (leaves_body || refused->closes);
-    current->reach(closes);
+    current->reach(closes, length_of_body(own));
+    // Without its type the library keeps a form as it is: its own parser overflows the stack at a long header.
+    current->form_type = own.is_multipart ? own.header("content-type") : "";
+    if (own.is_multipart) library_request.headers.erase("Content-Type");
     if (!refused) return false;
     if (closes) response.set_header("Connection", "close");
     send(*refused, own, response);
     return true;
   }
 
-  /// Counts the bytes of a body that will be read. Refuses it if other bodies take the memory.
+  /// Replaces the body of a form by its parts.
+  static void read_form(HttpRequest& request) {
+    if (current->form_type.empty()) return;
+    request.is_multipart = true;
+    request.parts = parse_multipart(request.body, current->form_type);
+    request.body = {};
+  }
+
+  /// Counts the memory of a body that will be read. Refuses it if other bodies take the memory.
   std::optional<HttpResponse> reserve_body(uint64_t bytes) {
     current->body_bytes = bytes;
     if ((body_bytes_ += bytes) <= kMostBytesOfBodies) return std::nullopt;
