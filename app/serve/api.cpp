@@ -37,6 +37,10 @@ HttpResponse no_video(const std::string& id) {
   return error_response(404, "video_not_found", "there is no video " + models::in_quotes(id), "see GET /v1/videos");
 }
 
+HttpResponse stopping() {
+  return error_response(503, "stopping", "the server stops", "try again later");
+}
+
 HttpResponse not_found(const HttpRequest& request) {
   return error_response(404, "not_found", "there is no " + request.method + " " + models::in_quotes(request.path),
                         "see the page about 'sparsereel serve'");
@@ -61,13 +65,9 @@ std::optional<HttpResponse> refusal_of_body(const HttpRequest& request) {
 }
 
 /// Returns the answer to a request that cannot be met as it is.
-HttpResponse refusal(const Error& error, const std::filesystem::path& folder) {
-  std::string cause = error.what();
-  const std::string hidden = folder.string() + "/";  // clients are not told where the server keeps its files
-  for (size_t place = cause.find(hidden); place != std::string::npos; place = cause.find(hidden))
-    cause.erase(place, hidden.size());
-  if (error.kind() != ErrorKind::bad_input) return error_response(500, "server_error", cause, error.remedy());
-  return error_response(400, "invalid_value", cause, error.remedy(), error.field());
+HttpResponse refusal(const Error& error) {
+  if (error.kind() != ErrorKind::bad_input) return error_response(500, "server_error", error.what(), error.remedy());
+  return error_response(400, "invalid_value", error.what(), error.remedy(), error.field());
 }
 
 /// Returns the error with the name that the client used for its field.
@@ -109,25 +109,25 @@ std::optional<HttpResponse> Api::before_body(const HttpRequest& request) {
       if (auto refused = parts_.access.refusal_of_key(request)) return refused;
     const Route route(request.path);
     const bool reads_body = request.method == "POST" && (route.is("videos") || request.path == "/session");
-    return reads_body ? refusal_of_body(request) : answer(request, route);
+    if (reads_body) return refusal_of_body(request);
+    try {
+      return answer(request, route);
+    } catch (const Error& error) {
+      return refusal(parts_.model.hidden.for_clients(error));
+    }
   };
   std::optional<HttpResponse> response = answered_now();
   if (!response) return response;
   response->closes = response->closes || request.method == "POST";  // nobody reads its body
-  response->headers.emplace("x-request-id", "req_" + random_name());
-  response->headers["X-Content-Type-Options"] = "nosniff";
   return response;
 }
 
 HttpResponse Api::handle(const HttpRequest& request) {
-  HttpResponse response;
   try {
-    response = request.path == "/session" ? session(request) : create(request);
+    return request.path == "/session" ? session(request) : create(request);
   } catch (const Error& error) {
-    response = refusal(error, parts_.store.folder());
+    return refusal(parts_.model.hidden.for_clients(error));
   }
-  response.headers.emplace("x-request-id", "req_" + random_name());
-  return response;
 }
 
 HttpResponse Api::answer(const HttpRequest& request, const Route& route) {
@@ -228,7 +228,7 @@ HttpResponse Api::full() const {
 }
 
 HttpResponse Api::create(const HttpRequest& request) {
-  if (stopping_) return error_response(503, "stopping", "the server stops", "try again later");
+  if (stopping_) return stopping();
   const AskedVideo asked = request.is_multipart ? parse_form(request.parts) : parse_json_body(request.body);
   if (!asked.model.empty() && asked.model != parts_.model.name)
     return error_response(404, "model_not_found", "there is no model " + models::in_quotes(asked.model),
@@ -259,10 +259,10 @@ HttpResponse Api::accept(const AskedVideo& asked) {
   const std::string id = record.id;
   if (!parts_.store.add(std::move(record), parts_.most_waiting)) return full();
   pictures.keep();
-  const nlohmann::json video = parts_.store.object(id);
-  parts_.events.publish(id, event_text("video", dump(video)));
+  parts_.worker.publish(id);
+  parts_.worker.publish_queue();
   parts_.worker.wake();
-  return video_response(video);
+  return video(id);
 }
 
 HttpResponse Api::list(const HttpRequest& request) const {
@@ -325,11 +325,20 @@ HttpResponse Api::cancel(const std::string& id) {
   if (!parts_.store.find(id)) return no_video(id);
   if (parts_.store.cancel_waiting(id)) {
     parts_.metrics.ended("cancelled", 0);
-    parts_.events.publish(id, event_text("video", dump(parts_.store.object(id))));
+    parts_.worker.publish(id);
+    parts_.worker.publish_queue();
     return video(id);
   }
-  if (parts_.worker.cancel(id)) return video(id);
-  return error_response(409, "video_finished", "the video has ended", "delete it if it is not needed");
+  const bool was_running = parts_.worker.cancel(id);
+  const auto record = parts_.store.find(id);
+  if (!record) return no_video(id);
+  if (was_running && record->error_code == "cancelled") return video(id);
+  if (record->is_finished())
+    return error_response(409, "video_finished", "the video has ended", "delete it if it is not needed");
+  if (stopping_) return stopping();
+  HttpResponse later = video(id);  // the video ends soon
+  later.status = 202;
+  return later;
 }
 
 HttpResponse Api::remove(const std::string& id) {
@@ -338,7 +347,8 @@ HttpResponse Api::remove(const std::string& id) {
   if (!parts_.store.remove(id))
     return error_response(409, "video_in_progress", "the video is being made",
                           "cancel it first with POST /v1/videos/ID/cancel");
-  parts_.events.publish(id, event_text("deleted", nlohmann::json{{"id", id}}.dump()));
+  parts_.worker.publish_deleted(id);
+  parts_.worker.publish_queue();
   return json_response({{"id", id}, {"object", "video.deleted"}, {"deleted", true}});
 }
 

@@ -10,11 +10,11 @@
 #include "app/options/text_file.h"
 #include "hilbert/error.h"
 #include "models/files/json_text.h"
-#include "models/request/request.h"
 
 namespace sparsereel::app::serve {
 namespace {
 
+constexpr size_t kMostTextBytes = 64 << 10;  // each is kept in memory and sent to every client
 constexpr const char* kSeeOptions = "see /v1/options for the fields";
 
 /// The fields of images, and the options that they stand for.
@@ -42,8 +42,8 @@ std::string shown_name(const std::string& name) {
 
 void add_value(AskedVideo& asked, std::string name, const std::string& text) {
   std::ranges::replace(name, '-', '_');
-  if (text.size() > models::kMostPromptBytes)
-    throw bad_option(name, "has more than " + std::to_string(models::kMostPromptBytes >> 20U) + " MiB", "shorten it");
+  if (text.size() > kMostTextBytes)
+    throw bad_option(shown_name(name), "has more than " + std::to_string(kMostTextBytes >> 10U) + " KiB", "shorten it");
   if (name == "model") {
     asked.model = text;
     return;

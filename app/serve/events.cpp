@@ -16,9 +16,11 @@ std::string event_text(const std::string& event, const std::string& data) {
   return "event: " + event + "\ndata: " + data + "\n\n";
 }
 
-void EventHub::publish(const std::string& key, const std::string& text) {
+void EventHub::publish(const std::string& key, const std::function<std::string()>& make) {
   {
     const std::lock_guard lock(mutex_);
+    const std::string text = make();
+    if (text.empty()) return;
     for (const std::weak_ptr<Client>& each : clients_) {
       const std::shared_ptr<Client> client = each.lock();
       if (!client) continue;

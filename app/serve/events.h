@@ -17,9 +17,10 @@ std::string event_text(const std::string& event, const std::string& data);
 
 class EventHub {
  public:
-  /// Sends an event to all clients. If a client has not yet read an older event with this key, the new one replaces it,
-  /// so a slow client costs little memory.
-  void publish(const std::string& key, const std::string& text);
+  /// Sends the event that `make` returns to all clients; none if it is empty. `make` runs while no other event is
+  /// published, so that a client never gets an older state after a newer one. If a client has not yet read an older
+  /// event with this key, the new one replaces it, so a slow client costs little memory.
+  void publish(const std::string& key, const std::function<std::string()>& make);
   /// Returns a stream that begins with the text of `first`; null if there are too many clients. No event is published
   /// while `first` runs, so that none is missed. It sends a comment every 15
   /// seconds, so that both sides notice a broken connection.

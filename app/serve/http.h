@@ -70,7 +70,7 @@ class HttpServer {
  public:
   virtual ~HttpServer() = default;
   virtual int port() const = 0;
-  /// Answers requests until stop() is called from another thread.
+  /// Answers requests until stop() is called from another thread. Throws Error if the server can no longer listen.
   virtual void run() = 0;
   virtual void stop() = 0;
 };

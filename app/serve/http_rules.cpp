@@ -16,6 +16,10 @@ bool is_digits(std::string_view text) {
          std::ranges::all_of(text, [](unsigned char each) { return std::isdigit(each) != 0; });
 }
 
+bool is_header_name(std::string_view name) {
+  return !name.empty() && std::ranges::all_of(name, [](unsigned char each) { return std::isgraph(each) != 0; });
+}
+
 }  // namespace
 
 std::optional<FileRange> asked_range(std::string_view header, int64_t size) {
@@ -51,6 +55,9 @@ bool has_unread_body(const HttpRequest& request) {
 }
 
 std::optional<HttpResponse> refusal_of_framing(const HttpRequest& request) {
+  // Others read "Content-Length : 5" as a length.
+  if (std::ranges::any_of(request.headers, [](const auto& each) { return !is_header_name(each.first); }))
+    return error_response(400, "invalid_header", "a header has an invalid name", "leave no space before the colon");
   if (request.count("transfer-encoding") > 0)
     return error_response(411, "length_required", "the body has a transfer encoding, so its length is not known",
                           "send it with Content-Length");

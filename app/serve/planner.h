@@ -8,6 +8,7 @@
 
 #include "app/jobs/video.h"
 #include "app/serve/fields.h"
+#include "app/serve/hidden_paths.h"
 #include "app/serve/record.h"
 #include "app/serve/store.h"
 
@@ -18,6 +19,7 @@ struct ServedModel {
   Settings settings;  // merged: the command line, --config and the model's config
   std::string name;   // as clients call it
   NamedFolders folders;
+  HiddenPaths hidden;
 };
 
 /// Returns the name by which clients call the settings' model: that of its folder or file.

@@ -28,6 +28,8 @@ nlohmann::json values_for_clients(const VideoRecord& record) {
   nlohmann::json values = nlohmann::json::object();
   for (const auto& [key, value] : record.values)
     if (key != "prompt") values[key] = value;
+  if (!record.image.empty()) values[field_name("image")] = true;
+  if (!record.last_image.empty()) values[field_name("last_image")] = true;
   return values;
 }
 
@@ -82,6 +84,7 @@ nlohmann::json record_on_disk(const VideoRecord& record, const nlohmann::json& r
                          {"row", record.values},
                          {"status", name_of(record.state)},
                          {"order", record.order},
+                         {"attempts", record.attempts},
                          {"created_at", record.created_at},
                          {"started_at", record.started_at},
                          {"completed_at", record.completed_at},
@@ -112,6 +115,7 @@ VideoRecord read_record(const std::string& text, const std::string& file) {
   record.image = text_of(json, "image");
   record.last_image = text_of(json, "last_image");
   record.order = whole_of(json, "order");
+  record.attempts = whole_of(json, "attempts");
   record.created_at = whole_of(json, "created_at");
   record.started_at = whole_of(json, "started_at");
   record.completed_at = whole_of(json, "completed_at");

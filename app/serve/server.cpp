@@ -3,7 +3,8 @@
 
 #include <sys/stat.h>
 
-#include <condition_variable>
+#include <atomic>
+#include <exception>
 #include <iostream>
 #include <thread>
 
@@ -72,10 +73,39 @@ std::string shown_url(const ServeOptions& options, int port) {
   return "http://" + (is_v6 ? "[" + options.http.host + "]" : options.http.host) + ":" + std::to_string(port) + "/";
 }
 
-/// Waits for a signal, or for the worker to fail.
-void wait_for_end(const Worker& worker) {
+/// The thread that answers requests.
+class Listener {
+ public:
+  explicit Listener(HttpServer& server)
+      : thread_([this, &server] {
+          try {
+            server.run();
+          } catch (...) {
+            failure_ = std::current_exception();
+          }
+          ended_ = true;
+        }) {}
+  ~Listener() { join(); }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  bool has_ended() const { return ended_; }
+  /// Returns the reason why the server ended by itself; null if it did not.
+  std::exception_ptr join() {
+    if (thread_.joinable()) thread_.join();
+    return failure_;
+  }
+
+ private:
+  std::exception_ptr failure_;
+  std::atomic<bool> ended_ = false;
+  std::thread thread_;
+};
+
+/// Waits for a signal, or for the worker or the listener to fail.
+void wait_for_end(const Worker& worker, const Listener& listener) {
   constexpr std::chrono::milliseconds kLook{50};  // a signal notifies nobody
-  while (!interrupted() && !worker.failure()) std::this_thread::sleep_for(kLook);
+  while (!interrupted() && !worker.failure() && !listener.has_ended()) std::this_thread::sleep_for(kLook);
 }
 
 }  // namespace
@@ -87,7 +117,8 @@ void serve(const ServeOptions& options, const Settings& settings) {
   const bool is_quiet = settings.flag("quiet");
   ServedModel model{.settings = settings,
                     .name = name_of_model(settings),
-                    .folders = {.loras = options.lora_dir, .profiles = options.profile_dir}};
+                    .folders = {.loras = options.lora_dir, .profiles = options.profile_dir},
+                    .hidden = HiddenPaths({options.folder, options.lora_dir, options.profile_dir}, settings)};
   VideoStore store(options.folder, parse_keep_rule(options.keep));
   check_can_write(settings, store);
   if (const auto threads = settings.whole("threads")) models::set_threads(static_cast<int>(*threads));
@@ -108,16 +139,17 @@ void serve(const ServeOptions& options, const Settings& settings) {
   const std::unique_ptr<HttpServer> server = open_http_server(options.http, api);
   if (!is_loopback(options.http.host) && key.empty())
     std::cerr << "warning: everybody who reaches " << options.http.host << " can make videos here, without a key\n";
-  std::thread listener([&] { server->run(); });
+  Listener listener(*server);
   worker.start();
   std::cout << "serves " << model.name << " on " << shown_url(options, server->port()) << std::endl;
-  wait_for_end(worker);
+  wait_for_end(worker, listener);
   api.stop();
   worker.stop();
   events.close();
   server->stop();
-  listener.join();
+  const std::exception_ptr unheard = listener.join();
   if (const std::exception_ptr failure = worker.failure()) std::rethrow_exception(failure);
+  if (unheard) std::rethrow_exception(unheard);
   if (!is_quiet) std::cout << "stopped; " << store.waiting() << " videos wait for the next server\n";
 }
 

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,13 +34,13 @@ bool is_video_id(std::string_view text) {
   return std::ranges::all_of(text, [](unsigned char each) { return std::isxdigit(each) != 0; });
 }
 
-/// Returns true for the names of files that the server and its jobs make for a video.
-bool is_file_of(const std::string& name, const std::string& id) {
-  if (!name.starts_with(id + ".")) return false;
-  const std::string rest = name.substr(id.size());
-  return rest == ".json" || rest == ".mp4" || rest == ".thumbnail.png" || rest == ".sheet.png" ||
-         rest.starts_with(".image.") || rest.starts_with(".last_image.") || rest.starts_with(".mp4.checkpoint") ||
-         rest.starts_with(".mp4.latents");
+/// Returns the id of the video for which the server or its job made a file of this name; empty for other names.
+std::string video_of_file(const std::string& name) {
+  const std::string id = name.substr(0, name.find('.')), rest = name.substr(id.size());
+  const bool is_ours = rest == ".json" || rest == ".mp4" || rest == ".thumbnail.png" || rest == ".sheet.png" ||
+                       rest.starts_with(".image.") || rest.starts_with(".last_image.") ||
+                       rest.starts_with(".mp4.checkpoint") || rest.starts_with(".mp4.latents");
+  return is_ours && is_video_id(id) ? id : "";
 }
 
 }  // namespace
@@ -99,14 +100,34 @@ void VideoStore::read_folder() {
     targets.insert(targets.end(), {own.record, own.video, own.thumbnail, own.sheet});
   }
   models::remove_leftovers(targets);
+  remove_orphans();
   std::ranges::sort(found, {}, &VideoRecord::order);
+  for (const VideoState state : {VideoState::in_progress, VideoState::queued})
+    for (const VideoRecord& record : found)
+      if (record.state == state) queue_.push_back(record.id);
   for (VideoRecord& record : found) {
-    if (record.state == VideoState::in_progress) queue_.push_front(record.id);
-    if (record.state == VideoState::queued) queue_.push_back(record.id);
     if (!record.is_finished()) record.state = VideoState::queued;
     by_order_[record.order] = record.id;
     videos_.emplace(record.id, std::move(record));
   }
+}
+
+/// Removes what a killed server left of videos without a record: pictures that it saved before the record, and files
+/// that it removed behind it.
+void VideoStore::remove_orphans() const {
+  std::vector<fs::path> orphans, targets;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder_, ignored)) {
+    const std::string name = entry.path().filename().string(), target = models::Temporary::target_of(name);
+    const std::string id = video_of_file(target.empty() ? name : target);
+    if (id.empty()) continue;
+    if (!target.empty())
+      targets.push_back(folder_ / target);
+    else if (!fs::exists(files(id).record, ignored))
+      orphans.push_back(entry.path());
+  }
+  models::remove_leftovers(targets);
+  for (const fs::path& file : orphans) fs::remove(file, ignored);
 }
 
 VideoFiles VideoStore::files(const std::string& id) const {
@@ -123,6 +144,14 @@ void VideoStore::write(const VideoRecord& record, const nlohmann::json& recipe) 
   file.commit();
 }
 
+void VideoStore::write_if_possible(const VideoRecord& record) const {
+  try {
+    write(record, {});
+  } catch (const Error& error) {
+    std::cerr << "warning: " << error.what() << "\n";
+  }
+}
+
 nlohmann::json VideoStore::recipe_of(const VideoRecord& record) const {
   if (!record.has_recipe) return {};
   try {
@@ -135,11 +164,10 @@ nlohmann::json VideoStore::recipe_of(const VideoRecord& record) const {
   }
 }
 
-nlohmann::json VideoStore::object_of(const VideoRecord& record) const {
-  VideoPlace place{.recipe = recipe_of(record)};
+VideoPlace VideoStore::place_of(const VideoRecord& record) const {
+  VideoPlace place;
   if (record.is_finished() && keep_.seconds > 0) place.expires_at = record.completed_at + keep_.seconds;
-  if (record.state == VideoState::queued) place.queue_position = std::ranges::find(queue_, record.id) - queue_.begin();
-  return video_object(record, place);
+  return place;
 }
 
 bool VideoStore::add(VideoRecord record, size_t most) {
@@ -160,9 +188,18 @@ std::optional<VideoRecord> VideoStore::find(const std::string& id) const {
 }
 
 nlohmann::json VideoStore::object(const std::string& id) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = videos_.find(id);
-  return found == videos_.end() ? nlohmann::json() : object_of(found->second);
+  VideoRecord record;
+  VideoPlace place;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = videos_.find(id);
+    if (found == videos_.end()) return {};
+    record = found->second;
+    place = place_of(record);
+    if (record.state == VideoState::queued) place.queue_position = std::ranges::find(queue_, id) - queue_.begin();
+  }
+  place.recipe = recipe_of(record);  // reads a file, so others do not wait for it
+  return video_object(record, place);
 }
 
 std::optional<VideoPage> VideoStore::list(const std::string& after, size_t limit, bool ascending) const {
@@ -187,9 +224,19 @@ std::vector<nlohmann::json> VideoStore::unfinished() const {
   const std::lock_guard lock(mutex_);
   std::vector<nlohmann::json> all;
   for (const auto& [id, record] : videos_)
-    if (record.state == VideoState::in_progress) all.push_back(object_of(record));
-  for (const std::string& id : queue_) all.push_back(object_of(videos_.at(id)));
+    if (record.state == VideoState::in_progress) all.push_back(video_object(record, place_of(record)));
+  int64_t position = 0;
+  for (const std::string& id : queue_) {
+    VideoPlace place = place_of(videos_.at(id));
+    place.queue_position = position++;
+    all.push_back(video_object(videos_.at(id), place));
+  }
   return all;
+}
+
+std::vector<std::string> VideoStore::queue(size_t most) const {
+  const std::lock_guard lock(mutex_);
+  return {queue_.begin(), queue_.begin() + static_cast<ptrdiff_t>(std::min(most, queue_.size()))};
 }
 
 size_t VideoStore::waiting() const {
@@ -209,22 +256,28 @@ std::optional<VideoRecord> VideoStore::begin_next() {
   if (queue_.empty()) return std::nullopt;
   VideoRecord& record = videos_.at(queue_.front());
   queue_.pop_front();
+  if (has_checkpoint_since(record)) record.attempts = 0;
+  ++record.attempts;
   record.state = VideoState::in_progress;
   record.started_at = unix_now();
   record.progress = {};
-  try {
-    write(record, {});
-  } catch (const Error& error) {  // on a full disk the video itself will fail, which is then told
-    std::cerr << "warning: " << error.what() << "\n";
-  }
+  write_if_possible(record);  // on a full disk the video itself will fail, which is then told
   return record;
 }
 
-void VideoStore::put_back(const std::string& id) {
+/// Returns true if the last attempt kept a checkpoint, so that the next one gets further.
+bool VideoStore::has_checkpoint_since(const VideoRecord& record) const {
+  struct stat state {};
+  return std::ranges::any_of(files_beside(files(record.id).video, {"checkpoint"}), [&](const fs::path& file) {
+    return stat(file.c_str(), &state) == 0 && state.st_mtime >= record.started_at;
+  });
+}
+
+void VideoStore::pause(const std::string& id) {
   const std::lock_guard lock(mutex_);
   VideoRecord& record = videos_.at(id);
-  record.state = VideoState::queued;
-  queue_.push_front(id);
+  record.attempts = 0;
+  write_if_possible(record);
 }
 
 void VideoStore::progress(const std::string& id, const std::function<void(VideoRecord&)>& change) {
@@ -244,25 +297,23 @@ void VideoStore::complete(const std::string& id, const nlohmann::json& recipe) {
 
 void VideoStore::fail(const std::string& id, const std::string& code, const std::string& message) {
   const std::lock_guard lock(mutex_);
+  fail_locked(id, code, message);
+}
+
+void VideoStore::fail_locked(const std::string& id, const std::string& code, const std::string& message) {
   VideoRecord& record = videos_.at(id);
   std::erase(queue_, id);
   record.state = VideoState::failed;
   record.completed_at = unix_now();
   record.error_code = code;
   record.error = message;
-  try {
-    write(record, {});
-  } catch (const Error& error) {
-    std::cerr << "warning: " << error.what() << "\n";
-  }
+  write_if_possible(record);
 }
 
 bool VideoStore::cancel_waiting(const std::string& id) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (std::erase(queue_, id) == 0) return false;
-  }
-  fail(id, "cancelled", "the video was cancelled before it began");
+  const std::lock_guard lock(mutex_);
+  if (std::ranges::find(queue_, id) == queue_.end()) return false;
+  fail_locked(id, "cancelled", "the video was cancelled before it began");
   return true;
 }
 
@@ -270,7 +321,7 @@ void VideoStore::remove_files(const VideoRecord& record) const {
   std::error_code ignored;
   std::vector<fs::path> own;
   for (const auto& entry : fs::directory_iterator(folder_, ignored))
-    if (is_file_of(entry.path().filename().string(), record.id)) own.push_back(entry.path());
+    if (video_of_file(entry.path().filename().string()) == record.id) own.push_back(entry.path());
   fs::remove(files(record.id).record, ignored);  // first, so that a later server does not see half a video
   for (const fs::path& file : own) fs::remove(file, ignored);
 }
@@ -282,13 +333,13 @@ void VideoStore::remove_unfinished(const std::string& id) const {
     for (const fs::path& file : files_beside(video, {kind})) fs::remove(file, ignored);
 }
 
-uint64_t VideoStore::bytes_of(const VideoRecord& record) const {
-  uint64_t bytes = 0;
-  const VideoFiles own = files(record.id);
+std::map<std::string, uint64_t> VideoStore::bytes_by_id() const {
+  std::map<std::string, uint64_t> bytes;
   std::error_code error;
-  for (const fs::path& file : {own.record, own.video, own.thumbnail, own.sheet}) {
-    const uint64_t size = fs::file_size(file, error);
-    if (!error) bytes += size;
+  for (const auto& entry : fs::directory_iterator(folder_, error)) {
+    const std::string id = video_of_file(entry.path().filename().string());
+    const uint64_t size = id.empty() ? 0 : fs::file_size(entry.path(), error);
+    if (!id.empty() && !error) bytes[id] += size;
   }
   return bytes;
 }
@@ -307,6 +358,7 @@ bool VideoStore::remove(const std::string& id) {
 std::vector<std::string> VideoStore::remove_old() {
   std::vector<std::string> old;
   if (keep_.seconds == 0 && keep_.bytes == 0) return old;
+  std::map<std::string, uint64_t> sizes = keep_.bytes > 0 ? bytes_by_id() : std::map<std::string, uint64_t>();
   {
     const std::lock_guard lock(mutex_);
     uint64_t bytes = 0;
@@ -314,7 +366,7 @@ std::vector<std::string> VideoStore::remove_old() {
     for (auto each = by_order_.rbegin(); each != by_order_.rend(); ++each) {  // newest first
       const VideoRecord& record = videos_.at(each->second);
       if (!record.is_finished()) continue;
-      bytes += keep_.bytes > 0 ? bytes_of(record) : 0;
+      bytes += sizes[record.id];
       const bool too_old = keep_.seconds > 0 && record.completed_at + keep_.seconds < unix_now();
       if (too_old || (keep_.bytes > 0 && bytes > keep_.bytes && !is_newest)) old.push_back(record.id);
       is_newest = false;

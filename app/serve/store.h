@@ -62,12 +62,17 @@ class VideoStore {
   /// Returns the objects of all videos that wait or run, the running one first.
   std::vector<nlohmann::json> unfinished() const;
   size_t waiting() const;
+  /// Returns the first `most` videos that wait, in their order.
+  std::vector<std::string> queue(size_t most) const;
   std::map<VideoState, size_t> counts() const;
 
-  /// Takes the next video from the queue and marks it as running. Returns nothing if none waits.
+  /// A video that ends this many servers is not tried again.
+  static constexpr int64_t kMostAttempts = 3;
+  /// Takes the next video from the queue and marks it as running. Returns nothing if none waits. Counts the attempts
+  /// since the last one that kept a checkpoint.
   std::optional<VideoRecord> begin_next();
-  /// Lets a running video wait again, before the others.
-  void put_back(const std::string& id);
+  /// Forgets the attempts of a running video, with which the next server goes on.
+  void pause(const std::string& id);
   /// Changes a running video's progress, in memory only.
   void progress(const std::string& id, const std::function<void(VideoRecord&)>& change);
   /// Ends a video as completed. Throws Error if the record cannot be written.
@@ -88,9 +93,13 @@ class VideoStore {
   void read_folder();
   void write(const VideoRecord& record, const nlohmann::json& recipe) const;
   nlohmann::json recipe_of(const VideoRecord& record) const;
-  nlohmann::json object_of(const VideoRecord& record) const;
+  VideoPlace place_of(const VideoRecord& record) const;
+  void remove_orphans() const;
+  void write_if_possible(const VideoRecord& record) const;
+  bool has_checkpoint_since(const VideoRecord& record) const;
+  void fail_locked(const std::string& id, const std::string& code, const std::string& message);
   void remove_files(const VideoRecord& record) const;
-  uint64_t bytes_of(const VideoRecord& record) const;
+  std::map<std::string, uint64_t> bytes_by_id() const;
 
   const std::filesystem::path folder_;
   const KeepRule keep_;

@@ -93,8 +93,7 @@ void Worker::work() {
   ready_ = true;
   say("ready");
   while (!must_stop()) {
-    for (const std::string& id : store_.remove_old())
-      events_.publish(id, event_text("deleted", nlohmann::json{{"id", id}}.dump()));
+    for (const std::string& id : store_.remove_old()) publish_deleted(id);
     if (const auto record = begin_next()) {
       make(*record);
       continue;
@@ -143,17 +142,16 @@ void Worker::make(const VideoRecord& record) {
   begun_ = std::chrono::steady_clock::now();
   step_seconds_ = 0;
   publish(record.id);
+  publish_queue();
   say(record.id + ": begins");
   try {
     make_video(record);
     metrics_.ended("completed", seconds_since(begun_));
     say(record.id + ": done in " + duration_text(seconds_since(begun_)));
   } catch (const models::Cancelled&) {
-    if (!cancelled_) return;  // the server stops; the video stays as it is, and the next server goes on with it
-    store_.remove_unfinished(record.id);
+    if (!cancelled_) return store_.pause(record.id);  // the server stops; the next one goes on with the video
     fail(record, "cancelled", Error(ErrorKind::cancelled, "the video was cancelled", ""));
   } catch (const models::DiskError& error) {
-    store_.remove_unfinished(record.id);  // frees what it can
     fail(record, "disk_full", error);
   } catch (const Error& error) {
     fail(record, error.kind() == ErrorKind::bad_input ? "invalid_value" : "generation_failed", error);
@@ -169,6 +167,10 @@ void Worker::make(const VideoRecord& record) {
 }
 
 void Worker::make_video(const VideoRecord& record) {
+  if (record.attempts > VideoStore::kMostAttempts)
+    throw run_failure(
+        "the server ended " + std::to_string(VideoStore::kMostAttempts) + " times while it made this video",
+        "ask for a smaller video, or see the server's output");
   if (record.model != model_.name)
     throw bad_input("the video was asked of the model " + record.model + ", but the server now has " + model_.name,
                     "ask for it again, or start the server with that model");
@@ -188,15 +190,15 @@ void Worker::make_video(const VideoRecord& record) {
 }
 
 void Worker::fail(const VideoRecord& record, const std::string& code, const Error& error) {
-  std::string text = error.what();
-  if (!error.remedy().empty()) text += "; " + error.remedy();
-  // Clients are not told where the server keeps its files.
-  for (const std::string& hidden : {store_.folder().string() + "/", record.id + ": "})
-    for (size_t place = text.find(hidden); place != std::string::npos; place = text.find(hidden))
-      text.erase(place, hidden.size());
+  std::string full = error.what();
+  if (!error.remedy().empty()) full += "; " + error.remedy();
+  std::string text = model_.hidden.for_clients(full);
+  const std::string own = record.id + ": ";  // the client knows the video
+  for (size_t place = text.find(own); place != std::string::npos; place = text.find(own)) text.erase(place, own.size());
+  store_.remove_unfinished(record.id);  // first, because a full disk may have no room for the record
   store_.fail(record.id, code, text);
   metrics_.ended(code == "cancelled" ? code : "failed", 0);
-  say(record.id + ": " + text);
+  say(record.id + ": " + full);
 }
 
 std::unique_ptr<Previews> Worker::previews_of(const std::string& id, const models::Pipeline& pipeline) {
@@ -214,7 +216,9 @@ void Worker::show(const std::string& id, int64_t step, const at::Tensor& frames)
     newest_preview_ = {.id = id, .png = {png.begin(), png.end()}};
   }
   store_.progress(id, [&](VideoRecord& record) { record.preview_step = step; });
-  events_.publish(id + " preview", event_text("preview", nlohmann::json{{"id", id}, {"step", step}}.dump()));
+  events_.publish(id + " preview", [&] {
+    return event_text("preview", nlohmann::json{{"id", id}, {"step", step}}.dump());
+  });
 }
 
 std::string Worker::preview(const std::string& id) const {
@@ -223,8 +227,19 @@ std::string Worker::preview(const std::string& id) const {
 }
 
 void Worker::publish(const std::string& id) {
-  const nlohmann::json video = store_.object(id);
-  if (!video.is_null()) events_.publish(id, event_text("video", dump(video)));
+  events_.publish(id, [&] {
+    const nlohmann::json video = store_.object(id);
+    return video.is_null() ? std::string() : event_text("video", dump(video));
+  });
+}
+
+void Worker::publish_deleted(const std::string& id) {
+  events_.publish(id, [&] { return event_text("deleted", nlohmann::json{{"id", id}}.dump()); });
+}
+
+void Worker::publish_queue() {
+  constexpr size_t kMostIds = 100;
+  events_.publish("queue", [&] { return event_text("queue", nlohmann::json{{"ids", store_.queue(kMostIds)}}.dump()); });
 }
 
 void Worker::change(const std::function<void(VideoProgress&)>& change) {

@@ -35,6 +35,10 @@ class Worker : private JobUser, private models::RunObserver {
   std::exception_ptr failure() const;
   /// Returns the newest preview of the video that runs or ran last, as a PNG; empty if there is none.
   std::string preview(const std::string& id) const;
+  /// Tells clients about a video's new state, that it was removed, or which videos wait.
+  void publish(const std::string& id);
+  void publish_deleted(const std::string& id);
+  void publish_queue();
   /// Looks at the queue again.
   void wake();
   /// Cancels the video if it runs. Returns false if it does not.
@@ -52,7 +56,6 @@ class Worker : private JobUser, private models::RunObserver {
   models::Pipeline& pipeline_for(const VideoTask& video);
   void resolve(VideoTask& video, models::Pipeline& pipeline);
   void fail(const VideoRecord& record, const std::string& code, const Error& error);
-  void publish(const std::string& id);
   std::unique_ptr<Previews> previews_of(const std::string& id, const models::Pipeline& pipeline);
   void show(const std::string& id, int64_t step, const at::Tensor& frames);
   void change(const std::function<void(VideoProgress&)>& change);

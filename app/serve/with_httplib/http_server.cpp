@@ -1,9 +1,11 @@
 // Listens through cpp-httplib, which parses requests and writes answers. Connections are read here, because the library
 // limits neither the bytes of a request's head nor the time that it takes, and because it goes on reading a connection
 // whose body it has not read. Compiles with versions 0.11 to 0.18.
+#include <fcntl.h>
 #include <httplib.h>
 #include <netdb.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,17 +14,16 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
-#include <deque>
 #include <exception>
 #include <fstream>
 #include <iostream>
-#include <mutex>
 #include <thread>
 
 #include "app/serve/http.h"
 #include "app/serve/http_rules.h"
 #include "app/serve/multipart.h"
+#include "app/serve/random_name.h"
+#include "app/serve/with_httplib/connection_threads.h"
 #include "hilbert/error.h"
 #include "hilbert/lower_case.h"
 
@@ -32,7 +33,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr int kMostConnections = 512;
+constexpr int kMostConnections = 512, kFewestConnections = 16;
 constexpr int kMostRequests = 1000;  // of one connection
 constexpr size_t kMostHeadBytes = 64 << 10;
 constexpr uint64_t kMostBytesOfBodies = 4 * kMostBodyBytes;  // of all requests that are being read or answered
@@ -50,6 +51,27 @@ bool is_ready(int socket, short events, milliseconds limit) {
   const int count = poll(&waiting, 1, static_cast<int>(std::max<int64_t>(limit.count(), 0)));
   return count > 0 && (waiting.revents & events) != 0;
 }
+
+/// Returns how many connections the server holds: half of the files that the process may open, at most.
+int most_connections() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kFewestConnections;
+  return static_cast<int>(std::clamp<rlim_t>(limit.rlim_cur / 2, kFewestConnections, kMostConnections));
+}
+
+/// Counts itself while it lives.
+class Slot {
+ public:
+  explicit Slot(std::atomic<int>& count) : count_(count), number_(++count) {}
+  ~Slot() { --count_; }
+  Slot(const Slot&) = delete;
+  Slot& operator=(const Slot&) = delete;
+  int number() const { return number_; }
+
+ private:
+  std::atomic<int>& count_;
+  const int number_;
+};
 
 /// A client's connection. Limits the bytes and the time of each request's head.
 class Connection final : public httplib::Stream {
@@ -77,6 +99,8 @@ class Connection final : public httplib::Stream {
   }
   bool may_go_on() const { return reached_ && !closes_; }
   void close_behind() { closes_ = true; }
+  /// Closes at once in the end, whatever the client still sends.
+  void do_not_linger() { lingers_ = false; }
   uint64_t body_bytes = 0;  // of memory that the request's body takes
   std::string form_type;    // Content-Type of the request, if its body is a form
 
@@ -112,7 +136,7 @@ class Connection final : public httplib::Stream {
   void finish() {
     shutdown(socket_, SHUT_WR);
     const auto end = Clock::now() + kLinger;
-    for (uint64_t bytes = 0; bytes < kMostLingerBytes && Clock::now() < end && !stopping_;) {
+    for (uint64_t bytes = 0; lingers_ && bytes < kMostLingerBytes && Clock::now() < end && !stopping_;) {
       if (!is_ready(socket_, POLLIN, kPoll)) continue;
       const ssize_t count = recv(socket_, buffer_.data(), buffer_.size(), 0);
       if (count <= 0) break;
@@ -126,57 +150,10 @@ class Connection final : public httplib::Stream {
   std::array<char, 16 << 10> buffer_{};
   size_t begin_ = 0, end_ = 0, head_bytes_ = 0;
   Clock::time_point head_end_, body_end_;
-  bool reached_ = false, closes_ = false;
+  bool reached_ = false, closes_ = false, lingers_ = true;
 };
 
 thread_local Connection* current = nullptr;
-
-/// A thread for each connection. Threads are kept for later connections.
-class ConnectionThreads final : public httplib::TaskQueue {
- public:
-  using Added = decltype(std::declval<httplib::TaskQueue&>().enqueue(std::declval<std::function<void()>>()));
-
-  Added enqueue(std::function<void()> work) override {
-    {
-      const std::lock_guard lock(mutex_);
-      waiting_.push_back(std::move(work));
-      if (waiting_.size() > idle_) threads_.emplace_back([this] { serve_connections(); });
-    }
-    changed_.notify_one();
-    return static_cast<Added>(true);  // void in older versions
-  }
-  void shutdown() override {
-    {
-      const std::lock_guard lock(mutex_);
-      ends_ = true;
-    }
-    changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
-
- private:
-  void serve_connections() {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      ++idle_;
-      changed_.wait(lock, [&] { return ends_ || !waiting_.empty(); });
-      --idle_;
-      if (waiting_.empty()) return;
-      const std::function<void()> work = std::move(waiting_.front());
-      waiting_.pop_front();
-      lock.unlock();
-      work();
-      lock.lock();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> waiting_;
-  std::vector<std::thread> threads_;
-  size_t idle_ = 0;
-  bool ends_ = false;
-};
 
 HttpRequest request_of(const httplib::Request& from) {
   HttpRequest request{.method = from.method, .path = from.path, .headers = {}};
@@ -185,6 +162,15 @@ HttpRequest request_of(const httplib::Request& from) {
   request.body = from.body;
   request.is_multipart = is_form_type(request.header("content-type"));
   return request;
+}
+
+std::string request_id() {
+  return "req_" + random_name();
+}
+
+void add_usual_headers(httplib::Response& to) {
+  if (!to.has_header("x-request-id")) to.set_header("x-request-id", request_id());
+  to.set_header("X-Content-Type-Options", "nosniff");
 }
 
 void send_stream(const HttpResponse& from, httplib::Response& to) {
@@ -226,7 +212,7 @@ void send_file(const HttpResponse& from, const HttpRequest& request, httplib::Re
 class HttplibServer final : public HttpServer, private httplib::Server {
  public:
   HttplibServer(const HttpOptions& options, HttpHandler& handler) : handler_(handler) {
-    new_task_queue = [] { return new ConnectionThreads; };  // httplib owns it
+    new_task_queue = [this] { return new ConnectionQueue(threads_); };  // httplib owns it
     // The library's own options let a second server share the port.
     set_socket_options([](socket_t socket) {
       const int on = 1;
@@ -251,6 +237,7 @@ class HttplibServer final : public HttpServer, private httplib::Server {
       if (current != nullptr) current->close_behind();
       const HttpResponse error = refusal_of_status(response.status);
       response.set_header("Connection", "close");
+      add_usual_headers(response);
       response.set_content(error.body, error.type.c_str());
     }));
     set_logger(
@@ -258,11 +245,26 @@ class HttplibServer final : public HttpServer, private httplib::Server {
     bind(options);
   }
 
+  ~HttplibServer() override {
+    stopping_ = true;
+    threads_.join();
+    close(spare_socket_);
+  }
+  HttplibServer(const HttplibServer&) = delete;
+  HttplibServer& operator=(const HttplibServer&) = delete;
+
   int port() const override { return port_; }
-  void run() override { listen_after_bind(); }
+  void run() override {
+    bool listens = true;
+    while (listens && !listen_after_bind() && !stopping_) listens = listen_again();
+    const bool failed = !stopping_.exchange(true);
+    ended_ = true;
+    if (failed) throw run_failure("the server can accept no more connections", "start it again");
+    threads_.join();
+  }
   void stop() override {
     stopping_ = true;
-    while (!is_running() && !ended_) std::this_thread::yield();
+    while (!is_running() && !ended_) std::this_thread::sleep_for(milliseconds(1));
     httplib::Server::stop();
   }
 
@@ -277,14 +279,27 @@ class HttplibServer final : public HttpServer, private httplib::Server {
                       "choose another with --port or --host, or end the server that uses it");
     constexpr int kBacklog = 128;
     ::listen(svr_sock_, kBacklog);  // the library lets only five connections wait
+    spare_socket_ = fcntl(svr_sock_, F_DUPFD_CLOEXEC, 0);
+  }
+
+  /// Opens the socket again. The library closes it when the system cannot accept a connection, for want of memory or
+  /// because the client has gone.
+  bool listen_again() {
+    std::cerr << "warning: cannot accept a connection; the server listens again\n";
+    std::this_thread::sleep_for(kPoll);
+    const int socket = fcntl(spare_socket_, F_DUPFD_CLOEXEC, 0);
+    if (socket >= 0) svr_sock_ = socket;
+    return socket >= 0;
   }
 
   bool process_and_close_socket(socket_t socket) override {
+    const Slot slot(connections_);  // until the connection is closed
     Connection connection(socket, stopping_);
-    if (++connections_ > kMostConnections) {
+    if (slot.number() > most_connections_) {
       static constexpr std::string_view kBusy =
           "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\nRetry-After: 5\r\n\r\n";
       connection.write(kBusy.data(), kBusy.size());
+      connection.do_not_linger();
     } else {
       current = &connection;
       for (int i = 0; i < kMostRequests && connection.wait(); ++i) {
@@ -295,7 +310,6 @@ class HttplibServer final : public HttpServer, private httplib::Server {
       }
       current = nullptr;
     }
-    --connections_;
     return true;
   }
 
@@ -358,20 +372,29 @@ class HttplibServer final : public HttpServer, private httplib::Server {
       return error_response(error.kind() == ErrorKind::bad_input ? 400 : 500, "invalid_value", error.what(),
                             error.remedy(), error.field());
     } catch (const std::exception& error) {
-      return error_response(500, "server_error", error.what(), "try again, and report it if it stays");
+      const std::string id = request_id();  // the cause may name what clients must not know
+      std::cerr << "error: request " + id + ": " + error.what() + "\n";
+      HttpResponse response =
+          error_response(500, "server_error", "internal error in request " + id, "see the server's output");
+      response.headers["x-request-id"] = id;
+      return response;
     }
   }
 
   static void send(const HttpResponse& from, const HttpRequest& request, httplib::Response& to) {
     to.status = from.status;
     for (const auto& [name, value] : from.headers) to.set_header(name.c_str(), value);
+    add_usual_headers(to);
     if (from.stream) return send_stream(from, to);
     if (!from.file.empty()) return send_file(from, request, to);
     if (!from.body.empty()) to.set_content(from.body, from.type.c_str());
   }
 
   HttpHandler& handler_;
-  int port_ = 0;
+  int port_ = 0, spare_socket_ = -1;
+  const int most_connections_ = most_connections();
+  // A few more threads than connections, which refuse those beyond the limit.
+  ConnectionThreads threads_{static_cast<size_t>(most_connections_) + 4};
   std::atomic<int> connections_ = 0;
   std::atomic<uint64_t> body_bytes_ = 0;
   std::atomic<bool> stopping_ = false, ended_ = false;

@@ -8,9 +8,11 @@ namespace {
 TEST(EventHub, SendsTheNewestEventOfEachKey) {
   EventHub hub;
   const HttpStream stream = hub.subscribe([] { return std::string("first\n"); });
-  hub.publish("a", "a1\n");
-  hub.publish("b", "b1\n");
-  hub.publish("a", "a2\n");
+  const auto text_of = [](const char* each) { return [each] { return std::string(each); }; };
+  hub.publish("a", text_of("a1\n"));
+  hub.publish("b", text_of("b1\n"));
+  hub.publish("a", text_of("a2\n"));
+  hub.publish("b", text_of(""));
   std::string text;
   EXPECT_TRUE(stream(text));
   EXPECT_EQ(text, "first\nb1\na2\n");
