@@ -141,6 +141,11 @@ const QuantizedFormat* recognized(const TensorEntry& weight, const std::map<std:
   }
 }
 
+/// Formats that always rotate do so in the usual groups, as where a description names none.
+Described undescribed(const QuantizedFormat* format) {
+  return {.format = format, .rotation = format != nullptr && format->must_rotate ? kUsualRotation : 0};
+}
+
 bool is_of_8_bits(Dtype dtype) {
   return dtype == Dtype::i8 || dtype == Dtype::u8 || dtype == Dtype::f8_e4m3 || dtype == Dtype::f8_e5m2;
 }
@@ -158,7 +163,7 @@ class FileLayers {
       }
     for (const auto& file : files) add_described(*file);
     for (const auto& [layer, weight] : weights_)
-      if (!layers_.contains(layer)) layers_[layer] = {.format = recognized(*weight, beside_.at(layer))};
+      if (!layers_.contains(layer)) layers_[layer] = undescribed(recognized(*weight, beside_.at(layer)));
   }
 
   const DescribedLayers& all() const { return layers_; }

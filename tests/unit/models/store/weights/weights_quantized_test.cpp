@@ -175,6 +175,15 @@ TEST_F(SmallFile, ReadsQuanto) {
   EXPECT_TRUE(read({3, 8}).equal(weight.to(at::kFloat) * scale));
 }
 
+TEST_F(SmallFile, RotatesAFormatThatAlwaysDoesAlsoWithoutADescription) {
+  const at::Tensor weight = at::randint(-128, 128, {3, 128}, at::kChar), relative = at::rand({3, 16});
+  const Tensors tensors = {{"weight", weight}, {"weight_s_rel", relative}, {"weight_s_channel", at::ones({3})}};
+  write(tensors, R"({"format":"asym_w4a8_int8","convrot_groupsize":256})");
+  const at::Tensor described = read({3, 256});
+  write(tensors);
+  EXPECT_TRUE(read({3, 256}).equal(described));
+}
+
 TEST_F(SmallFile, RefusesRotationsThatDoNotFit) {
   const at::Tensor scale = at::ones({2});
   for (const auto& [columns, group, words] :
