@@ -118,7 +118,7 @@ std::vector<std::byte> join_mxfp8(const LayerTensors& tensors, int64_t rows, int
 std::vector<std::byte> join_nvfp4(const LayerTensors& tensors, int64_t rows, int64_t columns) {
   const std::span<const std::byte> codes = tensors.bytes("weight");
   const BlockScales scales(tensors, kNvColumns);
-  const bool swap = !tensors.layer().low_first;
+  const bool swap = !tensors.layer().low_first();
   std::vector<std::byte> joined;
   joined.reserve(static_cast<size_t>(rows * columns / kNvColumns * PackedBlock<Dtype::nvfp4>::bytes));
   for (int64_t row = 0; row < rows; ++row)

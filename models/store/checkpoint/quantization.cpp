@@ -260,7 +260,7 @@ QuantizedLayers quantized_layers(const TensorTable& tensors, const std::vector<s
     for (const std::string& part : said.format->own) add(part);
     for (const std::string& part : said.format->more) add(part);
     add("pre_quant_scale");
-    layer.low_first = !said.is_marked;  // only ComfyUI's files have the even column in the high bits
+    layer.is_marked = said.is_marked;
     set_size(layer);
     layers.emplace(name, std::move(layer));
   }

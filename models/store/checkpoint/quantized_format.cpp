@@ -40,9 +40,13 @@ std::string problem_of_blocks(const QuantizedLayer& layer, int64_t block, Dtype 
     return in_quotes(scale.name) + " stored as " + std::string(name(scale.dtype)) + ", not " + std::string(name(dtype));
   const int64_t blocks = layer.columns / block;
   if (layer.columns % block != 0) return "blocks of " + std::to_string(block) + " that do not divide its columns";
-  std::vector<Shape> shapes = {tiled_shape(layer.rows, blocks)};
-  if (layer.low_first) shapes.push_back({layer.rows, blocks});  // NVIDIA's own files do not tile
-  return unless_shaped(layer, "weight_scale", shapes);
+  const Shape tiled = tiled_shape(layer.rows, blocks), in_rows = {layer.rows, blocks};
+  if (layer.is_marked) return unless_shaped(layer, "weight_scale", {tiled});
+  // Without a description only LightX2V's files are known to tile. NVIDIA's own do not.
+  const bool tiles = layer.find("alpha") != nullptr && layer.find("weight_scale_2") == nullptr;
+  if (tiled == in_rows && scale.shape == tiled && !tiles)
+    return in_quotes(scale.name) + " " + text_of(scale.shape) + " in an order that nothing describes";
+  return unless_shaped(layer, "weight_scale", {tiled, in_rows});
 }
 
 std::string problem_of_nvfp4(const QuantizedLayer& layer) {

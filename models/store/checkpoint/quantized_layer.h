@@ -39,7 +39,7 @@ struct QuantizedLayer {
   const QuantizedFormat* format = nullptr;
   int64_t rotation = 0;           // columns of a group of ConvRot; 0 if the weight is not rotated
   int64_t group = 0;              // columns that share a scale as the description says; 0 if it does not say
-  bool low_first = false;         // nvfp4: the low four bits are the even column
+  bool is_marked = false;         // a description names the format
   int64_t rows = 0, columns = 0;  // including the file's padding
   /// By the last part of the name: "weight", "weight_scale".
   std::map<std::string, std::pair<size_t, const TensorEntry*>> tensors = {};
@@ -48,6 +48,8 @@ struct QuantizedLayer {
     const auto found = tensors.find(part);
     return found == tensors.end() ? nullptr : found->second.second;
   }
+  /// Returns true if the low four bits of nvfp4 are the even column. Only ComfyUI has it in the high bits.
+  bool low_first() const { return !is_marked; }
   bool is_joined() const { return format->join != nullptr; }
   /// Returns the format's usual name: "int8_convrot", "nvfp4".
   std::string label() const {

@@ -219,6 +219,31 @@ TEST_F(SmallFile, RefusesScalesOfOtherShapes) {
   EXPECT_TRUE(is_refused({2, 64}, {"pre_quant_scale\" is [63], expected [64]"}));
 }
 
+/// Scales of whole tiles have the same shape in both orders.
+TEST_F(SmallFile, RefusesScalesInAnUnknownOrder) {
+  const at::Tensor codes = at::randint(0, 256, {128, 32}, at::kByte), one = at::ones({});
+  const at::Tensor scales = at::randint(1, 100, {128, 4}, at::kByte);
+  write({{"weight", codes}, {"weight_scale", scales}, {"weight_scale_2", one}});
+  EXPECT_TRUE(is_refused({128, 64}, {"nvfp4", "weight_scale\" [128, 4] in an order that nothing describes"}));
+  write({{"weight", codes}, {"weight_scale", scales}, {"alpha", one}, {"input_global_scale", one}});
+  const at::Tensor tiled = read({128, 64});
+  const at::Tensor swapped = codes.bitwise_left_shift(4).bitwise_or(codes.bitwise_right_shift(4));
+  write({{"weight", swapped}, {"weight_scale", scales}, {"weight_scale_2", one}}, R"({"format":"nvfp4"})");
+  EXPECT_TRUE(read({128, 64}).equal(tiled));
+  write({{"weight", at::zeros({128, 128}).to(at::kFloat8_e4m3fn)}, {"weight_scale", scales}});
+  EXPECT_TRUE(is_refused({128, 128}, {"mxfp8", "weight_scale\" [128, 4] in an order that nothing describes"}));
+}
+
+/// Fewer rows than a tile have one shape only.
+TEST_F(SmallFile, ReadsScalesInRows) {
+  const at::Tensor codes = at::full({16, 16}, 0x22, at::kByte), scales = at::full({16, 2}, 0x38, at::kByte);
+  scales[1][0] = 0x40;
+  write({{"weight", codes}, {"weight_scale", scales}, {"weight_scale_2", at::ones({})}});
+  at::Tensor expected = at::ones({16, 32});
+  expected[1].narrow(0, 0, 16).fill_(2);
+  EXPECT_TRUE(read({16, 32}).equal(expected));
+}
+
 TEST_F(SmallFile, RefusesScalesThatAreNoNumbers) {
   const at::Tensor packed = at::zeros({16, 16}, at::kByte);
   for (const float bad : {NAN, INFINITY}) {
