@@ -8,6 +8,7 @@
 #include "hilbert/error.h"
 #include "models/files/json_text.h"
 #include "models/store/checkpoint/quantized_format.h"
+#include "models/store/checkpoint/wrapped_name.h"
 
 namespace sparsereel::models {
 namespace {
@@ -49,6 +50,18 @@ std::string layer_of(std::string_view name) {
 
 std::string file_layer_of(const TensorEntry& entry) {
   return layer_of(without_quanto(entry.name));
+}
+
+/// Returns the layer's name without prefixes of programs, and without ".weight".
+std::string bare_layer(const std::string& name) {
+  std::string bare = without_wrappers(name);
+  for (bool goes_on = true; goes_on;) {
+    const auto begins = [&](const std::string& prefix) { return bare.starts_with(prefix); };
+    const auto prefix = std::ranges::find_if(transformer_prefixes(), begins);
+    goes_on = prefix != transformer_prefixes().end();
+    if (goes_on) bare.erase(0, prefix->size());
+  }
+  return bare.ends_with(kWeight) ? layer_of(bare) : bare;
 }
 
 /// Reads one description: {"format": "nvfp4", ...}. Some programs write only the format.
@@ -179,31 +192,56 @@ class FileLayers {
     return found != weights_.end() && found->second->dtype == Dtype::i8;
   }
 
-  /// Returns the layers that a name of the header means: names there may lack the prefix of the file's names, or have
-  /// one that those lack.
+  bool has_weight(const std::string& layer) const {
+    const auto found = beside_.find(layer);
+    return found != beside_.end() && found->second.contains("weight");
+  }
+
+  /// Returns the layers with weights that a description's name means. It may lack the prefix of the file's names, have
+  /// another one, or be the name of the weight itself.
   std::vector<std::string> meant(const std::string& name) const {
-    if (beside_.contains(name)) return {name};
+    if (has_weight(name)) return {name};
+    const std::string bare = bare_layer(name);
     std::vector<std::string> found;
-    for (const auto& [layer, weight] : weights_)
-      if (layer.ends_with("." + name) || name.ends_with("." + layer)) found.push_back(layer);
-    return found.empty() ? std::vector<std::string>{name} : found;
+    for (const auto& [layer, parts] : beside_) {
+      const std::string other = bare_layer(layer);
+      if (parts.contains("weight") && (other == bare || other.ends_with("." + bare) || bare.ends_with("." + other)))
+        found.push_back(layer);
+    }
+    return found;
+  }
+
+  /// A description without a weight may have another meaning than the weights have without it.
+  void add(const TensorFile& file, const std::string& name, const json& keys) {
+    const std::vector<std::string> layers = meant(name);
+    for (const std::string& layer : layers) layers_[layer] = Description(file, layer, keys, is_int8(layer)).read();
+    if (!layers.empty()) return;
+    const Described unused = Description(file, name, keys, true).read();
+    if (unused.rotation > 0 || unused.format->join != nullptr)
+      refuse(file, name,
+             QuantizedLayer{.format = unused.format, .rotation = unused.rotation}.label() +
+                 " without a weight of this name");
   }
 
   void add_described(const TensorFile& file) {
     const auto described = file.metadata().find(kQuantMetadata);
     if (described != file.metadata().end()) {
       const json all = parsed_description(file, described->second, kQuantMetadata);
-      const json named = all.is_object() ? all.value("layers", json::object()) : json::object();
-      for (const auto& [name, keys] : named.items())
-        for (const std::string& layer : meant(name))
-          layers_[layer] = Description(file, layer, keys, is_int8(layer)).read();
+      const json named = all.is_object() && !all.empty() ? all.value("layers", json()) : all;
+      if (!named.is_object())
+        throw bad_file(file.path().string(), std::string(kQuantMetadata) + " has no object \"layers\"",
+                       "download the file again");
+      for (const auto& [name, keys] : named.items()) add(file, name, keys);
     }
     for (const TensorEntry& entry : file.entries()) {
-      if (!entry.name.ends_with(kQuantMark) || entry.dtype != Dtype::u8) continue;
+      if (!entry.name.ends_with(kQuantMark)) continue;
+      const std::string layer = layer_of(entry.name);
+      if (entry.dtype != Dtype::u8)
+        refuse(file, layer,
+               "a format that " + in_quotes(entry.name) + " describes in " + std::string(models::name(entry.dtype)));
       const std::span<const std::byte> data = file.data(entry);
       const json keys = parsed_description(file, {reinterpret_cast<const char*>(data.data()), data.size()}, entry.name);
-      const std::string layer = layer_of(entry.name);
-      layers_[layer] = Description(file, layer, keys, is_int8(layer)).read();
+      add(file, layer, keys);
     }
   }
 

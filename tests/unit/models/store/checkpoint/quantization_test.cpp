@@ -117,6 +117,37 @@ TEST_F(Quantization, ChecksAllShardsTogether) {
       {"second.safetensors", "\"q\"", "weight_scale_inv"}));
 }
 
+/// A layer that the description does not find would be read without its rotation.
+TEST_F(Quantization, FindsTheLayersThatADescriptionMeans) {
+  const auto metadata = [](const std::string& name) {
+    return std::map<std::string, std::string>{
+        {"_quantization_metadata", R"({"layers":{")" + name + R"(":{"format":"float8_e5m2"}}})"}};
+  };
+  for (const char* name : {"q", "q.weight", "model.diffusion_model.q", "transformer.q.weight", "model.q"}) {
+    write("", metadata(name), "q.weight_scale", Dtype::i8);
+    EXPECT_TRUE(is_refused({"\"q\"", "F8_E5M2 but stored as I8"})) << name;
+  }
+  const std::string rotated = R"({"format":"int8_tensorwise","convrot":true})";
+  write("", {{"_quantization_metadata", R"({"layers":{"k":)" + rotated + "}}"}}, "q.weight_scale", Dtype::i8);
+  EXPECT_TRUE(is_refused({"wan.safetensors", "\"k\"", "int8_convrot without a weight of this name"}));
+  write("", {{"_quantization_metadata", R"({"layers":{"k":"nvfp4"}})"}});
+  EXPECT_TRUE(is_refused({"wan.safetensors", "\"k\"", "nvfp4 without a weight of this name"}));
+}
+
+TEST_F(Quantization, RefusesDescriptionsInAnotherForm) {
+  for (const char* text : {R"({"layers":["q"]})", R"({"q":"int8_tensorwise"})", "[]", "8"}) {
+    write("", {{"_quantization_metadata", text}});
+    EXPECT_TRUE(is_refused({"wan.safetensors", "_quantization_metadata has no object \"layers\""})) << text;
+  }
+  write("", {{"_quantization_metadata", "{}"}});
+  EXPECT_NO_THROW(check());
+  write("", {}, "q.comfy_quant");
+  EXPECT_TRUE(is_refused({"wan.safetensors: q.comfy_quant", "not valid JSON"}));
+  const std::string mark = R"({"convrot":true})";
+  write_safetensors(path_, {{"q.comfy_quant", Dtype::i8, {16}, std::as_bytes(std::span(mark))}});
+  EXPECT_TRUE(is_refused({"wan.safetensors", "\"q\"", "\"q.comfy_quant\" describes in I8"}));
+}
+
 TEST_F(Quantization, RefusesEmptyOrInvalidDescriptions) {
   for (const char* description : {"{}", R"({"format":8})", "[]", "null"}) {
     write(description);
