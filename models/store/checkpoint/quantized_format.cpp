@@ -62,6 +62,9 @@ std::string problem_of_mxfp8(const QuantizedLayer& layer) {
 }
 
 std::string problem_of_w4a4(const QuantizedLayer& layer) {
+  constexpr int64_t kColumns = PackedBlock<Dtype::int4>::elements;
+  if (layer.columns % kColumns != 0)
+    return std::to_string(layer.columns) + " columns, not a multiple of " + std::to_string(kColumns);
   return unless_one_a_row(layer, "weight_scale");
 }
 

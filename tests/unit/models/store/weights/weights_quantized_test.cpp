@@ -219,6 +219,14 @@ TEST_F(SmallFile, RefusesScalesOfOtherShapes) {
   EXPECT_TRUE(is_refused({2, 64}, {"pre_quant_scale\" is [63], expected [64]"}));
 }
 
+TEST_F(SmallFile, RefusesFourBitsInPartsOfABlock) {
+  for (const int64_t columns : {12, 20}) {
+    write({{"weight", codes(2, columns / 2)}, {"weight_scale", at::ones({2})}},
+          R"({"format":"convrot_w4a4","convrot_groupsize":4})");
+    EXPECT_TRUE(is_refused({2, columns}, {"convrot_w4a4", "columns, not a multiple of 8"}));
+  }
+}
+
 /// Scales of whole tiles have the same shape in both orders.
 TEST_F(SmallFile, RefusesScalesInAnUnknownOrder) {
   const at::Tensor codes = at::randint(0, 256, {128, 32}, at::kByte), one = at::ones({});
