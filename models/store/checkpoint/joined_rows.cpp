@@ -76,7 +76,7 @@ float number_at(const uint8_t* p, Dtype dtype, size_t i) {
 }
 
 bool is_number(Dtype dtype) {
-  constexpr Dtype kNumbers[] = {Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::f8_e4m3, Dtype::u8};
+  constexpr Dtype kNumbers[] = {Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::f8_e4m3};
   return std::ranges::count(kNumbers, dtype) > 0;
 }
 
@@ -207,7 +207,9 @@ std::span<const std::byte> LayerTensors::bytes(const std::string& part) const {
 
 std::vector<float> LayerTensors::numbers(const std::string& part) const {
   const TensorEntry& entry = *layer_.find(part);
-  if (!is_number(entry.dtype)) refuse(part, "is stored as " + std::string(name(entry.dtype)));
+  // Only the format of these scales has e4m3 numbers that some files store as U8.
+  const bool is_byte = entry.dtype == Dtype::u8 && part == "weight_s_rel";
+  if (!is_number(entry.dtype) && !is_byte) refuse(part, "is stored as " + std::string(name(entry.dtype)));
   const auto* from = reinterpret_cast<const uint8_t*>(bytes(part).data());
   std::vector<float> numbers(entry.elements());
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = number_at(from, entry.dtype, i);

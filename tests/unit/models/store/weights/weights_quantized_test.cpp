@@ -227,6 +227,20 @@ TEST_F(SmallFile, RefusesFourBitsInPartsOfABlock) {
   }
 }
 
+TEST_F(SmallFile, RefusesNumbersInBytes) {
+  const at::Tensor nibbles = codes(2, 128), bytes = at::full({2}, 0x38, at::kByte), ones = at::ones({2});
+  write({{"weight", nibbles}, {"weight_scale", bytes}}, R"({"format":"convrot_w4a4"})");
+  EXPECT_TRUE(is_refused({2, 256}, {"weight_scale\"", "convrot_w4a4", "is stored as U8"}));
+  const at::Tensor relative = at::full({2, 16}, 0x38, at::kByte);
+  const std::string mark = R"({"format":"asym_w4a8_int8"})";
+  write({{"weight", nibbles}, {"weight_s_rel", relative}, {"weight_s_channel", bytes}}, mark);
+  EXPECT_TRUE(is_refused({2, 256}, {"weight_s_channel\"", "asym_w4a8_int8", "is stored as U8"}));
+  write({{"weight", nibbles}, {"weight_s_rel", relative}, {"weight_s_channel", ones}}, mark);
+  const at::Tensor stored_as_bytes = read({2, 256});
+  write({{"weight", nibbles}, {"weight_s_rel", at::ones({2, 16})}, {"weight_s_channel", ones}}, mark);
+  EXPECT_TRUE(read({2, 256}).equal(stored_as_bytes));
+}
+
 /// Scales of whole tiles have the same shape in both orders.
 TEST_F(SmallFile, RefusesScalesInAnUnknownOrder) {
   const at::Tensor codes = at::randint(0, 256, {128, 32}, at::kByte), one = at::ones({});
