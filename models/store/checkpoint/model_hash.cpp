@@ -39,6 +39,14 @@ bool is_small(const TensorEntry& entry) {
   return entry.shape.size() <= 1 || entry.elements() <= kMostElements;
 }
 
+/// Hashes what descriptions say about layers whose tensors do not tell how to read them. Other models keep their hash.
+void add_quantized(Sha256& hash, const Component& component) {
+  for (const auto& [weight, layer] : component.quantized)
+    if (layer.is_joined() || layer.rotation > 0)
+      add(hash,
+          weight + " " + layer.label() + " " + std::to_string(layer.rotation) + (layer.low_first() ? " low" : ""));
+}
+
 }  // namespace
 
 std::string weights_hash(const Component& component) {
@@ -56,6 +64,7 @@ std::string weights_hash(const Component& component) {
       const std::span<const std::byte> data = component.files[place.first]->covered(*place.second);
       hash.update(data.data(), data.size());
     }
+  add_quantized(hash, component);
   return hash.hex();
 }
 
@@ -84,6 +93,7 @@ std::string model_hash(const Checkpoint& checkpoint) {
       add(hash, file->path().filename().string());
       add_header(hash, *file);
     }
+    add_quantized(hash, component);
   }
   return hash.hex();
 }

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "models/files/sha256.h"
+#include "models/store/checkpoint/family.h"
+#include "models/store/checkpoint/safetensors.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
@@ -91,6 +93,25 @@ TEST_F(ModelHash, ChangesWithTheHeaderOfAWeightFile) {
   bytes.replace(dtype, 5, "\"I16\"");
   test::write_text(weights, bytes);
   EXPECT_NE(hash(), original);
+}
+
+/// The headers of these files are the same, but for the description.
+TEST(WeightsHash, ChangesWithTheDescriptionOfQuantizedLayers) {
+  const test::TemporaryFolder folder;
+  const std::string codes(128, '\1'), scale(8, '\0');
+  const auto hash = [&](const std::string& description) {
+    const fs::path file = folder / "wan.safetensors";
+    write_safetensors(
+        file,
+        {{"q.weight", Dtype::i8, {2, 64}, std::as_bytes(std::span(codes))},
+         {"q.weight_scale", Dtype::f32, {2}, std::as_bytes(std::span(scale))}},
+        {{"_quantization_metadata", R"({"layers":{"q":{"format":"int8_tensorwise",)" + description + "}}}"}});
+    return weights_hash(component_of(open_weights(file), {.role = "transformer", .classes = {"Model"}}));
+  };
+  const std::string of_16 = hash(R"("convrot":true,"convrot_groupsize":16)");
+  EXPECT_EQ(hash(R"("convrot_groupsize":16,"convrot":true)"), of_16);
+  EXPECT_NE(hash(R"("convrot":true,"convrot_groupsize":64)"), of_16);
+  EXPECT_EQ(hash(R"("orig_dtype":"F16","orig_shape":[10,10])"), hash(R"("orig_dtype":"F32","orig_shape":[20,20])"));
 }
 
 }  // namespace
