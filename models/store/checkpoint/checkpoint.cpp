@@ -11,6 +11,7 @@
 #include "models/store/checkpoint/family.h"
 #include "models/store/checkpoint/foreign_model.h"
 #include "models/store/checkpoint/found_parts.h"
+#include "models/store/checkpoint/quantization.h"
 
 namespace sparsereel::models {
 namespace {
@@ -53,6 +54,9 @@ void check_sizes(const Component& component, const Part& part) {
   const Sizes found = part.sizes_by_tensors(component.tensors);
   if (const std::string what = found.empty() ? foreign_model(component.origin) : ""; !what.empty())
     throw foreign_file(component.origin, what);
+  // Weights in a refused form have other shapes, which say nothing about the model.
+  check_quantization(component.files);
+  check_layers(component.quantized, component.files);
   if (found.empty())
     throw bad_file(component.origin, "holds no " + component.class_name + ", but for example " + examples(component),
                    "name " + file_of(part));

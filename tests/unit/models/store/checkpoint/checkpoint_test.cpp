@@ -395,5 +395,21 @@ TEST(ReplacedWeights, AreRefusedForAnUnknownRoleOrOtherSizes) {
       throws_error([&] { model.replace("transformer", other); }, {"holds no WanTransformer3DModel", "\"a.blocks."}));
 }
 
+/// Packed rows have other widths than the config says.
+TEST(ReplacedWeights, AreRefusedForTheirFormatBeforeTheirSizes) {
+  const TemporaryFolder folder;
+  Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
+  const std::string mark = R"({"format":"svdquant_w4a4"})", codes(64, '\1');
+  write_safetensors(folder / "a.safetensors",
+                    {{"patch_embedding.weight", Dtype::u8, {64, 1}, std::as_bytes(std::span(codes))},
+                     {"blocks.7.ffn.net.0.proj.weight", Dtype::u8, {64, 1}, std::as_bytes(std::span(codes))},
+                     {"blocks.7.ffn.net.0.proj.comfy_quant",
+                      Dtype::u8,
+                      {static_cast<int64_t>(mark.size())},
+                      std::as_bytes(std::span(mark))}});
+  EXPECT_TRUE(throws_error([&] { model.replace("transformer", folder / "a.safetensors"); },
+                           {"a.safetensors", "blocks.7.ffn.net.0.proj", "svdquant_w4a4, which is not supported"}));
+}
+
 }  // namespace
 }  // namespace sparsereel::models
