@@ -322,36 +322,48 @@ void WeightReader::check_sums(const at::Tensor& tensor, const Parameter& paramet
   }
 }
 
+/// Returns the file of a tensor, for errors.
+std::filesystem::path WeightReader::file_of(const std::string& name) const {
+  const auto found = component_.tensors.find(name);
+  return found == component_.tensors.end() ? component_.origin : component_.files[found->second.first]->path();
+}
+
 at::Tensor WeightReader::row_scales(const StoredPart& part, int64_t rows) {
   const at::Tensor ones = at::ones({rows}, at::TensorOptions().dtype(at::kFloat).device(device_));
   if (part.stored->quantized != nullptr && part.stored->quantized->is_joined()) {
     const at::Tensor own = device_.is_meta() ? at::Tensor() : source_->row_scales(*part.stored);
     return own.defined() ? own : ones;
   }
-  const std::string& name = part.name;
-  for (const std::string& place : scale_names(name)) {
-    const auto found = source_->find(place, {rows});
-    if (!found) continue;
-    const int64_t count = c10::multiply_integers(found->shape);
-    if (found->shape.size() > 1 && found->shape.front() == rows && count > rows)
-      throw bad_file(
-          component_.origin,
-          in_quotes(component_.name_in_file(name)) + " has a scale for each block of a row, which is not supported",
-          "use a variant with one scale for each layer or row (fp8_scaled), or a variant in 16 bits");
-    const bool is_one = found->shape.empty() || found->shape == std::vector<int64_t>{1};
-    Parameter wanted = parameter(place, is_one ? found->shape : std::vector<int64_t>{rows});
-    if (found->shape == std::vector<int64_t>{rows, 1}) wanted.reshaped = true;
-    const StoredPart scale = find_part(*source_, component_, place, wanted);
-    if (!note({scale}) || device_.is_meta()) return ones;
-    const at::Tensor numbers = source_->read(*scale.stored, at::kFloat).view({-1});
-    if (!holds_numbers(numbers))
-      throw bad_file(component_.origin,
-                     in_quotes(component_.name_in_file(place)) + ", a scale of a weight stored as " +
-                         std::string(models::name(part.stored->dtype)) + ", holds NaN or infinity",
-                     "download or export the file again");
-    return ones * numbers;
-  }
+  for (const std::string& place : scale_names(part.name))
+    if (const auto found = source_->find(place, {rows})) return ones * scales_at(place, *found, part, rows);
   return ones;
+}
+
+/// Returns fp32 [rows] or [1]: ones if the scales do not fit, which check_complete() reports.
+at::Tensor WeightReader::scales_at(const std::string& place, const StoredTensor& found, const StoredPart& part,
+                                   int64_t rows) {
+  const at::Tensor one = at::ones({1}, at::TensorOptions().dtype(at::kFloat).device(device_));
+  const std::string format = part.stored->quantized == nullptr ? std::string(models::name(part.stored->dtype))
+                                                               : part.stored->quantized->label();
+  const int64_t count = c10::multiply_integers(found.shape);
+  if (found.shape.size() > 1 && found.shape.front() == rows && count > rows)
+    throw bad_file(file_of(place),
+                   in_quotes(component_.name_in_file(part.name)) + " has a scale for each block of a row (" +
+                       in_quotes(component_.name_in_file(place)) + "), which is not supported in " + format,
+                   "use a variant with one scale for each layer or row (fp8_scaled), or a variant in 16 bits");
+  const bool is_one = found.shape.empty() || found.shape == std::vector<int64_t>{1};
+  Parameter wanted = parameter(place, is_one ? found.shape : std::vector<int64_t>{rows});
+  if (found.shape == std::vector<int64_t>{rows, 1}) wanted.reshaped = true;
+  StoredPart scale = find_part(*source_, component_, place, wanted);
+  if (!scale.fits()) scale.complaint += " (scale of a weight in " + format + ", " + file_of(place).string() + ")";
+  if (!note({scale}) || device_.is_meta()) return one;
+  const at::Tensor numbers = source_->read(*scale.stored, at::kFloat).view({-1});
+  if (!holds_numbers(numbers))
+    throw bad_file(
+        file_of(place),
+        in_quotes(component_.name_in_file(place)) + ", a scale of a weight in " + format + ", holds NaN or infinity",
+        "download or export the file again");
+  return numbers;
 }
 
 void WeightReader::check_complete() const {

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
@@ -80,6 +81,8 @@ class WeightReader {
   void check_sums(const at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan);
   /// Returns fp32 [rows]: the scales of a tensor whose rows have scales in another tensor.
   at::Tensor row_scales(const StoredPart& part, int64_t rows);
+  at::Tensor scales_at(const std::string& place, const StoredTensor& found, const StoredPart& part, int64_t rows);
+  std::filesystem::path file_of(const std::string& name) const;
   /// Returns fp32 [rows, columns]: the numbers of a tensor that is packed, rotated or has factors of columns, times
   /// these factors and the scales of rows.
   at::Tensor unpacked(const StoredPart& part, int64_t rows, const at::Tensor& scales);

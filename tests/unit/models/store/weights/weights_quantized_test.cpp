@@ -217,6 +217,10 @@ TEST_F(SmallFile, RefusesScalesOfOtherShapes) {
   write({{"weight", codes(2, 64)}, {"weight_scale", at::ones({2})}, {"pre_quant_scale", at::ones({63})}},
         R"({"format":"int8_tensorwise"})");
   EXPECT_TRUE(is_refused({2, 64}, {"pre_quant_scale\" is [63], expected [64]"}));
+  write({{"weight", codes(2, 64)}, {"weight_scale", at::ones({3})}});
+  EXPECT_TRUE(is_refused({2, 64}, {"weight_scale\" is [3], expected [2] (scale of a weight in int8, "}));
+  write({{"weight", codes(2, 64)}, {"weight_scale", at::ones({2, 2})}});
+  EXPECT_TRUE(is_refused({2, 64}, {"has a scale for each block of a row", "weight_scale\"", "supported in int8"}));
 }
 
 TEST_F(SmallFile, RefusesFourBitsInPartsOfABlock) {
@@ -271,7 +275,7 @@ TEST_F(SmallFile, RefusesScalesThatAreNoNumbers) {
   for (const float bad : {NAN, INFINITY}) {
     const at::Tensor wrong = at::full({}, bad);
     write({{"weight", codes(2, 64)}, {"weight_scale", wrong}}, R"({"format":"int8_tensorwise"})");
-    EXPECT_TRUE(is_refused({2, 64}, {"weight_scale", "holds NaN or infinity"}));
+    EXPECT_TRUE(is_refused({2, 64}, {"weight_scale", "a weight in int8", "holds NaN or infinity"}));
     write({{"weight", packed}, {"weight_scale", at::zeros({128, 4}, at::kByte)}, {"weight_scale_2", wrong}},
           R"({"format":"nvfp4"})");
     EXPECT_TRUE(is_refused({16, 32}, {"weight_scale_2", "nvfp4", "holds NaN or infinity"}));
