@@ -16,6 +16,7 @@
 #include "models/engine/experts.h"
 #include "models/engine/memory_need.h"
 #include "models/engine/text_stage.h"
+#include "models/engine/weight_warnings.h"
 #include "models/layers/fp8.h"
 #include "models/request/resolve.h"
 #include "models/store/checkpoint/describe.h"
@@ -95,6 +96,8 @@ void Pipeline::warn_of_second_roundings() {
     if (asked != "auto" && rounds_again(folder_, role, {dtype_, products_of(asked)}))
       weight_warnings_.push_back(field + " " + asked + " rounds weights of " + role +
                                  " a second time: its file already holds them packed or in 8 bits");
+    if (std::string kept = kept_warning(folder_.component(role), field, asked, role); !kept.empty())
+      weight_warnings_.push_back(std::move(kept));
   };
   for (const ExpertSpec& expert : spec_.experts) warn("weights", weights_, expert.role);
   warn("text_weights", text_weights_, "text_encoder");

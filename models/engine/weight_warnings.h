@@ -1,0 +1,21 @@
+// Says where 8-bit weights are not what their option promises.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <string>
+
+#include "models/store/checkpoint/component.h"
+
+namespace sparsereel::models {
+
+/// Says which layers "weights fp8" leaves as their file stores them, since their numbers are not e4m3: "weights fp8 has
+/// no effect for 12 weights in nvfp4 of transformer: ...". `field` is the option's name. Empty if there are none, or
+/// for another `asked` value than fp8.
+std::string kept_warning(const Component& component, const std::string& field, const std::string& asked,
+                         const std::string& role);
+
+/// Says that a GPU does not multiply integers; empty on a CPU or for another `asked` value than int8.
+std::string integers_warning(const std::string& field, const std::string& asked, c10::Device device);
+
+}  // namespace sparsereel::models
