@@ -30,17 +30,17 @@ std::vector<OptionSpec> arithmetic() {
        .in_help = InHelp::all,
        .commands = with_a_model()},
       {.names = "--weights",
-       .help = "halve the memory, compute in 8 bits",
+       .help = "halve the memory: 8-bit weights",
        .manual = R"(With fp8, stores and multiplies the large matrices of the transformer in 8-bit floating point. It
            takes half the memory of 16-bit weights and changes the video a little. It needs a GPU of compute
            capability 8.9, such as a GeForce RTX 40; a CPU emulates it slowly. int8 does the same with integers, and
            rotates columns first, so that a few large ones do no harm. A CPU multiplies them exactly. A GPU only
-           stores them, and converts each matrix before its product. 8-bit weights of a file are used as they are,
-           and GGUF weights are rounded a second time, with a warning.)",
+           stores them, converts each matrix before its product, and leaves packed weights as they are. 8-bit
+           weights of a file are used as they are, and other packed weights are rounded a second time, with a warning.)",
        .example = "sparsereel generate -m MODEL --weights fp8 -p \"a panda\"",
        .commands = {Command::bench_pipeline, Command::tune}},
       {.names = "--text-weights",
-       .help = "halve the memory, compute in 8 bits",
+       .help = "halve the memory: 8-bit weights",
        .manual = R"(Does for the text encoder what --weights does for the transformer. The text encoder is often as
            large as the transformer, so use both on a small GPU.)",
        .example = "sparsereel generate -m MODEL --weights fp8 --text-weights fp8 -p \"a panda\"",

@@ -93,7 +93,7 @@ void Pipeline::drop_weights_without_effect() {
 
 void Pipeline::warn_of_second_roundings() {
   const auto warn = [&](const std::string& field, const std::string& asked, const std::string& role) {
-    if (asked != "auto" && rounds_again(folder_, role, {dtype_, products_of(asked)}))
+    if (asked != "auto" && rounds_again(folder_, role, format_of(asked)))
       weight_warnings_.push_back(field + " " + asked + " rounds weights of " + role +
                                  " a second time: its file already holds them packed or in 8 bits");
     if (std::string kept = kept_warning(folder_.component(role), field, asked, role); !kept.empty())
@@ -101,14 +101,24 @@ void Pipeline::warn_of_second_roundings() {
   };
   for (const ExpertSpec& expert : spec_.experts) warn("weights", weights_, expert.role);
   warn("text_weights", text_weights_, "text_encoder");
+  for (const auto& [field, asked] : {std::pair("weights", weights_), {"text_weights", text_weights_}})
+    if (std::string integers = integers_warning(field, asked, device_); !integers.empty())
+      weight_warnings_.push_back(std::move(integers));
+}
+
+/// A GPU does not multiply integers, so that packed weights would only grow.
+WeightFormat Pipeline::format_of(const std::string& weights) const {
+  WeightFormat format(dtype_, products_of(weights));
+  format.only_wide = !device_.is_cpu();
+  return format;
 }
 
 WeightFormat Pipeline::transformer_format() const {
-  return {dtype_, products_of(weights_)};
+  return format_of(weights_);
 }
 
 WeightFormat Pipeline::text_format() const {
-  return {dtype_, products_of(text_weights_)};
+  return format_of(text_weights_);
 }
 
 std::string Pipeline::family() const {

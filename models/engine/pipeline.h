@@ -119,6 +119,7 @@ class Pipeline {
   void drop_weights_without_effect();
   void warn_of_second_roundings();
   void warn_of_left_out();
+  WeightFormat format_of(const std::string& weights) const;
   WeightFormat transformer_format() const;
   WeightFormat text_format() const;
   at::ScalarType dtype_of(Precision precision) const { return precision == Precision::fp32 ? at::kFloat : dtype_; }

@@ -22,9 +22,10 @@ enum class Products {
 
 /// The format in which a module keeps its weights.
 struct WeightFormat {
-  at::ScalarType dtype;  // the run's dtype
-  bool fp8 = false;      // parameters with Parameter::fp8 are e4m3 with a scale per row
-  bool int8 = false;     // parameters with Parameter::fp8 are int8 with a scale per row
+  at::ScalarType dtype;    // the run's dtype
+  bool fp8 = false;        // parameters with Parameter::fp8 are e4m3 with a scale per row
+  bool int8 = false;       // parameters with Parameter::fp8 are int8 with a scale per row
+  bool only_wide = false;  // parameters that their file holds packed stay so, although `int8` is asked for
 
   WeightFormat(at::ScalarType run, bool in_fp8 = false) : dtype(run), fp8(in_fp8) {}
   WeightFormat(at::ScalarType run, Products products)

@@ -80,8 +80,9 @@ uint64_t kept_bytes(const WeightDelta& delta, at::ScalarType run) {
 }
 
 /// Plans a parameter whose products are computed in integers: as stored if all of it is int8, or else quantized.
-void plan_int8(LoadPlan& plan, const Parameter& parameter) {
+void plan_int8(LoadPlan& plan, const Parameter& parameter, bool only_wide) {
   const auto is_int8 = [](const StoredRows& rows) { return rows.dtype == Dtype::i8; };
+  if (only_wide && !plan.rows.empty() && !std::ranges::all_of(plan.rows, is_int8)) return;
   if (plan.rows.empty() || !std::ranges::all_of(plan.rows, is_int8)) {
     plan.form = LoadForm::int8;
     plan.rows = {{Dtype::i8, parameter.shape[0], parameter.shape[1], 0}};
@@ -151,7 +152,7 @@ LoadPlan plan_load(const TensorSource& source, const Component& component, const
   } else if (is_fp8) {
     plan.form = LoadForm::quantized;
   }
-  if (parameter.is_int8(format)) plan_int8(plan, parameter);
+  if (parameter.is_int8(format)) plan_int8(plan, parameter, format.only_wide);
   plan.bytes = bytes_of_plan(plan, parameter, format.dtype);
   const auto is_stored_small = [](const StoredPart& part) { return part.stored && is_small(part.stored->dtype); };
   const bool is_quantized = plan.form == LoadForm::quantized || plan.form == LoadForm::int8;

@@ -48,10 +48,10 @@ struct LoadPlan {
 StoredPart find_part(const TensorSource& source, const Component& component, const std::string& name,
                      const Parameter& parameter);
 
-/// Plans the loading of a parameter. Matrix products in fp8 accept only e4m3. Tensors whose blocks hold their scales, and
-/// e4m3 tensors with deltas, are therefore quantized again to e4m3 for these products. Tensors with other 8- or 4-bit
-/// numbers and scales of rows stay as they are, and are multiplied in the run's dtype. Products in integers take int8 as stored, with
-/// low-rank deltas beside it; other tensors are quantized to int8.
+/// Plans the loading of a parameter. Matrix products in fp8 accept only e4m3. Tensors whose blocks hold their scales,
+/// and e4m3 tensors with deltas, are therefore quantized again to e4m3 for these products. Tensors with other 8- or
+/// 4-bit numbers and scales of rows stay as they are, and are multiplied in the run's dtype. Products in integers take
+/// int8 as stored, with low-rank deltas beside it; other tensors are quantized to int8.
 LoadPlan plan_load(const TensorSource& source, const Component& component, const Parameter& parameter,
                    const WeightFormat& format);
 

@@ -109,6 +109,15 @@ TEST_P(QuantizedWeights, MultiplyInIntegers) {
   EXPECT_EQ(layer.weight.numel(), numbers.numel());
 }
 
+/// A GPU does not multiply integers, so that its packed weights need not become wider.
+TEST_P(QuantizedWeights, StayPackedWhereIntegersAreNotMultiplied) {
+  WeightFormat format(at::kFloat, Products::int8);
+  format.only_wide = true;
+  const Linear layer = load(format), packed = load(at::kFloat);
+  if (packed.rows.empty()) return;  // a matrix that is no whole blocks
+  EXPECT_TRUE(layer.weight.equal(packed.weight));
+}
+
 TEST_P(QuantizedWeights, MakeEightBitWeightsOrStayAsStored) {
   const Linear layer = load({at::kFloat, /*in_fp8=*/true});
   const at::Tensor numbers =
