@@ -1,9 +1,14 @@
-// Rotates by one step for each factor of 4 on a CPU, and by a product with the whole matrix on a GPU.
+// Rotates by one step for each factor of 4 on a CPU, and by products with matrices of up to 256 columns on a GPU.
 #include "models/layers/rotation.h"
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <bit>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
 
 namespace sparsereel::models {
 namespace {
@@ -34,15 +39,34 @@ at::Tensor matrix_of(int64_t group, at::Device device) {
   return matrix.to(device);
 }
 
+/// Returns the matrix on this device, made once. The matrices stay until the process ends: a GPU's memory cannot be
+/// freed any more when static objects are destroyed.
+at::Tensor kept_matrix(int64_t group, at::Device device) {
+  static std::mutex mutex;
+  static auto* const kept = new std::map<std::pair<int64_t, std::string>, at::Tensor>;
+  const std::scoped_lock lock(mutex);
+  at::Tensor& matrix = (*kept)[{group, device.str()}];
+  if (!matrix.defined()) matrix = matrix_of(group, device);
+  return matrix;
+}
+
 }  // namespace
 
-void rotate_(const at::Tensor& rows, int64_t group) {
-  const int64_t columns = rows.size(1);
-  if (!rows.is_cpu()) {
-    const at::Tensor groups = rows.view({-1, group});
-    groups.copy_(at::matmul(groups, matrix_of(group, rows.device())));
-    return;
+void rotate_by_products_(const at::Tensor& rows, int64_t group) {
+  constexpr int64_t kLargest = 256;
+  const int64_t first = std::min(group, kLargest);
+  const at::Tensor groups = rows.view({-1, first});
+  groups.copy_(at::matmul(groups, kept_matrix(first, rows.device())));
+  for (int64_t stride = first; stride < group; stride *= kLargest) {
+    const int64_t size = std::min(group / stride, kLargest);
+    const at::Tensor apart = rows.view({-1, size, stride});
+    apart.copy_(at::matmul(kept_matrix(size, rows.device()), apart));
   }
+}
+
+void rotate_(const at::Tensor& rows, int64_t group) {
+  if (!rows.is_cpu()) return rotate_by_products_(rows, group);
+  const int64_t columns = rows.size(1);
   auto* data = rows.mutable_data_ptr<float>();
   for (int64_t row = 0; row < rows.size(0); ++row)
     for (int64_t stride = 1; stride < group; stride *= 4) rotate_fours(data + row * columns, columns, stride);

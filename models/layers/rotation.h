@@ -13,4 +13,8 @@ namespace sparsereel::models {
 /// Kronecker power of H4 / 2, where H4 is 1 with -1 on its antidiagonal.
 void rotate_(const at::Tensor& rows, int64_t group);
 
+/// Does the same on any device, by matrix products: rotate_() uses it on a GPU. A group of more than 256 columns takes
+/// one product for each factor of 256.
+void rotate_by_products_(const at::Tensor& rows, int64_t group);
+
 }  // namespace sparsereel::models

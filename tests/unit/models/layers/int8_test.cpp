@@ -79,6 +79,17 @@ TEST(Int8, RotatesBackToTheSameNumbers) {
   }
 }
 
+TEST(Int8, RotatesByProductsAsInSteps) {
+  at::manual_seed(1);
+  for (const int64_t group : {4, 64, 256, 1024, 4096, 65536 * 4}) {
+    const at::Tensor rows = at::randn({3, group < 1000 ? 2 * group : group});
+    at::Tensor steps = rows.clone(), products = rows.clone();
+    rotate_(steps, group);
+    rotate_by_products_(products, group);
+    EXPECT_TRUE(products.allclose(steps, 1e-4, 1e-5)) << group;
+  }
+}
+
 TEST(Int8, KeepsOutlierChannelsFromSpoilingARow) {
   at::manual_seed(1);
   at::Tensor x = at::randn({64, 512});
