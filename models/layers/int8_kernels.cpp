@@ -26,7 +26,8 @@ inline __attribute__((always_inline)) void widen(const int8_t* from, int64_t cou
 /// Multiplies two rows by four. A missing row repeats another one, and its sums are dropped.
 inline __attribute__((always_inline)) void multiply_tile(const int16_t* const* x, const int16_t* const* w,
                                                          int64_t depth, int32_t (*sums)[kWeightRows]) {
-  const int16_t* __restrict x0 = x[0], * __restrict x1 = x[1], * __restrict w0 = w[0], * __restrict w1 = w[1], * __restrict w2 = w[2], * __restrict w3 = w[3];
+  const int16_t* __restrict x0 = x[0], * __restrict x1 = x[1];
+  const int16_t* __restrict w0 = w[0], * __restrict w1 = w[1], * __restrict w2 = w[2], * __restrict w3 = w[3];
   int32_t a0 = 0, a1 = 0, a2 = 0, a3 = 0, b0 = 0, b1 = 0, b2 = 0, b3 = 0;
   for (int64_t k = 0; k < depth; ++k) {
     a0 += x0[k] * w0[k];

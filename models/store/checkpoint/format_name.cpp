@@ -58,6 +58,8 @@ bool is_scale(const std::string& name) {
 }
 
 bool has_scale(const TensorTable& tensors, const std::string& name) {
+  constexpr std::string_view kQuantoNumbers = ".weight._data";
+  if (name.ends_with(kQuantoNumbers)) return tensors.contains(name.substr(0, name.rfind('.')) + "._scale");
   return std::ranges::any_of(scale_names(name), [&](const std::string& scale) { return tensors.contains(scale); });
 }
 

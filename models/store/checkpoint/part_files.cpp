@@ -12,12 +12,24 @@
 #include "models/store/checkpoint/model_hash.h"
 
 namespace sparsereel::models {
+namespace {
+
+/// Returns true for a tensor beside a quantized weight, such as LightX2V's "q.alpha".
+bool is_beside(const QuantizedLayers& layers, const std::string& tensor) {
+  const size_t dot = std::min(tensor.rfind('.'), tensor.size());
+  const auto found = layers.find(tensor.substr(0, dot) + ".weight");
+  return found != layers.end() && !tensor.ends_with(".weight") && dot < tensor.size() &&
+         found->second.find(tensor.substr(dot + 1)) != nullptr;
+}
+
+}  // namespace
+
 std::string types_of(const TensorTable& tensors, const QuantizedLayers& layers) {
   std::map<std::string, int64_t> counts;
   for (const auto& [tensor, place] : tensors)
     if (const std::string label = label_of(layers, tensor); !label.empty())
       ++counts[label];
-    else if (!is_scale(tensor))
+    else if (!is_scale(tensor) && !is_beside(layers, tensor))
       ++counts[std::string(name(place.second->dtype)) + (has_scale(tensors, tensor) ? " with scales" : "")];
   std::vector<std::pair<int64_t, std::string>> types;
   for (const auto& [type, count] : counts) types.emplace_back(-count, type);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "models/store/checkpoint/part_files.h"
 #include "models/store/checkpoint/safetensors.h"
 #include "tests/support/temporary_folder.h"
 
@@ -146,6 +147,32 @@ TEST_F(Quantization, RefusesDescriptionsInAnotherForm) {
   const std::string mark = R"({"convrot":true})";
   write_safetensors(path_, {{"q.comfy_quant", Dtype::i8, {16}, std::as_bytes(std::span(mark))}});
   EXPECT_TRUE(is_refused({"wan.safetensors", "\"q\"", "\"q.comfy_quant\" describes in I8"}));
+}
+
+TEST_F(Quantization, IsCountedByWeights) {
+  const std::string bytes(8192, '\1');
+  const auto types = [&](const std::vector<std::pair<std::string, std::pair<Dtype, std::vector<int64_t>>>>& tensors) {
+    std::vector<TensorView> views;
+    for (const auto& [name, kind] : tensors) {
+      size_t size = kind.first == Dtype::f32 ? 4 : 1;
+      for (const int64_t each : kind.second) size *= static_cast<size_t>(each);
+      views.push_back({name, kind.first, kind.second, std::as_bytes(std::span(bytes).first(size))});
+    }
+    write_safetensors(path_, views);
+    const StoredWeights weights = open_weights(path_);
+    return types_of(weights.tensors, quantized_layers(weights.tensors, weights.files));
+  };
+  const std::vector<int64_t> one = {1};
+  EXPECT_EQ(types({{"q.weight._data", {Dtype::i8, {2, 8}}},
+                   {"q.weight._scale", {Dtype::f32, {2, 1}}},
+                   {"q.input_scale", {Dtype::f32, one}}}),
+            "I8 with scales 1");
+  EXPECT_EQ(types({{"q.weight", {Dtype::u8, {16, 16}}},
+                   {"q.weight_scale", {Dtype::f8_e4m3, {128, 4}}},
+                   {"q.alpha", {Dtype::f32, one}},
+                   {"q.input_global_scale", {Dtype::f32, one}},
+                   {"k.alpha", {Dtype::f32, one}}}),
+            "F32 1, nvfp4 1");
 }
 
 TEST_F(Quantization, RefusesEmptyOrInvalidDescriptions) {
