@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <nlohmann/json.hpp>
 
 #include "app/options/nearest.h"
 #include "app/options/text_file.h"
 #include "hilbert/error.h"
+#include "models/files/base64.h"
 #include "models/files/json_text.h"
 
 namespace sparsereel::app::serve {
@@ -90,15 +90,6 @@ std::string picture_url(const nlohmann::json& value, const std::string& field) {
   throw bad_option(field, "is not a data URL", "send the picture as a file of a form, or as data:image/png;base64,...");
 }
 
-int value_of_base64(char digit) {
-  if (digit >= 'A' && digit <= 'Z') return digit - 'A';
-  if (digit >= 'a' && digit <= 'z') return digit - 'a' + 26;
-  if (digit >= '0' && digit <= '9') return digit - '0' + 52;
-  if (digit == '+' || digit == '-') return 62;
-  if (digit == '/' || digit == '_') return 63;
-  return -1;
-}
-
 }  // namespace
 
 bool is_request_field(const OptionSpec& option) {
@@ -122,19 +113,13 @@ std::string decode_data_url(std::string_view url, const std::string& field) {
     throw bad_option(field, "is not a data URL of an image",
                      "send data:image/png;base64,..., or the picture as a file of a form: this server opens neither "
                      "files nor other URLs");
-  std::string bytes;
-  uint32_t bits = 0, count = 0;
-  for (const char digit : url.substr(comma + 1)) {
-    if (digit == '=') break;
-    const int value = value_of_base64(digit);
-    if (value < 0) throw bad_option(field, "is not valid base64", "encode the picture again");
-    bits = bits << 6U | static_cast<uint32_t>(value);
-    count += 6;
-    if (count < 8) continue;
-    count -= 8;
-    bytes += static_cast<char>(bits >> count & 0xFFU);
-  }
-  return bytes;
+  std::string digits(url.substr(comma + 1));
+  digits.resize(std::min(digits.size(), digits.find('=')));
+  std::ranges::replace(digits, '-', '+');  // clients also use the alphabet of URLs
+  std::ranges::replace(digits, '_', '/');
+  auto bytes = models::decode_base64(digits);
+  if (!bytes) throw bad_option(field, "is not valid base64", "encode the picture again");
+  return *std::move(bytes);
 }
 
 AskedVideo parse_json_body(std::string_view text) {

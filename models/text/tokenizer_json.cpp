@@ -2,8 +2,10 @@
 #include "models/text/tokenizer_json.h"
 
 #include <map>
+#include <utility>
 
 #include "hilbert/error.h"
+#include "models/files/base64.h"
 #include "models/files/json_text.h"
 #include "models/files/regular_file.h"
 
@@ -105,29 +107,12 @@ class Reader {
     } else if (type == "Precompiled") {
       const json& table = member(normalizer, "precompiled_charsmap");
       if (!table.is_string()) throw bad("normalizer.precompiled_charsmap", "is not a string");
-      result_.precompiled_charsmap = decoded(table.get_ref<const std::string&>());
+      auto charsmap = decode_base64(table.get_ref<const std::string&>());
+      if (!charsmap) throw bad("normalizer.precompiled_charsmap", "is not base64");
+      result_.precompiled_charsmap = *std::move(charsmap);
     } else if (type != "Strip" && type != "Replace") {
       throw bad("normalizer.type", "is " + type.dump() + ", which is not supported");
     }
-  }
-
-  /// Decodes base64 (RFC 4648, section 4).
-  std::string decoded(std::string_view text) const {
-    constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    while (text.ends_with('=')) text.remove_suffix(1);
-    std::string bytes;
-    uint32_t bits = 0;
-    int count = 0;
-    for (const char c : text) {
-      const size_t digit = kDigits.find(c);
-      if (digit == std::string_view::npos) throw bad("normalizer.precompiled_charsmap", "is not base64");
-      bits = bits << 6 | static_cast<uint32_t>(digit);
-      count += 6;
-      if (count < 8) continue;
-      count -= 8;
-      bytes += static_cast<char>(bits >> count);
-    }
-    return bytes;
   }
 
   const json& file_;
