@@ -24,6 +24,7 @@ int64_t tiled(int64_t row, int64_t block, int64_t blocks) {
   const int64_t tiles = (blocks + 3) / 4;
   return (row / 128 * tiles + block / 4) * 512 + row % 32 * 16 + row % 128 / 32 * 4 + block % 4;
 }
+
 /// Reads scales of blocks of a row, tiled or in rows.
 class BlockScales {
  public:
@@ -46,12 +47,11 @@ std::byte swapped(std::byte codes) {
   return codes << 4 | codes >> 4;
 }
 
+/// Returns the scale of each row; one number is the scale of all.
 std::vector<float> spread(const LayerTensors& tensors, const std::string& part, int64_t rows) {
   std::vector<float> scales = tensors.numbers(part);
   const float first = scales.front();
-  const bool is_one = scales.size() == 1;
   scales.resize(static_cast<size_t>(rows), first);
-  if (is_one) std::ranges::fill(scales, first);
   return scales;
 }
 

@@ -174,6 +174,8 @@ class FileLayers {
         beside_[layer][name.substr(layer.size() + 1)] = entry.dtype;
         if (name.ends_with(kWeight) && is_of_8_bits(entry.dtype)) weights_[layer] = &entry;
       }
+    for (const auto& [layer, parts] : beside_)
+      if (parts.contains("weight")) bare_.emplace_back(bare_layer(layer), layer);
     for (const auto& file : files) add_described(*file);
     for (const auto& [layer, weight] : weights_)
       if (!layers_.contains(layer)) layers_[layer] = undescribed(recognized(*weight, beside_.at(layer)));
@@ -203,11 +205,8 @@ class FileLayers {
     if (has_weight(name)) return {name};
     const std::string bare = bare_layer(name);
     std::vector<std::string> found;
-    for (const auto& [layer, parts] : beside_) {
-      const std::string other = bare_layer(layer);
-      if (parts.contains("weight") && (other == bare || other.ends_with("." + bare) || bare.ends_with("." + other)))
-        found.push_back(layer);
-    }
+    for (const auto& [other, layer] : bare_)
+      if (other == bare || other.ends_with("." + bare) || bare.ends_with("." + other)) found.push_back(layer);
     return found;
   }
 
@@ -265,6 +264,7 @@ class FileLayers {
 
   const std::vector<std::shared_ptr<TensorFile>>& files_;
   std::map<std::string, std::map<std::string, Dtype>> beside_;  // by layer: the last parts of names
+  std::vector<std::pair<std::string, std::string>> bare_;       // bare_layer() of each layer with a weight, the layer
   std::map<std::string, const TensorEntry*> weights_;           // of 8 bits, by layer
   DescribedLayers layers_;
 };
