@@ -78,8 +78,8 @@ class HttpServer {
 /// Largest bodies of requests, in bytes: forms, and others. Larger ones are refused before they are read.
 constexpr uint64_t kMostBodyBytes = uint64_t{64} << 20, kMostJsonBytes = uint64_t{16} << 20;
 
-/// Returns true if this build can listen.
-bool has_http_server();
+/// Throws Error if this build has no server.
+void check_http_server();
 
 /// Binds the port; connections wait until run(). Throws Error if the port is taken, or if this build has no server.
 std::unique_ptr<HttpServer> open_http_server(const HttpOptions& options, HttpHandler& handler);

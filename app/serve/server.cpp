@@ -40,14 +40,7 @@ void check_folder(const char* option, const fs::path& folder) {
 }
 
 void check_serve_options(const ServeOptions& options, const Settings& settings) {
-  if (!has_http_server()) {
-    struct Nobody final : HttpHandler {
-      std::optional<HttpResponse> before_body(const HttpRequest&) override { return {}; }
-      HttpResponse handle(const HttpRequest&) override { return {}; }
-      void answered(int) override {}
-    } nobody;
-    open_http_server(options.http, nobody);  // throws
-  }
+  check_http_server();
   check_range("--port", options.http.port, 0, 65535);
   check_range("--queue", options.queue, 1, 100'000);
   if (settings.whole("gpus").value_or(1) != 1)

@@ -84,7 +84,6 @@ void VideoStore::lock_folder() {
 
 void VideoStore::read_folder() {
   std::vector<VideoRecord> found;
-  std::vector<fs::path> targets;
   for (const auto& entry : fs::directory_iterator(folder_)) {
     const fs::path& path = entry.path();
     if (path.extension() != ".json" || !is_video_id(path.stem().string())) continue;
@@ -94,13 +93,9 @@ void VideoStore::read_folder() {
       found.push_back(std::move(record));
     } catch (const Error& error) {
       std::cerr << "warning: " << error.what() << "; the video is left alone\n";
-      continue;
     }
-    const VideoFiles own = files(found.back().id);
-    targets.insert(targets.end(), {own.record, own.video, own.thumbnail, own.sheet});
   }
-  models::remove_leftovers(targets);
-  remove_orphans();
+  remove_leftovers();
   std::ranges::sort(found, {}, &VideoRecord::order);
   for (const VideoState state : {VideoState::in_progress, VideoState::queued})
     for (const VideoRecord& record : found)
@@ -112,9 +107,9 @@ void VideoStore::read_folder() {
   }
 }
 
-/// Removes what a killed server left of videos without a record: pictures that it saved before the record, and files
-/// that it removed behind it.
-void VideoStore::remove_orphans() const {
+/// Removes what a killed server left: temporaries, and files of videos without a record, which are pictures that it
+/// saved before the record, and files that it removed behind it.
+void VideoStore::remove_leftovers() const {
   std::vector<fs::path> orphans, targets;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder_, ignored)) {

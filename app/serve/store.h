@@ -94,7 +94,7 @@ class VideoStore {
   void write(const VideoRecord& record, const nlohmann::json& recipe) const;
   nlohmann::json recipe_of(const VideoRecord& record) const;
   VideoPlace place_of(const VideoRecord& record) const;
-  void remove_orphans() const;
+  void remove_leftovers() const;
   void write_if_possible(const VideoRecord& record) const;
   bool has_checkpoint_since(const VideoRecord& record) const;
   void fail_locked(const std::string& id, const std::string& code, const std::string& message);

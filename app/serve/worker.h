@@ -47,8 +47,6 @@ class Worker : private JobUser, private models::RunObserver {
   void stop();
 
  private:
-  enum class End { completed, failed, cancelled, interrupted };
-
   void work();
   std::optional<VideoRecord> begin_next();
   void make(const VideoRecord& record);

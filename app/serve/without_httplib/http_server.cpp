@@ -4,13 +4,14 @@
 
 namespace sparsereel::app::serve {
 
-bool has_http_server() {
-  return false;
+void check_http_server() {
+  throw bad_input("this build has no HTTP server: cpp-httplib was not there, or not wanted, when it was built",
+                  "install libcpp-httplib-dev and build from source with -DSPARSEREEL_SERVE=ON");
 }
 
 std::unique_ptr<HttpServer> open_http_server(const HttpOptions& /*options*/, HttpHandler& /*handler*/) {
-  throw bad_input("this build has no HTTP server: cpp-httplib was not there, or not wanted, when it was built",
-                  "install libcpp-httplib-dev and build from source with -DSPARSEREEL_SERVE=ON");
+  check_http_server();
+  return nullptr;
 }
 
 }  // namespace sparsereel::app::serve
