@@ -39,8 +39,10 @@ void check_expand_timesteps(const Checkpoint& checkpoint, const WanVaeConfig& va
   if (!expand.is_null() && !expand.is_boolean())
     refuse(checkpoint, "expand_timesteps is " + expand.dump(), "write true or false, or download the file again");
   if (expand == true && !vae.is_residual)
-    refuse(checkpoint, "expand_timesteps is true, as in Wan 2.2 5B, but is_residual of the vae is false, as in Wan 2.1",
-           "use the transformer and the vae of one checkpoint");
+    refuse(
+        checkpoint,
+        "expand_timesteps is true, but is_residual of the vae is false: Wan 2.2 5B has the first, Wan 2.1 the second",
+        "use the transformer and the vae of one checkpoint");
 }
 
 std::vector<ExpertSpec> read_experts(const Checkpoint& checkpoint) {
