@@ -37,7 +37,7 @@ message(STATUS "CUDA kernels: ${SPARSEREEL_HAS_CUDA}")
 file(GLOB SPARSEREEL_ATTENTION_KERNELS CONFIGURE_DEPENDS attention/cuda/*.cu attention/cuda/*/*.cu attention/cuda/*.cpp)
 file(GLOB SPARSEREEL_MODEL_KERNELS CONFIGURE_DEPENDS models/layers/cuda/*.cu models/parallel/cuda/*.cu models/vae/cuda/*.cu)
 file(GLOB SPARSEREEL_KERNEL_TESTS CONFIGURE_DEPENDS tests/gpu/*.cu)
-file(GLOB SPARSEREEL_KERNEL_CALLS CONFIGURE_DEPENDS attention/cuda_call.cpp attention/prologue_call.cpp models/layers/copy_call.cpp models/layers/cuda_call.cpp models/layers/unpack_call.cpp models/parallel/peer_windows.cpp models/vae/cuda_call.cpp)
+file(GLOB SPARSEREEL_KERNEL_CALLS CONFIGURE_DEPENDS attention/cuda_call.cpp attention/prologue_call.cpp models/layers/copy_call.cpp models/layers/cuda_call.cpp models/layers/int8_call.cpp models/layers/unpack_call.cpp models/parallel/peer_windows.cpp models/vae/cuda_call.cpp)
 
 # sparsereel_sources_with_gpu(variable): sets the variable to a list of C++ sources: those that a build for GPUs compiles differently, and those that only such
 # a build compiles.

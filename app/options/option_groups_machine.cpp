@@ -33,10 +33,10 @@ std::vector<OptionSpec> arithmetic() {
        .help = "halve the memory: 8-bit weights",
        .manual = R"(With fp8, stores and multiplies the large matrices of the transformer in 8-bit floating point. It
            takes half the memory of 16-bit weights and changes the video a little. It needs a GPU of compute
-           capability 8.9, such as a GeForce RTX 40; a CPU emulates it slowly. int8 does the same with integers, and
-           rotates columns first, so that a few large ones do no harm. A CPU multiplies them exactly. A GPU only
-           stores them, converts each matrix before its product, and leaves packed weights as they are. 8-bit
-           weights of a file are used as they are, and other packed weights are rounded a second time, with a warning.)",
+           capability 8.9, such as a GeForce RTX 40; a CPU emulates it slowly. int8 does the same with integers, on
+           every GPU from compute capability 8.0 on, such as a GeForce RTX 30. It rotates columns first, so that a few
+           large ones do no harm. 8-bit weights of a file are used as they are, and other packed weights are rounded
+           a second time, with a warning. With auto, a GPU multiplies in integers what the file holds as int8.)",
        .example = "sparsereel generate -m MODEL --weights fp8 -p \"a panda\"",
        .commands = {Command::bench_pipeline, Command::tune}},
       {.names = "--text-weights",

@@ -28,9 +28,4 @@ std::string kept_warning(const Component& component, const std::string& field, c
          ": they stay as their file stores them, and are not multiplied in 8 bits";
 }
 
-std::string integers_warning(const std::string& field, const std::string& asked, c10::Device device) {
-  if (asked != "int8" || device.is_cpu()) return {};
-  return field + " int8: weights are kept as integers, but multiplied in 16 bits on this GPU";
-}
-
 }  // namespace sparsereel::models

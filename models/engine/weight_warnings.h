@@ -1,8 +1,6 @@
 // Says where 8-bit weights are not what their option promises.
 #pragma once
 
-#include <c10/core/Device.h>
-
 #include <string>
 
 #include "models/store/checkpoint/component.h"
@@ -14,8 +12,5 @@ namespace sparsereel::models {
 /// for another `asked` value than fp8.
 std::string kept_warning(const Component& component, const std::string& field, const std::string& asked,
                          const std::string& role);
-
-/// Says that a GPU does not multiply integers; empty on a CPU or for another `asked` value than int8.
-std::string integers_warning(const std::string& field, const std::string& asked, c10::Device device);
 
 }  // namespace sparsereel::models

@@ -3,21 +3,30 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <utility>
 
 namespace sparsereel::models {
 
+/// The numbers of a layer's input.
+struct RowFormat {
+  enum Kind { run_dtype, e4m3, int8 } kind = run_dtype;
+  int64_t rotation = 0;  // columns of a group that is rotated before it becomes int8 (rotation.h); 0: none
+};
+
 /// The input of a linear layer. 8-bit values have one scale per row.
 struct Activation {
   at::Tensor values;     // [.., in]
-  at::Tensor scale;      // fp32 [rows, 1] if the values are e4m3, so that x = value * scale; undefined for other values
+  at::Tensor scale;      // fp32 [rows, 1] for 8-bit values, so that x = value * scale; undefined for other values
   at::ScalarType dtype;  // dtype of results computed from it
+  RowFormat format{};
 
   Activation(at::Tensor x) : values(std::move(x)), dtype(values.scalar_type()) {}
-  Activation(at::Tensor e4m3, at::Tensor scales, at::ScalarType run)
-      : values(std::move(e4m3)), scale(std::move(scales)), dtype(run) {}
+  Activation(at::Tensor bytes, at::Tensor scales, at::ScalarType run, RowFormat form = {.kind = RowFormat::e4m3})
+      : values(std::move(bytes)), scale(std::move(scales)), dtype(run), format(form) {}
 
-  bool is_fp8() const { return scale.defined(); }
+  bool is_fp8() const { return format.kind == RowFormat::e4m3; }
+  bool is_int8() const { return format.kind == RowFormat::int8; }
   at::IntArrayRef sizes() const { return values.sizes(); }
 };
 

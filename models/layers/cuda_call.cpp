@@ -8,6 +8,7 @@
 
 #include "attention/cuda_binding.h"
 #include "models/layers/cuda/launch.h"
+#include "models/layers/cuda_scalar.h"
 
 namespace sparsereel::models {
 
@@ -75,14 +76,20 @@ class Arguments {
   std::vector<at::Tensor> kept_;
 };
 
-/// Returns an unfilled quantization of x, of these sizes.
-Activation empty_fp8(const at::Tensor& x, at::IntArrayRef sizes) {
-  return {at::empty(sizes, x.options().dtype(at::kFloat8_e4m3fn)),
-          at::empty({x.numel() / x.size(-1), 1}, x.options().dtype(at::kFloat)), x.scalar_type()};
+/// Returns an unfilled result of these sizes in the format, for rows of x.
+Activation empty_in(const RowFormat& format, const at::Tensor& x, at::IntArrayRef sizes) {
+  if (format.kind == RowFormat::run_dtype) return at::empty(sizes, x.options());
+  const at::ScalarType bytes = format.kind == RowFormat::int8 ? at::kChar : at::kFloat8_e4m3fn;
+  return {at::empty(sizes, x.options().dtype(bytes)),
+          at::empty({x.numel() / x.size(-1), 1}, x.options().dtype(at::kFloat)), x.scalar_type(), format};
 }
 
-Activation empty_fp8(const at::Tensor& x) {
-  return empty_fp8(x, x.sizes());
+cuda::EightBits bits_of(const RowFormat& format) {
+  return {.int8 = format.kind == RowFormat::int8, .rotation = static_cast<int>(format.rotation)};
+}
+
+float* scales_of(const Activation& x) {
+  return x.scale.defined() ? x.scale.mutable_data_ptr<float>() : nullptr;
 }
 
 }  // namespace
@@ -94,10 +101,10 @@ bool has_norm_kernel(const at::Tensor& x) {
 
 Activation norm_modulate_on_cuda(const at::Tensor& x, const at::Tensor& update, const JointModulation* gates,
                                  const Norm& norm, double eps, int64_t video_tokens, const JointModulation* modulation,
-                                 bool fp8) {
+                                 const RowFormat& format) {
   const c10::DeviceGuard guard(x.device());
   Arguments arguments(x);
-  const Activation out = fp8 ? empty_fp8(x) : at::empty(x.sizes(), x.options());
+  const Activation out = empty_in(format, x, x.sizes());
   const cuda::NormModulate call = {.batch = static_cast<int>(x.size(0)),
                                    .tokens = static_cast<int>(x.size(1)),
                                    .video_tokens = static_cast<int>(video_tokens),
@@ -106,7 +113,8 @@ Activation norm_modulate_on_cuda(const at::Tensor& x, const at::Tensor& update, 
                                    .residual = rows_of(x),
                                    .update = update.defined() ? arguments.rows(update) : cuda::Rows{},
                                    .out = rows_of(out.values),
-                                   .out_scale = fp8 ? out.scale.mutable_data_ptr<float>() : nullptr,
+                                   .to = bits_of(format),
+                                   .out_scale = scales_of(out),
                                    .weight = arguments.channels(norm.weight),
                                    .bias = arguments.channels(norm.bias),
                                    .eps = static_cast<float>(eps),
@@ -119,12 +127,12 @@ Activation norm_modulate_on_cuda(const at::Tensor& x, const at::Tensor& update, 
 }
 
 Activation rms_norm_on_cuda(const at::Tensor& x, const at::Tensor& update, double update_eps, const at::Tensor& gate,
-                            double eps, const at::Tensor& factor, bool fp8) {
+                            double eps, const at::Tensor& factor, const RowFormat& format) {
+  if (format.kind == RowFormat::int8 && factor.defined())
+    return quantize_on_cuda(rms_norm_on_cuda(x, update, update_eps, gate, eps, factor).values, format);
   const c10::DeviceGuard guard(x.device());
   Arguments arguments(x);
-  const Activation out = !factor.defined() ? Activation(x)
-                         : fp8             ? empty_fp8(x)
-                                           : Activation(at::empty(x.sizes(), x.options()));
+  const Activation out = factor.defined() ? empty_in(format, x, x.sizes()) : Activation(x);
   const cuda::RmsNormModulate call = {.batch = static_cast<int>(x.size(0)),
                                       .tokens = static_cast<int>(x.size(1)),
                                       .channels = static_cast<int>(x.size(2)),
@@ -132,7 +140,7 @@ Activation rms_norm_on_cuda(const at::Tensor& x, const at::Tensor& update, doubl
                                       .residual = rows_of(x),
                                       .update = update.defined() ? arguments.rows(update) : cuda::Rows{},
                                       .out = factor.defined() ? rows_of(out.values) : cuda::Rows{},
-                                      .out_scale = out.is_fp8() ? out.scale.mutable_data_ptr<float>() : nullptr,
+                                      .out_scale = scales_of(out),
                                       .update_eps = static_cast<float>(update_eps),
                                       .eps = static_cast<float>(eps),
                                       .gate = arguments.vector(gate),
@@ -145,17 +153,20 @@ bool has_quantize_kernel(const at::Tensor& x) {
   return is_half_on_cuda(x) && x.size(-1) % kVector == 0 && x.size(-1) <= cuda::kMaxQuantizeChannels && x.numel() > 0;
 }
 
-Activation quantize_on_cuda(const at::Tensor& x, bool gelu) {
+Activation quantize_on_cuda(const at::Tensor& x, const RowFormat& format, bool gelu, const at::Tensor& column_scale) {
   const c10::DeviceGuard guard(x.device());
   const at::Tensor rows = on_16_bytes(x) ? x.contiguous() : x.clone(at::MemoryFormat::Contiguous);
-  Activation out = empty_fp8(x);
-  const cuda::QuantizeRows call = {.rows = out.scale.size(0),
-                                   .channels = static_cast<int>(x.size(-1)),
-                                   .element = element_of(x),
-                                   .gelu = gelu,
-                                   .x = rows.const_data_ptr(),
-                                   .out = out.values.mutable_data_ptr(),
-                                   .scale = out.scale.mutable_data_ptr<float>()};
+  const Activation out = empty_in(format, x, x.sizes());
+  const cuda::QuantizeRows call = {
+      .rows = out.scale.size(0),
+      .channels = static_cast<int>(x.size(-1)),
+      .from = scalar_of(x),
+      .to = bits_of(format),
+      .gelu = gelu,
+      .column_scale = column_scale.defined() ? column_scale.const_data_ptr<float>() : nullptr,
+      .x = rows.const_data_ptr(),
+      .out = out.values.mutable_data_ptr(),
+      .scale = scales_of(out)};
   check_launch(cuda::quantize_rows(call, current_stream(x.device())), "quantising");
   return out;
 }
@@ -169,13 +180,13 @@ Activation swiglu_on_cuda(const at::Tensor& x, bool fp8) {
   const c10::DeviceGuard guard(x.device());
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() /= 2;
-  Activation out = fp8 ? empty_fp8(x, sizes) : at::empty(sizes, x.options());
+  const Activation out = empty_in({.kind = fp8 ? RowFormat::e4m3 : RowFormat::run_dtype}, x, sizes);
   const cuda::SwiGlu call = {.rows = x.numel() / x.size(-1),
                              .channels = static_cast<int>(sizes.back()),
                              .element = element_of(x),
                              .x = x.const_data_ptr(),
                              .out = out.values.mutable_data_ptr(),
-                             .scale = fp8 ? out.scale.mutable_data_ptr<float>() : nullptr};
+                             .scale = scales_of(out)};
   check_launch(cuda::swiglu(call, current_stream(x.device())), "gated activation");
   return out;
 }

@@ -16,16 +16,15 @@ namespace sparsereel::models {
 bool has_norm_kernel(const at::Tensor& x);
 
 /// Adds gates * update to x in place, if update is defined. Returns norm(x) * (1 + scale) + shift, or only the norm
-/// without modulation. With fp8, the result is rounded to x's dtype, then quantized by quantize_rows().
+/// without modulation. An 8-bit result is rounded to x's dtype, then quantized.
 Activation norm_modulate_on_cuda(const at::Tensor& x, const at::Tensor& update, const JointModulation* gates,
                                  const Norm& norm, double eps, int64_t video_tokens, const JointModulation* modulation,
-                                 bool fp8 = false);
+                                 const RowFormat& format = {});
 
 /// Adds rms_norm_modulate(update, update_eps, gate) to x in place, if update is defined. If factor is defined, returns
-/// rms_norm_modulate(x, eps, factor), with fp8 quantized by quantize_rows(); otherwise returns x. x must fulfill
-/// has_norm_kernel().
+/// rms_norm_modulate(x, eps, factor) in this format; otherwise returns x. x must fulfill has_norm_kernel().
 Activation rms_norm_on_cuda(const at::Tensor& x, const at::Tensor& update, double update_eps, const at::Tensor& gate,
-                            double eps, const at::Tensor& factor, bool fp8 = false);
+                            double eps, const at::Tensor& factor, const RowFormat& format = {});
 
 void add_gated_on_cuda(const at::Tensor& x, const at::Tensor& update, int64_t video_tokens,
                        const JointModulation& modulation);
@@ -34,8 +33,10 @@ void add_gated_on_cuda(const at::Tensor& x, const at::Tensor& update, int64_t vi
 /// most 16384.
 bool has_quantize_kernel(const at::Tensor& x);
 
-/// Returns quantize_rows(x). With `gelu`, first applies gelu by the tanh approximation to x and rounds to x's dtype.
-Activation quantize_on_cuda(const at::Tensor& x, bool gelu);
+/// Returns x in an 8-bit format. With `gelu`, first applies gelu by the tanh approximation to x and rounds to x's
+/// dtype. For int8, `in` is a multiple of 16, x may also be fp32, and a column_scale, fp32 [in], multiplies x.
+Activation quantize_on_cuda(const at::Tensor& x, const RowFormat& format, bool gelu = false,
+                            const at::Tensor& column_scale = {});
 
 /// Returns true if swiglu_on_cuda() accepts x [.., 2 F]: fp16 or bf16 on a GPU, contiguous, F a multiple of 8 up to
 /// 16384.

@@ -34,18 +34,26 @@ at::Tensor gpu_product(const Activation& x, const at::Tensor& weight, const at::
 
 Activation quantize_rows(const at::Tensor& x) {
 #ifdef SPARSEREEL_CUDA
-  if (has_quantize_kernel(x)) return quantize_on_cuda(x, /*gelu=*/false);
+  if (has_quantize_kernel(x)) return quantize_on_cuda(x, {.kind = RowFormat::e4m3});
 #endif
   const at::Tensor rows = x.reshape({-1, x.size(-1)}).to(at::kFloat);
   const at::Tensor scale = rows.abs().amax(1, /*keepdim=*/true).clamp_min_(kLeastE4m3Row).mul_(1 / kE4m3Most);
   return {(rows * scale.reciprocal()).to(at::kFloat8_e4m3fn).view(x.sizes()), scale, x.scalar_type()};
 }
 
-Activation gelu_tanh_quantize_rows_(at::Tensor& x) {
+Activation in_format(const at::Tensor& x, const RowFormat& format) {
+  if (format.kind == RowFormat::run_dtype) return x;
 #ifdef SPARSEREEL_CUDA
-  if (has_quantize_kernel(x)) return quantize_on_cuda(x, /*gelu=*/true);
+  if (format.kind == RowFormat::int8) return quantize_on_cuda(x, format);
 #endif
-  return quantize_rows(at::gelu_(x, "tanh"));
+  return quantize_rows(x);
+}
+
+Activation gelu_tanh_quantize_rows_(at::Tensor& x, const RowFormat& format) {
+#ifdef SPARSEREEL_CUDA
+  if (has_quantize_kernel(x)) return quantize_on_cuda(x, format, /*gelu=*/true);
+#endif
+  return in_format(at::gelu_(x, "tanh"), format);
 }
 
 at::Tensor fp8_product(const Activation& x, const at::Tensor& weight, const at::Tensor& scale, const at::Tensor& bias) {

@@ -1,4 +1,5 @@
-// Splits quantizing and products among threads, and applies scales, biases and LoRAs in fp32.
+// Splits quantizing and products among a CPU's threads, and applies scales, biases and LoRAs in fp32. Our kernels do
+// the same on a GPU.
 #include "models/layers/int8.h"
 
 #include <ATen/ATen.h>
@@ -10,6 +11,10 @@
 
 #include "models/layers/int8_kernels.h"
 #include "models/layers/rotation.h"
+#ifdef SPARSEREEL_CUDA
+#include "models/layers/cuda_call.h"
+#include "models/layers/int8_call.h"
+#endif
 
 namespace sparsereel::models {
 namespace {
@@ -53,10 +58,46 @@ at::Tensor scaled_product(const Int8Rows& x, const at::Tensor& weight, const at:
   return result;
 }
 
+/// Returns the part's weight, int8 [rows, columns].
+at::Tensor weight_of(const Linear& layer, const StoredRows& part) {
+  return layer.weight.narrow(0, part.offset, part.rows * part.columns).view(at::kChar).view({part.rows, part.columns});
+}
+
+/// Returns fp32 [rows, out].
+at::Tensor int8_linear_on_cpu(const at::Tensor& x, const Linear& layer) {
+  const at::Tensor input = x.reshape({-1, x.size(-1)});
+  std::vector<at::Tensor> parts;
+  Int8Rows rows;
+  int64_t first = 0;
+  for (const StoredRows& part : layer.rows) {
+    const bool is_scaled = part.column_scale.defined();
+    if (!rows.values.defined() || is_scaled || rows.rotation != part.rotation)
+      rows = quantize_int8(is_scaled ? input.to(at::kFloat) * part.column_scale : input, part.rotation);
+    at::Tensor y = scaled_product(rows, weight_of(layer, part), layer.scale.narrow(0, first, part.rows));
+    if (is_scaled) rows = {};  // of other columns than the next part's
+    for (const LowRank& delta : part.deltas) {
+      const at::Tensor down = at::mm(input.to(at::kFloat), delta.down.to(at::kFloat).t());
+      y.addmm_(down, delta.up.to(at::kFloat).t(), 1, delta.scale);
+    }
+    first += part.rows;
+    parts.push_back(y);
+  }
+  at::Tensor y = parts.size() == 1 ? parts.front() : at::cat(parts, 1);
+  if (layer.bias.defined()) y.add_(layer.bias);
+  return y;
+}
+
 }  // namespace
 
 Int8Rows quantize_int8(const at::Tensor& x, int64_t rotation) {
   const int64_t columns = x.size(-1), rows = x.numel() / std::max<int64_t>(columns, 1);
+#ifdef SPARSEREEL_CUDA
+  if (x.is_cuda()) {
+    const Activation quantized =
+        quantize_on_cuda(x.reshape({rows, columns}), {.kind = RowFormat::int8, .rotation = rotation});
+    return {quantized.values, quantized.scale.view({-1}), rotation};
+  }
+#endif
   const at::Tensor numbers = x.reshape({rows, columns}).to(at::kFloat).contiguous();
   Int8Rows result = {at::empty({rows, columns}, at::kChar), at::empty({rows}, at::kFloat), rotation};
   auto* values = result.values.mutable_data_ptr<int8_t>();
@@ -85,35 +126,33 @@ Int8Rows quantize_int8_weight(const at::Tensor& weight) {
   return error(rotated) <= kMostGrowth * error(plain) ? rotated : plain;
 }
 
-bool multiplies_in_int8(const at::Tensor& x, const Linear& layer) {
-  return x.is_cpu() && !layer.rows.empty() && std::ranges::all_of(layer.rows, &StoredRows::multiplies);
+bool multiplies_in_int8(const Activation& x, const Linear& layer) {
+  if (layer.rows.empty() || !std::ranges::all_of(layer.rows, &StoredRows::multiplies)) return false;
+  if (x.is_int8() || x.values.is_cpu()) return true;
+#ifdef SPARSEREEL_CUDA
+  return has_int8_product(x.values, layer);
+#else
+  return false;
+#endif
 }
 
-at::Tensor int8_linear(const at::Tensor& x, const Linear& layer) {
-  const at::Tensor input = x.reshape({-1, x.size(-1)});
-  std::vector<at::Tensor> parts;
-  Int8Rows rows;
-  int64_t first = 0;
-  for (const StoredRows& part : layer.rows) {
-    const bool is_scaled = part.column_scale.defined();
-    if (!rows.values.defined() || is_scaled || rows.rotation != part.rotation)
-      rows = quantize_int8(is_scaled ? input.to(at::kFloat) * part.column_scale : input, part.rotation);
-    const at::Tensor weight =
-        layer.weight.narrow(0, part.offset, part.rows * part.columns).view(at::kChar).view({part.rows, part.columns});
-    at::Tensor y = scaled_product(rows, weight, layer.scale.narrow(0, first, part.rows));
-    if (is_scaled) rows = {};  // of other columns than the next part's
-    for (const LowRank& delta : part.deltas) {
-      const at::Tensor down = at::mm(input.to(at::kFloat), delta.down.to(at::kFloat).t());
-      y.addmm_(down, delta.up.to(at::kFloat).t(), 1, delta.scale);
-    }
-    first += part.rows;
-    parts.push_back(y);
-  }
-  at::Tensor y = parts.size() == 1 ? parts.front() : at::cat(parts, 1);
-  if (layer.bias.defined()) y.add_(layer.bias);
+std::optional<int64_t> shared_rotation(const at::Tensor& x, const Linear& layer) {
+  if (x.is_cpu() || !multiplies_in_int8(x, layer)) return std::nullopt;
+  const int64_t rotation = layer.rows.front().rotation;
+  const auto shares = [&](const StoredRows& part) {
+    return part.rotation == rotation && part.deltas.empty() && !part.column_scale.defined();
+  };
+  if (rotation > kMostRotation || !std::ranges::all_of(layer.rows, shares)) return std::nullopt;
+  return rotation;
+}
+
+at::Tensor int8_linear(const Activation& x, const Linear& layer) {
   std::vector<int64_t> sizes = x.sizes().vec();
-  sizes.back() = y.size(1);
-  return y.to(x.scalar_type()).view(sizes);
+  sizes.back() = layer.scale.size(0);
+#ifdef SPARSEREEL_CUDA
+  if (x.values.is_cuda()) return int8_linear_on_cuda(x, layer).view(sizes);
+#endif
+  return int8_linear_on_cpu(x.values, layer).to(x.dtype).view(sizes);
 }
 
 }  // namespace sparsereel::models

@@ -5,7 +5,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 
+#include "models/layers/activation.h"
 #include "models/layers/linear_layer.h"
 
 namespace sparsereel::models {
@@ -18,19 +20,25 @@ struct Int8Rows {
 };
 
 /// Quantizes x [.., columns]. The largest value of a row becomes 127. Values are rounded to the nearest integer, or to
-/// the even one of two. A row with NaN or infinity gets the scale NaN, so that it makes NaN in products too.
+/// the even one of two. On a GPU, the rotation is 0, 16, 64 or 256, and `columns` a multiple of 16. A row with NaN or
+/// infinity gets the scale NaN, so that it makes NaN in products too.
 Int8Rows quantize_int8(const at::Tensor& x, int64_t rotation);
 
 /// Quantizes a weight [out, in], rotated in groups of the largest power of 4 from 16 to 256 that divides `in`. It is
 /// not rotated if there is no such power, or if rotation would make its own error clearly larger.
 Int8Rows quantize_int8_weight(const at::Tensor& weight);
 
-/// Returns true if linear() multiplies x by this layer in integers. A GPU has no such product yet, so that its layers
-/// are unpacked before each use: this is the place to change when a kernel exists.
-bool multiplies_in_int8(const at::Tensor& x, const Linear& layer);
+/// Returns true if linear() multiplies x by this layer in integers: on a CPU, and on a GPU if x is fp16 or bf16 and the
+/// layer's sizes are multiples of 16.
+bool multiplies_in_int8(const Activation& x, const Linear& layer);
+
+/// Returns the rotation of int8 rows that serve all parts of the layer on a GPU, 0 for none. Returns nothing if the
+/// layer must get x [.., in] in its own dtype: on a CPU, with LoRAs, or if its parts differ.
+std::optional<int64_t> shared_rotation(const at::Tensor& x, const Linear& layer);
 
 /// Returns x weight^T + bias [.., out] in x's dtype, for a layer that multiplies in int8. x is quantized once for all
-/// parts of the layer that are rotated alike. Changes by LoRAs are computed from x as it is and added in fp32.
-at::Tensor int8_linear(const at::Tensor& x, const Linear& layer);
+/// parts of the layer that are rotated alike. Changes by LoRAs are computed from x as it is and added: in fp32 on a
+/// CPU, in x's dtype on a GPU.
+at::Tensor int8_linear(const Activation& x, const Linear& layer);
 
 }  // namespace sparsereel::models

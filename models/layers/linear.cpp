@@ -63,8 +63,15 @@ at::Tensor run_gelu_epilogue(const at::Tensor& x, const Linear& layer) {
 
 }  // namespace
 
+RowFormat format_for(const at::Tensor& x, const Linear& layer) {
+  if (layer.is_fp8()) return {.kind = RowFormat::e4m3};
+  if (const std::optional<int64_t> rotation = shared_rotation(x, layer))
+    return {.kind = RowFormat::int8, .rotation = *rotation};
+  return {};
+}
+
 at::Tensor linear(const Activation& x, const Linear& layer) {
-  if (multiplies_in_int8(x.values, layer)) return int8_linear(x.values, layer);
+  if (multiplies_in_int8(x, layer)) return int8_linear(x, layer);
   if (!layer.rows.empty()) return linear(x, layer.in(x.dtype));
   if (layer.is_fp8())
     return fp8_product(x.is_fp8() ? x : quantize_rows(x.values), layer.weight, layer.scale, layer.bias);
@@ -72,7 +79,7 @@ at::Tensor linear(const Activation& x, const Linear& layer) {
 }
 
 void linear_out(const at::Tensor& out, const Activation& x, const Linear& layer) {
-  const bool is_int8 = multiplies_in_int8(x.values, layer);
+  const bool is_int8 = multiplies_in_int8(x, layer);
   if (!layer.rows.empty() && !is_int8) return linear_out(out, x, layer.in(x.dtype));
   if (is_int8 || layer.is_fp8() || !x.values.is_cuda() || layer.bias.defined()) {
     at::Tensor(out).copy_(linear(x, layer));
@@ -85,7 +92,7 @@ void linear_out(const at::Tensor& out, const Activation& x, const Linear& layer)
 }
 
 at::Tensor linear_gelu(const Activation& x, const Linear& layer) {
-  const bool is_int8 = multiplies_in_int8(x.values, layer);
+  const bool is_int8 = multiplies_in_int8(x, layer);
   if (!layer.rows.empty() && !is_int8) return linear_gelu(x, layer.in(x.dtype));
   if (!is_int8 && !layer.is_fp8() && use_onednn(x.values, layer)) return run_onednn(x.values, layer, "gelu", "none");
   at::Tensor y = linear(x, layer);
@@ -93,7 +100,7 @@ at::Tensor linear_gelu(const Activation& x, const Linear& layer) {
 }
 
 at::Tensor linear_gelu_tanh(const Activation& x, const Linear& layer) {
-  const bool is_int8 = multiplies_in_int8(x.values, layer);
+  const bool is_int8 = multiplies_in_int8(x, layer);
   if (!layer.rows.empty() && !is_int8) return linear_gelu_tanh(x, layer.in(x.dtype));
   if (!is_int8 && !layer.is_fp8() && use_onednn(x.values, layer)) return run_onednn(x.values, layer, "gelu", "tanh");
   if (!layer.is_fp8() && x.values.is_cuda() && layer.bias.defined()) return run_gelu_epilogue(x.values, layer);
@@ -102,12 +109,13 @@ at::Tensor linear_gelu_tanh(const Activation& x, const Linear& layer) {
 }
 
 at::Tensor feed_forward_gelu_tanh(Activation x, const Linear& in, const Linear& out) {
-  if (!in.is_fp8() || !out.is_fp8()) {
-    const at::Tensor hidden = linear_gelu_tanh(Activation(std::move(x)), in);
-    return linear(hidden, out);
-  }
-  at::Tensor hidden = linear(Activation(std::move(x)), in);
-  return linear(gelu_tanh_quantize_rows_(hidden), out);
+  const bool makes_8_bits = in.is_fp8() || multiplies_in_int8(x, in);  // otherwise GELU is part of the first product
+  at::Tensor hidden =
+      makes_8_bits ? linear(Activation(std::move(x)), in) : linear_gelu_tanh(Activation(std::move(x)), in);
+  if (!makes_8_bits) return linear(hidden, out);
+  const RowFormat format = format_for(hidden, out);
+  if (format.kind == RowFormat::run_dtype) return linear(at::gelu_(hidden, "tanh"), out);
+  return linear(gelu_tanh_quantize_rows_(hidden, format), out);
 }
 
 at::Tensor feed_forward_swiglu(const Activation& x, const Linear& in, const Linear& out) {

@@ -10,10 +10,14 @@
 
 namespace sparsereel::models {
 
+/// Returns the format in which the layer takes rows like x [.., in] at best: 8 bits if it multiplies 8 bits, and one
+/// format serves all its outputs.
+RowFormat format_for(const at::Tensor& x, const Linear& layer);
+
 /// Returns x weight^T + bias [.., out] for x [.., in], in x's dtype. fp32 on a CPU uses oneDNN if torch has it, because
 /// oneDNN's AVX-512 code runs on every vendor's processors, while MKL's (behind at::linear) runs only on Intel
 /// processors. With an 8-bit weight, x is quantized (quantize_rows()) unless it is already; 8-bit x needs an 8-bit
-/// weight. A CPU multiplies by int8 rows in integers if the layer asks for it (int8.h).
+/// weight. int8 rows are multiplied in integers if the layer asks for it (int8.h).
 at::Tensor linear(const Activation& x, const Linear& layer);
 
 /// Writes linear(x, layer) to out [B, N, out], which may be rows of a larger tensor [B, M, out]. On a GPU, this needs

@@ -233,23 +233,24 @@ void add_rms_normed_(at::Tensor& x, const at::Tensor& update, double eps, const 
 }
 
 Activation add_rms_normed_modulate_(at::Tensor& x, const at::Tensor& update, double update_eps, const at::Tensor& gate,
-                                    double eps, const at::Tensor& factor, bool fp8) {
+                                    double eps, const at::Tensor& factor, const RowFormat& format) {
 #ifdef SPARSEREEL_CUDA
-  if (has_norm_kernel(x)) return rms_norm_on_cuda(x, update, update_eps, gate, eps, factor, fp8);
+  if (has_norm_kernel(x)) return rms_norm_on_cuda(x, update, update_eps, gate, eps, factor, format);
 #endif
   if (update.defined()) add_rms_normed_(x, update, update_eps, gate);
   const at::Tensor normed = rms_norm_modulate(x, eps, factor);
-  return fp8 ? quantize_rows(normed) : Activation(normed);
+  return in_format(normed, format);
 }
 
-Activation norm_modulate_fp8_(at::Tensor& x, const at::Tensor& update, const JointModulation& gates, const Norm& norm,
-                              double eps, int64_t video_tokens, const JointModulation& modulation) {
+Activation norm_modulate_quantize_(at::Tensor& x, const at::Tensor& update, const JointModulation& gates,
+                                   const Norm& norm, double eps, int64_t video_tokens,
+                                   const JointModulation& modulation, const RowFormat& format) {
 #ifdef SPARSEREEL_CUDA
   if (is_for_kernels(x, modulation, gates))
-    return norm_modulate_on_cuda(x, update, &gates, norm, eps, video_tokens, &modulation, /*fp8=*/true);
+    return norm_modulate_on_cuda(x, update, &gates, norm, eps, video_tokens, &modulation, format);
 #endif
-  if (!update.defined()) return quantize_rows(layer_norm_modulate(x, norm, eps, video_tokens, modulation));
-  return quantize_rows(add_gated_norm_modulate_(x, update, gates, norm, eps, video_tokens, modulation));
+  if (!update.defined()) return in_format(layer_norm_modulate(x, norm, eps, video_tokens, modulation), format);
+  return in_format(add_gated_norm_modulate_(x, update, gates, norm, eps, video_tokens, modulation), format);
 }
 
 }  // namespace sparsereel::models

@@ -40,13 +40,14 @@ at::Tensor rms_norm_modulate(const at::Tensor& x, double eps, const at::Tensor& 
 void add_rms_normed_(at::Tensor& x, const at::Tensor& update, double eps, const at::Tensor& gate);
 
 /// Calls add_rms_normed_(x, update, update_eps, gate) if update is defined, then returns rms_norm_modulate(x, eps,
-/// factor). On a GPU, both take one pass. With fp8, the result is quantized by quantize_rows().
+/// factor) in this format. On a GPU, all of it takes one pass, except that int8 takes another.
 Activation add_rms_normed_modulate_(at::Tensor& x, const at::Tensor& update, double update_eps, const at::Tensor& gate,
-                                    double eps, const at::Tensor& factor, bool fp8 = false);
+                                    double eps, const at::Tensor& factor, const RowFormat& format = {});
 
-/// Returns quantize_rows() of add_gated_norm_modulate_(), or of layer_norm_modulate() if update is undefined.
-/// Quantization takes no extra pass where those functions take one pass; the bits are the same.
-Activation norm_modulate_fp8_(at::Tensor& x, const at::Tensor& update, const JointModulation& gates, const Norm& norm,
-                              double eps, int64_t video_tokens, const JointModulation& modulation);
+/// Returns add_gated_norm_modulate_(), or layer_norm_modulate() if update is undefined, in 8 bits. Quantization takes
+/// no extra pass where those functions take one pass; the bits are the same.
+Activation norm_modulate_quantize_(at::Tensor& x, const at::Tensor& update, const JointModulation& gates,
+                                   const Norm& norm, double eps, int64_t video_tokens,
+                                   const JointModulation& modulation, const RowFormat& format);
 
 }  // namespace sparsereel::models

@@ -18,18 +18,22 @@ enum class Products {
   in_dtype,  // in the run's dtype
   fp8,       // in e4m3 with a scale per row
   int8,      // in integers with a scale per row
+  stored,    // in integers where the file holds int8, otherwise in the run's dtype
 };
 
 /// The format in which a module keeps its weights.
 struct WeightFormat {
-  at::ScalarType dtype;    // the run's dtype
-  bool fp8 = false;        // parameters with Parameter::fp8 are e4m3 with a scale per row
-  bool int8 = false;       // parameters with Parameter::fp8 are int8 with a scale per row
-  bool only_wide = false;  // parameters that their file holds packed stay so, although `int8` is asked for
+  at::ScalarType dtype;      // the run's dtype
+  bool fp8 = false;          // parameters with Parameter::fp8 are e4m3 with a scale per row
+  bool int8 = false;         // parameters with Parameter::fp8 are int8 with a scale per row
+  bool stored_int8 = false;  // parameters that their file holds as int8 are multiplied in integers
 
   WeightFormat(at::ScalarType run, bool in_fp8 = false) : dtype(run), fp8(in_fp8) {}
   WeightFormat(at::ScalarType run, Products products)
-      : dtype(run), fp8(products == Products::fp8), int8(products == Products::int8) {}
+      : dtype(run),
+        fp8(products == Products::fp8),
+        int8(products == Products::int8),
+        stored_int8(products == Products::stored) {}
 };
 
 /// The change that a LoRA makes to rows of a matrix: it adds scale * up * down, a matrix of low rank.

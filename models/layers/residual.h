@@ -38,13 +38,12 @@ class Residual {
     add(feed_forward_gelu_tanh(norm_modulate(norm, eps, modulation, in), in, out), modulation);
   }
 
-  /// Returns rms_norm_modulate() of all tokens. The result is in 8 bits if `reader`, the layer that multiplies it,
-  /// accepts 8 bits.
+  /// Returns rms_norm_modulate() of all tokens, in the format that `reader`, the layer that multiplies it, takes.
   Activation rms_norm_modulate(double eps, const at::Tensor& factor, const Linear& reader) {
     const double update_eps = update_eps_.value_or(0);
     if (!std::exchange(update_eps_, {})) add_pending();
     return add_rms_normed_modulate_(hidden_, std::exchange(update_, {}), update_eps, gates_.video.gate, eps, factor,
-                                    reader.is_fp8());
+                                    format_for(hidden_, reader));
   }
 
   at::Tensor norm_modulate(const Norm& norm, double eps, const JointModulation& modulation) {
@@ -53,11 +52,13 @@ class Residual {
     return add_gated_norm_modulate_(hidden_, std::exchange(update_, {}), gates_, norm, eps, video_tokens_, modulation);
   }
 
-  /// Returns layer_norm_modulate() of all tokens, in 8 bits if `reader` accepts 8 bits.
+  /// Returns layer_norm_modulate() of all tokens, in the format that `reader` takes.
   Activation norm_modulate(const Norm& norm, double eps, const JointModulation& modulation, const Linear& reader) {
-    if (!reader.is_fp8()) return norm_modulate(norm, eps, modulation);
+    const RowFormat format = format_for(hidden_, reader);
+    if (format.kind == RowFormat::run_dtype) return norm_modulate(norm, eps, modulation);
     if (update_eps_) add_pending();
-    return norm_modulate_fp8_(hidden_, std::exchange(update_, {}), gates_, norm, eps, video_tokens_, modulation);
+    return norm_modulate_quantize_(hidden_, std::exchange(update_, {}), gates_, norm, eps, video_tokens_, modulation,
+                                   format);
   }
 
   /// Returns the stream with all updates added.

@@ -60,10 +60,10 @@ struct Request {
   std::string device = "auto";  // values as in models/store/weights/device.h, also for the dtypes
   std::string dtype = "auto";
   std::string vae_dtype = "auto";  // auto: the VAE dtype of the model, for most models the dtype of the run
-  /// auto: weights have the run's dtype. fp8: the large matrices of the transformer's blocks (`weights`) or of the text
+  /// auto: weights have the run's dtype, but a GPU multiplies matrices in integers that the transformer's file holds as
+  /// int8. fp8: the large matrices of the transformer's blocks (`weights`) or of the text
   /// encoder (`text_weights`) are converted to 8-bit floating point while they are loaded, and their products are
-  /// computed in it. On a CPU, fp8 is emulated and slow. int8: the same in integers, which a CPU multiplies exactly; a
-  /// GPU keeps the integers in memory, and converts them before each product.
+  /// computed in it. On a CPU, fp8 is emulated and slow. int8: the same in integers, whose products are exact.
   std::string weights = "auto", text_weights = "auto";
   /// Keeps weights in host memory and copies them while the GPU computes. The GPU then holds one layer of the text
   /// encoder and two blocks of the transformer, and automatic tiling always tiles. No effect on a CPU.

@@ -20,6 +20,8 @@
 namespace sparsereel::models {
 namespace {
 
+constexpr RowFormat kE4m3 = {.kind = RowFormat::e4m3};
+
 class Fp8OnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -98,7 +100,7 @@ TEST_F(Fp8OnGpu, AppliesTheGeluOfTorchWhileQuantizing) {
     for (const int64_t channels : {64, 7680, 13824}) {
       const at::Tensor x = (at::randn({130, channels}) * 3).to(dtype);
       at::Tensor gpu = x.to(at::kCUDA);
-      const Activation ours = gelu_tanh_quantize_rows_(gpu);
+      const Activation ours = gelu_tanh_quantize_rows_(gpu, kE4m3);
       const at::Tensor back = ours.values.to(at::kFloat) * ours.scale;
       const at::Tensor exact = at::gelu(x.to(at::kDouble), "tanh");
       // Rounding to e4m3 errs by half a step at most. That is 1/16 of a normal number, or 2^-10 of a smaller one, where
@@ -122,10 +124,10 @@ TEST_F(Fp8OnGpu, GivesTheSameBitsForANormInTheSamePassAsInTwoPasses) {
       const at::Tensor x = random({2, 131, channels}), update = random({2, 131, channels});
       at::Tensor first = x.clone(), second = x.clone();
       const at::Tensor apart = add_gated_norm_modulate_(first, update, gates, norm, 1e-5, 100, modulation);
-      const Activation together = norm_modulate_fp8_(second, update, gates, norm, 1e-5, 100, modulation);
+      const Activation together = norm_modulate_quantize_(second, update, gates, norm, 1e-5, 100, modulation, kE4m3);
       expect_same_bits({together.values, together.scale.cpu(), dtype}, quantize_rows(apart.cpu()));
       EXPECT_TRUE(first.equal(second));
-      expect_same_bits(norm_modulate_fp8_(second, {}, {}, norm, 1e-5, 100, modulation),
+      expect_same_bits(norm_modulate_quantize_(second, {}, {}, norm, 1e-5, 100, modulation, kE4m3),
                        quantize_rows(layer_norm_modulate(first, norm, 1e-5, 100, modulation).cpu()));
     }
   }

@@ -139,13 +139,13 @@ TEST_F(LayersOnGpu, MatchTheCpuForRmsNorms) {
       const at::Tensor normed = rms_norm_modulate(actual, 1e-6, on_gpu(factor, dtype));
       EXPECT_TRUE(close_to(normed, rms_norm_modulate(expected, 1e-6, factor), tolerance_of(dtype)));
       at::Tensor fused = on_gpu(x, dtype), again = fused.clone();
-      const auto both = [&](at::Tensor& stream, bool fp8) {
+      const auto both = [&](at::Tensor& stream, RowFormat::Kind kind) {
         return add_rms_normed_modulate_(stream, on_gpu(update, dtype), 1e-6, on_gpu(gate, dtype), 1e-6,
-                                        on_gpu(factor, dtype), fp8);
+                                        on_gpu(factor, dtype), {.kind = kind});
       };
-      EXPECT_TRUE(both(fused, false).values.equal(normed));
+      EXPECT_TRUE(both(fused, RowFormat::run_dtype).values.equal(normed));
       EXPECT_TRUE(fused.equal(actual));
-      const Activation bits = both(again, true), twice = quantize_rows(normed);
+      const Activation bits = both(again, RowFormat::e4m3), twice = quantize_rows(normed);
       EXPECT_TRUE(bits.values.view(at::kByte).equal(twice.values.view(at::kByte)));
       EXPECT_TRUE(bits.scale.equal(twice.scale));
     }

@@ -18,6 +18,7 @@ enum class Scalar { fp32, fp16, bf16 };
 
 constexpr int kMaxNormChannels = 5120;       // four warps hold such a row in registers
 constexpr int kMaxQuantizeChannels = 16384;  // a block holds such a row in registers
+constexpr int kMaxRotation = 256;            // a warp holds such a group of columns in registers
 
 /// [batch, tokens, channels] with contiguous channels, a multiple of 8. Strides are in elements; rows are aligned to 16
 /// bytes.
@@ -45,6 +46,12 @@ struct EntryOfToken {
   int entries = 0;
 };
 
+/// The 8-bit numbers of rows that a matrix product reads.
+struct EightBits {
+  bool int8 = false;  // int8 (layers/cuda/int8.h); otherwise e4m3 (layers/cuda/e4m3.h)
+  int rotation = 0;   // columns of a group that is rotated before it becomes int8: 0, 16, 64 or 256
+};
+
 /// Residual update and layer norm. residual += gate * update if there is an update, rounded to Element. Then out =
 /// (norm(residual) * weight + bias) * (1 + scale) + shift.
 struct NormModulate {
@@ -56,7 +63,8 @@ struct NormModulate {
   Rows residual{};
   Rows update{};  // null if there is no update
   Rows out{};
-  /// [batch, tokens], the scales if out is e4m3 (rounded to Element first); null if out is Element.
+  EightBits to{};  // the numbers of out, rounded to Element first, if out_scale is not null
+  /// [batch, tokens], the scales of 8-bit numbers; null if out is Element.
   float* out_scale = nullptr;
   const void* weight = nullptr;  // Element [channels]; null for weights of 1
   const void* bias = nullptr;    // null for a bias of 0
@@ -77,25 +85,45 @@ struct RmsNormModulate {
   Rows residual{};
   Rows update{};               // null if there is no update
   Rows out{};                  // null if only the residual is needed
-  float* out_scale = nullptr;  // as in NormModulate
+  float* out_scale = nullptr;  // as in NormModulate, for e4m3
   float update_eps = 0, eps = 0;
   Vectors gate{}, factor{};  // per batch entry; aligned to 16 bytes
 };
 
 const char* rms_norm_modulate(const RmsNormModulate& p, Stream stream);
 
-/// Quantizes rows to e4m3 (layers/cuda/e4m3.h): scale = largest / 448, out = x / scale.
+/// Quantizes rows to 8 bits: scale = largest / 448 for e4m3 and largest / 127 for int8, out = x / scale.
 struct QuantizeRows {
   int64_t rows = 0;
-  int channels = 0;  // a multiple of 8, at most kMaxQuantizeChannels
-  Element element = Element::bf16;
-  bool gelu = false;        // quantize gelu(x) by the tanh approximation, rounded to Element, instead of x
-  const void* x = nullptr;  // Element [rows, channels], aligned to 16 bytes
-  void* out = nullptr;      // e4m3 [rows, channels]
-  float* scale = nullptr;   // [rows]
+  int channels = 0;            // a multiple of 8 and of the rotation, at most kMaxQuantizeChannels
+  Scalar from = Scalar::bf16;  // fp32 only for int8
+  EightBits to{};
+  bool gelu = false;                    // quantize gelu(x) by the tanh approximation, rounded as x is, instead of x
+  const float* column_scale = nullptr;  // [channels], multiplies x before it becomes int8; null for scales of 1
+  const void* x = nullptr;              // [rows, channels], aligned to 16 bytes
+  void* out = nullptr;                  // 8 bits [rows, channels]
+  float* scale = nullptr;               // [rows]
 };
 
 const char* quantize_rows(const QuantizeRows& p, Stream stream);
+
+/// Matrix product of int8 rows: out = sum x weight * x_scale * weight_scale + bias, rounded to Element. The sums are
+/// exact. Needs compute capability 8.0.
+struct MultiplyRows {
+  int64_t rows = 0;
+  int outputs = 0, depth = 0;  // multiples of 8 and of 16
+  Element element = Element::bf16;
+  const int8_t* x = nullptr;            // [rows, depth], aligned to 16 bytes
+  const float* x_scale = nullptr;       // [rows]
+  const int8_t* weight = nullptr;       // [outputs, depth], aligned to 16 bytes
+  const float* weight_scale = nullptr;  // [outputs]
+  const void* bias = nullptr;           // Element [outputs]; null if there is no bias
+  void* out = nullptr;                  // Element [rows, outputs], aligned to 16 bytes
+  int64_t out_stride = 0;               // elements between rows of out, a multiple of 8
+  bool by_mma = false;  // uses the kernel for older GPUs on compute capability 9.0 too; the result is the same
+};
+
+const char* multiply_rows(const MultiplyRows& p, Stream stream);
 
 /// Gated linear unit: out = a * silu(b), where a is the first half of a row's channels and b the second, computed in
 /// fp32 and rounded to Element.

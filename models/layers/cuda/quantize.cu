@@ -1,32 +1,15 @@
 // Quantizes rows to e4m3 in one pass, with the row in registers. A warp takes a short row, a block a long one.
-#include "attention/cuda/fast_math.cuh"
 #include "attention/cuda/launched.cuh"
 #include "models/layers/cuda/e4m3.cuh"
+#include "models/layers/cuda/gelu.cuh"
 #include "models/layers/cuda/launch.h"
+#include "models/layers/cuda/quantize_int8.h"
 #include "models/layers/cuda/team.cuh"
 
 namespace sparsereel::models::cuda {
 namespace {
 
-using attention::cuda::fast_exp2;
-using attention::cuda::fast_inverse;
 using attention::cuda::load_packed;
-using attention::cuda::pack;
-using attention::cuda::unpack;
-
-/// Returns gelu(x) = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, written as x times a logistic function with one
-/// exponential. Instructions bound this kernel, so constants include log2 e and approximations flush denormals.
-template <typename T>
-__device__ Packed<T> gelu(const Packed<T>& packed) {
-  float x[kLaneElements];
-  unpack(packed, x);
-#pragma unroll
-  for (int i = 0; i < kLaneElements; ++i) {
-    const float exponent = x[i] * fmaf(-0.1029432407F, x[i] * x[i], -2.3022081985F);
-    x[i] *= fast_inverse(1 + fast_exp2(exponent));
-  }
-  return pack<T>(x);
-}
 
 /// Quantizes rows. One warp or the whole block takes a row. A thread holds kPacks times eight of its elements.
 template <typename T, int kTeam, int kPacks>
@@ -69,8 +52,9 @@ void launch_type(const QuantizeRows& p, Stream stream) {
 
 const char* quantize_rows(const QuantizeRows& p, Stream stream) {
   if (p.rows == 0) return nullptr;
+  if (p.to.int8) return quantize_rows_to_int8(p, stream);
   return attention::cuda::launched(
-      [&] { p.element == Element::fp16 ? launch_type<__half>(p, stream) : launch_type<__nv_bfloat16>(p, stream); });
+      [&] { p.from == Scalar::fp16 ? launch_type<__half>(p, stream) : launch_type<__nv_bfloat16>(p, stream); });
 }
 
 }  // namespace sparsereel::models::cuda

@@ -79,11 +79,13 @@ uint64_t kept_bytes(const WeightDelta& delta, at::ScalarType run) {
   return each * (delta.up->elements() + delta.down->elements());
 }
 
+bool is_all_int8(const std::vector<StoredRows>& rows) {
+  return !rows.empty() && std::ranges::all_of(rows, [](const StoredRows& r) { return r.dtype == Dtype::i8; });
+}
+
 /// Plans a parameter whose products are computed in integers: as stored if all of it is int8, or else quantized.
-void plan_int8(LoadPlan& plan, const Parameter& parameter, bool only_wide) {
-  const auto is_int8 = [](const StoredRows& rows) { return rows.dtype == Dtype::i8; };
-  if (only_wide && !plan.rows.empty() && !std::ranges::all_of(plan.rows, is_int8)) return;
-  if (plan.rows.empty() || !std::ranges::all_of(plan.rows, is_int8)) {
+void plan_int8(LoadPlan& plan, const Parameter& parameter) {
+  if (!is_all_int8(plan.rows)) {
     plan.form = LoadForm::int8;
     plan.rows = {{Dtype::i8, parameter.shape[0], parameter.shape[1], 0}};
   }
@@ -152,7 +154,8 @@ LoadPlan plan_load(const TensorSource& source, const Component& component, const
   } else if (is_fp8) {
     plan.form = LoadForm::quantized;
   }
-  if (parameter.is_int8(format)) plan_int8(plan, parameter, format.only_wide);
+  const bool is_stored_int8 = parameter.fp8 && format.stored_int8 && is_all_int8(plan.rows);
+  if (parameter.is_int8(format) || is_stored_int8) plan_int8(plan, parameter);
   plan.bytes = bytes_of_plan(plan, parameter, format.dtype);
   const auto is_stored_small = [](const StoredPart& part) { return part.stored && is_small(part.stored->dtype); };
   const bool is_quantized = plan.form == LoadForm::quantized || plan.form == LoadForm::int8;

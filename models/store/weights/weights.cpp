@@ -262,7 +262,7 @@ void WeightReader::load_int8(at::Tensor& tensor, const Parameter& parameter, con
     *parameter.scale = at::empty({parameter.shape[0]}, whole.options());
     return;
   }
-  const Int8Rows rows = quantize_int8_weight(whole.cpu());
+  const Int8Rows rows = quantize_int8_weight(whole);
   parameter.rows->front().rotation = rows.rotation;
   tensor = rows.values.view(-1).view(at::kByte).to(device_);
   *parameter.scale = rows.scale.to(device_);

@@ -24,12 +24,5 @@ TEST(WeightWarnings, CountWeightsThatFp8DoesNotChange) {
   EXPECT_EQ(kept_warning(plain, "weights", "fp8", "transformer"), "");
 }
 
-TEST(WeightWarnings, SayThatAGpuDoesNotMultiplyIntegers) {
-  EXPECT_EQ(integers_warning("text_weights", "int8", c10::kCUDA),
-            "text_weights int8: weights are kept as integers, but multiplied in 16 bits on this GPU");
-  EXPECT_EQ(integers_warning("weights", "int8", c10::kCPU), "");
-  EXPECT_EQ(integers_warning("weights", "fp8", c10::kCUDA), "");
-}
-
 }  // namespace
 }  // namespace sparsereel::models

@@ -109,13 +109,11 @@ TEST_P(QuantizedWeights, MultiplyInIntegers) {
   EXPECT_EQ(layer.weight.numel(), numbers.numel());
 }
 
-/// A GPU does not multiply integers, so that its packed weights need not become wider.
-TEST_P(QuantizedWeights, StayPackedWhereIntegersAreNotMultiplied) {
-  WeightFormat format(at::kFloat, Products::int8);
-  format.only_wide = true;
-  const Linear layer = load(format), packed = load(at::kFloat);
+TEST_P(QuantizedWeights, MultiplyInIntegersByDefaultIfTheyAreStoredAsIntegers) {
+  const Linear layer = load({at::kFloat, Products::stored}), packed = load(at::kFloat);
   if (packed.rows.empty()) return;  // a matrix that is no whole blocks
   EXPECT_TRUE(layer.weight.equal(packed.weight));
+  EXPECT_EQ(layer.rows.front().multiplies, packed.rows.front().dtype == Dtype::i8);
 }
 
 TEST_P(QuantizedWeights, MakeEightBitWeightsOrStayAsStored) {

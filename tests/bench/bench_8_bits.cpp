@@ -1,8 +1,8 @@
-// bench_fp8 MODEL REPETITIONS: times the linear layers of one transformer block at the model's own size in bf16 and in
-// 8 bits, on a GPU, with random weights and activations. It alternates the products alone, the quantization of
+// bench_8_bits MODEL REPETITIONS: times the linear layers of one transformer block at the model's own size in bf16 and
+// in 8 bits, on a GPU, with random weights and activations. It alternates the products alone, the quantization of
 // activations, and the whole block except attention. For Wan it also times the work before attention, and attention to
 // long and short texts.
-// bench_fp8 sums REPETITIONS: measures instead how much precision fast accumulation loses.
+// bench_8_bits sums REPETITIONS: measures instead how much precision fast accumulation loses.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
@@ -14,6 +14,7 @@
 #include "app/lab/measure/timing.h"
 #include "attention/attention.h"
 #include "attention/prologue.h"
+#include "models/layers/int8.h"
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
 #include "models/layers/residual.h"
@@ -59,10 +60,17 @@ struct Block {
     const Activation rows = models::quantize_rows(layer.weight);
     return {rows.values, layer.bias, rows.scale.view({-1})};
   }
-  Block in_fp8() const {
+  static Linear in_int8(const Linear& layer) {
+    const models::Int8Rows rows = models::quantize_int8_weight(layer.weight);
+    models::StoredRows stored = {models::Dtype::i8, layer.weight.size(0), layer.weight.size(1), 0};
+    stored.rotation = rows.rotation;
+    stored.multiplies = true;
+    return {rows.values.view(-1).view(at::kByte), layer.bias, rows.scale, {stored}};
+  }
+  Block with(Linear (*change)(const Linear&)) const {
     Block block = *this;
     for (Linear* each : {&block.qkv, &block.out, &block.cross_q, &block.cross_out, &block.in, &block.down})
-      *each = in_fp8(*each);
+      *each = change(*each);
     return block;
   }
 };
@@ -97,8 +105,8 @@ void run_block(const Shape& s, const Block& block, const Vectors& v, models::Res
   hidden.add(feed_forward_gelu_tanh(x, block.in, block.down), v.modulation);
 }
 
-std::vector<Contender> contenders(const Shape& s, const Block& bf16, const Block& fp8, const Vectors& v, at::Tensor& x,
-                                  at::Tensor& update, at::Tensor& wide) {
+std::vector<Contender> contenders(const Shape& s, const Block& bf16, const Block& fp8, const Block& int8,
+                                  const Vectors& v, at::Tensor& x, at::Tensor& update, at::Tensor& wide) {
   const auto products = [&](const Block& b, const Activation& narrow, const Activation& hidden) {
     return [&b, &s, narrow, hidden] {
       linear(narrow, b.qkv);
@@ -114,6 +122,8 @@ std::vector<Contender> contenders(const Shape& s, const Block& bf16, const Block
       at::_scaled_mm(rows, layer.weight.t(), scale, layer.scale.unsqueeze(0), layer.bias, {}, at::kBFloat16, fast);
     };
   };
+  const models::RowFormat e4m3 = {.kind = models::RowFormat::e4m3}, of_channels = format_for(x, int8.in),
+                          of_hidden = format_for(wide, int8.down);
   const Activation narrow8 = models::quantize_rows(x), wide8 = models::quantize_rows(wide);
   const auto block = [&](const Block& b, const Activation& attended) {
     return [&b, &s, &v, &x, attended] {
@@ -125,19 +135,29 @@ std::vector<Contender> contenders(const Shape& s, const Block& bf16, const Block
   return {
       {"products, bf16", products(bf16, x, wide)},
       {"products, fp8", products(fp8, narrow8, wide8)},
+      {"products, int8", products(int8, in_format(x, of_channels), in_format(wide, of_hidden))},
       {"feed forward out, fp8", product(fp8.down, wide8, true)},
       {"feed forward out, fp8, slow sums", product(fp8.down, wide8, false)},
       {"copy of C channels", [&] { update.copy_(x); }},
       {"gated add + norm + modulate, bf16",
        [&v, &x, &update, video] { add_gated_norm_modulate_(x, update, v.modulation, {}, 1e-6, video, v.modulation); }},
-      {"the same, writing 8 bits",
-       [&v, &x, &update, video] { norm_modulate_fp8_(x, update, v.modulation, {}, 1e-6, video, v.modulation); }},
-      {"quantize C channels", [&] { models::quantize_rows(x); }},
+      {"the same, writing fp8",
+       [&v, &x, &update, video, e4m3] {
+         norm_modulate_quantize_(x, update, v.modulation, {}, 1e-6, video, v.modulation, e4m3);
+       }},
+      {"the same, writing int8",
+       [&v, &x, &update, video, of_channels] {
+         norm_modulate_quantize_(x, update, v.modulation, {}, 1e-6, video, v.modulation, of_channels);
+       }},
+      {"quantize C channels to fp8", [&] { models::quantize_rows(x); }},
+      {"quantize C channels to int8", [&x, of_channels] { in_format(x, of_channels); }},
       {"copy of F channels", [&wide, other = at::empty_like(wide)] { other.copy_(wide); }},
-      {"GELU and quantize F channels", [&] { models::gelu_tanh_quantize_rows_(wide); }},
+      {"GELU and quantize F channels to fp8", [&wide, e4m3] { gelu_tanh_quantize_rows_(wide, e4m3); }},
+      {"GELU and quantize F channels to int8", [&wide, of_hidden] { gelu_tanh_quantize_rows_(wide, of_hidden); }},
       {"feed forward in, GELU in its epilogue, bf16", [&] { linear_gelu_tanh(x, bf16.in); }},
       {"block without attention, bf16", block(bf16, x.clone())},
-      {"block without attention, fp8", block(fp8, narrow8)}};
+      {"block without attention, fp8", block(fp8, narrow8)},
+      {"block without attention, int8", block(int8, x.clone())}};
 }
 
 /// Returns Wan's prologue.
@@ -180,11 +200,11 @@ Contender attention_to_text(const Shape& s, const at::Tensor& x, int64_t keys) {
 }
 
 int time_model(const Shape& s, int64_t repetitions) {
-  const Block bf16(s), fp8 = bf16.in_fp8();
+  const Block bf16(s), fp8 = bf16.with(Block::in_fp8), int8 = bf16.with(Block::in_int8);
   const Vectors v(s);
   at::Tensor x = at::randn({s.batch, s.tokens, s.channels}, on_gpu()), update = at::randn_like(x);
   at::Tensor wide = at::randn({s.batch, s.tokens, s.hidden}, on_gpu());
-  std::vector<Contender> all = contenders(s, bf16, fp8, v, x, update, wide);
+  std::vector<Contender> all = contenders(s, bf16, fp8, int8, v, x, update, wide);
   if (s.cross) {
     const at::Tensor qkv = at::randn({s.batch, s.tokens, 3, s.channels / 128, 128}, on_gpu());
     for (const bool prologue : {false, true}) all.push_back(before_attention(s, qkv, prologue));
