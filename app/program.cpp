@@ -40,6 +40,22 @@ constexpr std::array<void (*)(CLI::App&, CommandLine&), 11> kCommands = {
     add_generate, add_batch,  add_serve,      add_decode,    add_bench, add_tune,
     add_inspect,  add_config, add_completion, add_reference, add_doctor};
 
+/// Gives the value to an option that stands without one, and joins it with the next word if that is one of its choices.
+/// Otherwise `--offload set.csv` would take the name of the set as its value.
+void complete_bare_options(std::vector<std::string>& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const OptionSpec* spec = find_option(key_of_option(arguments[i]));
+    if (spec == nullptr || spec->bare.empty()) continue;
+    const bool has_next = i + 1 < arguments.size();
+    if (has_next && (is_choice(arguments[i + 1], spec->choices) || is_choice(arguments[i + 1], spec->more_choices))) {
+      arguments[i] += "=" + arguments[i + 1];
+      arguments.erase(arguments.begin() + static_cast<ptrdiff_t>(i) + 1);
+    } else {
+      arguments[i] += "=" + spec->bare;
+    }
+  }
+}
+
 /// Replaces _ by - in long names, and reverses the words.
 std::vector<std::string> normalized(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
@@ -49,6 +65,7 @@ std::vector<std::string> normalized(int argc, char** argv) {
       std::replace(argument.begin() + 2, argument.begin() + static_cast<ptrdiff_t>(end), '_', '-');
     }
   }
+  complete_bare_options(arguments);
   std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
   return arguments;
 }

@@ -100,7 +100,8 @@ MemberTexts texts_of(const ModelOptions& options) {
   add(texts, "dtype", options.dtype);
   add(texts, "weights", options.weights);
   add(texts, "text_weights", options.text_weights);
-  add(texts, "offload", std::optional(options.offload));
+  add(texts, "offload", options.offload);
+  add(texts, "max_vram", options.max_vram);
   add(texts, "transformer", options.transformer);
   add(texts, "transformer_2", options.transformer_2);
   add(texts, "vae", options.vae);

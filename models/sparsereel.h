@@ -48,7 +48,10 @@ struct ModelOptions {
   std::string device = "auto";                          // auto, cpu, cuda, cuda:N
   std::string dtype = "auto";                           // auto, fp32, bf16, fp16
   std::string weights = "auto", text_weights = "auto";  // auto, fp8, int8; of the transformer and of the text encoder
-  bool offload = false;  // keeps weights in host memory and copies them to the GPU in turn
+  /// true keeps weights in host memory and copies them to the GPU in turn; false keeps them on the GPU. If unset, as
+  /// many blocks of the transformer stay on the GPU as its free memory holds.
+  std::optional<bool> offload = {};
+  std::optional<double> max_vram = {};  // GiB of the GPU that may be used; if unset, what is free
   /// Files of weights (safetensors, GGUF, .pth) that replace weights of the model, one file for each part. Tensors have
   /// the names of diffusers or of the model's authors. transformer_2 is the second transformer of models that have two.
   std::string transformer = {}, transformer_2 = {}, vae = {}, text_encoder = {}, image_encoder = {};

@@ -279,7 +279,7 @@ TextToVideo::TextToVideo(const std::string& model, const ModelOptions& options) 
                                     .narrow_blocks = pipeline->why_weights_have_no_effect(),
                                     .narrow_layers = pipeline->why_text_weights_have_no_effect()};
     const std::pair<models::NoEffect, std::string> choices[] = {
-        {models::NoEffect::on_a_cpu, "offload"},
+        {models::NoEffect::on_a_cpu, request.offload == models::Offload::on ? "offload" : "max_vram"},
         {models::NoEffect::narrow_blocks, "weights " + request.weights},
         {models::NoEffect::narrow_layers, "text_weights " + request.text_weights}};
     for (const auto& [cause, choice] : choices)

@@ -42,6 +42,7 @@ CLI::Option* add_shared_option(CLI::App& command, CommandLine& line, const Optio
       spec.names, [&line, key](const std::string& value) { line.values[key] = value; }, text);
   option->type_name(type_name_of(spec));
   if (spec.kind() == ValueKind::loras) option->join(',');
+  if (!spec.bare.empty()) option->expected(0, 1);
   return option;
 }
 

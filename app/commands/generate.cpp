@@ -226,6 +226,7 @@ void Generation::written(const VideoTask& video, const Made& made) {
   video_["seconds"] = seconds_report(result.seconds, ends);
   video_["attention"] = attention_report(result.attention, pipeline_->device());
   video_["memory"] = memory_report(pipeline_->device(), result.memory);
+  if (result.memory_plan) video_["memory"]["plan"] = plan_report(*result.memory_plan);
   show();
   std::string line =
       last_line(video, result.facts.shape, ends.total, /*tells_seed=*/several() || video.options.random_seed);

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -19,7 +20,9 @@
 #include "app/options/published_models.h"
 #include "app/terminal.h"
 #include "hilbert/error.h"
+#include "hilbert/exact_text.h"
 #include "models/engine/components.h"
+#include "models/engine/memory_facts.h"
 #include "models/engine/memory_need.h"
 #include "models/files/config_fields.h"
 #include "models/files/json_text.h"
@@ -126,10 +129,18 @@ void print_downloads(const models::Architecture& architecture, const Settings& s
   }
 }
 
+/// Returns where the weights would stay on the GPU that the options name, or on this machine's; nothing without a GPU.
+std::optional<models::MemoryPlan> plan_on_gpu(const models::Checkpoint& folder, const models::ModelSpec& spec,
+                                              const models::LatentSize& size, double max_vram) {
+  const bool has_gpu = max_vram == 0 && models::cuda_available();
+  if (max_vram == 0 && !has_gpu) return {};
+  return models::plan_for_defaults(folder, spec, size, max_vram, has_gpu ? at::Device(at::kCUDA, 0) : at::kCPU);
+}
+
 /// Prints what a model holds. `architecture` is set if `path` is a model's YAML, else null. `inventory` describes the
 /// folder that holds the model; null if the user named the model.
-void inspect_model(const fs::path& path, bool json, const models::Architecture* architecture = nullptr,
-                   const FolderInventory* inventory = nullptr) {
+void inspect_model(const fs::path& path, const InspectOptions& options,
+                   const models::Architecture* architecture = nullptr, const FolderInventory* inventory = nullptr) {
   Settings settings;
   collect_settings(settings, {{architecture == nullptr ? "model" : "random_weights", path.string()}}, "");
   const models::VideoSize made_for = {settings.whole("width"), settings.whole("height"), settings.whole("frames")};
@@ -137,11 +148,13 @@ void inspect_model(const fs::path& path, bool json, const models::Architecture* 
   models::CheckpointSummary summary = models::summarize(folder, made_for, fp8_bytes(folder));
   if (architecture != nullptr) count_weights(summary, folder);
   const models::ModelSpec spec = models::describe(folder);
-  summary.memory =
-      models::likely_memory(folder, spec, models::latent_size(spec, summary.frames, summary.height, summary.width));
+  const models::LatentSize size = models::latent_size(spec, summary.frames, summary.height, summary.width);
+  summary.memory = models::likely_memory(folder, spec, size);
+  const std::optional<models::MemoryPlan> plan = plan_on_gpu(folder, spec, size, options.max_vram);
   const std::vector<models::PartFile> files = models::part_files(folder);
-  if (json) {
+  if (options.json) {
     nlohmann::json content = models::to_json(summary);
+    if (plan) content["plan"] = plan_report(*plan);
     if (!files.empty()) content["files"] = models::shown(files);
     if (architecture != nullptr) content["defaults"] = defaults_of(settings);
     if (architecture != nullptr) content["published"] = published_as(*architecture);
@@ -164,16 +177,17 @@ void inspect_model(const fs::path& path, bool json, const models::Architecture* 
                 << human_bytes(bytes);
     std::cout << "\n";
   }
+  if (plan) std::cout << "  on the GPU: " << models::sentence(*plan) << "\n";
   if (architecture != nullptr) print_downloads(*architecture, settings);
   if (inventory != nullptr) print_rest_of_inventory(*inventory);
 }
 
 /// Prints the model if the folder holds exactly one, else lists everything in the folder.
-void inspect_folder(const fs::path& path, bool json) {
+void inspect_folder(const fs::path& path, const InspectOptions& options) {
   const FolderInventory inventory = take_inventory(path);
-  if (inventory.is_empty()) return inspect_model(path, json);  // its error says what is missing
-  if (inventory.only_model() != nullptr) return inspect_model(path, json, nullptr, &inventory);
-  if (json)
+  if (inventory.is_empty()) return inspect_model(path, options);  // its error says what is missing
+  if (inventory.only_model() != nullptr) return inspect_model(path, options, nullptr, &inventory);
+  if (options.json)
     std::cout << dump(inventory_report(inventory), 2) << "\n";
   else
     print_inventory(inventory);
@@ -196,13 +210,13 @@ void inspect_video(const fs::path& path, bool json) {
 
 /// Prints to stdout. Throws Error if the path cannot be inspected.
 void inspect(const fs::path& path, const InspectOptions& options) {
-  if (fs::exists(path / "model_index.json")) return inspect_model(path, options.json);  // whatever else it holds
-  if (fs::is_directory(path) && !fs::exists(recipe_beside(path))) return inspect_folder(path, options.json);
+  if (fs::exists(path / "model_index.json")) return inspect_model(path, options);  // whatever else it holds
+  if (fs::is_directory(path) && !fs::exists(recipe_beside(path))) return inspect_folder(path, options);
   if (path.empty()) throw bad_input("the argument PATH is an empty text", "name a file or a folder");
   if (!fs::exists(path)) throw missing_model(path.string(), bad_file(path, "no such file or folder", "check the path"));
   if (path.extension() == ".yaml" || path.extension() == ".yml") {
     const models::Architecture architecture = models::read_architecture(path);
-    return inspect_model(path, options.json, &architecture);
+    return inspect_model(path, options, &architecture);
   }
   for (const char* ending : {".safetensors", ".gguf", ".pth", ".pt", ".bin", ".ckpt", ".index.json"})
     if (path.filename().string().ends_with(ending)) return inspect_weights(path, options);
@@ -238,7 +252,21 @@ void add_inspect(CLI::App& program, CommandLine& /*line*/) {
              {.help = "list each tensor of a file",
               .manual = "Lists the name, shape and type of each tensor of a file of weights. Nothing else changes.",
               .example = "sparsereel inspect style.safetensors --tensors"});
-  command->callback([path, options] { inspect(*path, *options); });
+  const auto gibibytes = std::make_shared<std::optional<double>>();
+  group.add(
+      "--max-vram", *gibibytes,
+      {.help = "show where weights stay on a GPU of so many GiB",
+       .manual = R"(Shows how many blocks of a model's transformer would stay on a GPU of this size, in GiB, and how
+                 many would be copied to it in turn. Without it, the GPU of this machine counts, if there is one.)",
+       .example = "sparsereel inspect MODEL --max-vram 12"},
+      "X");
+  command->callback([path, options, gibibytes] {
+    if (*gibibytes && !(**gibibytes > 0 && **gibibytes <= 1e6))
+      throw bad_option("max_vram", exact_text(**gibibytes) + " is not a number above 0 and at most 1000000",
+                       "give the GiB of the GPU, such as 12");
+    options->max_vram = gibibytes->value_or(0);
+    inspect(*path, *options);
+  });
 }
 
 }  // namespace sparsereel::app

@@ -8,6 +8,7 @@ namespace sparsereel::app {
 struct InspectOptions {
   bool json = false;     // print one JSON object
   bool tensors = false;  // list each tensor of a file; JSON always lists them
+  double max_vram = 0;   // GiB of a GPU; 0 for the GPU of this machine, if there is one
 };
 
 /// Prints what a file of weights, or the index of its shards, holds, and the models that can use it as a part. Says so

@@ -40,7 +40,7 @@ std::string search_key(const TunePlan& plan, const models::Plan& untuned, const 
   video.run.metadata = true;
   models::Plan sparse = untuned;
   sparse.attention_mode = attention::Mode::sparse;  // its recipe holds the untuned policy
-  const bool offload = plan.request.offload && !pipeline.device().is_cpu();
+  const bool offload = plan.request.offload == models::Offload::on && !pipeline.device().is_cpu();
   constexpr int kFormat = 4;  // version of the file's content; increase it if the content changes
   const nlohmann::json key = {
       {"format", kFormat},

@@ -83,10 +83,12 @@ nlohmann::json expected_memory(const models::Plan& plan, const models::Pipeline&
     stages.push_back(stage_report(stage));
     fits = fits && stage.remedy.empty();
   }
-  return {{"device", pipeline.device().str()},
-          {"obtainable_bytes", models::obtainable_memory(pipeline.device())},
-          {"stages", stages},
-          {"fits", fits}};
+  nlohmann::json report = {{"device", pipeline.device().str()},
+                           {"obtainable_bytes", models::obtainable_memory(pipeline.device())},
+                           {"stages", stages},
+                           {"fits", fits}};
+  if (const auto foreseen = pipeline.foreseen_memory(plan, ranks)) report["plan"] = plan_report(*foreseen);
+  return report;
 }
 
 nlohmann::json expected_model(const RunOptions& run, const models::Pipeline& pipeline, const models::Plan& plan) {
@@ -129,6 +131,7 @@ std::string memory_text(const nlohmann::json& memory) {
                      memory.at("device").get<std::string>() + "\n";
   for (const nlohmann::json& stage : memory.at("stages"))
     text += indented(stage.at("stage").get<std::string>()) + stage_text(stage) + "\n";
+  if (memory.contains("plan")) text += indented("plan") + memory.at("plan").at("text").get<std::string>() + "\n";
   return text;
 }
 

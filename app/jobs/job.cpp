@@ -93,6 +93,7 @@ size_t Job::load_all(std::span<VideoTask* const> videos, models::Pipeline& pipel
       std::ranges::any_of(videos, [](const VideoTask* video) { return !video->plan.image.empty(); }));
   videos.front()->text_cost.check = seconds_since(begun);
   models::reset_peak_memory(pipeline.device());
+  settle_memory(videos, pipeline);
   videos = videos.first(encode_images(videos, pipeline));
   user_.observer().stage("text");
   const auto start = Clock::now();
@@ -113,6 +114,16 @@ size_t Job::load_all(std::span<VideoTask* const> videos, models::Pipeline& pipel
   pipeline.load_transformer();
   pipeline.load_vae();
   return count;
+}
+
+/// Decides where weights stay, by the largest video.
+void Job::settle_memory(std::span<VideoTask* const> videos, models::Pipeline& pipeline) {
+  const auto size = [](const VideoTask* video) {
+    return static_cast<double>(video->plan.width * video->plan.height) * static_cast<double>(video->plan.num_frames);
+  };
+  models::Run run;
+  run.observer = &user_.observer();
+  pipeline.settle_memory((*std::ranges::max_element(videos, {}, size))->plan, run);
 }
 
 bool Job::knows_texts(std::span<VideoTask* const> videos) const {

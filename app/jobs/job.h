@@ -131,6 +131,7 @@ class Job {
   std::optional<Error> attempt(const Part& part) const;
   void fail(VideoTask& video, const Error& error, const std::filesystem::path& latents);
   void warn(VideoTask& video, const std::string& warning);
+  void settle_memory(std::span<VideoTask* const> videos, models::Pipeline& pipeline);
   size_t encode_images(std::span<VideoTask* const> videos, models::Pipeline& pipeline);
   size_t encode(std::span<VideoTask* const> videos, models::Pipeline& pipeline);
   void encode(VideoTask& video, Texts& texts, models::Pipeline& pipeline);

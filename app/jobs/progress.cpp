@@ -136,6 +136,11 @@ void Progress::show_line(const std::string& line) {
   last_line_ = std::chrono::steady_clock::now();
 }
 
+void Progress::note(const std::string& line) {
+  clear();
+  if (form_ != Form::nothing) std::fprintf(stderr, "%s\n", one_line(line).c_str());
+}
+
 void Progress::clear() {
   if (form_ != Form::bar) return;
   std::fputs(two_lines_ ? "\r\x1b[K\x1b[1A\x1b[K" : "\r\x1b[K", stderr);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "models/request/memory_plan.h"
 #include "models/request/run.h"
 
 namespace sparsereel::app {
@@ -28,6 +29,8 @@ class Progress {
   /// terminal. `done` of `total` items are finished. This run finished `here` of them in `seconds`; earlier runs
   /// finished the rest.
   void set(const std::string& name, int64_t done, int64_t total, int64_t here, double seconds);
+  /// Prints a line that stays on the screen.
+  void note(const std::string& line);
   /// Removes the bar from the screen.
   void clear();
 
@@ -61,6 +64,7 @@ class ShownRun : public models::RunObserver {
   explicit ShownRun(Progress& progress) : progress_(progress) {}
 
   void stage(const std::string& name) override { progress_.stage(name); }
+  void memory(const models::MemoryPlan& plan) override { progress_.note("memory: " + models::sentence(plan)); }
   void step(const models::StepDone& step) override { progress_.step(step.step, step.steps, step.seconds); }
   void within_step(const models::WithinStep& step) override { progress_.within(step.step + 1, step.steps); }
   void encoded(const models::PieceProgress& pieces) override { progress_.step(pieces.done, pieces.total, 0); }

@@ -211,6 +211,18 @@ nlohmann::json image_report(const models::Outcome& result) {
           {"colour_drift_most", drift.abs().max().item<double>()}};
 }
 
+nlohmann::json plan_report(const models::MemoryPlan& plan) {
+  nlohmann::json report = {{"text", models::sentence(plan)},      {"blocks", plan.blocks},
+                           {"resident_blocks", plan.resident},    {"pageable_blocks", plan.pageable},
+                           {"blocks_from_file", plan.from_file},  {"transformers", plan.experts},
+                           {"text_in_layers", plan.streams_text}, {"decodes_in_tiles", plan.tiles},
+                           {"frees_decoder", plan.frees_vae},     {"gpu_bytes", plan.gpu_bytes},
+                           {"weights_bytes", plan.weight_bytes},  {"pinned_bytes", plan.pinned_bytes},
+                           {"host_bytes", plan.host_bytes},       {"fits", plan.fits}};
+  if (plan.step_seconds > 0) report["step_seconds"] = plan.step_seconds;
+  return report;
+}
+
 nlohmann::json memory_report(at::Device device, const models::StageMemory& stages) {
   nlohmann::json report = {{"host_bytes", peak_resident_bytes()}};
   if (device.is_cuda()) {

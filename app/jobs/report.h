@@ -7,6 +7,7 @@
 
 #include "app/options/options.h"
 #include "models/request/attention_run.h"
+#include "models/request/memory_plan.h"
 #include "models/request/outcome.h"
 #include "models/store/weights/device.h"
 
@@ -69,6 +70,9 @@ nlohmann::json cache_report(const models::CacheRule& rule, const models::Attenti
 /// Returns the process's peak resident memory (VmHWM) and, with a GPU, its peak allocated memory in total and by stage.
 /// All in bytes.
 nlohmann::json memory_report(at::Device device, const models::StageMemory& stages);
+
+/// Returns where the weights of a run stay: the counts of blocks, the bytes, and the sentence under the key "text".
+nlohmann::json plan_report(const models::MemoryPlan& plan);
 
 /// Adds exit code, state ("done", "failed", "interrupted"), cause and remedy. Then writes and prints the report as
 /// asked. Returns exit_code. Throws Error if the report cannot be written; the next call then only prints it.

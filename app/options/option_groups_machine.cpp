@@ -55,15 +55,27 @@ std::vector<OptionSpec> memory() {
       {.names = "--vae-tiling",
        .help = "decode in tiles, to save memory (default auto)",
        .manual = R"(Decides whether the VAE decodes the video in overlapping tiles, which takes less memory and more
-           time. auto does so if memory runs out, and always with --offload. on does it at once, and off never.)",
+           time. auto does so if memory is short, and always with --offload on. on does it at once, and off never.)",
        .example = "sparsereel generate -m MODEL --vae-tiling on -p \"a panda\"",
        .commands = with_a_model()},
       {.names = "--offload",
-       .help = "keep weights in host memory: slower, for small GPUs",
-       .manual = R"(Keeps the weights in the host's memory and copies them to the GPU block by block while it computes.
-           The GPU then holds one layer of the text encoder and two blocks of the transformer, and the host needs room
-           for the rest. It is slower, most of all for videos with few tokens. On a CPU it has no effect.)",
+       .help = "keep weights in host memory (default auto: as many as needed)",
+       .manual =
+           R"(Decides which weights stay on the GPU. auto keeps as many blocks of the transformer there as the free
+           memory holds. It copies the others from the host's memory while the GPU computes, and page-locks at most half
+           of the host's memory. on, or the option without a value, keeps only two blocks and one layer of the text
+           encoder on the GPU. It is slower, most of all for videos with few tokens. off keeps all blocks there. The
+           choice does not change the video. On a CPU it has no effect.)",
        .example = "sparsereel generate -m MODEL --offload -p \"a panda\"",
+       .more_choices = {"true", "false", "yes", "no"},
+       .bare = "true",
+       .commands = that_denoise()},
+      {.names = "--max-vram",
+       .help = "how many GiB of the GPU to use (default: what is free)",
+       .manual = R"(Limits the memory of the GPU by which --offload auto decides, in GiB. Memory of other programs never
+           counts as free. With --dry-run on a machine without a GPU, it shows the choice for a GPU of this size.)",
+       .example = "sparsereel generate -m MODEL --max-vram 12 -p \"a panda\"",
+       .in_help = InHelp::all,
        .commands = that_denoise()},
       {.names = "--gpus",
        .option = {.kind = whole},

@@ -45,6 +45,7 @@ struct OptionSpec {
   InHelp in_help = InHelp::everywhere;
   std::vector<std::string> choices = {};       // for ValueKind::choice
   std::vector<std::string> more_choices = {};  // synonyms that help does not list
+  std::string bare = {};                       // the value of the option without a value; empty if it needs one
   std::vector<Command> commands = {};          // the commands that take it, besides `generate` and `batch`; see takes()
   InRecipe recipe = InRecipe::nothing;         // options recorded by value make the picture
   bool written = false;                        // true if the run writes this file, false if it reads it

@@ -100,7 +100,7 @@ KnownModel known_model(const Settings& settings) {
 /// Returns the causes in the request and its device that leave options without effect. Every command that denoises
 /// calls it.
 std::vector<NoEffectCause> no_effect_beside_request(const Settings& settings, const models::Request& request) {
-  const bool asks_for_gpu = request.offload || request.arithmetic == 16;
+  const bool asks_for_gpu = request.offload == models::Offload::on || request.max_vram || request.arithmetic == 16;
   const models::RunFacts facts = {.settings = &settings,
                                   .request = &request,
                                   .on_cpu = asks_for_gpu && models::resolve_device(request.device).is_cpu()};

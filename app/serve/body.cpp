@@ -93,7 +93,8 @@ std::string picture_url(const nlohmann::json& value, const std::string& field) {
 }  // namespace
 
 bool is_request_field(const OptionSpec& option) {
-  static constexpr std::array kOfTheMachine = {"device", "offload", "gpus", "threads", "batch_count", "from"};
+  static constexpr std::array kOfTheMachine = {"device",  "offload",     "max_vram", "gpus",
+                                               "threads", "batch_count", "from"};
   static constexpr std::array kNames = {"lora", "profile"}, kMore = {"preset", "distilled"};
   const auto is_in = [&](const auto& list) { return std::ranges::find(list, option.key()) != list.end(); };
   if (is_in(kNames) || is_in(kMore)) return true;

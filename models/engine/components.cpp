@@ -1,6 +1,9 @@
 // Finds loaders by class.
 #include "models/engine/components.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "hilbert/error.h"
 #include "models/files/config_fields.h"
 
@@ -39,8 +42,8 @@ std::unique_ptr<ImageEncoder> load_image_encoder(const Component& component, at:
 }
 
 std::unique_ptr<LoadedTransformer> load_transformer(const Component& component, at::Device device, WeightFormat format,
-                                                    bool offload) {
-  return loaders().transformers.at(component.class_name)(component, device, format, offload);
+                                                    const Streaming& streaming) {
+  return loaders().transformers.at(component.class_name)(component, device, format, streaming);
 }
 
 namespace {
@@ -77,6 +80,21 @@ uint64_t likely_weight_bytes(const Checkpoint& checkpoint, const std::string& ro
     return weight_bytes(checkpoint, role, format);
   } catch (const Error&) {
     return bytes_in(described(checkpoint, role), format);
+  }
+}
+
+BlockWeights likely_block_weights(const Checkpoint& checkpoint, const std::string& role, WeightFormat format) {
+  const auto read = [&](const Component& component) {
+    const auto transformer = load_transformer(component, at::kMeta, format);
+    const std::vector<uint64_t> blocks = transformer->block_bytes();
+    const uint64_t all = std::accumulate(blocks.begin(), blocks.end(), uint64_t{0});
+    return BlockWeights{.block = blocks.empty() ? 0 : std::ranges::max(blocks),
+                        .rest = transformer->weight_bytes() - all};
+  };
+  try {
+    return read(checkpoint.component(role));
+  } catch (const Error&) {
+    return read(described(checkpoint, role));
   }
 }
 

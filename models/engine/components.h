@@ -15,14 +15,14 @@
 
 namespace sparsereel::models {
 
-/// Loaders by class name. The bool of transformers is `offload`; see load_transformer().
+/// Loaders by class name.
 struct ComponentLoaders {
   template <typename Kind, typename... How>
   using Map = std::map<std::string, std::unique_ptr<Kind> (*)(const Component&, at::Device, How...)>;
 
   Map<TextEncoder, WeightFormat, Residence> text_encoders = {};
   Map<ImageEncoder, at::ScalarType> image_encoders = {};
-  Map<LoadedTransformer, WeightFormat, bool> transformers = {};
+  Map<LoadedTransformer, WeightFormat, const Streaming&> transformers = {};
   Map<Vae, at::ScalarType, VaeParts> vaes = {};
   /// Colors of latents, by the name of the family. Null for a number of channels whose colors are unknown.
   std::map<std::string, const LatentColors* (*)(int64_t channels)> colors = {};
@@ -44,9 +44,9 @@ std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::D
 
 std::unique_ptr<ImageEncoder> load_image_encoder(const Component& component, at::Device device, at::ScalarType dtype);
 
-/// Loads a transformer. With `offload`, blocks stay in page-locked host memory, and two at a time are on the GPU.
+/// Loads a transformer. `streaming` says how many blocks do not stay on the GPU.
 std::unique_ptr<LoadedTransformer> load_transformer(const Component& component, at::Device device, WeightFormat format,
-                                                    bool offload = false);
+                                                    const Streaming& streaming = {});
 
 /// Returns the size in bytes of a component's weights when loaded in this format. Packed weights (see Dtype) count with
 /// their size in the file. Throws the same errors as loading the component.
@@ -54,6 +54,13 @@ uint64_t weight_bytes(const Checkpoint& checkpoint, const std::string& role, Wei
 
 /// Returns weight_bytes(), or an estimate from the config alone if the files do not fit the config.
 uint64_t likely_weight_bytes(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
+
+/// Bytes of a transformer's weights: of its largest block, and of all that is outside of blocks.
+struct BlockWeights {
+  uint64_t block = 0, rest = 0;
+};
+/// Returns them for weights loaded in this format; an estimate as in likely_weight_bytes().
+BlockWeights likely_block_weights(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
 /// Returns true if loading would round weights to 8 bits that the file already holds packed or in 8 bits. Throws as
 /// loading does.

@@ -55,12 +55,12 @@ std::string duration_text(double seconds) {
 
 }  // namespace
 
-double step_operations(const Plan& plan, const ModelSpec& spec, double parameters) {
+double step_operations(const Plan& plan, const ModelSpec& spec, double parameters, double share) {
   const double passes = plan.is_guided() ? 2 : 1;
   const double tokens = token_count(spec, plan.latent, plan.max_sequence_length);
   const auto width = static_cast<double>(spec.layers * spec.heads * spec.head_dim);
   const double attention = 2 * kMultiplyAdd * tokens * tokens * width;  // queries by keys, then probabilities by values
-  return passes * (kMultiplyAdd * tokens * parameters + attention);
+  return passes * (kMultiplyAdd * tokens * parameters + share * attention);
 }
 
 std::string slow_warning(const std::string& what, double operations, c10::ScalarType dtype) {

@@ -12,8 +12,8 @@ namespace sparsereel::models {
 struct Plan;
 
 /// Returns the floating-point operations of one step with full attention. `parameters` is the number of the
-/// transformer's weights.
-double step_operations(const Plan& plan, const ModelSpec& spec, double parameters);
+/// transformer's weights. `share` is the share of attention that is computed.
+double step_operations(const Plan& plan, const ModelSpec& spec, double parameters, double share = 1);
 
 /// Returns a warning if `operations` take this CPU longer than half an hour, or else an empty string. The warning
 /// begins with `what`: "50 steps will take about 31 hours on this CPU (...)". If a slow CPU would take that long,

@@ -76,6 +76,12 @@ bool Experts::any_loaded() {
   return std::ranges::any_of(transformers_, [](const auto& transformer) { return transformer != nullptr; });
 }
 
+size_t Experts::loaded_count() {
+  settle();
+  return static_cast<size_t>(
+      std::ranges::count_if(transformers_, [](const auto& transformer) { return transformer != nullptr; }));
+}
+
 void Experts::release() {
   settle();
   for (auto& transformer : transformers_) transformer.reset();

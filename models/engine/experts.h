@@ -39,6 +39,7 @@ class Experts {
   /// Returns nullptr if the expert is not loaded.
   LoadedTransformer* loaded(size_t expert);
   bool any_loaded();
+  size_t loaded_count();
   void release();
 
  private:

@@ -9,6 +9,7 @@
 
 #include "hilbert/error.h"
 #include "models/engine/components.h"
+#include "models/engine/video_bytes.h"
 #include "models/files/config_fields.h"
 #include "models/layers/fp8.h"
 #include "models/parallel/share.h"
@@ -19,50 +20,17 @@ namespace {
 
 constexpr double kColors = 3;
 
-/// Elements of the video.
-double pixels(const Plan& plan) {
-  return kColors * static_cast<double>(plan.num_frames) * static_cast<double>(plan.height) *
-         static_cast<double>(plan.width);
-}
-
-double channels(const ModelSpec& spec) {
-  return static_cast<double>(spec.heads * spec.head_dim);
-}
-
-double passes(const Plan& plan) {
-  return plan.is_guided() ? 2 : 1;
-}
-
-/// Returns the number of guidance passes in one forward pass.
-double batch(const Plan& plan) {
-  return plan.guidance_passes == GuidancePasses::batched ? passes(plan) : 1;
-}
-
 /// Elements held during a block's attention: q, k and v, the input of their projection, and the residual.
 double block_elements(const Plan& plan, const ModelSpec& spec) {
   const double tokens = token_count(spec, plan.latent, plan.max_sequence_length);
-  return 5 * batch(plan) * tokens * channels(spec);
-}
-
-/// Returns the number of elements of a cache while a step is computed. They belong to this step, to the last computed
-/// step, which this step will replace, and for a forecast to the step before that. For each step the cache holds the
-/// first block's residual of the video tokens in the first forward pass, and the other blocks' residual of all tokens
-/// in every pass.
-double cache_elements(const Plan& plan, const ModelSpec& spec) {
-  const CacheRule& rule = plan.cache;
-  if (!rule.on()) return 0;
-  int64_t steps = std::min<int64_t>(rule.kind == CacheKind::first_block ? 2 : 3, plan.num_inference_steps);
-  if (rule.kind == CacheKind::steps) steps = std::min(steps, rule.steps);
-  const double first = batch(plan) * token_count(spec, plan.latent, 0);
-  const double rest = passes(plan) * token_count(spec, plan.latent, plan.max_sequence_length);
-  return static_cast<double>(steps) * (first + rest) * channels(spec);
+  return 5 * passes_at_once(plan) * tokens * model_width(spec);
 }
 
 /// Returns the bytes of the frames for the VAE's encoder, which are in memory together.
 double encoder_frames(const Plan& plan, const ModelSpec& spec) {
   if (plan.image.empty()) return 0;
   const double element = plan.encodes_in_vae_dtype && plan.vae_dtype != "fp32" ? 2 : 4;
-  return element * pixels(plan) / (spec.image.encodes_video ? 1 : static_cast<double>(plan.num_frames));
+  return element * video_elements(plan) / (spec.image.encodes_video ? 1 : static_cast<double>(plan.num_frames));
 }
 
 /// Bytes needed on one device, and the parts of them that a lighter run would save.
@@ -172,8 +140,8 @@ MemoryNeed least_memory(const Plan& plan, bool decode, const ModelSpec& spec, c1
   const double denoising = part * block_elements(plan, spec) * element;
   const double cache = part * cache_elements(plan, spec) * element;
   // The decoded video, in tiles or not, and the frames made from it.
-  const double video = decode ? pixels(plan) * element : 0;
-  const double frames = decode ? pixels(plan) * static_cast<double>(sizeof(float)) : 0;
+  const double video = decode ? video_elements(plan) * element : 0;
+  const double frames = decode ? video_elements(plan) * static_cast<double>(sizeof(float)) : 0;
   const double decoding = device.is_cpu() ? video + frames : part * video;
   const double held = device.is_cpu() ? weights.host : weights.device;
   // without the transformer, which is freed by then
@@ -194,31 +162,6 @@ namespace {
 
 /// Bytes of the program and libtorch's libraries on a CPU, before anything is loaded.
 constexpr uint64_t kProcess = 190 << 20;
-
-/// Returns the number of the VAE's weights, by the config if they are random.
-uint64_t vae_parameters(const Checkpoint& checkpoint) {
-  const Component& vae = checkpoint.component("vae");
-  return vae.random_seed ? vae_weight_count(checkpoint) : vae.parameter_count();
-}
-
-/// Returns the bytes of a block at its widest: the residual, its norm, and the feed-forward's two hidden layers of four
-/// times the width. `passes` is the number of guidance passes in one forward pass.
-double widest_block(const ModelSpec& spec, double tokens, double passes, uint64_t element) {
-  constexpr double kWidths = 10;
-  return passes * tokens * kWidths * channels(spec) * static_cast<double>(element);
-}
-
-/// Returns the bytes of untiled decoding, frames included, with a band of rows on each of `ranks`.
-double untiled_decoding(const Vae& vae, const ModelSpec& spec, const LatentSize& size, int64_t ranks) {
-  const double frames = kColors * static_cast<double>(decoded_frames(spec, size.frames)) *
-                        static_cast<double>(size.height * spec.stride[1] * size.width * spec.stride[2]) * sizeof(float);
-  const int64_t rows = piece_of_height(size.height, ranks);
-  return static_cast<double>(vae.untiled_bytes(size.frames, rows, size.width)) + frames / static_cast<double>(ranks);
-}
-
-uint64_t whole_bytes(double bytes) {
-  return static_cast<uint64_t>(std::min(bytes, 1e18));
-}
 
 /// Estimates the memory for encoding images. The VAE's encoder is then alone in memory, in fp32.
 MemoryEstimate likely_of_images(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
@@ -277,14 +220,15 @@ bool is_tight(double bytes, c10::Device device) {
   return bytes > 0.75 * static_cast<double>(free_memory(device));
 }
 
-uint64_t vae_bytes(const Checkpoint& checkpoint, c10::ScalarType dtype) {
-  return vae_parameters(checkpoint) * c10::elementSize(dtype);
+/// Returns true if the plan, or `offload on`, asks for a stage in pieces even if more memory is free.
+bool takes_little(const Loading& loading, bool MemoryPlan::*asks) {
+  return loading.plan ? (*loading.plan).*asks : loading.offload;
 }
 
 StageEstimate likely_text(const Checkpoint& checkpoint, const RunFormat& format) {
   StageEstimate stage = {.stage = "text", .weights = likely_weight_bytes(checkpoint, "text_encoder", format.text)};
-  stage.in_pieces =
-      format.transformer.offload || is_tight(static_cast<double>(stage.weights), format.transformer.device);
+  stage.in_pieces = takes_little(format.transformer, &MemoryPlan::streams_text) ||
+                    is_tight(static_cast<double>(stage.weights), format.transformer.device);
   stage.least = load_text_encoder(checkpoint.component("text_encoder"), at::kMeta, format.text)->streamed_bytes();
   return stage;
 }
@@ -297,22 +241,22 @@ StageEstimate likely_image(const Checkpoint& checkpoint, const ModelSpec& spec, 
   const uint64_t given = whole_bytes(encoder_frames(plan, spec));
   stage.activations = vae->untiled_encode_bytes(frames, plan.height, plan.width) + given;
   stage.least = stage.weights + given;
-  stage.in_pieces =
-      format.transformer.offload || is_tight(static_cast<double>(stage.activations), format.transformer.device);
+  stage.in_pieces = takes_little(format.transformer, &MemoryPlan::tiles) ||
+                    is_tight(static_cast<double>(stage.activations), format.transformer.device);
   return stage;
 }
 
 /// Estimates the denoising stage. An offloaded transformer has two blocks on the GPU at a time.
 StageEstimate likely_denoising(const WeightNeed& need, const ModelSpec& spec, const Plan& plan, const Loading& loading,
                                int64_t ranks) {
-  const uint64_t element = c10::elementSize(loading.format.dtype);
   const double share = loading.device.is_cpu() ? 1 : static_cast<double>(ranks);
-  const double tokens = token_count(spec, plan.latent, plan.max_sequence_length);
-  const double computed =
-      widest_block(spec, tokens, batch(plan), element) + cache_elements(plan, spec) * static_cast<double>(element);
+  const double computed = step_bytes(plan, spec, c10::elementSize(loading.format.dtype));
   StageEstimate stage = {.stage = "denoise", .activations = whole_bytes(computed / share)};
   if (loading.device.is_cpu()) {
     stage.weights = whole_bytes(need.host);
+  } else if (loading.plan) {
+    stage.weights = loading.plan->weight_bytes;
+    stage.host = loading.plan->host_bytes;
   } else {
     const double blocks = std::min(2.0, static_cast<double>(spec.layers)) / static_cast<double>(spec.layers);
     stage.weights = whole_bytes(loading.offload ? blocks * need.host : need.device);
@@ -330,12 +274,12 @@ StageEstimate likely_decoding(const Checkpoint& checkpoint, const ModelSpec& spe
   const double decoding = untiled_decoding(*vae, spec, plan.latent, pieces);
   StageEstimate stage = {
       .stage = "decode", .weights = vae_bytes(checkpoint, format.vae), .activations = whole_bytes(decoding)};
-  const bool offloaded = format.transformer.offload && pieces == 1;
+  const bool offloaded = takes_little(format.transformer, &MemoryPlan::tiles) && pieces == 1;
   stage.in_pieces = plan.vae_tiling == VaeTiling::on ||
                     (plan.vae_tiling == VaeTiling::automatic && (offloaded || is_tight(decoding, device)));
-  const double frames = pixels(plan) * sizeof(float);
-  stage.least =
-      whole_bytes(pixels(plan) * static_cast<double>(c10::elementSize(format.vae)) + (device.is_cpu() ? frames : 0));
+  const double frames = video_elements(plan) * sizeof(float);
+  stage.least = whole_bytes(video_elements(plan) * static_cast<double>(c10::elementSize(format.vae)) +
+                            (device.is_cpu() ? frames : 0));
   if (!device.is_cpu()) stage.host = whole_bytes(frames);
   return stage;
 }

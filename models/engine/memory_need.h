@@ -6,6 +6,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct Loading {
   c10::Device device;
   WeightFormat format;
   bool offload = false;
+  std::optional<MemoryPlan> plan = {};  // where weights stay, if that is decided
 };
 
 /// Bytes and number of the weights of a model's largest transformer. Other parts do not matter: a text encoder that

@@ -15,6 +15,7 @@
 #include "models/engine/device_choices.h"
 #include "models/engine/experts.h"
 #include "models/engine/memory_need.h"
+#include "models/engine/memory_policy.h"
 #include "models/engine/text_stage.h"
 #include "models/engine/weight_warnings.h"
 #include "models/layers/fp8.h"
@@ -51,7 +52,8 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
       device_(resolve_device(request.device)),
       weights_(checked_weights("weights", request.weights, device_)),
       text_weights_(checked_weights("text_weights", request.text_weights, device_)),
-      offload_(request.offload && !device_.is_cpu()),
+      memory_(std::make_unique<MemoryPolicy>(device_, request.offload, request.max_vram)),
+      max_vram_(request.max_vram),
       files_(request.files),
       loras_(request.loras),
       spec_(describe(folder_)) {
@@ -64,14 +66,15 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
       spec_, device_,
       [this](const std::string& role) {
         return std::shared_ptr<LoadedTransformer>(
-            models::load_transformer(folder_.component(role), device_, transformer_format(), offload_));
+            models::load_transformer(folder_.component(role), device_, transformer_format(), memory_->streaming()));
       },
       [this](const std::string& role) { return fits_beside(role); });
   dtype_ = resolve_dtype(request.dtype, device_, stored_dtype(folder_, spec_, files_));
+  gpu_dtype_ = resolve_dtype(request.dtype, at::Device(at::kCUDA, 0), stored_dtype(folder_, spec_, files_));
   vae_dtype_ = request.vae_dtype == "auto" ? dtype_of(spec_.vae) : resolve_dtype(request.vae_dtype, device_, dtype_);
   encodes_in_tf32_ = request.vae_dtype == "auto";
   encoder_dtype_ = encodes_in_tf32_ ? at::kFloat : vae_dtype_;
-  text_ = std::make_unique<TextStage>(folder_, spec_, device_, text_format(), offload_);
+  text_ = std::make_unique<TextStage>(folder_, spec_, device_, text_format(), *memory_);
   warn_of_second_roundings();
   warn_of_left_out();
 }
@@ -167,27 +170,12 @@ Plan Pipeline::resolve(const Request& request, bool decode, int64_t ranks) const
   return plan;
 }
 
-std::vector<StageEstimate> Pipeline::likely_stages(const Plan& plan, int64_t ranks) const {
-  const RunFormat format = {
-      .transformer = loading(), .text = text_format(), .vae = vae_dtype_, .encoder = encoder_dtype_};
-  return models::likely_stages(folder_, spec_, plan, format, ranks);
-}
-
 void Pipeline::check_init_latents(const Plan& plan, const at::Tensor& latents) const {
   const std::vector<int64_t> shape = latents_shape(spec_, plan.latent);
   if (!latents.defined() || latents.sizes() == at::IntArrayRef(shape)) return;
   std::ostringstream cause;
   cause << "has shape " << latents.sizes() << ", but this run needs " << at::IntArrayRef(shape);
   throw bad_option("init_latents", cause.str(), "give latents of that shape, or a size and frame count that fit them");
-}
-
-Loading Pipeline::loading() const {
-  return {.device = device_, .format = transformer_format(), .offload = offload_};
-}
-
-const WeightNeed& Pipeline::transformer_need() const {
-  if (!weight_need_) weight_need_ = std::make_shared<const WeightNeed>(weight_need(folder_, spec_, loading()));
-  return *weight_need_;
 }
 
 std::string Pipeline::slow_warning(const Plan& plan) const {
@@ -202,7 +190,7 @@ void Pipeline::load_transformer() {
 }
 
 void Pipeline::begin_transformer(bool resumes) {
-  if (device_.is_cpu() || offload_ || has_transformer()) return;
+  if (device_.is_cpu() || memory_->streams() || has_transformer()) return;
   if (resumes && experts_->size() > 1) return;
   if (text_->fits_beside(weight_bytes(folder_, spec_.experts.front().role, transformer_format()))) experts_->begin(0);
 }
@@ -213,25 +201,6 @@ bool Pipeline::has_transformer() const {
 
 void Pipeline::release_transformer() {
   experts_->release();
-}
-
-/// Keeps a quarter of the free memory for what the steps hold.
-bool Pipeline::fits_beside(const std::string& role) const {
-  return weight_bytes(folder_, role, transformer_format()) <=
-         free_memory(offload_ ? at::Device(at::kCPU) : device_) / 4 * 3;
-}
-
-/// Frees the transformers; returns false if none was loaded.
-bool Pipeline::make_room() const {
-  const bool had_transformer = has_transformer();
-  experts_->release();
-  return had_transformer;
-}
-
-void Pipeline::load_vae() {
-  if (vae_) return;
-  vae_component_ = folder_.component("vae");
-  vae_ = models::load_vae(vae_component_, device_, vae_dtype_);
 }
 
 void Pipeline::check_weights(bool with_images) const {

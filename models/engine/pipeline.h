@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 
 #include "models/layers/parameters.h"
 #include "models/request/conditioning.h"
+#include "models/request/memory_plan.h"
 #include "models/request/outcome.h"
 #include "models/request/request.h"
 #include "models/request/run.h"
@@ -23,10 +25,12 @@ namespace sparsereel::models {
 class Denoising;
 
 class Experts;
+class MemoryPolicy;
 class TextStage;
 struct Loading;
 struct WeightNeed;
 struct StageEstimate;
+struct MemoryFacts;
 struct LatentDistribution;
 struct Decoder;
 class Vae;
@@ -69,6 +73,13 @@ class Pipeline {
   Plan resolve(const Request& request, bool decode = true, int64_t ranks = 1) const;
   /// Resolves without the check of memory, for videos that are only described or made elsewhere.
   Plan resolve_anywhere(const Request& request) const;
+  /// Returns where the weights of the plan's video would stay on this GPU. On a machine without a GPU, returns this for
+  /// a GPU of max_vram; nothing if that is unset.
+  std::optional<MemoryPlan> foreseen_memory(const Plan& plan, int64_t ranks = 1) const;
+  /// Decides where weights stay while the plan's video is made, and tells the run. Frees a loaded transformer that
+  /// would take too much memory. generate() calls it; call it before loading anything for several videos, with the
+  /// largest.
+  void settle_memory(const Plan& plan, const Run& run = {});
   /// Estimates the stages of making the plan's video; see memory_need.h. Loads nothing.
   std::vector<StageEstimate> likely_stages(const Plan& plan, int64_t ranks = 1) const;
   /// Throws Error if the latents do not have the plan's shape. Undefined latents pass.
@@ -127,6 +138,9 @@ class Pipeline {
   const WeightNeed& transformer_need() const;
   bool fits_beside(const std::string& role) const;
   bool make_room() const;
+  MemoryFacts memory_facts(const Plan& plan, int64_t ranks) const;
+  uint64_t held_bytes() const;
+  void with_less_memory(const Run& run, int64_t step, Outcome& outcome, const std::function<void()>& work);
   void denoise_stage(Denoising& denoising, const Run& run, Outcome& outcome);
   static bool keep_if_due(const Denoising& denoising, const Run& run);
   void check_latents(const at::Tensor& latents) const;
@@ -138,11 +152,14 @@ class Pipeline {
 
   Checkpoint folder_;
   at::Device device_;
+  at::ScalarType gpu_dtype_ = at::kBFloat16;  // of a run on a GPU
   at::ScalarType dtype_ = at::kFloat, vae_dtype_ = at::kFloat, encoder_dtype_ = at::kFloat;
   bool encodes_in_tf32_ = false;  // encodes frames to latents in TF32 on a GPU
   std::string weights_, text_weights_;
   std::string why_weights_have_no_effect_, why_text_weights_have_no_effect_;
-  bool offload_ = false;
+  std::unique_ptr<MemoryPolicy> memory_;
+  std::optional<double> max_vram_;  // GiB, as in the request
+  std::string told_memory_;         // the last memory plan that observers were told
   std::map<std::string, std::string> files_;
   std::vector<LoraChoice> loras_;
   std::vector<std::string> weight_warnings_;

@@ -14,6 +14,7 @@
 #include "models/engine/experts.h"
 #include "models/engine/frames.h"
 #include "models/engine/image_stage.h"
+#include "models/engine/memory_policy.h"
 #include "models/engine/pipeline.h"
 #include "models/engine/stage_meter.h"
 #include "models/engine/text_stage.h"
@@ -113,7 +114,7 @@ void Pipeline::add_images(Conditioning& conditioning, const Plan& plan, const Im
   bool tiled = false;
   LatentDistribution latents = encode_frames(known_frames(images, plan, spec_, options), run, tiled);
   if (tiled && warnings != nullptr)
-    warnings->push_back(std::string(offload_ ? "with offload," : "memory was short:") +
+    warnings->push_back(std::string(memory_->saves() ? "with offload," : "memory was short:") +
                         " images were encoded in tiles, which gives a slightly different video");
   latents.mean = latents.mean.to(at::kFloat);
   if (!spec_.image.drawn) latents.deviation.reset();
@@ -185,8 +186,10 @@ void Pipeline::denoise_stage(Denoising& denoising, const Run& run, Outcome& outc
   size_t told = denoising.warnings().size();  // a resumed run has already told the warnings of earlier steps
   while (!denoising.finished()) {
     if (any_rank(run.is_cancelled(), run.group, device_)) stop_denoising(denoising, run);
-    if (load_or_stop(denoising, run)) outcome.seconds.switch_transformer += meter.lap();
-    read_whole(folder_, transformers, device_, [&] { step_or_stop(denoising, run); });
+    with_less_memory(run, denoising.done(), outcome, [&] {
+      if (load_or_stop(denoising, run)) outcome.seconds.switch_transformer += meter.lap();
+      read_whole(folder_, transformers, device_, [&] { step_or_stop(denoising, run); });
+    });
     outcome.seconds.steps.push_back(meter.lap());
     for (; told < denoising.warnings().size(); ++told) observer.warning(denoising.warnings()[told]);
     observer.step({.step = denoising.done(),
@@ -208,6 +211,7 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   Outcome outcome = std::move(begun);
   StageMeter meter(device_);
   check_weights(inputs.images.first != nullptr);
+  settle_memory(plan, run);
   outcome.seconds.check = meter.lap();
   const Conditioning conditioning =
       inputs.conditioning.defined() ? inputs.conditioning : encode(plan, inputs, run, outcome);
@@ -215,14 +219,15 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   run.tell().stage("load");
   auto denoising = start_denoising(plan, conditioning, inputs.init_latents, run.group);
   if (inputs.resume) denoising->resume(*inputs.resume);
-  denoising->load_expert();
+  with_less_memory(run, denoising->done(), outcome, [&] { denoising->load_expert(); });
   outcome.seconds.load_transformer = meter.lap();
   const uint64_t loading = meter.take_peak();
   run.tell().stage("denoise");
   denoise_stage(*denoising, run, outcome);
   const at::Tensor latents = denoising->latents();
   denoising.reset();  // frees memory for the decoder
-  if (!inputs.keep_transformer) release_transformer();
+  outcome.memory_plan = memory_->plan();
+  if (!inputs.keep_transformer || memory_->streams()) release_transformer();  // it fills the GPU if it streams
   outcome.latents = latents.to(at::kCPU).contiguous();
   outcome.seconds.denoise = meter.lap() - outcome.seconds.switch_transformer - outcome.seconds.keep;
   outcome.memory.denoise = std::max(loading, meter.take_peak());
@@ -248,15 +253,6 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   outcome.seconds.decode = meter.lap();
   outcome.memory.decode = meter.take_peak();
   return outcome;
-}
-
-/// Returns true if frames must be decoded in tiles. `untiled_bytes` is the memory needed without tiles. `shared` is
-/// true if several ranks decode a piece each.
-bool Pipeline::use_tiling(VaeTiling tiling, uint64_t untiled_bytes, bool shared) const {
-  if (tiling != VaeTiling::automatic) return tiling == VaeTiling::on;
-  if (offload_ && !shared) return true;  // offloading means that little memory should be in use, even if more is free
-  // A quarter of the free memory stays free for what the estimate does not include.
-  return untiled_bytes > free_memory(device_) / 4 * 3;
 }
 
 /// Returns how many of the group's first ranks decode a piece of the height; 1 if rank 0 decodes alone. No tiles are

@@ -8,12 +8,13 @@
 
 #include "hilbert/error.h"
 #include "models/engine/components.h"
+#include "models/engine/memory_policy.h"
+#include "models/engine/tile_retry.h"
 #include "models/engine/whole_files.h"
 #include "models/files/unicode.h"
 #include "models/request/request.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "models/store/checkpoint/family.h"
-#include "models/store/weights/device.h"
 #include "models/store/weights/random_weights.h"
 #include "models/text/clean_prompt.h"
 
@@ -59,8 +60,8 @@ Conditioning encode_prompts(const TextEncoder& encoder, const std::vector<TokenI
 }
 
 TextStage::TextStage(const Checkpoint& folder, const ModelSpec& spec, at::Device device, WeightFormat format,
-                     bool offload)
-    : folder_(folder), spec_(spec), device_(device), format_(format), offload_(offload) {}
+                     const MemoryPolicy& memory)
+    : folder_(folder), spec_(spec), device_(device), format_(format), memory_(memory) {}
 
 void TextStage::check() {
   const auto encoder = load_text_encoder(folder_.component(kRole), at::kMeta, format_);
@@ -81,20 +82,24 @@ void TextStage::check_vocabulary(int64_t encoders) const {
 }
 
 bool TextStage::fits() const {
-  return offload_ || fits_beside(0);
+  return memory_.streams_text() || fits_beside(0);
 }
 
 bool TextStage::fits_beside(uint64_t bytes) const {
-  return bytes + weight_bytes(folder_, kRole, format_) <= free_memory(device_) / 4 * 3;
+  return bytes + weight_bytes(folder_, kRole, format_) <= memory_.room() / 4 * 3;
 }
 
 /// The text encoder is the largest part of some checkpoints, so it may not fit on the device.
 bool TextStage::streams() const {
-  return offload_ || !fits();
+  return memory_.streams_text() || !fits();
 }
 
 void TextStage::load() {
-  if (!encoder_ && !streams()) encoder_ = load_text_encoder(folder_.component(kRole), device_, format_);
+  if (encoder_ || streams()) return;
+  try {
+    encoder_ = load_text_encoder(folder_.component(kRole), device_, format_);
+  } catch (const c10::OutOfMemoryError&) {  // NOLINT(bugprone-empty-catch): encode() streams it
+  }
 }
 
 /// Releases the encoder. The files stay open for the next prompt, even if the folder is moved, but their memory is
@@ -108,7 +113,15 @@ void TextStage::release() {
 Conditioning TextStage::encode(const Plan& plan, std::vector<std::string>* warnings) {
   const c10::InferenceMode guard;
   Conditioning encoded;
-  read_whole(folder_, {kRole}, device_, [&] { encoded = encode_texts(plan, warnings); });
+  const auto work = [&] { read_whole(folder_, {kRole}, device_, [&] { encoded = encode_texts(plan, warnings); }); };
+  const auto stream = [this] {
+    const bool was_loaded = encoder_ != nullptr;
+    encoder_.reset();
+    return was_loaded;
+  };
+  bool tiled = false;
+  work_or_retry_tiled(
+      tiled, /*may_tile=*/false, [&](bool) { work(); }, stream);
   return encoded;
 }
 

@@ -17,6 +17,7 @@
 
 namespace sparsereel::models {
 
+class MemoryPolicy;
 struct Plan;
 
 /// Encodes prompts, given as token ids padded to one length L. Returns the text of each prompt, in the encoder's dtype.
@@ -25,8 +26,9 @@ Conditioning encode_prompts(const TextEncoder& encoder, const std::vector<TokenI
 
 class TextStage {
  public:
-  /// With `offload`, the encoder's layers pass through the device one by one. Folder and spec must outlive the stage.
-  TextStage(const Checkpoint& folder, const ModelSpec& spec, at::Device device, WeightFormat format, bool offload);
+  /// Folder, spec and memory policy must outlive the stage.
+  TextStage(const Checkpoint& folder, const ModelSpec& spec, at::Device device, WeightFormat format,
+            const MemoryPolicy& memory);
 
   /// Checks the files. Throws Error if the headers of the encoder's weights do not fit its config, or the tokenizer is
   /// damaged or belongs to another encoder.
@@ -35,9 +37,10 @@ class TextStage {
   bool fits() const;
   /// Returns true if fits() holds with this many more bytes on the device.
   bool fits_beside(uint64_t bytes) const;
-  /// Returns true if the encoder's layers pass through the device one by one: with offload, or if it does not fit.
+  /// Returns true if the encoder's layers pass through the device one by one: as the memory policy says, or if it does
+  /// not fit.
   bool streams() const;
-  /// Loads the encoder, which stays until it is released. Does nothing if the encoder streams.
+  /// Loads the encoder, which stays until it is released. Does nothing if the encoder streams, or if memory runs out.
   void load();
   void release();
   /// Encodes the plan's prompts in the run's dtype. An encoder that is not loaded is streamed. Without a tokenizer, the
@@ -55,7 +58,7 @@ class TextStage {
   const ModelSpec& spec_;
   at::Device device_;
   WeightFormat format_;
-  bool offload_;
+  const MemoryPolicy& memory_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<TextEncoder> encoder_;
 };

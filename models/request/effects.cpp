@@ -79,8 +79,9 @@ const std::vector<Row>& rows() {
        "one step, a model with one block, or no more steps than `cache: steps:20` computes", no_reuse},
       {NoEffect::on_a_cpu, "device", "device cpu, whose memory is the host's",
        [](const RunFacts& facts) -> std::string {
-         const bool offloads = facts.request != nullptr && facts.request->offload;
-         return offloads && facts.on_cpu ? "on a CPU, whose memory is the host's" : "";
+         const bool asks =
+             facts.request != nullptr && (facts.request->offload == Offload::on || facts.request->max_vram.has_value());
+         return asks && facts.on_cpu ? "on a CPU, whose memory is the host's" : "";
        }},
       {NoEffect::in_fp32, "device", "device cpu, which computes attention in fp32",
        [](const RunFacts& facts) -> std::string {

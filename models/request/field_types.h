@@ -121,6 +121,8 @@ struct FieldType<GuidancePasses> : ChoiceType<GuidancePasses, parse_guidance_pas
 template <>
 struct FieldType<ResizeRule> : ChoiceType<ResizeRule, parse_resize_rule> {};
 template <>
+struct FieldType<Offload> : ChoiceType<Offload, parse_offload> {};
+template <>
 struct FieldType<VaeTiling> : ChoiceType<VaeTiling, parse_vae_tiling> {};
 template <>
 struct FieldType<attention::Mode> : ChoiceType<attention::Mode, attention::parse_mode> {};

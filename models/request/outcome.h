@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "models/request/attention_run.h"
+#include "models/request/memory_plan.h"
 #include "models/request/video_shape.h"
 
 namespace sparsereel::models {
@@ -52,6 +54,7 @@ struct Outcome {
   at::Tensor image;
   StageSeconds seconds;
   StageMemory memory;
+  std::optional<MemoryPlan> memory_plan = {};  // where weights stayed in the last step; unset on a CPU
   AttentionRun attention;
   std::vector<std::string> warnings;  // such as a cut prompt, redone steps, a decode that was redone in tiles
 };

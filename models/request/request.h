@@ -17,6 +17,7 @@
 #include "models/request/first_steps.h"
 #include "models/request/frame_area.h"
 #include "models/request/lora_choice.h"
+#include "models/request/memory_plan.h"
 #include "models/request/spec.h"
 
 namespace sparsereel::models {
@@ -65,9 +66,11 @@ struct Request {
   /// encoder (`text_weights`) are converted to 8-bit floating point while they are loaded, and their products are
   /// computed in it. On a CPU, fp8 is emulated and slow. int8: the same in integers, whose products are exact.
   std::string weights = "auto", text_weights = "auto";
-  /// Keeps weights in host memory and copies them while the GPU computes. The GPU then holds one layer of the text
-  /// encoder and two blocks of the transformer, and automatic tiling always tiles. No effect on a CPU.
-  bool offload = false;
+  /// on: weights stay in host memory and are copied while the GPU computes. The GPU then holds one layer of the text
+  /// encoder and two blocks of the transformer, and automatic tiling always tiles. automatic: a MemoryPlan decides. Has
+  /// no effect on a CPU.
+  Offload offload = Offload::automatic;
+  std::optional<double> max_vram = {};  // GiB of the GPU that the run may use; what is free if unset
   /// Files that replace the checkpoint's weights or tokenizer, by role ("transformer"); see Checkpoint::replace().
   std::map<std::string, std::string> files = {};
   std::vector<LoraChoice> loras = {};  // added to the weights in this order

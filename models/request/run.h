@@ -18,6 +18,7 @@ namespace sparsereel::models {
 class Group;
 struct AttentionCall;
 struct DenoisingState;
+struct MemoryPlan;
 struct Outcome;
 struct Picture;
 
@@ -75,6 +76,7 @@ class RunObserver {
   virtual void checkpoint(const DenoisingState& /*state*/) {}    // at CheckpointTimes
   virtual void latents(const Outcome& /*outcome*/) {}            // latents are final; the outcome has no frames yet
   virtual void others_released() {}                              // rank 0 of a group no longer needs the other ranks
+  virtual void memory(const MemoryPlan& /*plan*/) {}             // where weights stay, when that is decided or changes
   virtual void warning(const std::string& /*text*/) {}  // after the stage or step that caused it; the outcome lists all
   virtual FrameSink* frames() { return nullptr; }       // takes decoded frames; if null, the outcome keeps them
 };
@@ -94,6 +96,7 @@ class Observers : public RunObserver {
   void checkpoint(const DenoisingState& state) override { tell(&RunObserver::checkpoint, state); }
   void latents(const Outcome& outcome) override { tell(&RunObserver::latents, outcome); }
   void others_released() override { tell(&RunObserver::others_released); }
+  void memory(const MemoryPlan& plan) override { tell(&RunObserver::memory, plan); }
   void warning(const std::string& text) override { tell(&RunObserver::warning, text); }
   FrameSink* frames() override;
 

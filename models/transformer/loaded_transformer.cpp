@@ -20,10 +20,11 @@ namespace {
 class BlockLoop final : public LoadedTransformer {
  public:
   BlockLoop(std::unique_ptr<Transformer> transformer, std::unique_ptr<LayerWeights> layers, uint64_t weight_bytes,
-            bool rounds_again, const at::TensorOptions& options)
+            std::vector<uint64_t> block_bytes, bool rounds_again, const at::TensorOptions& options)
       : transformer_(std::move(transformer)),
         layers_(std::move(layers)),
         weight_bytes_(weight_bytes),
+        block_bytes_(std::move(block_bytes)),
         rounds_again_(rounds_again),
         options_(options) {}
 
@@ -31,6 +32,7 @@ class BlockLoop final : public LoadedTransformer {
                      AttentionRun& run, StepCache* cache) override;
   void collect(AttentionRun& run) override;
   uint64_t weight_bytes() const override { return weight_bytes_; }
+  std::vector<uint64_t> block_bytes() const override { return block_bytes_; }
   bool rounds_again() const override { return rounds_again_; }
 
  private:
@@ -41,6 +43,7 @@ class BlockLoop final : public LoadedTransformer {
   std::unique_ptr<Transformer> transformer_;
   std::unique_ptr<LayerWeights> layers_;  // weights of transformer_
   uint64_t weight_bytes_;
+  std::vector<uint64_t> block_bytes_;
   bool rounds_again_;
   at::TensorOptions options_;
   attention::Workspace workspace_;
@@ -105,7 +108,7 @@ void BlockLoop::collect(AttentionRun& run) {
 
 std::unique_ptr<LoadedTransformer> loaded_transformer(std::unique_ptr<Transformer> transformer,
                                                       const Component& component, at::Device device,
-                                                      WeightFormat format, bool offload,
+                                                      WeightFormat format, const Streaming& streaming,
                                                       const std::vector<std::string>& unused) {
   if (device.is_cpu()) keep_freed_host_memory();
   const auto reader = std::make_shared<WeightReader>(component, device, format);
@@ -119,14 +122,16 @@ std::unique_ptr<LoadedTransformer> loaded_transformer(std::unique_ptr<Transforme
   uint64_t bytes = bytes_of(ends, *reader);
   bool again = rounds_again(ends, *reader);
   std::vector<Slots> layers;
+  std::vector<uint64_t> block_bytes;
   for (size_t layer = 0; layer < transformer->layers(); ++layer) {
     layers.push_back(slots_of([&](const Visit& visit) { transformer->weights(layer, visit); }));
-    bytes += bytes_of(layers.back(), *reader);
+    block_bytes.push_back(bytes_of(layers.back(), *reader));
+    bytes += block_bytes.back();
     again = again || rounds_again(layers.back(), *reader);
   }
-  auto weights = load_layers(reader, std::move(layers), offload ? Residence::host : Residence::device);
+  auto weights = load_layers(reader, std::move(layers), streaming);
   reader->check_complete();
-  return std::make_unique<BlockLoop>(std::move(transformer), std::move(weights), bytes, again,
+  return std::make_unique<BlockLoop>(std::move(transformer), std::move(weights), bytes, std::move(block_bytes), again,
                                      at::TensorOptions().device(device).dtype(format.dtype));
 }
 

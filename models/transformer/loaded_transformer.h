@@ -12,6 +12,7 @@
 #include "models/request/attention_run.h"
 #include "models/request/conditioning.h"
 #include "models/store/checkpoint/checkpoint.h"
+#include "models/store/weights/layer_weights.h"
 #include "models/transformer/attend.h"
 #include "models/transformer/step_cache.h"
 
@@ -33,16 +34,18 @@ class LoadedTransformer {
   virtual void collect(AttentionRun& run) = 0;
   /// Returns the bytes of all weights, wherever they are kept.
   virtual uint64_t weight_bytes() const = 0;
+  /// Returns the bytes of the weights of each block.
+  virtual std::vector<uint64_t> block_bytes() const { return {}; }
   /// Returns true if packed or 8-bit weights were rounded to 8 bits again.
   virtual bool rounds_again() const { return false; }
 };
 
-/// Loads the weights that `transformer` lists from the component, and runs it: embed, blocks, head. With `offload`,
-/// blocks stay in page-locked host memory, and two at a time are on the GPU. Tensors whose names contain a text of
+/// Loads the weights that `transformer` lists from the component, and runs it: embed, blocks, head. `streaming`
+/// says how many blocks do not stay on the GPU. Tensors whose names contain a text of
 /// `unused` may be present without being read.
 std::unique_ptr<LoadedTransformer> loaded_transformer(std::unique_ptr<Transformer> transformer,
                                                       const Component& component, at::Device device,
-                                                      WeightFormat format, bool offload = false,
+                                                      WeightFormat format, const Streaming& streaming = {},
                                                       const std::vector<std::string>& unused = {});
 
 }  // namespace sparsereel::models

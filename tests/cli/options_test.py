@@ -63,9 +63,17 @@ class Options(CommandLineTest):
         self.assertEqual(self.show('--config', name, '--no-dynamic-cfg')['dynamic_cfg'], ('false', 'command line'))
 
     def test_checks_the_value_of_a_flag(self):
-        self.fail_with(self.run_program('config', 'show', '--offload=maybe'), 2, '--offload maybe: one of true, false')
+        self.fail_with(self.run_program('config', 'show', '--offload=maybe'), 2, '--offload maybe: one of auto, on, off')
         self.fail_with(self.run_program('generate', '--no_dynamic_cfg=maybe'), 2, '--no-dynamic-cfg maybe')
         self.assertIn('quiet: true', self.succeed(self.run_program('config', 'show', '--quiet=1')).stdout)
+
+    def test_offload_needs_no_value(self):
+        for words, value in (([], None), (['--offload'], 'true'), (['--offload', 'auto'], 'auto'), (['--offload', 'off', '-p', PROMPT], 'off'),
+                             (['--offload', '-p', PROMPT], 'true'), (['--offload=false'], 'false')):
+            self.assertEqual(self.show(*words).get('offload', (None,))[0], value, words)
+        self.assertEqual(self.show('--config', self.config('offload: off\nmax_vram: 12\n'))['max_vram'], ('12.0', 'my.yaml:2'))
+        self.fail_with(self.run_program('batch', '--offload', 'none.txt', '-o', 'out', '-m', MODEL), 2, 'none.txt')
+        self.fail_with(self.generate('--max-vram', '-1'), 2, '--max-vram -1')
 
     def test_command_line_choice_removes_the_opposite_choice_of_the_file(self):
         name = self.config('cdf: 0.8\nprompt_file: nowhere.txt\n')
@@ -122,6 +130,8 @@ class Options(CommandLineTest):
                  [f'--{option} has no effect on .y4m: it is for .mp4, .mov, .mkv and .webm' for option in ('crf 20', 'codec libx265')]),
                 ([], ['--cache', '0.1'], ['--cache 0.1 has no effect with one step, because no later step can reuse it']),
                 ([], ['--strict-lora'], ['--strict-lora true has no effect without a LoRA']),
+                ([], ['--offload', 'auto'], []),
+                ([], ['--max-vram', '8'], ["--max-vram 8 has no effect on a CPU, whose memory is the host's"]),
                 ([], ['--offload'], ["--offload true has no effect on a CPU, whose memory is the host's"])):
             with self.subTest(without_effect):
                 made = []

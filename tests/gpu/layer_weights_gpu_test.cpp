@@ -3,6 +3,8 @@
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -61,6 +63,23 @@ TEST_F(HostLayersOnGpu, AreCompleteInEachVisitForAllShapes) {
     if (i == 3) {
       EXPECT_EQ(wide_.scalar_type(), at::kFloat);
       EXPECT_TRUE(wide_.equal(reader->read(parameter("wide.bias", {77}, /*fp32=*/true))));
+    }
+  }
+}
+
+TEST_F(HostLayersOnGpu, AreCompleteWhereverTheyWait) {
+  const std::array ways = {Streaming{.layers = 2}, Streaming{.layers = 5, .pageable = 5},
+                           Streaming{.layers = 4, .pageable = 1, .from_file = 2},
+                           Streaming{.layers = 3, .from_file = 3}, Streaming{.layers = 1}};
+  for (const Streaming& way : ways) {
+    const auto reader = std::make_shared<WeightReader>(component_, at::Device(at::kCUDA, 0), at::kBFloat16);
+    const auto weights = load_layers(reader, slots_, way);
+    const auto stay = std::ranges::count_if(layers_, [](const Linear& layer) { return layer.weight.defined(); });
+    EXPECT_EQ(stay, 5 - way.layers);
+    for (const size_t i : {0, 1, 2, 3, 4, 0, 0, 1, 2, 3, 4, 4, 0, 1, 3, 2}) {
+      weights->visit(i);
+      EXPECT_TRUE(layers_[i].weight.equal(reader->tensor(names_[i] + ".weight", {outs_[i], kInputs})))
+          << i << " of " << way.layers << " " << way.pageable << " " << way.from_file;
     }
   }
 }

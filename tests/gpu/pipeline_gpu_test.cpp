@@ -97,7 +97,7 @@ TEST_F(PipelineOnGpu, GivesTheSameLatentsWithOffloadedBlocks) {
   Request wanted = request();
   const auto resident = Pipeline::open(Checkpoint::open(folder()), {.device = "cuda", .dtype = "bf16"});
   const auto offloaded =
-      Pipeline::open(Checkpoint::open(folder()), {.device = "cuda", .dtype = "bf16", .offload = true});
+      Pipeline::open(Checkpoint::open(folder()), {.device = "cuda", .dtype = "bf16", .offload = Offload::on});
   const Outcome first = resident->generate(wanted, {.decode = false}),
                 second = offloaded->generate(wanted, {.decode = false});
   EXPECT_TRUE(second.latents.equal(first.latents));
@@ -109,7 +109,8 @@ TEST_F(PipelineOnGpu, GivesTheSameLatentsWithOffloadedBlocksThatACacheSkips) {
   for (const CacheKind kind : {CacheKind::first_block, CacheKind::forecast}) {
     wanted.cache = {.kind = kind, .threshold = 1.2};
     const auto run = [&](bool offload) {
-      return Pipeline::open(Checkpoint::open(folder()), {.device = "cuda", .dtype = "bf16", .offload = offload})
+      return Pipeline::open(Checkpoint::open(folder()),
+                            {.device = "cuda", .dtype = "bf16", .offload = offload ? Offload::on : Offload::off})
           ->generate(wanted, {.decode = false});
     };
     const Outcome resident = run(false), offloaded = run(true);
@@ -123,7 +124,8 @@ TEST_F(PipelineOnGpu, GivesTheSameLatentsWithOffloadedBlocksThatACacheSkips) {
 TEST_F(PipelineOnGpu, MergesLorasAlikeIntoResidentAndOffloadedWeights) {
   Request wanted = request();
   const auto run = [&](const char* device, const char* dtype, bool offload, const std::string& loras) {
-    const Request options{.device = device, .dtype = dtype, .offload = offload, .loras = parse_loras(loras)};
+    const Request options{
+        .device = device, .dtype = dtype, .offload = offload ? Offload::on : Offload::off, .loras = parse_loras(loras)};
     return Pipeline::open(Checkpoint::open(folder()), options)->generate(wanted, {.decode = false}).latents;
   };
   const std::string data = std::string(SPARSEREEL_TEST_DATA) + "/lora/";
@@ -141,7 +143,7 @@ TEST_F(PipelineOnGpu, RepeatsRandomWeightsAndReportsPeakMemory) {
   const auto run = [&](bool offload) {
     const auto pipeline = Pipeline::open(
         Checkpoint::with_random_weights("small.yaml", files.component_class("transformer"), architecture),
-        {.device = "cuda", .dtype = "bf16", .offload = offload});
+        {.device = "cuda", .dtype = "bf16", .offload = offload ? Offload::on : Offload::off});
     return pipeline->generate(request());
   };
   const Outcome first = run(false), second = run(false), offloaded = run(true);

@@ -62,9 +62,9 @@ class ToyVae final : public Vae {
 };
 
 std::unique_ptr<LoadedTransformer> load_toy_transformer(const Component& component, at::Device device,
-                                                        WeightFormat format, bool offload) {
+                                                        WeightFormat format, const Streaming& streaming) {
   const ToyConfig config = parse_toy_config(component.config, component.config_file);
-  return loaded_transformer(std::make_unique<ToyTransformer>(config), component, device, format, offload);
+  return loaded_transformer(std::make_unique<ToyTransformer>(config), component, device, format, streaming);
 }
 
 std::unique_ptr<Vae> load_toy_vae(const Component& component, at::Device device, at::ScalarType dtype, VaeParts parts) {

@@ -50,7 +50,7 @@ nlohmann::json run_settings(const VideoPlan& plan, const models::Pipeline& pipel
                    {"text_tokens", video.max_sequence_length},
                    {"batch", both_at_once ? 2 : 1},
                    {"steps", video.num_inference_steps},
-                   {"offload", plan.request.offload},
+                   {"offload", plan.request.offload == models::Offload::on},
                    {"pv_threshold", video.attention_policy.defaults.pv_threshold}});
   return settings;
 }

@@ -9,9 +9,9 @@
 
 namespace sparsereel::models {
 
-/// Loads the transformer. `offload` works as in loaded_transformer().
+/// Loads the transformer. `streaming` works as in loaded_transformer().
 std::unique_ptr<LoadedTransformer> load_cogvideox_transformer(const Component& component, at::Device device,
-                                                              WeightFormat format, bool offload = false);
+                                                              WeightFormat format, const Streaming& streaming = {});
 
 /// Loads the VAE as load_vae() in components.h describes.
 std::unique_ptr<Vae> load_cogvideox_vae(const Component& component, at::Device device, at::ScalarType dtype,

@@ -128,8 +128,8 @@ at::Tensor CogVideoX::head(Tokens& tokens, const TokenPlan& plan) const {
 }  // namespace
 
 std::unique_ptr<LoadedTransformer> load_cogvideox_transformer(const Component& component, at::Device device,
-                                                              WeightFormat format, bool offload) {
-  return loaded_transformer(std::make_unique<CogVideoX>(component), component, device, format, offload);
+                                                              WeightFormat format, const Streaming& streaming) {
+  return loaded_transformer(std::make_unique<CogVideoX>(component), component, device, format, streaming);
 }
 
 }  // namespace sparsereel::models

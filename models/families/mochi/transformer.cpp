@@ -190,8 +190,8 @@ at::Tensor Mochi::head(Tokens& tokens, const TokenPlan& plan) const {
 }  // namespace
 
 std::unique_ptr<LoadedTransformer> load_mochi_transformer(const Component& component, at::Device device,
-                                                          WeightFormat format, bool offload) {
-  return loaded_transformer(std::make_unique<Mochi>(component), component, device, format, offload);
+                                                          WeightFormat format, const Streaming& streaming) {
+  return loaded_transformer(std::make_unique<Mochi>(component), component, device, format, streaming);
 }
 
 }  // namespace sparsereel::models

@@ -117,8 +117,8 @@ at::Tensor OpenSoraPlan::head(Tokens& tokens, const TokenPlan& plan) const {
 }  // namespace
 
 std::unique_ptr<LoadedTransformer> load_open_sora_plan_transformer(const Component& component, at::Device device,
-                                                                   WeightFormat format, bool offload) {
-  return loaded_transformer(std::make_unique<OpenSoraPlan>(component), component, device, format, offload);
+                                                                   WeightFormat format, const Streaming& streaming) {
+  return loaded_transformer(std::make_unique<OpenSoraPlan>(component), component, device, format, streaming);
 }
 
 }  // namespace sparsereel::models

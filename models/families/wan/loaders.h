@@ -9,9 +9,9 @@
 
 namespace sparsereel::models {
 
-/// Loads the transformer, whose latents are [B, C, F, H, W]. `offload` works as in loaded_transformer().
+/// Loads the transformer, whose latents are [B, C, F, H, W]. `streaming` works as in loaded_transformer().
 std::unique_ptr<LoadedTransformer> load_wan_transformer(const Component& component, at::Device device,
-                                                        WeightFormat format, bool offload = false);
+                                                        WeightFormat format, const Streaming& streaming = {});
 
 /// Loads the VAE as load_vae() in components.h describes.
 std::unique_ptr<Vae> load_wan_vae(const Component& component, at::Device device, at::ScalarType dtype,

@@ -198,9 +198,9 @@ at::Tensor Wan::head(Tokens& tokens, const TokenPlan& plan) const {
 }  // namespace
 
 std::unique_ptr<LoadedTransformer> load_wan_transformer(const Component& component, at::Device device,
-                                                        WeightFormat format, bool offload) {
+                                                        WeightFormat format, const Streaming& streaming) {
   // Published image models may have this tensor, which diffusers does not use.
-  return loaded_transformer(std::make_unique<Wan>(component), component, device, format, offload, {".norm_added_q."});
+  return loaded_transformer(std::make_unique<Wan>(component), component, device, format, streaming, {".norm_added_q."});
 }
 
 }  // namespace sparsereel::models

@@ -47,9 +47,9 @@ uint64_t left_in(const fs::path& group, const Names& names) {
   return *limit - std::min(*limit, used);
 }
 
-}  // namespace
-
-uint64_t available_by_cgroup(const fs::path& membership, const fs::path& mount) {
+/// Returns the least of what `ask` says of all levels of the process's groups; the largest uint64_t if there are none.
+template <typename Ask>
+uint64_t least_of_groups(const fs::path& membership, const fs::path& mount, const Ask& ask) {
   uint64_t least = std::numeric_limits<uint64_t>::max();
   std::ifstream stream(membership);
   for (std::string line; std::getline(stream, line);) {
@@ -60,11 +60,23 @@ uint64_t available_by_cgroup(const fs::path& membership, const fs::path& mount) 
     if (!version2 && controllers.find("memory") == std::string::npos) continue;
     const fs::path root = version2 ? mount : mount / "memory";
     for (fs::path group = fs::path(line.substr(second + 1)).relative_path();; group = group.parent_path()) {
-      least = std::min(least, left_in(root / group, version2 ? kVersion2 : kVersion1));
+      least = std::min(least, ask(root / group, version2 ? kVersion2 : kVersion1));
       if (group.empty()) break;
     }
   }
   return least;
+}
+
+}  // namespace
+
+uint64_t available_by_cgroup(const fs::path& membership, const fs::path& mount) {
+  return least_of_groups(membership, mount, left_in);
+}
+
+uint64_t limit_of_cgroup(const fs::path& membership, const fs::path& mount) {
+  return least_of_groups(membership, mount, [](const fs::path& group, const Names& names) {
+    return number_in(group / names.limit).value_or(std::numeric_limits<uint64_t>::max());
+  });
 }
 
 }  // namespace sparsereel::models

@@ -12,4 +12,8 @@ namespace sparsereel::models {
 uint64_t available_by_cgroup(const std::filesystem::path& membership = "/proc/self/cgroup",
                              const std::filesystem::path& mount = "/sys/fs/cgroup");
 
+/// Returns the least limit of these groups, whatever is in use.
+uint64_t limit_of_cgroup(const std::filesystem::path& membership = "/proc/self/cgroup",
+                         const std::filesystem::path& mount = "/sys/fs/cgroup");
+
 }  // namespace sparsereel::models

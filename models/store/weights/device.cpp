@@ -98,22 +98,28 @@ c10::DeviceIndex index_of(c10::Device device) {
   return device.has_index() ? device.index() : c10::DeviceIndex{0};
 }
 
-/// Returns the host memory that libtorch has page-locked for GPUs, in use or cached. The kernel counts it neither as
-/// available nor as the process's own anonymous pages.
-uint64_t page_locked_memory() {
-  at::HostAllocator* allocator = at::getHostAllocator(at::kCUDA);
-  return allocator == nullptr ? 0 : static_cast<uint64_t>(allocator->get_stats().allocated_bytes.current);
+/// Returns the share of a GPU that the user lets libtorch's allocator use; 1 if not limited.
+double allowed_share() {
+  static const double share = [] {
+    for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
+      const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets it
+      if (value != nullptr) return share_of_allocator(value);
+    }
+    return 1.0;
+  }();
+  return share;
 }
 
 uint64_t free_gpu_memory(c10::Device device) {
   at::globalContext().lazyInitDevice(device.type());
   auto* allocator = c10::getDeviceAllocator(device.type());
-  const uint64_t unclaimed = allocator->getMemoryInfo(index_of(device)).first;
-  // Memory that libtorch's allocator holds but does not use can be handed out again.
+  const auto [unclaimed, all] = allocator->getMemoryInfo(index_of(device));
   const auto stats = allocator->getDeviceStats(index_of(device));
-  const auto& reserved = stats.reserved_bytes.at(kAllSizes);
-  const auto& allocated = stats.allocated_bytes.at(kAllSizes);
-  return unclaimed + static_cast<uint64_t>(std::max<int64_t>(reserved.current - allocated.current, 0));
+  const auto reserved = static_cast<double>(stats.reserved_bytes.at(kAllSizes).current);
+  const auto allocated = static_cast<double>(stats.allocated_bytes.at(kAllSizes).current);
+  const double allowed = std::max(allowed_share() * static_cast<double>(all) - reserved, 0.0);
+  // Memory that libtorch's allocator holds but does not use can be handed out again.
+  return static_cast<uint64_t>(std::min(static_cast<double>(unclaimed), allowed) + std::max(reserved - allocated, 0.0));
 }
 
 /// The state of count_memory_of_driver().
@@ -166,6 +172,24 @@ void check_threads(int64_t threads) {
 
 uint64_t free_memory(c10::Device device) {
   return device.is_cpu() ? std::min(available_by_meminfo(), available_by_cgroup()) : free_gpu_memory(device);
+}
+
+double share_of_allocator(std::string_view settings) {
+  constexpr std::string_view kKey = "per_process_memory_fraction:";
+  const size_t found = settings.find(kKey);
+  if (found == std::string_view::npos) return 1;
+  const std::string number(settings.substr(found + kKey.size()));
+  const double share = std::strtod(number.c_str(), nullptr);
+  return share > 0 && share < 1 ? share : 1;
+}
+
+uint64_t page_locked_memory() {
+  at::HostAllocator* allocator = at::getHostAllocator(at::kCUDA);
+  return allocator == nullptr ? 0 : static_cast<uint64_t>(allocator->get_stats().allocated_bytes.current);
+}
+
+uint64_t total_host_memory() {
+  return std::min(bytes_in("/proc/meminfo", "MemTotal"), limit_of_cgroup());
 }
 
 uint64_t obtainable_memory(c10::Device device) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace sparsereel::models {
 
@@ -25,12 +26,24 @@ bool cuda_available(std::string* reason = nullptr);
 void check_threads(int64_t threads);
 
 /// Returns the bytes that can still be allocated. CPU: MemAvailable, or what the control groups leave if that is less.
-/// GPU: free memory plus what libtorch's allocator holds unused.
+/// GPU: free memory plus what libtorch's allocator holds unused, within per_process_memory_fraction of
+/// PYTORCH_ALLOC_CONF.
 uint64_t free_memory(c10::Device device);
+
+/// Returns the host memory that libtorch has page-locked for GPUs, in use or cached. The kernel counts it neither as
+/// available nor as the process's own anonymous pages.
+uint64_t page_locked_memory();
+
+/// Returns the bytes of the host's memory, or the limit of the control groups if that is less. 0 if unknown.
+uint64_t total_host_memory();
 
 /// Returns an upper bound of the bytes that this process can get: free memory, the host's swap, and the memory that the
 /// process holds already and may give back. The largest uint64_t if unknown.
 uint64_t obtainable_memory(c10::Device device);
+
+/// Returns the share of a GPU that the settings of libtorch's allocator allow: "per_process_memory_fraction:0.5" gives
+/// 0.5. 1 if they set no limit.
+double share_of_allocator(std::string_view settings);
 
 std::string human_bytes(uint64_t bytes);  // "1.3 GiB", "16.2 MiB"
 

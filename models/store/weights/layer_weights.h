@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -49,8 +50,21 @@ enum class Residence {
   file,    // each visit reads one layer from the file, for modules that run once
 };
 
-/// Loads layers, which may differ in shapes and dtypes. The caller then runs the reader's check_complete(). With
-/// Residence::file, visit() runs that check each time it has read the last layer.
+/// The number of layers that do not stay on the device. They are spread evenly over all layers, so that copies overlap
+/// with the layers that stay. On a CPU all layers stay.
+struct Streaming {
+  int64_t layers = 0;    // layers that are copied to the device in turn
+  int64_t pageable = 0;  // of these, layers in host memory that is not page-locked, which are copied more slowly
+  int64_t from_file =
+      0;  // of these, layers that each visit reads from the file; the component must outlive the weights
+
+  static Streaming all() { return {.layers = std::numeric_limits<int64_t>::max()}; }
+};
+
+/// Loads layers, which may differ in shapes and dtypes. The caller then runs the reader's check_complete().
+std::unique_ptr<LayerWeights> load_layers(std::shared_ptr<WeightReader> reader, std::vector<Slots> layers,
+                                          const Streaming& streaming);
+/// With Residence::file, visit() runs the reader's check_complete() each time it has read the last layer.
 std::unique_ptr<LayerWeights> load_layers(std::shared_ptr<WeightReader> reader, std::vector<Slots> layers,
                                           Residence residence);
 

@@ -67,7 +67,7 @@ TEST(Body, TakesNoOptionThatNamesAFileOrTheMachine) {
       EXPECT_FALSE(is_request_field(option)) << option.key();
     }
   }
-  for (const char* key : {"device", "offload", "gpus", "threads", "from", "report", "quiet", "batch_count"})
+  for (const char* key : {"device", "offload", "max_vram", "gpus", "threads", "from", "report", "quiet", "batch_count"})
     EXPECT_FALSE(is_request_field(*find_option(key))) << key;
   for (const char* key : {"prompt", "size", "seconds", "seed", "preset", "distilled", "fps", "crf", "topk", "lora"})
     EXPECT_TRUE(is_request_field(*find_option(key))) << key;

@@ -47,6 +47,17 @@ TEST_F(Cgroup, UsesTheTightestLimit) {
   EXPECT_EQ(available("0::/pod/box\n"), 0U);
 }
 
+TEST_F(Cgroup, KnowsTheTightestLimitWhateverIsInUse) {
+  const auto limit = [&](const std::string& membership) {
+    write_text(folder_ / "membership", membership);
+    return limit_of_cgroup(folder_ / "membership", folder_.path());
+  };
+  group("pod", "1000", "700", "");
+  group("pod/box", "max", "100", "");
+  EXPECT_EQ(limit("0::/pod/box\n"), 1000U);
+  EXPECT_EQ(limit("0::/nowhere\n"), kAll);
+}
+
 TEST_F(Cgroup, ReportsNoLimitIfNoneIsSet) {
   EXPECT_EQ(available("0::/nowhere\n"), kAll);
   group("box", "max", "900", "");

@@ -87,6 +87,18 @@ TEST(Device, CountsPageLockedMemoryAsObtainable) {
   EXPECT_LT(free_memory(at::kCPU), bytes);
 }
 
+TEST(Device, ReadsTheShareOfAGpuThatTheAllocatorMayUse) {
+  EXPECT_EQ(share_of_allocator("expandable_segments:True,per_process_memory_fraction:0.25"), 0.25);
+  EXPECT_EQ(share_of_allocator("per_process_memory_fraction:0.5,backend:native"), 0.5);
+  for (const char* none : {"", "expandable_segments:True", "per_process_memory_fraction:x", "per_process_memory_fraction:2"})
+    EXPECT_EQ(share_of_allocator(none), 1) << none;
+}
+
+TEST(Device, KnowsTheHostsMemory) {
+  EXPECT_GT(total_host_memory(), 0U);
+  EXPECT_GE(total_host_memory(), free_memory(at::kCPU) / 2);
+}
+
 TEST(Dtype, ConvertsToItsNameAndBack) {
   for (const char* text : {"fp32", "bf16", "fp16"})
     EXPECT_EQ(dtype_name(resolve_dtype(text, at::kCPU, at::kFloat)), text);

@@ -1,0 +1,130 @@
+// The rules by which memory is divided.
+#include "models/engine/memory_decision.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace sparsereel::models {
+namespace {
+
+constexpr double kMebibyte = 1024.0 * 1024.0, kGibibyte = 1024 * kMebibyte;
+// Kernels, libraries and the gaps of the allocator take memory that the facts do not name.
+constexpr double kGpuReserve = 0.4 * kGibibyte;
+constexpr double kHostReserve = 4 * kGibibyte;        // for the program, frames and other programs
+constexpr double kPinnedChunk = 16 * kMebibyte;       // blocks are page-locked in whole chunks
+constexpr int64_t kBuffers = 2;                       // one block computes while the next one arrives
+constexpr double kPageableRate = 0.4, kLoose = 0.75;  // rate by that of page-locked memory; a quarter stays free
+
+uint64_t bytes(double value) {
+  return static_cast<uint64_t>(std::clamp(value, 0.0, 1e18));
+}
+
+int64_t whole(double value) {
+  return static_cast<int64_t>(std::clamp(std::floor(value), 0.0, 1e9));
+}
+
+bool is_tight(double needed, double gpu) {
+  return needed > kLoose * gpu;
+}
+
+/// Returns the bytes that the blocks of all transformers may take beside a step.
+double room_for_blocks(const MemoryFacts& facts, bool frees_vae) {
+  return facts.gpu - kGpuReserve - facts.rest - facts.step - (frees_vae ? 0 : facts.vae);
+}
+
+/// Divides the streamed blocks among page-locked memory, pageable memory and the file.
+void place_in_host(const MemoryFacts& facts, MemoryPlan& plan) {
+  const int64_t streamed = plan.streamed();
+  const double locked = std::ceil(facts.block / kPinnedChunk) * kPinnedChunk;
+  const double usable = std::max(facts.host_free - std::min(kHostReserve, facts.host_free / 4), 0.0);
+  const double lockable = std::min(facts.host_total / 2, usable);
+  const int64_t pinned = locked > 0 ? std::min(streamed, whole(lockable / locked)) : streamed;
+  const double left = usable - static_cast<double>(pinned) * locked;
+  plan.pageable = facts.block > 0 ? std::min(streamed - pinned, whole(left / facts.block)) : 0;
+  plan.from_file = streamed - pinned - plan.pageable;
+  plan.pinned_bytes = bytes(static_cast<double>(pinned) * locked);
+  plan.host_bytes = plan.pinned_bytes + bytes(static_cast<double>(plan.pageable) * facts.block);
+}
+
+/// Returns the number of transformers that stay in memory. A transformer of which some blocks are streamed leaves
+/// before the next one loads: loading it once costs less than streaming more blocks in every step.
+int64_t kept_experts(const MemoryFacts& facts, const MemoryPlan& plan) {
+  if (facts.experts < 2) return 1;
+  const auto all = static_cast<double>(facts.experts);
+  if (!plan.streams()) {
+    const double weights = facts.rest + static_cast<double>(facts.blocks) * facts.block;
+    return weights * (all - 1) <=
+                   room_for_blocks(facts, plan.frees_vae) - static_cast<double>(facts.blocks) * facts.block
+               ? facts.experts
+               : 1;
+  }
+  if (plan.resident > 0 || plan.pageable + plan.from_file > 0) return 1;
+  const double usable = facts.host_free - kHostReserve, locked = static_cast<double>(plan.pinned_bytes);
+  const bool holds = locked * all <= std::min(facts.host_total / 2, usable);
+  const bool fits = room_for_blocks(facts, true) >= (all - 1) * facts.rest + all * kBuffers * facts.block;
+  return holds && fits ? facts.experts : 1;
+}
+
+/// Copies overlap with computing. Blocks from pageable memory arrive more slowly, those from files at an unknown rate.
+double seconds_of(const MemoryFacts& facts, const MemoryPlan& plan) {
+  if (facts.compute <= 0 || !plan.streams()) return facts.compute;
+  if (facts.pinned_rate <= 0 || plan.from_file > 0) return 0;
+  const auto pageable = static_cast<double>(plan.pageable);
+  const double pinned = static_cast<double>(plan.streamed()) - pageable;
+  const double copied = facts.block * (pinned + pageable / kPageableRate) / facts.pinned_rate;
+  return std::max(facts.compute, copied * static_cast<double>(facts.passes));
+}
+
+/// Fills in a plan with this many blocks on the GPU.
+MemoryPlan with_resident(const MemoryFacts& facts, int64_t resident) {
+  MemoryPlan plan = {.blocks = facts.blocks, .resident = resident, .gpu_bytes = bytes(facts.gpu)};
+  const auto kept = static_cast<double>(plan.streams() ? std::min(resident + kBuffers, facts.blocks) : resident);
+  plan.frees_vae = kept * facts.block > room_for_blocks(facts, false);
+  plan.fits = kept * facts.block <= room_for_blocks(facts, true);
+  plan.streams_text = is_tight(facts.text, facts.gpu);
+  plan.tiles = is_tight(facts.decode, facts.gpu - facts.vae);
+  if (plan.streams()) place_in_host(facts, plan);
+  // a block from a file is on the GPU beside the two buffers
+  plan.weight_bytes = bytes(facts.rest + (kept + (plan.from_file > 0 ? 1 : 0)) * facts.block);
+  plan.experts = kept_experts(facts, plan);
+  plan.pinned_bytes *= static_cast<uint64_t>(plan.experts);
+  plan.host_bytes *= static_cast<uint64_t>(plan.experts);
+  plan.step_seconds = seconds_of(facts, plan);
+  return plan;
+}
+
+}  // namespace
+
+MemoryPlan decide(const MemoryFacts& facts) {
+  if (facts.block <= 0) return with_resident(facts, facts.blocks);
+  const int64_t holds = whole(room_for_blocks(facts, /*frees_vae=*/true) / facts.block);
+  if (holds >= facts.blocks) return with_resident(facts, facts.blocks);
+  const int64_t resident = std::max<int64_t>(std::min(holds, facts.blocks - 1) - kBuffers, 0);
+  MemoryPlan plan = with_resident(facts, resident);
+  // a block from a file needs a place of its own
+  return plan.from_file > 0 && resident > 0 ? with_resident(facts, resident - 1) : plan;
+}
+
+MemoryPlan decide_without_blocks(const MemoryFacts& facts) {
+  MemoryPlan plan = with_resident(facts, 0);
+  plan.streams_text = plan.tiles = true;
+  return plan;
+}
+
+MemoryPlan decide_with_all_blocks(const MemoryFacts& facts) {
+  return with_resident(facts, facts.blocks);
+}
+
+std::optional<MemoryPlan> smaller(const MemoryFacts& facts, const MemoryPlan& now) {
+  // Two buffers hold what two blocks take, so a transformer of two blocks gains nothing.
+  if (now.resident == 0 || facts.blocks <= kBuffers) return {};
+  const int64_t fewer = std::max<int64_t>(facts.blocks / 8, 1) + (now.streams() ? 0 : kBuffers);
+  MemoryPlan plan = with_resident(facts, std::max<int64_t>(now.resident - fewer, 0));
+  plan.fits = true;  // unknown, because the facts were wrong
+  plan.streams_text = plan.streams_text || now.streams_text;
+  plan.experts = 1;
+  plan.frees_vae = true;
+  return plan;
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,40 @@
+// Decides where the weights of a run stay, from plain numbers. No torch, and no state.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "models/request/memory_plan.h"
+
+namespace sparsereel::models {
+
+/// The facts that decide. Bytes, unless said otherwise. Zero stands for an unknown rate or time.
+struct MemoryFacts {
+  double gpu = 0;                        // bytes of the GPU that this run may use
+  double host_free = 0, host_total = 0;  // the host's memory, within the limits of control groups
+  int64_t blocks = 0;                    // blocks of the transformer
+  double block = 0;                      // weights of the largest block, packed if they stay packed
+  double rest = 0;                       // weights of the transformer outside of the blocks, which stay on the GPU
+  int64_t experts = 1;                   // transformers that take turns
+  double step = 0;                       // tensors of a denoising step, and of its cache
+  double text = 0;                       // weights of the text encoder
+  double vae = 0, decode = 0;            // weights of the decoder, and the tensors of decoding without tiles
+  int64_t passes = 1;                    // forward passes of a step; each one copies the streamed blocks
+  double pinned_rate = 0;                // bytes per second from page-locked memory to the GPU
+  double compute = 0;                    // seconds that a step computes
+};
+
+/// Returns the plan that keeps the most on the GPU and in page-locked memory. At most half of the host's memory is
+/// page-locked. More memory never gives a plan that copies more.
+MemoryPlan decide(const MemoryFacts& facts);
+
+/// Returns the plan in which no block stays on the GPU, as with `offload on`.
+MemoryPlan decide_without_blocks(const MemoryFacts& facts);
+
+/// Returns the plan in which all blocks stay on the GPU, as with `offload off`.
+MemoryPlan decide_with_all_blocks(const MemoryFacts& facts);
+
+/// Returns the next smaller choice after a run with `now` ran out of GPU memory; nothing if there is none.
+std::optional<MemoryPlan> smaller(const MemoryFacts& facts, const MemoryPlan& now);
+
+}  // namespace sparsereel::models

@@ -1,0 +1,150 @@
+// Reads sizes from headers, and measures a copy and a product on the GPU.
+#include "models/engine/memory_facts.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "models/engine/components.h"
+#include "models/engine/cpu_time.h"
+#include "models/engine/device_choices.h"
+#include "models/engine/video_bytes.h"
+#include "models/store/weights/cgroup.h"
+#include "models/store/weights/device.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr double kBytesOfGibibyte = 1024.0 * 1024.0 * 1024.0;
+
+/// Returns the seconds of the fastest of a few calls.
+double best_seconds(c10::Device device, const std::function<void()>& work) {
+  constexpr int kTries = 3;
+  work();  // the first call loads kernels
+  double best = 1e9;
+  for (int i = 0; i < kTries; ++i) {
+    synchronize(device);
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    synchronize(device);
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return best;
+}
+
+/// Returns the bytes per second of a copy from page-locked memory to the GPU.
+double measure_copy(c10::Device device) {
+  constexpr int64_t kBytes = int64_t{64} << 20;
+  const auto options = at::TensorOptions().dtype(at::kByte);
+  const at::Tensor from = at::empty({kBytes}, options.pinned_memory(true));
+  const at::Tensor to = at::empty({kBytes}, options.device(device));
+  return static_cast<double>(kBytes) / best_seconds(device, [&] { to.copy_(from, /*non_blocking=*/true); });
+}
+
+/// Returns the operations per second of a large matrix product.
+double measure_product(c10::Device device, c10::ScalarType dtype) {
+  constexpr int64_t kSize = 4096;
+  const at::Tensor a = at::full({kSize, kSize}, 0.5, at::TensorOptions().dtype(dtype).device(device));
+  at::Tensor out = at::empty_like(a);
+  const double operations = 2.0 * kSize * kSize * kSize;
+  return operations / best_seconds(device, [&] { at::mm_out(out, a, a); });
+}
+
+struct Rates {
+  double copy = 0, product = 0;
+};
+
+Rates measured_rates(c10::Device device, c10::ScalarType dtype) {
+  static std::mutex mutex;
+  static std::map<std::pair<c10::DeviceIndex, c10::ScalarType>, Rates> all;
+  const std::lock_guard lock(mutex);
+  const auto [found, is_new] = all.try_emplace({device.index(), dtype});
+  if (!is_new) return found->second;
+  try {
+    found->second = {.copy = measure_copy(device), .product = measure_product(device, dtype)};
+  } catch (const c10::Error&) {  // NOLINT(bugprone-empty-catch): too little memory; the rates stay unknown
+  }
+  return found->second;
+}
+
+/// Returns the share of a step's attention that is computed.
+double attention_share(const Plan& plan) {
+  const attention::HeadPolicy& head = plan.attention_policy.defaults;
+  const bool drops = attention::drops_blocks(plan.attention_mode);
+  return drops && head.selection == attention::Selection::topk ? head.topk : 1;
+}
+
+}  // namespace
+
+MemoryFacts video_facts(const Checkpoint& checkpoint, const ModelSpec& spec, const Plan& plan, const RunFormat& format,
+                        int64_t ranks) {
+  const auto share = static_cast<double>(ranks);
+  const WeightFormat& weights = format.transformer.format;
+  MemoryFacts facts = {.blocks = spec.layers, .experts = std::ssize(spec.experts)};
+  for (const ExpertSpec& expert : spec.experts) {
+    const BlockWeights bytes = likely_block_weights(checkpoint, expert.role, weights);
+    facts.block = std::max(facts.block, static_cast<double>(bytes.block));
+    facts.rest = std::max(facts.rest, static_cast<double>(bytes.rest));
+  }
+  facts.step = step_bytes(plan, spec, c10::elementSize(weights.dtype)) / share;
+  facts.text = static_cast<double>(likely_weight_bytes(checkpoint, "text_encoder", format.text));
+  facts.vae = static_cast<double>(vae_bytes(checkpoint, format.vae));
+  const int64_t pieces = plan.vae_tiling == VaeTiling::on ? 1 : std::min(ranks, plan.latent.height);
+  facts.decode = untiled_decoding(*describe_vae(checkpoint, format.vae), spec, plan.latent, pieces);
+  facts.passes = plan.is_guided() && passes_at_once(plan) == 1 ? 2 : 1;
+  return facts;
+}
+
+RunFormat format_on_a_gpu(const ModelSpec& spec, c10::ScalarType dtype, WeightFormat weights, WeightFormat text) {
+  for (WeightFormat* format : {&weights, &text}) {
+    format->dtype = dtype;
+    format->only_wide = true;  // as in Pipeline
+  }
+  return {.transformer = {.device = c10::Device(c10::kCUDA, 0), .format = weights},
+          .text = text,
+          .vae = spec.vae == Precision::fp32 ? at::kFloat : dtype,
+          .encoder = at::kFloat};
+}
+
+void add_host(MemoryFacts& facts, int64_t ranks) {
+  const auto share = static_cast<double>(std::max<int64_t>(ranks, 1));
+  // What libtorch has page-locked before is used again.
+  facts.host_free = static_cast<double>(free_memory(c10::kCPU) + page_locked_memory()) / share;
+  facts.host_total = static_cast<double>(total_host_memory()) / share;
+}
+
+void add_rates(MemoryFacts& facts, const Plan& plan, const ModelSpec& spec, double parameters, c10::Device device,
+               c10::ScalarType dtype, int64_t ranks) {
+  const Rates rates = measured_rates(device, dtype);
+  facts.pinned_rate = rates.copy;
+  if (rates.product <= 0) return;
+  const double operations = step_operations(plan, spec, parameters, attention_share(plan));
+  facts.compute = operations / rates.product / static_cast<double>(ranks);
+}
+
+MemoryPlan plan_for_defaults(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
+                             double gibibytes, c10::Device device) {
+  Plan plan;
+  plan.latent = size;
+  plan.max_sequence_length = spec.text_length;
+  plan.guidance_scale = spec.defaults.guidance;
+  const c10::ScalarType dtype =
+      resolve_dtype("auto", c10::Device(c10::kCUDA, 0), stored_dtype(checkpoint, spec, /*files=*/{}));
+  MemoryFacts facts = video_facts(checkpoint, spec, plan, format_on_a_gpu(spec, dtype, dtype, dtype));
+  add_host(facts);
+  facts.gpu = device.is_cpu() ? gibibytes * kBytesOfGibibyte : static_cast<double>(free_memory(device));
+  if (device.is_cpu()) return decide(facts);
+  double parameters = 0;
+  for (const ExpertSpec& expert : spec.experts)
+    parameters = std::max(parameters, weight_count(checkpoint, expert.role));
+  plan.attention_mode = choose_attention_mode({}, device, dtype);
+  add_rates(facts, plan, spec, parameters, device, dtype);
+  return decide(facts);
+}
+
+}  // namespace sparsereel::models

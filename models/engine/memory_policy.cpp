@@ -1,0 +1,58 @@
+// Compares a new plan with the present one.
+#include "models/engine/memory_policy.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "models/store/weights/device.h"
+
+namespace sparsereel::models {
+
+MemoryPolicy::MemoryPolicy(c10::Device device, Offload offload, std::optional<double> max_vram)
+    : device_(device), offload_(device.is_cpu() ? Offload::off : offload) {
+  constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
+  if (max_vram && !device.is_cpu()) most_ = *max_vram * kGibibyte;
+}
+
+Streaming MemoryPolicy::streaming() const {
+  if (!plan_) return saves() ? Streaming::all() : Streaming{};
+  return {.layers = plan_->streamed(), .pageable = plan_->pageable, .from_file = plan_->from_file};
+}
+
+uint64_t MemoryPolicy::room() const {
+  const uint64_t free = free_memory(device_);
+  if (!most_) return free;
+  const auto used = static_cast<double>(obtainable_memory(device_) - std::min(obtainable_memory(device_), free));
+  return std::min(free, static_cast<uint64_t>(std::max(*most_ - used, 0.0)));
+}
+
+MemoryPlan MemoryPolicy::plan_for(MemoryFacts& facts, uint64_t held) const {
+  facts.gpu = static_cast<double>(room() + held);
+  return saves() ? decide_without_blocks(facts) : is_automatic() ? decide(facts) : decide_with_all_blocks(facts);
+}
+
+bool MemoryPolicy::settle(MemoryFacts facts, uint64_t held, bool loaded) {
+  if (device_.is_cpu()) return true;
+  if (loaded) facts.host_free = std::max(facts.host_free, facts_.host_free);  // it holds the blocks
+  MemoryPlan plan = plan_for(facts, held);
+  // The free memory changes a little from video to video. Loading again takes longer than copying one more block.
+  const bool is_enough = plan_ && loaded && plan_->resident <= plan.resident + (plan_->streams() ? 1 : 0);
+  facts_ = facts;
+  if (is_enough) {
+    plan_->streams_text = plan.streams_text;
+    plan_->tiles = plan.tiles;
+    return true;
+  }
+  plan_ = std::move(plan);
+  return !loaded;
+}
+
+bool MemoryPolicy::shrink() {
+  if (!plan_ || !is_automatic()) return false;
+  std::optional<MemoryPlan> plan = smaller(facts_, *plan_);
+  if (!plan) return false;
+  plan_ = std::move(plan);
+  return true;
+}
+
+}  // namespace sparsereel::models

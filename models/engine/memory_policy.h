@@ -1,0 +1,51 @@
+// Keeps the memory plan of a pipeline, and makes it smaller when memory runs out.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "models/engine/memory_decision.h"
+#include "models/store/weights/layer_weights.h"
+
+namespace sparsereel::models {
+
+class MemoryPolicy {
+ public:
+  /// `max_vram` is in GiB. On a CPU nothing is streamed.
+  MemoryPolicy(c10::Device device, Offload offload, std::optional<double> max_vram = {});
+
+  /// Returns true if `offload on` asks for little memory even if more is free.
+  bool saves() const { return offload_ == Offload::on; }
+  bool is_automatic() const { return offload_ == Offload::automatic; }
+  /// Returns nothing until settle() was called. A CPU has no plan.
+  const std::optional<MemoryPlan>& plan() const { return plan_; }
+  /// Returns how many blocks of a transformer to stream.
+  Streaming streaming() const;
+  /// Returns true if blocks of the transformer wait in the host's memory.
+  bool streams() const { return streaming().layers > 0; }
+  /// Returns true if the text encoder's layers pass through the GPU one by one, whatever is free.
+  bool streams_text() const { return saves() || (plan_ && plan_->streams_text); }
+  /// Returns true if the decoder leaves the GPU before the transformer computes.
+  bool frees_vae() const { return plan_ && plan_->frees_vae; }
+  /// Returns the bytes of the device that can be allocated now, within max_vram.
+  uint64_t room() const;
+
+  /// Returns the plan for these facts, without the machine's memory. `held` bytes of the device are given back first.
+  MemoryPlan plan_for(MemoryFacts& facts, uint64_t held) const;
+  /// Decides for a video. If transformers are `loaded`, keeps the present plan as long as it is small enough. Returns
+  /// false if they must be freed, because the new plan is smaller.
+  bool settle(MemoryFacts facts, uint64_t held, bool loaded);
+  /// Takes the next smaller choice, because memory ran out. Returns false if there is none.
+  bool shrink();
+
+ private:
+  c10::Device device_;
+  Offload offload_;
+  std::optional<double> most_;  // bytes
+  MemoryFacts facts_;
+  std::optional<MemoryPlan> plan_;
+};
+
+}  // namespace sparsereel::models

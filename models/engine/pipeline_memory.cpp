@@ -1,0 +1,140 @@
+// Divides memory among the stages of a pipeline.
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "models/engine/components.h"
+#include "models/engine/experts.h"
+#include "models/engine/memory_facts.h"
+#include "models/engine/memory_need.h"
+#include "models/engine/memory_policy.h"
+#include "models/engine/pipeline.h"
+#include "models/engine/video_bytes.h"
+#include "models/parallel/group.h"
+#include "models/store/weights/device.h"
+#include "models/vae/vae.h"
+
+namespace sparsereel::models {
+
+Loading Pipeline::loading() const {
+  return {.device = device_,
+          .format = transformer_format(),
+          .offload = memory_->saves() || (memory_->is_automatic() && !device_.is_cpu())};
+}
+
+/// Automatic memory always finds a place for weights, in the worst case their file.
+const WeightNeed& Pipeline::transformer_need() const {
+  if (weight_need_) return *weight_need_;
+  WeightNeed need = weight_need(folder_, spec_, loading());
+  if (memory_->is_automatic()) need.host = need.device = 0;
+  weight_need_ = std::make_shared<const WeightNeed>(need);
+  return *weight_need_;
+}
+
+MemoryFacts Pipeline::memory_facts(const Plan& plan, int64_t ranks) const {
+  const bool on_cpu = device_.is_cpu();
+  RunFormat format = {.transformer = loading(), .text = text_format(), .vae = vae_dtype_, .encoder = encoder_dtype_};
+  if (on_cpu) format = format_on_a_gpu(spec_, gpu_dtype_, transformer_format(), text_format());
+  MemoryFacts facts = video_facts(folder_, spec_, plan, format, ranks);
+  add_host(facts, ranks);
+  if (!on_cpu) add_rates(facts, plan, spec_, transformer_need().parameters, device_, dtype_, ranks);
+  return facts;
+}
+
+std::optional<MemoryPlan> Pipeline::foreseen_memory(const Plan& plan, int64_t ranks) const {
+  if (device_.is_cpu() && !max_vram_) return {};
+  MemoryFacts facts = memory_facts(plan, ranks);
+  if (!device_.is_cpu()) return memory_->plan_for(facts, held_bytes());
+  constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
+  facts.gpu = *max_vram_ * kGibibyte;
+  return decide(facts);
+}
+
+std::vector<StageEstimate> Pipeline::likely_stages(const Plan& plan, int64_t ranks) const {
+  RunFormat format = {.transformer = loading(), .text = text_format(), .vae = vae_dtype_, .encoder = encoder_dtype_};
+  if (!device_.is_cpu()) format.transformer.plan = foreseen_memory(plan, ranks);
+  return models::likely_stages(folder_, spec_, plan, format, ranks);
+}
+
+/// Returns the bytes of the GPU that transformers and decoder hold and can give back.
+uint64_t Pipeline::held_bytes() const {
+  uint64_t bytes = vae_ ? vae_bytes(folder_, vae_dtype_) : 0;
+  if (memory_->plan()) bytes += experts_->loaded_count() * memory_->plan()->weight_bytes;
+  return bytes;
+}
+
+void Pipeline::settle_memory(const Plan& plan, const Run& run) {
+  if (device_.is_cpu()) return;
+  const int64_t ranks = run.group == nullptr ? 1 : run.group->size();
+  if (!memory_->settle(memory_facts(plan, ranks), held_bytes(), has_transformer())) release_transformer();
+  if (memory_->frees_vae()) vae_.reset();
+  if (!memory_->plan()) return;
+  std::string told = sentence(*memory_->plan());
+  if (told != std::exchange(told_memory_, told)) run.tell().memory(*memory_->plan());
+}
+
+/// Does the work of a step. If GPU memory runs out, takes the next smaller choice and does it again: a step that fails
+/// changes nothing. Ranks must not do so, because they would leave the others waiting.
+void Pipeline::with_less_memory(const Run& run, int64_t step, Outcome& outcome, const std::function<void()>& work) {
+  for (;;) {
+    std::exception_ptr failure;
+    try {
+      return work();
+    } catch (const c10::OutOfMemoryError&) {
+      failure = std::current_exception();
+    }
+    // Outside the handler, where the tensors of the step are already freed.
+    if (run.group != nullptr || !memory_->shrink()) std::rethrow_exception(failure);
+    failure = nullptr;
+    release_transformer();
+    vae_.reset();
+    outcome.warnings.push_back("step " + std::to_string(step + 1) + " ran out of GPU memory and was done again with " +
+                               std::to_string(memory_->plan()->resident) + " blocks on the GPU");
+    run.tell().warning(outcome.warnings.back());
+    told_memory_ = sentence(*memory_->plan());
+    run.tell().memory(*memory_->plan());
+  }
+}
+
+/// Returns true if another transformer fits beside the loaded ones. Without a plan, keeps a quarter of the free memory
+/// for what the steps hold.
+bool Pipeline::fits_beside(const std::string& role) const {
+  if (memory_->plan() && (memory_->is_automatic() || memory_->saves())) return memory_->plan()->experts > 1;
+  return weight_bytes(folder_, role, transformer_format()) <=
+         free_memory(memory_->saves() ? at::Device(at::kCPU) : device_) / 4 * 3;
+}
+
+/// Frees the transformers; returns false if none was loaded.
+bool Pipeline::make_room() const {
+  const bool had_transformer = has_transformer();
+  experts_->release();
+  return had_transformer;
+}
+
+void Pipeline::load_vae() {
+  if (vae_) return;
+  vae_component_ = folder_.component("vae");
+  const auto load = [this] { vae_ = models::load_vae(vae_component_, device_, vae_dtype_); };
+  try {
+    return load();
+  } catch (const c10::OutOfMemoryError&) {
+    if (!has_transformer()) throw;
+  }
+  make_room();
+  load();
+}
+
+/// Returns true if frames must be decoded in tiles. `untiled_bytes` is the memory needed without tiles. `shared` is
+/// true if several ranks decode a piece each.
+bool Pipeline::use_tiling(VaeTiling tiling, uint64_t untiled_bytes, bool shared) const {
+  if (tiling != VaeTiling::automatic) return tiling == VaeTiling::on;
+  // offload on means that little memory should be in use, even if more is free
+  if (memory_->saves() && !shared) return true;
+  // A quarter of the free memory stays free for what the estimate does not include.
+  return untiled_bytes > memory_->room() / 4 * 3;
+}
+
+}  // namespace sparsereel::models
