@@ -116,15 +116,19 @@ MemoryPlan decide_with_all_blocks(const MemoryFacts& facts) {
 }
 
 std::optional<MemoryPlan> smaller(const MemoryFacts& facts, const MemoryPlan& now) {
-  // Two buffers hold what two blocks take, so a transformer of two blocks gains nothing.
-  if (now.resident == 0 || facts.blocks <= kBuffers) return {};
-  const int64_t fewer = std::max<int64_t>(facts.blocks / 8, 1) + (now.streams() ? 0 : kBuffers);
-  MemoryPlan plan = with_resident(facts, std::max<int64_t>(now.resident - fewer, 0));
-  plan.fits = true;  // unknown, because the facts were wrong
-  plan.streams_text = plan.streams_text || now.streams_text;
-  plan.experts = 1;
-  plan.frees_vae = true;
-  return plan;
+  MemoryFacts of_one = facts;
+  of_one.experts = 1;
+  int64_t resident = now.resident - std::max<int64_t>(facts.blocks / 8, 1) - (now.streams() ? 0 : kBuffers);
+  for (; now.resident > 0; --resident) {
+    MemoryPlan plan = with_resident(of_one, std::max<int64_t>(resident, 0));
+    plan.fits = true;  // unknown, because the facts were wrong
+    plan.streams_text = plan.streams_text || now.streams_text;
+    plan.frees_vae = true;
+    // The buffers may take as much as the blocks that leave.
+    if (plan.weight_bytes < now.weight_bytes) return plan;
+    if (resident <= 0) break;
+  }
+  return {};
 }
 
 }  // namespace sparsereel::models

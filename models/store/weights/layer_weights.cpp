@@ -6,17 +6,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "models/store/weights/streamed_layers.h"
-
 namespace sparsereel::models {
 namespace {
 
 constexpr int64_t kAlignment = 256;  // bytes; the allocator's own tensors have at least this alignment
-
-class ResidentLayers final : public LayerWeights {
- public:
-  void visit(size_t /*layer*/) override {}
-};
 
 class FileLayers final : public LayerWeights {
  public:
@@ -80,15 +73,6 @@ Packing::Packing(const std::vector<at::Tensor*>& tensors) {
 at::Tensor Packing::view(const at::Tensor& memory, size_t index) const {
   const TensorSlot& place = places_[index];
   return memory.narrow(0, place.offset, place.bytes).view(place.dtype).view(place.sizes);
-}
-
-std::unique_ptr<LayerWeights> load_layers(std::shared_ptr<WeightReader> reader, std::vector<Slots> layers,
-                                          const Streaming& streaming) {
-  if (streaming.layers > 0 && !reader->device().is_cpu() && !reader->device().is_meta())
-    return load_streamed(std::move(reader), std::move(layers), streaming);
-  for (Slots& layer : layers)
-    for (const Slot& slot : layer) reader->load(*slot.tensor, slot.parameter);
-  return std::make_unique<ResidentLayers>();
 }
 
 std::unique_ptr<LayerWeights> load_layers(std::shared_ptr<WeightReader> reader, std::vector<Slots> layers,

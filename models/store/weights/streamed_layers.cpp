@@ -32,6 +32,11 @@ bool is_chosen(size_t index, size_t all, size_t count) {
   return (index + 1) * count / all > index * count / all;
 }
 
+class ResidentLayers final : public LayerWeights {
+ public:
+  void visit(size_t /*layer*/) override {}
+};
+
 /// Runs a model that is larger than the GPU: some of its layers stay in host memory. There are two buffers on the GPU,
 /// each as large as the largest of these layers. While one layer computes, the next one is copied on a separate stream.
 class StreamedLayers final : public LayerWeights {
@@ -231,6 +236,8 @@ std::vector<LayerPlace> layer_places(size_t layers, const Streaming& streaming) 
   return places;
 }
 
+namespace {
+
 std::unique_ptr<LayerWeights> load_streamed(std::shared_ptr<WeightReader> reader, std::vector<Slots> layers,
                                             const Streaming& streaming) {
   const std::vector<LayerPlace> places = layer_places(layers.size(), streaming);
@@ -240,6 +247,17 @@ std::unique_ptr<LayerWeights> load_streamed(std::shared_ptr<WeightReader> reader
     streamed->take(std::move(layers[layer]), places[layer]);
   }
   return streamed;
+}
+
+}  // namespace
+
+std::unique_ptr<LayerWeights> load_layers(std::shared_ptr<WeightReader> reader, std::vector<Slots> layers,
+                                          const Streaming& streaming) {
+  if (streaming.layers > 0 && !reader->device().is_cpu() && !reader->device().is_meta())
+    return load_streamed(std::move(reader), std::move(layers), streaming);
+  for (Slots& layer : layers)
+    for (const Slot& slot : layer) reader->load(*slot.tensor, slot.parameter);
+  return std::make_unique<ResidentLayers>();
 }
 
 }  // namespace sparsereel::models

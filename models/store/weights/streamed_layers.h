@@ -1,7 +1,6 @@
 // Layers of which some wait in the host's memory or in their file, and pass through a GPU in turn.
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "models/store/weights/layer_weights.h"
@@ -13,9 +12,5 @@ enum class LayerPlace { device, pinned, pageable, file };
 /// Returns the place of each layer. Layers of each place are spread evenly, and the first layer is the last to leave
 /// the device, because a step cache runs it alone.
 std::vector<LayerPlace> layer_places(size_t layers, const Streaming& streaming);
-
-/// Loads the layers and places them as `streaming` says. The reader's device must be a GPU.
-std::unique_ptr<LayerWeights> load_streamed(std::shared_ptr<WeightReader> reader, std::vector<Slots> layers,
-                                            const Streaming& streaming);
 
 }  // namespace sparsereel::models

@@ -90,7 +90,8 @@ TEST(Device, CountsPageLockedMemoryAsObtainable) {
 TEST(Device, ReadsTheShareOfAGpuThatTheAllocatorMayUse) {
   EXPECT_EQ(share_of_allocator("expandable_segments:True,per_process_memory_fraction:0.25"), 0.25);
   EXPECT_EQ(share_of_allocator("per_process_memory_fraction:0.5,backend:native"), 0.5);
-  for (const char* none : {"", "expandable_segments:True", "per_process_memory_fraction:x", "per_process_memory_fraction:2"})
+  for (const char* none :
+       {"", "expandable_segments:True", "per_process_memory_fraction:x", "per_process_memory_fraction:2"})
     EXPECT_EQ(share_of_allocator(none), 1) << none;
 }
 
