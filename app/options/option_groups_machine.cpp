@@ -59,7 +59,7 @@ std::vector<OptionSpec> memory() {
        .example = "sparsereel generate -m MODEL --vae-tiling on -p \"a panda\"",
        .commands = with_a_model()},
       {.names = "--offload",
-       .help = "keep weights in host memory (default auto: as many as needed)",
+       .help = "keep weights in host memory (default auto)",
        .manual =
            R"(Decides which weights stay on the GPU. auto keeps as many blocks of the transformer there as the free
            memory holds. It copies the others from the host's memory while the GPU computes, and page-locks at most half

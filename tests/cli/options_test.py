@@ -68,10 +68,11 @@ class Options(CommandLineTest):
         self.assertIn('quiet: true', self.succeed(self.run_program('config', 'show', '--quiet=1')).stdout)
 
     def test_offload_needs_no_value(self):
-        for words, value in (([], None), (['--offload'], 'true'), (['--offload', 'auto'], 'auto'), (['--offload', 'off', '-p', PROMPT], 'off'),
-                             (['--offload', '-p', PROMPT], 'true'), (['--offload=false'], 'false')):
+        for words, value in (([], None), (['--offload', 'auto'], 'auto'), (['--offload', 'off', '-p', PROMPT], 'off'), (['--offload=false'], 'false'),
+                             (['--config', self.config('offload: off\n')], 'off')):
             self.assertEqual(self.show(*words).get('offload', (None,))[0], value, words)
-        self.assertEqual(self.show('--config', self.config('offload: off\nmax_vram: 12\n'))['max_vram'], ('12.0', 'my.yaml:2'))
+        for words in (['--offload'], ['--offload', 'on'], ['--offload', '--quiet']):
+            self.assertIn('has no effect on a CPU', self.generate('--dry-run', *words).stderr, words)
         self.fail_with(self.run_program('batch', '--offload', 'none.txt', '-o', 'out', '-m', MODEL), 2, 'none.txt')
         self.fail_with(self.generate('--max-vram', '-1'), 2, '--max-vram -1')
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "models/engine/components.h"
+#include "models/engine/pipeline.h"
 #include "models/files/json_text.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "models/store/checkpoint/describe.h"
