@@ -221,7 +221,7 @@ std::vector<GpusOfAVideo> find_gpus(const Settings& settings, const BatchOptions
         "gpus",
         std::to_string(count) + ": " + share.source + " gives this process a share of the set to render on one GPU",
         "leave out --gpus");
-  return gpus_of_videos(settings, options);
+  return gpus_of_videos(settings, options.gpus_per_video);
 }
 
 void render_on_gpus(const std::vector<GpusOfAVideo>& gpus, const BatchOptions& options, std::vector<Group>& groups,

@@ -81,8 +81,8 @@ std::vector<OptionSpec> memory() {
        .option = {.kind = whole},
        .help = "how many GPUs to use (default 1)",
        .manual = R"(Uses several GPUs of this host. generate makes one video on all of them: they divide the passes of
-           guidance first, then the tokens. batch makes one video on each, unless --gpus-per-video says otherwise.
-           Each GPU holds the whole model. CUDA_VISIBLE_DEVICES chooses the GPUs.)",
+           guidance first, then the tokens. batch and serve make one video on each, unless --gpus-per-video says
+           otherwise. Each GPU holds the whole model. CUDA_VISIBLE_DEVICES chooses the GPUs.)",
        .example = "sparsereel generate -m MODEL --gpus 4 -p \"a panda\"",
        .in_help = InHelp::generate,
        .scope = Scope::whole_set},

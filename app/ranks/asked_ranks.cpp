@@ -48,6 +48,23 @@ std::vector<std::string> devices_of_ranks_here(int64_t count, const std::string&
   return models::devices_of_ranks(count, device, gpus, find_group_choice(process_environment).sockets);
 }
 
+std::string name_of_gpus(const GpusOfAVideo& gpus) {
+  std::string name;
+  for (const std::string& each : gpus) name += (name.empty() ? "" : "+") + each;
+  return name;
+}
+
+std::vector<GpusOfAVideo> gpus_of_videos(const Settings& settings, int64_t gpus_per_video) {
+  const int64_t count = settings.whole("gpus").value_or(1), each = gpus_per_video;
+  if (each < 1 || count % each != 0)
+    throw bad_input("--gpus-per-video " + std::to_string(each) + " does not divide --gpus " + std::to_string(count),
+                    "give numbers that do, as --gpus 4 --gpus-per-video 2");
+  const std::vector<std::string> devices = devices_of_ranks_here(count, settings.text("device", "auto"));
+  std::vector<GpusOfAVideo> gpus;
+  for (auto first = devices.begin(); first != devices.end(); first += each) gpus.emplace_back(first, first + each);
+  return gpus;
+}
+
 bool is_silent_rank(const char* const* words, const Environment& environment) {
   const EarlyLine line = read_early(words);
   if (line.command == nullptr || line.command->path != "generate") return false;

@@ -26,6 +26,15 @@ models::GroupLimits find_group_limits(const Environment& environment);
 /// Returns the device of each of `count` ranks of this host: see models::devices_of_ranks().
 std::vector<std::string> devices_of_ranks_here(int64_t count, const std::string& device);
 
+/// The names of the devices that make one video together: "cuda:0" and so on.
+using GpusOfAVideo = std::vector<std::string>;
+/// Returns them as one text: "cuda:0+cuda:1".
+std::string name_of_gpus(const GpusOfAVideo& gpus);
+
+/// Returns the devices of each concurrent video, from --gpus and --gpus-per-video. Throws Error if --gpus is not a
+/// multiple of `gpus_per_video`, and like devices_of_ranks_here().
+std::vector<GpusOfAVideo> gpus_of_videos(const Settings& settings, int64_t gpus_per_video);
+
 /// Returns how many ranks make each video of these settings together: the number of ranks that a launcher started, or
 /// else --gpus. Throws Error like find_launched().
 int64_t ranks_of_video(const Settings& settings, const Environment& environment);

@@ -16,6 +16,7 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <fstream>
 #include <mutex>
 #include <system_error>
 
@@ -194,6 +195,13 @@ void live_no_longer_than(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);   // NOLINT: of C
   if (getppid() != parent) _exit(1);  // the parent has already ended
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
+}
+
+std::vector<std::string> own_command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  return words;
 }
 
 Children::Children(const std::vector<std::vector<models::Link>>& links, const std::vector<std::string>& devices,

@@ -40,6 +40,9 @@ void pass_on_last_words();
 /// remedy, else the last line.
 std::string telling_line(std::string_view words);
 
+/// Returns the command line of this process, with which Children can start it again.
+std::vector<std::string> own_command_line();
+
 class Children {
  public:
   /// Starts a child for each rank but 0, with its row of `links` and its entry of `devices`. `arguments` is their

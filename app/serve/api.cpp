@@ -159,7 +159,7 @@ HttpResponse Api::answer_about_video(const HttpRequest& request, const Route& ro
 }
 
 HttpResponse Api::health() const {
-  if (parts_.worker.is_ready() && !stopping_) return json_response({{"status", "ok"}});
+  if (parts_.workers.is_ready() && !stopping_) return json_response({{"status", "ok"}});
   HttpResponse response = json_response({{"status", stopping_ ? "stopping" : "loading"}});
   response.status = 503;
   response.headers["Retry-After"] = "1";
@@ -190,7 +190,7 @@ HttpResponse Api::metrics() const {
   return {.body = parts_.metrics.text({.waiting = parts_.store.waiting(),
                                        .running = running == counts.end() ? 0 : running->second,
                                        .event_clients = parts_.events.clients(),
-                                       .is_ready = parts_.worker.is_ready()}),
+                                       .is_ready = parts_.workers.is_ready()}),
           .type = "text/plain; version=0.0.4"};
 }
 
@@ -251,7 +251,7 @@ HttpResponse Api::accept(const AskedVideo& asked) {
   SavedPictures pictures(parts_.store.folder(), record.id, asked.pictures);
   record.image = pictures.file("image");
   record.last_image = pictures.file("last_image");
-  VideoTask task = plan_video(record, parts_.model, parts_.store);
+  VideoTask task = plan_video(record, parts_.model, parts_.store.folder());
   parts_.check.settle(task);
   record.width = task.plan.width;
   record.height = task.plan.height;
@@ -259,9 +259,9 @@ HttpResponse Api::accept(const AskedVideo& asked) {
   const std::string id = record.id;
   if (!parts_.store.add(std::move(record), parts_.most_waiting)) return full();
   pictures.keep();
-  parts_.worker.publish(id);
-  parts_.worker.publish_queue();
-  parts_.worker.wake();
+  parts_.publisher.video(id);
+  parts_.publisher.queue();
+  parts_.workers.wake();
   return video(id);
 }
 
@@ -316,20 +316,22 @@ HttpResponse Api::content(const HttpRequest& request, const std::string& id) con
 HttpResponse Api::preview(const std::string& id) const {
   if (!parts_.store.find(id)) return no_video(id);
   HttpResponse response{.type = "image/png", .headers = {{"Cache-Control", "no-store"}}};
-  response.body = parts_.worker.preview(id);
+  response.body = parts_.workers.preview(id);
   if (!response.body.empty()) return response;
   return error_response(404, "no_preview", "the video has no preview", "see has_preview of the video");
 }
 
 HttpResponse Api::cancel(const std::string& id) {
   if (!parts_.store.find(id)) return no_video(id);
-  if (parts_.store.cancel_waiting(id)) {
+  bool was_waiting = parts_.store.cancel_waiting(id);
+  const bool was_running = !was_waiting && parts_.workers.cancel(id);
+  if (!was_waiting && !was_running) was_waiting = parts_.store.cancel_waiting(id);  // its process ended meanwhile
+  if (was_waiting) {
     parts_.metrics.ended("cancelled", 0);
-    parts_.worker.publish(id);
-    parts_.worker.publish_queue();
+    parts_.publisher.video(id);
+    parts_.publisher.queue();
     return video(id);
   }
-  const bool was_running = parts_.worker.cancel(id);
   const auto record = parts_.store.find(id);
   if (!record) return no_video(id);
   if (was_running && record->error_code == "cancelled") return video(id);
@@ -347,8 +349,8 @@ HttpResponse Api::remove(const std::string& id) {
   if (!parts_.store.remove(id))
     return error_response(409, "video_in_progress", "the video is being made",
                           "cancel it first with POST /v1/videos/ID/cancel");
-  parts_.worker.publish_deleted(id);
-  parts_.worker.publish_queue();
+  parts_.publisher.deleted(id);
+  parts_.publisher.queue();
   return json_response({{"id", id}, {"object", "video.deleted"}, {"deleted", true}});
 }
 

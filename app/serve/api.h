@@ -11,8 +11,9 @@
 #include "app/serve/http.h"
 #include "app/serve/metrics.h"
 #include "app/serve/planner.h"
+#include "app/serve/publisher.h"
 #include "app/serve/store.h"
-#include "app/serve/worker.h"
+#include "app/serve/workers.h"
 
 namespace sparsereel::app::serve {
 
@@ -21,9 +22,10 @@ struct ApiParts {
   const ServedModel& model;
   VideoStore& store;
   EventHub& events;
+  Publisher& publisher;
   Metrics& metrics;
   Access& access;
-  Worker& worker;
+  Workers& workers;
   RequestCheck& check;
   size_t most_waiting = 100;
 };

@@ -13,7 +13,8 @@ namespace {
 
 constexpr const char* kRequest = "request";  // the place of values in errors
 
-/// Returns a video with the server's own settings and no prompt.
+}  // namespace
+
 VideoTask plan_defaults(const ServedModel& model) {
   VideoTask video;
   video.settings = model.settings;
@@ -21,22 +22,20 @@ VideoTask plan_defaults(const ServedModel& model) {
   return video;
 }
 
-}  // namespace
-
 std::string name_of_model(const Settings& settings) {
   return std::filesystem::canonical(model_path(settings)).stem().string();
 }
 
-VideoTask plan_video(const VideoRecord& record, const ServedModel& model, const VideoStore& store) {
+VideoTask plan_video(const VideoRecord& record, const ServedModel& model, const std::filesystem::path& folder) {
   VideoTask video;
   video.set = kRequest;
   video.place = record.id;
-  const VideoFiles files = store.files(record.id);
+  const VideoFiles files = files_of_video(folder, record.id);
   std::map<std::string, std::string> values = with_files(record.values, model.folders);
   values["output"] = files.video.string();
   values["contact_sheet"] = files.sheet.string();
-  if (!record.image.empty()) values["image"] = (store.folder() / record.image).string();
-  if (!record.last_image.empty()) values["last_image"] = (store.folder() / record.last_image).string();
+  if (!record.image.empty()) values["image"] = (folder / record.image).string();
+  if (!record.last_image.empty()) values["last_image"] = (folder / record.last_image).string();
   video.settings = model.settings;
   video.settings.add(Source::row, values, kRequest);
   if (lacks_prompt(video.settings)) throw bad_option("prompt", "is missing", "say what to show");

@@ -25,9 +25,12 @@ struct ServedModel {
 /// Returns the name by which clients call the settings' model: that of its folder or file.
 std::string name_of_model(const Settings& settings);
 
-/// Merges a record's values over the server's settings, as a row of a prompt set is merged. Throws Error naming the
-/// field.
-VideoTask plan_video(const VideoRecord& record, const ServedModel& model, const VideoStore& store);
+/// Returns a video with the server's own settings and no prompt.
+VideoTask plan_defaults(const ServedModel& model);
+
+/// Merges a record's values over the server's settings, as a row of a prompt set is merged. `folder` holds the videos.
+/// Throws Error naming the field.
+VideoTask plan_video(const VideoRecord& record, const ServedModel& model, const std::filesystem::path& folder);
 
 /// Opens the pipeline of a video. Loads no weights.
 std::shared_ptr<models::Pipeline> open_pipeline(const VideoTask& video);

@@ -13,7 +13,9 @@
 #include "app/options/nearest.h"
 #include "app/serve/access.h"
 #include "app/serve/api.h"
-#include "app/serve/worker.h"
+#include "app/serve/local_maker.h"
+#include "app/serve/process_maker.h"
+#include "app/serve/workers.h"
 #include "hilbert/error.h"
 #include "models/files/regular_file.h"
 #include "models/layers/cpu_threads.h"
@@ -39,14 +41,10 @@ void check_folder(const char* option, const fs::path& folder) {
     throw bad_input(std::string(option) + " " + folder.string() + " is not a folder", "name a folder");
 }
 
-void check_serve_options(const ServeOptions& options, const Settings& settings) {
+void check_serve_options(const ServeOptions& options) {
   check_http_server();
   check_range("--port", options.http.port, 0, 65535);
   check_range("--queue", options.queue, 1, 100'000);
-  if (settings.whole("gpus").value_or(1) != 1)
-    throw bad_option(
-        "gpus", *settings.text("gpus") + ": a server makes its videos on one GPU",
-        "leave it out, and start a server for each GPU, with CUDA_VISIBLE_DEVICES, --port and --output-dir");
   if (!is_loopback(options.http.host) && options.key_file.empty() && !options.no_auth)
     throw bad_input("--host " + options.http.host + " lets others on the network make videos",
                     "name a file with a key with --api-key-file, or give --no-auth to let everybody in");
@@ -54,11 +52,32 @@ void check_serve_options(const ServeOptions& options, const Settings& settings) 
   check_folder("--profile-dir", options.profile_dir);
 }
 
+/// Returns the GPUs of each video that is made at the same time. Empty if this process alone makes the videos.
+std::vector<GpusOfAVideo> gpus_of_server(const ServeOptions& options, const Settings& settings) {
+  if (settings.whole("gpus").value_or(1) == 1 && options.gpus_per_video == 1) return {};
+  return gpus_of_videos(settings, options.gpus_per_video);
+}
+
+std::vector<Worker::StartMaker> start_makers_of(const std::vector<GpusOfAVideo>& gpus, const ServedModel& model,
+                                                const VideoStore& store) {
+  if (gpus.empty()) return {[&] { return std::make_unique<LocalMaker>(model, store.folder()); }};
+  std::vector<Worker::StartMaker> all;
+  for (const GpusOfAVideo& each : gpus) all.emplace_back([each] { return std::make_unique<ProcessMaker>(each); });
+  return all;
+}
+
 /// Checks that a video can be written, before the first is asked for.
 void check_can_write(const Settings& settings, const VideoStore& store) {
   RunOptions run = read_run_options(settings);
   run.output = store.files("check").video;
   check_video(run);
+}
+
+ServedModel served_model(const ServeOptions& options, const Settings& settings) {
+  return {.settings = settings,
+          .name = name_of_model(settings),
+          .folders = {.loras = options.lora_dir, .profiles = options.profile_dir},
+          .hidden = HiddenPaths({options.folder, options.lora_dir, options.profile_dir}, settings)};
 }
 
 std::string shown_url(const ServeOptions& options, int port) {
@@ -95,23 +114,30 @@ class Listener {
   std::thread thread_;
 };
 
-/// Waits for a signal, or for the worker or the listener to fail.
-void wait_for_end(const Worker& worker, const Listener& listener) {
+/// Waits for a signal, or for the workers or the listener to fail.
+void wait_for_end(Workers& workers, const Listener& listener, bool is_quiet) {
   constexpr std::chrono::milliseconds kLook{50};  // a signal notifies nobody
-  while (!interrupted() && !worker.failure() && !listener.has_ended()) std::this_thread::sleep_for(kLook);
+  for (bool was_ready = false; !interrupted() && !workers.failure() && !listener.has_ended();) {
+    if (!was_ready && workers.is_ready()) {
+      was_ready = true;
+      if (!is_quiet) std::cerr << "ready\n";
+    }
+    workers.warn_of_failures();
+    std::this_thread::sleep_for(kLook);
+  }
 }
 
 }  // namespace
 
 void serve(const ServeOptions& options, const Settings& settings) {
-  check_serve_options(options, settings);
+  if (const auto gpu = find_started_rank(process_environment))
+    return make_for_server(served_model(options, settings), fs::absolute(options.folder), *gpu);
+  check_serve_options(options);
+  const std::vector<GpusOfAVideo> gpus = gpus_of_server(options, settings);
   const std::string key = read_key(options.key_file);
   umask(S_IRWXG | S_IRWXO);  // prompts and videos are their owner's
   const bool is_quiet = settings.flag("quiet");
-  ServedModel model{.settings = settings,
-                    .name = name_of_model(settings),
-                    .folders = {.loras = options.lora_dir, .profiles = options.profile_dir},
-                    .hidden = HiddenPaths({options.folder, options.lora_dir, options.profile_dir}, settings)};
+  const ServedModel model = served_model(options, settings);
   VideoStore store(options.folder, parse_keep_rule(options.keep));
   check_can_write(settings, store);
   if (const auto threads = settings.whole("threads")) models::set_threads(static_cast<int>(*threads));
@@ -119,29 +145,32 @@ void serve(const ServeOptions& options, const Settings& settings) {
   EventHub events;
   Metrics metrics;
   Access access(options.http.host, options.allowed_hosts, key);
-  Worker worker(model, store, events, metrics, is_quiet);
+  Publisher publisher(store, events);
+  Workers workers({.model = model, .store = store, .publisher = publisher, .metrics = metrics, .is_quiet = is_quiet},
+                  start_makers_of(gpus, model, store));
   RequestCheck check;
   Api api({.model = model,
            .store = store,
            .events = events,
+           .publisher = publisher,
            .metrics = metrics,
            .access = access,
-           .worker = worker,
+           .workers = workers,
            .check = check,
            .most_waiting = static_cast<size_t>(options.queue)});
   const std::unique_ptr<HttpServer> server = open_http_server(options.http, api);
   if (!is_loopback(options.http.host) && key.empty())
     std::cerr << "warning: everybody who reaches " << options.http.host << " can make videos here, without a key\n";
   Listener listener(*server);
-  worker.start();
+  workers.start();
   std::cout << "serves " << model.name << " on " << shown_url(options, server->port()) << std::endl;
-  wait_for_end(worker, listener);
+  wait_for_end(workers, listener, is_quiet);
   api.stop();
-  worker.stop();
+  workers.stop();
   events.close();
   server->stop();
   const std::exception_ptr unheard = listener.join();
-  if (const std::exception_ptr failure = worker.failure()) std::rethrow_exception(failure);
+  if (const std::exception_ptr failure = workers.failure()) std::rethrow_exception(failure);
   if (unheard) std::rethrow_exception(unheard);
   if (!is_quiet) std::cout << "stopped; " << store.waiting() << " videos wait for the next server\n";
 }

@@ -125,11 +125,26 @@ void VideoStore::remove_leftovers() const {
   for (const fs::path& file : orphans) fs::remove(file, ignored);
 }
 
+/// Removes the temporary files that a process left for this video. Files of living processes stay.
+void VideoStore::remove_half_written(const std::string& id) const {
+  std::vector<fs::path> targets;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder_, ignored)) {
+    const std::string target = models::Temporary::target_of(entry.path().filename().string());
+    if (video_of_file(target) == id) targets.push_back(folder_ / target);
+  }
+  models::remove_leftovers(targets);
+}
+
+VideoFiles files_of_video(const fs::path& folder, const std::string& id) {
+  return {.record = folder / (id + ".json"),
+          .video = folder / (id + ".mp4"),
+          .thumbnail = folder / (id + ".thumbnail.png"),
+          .sheet = folder / (id + ".sheet.png")};
+}
+
 VideoFiles VideoStore::files(const std::string& id) const {
-  return {.record = folder_ / (id + ".json"),
-          .video = folder_ / (id + ".mp4"),
-          .thumbnail = folder_ / (id + ".thumbnail.png"),
-          .sheet = folder_ / (id + ".sheet.png")};
+  return files_of_video(folder_, id);
 }
 
 void VideoStore::write(const VideoRecord& record, const nlohmann::json& recipe) const {
@@ -272,6 +287,17 @@ void VideoStore::pause(const std::string& id) {
   const std::lock_guard lock(mutex_);
   VideoRecord& record = videos_.at(id);
   record.attempts = 0;
+  write_if_possible(record);
+}
+
+void VideoStore::wait_again(const std::string& id) {
+  remove_half_written(id);
+  const std::lock_guard lock(mutex_);
+  VideoRecord& record = videos_.at(id);
+  record.state = VideoState::queued;
+  record.progress = {};
+  record.preview_step = 0;
+  queue_.push_front(id);
   write_if_possible(record);
 }
 

@@ -22,6 +22,8 @@ struct VideoFiles {
   std::filesystem::path record, video, thumbnail, sheet;
 };
 
+VideoFiles files_of_video(const std::filesystem::path& folder, const std::string& id);
+
 /// How long finished videos are kept; 0 for no limit.
 struct KeepRule {
   int64_t seconds = 0;
@@ -66,13 +68,15 @@ class VideoStore {
   std::vector<std::string> queue(size_t most) const;
   std::map<VideoState, size_t> counts() const;
 
-  /// A video that ends this many servers is not tried again.
+  /// A video that ends this many servers, or processes of GPUs, is not tried again.
   static constexpr int64_t kMostAttempts = 3;
   /// Takes the next video from the queue and marks it as running. Returns nothing if none waits. Counts the attempts
   /// since the last one that kept a checkpoint.
   std::optional<VideoRecord> begin_next();
   /// Forgets the attempts of a running video, with which the next server goes on.
   void pause(const std::string& id);
+  /// Lets a running video, whose process has ended, wait again before the others.
+  void wait_again(const std::string& id);
   /// Changes a running video's progress, in memory only.
   void progress(const std::string& id, const std::function<void(VideoRecord&)>& change);
   /// Ends a video as completed. Throws Error if the record cannot be written.
@@ -95,6 +99,7 @@ class VideoStore {
   nlohmann::json recipe_of(const VideoRecord& record) const;
   VideoPlace place_of(const VideoRecord& record) const;
   void remove_leftovers() const;
+  void remove_half_written(const std::string& id) const;
   void write_if_possible(const VideoRecord& record) const;
   bool has_checkpoint_since(const VideoRecord& record) const;
   void fail_locked(const std::string& id, const std::string& code, const std::string& message);

@@ -1,4 +1,5 @@
-// Makes the waiting videos one after the other, in a thread that owns the loaded model.
+// Takes videos from the queue and has them made one after the other, in a thread of its own. A server has a worker for
+// each video that it makes at the same time; see workers.h.
 #pragma once
 
 #include <atomic>
@@ -8,22 +9,35 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
-#include "app/jobs/job.h"
-#include "app/jobs/kept_texts.h"
-#include "app/jobs/preview.h"
-#include "app/serve/events.h"
+#include "app/serve/maker.h"
 #include "app/serve/metrics.h"
-#include "app/serve/planner.h"
+#include "app/serve/publisher.h"
 #include "app/serve/store.h"
 
 namespace sparsereel::app::serve {
 
-class Worker : private JobUser, private models::RunObserver {
+struct ServedModel;
+
+/// The parts of a server that its workers use. They must outlive the workers.
+struct WorkerParts {
+  const ServedModel& model;
+  VideoStore& store;
+  Publisher& publisher;
+  Metrics& metrics;
+  bool is_quiet = false;
+};
+
+class Worker : private MakingObserver {
  public:
-  Worker(const ServedModel& model, VideoStore& store, EventHub& events, Metrics& metrics, bool is_quiet);
+  using StartMaker = std::function<std::unique_ptr<Maker>()>;
+
+  /// `start_maker` is called in the worker's thread: at first, and when the maker is lost. `wake_all` wakes all workers
+  /// of the server, because a video waits again.
+  Worker(const WorkerParts& parts, StartMaker start_maker, std::function<void()> wake_all);
   ~Worker() override;
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -31,50 +45,44 @@ class Worker : private JobUser, private models::RunObserver {
   void start();
   /// True once the model is open.
   bool is_ready() const { return ready_; }
-  /// Returns the reason why the thread ended by itself; null if it did not. Its error ends the server.
+  /// Returns the reason why the thread ended by itself; null if it did not.
   std::exception_ptr failure() const;
-  /// Returns the newest preview of the video that runs or ran last, as a PNG; empty if there is none.
+  /// Returns the newest preview of the video that runs or ran last, as a PNG; empty if it is another video.
   std::string preview(const std::string& id) const;
-  /// Tells clients about a video's new state, that it was removed, or which videos wait.
-  void publish(const std::string& id);
-  void publish_deleted(const std::string& id);
-  void publish_queue();
   /// Looks at the queue again.
   void wake();
-  /// Cancels the video if it runs. Returns false if it does not.
+  /// Cancels the video if it runs here. Returns false if it does not.
   bool cancel(const std::string& id);
-  /// Keeps the steps of the running video, and waits for the thread. The video goes on with the next server.
+  /// From now on keeps the steps of the running video, with which the next server goes on, and takes no other.
+  void begin_stop();
+  /// Waits for the thread after begin_stop().
   void stop();
 
  private:
   void work();
+  void open_maker();
+  void replace_maker();
   std::optional<VideoRecord> begin_next();
   void make(const VideoRecord& record);
-  void make_video(const VideoRecord& record);
-  models::Pipeline& pipeline_for(const VideoTask& video);
-  void resolve(VideoTask& video, models::Pipeline& pipeline);
+  MadeVideo made(const VideoRecord& record);
+  void end(const VideoRecord& record, const MadeVideo& made);
+  void lose(const VideoRecord& record, const MakerLost& lost);
+  void forget_current(const std::function<void()>& change);
   void fail(const VideoRecord& record, const std::string& code, const Error& error);
-  std::unique_ptr<Previews> previews_of(const std::string& id, const models::Pipeline& pipeline);
-  void show(const std::string& id, int64_t step, const at::Tensor& frames);
   void change(const std::function<void(VideoProgress&)>& change);
   void say(const std::string& line) const;
   bool must_stop() const;
 
-  models::RunObserver& observer() override { return *this; }
-  void warn(const VideoTask& video, const std::string& warning) override;
-  void written(const VideoTask& video, const Made& made) override;
   void stage(const std::string& name) override;
-  void step(const models::StepDone& step) override;
-  void decoded(const models::PieceProgress& pieces) override;
+  void step(int64_t step, int64_t steps, double seconds) override;
+  void decoded(double share) override;
+  void preview(int64_t step, std::string png) override;
+  void warn(const std::string& warning) override;
 
-  const ServedModel& model_;
-  VideoStore& store_;
-  EventHub& events_;
-  Metrics& metrics_;
-  const bool is_quiet_;
-  KeptTexts texts_;
-  std::string pipeline_key_;
-  std::shared_ptr<models::Pipeline> pipeline_;
+  const WorkerParts parts_;
+  const StartMaker start_maker_;
+  const std::function<void()> wake_all_;
+  std::unique_ptr<Maker> maker_;  // of the thread
   std::atomic<bool> ready_ = false, stopping_ = false, cancelled_ = false;
   mutable std::mutex mutex_;
   std::condition_variable woken_;
@@ -83,7 +91,6 @@ class Worker : private JobUser, private models::RunObserver {
   struct {
     std::string id, png;
   } newest_preview_;
-  Previews* previews_ = nullptr;  // of the running video; null if the colors of its latents are unknown
   std::exception_ptr failure_;
   std::chrono::steady_clock::time_point begun_;
   double step_seconds_ = 0, decode_seconds_ = 0;  // of this video's steps; of the last video's decoding

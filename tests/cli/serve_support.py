@@ -1,14 +1,18 @@
 """Starts `sparsereel serve` for tests, and talks to it. Standard library only."""
 import http.client
 import json
+import os
 import re
 import signal
 import socket
 import subprocess
+import zlib
 from pathlib import Path
 
-from support import FAMILY, MODEL, PROGRAM, wait_until
+from support import FAMILY, MODEL, PROGRAM, CommandLineTest, wait_until
 
+FULL = 'SPARSEREEL_FULL_TESTS' in os.environ
+LONG = {'steps': 300}
 ENDED = ('completed', 'failed')
 
 
@@ -90,7 +94,44 @@ class Server:
                 pass
             return answer
 
+    def memory(self):
+        """Returns the resident memory of the server's process in bytes."""
+        text = self.get('/metrics').body.decode()
+        return int(float(text.split('\nprocess_resident_memory_bytes ')[1].split()[0]))
+
     def stop(self, number=signal.SIGTERM):
         if self.process.poll() is None:
             self.process.send_signal(number)
         return self.process.wait(timeout=60)
+
+
+def png(width=64, height=64, shown=None):
+    """Returns a gray PNG. `shown` replaces the size in its header."""
+    def chunk(kind, data):
+        return len(data).to_bytes(4, 'big') + kind + data + zlib.crc32(kind + data).to_bytes(4, 'big')
+    w, h = shown or (width, height)
+    rows = (b'\0' + bytes([128]) * 3 * width) * height
+    return (b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', w.to_bytes(4, 'big') + h.to_bytes(4, 'big') + b'\x08\x02\0\0\0')
+            + chunk(b'IDAT', zlib.compress(rows)) + chunk(b'IEND', b''))
+
+
+class ServeTest(CommandLineTest):
+    def serve(self, *arguments, **options):
+        server = Server(self.folder, *arguments, **options)
+        self.addCleanup(self.end, server)
+        return server
+
+    @staticmethod
+    def end(server):
+        if server.process.poll() is None:
+            server.process.kill()
+            server.process.wait()
+
+    def stored(self):
+        return sorted(path.name for path in (self.folder / 'store').iterdir() if path.name != '.serve.lock')
+
+    def refused(self, answer, status, code, *words, param=None):
+        self.assertEqual(answer.status, status, answer.body)
+        self.assertEqual((answer.error['code'], answer.error['param']), (code, param), answer.body)
+        for word in words:
+            self.assertIn(word, answer.error['message'])

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 
 #include "models/parallel/messages.h"
@@ -38,6 +39,10 @@ nlohmann::json LineSocket::receive() {
 bool LineSocket::is_ready() const {
   pollfd ready = {.fd = socket_, .events = POLLIN, .revents = 0};
   return !received_.empty() || poll(&ready, 1, 0) > 0;
+}
+
+std::chrono::milliseconds heartbeat_for(std::chrono::milliseconds limit) {
+  return std::clamp(limit / 20, std::chrono::milliseconds(10), std::chrono::milliseconds(5000));
 }
 
 Heartbeat::Heartbeat(LineSocket& line, std::chrono::milliseconds every)

@@ -1,6 +1,7 @@
-// The connection between the process that holds a set's queue and the process of one GPU. It carries JSON messages
-// (models/parallel/messages.h). The GPU's process receives {"rows": [..]} and {"stop": true}. It sends {"ready": true},
-// {"failed": ..} and, at intervals, {"alive": true}.
+// The connection between the process that holds a queue of videos and the process of one GPU. It carries JSON messages
+// (models/parallel/messages.h). In a set, the GPU's process receives {"rows": [..]} and {"stop": true}. It sends
+// {"ready": true}, {"failed": ..} and, at intervals, {"alive": true}. app/serve/process_maker.h names the messages of a
+// server.
 #pragma once
 
 #include <chrono>
@@ -34,6 +35,9 @@ class LineSocket {
   std::string received_;
   std::unique_ptr<std::mutex> sending_ = std::make_unique<std::mutex>();
 };
+
+/// Returns the time between heartbeats, of which `limit` holds 20, so that some may come late.
+std::chrono::milliseconds heartbeat_for(std::chrono::milliseconds limit);
 
 /// While this object lives, tells the other end that this process runs, once in each interval `every`.
 class Heartbeat {

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <sstream>
 #include <thread>
@@ -33,13 +32,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-
-std::vector<std::string> command_line() {
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::vector<std::string> words;
-  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
-  return words;
-}
 
 std::vector<std::vector<models::Link>> links_of_gpus(size_t count) {
   std::vector<std::vector<models::Link>> links(count + 1, std::vector<models::Link>(count + 1));
@@ -69,28 +61,16 @@ void keep_standard_input() {
   kept_input() = kept;
 }
 
-std::vector<GpusOfAVideo> gpus_of_videos(const Settings& settings, const BatchOptions& options) {
-  const int64_t count = settings.whole("gpus").value_or(1), each = options.gpus_per_video;
-  if (each < 1 || count % each != 0)
-    throw bad_input("--gpus-per-video " + std::to_string(each) + " does not divide --gpus " + std::to_string(count),
-                    "give numbers that do, as --gpus 4 --gpus-per-video 2");
-  const std::vector<std::string> devices = devices_of_ranks_here(count, settings.text("device", "auto"));
-  std::vector<GpusOfAVideo> gpus;
-  for (auto first = devices.begin(); first != devices.end(); first += each) gpus.emplace_back(first, first + each);
-  return gpus;
-}
-
 GpuProcesses::GpuProcesses(const std::vector<GpusOfAVideo>& gpus, const BatchOptions& options)
     : options_(options), ends_(gpus.size()) {
   const auto links = links_of_gpus(gpus.size());
   std::vector<std::string> devices_from_one = {""};
   for (const GpusOfAVideo& each : gpus) {
     devices_from_one.push_back(each.front());
-    names_.push_back(each.front());
-    for (size_t i = 1; i < each.size(); ++i) names_.back() += "+" + each[i];
+    names_.push_back(name_of_gpus(each));
   }
   links_.assign(links[0].begin() + 1, links[0].end());
-  children_ = std::make_unique<Children>(links, devices_from_one, command_line(), kept_input());
+  children_ = std::make_unique<Children>(links, devices_from_one, own_command_line(), kept_input());
   for (size_t i = 1; i < links.size(); ++i) models::close_links(links[i]);
   children_->watch([this](int64_t rank, const std::string& how) {
     const std::lock_guard lock(mutex_);

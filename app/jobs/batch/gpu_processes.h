@@ -10,19 +10,13 @@
 
 #include "app/jobs/batch/plan.h"
 #include "app/jobs/batch/render.h"
+#include "app/ranks/asked_ranks.h"
 #include "app/ranks/children.h"
 
 namespace sparsereel::app::sets {
 
 /// Resolved rows that are left to render, one group per pipeline.
 using RowGroups = std::vector<std::vector<VideoTask*>>;
-
-/// The names of the devices that make one video together: "cuda:0" and so on.
-using GpusOfAVideo = std::vector<std::string>;
-
-/// Returns the devices of each concurrent video, from --gpus and --gpus-per-video. Throws Error if --gpus is not a
-/// multiple of --gpus-per-video, and like devices_of_ranks_here().
-std::vector<GpusOfAVideo> gpus_of_videos(const Settings& settings, const BatchOptions& options);
 
 /// The processes of the GPUs, which wait for rows.
 class GpuProcesses {

@@ -5,7 +5,6 @@
 #include <ATen/Parallel.h>
 #include <fcntl.h>
 
-#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -24,11 +23,6 @@
 
 namespace sparsereel::app::sets {
 namespace {
-
-/// Returns the time between heartbeats. The limit of a call holds 20 heartbeats, so that some may come late.
-std::chrono::milliseconds heartbeat_of(const models::GroupLimits& limits) {
-  return std::clamp(limits.call / 20, std::chrono::milliseconds(10), std::chrono::milliseconds(5000));
-}
 
 /// Renders the rows that the queue's process sends over the connection.
 class GpuWork {
@@ -123,8 +117,8 @@ void render_on_this_gpu(const SetSettings& set, const BatchOptions& options, con
   for (const int link : {gpu.links.front().data, gpu.links.front().control})
     fcntl(link, F_SETFD, FD_CLOEXEC);  // so that no child keeps the socket open: its closing tells the other end
   LineSocket line(gpu.links.front().data);
-  const Heartbeat heartbeat(line, heartbeat_of(find_group_limits(process_environment)));
-  const std::vector<GpusOfAVideo> gpus = gpus_of_videos(set.merged, options);
+  const Heartbeat heartbeat(line, heartbeat_for(find_group_limits(process_environment).call));
+  const std::vector<GpusOfAVideo> gpus = gpus_of_videos(set.merged, options.gpus_per_video);
   if (const auto threads = set.merged.whole("threads"))
     models::set_threads(static_cast<int>(*threads));
   else if (gpu.device == "cpu")

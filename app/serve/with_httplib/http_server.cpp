@@ -76,7 +76,9 @@ class Slot {
 /// A client's connection. Limits the bytes and the time of each request's head.
 class Connection final : public httplib::Stream {
  public:
-  explicit Connection(int socket, const std::atomic<bool>& stopping) : socket_(socket), stopping_(stopping) {}
+  explicit Connection(int socket, const std::atomic<bool>& stopping) : socket_(socket), stopping_(stopping) {
+    fcntl(socket_, F_SETFD, FD_CLOEXEC);  // a process of a GPU must not keep the connection open
+  }
   ~Connection() override { finish(); }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -217,6 +219,7 @@ class HttplibServer final : public HttpServer, private httplib::Server {
     set_socket_options([](socket_t socket) {
       const int on = 1;
       setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+      fcntl(socket, F_SETFD, FD_CLOEXEC);  // nor may it keep the port
     });
     set_keep_alive_max_count(kMostRequests);
     set_keep_alive_timeout(kIdle.count() / 1000);

@@ -1,0 +1,129 @@
+// Runs a job for each video.
+#include "app/serve/local_maker.h"
+
+#include <utility>
+
+#include "app/jobs/batch/plan.h"
+#include "app/jobs/outputs.h"
+#include "hilbert/error.h"
+#include "models/engine/components.h"
+#include "models/engine/pipeline.h"
+#include "models/store/weights/device.h"
+
+namespace sparsereel::app::serve {
+namespace {
+
+/// Returns the stage's name for clients.
+std::string stage_for_clients(const std::string& name) {
+  if (name == "denoise") return "steps";
+  if (name == "write") return "decode";
+  return name == "load" ? "text" : name;
+}
+
+}  // namespace
+
+void LocalMaker::open() {
+  VideoTask first = plan_defaults(model_);
+  use_device(first);
+  pipeline_for(first).check_weights();
+}
+
+void LocalMaker::use_device(VideoTask& video) const {
+  if (!device_.empty()) video.options.request.device = device_;
+}
+
+models::Pipeline& LocalMaker::pipeline_for(const VideoTask& video) {
+  const std::string key = sets::pipeline_key(video);
+  if (pipeline_ && key == pipeline_key_) return *pipeline_;
+  pipeline_.reset();      // frees its memory for the next model
+  pipeline_key_.clear();  // opening the next one may fail
+  texts_.clear();
+  pipeline_ = open_pipeline(video);
+  if (team_ != nullptr) {
+    if (team_->size() > 1) pipeline_->check_weights();  // so that other ranks do not fail on them
+    team_model_ = video.options;
+    team_->use(team_model_);
+  }
+  pipeline_key_ = key;
+  return *pipeline_;
+}
+
+/// Resolves the video. If there is no room beside the weights of the last video, releases the transformer.
+void LocalMaker::resolve(VideoTask& video, models::Pipeline& pipeline) {
+  LoadedFiles files;
+  VideoTask copy = video;
+  try {
+    return resolve_video(video, pipeline, files, ranks());
+  } catch (const Error&) {
+    if (!pipeline.has_transformer()) throw;
+  }
+  pipeline.release_transformer();
+  video = std::move(copy);
+  resolve_video(video, pipeline, files, ranks());
+}
+
+MadeVideo LocalMaker::make(const VideoRecord& record, MakingObserver& observer,
+                           const std::function<bool()>& cancelled) {
+  heard_ = &observer;
+  MadeVideo made = outcome_of([&] { return make_video(record, cancelled); });
+  previews_ = nullptr;
+  if (!made.code.empty() && !made.is_cancelled()) check_machine();
+  return made;
+}
+
+MadeVideo LocalMaker::make_video(const VideoRecord& record, const std::function<bool()>& cancelled) {
+  VideoTask video = plan_video(record, model_, folder_);
+  use_device(video);
+  models::Pipeline& pipeline = pipeline_for(video);
+  resolve(video, pipeline);
+  pipeline.check_ranks(video.plan, ranks());
+  const std::unique_ptr<Previews> previews = previews_of(pipeline);  // ends before the video does
+  previews_ = previews.get();
+  JobPolicy policy = {.keep_loaded = true, .go_on_after_failure = true, .keep_last = true, .kept_texts = &texts_};
+  if (team_ != nullptr) policy.world = [this] { return team_->ready(); };
+  Job job(*this, cancelled, policy);
+  const std::vector<VideoTask*> videos = {&video};
+  job.load(videos, pipeline);
+  if (!video.failure) job.run(videos, pipeline);
+  if (video.failure) throw *video.failure;
+  return {.recipe = video.recipe, .decode_seconds = decode_seconds_};
+}
+
+void LocalMaker::check_machine() {
+  if (team_ != nullptr) team_->after_failure();
+  if (pipeline_) models::synchronize(pipeline_->device());
+}
+
+std::unique_ptr<Previews> LocalMaker::previews_of(const models::Pipeline& pipeline) {
+  auto preview = models::latent_preview(pipeline.family(), pipeline.spec());
+  if (!preview) return nullptr;
+  return std::make_unique<Previews>(*std::move(preview), [this](int64_t step, const at::Tensor& frames) {
+    const std::vector<uint8_t> png = preview_png(frames);
+    heard_->preview(step, {png.begin(), png.end()});
+  });
+}
+
+void LocalMaker::warn(const VideoTask& /*video*/, const std::string& warning) {
+  heard_->warn(warning);
+}
+
+void LocalMaker::written(const VideoTask& /*video*/, const Made& made) {
+  made.latents.check();
+  decode_seconds_ = made.result.seconds.decode;
+}
+
+void LocalMaker::stage(const std::string& name) {
+  heard_->stage(stage_for_clients(name));
+}
+
+void LocalMaker::step(const models::StepDone& step) {
+  if (!step.predicted_latents) return;  // an encoded text
+  if (previews_ != nullptr) previews_->step(step);
+  heard_->step(step.step, step.steps, step.seconds);
+}
+
+void LocalMaker::decoded(const models::PieceProgress& pieces) {
+  heard_->decoded(pieces.total > 0 ? static_cast<double>(pieces.done) / static_cast<double>(pieces.total) : 0);
+}
+
+}  // namespace sparsereel::app::serve

@@ -1,0 +1,208 @@
+// Both ends of the line between the server's process and the process of a GPU.
+#include "app/serve/process_maker.h"
+
+#include <ATen/Parallel.h>
+#include <fcntl.h>
+#include <poll.h>
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "app/jobs/last_line.h"
+#include "app/jobs/report.h"
+#include "app/json_fields.h"
+#include "app/serve/local_maker.h"
+#include "models/layers/cpu_threads.h"
+#include "models/store/weights/device.h"
+
+namespace sparsereel::app::serve {
+namespace {
+
+using std::chrono::milliseconds;
+
+nlohmann::json json_of(const Error& error) {
+  return {{"kind", static_cast<int>(error.kind())},
+          {"problem", error.problem()},
+          {"remedy", error.remedy()},
+          {"field", error.field()}};
+}
+
+Error error_in(const nlohmann::json& json) {
+  return {static_cast<ErrorKind>(json.at("kind").get<int>()),
+          text_of(json, "problem"),
+          text_of(json, "remedy"),
+          {.field = text_of(json, "field")}};
+}
+
+nlohmann::json json_of(const MadeVideo& made) {
+  nlohmann::json json = {{"recipe", made.recipe}, {"decode_seconds", made.decode_seconds}, {"code", made.code}};
+  if (made.failure) json["failure"] = json_of(*made.failure);
+  return json;
+}
+
+MadeVideo made_video_in(const nlohmann::json& json) {
+  MadeVideo made = {.recipe = json.at("recipe"),
+                    .decode_seconds = number_of(json, "decode_seconds").value_or(0),
+                    .code = text_of(json, "code")};
+  if (json.contains("failure")) made.failure = error_in(json.at("failure"));
+  return made;
+}
+
+/// Passes a message of the GPU's process on to the observer.
+void hear(const nlohmann::json& message, MakingObserver& observer) {
+  if (const auto stage = message.find("stage"); stage != message.end()) observer.stage(*stage);
+  if (const auto step = message.find("step"); step != message.end())
+    observer.step(step->at(0), step->at(1), step->at(2));
+  if (const auto share = message.find("decoded"); share != message.end()) observer.decoded(*share);
+  if (const auto preview = message.find("preview"); preview != message.end())
+    observer.preview(preview->at(0), preview->at(1));
+  if (const auto warning = message.find("warning"); warning != message.end()) observer.warn(*warning);
+}
+
+/// Sends what it hears to the server's process.
+class LineObserver final : public MakingObserver {
+ public:
+  explicit LineObserver(sets::LineSocket& line) : line_(line) {}
+
+  void stage(const std::string& name) override { line_.send({{"stage", name}}); }
+  void step(int64_t step, int64_t steps, double seconds) override {
+    line_.send({{"step", nlohmann::json::array({step, steps, seconds})}});
+  }
+  void decoded(double share) override { line_.send({{"decoded", share}}); }
+  void preview(int64_t step, std::string png) override {
+    line_.send({{"preview", nlohmann::json::array({step, std::move(png)})}});
+  }
+  void warn(const std::string& warning) override { line_.send({{"warning", warning}}); }
+
+ private:
+  sets::LineSocket& line_;
+};
+
+/// Makes videos until the server's process closes the line. An error that it throws ends this process.
+void make_videos(sets::LineSocket& line, LocalMaker& maker) {
+  LineObserver observer(line);
+  for (;;) {
+    const nlohmann::json message = line.receive();
+    if (message.is_null()) return;
+    if (!message.contains("video")) continue;  // it cancels a video that ended meanwhile
+    const VideoRecord record = read_record(dump(message.at("video")), "a record of the server");
+    const MadeVideo made = maker.make(record, observer, [&] { return line.is_ready(); });
+    line.send({{"end", json_of(made)}});
+  }
+}
+
+}  // namespace
+
+ProcessMaker::ProcessMaker(GpusOfAVideo gpus)
+    : gpus_(std::move(gpus)),
+      limits_(find_group_limits(process_environment)),
+      link_{.data = -1, .control = -1},
+      line_(-1),
+      patience_(limits_.start) {
+  static std::mutex starting;  // one process at a time, because starting one may set a variable
+  const std::lock_guard lock(starting);
+  std::vector<std::vector<models::Link>> links = models::local_links(2);
+  children_ = std::make_unique<Children>(links, std::vector<std::string>{"", gpus_.front()}, own_command_line());
+  models::close_links(links[1]);
+  link_ = links[0][1];
+  line_ = sets::LineSocket(link_.data);
+  children_->watch([this](int64_t, const std::string& how) {
+    const std::lock_guard own(mutex_);
+    how_ = how.empty() ? "ended" : how;
+  });
+  line_.send({{"gpus", gpus_}});
+}
+
+ProcessMaker::~ProcessMaker() {
+  models::close_links({link_});  // the process then ends
+  children_.reset();
+}
+
+/// Returns the next message. Calls `look` before it waits, at least every 50 ms.
+nlohmann::json ProcessMaker::next(const std::function<void()>& look) {
+  constexpr milliseconds kLook{50};
+  for (;;) {
+    if (auto message = line_.take()) return *std::move(message);
+    look();
+    const milliseconds left = patience_.step();
+    if (left.count() <= 0) {
+      children_->kill(1);  // a process that is stopped does not end by itself
+      lose("did not answer within " + duration_text(std::chrono::duration<double>(patience_.limit()).count()));
+    }
+    pollfd ready = {.fd = line_.number(), .events = POLLIN, .revents = 0};
+    if (poll(&ready, 1, static_cast<int>(std::min(left, kLook).count())) <= 0) continue;
+    nlohmann::json message = line_.receive();
+    if (message.is_null()) lose({});
+    patience_ = models::Patience(limits_.call);
+    return message;
+  }
+}
+
+/// Throws MakerLost. `why` is the reason; if it is empty, the reason is the way in which the process ended.
+void ProcessMaker::lose(const std::string& why) {
+  lost_ = true;
+  std::string how = why;
+  for (int attempt = 0; attempt < 50 && how.empty(); ++attempt) {
+    std::this_thread::sleep_for(milliseconds(10));
+    const std::lock_guard lock(mutex_);
+    how = how_;
+  }
+  throw MakerLost(ErrorKind::failed, "the process of " + name_of_gpus(gpus_) + " " + (how.empty() ? "ended" : how),
+                  "see the server's output");
+}
+
+void ProcessMaker::open() {
+  for (;;) {
+    const nlohmann::json message = next([] {});
+    if (message.contains("ready")) return;
+    if (message.contains("failed")) throw error_in(message.at("failed"));
+  }
+}
+
+MadeVideo ProcessMaker::make(const VideoRecord& record, MakingObserver& observer,
+                             const std::function<bool()>& cancelled) {
+  bool told = false;
+  line_.send({{"video", record_on_disk(record, {})}});
+  for (;;) {
+    const nlohmann::json message = next([&] {
+      if (!told && cancelled()) told = line_.send({{"cancel", true}});
+    });
+    if (message.contains("end")) return made_video_in(message.at("end"));
+    hear(message, observer);
+  }
+}
+
+bool ProcessMaker::is_alive() {
+  const std::lock_guard lock(mutex_);
+  return !lost_ && how_.empty();
+}
+
+void make_for_server(const ServedModel& model, const std::filesystem::path& folder, const StartedRank& gpu) {
+  for (const int link : {gpu.links.front().data, gpu.links.front().control})
+    fcntl(link, F_SETFD, FD_CLOEXEC);  // so that no child keeps the socket open: its closing tells the other end
+  sets::LineSocket line(gpu.links.front().data);
+  const sets::Heartbeat heartbeat(line, sets::heartbeat_for(find_group_limits(process_environment).call));
+  const nlohmann::json first = line.receive();
+  if (first.is_null()) return;
+  const auto gpus = first.at("gpus").get<GpusOfAVideo>();
+  const int64_t processes = model.settings.whole("gpus").value_or(1);
+  if (const auto threads = model.settings.whole("threads"))
+    models::set_threads(static_cast<int>(*threads));
+  else if (gpu.device == "cpu")
+    models::set_threads(threads_of_each(processes));
+  models::start_device(gpu.device);
+  Team team(gpus, at::get_num_threads(), gpus.size() > 1);
+  LocalMaker maker(model, folder, gpu.device, &team);
+  try {
+    maker.open();
+  } catch (const Error& error) {
+    line.send({{"failed", json_of(error)}});
+    throw;
+  }
+  line.send({{"ready", true}});
+  make_videos(line, maker);
+  team.finish();
+}
+
+}  // namespace sparsereel::app::serve

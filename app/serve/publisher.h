@@ -1,0 +1,28 @@
+// Tells clients of /events about videos and the queue. Safe for threads.
+#pragma once
+
+#include <string>
+
+#include "app/serve/events.h"
+#include "app/serve/store.h"
+
+namespace sparsereel::app::serve {
+
+class Publisher {
+ public:
+  Publisher(const VideoStore& store, EventHub& events) : store_(store), events_(events) {}
+
+  /// Tells a video's new state.
+  void video(const std::string& id);
+  /// Tells that a video was removed.
+  void deleted(const std::string& id);
+  /// Tells which videos wait.
+  void queue();
+  void preview(const std::string& id, int64_t step);
+
+ private:
+  const VideoStore& store_;
+  EventHub& events_;
+};
+
+}  // namespace sparsereel::app::serve
