@@ -175,7 +175,8 @@ std::vector<OptionSpec> exceptions() {
        .example = "sparsereel generate -m MODEL --profile profile.yaml -p \"a panda\"",
        .in_help = InHelp::all,
        .commands = {bench_pipeline},
-       .recipe = InRecipe::file},
+       .recipe = InRecipe::file,
+       .serve = InServe::field},
       {.names = "--dense-steps",
        .help = "first steps that compute every block: 5 or 20% (default: preset's)",
        .manual = R"(Computes every block, in 8 bits, in the first steps: a number of them, or a share such as 20%.

@@ -13,7 +13,8 @@ std::vector<OptionSpec> arithmetic() {
            says how long it will take.)",
        .example = "sparsereel generate -p \"a red circle\" --device cpu",
        .in_help = InHelp::all,
-       .commands = with_a_model()},
+       .commands = with_a_model(),
+       .serve = InServe::server},
       {.names = "--dtype",
        .help = "number format (default: CPU fp32, GPU as stored)",
        .manual = R"(Sets the number format of the computation. auto is fp32 on a CPU, and the format of the stored
@@ -69,14 +70,16 @@ std::vector<OptionSpec> memory() {
        .example = "sparsereel generate -m MODEL --offload -p \"a panda\"",
        .more_choices = {"true", "false", "yes", "no"},
        .bare = "true",
-       .commands = that_denoise()},
+       .commands = that_denoise(),
+       .serve = InServe::server},
       {.names = "--max-vram",
        .help = "how many GiB of the GPU to use (default: what is free)",
        .manual = R"(Limits the memory of the GPU by which --offload auto decides, in GiB. Memory of other programs never
            counts as free. With --dry-run on a machine without a GPU, it shows the choice for a GPU of this size.)",
        .example = "sparsereel generate -m MODEL --max-vram 12 -p \"a panda\"",
        .in_help = InHelp::all,
-       .commands = that_denoise()},
+       .commands = that_denoise(),
+       .serve = InServe::server},
       {.names = "--gpus",
        .option = {.kind = whole},
        .help = "how many GPUs to use (default 1)",
@@ -85,7 +88,8 @@ std::vector<OptionSpec> memory() {
            otherwise. Each GPU holds the whole model. CUDA_VISIBLE_DEVICES chooses the GPUs.)",
        .example = "sparsereel generate -m MODEL --gpus 4 -p \"a panda\"",
        .in_help = InHelp::generate,
-       .scope = Scope::whole_set},
+       .scope = Scope::whole_set,
+       .serve = InServe::server},
       {.names = "--threads",
        .option = {.kind = whole},
        .help = "how many CPU threads to use (default: all cores)",
@@ -94,7 +98,8 @@ std::vector<OptionSpec> memory() {
        .example = "sparsereel generate -p \"a red circle\" --threads 4",
        .in_help = InHelp::all,
        .commands = with_a_model(),
-       .scope = Scope::whole_set},
+       .scope = Scope::whole_set,
+       .serve = InServe::server},
   };
 }
 

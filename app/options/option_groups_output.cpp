@@ -89,7 +89,8 @@ std::vector<OptionSpec> reports() {
        .in_help = InHelp::all,
        .commands = with_a_model(),
        .written = true,
-       .scope = Scope::whole_set},
+       .scope = Scope::whole_set,
+       .serve = InServe::nothing},
       {.names = "--verbose",
        .option = {.kind = flag},
        .help = "also print times of the stages, attention, cache and memory",
@@ -98,7 +99,8 @@ std::vector<OptionSpec> reports() {
        .example = "sparsereel generate -p \"a panda\" --verbose",
        .in_help = InHelp::all,
        .commands = {decode},
-       .scope = Scope::whole_set},
+       .scope = Scope::whole_set,
+       .serve = InServe::nothing},
       {.names = "--dry-run",
        .option = {.kind = flag},
        .help = "show files, size and memory needed, and stop",
@@ -107,7 +109,8 @@ std::vector<OptionSpec> reports() {
            that error is printed and the exit code is 2.)",
        .example = "sparsereel generate -p \"a panda\" --seconds 4 --dry-run",
        .in_help = InHelp::generate,
-       .scope = Scope::whole_set},
+       .scope = Scope::whole_set,
+       .serve = InServe::nothing},
       {.names = "--quiet",
        .option = {.kind = flag},
        .help = "show no progress bar",
@@ -124,7 +127,8 @@ std::vector<OptionSpec> reports() {
        .example = "sparsereel generate -p \"a panda\" --quiet --json",
        .in_help = InHelp::all,
        .commands = with_a_model(),
-       .scope = Scope::whole_set},
+       .scope = Scope::whole_set,
+       .serve = InServe::nothing},
   };
 }
 
@@ -157,7 +161,8 @@ std::vector<OptionSpec> latents() {
            Use it to give two programs the same noise. The tensor must have the shape of the video's latents.)",
        .example = "sparsereel generate -p \"a panda\" --init-latents noise.safetensors",
        .in_help = InHelp::all,
-       .recipe = InRecipe::file},
+       .recipe = InRecipe::file,
+       .serve = InServe::nothing},
   };
 }
 

@@ -110,7 +110,8 @@ std::vector<OptionSpec> loras() {
            other. Layers that the model does not have are left out with a warning.)",
        .example = "sparsereel generate -m MODEL --lora style.safetensors:0.8 -p \"a panda\"",
        .in_help = InHelp::generate,
-       .commands = that_denoise()},
+       .commands = that_denoise(),
+       .serve = InServe::field},
       {.names = "--strict-lora",
        .help = "refuse a LoRA with layers that the model does not have",
        .manual = R"(Makes it an error if a LoRA has layers that the model does not have. Without it such layers are
@@ -133,14 +134,16 @@ std::vector<OptionSpec> texts() {
            LoRAs by name and hash only, so name their files again. On the same machine and build the new file equals
            the old one to the last byte.)",
        .example = "sparsereel generate --from clip.mp4 -o other.mp4 --seed 8",
-       .in_help = InHelp::all},
+       .in_help = InHelp::all,
+       .serve = InServe::nothing},
       {.names = "-p,--prompt",
        .option = {.excludes = {{.other = "prompt_file"}}},
        .help = "what the video shows",
        .manual = R"(Describes the video. Put the text in quotes. Random weights need no prompt. What does not fit into
            --max-sequence-length tokens is left out with a warning.)",
        .example = "sparsereel generate -p \"a red circle moving to the right on a blue background\"",
-       .commands = {bench_pipeline, tune}},
+       .commands = {bench_pipeline, tune},
+       .serve = InServe::request},
       {.names = "--prompt-file",
        .option = {.kind = file},
        .help = "read the prompt from a text file, or from standard input (-)",
@@ -149,7 +152,8 @@ std::vector<OptionSpec> texts() {
        .example = "sparsereel generate --prompt-file prompt.txt -o clip.mp4",
        .in_help = InHelp::all,
        .commands = {bench_pipeline},
-       .quoted = true},
+       .quoted = true,
+       .serve = InServe::nothing},
       {.names = "-n,--negative-prompt",
        .help = "what the video should not show",
        .manual = R"(Describes what to keep out of the video. Some models have a default, which this replaces. It works

@@ -30,7 +30,8 @@ std::vector<OptionSpec> seeds_and_steps() {
            ring-1.mp4, ring-2.mp4. The model is loaded once.)",
        .example = "sparsereel generate -p \"a white ring\" --batch-count 4 --seed random -o ring.mp4",
        .in_help = InHelp::generate,
-       .scope = Scope::whole_set},
+       .scope = Scope::whole_set,
+       .serve = InServe::nothing},
       {.names = "--steps,--num-inference-steps,--sample-steps",
        .help = "denoising steps (default: the model's)",
        .manual = R"(Sets the number of denoising steps. The time of a video is nearly proportional to it. Fewer steps
@@ -123,7 +124,8 @@ std::vector<OptionSpec> sampler_and_speed() {
            such a LoRA with --lora, or such a transformer with --transformer.)",
        .example = "sparsereel generate -m MODEL --lora LORA --distilled 4 -p \"a panda\"",
        .in_help = InHelp::generate,
-       .commands = that_denoise()},
+       .commands = that_denoise(),
+       .serve = InServe::field},
       {.names = "--preset",
        .option = {.kind = choice, .excludes = {{.other = "from"}}},
        .help = "fidelity or speed (default balanced)",
@@ -135,7 +137,8 @@ std::vector<OptionSpec> sampler_and_speed() {
        .in_help = InHelp::generate,
        .choices = {"exact", "near", "balanced", "fast"},
        .more_choices = {"quality"},
-       .scope = Scope::whole_set},
+       .scope = Scope::whole_set,
+       .serve = InServe::field},
   };
 }
 

@@ -54,14 +54,16 @@ std::vector<OptionSpec> images() {
            the file is a video, its last frame is taken, so this continues a clip. Without a size the video takes the
            picture's shape. 'sparsereel config show' says which images a model takes.)",
        .example = "sparsereel generate -m MODEL -i panda.jpg -p \"a panda waves\" --size 480p",
-       .commands = that_denoise()},
+       .commands = that_denoise(),
+       .serve = InServe::nothing},
       {.names = "--last-image,--end-img,--last-frame",
        .help = "picture that it ends with, if the model takes one",
        .manual = R"(Names the picture that the video ends with. Only some image-to-video models take one, and a few
            need it.)",
        .example = "sparsereel generate -m MODEL -i first.jpg --last-image last.jpg -p \"a panda waves\"",
        .in_help = InHelp::all,
-       .commands = that_denoise()},
+       .commands = that_denoise(),
+       .serve = InServe::nothing},
       {.names = "--resize",
        .help = "how an image of another shape is fitted (default cover)",
        .manual = R"(Decides how an image of another shape than the video is fitted. The default, cover, scales it

@@ -3,7 +3,6 @@
 #include "app/options/option_table.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <iterator>
 #include <utility>
@@ -38,6 +37,13 @@ void add_field(OptionSpec& spec, const models::Field& field) {
   if (!field.choices.empty()) spec.choices = field.choices;
 }
 
+/// Returns what InServe::usual stands for.
+InServe usual_in_serve(const OptionSpec& spec) {
+  const bool names_file = spec.kind() == ValueKind::file || spec.kind() == ValueKind::folder;
+  const bool makes_picture = models::find_field(spec.key()) != nullptr || spec.recipe == InRecipe::value;
+  return makes_picture && !names_file ? InServe::field : InServe::server;
+}
+
 std::vector<OptionSpec> make_table() {
   std::vector<OptionSpec> table;
   for (auto& [group, options] : {std::pair{"Prompt", groups::prompt()}, std::pair{"Video", groups::video()},
@@ -59,6 +65,8 @@ std::vector<OptionSpec> make_table() {
     add_keys(spec);
     add_field(spec, field);
   }
+  for (OptionSpec& spec : table)
+    if (spec.serve == InServe::usual) spec.serve = usual_in_serve(spec);
   return table;
 }
 
@@ -106,13 +114,6 @@ void check_value(const models::Option& option, const std::string& what, const st
   }
 }
 
-/// Returns false for options that say what one video shows or where it comes from, and for options of reports.
-bool is_default_of_requests(const std::string& key) {
-  constexpr std::array kOthers = {"from",   "prompt", "prompt_file", "image",   "last_image",  "batch_count",
-                                  "report", "json",   "verbose",     "dry_run", "init_latents"};
-  return std::ranges::find(kOthers, key) == kOthers.end();
-}
-
 std::string remedy_of_unknown_key(const std::string& key) {
   std::vector<std::string> keys;
   for (const OptionSpec& spec : option_table()) keys.push_back(spec.key());
@@ -152,10 +153,15 @@ std::string option_name(std::string key) {
   return "--" + key;
 }
 
+bool is_request_field(const OptionSpec& option) {
+  return option.serve == InServe::field || option.serve == InServe::request;
+}
+
 bool takes(Command command, const OptionSpec& option) {
   if (command == Command::generate) return true;
   if (command == Command::batch) return option.scope != Scope::one_video;
-  if (command == Command::serve) return option.scope != Scope::one_video && is_default_of_requests(option.key());
+  if (command == Command::serve)
+    return option.scope != Scope::one_video && (option.serve == InServe::field || option.serve == InServe::server);
   return std::find(option.commands.begin(), option.commands.end(), command) != option.commands.end();
 }
 

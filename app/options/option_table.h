@@ -33,6 +33,16 @@ enum class Command { generate, batch, serve, decode, bench_pipeline, bench_quali
 /// The places where a prompt set may give an option: rows or the command line, rows only, the command line only.
 enum class Scope { any, one_video, whole_set };
 
+/// Says where `serve` takes an option: as a field of requests, on its command line, or both. A command line gives the
+/// defaults of requests.
+enum class InServe {
+  usual,    // `field` if the option makes the picture, else `server`; files and folders are always `server`
+  field,    // both. A field that stands for a file holds a name from one of the server's folders
+  request,  // as a field only: it says what one video shows
+  server,   // on the command line only: it is about the machine or the program
+  nothing,  // nowhere. Images are uploads
+};
+
 /// One option. Its key in YAML files is its first long name with '_' for '-'. If the option is one of models::fields(),
 /// its row gives only what the command line adds, and the field gives the rest.
 struct OptionSpec {
@@ -51,6 +61,7 @@ struct OptionSpec {
   bool written = false;                        // true if the run writes this file, false if it reads it
   bool quoted = false;                         // the file's text goes into the video's recipe, word for word
   Scope scope = Scope::any;
+  InServe serve = InServe::usual;  // never `usual` in option_table()
 
   const std::string& key() const { return option.key; }
   ValueKind kind() const { return option.kind; }
@@ -73,6 +84,9 @@ const OptionSpec* find_option(std::string_view key);
 std::string option_name(std::string key);
 /// Converts "--max-sequence-length" -> "max_sequence_length"; a short name gives "".
 std::string key_of_option(std::string name);
+
+/// Returns true if the option is a field of a server's requests.
+bool is_request_field(const OptionSpec& option);
 
 /// Returns true if the command takes the option. `generate` takes all, `batch` all but those of one video, and `serve`
 /// those that can be defaults of requests.

@@ -92,16 +92,6 @@ std::string picture_url(const nlohmann::json& value, const std::string& field) {
 
 }  // namespace
 
-bool is_request_field(const OptionSpec& option) {
-  static constexpr std::array kOfTheMachine = {"device",  "offload",     "max_vram", "gpus",
-                                               "threads", "batch_count", "from"};
-  static constexpr std::array kNames = {"lora", "profile"}, kMore = {"preset", "distilled"};
-  const auto is_in = [&](const auto& list) { return std::ranges::find(list, option.key()) != list.end(); };
-  if (is_in(kNames) || is_in(kMore)) return true;
-  if (is_in(kOfTheMachine) || option.kind() == ValueKind::file || option.kind() == ValueKind::folder) return false;
-  return models::find_field(option.key()) != nullptr || option.recipe == InRecipe::value;
-}
-
 std::string field_name(const std::string& option) {
   const auto found = std::ranges::find(kPictures, option, [](const auto& each) { return std::string(each.second); });
   return found == kPictures.end() ? option : found->first;

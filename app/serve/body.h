@@ -11,10 +11,6 @@
 
 namespace sparsereel::app::serve {
 
-/// Returns true if a request may give the option. These are the options that make the picture. Options that name files
-/// of this machine are not among them, except --lora and --profile, whose values are then names, not paths.
-bool is_request_field(const OptionSpec& option);
-
 /// A video as a client asks for it.
 struct AskedVideo {
   std::string model;                            // empty if the client names none

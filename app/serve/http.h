@@ -2,6 +2,7 @@
 // server; without_httplib/ stands in for it in builds without cpp-httplib. No torch.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -61,9 +62,18 @@ class HttpHandler {
   virtual void answered(int status) = 0;
 };
 
+/// How long a server waits for a client before it closes the connection.
+struct HttpTimes {
+  std::chrono::milliseconds idle{10'000};      // between requests
+  std::chrono::milliseconds head{10'000};      // for a whole head
+  std::chrono::milliseconds transfer{10'000};  // without a byte of a body or an answer
+  std::chrono::milliseconds body{30'000};      // for a whole body, besides its bytes at 64 KiB/s
+};
+
 struct HttpOptions {
   std::string host = "127.0.0.1";
   int port = 8000;  // 0 for any free port
+  HttpTimes times = {};
 };
 
 class HttpServer {

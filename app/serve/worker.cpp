@@ -48,11 +48,10 @@ void Worker::wake() {
 }
 
 bool Worker::cancel(const std::string& id) {
-  constexpr std::chrono::seconds kMostWait{20};  // a part of a step, and removing what it wrote
   std::unique_lock lock(mutex_);
   if (current_ != id) return false;
   cancelled_ = true;
-  woken_.wait_for(lock, kMostWait, [&] { return current_ != id || stopping_; });
+  woken_.wait_for(lock, parts_.most_cancel_wait, [&] { return current_ != id || stopping_; });
   return true;
 }
 

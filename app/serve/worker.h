@@ -29,6 +29,7 @@ struct WorkerParts {
   Publisher& publisher;
   Metrics& metrics;
   bool is_quiet = false;
+  std::chrono::milliseconds most_cancel_wait{20'000};  // for a part of a step, and for removing what it wrote
 };
 
 class Worker : private MakingObserver {

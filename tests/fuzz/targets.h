@@ -158,7 +158,7 @@ inline void fuzz_request(std::span<const std::byte> bytes) {
     try {
       const app::serve::AskedVideo asked = parse();
       for (const auto& [key, value] : asked.values)
-        if (!app::serve::is_request_field(*app::find_option(key))) std::abort();
+        if (!app::is_request_field(*app::find_option(key))) std::abort();
       for (const auto& [key, picture] : asked.pictures)
         if (key != "image" && key != "last_image") std::abort();
     } catch (const Error&) {

@@ -37,10 +37,7 @@ constexpr int kMostConnections = 512, kFewestConnections = 16;
 constexpr int kMostRequests = 1000;  // of one connection
 constexpr size_t kMostHeadBytes = 64 << 10;
 constexpr uint64_t kMostBytesOfBodies = 4 * kMostBodyBytes;  // of all requests that are being read or answered
-constexpr milliseconds kIdle{10'000}, kHead{10'000};         // between requests; for a whole head
-constexpr milliseconds kTransfer{10'000};                    // without a byte of a body or an answer
-constexpr milliseconds kBody{30'000};                        // for a whole body, besides its bytes at kBodyRate
-constexpr uint64_t kBodyRate = 64;                           // KiB/s
+constexpr uint64_t kBodyRate = 64;                           // KiB/s; see HttpTimes::body
 constexpr milliseconds kPoll{100};                           // between two looks whether the server stops
 constexpr milliseconds kLinger{2'000};                       // for what a refused client still sends
 constexpr uint64_t kMostLingerBytes = uint64_t{256} << 20;
@@ -76,7 +73,8 @@ class Slot {
 /// A client's connection. Limits the bytes and the time of each request's head.
 class Connection final : public httplib::Stream {
  public:
-  explicit Connection(int socket, const std::atomic<bool>& stopping) : socket_(socket), stopping_(stopping) {
+  Connection(int socket, const HttpTimes& times, const std::atomic<bool>& stopping)
+      : socket_(socket), times_(times), stopping_(stopping) {
     fcntl(socket_, F_SETFD, FD_CLOEXEC);  // a process of a GPU must not keep the connection open
   }
   ~Connection() override { finish(); }
@@ -87,17 +85,17 @@ class Connection final : public httplib::Stream {
   bool wait() {
     head_bytes_ = 0;
     reached_ = closes_ = false;
-    const auto end = Clock::now() + kIdle;
+    const auto end = Clock::now() + times_.idle;
     bool ready = begin_ < end_;
     while (!ready && !stopping_ && Clock::now() < end) ready = is_ready(socket_, POLLIN, kPoll);
-    head_end_ = Clock::now() + kHead;
+    head_end_ = Clock::now() + times_.head;
     return ready && !stopping_;
   }
   /// The head is read; a body of `bytes` may follow.
   void reach(bool closes, uint64_t bytes) {
     reached_ = true;
     closes_ = closes;
-    body_end_ = Clock::now() + kBody + milliseconds(1000 * (bytes >> 10U) / kBodyRate);
+    body_end_ = Clock::now() + times_.body + milliseconds(1000 * (bytes >> 10U) / kBodyRate);
   }
   bool may_go_on() const { return reached_ && !closes_; }
   void close_behind() { closes_ = true; }
@@ -106,8 +104,8 @@ class Connection final : public httplib::Stream {
   uint64_t body_bytes = 0;  // of memory that the request's body takes
   std::string form_type;    // Content-Type of the request, if its body is a form
 
-  bool is_readable() const override { return begin_ < end_ || is_ready(socket_, POLLIN, kTransfer); }
-  bool is_writable() const override { return is_ready(socket_, POLLOUT, kTransfer); }
+  bool is_readable() const override { return begin_ < end_ || is_ready(socket_, POLLIN, times_.transfer); }
+  bool is_writable() const override { return is_ready(socket_, POLLOUT, times_.transfer); }
   ssize_t read(char* to, size_t size) override {
     if (begin_ == end_ && !fill()) return -1;
     const size_t count = std::min(size, end_ - begin_);
@@ -127,7 +125,7 @@ class Connection final : public httplib::Stream {
  private:
   bool fill() {
     const auto left = std::chrono::duration_cast<milliseconds>((reached_ ? body_end_ : head_end_) - Clock::now());
-    const milliseconds limit = reached_ ? std::min(kTransfer, left) : left;
+    const milliseconds limit = reached_ ? std::min(times_.transfer, left) : left;
     if (limit.count() <= 0 || !is_ready(socket_, POLLIN, limit)) return false;
     const ssize_t count = recv(socket_, buffer_.data(), buffer_.size(), 0);
     begin_ = 0;
@@ -148,6 +146,7 @@ class Connection final : public httplib::Stream {
   }
 
   const int socket_;
+  const HttpTimes times_;
   const std::atomic<bool>& stopping_;
   std::array<char, 16 << 10> buffer_{};
   size_t begin_ = 0, end_ = 0, head_bytes_ = 0;
@@ -213,7 +212,7 @@ void send_file(const HttpResponse& from, const HttpRequest& request, httplib::Re
 
 class HttplibServer final : public HttpServer, private httplib::Server {
  public:
-  HttplibServer(const HttpOptions& options, HttpHandler& handler) : handler_(handler) {
+  HttplibServer(const HttpOptions& options, HttpHandler& handler) : handler_(handler), times_(options.times) {
     new_task_queue = [this] { return new ConnectionQueue(threads_); };  // httplib owns it
     // The library's own options let a second server share the port.
     set_socket_options([](socket_t socket) {
@@ -222,7 +221,7 @@ class HttplibServer final : public HttpServer, private httplib::Server {
       fcntl(socket, F_SETFD, FD_CLOEXEC);  // nor may it keep the port
     });
     set_keep_alive_max_count(kMostRequests);
-    set_keep_alive_timeout(kIdle.count() / 1000);
+    set_keep_alive_timeout(std::chrono::ceil<std::chrono::seconds>(options.times.idle).count());
     set_payload_max_length(kMostBodyBytes);
     set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
       return answer_head(request, response) ? HandlerResponse::Handled : HandlerResponse::Unhandled;
@@ -297,7 +296,7 @@ class HttplibServer final : public HttpServer, private httplib::Server {
 
   bool process_and_close_socket(socket_t socket) override {
     const Slot slot(connections_);  // until the connection is closed
-    Connection connection(socket, stopping_);
+    Connection connection(socket, times_, stopping_);
     if (slot.number() > most_connections_) {
       static constexpr std::string_view kBusy =
           "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\nRetry-After: 5\r\n\r\n";
@@ -394,6 +393,7 @@ class HttplibServer final : public HttpServer, private httplib::Server {
   }
 
   HttpHandler& handler_;
+  const HttpTimes times_;
   int port_ = 0, spare_socket_ = -1;
   const int most_connections_ = most_connections();
   // A few more threads than connections, which refuse those beyond the limit.

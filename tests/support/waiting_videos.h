@@ -1,0 +1,76 @@
+// Videos that wait in a server's store, and makers that tests control.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "app/serve/maker.h"
+#include "app/serve/random_name.h"
+#include "app/serve/store.h"
+
+namespace sparsereel::test {
+
+/// Adds `count` videos of the model "toy" to the queue and returns their ids.
+inline std::vector<std::string> add_videos(app::serve::VideoStore& store, size_t count) {
+  std::vector<std::string> ids;
+  for (size_t i = 0; i < count; ++i) {
+    ids.push_back("video_" + app::serve::random_name());
+    app::serve::VideoRecord record;
+    record.id = ids.back();
+    record.model = "toy";
+    record.values["prompt"] = "a circle";
+    store.add(std::move(record), 1000);
+  }
+  return ids;
+}
+
+/// A maker whose make() calls a function.
+class FakeMaker final : public app::serve::Maker {
+ public:
+  using Make = std::function<app::serve::MadeVideo(const app::serve::VideoRecord&, app::serve::MakingObserver&,
+                                                   const std::function<bool()>& cancelled)>;
+
+  explicit FakeMaker(Make make) : make_(std::move(make)) {}
+  void open() override {}
+  app::serve::MadeVideo make(const app::serve::VideoRecord& record, app::serve::MakingObserver& observer,
+                             const std::function<bool()>& cancelled) override {
+    try {
+      return make_(record, observer, cancelled);
+    } catch (const app::serve::MakerLost&) {
+      is_alive_ = false;
+      throw;
+    }
+  }
+  bool is_alive() override { return is_alive_; }
+
+ private:
+  const Make make_;
+  bool is_alive_ = true;
+};
+
+/// A door that is closed at first. Threads wait at it.
+class Door {
+ public:
+  void open() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_open_ = true;
+    }
+    changed_.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return is_open_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_open_ = false;
+};
+
+}  // namespace sparsereel::test
