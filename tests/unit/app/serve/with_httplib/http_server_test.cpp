@@ -84,6 +84,7 @@ class HttpServerTest : public ::testing::Test {
   }
 
   static constexpr milliseconds kShort{200}, kLong{60'000};
+  static constexpr int64_t kAtLeast = 190;  // milliseconds; kShort, less what poll() rounds off
   static constexpr int64_t kSoon = 15'000;  // milliseconds; far from kLong, and enough for a busy machine
   const std::string head_ = "POST /v1/videos HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n";
   CountingHandler handler_;
@@ -98,7 +99,7 @@ TEST_F(HttpServerTest, ClosesAConnectionWhoseBodyStopsComing) {
   start({.idle = kLong, .head = kLong, .transfer = kShort, .body = kLong});
   send_text(head_ + "{");
   const int64_t took = milliseconds_until_closed("");
-  EXPECT_GE(took, kShort.count());
+  EXPECT_GE(took, kAtLeast);
   EXPECT_LT(took, kSoon);
   EXPECT_EQ(handler_.bodies, 0);
   EXPECT_EQ(answer_.find("HTTP/1.1 2"), std::string::npos);
@@ -108,7 +109,7 @@ TEST_F(HttpServerTest, ClosesAConnectionWhoseBodyComesTooSlowly) {
   start({.idle = kLong, .head = kLong, .transfer = kLong, .body = kShort});
   send_text(head_);
   const int64_t took = milliseconds_until_closed(" ");
-  EXPECT_GE(took, kShort.count() + 1000 * (100000 >> 10) / 64);  // its bytes may come at 64 KiB/s
+  EXPECT_GE(took, kAtLeast + 1000 * (100000 >> 10) / 64);  // its bytes may come at 64 KiB/s
   EXPECT_LT(took, kSoon);
   EXPECT_EQ(handler_.bodies, 0);
 }
@@ -117,14 +118,14 @@ TEST_F(HttpServerTest, ClosesAConnectionWhoseHeadComesTooSlowly) {
   start({.idle = kLong, .head = kShort, .transfer = kLong, .body = kLong});
   send_text("GET /health HTTP/1.1\r\n");
   const int64_t took = milliseconds_until_closed("a: b\r\n");
-  EXPECT_GE(took, kShort.count());
+  EXPECT_GE(took, kAtLeast);
   EXPECT_LT(took, kSoon);
 }
 
 TEST_F(HttpServerTest, ClosesAnIdleConnection) {
   start({.idle = kShort, .head = kLong, .transfer = kLong, .body = kLong});
   const int64_t took = milliseconds_until_closed("");
-  EXPECT_GE(took, kShort.count());
+  EXPECT_GE(took, kAtLeast);
   EXPECT_LT(took, kSoon);
 }
 
