@@ -9,9 +9,15 @@ file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/package.json CONTENT "{\"kind\": \"${S
 install(FILES ${CMAKE_BINARY_DIR}/package.json DESTINATION ${CMAKE_INSTALL_DATADIR}/sparsereel)
 set(licenses ${CMAKE_INSTALL_DATADIR}/sparsereel/licenses)
 install(FILES LICENSE DESTINATION ${licenses} RENAME sparsereel.txt)
+set(library_of_serve)
+if(SPARSEREEL_HAS_SERVE AND SPARSEREEL_HTTPLIB)
+  install(FILES ${SPARSEREEL_HTTPLIB}/LICENSE DESTINATION ${licenses} RENAME cpp-httplib.txt)
+elseif(SPARSEREEL_HAS_SERVE)
+  set(library_of_serve cpp-httplib=libcpp-httplib-dev)
+endif()
 # Compiled in, or copied beside the program: the texts of Debian's packages.
 foreach(name CLI11=libcli11-dev nlohmann-json=nlohmann-json3-dev utf8proc=libutf8proc-dev SentencePiece=libsentencepiece-dev yaml-cpp=libyaml-cpp-dev
-             cpp-httplib=libcpp-httplib-dev)
+             ${library_of_serve})
   string(REGEX MATCH "^[^=]+" title ${name})
   string(REGEX REPLACE "^.*=" "" debian ${name})
   install(FILES /usr/share/doc/${debian}/copyright DESTINATION ${licenses} RENAME ${title}.txt OPTIONAL)

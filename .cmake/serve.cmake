@@ -1,14 +1,17 @@
 # Finds cpp-httplib, which only app/serve/with_httplib uses, and sets SPARSEREEL_HAS_SERVE. Without it `sparsereel serve` is an error that says what to install.
-# Wheel and tarball have a server only if SPARSEREEL_HTTPLIB names the header, because the installed library depends on OpenSSL and other libraries.
-set(SPARSEREEL_HTTPLIB "" CACHE PATH "A folder with cpp-httplib's single header httplib.h, version 0.11 to 0.18; empty for the installed library")
+# Wheel and tarball have a server only if SPARSEREEL_HTTPLIB names the header: the installed library depends on OpenSSL and brotli, and Debian's copies need a
+# newer glibc than a wheel allows.
+set(SPARSEREEL_HTTPLIB "" CACHE PATH "A folder with httplib.h of cpp-httplib 0.11 to 0.18, and its LICENSE for packages; empty for the installed library")
 set(SPARSEREEL_HAS_SERVE OFF)
 if(SPARSEREEL_SERVE STREQUAL "AUTO" AND SPARSEREEL_PACKAGE MATCHES "wheel|tarball" AND NOT SPARSEREEL_HTTPLIB)
   set(SPARSEREEL_SERVE OFF)
 endif()
 if(SPARSEREEL_SERVE AND SPARSEREEL_HTTPLIB)
-  if(NOT EXISTS ${SPARSEREEL_HTTPLIB}/httplib.h)
-    message(FATAL_ERROR "SPARSEREEL_HTTPLIB=${SPARSEREEL_HTTPLIB} has no httplib.h. Name the folder of the header.")
-  endif()
+  foreach(file httplib.h LICENSE)  # packages install the license
+    if(NOT EXISTS ${SPARSEREEL_HTTPLIB}/${file} AND (SPARSEREEL_PACKAGE OR file STREQUAL "httplib.h"))
+      message(FATAL_ERROR "SPARSEREEL_HTTPLIB=${SPARSEREEL_HTTPLIB} has no ${file}. Name a folder with cpp-httplib's files httplib.h and LICENSE.")
+    endif()
+  endforeach()
   set(SPARSEREEL_HAS_SERVE ON)
   add_library(sparsereel_httplib INTERFACE)
   target_include_directories(sparsereel_httplib SYSTEM INTERFACE ${SPARSEREEL_HTTPLIB})

@@ -33,7 +33,7 @@ class Disk(ServeTest):
 
     def test_killed_servers_lose_nothing(self):
         random.seed(1)
-        server, ids = self.serve('--checkpoint-every', '2'), []
+        server, ids = self.serve('--checkpoint-every', '2', '--queue', '1000'), []
         for kill in range(KILLS):
             for _ in range(2):
                 ids.append(server.create(steps=8, seed=len(ids)).json['id'])
@@ -42,7 +42,7 @@ class Disk(ServeTest):
                 wait_until(lambda: self.made() > made, server.process)
             time.sleep(random.uniform(0, 0.8))
             server.stop(signal.SIGKILL)
-            server = self.serve('--checkpoint-every', '2')
+            server = self.serve('--checkpoint-every', '2', '--queue', '1000')
         ended = [server.finish(name) for name in ids]
         self.assertEqual([video.get('error') for video in ended], [None] * len(ids))
         listed = server.get('/v1/videos?order=asc&limit=100').json
