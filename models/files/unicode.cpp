@@ -89,6 +89,24 @@ size_t white_space_length(std::string_view text) {
   return !text.empty() && is_white_space(first_character(text).code) ? character_length(text) : 0;
 }
 
+CharacterKind kind_of(char32_t code) {
+  if (is_white_space(code)) return CharacterKind::white_space;
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(code))) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+      return CharacterKind::letter;
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_NO:
+      return CharacterKind::number;
+    default:
+      return CharacterKind::other;
+  }
+}
+
 bool is_blank(std::string_view text) {
   while (const size_t space = white_space_length(text)) text.remove_prefix(space);
   return text.empty();

@@ -1,4 +1,4 @@
-// Unicode functions for prompts and tokenizers: UTF-8, white space, normal forms and lower case.
+// Unicode functions for prompts and tokenizers: UTF-8, kinds of characters, normal forms and lower case.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +18,9 @@ size_t character_length(std::string_view text);
 std::string_view whole_characters(std::string_view text, size_t most_bytes);
 /// Returns the bytes of the first character if it is white space (property White_Space), or else 0.
 size_t white_space_length(std::string_view text);
+/// The kinds of characters that tokenizers tell apart: categories L and N of Unicode, and the property White_Space.
+enum class CharacterKind { letter, number, white_space, other };
+CharacterKind kind_of(char32_t code);
 /// Returns true if the text has nothing but white space.
 bool is_blank(std::string_view text);
 /// Returns the code points of `text`, which must be well-formed UTF-8.

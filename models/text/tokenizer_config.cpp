@@ -44,6 +44,7 @@ AddedToken parse_token(const json& value, const std::filesystem::path& file, con
     if (!flag.is_boolean()) throw bad_field(file, prefix + key, "is not true or false");
     if (key == "lstrip") token.lstrip = flag.get<bool>();
     if (key == "rstrip") token.rstrip = flag.get<bool>();
+    if (key == "normalized") token.normalized = flag.get<bool>();
     if (key == "single_word" && flag.get<bool>())
       throw bad_field(file, prefix + key, "is true, which is not supported");
   }
@@ -59,8 +60,9 @@ void refuse_unless(const json& config, const std::filesystem::path& file, const 
 
 class ConfigReader {
  public:
-  explicit ConfigReader(const std::filesystem::path& folder)
-      : config_file_(folder / "tokenizer_config.json"),
+  ConfigReader(const std::filesystem::path& folder, const DefaultTokens& defaults)
+      : defaults_(defaults),
+        config_file_(folder / "tokenizer_config.json"),
         map_file_(folder / "special_tokens_map.json"),
         added_file_(folder / "added_tokens.json") {}
 
@@ -103,9 +105,9 @@ class ConfigReader {
   }
 
   void read_named_tokens(const json& config, const json& map) {
-    named_["eos_token"].content = "</s>";
-    named_["unk_token"].content = "<unk>";
-    named_["pad_token"].content = "<pad>";
+    named_["eos_token"].content = defaults_.eos;
+    named_["unk_token"].content = defaults_.unknown;
+    named_["pad_token"].content = defaults_.padding;
     for (const char* name : kNamedTokens) {
       if (config.contains(name) && !config[name].is_null())
         named_[name] = parse_token(config[name], config_file_, name);
@@ -137,7 +139,8 @@ class ConfigReader {
       const std::string field = "added_tokens_decoder." + id;
       if (id.empty() || id.size() > 9 || id.find_first_not_of("0123456789") != std::string::npos)
         throw bad_field(config_file_, field, "is not an id");
-      by_id[std::stoll(id)] = parse_token(token, config_file_, field);
+      AddedToken& listed = by_id[std::stoll(id)] = parse_token(token, config_file_, field);
+      listed.stated_id = std::stoll(id);
     }
     for (const auto& [id, token] : by_id) add(token);
   }
@@ -148,11 +151,12 @@ class ConfigReader {
     const json added = read_if_present(added_file_);
     for (const auto& [content, id] : added.items()) {
       if (!id.is_number_integer()) throw bad_field(added_file_, content, "is not an id");
-      by_id[id.get<int64_t>()].content = content;
+      by_id[id.get<int64_t>()] = {.content = content, .stated_id = id.get<int64_t>()};
     }
     for (const auto& [id, token] : by_id) add(token);
   }
 
+  DefaultTokens defaults_;
   std::filesystem::path config_file_, map_file_, added_file_;
   std::map<std::string, AddedToken> named_;
   TokenizerConfig result_;
@@ -160,8 +164,8 @@ class ConfigReader {
 
 }  // namespace
 
-TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder) {
-  return ConfigReader(folder).read();
+TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder, const DefaultTokens& defaults) {
+  return ConfigReader(folder, defaults).read();
 }
 
 }  // namespace sparsereel::models

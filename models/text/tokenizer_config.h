@@ -1,4 +1,4 @@
-// The JSON files of a tokenizer folder: special tokens and sentinels in addition to the SentencePiece vocabulary.
+// The JSON files of a tokenizer folder: special tokens and sentinels in addition to the vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,9 @@ struct AddedToken {
   std::string content;
   bool lstrip = false;  // absorbs the white space before it
   bool rstrip = false;  // absorbs the white space after it
+  /// Found in the text after its normalization, not before. Only byte-level BPE tells these apart.
+  bool normalized = false;
+  int64_t stated_id = -1;  // the id that a file gives it; -1 if none does
 };
 
 struct TokenizerConfig {
@@ -23,9 +26,14 @@ struct TokenizerConfig {
   std::vector<AddedToken> tokens;
 };
 
-/// Reads tokenizer_config.json, special_tokens_map.json and added_tokens.json as transformers does for a T5Tokenizer.
-/// Each may be absent. Throws Error naming file and field for wrong types and unsupported settings (padding or
-/// truncation on the left).
-TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder);
+/// The tokens of a class of transformers whose folder does not name others.
+struct DefaultTokens {
+  const char *eos = "</s>", *unknown = "<unk>", *padding = "<pad>";
+};
+
+/// Reads tokenizer_config.json, special_tokens_map.json and added_tokens.json as transformers does for a T5Tokenizer,
+/// or another class with these default tokens. Each file may be absent. Throws Error naming file and field for wrong
+/// types and unsupported settings (padding or truncation on the left).
+TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder, const DefaultTokens& defaults = {});
 
 }  // namespace sparsereel::models

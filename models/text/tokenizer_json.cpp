@@ -128,10 +128,10 @@ SpieceModel parse_tokenizer_json(const json& file, TokenizerConfig& config, cons
   return Reader(file, config, path).read();
 }
 
-SpieceModel read_tokenizer_json(const std::filesystem::path& path, TokenizerConfig& config) {
+json read_tokenizer_json(const std::filesystem::path& path) {
   constexpr uint64_t kMost = 64 << 20;  // UMT5's has 17 MB
-  const std::string bytes = read_regular_file(path, kMost, kRemedy);
-  return parse_tokenizer_json(parse_json(bytes, path.string(), kRemedy), config, path.string());
+  constexpr const char* kDownload = "use the tokenizer folder that was published with the text encoder";
+  return parse_json(read_regular_file(path, kMost, kDownload), path.string(), kDownload);
 }
 
 }  // namespace sparsereel::models

@@ -1,5 +1,5 @@
-// Reads tokenizer.json, the only file in folders that transformers 5 saved: the content of spiece.model in another
-// format.
+// Reads tokenizer.json, the only file in folders that transformers 5 saved. For T5 it holds the content of spiece.model
+// in another format; byte_pair_files.h parses the tokenizer.json of other models.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,8 @@ namespace sparsereel::models {
 /// the types of pieces: the unknown piece is recognized by its name (transformers writes id 2 even for UMT5), and byte
 /// fallback by the pieces of bytes. Throws Error naming `path` and the field if something is damaged or not supported.
 SpieceModel parse_tokenizer_json(const nlohmann::json& file, TokenizerConfig& config, const std::string& path);
-/// Reads and parses a tokenizer.json. Throws Error naming the file if it cannot be read or parsed.
-SpieceModel read_tokenizer_json(const std::filesystem::path& path, TokenizerConfig& config);
+/// Returns the content of a tokenizer.json of any model. Throws Error naming the file if it cannot be read or is no
+/// JSON.
+nlohmann::json read_tokenizer_json(const std::filesystem::path& path);
 
 }  // namespace sparsereel::models

@@ -1,5 +1,5 @@
 // Reads prompts from standard input, a JSON string per line, and prints their token ids, a JSON list per line.
-// compare_tokenizer.py calls it.
+// compare_tokenizer.py and compare_byte_pairs.py call it.
 #include <iostream>
 #include <nlohmann/json.hpp>
 

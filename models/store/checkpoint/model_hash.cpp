@@ -19,7 +19,7 @@ void add(Sha256& hash, const std::string& part) {
 void add_other_tokenizer(Sha256& hash, const Checkpoint& checkpoint) {
   const auto place = checkpoint.other_tokenizer();
   if (!place || place->weights != nullptr || place->path == checkpoint.path() / "tokenizer") return;
-  add(hash, sha256_of_file(file_of(*place)));
+  for (const std::filesystem::path& file : files_of(*place)) add(hash, sha256_of_file(file));
 }
 
 void add_header(Sha256& hash, const TensorFile& file) {

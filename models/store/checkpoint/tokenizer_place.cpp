@@ -9,6 +9,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char *kVocabulary = "vocab.json", *kMerges = "merges.txt";
+
 bool is_spiece(const TensorEntry& entry) {
   return entry.dtype == Dtype::u8 &&
          (entry.name == kSpieceTensor || entry.name.ends_with(std::string(".") + kSpieceTensor));
@@ -35,14 +37,22 @@ std::optional<TokenizerPlace> tokenizer_beside(const fs::path& weights, const st
 
 bool holds_tokenizer(const fs::path& folder) {
   std::error_code ignored;
-  return fs::exists(folder / "spiece.model", ignored) || fs::exists(folder / "tokenizer.json", ignored);
+  return fs::exists(file_of({folder}), ignored);
 }
 
 fs::path file_of(const TokenizerPlace& place) {
   std::error_code ignored;
   if (fs::is_regular_file(place.path, ignored)) return place.path;
-  const fs::path spiece = place.path / "spiece.model", json = place.path / "tokenizer.json";
-  return fs::exists(spiece, ignored) || !fs::exists(json, ignored) ? spiece : json;
+  const auto holds = [&](const char* name) { return fs::exists(place.path / name, ignored); };
+  if (holds("spiece.model")) return place.path / "spiece.model";
+  if (holds(kVocabulary) && holds(kMerges)) return place.path / kVocabulary;
+  return place.path / (holds("tokenizer.json") ? "tokenizer.json" : "spiece.model");
+}
+
+std::vector<fs::path> files_of(const TokenizerPlace& place) {
+  const fs::path file = file_of(place), name = file.filename();
+  if (name != kVocabulary && name != kMerges) return {file};
+  return {file.parent_path() / kVocabulary, file.parent_path() / kMerges};
 }
 
 std::string spiece_of(const std::string& repository) {

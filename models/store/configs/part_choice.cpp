@@ -56,8 +56,9 @@ std::vector<fs::path> fitting_tokenizers(const std::vector<fs::path>& folders, c
   std::set<std::string> contents;
   for (const fs::path& folder : folders) {
     try {
-      const fs::path file = file_of(TokenizerPlace{folder});
-      if (fits_vocabulary(Tokenizer::load(folder), encoder) && contents.insert(sha256_of_file(file)).second)
+      std::string content;
+      for (const fs::path& file : files_of(TokenizerPlace{folder})) content += sha256_of_file(file);
+      if (fits_vocabulary(Tokenizer::load(folder), encoder) && contents.insert(content).second)
         fitting.push_back(folder);
     } catch (const Error&) {  // another program's
     }

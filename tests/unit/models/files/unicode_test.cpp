@@ -44,6 +44,16 @@ TEST(Utf8, IsTruncatedBetweenCharacters) {
     EXPECT_EQ(whole_characters(text, most), text.substr(0, lengths[most])) << most;
 }
 
+TEST(CharacterKind, FollowsCategoriesAndWhiteSpace) {
+  const std::pair<CharacterKind, std::u32string> kinds[] = {
+      {CharacterKind::letter, U"aZ\u01c5\u02b0\u00aa\u4e2d\u1100"},
+      {CharacterKind::number, U"7\u0664\u2167\u00bd"},
+      {CharacterKind::white_space, U" \n\u0085\u00a0\u3000\u2028"},
+      {CharacterKind::other, U"!_\u0301\u200b\u20ac\ue000\x01"}};
+  for (const auto& [kind, codes] : kinds)
+    for (const char32_t code : codes) EXPECT_EQ(kind_of(code), kind) << static_cast<uint32_t>(code);
+}
+
 TEST(WhiteSpace, IsMeasuredInBytesOfTheFirstCharacter) {
   EXPECT_EQ(white_space_length(" a"), 1u);
   EXPECT_EQ(white_space_length("\t"), 1u);
