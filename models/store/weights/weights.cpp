@@ -111,6 +111,13 @@ at::Tensor WeightReader::read(Parameter parameter) {
   return tensor;
 }
 
+void WeightReader::expect(const Parameter& parameter) {
+  const LoadPlan plan = plan_load(*source_, component_, parameter, format_);
+  if (!note(plan.parts)) return;
+  for (const StoredPart& part : plan.parts)
+    if (has_scale(part.stored->dtype)) row_scales(part, parameter.stored.at(0));
+}
+
 uint64_t WeightReader::bytes(const Parameter& parameter) const {
   return plan_load(*source_, component_, parameter, format_).bytes;
 }

@@ -45,6 +45,8 @@ class WeightReader {
   /// rows. Low-rank deltas then stay beside them. Rows come in the parameter's order. Throws WorkStopped in a thread
   /// whose work is to stop.
   void load(at::Tensor& tensor, const Parameter& parameter);
+  /// Notes a parameter that another reader loads, so that check_complete() expects it and its scales.
+  void expect(const Parameter& parameter);
   /// Returns a visitor that loads what a module lists. The visitor refers to this reader.
   Visit loads() {
     return [this](at::Tensor& tensor, const Parameter& parameter) { load(tensor, parameter); };

@@ -1,0 +1,57 @@
+// Parses the fields as transformers 4 and 5 write them: version 5 keeps those of rotary positions in rope_parameters.
+#include "models/text/encoder/qwen3_config.h"
+
+#include <nlohmann/json.hpp>
+
+#include "models/files/config_fields.h"
+
+namespace sparsereel::models {
+namespace {
+
+using nlohmann::json;
+
+/// Returns the base of the rotary frequencies.
+double rope_theta_of(const json& text, const std::string& file, double fallback) {
+  double theta = ConfigFields(text, file).positive_number("rope_theta", fallback);
+  for (const char* name : {"rope_scaling", "rope_parameters"}) {
+    const auto found = text.find(name);
+    if (found == text.end() || found->is_null()) continue;
+    const std::string place = file + ": " + name;
+    const ConfigFields fields(*found, place);
+    // Interleaved positions of images are equal on all axes for text.
+    fields.choice("rope_type", "default", {"default"});
+    theta = fields.positive_number("rope_theta", theta);
+  }
+  return theta;
+}
+
+}  // namespace
+
+Qwen3Config parse_qwen3_config(const json& whole, const std::string& file) {
+  const bool is_inside = whole.is_object() && whole.contains("text_config");
+  if (is_inside) ConfigFields(whole, file).choice("model_type", "qwen3_vl", {"qwen3_vl"});
+  const json& text = is_inside ? whole["text_config"] : whole;
+  const std::string place = is_inside ? file + ": text_config" : file;
+  const ConfigFields fields(text, place);
+  fields.choice("model_type", "qwen3_vl_text", {"qwen3_vl_text", "qwen3"});
+  fields.choice("hidden_act", "silu", {"silu"});
+  if (fields.boolean("attention_bias", false)) fields.unsupported("attention_bias", "true", "false");
+  if (fields.boolean("use_sliding_window", false)) fields.unsupported("use_sliding_window", "true", "false");
+  Qwen3Config config;
+  config.vocab_size = fields.integer("vocab_size", config.vocab_size);
+  config.hidden_size = fields.integer("hidden_size", config.hidden_size);
+  config.intermediate_size = fields.integer("intermediate_size", config.intermediate_size);
+  config.num_hidden_layers = fields.integer("num_hidden_layers", config.num_hidden_layers, 1, kMaxLayers);
+  config.num_attention_heads = fields.integer("num_attention_heads", config.num_attention_heads);
+  config.num_key_value_heads = fields.optional_integer("num_key_value_heads").value_or(config.num_attention_heads);
+  config.head_dim = fields.integer("head_dim", config.head_dim, 2);
+  config.rms_norm_eps = fields.number("rms_norm_eps", config.rms_norm_eps, 0, 1);
+  config.rope_theta = rope_theta_of(text, place, config.rope_theta);
+  fields.check_width("num_attention_heads x head_dim", config.num_attention_heads * config.head_dim);
+  fields.require_multiple("num_attention_heads (by num_key_value_heads)", config.num_attention_heads,
+                          config.num_key_value_heads);
+  fields.require_multiple("head_dim", config.head_dim, 2);
+  return config;
+}
+
+}  // namespace sparsereel::models

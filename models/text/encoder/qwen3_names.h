@@ -1,0 +1,28 @@
+// Names of tensors in Qwen3's language models, and the sizes that they reveal. No torch.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "models/store/checkpoint/family.h"
+
+namespace sparsereel::models {
+
+/// The words before the names of the language model's tensors in transformers' Qwen3-VL.
+inline constexpr const char* kQwen3Model = "model.language_model.";
+
+/// Returns the names of transformers' Qwen3-VL, of a language model alone (also used by ComfyUI, with "visual." for
+/// images), and of llama.cpp for GGUFs.
+StoredNames qwen3_names();
+
+/// Returns sizes from the config, or from tensors under transformers' names (Part::sizes_by_config). The number of
+/// layers is left out: files may lack the last ones.
+Sizes qwen3_sizes(const nlohmann::json& config, const std::string& file);
+Sizes qwen3_sizes(const TensorTable& tensors);
+
+/// Returns the encoder of Qwen3-VL and its tokenizer as parts of a pipeline. `published` names files that hold the
+/// encoder, `repository` the repository with the tokenizer.
+Part qwen3_vl_part(const std::string& published);
+Part qwen3_tokenizer_part(const std::string& repository);
+
+}  // namespace sparsereel::models
