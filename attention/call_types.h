@@ -73,6 +73,9 @@ struct PrologueOf {
   Array k_weight{}, k_bias{};        // [head_dim]; with across_heads [heads of k * head_dim]
   Pairs rotary_pairs{};              // rotary_pairs() of the tables, for GPU kernels; if absent, every call makes them
   Array rotary_cos{}, rotary_sin{};  // [video tokens, head_dim] in token order. Absent: no rotary embedding
+  /// True if the tables also have rows for the text tokens, which are then rotated too. Not with weights of text
+  /// tokens.
+  bool rotates_text = false;
   int rotary_tokens = 0;    // number of first tokens to rotate; the code that runs a prologue of pointers sets it
   bool interleaved = true;  // true: channels 2i and 2i + 1 are a pair; false: i and i + head_dim / 2 are. Both channels
                             // of a pair have equal entries in the tables
@@ -98,6 +101,11 @@ struct PrologueOf {
   bool normalizes_across_heads() const { return norm != Norm::none && across_heads; }
   /// Returns true if kernels still have to make pairs from the tables.
   bool takes_tables() const { return !exists(rotary_pairs) && exists(rotary_cos); }
+  /// Returns the number of tokens with a rotary position, in a call of `queries` tokens whose last `text` are text.
+  template <typename Size>
+  Size rotated_tokens(Size queries, Size text) const {
+    return rotates_text ? queries : queries - text;
+  }
   bool is_empty() const { return norm == Norm::none && !rotates(); }
 
   template <typename Any>
@@ -128,6 +136,7 @@ To with_arrays(const From& from, const Convert& array, const Pairs& pairs) {
   to.rotary_pairs = pairs;
   to.rotary_cos = array(from.rotary_cos);
   to.rotary_sin = array(from.rotary_sin);
+  to.rotates_text = from.rotates_text;
   to.interleaved = from.interleaved;
   to.text_q_weight = array(from.text_q_weight);
   to.text_k_weight = array(from.text_k_weight);

@@ -201,13 +201,13 @@ void check_prologue(const Prologue& prologue, const at::Tensor& q, const at::Ten
   check_vector(prologue.k_bias, "k_bias", size_of(k), k);
   check_vector(prologue.text_q_weight, "text_q_weight", q.size(3), q);
   check_vector(prologue.text_k_weight, "text_k_weight", q.size(3), q);
-  const int64_t video = q.size(1) - text_tokens;
+  const int64_t rotated = prologue.rotated_tokens(q.size(1), text_tokens);
   if (prologue.rotary_pairs.defined() && !prologue.rotary_cos.defined())
     throw bad_input("attention: prologue has rotary_pairs without rotary_cos",
                     "pass the tables from which the pairs were made");
-  check_rotary(prologue.rotary_cos, "rotary_cos", video, q);
-  check_rotary(prologue.rotary_sin, "rotary_sin", video, q);
-  check_floats(prologue.rotary_positions, "rotary_positions", {video, 4}, q);
+  check_rotary(prologue.rotary_cos, "rotary_cos", rotated, q);
+  check_rotary(prologue.rotary_sin, "rotary_sin", rotated, q);
+  check_floats(prologue.rotary_positions, "rotary_positions", {rotated, 4}, q);
   check_floats(prologue.rotary_frequencies, "rotary_frequencies", {q.size(2), 3, q.size(3) / 2}, q);
   check_floats(prologue.q_moments, "q_moments", {q.size(0), q.size(1), 2}, q);
   check_floats(prologue.k_moments, "k_moments", {k.size(0), k.size(1), 2}, k);

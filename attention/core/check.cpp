@@ -64,6 +64,9 @@ void check_by_part(const Call& call) {
     refuse_argument("prologue has weights of text tokens or rotary_frequencies, but leaves out interleaved",
                     "set interleaved");
   if (!prologue.has_text_weights()) return;
+  if (prologue.rotates_text)
+    refuse_argument("prologue has text_q_weight or text_k_weight, but sets rotates_text",
+                    "use weights of text tokens where only video tokens are rotated");
   if (prologue.norm == Norm::none)
     refuse_argument("prologue has text_q_weight or text_k_weight without a norm", "set norm to layer or rms");
   if (prologue.q_bias != nullptr || prologue.k_bias != nullptr)

@@ -101,7 +101,8 @@ class CpuCall {
     const StridedRows wide = widened(rows, sizes, copy);
     CallPrologue prologue = call_.prologue;
     if (prologue.is_empty()) return as_view<const float>(wide);
-    if (prologue.rotates()) prologue.rotary_tokens = static_cast<int>(call_.queries - call_.text_tokens);
+    if (prologue.rotates())
+      prologue.rotary_tokens = static_cast<int>(prologue.rotated_tokens(call_.queries, call_.text_tokens));
     const StridedRows out = contiguous_rows(copy, sizes);
     cpu::run_prologue({.batch = sizes.batch,
                        .tokens = sizes.tokens,

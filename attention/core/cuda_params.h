@@ -23,7 +23,7 @@ inline cuda::KernelParams cuda_params_of(const Call& call) {
   const auto same = [](const float* array) { return array; };
   params.prologue = with_arrays<cuda::Prologue>(prologue, same, prologue.rotary_pairs);
   if (prologue.rotates() || prologue.is_by_part())
-    params.prologue.rotary_tokens = static_cast<int>(call.queries - call.text_tokens);
+    params.prologue.rotary_tokens = static_cast<int>(prologue.rotated_tokens(call.queries, call.text_tokens));
   params.counts = call.counts;
   return params;
 }

@@ -12,7 +12,7 @@
 namespace sparsereel::models {
 
 /// Returns true if the kernels below accept x [B, N, C] as a residual: fp16 or bf16 on a GPU, C a multiple of 8 up to
-/// 5120, rows aligned to 16 bytes.
+/// 6144, rows aligned to 16 bytes.
 bool has_norm_kernel(const at::Tensor& x);
 
 /// Adds gates * update to x in place, if update is defined. Returns norm(x) * (1 + scale) + shift, or only the norm

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "models/layers/fp8.h"
@@ -81,8 +82,9 @@ void for_runs(int64_t batch, const TokenRange& part, const std::function<void(co
 // Returns norm(x) * (1 + scale) + shift as an affine norm, with weight * (1 + scale) and bias * (1 + scale) + shift.
 Norm fold(const Norm& norm, const Modulation& modulation) {
   const at::Tensor scale = modulation.scale + 1;
-  if (!norm.weight.defined()) return {scale.contiguous(), modulation.shift.contiguous()};
-  return {(scale * norm.weight).contiguous(), (scale * norm.bias + modulation.shift).contiguous()};
+  const at::Tensor weight = norm.weight.defined() ? scale * norm.weight : scale;
+  const at::Tensor shift = norm.bias.defined() ? scale * norm.bias + modulation.shift : modulation.shift;
+  return {weight.contiguous(), shift.contiguous(), norm.rms};
 }
 
 void norm_rows(const at::Tensor& x, at::Tensor& out, const Norm& folded, double eps, const SharedRow& run) {
@@ -93,7 +95,8 @@ void norm_rows(const at::Tensor& x, at::Tensor& out, const Norm& folded, double 
                    .bias = folded.bias.const_data_ptr<float>() + run.row * channels,
                    .rows = run.end - run.begin,
                    .channels = channels,
-                   .eps = static_cast<float>(eps)});
+                   .eps = static_cast<float>(eps),
+                   .centers = !folded.rms});
 }
 
 void gate_rows(at::Tensor& x, const at::Tensor& update, const at::Tensor& gate, const SharedRow& run) {
@@ -133,7 +136,10 @@ at::Tensor layer_norm(const at::Tensor& x, const Norm& norm, double eps) {
   if (x.dim() == 3 && has_norm_kernel(x))
     return norm_modulate_on_cuda(x, {}, nullptr, norm, eps, x.size(1), nullptr).values;
 #endif
-  return at::layer_norm(x, {x.size(-1)}, norm.weight, norm.bias, eps);
+  if (!norm.rms) return at::layer_norm(x, {x.size(-1)}, norm.weight, norm.bias, eps);
+  const auto weight = norm.weight.defined() ? std::optional(norm.weight) : std::nullopt;
+  const at::Tensor normed = at::rms_norm(x, {x.size(-1)}, weight, eps);
+  return norm.bias.defined() ? normed + norm.bias : normed;
 }
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
@@ -149,7 +155,7 @@ at::Tensor layer_norm_modulate(const at::Tensor& x, const Norm& norm, double eps
     return norm_modulate_on_cuda(x, {}, nullptr, norm, eps, video_tokens, &modulation).values;
 #endif
   if (!use_row_kernels(x)) {
-    const Norm wide = {to_fp32(norm.weight), to_fp32(norm.bias)};
+    const Norm wide = {to_fp32(norm.weight), to_fp32(norm.bias), norm.rms};
     at::Tensor out = layer_norm(x.to(at::kFloat), wide, eps);
     for (const TokenRange& part : parts_of(x, video_tokens, modulation)) {
       out.narrow(1, part.first, part.count)

@@ -1,4 +1,4 @@
-// Layer norm and RMS norm. Layer norm also with the adaptive shift, scale and gate of diffusion transformers, for a
+// Layer norm and RMS norm, also with the adaptive shift, scale and gate of diffusion transformers, for a
 // sequence of two parts.
 #pragma once
 
@@ -9,7 +9,8 @@
 
 namespace sparsereel::models {
 
-/// Returns norm(x) over the last dimension, in x's dtype and shape, contiguous.
+/// Returns norm(x), a layer norm or an RMS norm as the norm says, over the last dimension, in x's dtype and shape,
+/// contiguous.
 at::Tensor layer_norm(const at::Tensor& x, const Norm& norm, double eps);
 
 /// Returns x / sqrt(mean(x^2) + eps) * weight over the last dimension, weight [C] (Zhang and Sennrich, arXiv

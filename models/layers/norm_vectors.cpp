@@ -5,7 +5,7 @@ namespace sparsereel::models {
 
 void Norm::weights(const Visit& visit, const std::string& name, int64_t channels, bool fp32) {
   visit(weight, parameter(name + ".weight", {channels}, fp32));
-  visit(bias, parameter(name + ".bias", {channels}, fp32));
+  if (!rms) visit(bias, parameter(name + ".bias", {channels}, fp32));
 }
 
 }  // namespace sparsereel::models

@@ -10,11 +10,12 @@
 
 namespace sparsereel::models {
 
-/// A layer norm's weight and bias [channels]; both are undefined if the norm has none.
+/// A norm's weight and bias [channels]; each is undefined if the norm has none.
 struct Norm {
   at::Tensor weight, bias;
+  bool rms = false;  // divides by the root mean square and subtracts no mean (Zhang and Sennrich, arXiv 1910.07467)
 
-  /// Lists `name`.weight and `name`.bias. With fp32, they stay fp32 in every run.
+  /// Lists `name`.weight and, unless it is an RMS norm, `name`.bias. With fp32, they stay fp32 in every run.
   void weights(const Visit& visit, const std::string& name, int64_t channels, bool fp32 = false);
 };
 

@@ -34,12 +34,14 @@ SPARSEREEL_CLONES void layer_norm_rows(const LayerNormRows& p) {
   for (int64_t row = 0; row < p.rows; ++row) {
     const float* x = p.input + row * channels;
     float* y = p.output + row * channels;
-    float lanes[kRowLanes] = {};
-    for (int64_t c = 0; c < whole; c += kRowLanes) {
-      for (int64_t i = 0; i < kRowLanes; ++i) lanes[i] += x[c + i];
+    float lanes[kRowLanes] = {}, mean = 0;
+    if (p.centers) {
+      for (int64_t c = 0; c < whole; c += kRowLanes) {
+        for (int64_t i = 0; i < kRowLanes; ++i) lanes[i] += x[c + i];
+      }
+      for (int64_t c = whole; c < channels; ++c) lanes[c - whole] += x[c];
+      mean = add_up(lanes) / static_cast<float>(channels);
     }
-    for (int64_t c = whole; c < channels; ++c) lanes[c - whole] += x[c];
-    const float mean = add_up(lanes) / static_cast<float>(channels);
     // A second pass over a row in the first-level cache is exact where sum of squares minus mean squared cancels.
     for (float& lane : lanes) lane = 0;
     for (int64_t c = 0; c < whole; c += kRowLanes) {

@@ -15,9 +15,11 @@ struct LayerNormRows {
   int64_t rows;
   int64_t channels;
   float eps;
+  bool centers = true;
 };
 
 /// Computes output = (input - mean) / sqrt(variance + eps) * weight + bias, with mean and (biased) variance over a row.
+/// Unless `centers`, the mean is replaced by 0, which gives an RMS norm.
 void layer_norm_rows(const LayerNormRows& p);
 
 struct RmsNormRows {

@@ -64,6 +64,7 @@ void Attend::place(attention::Prologue prologue) {
   context_.prologue = std::move(prologue);
   context_.prologue.rotary_cos = plan_.rotary.cos;
   context_.prologue.rotary_sin = plan_.rotary.sin;
+  context_.prologue.rotates_text = plan_.rotates_text;
   context_.prologue.rotary_pairs = plan_.rotary_pairs;
   context_.prologue.rotary_positions = plan_.rotary_by_head.positions;
   context_.prologue.rotary_frequencies = plan_.rotary_by_head.frequencies;

@@ -42,6 +42,11 @@ TokenPlan make_token_plan(const TokenTables& tables, const hilbert::Grid& grid, 
     plan.video_positions = plan.video_positions.narrow(0, plan.slice.first, plan.slice.count);
   if (tables.text_positions.defined()) plan.text_positions = tables.text_positions.to(device, dtype);
   plan.rotary = {.cos = placed(tables.rotary.cos, at::kFloat), .sin = placed(tables.rotary.sin, at::kFloat)};
+  if (const auto& [cos, sin] = tables.text_rotary; cos.defined()) {
+    plan.rotates_text = true;
+    plan.rotary = {.cos = at::cat({plan.rotary.cos, cos.to(device, at::kFloat)}),
+                   .sin = at::cat({plan.rotary.sin, sin.to(device, at::kFloat)})};
+  }
   if (const auto& [positions, frequencies] = tables.rotary_by_head; frequencies.defined())
     plan.rotary_by_head = {.positions = placed(positions, at::kFloat), .frequencies = frequencies.to(device)};
   if (plan.rotary.cos.defined() && device.is_cuda()) {

@@ -19,9 +19,11 @@ struct RotaryByHead {
 
 /// A family's tables for one grid, in native token order.
 struct TokenTables {
-  at::Tensor video_positions;     // [N video, C], added to the tokens; undefined if there are none
-  at::Tensor text_positions;      // [L, C], added to the text; undefined if there are none
-  RotaryTable rotary;             // undefined if there is none
+  at::Tensor video_positions;  // [N video, C], added to the tokens; undefined if there are none
+  at::Tensor text_positions;   // [L, C], added to the text; undefined if there are none
+  RotaryTable rotary;          // undefined if there is none
+  /// Tables for the tokens behind the video, in their order; undefined if these are not rotated.
+  RotaryTable text_rotary{};
   RotaryByHead rotary_by_head{};  // replaces `rotary`, by head
 };
 
@@ -35,7 +37,8 @@ struct TokenPlan {
   at::Tensor inverse;          // int64 [N video]: the inverse permutation; undefined for the native order
   at::Tensor video_positions;  // [slice, C], from TokenTables, in the run's dtype
   at::Tensor text_positions;   // [L, C], in the run's dtype
-  RotaryTable rotary;          // [N video] in fp32, because attention sees all tokens
+  RotaryTable rotary;          // [N video] in fp32, because attention sees all tokens; [N] if rotates_text
+  bool rotates_text = false;   // the tokens behind the video have rotary positions, too
   at::Tensor rotary_pairs;     // attention::rotary_pairs() of `rotary` on a GPU
   RotaryByHead rotary_by_head;  // [N video] in fp32
 };

@@ -197,6 +197,23 @@ TEST_F(AttendOnGpu, AppliesTheSamePrologueAsTheCpu) {
   }
 }
 
+TEST_F(AttendOnGpu, RotatesTextTokensToo) {
+  const int64_t tokens = 700, text = 77, heads = 3;
+  for (const int64_t head_dim : {64, 128}) {
+    const Inputs x = inputs(2, tokens, tokens, heads, head_dim);
+    Context context{.text_tokens = text};
+    Prologue& p = context.prologue;
+    p.norm = Prologue::Norm::rms;
+    p.q_weight = at::randn({head_dim}), p.k_weight = at::randn({head_dim});
+    const at::Tensor angles = (at::rand({tokens, head_dim / 2}) * 6).repeat_interleave(2, 1);
+    p.rotary_cos = angles.cos(), p.rotary_sin = angles.sin();
+    p.rotates_text = true;
+    expect_quantized_near_exact(x, context);
+    context.mode = Mode::full;
+    EXPECT_LT(compare(on_gpu(x, context).out, exact(x, context).out).relative_l1, 0.02);
+  }
+}
+
 TEST_F(AttendOnGpu, AppliesSeparateTextWeightsAndAnglesPerHead) {
   for (const int64_t head_dim : {48, 64, 112, 128, 256})
     for (const int64_t text : {0, 77})

@@ -58,9 +58,10 @@ struct Shape {
 /// Channel counts around the chunks of a warp, those of real models, and some that our kernels do not take.
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = {
-      {1, 1, 0, 16},      {2, 37, 5, 48},   {2, 130, 33, 256}, {3, 4, 64, 264},  {1, 9, 9, 1016},   {2, 40, 7, 1536},
-      {2, 600, 26, 1920}, {1, 50, 0, 2048}, {2, 300, 3, 3072}, {1, 17, 2, 3080}, {2, 5, 1, 5120},   {1, 2000, 50, 5120},
-      {2, 9, 4, 100},     {1, 3, 2, 2047},  {1, 3, 2, 5128},   {2, 1, 1, 8},     {4, 3000, 100, 64}};
+      {1, 1, 0, 16},    {2, 37, 5, 48},      {2, 130, 33, 256},  {3, 4, 64, 264},   {1, 9, 9, 1016},
+      {2, 40, 7, 1536}, {2, 600, 26, 1920},  {1, 50, 0, 2048},   {2, 300, 3, 3072}, {1, 17, 2, 3080},
+      {2, 5, 1, 5120},  {1, 2000, 50, 5120}, {2, 9, 4, 100},     {1, 3, 2, 2047},   {1, 3, 2, 5128},
+      {2, 1, 1, 8},     {4, 3000, 100, 64},  {1, 700, 90, 5376}, {1, 3, 2, 6152}};
   return all;
 }
 
@@ -71,13 +72,16 @@ struct NormCase {
   Norm norm;
   JointModulation first, second;
 
-  NormCase(const Shape& s, at::ScalarType d, bool affine) : shape(s), dtype(d) {
+  enum class Kind { plain, affine, rms };
+
+  NormCase(const Shape& s, at::ScalarType d, Kind kind) : shape(s), dtype(d) {
     const auto random = [d](at::IntArrayRef sizes, double offset = 0) {
       return (at::randn(sizes) + offset).to(d).to(at::kFloat);
     };
     x = random({s.batch, s.video + s.text, s.channels}, 3);
     update = random(x.sizes());
-    if (affine) norm = {random({s.channels}, 1), random({s.channels})};
+    if (kind == Kind::affine) norm = {random({s.channels}, 1), random({s.channels})};
+    if (kind == Kind::rms) norm = {random({s.channels}, 1), {}, /*rms=*/true};
     for (Modulation* m : {&first.video, &first.text, &second.video, &second.text})
       *m = {random({s.batch, s.channels}), random({s.batch, s.channels}), random({s.batch, s.channels})};
   }
@@ -115,10 +119,10 @@ struct NormCase {
 void for_each_case(const std::function<void(const NormCase&, bool)>& body) {
   for (const Shape& shape : shapes()) {
     for (const auto dtype : {at::kBFloat16, at::kHalf}) {
-      for (const bool affine : {false, true}) {
+      for (const auto kind : {NormCase::Kind::plain, NormCase::Kind::affine, NormCase::Kind::rms}) {
         SCOPED_TRACE(testing::Message() << shape.batch << " x (" << shape.video << " + " << shape.text << ") x "
-                                        << shape.channels << " " << dtype << (affine ? " affine" : ""));
-        body(NormCase(shape, dtype, affine), affine);
+                                        << shape.channels << " " << dtype << ", kind " << static_cast<int>(kind));
+        body(NormCase(shape, dtype, kind), kind != NormCase::Kind::plain);
       }
     }
   }
@@ -245,7 +249,7 @@ TEST_F(LayersOnGpu, NormalizePreciselyFarFromZero) {
 
 TEST_F(LayersOnGpu, KeepNanInItsRow) {
   for (const int64_t channels : {512, 3072, 5120}) {
-    NormCase gpu = NormCase({1, 20, 4, channels}, at::kBFloat16, true).on_gpu(false);
+    NormCase gpu = NormCase({1, 20, 4, channels}, at::kBFloat16, NormCase::Kind::affine).on_gpu(false);
     gpu.x[0][7][100] = std::numeric_limits<float>::quiet_NaN();
     const at::Tensor finite = at::isfinite(gpu.gated_modulated()).all(2).cpu();
     EXPECT_EQ(finite.sum().item<int64_t>(), 23) << channels;

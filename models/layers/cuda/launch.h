@@ -16,7 +16,7 @@ using attention::cuda::Stream;
 /// The element types of tensors: fp32, and the types of Element (fp16 and bf16).
 enum class Scalar { fp32, fp16, bf16 };
 
-constexpr int kMaxNormChannels = 5120;       // four warps hold such a row in registers
+constexpr int kMaxNormChannels = 6144;       // four warps hold such a row in registers
 constexpr int kMaxQuantizeChannels = 16384;  // a block holds such a row in registers
 constexpr int kMaxRotation = 256;            // a warp holds such a group of columns in registers
 
@@ -52,8 +52,8 @@ struct EightBits {
   int rotation = 0;   // columns of a group that is rotated before it becomes int8: 0, 16, 64 or 256
 };
 
-/// Residual update and layer norm. residual += gate * update if there is an update, rounded to Element. Then out =
-/// (norm(residual) * weight + bias) * (1 + scale) + shift.
+/// Residual update and layer norm or RMS norm. residual += gate * update if there is an update, rounded to Element.
+/// Then out = (norm(residual) * weight + bias) * (1 + scale) + shift.
 struct NormModulate {
   int batch = 0;
   int tokens = 0;
@@ -69,6 +69,7 @@ struct NormModulate {
   const void* weight = nullptr;  // Element [channels]; null for weights of 1
   const void* bias = nullptr;    // null for a bias of 0
   float eps = 0;
+  bool centers = true;  // false for an RMS norm, which subtracts no mean
   PartVectors scale{}, shift{}, gate{};
   EntryOfToken entry{};  // for scale, shift and gate
 };

@@ -134,12 +134,15 @@ class Row {
     }
   }
 
-  __device__ void normalize(float eps) {
+  __device__ void normalize(float eps, bool centers) {
     const float size = static_cast<float>(channels_);
-    float sum = 0;
-    for_each([&](float x) { sum += x; });
-    const float mean = team_.sum(sum) / size;
-    forget_unpacked();
+    float mean = 0;
+    if (centers) {
+      float sum = 0;
+      for_each([&](float x) { sum += x; });
+      mean = team_.sum(sum) / size;
+      forget_unpacked();
+    }
     // A second pass over registers is exact where mean square minus squared mean cancels.
     float squares = 0;
     for_each([&](float x) { squares += (x - mean) * (x - mean); });
@@ -277,7 +280,7 @@ __global__ void __launch_bounds__(kThreads, blocks_together(kChunks, kUpdates, k
       Row<T, kTeam, kChunks, kUpdates> values(p.channels, vectors, team);
       values.load(residual);
       if constexpr (kUpdates) values.add(row_of<T>(p.update, range.batch, row), residual);
-      values.normalize(p.eps);
+      values.normalize(p.eps, p.centers);
       const auto write_8_bits = [&](auto write) {
         write(row_of<uint8_t>(p.out, range.batch, row), p.out_scale + range.batch * p.tokens + row);
       };
@@ -334,6 +337,7 @@ void launch_type(const NormModulate& p, Stream stream) {
   if (chunks <= 6) return launch_row<T, 1, 6, kInt8>(p, stream);
   if (chunks <= 8) return launch_row<T, 1, 8, kInt8>(p, stream);
   if (chunks <= 12) return launch_row<T, 2, 6, kInt8>(p, stream);
+  if (chunks <= 20) return launch_row<T, 4, 5, kInt8>(p, stream);
   static_assert(kMaxNormChannels % (4 * kChunk) == 0);
   return launch_row<T, 4, kMaxNormChannels / (4 * kChunk), kInt8>(p, stream);
 }

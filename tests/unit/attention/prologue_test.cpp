@@ -96,6 +96,31 @@ TEST(Prologue, MatchesTheFormulasOfNormsAndRotaryEmbeddings) {
         }
 }
 
+TEST(Prologue, RotatesTextTokensToo) {
+  const Inputs x(90, 40);
+  const int64_t text = 12;
+  Context context;
+  context.text_tokens = text;
+  Prologue& p = context.prologue;
+  p.norm = Prologue::Norm::rms;
+  p.q_weight = at::randn({40}), p.k_weight = at::randn({40});
+  p.rotary_cos = at::randn({90, 40}), p.rotary_sin = at::randn({90, 40});
+  p.rotates_text = true;
+  Inputs by_hand(90, 40);
+  by_hand.q = prologue_by_hand(p, x.q, p.q_weight, p.q_bias, 0);
+  by_hand.k = prologue_by_hand(p, x.k, p.k_weight, p.k_bias, 0);
+  Context plain;
+  plain.text_tokens = text;
+  EXPECT_LE(max_error(run(x, context).out, run(by_hand, plain).out), 2e-5);
+  context.mode = plain.mode = Mode::sparse;
+  EXPECT_LE(max_error(run(x, context).out, run(by_hand, plain).out), 2e-5);
+  p.text_q_weight = p.text_k_weight = at::randn({40});
+  EXPECT_THROW(run(x, context), Error) << "weights of text tokens with rotated text tokens";
+  p.text_q_weight = p.text_k_weight = at::Tensor();
+  p.rotates_text = false;
+  EXPECT_THROW(run(x, context), Error) << "tables of all tokens without rotates_text";
+}
+
 /// Computes in fp64 what a prologue makes of q or k if norm weights differ by token and angles by head.
 at::Tensor parts_by_hand(const Prologue& p, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& of_text,
                          int64_t text) {

@@ -20,13 +20,14 @@ Modulation random_modulation(int64_t batch, int64_t channels, at::ScalarType dty
 }
 
 at::Tensor modulated(const at::Tensor& x, const Norm& norm, double eps, const Modulation& m) {
-  const at::Tensor y = at::layer_norm(x, {x.size(2)}, norm.weight, norm.bias, eps);
+  const at::Tensor y = norm.rms ? at::rms_norm(x, {x.size(2)}, norm.weight, eps)
+                                : at::layer_norm(x, {x.size(2)}, norm.weight, norm.bias, eps);
   return y * (1 + m.scale.unsqueeze(1)) + m.shift.unsqueeze(1);
 }
 
 Norm in_fp32(const Norm& norm) {
   const auto wide = [](const at::Tensor& x) { return x.defined() ? x.to(at::kFloat) : x; };
-  return {wide(norm.weight), wide(norm.bias)};
+  return {wide(norm.weight), wide(norm.bias), norm.rms};
 }
 
 Modulation in_fp32(const Modulation& m) {
@@ -50,7 +51,8 @@ TEST_P(NormLayer, ModulatesVideoAndTextByTheirOwnVectors) {
     const auto options = at::TensorOptions().dtype(dtype);
     const at::Tensor x = at::randn({batch, video + text, channels}, options) + 3;
     const JointModulation m = {random_modulation(batch, channels, dtype), random_modulation(batch, channels, dtype)};
-    for (const Norm& norm : {Norm{}, Norm{at::randn({channels}, options), at::randn({channels}, options)}}) {
+    for (const Norm& norm : {Norm{}, Norm{at::randn({channels}, options), at::randn({channels}, options)},
+                             Norm{at::randn({channels}, options), {}, /*rms=*/true}}) {
       const at::Tensor wide = x.to(at::kFloat);  // so that only the result is rounded
       const at::Tensor expected =
           at::cat({modulated(wide.narrow(1, 0, video), in_fp32(norm), 1e-5, in_fp32(m.video)),
