@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
 #include <utility>
 
 #include "models/layers/host_memory.h"
@@ -17,46 +16,72 @@
 namespace sparsereel::models {
 namespace {
 
+constexpr size_t kMostPlans = 8;  // plans that are kept for inputs to come
+
+/// Returns the timesteps of one forward pass.
+StepTimes times_of(const TransformerInput& input) {
+  const auto first = [](const at::Tensor& times) -> std::vector<double> {
+    if (!times.defined()) return {};
+    return {times.flatten()[0].item<double>()};
+  };
+  return {.video = first(input.timesteps),
+          .sound = first(input.sound_timesteps),
+          .has_keyframes = !input.keyframes.empty()};
+}
+
 class BlockLoop final : public LoadedTransformer {
  public:
   BlockLoop(std::unique_ptr<Transformer> transformer, std::unique_ptr<LayerWeights> layers, uint64_t weight_bytes,
-            std::vector<uint64_t> block_bytes, bool rounds_again, const at::TensorOptions& options)
+            std::vector<uint64_t> block_bytes, bool rounds_again, const at::TensorOptions& options,
+            std::unique_ptr<LayerWeights> modulation)
       : transformer_(std::move(transformer)),
         layers_(std::move(layers)),
+        modulation_(std::move(modulation)),
         weight_bytes_(weight_bytes),
         block_bytes_(std::move(block_bytes)),
         rounds_again_(rounds_again),
         options_(options) {}
 
   at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor& timesteps,
-                     AttentionRun& run, StepCache* cache) override;
+                     AttentionRun& run, StepCache* cache) override {
+    return predict({.latents = latents, .conditioning = conditioning, .timesteps = timesteps}, run, cache).video;
+  }
+  Prediction predict(const TransformerInput& given, AttentionRun& run, StepCache* cache) override;
+  void prepare(const StepTimes& times) override;
   void collect(AttentionRun& run) override;
   uint64_t weight_bytes() const override { return weight_bytes_; }
   std::vector<uint64_t> block_bytes() const override { return block_bytes_; }
   bool rounds_again() const override { return rounds_again_; }
 
  private:
-  const TokenPlan& plan(const hilbert::Grid& grid, hilbert::TokenOrder order, Group* group);
+  const TokenPlan& plan(const TransformerInput& input, const AttentionRun& run);
   void run_blocks(size_t first, size_t end, Tokens& tokens, Attend& attend);
   void run_blocks(Tokens& tokens, Attend& attend, StepCache& cache);
 
   std::unique_ptr<Transformer> transformer_;
-  std::unique_ptr<LayerWeights> layers_;  // weights of transformer_
+  std::unique_ptr<LayerWeights> layers_;      // weights of transformer_
+  std::unique_ptr<LayerWeights> modulation_;  // weights that only modulation needs; null if there are none
   uint64_t weight_bytes_;
   std::vector<uint64_t> block_bytes_;
   bool rounds_again_;
   at::TensorOptions options_;
   attention::Workspace workspace_;
-  // The key is order, grid, rank and number of ranks.
-  std::map<std::tuple<hilbert::TokenOrder, int64_t, int64_t, int64_t, int64_t, int64_t>, TokenPlan> plans_;
+  // The key is order, grid, rank, number of ranks, and the transformer's positions_key().
+  std::map<std::pair<hilbert::TokenOrder, std::vector<int64_t>>, TokenPlan> plans_;
 };
 
-const TokenPlan& BlockLoop::plan(const hilbert::Grid& grid, hilbert::TokenOrder order, Group* group) {
-  const auto key = std::make_tuple(order, grid.frames, grid.height, grid.width, group == nullptr ? 0 : group->rank(),
-                                   group == nullptr ? 0 : group->size());
+const TokenPlan& BlockLoop::plan(const TransformerInput& input, const AttentionRun& run) {
+  const hilbert::Grid grid = transformer_->grid_of(input);
+  Group* group = run.tokens;
+  std::pair key(run.token_order, transformer_->positions_key(input));
+  key.second.insert(key.second.end(), {grid.frames, grid.height, grid.width, group == nullptr ? 0 : group->rank(),
+                                       group == nullptr ? 0 : group->size()});
   auto found = plans_.find(key);
-  if (found == plans_.end())
-    found = plans_.emplace(key, make_token_plan(transformer_->tables(grid), grid, order, options_, group)).first;
+  if (found == plans_.end()) {
+    if (plans_.size() >= kMostPlans) plans_.clear();
+    const TokenTables tables = transformer_->tables_of(input, grid);
+    found = plans_.emplace(key, make_token_plan(tables, grid, run.token_order, options_, group)).first;
+  }
   found->second.group = group;  // may be another group of the same size
   return found->second;
 }
@@ -82,18 +107,28 @@ void BlockLoop::run_blocks(Tokens& tokens, Attend& attend, StepCache& cache) {
   cache.remember(rest.neg_().add_(tokens.hidden.value()));
 }
 
-at::Tensor BlockLoop::forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor& timesteps,
-                              AttentionRun& run, StepCache* cache) {
-  const TransformerInput input = {.latents = latents.to(options_),
-                                  .conditioning = conditioning.to(options_),
-                                  .timesteps = timesteps.to(options_.device())};
-  const TokenPlan& tokens_plan = plan(transformer_->grid_of(input), run.token_order, run.tokens);
+void BlockLoop::prepare(const StepTimes& times) {
+  if (modulation_ == nullptr || !transformer_->lacks_modulation(times)) return;
+  transformer_->begin_modulation(times);
+  for (size_t layer = 0; layer < transformer_->layers(); ++layer) {
+    modulation_->visit(layer);
+    transformer_->make_modulation(layer);
+  }
+  modulation_->release();
+}
+
+Prediction BlockLoop::predict(const TransformerInput& given, AttentionRun& run, StepCache* cache) {
+  const TransformerInput input = given.to(options_, transformer_->reads_wide_latents());
+  const TokenPlan& tokens_plan = plan(input, run);
+  if (modulation_ != nullptr) prepare(times_of(given));
   run.per_layer.resize(transformer_->layers());
   Tokens tokens = transformer_->embed(input, tokens_plan);
   Attend attend(run, tokens_plan, tokens.text_tokens, workspace_, tokens.key_lengths);
   cache != nullptr ? run_blocks(tokens, attend, *cache) : run_blocks(0, transformer_->layers(), tokens, attend);
   workspace_.scratch.reset();  // frees memory for a second expert or the decoder
-  at::Tensor prediction = transformer_->head(tokens, tokens_plan).to(latents.scalar_type());
+  Prediction prediction = {.video = transformer_->head(tokens, tokens_plan).to(given.latents.scalar_type()),
+                           .sound = transformer_->sound_head(tokens)};
+  if (prediction.sound.defined()) prediction.sound = prediction.sound.to(given.latents.scalar_type());
   if (run.collects) collect(run);
   return prediction;
 }
@@ -121,18 +156,25 @@ std::unique_ptr<LoadedTransformer> loaded_transformer(std::unique_ptr<Transforme
   const Slots ends = slots_of([&](const Visit& visit) { transformer->weights(visit); });
   uint64_t bytes = bytes_of(ends, *reader);
   bool again = rounds_again(ends, *reader);
-  std::vector<Slots> layers;
+  std::vector<Slots> layers, modulation;
   std::vector<uint64_t> block_bytes;
   for (size_t layer = 0; layer < transformer->layers(); ++layer) {
     layers.push_back(slots_of([&](const Visit& visit) { transformer->weights(layer, visit); }));
     block_bytes.push_back(bytes_of(layers.back(), *reader));
     bytes += block_bytes.back();
     again = again || rounds_again(layers.back(), *reader);
+    if (Slots slots = slots_of([&](const Visit& visit) { transformer->modulation_weights(layer, visit); });
+        !slots.empty())
+      modulation.push_back(std::move(slots));
   }
+  for (const Slots& slots : modulation)
+    for (const Slot& slot : slots) reader->expect(slot.parameter);
   auto weights = load_layers(reader, std::move(layers), streaming);
   reader->check_complete();
+  const bool is_file = !modulation.empty() && !device.is_meta();
+  auto passing = is_file ? load_layers(reader, std::move(modulation), Residence::file) : nullptr;
   return std::make_unique<BlockLoop>(std::move(transformer), std::move(weights), bytes, std::move(block_bytes), again,
-                                     at::TensorOptions().device(device).dtype(format.dtype));
+                                     at::TensorOptions().device(device).dtype(format.dtype), std::move(passing));
 }
 
 }  // namespace sparsereel::models

@@ -15,6 +15,7 @@
 #include "models/store/weights/layer_weights.h"
 #include "models/transformer/attend.h"
 #include "models/transformer/step_cache.h"
+#include "models/transformer/transformer_input.h"
 
 namespace sparsereel::models {
 
@@ -30,6 +31,14 @@ class LoadedTransformer {
   /// after the first, and remembers what they add when they run. If null, all blocks run.
   virtual at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor& timesteps,
                              AttentionRun& run, StepCache* cache = nullptr) = 0;
+  /// Does the same for an input that may also have sound, keyframes and pictures. The prediction has the dtype of the
+  /// latents.
+  virtual Prediction predict(const TransformerInput& input, AttentionRun& run, StepCache* cache = nullptr) {
+    return {.video = forward(input.latents, input.conditioning, input.timesteps, run, cache)};
+  }
+  /// Computes the modulation of all steps, for families whose modulation depends on nothing but the timestep. Without
+  /// this call, each forward pass at new timesteps reads the weights for it again.
+  virtual void prepare(const StepTimes& /*times*/) {}
   /// Adds what GPU kernels have counted since the last call to the run's statistics. Waits for the device.
   virtual void collect(AttentionRun& run) = 0;
   /// Returns the bytes of all weights, wherever they are kept.
@@ -40,9 +49,10 @@ class LoadedTransformer {
   virtual bool rounds_again() const { return false; }
 };
 
-/// Loads the weights that `transformer` lists from the component, and runs it: embed, blocks, head. `streaming`
-/// says how many blocks do not stay on the GPU. Tensors whose names contain a text of
-/// `unused` may be present without being read.
+/// Loads the weights that `transformer` lists from the component, and runs it: embed, blocks, head. `streaming` says how
+/// many blocks do not stay on the GPU. Tensors whose names contain a text of `unused` may be present without being read.
+/// If the family lists modulation weights, these are read whenever they are needed, and the component must outlive the
+/// transformer.
 std::unique_ptr<LoadedTransformer> loaded_transformer(std::unique_ptr<Transformer> transformer,
                                                       const Component& component, at::Device device,
                                                       WeightFormat format, const Streaming& streaming = {},

@@ -32,8 +32,7 @@ JointModulation modulation_rows(const at::Tensor& table, int64_t first, int64_t 
 
 void check_conditions(const TransformerInput& input, int64_t text_dim, const std::string& field,
                       const std::string& config_file) {
-  const auto& [latents, conditioning, timesteps] = input;
-  const at::Tensor& text = conditioning.text;
+  const at::Tensor &latents = input.latents, &text = input.conditioning.text, &timesteps = input.timesteps;
   if (text.dim() == 3 && text.size(0) == latents.size(0) && text.size(2) == text_dim && timesteps.dim() == 1 &&
       timesteps.size(0) == latents.size(0))
     return;
@@ -41,6 +40,21 @@ void check_conditions(const TransformerInput& input, int64_t text_dim, const std
                       " do not fit latents of shape " + shape_of(latents) + " and " + field + " " +
                       std::to_string(text_dim) + " of " + config_file,
                   "use the text encoder that the checkpoint was published with");
+}
+
+TransformerInput TransformerInput::to(const at::TensorOptions& options, bool wide_latents) const {
+  const at::TensorOptions of_latents = wide_latents ? options.dtype(at::kFloat) : options;
+  const auto moved = [&](const at::Tensor& x) { return x.defined() ? x.to(of_latents) : x; };
+  const auto placed = [&](const at::Tensor& x) { return x.defined() ? x.to(options.device()) : x; };
+  TransformerInput input = {.latents = moved(latents),
+                            .conditioning = conditioning.to(options),
+                            .timesteps = placed(timesteps),
+                            .sound = moved(sound),
+                            .sound_timesteps = placed(sound_timesteps),
+                            .keyframes = keyframes,
+                            .pictures = pictures};
+  for (Keyframe& keyframe : input.keyframes) keyframe.latents = moved(keyframe.latents);
+  return input;
 }
 
 void check_text_alone(const TransformerInput& input, const std::string& config_file) {

@@ -8,28 +8,20 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "hilbert/token_order.h"
 #include "models/layers/parameters.h"
 #include "models/layers/residual.h"
-#include "models/request/conditioning.h"
 #include "models/request/spec.h"
 #include "models/transformer/attend.h"
 #include "models/transformer/context_keys.h"
 #include "models/transformer/patches.h"
 #include "models/transformer/shape_text.h"
 #include "models/transformer/token_plan.h"
+#include "models/transformer/transformer_input.h"
 
 namespace sparsereel::models {
-
-/// The input of one forward pass, on the run's device.
-struct TransformerInput {
-  /// [B, ..] in the run's dtype and the family's layout. If the model takes conditioning latents as channels, they come
-  /// last.
-  at::Tensor latents;
-  Conditioning conditioning;  // B passes, in the run's dtype
-  at::Tensor timesteps;       // [B], whole or fractional
-};
 
 /// Returns the grid of the patches of latents [B, channels, frames, height, width], or [B, frames, channels, height,
 /// width]. Throws Error if the latents do not have that form.
@@ -56,7 +48,9 @@ struct Tokens {
   /// int64 [B, N]: for each token of `hidden`, its row of `time` and `modulation`; undefined if each token uses the row
   /// of its batch entry
   at::Tensor row_of_token{};
-  at::Tensor modulation{};    // [R, ..]: the start of all blocks' modulation, if the model has one
+  at::Tensor modulation{};  // [R, ..]: the start of all blocks' modulation, if the model has one
+  /// int64 [R]: the rows of the modulation that the blocks computed beforehand (make_modulation()), if they did
+  at::Tensor modulation_rows{};
   at::Tensor context{};       // [B, L, C]: text for cross-attention
   at::Tensor context_bias{};  // fp32 [B, L], added to the context's scores; undefined if not needed
   /// [1, L', C]: image tokens, attended to with a separate softmax. Undefined if there are none, or if image_keys holds
@@ -76,15 +70,37 @@ class Transformer {
   /// Lists the tensors of a layer. Each time the layer runs, they may be at another address.
   virtual void weights(size_t layer, const Visit& visit) = 0;
 
+  /// Returns true if the model reads latents in fp32 in a run of any dtype.
+  virtual bool reads_wide_latents() const { return false; }
   /// Returns the grid of the video tokens. Throws Error if the input does not fit the configuration.
   virtual hilbert::Grid grid_of(const TransformerInput& input) const = 0;
   /// Returns the position tables of a grid, in native token order. Throws Error if the configuration excludes the grid.
   virtual TokenTables tables(const hilbert::Grid& grid) const = 0;
+  /// Returns the position tables of an input, for families whose tables depend on more than the grid. `positions_key`
+  /// then differs for inputs whose tables differ.
+  virtual TokenTables tables_of(const TransformerInput& /*input*/, const hilbert::Grid& grid) const {
+    return tables(grid);
+  }
+  virtual std::vector<int64_t> positions_key(const TransformerInput& /*input*/) const { return {}; }
+
+  // Modulation that depends on nothing but the timestep may need more weights than everything else. Such a family lists
+  // these weights here. They are not kept: each layer's weights are on the device only while its modulation for the
+  // timesteps of all steps is computed.
+  /// Lists a layer's weights that only its modulation needs.
+  virtual void modulation_weights(size_t /*layer*/, const Visit& /*visit*/) {}
+  /// Returns true if the modulation for these timesteps is not known yet.
+  virtual bool lacks_modulation(const StepTimes& /*times*/) const { return false; }
+  /// Forgets all modulation. make_modulation() then follows for each layer.
+  virtual void begin_modulation(const StepTimes& /*times*/) {}
+  /// Computes the layer's modulation for the timesteps. The layer's modulation_weights() are on the device.
+  virtual void make_modulation(size_t /*layer*/) {}
 
   virtual Tokens embed(const TransformerInput& input, const TokenPlan& plan) const = 0;
   virtual void block(size_t layer, Tokens& tokens, Attend& attend) const = 0;
   /// Returns the prediction in the shape of the latents that are denoised.
   virtual at::Tensor head(Tokens& tokens, const TokenPlan& plan) const = 0;
+  /// Returns the prediction for the sound, if the model makes sound; otherwise an undefined tensor.
+  virtual at::Tensor sound_head(Tokens& /*tokens*/) const { return {}; }
 };
 
 }  // namespace sparsereel::models

@@ -70,7 +70,7 @@ def in_fp8(model):
     feed-forward of its blocks, weights have a scale per output row and inputs a scale per token, if their sizes are multiples of 16."""
     model, saved = copy.deepcopy(model), 0
     for name, layer in model.named_modules():
-        if isinstance(layer, torch.nn.Linear) and re.search(r"blocks\.\d+\.(attn\d|ff\w*)\.", name) and all(size % 16 == 0 for size in layer.weight.shape):
+        if isinstance(layer, torch.nn.Linear) and re.search(r"blocks\.\d+\.(attn\d?|ff\w*)\.", name) and all(size % 16 == 0 for size in layer.weight.shape):
             layer.weight.copy_(e4m3_rows(layer.weight))
             layer.register_forward_pre_hook(lambda layer, inputs: (e4m3_rows(inputs[0]),))
             saved += 3 * layer.weight.numel() - 4 * layer.weight.shape[0]

@@ -112,20 +112,20 @@ inline std::string load_complaint(const models::Component& component, const Load
 
 /// Expects a published transformer to load, and loading to fail if a tensor is missing or belongs to one more block.
 /// Other additional tensors are ignored.
-inline void expect_exact_names(ZeroComponent& zeros) {
-  EXPECT_EQ(load_complaint(zeros.component), "");
+inline void expect_exact_names(ZeroComponent& zeros, const Load& load = load_transformer) {
+  EXPECT_EQ(load_complaint(zeros.component, load), "");
   const models::TensorEntry* entry = zeros.component.tensors["proj_out.bias"].second;
   zeros.component.tensors.erase("proj_out.bias");
-  EXPECT_NE(load_complaint(zeros.component).find("proj_out.bias"), std::string::npos);
+  EXPECT_NE(load_complaint(zeros.component, load).find("proj_out.bias"), std::string::npos);
   zeros.component.tensors["proj_out.bias"] = {0, entry};
   zeros.add("proj_out.extra", {3});
-  EXPECT_EQ(load_complaint(zeros.component), "") << "a stranger is left out";
+  EXPECT_EQ(load_complaint(zeros.component, load), "") << "a stranger is left out";
   std::string more;  // a weight of one more block
   for (const auto& [name, place] : zeros.component.tensors)
     if (const size_t number = name.find(".0."); more.empty() && number != std::string::npos)
       more = std::string(name).replace(number, 3, ".99.");
   zeros.add(more, {3});
-  EXPECT_NE(load_complaint(zeros.component).find("1 unexpected: \"" + more), std::string::npos);
+  EXPECT_NE(load_complaint(zeros.component, load).find("1 unexpected: \"" + more), std::string::npos);
 }
 
 }  // namespace sparsereel::test

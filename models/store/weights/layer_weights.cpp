@@ -17,10 +17,13 @@ class FileLayers final : public LayerWeights {
       : reader_(std::move(reader)), layers_(std::move(layers)) {}
 
   void visit(size_t layer) override {
-    for (at::Tensor* tensor : tensors_of(layers_[here_])) tensor->reset();
+    release();
     for (const Slot& slot : layers_[layer]) reader_->load(*slot.tensor, slot.parameter);
     here_ = layer;
     if (layer + 1 == layers_.size()) reader_->check_complete();
+  }
+  void release() override {
+    for (at::Tensor* tensor : tensors_of(layers_[here_])) tensor->reset();
   }
 
  private:

@@ -42,6 +42,8 @@ class LayerWeights {
   /// Fills the layer's tensors with its weights, for work that is enqueued on the current stream before the next call.
   /// Visit layers in order. Any other order is correct but waits, except repeated visits of the first layer.
   virtual void visit(size_t layer) = 0;
+  /// Frees what the last visit has read. No effect for layers that stay in memory.
+  virtual void release() {}
 };
 
 enum class Residence {

@@ -1,0 +1,63 @@
+// The weights of MiniMax-H3's transformer in the form that the forward pass uses, and their names in diffusers'
+// checkpoints.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "models/families/minimax_h3/config.h"
+#include "models/layers/linear.h"
+#include "models/layers/norm.h"
+#include "models/layers/parameters.h"
+#include "models/layers/timestep_embedding.h"
+
+namespace sparsereel::models {
+
+// Sizes: C = hidden_size, A = heads x head_dim (D), F = ffn_dim, P = the elements of a patch, T = time_embed_dim.
+
+/// Attention and feed-forward, which blocks and the refiner of the text have alike.
+struct MiniMaxH3Layer {
+  Norm norm_attention{.weight = {}, .bias = {}, .rms = true};     // [C] in fp32
+  Linear qkv;                                                     // [3 A, C]: to_q, to_k, to_v stacked
+  at::Tensor norm_q, norm_k;                                      // [D] in fp32, as the attention kernels read them
+  Linear to_out;                                                  // [C, A]
+  Norm norm_feed_forward{.weight = {}, .bias = {}, .rms = true};  // [C] in fp32
+  Linear feed_forward_in;                                         // [2 F, C]: values, then their gates
+  Linear feed_forward_out;                                        // [C, F]
+
+  /// Lists the layer's weights. `name` is the prefix of their names: "transformer_blocks.0". With `rotates`, the
+  /// channels of queries and keys are in the order of RotatedHeads.
+  void weights(const Visit& visit, const std::string& name, const MiniMaxH3Config& config, bool rotates);
+};
+
+struct MiniMaxH3Block : MiniMaxH3Layer {
+  /// [18 C, T]: for each kind of token six vectors. It is read only to compute `modulation`.
+  Linear modulation_projection;
+  at::Tensor modulation;  // [R, 6, C]: shift, scale, gate of attention, then of feed-forward, for each ModulationRow
+
+  void weights(const Visit& visit, const std::string& name, const MiniMaxH3Config& config) {
+    MiniMaxH3Layer::weights(visit, name, config, /*rotates=*/true);
+  }
+  void modulation_weights(const Visit& visit, const std::string& name, const MiniMaxH3Config& config);
+};
+
+/// All layers outside the blocks.
+struct MiniMaxH3Ends {
+  // The layers that read latents and timesteps, and those that write predictions, are in fp32.
+  Linear patch;                                              // [C, P]
+  Linear sound;                                              // [C, audio_in_channels]
+  Linear text;                                               // [C, text_dim]
+  TimestepEmbedding time_embedding;                          // channels = freq_dim
+  std::vector<MiniMaxH3Layer> refiner;                       // of the text
+  Norm refiner_norm{.weight = {}, .bias = {}, .rms = true};  // [C] in fp32
+  Norm norm_out{.weight = {}, .bias = {}, .rms = true};      // [C] in fp32
+  Linear norm_out_modulation;                                // [2 C, T]: shift, scale
+  Linear out;                                                // [P, C]
+  Linear sound_out;                                          // [audio_in_channels, C]
+
+  void weights(const Visit& visit, const MiniMaxH3Config& config);
+};
+
+}  // namespace sparsereel::models
