@@ -8,28 +8,12 @@
 
 #include "models/families/minimax_h3/loaders.h"
 #include "models/request/attention_run.h"
-#include "tests/support/families.h"
-#include "tests/support/golden.h"
+#include "tests/support/minimax_h3_cases.h"
 
 namespace sparsereel::models {
 namespace {
 
 using test::close_to;
-
-const test::ParityFamily& minimax_h3() {
-  static const test::ParityFamily family = {.name = "MiniMaxH3",
-                                            .folder = "minimax_h3/",
-                                            .transformer_class = "MiniMaxH3Transformer3DModel",
-                                            .vae_class = {}};
-  return family;
-}
-
-std::vector<test::ParityCase> dit_cases() {
-  std::vector<test::ParityCase> cases;
-  const nlohmann::json listed = test::read_data("minimax_h3/dit_cases.json");
-  for (const auto& [name, content] : listed.items()) cases.push_back({&minimax_h3(), name, content});
-  return cases;
-}
 
 class MiniMaxH3Parity : public ::testing::TestWithParam<test::ParityCase> {
  protected:
@@ -40,18 +24,7 @@ class MiniMaxH3Parity : public ::testing::TestWithParam<test::ParityCase> {
   double time(size_t stream) const { return GetParam().content["times"][stream].get<double>(); }
 
   TransformerInput input(at::ScalarType dtype = at::kFloat) const {
-    TransformerInput input = {.latents = tensor("latents"),
-                              .conditioning = {.text = tensor("text").to(dtype)},
-                              .timesteps = at::full({1}, time(0), at::kDouble),
-                              .sound = tensor("sound"),
-                              .sound_timesteps = at::full({1}, time(1), at::kDouble)};
-    const nlohmann::json& anchors = GetParam().content["keyframes"];
-    for (size_t i = 0; i < anchors.size(); ++i)
-      input.keyframes.push_back({.latents = tensor("keyframes").narrow(0, static_cast<int64_t>(i), 1),
-                                 .last = anchors[i].get<std::string>() == "last"});
-    for (const nlohmann::json& span : GetParam().content["pictures"])
-      input.pictures.push_back({.first = span[0].get<int64_t>(), .count = span[1].get<int64_t>()});
-    return input;
+    return test::minimax_h3_input(GetParam(), golden_, dtype);
   }
   Prediction predict(LoadedTransformer& transformer, hilbert::TokenOrder order, attention::Mode mode,
                      at::ScalarType dtype = at::kFloat) {
@@ -124,7 +97,7 @@ TEST_P(MiniMaxH3Parity, GivesTheSamePredictionWithTheModulationOfAllStepsMadeBef
   EXPECT_TRUE(close_to(prepared.sound, alone.sound, 1e-6));
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, MiniMaxH3Parity, ::testing::ValuesIn(dit_cases()), test::case_name);
+INSTANTIATE_TEST_SUITE_P(Cases, MiniMaxH3Parity, ::testing::ValuesIn(test::minimax_h3_cases()), test::case_name);
 
 }  // namespace
 }  // namespace sparsereel::models

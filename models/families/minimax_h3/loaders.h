@@ -1,9 +1,11 @@
-// Loads MiniMax-H3's transformer.
+// Loads MiniMax-H3's transformer, VAE and autoencoder of sound.
 #pragma once
 
 #include <memory>
 
 #include "models/transformer/loaded_transformer.h"
+#include "models/vae/sound_vae.h"
+#include "models/vae/vae.h"
 
 namespace sparsereel::models {
 
@@ -11,5 +13,13 @@ namespace sparsereel::models {
 /// as in loaded_transformer(), and the component must outlive the transformer.
 std::unique_ptr<LoadedTransformer> load_minimax_h3_transformer(const Component& component, at::Device device,
                                                                WeightFormat format, bool offload = false);
+
+/// Loads the VAE as load_vae() in components.h describes. Its products are in fp32 on a CPU and in fp16 on a GPU,
+/// whatever `dtype` says, and its encoder encodes single pictures.
+std::unique_ptr<Vae> load_minimax_h3_vae(const Component& component, at::Device device, at::ScalarType dtype,
+                                         VaeParts parts = VaeParts::decoder);
+
+/// Loads the decoder of the autoencoder of sound, in fp32.
+std::unique_ptr<SoundVae> load_minimax_h3_sound_vae(const Component& component, at::Device device);
 
 }  // namespace sparsereel::models

@@ -10,7 +10,7 @@
 #include "hilbert/error.h"
 #include "models/families/minimax_h3/loaders.h"
 #include "models/request/attention_run.h"
-#include "tests/support/families.h"
+#include "tests/support/minimax_h3_cases.h"
 
 namespace sparsereel::models {
 namespace {
@@ -20,9 +20,8 @@ using ::testing::HasSubstr;
 class MiniMaxH3Test : public ::testing::Test {
  protected:
   static Component component() {
-    static const test::ParityFamily family = {
-        .name = "MiniMaxH3", .folder = "minimax_h3/", .transformer_class = {}, .vae_class = {}};
-    return test::transformer_component({&family, "text", test::read_data("minimax_h3/dit_cases.json").at("text")});
+    return test::transformer_component(
+        {&test::minimax_h3(), "text", test::read_data("minimax_h3/dit_cases.json").at("text")});
   }
   static TransformerInput input() {
     return {.latents = at::randn({1, 3, 2, 4, 6}),

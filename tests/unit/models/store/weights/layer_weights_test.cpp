@@ -51,6 +51,8 @@ TEST_F(LayerWeightsTest, HoldsOneLayerAtATimeFromAFile) {
   weights->visit(2);
   EXPECT_EQ(layers_[2].weight.sizes(), at::IntArrayRef({7, 5}));
   EXPECT_FALSE(layers_[2].bias.defined());
+  weights->release();
+  EXPECT_FALSE(layers_[2].weight.defined());
 }
 
 TEST_F(LayerWeightsTest, ChecksLayersFromAFileAfterTheLastOne) {

@@ -1,0 +1,24 @@
+// The interface of an autoencoder of sound.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace sparsereel::models {
+
+class SoundVae {
+ public:
+  virtual ~SoundVae() = default;
+
+  /// Decodes latents [1, rows, C], at the scale at which they are denoised and in the layout of
+  /// TransformerInput::sound, to samples, fp32 [channels, length] in [-1, 1]. Throws Error if the latents do not have
+  /// that form.
+  virtual at::Tensor decode(const at::Tensor& latents) = 0;
+  /// Returns the number of samples of one channel that a latent decodes to.
+  virtual int64_t samples_a_latent() const = 0;
+  /// Returns the number of samples of one channel per second.
+  virtual int64_t sampling_rate() const = 0;
+};
+
+}  // namespace sparsereel::models
