@@ -28,6 +28,20 @@ class Linear(nn.Linear):
         return F.linear(x, self.matrix(x.dtype), None if self.bias is None else self.bias.to(x.dtype))
 
 
+class PatchConv(nn.Conv2d):
+    """A convolution of patches that do not overlap. Its LoRA has matrices `down` [rank, in, 2, 2] and `up` [out, rank, 1, 1]."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs, 2, 2)
+        self.register_parameter('down', None)
+        self.register_parameter('up', None)
+
+    def matrix(self, dtype):
+        """Returns the weight as a matrix [out, 4 * in]."""
+        weight = self.weight.flatten(1)
+        return (weight if self.up is None else weight + self.up.flatten(1) @ self.down.flatten(1)).to(dtype)
+
+
 class LayerNorm(nn.LayerNorm):
     def forward(self, x):
         return F.layer_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.bias.to(x.dtype), self.eps)
@@ -109,13 +123,13 @@ class Block(nn.Module):
 class PatchEmbed(nn.Module):
     def __init__(self, channels):
         super().__init__()
-        self.proj, self.text_proj = nn.Conv2d(channels, WIDTH, 2, 2), Linear(TEXT_WIDTH, WIDTH)
+        self.proj, self.text_proj = PatchConv(channels, WIDTH), Linear(TEXT_WIDTH, WIDTH)
 
     def forward(self, x, text):
         """x [B, T, C, H, W], text [B, L, TEXT_WIDTH]. Returns tokens [B, L + T * H/2 * W/2, WIDTH]."""
         b, t, c, h, w = x.shape
         patches = x.view(b, t, c, h // 2, 2, w // 2, 2).permute(0, 1, 3, 5, 2, 4, 6).reshape(b, t * h * w // 4, 4 * c)
-        video = F.linear(patches, self.proj.weight.flatten(1).to(x.dtype), self.proj.bias.to(x.dtype))
+        video = F.linear(patches, self.proj.matrix(x.dtype), self.proj.bias.to(x.dtype))
         return torch.cat([self.text_proj(text), video], 1)
 
 
@@ -148,7 +162,9 @@ class Transformer(nn.Module):
         self.norm_final, self.norm_out, self.proj_out = LayerNorm(WIDTH, eps=1e-5), NormOut(), Linear(WIDTH, 4 * LATENT_CHANNELS)
 
     def forward(self, x, text, timesteps, table, blocks=None):
-        """Predicts v [B, T, C, H, W] for noisy latents x of this shape, text [B, L, TEXT_WIDTH] and timesteps [B]. blocks: compiled ones."""
+        """Predicts v [B, T, C, H, W] for noisy latents x of this shape, text [B, L, TEXT_WIDTH] and timesteps [B]. blocks: compiled ones.
+
+        If the transformer takes an image, x has further channels: the image's latents in its first frame, and zeros in the others."""
         b, t, _, h, w = x.shape
         time = self.time_embedding(timesteps, x.dtype)
         tokens = self.patch_embed(x, text)

@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import os
+import sys
 import time
 
 import torch
@@ -29,9 +30,13 @@ RATES = (('adam', 1e-3), ('adam', 3e-3), ('muon', 5e-3), ('muon', 1.5e-2))
 
 # ---- LoRA ---------------------------------------------------------------------------------------------------------
 
-def add_lora(net, rank, time_rank):
-    """Gives each linear layer of the transformer a LoRA that changes nothing yet. Layers behind the timestep get another rank."""
+def add_lora(net, rank, time_rank, patch_rank=0):
+    """Gives each linear layer of the transformer a LoRA that changes nothing yet. Layers behind the timestep, and the one that takes patches, get other ranks."""
     for name, layer in net.named_modules():
+        if isinstance(layer, cogvideox.PatchConv) and patch_rank:
+            layer.down = nn.Parameter(torch.empty(patch_rank, *layer.weight.shape[1:], device=layer.weight.device))
+            layer.up = nn.Parameter(torch.zeros(layer.out_channels, patch_rank, 1, 1, device=layer.weight.device))
+            nn.init.kaiming_uniform_(layer.down, a=math.sqrt(5))
         if isinstance(layer, cogvideox.Linear):
             r = time_rank if layer.in_features == cogvideox.TIME_WIDTH or name.startswith('time_embedding') else rank
             layer.down = nn.Parameter(torch.empty(r, layer.in_features, device=layer.weight.device))
@@ -54,6 +59,15 @@ def load_lora(named, path):
         named[f'{layer}.{"down" if kind[0] == "A" else "up"}'].copy_(w)
 
 
+@torch.no_grad()
+def merge_lora(net, path):
+    """Adds a LoRA file to the network's weights."""
+    factors, layers = load_file(path), dict(net.named_modules())
+    for name, down in factors.items():
+        if name.endswith('.lora_A.weight'):
+            layers[name[len(PREFIX):-len('.lora_A.weight')]].weight += factors[name.replace('lora_A', 'lora_B')].float() @ down.float()
+
+
 # ---- distillation -------------------------------------------------------------------------------------------------
 
 class Distillation:
@@ -70,7 +84,8 @@ class Distillation:
         self.times = self.schedule.timesteps(args.steps)
         pairs = [self.schedule.weights(t, before) for t, before in zip(self.times, [*self.times[1:], -1])]
         self.a, self.b = (torch.stack(w) for w in zip(*pairs))               # of the sample and of the clean latents, by step
-        self.steps_done, self.report = 0, {'options': vars(args), 'timesteps': self.times}
+        self.teacher_blocks = self.student_blocks = None
+        self.report = {'options': vars(args), 'timesteps': self.times}
         os.makedirs(args.out, exist_ok=True)
 
     def say(self, *words):
@@ -83,13 +98,10 @@ class Distillation:
         args = self.args
         self.tokenizer, text_encoder, self.teacher, self.vae, self.scale = models.load_pipeline(args.model)
         self.text_encoder = text_encoder.to(self.device)
-        self.student = cogvideox.Transformer().requires_grad_(False)
-        self.student.load_state_dict(self.teacher.state_dict())
-        self.student.to(self.device)
+        self.make_student()
         self.teacher.to(self.device, self.half)
         self.vae.to(self.device, self.half)
         self.judge = judging.load_judge(os.path.join(HERE, 'judge.safetensors'), self.device)
-        self.lora = add_lora(self.student, args.rank, args.time_rank)
         if args.start:
             load_lora(self.lora, args.start)
         self.first = {n: p.detach().clone() for n, p in self.lora.items()}
@@ -98,17 +110,27 @@ class Distillation:
         self.table, self.shape = models.rotary(self.device, args.half), models.latent_shape(args.half)
         self.empty = self.encode(['']).to(self.half)
         self.say(f'LoRA of {size} numbers, {2 * size / 2 ** 20:.2f} MiB in 16 bits; steps at {self.times}; device {self.device}')
-        self.teacher_blocks = self.student_blocks = None
         if self.cuda:
             pick_attention((args.batch, cogvideox.HEADS, len(self.table[0]) + models.TEXT_TOKENS, cogvideox.HEAD_DIM), self.device)
             if not args.no_compile:
                 self.compile()
 
+    def make_student(self):
+        """Makes the network that learns, with its LoRA."""
+        self.student = cogvideox.Transformer().requires_grad_(False)
+        self.student.load_state_dict(self.teacher.state_dict())
+        self.student.to(self.device)
+        self.lora = add_lora(self.student, self.args.rank, self.args.time_rank)
+
+    def trials(self):
+        """Returns a name for each set of blocks to compile, their network, and a function that runs it at the batch size of training."""
+        return ('teacher', self.teacher, self.try_teacher), ('student', self.student, self.try_student)
+
     def compile(self):
-        """Compiles the blocks for the two batch sizes, and keeps them if that works."""
+        """Compiles the blocks for their batch sizes, and keeps them if that works."""
         torch._dynamo.config.recompile_limit = 64
-        self.teacher_blocks, self.student_blocks = ([torch.compile(b, dynamic=False) for b in net.transformer_blocks] for net in (self.teacher, self.student))
-        for name, run in (('teacher', self.try_teacher), ('student', self.try_student)):
+        for name, net, run in self.trials():
+            setattr(self, name + '_blocks', [torch.compile(b, dynamic=False) for b in net.transformer_blocks])
             try:
                 run()
                 torch.cuda.synchronize()
@@ -130,7 +152,7 @@ class Distillation:
     def try_student(self):
         n = self.args.batch
         x, k = torch.zeros(n, *self.shape, device=self.device), torch.zeros(n, dtype=torch.long, device=self.device)
-        self.clean(x, k, self.empty.expand(n, -1, -1)).sum().backward()
+        self.clean(x, k, self.student, self.empty.expand(n, -1, -1)).sum().backward()
         for p in self.lora.values():
             p.grad = None
 
@@ -165,11 +187,15 @@ class Distillation:
 
     # ---- losses
 
-    def clean(self, x, k, text, dtype=None):
-        """Returns the student's clean latents for samples x [n, ...] at steps k [n]."""
+    def few_steps(self, index):
+        """Returns the network that learns to make the clips at these indices in a few steps."""
+        return self.student
+
+    def clean(self, x, k, net, text, dtype=None):
+        """Returns the network's clean latents for samples x [n, ...] at steps k [n]."""
         dtype = dtype or self.dtype
         t = torch.tensor(self.times, device=self.device)[k]
-        v = self.student(x.to(dtype), text.to(dtype), t, self.table, self.student_blocks if torch.is_grad_enabled() else None).float()
+        v = net(x.to(dtype), text.to(dtype), t, self.table, self.student_blocks if torch.is_grad_enabled() else None).float()
         alpha = self.schedule.alphas[t].view(-1, 1, 1, 1, 1)
         return alpha.sqrt() * x - (1 - alpha).sqrt() * v
 
@@ -182,13 +208,13 @@ class Distillation:
         k = (torch.randperm(n, generator=self.generator, device=self.device) + torch.randint(0, self.args.steps, (1,), generator=self.generator, device=self.device)) % self.args.steps
         x, after = self.states[index, k].float(), self.states[index, k + 1].float()
         a, b = (w[k].view(-1, 1, 1, 1, 1) for w in (self.a, self.b))
-        return ((self.clean(x, k, self.text[index]) - (after - a * x) / b) ** 2).mean()
+        return ((self.clean(x, k, self.few_steps(index), self.text[index]) - (after - a * x) / b) ** 2).mean()
 
     def rollout(self, index, dtype=None):
         """Returns the student's samples after each step, for the teacher's noise."""
-        x, samples = self.states[index, 0].float(), []
+        x, samples, net = self.states[index, 0].float(), [], self.few_steps(index)
         for k in range(self.args.steps):
-            x = self.a[k] * x + self.b[k] * self.clean(x, torch.full((len(index),), k, device=self.device), self.text[index], dtype)
+            x = self.a[k] * x + self.b[k] * self.clean(x, torch.full((len(index),), k, device=self.device), net, self.text[index], dtype)
             samples.append(x)
         return samples
 
@@ -253,13 +279,13 @@ class Distillation:
         """way: 'adam', or 'muon' for the matrices of attention and feed-forward."""
         return Trainer(self.lora, [n for n in self.lora if way == 'muon' and ('attn1' in n or '.ff.' in n)], ema=ema)
 
-    def pick_rate(self):
-        """Returns the optimizer and the learning rate that get furthest on held-out clips in a few seconds."""
+    def pick_rate(self, loss):
+        """Returns the optimizer and the learning rate that get furthest on held-out clips in a few seconds. loss(): the loss of some clips."""
         errors = {}
         for way, lr in RATES:
             self.reset()
             trainer = self.make_trainer(way, 0.98)
-            losses = self.run(trainer, self.args.probe_seconds, lr, lambda part: self.single_loss(self.args.batch), lambda part: min(1.0, 1.5 * (1 - part)))
+            losses = self.run(trainer, self.args.probe_seconds, lr, lambda part: loss(), lambda part: min(1.0, 1.5 * (1 - part)))
             error = self.averaged_error(trainer)
             errors[way, lr] = error if math.isfinite(error) else math.inf
             self.say(f'{way} {lr}: loss {torch.stack(losses[-max(1, len(losses) // 5):]).mean():.4f} after {len(losses)} steps, held out {error:.4f}')
@@ -269,7 +295,7 @@ class Distillation:
     def train(self):
         args = self.args
         self.say(f'held out before training: {self.held_out():.4f} of the variance')
-        way, lr = (args.optimizer, args.lr) if args.lr else self.pick_rate()
+        way, lr = (args.optimizer, args.lr) if args.lr else self.pick_rate(lambda: self.single_loss(args.batch))
         self.report.update(optimizer=way, lr=lr)
         self.trainer = self.make_trainer(way, args.ema)
         seconds = max(2.0, self.left() - args.reserve)
@@ -285,8 +311,12 @@ class Distillation:
         self.save()
 
     def save(self, part=1.0):
-        about = {'steps': self.args.steps, 'guidance_scale': 1, 'base': 'sparsereel tiny', 'source': 'assets/tiny-training/distill.py'}
+        about = {'base': 'sparsereel tiny', 'source': 'assets/tiny-training/' + os.path.basename(sys.argv[0]), **self.about()}
         save_lora(self.trainer.averaged(), os.path.join(self.args.out, self.args.name), about)
+
+    def about(self):
+        """Returns what the file of the LoRA says about it."""
+        return {'steps': self.args.steps, 'guidance_scale': 1}
 
     # ---- judging
 
@@ -367,13 +397,14 @@ class Distillation:
 
     def finish(self):
         self.report['seconds'] = round(time.time() - self.begun)
-        with open(os.path.join(self.args.out, 'distill.json'), 'w') as f:
+        with open(os.path.join(self.args.out, os.path.splitext(os.path.basename(sys.argv[0]))[0] + '.json'), 'w') as f:
             json.dump(self.report, f, indent=1)
         self.say('finished:', json.dumps({k: v for k, v in self.report.items() if k not in ('options', 'worst')}))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def options(description):
+    """Returns a parser with the options."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--model', default=os.path.join(HERE, '..', 'tiny'))
     parser.add_argument('--out', default='work')
     parser.add_argument('--name', default='tiny-4-steps.safetensors', help='file of the LoRA, in --out')
@@ -404,8 +435,11 @@ def main():
     parser.add_argument('--device', default='')
     parser.add_argument('--half', action='store_true', help='half-size clips of every second frame, for tests')
     parser.add_argument('--no-compile', action='store_true')
-    args = parser.parse_args()
-    work = Distillation(args)
+    return parser
+
+
+def main():
+    work = Distillation(options(__doc__).parse_args())
     work.load()
     work.fill()
     work.train()
