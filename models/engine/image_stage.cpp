@@ -67,6 +67,10 @@ void add_latents(Conditioning& conditioning, const LatentDistribution& latents, 
   if (latents.deviation.defined()) conditioning.deviation = in_layout(latents.deviation, spec.layout);
 }
 
+at::Tensor latents_without_image(const Plan& plan, const ModelSpec& spec) {
+  return at::zeros(latents_shape(spec, plan.latent), at::kFloat);
+}
+
 at::Tensor first_latent(const Conditioning& conditioning, const Plan& plan, const ModelSpec& spec) {
   const int64_t axis = frames_axis(spec.layout), channels = channels_axis(spec.layout);
   const at::Tensor& latents = conditioning.latents;

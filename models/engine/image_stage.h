@@ -25,6 +25,10 @@ at::Tensor known_frames(const Images& images, const Plan& plan, const ModelSpec&
 void add_latents(Conditioning& conditioning, const LatentDistribution& latents, bool has_last, const Plan& plan,
                  const ModelSpec& spec);
 
+/// Returns the conditioning latents of a video without an image, for a model that takes channels beside the noise:
+/// zeros.
+at::Tensor latents_without_image(const Plan& plan, const ModelSpec& spec);
+
 /// Returns the first image's latents that add_latents() has put there, [1, C, 1, h, w].
 at::Tensor first_latent(const Conditioning& conditioning, const Plan& plan, const ModelSpec& spec);
 

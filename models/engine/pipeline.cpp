@@ -24,6 +24,7 @@
 #include "models/store/checkpoint/family.h"
 #include "models/store/checkpoint/lora.h"
 #include "models/store/checkpoint/model_hash.h"
+#include "models/store/checkpoint/widened_input.h"
 #include "models/store/weights/device.h"
 #include "models/store/weights/tensor_source.h"
 
@@ -60,6 +61,11 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
   drop_weights_without_effect();
   for (const auto& [role, file] : files_)
     if (!file.empty() && !folder_.is_of_files()) folder_.replace(role, file);
+  if (widen_input(folder_, loras_)) {
+    // The file of configs/ that describes the model is chosen without LoRAs.
+    const auto fingerprint = std::exchange(spec_, describe(folder_)).fingerprint;
+    spec_.fingerprint = fingerprint;
+  }
   weight_warnings_ = add_loras(folder_, spec_, loras_, request.strict_lora);
   loras_ = with_experts(std::move(loras_), spec_);  // as recipes store them
   experts_ = std::make_shared<Experts>(

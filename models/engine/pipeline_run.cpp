@@ -151,6 +151,8 @@ std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const Con
   if (!conditioning.latents.defined()) check_images({}, plan.latent.frames, spec_);
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(plan.seed);
   Conditioning drawn = conditioning;
+  if (!conditioning.latents.defined() && spec_.image.latents == ImageSpec::Latents::beside_noise)
+    drawn.latents = latents_without_image(plan, spec_);
   draw_latents(drawn, spec_.layout, dtype_of(spec_.noise), generator);
   const auto noise = [&] { return draw_noise(latents_shape(spec_, plan.latent), dtype_of(spec_.noise), generator); };
   const at::Tensor latents = init_latents.defined() ? init_latents : noise();

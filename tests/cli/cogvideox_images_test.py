@@ -2,6 +2,7 @@
 import json
 import math
 import shutil
+import struct
 import unittest
 from pathlib import Path
 
@@ -10,7 +11,12 @@ from support import PROMPT, ROOT, CommandLineTest, floats, psnr, read_safetensor
 DATA = ROOT / 'tests' / 'parity' / 'data'
 FIXED, FREE = DATA / 'cogvideox_i2v' / 'pipeline', DATA / 'cogvideox_i2v' / 'pipeline_1.5'
 PUBLISHED = [ROOT / 'configs' / f'cogvideox-{name}.yaml' for name in ('5b-i2v', '1.5-5b-i2v')]
+PATCHES = 'patch_embed.proj.weight'
 SMALL = ['--size', '48x80', '--frames', 5]
+
+
+def packed(numbers):
+    return struct.pack(f'<{len(numbers)}f', *numbers)
 
 
 class Images(CommandLineTest):
@@ -97,6 +103,66 @@ class Images(CommandLineTest):
         summary = json.loads(self.succeed(self.run_program('inspect', FREE, '--json')).stdout)
         self.assertEqual((summary['pipeline_class'], summary['family']), ('CogVideoXImageToVideoPipeline', 'CogVideoX'))
         self.assertIn('image to video, 1.5 layout', summary['variant'])
+
+
+class WidenedInput(CommandLineTest):
+    """A model for text with a LoRA that gives its input the channels of an image."""
+    def setUp(self):
+        super().setUp()
+        (self.folder / 'warm.ppm').write_bytes(b'P6 30 20 255\n' + b'\xfa\x80\x20' * 300 + b'\x10\x50\xe0' * 300)
+        model = DATA / 'pipeline'
+        self.weights = read_weights(model / 'transformer')
+        _, (rows, self.channels, *kernel), _ = self.weights[PATCHES]
+        self.columns = 2 * self.channels * math.prod(kernel)
+        self.up, self.down = [(k % 3 - 1) / 2 for k in range(rows)], [(k % 5 - 2) / 2 for k in range(self.columns)]  # powers of two and small products: sums are exact
+        self.lora = self.write_lora('wide.safetensors', [1, 2 * self.channels, *kernel])
+        self.size = ['--frames', 5, '--steps', 2, '--attention', 'full']
+
+    def write_lora(self, name, shape):
+        tensors = {'lora_A': ('F32', shape, packed(self.down[:math.prod(shape)])), 'lora_B': ('F32', [len(self.up), 1, 1, 1], packed(self.up))}
+        return write_safetensors(self.folder / name, {f'transformer.patch_embed.proj.{end}.weight': tensor for end, tensor in tensors.items()})
+
+    def model_with_images(self):
+        """Writes the model for images that the LoRA makes of the model for text."""
+        model = Path(shutil.copytree(DATA / 'pipeline', self.folder / 'model'))
+        dtype, (rows, channels, *kernel), data = self.weights[PATCHES]
+        self.assertEqual(dtype, 'F16')
+        old, wide = struct.unpack(f'<{len(data) // 2}e', data), []
+        for row in range(rows):
+            half = self.columns // 2
+            wide += [(old[row * half + k] if k < half else 0) + self.up[row] * self.down[k] for k in range(self.columns)]
+        for file in model.glob('transformer/*.safetensors*'):
+            file.unlink()
+        write_safetensors(model / 'transformer' / 'diffusion_pytorch_model.safetensors', self.weights | {PATCHES: ('F32', [rows, 2 * channels, *kernel], packed(wide))})
+        config = json.loads((model / 'transformer' / 'config.json').read_text())
+        (model / 'transformer' / 'config.json').write_text(json.dumps(config | {'in_channels': 2 * channels}))
+        return model
+
+    def test_makes_the_video_of_a_model_whose_weights_are_so(self):
+        image = ['--image', 'warm.ppm', '--size', '64x64', *self.size]
+        made = self.frames('a.safetensors', '-m', DATA / 'pipeline', '--lora', self.lora, *image)
+        expected = self.frames('b.safetensors', '-m', self.model_with_images(), *image)
+        self.assertGreater(psnr(made, expected), 100)
+        self.assertLess(psnr(made, self.frames('c.safetensors', '-m', DATA / 'pipeline', '--lora', self.lora, '--size', '64x64', *self.size)), 60)
+
+    def test_takes_an_image_only_with_the_lora(self):
+        plain = ['-m', DATA / 'pipeline', *self.size]
+        self.fail_with(self.generate('-o', 'a.mp4', '--image', 'warm.ppm', *plain), 2, '--image is given, but this model makes videos from text only')
+        none = self.frames('a.safetensors', *plain)
+        self.assertEqual(self.frames('b.safetensors', '--lora', f'{self.lora}:0', *plain), none)
+        self.assertNotEqual(self.frames('c.safetensors', '--lora', self.lora, *plain), none)
+        report = self.report('-o', 'd.mp4', '--image', 'warm.ppm', '--lora', self.lora, *plain)
+        self.assertEqual(report['recipe']['image'], 'warm.ppm')
+
+    def test_leaves_out_a_layer_for_other_channels(self):
+        query = 'transformer.transformer_blocks.0.attn1.to_q'
+        width = self.weights['transformer_blocks.0.attn1.to_q.weight'][1][0]
+        other = self.write_lora('other.safetensors', [1, self.channels + 1, 2, 2])
+        tensors = {name: tensor for name, tensor in read_safetensors(other).items() if name != '__metadata__'}
+        write_safetensors(other, tensors | {f'{query}.lora_A.weight': ('F32', [1, width], packed([0] * width)), f'{query}.lora_B.weight': ('F32', [width, 1], packed([0] * width))})
+        options = ['-m', DATA / 'pipeline', '--lora', other, *self.size]
+        self.assertIn('1 with other input channels: "transformer.patch_embed.proj', self.succeed(self.generate('-o', 'a.mp4', *options)).stderr)
+        self.fail_with(self.generate('-o', 'a.mp4', '--image', 'warm.ppm', *options), 2, '--image is given')
 
 
 if __name__ == '__main__':

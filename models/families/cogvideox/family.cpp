@@ -27,13 +27,20 @@ std::string variant_of(const CogVideoXConfig& config) {
                                                                     : "2b layout (sine-cosine positions)");
 }
 
-/// The first image's latents are appended to the noise's channels. Learned positions exist for the sample size only.
-ImageSpec images_of(const CogVideoXConfig& config) {
+/// The first image's latents are appended to the noise's channels. Learned positions exist for the sample size only. A
+/// model for text that takes an image thanks to a LoRA still makes videos without one.
+ImageSpec images_of(const CogVideoXConfig& config, bool by_lora) {
   if (!config.takes_image()) return {};
   return {.latents = ImageSpec::Latents::beside_noise,
-          .needed = true,
+          .needed = !by_lora,
           .drawn = true,
           .fixed_size = config.use_learned_positional_embeddings};
+}
+
+int64_t take_image(nlohmann::json& json, const std::string& file) {
+  const CogVideoXConfig config = parse_cogvideox_config(json, file);
+  json["in_channels"] = 2 * config.out_channels;
+  return 2 * config.out_channels / config.in_channels;
 }
 
 ModelSpec describe_cogvideox(const Checkpoint& checkpoint) {
@@ -61,7 +68,7 @@ ModelSpec describe_cogvideox(const Checkpoint& checkpoint) {
   spec.patch = {config.patch_size_t.value_or(1), side, side};
   spec.stride = {vae.frames_a_latent(), pixels, pixels};
   if (config.patch_size_t) spec.largest = {config.sample_height * pixels, config.sample_width * pixels};
-  spec.image = images_of(config);
+  spec.image = images_of(config, checkpoint.is_widened("transformer"));
   spec.decodes_pairs = true;
   spec.defaults = {.width = config.sample_width * pixels,
                    .height = config.sample_height * pixels,
@@ -112,7 +119,9 @@ Family cogvideox_family() {
           .fingerprint = {"in_channels", "ofs_embed_dim", "patch_size_t"},
           .lora = {.blocks = "transformer_blocks.",
                    .layers = {"attn1.to_q", "attn1.to_k", "attn1.to_v", "attn1.to_out.0", "norm1.linear",
-                              "norm2.linear", "ff.net.0.proj", "ff.net.2"}},
+                              "norm2.linear", "ff.net.0.proj", "ff.net.2"},
+                   .input = "patch_embed.proj",
+                   .take_image = take_image},
           .samplers = {sampler("ddim", "CogVideoXDDIMScheduler", SamplerKind::ddim),
                        sampler("dpm", "CogVideoXDPMScheduler", SamplerKind::dpm_solver)},
           .describe = describe_cogvideox};

@@ -244,6 +244,19 @@ void Checkpoint::add(const std::string& role, const WeightDeltas& deltas) {
   }
 }
 
+void Checkpoint::widen(const std::string& role, const std::string& tensor, const std::vector<int64_t>& shape,
+                       json config) {
+  component(role);
+  Component& opened = opened_.at(role);
+  opened.widened[tensor] = shape;
+  opened.config = sources_.at(role).config = std::move(config);
+}
+
+bool Checkpoint::is_widened(const std::string& role) const {
+  const auto found = opened_.find(role);
+  return found != opened_.end() && !found->second.widened.empty();
+}
+
 void Checkpoint::replace(const std::string& role, const fs::path& file) {
   if (!sources_.contains(role))
     throw bad_option(role, file.string() + ": this model has no " + role, "leave " + role + " out");

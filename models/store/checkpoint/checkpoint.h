@@ -79,6 +79,11 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as in Component
   const Component& component(const std::string& role) const;
   /// Adds these changes to a role's weights when the weights are read.
   void add(const std::string& role, const WeightDeltas& deltas);
+  /// Makes a tensor of a role be read in a shape with more columns, the new ones zero (Component::widened), and
+  /// replaces the role's config by one for this shape.
+  void widen(const std::string& role, const std::string& tensor, const std::vector<int64_t>& shape,
+             nlohmann::json config);
+  bool is_widened(const std::string& role) const;
   /// Returns a component's config.json (scheduler_config.json for the scheduler). `file` receives its name in errors.
   nlohmann::json config(const std::string& role, std::string* file = nullptr) const;
 

@@ -129,6 +129,11 @@ void join_quantized(Component& component) {
 
 }  // namespace
 
+const std::vector<int64_t>& Component::shape_of(const std::string& tensor) const {
+  const auto wider = widened.find(tensor);
+  return wider != widened.end() ? wider->second : tensors.at(tensor).second->shape;
+}
+
 uint64_t Component::parameter_count() const {
   uint64_t count = 0;
   for (const auto& [tensor, place] : tensors) count += place.second->elements();

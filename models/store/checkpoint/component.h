@@ -47,10 +47,14 @@ struct Component {               // NOLINT(bugprone-exception-escape): json asse
   std::shared_ptr<std::map<std::string, uint64_t>> counted = {};
   std::shared_ptr<std::vector<std::string>> left_out = {};  // names and shapes of tensors that no module asked for
   WeightDeltas deltas = {};                                 // changes to tensors of the component
+  /// Shapes of tensors that get further columns of zeros when they are read. A delta then changes the new columns.
+  std::map<std::string, std::vector<int64_t>> widened = {};
   std::string prefix = {};         // prefix of every name in the file, after wrappers are stripped
   const NameMap* names = nullptr;  // maps diffusers' names to the names in the file; null if they are equal
   bool by_itself = false;          // the weights are a single file, not a folder in diffusers' layout
 
+  /// Returns the shape in which a tensor is read.
+  const std::vector<int64_t>& shape_of(const std::string& tensor) const;
   uint64_t parameter_count() const;
   uint64_t bytes() const;
   /// Throws Error naming the file if a file of the component, or of its weight deltas, became shorter since it was

@@ -52,6 +52,13 @@ struct LoraNames {
   std::string blocks;               // "blocks.", the prefix of a block's number
   std::vector<std::string> layers;  // matrices of a block; the input width of the first is the transformer's width
   std::string other_blocks = {};    // `blocks` in the names of the model's authors; empty if their names are the same
+  /// The layer that takes the latents, if a LoRA may widen its input so that a model for text takes an image
+  /// (widened_input.h); empty if none may.
+  std::string input = {};
+  /// Changes a transformer's config to that of a model that also takes an image. Returns how many times as many input
+  /// channels that model has; 1 if the config already is one. Throws Error naming `file` for a bad config. Null without
+  /// `input`.
+  int64_t (*take_image)(nlohmann::json& config, const std::string& file) = nullptr;
 };
 
 struct Family {

@@ -62,9 +62,7 @@ class Layers {
     const bool bare = component_.tensors.contains(layer) && kind == std::string_view(".weight");
     return bare ? layer : "";
   }
-  const std::vector<int64_t>& shape(const std::string& tensor) const {
-    return component_.tensors.at(tensor).second->shape;
-  }
+  const std::vector<int64_t>& shape(const std::string& tensor) const { return component_.shape_of(tensor); }
   /// Returns the tensor's shape for a change with this number of columns: a file may have padded the tensor's columns.
   std::vector<int64_t> shape_for(const std::string& tensor, const std::vector<int64_t>& change) const {
     std::vector<int64_t> found = shape(tensor);

@@ -188,11 +188,58 @@ class RandomTensors final : public TensorSource {
   at::ScalarType dtype_;
 };
 
+/// Appends columns of zeros to the tensors in Component::widened, which are plain numbers.
+class WidenedTensors final : public TensorSource {
+ public:
+  WidenedTensors(const Component& component, std::unique_ptr<TensorSource> stored)
+      : component_(component), stored_(std::move(stored)) {}
+
+  std::vector<StoredTensor> list() const override {
+    std::vector<StoredTensor> all = stored_->list();
+    for (StoredTensor& tensor : all)
+      if (is_wider(tensor)) tensor.shape = component_.shape_of(tensor.name);
+    return all;
+  }
+  std::optional<StoredTensor> find(const std::string& name, const std::vector<int64_t>& wanted) const override {
+    std::optional<StoredTensor> tensor = stored_->find(name, wanted);
+    if (tensor && is_wider(*tensor)) tensor->shape = component_.shape_of(name);
+    return tensor;
+  }
+  at::Tensor read(const StoredTensor& tensor, at::ScalarType dtype) override {
+    if (!is_wider(tensor)) return stored_->read(tensor, dtype);
+    StoredTensor narrow = tensor;
+    narrow.shape = component_.tensors.at(tensor.name).second->shape;
+    const at::Tensor numbers = stored_->read(narrow, dtype);
+    at::Tensor wider = at::zeros(tensor.shape, numbers.options());
+    wider.narrow(1, 0, narrow.shape[1]).copy_(numbers);
+    return wider;
+  }
+  at::Tensor bytes(const StoredTensor& tensor) override {
+    if (!is_wider(tensor)) return stored_->bytes(tensor);
+    return read(tensor, *scalar_type(tensor.dtype)).view(-1).view(at::kByte);
+  }
+  void copy_bytes(const StoredTensor& tensor, const at::Tensor& to) override {
+    if (!is_wider(tensor)) return stored_->copy_bytes(tensor, to);
+    to.copy_(bytes(tensor).view(to.sizes()));
+  }
+  at::Tensor row_scales(const StoredTensor& tensor) override { return stored_->row_scales(tensor); }
+  at::Tensor column_scales(const StoredTensor& tensor) override { return stored_->column_scales(tensor); }
+  void release(const StoredTensor& tensor) override { stored_->release(tensor); }
+
+ private:
+  bool is_wider(const StoredTensor& tensor) const { return component_.widened.contains(tensor.name); }
+
+  const Component& component_;
+  std::unique_ptr<TensorSource> stored_;
+};
+
 }  // namespace
 
 std::unique_ptr<TensorSource> open_source(const Component& component, at::Device device, at::ScalarType run) {
   if (component.random_seed) return std::make_unique<RandomTensors>(component, device, run);
-  return std::make_unique<MappedTensors>(component, device);
+  auto stored = std::make_unique<MappedTensors>(component, device);
+  if (component.widened.empty()) return stored;
+  return std::make_unique<WidenedTensors>(component, std::move(stored));
 }
 
 std::optional<at::ScalarType> scalar_type(Dtype dtype) {

@@ -77,6 +77,13 @@ TEST_F(ImageLatents, AreFollowedByZerosEvenWithPaddingFrames) {
   }
 }
 
+TEST_F(ImageLatents, AreZerosWithoutAnImage) {
+  for (const auto layout : {LatentLayout::frames_first, LatentLayout::channels_first}) {
+    spec.layout = layout;
+    EXPECT_TRUE(latents_without_image(plan, spec).equal(at::zeros(latents_shape(spec, plan.latent))));
+  }
+}
+
 TEST_F(ImageLatents, ArePrecededByChannelsThatMarkGivenFrames) {
   spec.image.encodes_video = spec.image.tells_frames = true;
   for (const auto layout : {LatentLayout::frames_first, LatentLayout::channels_first}) {

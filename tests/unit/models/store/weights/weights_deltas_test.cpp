@@ -79,6 +79,24 @@ TEST(Weights, AddADeltaToAConvolutionOfAnyStoredShape) {
   EXPECT_TRUE(weights.read(parameter).allclose(sum));
 }
 
+TEST(Weights, AppendZerosToAWidenedTensorBeforeDeltasAreAdded) {
+  const TemporaryFolder folder;
+  const at::Tensor weight = at::randn({6, 3, 2, 2}).to(at::kHalf), up = at::randn({6, 2}), down = at::randn({2, 24});
+  write(folder.path(), {{"w", weight}, {"changed", weight}, {"up", up}, {"down", down}});
+  Component component = open_component(folder.path());
+  const auto entry = [&](const char* name) { return component.tensors.at(name).second; };
+  component.widened = {{"w", {6, 6, 2, 2}}, {"changed", {6, 6, 2, 2}}};
+  component.deltas["changed"] = {{.file = component.files[0], .up = entry("up"), .down = entry("down"), .scale = 0.5}};
+  const at::Tensor wider = at::cat({weight, at::zeros_like(weight)}, 1);
+  WeightReader weights(component, at::kCPU, at::kHalf);
+  EXPECT_TRUE(weights.tensor("w", {6, 6, 2, 2}).equal(wider));
+  const at::Tensor sum = wider.to(at::kFloat) + 0.5 * at::matmul(up, down).view({6, 6, 2, 2});
+  EXPECT_TRUE(weights.read(parameter("changed", {6, 6, 2, 2}, /*fp32=*/true)).allclose(sum, 1e-6, 1e-6));
+  const at::Tensor both = weights.read({.names = {"w", "changed"}, .stored = {6, 6, 2, 2}, .shape = {12, 6, 2, 2}});
+  EXPECT_TRUE(both.equal(at::cat({wider, sum.to(at::kHalf)}))) << "parts of one parameter";
+  EXPECT_TRUE(WeightReader(component, at::kMeta, at::kHalf).tensor("w", {6, 6, 2, 2}).is_meta());
+}
+
 TEST(Weights, AddDeltasOfALargeTensorInPieces) {
   const TemporaryFolder folder;
   const int64_t rows = 1030, width = 4096;  // two pieces of 512 rows, and 6
