@@ -65,7 +65,8 @@ def merge_lora(net, path):
     factors, layers = load_file(path), dict(net.named_modules())
     for name, down in factors.items():
         if name.endswith('.lora_A.weight'):
-            layers[name[len(PREFIX):-len('.lora_A.weight')]].weight += factors[name.replace('lora_A', 'lora_B')].float() @ down.float()
+            weight = layers[name[len(PREFIX):-len('.lora_A.weight')]].weight
+            weight += (factors[name.replace('lora_A', 'lora_B')].flatten(1).float() @ down.flatten(1).float()).view_as(weight)
 
 
 # ---- distillation -------------------------------------------------------------------------------------------------
