@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
+#include "models/files/json_text.h"
 #include "tests/unit/models/store/checkpoint/lora_fixture.h"
 
 namespace sparsereel::models {
@@ -23,6 +25,15 @@ class WidenedInput : public Lora {
 
   static std::vector<LoraTensor> pair(const std::string& layer, const std::vector<int64_t>& down) {
     return {{layer + ".lora_down.weight", down}, {layer + ".lora_up.weight", {32, down[0], 1, 1}}};
+  }
+  /// Copies a model, with only this tensor in its transformer. Returns the copy's transformer.
+  fs::path with_only(const std::string& model, const TensorView& tensor) const {
+    fs::copy(kData / model, folder_ / "model", fs::copy_options::recursive);
+    const fs::path part = folder_ / "model" / "transformer";
+    for (const auto& entry : fs::directory_iterator(part))
+      if (entry.path().filename() != "config.json") fs::remove(entry.path());
+    write_safetensors(part / "diffusion_pytorch_model.safetensors", {tensor}, {});
+    return part;
   }
   /// Returns true if the LoRA widens the model's input.
   bool widens(const std::string& model, const std::vector<LoraTensor>& lora) const {
@@ -82,13 +93,24 @@ TEST_F(WidenedInput, IsLeftAsItIsByLorasOfOtherChannelsOrModels) {
   EXPECT_THAT(warnings("pipeline", write(other)), ElementsAre(HasSubstr("1 with other input channels: \"" + kPatches)));
 }
 
+TEST_F(WidenedInput, MayBeAMatrixOfPatches) {
+  nlohmann::json config = read_json(kData / "cogvideox_i2v/pipeline_1.5/transformer/config.json");
+  const int64_t channels = config["out_channels"], columns = 8 * channels;  // two frames of 2 x 2 pixels
+  const std::vector<std::byte> data(static_cast<size_t>(32 * columns) * 2);
+  const fs::path part = with_only("cogvideox_i2v/pipeline_1.5", {kWeight, Dtype::f16, {32, columns}, data});
+  config["in_channels"] = channels;
+  test::write_text(part / "config.json", config.dump());
+  Checkpoint folder = Checkpoint::open(folder_ / "model");
+  const fs::path lora =
+      write({{kPatches + ".lora_A.weight", {3, 2 * columns}}, {kPatches + ".lora_B.weight", {32, 3}}});
+  ASSERT_TRUE(widen_input(folder, {{.file = lora}}));
+  EXPECT_THAT(folder.component("transformer").shape_of(kWeight), ElementsAre(32, 2 * columns));
+  EXPECT_TRUE(describe(folder).image.any());
+}
+
 TEST_F(WidenedInput, IsRefusedForAWeightIn8Bits) {
-  fs::copy(kData / "pipeline", folder_ / "model", fs::copy_options::recursive);
-  const fs::path part = folder_ / "model" / "transformer";
-  for (const auto& entry : fs::directory_iterator(part))
-    if (entry.path().filename() != "config.json") fs::remove(entry.path());
   const std::vector<std::byte> data(32 * 4 * 2 * 2);
-  write_safetensors(part / "diffusion_pytorch_model.safetensors", {{kWeight, Dtype::f8_e4m3, {32, 4, 2, 2}, data}}, {});
+  const fs::path part = with_only("pipeline", {kWeight, Dtype::f8_e4m3, {32, 4, 2, 2}, data});
   Checkpoint folder = Checkpoint::open(folder_ / "model");
   const fs::path lora = write(pair(kPatches, {3, 8, 2, 2}));
   EXPECT_TRUE(test::throws_error([&] { widen_input(folder, {{.file = lora}}); },
