@@ -33,7 +33,8 @@ TEST_F(MiniMaxH3OnGpu, PredictsVideoAndSound) {
       for (const bool offload : {false, true}) {
         SCOPED_TRACE(::testing::Message() << one.name << " " << dtype << (offload ? " offloaded" : ""));
         const Component component = test::transformer_component(one);
-        const auto transformer = load_minimax_h3_transformer(component, at::kCUDA, dtype, offload);
+        const auto transformer =
+            load_minimax_h3_transformer(component, at::kCUDA, dtype, offload ? Streaming::all() : Streaming{});
         AttentionRun run;
         const Prediction prediction = transformer->predict(test::minimax_h3_input(one, golden, dtype), run);
         EXPECT_TRUE(close_to(prediction.video.cpu(), golden[one.name + "/output"], tolerance));

@@ -17,8 +17,8 @@ using test::close_to;
 
 class MiniMaxH3Parity : public ::testing::TestWithParam<test::ParityCase> {
  protected:
-  std::unique_ptr<LoadedTransformer> load(WeightFormat format, bool offload = false) const {
-    return load_minimax_h3_transformer(component_, at::kCPU, format, offload);
+  std::unique_ptr<LoadedTransformer> load(WeightFormat format) const {
+    return load_minimax_h3_transformer(component_, at::kCPU, format);
   }
   at::Tensor tensor(const std::string& name) const { return golden_[GetParam().name + "/" + name]; }
   double time(size_t stream) const { return GetParam().content["times"][stream].get<double>(); }

@@ -9,10 +9,10 @@
 
 namespace sparsereel::models {
 
-/// Loads the transformer, whose predict() takes latents [1, C, F, H, W], sound, and perhaps keyframes. `offload` works
-/// as in loaded_transformer(), and the component must outlive the transformer.
+/// Loads the transformer, whose predict() takes latents [1, C, F, H, W], sound, and perhaps keyframes. `streaming`
+/// works as in loaded_transformer(), and the component must outlive the transformer.
 std::unique_ptr<LoadedTransformer> load_minimax_h3_transformer(const Component& component, at::Device device,
-                                                               WeightFormat format, bool offload = false);
+                                                               WeightFormat format, const Streaming& streaming = {});
 
 /// Loads the VAE as load_vae() in components.h describes. Its products are in fp32 on a CPU and in fp16 on a GPU,
 /// whatever `dtype` says, and its encoder encodes single pictures.

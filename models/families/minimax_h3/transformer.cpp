@@ -258,8 +258,8 @@ at::Tensor MiniMaxH3::sound_head(Tokens& tokens) const {
 }  // namespace
 
 std::unique_ptr<LoadedTransformer> load_minimax_h3_transformer(const Component& component, at::Device device,
-                                                               WeightFormat format, bool offload) {
-  return loaded_transformer(std::make_unique<MiniMaxH3>(component), component, device, format, offload);
+                                                               WeightFormat format, const Streaming& streaming) {
+  return loaded_transformer(std::make_unique<MiniMaxH3>(component), component, device, format, streaming);
 }
 
 }  // namespace sparsereel::models

@@ -45,8 +45,8 @@ class WeightReader {
   /// rows. Low-rank deltas then stay beside them. Rows come in the parameter's order. Throws WorkStopped in a thread
   /// whose work is to stop.
   void load(at::Tensor& tensor, const Parameter& parameter);
-  /// Checks that a parameter is there and fits, like load(), but reads nothing. It is for weights that are read later or
-  /// by another reader.
+  /// Checks that a parameter is there and fits, like load(), but reads nothing. It is for weights that are read later
+  /// or by another reader.
   void expect(const Parameter& parameter);
   /// Returns a visitor that loads what a module lists. The visitor refers to this reader.
   Visit loads() {
