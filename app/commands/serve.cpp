@@ -57,8 +57,8 @@ void add_store_options(CLI::App& command, ServeOptions& options) {
       "DIR");
   videos.add("--gpus-per-video", options.gpus_per_video,
              {.help = "how many of --gpus make a video together (default 1)",
-              .manual = R"(Lets M of the GPUs of --gpus make each video together; M must divide their number. With M
-                  equal to --gpus, all GPUs make one video after the other.)",
+              .manual = R"(Lets this many GPUs make each video together. --gpus must be a multiple of it. If both are equal,
+                  all GPUs make one video after the other.)",
               .example = "sparsereel serve -m MODEL --gpus 4 --gpus-per-video 2",
               .in_help = InHelp::all},
              "N");

@@ -36,8 +36,8 @@ std::vector<OptionSpec> arithmetic() {
            takes half the memory of 16-bit weights and changes the video a little. It needs a GPU of compute
            capability 8.9, such as a GeForce RTX 40; a CPU emulates it slowly. int8 does the same with integers, on
            every GPU from compute capability 8.0 on, such as a GeForce RTX 30. It rotates columns first, so that a few
-           large ones do no harm. 8-bit weights of a file are used as they are, and other packed weights are rounded
-           a second time, with a warning. With auto, a GPU multiplies in integers what the file holds as int8.)",
+           columns of large values do not cost precision. 8-bit weights of a file are used as they are, and other packed weights are rounded
+           a second time, with a warning. With auto, a GPU multiplies weights in integers if their file stores them as int8.)",
        .example = "sparsereel generate -m MODEL --weights fp8 -p \"a panda\"",
        .commands = {Command::bench_pipeline, Command::tune}},
       {.names = "--text-weights",
@@ -60,13 +60,14 @@ std::vector<OptionSpec> memory() {
        .example = "sparsereel generate -m MODEL --vae-tiling on -p \"a panda\"",
        .commands = with_a_model()},
       {.names = "--offload",
-       .help = "keep weights in host memory (default auto)",
+       .help = "where weights stay: auto, on (host), off (GPU)",
        .manual =
            R"(Decides which weights stay on the GPU. auto keeps as many blocks of the transformer there as the free
            memory holds. It copies the others from the host's memory while the GPU computes, and page-locks at most half
            of the host's memory. on, or the option without a value, keeps only two blocks and one layer of the text
-           encoder on the GPU. It is slower, most of all for videos with few tokens. off keeps all blocks there. The
-           choice does not change the video. On a CPU it has no effect.)",
+           encoder on the GPU. It is slower, most of all for videos with few tokens. It also decodes in tiles, unless
+           --vae-tiling says otherwise. off keeps all blocks on the GPU. The choice does not change the latents. On a
+           CPU it has no effect.)",
        .example = "sparsereel generate -m MODEL --offload -p \"a panda\"",
        .more_choices = {"true", "false", "yes", "no"},
        .bare = "true",
@@ -74,8 +75,8 @@ std::vector<OptionSpec> memory() {
        .serve = InServe::server},
       {.names = "--max-vram",
        .help = "how many GiB of the GPU to use (default: what is free)",
-       .manual = R"(Limits the memory of the GPU by which --offload auto decides, in GiB. Memory of other programs never
-           counts as free. With --dry-run on a machine without a GPU, it shows the choice for a GPU of this size.)",
+       .manual = R"(Uses at most this many GiB of GPU memory: --offload auto plans within this limit. Memory that other
+           programs use is never counted as free. With --dry-run on a machine without a GPU, it shows the choice for a GPU of this size.)",
        .example = "sparsereel generate -m MODEL --max-vram 12 -p \"a panda\"",
        .in_help = InHelp::all,
        .commands = that_denoise(),
@@ -85,7 +86,8 @@ std::vector<OptionSpec> memory() {
        .help = "how many GPUs to use (default 1)",
        .manual = R"(Uses several GPUs of this host. generate makes one video on all of them: they divide the passes of
            guidance first, then the tokens. batch and serve make one video on each, unless --gpus-per-video says
-           otherwise. Each GPU holds the whole model. CUDA_VISIBLE_DEVICES chooses the GPUs.)",
+           otherwise. The GPUs do not divide the weights: each needs room for the whole model, or copies blocks
+           from host memory (--offload). CUDA_VISIBLE_DEVICES chooses the GPUs.)",
        .example = "sparsereel generate -m MODEL --gpus 4 -p \"a panda\"",
        .in_help = InHelp::generate,
        .scope = Scope::whole_set,

@@ -36,7 +36,7 @@ enum class Scope { any, one_video, whole_set };
 /// Says where `serve` takes an option: as a field of requests, on its command line, or both. A command line gives the
 /// defaults of requests.
 enum class InServe {
-  usual,    // `field` if the option makes the picture, else `server`; files and folders are always `server`
+  usual,    // `field` if the option changes the video and names no file or folder; otherwise `server`
   field,    // both. A field that stands for a file holds a name from one of the server's folders
   request,  // as a field only: it says what one video shows
   server,   // on the command line only: it is about the machine or the program

@@ -76,9 +76,9 @@ class Pipeline {
   /// Returns where the weights of the plan's video would stay on this GPU. On a machine without a GPU, returns this for
   /// a GPU of max_vram; nothing if that is unset.
   std::optional<MemoryPlan> foreseen_memory(const Plan& plan, int64_t ranks = 1) const;
-  /// Decides where weights stay while the plan's video is made, and tells the run. Frees a loaded transformer that
-  /// would take too much memory. generate() calls it; call it before loading anything for several videos, with the
-  /// largest.
+  /// Decides where weights stay while the plan's video is made, and reports the decision to the run's observer. Frees a
+  /// loaded transformer that would take too much memory. generate() calls it for each video. To make several videos
+  /// with one load, first call it with the plan of the largest.
   void settle_memory(const Plan& plan, const Run& run = {});
   /// Estimates the stages of making the plan's video; see memory_need.h. Loads nothing.
   std::vector<StageEstimate> likely_stages(const Plan& plan, int64_t ranks = 1) const;

@@ -9,8 +9,8 @@
 
 namespace sparsereel::models {
 
-/// Returns norm(x), a layer norm or an RMS norm as the norm says, over the last dimension, in x's dtype and shape,
-/// contiguous.
+/// Applies a layer norm, or an RMS norm if norm.rms is set, over the last dimension of x. The result is contiguous and
+/// has x's dtype and shape.
 at::Tensor layer_norm(const at::Tensor& x, const Norm& norm, double eps);
 
 /// Returns x / sqrt(mean(x^2) + eps) * weight over the last dimension, weight [C] (Zhang and Sennrich, arXiv

@@ -16,21 +16,19 @@ std::string gibibytes(uint64_t bytes) {
   return text.data();
 }
 
-/// Returns ", 28 are copied to it in turn from 9.8 GiB of the host's memory (9.8 GiB page-locked)".
+/// Returns "; 28 are copied to it in turn from 9.8 GiB of host memory (9.8 GiB page-locked)".
 std::string streamed_text(const MemoryPlan& plan) {
-  std::string text = ", " + std::to_string(plan.streamed()) + " are copied to it in turn";
+  std::string text;
   const int64_t held = plan.streamed() - plan.from_file;
   if (held > 0)
-    text += " from " + gibibytes(plan.host_bytes) + " of the host's memory (" + gibibytes(plan.pinned_bytes) +
-            " page-locked)";
-  if (plan.from_file > 0)
-    text += std::string(held > 0 ? ", and " : ", ") + std::to_string(plan.from_file) +
-            " of these are read from their file in each step";
+    text += "; " + std::to_string(held) + " are copied to it in turn from " + gibibytes(plan.host_bytes) +
+            " of host memory (" + gibibytes(plan.pinned_bytes) + " page-locked)";
+  if (plan.from_file > 0) text += "; " + std::to_string(plan.from_file) + " are read from their file in each step";
   return text;
 }
 
 std::string seconds_text(double seconds) {
-  if (seconds <= 0) return "seconds a step unknown";
+  if (seconds <= 0) return "the time of a step is unknown";
   std::array<char, 48> text{};
   std::snprintf(text.data(), text.size(), seconds < 10 ? "about %.1f s a step" : "about %.0f s a step", seconds);
   return text.data();

@@ -46,7 +46,9 @@ class BytePairs final : public TokenModel {
     for (int byte = 0; byte < kByteCount; ++byte) {
       const std::string symbol = byte_symbol(static_cast<uint8_t>(byte));
       byte_ids_[byte] = id_in(model.vocabulary, symbol);
-      if (byte_ids_[byte] < 0) throw bad_vocabulary(path, "the vocabulary lacks " + in_quotes(symbol) + ", a byte");
+      if (byte_ids_[byte] < 0)
+        throw bad_vocabulary(
+            path, "the vocabulary lacks " + in_quotes(symbol) + ", which stands for byte " + std::to_string(byte));
     }
     add_merges(model, path);
     for (const AddedToken& token : config.tokens) add(token, model.vocabulary, path);
@@ -81,8 +83,9 @@ class BytePairs final : public TokenModel {
     std::vector<bool> seen(vocabulary.size());
     for (const auto& [content, id] : vocabulary) {
       if (id < 0 || id >= std::ssize(vocabulary) || seen[static_cast<size_t>(id)])
-        throw bad_vocabulary(path, in_quotes(content) + " has the id " + std::to_string(id) + ", but the ids of " +
-                                       std::to_string(vocabulary.size()) + " tokens are 0, 1, ..., each once");
+        throw bad_vocabulary(path, in_quotes(content) + " has the id " + std::to_string(id) + ", but the " +
+                                       std::to_string(vocabulary.size()) + " tokens must have the ids 0 to " +
+                                       std::to_string(vocabulary.size() - 1) + ", each used once");
       seen[static_cast<size_t>(id)] = true;
     }
   }

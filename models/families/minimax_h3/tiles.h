@@ -32,7 +32,7 @@ struct TileWork {
 };
 
 /// Returns the results of all tiles as one, [1, C', F', H', W']. A tile is blended linearly with the tile above, then
-/// with the tile to its left. Both are taken before they are blended themselves, as the reference does.
+/// with the tile to its left. Blending reads the unblended results of both, as the reference does.
 at::Tensor run_in_tiles(const TileWork& work);
 
 /// Returns a ramp from `from` to `to`, both of `length` along `dim`: the first result is `from`, and the last is nearly

@@ -3,7 +3,7 @@
 
 namespace sparsereel::models {
 
-constexpr float kInt8Most = 127;           // of which the largest magnitude of a row becomes
+constexpr float kInt8Most = 127;           // what the largest magnitude of a row becomes
 constexpr float kLeastInt8Scale = 1e-30F;  // of a row of zeros, as in other programs
 
 }  // namespace sparsereel::models

@@ -108,11 +108,12 @@ struct QuantizeRows {
 
 const char* quantize_rows(const QuantizeRows& p, Stream stream);
 
-/// Matrix product of int8 rows: out = sum x weight * x_scale * weight_scale + bias, rounded to Element. The sums are
-/// exact. Needs compute capability 8.0.
+/// Matrix product of int8 rows: out = sum(x * weight) * x_scale * weight_scale + bias, rounded to Element. The sums are
+/// exact. Needs compute capability 8.0 or newer.
 struct MultiplyRows {
   int64_t rows = 0;
-  int outputs = 0, depth = 0;  // multiples of 8 and of 16
+  int outputs = 0;  // a multiple of 8
+  int depth = 0;    // a multiple of 16
   Element element = Element::bf16;
   const int8_t* x = nullptr;            // [rows, depth], aligned to 16 bytes
   const float* x_scale = nullptr;       // [rows]

@@ -299,7 +299,7 @@ inline int blocks_of(const NormModulate& p, int rows_per_block) {
   return (video + rows_per_block - 1) / rows_per_block + (text + rows_per_block - 1) / rows_per_block;
 }
 
-/// Chooses rows per block so that all blocks run at once and none waits for a second wave; a multiple of the warps.
+/// Returns the rows per block, a multiple of kWarps, with which all blocks run in one wave.
 inline int choose_rows_per_block(const NormModulate& p, int64_t resident) {
   const int64_t rows = static_cast<int64_t>(p.batch) * p.tokens;
   int64_t each = (rows + resident - 1) / resident;

@@ -60,7 +60,7 @@ __device__ inline void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-/// Arrives at the same barrier of a CTA of the cluster.
+/// Arrives at the copy of `barrier` in CTA `cta` of the cluster.
 __device__ inline void arrive_at(uint32_t barrier, uint32_t cta) {
   asm volatile(
       "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
@@ -155,7 +155,7 @@ class WgmmaSums {
 
   __device__ void add_up(int depth) {
     const int steps = (depth + Tile::kDepth - 1) / Tile::kDepth;
-    int last = -1;  // the stage that the instructions before read
+    int last = -1;  // the stage that the previous step reads; -1 in the first step
     for (int step = 0; step < steps; ++step, cursor_.advance()) {
       ptx::barrier_wait(attention::cuda::shared_address(&shared_.full[cursor_.stage]), cursor_.phase);
       multiply(shared_.stages[cursor_.stage], step > 0);

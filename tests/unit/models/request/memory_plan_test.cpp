@@ -25,14 +25,14 @@ TEST(MemoryPlan, SaysWhereBlocksStay) {
                            .host_bytes = 11 * kGibibyte};
   EXPECT_EQ(
       sentence(some),
-      "12 of 40 blocks of the transformer stay in 12.0 GiB of the GPU, 28 are copied to it in turn from 11.0 GiB "
-      "of the host's memory (10.0 GiB page-locked); the text encoder runs layer by layer; the video is decoded in "
-      "tiles; seconds a step unknown");
+      "12 of 40 blocks of the transformer stay in 12.0 GiB of the GPU; 28 are copied to it in turn from 11.0 GiB "
+      "of host memory (10.0 GiB page-locked); the text encoder runs layer by layer; the video is decoded in "
+      "tiles; the time of a step is unknown");
 }
 
 TEST(MemoryPlan, SaysWhichBlocksComeFromTheirFile) {
   const MemoryPlan plan = {.blocks = 4, .resident = 1, .from_file = 3, .gpu_bytes = kGibibyte};
-  EXPECT_THAT(sentence(plan), HasSubstr(", 3 are copied to it in turn, 3 of these are read from their file"));
+  EXPECT_THAT(sentence(plan), HasSubstr("; 3 are read from their file in each step"));
 }
 
 TEST(Offload, ReadsItsNamesAndTheValuesOfAFlag) {

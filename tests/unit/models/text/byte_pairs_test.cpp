@@ -119,7 +119,7 @@ TEST(BytePairs, NameWhatDoesNotFitTogether) {
   model = ab_model();
   model.vocabulary["zz"] = model.vocabulary["z"];
   model.vocabulary.erase("z");
-  EXPECT_TRUE(refused(model, {}, {"vocab.json: the vocabulary lacks \"z\", a byte"}));
+  EXPECT_TRUE(refused(model, {}, {"vocab.json: the vocabulary lacks \"z\", which stands for byte 122"}));
   for (const auto& [left, right] : {std::pair("zz", "a"), std::pair("a", "zz"), std::pair("a", "z")}) {
     model = ab_model();
     model.merges.emplace_back(left, right);
