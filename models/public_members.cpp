@@ -83,6 +83,7 @@ MemberTexts texts_of(const VideoRequest& request) {
   add(texts, "cell", request.cell);
   add(texts, "arithmetic", request.arithmetic);
   add(texts, "dense_steps", request.dense_steps);
+  add(texts, "exact_steps", request.exact_steps);
   add(texts, "dense_layers", request.dense_layers);
   add(texts, "token_order", request.token_order);
   add(texts, "cache", request.cache);
@@ -134,7 +135,8 @@ void keep_members(ModelConfig& config) {
     return member_options().find(each.first) == nullptr || (field != nullptr && field->decides == RunPart::pipeline);
   };
   std::erase_if(config.defaults, is_none);
-  for (auto& [name, preset] : config.presets) std::erase_if(preset.values, is_none);
+  for (auto* presets : {&config.presets, &config.few_steps})
+    for (auto& [name, preset] : *presets) std::erase_if(preset.values, is_none);
   for (Distilled& row : config.distilled) std::erase_if(row.options.values, is_none);
 }
 

@@ -117,6 +117,7 @@ struct VideoRequest {
   std::optional<int64_t> cell = {};        // tokens that share one mean: 16, 32, 64; if unset, 16
   std::optional<int64_t> arithmetic = {};  // bits in which a GPU computes sparse attention: 8, 16; if unset, 8
   std::optional<std::string> dense_steps = {};  // first steps that compute every block: "5", or "20%" of all
+  std::optional<std::string> exact_steps = {};  // first steps with full attention, in 16 bits: "2", or "4%" of all
   std::optional<int64_t> dense_layers = {};     // first layers that compute every block
   std::string token_order = {};                 // hilbert, native, time-major, morton, random; if empty, hilbert
   /// "0.1" or "forecast:0.1": a step is reused if its first block changes by at most this fraction. "steps:20": 20

@@ -40,10 +40,13 @@ std::string selection_text(const VideoTask& video) {
 std::string blocks_text(const VideoTask& video) {
   const models::Plan& plan = video.plan;
   if (plan.attention_mode == Mode::full) return "full attention";
-  if (plan.attention_mode == Mode::quantized) return "every block, in 8 bits";
-  const int64_t steps = plan.num_inference_steps, dense = std::min(plan.attention_policy.dense_steps, steps);
-  if (dense == 0) return selection_text(video);
-  return std::to_string(dense) + " of " + counted(steps, "step") + " with every block, then " + selection_text(video);
+  const int64_t steps = plan.num_inference_steps, dense = std::min(plan.attention_policy.dense_steps, steps),
+                exact = std::min(plan.exact_steps, steps);
+  std::string text = exact == 0 ? "" : std::to_string(exact) + " of " + counted(steps, "step") + " in 16 bits, then ";
+  if (plan.attention_mode == Mode::quantized) return text + "every block, in 8 bits";
+  if (dense > exact)
+    text += std::to_string(dense - exact) + " of " + counted(steps, "step") + " with every block, then ";
+  return text + selection_text(video);
 }
 
 }  // namespace
@@ -58,7 +61,9 @@ std::string preset_name(const VideoTask& video) {
 std::string chosen_text(const VideoTask& video) {
   std::string text = preset_name(video);
   if (text.empty()) return {};
-  if (video.settings.preset().few_steps)
+  const models::PresetChoice& preset = video.settings.preset();
+  if (preset.few_steps) text += " for fewer than " + std::to_string(models::kLeastPresetSteps) + " steps";
+  if (preset.cut)
     text += ", whose cache and dense steps are for " + std::to_string(models::kLeastPresetSteps) + " steps or more";
   return text + ": " + blocks_text(video);
 }

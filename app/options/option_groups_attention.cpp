@@ -185,6 +185,13 @@ std::vector<OptionSpec> exceptions() {
        .example = "sparsereel generate -p \"a panda\" --topk 0.3 --dense-steps 20%",
        .in_help = InHelp::all,
        .commands = {bench_pipeline, tune}},
+      {.names = "--exact-steps",
+       .help = "first steps with full attention: 2 or 4% (default: preset's)",
+       .manual = R"(Uses full attention, in 16 bits, in the first steps: a number of them, or a share such as 4%. For
+           some prompts the small error of 8 bits in the first steps leads to another motion or place. Such a step
+           takes as long as with --attention full.)",
+       .example = "sparsereel generate -p \"a panda\" --attention quantized --exact-steps 2",
+       .in_help = InHelp::all},
       {.names = "--dense-layers",
        .help = "first layers that compute every block" + default_text(std::to_string(Policy{}.dense_layers)),
        .manual = R"(Computes every block, in 8 bits, in the first N layers of the transformer, in all steps. The

@@ -183,8 +183,10 @@ void Denoising::add_up_layers() {
 /// rest.
 void Denoising::take_step() {
   attention_.step = done_;
+  attention_.mode = done_ < plan_.exact_steps ? attention::Mode::full : plan_.attention_mode;
   const std::vector<attention::Statistics> before = std::exchange(attention_.per_layer, {});
   const at::Tensor prediction = predict_guarded(timestep());
+  attention_.mode = plan_.attention_mode;  // that of the run, for reports
   at::Tensor next = sampler_->step(prediction, done_, state_.latents, state_.generator);
   next = with_known(next.to(state_.latents.scalar_type()));
   if (share_.all != nullptr)

@@ -230,6 +230,11 @@ std::vector<Field> selection() {
       head_field(&Request::pv_threshold, &Head::pv_threshold, {.name = "pv_threshold", .no_effect = no_effect}),
       field(&Request::dense_steps, of_dropping(&Policy::dense_steps),
             {.name = "dense_steps", .no_effect = {NoEffect::every_block}}),
+      field(&Request::exact_steps,
+            [](const Plan& plan) {  // the default of 0 is left out
+              return only(plan.attention_mode != attention::Mode::full && plan.exact_steps > 0, plan.exact_steps);
+            },
+            {.name = "exact_steps", .no_effect = {NoEffect::exact}, .nothing = "0"}),
       field(&Request::dense_layers, of_dropping(&Policy::dense_layers),
             {.name = "dense_layers",
              .no_effect = {NoEffect::every_block},

@@ -31,9 +31,10 @@ struct Distilled {
 struct ModelConfig {
   std::filesystem::path file;
   std::map<std::string, std::string> defaults = {};
-  Places places = {};                               // places of the defaults in the file
-  std::map<std::string, YamlOptions> presets = {};  // options that each preset sets on top of the defaults
-  std::vector<Distilled> distilled = {};            // the first row of a number of steps is the usual one
+  Places places = {};                                 // places of the defaults in the file
+  std::map<std::string, YamlOptions> presets = {};    // options that each preset sets on top of the defaults
+  std::map<std::string, YamlOptions> few_steps = {};  // options of presets in runs of few steps, in place of those
+  std::vector<Distilled> distilled = {};              // the first row of a number of steps is the usual one
   std::vector<std::filesystem::path> loras = {};  // LoRAs that the model was opened with, if settings do not name them
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 using OptionValues = std::map<std::string, std::string>;
 
-const char* const kOverSteps[] = {"cache", "dense_steps"};
+const char* const kOverSteps[] = {"cache", "dense_steps", "exact_steps"};
 
 std::string chosen_name(const ModelConfig& config, const OptionValues& given) {
   if (const auto named = given.find("preset"); named != given.end()) {
@@ -44,10 +44,15 @@ PresetChoice choose_preset(const ModelConfig& config, const OptionValues& given,
   PresetChoice choice{.name = chosen_name(config, given)};
   if (choice.name.empty()) return choice;
   choice.options = config.presets.at(choice.name);
-  const bool of_many =
-      std::ranges::any_of(kOverSteps, [&](const char* key) { return choice.options.values.contains(key); });
-  choice.few_steps = of_many && has_few_steps(given, defaults_of(config, choice).values, steps);
-  if (choice.few_steps) keep_blocks_alone(choice);
+  if (!has_few_steps(given, defaults_of(config, choice).values, steps)) return choice;
+  const auto few = config.few_steps.find(choice.name);
+  choice.few_steps = few != config.few_steps.end();
+  if (choice.few_steps) {
+    choice.options = few->second;
+  } else {
+    choice.cut = std::ranges::any_of(kOverSteps, [&](const char* key) { return choice.options.values.contains(key); });
+    keep_blocks_alone(choice);
+  }
   return choice;
 }
 

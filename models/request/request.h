@@ -111,6 +111,7 @@ struct Request {
   std::optional<attention::Policy> policy = {};  // a profile's policy; replaces the block selection above
   std::string policy_file = {};                  // the profile that `policy` comes from
   std::optional<FirstSteps> dense_steps = {};    // overrides the dense steps of the policy
+  std::optional<FirstSteps> exact_steps = {};    // first steps with full attention
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
   VaeTiling vae_tiling = VaeTiling::automatic;
 };
@@ -157,6 +158,7 @@ struct Plan {
   CacheRule cache;                   // off if it could reuse nothing
   attention::Mode attention_mode = attention::Mode::full;
   attention::Policy attention_policy;
+  int64_t exact_steps = 0;  // number of first steps that use mode full in place of attention_mode
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
   VaeTiling vae_tiling = VaeTiling::automatic;
 

@@ -284,6 +284,7 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
   plan.attention_policy = request.policy ? *request.policy : make_policy(request);
   plan.attention_policy.arithmetic = request.arithmetic.value_or(plan.attention_policy.arithmetic);
   if (request.dense_steps) plan.attention_policy.dense_steps = request.dense_steps->of(plan.num_inference_steps);
+  if (request.exact_steps) plan.exact_steps = request.exact_steps->of(plan.num_inference_steps);
   plan.token_order = request.token_order;
   plan.vae_tiling = request.vae_tiling;
   check_text(plan, spec);

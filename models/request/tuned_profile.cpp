@@ -36,7 +36,7 @@ HeadCount heads_of(const attention::Profile& profile) {
 
 bool is_of_a_preset(const Option& option) {
   return has_no_effect(option, NoEffect::every_block) || has_no_effect(option, NoEffect::no_reuse) ||
-         option.key == "attention" || option.key == "weights";
+         option.key == "attention" || option.key == "weights" || option.key == "exact_steps";
 }
 
 std::map<std::string, std::string> options_of(const TunedProfile& profile) {

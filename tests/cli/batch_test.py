@@ -198,11 +198,11 @@ class PromptSets(BatchTest):
         self.assertEqual(json.loads((self.folder / 'r.json').read_text())['preset'], lines[1:])
         self.assertEqual([line.split(';')[0] for line in lines[1:]],
                          ['2 videos: preset balanced: 2 of 10 steps with every block, then topk 0.5', '1 video: preset exact: full attention',
-                          '1 video: preset balanced, whose cache and dense steps are for 10 steps or more: topk 0.5',
+                          '1 video: preset balanced for fewer than 10 steps: 1 of 4 steps with every block, then topk 0.5',
                           '1 video: preset balanced, with topk 0.7: 2 of 10 steps with every block, then topk 0.7'])
         made = {line['row']: line for line in self.manifest()}
         self.assertEqual([(made[i]['preset']['name'], made[i]['recipe'].get('topk'), made[i]['recipe'].get('dense_steps'), made[i]['recipe'].get('cache')) for i in range(5)],
-                         [('balanced', 0.5, 2, 'forecast:0.15:20%'), ('exact', None, None, None), ('balanced', 0.5, 0, None), ('balanced', 0.7, 2, 'forecast:0.15:20%'),
+                         [('balanced', 0.5, 2, 'forecast:0.15:20%'), ('exact', None, None, None), ('balanced', 0.5, 1, None), ('balanced', 0.7, 2, 'forecast:0.15:20%'),
                           ('balanced', 0.5, 2, 'forecast:0.15:20%')])
         self.assertNotIn('preset', self.succeed(self.run_program(*tiny)).stdout)  # all videos were made before
 

@@ -223,12 +223,12 @@ class AnyFamily(CommandLineTest):
         self.assertEqual(self.frames('a.safetensors'), self.frames('b.safetensors', '--seed', 42))
 
     def test_makes_a_video_with_the_default_model(self):
-        report = json.loads(self.succeed(self.run_program('generate', '-p', PROMPT, '--steps', 1, '--device', 'cpu', '-o', 'clip.mp4', '--json')).stdout)
+        report = json.loads(self.succeed(self.run_program('generate', '-p', PROMPT, '--steps', 2, '--device', 'cpu', '-o', 'clip.mp4', '--json')).stdout)
         self.assertTrue(report['model'].endswith('assets/tiny'), report['model'])
         self.assertEqual([report['output'][key] for key in ('width', 'height', 'frames', 'fps')], [256, 256, 33, 8])
         self.assertEqual(report['recipe']['topk'], 0.5)  # from the config that matches the tiny model
         self.assertEqual((report['preset']['name'], 'cache' in report), ('balanced', False))
-        self.assertIn('10 steps or more: topk 0.5; every step computed', report['preset']['text'])
+        self.assertIn('balanced for fewer than 10 steps: 1 of 2 steps with every block, then topk 0.5; every step computed', report['preset']['text'])
         self.assertGreater(report['attention']['sparsity'], 0)
         self.assertEqual(len(report['attention']['layer_sparsity']), 6)
 

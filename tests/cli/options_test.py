@@ -37,7 +37,7 @@ class Options(CommandLineTest):
         self.assertRegex(exact, r'(?m)^cache: "0" +# default')
         self.assertEqual(exact.replace(re.search('# .*tiny.yaml:.*', exact.split('attention: ')[1])[0], '# command line'), show('--attention', 'full'))
         self.assertRegex(show('--attention', 'full', '--preset', 'balanced'), r'(?m)^cache: "forecast:[0-9.:%]+" +# .*configs/tiny.yaml:[0-9]+')
-        self.assertRegex(show('--steps', 9), r'(?m)^dense_steps: 0 +# default')  # with so few steps, neither counts
+        self.assertRegex(show('--steps', 9), r'(?m)^dense_steps: 1 +# .*configs/tiny.yaml:[0-9]+')  # presets of few steps
         self.assertRegex(show('--steps', 9), r'(?m)^cache: "0" +# default')
         self.assertRegex(show('--preset', 'fast', '--topk', 0.9), r'(?m)^topk: 0.9 +# command line')
         self.assertRegex(show('--preset', 'fast', '--cache', 0.5), r'(?m)^cache: "first-block:0.5" +# command line')

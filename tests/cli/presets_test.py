@@ -17,7 +17,7 @@ DENSE = 0.2  # share of dense steps before a published model's sparse steps
 
 def presets_of(name):
     """Returns {preset: {option: value}} of a file of configs/."""
-    text = (ROOT / 'configs' / name).read_text().split('\npresets:\n')[1]
+    text = (ROOT / 'configs' / name).read_text().split('\npresets:')[1].split('\nfew_steps:')[0]
     return {preset: dict(item.split(': ', 1) for item in options.split(', ')) for preset, options in re.findall(r'^  (\w+): {(.*)}$', text, re.M)}
 
 

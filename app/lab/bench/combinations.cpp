@@ -134,6 +134,8 @@ class Expansion {
     Combination result{.mode = mode, .order = hilbert::parse_token_order(settings.text("token_order", "hilbert"))};
     result.cache = models::parse_cache_rule(settings.text("cache", "0"));
     result.weights = settings.text("weights", "auto");
+    if (mode != Mode::full && settings.has("exact_steps"))
+      result.exact = models::parse_first_steps(*settings.text("exact_steps"), "exact_steps");
     result.terms = {std::string(attention::name(mode))};
     for (const auto& [key, item] : items) result.terms.push_back(option_name(key).substr(2) + "=" + item);
     const ProfilePolicy* tuned = profile_of(items);
@@ -326,6 +328,8 @@ Row fields_of(const Combination& combination) {
               {"token_order", hilbert::name(combination.order)},
               {"cache", combination.cache.on() ? Row(models::name(combination.cache)) : Row()},
               {"weights", combination.weights}});
+  if (const auto& exact = combination.exact)
+    row["exact_steps"] = exact->percent ? Row(models::name(*exact)) : Row(exact->steps);
   return row;
 }
 
@@ -339,6 +343,7 @@ models::Request Combination::selected(models::Request request) const {
 void Combination::settle(int64_t steps) {
   if (dense_share) policy.dense_steps = dense_share->of(steps);
   dense_share.reset();
+  if (exact && steps > 0) exact = models::FirstSteps{.steps = exact->of(steps)};
 }
 
 std::string value_name(const Row& row, const std::string& topk) {

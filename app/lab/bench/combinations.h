@@ -44,13 +44,14 @@ struct Combination {
   std::string preset{};                             // name of the preset; empty if it is none
   std::string weights = "auto";                     // as in a request
   std::optional<models::FirstSteps> dense_share{};  // replaces the number of dense steps of the policy in settle()
+  std::optional<models::FirstSteps> exact{};        // first steps with full attention
   std::vector<std::string> terms{};                 // the mode or preset=NAME, then items of the lists: "topk=0.5"
   models::Request asked{};                          // request that the policy of mode sparse is read from
 
   /// Returns the request with the block selection of this combination in place of its own.
   models::Request selected(models::Request request) const;
 
-  /// Turns dense_share into a number of steps. Call it once the number of steps of a run is known.
+  /// Turns dense_share and exact into numbers of steps. Call it once the number of steps of a run is known.
   void settle(int64_t steps);
   bool sparse() const { return mode == attention::Mode::sparse; }
   bool untuned() const { return sparse() && profile.empty(); }  // its policy comes from the lists and the settings
@@ -59,7 +60,7 @@ struct Combination {
 };
 
 /// Returns the fields of the combination's row: mode, selection, profile, selection_rows, similarity, dense_steps,
-/// token_order, cache and weights.
+/// token_order, cache and weights; also exact_steps if it is given.
 Row fields_of(const Combination& combination);
 /// Returns topk, cdf, error_bound, block_error, dropped, select, cell, and also arithmetic if it is 16. All are null
 /// without a policy. `tuned`: each head has its own policy, so that no single number says how many blocks are computed.

@@ -109,9 +109,12 @@ bool StepTimes::fill(Row& row, int64_t run_steps, const std::string& figure) con
   if (own.points.empty() || (dense > 0 && every_block == nullptr)) return false;
   const std::string ending = figure.substr(std::string(kMedian).size());
   const auto all = static_cast<double>(run_steps);
-  const double own_ms = own.ms(number_of(row, "kept_share").value_or(1));
-  double sum = (computed - dense) * own_ms;
-  if (dense > 0) sum += dense * time_of(*every_block, figure);
+  const double exact = std::min(number_of(row, "exact_steps").value_or(0), computed);  // no preset reuses one of these
+  if (exact > 0 && full == nullptr) return false;
+  const double own_ms = own.ms(number_of(row, "kept_share").value_or(1)), first = std::max(dense, exact);
+  double sum = (computed - first) * own_ms;
+  if (first > exact) sum += (first - exact) * time_of(*every_block, figure);
+  if (exact > 0) sum += exact * time_of(*full, figure);
   row["step_ms" + ending] = sum / computed;
   row["denoise_seconds" + ending] = (sum + (all - computed) * own_ms / static_cast<double>(own.layers)) / 1000;
   if (full == nullptr) return true;

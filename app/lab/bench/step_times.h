@@ -35,8 +35,8 @@ struct StepTimes {
   /// computed step takes the time of the reported step with equal mode, selection, token order and weights, but no
   /// cache; if no report has that step, this adds a note. A row without computed_steps stays as it is. `run_steps` is
   /// the number of steps of the row's videos. With a bound on the error of blocks, by_share() gives the time for the
-  /// row's kept_share. A step with every block takes the time of `quantized` (of `full` if that is missing). A reused
-  /// step takes as long as one layer of a computed step.
+  /// row's kept_share. A step with every block takes the time of `quantized` (of `full` if that is missing), an exact
+  /// step that of `full`. A reused step takes as long as one layer of a computed step.
   void fill(Row& row, int64_t run_steps) const;
   /// Returns the time of a step by its share of blocks, for rows with a bound on the error of blocks. How many blocks
   /// such a bound keeps depends on the picture, and random weights draw no picture. Therefore the result is

@@ -84,6 +84,7 @@ models::Plan VideoPlan::video_of(const Combination& combination) const {
   if (combination.sparse()) result.attention_policy = combination.policy;
   result.token_order = combination.order;
   result.cache = combination.cache;
+  result.exact_steps = combination.exact ? combination.exact->of(result.num_inference_steps) : 0;
   return result;
 }
 

@@ -56,7 +56,7 @@ auto key_of(const Candidate& candidate, int64_t steps) {
   const CacheRule& cache = candidate.cache;
   return std::tuple(candidate.mode, candidate.topk.value_or(0), candidate.block_error.value_or(0),
                     candidate.dense.of(steps), cache.kind, cache.threshold, cache.steps, cache.first.of(steps),
-                    candidate.weights);
+                    candidate.weights, candidate.exact.of(steps));
 }
 
 }  // namespace
@@ -71,6 +71,7 @@ std::map<std::string, std::string> Candidate::options() const {
       {"cache", cache.on() ? models::name(cache) : "0"},
       {"weights", weights},
   };
+  if (exact != FirstSteps{}) options["exact_steps"] = models::name(exact);
   if (!sparse()) return options;
   if (topk) options["topk"] = exact_text(*topk);
   if (block_error) options["block_error"] = exact_text(*block_error);
@@ -83,6 +84,7 @@ std::string name(const Candidate& candidate) {
   if (candidate.sparse() && candidate.topk) text = "topk " + exact_text(*candidate.topk);
   if (candidate.sparse() && candidate.block_error) text = "block error " + exact_text(*candidate.block_error);
   if (candidate.sparse() && candidate.dense != FirstSteps{}) text += ", " + models::name(candidate.dense) + " dense";
+  if (candidate.exact != FirstSteps{}) text += ", " + models::name(candidate.exact) + " exact";
   if (candidate.cache.on()) text += ", " + models::name(candidate.cache);
   return text + (candidate.weights == "auto" ? "" : ", weights " + candidate.weights);
 }
@@ -133,7 +135,8 @@ std::vector<Candidate> candidates_of(const Axes& axes, int64_t steps) {
 Candidate candidate_of(const Settings& settings) {
   Candidate candidate{.mode = attention::parse_mode(settings.text("attention", "sparse")),
                       .cache = models::parse_cache_rule(settings.text("cache", "0")),
-                      .weights = settings.text("weights", "auto")};
+                      .weights = settings.text("weights", "auto"),
+                      .exact = models::parse_first_steps(settings.text("exact_steps", "0"), "exact_steps")};
   if (!candidate.sparse()) return candidate;
   candidate.topk = settings.number("topk");
   candidate.block_error = settings.number("block_error");

@@ -22,6 +22,7 @@ struct Candidate {
   models::FirstSteps dense = {};  // steps with every block, in mode sparse
   models::CacheRule cache = {};
   std::string weights = "auto";
+  models::FirstSteps exact = {};  // steps with full attention; only presets have them
 
   bool sparse() const { return mode == attention::Mode::sparse; }
   bool operator==(const Candidate&) const = default;

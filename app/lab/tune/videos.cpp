@@ -42,6 +42,7 @@ models::Plan VideoRuns::plan_of(const Combination& combination, size_t prompt) c
   plan.attention_mode = combination.mode;
   if (combination.sparse()) plan.attention_policy = combination.policy;
   plan.cache = combination.cache;
+  plan.exact_steps = combination.exact ? combination.exact->of(plan.num_inference_steps) : 0;
   return plan;
 }
 
@@ -51,6 +52,7 @@ Combination VideoRuns::combination_of(const Candidate& candidate) const {
                           .order = context_.untuned.token_order,
                           .cache = candidate.cache,
                           .weights = candidate.weights};
+  if (candidate.exact != models::FirstSteps{}) combination.exact = candidate.exact;
   if (candidate.topk) {
     combination.policy.defaults.selection = attention::Selection::topk;
     combination.policy.defaults.topk = *candidate.topk;
@@ -214,6 +216,7 @@ double VideoRuns::speedup_of(const Candidate& candidate, const attention::Policy
 std::optional<StepCost> cost_of(const Combination& combination, const bench::StepTimes& times) {
   const auto seconds_of = [&](double computed, double dense, int64_t steps) {
     Row row = bench::fields_of(combination);
+    row.erase("exact_steps");  // a step of each kind is timed by itself
     row.update({{"computed_steps", computed}, {"computed_dense_steps", dense}});
     times.fill(row, steps);
     return number_of(row, "denoise_seconds");

@@ -119,8 +119,8 @@ nlohmann::json to_json(const YAML::Node& node) {
 YAML::Node parse_model_config(const std::string& text, const fs::path& file) {
   YAML::Node node = parse(text, file);
   require_map(node, file, "the file");
-  check_keys(node, file, "", {"match", "architecture", "defaults", "presets", "distilled", "published"},
-             "a model config has match, architecture, defaults, presets, distilled and published");
+  check_keys(node, file, "", {"match", "architecture", "defaults", "presets", "few_steps", "distilled", "published"},
+             "a model config has match, architecture, defaults, presets, few_steps, distilled and published");
   for (const auto& entry : node)
     if (const std::string key = entry.first.Scalar(); key != "published" && key != "distilled")
       require_map(entry.second, file, entry.first.Scalar());
@@ -162,6 +162,18 @@ Distilled distilled_row(const YAML::Node& node, const fs::path& file) {
           .options = option_values(node["options"], file, "distilled.options.")};
 }
 
+/// Returns the options of each preset in this section, by the preset's name.
+std::map<std::string, YamlOptions> presets_of(const YAML::Node& node, const fs::path& file,
+                                              const std::string& section) {
+  std::map<std::string, YamlOptions> presets;
+  for (const auto& preset : node[section]) {
+    const std::string name = section + "." + preset.first.Scalar();
+    require_map(preset.second, file, name);
+    presets[preset.first.Scalar()] = option_values(preset.second, file, name + ".");
+  }
+  return presets;
+}
+
 ModelConfig options_of(const YAML::Node& node, const fs::path& file) {
   ModelConfig config{.file = file};
   if (node["defaults"]) {
@@ -169,11 +181,12 @@ ModelConfig options_of(const YAML::Node& node, const fs::path& file) {
     config.defaults = std::move(options.values);
     config.places = std::move(options.places);
   }
-  for (const auto& preset : node["presets"]) {
-    const std::string name = "presets." + preset.first.Scalar();
-    require_map(preset.second, file, name);
-    config.presets[preset.first.Scalar()] = option_values(preset.second, file, name + ".");
-  }
+  config.presets = presets_of(node, file, "presets");
+  config.few_steps = presets_of(node, file, "few_steps");
+  for (const auto& [name, options] : config.few_steps)
+    if (!config.presets.contains(name))
+      throw bad_yaml(file, node["few_steps"].Mark(), "few_steps." + name + " is not the name of a preset",
+                     "add it to presets too, or leave it out");
   for (const auto& row : node["distilled"]) config.distilled.push_back(distilled_row(row, file));
   return config;
 }

@@ -102,7 +102,7 @@ TEST(Distilled, YieldsToStrongerSourcesAndOverridesThePreset) {
 
 TEST(Distilled, LeavesOutThePresetsCacheAndDenseSteps) {
   const app::Settings settings = settings_of({{"lora", "fast.safetensors"}, {"distilled", "4"}});
-  EXPECT_TRUE(settings.preset().few_steps);
+  EXPECT_TRUE(settings.preset().cut);
   EXPECT_EQ(text(settings, "cache"), "none");
   EXPECT_EQ(text(settings, "topk"), "0.3");
 }

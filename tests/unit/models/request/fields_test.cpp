@@ -19,11 +19,10 @@ using ::testing::IsEmpty;
 
 /// Returns a value that is not a default of the program.
 std::string some_value(const Field& field) {
-  static const std::map<std::string, std::string> special = {{"cache", "steps:20"},
-                                                             {"lora", "/a/st\xffyle.safetensors@high:0.5"},
-                                                             {"sigmas", "1,0.75,1e-05"},
-                                                             {"dense_steps", "20%"},
-                                                             {"size", "720p"}};
+  static const std::map<std::string, std::string> special = {
+      {"cache", "steps:20"},      {"lora", "/a/st\xffyle.safetensors@high:0.5"},
+      {"sigmas", "1,0.75,1e-05"}, {"dense_steps", "20%"},
+      {"exact_steps", "4%"},      {"size", "720p"}};
   if (const auto found = special.find(field.name); found != special.end()) return found->second;
   switch (field.kind) {
     case ValueKind::choice:

@@ -81,9 +81,9 @@ TEST(Presets, OmitCacheAndDenseStepsForFewSteps) {
   ModelConfig config = config_with_presets();
   const auto is_cut = [&](const OptionValues& given) {
     const PresetChoice choice = choose_preset(config, given, 50);
-    EXPECT_EQ(choice.few_steps, choice.options.values.size() == 1);
+    EXPECT_EQ(choice.cut, choice.options.values.size() == 1);
     EXPECT_TRUE(choice.options.values.contains("topk"));
-    return choice.few_steps;
+    return choice.cut;
   };
   EXPECT_FALSE(is_cut({}));
   EXPECT_FALSE(is_cut({{"steps", "10"}}));
@@ -94,8 +94,23 @@ TEST(Presets, OmitCacheAndDenseStepsForFewSteps) {
   EXPECT_FALSE(is_cut({{"steps", "20"}}));
   config.defaults.erase("steps");
   EXPECT_FALSE(is_cut({}));
-  EXPECT_TRUE(choose_preset(config, {}, 4).few_steps);
-  EXPECT_FALSE(choose_preset(config, {{"preset", "exact"}}, 4).few_steps) << "it has none to leave out";
+  EXPECT_TRUE(choose_preset(config, {}, 4).cut);
+  EXPECT_FALSE(choose_preset(config, {{"preset", "exact"}}, 4).cut) << "it has none to leave out";
+}
+
+TEST(Presets, TakeTheirOptionsForFewStepsFromTheFile) {
+  ModelConfig config = config_with_presets();
+  config.few_steps = {{"balanced", yaml({{"topk", "0.6"}, {"dense_steps", "25%"}})}};
+  const PresetChoice few = choose_preset(config, {{"steps", "9"}}, 50);
+  EXPECT_EQ(few.name, "balanced");
+  EXPECT_EQ(few.options.values, OptionValues({{"topk", "0.6"}, {"dense_steps", "25%"}}));
+  EXPECT_TRUE(few.few_steps && !few.cut);
+  const PresetChoice many = choose_preset(config, {{"steps", "10"}}, 50);
+  EXPECT_EQ(many.options.values, config.presets.at("balanced").values);
+  EXPECT_FALSE(many.few_steps || many.cut);
+  const PresetChoice other = choose_preset(config, {{"steps", "4"}, {"preset", "near"}}, 50);
+  EXPECT_EQ(other.options.values, OptionValues({{"attention", "quantized"}})) << "the file has no row for near";
+  EXPECT_TRUE(other.cut && !other.few_steps);
 }
 
 TEST(Presets, AreChosenAgainWhenSettingsChange) {
@@ -132,6 +147,22 @@ std::vector<std::filesystem::path> committed() {
   return files;
 }
 
+/// The presets of few steps compute every step, and fewer blocks from preset to preset.
+void check_few_steps(const ModelConfig& config) {
+  EXPECT_THAT(config.few_steps, ElementsAre(Key("balanced"), Key("fast"), Key("near")));
+  for (const auto& [name, preset] : config.few_steps) {
+    app::Settings settings;
+    settings.add(Source::matched_config, preset.values, config.file.string(), preset.places);
+    const Request request = read_request(preset.values);
+    check_ranges(request);
+    make_policy(request);
+    EXPECT_FALSE(request.cache.on()) << name;
+    EXPECT_EQ(request.attention_mode.value_or(attention::Mode::sparse) == attention::Mode::quantized, name == "near");
+  }
+  EXPECT_GT(std::stod(config.few_steps.at("balanced").values.at("topk")),
+            std::stod(config.few_steps.at("fast").values.at("topk")));
+}
+
 /// In a published model's preset, sparse steps come only after the first fifth of the steps, which compute every block.
 TEST(ShippedPresets, AreValidAndComputeEarlyStepsDensely) {
   ASSERT_GE(committed().size(), 8U);
@@ -158,6 +189,7 @@ TEST(ShippedPresets, AreValidAndComputeEarlyStepsDensely) {
     settings.add_model_config(PresetUse::whole);
     EXPECT_EQ(settings.preset().name, "balanced");
     EXPECT_FALSE(settings.preset().few_steps);
+    check_few_steps(config);
   }
 }
 
