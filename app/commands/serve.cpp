@@ -55,13 +55,14 @@ void add_store_options(CLI::App& command, ServeOptions& options) {
                   started with it serves the finished videos and goes on with the others.)",
        .example = "sparsereel serve -o videos"},
       "DIR");
-  videos.add("--gpus-per-video", options.gpus_per_video,
-             {.help = "how many of --gpus make a video together (default 1)",
-              .manual = R"(Lets this many GPUs make each video together. --gpus must be a multiple of it. If both are equal,
+  videos.add(
+      "--gpus-per-video", options.gpus_per_video,
+      {.help = "how many of --gpus make a video together (default 1)",
+       .manual = R"(Lets this many GPUs make each video together. --gpus must be a multiple of it. If both are equal,
                   all GPUs make one video after the other.)",
-              .example = "sparsereel serve -m MODEL --gpus 4 --gpus-per-video 2",
-              .in_help = InHelp::all},
-             "N");
+       .example = "sparsereel serve -m MODEL --gpus 4 --gpus-per-video 2",
+       .in_help = InHelp::all},
+      "N");
   videos.add("--queue", options.queue,
              {.help = "how many videos may wait (default 100)",
               .manual = R"(Limits the queue. A request beyond it is refused with status 429.)",

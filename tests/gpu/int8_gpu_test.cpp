@@ -188,7 +188,7 @@ TEST_F(Int8OnGpu, KeepsNanAndInfinityInTheirRow) {
 
 TEST_F(Int8OnGpu, UnpacksLayersWhoseSizesTheKernelsDoNotTake) {
   Linear odd = layer(24, 40, 4);
-  odd.bias = {};
+  odd.bias = at::Tensor();
   const at::Tensor x = at::randn({5, 40}).to(at::kBFloat16);
   EXPECT_FALSE(multiplies_in_int8(x.to(at::kCUDA), on(at::kCUDA, odd)));
   EXPECT_LT(error(linear(x.to(at::kCUDA), on(at::kCUDA, odd)), at::linear(x.to(at::kFloat), odd.in(at::kFloat).weight)),

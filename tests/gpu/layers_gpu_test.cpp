@@ -215,7 +215,7 @@ TEST_F(LayersOnGpu, MatchTheCpuForModulationThatDiffersByToken) {
 
 TEST_F(LayersOnGpu, ErrLessInAFusedNormThanTheOperatorsOfTorch) {
   for (const auto dtype : {at::kBFloat16, at::kHalf}) {
-    NormCase cpu({2, 500, 20, 1920}, dtype, true), gpu = cpu.on_gpu(false);
+    NormCase cpu({2, 500, 20, 1920}, dtype, NormCase::Kind::affine), gpu = cpu.on_gpu(false);
     const at::Tensor exact = cpu.modulated();
     at::Tensor unfused = at::layer_norm(gpu.x, {1920}, gpu.norm.weight, gpu.norm.bias, 1e-5);
     for (const auto& [first, count, m] : {std::tuple(int64_t{0}, int64_t{500}, &gpu.first.video),
@@ -229,7 +229,7 @@ TEST_F(LayersOnGpu, ErrLessInAFusedNormThanTheOperatorsOfTorch) {
 }
 
 TEST_F(LayersOnGpu, NormalizeAPartOfALongerTensor) {
-  NormCase cpu({2, 60, 9, 1920}, at::kBFloat16, true), gpu = cpu.on_gpu(true);
+  NormCase cpu({2, 60, 9, 1920}, at::kBFloat16, NormCase::Kind::affine), gpu = cpu.on_gpu(true);
   const at::Tensor part = cpu.x.narrow(1, 0, 60), gpu_part = gpu.x.narrow(1, 0, 60);
   const JointModulation video = {cpu.first.video, {}}, gpu_video = {gpu.first.video, {}};
   EXPECT_TRUE(close_to(layer_norm_modulate(gpu_part, gpu.norm, 1e-5, 60, gpu_video),
@@ -240,7 +240,7 @@ TEST_F(LayersOnGpu, NormalizeAPartOfALongerTensor) {
 
 TEST_F(LayersOnGpu, NormalizePreciselyFarFromZero) {
   for (const int64_t channels : {1920, 5120}) {
-    NormCase cpu({1, 64, 0, channels}, at::kHalf, false);
+    NormCase cpu({1, 64, 0, channels}, at::kHalf, NormCase::Kind::plain);
     cpu.x = (cpu.x + 500).to(at::kHalf).to(at::kFloat);
     NormCase gpu = cpu.on_gpu(false);
     EXPECT_TRUE(close_to(gpu.modulated(), cpu.modulated(), tolerance_of(at::kHalf))) << channels;
@@ -258,7 +258,7 @@ TEST_F(LayersOnGpu, KeepNanInItsRow) {
 }
 
 TEST_F(LayersOnGpu, AddEverythingOnceInAResidualStream) {
-  NormCase cpu({2, 70, 6, 256}, at::kHalf, true), gpu = cpu.on_gpu(false);
+  NormCase cpu({2, 70, 6, 256}, at::kHalf, NormCase::Kind::affine), gpu = cpu.on_gpu(false);
   const auto run = [](NormCase& c) {
     Residual stream(c.x, c.shape.video);
     stream.add(c.update, c.first);
