@@ -1,4 +1,6 @@
 // `sparsereel inspect`: reads headers and metadata, never weights.
+#include <c10/util/Exception.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <functional>
@@ -134,7 +136,11 @@ std::optional<models::MemoryPlan> plan_on_gpu(const models::Checkpoint& folder, 
                                               const models::LatentSize& size, double max_vram) {
   const bool has_gpu = max_vram == 0 && models::cuda_available();
   if (max_vram == 0 && !has_gpu) return {};
-  return models::plan_for_defaults(folder, spec, size, max_vram, has_gpu ? at::Device(at::kCUDA, 0) : at::kCPU);
+  try {
+    return models::plan_for_defaults(folder, spec, size, max_vram, has_gpu ? at::Device(at::kCUDA, 0) : at::kCPU);
+  } catch (const c10::Error&) {  // the GPU is full, or belongs to another process
+    return {};
+  }
 }
 
 /// Prints what a model holds. `architecture` is set if `path` is a model's YAML, else null. `inventory` describes the

@@ -75,7 +75,7 @@ std::vector<OptionSpec> memory() {
        .serve = InServe::server},
       {.names = "--max-vram",
        .help = "how many GiB of the GPU to use (default: what is free)",
-       .manual = R"(Uses at most this many GiB of GPU memory: --offload auto plans within this limit. Memory that other
+       .manual = R"(Lets --offload auto plan for this many GiB of GPU memory. Memory that other
            programs use is never counted as free. With --dry-run on a machine without a GPU, it shows the choice for a GPU of this size.)",
        .example = "sparsereel generate -m MODEL --max-vram 12 -p \"a panda\"",
        .in_help = InHelp::all,

@@ -26,31 +26,40 @@ uint64_t MemoryPolicy::room() const {
   return std::min(free, static_cast<uint64_t>(std::max(*most_ - used, 0.0)));
 }
 
-MemoryPlan MemoryPolicy::plan_for(MemoryFacts& facts, uint64_t held) const {
+MemoryPlan MemoryPolicy::plan_for(MemoryFacts& facts, uint64_t held, int64_t ranks) const {
   facts.gpu = static_cast<double>(room() + held);
+  facts.step *= step_factor_;
+  if (ranks > 1 && is_automatic()) return decide_with_all_blocks(facts);
   return saves() ? decide_without_blocks(facts) : is_automatic() ? decide(facts) : decide_with_all_blocks(facts);
 }
 
-bool MemoryPolicy::settle(MemoryFacts facts, uint64_t held, bool loaded) {
+bool MemoryPolicy::settle(MemoryFacts facts, uint64_t held, bool loaded, int64_t ranks) {
   if (device_.is_cpu()) return true;
   if (loaded) facts.host_free = std::max(facts.host_free, facts_.host_free);  // it holds the blocks
-  MemoryPlan plan = plan_for(facts, held);
+  MemoryPlan plan = plan_for(facts, held, ranks);
   // The free memory changes a little from video to video. Loading again takes longer than copying one more block.
-  const bool is_enough = plan_ && loaded && plan_->resident <= plan.resident + (plan_->streams() ? 1 : 0);
+  const bool is_enough = plan_ && loaded && plan_->resident <= plan.resident + (plan_->streams() ? 1 : 0) &&
+                         plan_->experts <= plan.experts;
+  // Weights that were loaded before any video was known are all on the GPU, or none with `on`.
+  const bool is_as_loaded = !plan_ && loaded && (saves() || !plan.streams());
   facts_ = facts;
   if (is_enough) {
     plan_->streams_text = plan.streams_text;
     plan_->tiles = plan.tiles;
+    plan_->frees_vae = plan.frees_vae;
     return true;
   }
   plan_ = std::move(plan);
-  return !loaded;
+  return !loaded || is_as_loaded;
 }
 
 bool MemoryPolicy::shrink() {
   if (!plan_ || !is_automatic()) return false;
   std::optional<MemoryPlan> plan = smaller(facts_, *plan_);
   if (!plan) return false;
+  // The next videos need as much more than estimated.
+  if (facts_.step > 0 && plan_->weight_bytes > plan->weight_bytes)
+    step_factor_ *= 1 + static_cast<double>(plan_->weight_bytes - plan->weight_bytes) / facts_.step;
   plan_ = std::move(plan);
   return true;
 }

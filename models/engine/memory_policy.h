@@ -33,10 +33,11 @@ class MemoryPolicy {
   uint64_t room() const;
 
   /// Returns the plan for these facts, without the machine's memory. `held` bytes of the device are given back first.
-  MemoryPlan plan_for(MemoryFacts& facts, uint64_t held) const;
+  /// If several ranks make a video together, all blocks stay on their GPUs unless the user asks for something else.
+  MemoryPlan plan_for(MemoryFacts& facts, uint64_t held, int64_t ranks) const;
   /// Decides for a video. If transformers are `loaded`, keeps the present plan as long as it is small enough. Returns
   /// false if they must be freed, because the new plan is smaller.
-  bool settle(MemoryFacts facts, uint64_t held, bool loaded);
+  bool settle(MemoryFacts facts, uint64_t held, bool loaded, int64_t ranks);
   /// Takes the next smaller choice, because memory ran out. Returns false if there is none.
   bool shrink();
 
@@ -46,6 +47,7 @@ class MemoryPolicy {
   std::optional<double> most_;  // bytes
   MemoryFacts facts_;
   std::optional<MemoryPlan> plan_;
+  double step_factor_ = 1;  // of the estimated memory of a step, after memory ran out
 };
 
 }  // namespace sparsereel::models

@@ -47,7 +47,7 @@ MemoryFacts Pipeline::memory_facts(const Plan& plan, int64_t ranks) const {
 std::optional<MemoryPlan> Pipeline::foreseen_memory(const Plan& plan, int64_t ranks) const {
   if (device_.is_cpu() && !max_vram_) return {};
   MemoryFacts facts = memory_facts(plan, ranks);
-  if (!device_.is_cpu()) return memory_->plan_for(facts, held_bytes());
+  if (!device_.is_cpu()) return memory_->plan_for(facts, held_bytes(), ranks);
   constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
   facts.gpu = *max_vram_ * kGibibyte;
   return decide(facts);
@@ -62,14 +62,16 @@ std::vector<StageEstimate> Pipeline::likely_stages(const Plan& plan, int64_t ran
 /// Returns the bytes of the GPU that transformers and decoder hold and can give back.
 uint64_t Pipeline::held_bytes() const {
   uint64_t bytes = vae_ ? vae_bytes(folder_, vae_dtype_) : 0;
-  if (memory_->plan()) bytes += experts_->loaded_count() * memory_->plan()->weight_bytes;
+  const uint64_t each = memory_->plan() ? memory_->plan()->weight_bytes
+                                        : weight_bytes(folder_, spec_.experts.front().role, transformer_format());
+  bytes += experts_->loaded_count() * each;
   return bytes;
 }
 
 void Pipeline::settle_memory(const Plan& plan, const Run& run) {
   if (device_.is_cpu()) return;
   const int64_t ranks = run.group == nullptr ? 1 : run.group->size();
-  if (!memory_->settle(memory_facts(plan, ranks), held_bytes(), has_transformer())) release_transformer();
+  if (!memory_->settle(memory_facts(plan, ranks), held_bytes(), has_transformer(), ranks)) release_transformer();
   if (memory_->frees_vae()) vae_.reset();
   if (!memory_->plan()) return;
   std::string told = sentence(*memory_->plan());

@@ -213,8 +213,9 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   Outcome outcome = std::move(begun);
   StageMeter meter(device_);
   check_weights(inputs.images.first != nullptr);
-  settle_memory(plan, run);
   outcome.seconds.check = meter.lap();
+  settle_memory(plan, run);  // waits for a transformer that is being loaded
+  const double waited = meter.lap();
   const Conditioning conditioning =
       inputs.conditioning.defined() ? inputs.conditioning : encode(plan, inputs, run, outcome);
   meter.lap();  // resets the meter; encode() has measured itself
@@ -222,14 +223,15 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   auto denoising = start_denoising(plan, conditioning, inputs.init_latents, run.group);
   if (inputs.resume) denoising->resume(*inputs.resume);
   with_less_memory(run, denoising->done(), outcome, [&] { denoising->load_expert(); });
-  outcome.seconds.load_transformer = meter.lap();
+  outcome.seconds.load_transformer = waited + meter.lap();
   const uint64_t loading = meter.take_peak();
   run.tell().stage("denoise");
   denoise_stage(*denoising, run, outcome);
   const at::Tensor latents = denoising->latents();
   denoising.reset();  // frees memory for the decoder
   outcome.memory_plan = memory_->plan();
-  if (!inputs.keep_transformer || memory_->streams()) release_transformer();  // it fills the GPU if it streams
+  const bool fills_gpu = memory_->streams() && !memory_->saves();
+  if (!inputs.keep_transformer || fills_gpu) release_transformer();
   outcome.latents = latents.to(at::kCPU).contiguous();
   outcome.seconds.denoise = meter.lap() - outcome.seconds.switch_transformer - outcome.seconds.keep;
   outcome.memory.denoise = std::max(loading, meter.take_peak());

@@ -12,6 +12,7 @@
 #include "models/layers/int8_kernels.h"
 #include "models/layers/rotation.h"
 #ifdef SPARSEREEL_CUDA
+#include "models/layers/cuda/launch.h"
 #include "models/layers/cuda_call.h"
 #include "models/layers/int8_call.h"
 #endif
@@ -92,13 +93,13 @@ at::Tensor int8_linear_on_cpu(const at::Tensor& x, const Linear& layer) {
 Int8Rows quantize_int8(const at::Tensor& x, int64_t rotation) {
   const int64_t columns = x.size(-1), rows = x.numel() / std::max<int64_t>(columns, 1);
 #ifdef SPARSEREEL_CUDA
-  if (x.is_cuda()) {
+  if (x.is_cuda() && columns <= cuda::kMaxQuantizeChannels) {
     const Activation quantized =
         quantize_on_cuda(x.reshape({rows, columns}), {.kind = RowFormat::int8, .rotation = rotation});
     return {quantized.values, quantized.scale.view({-1}), rotation};
   }
 #endif
-  const at::Tensor numbers = x.reshape({rows, columns}).to(at::kFloat).contiguous();
+  const at::Tensor numbers = x.reshape({rows, columns}).to(at::kCPU, at::kFloat).contiguous();
   Int8Rows result = {at::empty({rows, columns}, at::kChar), at::empty({rows}, at::kFloat), rotation};
   auto* values = result.values.mutable_data_ptr<int8_t>();
   auto* scale = result.scale.mutable_data_ptr<float>();

@@ -1,6 +1,7 @@
 // Lists the weights of linear layers.
 #include "models/layers/linear_layer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "models/layers/unpack.h"
@@ -38,7 +39,17 @@ Linear Linear::in(at::ScalarType dtype) const {
 
 Linear Linear::outputs(int64_t first, int64_t count) const {
   const auto some = [&](const at::Tensor& x) { return x.defined() ? x.narrow(0, first, count) : x; };
-  return {.weight = some(weight), .bias = some(bias), .scale = some(scale)};
+  Linear part = {.weight = rows.empty() ? some(weight) : weight, .bias = some(bias), .scale = some(scale)};
+  int64_t start = 0;
+  for (StoredRows of : rows) {
+    const int64_t begin = std::max(first, start), end = std::min(first + count, start + of.rows);
+    start += of.rows;
+    if (begin >= end) continue;
+    of.offset += (begin - (start - of.rows)) * of.columns;
+    of.rows = end - begin;
+    part.rows.push_back(std::move(of));
+  }
+  return part;
 }
 
 }  // namespace sparsereel::models

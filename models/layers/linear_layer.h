@@ -23,7 +23,8 @@ struct Linear {
   bool is_fp8() const { return rows.empty() && scale.defined(); }
   /// Returns the layer, unpacked to `dtype` if it is packed.
   Linear in(at::ScalarType dtype) const;
-  /// Returns the part of the layer that computes `count` consecutive outputs. The weight must not be packed.
+  /// Returns the part of the layer that computes `count` consecutive outputs. A packed weight must be int8, without
+  /// LoRAs beside it.
   Linear outputs(int64_t first, int64_t count) const;
 
   /// Lists the layer's weights, `name`.weight and `name`.bias. stored_weight is the weight's shape in files if it

@@ -106,7 +106,8 @@ void Attend::narrow_to(const Slice& heads, int64_t all) {
 /// Returns the result for this rank's tokens, [B, N, heads, head_dim].
 at::Tensor Attend::run_own_heads(AttentionInput tokens, AttentionInput text, const Heads& heads) {
   const at::TensorOptions options = tokens.x->values.options().dtype(tokens.x->dtype);
-  Linear of_tokens = tokens.qkv->in(tokens.x->dtype), of_text = text.x ? text.qkv->in(text.x->dtype) : Linear{};
+  const auto layer_of = [](const AttentionInput& of) { return of.x->is_int8() ? *of.qkv : of.qkv->in(of.x->dtype); };
+  Linear of_tokens = layer_of(tokens), of_text = text.x ? layer_of(text) : Linear{};
   tokens.qkv = &of_tokens;
   text.qkv = &of_text;
   attention::Prologue& prologue = context_.prologue;

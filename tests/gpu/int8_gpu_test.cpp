@@ -17,6 +17,8 @@
 #include "models/layers/residual.h"
 #include "models/store/weights/device.h"
 
+#ifdef SPARSEREEL_CUDA
+
 namespace sparsereel::models {
 namespace {
 
@@ -197,3 +199,5 @@ TEST_F(Int8OnGpu, UnpacksLayersWhoseSizesTheKernelsDoNotTake) {
 
 }  // namespace
 }  // namespace sparsereel::models
+
+#endif

@@ -248,6 +248,7 @@ __global__ void __launch_bounds__(WgmmaTile::kThreads, 1)
       sums.write<T>(p, first_row(order.at(i).row) + 64 * warpgroup, first_output, outputs);
     }
   }
+  __syncwarp();
   cluster_sync();  // the other CTA may still copy to this one and arrive at its barriers
 #else
   __trap();

@@ -125,6 +125,21 @@ TEST(Int8, GivesEveryPartOfALayerItsOwnRotationAndLora) {
   EXPECT_LT(error(bf16.to(at::kFloat), exact), 0.03);
 }
 
+/// Ranks that share tokens compute some outputs each.
+TEST(Int8, ComputesSomeOutputsOfAllParts) {
+  at::manual_seed(1);
+  const Int8Rows first = quantize_int8(at::randn({16, 64}), 64), second = quantize_int8(at::randn({8, 64}), 64);
+  Linear layer = layer_of(first, at::randn({24}));
+  layer.weight = at::cat({layer.weight, second.values.view(-1).view(at::kByte)});
+  layer.scale = at::cat({first.scale, second.scale});
+  layer.rows.push_back({Dtype::i8, 8, 64, 16 * 64});
+  layer.rows[1].rotation = 64;
+  layer.rows[1].multiplies = true;
+  const at::Tensor x = at::randn({5, 64}), all = linear(x, layer);
+  for (const auto& [begin, count] : {std::pair(0, 24), {0, 8}, {4, 16}, {16, 8}, {20, 4}})
+    EXPECT_TRUE(linear(x, layer.outputs(begin, count)).equal(all.narrow(1, begin, count))) << begin;
+}
+
 TEST(Int8, PassesNaNAndInfinityOn) {
   const Linear layer = layer_of(quantize_int8_weight(at::randn({16, 64})));
   for (const float bad : {NAN, INFINITY, -INFINITY}) {
