@@ -59,7 +59,7 @@ class DryRun(CommandLineTest):
         self.assertNotIn('step_seconds', plans[2])
         text = self.succeed(self.run_program(*command, '--max-vram', 5)).stdout
         self.assertIn(f'{resident[1]} of 30 blocks of the transformer stay in 5.0 GiB of the GPU', text)
-        self.assertIn('seconds a step unknown', text)
+        self.assertIn('the time of a step is unknown', text)
         self.assertNotIn('plan', self.shown()['memory'])  # a CPU has none
         self.fail_with(self.run_program(*command, '--max-vram', 0), 2, '--max-vram 0')
 
