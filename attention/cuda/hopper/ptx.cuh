@@ -75,8 +75,10 @@ __device__ inline void matrix_fence() {
 __device__ inline void matrix_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
+/// Waits until at most kPending groups of this warpgroup's matrix instructions are unfinished.
+template <int kPending = 0>
 __device__ inline void matrix_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
 /// Keeps the compiler from moving work on an accumulator across this point.

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "attention/cuda/hopper/cursor.cuh"
 #include "attention/cuda/hopper/ptx.cuh"
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/mma.cuh"
@@ -52,19 +53,6 @@ struct Barriers {
   uint64_t key_full[T::kStages], key_empty[T::kStages], value_full[T::kStages], value_empty[T::kStages];
   uint64_t query_full, query_empty;
   uint64_t means_empty[2];  // one for each half of the ring of means
-};
-
-/// A position in the ring of stages.
-template <typename T>
-struct Cursor {
-  int stage = 0, phase = 0;
-
-  __device__ void advance() {
-    if (++stage == T::kStages) {
-      stage = 0;
-      phase ^= 1;
-    }
-  }
 };
 
 /// The producer's message to the consumers about the next tile.

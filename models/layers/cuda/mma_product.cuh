@@ -2,8 +2,6 @@
 // shared memory some stages ahead.
 #pragma once
 
-#include <algorithm>
-
 #include "attention/cuda/mma.cuh"
 #include "models/layers/cuda/product_tiles.cuh"
 

@@ -1,4 +1,6 @@
 // Starts the product of int8 rows that fits the GPU.
+#include <algorithm>
+
 #include "attention/cuda/launched.cuh"
 #include "models/layers/cuda/mma_product.cuh"
 #include "models/layers/cuda/wgmma_product.cuh"

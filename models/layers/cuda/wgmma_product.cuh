@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include "attention/cuda/hopper/cursor.cuh"
 #include "attention/cuda/hopper/ptx.cuh"
 #include "attention/cuda/mma.cuh"
 #include "models/layers/cuda/product_tiles.cuh"
@@ -37,17 +38,7 @@ struct WgmmaMaps {
   CUtensorMap x, weight;
 };
 
-/// A position in the ring of stages.
-struct WgmmaCursor {
-  int stage = 0, phase = 0;
-
-  __device__ void advance() {
-    if (++stage == WgmmaTile::kStages) {
-      stage = 0;
-      phase ^= 1;
-    }
-  }
-};
+using WgmmaCursor = attention::cuda::hopper::Cursor<WgmmaTile>;
 
 __device__ inline uint32_t cluster_rank() {
   uint32_t rank;
@@ -159,7 +150,7 @@ class WgmmaSums {
     for (int step = 0; step < steps; ++step, cursor_.advance()) {
       ptx::barrier_wait(attention::cuda::shared_address(&shared_.full[cursor_.stage]), cursor_.phase);
       multiply(shared_.stages[cursor_.stage], step > 0);
-      asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+      ptx::matrix_wait<1>();
       if (last >= 0) free(last);
       last = cursor_.stage;
     }
