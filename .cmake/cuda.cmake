@@ -39,6 +39,17 @@ file(GLOB SPARSEREEL_MODEL_KERNELS CONFIGURE_DEPENDS models/layers/cuda/*.cu mod
 file(GLOB SPARSEREEL_KERNEL_TESTS CONFIGURE_DEPENDS tests/gpu/*.cu)
 file(GLOB SPARSEREEL_KERNEL_CALLS CONFIGURE_DEPENDS attention/cuda_call.cpp attention/prologue_call.cpp models/layers/copy_call.cpp models/layers/cuda_call.cpp models/layers/int8_call.cpp models/layers/unpack_call.cpp models/parallel/peer_windows.cpp models/vae/cuda_call.cpp)
 
+# sparsereel_kernel_library(name source...): adds a static library of kernels. SPARSEREEL_HOPPER says that it has code for H100 and H200.
+function(sparsereel_kernel_library name)
+  add_library(${name} STATIC ${ARGN})
+  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
+  target_link_libraries(${name} PUBLIC sparsereel_options)
+  target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
+  if(CMAKE_CUDA_ARCHITECTURES MATCHES "90a")
+    target_compile_definitions(${name} PRIVATE SPARSEREEL_HOPPER)
+  endif()
+endfunction()
+
 # sparsereel_sources_with_gpu(variable): sets the variable to a list of C++ sources: those that a build for GPUs compiles differently, and those that only such
 # a build compiles.
 function(sparsereel_sources_with_gpu variable)
