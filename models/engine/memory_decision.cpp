@@ -7,13 +7,12 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr double kMebibyte = 1024.0 * 1024.0, kGibibyte = 1024 * kMebibyte;
 // Kernels, libraries and the gaps of the allocator take memory that the facts do not name.
-constexpr double kGpuReserve = 0.4 * kGibibyte;
-constexpr double kHostReserve = 4 * kGibibyte;        // for the program, frames and other programs
-constexpr double kPinnedChunk = 16 * kMebibyte;       // blocks are page-locked in whole chunks
-constexpr int64_t kBuffers = 2;                       // one block computes while the next one arrives
-constexpr double kPageableRate = 0.4, kLoose = 0.75;  // rate by that of page-locked memory; a quarter stays free
+constexpr double kGpuReserve = 0.4 * kBytesOfGibibyte;
+constexpr double kHostReserve = 4 * kBytesOfGibibyte;   // for the program, frames and other programs
+constexpr double kPinnedChunk = kBytesOfGibibyte / 64;  // blocks are page-locked in whole chunks
+constexpr int64_t kBuffers = 2;                         // one block computes while the next one arrives
+constexpr double kPageableRate = 0.4, kLoose = 0.75;    // rate by that of page-locked memory; a quarter stays free
 
 uint64_t bytes(double value) {
   return static_cast<uint64_t>(std::clamp(value, 0.0, 1e18));

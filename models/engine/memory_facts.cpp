@@ -20,8 +20,6 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr double kBytesOfGibibyte = 1024.0 * 1024.0 * 1024.0;
-
 /// Returns the seconds of the fastest of a few calls.
 double best_seconds(c10::Device device, const std::function<void()>& work) {
   constexpr int kTries = 3;

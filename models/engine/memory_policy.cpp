@@ -10,8 +10,7 @@ namespace sparsereel::models {
 
 MemoryPolicy::MemoryPolicy(c10::Device device, Offload offload, std::optional<double> max_vram)
     : device_(device), offload_(device.is_cpu() ? Offload::off : offload) {
-  constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
-  if (max_vram && !device.is_cpu()) most_ = *max_vram * kGibibyte;
+  if (max_vram && !device.is_cpu()) most_ = *max_vram * kBytesOfGibibyte;
 }
 
 Streaming MemoryPolicy::streaming() const {

@@ -48,8 +48,7 @@ std::optional<MemoryPlan> Pipeline::foreseen_memory(const Plan& plan, int64_t ra
   if (device_.is_cpu() && !max_vram_) return {};
   MemoryFacts facts = memory_facts(plan, ranks);
   if (!device_.is_cpu()) return memory_->plan_for(facts, held_bytes(), ranks);
-  constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
-  facts.gpu = *max_vram_ * kGibibyte;
+  facts.gpu = *max_vram_ * kBytesOfGibibyte;
   return decide(facts);
 }
 

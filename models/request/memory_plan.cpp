@@ -10,9 +10,8 @@ namespace sparsereel::models {
 namespace {
 
 std::string gibibytes(uint64_t bytes) {
-  constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f GiB", static_cast<double>(bytes) / kGibibyte);
+  std::snprintf(text.data(), text.size(), "%.1f GiB", static_cast<double>(bytes) / kBytesOfGibibyte);
   return text.data();
 }
 

@@ -1,4 +1,4 @@
-// Where the weights of a run stay on a machine with a GPU. A plan changes time and memory, never the video. No torch.
+// Where the weights of a run stay on a machine with a GPU. A plan changes time and memory, never the latents. No torch.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,8 @@
 #include <string_view>
 
 namespace sparsereel::models {
+
+constexpr double kBytesOfGibibyte = 1024.0 * 1024.0 * 1024.0;
 
 /// Decides if the transformer's blocks stay on the GPU.
 enum class Offload {
