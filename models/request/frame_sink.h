@@ -1,8 +1,9 @@
-// Receives a video's frames while it is being decoded.
+// Receives a video's sound and its frames while they are being decoded.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include "models/request/sound.h"
 #include "models/request/video_shape.h"
 
 namespace sparsereel::models {
@@ -12,6 +13,8 @@ class FrameSink {
   virtual ~FrameSink() = default;
   /// Returns the dtype that take() wants: fp32 in 0..1, or bytes, rounded to nearest.
   virtual at::ScalarType dtype() const = 0;
+  /// Takes the sound of a video that has one, before the frames are announced.
+  virtual void take_sound(const Sound& /*sound*/) {}
   /// Announces frames. A second call means that decoding ran out of memory and starts again; earlier frames are void.
   virtual void begin(const VideoShape& shape, bool tiled) = 0;
   /// Takes the next frames: CPU, contiguous [f, H, W, 3]. An exception ends the decoding.

@@ -11,6 +11,7 @@
 
 #include "models/request/attention_run.h"
 #include "models/request/memory_plan.h"
+#include "models/request/sound.h"
 #include "models/request/video_shape.h"
 
 namespace sparsereel::models {
@@ -47,6 +48,7 @@ struct Outcome {
   /// fp32 CPU [F, H, W, 3] in 0..1; undefined if an observer takes the frames, or nothing was decoded.
   at::Tensor frames;
   FrameFacts facts;        // facts of the frames, even if an observer took them
+  Sound sound;             // none if the model makes none, or nothing was decoded
   at::Tensor latents;      // CPU, in the model's layout and its dtype of latents, at diffusers' scale
   bool vae_tiled = false;  // frames were decoded in tiles
   /// The first image after encoding and decoding, fp32 CPU [1, H, W, 3]. Undefined if there is no image, or nothing was
@@ -62,6 +64,7 @@ struct Outcome {
 struct Decoded {
   at::Tensor frames;  // as in Outcome, like the members below
   FrameFacts facts;
+  Sound sound;
   bool tiled = false;
   std::string warning;  // empty if there is none
 };

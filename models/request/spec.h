@@ -94,6 +94,16 @@ struct ImageSpec {
   bool any() const { return latents != Latents::none; }
 };
 
+/// The sound that a model makes together with the video.
+struct SoundSpec {
+  int64_t latent_channels = 0;  // of a latent of the sound; 0 if the model makes no sound
+  int64_t channels = 2;         // of the sound: left and right
+  int64_t sampling_rate = 0;    // samples of a channel in a second
+  int64_t samples_a_latent = 0;
+
+  bool any() const { return latent_channels > 0; }
+};
+
 /// The size of latents, in latent frames and latent pixels.
 struct LatentSize {
   int64_t frames = 0, height = 0, width = 0;
@@ -118,6 +128,7 @@ struct ModelSpec {
   std::array<int64_t, 3> stride{1, 1, 1};  // t, h, w of a latent, in frames and pixels: frames = stride[0] k + 1
   std::array<int64_t, 2> largest{0, 0};    // h, w in pixels that positions reach; 0 for no limit
   ImageSpec image;
+  SoundSpec sound;
   bool decodes_pairs = false;  // an even number of latent frames decodes to stride[0] frames each
   LatentLayout layout = LatentLayout::frames_first;
   Precision noise = Precision::run, latents = Precision::run, vae = Precision::run;

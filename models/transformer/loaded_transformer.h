@@ -49,10 +49,10 @@ class LoadedTransformer {
   virtual bool rounds_again() const { return false; }
 };
 
-/// Loads the weights that `transformer` lists from the component, and runs it: embed, blocks, head. `streaming` says how
-/// many blocks do not stay on the GPU. Tensors whose names contain a text of `unused` may be present without being read.
-/// If the family lists modulation weights, these are read whenever they are needed, and the component must outlive the
-/// transformer.
+/// Loads the weights that `transformer` lists from the component, and runs it: embed, blocks, head. `streaming` says
+/// how many blocks do not stay on the GPU. Tensors whose names contain a text of `unused` may be present without being
+/// read. If the family lists modulation weights, these are read whenever they are needed, and the component must
+/// outlive the transformer.
 std::unique_ptr<LoadedTransformer> loaded_transformer(std::unique_ptr<Transformer> transformer,
                                                       const Component& component, at::Device device,
                                                       WeightFormat format, const Streaming& streaming = {},

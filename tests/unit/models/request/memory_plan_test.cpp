@@ -23,11 +23,10 @@ TEST(MemoryPlan, SaysWhereBlocksStay) {
                            .gpu_bytes = 12 * kGibibyte,
                            .pinned_bytes = 10 * kGibibyte,
                            .host_bytes = 11 * kGibibyte};
-  EXPECT_EQ(
-      sentence(some),
-      "12 of 40 blocks of the transformer stay in 12.0 GiB of the GPU; 28 are copied to it in turn from 11.0 GiB "
-      "of host memory (10.0 GiB page-locked); the text encoder runs layer by layer; the video is decoded in "
-      "tiles; the time of a step is unknown");
+  EXPECT_EQ(sentence(some),
+            "12 of 40 blocks of the transformer stay in 12.0 GiB of the GPU; 28 are copied to it in turn from 11.0 GiB "
+            "of host memory (10.0 GiB page-locked); the text encoder runs layer by layer; the video is decoded in "
+            "tiles; the time of a step is unknown");
 }
 
 TEST(MemoryPlan, SaysWhichBlocksComeFromTheirFile) {
