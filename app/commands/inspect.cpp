@@ -63,7 +63,8 @@ void print_component(const models::ComponentSummary& component) {
   for (const models::FileSummary& file : component.files)
     std::cout << "    " << one_line(file.name) << "  " << human_bytes(file.bytes) << "\n";
   if (component.fp8_bytes > 0)
-    std::cout << "    " << human_bytes(component.fp8_bytes) << " in memory with " << fp8_option(component) << "\n";
+    std::cout << "    " << human_bytes(component.fp8_bytes) << " in memory with " << fp8_option(component)
+              << " or int8\n";
 }
 
 /// Returns the bytes in memory of each component that can have 8-bit layers, for a run in bf16 with fp8 weights.

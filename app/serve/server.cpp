@@ -130,8 +130,10 @@ void wait_for_end(Workers& workers, const Listener& listener, bool is_quiet) {
 }  // namespace
 
 void serve(const ServeOptions& options, const Settings& settings) {
-  if (const auto gpu = find_started_rank(process_environment))
+  if (const auto gpu = find_started_rank(process_environment)) {
+    models::share_host_memory(std::ssize(gpus_of_server(options, settings)));
     return make_for_server(served_model(options, settings), fs::absolute(options.folder), *gpu);
+  }
   check_serve_options(options);
   const std::vector<GpusOfAVideo> gpus = gpus_of_server(options, settings);
   const std::string key = read_key(options.key_file);

@@ -108,7 +108,7 @@ RunFormat format_on_a_gpu(const ModelSpec& spec, c10::ScalarType dtype, WeightFo
 }
 
 void add_host(MemoryFacts& facts, int64_t ranks) {
-  const auto share = static_cast<double>(std::max<int64_t>(ranks, 1));
+  const auto share = static_cast<double>(std::max<int64_t>(ranks, 1) * processes_on_host());
   // libtorch uses memory again that it has page-locked before.
   facts.host_free = static_cast<double>(free_memory(c10::kCPU) + page_locked_memory()) / share;
   facts.host_total = static_cast<double>(total_host_memory()) / share;

@@ -17,7 +17,7 @@ MemoryFacts video_facts(const Checkpoint& checkpoint, const ModelSpec& spec, con
 /// Returns the formats in which a GPU would hold the model in this dtype, for machines without a GPU.
 RunFormat format_on_a_gpu(const ModelSpec& spec, c10::ScalarType dtype, WeightFormat weights, WeightFormat text);
 
-/// Adds the host's memory; several ranks on this host share it.
+/// Adds the host's memory, which several ranks and other processes of this program share.
 void add_host(MemoryFacts& facts, int64_t ranks = 1);
 
 /// Adds the rates of this GPU, and with them the seconds that a step computes. Measures each once, in milliseconds.

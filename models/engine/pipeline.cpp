@@ -192,7 +192,8 @@ std::string Pipeline::slow_warning(const Plan& plan) const {
 }
 
 void Pipeline::load_transformer() {
-  experts_->load(0);
+  Outcome nobodys;
+  with_less_memory({}, /*step=*/0, nobodys, [this] { experts_->load(0); });
 }
 
 void Pipeline::begin_transformer(bool resumes) {

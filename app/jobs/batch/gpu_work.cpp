@@ -119,6 +119,7 @@ void render_on_this_gpu(const SetSettings& set, const BatchOptions& options, con
   LineSocket line(gpu.links.front().data);
   const Heartbeat heartbeat(line, heartbeat_for(find_group_limits(process_environment).call));
   const std::vector<GpusOfAVideo> gpus = gpus_of_videos(set.merged, options.gpus_per_video);
+  models::share_host_memory(std::ssize(gpus));
   if (const auto threads = set.merged.whole("threads"))
     models::set_threads(static_cast<int>(*threads));
   else if (gpu.device == "cpu")

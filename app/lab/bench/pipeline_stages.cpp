@@ -78,6 +78,7 @@ class PipelineStages {
   void measure_steps() {
     progress_.stage("load transformer");
     models::reset_peak_memory(pipeline_.device());
+    pipeline_.settle_memory(plan_.video);
     before_.push_back(shared_row("load transformer", {time([this] { pipeline_.load_transformer(); })}));
     progress_.stage("warm up");
     const std::vector<Combination>& contenders = plan_.grid.combinations;

@@ -124,7 +124,7 @@ void QualityRuns::encode_prompts() {
 void QualityRuns::begin(const std::string& stage, const Side& side) {
   for (const Side& other : sides_)
     if (&other != &side) other.pipeline.release_transformer();
-  load_transformer(side.pipeline, progress_);
+  load_transformer(side.pipeline, plan_.video, progress_);
   progress_.stage(stage);
 }
 

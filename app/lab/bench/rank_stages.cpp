@@ -110,7 +110,8 @@ class RankStages {
     const double began = Timer::now();
     conditioning_ = encode_texts(pipeline_, {plan_.video}, *plan_.pictures, progress_, [](int64_t) {}).front();
     text_ms_ = Timer::now() - began;
-    load_transformer(pipeline_, progress_);
+    progress_.stage("load transformer");
+    pipeline_.load_transformer();  // all of it: ranks that share a video stream no blocks
   }
 
   void measure(const GpuCount& count) {

@@ -116,9 +116,10 @@ std::vector<models::Conditioning> encode_texts(models::Pipeline& pipeline, const
   return texts;
 }
 
-void load_transformer(models::Pipeline& pipeline, RunProgress& progress) {
+void load_transformer(models::Pipeline& pipeline, const models::Plan& plan, RunProgress& progress) {
   if (pipeline.has_transformer()) return;
   progress.stage("load transformer");
+  pipeline.settle_memory(plan);
   pipeline.load_transformer();
 }
 

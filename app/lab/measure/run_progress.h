@@ -70,7 +70,8 @@ std::vector<models::Conditioning> encode_texts(models::Pipeline& pipeline, const
                                                PictureFiles& pictures, RunProgress& progress,
                                                const std::function<void(int64_t done)>& before);
 
-/// Loads the transformer as a separate stage, unless it is already loaded.
-void load_transformer(models::Pipeline& pipeline, RunProgress& progress);
+/// Loads the transformer as a separate stage, unless it is already loaded. The plan's video decides where its weights
+/// stay.
+void load_transformer(models::Pipeline& pipeline, const models::Plan& plan, RunProgress& progress);
 
 }  // namespace sparsereel::app

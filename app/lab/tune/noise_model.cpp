@@ -20,7 +20,7 @@ Vector vector_of(const at::Tensor& values) {
   return {copy.const_data_ptr<double>(), copy.const_data_ptr<double>() + copy.numel()};
 }
 
-enum Parameter : size_t { kQ, kB, kS, kD, kC, kT, kF, kW, kG, kShared };
+enum Parameter : size_t { kQ, kB, kS, kD, kC, kT, kF, kW, kI, kG, kShared };
 
 struct Prior {
   double mean, deviation;
@@ -33,6 +33,7 @@ const Prior kPrior[kShared] = {{std::log(1.5e-5), 1.5},
                                {3.5, 0.8},
                                {2.5, 1.5},
                                {std::log(2.3e-4), 1},
+                               {std::log(2.3e-5), 1},
                                {std::log(0.6), 0.5}};
 constexpr double kOfPrompts = 3;      // dB
 constexpr double kLeastNoise = 1e-9;  // for settings that do not differ visibly from full attention
@@ -47,7 +48,7 @@ double count_alike(const std::vector<Decibels>& measured, const Traits& traits) 
     const Traits& other = each.traits;
     return other.quantized == traits.quantized && other.topk == traits.topk && other.bounded == traits.bounded &&
            other.dense == traits.dense && other.threshold == traits.threshold && other.first == traits.first &&
-           other.fp8 == traits.fp8;
+           other.fp8 == traits.fp8 && other.int8 == traits.int8;
   }));
 }
 
@@ -66,7 +67,9 @@ Traits traits_of(const Candidate& candidate, int64_t steps, std::optional<double
   const auto share_of = [&](const models::FirstSteps& first) {
     return std::min(1.0, static_cast<double>(first.of(steps)) / static_cast<double>(steps));
   };
-  Traits traits{.quantized = candidate.mode != attention::Mode::full, .fp8 = candidate.weights != "auto"};
+  Traits traits{.quantized = candidate.mode != attention::Mode::full,
+                .fp8 = candidate.weights == "fp8",
+                .int8 = candidate.weights == "int8"};
   if (candidate.sparse()) {
     traits.topk = std::clamp(share.value_or(usual_share(candidate)), kLeastTopk, 1.0);
     traits.bounded = candidate.block_error.has_value();
@@ -99,6 +102,7 @@ double NoiseModel::decibels(const Vector& parameters, const Traits& traits) cons
     noise += std::exp(parameters[kC] + parameters[kT] * std::log(traits.threshold / kUsualThreshold) -
                       parameters[kF] * traits.first);
   if (traits.fp8) noise += std::exp(parameters[kW]);
+  if (traits.int8) noise += std::exp(parameters[kI]);
   return -10 * std::log10(noise);
 }
 

@@ -19,6 +19,7 @@ struct Traits {
   double threshold = 0;   // threshold of the cache; 0 without a cache
   double first = 0;       // share of steps computed regardless of the cache
   bool fp8 = false;       // weights in fp8
+  bool int8 = false;      // weights in int8
 };
 /// Returns the traits. If `share`, the share of blocks, is set, it replaces usual_share().
 Traits traits_of(const Candidate& candidate, int64_t steps, std::optional<double> share = {});
@@ -40,7 +41,7 @@ struct Guess {
 /// The mean squared error of a video, relative to the square of the frames' range, is the sum of
 ///   q + b g (topk^-s - 1) exp(-d dense)        8-bit arithmetic, dropped blocks; g is 1 without a bound on errors
 ///   c (threshold / 0.1)^t exp(-f first)        reused steps
-///   w                                          weights in fp8
+///   w                                          weights in fp8; for int8 another such number
 /// Each prompt is some decibels easier or harder. The priors of the parameters describe the tiny model, from the tables
 /// of assets/charts.
 class NoiseModel {

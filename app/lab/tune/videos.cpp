@@ -77,7 +77,7 @@ models::Pipeline& VideoRuns::with_transformer(const std::string& weights) {
   for (const auto& [name, pipeline] : context_.pipelines)
     if (name != weights) pipeline->release_transformer();
   models::Pipeline& pipeline = *context_.pipelines.at(weights);
-  load_transformer(pipeline, context_.progress);
+  load_transformer(pipeline, context_.untuned, context_.progress);
   return pipeline;
 }
 

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -28,6 +29,8 @@ namespace sparsereel::models {
 namespace {
 
 namespace fs = std::filesystem;
+
+std::atomic<int64_t> processes_here = 1;
 
 constexpr auto kAllSizes = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
 
@@ -190,6 +193,14 @@ uint64_t page_locked_memory() {
 
 uint64_t total_host_memory() {
   return std::min(bytes_in("/proc/meminfo", "MemTotal"), limit_of_cgroup());
+}
+
+void share_host_memory(int64_t processes) {
+  processes_here = std::max<int64_t>(processes, 1);
+}
+
+int64_t processes_on_host() {
+  return processes_here;
 }
 
 uint64_t obtainable_memory(c10::Device device) {

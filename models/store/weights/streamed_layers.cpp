@@ -32,6 +32,19 @@ bool is_chosen(size_t index, size_t all, size_t count) {
   return (index + 1) * count / all > index * count / all;
 }
 
+/// Returns memory of the host, page-locked if `pinned`. Systems limit how much can be page-locked; beyond the limit,
+/// returns pageable memory and clears `pinned`.
+at::Tensor host_memory(int64_t bytes, bool& pinned) {
+  const auto options = at::TensorOptions().dtype(at::kByte);
+  if (!pinned) return at::empty({bytes}, options);
+  try {
+    return at::empty({bytes}, options.pinned_memory(true));
+  } catch (const c10::Error&) {
+    pinned = false;
+  }
+  return at::empty({bytes}, options);
+}
+
 class ResidentLayers final : public LayerWeights {
  public:
   void visit(size_t /*layer*/) override {}
@@ -141,11 +154,11 @@ void StreamedLayers::take(Slots slots, LayerPlace place) {
     packing.view(staging.memory, i).copy_(*tensors[i]);
     tensors[i]->reset();
   }
-  const bool pinned = place == LayerPlace::pinned;
+  bool pinned = place == LayerPlace::pinned;
   std::vector<at::Tensor> host;
   for (int64_t start = 0; start < packing.bytes(); start += kPackingChunk) {
     const int64_t size = std::min(kPackingChunk, packing.bytes() - start);
-    host.push_back(at::empty({size}, at::TensorOptions().dtype(at::kByte).pinned_memory(pinned)));
+    host.push_back(host_memory(size, pinned));
     host.back().copy_(staging.memory.narrow(0, start, size));
   }
   copied_.push_back(

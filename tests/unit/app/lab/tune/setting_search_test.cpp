@@ -22,7 +22,7 @@ constexpr double kFullSeconds = 50;
 /// An invented model whose errors follow another formula than the search expects: other factors and powers. Each
 /// candidate also deviates from the formula at random, and prompts differ.
 struct Truth {
-  double of_topk = 2e-5, of_cache = 1e-5, power = 3, of_fp8 = 1e-4, scatter = 0.7;
+  double of_topk = 2e-5, of_cache = 1e-5, power = 3, of_fp8 = 1e-4, of_int8 = 1.5e-5, scatter = 0.7;
   double topk_power = 1.2;
   double of_bounds = 0.5;    // error of blocks that one bound drops, relative to those of a topk
   double more_blocks = 1.3;  // factor by which a bound keeps more blocks than expected
@@ -35,6 +35,7 @@ struct Truth {
              std::exp(-2.5 * traits.dense);
     if (traits.threshold > 0) noise += of_cache * std::pow(traits.threshold / 0.1, power) * std::exp(-3 * traits.first);
     if (traits.fp8) noise += of_fp8;
+    if (traits.int8) noise += of_int8;
     Candidate run = candidate;  // a bound that keeps every block makes the same video as `quantized`
     if (share >= 1 && candidate.block_error)
       run = {.mode = Mode::quantized, .cache = candidate.cache, .weights = candidate.weights};
@@ -61,7 +62,7 @@ struct Truth {
   }
 
   static std::optional<StepCost> cost_of(const Candidate& candidate) {
-    const double weights = candidate.weights == "auto" ? 1 : 0.9;
+    const double weights = candidate.weights == "auto" ? 1 : candidate.weights == "int8" ? 0.95 : 0.9;
     StepCost cost{.every_block = 650 * weights, .reused = 30};
     cost.own = weights * (candidate.mode == Mode::full ? 1000 : 450 + 300 * candidate.topk.value_or(2.0 / 3));
     if (candidate.block_error) cost.by_share = {.points = {{0.1, 480 * weights}, {0.7, 660 * weights}}, .layers = 20};
