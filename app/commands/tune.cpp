@@ -21,6 +21,7 @@
 #include "hilbert/read_text.h"
 #include "models/files/sha256.h"
 #include "models/layers/cpu_threads.h"
+#include "models/layers/fp8.h"
 #include "models/store/weights/device.h"
 
 namespace sparsereel::app {
@@ -100,6 +101,8 @@ tuning::Pipelines open_pipelines(TunePlan& plan, const models::Checkpoint& folde
   const bool emulated = reference->device().is_cpu() && !plan.times && plan.axes.weights.size() > 1;
   if (plan.videos == 0) return pipelines;
   const bool given = plan.axes.weights.size() == 1;
+  if (!given && !plan.times)
+    std::ranges::replace(plan.axes.weights, std::string("fp8"), models::faster_8_bits(reference->device()));
   for (const std::string& weights : plan.axes.weights) {
     if (pipelines.contains(weights) || emulated) continue;
     request.weights = weights;

@@ -118,14 +118,15 @@ std::vector<std::string> lighter_loadings(const Checkpoint& checkpoint, const Mo
     change(ways.back().second);
   };
   const auto in_bf16 = [](Loading& way) { way.format.dtype = at::kBFloat16; };
-  const auto in_fp8 = [](Loading& way) { way.format.fp8 = true; };
+  const std::string format = faster_8_bits(loading.device);
+  const auto in_8_bits = [&](Loading& way) { (format == "fp8" ? way.format.fp8 : way.format.int8) = true; };
   const auto offloaded = [](Loading& way) { way.offload = true; };
-  const bool has_fp8 = !loading.format.fp8 && !loading.format.int8 && why_no_fp8(loading.device).empty();
+  const bool in_16_bits = !loading.format.fp8 && !loading.format.int8;
   if (!loading.device.is_cpu() && !loading.offload) add("offload", offloaded);
   if (loading.format.dtype == at::kFloat) add("dtype bf16", in_bf16);
-  if (has_fp8) add("weights fp8", in_fp8);
-  if (has_fp8 && !loading.device.is_cpu() && !loading.offload)
-    add("offload with weights fp8", [&](Loading& way) { offloaded(way), in_fp8(way); });
+  if (in_16_bits) add("weights " + format, in_8_bits);
+  if (in_16_bits && !loading.device.is_cpu() && !loading.offload)
+    add("offload with weights " + format, [&](Loading& way) { offloaded(way), in_8_bits(way); });
   std::vector<std::string> words;
   for (const auto& [each, way] : ways)
     if (fits(weight_need(checkpoint, spec, way), loading.device)) words.push_back(each);

@@ -77,4 +77,14 @@ std::string why_no_fp8(at::Device device) {
 #endif
 }
 
+std::string faster_8_bits([[maybe_unused]] at::Device device) {
+#ifdef SPARSEREEL_CUDA
+  constexpr int kHopper = 90, kGeForceBlackwell = 120;
+  const int capability =
+      device.is_cuda() ? attention::cuda::compute_capability(device.has_index() ? device.index() : 0) : 0;
+  if (capability >= kHopper && capability < kGeForceBlackwell) return "fp8";
+#endif
+  return "int8";
+}
+
 }  // namespace sparsereel::models

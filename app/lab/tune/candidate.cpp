@@ -94,7 +94,7 @@ Axes axes_of(const Settings& settings) {
             .block_errors = {std::begin(kBlockErrors), std::end(kBlockErrors)},
             .dense = first_shares(),
             .caches = usual_caches(),
-            .weights = {"auto", "int8", "fp8"}};
+            .weights = {"auto", "fp8"}};
   if (std::ranges::any_of(models::kSelectionNames, [&](const char* key) { return is_given(settings, key); })) {
     axes.topks = {settings.number("topk")};  // if unset, the settings decide
     axes.block_errors.clear();

@@ -45,7 +45,8 @@ struct Axes {
 /// Returns the default values of topk: they are searched, and steps are timed for each.
 std::vector<std::optional<double>> usual_topks();
 
-/// Returns, for each option, the user's value if given, else the values to search by default.
+/// Returns, for each option, the user's value if given, else the values to search by default. These contain fp8, which
+/// `tune` replaces by int8 where that is faster.
 Axes axes_of(const Settings& settings);
 
 /// Returns every combination of the values in sparse, quantized and full attention, except the reference. Candidates

@@ -131,6 +131,7 @@ TEST_F(Fp8, QuantizesTheResidualStreamForFp8Layers) {
 
 TEST_F(Fp8, IsEmulatedOnTheCpu) {
   EXPECT_EQ(why_no_fp8(at::kCPU), "");
+  EXPECT_EQ(faster_8_bits(at::kCPU), "int8") << "a CPU emulates fp8";
 }
 
 }  // namespace
