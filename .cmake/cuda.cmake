@@ -39,15 +39,61 @@ file(GLOB SPARSEREEL_MODEL_KERNELS CONFIGURE_DEPENDS models/layers/cuda/*.cu mod
 file(GLOB SPARSEREEL_KERNEL_TESTS CONFIGURE_DEPENDS tests/gpu/*.cu)
 file(GLOB SPARSEREEL_KERNEL_CALLS CONFIGURE_DEPENDS attention/cuda_call.cpp attention/prologue_call.cpp models/layers/copy_call.cpp models/layers/cuda_call.cpp models/layers/int8_call.cpp models/layers/unpack_call.cpp models/parallel/peer_windows.cpp models/vae/cuda_call.cpp)
 
-# sparsereel_kernel_library(name source...): adds a static library of kernels. SPARSEREEL_HOPPER says that it has code for H100 and H200.
-function(sparsereel_kernel_library name)
-  add_library(${name} STATIC ${ARGN})
-  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
-  target_link_libraries(${name} PUBLIC sparsereel_options)
-  target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
+# sparsereel_kernel_options(target): sets the options of a target with kernels. SPARSEREEL_HOPPER says that it has code for H100 and H200.
+function(sparsereel_kernel_options target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
+  target_link_libraries(${target} PUBLIC sparsereel_options)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
   if(CMAKE_CUDA_ARCHITECTURES MATCHES "90a")
-    target_compile_definitions(${name} PRIVATE SPARSEREEL_HOPPER)
+    target_compile_definitions(${target} PRIVATE SPARSEREEL_HOPPER)
   endif()
+endfunction()
+
+# A package holds all kernels once, in a shared library that the program, libsparsereel and the attention library load. The wheel of the attention library
+# contains it, and the wheel of the program depends on that wheel. The library's name contains a hash of its sources and of all headers that they include.
+# A program therefore never loads kernels with other functions or structs.
+if(SPARSEREEL_HAS_CUDA AND SPARSEREEL_PACKAGE)
+  set(files ${SPARSEREEL_ATTENTION_KERNELS} ${SPARSEREEL_MODEL_KERNELS})
+  set(unread ${files})
+  while(unread)
+    list(POP_FRONT unread file)
+    file(STRINGS ${file} includes REGEX "^#include \"")
+    foreach(include ${includes})
+      string(REGEX REPLACE "^#include \"([^\"]+)\".*" "${CMAKE_SOURCE_DIR}/\\1" header "${include}")
+      if(NOT header IN_LIST files)
+        list(APPEND files ${header})
+        list(APPEND unread ${header})
+      endif()
+    endforeach()
+  endwhile()
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${files})
+  list(SORT files)
+  set(hashes)
+  foreach(file ${files})
+    file(SHA256 ${file} hash)
+    string(APPEND hashes ${hash})
+  endforeach()
+  string(SHA256 hash "${hashes}")
+  string(SUBSTRING ${hash} 0 12 hash)
+  add_library(sparsereel_kernels SHARED ${SPARSEREEL_ATTENTION_KERNELS} ${SPARSEREEL_MODEL_KERNELS})
+  sparsereel_kernel_options(sparsereel_kernels)
+  set_target_properties(sparsereel_kernels PROPERTIES OUTPUT_NAME sparsereel_kernels-${hash} LINKER_LANGUAGE CXX LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
+    LINK_DEPENDS ${CMAKE_SOURCE_DIR}/.cmake/kernels.map)
+  target_link_options(sparsereel_kernels PRIVATE LINKER:--version-script=${CMAKE_SOURCE_DIR}/.cmake/kernels.map,--no-undefined)
+  set(SPARSEREEL_KERNEL_LIBRARY libsparsereel_kernels-${hash}.so)
+endif()
+# app/wheel/build reads this from the cache.
+set(SPARSEREEL_KERNEL_LIBRARY "${SPARSEREEL_KERNEL_LIBRARY}" CACHE INTERNAL "File name of the shared library of kernels; empty if there is none")
+
+# sparsereel_kernel_library(name source...): adds a static library of kernels. In a package it adds an alias of the shared library of all kernels instead.
+function(sparsereel_kernel_library name)
+  if(TARGET sparsereel_kernels)
+    add_library(${name} INTERFACE)
+    target_link_libraries(${name} INTERFACE sparsereel_kernels)
+    return()
+  endif()
+  add_library(${name} STATIC ${ARGN})
+  sparsereel_kernel_options(${name})
 endfunction()
 
 # sparsereel_sources_with_gpu(variable): sets the variable to a list of C++ sources: those that a build for GPUs compiles differently, and those that only such
