@@ -81,7 +81,7 @@ else()
   install(TARGETS sparsereel RUNTIME)
 endif()
 # The program itself prints the manual and the shells' completions. No shell would look for them in a wheel.
-if(NOT SPARSEREEL_PACKAGE STREQUAL wheel)
+if(NOT SPARSEREEL_PACKAGE STREQUAL "wheel")
   install(CODE "set(executable \"${CMAKE_BINARY_DIR}/sparsereel\")
 set(share \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\")")
   install(CODE [=[
