@@ -81,6 +81,13 @@ if(SPARSEREEL_HAS_CUDA AND SPARSEREEL_PACKAGE)
     LINK_DEPENDS ${CMAKE_SOURCE_DIR}/.cmake/kernels.map)
   target_link_options(sparsereel_kernels PRIVATE LINKER:--version-script=${CMAKE_SOURCE_DIR}/.cmake/kernels.map,--no-undefined)
   set(SPARSEREEL_KERNEL_LIBRARY libsparsereel_kernels-${hash}.so)
+  # The library contains CUDA's runtime. Its license is in the toolkit, or beside the runtime that quickstart installs from PyPI.
+  cmake_path(GET CMAKE_CUDA_COMPILER PARENT_PATH toolkit)
+  file(GLOB licenses ${toolkit}/../EULA.txt ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/nvidia_cuda_runtime-*.dist-info/licenses/License.txt)
+  if(NOT licenses)
+    message(FATAL_ERROR "The license of CUDA's runtime was not found, and a package must contain it. Copy EULA.txt from NVIDIA's toolkit to ${toolkit}/../EULA.txt.")
+  endif()
+  list(GET licenses 0 SPARSEREEL_CUDA_LICENSE)
 endif()
 # app/wheel/build reads this from the cache.
 set(SPARSEREEL_KERNEL_LIBRARY "${SPARSEREEL_KERNEL_LIBRARY}" CACHE INTERNAL "File name of the shared library of kernels; empty if there is none")

@@ -85,7 +85,7 @@ class Launcher(unittest.TestCase):
         self.assertRegex(result.stderr, rf'\Aerror: .*{cause}.*\n  remedy: {remedy}\n\Z')
 
     def refuse_kernels(self, cause):
-        self.refuse(cause, r'install the wheel of sparsereel-attention 0\.1\.0 that was built together with this wheel of sparsereel')
+        self.refuse(cause, r'python3 -m pip install --force-reinstall --no-deps WHEEL, with the wheel of sparsereel-attention 0\.1\.0 that .*')
 
     def test_refuses_missing_kernels(self):
         self.build_with(KERNELS)

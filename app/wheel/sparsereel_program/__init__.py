@@ -44,7 +44,7 @@ def kernel_libraries(built):
     if not name:
         return None
     wanted = f'sparsereel-attention {built["version"]}'
-    remedy = f'install the wheel of {wanted} that was built together with this wheel of sparsereel'
+    remedy = f'python3 -m pip install --force-reinstall --no-deps WHEEL, with the wheel of {wanted} that was built together with this sparsereel'
     package = folder_of('sparsereel')
     if package is None:
         fail(f'sparsereel needs the kernels of {wanted}, which is not installed for {sys.executable}', remedy)
