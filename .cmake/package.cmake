@@ -1,11 +1,12 @@
 # What SPARSEREEL_PACKAGE adds to an installation: how it was made, and the licenses of all that is inside. No package contains libtorch.
-#   wheel      app/wheel/build; looks for libtorch beside itself, in site-packages
+#   wheel      app/wheel/build; looks for libtorch and for the library of kernels beside itself, in site-packages
 #   tarball    cpack; runs from any folder
 #   deb        cpack; depends on the libraries of the Debian that it is built on
 if(NOT SPARSEREEL_PACKAGE MATCHES "^(wheel|tarball|deb)$")
   message(FATAL_ERROR "SPARSEREEL_PACKAGE=${SPARSEREEL_PACKAGE} is not wheel, tarball or deb.")
 endif()
-file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/package.json CONTENT "{\"kind\": \"${SPARSEREEL_PACKAGE}\", \"torch\": \"${SPARSEREEL_TORCH_VERSION}\"}\n")
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/package.json CONTENT
+  "{\"kind\": \"${SPARSEREEL_PACKAGE}\", \"version\": \"${PROJECT_VERSION}\", \"torch\": \"${SPARSEREEL_TORCH_VERSION}\", \"kernels\": \"${SPARSEREEL_KERNEL_LIBRARY}\"}\n")
 install(FILES ${CMAKE_BINARY_DIR}/package.json DESTINATION ${CMAKE_INSTALL_DATADIR}/sparsereel)
 set(licenses ${CMAKE_INSTALL_DATADIR}/sparsereel/licenses)
 install(FILES LICENSE DESTINATION ${licenses} RENAME sparsereel.txt)
@@ -28,12 +29,14 @@ set(cuda cpu)
 if(SPARSEREEL_HAS_CUDA)
   string(REGEX MATCH "^[0-9]+" cuda_major ${CMAKE_CUDA_COMPILER_VERSION})
   set(cuda cuda${cuda_major})
-  cmake_path(GET CMAKE_CUDA_COMPILER PARENT_PATH toolkit)
-  install(FILES ${toolkit}/../EULA.txt DESTINATION ${licenses} RENAME cudart.txt OPTIONAL)
+  if(NOT SPARSEREEL_PACKAGE STREQUAL "wheel")
+    install(TARGETS sparsereel_kernels LIBRARY DESTINATION lib/sparsereel)
+    install(FILES ${SPARSEREEL_CUDA_LICENSE} DESTINATION ${licenses} RENAME cudart.txt)
+  endif()
 endif()
 
-if(SPARSEREEL_PACKAGE STREQUAL wheel)
-  set_target_properties(sparsereel sparsereel_library PROPERTIES INSTALL_RPATH \$ORIGIN/../../torch/lib)
+if(SPARSEREEL_PACKAGE STREQUAL "wheel")
+  set_target_properties(sparsereel sparsereel_library PROPERTIES INSTALL_RPATH "\$ORIGIN/../../torch/lib;\$ORIGIN/../../sparsereel/lib")
   foreach(property VERSION SOVERSION)  # unset: a wheel would hold a copy of the file in place of each link
     set_property(TARGET sparsereel_library PROPERTY ${property})
   endforeach()
@@ -51,7 +54,7 @@ set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Text to video with block-sparse attention
 set(CPACK_INSTALL_CMAKE_PROJECTS "${CMAKE_BINARY_DIR};sparsereel;program;/;${CMAKE_BINARY_DIR};sparsereel;library;/")
 set(CPACK_STRIP_FILES ON)
 set(CPACK_PACKAGE_DIRECTORY ${CMAKE_SOURCE_DIR}/dist)
-if(SPARSEREEL_PACKAGE STREQUAL tarball)
+if(SPARSEREEL_PACKAGE STREQUAL "tarball")
   install(TARGETS sparsereel RUNTIME_DEPENDENCIES PRE_INCLUDE_REGEXES "^lib(sentencepiece|yaml-cpp)\\." PRE_EXCLUDE_REGEXES .
     RUNTIME DESTINATION lib/sparsereel LIBRARY DESTINATION lib/sparsereel)
   set(CPACK_GENERATOR TGZ)
@@ -62,7 +65,7 @@ else()
   set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
   set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${SPARSEREEL_TORCH_DIR}/lib)
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${SPARSEREEL_TORCH_DIR}/lib ${CMAKE_BINARY_DIR})
   set(CPACK_DEBIAN_PACKAGE_DEPENDS python3-venv)  # for sparsereel-install-torch
 endif()
 include(CPack)

@@ -123,6 +123,17 @@ class Operator(unittest.TestCase):
             blocks = pairs[:, :, ::64, ::64].float()
             self.assertAlmostEqual(sparsity, 1 - blocks.mean().item(), places=6)
 
+    def test_computes_full_attention_for_calls_that_are_short_on_a_gpu(self):
+        q, (k, v) = torch.randn(2, 6, 50, 64), torch.randn(2, 2, 2, 60, 64)
+        lengths = torch.tensor([60, 31])
+        for causal in (False, True):
+            pairs = torch.ones(50, 60, dtype=torch.bool).tril(10 if causal else 60) & (torch.arange(60) < lengths.view(2, 1, 1, 1))
+            lse = torch.empty(2, 6, 50)
+            out = sparsereel._attention._full(q, k, v, 'HND', 0.3, causal, lengths, lse)
+            repeated = [x.repeat_interleave(3, 1) for x in (k, v)]
+            self.assert_near(out, F.scaled_dot_product_attention(q, *repeated, pairs, scale=0.3))
+            self.assert_near(lse, (0.3 * q @ repeated[0].transpose(2, 3)).masked_fill(~pairs, -torch.inf).logsumexp(-1))
+
     def test_replaces_dropped_blocks_by_means(self):
         q, k, v = self.tensors(2000)
         v = v + 1
@@ -260,7 +271,7 @@ class Operator(unittest.TestCase):
                                  ({'block_error': [0.1, 0.2]}, 'block_error has 2 values, q has 3 heads'), ({'error': 1, 'block_error': 1}, 'error and block_error: pass one'),
                                  ({'arithmetic': 4}, 'arithmetic is 4: pass 8 or 16'), ({'block_map': torch.ones(2, 3, 2, 3)}, r'block_map is \[2, 3, 2, 3\]'),
                                  ({'block_map': torch.ones(3, 2, 2)}, r'block_map is \[3, 2, 2\]'), ({'block_map': torch.ones(2, 3, 2, 2, 1)}, r'block_map is \[2, 3, 2, 2, 1\]'),
-                                 ({'key_lengths': torch.tensor([1, 1]), 'return_sparsity': True}, 'leave one of them out')):
+                                 ({'key_lengths': torch.tensor([1, 1]), 'return_sparsity': True}, 'leave one out')):
             with self.assertRaisesRegex(ValueError, words):
                 sparsereel.attention(q, k, v, **arguments)
         for call in (sparsereel.attention, sparsereel.spas_sage2_attn_meansim_topk_cuda):

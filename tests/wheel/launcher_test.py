@@ -1,4 +1,5 @@
-"""Tests the command of the wheel: it finds libtorch and ffmpeg, and starts the program. A script stands in for the program, and folders for the packages."""
+"""Tests the command of the wheel: it finds libtorch, the kernels and ffmpeg, and starts the program. A script stands in for the program, and folders for the packages."""
+import json
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ PROGRAM = """#!/bin/sh
 printf '%s\\n' "$@" "libraries=${LD_LIBRARY_PATH-none}" "ffmpeg=${SPARSEREEL_FFMPEG-none}"
 exit 7
 """
+KERNELS = 'libsparsereel_kernels-0123456789ab.so'
 
 
 def executable(path, text='#!/bin/sh\n'):
@@ -29,13 +31,23 @@ class Launcher(unittest.TestCase):
         shutil.copytree(SOURCE, package, ignore=shutil.ignore_patterns('__pycache__'))
         executable(package / 'bin/sparsereel', PROGRAM)
         (package / 'share/sparsereel').mkdir(parents=True)
-        (package / 'share/sparsereel/package.json').write_text('{"kind": "wheel", "torch": "2.11.0"}')
+        self.build_with(kernels='')
+
+    def build_with(self, kernels):
+        built = {'kind': 'wheel', 'version': '0.1.0', 'torch': '2.11.0', 'kernels': kernels}
+        (self.site / 'sparsereel_program/share/sparsereel/package.json').write_text(json.dumps(built))
 
     def add_torch(self, site, version='2.11.3+cu130'):
         (site / 'torch/lib').mkdir(parents=True)
         (site / 'torch/lib/libtorch_cpu.so').touch()
         (site / 'torch/__init__.py').write_text('raise ImportError("nobody imports this")')
         (site / 'torch/version.py').write_text(f"from typing import Optional\n__version__ = '{version}'\n")
+
+    def add_attention(self, site, *libraries):
+        (site / 'sparsereel/lib').mkdir(parents=True)
+        (site / 'sparsereel/__init__.py').write_text('raise ImportError("nobody imports this")')
+        for name in ('libsparsereel_attention.so', *libraries):
+            (site / 'sparsereel/lib' / name).touch()
 
     def call(self, *words, **variables):
         (self.folder / 'bin').mkdir(exist_ok=True)
@@ -54,10 +66,43 @@ class Launcher(unittest.TestCase):
         self.assertIn(f'libraries={libraries}', self.call().stdout.splitlines())
         self.assertIn(f'libraries={libraries}:/mine', self.call(LD_LIBRARY_PATH='/mine').stdout.splitlines())
 
-    def refuse(self, cause):
+    def test_names_the_kernels_to_the_loader_if_they_lie_elsewhere(self):
+        self.build_with(KERNELS)
+        self.add_torch(self.site)
+        self.add_attention(self.folder / 'elsewhere', KERNELS)
+        self.assertIn(f'libraries={self.folder / "elsewhere/sparsereel/lib"}:/mine', self.call(LD_LIBRARY_PATH='/mine').stdout.splitlines())
+
+    def test_starts_with_the_kernels_beside_it(self):
+        self.build_with(KERNELS)
+        self.add_torch(self.site)
+        self.add_attention(self.site, KERNELS)
+        result = self.call()
+        self.assertEqual((result.returncode, result.stdout.splitlines()), (7, ['libraries=none', 'ffmpeg=none']), result.stderr)
+
+    def refuse(self, cause, remedy=r"python3 -m pip install 'torch==2\.11\.\*'"):
         result = self.call()
         self.assertEqual((result.returncode, result.stdout), (1, ''))
-        self.assertRegex(result.stderr, rf"\Aerror: .*{cause}.*\n  remedy: python3 -m pip install 'torch==2\.11\.\*'\n\Z")
+        self.assertRegex(result.stderr, rf'\Aerror: .*{cause}.*\n  remedy: {remedy}\n\Z')
+
+    def refuse_kernels(self, cause):
+        self.refuse(cause, r'python3 -m pip install --force-reinstall --no-deps WHEEL, with the wheel of sparsereel-attention 0\.1\.0 that .*')
+
+    def test_refuses_missing_kernels(self):
+        self.build_with(KERNELS)
+        self.add_torch(self.site)
+        self.refuse_kernels(r'needs the kernels of sparsereel-attention 0\.1\.0, which is not installed')
+
+    def test_refuses_kernels_of_other_sources(self):
+        self.build_with(KERNELS)
+        self.add_torch(self.site)
+        self.add_attention(self.site, 'libsparsereel_kernels-ba9876543210.so')
+        self.refuse_kernels(rf'needs the kernels {KERNELS} of sparsereel-attention 0\.1\.0, but .*sparsereel/lib has libsparsereel_kernels-ba9876543210\.so')
+
+    def test_refuses_an_attention_library_for_cpus(self):
+        self.build_with(KERNELS)
+        self.add_torch(self.site)
+        self.add_attention(self.site)
+        self.refuse_kernels('sparsereel/lib has none')
 
     def test_refuses_a_missing_torch(self):
         self.refuse('needs torch 2.11, which is not installed')

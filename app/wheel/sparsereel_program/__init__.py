@@ -1,4 +1,4 @@
-"""Starts the program sparsereel of this package with the libtorch of the installed torch."""
+"""Starts the program sparsereel of this package with the libtorch of the installed torch, and with the kernels of the installed sparsereel-attention."""
 import importlib.util
 import json
 import os
@@ -25,9 +25,9 @@ def minor(version):
     return re.match(r'[0-9]+\.[0-9]+', version).group()
 
 
-def torch_libraries():
+def torch_libraries(built):
     """Returns the folder of libtorch. Ends the program if there is none, or one that the program was not built for."""
-    built_for = minor(json.loads((FOLDER / 'share/sparsereel/package.json').read_text())['torch'])
+    built_for = minor(built['torch'])
     remedy = f"python3 -m pip install 'torch=={built_for}.*'"
     torch = folder_of('torch')
     if torch is None or not (torch / 'lib/libtorch_cpu.so').exists():
@@ -38,6 +38,22 @@ def torch_libraries():
     return torch / 'lib'
 
 
+def kernel_libraries(built):
+    """Returns the folder of the library of kernels, or None if the program was built without kernels. Ends the program if the library is missing or another."""
+    name = built['kernels']
+    if not name:
+        return None
+    wanted = f'sparsereel-attention {built["version"]}'
+    remedy = f'python3 -m pip install --force-reinstall --no-deps WHEEL, with the wheel of {wanted} that was built together with this sparsereel'
+    package = folder_of('sparsereel')
+    if package is None:
+        fail(f'sparsereel needs the kernels of {wanted}, which is not installed for {sys.executable}', remedy)
+    if not (package / 'lib' / name).exists():
+        others = ', '.join(path.name for path in sorted(package.glob('lib/libsparsereel_kernels-*.so'))) or 'none'
+        fail(f'sparsereel needs the kernels {name} of {wanted}, but {package / "lib"} has {others}', remedy)
+    return package / 'lib'
+
+
 def bundled_ffmpeg():
     """Returns the ffmpeg of the package imageio-ffmpeg, or None."""
     package = folder_of('imageio_ffmpeg')
@@ -46,9 +62,12 @@ def bundled_ffmpeg():
 
 def environment():
     variables = dict(os.environ)
-    libraries = torch_libraries()
-    if libraries != FOLDER.parent / 'torch/lib':  # where the program itself looks
-        variables['LD_LIBRARY_PATH'] = ':'.join(filter(None, [str(libraries), os.environ.get('LD_LIBRARY_PATH')]))
+    built = json.loads((FOLDER / 'share/sparsereel/package.json').read_text())
+    site = FOLDER.parent
+    # The program itself looks in the folders of its own site-packages.
+    elsewhere = [str(folder) for folder in (torch_libraries(built), kernel_libraries(built)) if folder not in (None, site / 'torch/lib', site / 'sparsereel/lib')]
+    if elsewhere:
+        variables['LD_LIBRARY_PATH'] = ':'.join([*elsewhere, *filter(None, [os.environ.get('LD_LIBRARY_PATH')])])
     if not os.environ.get('SPARSEREEL_FFMPEG') and not shutil.which('ffmpeg') and (ffmpeg := bundled_ffmpeg()):
         variables['SPARSEREEL_FFMPEG'] = str(ffmpeg)
     return variables

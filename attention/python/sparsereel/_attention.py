@@ -108,13 +108,13 @@ def _full(q, k, v, layout, scale, causal, key_lengths, lse):
     if key_lengths is not None:
         real = torch.arange(keys, device=q.device) < key_lengths.view(-1, 1, 1, 1)
         mask = real if mask is None else mask & real
-    grouped = q.size(1) != k.size(1)
-    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, scale=scale or None, enable_gqa=grouped)
+    if q.size(1) != k.size(1):  # torch 2.4 has no enable_gqa
+        k, v = (x.repeat_interleave(q.size(1) // x.size(1), 1) for x in (k, v))
+    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, scale=scale or None)
     if mask is not None:
         out = out.masked_fill(~mask.any(-1, keepdim=True), 0)  # rows that see no key
     if lse is not None:
-        keys_of_heads = k.float().repeat_interleave(q.size(1) // k.size(1), 1)
-        scores = q.float() @ keys_of_heads.transpose(2, 3) * (scale or q.size(3) ** -0.5)
+        scores = q.float() @ k.float().transpose(2, 3) * (scale or q.size(3) ** -0.5)
         lse.copy_((scores if mask is None else scores.masked_fill(~mask, -torch.inf)).logsumexp(-1))
     return (out.transpose(1, 2) if layout == 'NHD' else out).contiguous()
 
