@@ -100,8 +100,11 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   check_outputs(settings, run, latents);
   if (run.threads) models::set_threads(static_cast<int>(*run.threads));
   const auto pipeline = models::Pipeline::open(open_and_say(run), request);
-  const auto& stride = pipeline->spec().stride;
-  check_encoding(run.output, saved.latents.size(4) * stride[2], saved.latents.size(3) * stride[1], run.video);
+  const models::ModelSpec& spec = pipeline->spec();
+  const auto& stride = spec.stride;
+  if (!spec.takes_frame_rate) run.video.fps = spec.defaults.fps;
+  check_encoding(run.output, saved.latents.video.size(4) * stride[2], saved.latents.video.size(3) * stride[1],
+                 run.video);
   report.content["model"] = std::filesystem::canonical(run.model).string();
 
   Progress progress(!run.quiet);

@@ -11,6 +11,7 @@
 #include "app/jobs/image.h"
 #include "app/options/options.h"
 #include "hilbert/error.h"
+#include "models/request/latents.h"
 
 namespace sparsereel::app {
 
@@ -31,7 +32,7 @@ struct VideoTask {
 
   // Set by resolve_video().
   models::Plan plan;
-  at::Tensor init_latents;                 // from --init-latents; undefined if denoising starts with noise
+  models::Latents init_latents;            // from --init-latents; undefined if denoising starts with noise
   std::shared_ptr<PictureFiles> pictures;  // its images, until they are encoded
   nlohmann::json recipe;                   // includes the outcome once the video is made
   std::string identity;                    // hash of the recipe before the outcome was added
@@ -51,7 +52,7 @@ struct VideoTask {
 
 /// Files that were read. Videos with the same --init-latents or image share them.
 struct LoadedFiles {
-  std::map<std::filesystem::path, at::Tensor> latents;
+  std::map<std::filesystem::path, models::Latents> latents;
   std::shared_ptr<PictureFiles> pictures = std::make_shared<PictureFiles>();
 };
 

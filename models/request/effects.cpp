@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "hilbert/exact_text.h"
 #include "models/request/asked_policy.h"
 #include "models/request/sampling.h"
 
@@ -55,8 +56,41 @@ std::string no_reuse(const RunFacts& facts) {
                                                             : "";
 }
 
+/// Returns `why` if the model is known and lacks what `takes` says.
+std::string unless_model(const RunFacts& facts, bool ModelSpec::*takes, const char* why) {
+  return facts.model != nullptr && !(facts.model->*takes) ? why : "";
+}
+
+std::string one_frame_rate(const RunFacts& facts) {
+  if (facts.model == nullptr || facts.model->takes_frame_rate) return {};
+  return "for a model that makes " + exact_text(facts.model->defaults.fps) + " frames a second";
+}
+
+/// Returns the rows of options that some models do not take.
+std::vector<Row> rows_of_models() {
+  return {{NoEffect::unguided_model, "model", "a model that takes no guidance",
+           [](const RunFacts& facts) {
+             return unless_model(facts, &ModelSpec::takes_guidance, "for a model that takes no guidance");
+           }},
+          {NoEffect::whole_prompt, "model", "a model that reads the whole prompt",
+           [](const RunFacts& facts) -> std::string {
+             const bool cuts = facts.model == nullptr || facts.model->prompt.has_length;
+             return cuts ? "" : "for a model that reads the whole prompt";
+           }},
+          {NoEffect::one_scheduler, "model", "a model with one scheduler",
+           [](const RunFacts& facts) {
+             return unless_model(facts, &ModelSpec::takes_scheduler, "for a model with one scheduler");
+           }},
+          {NoEffect::one_frame_rate, "model", "a model that makes videos of one frame rate", one_frame_rate}};
+}
+
+std::vector<Row> together(std::vector<Row> rows, const std::vector<Row>& more) {
+  rows.insert(rows.end(), more.begin(), more.end());
+  return rows;
+}
+
 const std::vector<Row>& rows() {
-  static const std::vector<Row> all = {
+  static const std::vector<Row> of_requests = {
       {NoEffect::every_block, "attention", "attention full or quantized, which compute every block", every_block},
       {NoEffect::exact, "attention", "attention full, which no profile asks for", exact},
       {NoEffect::profile, "profile", "profile, which has a policy for each head",
@@ -110,6 +144,7 @@ const std::vector<Row>& rows() {
                     ? "with " + facts.settings->describe("seed") + ": the same command makes another video"
                     : "";
        }}};
+  static const std::vector<Row> all = together(of_requests, rows_of_models());
   return all;
 }
 
