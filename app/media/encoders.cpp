@@ -137,6 +137,7 @@ Quality quality_of(std::string_view encoder, const Stream& stream) {
 SoundQuality sound_quality_of(std::string_view encoder, const SoundFormat& sound) {
   constexpr int64_t kBitsAChannel = 96'000;  // at this rate, AAC sounds like its source
   if (encoder == "aac") return {.bit_rate = kBitsAChannel * sound.channels};
+  if (encoder == "alac") return {};  // lossless
   constexpr int kLikeAac = 6;
   return {.quality = kLikeAac, .is_experimental = encoder == "vorbis"};
 }

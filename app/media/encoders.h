@@ -19,8 +19,8 @@ struct Container {
   std::string_view extension;
   const char* format;
   std::array<const char*, 3> encoders;
-  const char* options;  // movflags
-  std::array<const char*, 2> sound_encoders = {"aac", nullptr};
+  const char* options;                                          // movflags
+  std::array<const char*, 2> sound_encoders = {"aac", "alac"};  // AAC has a fixed list of sampling rates
 };
 
 /// Returns the container for the path's extension.
@@ -40,7 +40,7 @@ struct Quality {
 };
 Quality quality_of(std::string_view encoder, const Stream& stream);
 
-/// Settings of an encoder of sound. All of them take samples at their own rate, so that nothing is resampled.
+/// Settings of an encoder of sound. The sound keeps its sampling rate: an encoder that does not take it is not used.
 struct SoundQuality {
   std::optional<int64_t> bit_rate = {};  // bits per second
   std::optional<int> quality = {};       // Vorbis's own scale, -1 to 10

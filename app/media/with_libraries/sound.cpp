@@ -1,8 +1,9 @@
-// Encodes sound through libavcodec: planar floats at the sound's own rate. The encoder's delay (priming) becomes a
-// negative first timestamp, from which the muxer of MP4 makes the edit list that players follow.
+// Encodes sound through libavcodec, at the sound's own rate: planar floats, or for ALAC integers. The encoder's delay
+// (priming) becomes a negative first timestamp, from which the muxer of MP4 makes the edit list that players follow.
 #include "app/media/with_libraries/sound.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "app/media/encoders.h"
 
@@ -41,7 +42,8 @@ CodecContext open_sound_encoder(const std::string& name, const SoundFormat& soun
   CodecContext encoder(avcodec_alloc_context3(codec));
   if (!encoder) throw std::bad_alloc();
   const SoundQuality quality = sound_quality_of(name, sound);
-  encoder->sample_fmt = AV_SAMPLE_FMT_FLTP;
+  encoder->sample_fmt = name == "alac" ? AV_SAMPLE_FMT_S32P : AV_SAMPLE_FMT_FLTP;
+  if (name == "alac") encoder->bits_per_raw_sample = 24;
   encoder->sample_rate = static_cast<int>(sound.sampling_rate);
   encoder->time_base = {1, encoder->sample_rate};
   set_channels(*encoder, sound.channels);
@@ -103,8 +105,15 @@ void SoundTrack::write(int64_t count, Muxer& muxer) {
   copy_channels(*frame, *encoder_);
   if (av_frame_get_buffer(frame.get(), 0) < 0) throw std::bad_alloc();
   for (int64_t channel = 0; channel < sound_.format.channels; ++channel) {
-    auto* const plane = reinterpret_cast<float*>(frame->extended_data[channel]);
-    for (int64_t i = 0; i < count; ++i) plane[i] = sound_.written(channel, written_ + i);
+    uint8_t* const plane = frame->extended_data[channel];
+    const bool is_float = encoder_->sample_fmt == AV_SAMPLE_FMT_FLTP;
+    for (int64_t i = 0; i < count; ++i) {
+      const float value = sound_.written(channel, written_ + i);
+      if (is_float)
+        reinterpret_cast<float*>(plane)[i] = value;
+      else
+        reinterpret_cast<int32_t*>(plane)[i] = static_cast<int32_t>(std::lround(value * 0x7FFFFFp0)) * 256;
+    }
   }
   frame->pts = written_;
   written_ += count;

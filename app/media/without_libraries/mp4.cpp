@@ -62,7 +62,8 @@ Words encoding(const std::string& encoder, const Stream& stream) {
 /// Returns the arguments that encode the sound of this input.
 Words sound_encoding(const std::string& encoder, const std::string& input, const SoundFormat& sound) {
   const SoundQuality quality = sound_quality_of(encoder, sound);
-  Words words = {"-map", input + ":a", "-c:a", encoder, "-flags:a", "+bitexact"};
+  Words words = {"-map",     input + ":a", "-c:a", encoder, "-ar", std::to_string(sound.sampling_rate),
+                 "-flags:a", "+bitexact"};
   if (quality.bit_rate) append(words, {"-b:a", std::to_string(*quality.bit_rate)});
   if (quality.quality) append(words, {"-q:a", std::to_string(*quality.quality)});
   if (quality.is_experimental) append(words, {"-strict:a", "experimental"});

@@ -83,10 +83,12 @@ void play_frame(const AVFrame& frame, double time, Played& played) {
     played.values.push_back(static_cast<float>(frame.data[0][0]) / 255);
     return;
   }
-  const auto* samples = reinterpret_cast<const float*>(frame.extended_data[0]);
+  const uint8_t* const samples = frame.extended_data[0];
   for (int i = 0; i < frame.nb_samples; ++i) {
     played.times.push_back(time + static_cast<double>(i) / frame.sample_rate);
-    played.values.push_back(samples[i]);
+    played.values.push_back(frame.format == AV_SAMPLE_FMT_S32P
+                                ? static_cast<float>(reinterpret_cast<const int32_t*>(samples)[i]) / 0x1p31F
+                                : reinterpret_cast<const float*>(samples)[i]);
   }
 }
 
@@ -228,6 +230,22 @@ TEST_P(SoundInVideo, MayHoldNaN) {
   options.sound = {.format = {.channels = 2, .sampling_rate = kRate}, .samples = samples.data(), .count = 40'000};
   EXPECT_EQ(write_video(path, clip.view, options).sound.silenced, 1);
   for (const float value : play(path).at(1).values) ASSERT_TRUE(std::isfinite(value));
+}
+
+/// AAC has no such rate. The tiny models of tests have it.
+TEST_P(SoundInVideo, KeepsAnUnusualRate) {
+  samples = make_sound(1600, 2);
+  VideoOptions options{.fps = kFps};
+  options.sound = {.format = {.channels = 2, .sampling_rate = 800}, .samples = samples.data(), .count = 1600};
+  EXPECT_NO_THROW(check_encoding(path, 64, 64, options, options.sound.format));
+  const WrittenVideo written = write_video(path, clip.view, options);
+  const Played sound = play(path).at(1);
+  EXPECT_EQ(sound.rate, 800);
+  EXPECT_GT(sound.times.back(), 1.9);
+  if (path.extension() == ".webm") return;
+  EXPECT_EQ(written.sound.encoder, "alac");
+  ASSERT_EQ(sound.values.size(), 1600U);
+  for (size_t i = 0; i < 1600; ++i) ASSERT_NEAR(sound.values[i], samples[i], 1e-6) << i;
 }
 
 TEST_P(SoundInVideo, OfAnImpossibleRateIsRefusedBeforeTheWork) {
