@@ -55,6 +55,10 @@ std::string no_reuse(const RunFacts& facts) {
                                                             : "";
 }
 
+std::string no_sound(const RunFacts& facts) {
+  return facts.model != nullptr && !facts.model->sound.any() ? "for a model that makes no sound" : "";
+}
+
 const std::vector<Row>& rows() {
   static const std::vector<Row> all = {
       {NoEffect::every_block, "attention", "attention full or quantized, which compute every block", every_block},
@@ -96,6 +100,7 @@ const std::vector<Row>& rows() {
        [](const RunFacts& facts) -> std::string {
          return facts.request != nullptr && facts.request->image.empty() ? "without an image" : "";
        }},
+      {NoEffect::no_sound, "model", "a model that makes no sound", no_sound},
       {NoEffect::not_encoded, "output", "an output that is not a .mp4, .mov, .mkv or .webm",
        [](const RunFacts& facts) {
          return facts.is_encoded ? "" : "on " + facts.output + ": it is for .mp4, .mov, .mkv and .webm";
