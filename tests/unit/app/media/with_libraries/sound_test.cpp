@@ -93,10 +93,10 @@ void play_frame(const AVFrame& frame, double time, Played& played) {
 }
 
 /// Decodes all streams of a file. The demuxer and the decoders follow edit lists and drop priming.
-std::vector<Played> play(const std::filesystem::path& path) {
+std::vector<Played> play(const std::filesystem::path& file) {
   AVFormatContext* input = nullptr;
-  if (avformat_open_input(&input, path.c_str(), nullptr, nullptr) < 0 || avformat_find_stream_info(input, nullptr) < 0)
-    throw std::runtime_error("cannot open " + path.string());
+  if (avformat_open_input(&input, file.c_str(), nullptr, nullptr) < 0 || avformat_find_stream_info(input, nullptr) < 0)
+    throw std::runtime_error("cannot open " + file.string());
   std::vector<Played> streams(input->nb_streams);
   std::vector<ffmpeg::CodecContext> decoders;
   for (size_t i = 0; i < streams.size(); ++i) {
@@ -131,12 +131,12 @@ std::vector<Played> play(const std::filesystem::path& path) {
 
 class SoundInVideo : public ::testing::TestWithParam<const char*> {
  protected:
-  WrittenVideo write(const std::filesystem::path& path, int64_t count, int64_t channels = 2) {
+  WrittenVideo write(const std::filesystem::path& to, int64_t count, int64_t channels = 2) {
     samples = make_sound(count, channels);
     VideoOptions options{.fps = kFps, .recipe = R"({"prompt":"a bell; it rings=1"})"};
     options.sound = {
         .format = {.channels = channels, .sampling_rate = kRate}, .samples = samples.data(), .count = count};
-    return write_video(path, clip.view, options);
+    return write_video(to, clip.view, options);
   }
 
   TemporaryFolder folder;
@@ -146,7 +146,7 @@ class SoundInVideo : public ::testing::TestWithParam<const char*> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Formats, SoundInVideo, ::testing::Values("clip.mp4", "clip.mov", "clip.mkv", "clip.webm"),
-                         [](const auto& info) { return std::string(info.param).substr(5); });
+                         [](const auto& each) { return std::string(each.param).substr(5); });
 
 TEST_P(SoundInVideo, IsASecondStreamAtItsOwnRate) {
   const WrittenVideo written = write(path, 53'500);
