@@ -88,6 +88,7 @@ std::shared_ptr<models::Pipeline> open_for(const std::vector<VideoTask*>& rows, 
   std::shared_ptr<models::Pipeline> pipeline;
   renderer.prepare(rows, [&] {
     pipeline = models::Pipeline::open(open_and_say(rows.front()->options.run), rows.front()->options.request);
+    say_terms(rows.front()->options.run, pipeline->spec());
   });
   return pipeline;
 }

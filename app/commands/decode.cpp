@@ -104,7 +104,7 @@ class DecodedRun final : public ShownRun {
 void decode(const std::filesystem::path& latents, const Settings& settings, RunReport& report) {
   const auto start = std::chrono::steady_clock::now();
   RunOptions run = read_run_options(settings);
-  const SavedLatents saved = load_latents(latents);
+  SavedLatents saved = load_latents(latents);
   nlohmann::json recipe = saved_recipe(saved.recipe);
   run.video.fps = frame_rate_of(settings, recipe, run.video.fps);
   if (recipe.contains("prompt")) run.with_images = recipe.contains("image") || recipe.contains("last_image");
@@ -113,16 +113,19 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   check_outputs(settings, run, latents);
   if (run.threads) models::set_threads(static_cast<int>(*run.threads));
   const auto pipeline = models::Pipeline::open(open_and_say(run), request);
-  const auto& stride = pipeline->spec().stride;
-  const SoundFormat sound = sound_format(pipeline->spec(), run.no_audio);
-  check_encoding(run.output, saved.latents.size(4) * stride[2], saved.latents.size(3) * stride[1], run.video, sound);
+  const models::ModelSpec& spec = pipeline->spec();
+  const auto& stride = spec.stride;
+  if (!spec.takes_frame_rate) run.video.fps = spec.defaults.fps;
+  if (run.no_audio) saved.latents.sound = {};
+  check_encoding(run.output, saved.latents.video.size(4) * stride[2], saved.latents.video.size(3) * stride[1],
+                 run.video, saved.latents.sound.defined() ? sound_format(spec, false) : SoundFormat());
   report.content["model"] = std::filesystem::canonical(run.model).string();
 
   Progress progress(!run.quiet);
   progress.stage("decode");
   models::reset_peak_memory(pipeline->device());
   set_encoding(recipe, run);
-  set_no_audio(recipe, run.no_audio && pipeline->spec().sound.any());
+  set_no_audio(recipe, run.no_audio && spec.sound.any());
   const auto decoded_recipe = [&](bool tiled) {
     set_tiling(recipe, tiled);
     return dump(recipe);
@@ -138,7 +141,7 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   const WrittenVideo written = writer.finish();
   progress.clear();
 
-  std::vector<std::string> warnings = no_effect_warnings(settings, no_effect_on(run, settings, pipeline->spec()));
+  std::vector<std::string> warnings = no_effect_warnings(settings, no_effect_on(run, settings, spec));
   if (!decoded.warning.empty()) warnings.push_back(decoded.warning);
   for (std::string& wrong : defects(decoded.facts, written.sound)) warnings.push_back(std::move(wrong));
   for (const std::string& warning : {written.note, recipe_warning(recipe, *pipeline)})

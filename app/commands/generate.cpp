@@ -179,6 +179,7 @@ void Generation::open() {
   LoadedFiles files;
   const int64_t ranks = world_ == nullptr ? 1 : world_->size();
   for (VideoTask& video : videos_) resolve_video(video, *pipeline_, files, ranks);
+  say_terms(run, pipeline_->spec());
   begun_.open = seconds_since(start_) - begun_.libraries;
 }
 

@@ -170,7 +170,8 @@ void inspect_model(const fs::path& path, const InspectOptions& options,
   }
   std::cout << summary.path << "\n  " << summary.family << " " << summary.variant << " (" << summary.pipeline_class
             << ")\n  made for " << summary.width << "x" << summary.height << ", " << counted(summary.frames, "frame")
-            << "\n  " << summary.parameters() << " parameters, " << human_bytes(summary.bytes()) << "\n";
+            << (summary.license.empty() ? "" : "\n  ") << summary.license << "\n  " << summary.parameters()
+            << " parameters, " << human_bytes(summary.bytes()) << "\n";
   for (const models::ComponentSummary& component : summary.components) print_component(component);
   print_part_files(files, "  ");
   for (const models::MemoryEstimate& memory : summary.memory) {

@@ -1,5 +1,5 @@
 // Latents on disk: a safetensors file with the key "latents", in the layout and scale that diffusers uses for the
-// family.
+// family. The latents of a sound are under the key "sound", as models::Latents has them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,27 +7,29 @@
 #include <filesystem>
 #include <string>
 
+#include "models/request/latents.h"
+
 namespace sparsereel::app {
 
 /// The reason for writing a file of latents.
 enum class LatentsPurpose { asked_for, until_the_video_is_written };
 
-/// Saves latents (CPU, contiguous, fp32, fp16 or bf16). `recipe` goes into the file's metadata. The write is atomic.
-/// Throws Error naming the file.
-void save_latents(const std::filesystem::path& path, const at::Tensor& latents, const std::string& recipe,
+/// Saves latents (CPU, contiguous, fp32, fp16 or bf16), with those of the sound if there are any. `recipe` goes into
+/// the file's metadata. The write is atomic. Throws Error naming the file.
+void save_latents(const std::filesystem::path& path, const models::Latents& latents, const std::string& recipe,
                   LatentsPurpose purpose = LatentsPurpose::asked_for);
 
 struct SavedLatents {
-  at::Tensor latents;
+  models::Latents latents;
   std::string recipe;  // empty if the file has none
 };
 
 /// Returns true if a run wrote the file to keep its latents until the video is written, and the file holds exactly
 /// these latents.
-bool are_kept_in(const std::filesystem::path& path, const at::Tensor& latents);
+bool are_kept_in(const std::filesystem::path& path, const models::Latents& latents);
 
-/// Loads the latents. Throws Error naming the file if it is damaged or has no tensor `latents`. Also throws if this
-/// tensor has the wrong rank or dtype, or holds NaN or Inf.
+/// Loads the latents. Throws Error naming the file if it is damaged or has no tensor `latents`. Also throws if a tensor
+/// has the wrong rank or dtype, or holds NaN or Inf.
 SavedLatents load_latents(const std::filesystem::path& path);
 
 }  // namespace sparsereel::app

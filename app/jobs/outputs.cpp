@@ -203,7 +203,7 @@ fs::path latents_beside(const fs::path& output) {
 
 KeptLatents::KeptLatents(fs::path asked, fs::path output) : asked_(std::move(asked)), output_(std::move(output)) {}
 
-std::string KeptLatents::save(const at::Tensor& latents, const std::string& recipe) {
+std::string KeptLatents::save(const models::Latents& latents, const std::string& recipe) {
   for (const fs::path& file : files_beside(output_, {kKeptKind})) {
     const bool asked_for_it = !asked_.empty() && same_file(asked_, file);  // then it is no leftover
     if (!asked_for_it && earlier_.empty() && are_kept_in(file, latents)) earlier_ = file;

@@ -1,8 +1,6 @@
 // Checks the files of a run before any time is spent, and keeps latents until the video is written.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -10,6 +8,7 @@
 
 #include "app/options/options.h"
 #include "hilbert/error.h"
+#include "models/request/latents.h"
 #include "models/store/checkpoint/model_files.h"
 
 namespace sparsereel::app {
@@ -89,7 +88,7 @@ class KeptLatents {
   KeptLatents(std::filesystem::path asked, std::filesystem::path output);
 
   /// Returns a warning if the file could not be written, else nothing.
-  std::string save(const at::Tensor& latents, const std::string& recipe);
+  std::string save(const models::Latents& latents, const std::string& recipe);
   /// Call it once the video is written. Throws Error if the user asked for the file and it could not be written.
   void check() const;
   /// Returns the saved file; empty if nothing was saved.

@@ -54,4 +54,9 @@ models::Checkpoint open_and_say(const RunOptions& run) {
   return checkpoint;
 }
 
+void say_terms(const RunOptions& run, const models::ModelSpec& spec) {
+  if (run.quiet || run.random_weights || spec.license.empty()) return;
+  std::cerr << "These weights have terms of their own. " << spec.license << "\n";
+}
+
 }  // namespace sparsereel::app

@@ -15,4 +15,7 @@ std::string used_files_line(const std::vector<models::ChosenFile>& files, const 
 /// Calls open_model(). Prints the files that it chose on stderr unless the run is quiet.
 models::Checkpoint open_and_say(const RunOptions& run);
 
+/// Prints where to read the terms of the model's weights, if they have terms that people must look at.
+void say_terms(const RunOptions& run, const models::ModelSpec& spec);
+
 }  // namespace sparsereel::app

@@ -32,7 +32,7 @@ void resolve_video(VideoTask& video, const models::Pipeline& pipeline, LoadedFil
   settle_options(video.settings, options, pipeline);
   video.told = no_effect_warnings(video.settings, options.no_effect);
   if (!options.init_latents.empty()) {
-    at::Tensor& latents = loaded.latents[options.init_latents];
+    models::Latents& latents = loaded.latents[options.init_latents];
     if (!latents.defined()) latents = load_latents(options.init_latents).latents;
     video.init_latents = latents;
   }

@@ -11,6 +11,7 @@
 #include "app/jobs/image.h"
 #include "app/options/options.h"
 #include "hilbert/error.h"
+#include "models/request/latents.h"
 
 namespace sparsereel::app {
 
@@ -32,7 +33,7 @@ struct VideoTask {
   // Set by resolve_video().
   models::Plan plan;
   SoundFormat sound;                       // of the file; none if the model makes no sound, or --no-audio was given
-  at::Tensor init_latents;                 // from --init-latents; undefined if denoising starts with noise
+  models::Latents init_latents;            // from --init-latents; undefined if denoising starts with noise
   std::shared_ptr<PictureFiles> pictures;  // its images, until they are encoded
   nlohmann::json recipe;                   // includes the outcome once the video is made
   std::string identity;                    // hash of the recipe before the outcome was added
@@ -52,7 +53,7 @@ struct VideoTask {
 
 /// Files that were read. Videos with the same --init-latents or image share them.
 struct LoadedFiles {
-  std::map<std::filesystem::path, at::Tensor> latents;
+  std::map<std::filesystem::path, models::Latents> latents;
   std::shared_ptr<PictureFiles> pictures = std::make_shared<PictureFiles>();
 };
 

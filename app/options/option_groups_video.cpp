@@ -78,7 +78,7 @@ std::vector<OptionSpec> images() {
 std::vector<OptionSpec> frame_rate() {
   return {
       {.names = "--fps",
-       .option = {.kind = ValueKind::number, .no_effect = {NoEffect::no_frame_rate}},
+       .option = {.kind = ValueKind::number, .no_effect = {NoEffect::one_frame_rate, NoEffect::no_frame_rate}},
        .help = "frames per second (default: the model's)",
        .manual = R"(Sets how many frames are shown in a second. The frames themselves stay the same, so a higher rate
            makes a shorter and faster video. With --seconds it also decides how many frames are made.)",

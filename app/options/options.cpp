@@ -277,6 +277,7 @@ void settle_options(const Settings& settings, GenerateOptions& options, const mo
                                   .attention_mode = mode,
                                   .is_by_head = options.profile && options.profile->by_head(),
                                   .has_random_seed = options.random_seed};
+  if (!facts.model->takes_frame_rate) options.run.video.fps = facts.model->defaults.fps;
   append(options.no_effect, models::no_effect_causes(models::kDecidedByRun, facts));
   append(options.no_effect, no_effect_beside_model(options.request, pipeline));
   append(options.no_effect, no_effect_beside_output(settings, options.run));

@@ -209,7 +209,7 @@ HttpResponse Api::models(const std::string& id) {
   nlohmann::json usual = {{"size", std::to_string(plan.width) + "x" + std::to_string(plan.height)},
                           {"num_frames", plan.num_frames},
                           {"fps", settings.number("fps").value_or(settings.fallbacks().fps)}};
-  usual["steps"] = plan.num_inference_steps;
+  usual["steps"] = plan.asked_steps;
   for (const char* key : {"seed", "cfg_scale", "negative_prompt"})
     if (recipe.contains(key)) usual[key] = recipe.at(key);
   const nlohmann::json model = {{"id", parts_.model.name},      {"object", "model"},

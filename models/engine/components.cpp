@@ -23,6 +23,7 @@ void add_loaders(ComponentLoaders more) {
   loaders().image_encoders.merge(more.image_encoders);
   loaders().transformers.merge(more.transformers);
   loaders().vaes.merge(more.vaes);
+  loaders().sound_vaes.merge(more.sound_vaes);
   loaders().colors.merge(more.colors);
 }
 
@@ -63,6 +64,13 @@ auto asked(const Component& component, WeightFormat format, const auto& ask) {
   if (loaders().image_encoders.contains(component.class_name))
     return ask(*load_image_encoder(component, at::kMeta, format.dtype));
   return ask(*load_text_encoder(component, at::kMeta, format));
+}
+
+/// Returns the number of weights that loading the component has counted.
+uint64_t counted_elements(const Component& component) {
+  uint64_t count = 0;
+  for (const auto& [name, elements] : *component.counted) count += elements;
+  return count;
 }
 
 uint64_t bytes_in(const Component& component, WeightFormat format) {
@@ -109,6 +117,8 @@ std::string left_out_warning(const Checkpoint& checkpoint, const std::string& ro
     component.left_out = left_out;
     if (loaders().vaes.contains(component.class_name))
       load_vae(component, at::kMeta, format.dtype);
+    else if (loaders().sound_vaes.contains(component.class_name))
+      load_sound_vae(component, at::kMeta);
     else
       bytes_in(component, format);
     if (left_out->empty()) return {};
@@ -122,6 +132,12 @@ std::string left_out_warning(const Checkpoint& checkpoint, const std::string& ro
 }
 
 double weight_count(const Checkpoint& checkpoint, const std::string& role) {
+  if (loaders().sound_vaes.contains(checkpoint.component_class(role))) {
+    Component component = described(checkpoint, role);
+    component.counted = std::make_shared<std::map<std::string, uint64_t>>();
+    load_sound_vae(component, at::kMeta);
+    return static_cast<double>(counted_elements(component));
+  }
   return static_cast<double>(bytes_in(described(checkpoint, role), at::kFloat)) / sizeof(float);
 }
 
@@ -138,9 +154,7 @@ uint64_t vae_weight_count(const Checkpoint& checkpoint) {
   } catch (const Error&) {  // the encoder is not supported
     load_vae(component, at::kMeta, at::kFloat, VaeParts::decoder);
   }
-  uint64_t count = 0;
-  for (const auto& [name, elements] : *component.counted) count += elements;
-  return count;
+  return counted_elements(component);
 }
 
 std::unique_ptr<Vae> describe_vae(const Checkpoint& checkpoint, at::ScalarType dtype) {
@@ -152,6 +166,10 @@ std::unique_ptr<Vae> load_vae(const Component& component, at::Device device, at:
   if (has_encoder(parts) && !vae->encodes())
     throw bad_input("the encoder of " + component.class_name + " is not supported", "leave the image out");
   return vae;
+}
+
+std::unique_ptr<SoundVae> load_sound_vae(const Component& component, at::Device device) {
+  return loaders().sound_vaes.at(component.class_name)(component, device);
 }
 
 }  // namespace sparsereel::models

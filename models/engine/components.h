@@ -11,6 +11,7 @@
 #include "models/text/encoder/text_encoder.h"
 #include "models/transformer/loaded_transformer.h"
 #include "models/vae/latent_preview.h"
+#include "models/vae/sound_vae.h"
 #include "models/vae/vae.h"
 
 namespace sparsereel::models {
@@ -24,6 +25,7 @@ struct ComponentLoaders {
   Map<ImageEncoder, at::ScalarType> image_encoders = {};
   Map<LoadedTransformer, WeightFormat, const Streaming&> transformers = {};
   Map<Vae, at::ScalarType, VaeParts> vaes = {};
+  Map<SoundVae> sound_vaes = {};
   /// Colors of latents, by the name of the family. Null for a number of channels whose colors are unknown.
   std::map<std::string, const LatentColors* (*)(int64_t channels)> colors = {};
 };
@@ -83,5 +85,8 @@ std::unique_ptr<Vae> describe_vae(const Checkpoint& checkpoint, at::ScalarType d
 /// Loads a VAE. Throws Error if the encoder is wanted but not supported.
 std::unique_ptr<Vae> load_vae(const Component& component, at::Device device, at::ScalarType dtype,
                               VaeParts parts = VaeParts::decoder);
+
+/// Loads the decoder of an autoencoder of sound.
+std::unique_ptr<SoundVae> load_sound_vae(const Component& component, at::Device device);
 
 }  // namespace sparsereel::models

@@ -6,6 +6,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "hilbert/error.h"
@@ -28,13 +29,23 @@ void place_on(at::Device device, Tensors& tensors) {
   for (auto& [name, tensor] : tensors) tensor = tensor.to(device).contiguous();
 }
 
-bool all_finite(const at::Tensor& tensor) {
-  return at::isfinite(tensor).all().item<bool>();
+/// Returns a flag on the device: true if both parts are finite.
+at::Tensor are_finite(const Prediction& prediction) {
+  const auto finite = [](const at::Tensor& tensor) { return at::isfinite(tensor).all(); };
+  return prediction.sound.defined() ? finite(prediction.video).logical_and(finite(prediction.sound))
+                                    : finite(prediction.video);
 }
 
 /// Sums the tensor's bits as integers, int64.
 at::Tensor checksum(const at::Tensor& tensor) {
   return tensor.contiguous().view(tensor.element_size() == 2 ? at::kShort : at::kInt).sum(at::kLong);
+}
+
+constexpr const char* kOfSound = "sound.";  // prefix of the tensors of the sound's sampler
+
+/// Returns the timesteps of all steps, for transformers that prepare for them.
+StepTimes step_times(const Sampler& video, const Sampler* sound) {
+  return {.video = video.timesteps(), .sound = sound == nullptr ? std::vector<double>() : sound->timesteps()};
 }
 
 }  // namespace
@@ -53,6 +64,10 @@ Denoising::Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& sc
   if (conditioning.latents.defined()) conditioning.latents = conditioning.latents.to(state_.latents.options());
   if (!conditioning.mask.defined()) beside_ = std::exchange(conditioning.latents, {});
   sampler_ = make_sampler(scheduler, plan.num_inference_steps);
+  if (state_.sound.defined()) {
+    sound_sampler_ = make_sampler(state_.sound_scheduler, plan.num_inference_steps);
+    state_.sound = sound_sampler_->start(state_.sound);
+  }
   state_.latents = with_known(sampler_->start(state_.latents));
   attention_.mode = plan.attention_mode;
   attention_.policy = plan.attention_policy;
@@ -83,25 +98,38 @@ at::Tensor Denoising::with_beside(const at::Tensor& latents) {
   return input_;
 }
 
-at::Tensor Denoising::predict(double timestep, AttentionRun& run) {
+TransformerInput Denoising::input_of(const at::Tensor& latents, const Conditioning& conditioning, double timestep) {
+  const int64_t passes = conditioning.passes();
+  const auto times = [&](double time) { return at::full({passes}, time, latents.options().dtype(at::kFloat)); };
+  TransformerInput input = {
+      .latents = with_beside(latents), .conditioning = conditioning, .timesteps = times(timestep)};
+  if (!sound_sampler_) return input;
+  input.sound = sound_sampler_->model_input(state_.sound, done_).expand({passes, -1, -1});
+  input.sound_timesteps = times(sound_sampler_->timesteps().at(static_cast<size_t>(done_)));
+  return input;
+}
+
+Prediction Denoising::predict(double timestep, AttentionRun& run) {
   const size_t expert = experts_->at(timestep);
   LoadedTransformer& transformer = experts_->load(expert);
   StepCache* cache = cache_ ? &*cache_ : nullptr;
   if (cache != nullptr) cache->begin_step(plan_.cache.reuses(done_, steps()));
+  transformer.prepare(step_times(*sampler_, sound_sampler_.get()));
   return guidance_[expert].predict(
       sampler_->model_input(state_.latents, done_), state_.conditioning, timestep,
       [&](const at::Tensor& latents, const Conditioning& conditioning) {
-        const at::Tensor timesteps = at::full({conditioning.passes()}, timestep, latents.options().dtype(at::kFloat));
-        return transformer.forward(with_beside(latents), conditioning, timesteps, run, cache);
+        return transformer.predict(input_of(latents, conditioning, timestep), run, cache);
       },
       share_.passes.get());
 }
 
 /// Ranks check this together, in one exchange that also compares their latents. If the largest checksum equals the
 /// smallest one, all are equal.
-bool Denoising::finite_everywhere(const at::Tensor& prediction) const {
-  if (share_.all == nullptr) return all_finite(prediction);
-  const at::Tensor sum = checksum(state_.latents), broken = at::isfinite(prediction).all().logical_not();
+bool Denoising::finite_everywhere(const Prediction& prediction) const {
+  if (share_.all == nullptr) return are_finite(prediction).item<bool>();
+  at::Tensor sum = checksum(state_.latents);
+  if (state_.sound.defined()) sum = sum + checksum(state_.sound);
+  const at::Tensor broken = are_finite(prediction).logical_not();
   const at::Tensor most = at::stack({broken.to(at::kLong), sum, sum.neg()});
   share_.all->all_reduce_max(most);
   const at::Tensor found = most.cpu();
@@ -123,8 +151,8 @@ void Denoising::draw_while_busy() {
 }
 
 /// Leaves only this step's counts in attention_.per_layer.
-at::Tensor Denoising::predict_guarded(double timestep) {
-  at::Tensor prediction = predict(timestep, attention_);
+Prediction Denoising::predict_guarded(double timestep) {
+  Prediction prediction = predict(timestep, attention_);
   draw_while_busy();
   const bool finite = finite_everywhere(prediction);
   experts_->load(experts_->at(timestep)).collect(attention_);
@@ -139,7 +167,7 @@ at::Tensor Denoising::predict_guarded(double timestep) {
 
 /// Repeats the step's prediction with full attention. Only committed work counts, so the counts of the step become
 /// those of full attention. The cache is emptied, because the first try may have left NaN in it.
-at::Tensor Denoising::redo_with_full_attention(double timestep) {
+Prediction Denoising::redo_with_full_attention(double timestep) {
   const bool reused = is_reused_step(attention_.per_layer);
   forget_steps();
   AttentionRun full;
@@ -147,7 +175,7 @@ at::Tensor Denoising::redo_with_full_attention(double timestep) {
   full.step = done_;
   full.tokens = attention_.tokens;
   full.attended = attention_.attended;
-  at::Tensor prediction = predict(timestep, full);
+  Prediction prediction = predict(timestep, full);
   attention_.per_layer = std::move(full.per_layer);
   attention_.redone_steps.push_back(done_);
   warnings_.push_back("step " + std::to_string(done_ + 1) + " gave NaN or Inf with " +
@@ -185,17 +213,19 @@ void Denoising::take_step() {
   attention_.step = done_;
   attention_.mode = done_ < plan_.exact_steps ? attention::Mode::full : plan_.attention_mode;
   const std::vector<attention::Statistics> before = std::exchange(attention_.per_layer, {});
-  const at::Tensor prediction = predict_guarded(timestep());
+  const Prediction prediction = predict_guarded(timestep());
   attention_.mode = plan_.attention_mode;  // that of the run, for reports
-  at::Tensor next = sampler_->step(prediction, done_, state_.latents, state_.generator);
+  at::Tensor next = sampler_->step(prediction.video, done_, state_.latents, state_.generator), sound;
   next = with_known(next.to(state_.latents.scalar_type()));
+  if (sound_sampler_) sound = sound_sampler_->step(prediction.sound, done_, state_.sound, state_.generator);
   if (share_.all != nullptr)
     add_up_ranks(attention_.per_layer, attention_.kept_by_rank, *share_.all, state_.latents.device());
   if (done_ + 1 == steps() && share_.tokens) share_.tokens->close_windows();
   attention_.per_step.push_back(attention_.per_layer);
   add_layers(attention_.per_layer, before);
   add_up_layers();
-  last_ = {.prediction = prediction, .sample = std::exchange(state_.latents, std::move(next))};
+  last_ = {.prediction = prediction.video, .sample = std::exchange(state_.latents, std::move(next))};
+  state_.sound = std::move(sound);
   ++done_;
   if (!finished()) return;
   forget_steps();  // they hold gigabytes
@@ -228,7 +258,7 @@ void Denoising::step() {
   std::vector<std::string> warnings = warnings_;
   std::optional<StepCache> cache = cache_;
   at::Generator generator = state_.generator.clone();
-  const std::map<std::string, at::Tensor> history = sampler_->state();
+  const Tensors sampled = history();
   try {
     take_step();
   } catch (...) {
@@ -237,15 +267,32 @@ void Denoising::step() {
     warnings_ = std::move(warnings);
     cache_ = std::move(cache);
     state_.generator = std::move(generator);
-    sampler_->restore(history);
+    restore_history(sampled);
     throw;
   }
+}
+
+/// Returns what both samplers remember.
+Tensors Denoising::history() const {
+  Tensors all = sampler_->state();
+  if (sound_sampler_)
+    for (auto& [name, tensor] : sound_sampler_->state()) all[kOfSound + name] = tensor;
+  return all;
+}
+
+void Denoising::restore_history(const Tensors& history) {
+  Tensors video, sound;
+  for (const auto& [name, tensor] : history)
+    (name.starts_with(kOfSound) ? sound[name.substr(std::string_view(kOfSound).size())] : video[name]) = tensor;
+  sampler_->restore(video);
+  if (sound_sampler_) sound_sampler_->restore(sound);
 }
 
 DenoisingState Denoising::state() const {
   DenoisingState state{.step = done_,
                        .latents = state_.latents.to(at::kCPU).contiguous(),
-                       .scheduler = sampler_->state(),
+                       .sound = state_.sound.defined() ? state_.sound.to(at::kCPU).contiguous() : at::Tensor(),
+                       .scheduler = history(),
                        .cache = cache_ ? cache_->state() : Tensors{},
                        .generator = state_.generator.get_state(),
                        .per_step = attention_.per_step,
@@ -258,8 +305,12 @@ DenoisingState Denoising::state() const {
 }
 
 void Denoising::resume(const DenoisingState& state) {
-  if (state.step < 0 || state.step > steps() || state.latents.sizes() != state_.latents.sizes() ||
-      state.latents.scalar_type() != state_.latents.scalar_type())
+  const auto fits = [](const at::Tensor& kept, const at::Tensor& own) {
+    if (!kept.defined() || !own.defined()) return kept.defined() == own.defined();
+    return kept.sizes() == own.sizes() && kept.scalar_type() == own.scalar_type();
+  };
+  if (state.step < 0 || state.step > steps() || !fits(state.latents, state_.latents) ||
+      !fits(state.sound, state_.sound))
     throw bad_input("the denoising checkpoint does not fit this run",
                     "remove it: the run then begins at its first step");
   const at::Device device = state_.latents.device();
@@ -267,9 +318,10 @@ void Denoising::resume(const DenoisingState& state) {
   place_on(device, remembered);
   if (cache_) cache_->restore(remembered);  // throws before anything else has changed
   state_.latents = state.latents.to(device);
-  Tensors history = state.scheduler;
-  place_on(device, history);
-  sampler_->restore(history);
+  if (state.sound.defined()) state_.sound = state.sound.to(device);
+  Tensors sampled = state.scheduler;
+  place_on(device, sampled);
+  restore_history(sampled);
   state_.generator.set_state(state.generator);
   attention_.per_step = state.per_step;
   attention_.redone_steps = state.redone_steps;

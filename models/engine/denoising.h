@@ -3,8 +3,11 @@
 
 #include <ATen/core/Generator.h>
 
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "models/engine/experts.h"
 #include "models/engine/guidance.h"
@@ -13,7 +16,9 @@
 #include "models/request/denoising_state.h"
 #include "models/request/request.h"
 #include "models/samplers/sampler.h"
+#include "models/samplers/scheduler_config.h"
 #include "models/transformer/step_cache.h"
+#include "models/transformer/transformer_input.h"
 
 namespace sparsereel::models {
 
@@ -24,6 +29,9 @@ struct DenoisingStart {
   at::Generator generator;  // its state after the latents were drawn
   LatentLayout layout = LatentLayout::frames_first;
   Group* group = nullptr;  // ranks that make the video together, from the same start; null for this rank alone
+  /// [1, rows, C] in fp32, as in TransformerInput: the start of the sound, for models that make it; else undefined
+  at::Tensor sound{};
+  SchedulerConfig sound_scheduler{};  // for the sound
 };
 
 /// Denoises one video. With several ranks, all of them call each function. They exchange predictions and compute
@@ -52,6 +60,8 @@ class Denoising {
   /// Returns the latents in the model's layout, without the extra first frames (see padded_frames()). They are final
   /// once finished() returns true.
   at::Tensor latents() const;
+  /// Returns the latents of the sound, [1, rows, C]; undefined if the model makes no sound.
+  const at::Tensor& sound() const { return state_.sound; }
   /// Returns the last step's prediction of the final latents (x0) on the device, in the layout of latents(). Valid
   /// after a step, until the next step begins.
   at::Tensor predicted_latents() const;
@@ -66,11 +76,14 @@ class Denoising {
   at::Tensor with_beside(const at::Tensor& latents);
   /// Returns the latents without the extra first frames; see padded_frames().
   at::Tensor of_the_video(const at::Tensor& latents) const;
-  at::Tensor predict(double timestep, AttentionRun& run);
-  at::Tensor predict_guarded(double timestep);
+  TransformerInput input_of(const at::Tensor& latents, const Conditioning& conditioning, double timestep);
+  Prediction predict(double timestep, AttentionRun& run);
+  Prediction predict_guarded(double timestep);
   void draw_while_busy();
-  at::Tensor redo_with_full_attention(double timestep);
-  bool finite_everywhere(const at::Tensor& prediction) const;
+  Prediction redo_with_full_attention(double timestep);
+  bool finite_everywhere(const Prediction& prediction) const;
+  std::map<std::string, at::Tensor> history() const;
+  void restore_history(const std::map<std::string, at::Tensor>& history);
   void discard_counts() noexcept;
   void add_up_layers();
   void take_step();
@@ -88,6 +101,7 @@ class Denoising {
   Plan plan_;
   std::vector<Guidance> guidance_;  // one for each expert
   std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<Sampler> sound_sampler_;  // makes as many steps as sampler_; null if the model makes no sound
   DenoisingStart state_;
   SplitGroups share_;
   /// conditioning latents that enter the transformer as channels beside the noise; undefined if there are none

@@ -10,6 +10,7 @@
 #include "models/parallel/group.h"
 #include "models/request/conditioning.h"
 #include "models/request/request.h"
+#include "models/transformer/transformer_input.h"
 
 namespace sparsereel::models {
 
@@ -20,12 +21,12 @@ class Guidance {
       : scale_(scale), dynamic_(dynamic), num_inference_steps_(num_inference_steps), passes_(passes) {}
 
   /// Runs one forward pass of the transformer on latents [B, ..], for B guidance passes. Returns predictions [B, ..].
-  using Denoise = std::function<at::Tensor(const at::Tensor& latents, const Conditioning& conditioning)>;
+  using Denoise = std::function<Prediction(const at::Tensor& latents, const Conditioning& conditioning)>;
 
   /// Returns the guided prediction, fp32 [1, ..], the same bits on all ranks. `latents` are [1, ..]. `conditioning`
   /// holds the negative prompt and the prompt, or only the prompt, whose prediction is then returned. Rank i of `ranks`
   /// computes pass i; if `ranks` is null, this rank computes all passes.
-  at::Tensor predict(const at::Tensor& latents, const Conditioning& conditioning, double timestep,
+  Prediction predict(const at::Tensor& latents, const Conditioning& conditioning, double timestep,
                      const Denoise& denoise, Group* ranks = nullptr) const;
   double scale(double timestep) const;
 

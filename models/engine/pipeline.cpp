@@ -77,6 +77,8 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
       [this](const std::string& role) { return fits_beside(role); });
   dtype_ = resolve_dtype(request.dtype, device_, stored_dtype(folder_, spec_, files_));
   gpu_dtype_ = resolve_dtype(request.dtype, at::Device(at::kCUDA, 0), stored_dtype(folder_, spec_, files_));
+  if (dtype_ == at::kHalf && spec_.overflows_in_fp16)
+    throw bad_option("dtype", "fp16 is too small for the numbers in this model's transformer", "use bf16 or fp32");
   vae_dtype_ = request.vae_dtype == "auto" ? dtype_of(spec_.vae) : resolve_dtype(request.vae_dtype, device_, dtype_);
   encodes_in_tf32_ = request.vae_dtype == "auto";
   encoder_dtype_ = encodes_in_tf32_ ? at::kFloat : vae_dtype_;
@@ -176,12 +178,16 @@ Plan Pipeline::resolve(const Request& request, bool decode, int64_t ranks) const
   return plan;
 }
 
-void Pipeline::check_init_latents(const Plan& plan, const at::Tensor& latents) const {
-  const std::vector<int64_t> shape = latents_shape(spec_, plan.latent);
-  if (!latents.defined() || latents.sizes() == at::IntArrayRef(shape)) return;
-  std::ostringstream cause;
-  cause << "has shape " << latents.sizes() << ", but this run needs " << at::IntArrayRef(shape);
-  throw bad_option("init_latents", cause.str(), "give latents of that shape, or a size and frame count that fit them");
+void Pipeline::check_init_latents(const Plan& plan, const Latents& latents) const {
+  const auto check = [](const char* what, const at::Tensor& given, const std::vector<int64_t>& shape) {
+    if (!given.defined() || given.sizes() == at::IntArrayRef(shape)) return;
+    std::ostringstream cause;
+    cause << "has " << what << "shape " << given.sizes() << ", but this run needs " << at::IntArrayRef(shape);
+    throw bad_option("init_latents", cause.str(),
+                     "give latents of that shape, or a size and frame count that fit them");
+  };
+  check("", latents.video, latents_shape(spec_, plan.latent));
+  if (spec_.sound.any()) check("latents of a sound of ", latents.sound, sound_latents_shape(spec_, plan.latent));
 }
 
 std::string Pipeline::slow_warning(const Plan& plan) const {
@@ -214,6 +220,7 @@ void Pipeline::check_weights(bool with_images) const {
     for (const ExpertSpec& expert : spec_.experts)
       models::load_transformer(folder_.component(expert.role), at::kMeta, transformer_format());
     models::load_vae(folder_.component("vae"), at::kMeta, vae_dtype_);
+    if (spec_.sound.any()) load_sound_vae(folder_.component(kSoundVae), at::kMeta);
     text_->check();
     weights_checked_ = true;
   }

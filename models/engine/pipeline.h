@@ -12,6 +12,7 @@
 
 #include "models/layers/parameters.h"
 #include "models/request/conditioning.h"
+#include "models/request/latents.h"
 #include "models/request/memory_plan.h"
 #include "models/request/outcome.h"
 #include "models/request/request.h"
@@ -83,7 +84,7 @@ class Pipeline {
   /// Estimates the stages of making the plan's video; see memory_need.h. Loads nothing.
   std::vector<StageEstimate> likely_stages(const Plan& plan, int64_t ranks = 1) const;
   /// Throws Error if the latents do not have the plan's shape. Undefined latents pass.
-  void check_init_latents(const Plan& plan, const at::Tensor& latents) const;
+  void check_init_latents(const Plan& plan, const Latents& latents) const;
   /// Throws Error if this many ranks cannot make the video together.
   void check_ranks(const Plan& plan, int64_t ranks) const;
   /// Returns a warning if the plan's steps will take very long on this CPU; empty if they will not.
@@ -95,9 +96,9 @@ class Pipeline {
     return generate(resolve(request, inputs.decode), inputs, run);
   }
   /// Decodes latents as saved (the model's layout, diffusers' scale) to frames as in Outcome. With automatic tiling, a
-  /// decode that runs out of GPU memory is repeated in tiles. Throws Error if the number of channels differs from the
-  /// model's latents, or the frames hold NaN.
-  Decoded decode(const at::Tensor& latents, VaeTiling tiling, const Run& run = {});
+  /// decode that runs out of GPU memory is repeated in tiles. The sound, if its latents are given, is decoded before
+  /// the frames. Throws Error if the number of channels differs from the model's latents, or frames or sound hold NaN.
+  Decoded decode(const Latents& latents, VaeTiling tiling, const Run& run = {});
 
   /// Opens all files and checks names and shapes of all weights by their headers. The files may be moved afterwards.
   /// Throws Error if something does not fit. A second call does nothing. `with_images` includes the encoders of images;
@@ -123,7 +124,7 @@ class Pipeline {
   void release_transformer();
   /// Starts a denoising, which must not outlive the pipeline. Loads nothing.
   std::unique_ptr<Denoising> start_denoising(const Plan& plan, const Conditioning& conditioning,
-                                             const at::Tensor& init_latents = {}, Group* group = nullptr);
+                                             const Latents& init_latents = {}, Group* group = nullptr);
   void load_vae();
 
  private:
@@ -143,7 +144,8 @@ class Pipeline {
   void with_less_memory(const Run& run, int64_t step, Outcome& outcome, const std::function<void()>& work);
   void denoise_stage(Denoising& denoising, const Run& run, Outcome& outcome);
   static bool keep_if_due(const Denoising& denoising, const Run& run);
-  void check_latents(const at::Tensor& latents) const;
+  void check_latents(const Latents& latents) const;
+  Sound decode_sound(const at::Tensor& latents, const Run& run) const;
   LatentDistribution encode_frames(const at::Tensor& frames, const Run& run, bool& tiled) const;
   bool use_tiling(VaeTiling tiling, uint64_t untiled_bytes, bool shared = false) const;
   int64_t decoding_ranks(const at::Tensor& latents, VaeTiling tiling, Group* group, bool& tiled) const;

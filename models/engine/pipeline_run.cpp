@@ -30,7 +30,9 @@
 #include "models/request/resolve.h"
 #include "models/request/run.h"
 #include "models/samplers/noise.h"
+#include "models/store/checkpoint/family.h"
 #include "models/vae/causal_conv3d.h"
+#include "models/vae/sound_vae.h"
 
 namespace sparsereel::models {
 namespace {
@@ -143,7 +145,7 @@ Conditioning Pipeline::encode(const Plan& plan, const Inputs& inputs, const Run&
 }
 
 std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const Conditioning& conditioning,
-                                                     const at::Tensor& init_latents, Group* group) {
+                                                     const Latents& init_latents, Group* group) {
   const c10::InferenceMode guard;
   if (group != nullptr) check_ranks(plan, group->size());
   if (!plan.image.empty() && !conditioning.latents.defined())
@@ -154,14 +156,21 @@ std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const Con
   if (!conditioning.latents.defined() && spec_.image.latents == ImageSpec::Latents::beside_noise)
     drawn.latents = latents_without_image(plan, spec_);
   draw_latents(drawn, spec_.layout, dtype_of(spec_.noise), generator);
-  const auto noise = [&] { return draw_noise(latents_shape(spec_, plan.latent), dtype_of(spec_.noise), generator); };
-  const at::Tensor latents = init_latents.defined() ? init_latents : noise();
-  return std::make_unique<Denoising>(experts_, scheduler_config(plan, spec_), plan,
-                                     DenoisingStart{.conditioning = drawn.to(device_),
-                                                    .latents = latents.to(device_, dtype_of(spec_.latents)),
-                                                    .generator = generator,
-                                                    .layout = spec_.layout,
-                                                    .group = group});
+  const auto given_or_noise = [&](const at::Tensor& given, const std::vector<int64_t>& shape, Precision precision) {
+    return given.defined() ? given : draw_noise(shape, dtype_of(precision), generator);
+  };
+  const at::Tensor latents = given_or_noise(init_latents.video, latents_shape(spec_, plan.latent), spec_.noise);
+  DenoisingStart start = {.conditioning = drawn.to(device_),
+                          .latents = latents.to(device_, dtype_of(spec_.latents)),
+                          .generator = generator,
+                          .layout = spec_.layout,
+                          .group = group};
+  if (spec_.sound.any()) {
+    start.sound = given_or_noise(init_latents.sound, sound_latents_shape(spec_, plan.latent), Precision::fp32)
+                      .to(device_, at::kFloat);
+    start.sound_scheduler = sound_scheduler_config(plan, spec_);
+  }
+  return std::make_unique<Denoising>(experts_, scheduler_config(plan, spec_), plan, std::move(start));
 }
 
 /// Returns true if the state was saved. Several ranks make it together.
@@ -227,12 +236,13 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   const uint64_t loading = meter.take_peak();
   run.tell().stage("denoise");
   denoise_stage(*denoising, run, outcome);
-  const at::Tensor latents = denoising->latents();
+  const Latents latents = {denoising->latents(), denoising->sound()};
   denoising.reset();  // frees memory for the decoder
   outcome.memory_plan = memory_->plan();
   const bool fills_gpu = memory_->streams() && !memory_->saves();
   if (!inputs.keep_transformer || fills_gpu) release_transformer();
-  outcome.latents = latents.to(at::kCPU).contiguous();
+  outcome.latents = latents.video.to(at::kCPU).contiguous();
+  if (latents.sound.defined()) outcome.sound_latents = latents.sound.to(at::kCPU).contiguous();
   outcome.seconds.denoise = meter.lap() - outcome.seconds.switch_transformer - outcome.seconds.keep;
   outcome.memory.denoise = std::max(loading, meter.take_peak());
   const bool is_first = run.group == nullptr || run.group->rank() == 0;
@@ -245,9 +255,10 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   run.tell().stage("decode");
   load_vae();
   outcome.seconds.load_vae = meter.lap();
-  Decoded decoded = decode(latents, plan.vae_tiling, run);
+  Decoded decoded = decode(plan.no_audio ? Latents(latents.video) : latents, plan.vae_tiling, run);
   outcome.frames = std::move(decoded.frames);
   outcome.facts = std::move(decoded.facts);
+  outcome.sound = std::move(decoded.sound);
   outcome.vae_tiled = decoded.tiled;
   if (is_first && conditioning.latents.defined()) outcome.image = round_trip(conditioning, plan, decoded.tiled);
   if (!decoded.warning.empty()) {
@@ -272,20 +283,43 @@ int64_t Pipeline::decoding_ranks(const at::Tensor& latents, VaeTiling tiling, Gr
   return tiled ? 1 : ranks;
 }
 
-void Pipeline::check_latents(const at::Tensor& latents) const {
+void Pipeline::check_latents(const Latents& latents) const {
   const int64_t channels = spec_.latent_channels, axis = channels_axis(spec_.layout);
-  if (latents.dim() == 5 && latents.size(0) == 1 && latents.size(axis) == channels) return;
+  const at::Tensor& video = latents.video;
+  if (latents.sound.defined() && !spec_.sound.any())
+    throw bad_input("the latents are of a video with sound, which this model does not make",
+                    "decode them with the checkpoint that made them");
+  if (video.dim() == 5 && video.size(0) == 1 && video.size(axis) == channels) return;
   std::ostringstream cause;
-  cause << "latents of shape " << latents.sizes() << " do not fit this model, which needs [1, "
+  cause << "latents of shape " << video.sizes() << " do not fit this model, which needs [1, "
         << (axis == 2 ? "frames, " : "") << channels << (axis == 1 ? ", frames" : "") << ", height, width]";
   throw bad_input(cause.str(), "decode them with the checkpoint that made them");
 }
 
-Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const Run& run) {
+Sound Pipeline::decode_sound(const at::Tensor& latents, const Run& run) const {
+  Sound sound;
+  const auto work = [&] {
+    const std::unique_ptr<SoundVae> vae = load_sound_vae(folder_.component(kSoundVae), device_);
+    sound = {.samples = vae->decode(latents.to(device_)).to(at::kCPU), .sampling_rate = vae->sampling_rate()};
+  };
+  bool tiled = false;  // a sound has no tiles
+  work_or_retry_tiled(
+      tiled, /*may_tile=*/false,
+      [&](bool) { do_unless_cancelled(run.cancelled, [&] { read_whole(folder_, {kSoundVae}, device_, work); }); },
+      [this] { return make_room(); });
+  if (!at::isfinite(sound.samples).all().item<bool>()) throw run_failure("the sound holds NaN", nan_remedy(dtype_));
+  if (FrameSink* const sink = run.tell().frames()) sink->take_sound(sound);
+  return sound;
+}
+
+Decoded Pipeline::decode(const Latents& latents, VaeTiling tiling, const Run& run) {
   const c10::InferenceMode guard;
   check_latents(latents);
+  const bool is_first = run.group == nullptr || run.group->rank() == 0;
+  Sound sound;
+  if (latents.sound.defined() && is_first) sound = decode_sound(latents.sound, run);
   load_vae();
-  at::Tensor there = latents.to(device_, vae_dtype_);
+  at::Tensor there = latents.video.to(device_, vae_dtype_);
   if (spec_.layout == LatentLayout::frames_first) there = there.permute({0, 2, 1, 3, 4});
   bool tiled = false;
   const int64_t ranks = decoding_ranks(there, tiling, run.group, tiled);
@@ -301,6 +335,7 @@ Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const Run&
     }
   });
   if (rank == 0) check_numbers(result.facts, dtype_);
+  result.sound = std::move(sound);
   return result;
 }
 

@@ -97,6 +97,7 @@ StateParts parts_of(const DenoisingState& state) {
                            {"redone_steps", state.redone_steps},
                            {"kernel", state.kernel},
                            {"warnings", state.warnings}}};
+  if (state.sound.defined()) parts.tensors[kStateSound] = state.sound;
   for (const auto& [name, history] : state.scheduler) parts.tensors[kHistory + name] = history;
   for (const auto& [name, remembered] : state.cache) parts.tensors[kCache + name] = remembered;
   return parts;
@@ -105,6 +106,7 @@ StateParts parts_of(const DenoisingState& state) {
 DenoisingState state_of(const StateParts& parts, const CacheRule& cache) {
   DenoisingState state;
   state.latents = parts.tensors.at(kStateLatents);
+  if (const auto sound = parts.tensors.find(kStateSound); sound != parts.tensors.end()) state.sound = sound->second;
   state.generator = tensor(parts, kGenerator, at::kByte, 1);
   state.per_step = statistics(parts);
   state.scheduler = tensors(parts, kHistory);

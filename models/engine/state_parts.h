@@ -17,7 +17,7 @@ struct StateParts {
   nlohmann::json run;                         // the rest of the state
 };
 
-inline constexpr const char* kStateLatents = "latents";
+inline constexpr const char *kStateLatents = "latents", *kStateSound = "sound";
 
 StateParts parts_of(const DenoisingState& state);
 /// Restores a state, with everything that the `cache` rule needs. Throws Error if a part is missing, has the wrong type

@@ -49,6 +49,11 @@ Conditioning encode_prompts(const TextEncoder& encoder, const std::vector<TokenI
   for (const TokenIds& prompt : prompts) {
     const auto length = static_cast<int64_t>(prompt.ids.size());
     const int64_t count = prompt.token_count;
+    if (length == 0) {  // the encoder takes at least one token
+      const at::Tensor any = encoder.forward(at::zeros({1, 1}, at::kLong));
+      passes.push_back({.text = any.narrow(1, 0, 0), .text_lengths = {0}});
+      continue;
+    }
     at::Tensor row = ids_of(prompt, rules.encodes_padding ? length : std::max<int64_t>(count, 1));
     if (!rules.encodes_padding)
       row = at::constant_pad_nd(encoder.forward(row).narrow(1, 0, count), {0, 0, 0, length - count});
@@ -74,11 +79,10 @@ void TextStage::check() {
 void TextStage::check_vocabulary(int64_t encoders) const {
   const int64_t pieces = tokenizer_->pieces();
   if (pieces <= encoders && pieces >= encoders / 2) return;
-  const std::string& published = find_family(folder_.pipeline_class())->part("tokenizer").published;
   throw bad_file(folder_.tokenizer()->path.string(),
                  "has a tokenizer of " + std::to_string(pieces) + " pieces, but the text encoder's vocab_size is " +
                      std::to_string(encoders),
-                 "give " + spiece_of(published));
+                 "give " + tokenizer_of(find_family(folder_.pipeline_class())->part("tokenizer")));
 }
 
 bool TextStage::fits() const {
@@ -143,10 +147,19 @@ void TextStage::load_tokenizer() {
   if (const auto place = folder_.tokenizer()) tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(*place));
 }
 
+/// Returns all ids of a prompt. Without a tokenizer there are at most `length` of them.
+TokenIds TextStage::whole_prompt(const std::string& text, int64_t length, int64_t vocab_size) const {
+  if (tokenizer_) return tokenizer_->encode_whole(text);
+  TokenIds tokens = random_tokens(text, length, vocab_size);
+  tokens.ids.resize(static_cast<size_t>(tokens.token_count));
+  return tokens;
+}
+
 /// Returns the ids of a prompt. `name` is the name of the prompt for the warning.
 TokenIds TextStage::token_ids(const char* name, const std::string& text, const PromptRules& rules, int64_t length,
                               int64_t vocab_size, std::vector<std::string>* warnings) {
   load_tokenizer();
+  if (!rules.has_length) return whole_prompt(prepared_prompt(text, rules), length, vocab_size);
   TokenIds tokens =
       tokenizer_ ? tokenizer_->encode(prepared_prompt(text, rules), length) : random_tokens(text, length, vocab_size);
   if (text.empty() && spec_.empty_prompt_has_no_tokens) tokens.token_count = 0;

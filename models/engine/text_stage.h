@@ -21,7 +21,8 @@ class MemoryPolicy;
 struct Plan;
 
 /// Encodes prompts, given as token ids padded to one length L. Returns the text of each prompt, in the encoder's dtype.
-/// The prompts run as one batch if the rules encode padding, else one by one.
+/// The prompts run as one batch if the rules encode padding, else one by one. A prompt without tokens has a text of
+/// length 0.
 Conditioning encode_prompts(const TextEncoder& encoder, const std::vector<TokenIds>& prompts, const PromptRules& rules);
 
 class TextStage {
@@ -51,6 +52,7 @@ class TextStage {
   Conditioning encode_texts(const Plan& plan, std::vector<std::string>* warnings);
   void load_tokenizer();
   void check_vocabulary(int64_t encoders) const;
+  TokenIds whole_prompt(const std::string& text, int64_t length, int64_t vocab_size) const;
   TokenIds token_ids(const char* name, const std::string& text, const PromptRules& rules, int64_t length,
                      int64_t vocab_size, std::vector<std::string>* warnings);
 

@@ -122,7 +122,8 @@ void send_video(SocketGroup& control, Request request, const Plan& plan, const I
                          {"checkpoint_last", run.checkpoints.last},
                          {"checkpoint_cancelled", run.checkpoints.cancelled}});
   for (const auto member : Conditioning::tensors()) send_tensor(control, inputs.conditioning.*member);
-  send_tensor(control, inputs.init_latents);
+  send_tensor(control, inputs.init_latents.video);
+  send_tensor(control, inputs.init_latents.sound);
   send_state(control, inputs.resume.get());
 }
 
@@ -141,7 +142,8 @@ Inputs receive_inputs(SocketGroup& control, const nlohmann::json& message, const
   for (const auto member : Conditioning::tensors()) inputs.conditioning.*member = receive_tensor(control);
   inputs.conditioning.text_lengths = message.at("text_lengths").get<std::vector<int64_t>>();
   check_text_lengths(inputs.conditioning);
-  inputs.init_latents = receive_tensor(control);
+  inputs.init_latents.video = receive_tensor(control);
+  inputs.init_latents.sound = receive_tensor(control);
   inputs.resume = receive_state(control, plan.cache);
   inputs.decode = message.at("decode").get<bool>();
   inputs.keep_transformer = message.at("keep_transformer").get<bool>();

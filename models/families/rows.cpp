@@ -1,5 +1,6 @@
 // The rows of all published families.
 #include "models/families/cogvideox/family.h"
+#include "models/families/minimax_h3/family.h"
 #include "models/families/mochi/family.h"
 #include "models/families/open_sora_plan/family.h"
 #include "models/families/wan/family.h"
@@ -7,7 +8,7 @@
 namespace sparsereel::models {
 
 std::vector<Family> published_families() {
-  return {cogvideox_family(), mochi_family(), open_sora_plan_family(), wan_family()};
+  return {cogvideox_family(), minimax_h3_family(), mochi_family(), open_sora_plan_family(), wan_family()};
 }
 
 }  // namespace sparsereel::models

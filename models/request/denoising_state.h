@@ -17,6 +17,7 @@ namespace sparsereel::models {
 struct DenoisingState {
   int64_t step = 0;                             // steps done so far
   at::Tensor latents;                           // in the model's layout
+  at::Tensor sound{};                           // latents of the sound; undefined if the model makes none
   std::map<std::string, at::Tensor> scheduler;  // Sampler::state()
   std::map<std::string, at::Tensor> cache;      // StepCache::state()
   at::Tensor generator;                         // uint8, as libtorch keeps it

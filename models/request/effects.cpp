@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "hilbert/exact_text.h"
 #include "models/request/asked_policy.h"
 #include "models/request/sampling.h"
 
@@ -59,6 +60,16 @@ std::string no_sound(const RunFacts& facts) {
   return facts.model != nullptr && !facts.model->sound.any() ? "for a model that makes no sound" : "";
 }
 
+/// Returns `why` if the model is known and lacks what `takes` says.
+std::string unless_model(const RunFacts& facts, bool ModelSpec::*takes, const char* why) {
+  return facts.model != nullptr && !(facts.model->*takes) ? why : "";
+}
+
+std::string one_frame_rate(const RunFacts& facts) {
+  if (facts.model == nullptr || facts.model->takes_frame_rate) return {};
+  return "for a model that makes " + exact_text(facts.model->defaults.fps) + " frames a second";
+}
+
 const std::vector<Row>& rows() {
   static const std::vector<Row> all = {
       {NoEffect::every_block, "attention", "attention full or quantized, which compute every block", every_block},
@@ -70,6 +81,20 @@ const std::vector<Row>& rows() {
        }},
       {NoEffect::no_means, "dropped", "dropped none, which has no means", no_means},
       {NoEffect::no_guidance, "cfg_scale", "cfg_scale up to 1, which is no guidance", no_guidance},
+      {NoEffect::unguided_model, "model", "a model that takes no guidance",
+       [](const RunFacts& facts) {
+         return unless_model(facts, &ModelSpec::takes_guidance, "for a model that takes no guidance");
+       }},
+      {NoEffect::whole_prompt, "model", "a model that reads the whole prompt",
+       [](const RunFacts& facts) -> std::string {
+         const bool cuts = facts.model == nullptr || facts.model->prompt.has_length;
+         return cuts ? "" : "for a model that reads the whole prompt";
+       }},
+      {NoEffect::one_scheduler, "model", "a model with one scheduler",
+       [](const RunFacts& facts) {
+         return unless_model(facts, &ModelSpec::takes_scheduler, "for a model with one scheduler");
+       }},
+      {NoEffect::one_frame_rate, "model", "a model that makes videos of one frame rate", one_frame_rate},
       {NoEffect::one_transformer, "model", "a model with one transformer",
        [](const RunFacts& facts) -> std::string {
          return facts.model != nullptr && facts.model->experts.size() == 1 ? "for a model with one transformer" : "";

@@ -113,9 +113,14 @@ auto of_guidance(Value Plan::*member) {
 std::vector<Field> texts() {
   return {field(&Request::prompt, &Plan::prompt, {.name = "prompt", .decides = RunPart::text}),
           field(&Request::negative_prompt, of_guidance(&Plan::negative_prompt),
-                {.name = "negative_prompt", .decides = RunPart::text, .no_effect = {NoEffect::no_guidance}}),
+                {.name = "negative_prompt",
+                 .decides = RunPart::text,
+                 .no_effect = {NoEffect::unguided_model, NoEffect::no_guidance}}),
           field(&Request::max_sequence_length, &Plan::max_sequence_length,
-                {.name = "max_sequence_length", .decides = RunPart::text, .range = Range{1}})};
+                {.name = "max_sequence_length",
+                 .decides = RunPart::text,
+                 .range = Range{1},
+                 .no_effect = {NoEffect::whole_prompt}})};
 }
 
 std::vector<Field> size() {
@@ -160,21 +165,26 @@ std::vector<Field> sampling() {
                        .remedy = "give falling numbers above 0 and at most 1, such as 1,0.75,0.5,0.25"};
   return {
       field(&Request::seed, &Plan::seed, {.name = "seed"}),
-      field(&Request::num_inference_steps,
-            [](const Plan& plan) { return only(plan.sigmas.empty(), plan.num_inference_steps); },
+      field(&Request::num_inference_steps, [](const Plan& plan) { return only(plan.sigmas.empty(), plan.asked_steps); },
             {.name = "steps", .range = Range{1}}),
-      field(&Request::guidance_scale, &Plan::guidance_scale, {.name = "cfg_scale", .range = scale}),
+      field(&Request::guidance_scale, &Plan::guidance_scale,
+            {.name = "cfg_scale", .range = scale, .no_effect = {NoEffect::unguided_model}}),
       field(&Request::guidance_scale_2,
             [](const Plan& plan) { return plan.is_guided() ? plan.guidance_scale_2 : std::nullopt; },
-            {.name = "cfg_scale_2", .range = scale, .no_effect = {NoEffect::one_transformer, NoEffect::no_guidance}}),
+            {.name = "cfg_scale_2",
+             .range = scale,
+             .no_effect = {NoEffect::unguided_model, NoEffect::one_transformer, NoEffect::no_guidance}}),
       field(&Request::guidance_passes,
             [](const Plan& plan) {  // the default is left out
               return only(plan.is_guided() && plan.guidance_passes != GuidancePasses::batched, plan.guidance_passes);
             },
-            {.name = "guidance_passes", .choices = {"batched", "in-turn"}, .no_effect = {NoEffect::no_guidance}}),
+            {.name = "guidance_passes",
+             .choices = {"batched", "in-turn"},
+             .no_effect = {NoEffect::unguided_model, NoEffect::no_guidance}}),
       field(&Request::use_dynamic_cfg, of_guidance(&Plan::use_dynamic_cfg),
-            {.name = "dynamic_cfg", .no_effect = {NoEffect::no_guidance}}),
-      field(&Request::scheduler, &Plan::scheduler, {.name = "scheduler", .kind = ValueKind::choice}),
+            {.name = "dynamic_cfg", .no_effect = {NoEffect::unguided_model, NoEffect::no_guidance}}),
+      field(&Request::scheduler, &Plan::scheduler,
+            {.name = "scheduler", .kind = ValueKind::choice, .no_effect = {NoEffect::one_scheduler}}),
       field(&Request::flow_shift, &Plan::flow_shift,
             {.name = "flow_shift", .range = shift, .no_effect = {NoEffect::no_flow}}),
       field(&Request::sigmas,

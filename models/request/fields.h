@@ -27,6 +27,10 @@ enum class NoEffect {
   profile,          // the profile has a policy for each head
   no_means,         // no means represent dropped blocks
   no_guidance,      // guidance is off
+  unguided_model,   // the model takes no guidance
+  whole_prompt,     // the model takes all tokens of a prompt
+  one_scheduler,    // only the checkpoint's scheduler fits the model
+  one_frame_rate,   // the model makes videos of one frame rate
   one_transformer,  // the model has only one transformer
   narrow_blocks,    // the transformer's block layers are too narrow
   narrow_layers,    // the text encoder's layers are too narrow

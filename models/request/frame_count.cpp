@@ -14,7 +14,7 @@ int64_t latent_frames(const ModelSpec& spec, int64_t frames) {
 
 /// Returns a bound far below where sums of frames would overflow.
 int64_t last_number(const ModelSpec& spec) {
-  return std::numeric_limits<int64_t>::max() - 4 * spec.stride[0];
+  return std::numeric_limits<int64_t>::max() - 4 * (spec.stride[0] + spec.clips.frames);
 }
 
 }  // namespace
@@ -24,11 +24,12 @@ bool makes_exactly(const ModelSpec& spec, int64_t frames) {
 }
 
 bool takes_frames(const ModelSpec& spec, int64_t frames) {
-  return frames >= 1 && ((frames - 1) % spec.stride[0] == 0 || makes_exactly(spec, frames));
+  const bool by_stride = !spec.clips.any() && frames >= 1 && (frames - 1) % spec.stride[0] == 0;
+  return by_stride || makes_exactly(spec, frames);
 }
 
 NearestFrames nearest_frames(const ModelSpec& spec, int64_t frames, int64_t least) {
-  const int64_t wanted = std::clamp(frames, least, last_number(spec) - 2 * spec.stride[0]);
+  const int64_t wanted = std::clamp(frames, least, last_number(spec) - 2 * (spec.stride[0] + spec.clips.frames));
   NearestFrames nearest = {.below = wanted};
   while (nearest.below > least && !makes_exactly(spec, nearest.below)) --nearest.below;
   while (!makes_exactly(spec, nearest.below)) ++nearest.below;
@@ -45,6 +46,9 @@ int64_t frames_of_seconds(const ModelSpec& spec, double seconds, double fps, int
 }
 
 std::string frames_rule(const ModelSpec& spec) {
+  if (const ClipSpec& clips = spec.clips; clips.any())
+    return "it must be " + std::to_string(clips.more_frames) + " more than a multiple of " +
+           std::to_string(clips.frames);
   const int64_t step = spec.decodes_pairs ? 2 * spec.stride[0] : spec.stride[0];
   const std::string multiple = "a multiple of " + std::to_string(step);
   return "it must be 1 more than " + multiple + (spec.decodes_pairs ? ", or " + multiple : "");

@@ -47,10 +47,11 @@ struct StageMemory {
 struct Outcome {
   /// fp32 CPU [F, H, W, 3] in 0..1; undefined if an observer takes the frames, or nothing was decoded.
   at::Tensor frames;
-  FrameFacts facts;        // facts of the frames, even if an observer took them
-  Sound sound;             // none if the model makes none, or nothing was decoded
-  at::Tensor latents;      // CPU, in the model's layout and its dtype of latents, at diffusers' scale
-  bool vae_tiled = false;  // frames were decoded in tiles
+  FrameFacts facts;          // facts of the frames, even if an observer took them
+  Sound sound;               // none if the model makes none, or nothing was decoded
+  at::Tensor latents;        // CPU, in the model's layout and its dtype of latents, at diffusers' scale
+  at::Tensor sound_latents;  // CPU fp32 [1, rows, C], as in Latents; undefined if the model makes no sound
+  bool vae_tiled = false;    // frames were decoded in tiles
   /// The first image after encoding and decoding, fp32 CPU [1, H, W, 3]. Undefined if there is no image, or nothing was
   /// decoded.
   at::Tensor image;

@@ -148,7 +148,8 @@ struct Plan {
   ResizeRule resize = ResizeRule::cover;
   std::optional<PixelSize> image_size;  // the first image's size, if the video follows its shape; else unset
   uint64_t seed = 42;
-  int64_t num_inference_steps = 0;
+  int64_t num_inference_steps = 0;         // denoising steps of the run
+  int64_t asked_steps = 0;                 // as a request gives them; differs if the sampler counts the clean end
   std::vector<double> sigmas;              // as in the request; empty if the sampler takes none
   double guidance_scale = 0;               // guidance runs if this is above 1
   std::optional<double> guidance_scale_2;  // guidance scale of the second expert, if there is one

@@ -79,6 +79,7 @@ void require_frames(const Request& request, int64_t frames, const ModelSpec& spe
 void check_schedule(const Request& request, const Plan& plan, const ModelSpec& spec) {
   try {
     make_sampler(scheduler_config(plan, spec), plan.num_inference_steps);
+    if (spec.sound.any()) make_sampler(sound_scheduler_config(plan, spec), plan.num_inference_steps);
   } catch (const Error& error) {
     if (error.field() != "flow_shift" || request.flow_shift) throw;
     throw bad_file("scheduler_config.json", error.what(), error.remedy());
@@ -184,7 +185,7 @@ void require_side(const char* field, int64_t value, int64_t step, int64_t most) 
 
 int64_t asked_frames(const Request& request, const ModelSpec& spec) {
   if (!request.seconds) return request.num_frames.value_or(spec.defaults.frames);
-  const double fps = request.fps.value_or(spec.defaults.fps);
+  const double fps = spec.takes_frame_rate ? request.fps.value_or(spec.defaults.fps) : spec.defaults.fps;
   if (spec.image.fixed_size)
     refuse_size("seconds", exact_text(*request.seconds), "leave it out for " + length_text(spec.defaults.frames, fps));
   if (!(fps > 0))
@@ -260,7 +261,8 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
   Plan plan;
   plan.prompt = request.prompt;
   plan.negative_prompt = request.negative_prompt.value_or(spec.defaults.negative_prompt);
-  plan.max_sequence_length = request.max_sequence_length.value_or(spec.text_length);
+  plan.max_sequence_length = spec.text_length;
+  if (spec.prompt.has_length && request.max_sequence_length) plan.max_sequence_length = *request.max_sequence_length;
   const PixelSize size = size_of(request, spec);
   plan.width = size.width;
   plan.height = size.height;
@@ -271,7 +273,9 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
   if (!spec.image.fixed_size) plan.image_size = request.image_size;
   plan.seed = request.seed;
   plan.num_inference_steps = steps_of(request, spec);
-  plan.guidance_scale = request.guidance_scale.value_or(spec.defaults.guidance);
+  plan.asked_steps =
+      request.sigmas.empty() ? request.num_inference_steps.value_or(spec.defaults.steps) : plan.num_inference_steps;
+  plan.guidance_scale = spec.takes_guidance ? request.guidance_scale.value_or(spec.defaults.guidance) : 1;
   plan.guidance_scale_2 = second_scale(request, spec);
   plan.use_dynamic_cfg = request.use_dynamic_cfg;
   plan.guidance_passes = request.guidance_passes;
@@ -304,6 +308,12 @@ SchedulerConfig scheduler_config(const Plan& plan, const ModelSpec& spec) {
   config.flow_shift = plan.flow_shift.value_or(config.flow_shift);
   config.sigmas = plan.sigmas;
   if (config.sigmas.empty() && sampler.sigmas != nullptr) config.sigmas = sampler.sigmas(plan.num_inference_steps);
+  return config;
+}
+
+SchedulerConfig sound_scheduler_config(const Plan& plan, const ModelSpec& spec) {
+  SchedulerConfig config = spec.sound.scheduler;
+  config.sigmas = plan.sigmas;
   return config;
 }
 

@@ -38,5 +38,7 @@ struct GivenImages {
 void check_images(const GivenImages& images, int64_t latent_frames, const ModelSpec& spec);
 
 SchedulerConfig scheduler_config(const Plan& plan, const ModelSpec& spec);
+/// Returns the config of the sound's scheduler, for a model that makes sound.
+SchedulerConfig sound_scheduler_config(const Plan& plan, const ModelSpec& spec);
 
 }  // namespace sparsereel::models

@@ -12,6 +12,7 @@
 
 #include "models/request/conditioning.h"
 #include "models/request/frame_sink.h"
+#include "models/request/latents.h"
 
 namespace sparsereel::models {
 
@@ -29,9 +30,10 @@ struct Images {
 
 /// The inputs of a run that are not part of its plan.
 struct Inputs {
-  at::Tensor init_latents = {};    // in the model's layout; replaces the noise and uses no random numbers
-  Conditioning conditioning = {};  // for this plan, images included; computed if undefined
-  Images images = {};              // the pictures of the plan's files
+  /// Replace the noise and use no random numbers. If they lack the sound, its noise is drawn.
+  Latents init_latents = {};
+  Conditioning conditioning = {};                     // for this plan, images included; computed if undefined
+  Images images = {};                                 // the pictures of the plan's files
   std::shared_ptr<const DenoisingState> resume = {};  // continue from here; null to begin at the first step
   bool decode = true;                                 // false to stop at the latents
   /// true: the transformer stays in memory, because another video follows at once. false: it is freed before decoding.

@@ -14,7 +14,8 @@ const SamplerSpec& find_sampler(const std::vector<SamplerSpec>& samplers, std::s
 }
 
 std::string sampler_class(const Request& request, const ModelSpec& spec) {
-  const std::string text = request.scheduler.empty() ? spec.defaults.sampler : request.scheduler;
+  const bool chooses = spec.takes_scheduler && !request.scheduler.empty();
+  const std::string text = chooses ? request.scheduler : spec.defaults.sampler;
   std::vector<std::string> known, classes;
   for (const SamplerSpec& sampler : spec.samplers) {
     if (text == sampler.name || text == sampler.class_name) return sampler.class_name;
@@ -31,7 +32,13 @@ bool flows(const Request& request, const ModelSpec& spec) {
 
 int64_t steps_of(const Request& request, const ModelSpec& spec) {
   if (!request.sigmas.empty() && flows(request, spec)) return static_cast<int64_t>(request.sigmas.size());
-  return request.num_inference_steps.value_or(spec.defaults.steps);
+  const int64_t steps = request.num_inference_steps.value_or(spec.defaults.steps);
+  const bool counts_end = find_sampler(spec.samplers, sampler_class(request, spec)).counts_clean_end;
+  if (counts_end && steps < 2)
+    throw bad_option("steps",
+                     std::to_string(steps) + " is impossible for this model, which counts the clean end as a step",
+                     "use at least 2");
+  return counts_end ? steps - 1 : steps;
 }
 
 std::string why_cache_has_no_effect(const Request& request, const ModelSpec& spec) {

@@ -22,8 +22,9 @@ std::string sampler_class(const Request& request, const ModelSpec& spec);
 /// sampler_class() does.
 bool flows(const Request& request, const ModelSpec& spec);
 
-/// Returns the number of steps: the number of sigmas if the sampler takes them, or else the number that the request or
-/// the model gives.
+/// Returns the number of denoising steps: the number of sigmas if the sampler takes them, or else the number that the
+/// request or the model gives, without the clean end if the sampler counts it. Throws Error (field steps) if no step is
+/// left.
 int64_t steps_of(const Request& request, const ModelSpec& spec);
 
 /// Returns the end of the sentence "cache 0.1 has no effect ..."; empty if the cache can work, or is off.

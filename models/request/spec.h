@@ -2,7 +2,9 @@
 // fills it in once. No torch.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
@@ -31,6 +33,8 @@ struct SamplerSpec {
   /// For flow matching: returns the family's noise levels before the shift, one for each step. Null if they are evenly
   /// spaced.
   std::vector<double> (*sigmas)(int64_t steps) = nullptr;
+  /// true: a number of steps counts the noise levels and the clean end. n steps are then n - 1 forward passes.
+  bool counts_clean_end = false;
 };
 
 /// A transformer that denoises some of the timesteps.
@@ -51,6 +55,8 @@ struct PromptRules {
   bool lowered = false;
   /// Text put before and behind the prompt, but not the negative prompt.
   std::string before = {}, after = {};
+  /// true: prompts are cut to a length, and padded to it. false: all tokens of a prompt are used, and no others.
+  bool has_length = true;
 };
 
 struct AreaShift {
@@ -100,13 +106,25 @@ struct SoundSpec {
   int64_t channels = 2;         // of the sound: left and right
   int64_t sampling_rate = 0;    // samples of a channel in a second
   int64_t samples_a_latent = 0;
+  double latents_a_second = 0;     // of each channel
+  SchedulerConfig scheduler = {};  // config of the sound's own scheduler, whose steps are those of the video
 
   bool any() const { return latent_channels > 0; }
+};
+
+/// A video made of clips that overlap: n clips are n x frames + more_frames, and n x latents + more_latents latent
+/// frames.
+struct ClipSpec {
+  int64_t frames = 0;  // 0 if the model does not work in clips
+  int64_t latents = 0, more_frames = 0, more_latents = 0;
+
+  bool any() const { return frames > 0; }
 };
 
 /// The size of latents, in latent frames and latent pixels.
 struct LatentSize {
   int64_t frames = 0, height = 0, width = 0;
+  int64_t sound = 0;  // latents of each channel of the sound; 0 for a model without sound
 };
 
 struct HeadCount {
@@ -122,14 +140,21 @@ struct ModelSpec {
   std::map<std::string, std::string> fingerprint;
   int64_t layers = 0, heads = 0, head_dim = 0;
   int64_t latent_channels = 0;  // channels of the noise and of the decoded latents
-  int64_t text_length = 0;      // most tokens of a prompt
-  bool joint_text = true;       // text follows the video's tokens in one sequence; else it is attended to separately
+  /// most tokens of a prompt; if prompts have no length (PromptRules), an estimate
+  int64_t text_length = 0;
+  bool joint_text = true;  // text follows the video's tokens in one sequence; else it is attended to separately
   std::array<int64_t, 3> patch{1, 1, 1};   // t, h, w of a token, in latent pixels
   std::array<int64_t, 3> stride{1, 1, 1};  // t, h, w of a latent, in frames and pixels: frames = stride[0] k + 1
   std::array<int64_t, 2> largest{0, 0};    // h, w in pixels that positions reach; 0 for no limit
+  ClipSpec clips;
   ImageSpec image;
   SoundSpec sound;
-  bool decodes_pairs = false;  // an even number of latent frames decodes to stride[0] frames each
+  bool takes_guidance = true;      // false: guidance was distilled into the weights, and a step is one forward pass
+  bool takes_scheduler = true;     // false: only the checkpoint's scheduler fits the model
+  bool takes_frame_rate = true;    // false: motion and sound have the frame rate of `defaults`
+  bool overflows_in_fp16 = false;  // activations exceed fp16
+  std::string license = {};        // where to read the terms of the weights, if people must look; otherwise empty
+  bool decodes_pairs = false;      // an even number of latent frames decodes to stride[0] frames each
   LatentLayout layout = LatentLayout::frames_first;
   Precision noise = Precision::run, latents = Precision::run, vae = Precision::run;
   std::vector<ExpertSpec> experts = {ExpertSpec{}};  // from the noisiest timesteps down; the last one ends at 0
@@ -142,10 +167,19 @@ struct ModelSpec {
 
 /// Returns the size of a video's latents. Frames and pixels must have passed resolve_request().
 inline LatentSize latent_size(const ModelSpec& spec, int64_t frames, int64_t height, int64_t width) {
-  return {(frames - 1) / spec.stride[0] + 1, height / spec.stride[1], width / spec.stride[2]};
+  LatentSize size = {
+      .frames = (frames - 1) / spec.stride[0] + 1, .height = height / spec.stride[1], .width = width / spec.stride[2]};
+  if (const ClipSpec& clips = spec.clips; clips.any())
+    size.frames =
+        std::max<int64_t>((frames - clips.more_frames) / clips.frames, 1) * clips.latents + clips.more_latents;
+  if (spec.sound.any())
+    size.sound = std::llround(static_cast<double>(frames) / spec.defaults.fps * spec.sound.latents_a_second);
+  return size;
 }
 
 inline int64_t decoded_frames(const ModelSpec& spec, int64_t latent_frames) {
+  if (const ClipSpec& clips = spec.clips; clips.any())
+    return (latent_frames - clips.more_latents) / clips.latents * clips.frames + clips.more_frames;
   const bool pairs = spec.decodes_pairs && latent_frames % 2 == 0;
   return spec.stride[0] * (latent_frames - 1) + (pairs ? spec.stride[0] : 1);
 }
@@ -162,6 +196,11 @@ inline std::vector<int64_t> latents_shape(const ModelSpec& spec, const LatentSiz
   return {1, spec.latent_channels, frames, size.height, size.width};
 }
 
+/// Returns the shape of the sound's latents: [1, rows, C], those of the left channel first.
+inline std::vector<int64_t> sound_latents_shape(const ModelSpec& spec, const LatentSize& size) {
+  return {1, spec.sound.channels * size.sound, spec.sound.latent_channels};
+}
+
 inline int64_t frames_axis(LatentLayout layout) {
   return layout == LatentLayout::frames_first ? 1 : 2;
 }
@@ -174,11 +213,12 @@ inline hilbert::Grid token_grid(const ModelSpec& spec, const LatentSize& size) {
   return {padded_frames(spec, size.frames) / spec.patch[0], size.height / spec.patch[1], size.width / spec.patch[2]};
 }
 
-/// Returns the number of tokens in the sequence of one guidance pass, with text if the sequence includes it. It is a
-/// double, so that it cannot overflow.
+/// Returns the number of tokens in the sequence of one guidance pass, with sound, and with text if the sequence
+/// includes it. It is a double, so that it cannot overflow.
 inline double token_count(const ModelSpec& spec, const LatentSize& size, int64_t text_tokens) {
   const hilbert::Grid grid = token_grid(spec, size);
   return static_cast<double>(grid.frames) * static_cast<double>(grid.height) * static_cast<double>(grid.width) +
+         static_cast<double>(size.sound * spec.sound.channels) +
          (spec.joint_text ? static_cast<double>(text_tokens) : 0.0);
 }
 

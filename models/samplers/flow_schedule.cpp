@@ -98,6 +98,18 @@ FlowSchedule dpm_flow_schedule(const SchedulerConfig& config, int64_t num_infere
   return schedule_of(std::move(sigmas), config, num_inference_steps);
 }
 
+FlowSchedule data_flow_schedule(const SchedulerConfig& config, int64_t num_inference_steps) {
+  at::Tensor base = at::linspace(1, 0, num_inference_steps + 1, at::kFloat);
+  if (!config.sigmas.empty()) base = with_clean_end(config.sigmas);
+  FlowSchedule schedule;
+  schedule.sigmas = config.flow_shift * base / (1 + (config.flow_shift - 1) * base);
+  if (!fall(schedule.sigmas)) throw no_room(config, num_inference_steps);
+  const at::Tensor timesteps = (1 - schedule.sigmas).to(at::kDouble);
+  for (int64_t step = 0; step < num_inference_steps; ++step)
+    schedule.timesteps.push_back(timesteps[step].item<double>());
+  return schedule;
+}
+
 FlowSchedule unipc_flow_schedule(const SchedulerConfig& config, int64_t num_inference_steps) {
   constexpr double kLeastSignal = 1e-6;  // pure noise has no finite log-SNR
   const auto train_steps = static_cast<double>(config.num_train_timesteps);

@@ -27,5 +27,8 @@ FlowSchedule unipc_flow_schedule(const SchedulerConfig& config, int64_t num_infe
 /// Returns DPMSolverMultistepScheduler's schedule with use_flow_sigmas; timesteps are whole. Throws Error as
 /// unipc_flow_schedule() does. The schedule begins one training step below pure noise.
 FlowSchedule dpm_flow_schedule(const SchedulerConfig& config, int64_t num_inference_steps);
+/// Returns the schedule of models whose timesteps are 1 - sigma, in fp32: evenly spaced levels from 1 to the clean end,
+/// then shifted. Throws Error as unipc_flow_schedule() does.
+FlowSchedule data_flow_schedule(const SchedulerConfig& config, int64_t num_inference_steps);
 
 }  // namespace sparsereel::models

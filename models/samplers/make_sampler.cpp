@@ -9,6 +9,7 @@
 #include "models/samplers/euler_ancestral.h"
 #include "models/samplers/flow_euler.h"
 #include "models/samplers/flow_lcm.h"
+#include "models/samplers/flow_to_data.h"
 #include "models/samplers/unipc.h"
 
 namespace sparsereel::models {
@@ -40,6 +41,8 @@ std::unique_ptr<Sampler> make_sampler(const SchedulerConfig& config, int64_t num
       return std::make_unique<FlowEulerSampler>(euler_flow_schedule(config, num_inference_steps));
     case SamplerKind::flow_lcm:
       return std::make_unique<FlowLcmSampler>(euler_flow_schedule(config, num_inference_steps));
+    case SamplerKind::flow_to_data:
+      return std::make_unique<FlowToDataSampler>(data_flow_schedule(config, num_inference_steps));
     case SamplerKind::unipc:
       break;
   }

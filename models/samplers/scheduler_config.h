@@ -7,12 +7,21 @@
 
 namespace sparsereel::models {
 
-enum class SamplerKind { ddim, dpm_solver, euler_ancestral, flow_dpm_solver, flow_euler, flow_lcm, unipc };
+enum class SamplerKind {
+  ddim,
+  dpm_solver,
+  euler_ancestral,
+  flow_dpm_solver,
+  flow_euler,
+  flow_lcm,
+  flow_to_data,
+  unipc
+};
 
 /// Returns true if SchedulerConfig::flow_shift applies to this kind.
 constexpr bool has_flow_shift(SamplerKind kind) {
   return kind == SamplerKind::flow_dpm_solver || kind == SamplerKind::flow_euler || kind == SamplerKind::flow_lcm ||
-         kind == SamplerKind::unipc;
+         kind == SamplerKind::flow_to_data || kind == SamplerKind::unipc;
 }
 
 /// Returns true if the steps of this kind draw noise.

@@ -40,10 +40,25 @@ Tokenizer::Tokenizer(std::shared_ptr<const TokenModel> model) : model_(std::move
 Tokenizer::Tokenizer(const SpieceModel& model, const TokenizerConfig& config, const std::string& path)
     : Tokenizer(make_spiece_tokens(model, config, path)) {}
 
-TokenIds Tokenizer::encode(const std::string& text, int64_t max_length) const {
-  if (max_length < 1) throw bad_option("max_sequence_length", "is " + std::to_string(max_length), "use at least 1");
+namespace {
+
+void require_utf8(const std::string& text) {
   if (!is_utf8(text))
     throw bad_input("the prompt is not UTF-8", "save the prompt as UTF-8, or set the terminal's locale to it");
+}
+
+}  // namespace
+
+TokenIds Tokenizer::encode_whole(const std::string& text) const {
+  require_utf8(text);
+  TokenIds result{model_->encode(text)};
+  result.token_count = std::ssize(result.ids);
+  return result;
+}
+
+TokenIds Tokenizer::encode(const std::string& text, int64_t max_length) const {
+  if (max_length < 1) throw bad_option("max_sequence_length", "is " + std::to_string(max_length), "use at least 1");
+  require_utf8(text);
   TokenIds result{model_->encode(text)};
   const std::optional<int64_t> end = model_->end_id();
   const int64_t most = end ? max_length - 1 : max_length;

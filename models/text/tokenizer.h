@@ -15,9 +15,10 @@
 namespace sparsereel::models {
 
 struct TokenIds {
-  std::vector<int64_t> ids;  // exactly max_length: pieces, eos if the tokenizer has one, then padding
-  int64_t token_count = 0;   // pieces and eos before padding
-  bool truncated = false;    // the prompt did not fit: its last pieces were dropped, eos is kept
+  /// pieces, eos if the tokenizer has one, then padding; exactly max_length if the text has such a length
+  std::vector<int64_t> ids;
+  int64_t token_count = 0;  // pieces and eos before padding
+  bool truncated = false;   // the prompt did not fit: its last pieces were dropped, eos is kept
 };
 
 /// A tokenizer of either kind. SentencePiece unigram models: the ids of special tokens are pad 0, eos 1 and unknown 2
@@ -34,6 +35,8 @@ class Tokenizer {
   Tokenizer(const SpieceModel& model, const TokenizerConfig& config, const std::string& path);
   /// Converts a text to max_length ids. Throws Error if `text` is not UTF-8 or max_length is below 1.
   TokenIds encode(const std::string& text, int64_t max_length) const;
+  /// Converts a text to all of its ids, without padding. An empty text has no ids. Throws Error if `text` is not UTF-8.
+  TokenIds encode_whole(const std::string& text) const;
   /// Returns the number of ids, which run from 0, including sentinels and added tokens.
   int64_t vocabulary_size() const;
   /// Returns the size of the vocabulary, without sentinels and added tokens.

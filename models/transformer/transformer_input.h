@@ -45,6 +45,11 @@ struct TransformerInput {
 struct Prediction {
   at::Tensor video;    // in the shape of the latents without conditioning
   at::Tensor sound{};  // in the shape of TransformerInput::sound; undefined if the model makes none
+
+  /// Applies a function from tensor to tensor to each part.
+  Prediction each(const auto& function) const {
+    return {.video = function(video), .sound = sound.defined() ? function(sound) : at::Tensor()};
+  }
 };
 
 /// The timesteps of all steps of a denoising.

@@ -30,6 +30,7 @@ using test::inputs_of;
 using test::open;
 using test::request_of;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // diffusers' frames change by more than 1e-6 with the number of threads.
 constexpr double kTolerance = 1e-4;
@@ -45,6 +46,10 @@ TEST_P(PipelineParity, MatchesDiffusers) {
   const at::Tensor sampled =
       result.frames.slice(0, 0, c10::nullopt, 4).slice(1, 0, c10::nullopt, 2).slice(2, 0, c10::nullopt, 2);
   EXPECT_TRUE(test::close_to(sampled, golden[one.name + ".frames"], kTolerance));
+  EXPECT_EQ(result.sound_latents.defined(), golden.contains(one.name + ".sound_latents"));
+  if (!result.sound_latents.defined()) return;
+  EXPECT_TRUE(test::close_to(result.sound_latents, golden[one.name + ".sound_latents"], kTolerance));
+  EXPECT_TRUE(test::close_to(result.sound.samples, golden[one.name + ".sound"], kTolerance));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, PipelineParity, ::testing::ValuesIn(test::parity_cases("pipeline_cases.json")),
@@ -146,18 +151,24 @@ TEST_P(FamilyPipeline, ResumesToTheSameLatents) {
 
 TEST_P(FamilyPipeline, DecodesSavedLatentsToTheSameFrames) {
   const Outcome result = pipeline->generate(request, inputs);
-  const Decoded decoded = pipeline->decode(result.latents, VaeTiling::off);
+  const Decoded decoded = pipeline->decode({result.latents, result.sound_latents}, VaeTiling::off);
   EXPECT_TRUE(decoded.frames.equal(result.frames));
+  EXPECT_EQ(decoded.sound.samples.defined(), pipeline->spec().sound.any());
+  if (decoded.sound.samples.defined()) {
+    EXPECT_TRUE(decoded.sound.samples.equal(result.sound.samples));
+  }
   EXPECT_FALSE(decoded.tiled);
   EXPECT_TRUE(decoded.warning.empty());
 }
 
 TEST_P(FamilyPipeline, UsesInitialLatentsInsteadOfNoiseAndDrawsNone) {
   inputs.decode = false;
-  const at::Tensor drawn = pipeline->generate(request, inputs).latents;
+  const Outcome first = pipeline->generate(request, inputs);
+  const at::Tensor drawn = first.latents;
   const auto generator = at::make_generator<at::CPUGeneratorImpl>(request.seed);
   if (pipeline->spec().image.drawn) at::randn(drawn.select(frames_axis(pipeline->spec().layout), 0).sizes(), generator);
-  inputs.init_latents = at::randn(drawn.sizes(), generator);
+  inputs.init_latents.video = at::randn(drawn.sizes(), generator);
+  if (first.sound_latents.defined()) inputs.init_latents.sound = at::randn(first.sound_latents.sizes(), generator);
   // Without the draw for the start, a sampler that draws in its steps gets other numbers.
   const ModelSpec& spec = pipeline->spec();
   const bool noisy_steps = draws(find_sampler(spec.samplers, spec.defaults.sampler).kind);
@@ -177,10 +188,19 @@ TEST_P(FamilyPipeline, ThrowsCancelledIfItIsCancelledBetweenSteps) {
   EXPECT_EQ(steps, 2);
 }
 
-TEST_P(FamilyPipeline, WarnsOfATruncatedPrompt) {
-  request.max_sequence_length = 3;
+TEST_P(FamilyPipeline, CutsLongPromptsWithAWarningUnlessTheModelReadsAllOfThem) {
   inputs.decode = false;
-  EXPECT_THAT(pipeline->generate(request, inputs).warnings, ::testing::Contains(HasSubstr("cut to 3 tokens")));
+  const at::Tensor whole = pipeline->generate(request, inputs).latents;
+  request.max_sequence_length = 3;
+  const Outcome cut = pipeline->generate(request, inputs);
+  const bool cuts = pipeline->spec().prompt.has_length;
+  const auto warning = ::testing::Contains(HasSubstr("cut to 3 tokens"));
+  if (cuts) {
+    EXPECT_THAT(cut.warnings, warning);
+  } else {
+    EXPECT_THAT(cut.warnings, Not(warning));
+  }
+  EXPECT_EQ(cut.latents.equal(whole), !cuts);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyPipeline, ::testing::ValuesIn(test::whole_families()),

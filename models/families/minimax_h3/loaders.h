@@ -1,8 +1,10 @@
-// Loads MiniMax-H3's transformer, VAE and autoencoder of sound.
+// Loads MiniMax-H3's text encoder, transformer, VAE and autoencoder of sound.
 #pragma once
 
 #include <memory>
 
+#include "models/store/weights/layer_weights.h"
+#include "models/text/encoder/text_encoder.h"
 #include "models/transformer/loaded_transformer.h"
 #include "models/vae/sound_vae.h"
 #include "models/vae/vae.h"
@@ -18,6 +20,10 @@ std::unique_ptr<LoadedTransformer> load_minimax_h3_transformer(const Component& 
 /// whatever `dtype` says, and its encoder encodes single pictures.
 std::unique_ptr<Vae> load_minimax_h3_vae(const Component& component, at::Device device, at::ScalarType dtype,
                                          VaeParts parts = VaeParts::decoder);
+
+/// Loads the text encoder, a Qwen3-VL of whose language model only the first 50 layers are used.
+std::unique_ptr<TextEncoder> load_minimax_h3_text_encoder(const Component& component, at::Device device,
+                                                          WeightFormat format, Residence residence);
 
 /// Loads the decoder of the autoencoder of sound, in fp32.
 std::unique_ptr<SoundVae> load_minimax_h3_sound_vae(const Component& component, at::Device device);

@@ -24,14 +24,20 @@ constexpr const char *kScheduler = "scheduler", *kTokenizer = "tokenizer", *kEnc
 
 /// Returns the file that holds a component's settings, in its folder.
 const char* config_file_of(const std::string& role) {
-  if (role == kScheduler) return "scheduler_config.json";
+  if (role == kScheduler || role == kSoundScheduler) return "scheduler_config.json";
   return role == kImageProcessor ? "preprocessor_config.json" : "config.json";
+}
+
+/// Returns true for [library, class], and for [library, class, {...}] of modular pipelines.
+bool is_entry(const json& entry) {
+  return entry.is_array() && (entry.size() == 2 || (entry.size() == 3 && entry[2].is_object()));
 }
 
 /// Returns false if the component is left out or is [null, null].
 bool names(const json& index, const std::string& component) {
   const auto entry = index.find(component);
-  return entry != index.end() && *entry != json::array({nullptr, nullptr});
+  if (entry == index.end()) return false;
+  return !is_entry(*entry) || !entry->at(0).is_null() || !entry->at(1).is_null();
 }
 
 /// Returns the names of a few tensors, for errors.
@@ -40,6 +46,12 @@ std::string examples(const Component& component) {
   for (const auto& [name, place] : component.tensors)
     if (names.size() < 3) names.push_back(in_quotes(place.second->name));
   return names.empty() ? "nothing" : first_of(names);
+}
+
+/// Returns what a folder without a tokenizer lacks.
+std::string lacks_tokenizer(const Part& part) {
+  const bool is_one = part.tokenizer_files.find(' ') == std::string::npos;
+  return std::string("holds neither ") + (is_one ? "a " : "") + part.tokenizer_files + " nor a tokenizer.json";
 }
 
 /// Names the file to give for a part, for errors.
@@ -218,7 +230,7 @@ std::optional<TokenizerPlace> Checkpoint::tokenizer() const {
   std::string places = is_file(text.weights) ? text.weights.string() + " or beside it" : "";
   if (!own.empty()) places += (places.empty() ? "" : ", or in ") + own.string();
   throw bad_option(kTokenizer, "is needed: there is none in " + places,
-                   tokenizer_remedy(find_family(pipeline_class_)->part(kTokenizer).published));
+                   tokenizer_remedy(find_family(pipeline_class_)->part(kTokenizer)));
 }
 
 json Checkpoint::config(const std::string& role, std::string* file) const {
@@ -227,7 +239,7 @@ json Checkpoint::config(const std::string& role, std::string* file) const {
   if (!source.config.is_null()) return source.config;
   json config = read_json(source.config_file);
   // diffusers builds the class that model_index.json names, whichever scheduler wrote the config.
-  if (role == kScheduler && config.is_object()) config["_class_name"] = source.class_name;
+  if ((role == kScheduler || role == kSoundScheduler) && config.is_object()) config["_class_name"] = source.class_name;
   return config;
 }
 
@@ -265,8 +277,7 @@ void Checkpoint::replace(const std::string& role, const fs::path& file) {
   const bool is_folder = fs::is_directory(file, ignored);
   if (role == kTokenizer) {
     if (is_folder ? !holds_tokenizer(file) : !fs::exists(file, ignored))
-      throw bad_file(file, is_folder ? "holds neither a spiece.model nor a tokenizer.json" : "no such file",
-                     "give " + spiece_of(part.published));
+      throw bad_file(file, is_folder ? lacks_tokenizer(part) : "no such file", "give " + tokenizer_of(part));
     tokenizer_ = file;
     return;
   }
@@ -314,8 +325,7 @@ std::string check_model_index(const json& index, const std::string& file) {
     if (part.optional && !names(index, role)) continue;
     const auto entry = index.find(role);
     if (entry == index.end()) throw fail("names no component " + in_quotes(role));
-    if (!entry->is_array() || entry->size() != 2 || !entry->at(1).is_string())
-      throw fail(role + " is not a pair [library, class]");
+    if (!is_entry(*entry) || !entry->at(1).is_string()) throw fail(role + " is not a pair [library, class]");
     const auto& class_name = entry->at(1).get_ref<const std::string&>();
     if (std::ranges::count(part.classes, class_name) > 0) continue;
     throw bad_file(file, role + ": " + in_quotes(class_name) + " is not supported",

@@ -19,6 +19,12 @@ ModelSpec describe(const Checkpoint& checkpoint) {
   std::string file;
   const nlohmann::json scheduler = checkpoint.config("scheduler", &file);
   spec.scheduler = find_sampler(family.samplers, spec.defaults.sampler).parse(scheduler, file);
+  if (spec.sound.any()) {
+    const SamplerSpec& sampler = find_sampler(family.samplers, checkpoint.component_class(kSoundScheduler));
+    const nlohmann::json of_sound = checkpoint.config(kSoundScheduler, &file);
+    spec.sound.scheduler = sampler.parse(of_sound, file);
+    spec.sound.scheduler.kind = sampler.kind;
+  }
   return spec;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <sstream>
 #include <utility>
 
 namespace sparsereel::models {
@@ -28,6 +29,21 @@ void add_family(Family row) {
   table().push_back(std::move(row));
 }
 
+std::string tokenizer_of(const Part& part) {
+  return part.published.empty() ? "the " + part.tokenizer_files + " of the text encoder"
+                                : part.published + "'s " + part.tokenizer_files;
+}
+
+std::string tokenizer_remedy(const Part& part) {
+  const std::string give = "give " + tokenizer_of(part);
+  if (part.published.empty()) return give;
+  std::string names;  // without the words between them
+  std::istringstream words(part.tokenizer_files);
+  for (std::string word; words >> word;)
+    if (word.find('.') != std::string::npos) names += word + " ";
+  return give + "; 'hf download " + part.published + " " + names + "--local-dir " + part.published + "' downloads it";
+}
+
 const Part& Family::part(std::string_view role) const {
   return *std::find_if(parts.begin(), parts.end(), [&](const Part& each) { return each.role == role; });
 }
@@ -39,7 +55,7 @@ std::vector<std::string> Family::classes() const {
 }
 
 bool has_weights(std::string_view role) {
-  return role != "scheduler" && role != "tokenizer" && role != "image_processor";
+  return role != "scheduler" && role != kSoundScheduler && role != "tokenizer" && role != "image_processor";
 }
 
 const Family* find_family(std::string_view pipeline_class) {

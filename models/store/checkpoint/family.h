@@ -30,6 +30,9 @@ inline std::string mark_of(const std::optional<int64_t>& value) {
   return value ? std::to_string(*value) : "null";
 }
 
+/// Roles of the parts that make the sound of a video.
+inline constexpr const char *kSoundVae = "audio_vae", *kSoundScheduler = "audio_scheduler";
+
 /// A component of a pipeline.
 struct Part {
   std::string role;                  // "transformer", as its folder is called
@@ -45,7 +48,13 @@ struct Part {
   std::string (*other_model)(const TensorTable& tensors) = nullptr;
   /// Names of published files that hold the part, for errors; for a tokenizer, the repository.
   std::string published = {};
+  std::string tokenizer_files = "spiece.model";  // for a tokenizer: the names of its files, for errors
 };
+
+/// Returns "google/umt5-xxl's spiece.model", for errors about a tokenizer.
+std::string tokenizer_of(const Part& part);
+/// Returns the remedy for a missing tokenizer, with the command that downloads it if the repository is known.
+std::string tokenizer_remedy(const Part& part);
 
 /// The layers of a family's transformers that LoRA files change, under diffusers' names.
 struct LoraNames {

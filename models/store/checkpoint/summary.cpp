@@ -64,6 +64,7 @@ CheckpointSummary summarize(const Checkpoint& checkpoint, const VideoSize& made_
 
   const ModelSpec spec = describe(checkpoint);
   summary.variant = spec.variant;
+  summary.license = spec.license;
   summary.width = made_for.width.value_or(spec.defaults.width);
   summary.height = made_for.height.value_or(spec.defaults.height);
   summary.frames = made_for.frames.value_or(spec.defaults.frames);
@@ -94,17 +95,19 @@ json to_json(const CheckpointSummary& summary) {
     for (const auto& [gpus, bytes] : estimate.of_each)
       memory.back()["of_each"].push_back({{"gpus", gpus}, {"total", bytes}});
   }
-  return {{"path", as_utf8(summary.path)},
-          {"family", summary.family},
-          {"variant", summary.variant},
-          {"pipeline_class", summary.pipeline_class},
-          {"width", summary.width},
-          {"height", summary.height},
-          {"frames", summary.frames},
-          {"parameters", summary.parameters()},
-          {"bytes", summary.bytes()},
-          {"components", components},
-          {"memory", memory}};
+  json content = {{"path", as_utf8(summary.path)},
+                  {"family", summary.family},
+                  {"variant", summary.variant},
+                  {"pipeline_class", summary.pipeline_class},
+                  {"width", summary.width},
+                  {"height", summary.height},
+                  {"frames", summary.frames},
+                  {"parameters", summary.parameters()},
+                  {"bytes", summary.bytes()},
+                  {"components", components},
+                  {"memory", memory}};
+  if (!summary.license.empty()) content["license"] = summary.license;
+  return content;
 }
 
 }  // namespace sparsereel::models

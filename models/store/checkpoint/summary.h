@@ -49,6 +49,7 @@ struct CheckpointSummary {
   std::string variant;                        // "2b layout (sine-cosine positions)"
   std::string pipeline_class;                 // from model_index.json
   int64_t width = 0, height = 0, frames = 0;  // pixels and frames that the checkpoint was made for
+  std::string license;                        // ModelSpec::license
   std::vector<ComponentSummary> components;
   std::vector<MemoryEstimate> memory;  // filled by models/engine/memory_need.h, not by summarize()
 

@@ -55,15 +55,4 @@ std::vector<fs::path> files_of(const TokenizerPlace& place) {
   return {file.parent_path() / kVocabulary, file.parent_path() / kMerges};
 }
 
-std::string spiece_of(const std::string& repository) {
-  return repository.empty() ? "the spiece.model of the text encoder" : repository + "'s spiece.model";
-}
-
-std::string tokenizer_remedy(const std::string& repository) {
-  const std::string give = "give " + spiece_of(repository);
-  return repository.empty()
-             ? give
-             : give + "; 'hf download " + repository + " spiece.model --local-dir " + repository + "' downloads it";
-}
-
 }  // namespace sparsereel::models

@@ -33,10 +33,4 @@ std::filesystem::path file_of(const TokenizerPlace& place);
 /// Returns every file that tells how text is split: file_of(), and for a vocab.json or merges.txt both of these.
 std::vector<std::filesystem::path> files_of(const TokenizerPlace& place);
 
-/// Returns "google/umt5-xxl's spiece.model", for errors.
-std::string spiece_of(const std::string& repository);
-
-/// Returns the remedy for a missing tokenizer, with the command that downloads it if the repository is known.
-std::string tokenizer_remedy(const std::string& repository);
-
 }  // namespace sparsereel::models

@@ -143,8 +143,7 @@ std::vector<ErrorChoice> choices_among(const std::vector<Candidate>& candidates)
 Error no_tokenizer(const fs::path& model, const std::vector<Candidate>& candidates) {
   std::set<std::string> remedies;
   for (const Candidate& candidate : candidates)
-    if (candidate.known != nullptr)
-      remedies.insert(tokenizer_remedy(candidate.known->family->part("tokenizer").published));
+    if (candidate.known != nullptr) remedies.insert(tokenizer_remedy(candidate.known->family->part("tokenizer")));
   std::string remedy;
   for (const std::string& each : remedies) remedy += (remedy.empty() ? "" : ", or ") + each;
   return bad_option("tokenizer", "is needed: there is none in " + model.string(), remedy);

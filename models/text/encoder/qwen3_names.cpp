@@ -85,7 +85,10 @@ Part qwen3_vl_part(const std::string& published) {
 }
 
 Part qwen3_tokenizer_part(const std::string& repository) {
-  return {.role = "tokenizer", .classes = {"Qwen2TokenizerFast", "Qwen2Tokenizer"}, .published = repository};
+  return {.role = "tokenizer",
+          .classes = {"Qwen2TokenizerFast", "Qwen2Tokenizer"},
+          .published = repository,
+          .tokenizer_files = "vocab.json and merges.txt"};
 }
 
 }  // namespace sparsereel::models

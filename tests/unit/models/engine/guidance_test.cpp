@@ -22,28 +22,40 @@ class GuidanceTest : public ::testing::Test {
   Guidance::Denoise denoise() {
     return [this](const at::Tensor& latents, const Conditioning& conditioning) {
       batches_.push_back(latents.size(0));
-      return latents + conditioning.text.mean({1, 2}).view({-1, 1, 1});
+      const at::Tensor added = conditioning.text.mean({1, 2}).view({-1, 1, 1});
+      return Prediction{.video = latents + added, .sound = has_sound_ ? latents * added : at::Tensor()};
     };
   }
 
   c10::InferenceMode inference_;
   at::Tensor latents_ = at::randn({1, 2, 3});
   Conditioning conditioning_ = {at::stack({at::full({4, 5}, 2.0F), at::full({4, 5}, 3.0F)})};
+  bool has_sound_ = false;
   std::vector<int64_t> batches_;
 };
 
 TEST_F(GuidanceTest, AddsTheScaledDifferenceToTheNegativePrompt) {
   for (const auto passes : {GuidancePasses::batched, GuidancePasses::in_turn}) {
-    const at::Tensor prediction = Guidance(6, false, 50, passes).predict(latents_, conditioning_, 999, denoise());
-    EXPECT_TRUE(test::close_to(prediction, latents_ + 2 + 6, 1e-6));
+    const Prediction prediction = Guidance(6, false, 50, passes).predict(latents_, conditioning_, 999, denoise());
+    EXPECT_TRUE(test::close_to(prediction.video, latents_ + 2 + 6, 1e-6));
+    EXPECT_FALSE(prediction.sound.defined());
   }
   EXPECT_THAT(batches_, ElementsAre(2, 1, 1));
 }
 
+TEST_F(GuidanceTest, GuidesTheSoundLikeTheVideo) {
+  has_sound_ = true;
+  for (const auto passes : {GuidancePasses::batched, GuidancePasses::in_turn}) {
+    const Prediction prediction = Guidance(6, false, 50, passes).predict(latents_, conditioning_, 999, denoise());
+    EXPECT_TRUE(test::close_to(prediction.video, latents_ + 2 + 6, 1e-6));
+    EXPECT_TRUE(test::close_to(prediction.sound, latents_ * (2 + 6), 1e-6));
+  }
+}
+
 TEST_F(GuidanceTest, RunsOneForwardForASinglePrompt) {
-  const at::Tensor prediction =
+  const Prediction prediction =
       Guidance(6, false, 50, GuidancePasses::batched).predict(latents_, conditioning_.pass(1), 999, denoise());
-  EXPECT_TRUE(prediction.equal(latents_ + 3));
+  EXPECT_TRUE(prediction.video.equal(latents_ + 3));
   EXPECT_THAT(batches_, ElementsAre(1));
 }
 

@@ -166,7 +166,8 @@ TEST(Fields, AppearInARecipeOnlyIfTheyHaveAnEffect) {
   Plan plan;
   plan.attention_mode = attention::Mode::full;
   plan.guidance_scale = 1;
-  plan.num_inference_steps = 4;
+  plan.num_inference_steps = 3;
+  plan.asked_steps = 4;
   nlohmann::json recipe = recipe_of(plan);
   for (const char* no_effect :
        {"topk", "dropped", "dense_steps", "negative_prompt", "cfg_scale_2", "cache", "sigmas", "weights"})

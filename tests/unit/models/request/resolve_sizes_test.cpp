@@ -142,6 +142,27 @@ TEST(RequestSizes, ConvertSecondsToTheNearestFrameCount) {
   }
 }
 
+TEST(RequestSizes, AllowWholeClipsOfFrames) {
+  ModelSpec spec;
+  spec.stride = {4, 16, 16};
+  spec.clips = {.frames = 17, .latents = 5, .more_frames = 5, .more_latents = 2};
+  spec.sound = {.latent_channels = 32, .latents_a_second = 40};
+  spec.defaults.fps = 24;
+  EXPECT_EQ(frames_rule(spec), "it must be 5 more than a multiple of 17");
+  for (const auto& [frames, latents, sound] : {std::array<int64_t, 3>{22, 7, 37}, {124, 37, 207}, {345, 102, 575}}) {
+    const LatentSize size = latent_size(spec, frames, 32, 64);
+    EXPECT_EQ(size.frames, latents);
+    EXPECT_EQ(size.sound, sound);
+    EXPECT_EQ(decoded_frames(spec, latents), frames);
+    EXPECT_TRUE(makes_exactly(spec, frames));
+    EXPECT_EQ(token_count(spec, size, 7), static_cast<double>(latents * 2 * 4 + 2 * sound + 7));
+  }
+  for (const int64_t frames : {1, 5, 21, 23, 121}) EXPECT_FALSE(takes_frames(spec, frames)) << frames;
+  EXPECT_EQ(nearest_frames(spec, 121).below, 107);
+  EXPECT_EQ(nearest_frames(spec, 121).above, 124);
+  EXPECT_EQ(nearest_frames(spec, 1).below, 22);
+}
+
 TEST(RequestSizes, AllowWholePairsOfLatentFrames) {
   ModelSpec spec;
   spec.stride = {4, 8, 8};

@@ -64,6 +64,16 @@ TEST_F(TokenizerTest, PadsToTheRequestedLength) {
   EXPECT_FALSE(ids.truncated);
 }
 
+TEST_F(TokenizerTest, GivesAWholePromptWithoutPadding) {
+  const Tokenizer tokenizer = Tokenizer::load(SPARSEREEL_TEST_DATA "/minimax_h3/pipeline/tokenizer");
+  const TokenIds ids = tokenizer.encode_whole("a red car <d>hi</d>");
+  EXPECT_THAT(ids.ids, ElementsAre(64, 259, 260, 256, 220, 270, 71, 72, 271)) << "those of transformers";
+  EXPECT_EQ(ids.token_count, 9);
+  EXPECT_FALSE(ids.truncated);
+  EXPECT_TRUE(tokenizer.encode_whole("").ids.empty());
+  EXPECT_THROW(tokenizer.encode_whole("\xff"), Error);
+}
+
 TEST_F(TokenizerTest, KeepsEosWhenTruncating) {
   const Tokenizer tokenizer = Tokenizer::load(folder_);
   const TokenIds ids = tokenizer.encode("red red red", 3);

@@ -1,0 +1,122 @@
+// Tests the description of a MiniMax-H3 folder, and that each config that does not fit is named with its field.
+#include "models/families/minimax_h3/family.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "models/engine/pipeline.h"
+#include "models/files/json_text.h"
+#include "models/request/resolve.h"
+#include "models/store/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/describe.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using test::throws_error;
+using test::write_text;
+using ::testing::HasSubstr;
+
+constexpr const char* kFolder = SPARSEREEL_TEST_DATA "/minimax_h3/pipeline";
+
+class MiniMaxH3Family : public ::testing::Test {
+ protected:
+  MiniMaxH3Family() { fs::copy(kFolder, folder_.path(), fs::copy_options::recursive); }
+
+  void set(const std::string& file, const std::string& field, const json& value) const {
+    json content = read_json(folder_ / file);
+    content[field] = value;
+    write_text(folder_ / file, content.dump());
+  }
+  ModelSpec spec() const { return describe(Checkpoint::open(folder_.path())); }
+  ::testing::AssertionResult fails(const std::vector<std::string>& parts) const {
+    return throws_error([&] { spec(); }, parts);
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(MiniMaxH3Family, DescribesAFolderWhoseIndexHasTriples) {
+  const ModelSpec found = spec();
+  EXPECT_EQ(found.transformer_class, "MiniMaxH3Transformer3DModel");
+  EXPECT_EQ(found.scheduler.flow_shift, 12);
+  EXPECT_EQ(found.sound.scheduler.flow_shift, 3);
+  EXPECT_EQ(found.sound.scheduler.kind, SamplerKind::flow_to_data);
+  EXPECT_EQ(found.sound.samples_a_latent, 20);
+  EXPECT_EQ(found.clips.frames, 17);
+  EXPECT_EQ(found.clips.latents, 5);
+  EXPECT_EQ(found.clips.more_frames, 5);
+  EXPECT_EQ(found.clips.more_latents, 2);
+  EXPECT_THAT(found.license, HasSubstr("https://"));
+}
+
+TEST_F(MiniMaxH3Family, NamesTheConfigThatDoesNotFit) {
+  set("audio_vae/config.json", "latents_mean", std::vector<double>(7, 0.0));
+  set("audio_vae/config.json", "latents_std", std::vector<double>(7, 1.0));
+  set("audio_vae/config.json", "latent_channels", 7);
+  EXPECT_TRUE(fails({"audio_vae/config.json: latent_channels 7", "audio_in_channels 5"}));
+  set("transformer/config.json", "text_dim", 24);
+  EXPECT_TRUE(fails({"text_encoder/config.json: hidden_size 16", "text_dim 24"}));
+  set("transformer/config.json", "in_channels", 8);
+  set("transformer/config.json", "text_dim", 16);
+  EXPECT_TRUE(fails({"vae/config.json: latent_channels 6", "in_channels 8"}));
+}
+
+TEST_F(MiniMaxH3Family, NamesTheSchedulerThatIsWrong) {
+  set("audio_scheduler/scheduler_config.json", "shift", -1);
+  EXPECT_TRUE(fails({"audio_scheduler/scheduler_config.json: shift"}));
+}
+
+TEST_F(MiniMaxH3Family, IsRefusedInFp16) {
+  EXPECT_TRUE(throws_error([&] { Pipeline::open(kFolder, "cpu", "fp16"); }, {"dtype fp16", "bf16 or fp32"}));
+  EXPECT_NO_THROW(Pipeline::open(kFolder, "cpu", "bf16"));
+}
+
+TEST_F(MiniMaxH3Family, IgnoresWhatHasNoEffect) {
+  Request request;
+  request.guidance_scale = 6;
+  request.negative_prompt = "blurry";
+  request.scheduler = "unipc";
+  request.max_sequence_length = 3;
+  request.fps = 8;
+  request.seconds = 2;
+  const Plan plan = resolve_request(request, spec());
+  EXPECT_FALSE(plan.is_guided());
+  EXPECT_EQ(plan.scheduler, "MiniMaxH3Scheduler");
+  EXPECT_GT(plan.max_sequence_length, 3);
+  EXPECT_EQ(plan.num_frames, 56) << "2 seconds at 24 frames a second";
+}
+
+TEST_F(MiniMaxH3Family, MakesOneStepLessThanIsAskedFor) {
+  Request request;
+  request.num_inference_steps = 50;
+  const Plan plan = resolve_request(request, spec());
+  EXPECT_EQ(plan.num_inference_steps, 49);
+  EXPECT_EQ(plan.asked_steps, 50);
+  request.num_inference_steps = 1;
+  EXPECT_TRUE(throws_error([&] { resolve_request(request, spec()); }, {"steps 1 is impossible", "use at least 2"}));
+  request.num_inference_steps.reset();
+  request.sigmas = {1, 0.75, 0.5, 0.25};
+  EXPECT_EQ(resolve_request(request, spec()).num_inference_steps, 4);
+}
+
+TEST_F(MiniMaxH3Family, NamesTheNearestSizesAndLengths) {
+  Request request;
+  request.width = 100;
+  EXPECT_TRUE(throws_error([&] { resolve_request(request, spec()); }, {"width 100", "use 96 or 128"}));
+  request.width = 96;
+  request.num_frames = 121;
+  EXPECT_TRUE(throws_error([&] { resolve_request(request, spec()); },
+                           {"frames 121", "5 more than a multiple of 17", "use 107 or 124"}));
+}
+
+TEST_F(MiniMaxH3Family, NamesTheFilesOfAMissingTokenizer) {
+  fs::remove_all(folder_ / "tokenizer");
+  EXPECT_TRUE(throws_error([&] { Checkpoint::open(folder_.path()).tokenizer(); }, {"vocab.json and merges.txt"}));
+}
+
+}  // namespace
+}  // namespace sparsereel::models
