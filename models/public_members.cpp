@@ -88,6 +88,7 @@ MemberTexts texts_of(const VideoRequest& request) {
   add(texts, "token_order", request.token_order);
   add(texts, "cache", request.cache);
   add(texts, "vae_tiling", request.vae_tiling);
+  add(texts, "no_audio", request.no_audio);
   add(texts, "preset", request.preset);
   add(texts, "distilled", request.distilled);
   add(texts, "profile", request.profile);

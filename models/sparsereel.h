@@ -123,7 +123,8 @@ struct VideoRequest {
   /// "0.1" or "forecast:0.1": a step is reused if its first block changes by at most this fraction. "steps:20": 20
   /// steps are computed, and the others are reused. If empty, every step is computed.
   std::string cache = {};
-  std::string vae_tiling = {};  // auto, on, off; if empty, auto
+  std::string vae_tiling = {};        // auto, on, off; if empty, auto
+  std::optional<bool> no_audio = {};  // true: a model that makes sound does not decode it
   /// exact, near, balanced, fast, if the YAML file has them. If empty, exact if `attention` is full, else balanced.
   std::string preset = {};
   /// Number of steps of a distilled model, 4 or 8: sets sampler, noise levels, shift and guidance as the model's file
@@ -141,6 +142,11 @@ struct VideoRequest {
 struct Video {
   int64_t frames = 0, height = 0, width = 0;
   std::vector<float> pixels = {};  // [frames, height, width, 3], gamma-encoded RGB (not linear light), 0..1
+  /// Sound, -1..1: all samples of the first channel, then those of the second; channel c begins at
+  /// c * sound.size() / channels. Empty if the model makes none. It may be a few milliseconds longer or shorter than
+  /// the frames.
+  std::vector<float> sound = {};
+  int64_t channels = 0, sampling_rate = 0;  // of the sound; samples of a channel in a second
   double sparsity = 0;      // fraction of the work of attention that was skipped; the means' cost is not subtracted
   double mean_share = 0;    // cost of the means of dropped blocks, as a fraction of full attention's work
   std::string defect = {};  // what is wrong with the frames, such as "is black"; empty if nothing is

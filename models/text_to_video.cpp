@@ -219,6 +219,13 @@ Video video_of(const models::Outcome& result, const models::Plan& plan, const mo
   Video video{.frames = frames.size(0), .height = frames.size(1), .width = frames.size(2)};
   const auto* pixels = frames.const_data_ptr<float>();
   video.pixels.assign(pixels, pixels + frames.numel());
+  if (result.sound.samples.defined()) {
+    const at::Tensor sound = result.sound.samples.contiguous();
+    const auto* samples = sound.const_data_ptr<float>();
+    video.sound.assign(samples, samples + sound.numel());
+    video.channels = sound.size(0);
+    video.sampling_rate = result.sound.sampling_rate;
+  }
   video.sparsity = result.attention.statistics.sparsity();
   video.mean_share = result.attention.statistics.mean_share();
   video.defect = models::defect(result.facts);

@@ -76,6 +76,7 @@ nlohmann::json other_values(const Settings& settings, const GenerateOptions& opt
       {"cache", options.request.cache.on() ? models::name(options.request.cache) : "0"},
       {"weights", options.request.weights},
       {"crf", options.run.video.crf},
+      {"no_audio", plan.no_audio},
       {"no_metadata", !options.run.metadata},
       {"quiet", options.run.quiet}};
   if (std::vector<models::LoraChoice> loras = plan.loras; !loras.empty()) {

@@ -2,7 +2,10 @@
 #include <ATen/ATen.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <chrono>
+#include <iterator>
 #include <memory>
 
 #include "app/clock.h"
@@ -15,6 +18,7 @@
 #include "app/jobs/outputs.h"
 #include "app/jobs/progress.h"
 #include "app/jobs/used_files.h"
+#include "app/jobs/video.h"
 #include "app/jobs/write.h"
 #include "app/options/option_text.h"
 #include "models/engine/frames.h"
@@ -77,6 +81,15 @@ std::string recipe_warning(const nlohmann::json& recipe, const models::Pipeline&
          "; 'generate --from' would not make exactly this video";
 }
 
+/// Returns the causes in the output and in the model that leave options without effect.
+std::vector<NoEffectCause> no_effect_on(const RunOptions& run, const Settings& settings,
+                                        const models::ModelSpec& spec) {
+  std::vector<NoEffectCause> causes = no_effect_beside_output(settings, run);
+  std::ranges::move(models::no_effect_causes(std::array{models::NoEffect::no_sound}, {.model = &spec}),
+                    std::back_inserter(causes));
+  return causes;
+}
+
 /// Shows the decoded pieces and hands the frames to their writer.
 class DecodedRun final : public ShownRun {
  public:
@@ -91,7 +104,7 @@ class DecodedRun final : public ShownRun {
 void decode(const std::filesystem::path& latents, const Settings& settings, RunReport& report) {
   const auto start = std::chrono::steady_clock::now();
   RunOptions run = read_run_options(settings);
-  const SavedLatents saved = load_latents(latents);
+  SavedLatents saved = load_latents(latents);
   nlohmann::json recipe = saved_recipe(saved.recipe);
   run.video.fps = frame_rate_of(settings, recipe, run.video.fps);
   if (recipe.contains("prompt")) run.with_images = recipe.contains("image") || recipe.contains("last_image");
@@ -103,14 +116,16 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   const models::ModelSpec& spec = pipeline->spec();
   const auto& stride = spec.stride;
   if (!spec.takes_frame_rate) run.video.fps = spec.defaults.fps;
+  if (run.no_audio) saved.latents.sound = {};
   check_encoding(run.output, saved.latents.video.size(4) * stride[2], saved.latents.video.size(3) * stride[1],
-                 run.video);
+                 run.video, saved.latents.sound.defined() ? sound_format(spec, false) : SoundFormat());
   report.content["model"] = std::filesystem::canonical(run.model).string();
 
   Progress progress(!run.quiet);
   progress.stage("decode");
   models::reset_peak_memory(pipeline->device());
   set_encoding(recipe, run);
+  set_no_audio(recipe, run.no_audio && spec.sound.any());
   const auto decoded_recipe = [&](bool tiled) {
     set_tiling(recipe, tiled);
     return dump(recipe);
@@ -126,9 +141,9 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   const WrittenVideo written = writer.finish();
   progress.clear();
 
-  std::vector<std::string> warnings = no_effect_warnings(settings, no_effect_beside_output(settings, run));
+  std::vector<std::string> warnings = no_effect_warnings(settings, no_effect_on(run, settings, spec));
   if (!decoded.warning.empty()) warnings.push_back(decoded.warning);
-  if (const std::string wrong = models::defect(decoded.facts); !wrong.empty()) warnings.push_back("the video " + wrong);
+  for (std::string& wrong : defects(decoded.facts, written.sound)) warnings.push_back(std::move(wrong));
   for (const std::string& warning : {written.note, recipe_warning(recipe, *pipeline)})
     if (!warning.empty()) warnings.push_back(warning);
   const double seconds = seconds_since(start);
@@ -140,7 +155,7 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   add_output_report(report.content, run, shape, written);
   report.content["memory"] = memory_report(pipeline->device(), {.decode = models::peak_memory(pipeline->device())});
   print_warnings(warnings);
-  report.last_line = video_text(run, shape) + ", decoded in " + duration_text(seconds);
+  report.last_line = video_text(run, shape) + sound_text(written.sound) + ", decoded in " + duration_text(seconds);
   if (run.verbose)
     report.last_line += "\n  " + counted(shape.frames, "frame") + ", " + memory_summary(report.content["memory"]);
 }

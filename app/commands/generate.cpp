@@ -80,10 +80,11 @@ std::string cache_summary(const models::CacheRule& rule, const models::Attention
 }
 
 /// Returns "star.mp4: 4.1 s of video, 256x256, made in 16 s, preset balanced", with the seed if `tells_seed`.
-std::string last_line(const VideoTask& video, const models::VideoShape& shape, double seconds, bool tells_seed) {
+std::string last_line(const VideoTask& video, const models::VideoShape& shape, const WrittenSound& sound,
+                      double seconds, bool tells_seed) {
   const std::string note = shape_note(video.plan), preset = preset_name(video);
   std::string text = video_text(video.options.run, shape) + (note.empty() ? "" : " " + note);
-  text += ", made in " + duration_text(seconds);
+  text += sound_text(sound) + ", made in " + duration_text(seconds);
   if (video.resumed_at_step > 0) text += " from step " + std::to_string(video.resumed_at_step) + " on";
   if (!preset.empty()) text += ", " + preset;
   return text + (tells_seed ? ", seed " + std::to_string(video.plan.seed) : "");
@@ -229,8 +230,8 @@ void Generation::written(const VideoTask& video, const Made& made) {
   video_["memory"] = memory_report(pipeline_->device(), result.memory);
   if (result.memory_plan) video_["memory"]["plan"] = plan_report(*result.memory_plan);
   show();
-  std::string line =
-      last_line(video, result.facts.shape, ends.total, /*tells_seed=*/several() || video.options.random_seed);
+  std::string line = last_line(video, result.facts.shape, made.file.sound, ends.total,
+                               /*tells_seed=*/several() || video.options.random_seed);
   if (is_verbose()) line += "\n  " + details(video, result, ends, video_.at("memory"));
   made.latents.check();
   presets_.add(video, models::computed_steps(result.attention));

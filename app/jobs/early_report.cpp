@@ -31,10 +31,10 @@ std::vector<fs::path> files_among(const std::vector<std::string>& words) {
   return files;
 }
 
-/// Returns the files that the settings name, including the recipes beside videos.
+/// Returns the files that the settings name, including the recipes and sounds beside videos.
 std::vector<fs::path> files_of(const Settings& settings) {
-  std::vector<fs::path> files = {recipe_beside(settings.text("output", kDefaultOutput)),
-                                 recipe_beside(settings.text("from", ""))};
+  const fs::path output = settings.text("output", kDefaultOutput);
+  std::vector<fs::path> files = {recipe_beside(output), sound_beside(output), recipe_beside(settings.text("from", ""))};
   for (const OptionSpec& spec : option_table())
     if (spec.kind() == ValueKind::file && spec.key() != "report") files.emplace_back(settings.text(spec.key(), ""));
   return files;

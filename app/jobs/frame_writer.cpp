@@ -28,6 +28,14 @@ std::vector<uint8_t> rgb_of(const at::Tensor& frame) {
   return {bytes.begin(), bytes.end()};
 }
 
+/// Returns a view of the sound, which must outlive the view.
+SoundView sound_view(const models::Sound& sound) {
+  if (!sound.samples.defined()) return {};
+  return {.format = {.channels = sound.samples.size(0), .sampling_rate = sound.sampling_rate},
+          .samples = sound.samples.const_data_ptr<float>(),
+          .count = sound.samples.size(1)};
+}
+
 /// Collects the frames that a contact sheet shows.
 class Sheet {
  public:
@@ -53,10 +61,16 @@ at::ScalarType FrameWriter::dtype() const {
   return takes_floats(run_.output) ? at::kFloat : at::kByte;
 }
 
+void FrameWriter::take_sound(const models::Sound& sound) {
+  sound_ = {};
+  if (run_.no_audio || !sound.samples.defined()) return;
+  sound_ = {.samples = sound.samples.contiguous(), .sampling_rate = sound.sampling_rate};
+}
+
 void FrameWriter::begin(const models::VideoShape& shape, bool tiled) {
   abandon();
   queue_ = std::make_unique<PieceQueue>(kMostBytes);
-  thread_ = std::thread([this, shape, recipe = text_.recipe(tiled)] { work(shape, recipe); });
+  thread_ = std::thread([this, start = Start{shape, sound_, text_.recipe(tiled)}] { work(start); });
 }
 
 void FrameWriter::take(const at::Tensor& frames) {
@@ -79,19 +93,21 @@ void FrameWriter::abandon() {
   failure_ = nullptr;
 }
 
-void FrameWriter::work(const models::VideoShape& shape, const std::string& recipe) {
+void FrameWriter::work(const Start& start) {
   const c10::InferenceMode guard;
   try {
-    write(shape, recipe);
+    write(start);
   } catch (...) {
     failure_ = std::current_exception();
     queue_->stop();
   }
 }
 
-void FrameWriter::write(const models::VideoShape& shape, const std::string& recipe) {
+void FrameWriter::write(const Start& start) {
+  const models::VideoShape& shape = start.shape;
   VideoOptions options = run_.video;
-  if (run_.metadata) options.recipe = recipe;
+  if (run_.metadata) options.recipe = start.recipe;
+  options.sound = sound_view(start.sound);
   const std::unique_ptr<VideoWriter> video = open_video(run_.output, shape, options);
   Sheet sheet(!run_.contact_sheet.empty(), shape);
   std::vector<uint8_t> first;

@@ -14,7 +14,8 @@
 
 namespace sparsereel::app {
 
-/// Writes the outputs of a run: the video and, if asked for, its contact sheet. The files exist only after finish().
+/// Writes the outputs of a run: the video with its sound and, if asked for, its contact sheet. The files exist only
+/// after finish().
 class FrameWriter final : public models::FrameSink {
  public:
   struct Text {
@@ -30,6 +31,8 @@ class FrameWriter final : public models::FrameSink {
   FrameWriter& operator=(const FrameWriter&) = delete;
 
   at::ScalarType dtype() const override;
+  /// Keeps the sound for the files that begin() begins, unless the run wants none.
+  void take_sound(const models::Sound& sound) override;
   void begin(const models::VideoShape& shape, bool tiled) override;
   /// Queues frames. If writing earlier frames failed, throws that error.
   void take(const at::Tensor& frames) override;
@@ -38,11 +41,18 @@ class FrameWriter final : public models::FrameSink {
 
  private:
   void abandon();
-  void work(const models::VideoShape& shape, const std::string& recipe);
-  void write(const models::VideoShape& shape, const std::string& recipe);
+  /// The facts with which the thread begins.
+  struct Start {
+    models::VideoShape shape;
+    models::Sound sound;
+    std::string recipe;
+  };
+  void work(const Start& start);
+  void write(const Start& start);
 
   const RunOptions run_;
   const Text text_;
+  models::Sound sound_;
   std::unique_ptr<PieceQueue> queue_;
   std::thread thread_;
   std::exception_ptr failure_;  // failure_ and written_ belong to the thread until it has ended

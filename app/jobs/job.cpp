@@ -334,8 +334,9 @@ std::vector<std::string> Job::finish_files(VideoTask& video, const models::Outco
   if (!policy_.write_behind) user_.observer().stage("write");
   const WrittenVideo file = files.frames.finish();
   std::vector<std::string> warnings = result.warnings;
-  for (const std::string& warning : {file.note, defect_warning(result.facts, files.latents)})
-    if (!warning.empty()) warnings.push_back(warning);
+  if (!file.note.empty()) warnings.push_back(file.note);
+  for (std::string& warning : defect_warnings(result.facts, file.sound, files.latents))
+    warnings.push_back(std::move(warning));
   video.warnings.insert(video.warnings.end(), warnings.begin(), warnings.end());
   if (!policy_.write_behind)
     for (const std::string& warning : std::exchange(warnings, {})) user_.warn(video, warning);

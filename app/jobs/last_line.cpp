@@ -5,6 +5,7 @@
 
 #include "app/counted.h"
 #include "app/media/video.h"
+#include "hilbert/exact_text.h"
 
 namespace sparsereel::app {
 namespace {
@@ -32,6 +33,15 @@ std::string duration_text(double seconds) {
 std::string video_text(const RunOptions& run, const models::VideoShape& shape) {
   return run.output.string() + ": " + length_text(run, shape.frames) + ", " + std::to_string(shape.width) + "x" +
          std::to_string(shape.height);
+}
+
+std::string sound_text(const WrittenSound& sound) {
+  if (!sound.any()) return {};
+  const int64_t channels = sound.format.channels;
+  const std::string kind = channels == 1 ? "mono" : channels == 2 ? "stereo" : std::to_string(channels) + "-channel";
+  const std::string rate = exact_text(static_cast<double>(sound.format.sampling_rate) / 1000);
+  return ", " + fixed(sound.seconds(), 1) + " s of " + kind + " sound at " + rate + " kHz" +
+         (sound.file.empty() ? "" : " in " + sound.file.string());
 }
 
 }  // namespace sparsereel::app

@@ -15,4 +15,7 @@ std::string duration_text(double seconds);
 /// PNGs), it gives the number of frames instead: "clip: 33 frames, 256x256".
 std::string video_text(const RunOptions& run, const models::VideoShape& shape);
 
+/// Returns ", 5.2 s of stereo sound at 32 kHz", with the sound's own file if it has one. Empty if there is no sound.
+std::string sound_text(const WrittenSound& sound);
+
 }  // namespace sparsereel::app

@@ -55,6 +55,7 @@ std::vector<NamedFile> files_of(const Settings& settings, const fs::path& config
   const fs::path output = settings.text("output", kDefaultOutput);
   std::vector<NamedFile> files = files_of(decoded.empty() ? Command::generate : Command::decode, settings);
   files.push_back({"the recipe of the video", recipe_beside(output), true});  // --no-metadata removes an existing one
+  files.push_back({"the sound of the video", sound_beside(output), true});
   if (const auto from = settings.text("from"); from && decoded.empty())
     files.push_back({"the recipe of --from", recipe_beside(*from)});
   files.push_back({"--config", config});

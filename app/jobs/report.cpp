@@ -135,6 +135,11 @@ void set_encoding(nlohmann::json& recipe, const RunOptions& run) {
   if (!run.video.codec.empty()) recipe["codec"] = run.video.codec;
 }
 
+void set_no_audio(nlohmann::json& recipe, bool no_audio) {
+  recipe.erase("no_audio");
+  if (no_audio) recipe["no_audio"] = true;
+}
+
 std::string recipe_identity(nlohmann::json recipe, const models::Plan& plan, const RunOptions& run) {
   recipe["vae_tiling"] = models::name(plan.vae_tiling);  // only the run shows what automatic chooses
   if (recipe.value("dropped", "") == "none") {           // the default before recipes had this field

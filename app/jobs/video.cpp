@@ -40,7 +40,8 @@ void resolve_video(VideoTask& video, const models::Pipeline& pipeline, LoadedFil
   settle_images(video.settings, pipeline.spec(), options.request, *video.pictures);
   video.plan = pipeline.resolve(options.request, /*decode=*/true, ranks);
   pipeline.check_init_latents(video.plan, video.init_latents);
-  check_encoding(options.run.output, video.plan.width, video.plan.height, options.run.video);
+  video.sound = sound_format(pipeline.spec(), video.plan.no_audio);
+  check_encoding(options.run.output, video.plan.width, video.plan.height, options.run.video, video.sound);
   video.recipe = make_recipe(options, video.plan, pipeline, *video.pictures);
   const std::string other_settings = options.profile ? models::profile_warning(*options.profile, video.plan) : "";
   for (const std::string& warning :
@@ -52,6 +53,11 @@ void resolve_video(VideoTask& video, const models::Pipeline& pipeline, LoadedFil
   for (const std::string& warning : pipeline.weight_warnings()) video.told.push_back(warning);
   for (const std::string& warning : recipe_mismatches(video.settings, video.recipe)) video.told.push_back(warning);
   video.identity = recipe_identity(video.recipe, video.plan, options.run);
+}
+
+SoundFormat sound_format(const models::ModelSpec& spec, bool no_audio) {
+  if (no_audio || !spec.sound.any()) return {};
+  return {.channels = spec.sound.channels, .sampling_rate = spec.sound.sampling_rate};
 }
 
 std::vector<std::string> early_warnings(const std::vector<VideoTask*>& videos) {

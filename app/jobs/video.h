@@ -32,6 +32,7 @@ struct VideoTask {
 
   // Set by resolve_video().
   models::Plan plan;
+  SoundFormat sound;                       // of the file; none if the model makes no sound, or --no-audio was given
   models::Latents init_latents;            // from --init-latents; undefined if denoising starts with noise
   std::shared_ptr<PictureFiles> pictures;  // its images, until they are encoded
   nlohmann::json recipe;                   // includes the outcome once the video is made
@@ -59,6 +60,9 @@ struct LoadedFiles {
 /// Checks the options against the model once and fills in unset values. Throws Error. `ranks`: number of ranks that
 /// make the video together.
 void resolve_video(VideoTask& video, const models::Pipeline& pipeline, LoadedFiles& loaded, int64_t ranks = 1);
+
+/// Returns the format of the sound that a model makes; none if it makes no sound or `no_audio` is true.
+SoundFormat sound_format(const models::ModelSpec& spec, bool no_audio);
 
 /// Returns the warnings to print before the work. A warning that several videos share appears once, with the place of
 /// the first video.

@@ -21,12 +21,22 @@ FramesView frames_view(const at::Tensor& frames) {
           .width = frames.size(2)};
 }
 
-std::string defect_warning(const models::FrameFacts& frames, KeptLatents& kept) {
-  const std::string wrong = models::defect(frames);
-  if (!wrong.empty())
-    return "the video " + wrong + (kept.saved().empty() ? "" : "; its latents are in " + kept.saved().string());
-  kept.let_go();
-  return {};
+std::vector<std::string> defects(const models::FrameFacts& frames, const WrittenSound& sound) {
+  std::vector<std::string> all;
+  if (const std::string wrong = models::defect(frames); !wrong.empty()) all.push_back("the video " + wrong);
+  if (sound.silenced > 0)
+    all.push_back("the sound held NaN or infinity in " + std::to_string(sound.silenced) + " of " +
+                  counted(sound.count * sound.format.channels, "sample") + "; they are silent");
+  return all;
+}
+
+std::vector<std::string> defect_warnings(const models::FrameFacts& frames, const WrittenSound& sound,
+                                         KeptLatents& kept) {
+  std::vector<std::string> warnings = defects(frames, sound);
+  if (warnings.empty()) kept.let_go();
+  if (!kept.saved().empty())
+    for (std::string& warning : warnings) warning += "; its latents are in " + kept.saved().string();
+  return warnings;
 }
 
 std::string decode_command(const Settings& settings, const RunOptions& run, const std::filesystem::path& latents) {
@@ -42,9 +52,10 @@ std::string decode_command(const Settings& settings, const RunOptions& run, cons
     const Setting* setting = takes(Command::decode, option) ? settings.find(key) : nullptr;
     if (setting == nullptr || setting->source == Source::matched_config || left_out.contains(key)) continue;
     if (!encoded && (key == "crf" || key == "codec")) continue;  // the output is not encoded
-    if (key == "no_metadata" && !settings.flag(key)) continue;
+    const bool is_flag = option.kind() == ValueKind::flag;
+    if (is_flag && !settings.flag(key)) continue;
     command.append(" ").append(option_name(key));
-    if (key != "no_metadata") command.append(" ").append(shell_quoted(setting->value));
+    if (!is_flag) command.append(" ").append(shell_quoted(setting->value));
   }
   return command;
 }
@@ -55,8 +66,18 @@ void add_output_report(nlohmann::json& report, const RunOptions& run, const mode
                       {"frames", shape.frames},      {"height", shape.height},     {"width", shape.width},
                       {"fps", run.video.fps}};
   if (!written.note.empty()) report["output"]["note"] = written.note;
+  if (written.sound.any()) report["output"]["sound"] = sound_report(written.sound);
   if (!run.contact_sheet.empty()) report["output"]["contact_sheet"] = run.contact_sheet.string();
   if (!run.preview.empty()) report["output"]["preview"] = run.preview.string();
+}
+
+nlohmann::json sound_report(const WrittenSound& sound) {
+  nlohmann::json report = {{"seconds", sound.seconds()},
+                           {"sampling_rate", sound.format.sampling_rate},
+                           {"channels", sound.format.channels},
+                           {"encoder", sound.encoder}};
+  if (!sound.file.empty()) report["path"] = sound.file.string();
+  return report;
 }
 
 std::string memory_summary(const nlohmann::json& memory) {

@@ -13,10 +13,11 @@
 namespace sparsereel::app {
 namespace {
 
-constexpr std::array<Container, 4> kContainers = {{{".mp4", "mp4", {"libx264", "libopenh264", "mpeg4"}, "+faststart"},
-                                                   {".mov", "mov", {"libx264", "libopenh264", "mpeg4"}, "+faststart"},
-                                                   {".mkv", "matroska", {"libx264", "libopenh264", "mpeg4"}, nullptr},
-                                                   {".webm", "webm", {"libvpx-vp9", "libaom-av1", "libvpx"}, nullptr}}};
+constexpr std::array<Container, 4> kContainers = {
+    {{".mp4", "mp4", {"libx264", "libopenh264", "mpeg4"}, "+faststart"},
+     {".mov", "mov", {"libx264", "libopenh264", "mpeg4"}, "+faststart"},
+     {".mkv", "matroska", {"libx264", "libopenh264", "mpeg4"}, nullptr},
+     {".webm", "webm", {"libvpx-vp9", "libaom-av1", "libvpx"}, nullptr, {"libvorbis", "vorbis"}}}};
 
 /// Closing this encoder before its first frame never returns (seen with version 1.4), so a check or a full disk would
 /// hang the program.
@@ -93,6 +94,22 @@ ChosenEncoder find_encoder(const std::filesystem::path& path, const Stream& stre
                  "write .gif, .y4m or a folder of PNGs");
 }
 
+/// Tries the container's encoders of sound until one works.
+std::string find_sound_encoder(const std::filesystem::path& path, const Container& container,
+                               const SoundFormat& sound) {
+  std::string failures;
+  for (const char* name : container.sound_encoders) {
+    if (name == nullptr) continue;
+    const std::string why = has_sound_encoder(name) ? sound_encoder_failure(name, sound) : "this FFmpeg lacks it";
+    if (why.empty()) return name;
+    failures += (failures.empty() ? "" : "; ") + std::string(name) + ": " + why;
+  }
+  throw bad_file(path,
+                 "no encoder takes the sound, which has " + std::to_string(sound.channels) + " channels at " +
+                     std::to_string(sound.sampling_rate) + " Hz: " + failures,
+                 "give --no-audio, or write .gif, .y4m or a folder of PNGs with the sound in a .wav beside it");
+}
+
 }  // namespace
 
 const Container& container_of(const std::filesystem::path& path) {
@@ -115,6 +132,14 @@ Quality quality_of(std::string_view encoder, const Stream& stream) {
   const double bits_per_pixel = 0.5 * std::exp2((17 - crf) / 6.0);
   const FrameRate rate = frame_rate(stream.options.fps);
   return {.bit_rate = std::llround(bits_per_pixel * stream.width * stream.height * rate.numerator / rate.denominator)};
+}
+
+SoundQuality sound_quality_of(std::string_view encoder, const SoundFormat& sound) {
+  constexpr int64_t kBitsAChannel = 96'000;  // at this rate, AAC sounds like its source
+  if (encoder == "aac") return {.bit_rate = kBitsAChannel * sound.channels};
+  if (encoder == "alac") return {};  // lossless
+  constexpr int kLikeAac = 6;
+  return {.quality = kLikeAac, .is_experimental = encoder == "vorbis"};
 }
 
 EncoderOption repeatable_option(std::string_view encoder) {
@@ -140,6 +165,17 @@ ChosenEncoder choose_encoder(const std::filesystem::path& path, const Stream& st
   const std::lock_guard lock(mutex);
   const auto found = known.find(key);
   return found != known.end() ? found->second : known.emplace(key, find_encoder(path, stream)).first->second;
+}
+
+std::string choose_sound_encoder(const std::filesystem::path& path, const SoundFormat& sound) {
+  static std::mutex mutex;
+  static std::map<std::tuple<std::string_view, int64_t, int64_t>, std::string> known;
+  const Container& container = container_of(path);
+  const std::tuple key(container.extension, sound.channels, sound.sampling_rate);
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(key);
+  return found != known.end() ? found->second
+                              : known.emplace(key, find_sound_encoder(path, container, sound)).first->second;
 }
 
 void check_encoder(const std::filesystem::path& path, const VideoOptions& options) {

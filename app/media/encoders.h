@@ -19,7 +19,8 @@ struct Container {
   std::string_view extension;
   const char* format;
   std::array<const char*, 3> encoders;
-  const char* options;  // movflags
+  const char* options;                                          // movflags
+  std::array<const char*, 2> sound_encoders = {"aac", "alac"};  // AAC has a fixed list of sampling rates
 };
 
 /// Returns the container for the path's extension.
@@ -38,6 +39,14 @@ struct Quality {
   std::optional<int64_t> bit_rate = {};  // bits per second
 };
 Quality quality_of(std::string_view encoder, const Stream& stream);
+
+/// Settings of an encoder of sound. The sound keeps its sampling rate: an encoder that does not take it is not used.
+struct SoundQuality {
+  std::optional<int64_t> bit_rate = {};  // bits per second
+  std::optional<int> quality = {};       // Vorbis's own scale, -1 to 10
+  bool is_experimental = false;          // FFmpeg opens it only on request
+};
+SoundQuality sound_quality_of(std::string_view encoder, const SoundFormat& sound);
 
 /// The number of threads for encoders that would otherwise use one for each CPU. Their streams depend on the number.
 inline constexpr int kEncoderThreads = 4;
@@ -64,6 +73,12 @@ bool has_encoder(const std::string& name);
 
 /// Returns false if the encoder takes no yuv420p frames, or if the container cannot hold its codec.
 bool may_make_yuv420p(const std::string& name, const Container& container);
+
+/// Returns true if FFmpeg has an encoder of sound of this name.
+bool has_sound_encoder(const std::string& name);
+
+/// Tries an encoder of sound. Returns the reason why it fails; empty if it works.
+std::string sound_encoder_failure(const std::string& name, const SoundFormat& sound);
 
 /// Tries an encoder for frames of this size in this container. Returns the reason why it fails; empty if it works.
 std::string encoder_failure(const std::string& name, const Stream& stream);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <span>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "models/files/json_text.h"
 #include "models/files/regular_file.h"
 #include "models/store/checkpoint/safetensors.h"
+#include "models/store/checkpoint/tensor_file.h"
 
 namespace sparsereel::app {
 namespace {
@@ -56,23 +58,40 @@ class FloatWriter final : public VideoWriter {
   models::SafetensorsWriter file_;
 };
 
-/// Writes the recipe in a file beside the video.
-class WriterWithRecipe final : public VideoWriter {
+/// The files beside a video that cannot hold its recipe and its sound.
+struct FilesBeside {
+  fs::path recipe, sound;
+};
+
+/// Writes the recipe and the sound in files beside the video.
+class WriterWithFilesBeside final : public VideoWriter {
  public:
-  WriterWithRecipe(std::unique_ptr<VideoWriter> video, fs::path beside, std::string recipe)
-      : video_(std::move(video)), beside_(std::move(beside)), recipe_(std::move(recipe)) {}
+  WriterWithFilesBeside(std::unique_ptr<VideoWriter> video, FilesBeside beside, const VideoOptions& options)
+      : video_(std::move(video)), beside_(std::move(beside)), recipe_(options.recipe) {
+    if (!options.sound.any()) return;
+    sound_.emplace(beside_.sound, options.sound);  // now, so that a full disk stops the run before the last frame
+    written_sound_ = written_sound(options.sound, "pcm_s24le");
+    written_sound_.file = beside_.sound;
+  }
 
   void add(std::span<const uint8_t> frame) override { video_->add(frame); }
   WrittenVideo finish() override {
     WrittenVideo written = video_->finish();
-    write_recipe(beside_, recipe_);
+    if (sound_)
+      sound_->commit();
+    else
+      remove_sound(beside_.sound);
+    write_recipe(beside_.recipe, recipe_);
+    written.sound = written_sound_;
     return written;
   }
 
  private:
   std::unique_ptr<VideoWriter> video_;
-  fs::path beside_;
+  FilesBeside beside_;
   std::string recipe_;
+  std::optional<SoundFile> sound_;
+  WrittenSound written_sound_;
 };
 
 constexpr uint64_t kMostRecipeBytes = 16 << 20;  // two prompts of the greatest length with every character escaped
@@ -90,6 +109,17 @@ void check_recipe_place(const fs::path& place) {
   if (fs::exists(place) && !holds_recipe(place))
     throw bad_input(place.string() + " would hold the recipe of the video, but it exists and holds something else",
                     "move that file, choose another --output, or give --no-metadata");
+}
+
+/// Returns true for a folder of PNGs, even if it does not exist yet.
+bool is_folder(const fs::path& video) {
+  std::error_code ignored;
+  return !video.has_filename() || fs::is_directory(video, ignored) ||
+         (extension(video).empty() && !fs::is_regular_file(video, ignored));
+}
+
+fs::path beside(const fs::path& video, const char* ending) {
+  return (video.has_filename() ? video : video.parent_path()).string() + ending;
 }
 
 std::string text_in(const fs::path& path) {
@@ -115,12 +145,14 @@ std::string recipe_in(const fs::path& path) {
 }  // namespace
 
 fs::path recipe_beside(const fs::path& video) {
-  std::error_code ignored;
-  const fs::path name = video.has_filename() ? video : video.parent_path();
   const std::string kind = extension(video);
-  const bool folder = !video.has_filename() || fs::is_directory(video, ignored) ||
-                      (kind.empty() && !fs::is_regular_file(video, ignored));
-  return folder || kind == ".gif" || kind == ".y4m" ? fs::path(name.string() + ".json") : fs::path();
+  return is_folder(video) || kind == ".gif" || kind == ".y4m" ? beside(video, ".json") : fs::path();
+}
+
+fs::path sound_beside(const fs::path& video) {
+  const std::string kind = extension(video);
+  const bool is_silent = is_folder(video) || kind == ".gif" || kind == ".y4m" || kind == ".safetensors";
+  return is_silent ? beside(video, ".wav") : fs::path();
 }
 
 void write_recipe(const fs::path& place, const std::string& recipe) {
@@ -179,8 +211,15 @@ void check_output(const fs::path& path, const VideoOptions& options) {
   if (!beside.empty() && !options.recipe.empty()) check_recipe_place(beside);
 }
 
-void check_encoding(const fs::path& path, int64_t width, int64_t height, const VideoOptions& options) {
-  if (output_kind(path) == OutputKind::encoded) check_frame_size(path, width, height, options);
+void check_encoding(const fs::path& path, int64_t width, int64_t height, const VideoOptions& options,
+                    const SoundFormat& sound) {
+  const bool is_encoded = output_kind(path) == OutputKind::encoded;
+  if (is_encoded) check_frame_size(path, width, height, options);
+  if (!sound.any()) return;
+  if (is_encoded)
+    choose_sound_encoder(path, sound);
+  else
+    check_sound_place(sound_beside(path));
 }
 
 bool takes_floats(const fs::path& path) {
@@ -193,13 +232,13 @@ std::unique_ptr<VideoWriter> open_video(const fs::path& path, const models::Vide
     throw run_failure(path.string() + ": there are no frames to write", "generate at least one frame");
   const OutputKind kind = output_kind(path);
   check_timing(options, kind);
-  if (kind == OutputKind::safetensors) return std::make_unique<FloatWriter>(path, shape);
   if (kind == OutputKind::encoded) return open_encoded(path, shape, options);
-  fs::path beside = recipe_beside(path);  // before a folder of that name exists
-  auto video = kind == OutputKind::y4m   ? open_y4m(path, shape, options)
-               : kind == OutputKind::gif ? open_gif(path, shape, options)
-                                         : open_png_folder(path, shape);
-  return std::make_unique<WriterWithRecipe>(std::move(video), std::move(beside), options.recipe);
+  FilesBeside files = {recipe_beside(path), sound_beside(path)};  // before a folder of that name exists
+  auto video = kind == OutputKind::y4m           ? open_y4m(path, shape, options)
+               : kind == OutputKind::gif         ? open_gif(path, shape, options)
+               : kind == OutputKind::safetensors ? std::make_unique<FloatWriter>(path, shape)
+                                                 : open_png_folder(path, shape);
+  return std::make_unique<WriterWithFilesBeside>(std::move(video), std::move(files), options);
 }
 
 WrittenVideo write_video(const fs::path& path, const FramesView& frames, const VideoOptions& options) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "app/media/sound.h"
 #include "models/request/video_shape.h"
 
 namespace sparsereel::app {
@@ -30,12 +31,14 @@ struct VideoOptions {
   int crf = 17;  // x264's constant rate factor, 0 to 51; other encoders use the nearest quality that they have
   std::string codec = {};   // FFmpeg encoder name; empty for the container's first available one
   std::string recipe = {};  // JSON, see open_video(); empty if none
+  SoundView sound = {};     // its samples must live as long as the writer
 };
 
 struct WrittenVideo {
   std::string encoder = {};  // such as "libx264"
   std::string note = {};     // the reason why it is not the preferred encoder; empty if it is
   uint64_t bytes = 0;
+  WrittenSound sound = {};
 };
 
 /// The kind of output that a path's extension asks for. No extension, or a trailing slash, means a folder of PNGs.
@@ -70,9 +73,11 @@ bool takes_floats(const std::filesystem::path& path);
 ///   .y4m          8-bit 4:4:4, BT.601 limited range, which readers assume
 ///   .safetensors  float [F, H, W, 3], key "frames"
 ///   a folder      000000.png, 000001.png, ... 8-bit RGB; the folder must not exist yet, or be empty
-/// The recipe goes into the comment tag or into the file recipe_beside(); a .safetensors has none. The write is atomic:
-/// a temporary file beside the target is renamed at the end. Throws Error naming the file and the remedy (unknown
-/// extension, folder missing, disk full, encoder not found, no ffmpeg program in a build without media libraries).
+/// The recipe goes into the comment tag or into the file recipe_beside(); a .safetensors has none. The sound goes into
+/// the video as AAC, in a .webm as Vorbis, or into the file sound_beside(). Sound and video begin together and keep
+/// their own lengths. The write is atomic: a temporary file beside the target is renamed at the end. Throws Error
+/// naming the file and the remedy (unknown extension, folder missing, disk full, encoder not found, no ffmpeg program
+/// in a build without media libraries).
 std::unique_ptr<VideoWriter> open_video(const std::filesystem::path& path, const models::VideoShape& shape,
                                         const VideoOptions& options);
 
@@ -83,6 +88,10 @@ WrittenVideo write_video(const std::filesystem::path& path, const FramesView& fr
 /// folder of PNGs. Empty for all others.
 std::filesystem::path recipe_beside(const std::filesystem::path& video);
 
+/// Returns the file for the sound of outputs that cannot hold sound: F.gif.wav, F.y4m.wav, F.safetensors.wav, or
+/// FOLDER.wav beside a folder of PNGs. Empty for all others.
+std::filesystem::path sound_beside(const std::filesystem::path& video);
+
 /// Writes the recipe to `place`, the recipe_beside() of a video. If either is empty, removes only an old video's recipe
 /// there, and no other file. Throws like open_video().
 void write_recipe(const std::filesystem::path& place, const std::string& recipe);
@@ -91,9 +100,11 @@ void write_recipe(const std::filesystem::path& place, const std::string& recipe)
 /// generating.
 void check_output(const std::filesystem::path& path, const VideoOptions& options);
 
-/// Runs the checks that need the size of the frames. Throws Error if no encoder opens for that size, or if the
-/// container refuses what the encoder makes.
-void check_encoding(const std::filesystem::path& path, int64_t width, int64_t height, const VideoOptions& options);
+/// Runs the checks that need the size of the frames and the format of the sound. Throws Error if no encoder opens for
+/// that size or sound, or if the container refuses what the encoder makes. Also throws if sound_beside() would replace
+/// a file that is no sound of this program.
+void check_encoding(const std::filesystem::path& path, int64_t width, int64_t height, const VideoOptions& options,
+                    const SoundFormat& sound = {});
 
 /// Returns the indices of the `count` evenly spaced frames that a contact sheet shows.
 std::vector<int64_t> frames_on_sheet(int64_t frames, int64_t count = 6);

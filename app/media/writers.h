@@ -40,6 +40,9 @@ void check_encoder(const std::filesystem::path& path, const VideoOptions& option
 /// Throws Error unless an encoder opens for frames of this size and the container can hold its stream.
 void check_frame_size(const std::filesystem::path& path, int64_t width, int64_t height, const VideoOptions& options);
 
+/// Returns the encoder of the sound of a video file. Throws Error if FFmpeg has none that takes such a sound.
+std::string choose_sound_encoder(const std::filesystem::path& path, const SoundFormat& sound);
+
 /// Throws Error unless a folder of PNGs can be written there.
 void check_png_folder(const std::filesystem::path& path);
 

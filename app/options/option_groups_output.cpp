@@ -36,6 +36,13 @@ std::vector<OptionSpec> video_files() {
        .in_help = InHelp::all,
        .commands = {decode},
        .recipe = InRecipe::value},
+      {.names = "--no-audio",
+       .help = "neither decode nor write the sound that a model makes",
+       .manual = R"(Leaves the sound out of the video of a model that makes sound. The sound is not decoded, which saves
+           a little time. The model still makes it together with the picture, so the picture stays the same.)",
+       .example = "sparsereel generate -m MODEL -p \"a dog barks\" --no-audio",
+       .in_help = InHelp::all,
+       .commands = {decode}},
       {.names = "--no-metadata",
        .option = {.kind = flag},
        .help = "write no recipe into the video",

@@ -115,7 +115,7 @@ void append(std::vector<NoEffectCause>& all, std::vector<NoEffectCause> more) {
 
 std::vector<fs::path> files_written(const GenerateOptions& options) {
   const RunOptions& run = options.run;
-  return {run.output, run.contact_sheet, run.preview, options.save_latents};
+  return {run.output, sound_beside(run.output), run.contact_sheet, run.preview, options.save_latents};
 }
 
 bool lacks_prompt(const Settings& settings) {
@@ -230,6 +230,7 @@ RunOptions read_run_options(const Settings& settings) {
   run.video.crf = static_cast<int>(std::clamp<int64_t>(settings.whole("crf").value_or(17), -1, 1000));
   run.video.codec = settings.text("codec", "");
   run.metadata = !settings.flag("no_metadata");
+  run.no_audio = settings.flag("no_audio");
   run.threads = settings.whole("threads");
   if (run.threads) models::check_threads(*run.threads);
   run.quiet = settings.flag("quiet");

@@ -43,6 +43,7 @@ struct RunOptions {
   std::filesystem::path preview;        // the file of previews during denoising; empty if none is asked for
   VideoOptions video;                   // without the recipe, which is known only at the end
   bool metadata = true;
+  bool no_audio = false;  // true if a sound is not written
   std::optional<int64_t> threads;
   bool quiet = false, verbose = false;
 };

@@ -255,7 +255,7 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   run.tell().stage("decode");
   load_vae();
   outcome.seconds.load_vae = meter.lap();
-  Decoded decoded = decode(latents, plan.vae_tiling, run);
+  Decoded decoded = decode(plan.no_audio ? Latents(latents.video) : latents, plan.vae_tiling, run);
   outcome.frames = std::move(decoded.frames);
   outcome.facts = std::move(decoded.facts);
   outcome.sound = std::move(decoded.sound);

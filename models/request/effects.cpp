@@ -56,6 +56,10 @@ std::string no_reuse(const RunFacts& facts) {
                                                             : "";
 }
 
+std::string no_sound(const RunFacts& facts) {
+  return facts.model != nullptr && !facts.model->sound.any() ? "for a model that makes no sound" : "";
+}
+
 /// Returns `why` if the model is known and lacks what `takes` says.
 std::string unless_model(const RunFacts& facts, bool ModelSpec::*takes, const char* why) {
   return facts.model != nullptr && !(facts.model->*takes) ? why : "";
@@ -130,6 +134,7 @@ const std::vector<Row>& rows() {
        [](const RunFacts& facts) -> std::string {
          return facts.request != nullptr && facts.request->image.empty() ? "without an image" : "";
        }},
+      {NoEffect::no_sound, "model", "a model that makes no sound", no_sound},
       {NoEffect::not_encoded, "output", "an output that is not a .mp4, .mov, .mkv or .webm",
        [](const RunFacts& facts) {
          return facts.is_encoded ? "" : "on " + facts.output + ": it is for .mp4, .mov, .mkv and .webm";

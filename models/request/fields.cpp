@@ -327,6 +327,9 @@ std::vector<Field> all_fields() {
                       {.name = "token_order", .choices = {"hilbert", "native", "time-major", "morton", "random"}}));
   all.push_back(
       field(&Request::vae_tiling, &Plan::vae_tiling, {.name = "vae_tiling", .choices = {"auto", "on", "off"}}));
+  all.push_back(field(&Request::no_audio,
+                      [](const Plan& plan) { return only(plan.no_audio, true); },  // the default is left out
+                      {.name = "no_audio", .no_effect = {NoEffect::no_sound}}));
   return all;
 }
 

@@ -40,6 +40,7 @@ enum class NoEffect {
   in_fp32,          // attention computes in fp32, on a CPU
   no_lora,          // no LoRA is given
   no_image,         // no image is given
+  no_sound,         // the model makes no sound
   not_encoded,      // the output is not encoded
   no_frame_rate,    // the output has no frame rate
   random_seed,      // the seed is drawn anew for every run

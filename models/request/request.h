@@ -114,6 +114,7 @@ struct Request {
   std::optional<FirstSteps> exact_steps = {};    // first steps with full attention
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
   VaeTiling vae_tiling = VaeTiling::automatic;
+  bool no_audio = false;  // the sound is neither decoded nor written; the model still makes it with the video
 };
 
 /// The fields that say how many blocks all heads compute, in the order of attention::kSelections. Each excludes the
@@ -162,6 +163,7 @@ struct Plan {
   int64_t exact_steps = 0;  // number of first steps that use mode full in place of attention_mode
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
   VaeTiling vae_tiling = VaeTiling::automatic;
+  bool no_audio = false;  // false if the model makes no sound
 
   bool is_guided() const { return guidance_scale > 1; }
 };

@@ -291,6 +291,7 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
   if (request.exact_steps) plan.exact_steps = request.exact_steps->of(plan.num_inference_steps);
   plan.token_order = request.token_order;
   plan.vae_tiling = request.vae_tiling;
+  plan.no_audio = request.no_audio && spec.sound.any();
   check_text(plan, spec);
   check_size(request, plan, spec);
   plan.latent = latent_size(spec, plan.num_frames, plan.height, plan.width);

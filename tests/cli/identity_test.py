@@ -54,7 +54,7 @@ ROWS = [
     {'model': 'image', 'image': 'first.ppm'}, {'model': 'image', 'image': 'first.ppm', 'resize': 'stretch'},
     {'model': 'image', 'image': 'first.ppm', 'image_encoder': 'clip.safetensors'},
     {'model': 'two_images', 'image': 'first.ppm', 'last_image': 'last.ppm', 'frames': 5}, {'arithmetic': 16}, {'block_error': 0.01}, {'seconds': 1}, {'max_vram': 12},
-    {'exact_steps': 1},
+    {'exact_steps': 1}, {'no_audio': True},
 ]
 # Options that no row of identities.json sets: a row cannot set them, or a recipe has another name for them.
 NO_ROW = {'batch_count', 'dry_run', 'preset', 'distilled', 'threads', 'gpus', 'report', 'quiet', 'verbose', 'json', 'random_weights', 'save_latents', 'contact_sheet', 'preview', 'help', 'diffusion_model', 'high_noise_diffusion_model'}

@@ -131,6 +131,7 @@ class Options(CommandLineTest):
                  [f'--{option} has no effect on .y4m: it is for .mp4, .mov, .mkv and .webm' for option in ('crf 20', 'codec libx265')]),
                 ([], ['--cache', '0.1'], ['--cache 0.1 has no effect with one step, because no later step can reuse it']),
                 ([], ['--strict-lora'], ['--strict-lora true has no effect without a LoRA']),
+                ([], ['--no-audio'], ['--no-audio true has no effect for a model that makes no sound']),
                 ([], ['--offload', 'auto'], []),
                 ([], ['--max-vram', '8'], ["--max-vram 8 has no effect on a CPU, whose memory is the host's"]),
                 ([], ['--offload'], ["--offload true has no effect on a CPU, whose memory is the host's"])):
@@ -147,6 +148,7 @@ class Options(CommandLineTest):
         self.warn_with(self.generate('--steps', 1, '-o', 'a.safetensors', '--fps', 12, '--save-latents', 'l.safetensors'))
         self.warn_with(self.run_program('decode', 'l.safetensors', '-m', MODEL, '-o', 'b.gif', '--crf', 20),
                        '--crf 20 has no effect on .gif: it is for .mp4, .mov, .mkv and .webm')
+        self.warn_with(self.run_program('decode', 'l.safetensors', '-m', MODEL, '-o', 'b.gif', '--no-audio'), '--no-audio true has no effect for a model that makes no sound')
         self.warn_with(self.run_program('config', 'show', '-m', MODEL, '--attention', 'full', '--topk', 0.5), f'--topk 0.5 has no effect {full}')
         self.assertNotIn('topk', self.show('--attention', 'full', '--topk', 0.5))
 

@@ -32,7 +32,7 @@ class Outputs(CommandLineTest):
         (self.folder / 'dangling.json').symlink_to('b.safetensors')
         for arguments in (['-o', 'a.safetensors', '--save-latents', 'a.safetensors'], ['-o', './a.mp4', '--report', 'a.mp4'],
                           ['-o', 'a.gif', '--report', 'a.gif.json'], ['-o', 'a.gif', '--no-metadata', '--report', 'a.gif.json'],
-                          ['--contact-sheet', 'a.png', '--report', 'a.png'],
+                          ['-o', 'a.gif', '--report', 'a.gif.wav'], ['--contact-sheet', 'a.png', '--report', 'a.png'],
                           ['-o', 'a', '--contact-sheet', 'a/'], ['--report', 'report.json', '--save-latents', 'link.json'],
                           ['--report', 'dangling.json', '--save-latents', 'b.safetensors']):
             with self.subTest(arguments=arguments):

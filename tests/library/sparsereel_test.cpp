@@ -302,6 +302,7 @@ TEST(Library, WarnsAboutMembersWithoutEffect) {
       {[](auto& r) { r.steps = 2; },
        [](auto& r) { r.cache = "steps:2"; },
        {"cache steps:2 has no effect with 2 steps, all of which it computes"}},
+      {none, [](auto& r) { r.no_audio = true; }, {"no_audio true has no effect for a model that makes no sound"}},
       {none, none, {}},
   };
   TextToVideo model(kModel, {.device = "cpu"});

@@ -77,6 +77,8 @@ bool FinishedVideos::is_there(const ManifestEntry& entry) {
   const fs::path video = folder_ / entry.output;
   std::error_code error;
   if (fs::file_size(video, error) != entry.bytes || error) return false;
+  const fs::path sound = entry.line.contains("sound") ? sound_beside(video) : fs::path();
+  if (!sound.empty() && !fs::is_regular_file(sound, error)) return false;
   std::string& hash = hashes_[entry.output];
   if (hash.empty()) hash = models::sha256_of_file(video);
   return hash == entry.sha256;

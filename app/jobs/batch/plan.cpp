@@ -177,6 +177,7 @@ void add_files(FileTable& files, const PromptRow& row, const VideoTask& planned)
   const fs::path& output = planned.options.run.output;
   files.writes(planned.place + " output", output);
   files.writes(planned.place + " output", recipe_beside(output));
+  files.writes(planned.place + " output", sound_beside(output));
 }
 
 }  // namespace
@@ -256,7 +257,11 @@ void check_row_outputs(VideoTask& row) {
 }
 
 void check_row_name(VideoTask& row) {
-  attempt(row, [&] { check_video(row.options.run); });
+  attempt(row, [&] {
+    check_video(row.options.run);
+    if (const fs::path sound = sound_beside(row.options.run.output); row.sound.any() && !sound.empty())
+      check_sound_place(sound);
+  });
 }
 
 void remove_leftovers(const std::vector<VideoTask>& rows) {

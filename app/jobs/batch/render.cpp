@@ -112,6 +112,10 @@ void Renderer::written(const VideoTask& row, const Made& made) {
   entry["seconds"] = seconds_;
   entry["sparsity"] = made.result.attention.statistics.sparsity();
   entry["encoder"] = made.file.encoder;
+  if (made.file.sound.any()) {
+    entry["sound"] = sound_report(made.file.sound);
+    entry["sound"].erase("path");  // it follows from the video's name, which may change
+  }
   manifest_.append(entry);
   tally_.presets.add(row, models::computed_steps(made.result.attention));
 }
@@ -144,6 +148,10 @@ void Renderer::move(const MovedVideo& moved) {
   const nlohmann::json& made = moved.finished->line;
   write_recipe(recipe_beside(to), row.options.run.metadata ? dump(made.value("recipe", row.recipe)) : "");
   std::error_code error;
+  if (const fs::path sound = sound_beside(from); made.contains("sound") && !sound.empty()) {
+    fs::rename(sound, sound_beside(to), error);
+    if (error) models::throw_write_failure(sound_beside(to), error.value());
+  }
   fs::rename(from, to, error);
   if (error) models::throw_write_failure(to, error.value());
   write_recipe(recipe_beside(from), "");

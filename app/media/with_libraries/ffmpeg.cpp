@@ -154,9 +154,12 @@ Muxer::~Muxer() {
   avformat_free_context(context_);
 }
 
-void Muxer::begin(const AVCodecContext& encoder, const std::vector<std::pair<const char*, const char*>>& options) {
+void Muxer::begin(const AVCodecContext& encoder, const std::vector<std::pair<const char*, const char*>>& options,
+                  const AVCodecContext* sound) {
   int code = 0;
-  stream_ = add_stream(*context_, encoder, &code);
+  add_stream(*context_, encoder, &code);
+  require(code, file_.target());
+  if (sound != nullptr) add_stream(*context_, *sound, &code);
   require(code, file_.target());
   use_apple_tag(*context_);
   require(avio_open(&context_->pb, context_->url, AVIO_FLAG_WRITE), file_.target());
@@ -168,10 +171,11 @@ void Muxer::begin(const AVCodecContext& encoder, const std::vector<std::pair<con
 }
 
 void Muxer::write(AVCodecContext& encoder, const AVFrame* frame) {
+  const int index = encoder.codec_type == AVMEDIA_TYPE_AUDIO ? 1 : 0;
   encode(encoder, frame, file_.target(), [&](AVPacket& packet) {
-    if (packet.duration == 0) packet.duration = 1;
-    av_packet_rescale_ts(&packet, encoder.time_base, stream_->time_base);
-    packet.stream_index = 0;
+    if (packet.duration == 0 && index == 0) packet.duration = 1;
+    av_packet_rescale_ts(&packet, encoder.time_base, context_->streams[index]->time_base);
+    packet.stream_index = index;
     require(av_interleaved_write_frame(context_, &packet), file_.target());
   });
 }

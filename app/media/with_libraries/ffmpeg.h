@@ -57,7 +57,7 @@ void encode(AVCodecContext& encoder, const AVFrame* frame, const std::filesystem
 /// code, or at least 0 on success.
 int try_header(const AVCodecContext& encoder, const char* format);
 
-/// A container with one video stream, written to the temporary file of an AtomicFile.
+/// A container with one video stream, and perhaps a stream of sound, written to the temporary file of an AtomicFile.
 class Muxer {
  public:
   Muxer(const std::filesystem::path& target, const char* format);
@@ -66,9 +66,11 @@ class Muxer {
   Muxer& operator=(const Muxer&) = delete;
 
   AVFormatContext& context() { return *context_; }
-  /// Writes the header of a stream encoded by `encoder`; `options` as FFmpeg's muxers name them.
-  void begin(const AVCodecContext& encoder, const std::vector<std::pair<const char*, const char*>>& options);
-  /// Encodes a frame (null at the end) into the stream.
+  /// Writes the header of a stream encoded by `encoder`; `options` as FFmpeg's muxers name them. `sound` encodes the
+  /// sound; null for none.
+  void begin(const AVCodecContext& encoder, const std::vector<std::pair<const char*, const char*>>& options,
+             const AVCodecContext* sound = nullptr);
+  /// Encodes a frame (null at the end) into the encoder's stream.
   void write(AVCodecContext& encoder, const AVFrame* frame);
   /// Writes the trailer, closes the file, puts it in place and returns its size in bytes.
   uint64_t finish();
@@ -76,7 +78,6 @@ class Muxer {
  private:
   models::AtomicFile file_;
   AVFormatContext* context_ = nullptr;
-  AVStream* stream_ = nullptr;
 };
 
 }  // namespace sparsereel::app::ffmpeg

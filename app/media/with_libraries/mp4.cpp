@@ -1,9 +1,10 @@
 // Writes MP4, MOV, Matroska and WebM: H.264, VP9 or AV1 through libavcodec, in BT.709, with the recipe in the comment
-// tag.
+// tag. The sound follows the frames closely.
 #include <cmath>
+#include <optional>
 
 #include "app/media/encoders.h"
-#include "app/media/with_libraries/ffmpeg.h"
+#include "app/media/with_libraries/sound.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app {
@@ -92,16 +93,23 @@ CodecContext open_chosen(const std::string& name, const Stream& stream, const st
 
 class EncodedWriter final : public VideoWriter {
  public:
-  EncodedWriter(const std::filesystem::path& path, const Stream& stream, const std::string& recipe)
+  EncodedWriter(const std::filesystem::path& path, const Stream& stream)
       : chosen_(choose_encoder(path, stream)),
         encoder_(open_chosen(chosen_.name, stream, path)),
         muxer_(path, stream.container.format),
         converter_(stream.width, stream.height),
         yuv_(ffmpeg::make_frame(AV_PIX_FMT_YUV420P, stream.width, stream.height)) {
+    const std::string& recipe = stream.options.recipe;
+    const SoundView& sound = stream.options.sound;
     if (!recipe.empty()) av_dict_set(&muxer_.context().metadata, "comment", recipe.c_str(), 0);
+    if (sound.any()) {
+      const std::string name = choose_sound_encoder(path, sound.format);
+      sound_.emplace(sound, name, path);
+      written_sound_ = written_sound(sound, name);
+    }
     std::vector<std::pair<const char*, const char*>> flags;
     if (stream.container.options != nullptr) flags.emplace_back("movflags", stream.container.options);
-    muxer_.begin(*encoder_, flags);
+    muxer_.begin(*encoder_, flags, sound_ ? &sound_->encoder() : nullptr);
   }
 
   void add(std::span<const uint8_t> frame) override {
@@ -109,16 +117,20 @@ class EncodedWriter final : public VideoWriter {
     yuv_->pts = frames_++;
     yuv_->quality = encoder_->global_quality;
     muxer_.write(*encoder_, yuv_.get());
+    if (sound_) sound_->write_until(static_cast<double>(frames_) / av_q2d(encoder_->framerate), muxer_);
   }
 
   WrittenVideo finish() override {
     muxer_.write(*encoder_, nullptr);
-    return {.encoder = chosen_.name, .note = chosen_.note, .bytes = muxer_.finish()};
+    if (sound_) sound_->finish(muxer_);
+    return {.encoder = chosen_.name, .note = chosen_.note, .bytes = muxer_.finish(), .sound = written_sound_};
   }
 
  private:
   ChosenEncoder chosen_;
   CodecContext encoder_;
+  std::optional<ffmpeg::SoundTrack> sound_;
+  WrittenSound written_sound_;
   ffmpeg::Muxer muxer_;
   Converter converter_;
   ffmpeg::Frame yuv_;
@@ -148,7 +160,7 @@ std::string encoder_failure(const std::string& name, const Stream& stream) {
 std::unique_ptr<VideoWriter> open_encoded(const std::filesystem::path& path, const models::VideoShape& shape,
                                           const VideoOptions& options) {
   const Stream stream{container_of(path), static_cast<int>(shape.width), static_cast<int>(shape.height), options};
-  return std::make_unique<EncodedWriter>(path, stream, options.recipe);
+  return std::make_unique<EncodedWriter>(path, stream);
 }
 
 std::string read_comment(const std::filesystem::path& path) {

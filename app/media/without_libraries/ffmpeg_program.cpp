@@ -167,11 +167,11 @@ Ffmpeg::Ffmpeg(const Start& start) : file_(start.file) {
   std::vector<Descriptor> given;
   std::vector<int> numbers;
   for (const int descriptor : {start.input >= 0 ? start.input : fed.number(), start.output ? written.number() : -1,
-                               said.number(), start.metadata}) {
+                               said.number(), start.metadata, start.sound}) {
     given.push_back(out_of_the_way(descriptor));
     numbers.push_back(given.back().number());
   }
-  if (start.metadata < 0) numbers.pop_back();
+  while (numbers.back() < 0 && numbers.size() > 3) numbers.pop_back();
   if (const int error = start_program(ffmpeg_program(), std::move(words), numbers, &process_); error != 0)
     throw_start_failure(start.file, error);
   messages_ = std::move(messages);

@@ -40,10 +40,11 @@ class Ffmpeg {
     std::filesystem::path file;          // the file that errors name
     int input = -1;      // the descriptor of a file that becomes /dev/stdin; -1: a pipe that write() fills
     int metadata = -1;   // a descriptor that becomes kMetadata; -1: none
+    int sound = -1;      // a descriptor that becomes kSound; -1: none
     bool output = true;  // false: read() returns nothing
     std::optional<std::chrono::seconds> limit = {};  // ends ffmpeg this long after the start
   };
-  static constexpr const char *kInput = "file:/dev/stdin", *kMetadata = "file:/dev/fd/3";
+  static constexpr const char *kInput = "file:/dev/stdin", *kMetadata = "file:/dev/fd/3", *kSound = "file:/dev/fd/4";
 
   /// Throws Error if there is no ffmpeg, or if it cannot be started.
   explicit Ffmpeg(const Start& start);

@@ -59,14 +59,30 @@ Words encoding(const std::string& encoder, const Stream& stream) {
   return words;
 }
 
-/// Lists a program's video encoders once. The key is the program, which the environment may change between calls.
-const std::set<std::string>& encoders_of_program() {
+/// Returns the arguments that encode the sound of this input.
+Words sound_encoding(const std::string& encoder, const std::string& input, const SoundFormat& sound) {
+  const SoundQuality quality = sound_quality_of(encoder, sound);
+  Words words = {"-map",     input + ":a", "-c:a", encoder, "-ar", std::to_string(sound.sampling_rate),
+                 "-flags:a", "+bitexact"};
+  if (quality.bit_rate) append(words, {"-b:a", std::to_string(*quality.bit_rate)});
+  if (quality.quality) append(words, {"-q:a", std::to_string(*quality.quality)});
+  if (quality.is_experimental) append(words, {"-strict:a", "experimental"});
+  return words;
+}
+
+/// A program's encoders by kind.
+struct ProgramEncoders {
+  std::set<std::string> video, sound;
+};
+
+/// Lists a program's encoders once. The key is the program, which the environment may change between calls.
+const ProgramEncoders& encoders_of_program() {
   static std::mutex mutex;
-  static std::map<fs::path, std::set<std::string>> known;
+  static std::map<fs::path, ProgramEncoders> known;
   const std::lock_guard lock(mutex);
   const fs::path program = ffmpeg_program();
   if (const auto found = known.find(program); found != known.end()) return found->second;
-  std::set<std::string>& names = known[program];
+  ProgramEncoders& names = known[program];
   if (program.empty()) return names;
   // " V....D libx264              libx264 H.264 / AVC ...", after a legend that ends with a line of dashes.
   std::istringstream lines(output_of_ffmpeg(program, {"-encoders"}));
@@ -75,13 +91,22 @@ const std::set<std::string>& encoders_of_program() {
     std::istringstream words(line);
     std::string flags, name;
     words >> flags >> name;
-    if (begun && flags.starts_with('V')) names.insert(name);
+    if (begun && flags.starts_with('V')) names.video.insert(name);
+    if (begun && flags.starts_with('A')) names.sound.insert(name);
     begun = begun || flags.starts_with("---");
   }
   return names;
 }
 
-/// Keeps the recipe in memory as a file of metadata, in which FFmpeg's syntax escapes five characters.
+/// Keeps the bytes in memory as a file, whose reader begins at its first byte.
+Descriptor memory_file(const char* name, const void* data, size_t bytes, const fs::path& target) {
+  Descriptor file(memfd_create(name, MFD_CLOEXEC));
+  const int error = file.number() < 0 ? errno : models::write_all(file.number(), data, bytes);
+  if (error != 0) models::throw_write_failure(target, error);
+  return file;
+}
+
+/// Keeps the recipe as a file of metadata, in which FFmpeg's syntax escapes five characters.
 Descriptor metadata_file(const std::string& recipe, const fs::path& target) {
   std::string text = ";FFMETADATA1\ncomment=";
   for (const char c : recipe) {
@@ -89,10 +114,13 @@ Descriptor metadata_file(const std::string& recipe, const fs::path& target) {
     text += c;
   }
   text += '\n';
-  Descriptor file(memfd_create("recipe", MFD_CLOEXEC));
-  const int error = file.number() < 0 ? errno : models::write_all(file.number(), text.data(), text.size());
-  if (error != 0) models::throw_write_failure(target, error);
-  return file;
+  return memory_file("recipe", text.data(), text.size(), target);
+}
+
+/// Keeps the sound as a .wav, which tells ffmpeg its format.
+Descriptor sound_file(const SoundView& sound, const fs::path& target) {
+  const std::vector<uint8_t> wav = wav_of(sound, target);
+  return memory_file("sound", wav.data(), wav.size(), target);
 }
 
 /// Returns the value of the tag "comment" in FFmpeg's file of metadata.
@@ -118,16 +146,28 @@ std::string comment_in(const std::string& text) {
 
 class EncodedWriter final : public VideoWriter {
  public:
-  EncodedWriter(const fs::path& path, const Stream& stream, const std::string& recipe)
-      : chosen_(choose_encoder(path, stream)), file_(path) {
+  EncodedWriter(const fs::path& path, const Stream& stream) : chosen_(choose_encoder(path, stream)), file_(path) {
     Ffmpeg::Start start{.arguments = frames_of(stream), .file = path, .output = false};
-    Descriptor metadata;
+    const std::string& recipe = stream.options.recipe;
+    const SoundView& sound = stream.options.sound;
+    Descriptor metadata, samples;
+    Words sound_words;
     if (!recipe.empty()) {
       metadata = metadata_file(recipe, path);
-      append(start.arguments, {"-f", "ffmetadata", "-i", Ffmpeg::kMetadata, "-map_metadata", "1"});
+      append(start.arguments, {"-f", "ffmetadata", "-i", Ffmpeg::kMetadata});
       start.metadata = metadata.number();
     }
+    if (sound.any()) {
+      samples = sound_file(sound, path);
+      const std::string name = choose_sound_encoder(path, sound.format), input = recipe.empty() ? "1" : "2";
+      append(start.arguments, {"-f", "wav", "-i", Ffmpeg::kSound});
+      sound_words = sound_encoding(name, input, sound.format);
+      written_sound_ = written_sound(sound, name);
+      start.sound = samples.number();
+    }
+    if (!recipe.empty()) append(start.arguments, {"-map_metadata", "1"});
     append(start.arguments, encoding(chosen_.name, stream));
+    append(start.arguments, sound_words);
     if (stream.container.options != nullptr) append(start.arguments, {"-movflags", stream.container.options});
     start.arguments.push_back("file:" + file_.temporary().string());
     ffmpeg_.emplace(start);
@@ -141,11 +181,12 @@ class EncodedWriter final : public VideoWriter {
     if (const std::string failure = ffmpeg_->finish(); !failure.empty()) throw_ffmpeg_failure(file_.target(), failure);
     const uint64_t bytes = fs::file_size(file_.temporary());
     file_.commit();
-    return {.encoder = chosen_.name, .note = chosen_.note, .bytes = bytes};
+    return {.encoder = chosen_.name, .note = chosen_.note, .bytes = bytes, .sound = written_sound_};
   }
 
  private:
   ChosenEncoder chosen_;
+  WrittenSound written_sound_;
   models::AtomicFile file_;
   std::optional<Ffmpeg> ffmpeg_;  // ends before its file is removed
 };
@@ -153,7 +194,23 @@ class EncodedWriter final : public VideoWriter {
 }  // namespace
 
 bool has_encoder(const std::string& name) {
-  return encoders_of_program().contains(name);
+  return encoders_of_program().video.contains(name);
+}
+
+bool has_sound_encoder(const std::string& name) {
+  return encoders_of_program().sound.contains(name);
+}
+
+std::string sound_encoder_failure(const std::string& name, const SoundFormat& sound) {
+  const std::vector<float> silence(static_cast<size_t>(sound.channels * sound.sampling_rate / 10));
+  const SoundView tenth{
+      .format = sound, .samples = silence.data(), .count = std::ssize(silence) / std::max<int64_t>(1, sound.channels)};
+  const Descriptor samples = sound_file(tenth, name);
+  Ffmpeg::Start start{.arguments = {"-f", "wav", "-i", Ffmpeg::kSound}, .file = name, .output = false};
+  append(start.arguments, sound_encoding(name, "0", sound));
+  append(start.arguments, {"-f", "null", "file:/dev/null"});
+  start.sound = samples.number();
+  return Ffmpeg(start).finish();
 }
 
 bool may_make_yuv420p(const std::string& name, const Container&) {
@@ -180,7 +237,7 @@ std::unique_ptr<VideoWriter> open_encoded(const fs::path& path, const models::Vi
                                           const VideoOptions& options) {
   require_media(path);
   const Stream stream{container_of(path), static_cast<int>(shape.width), static_cast<int>(shape.height), options};
-  return std::make_unique<EncodedWriter>(path, stream, options.recipe);
+  return std::make_unique<EncodedWriter>(path, stream);
 }
 
 std::string read_comment(const fs::path& path) {

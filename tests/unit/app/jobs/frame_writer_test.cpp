@@ -96,6 +96,81 @@ TEST_F(FrameWriterTest, DiscardsEarlierFramesWhenItBeginsAgain) {
   EXPECT_EQ(content("clip.y4m.json"), R"({"tiled":true})");
 }
 
+/// A second of a stereo tone.
+models::Sound tone() {
+  const at::Tensor left = at::arange(32000).mul(440 * 2 * 3.14159265 / 32000).sin().mul(0.5);
+  return {.samples = at::stack({left, left.mul(0.5)}), .sampling_rate = 32000};
+}
+
+TEST_F(FrameWriterTest, WritesTheSoundIntoTheVideoOrBesideIt) {
+  for (const std::string name : writable_names()) {
+    FrameWriter writer(to(name), text());
+    writer.take_sound(tone());
+    writer.begin(kShape, false);
+    writer.take(frames(writer, 0, 5));
+    const WrittenSound sound = writer.finish().sound;
+    EXPECT_EQ(sound.count, 32000) << name;
+    EXPECT_EQ(sound.format.channels, 2) << name;
+    EXPECT_EQ(sound.format.sampling_rate, 32000) << name;
+    EXPECT_EQ(sound.silenced, 0) << name;
+    EXPECT_EQ(sound.file, sound_beside(folder_ / name)) << name;
+    const auto wav = folder_ / (name + ".wav");
+    EXPECT_EQ(std::filesystem::exists(wav), !sound.file.empty()) << name;
+    if (sound.file.empty()) continue;
+    EXPECT_GT(std::filesystem::file_size(wav), 32000U * 2 * 3) << name;
+  }
+}
+
+TEST_F(FrameWriterTest, KeepsTheSoundWhenItBeginsAgain) {
+  FrameWriter writer(to("clip.y4m"), text());
+  writer.take_sound(tone());
+  writer.begin(kShape, false);
+  writer.take(frames(writer, 0, 3));
+  writer.begin(kShape, true);
+  writer.take(frames(writer, 0, 5));
+  EXPECT_EQ(writer.finish().sound.count, 32000);
+  EXPECT_THAT(test::names_in(folder_.path()), ElementsAre("clip.y4m", "clip.y4m.json", "clip.y4m.wav"));
+}
+
+TEST_F(FrameWriterTest, TakesASoundOfAnyStrides) {
+  models::Sound sound = tone();
+  FrameWriter plain(to("a.y4m"), text()), strided(to("b.y4m"), text());
+  plain.take_sound(sound);
+  sound.samples = sound.samples.t().contiguous().t();
+  strided.take_sound(sound);
+  for (FrameWriter* writer : {&plain, &strided}) {
+    writer->begin(kShape, false);
+    writer->take(frames(*writer, 0, 5));
+    writer->finish();
+  }
+  EXPECT_EQ(content("a.y4m.wav"), content("b.y4m.wav"));
+}
+
+TEST_F(FrameWriterTest, WritesTheSameFileWithoutAudioAsForAModelWithoutSound) {
+  for (const std::string name : writable_names()) {
+    RunOptions run = to(name);
+    run.metadata = false;
+    run.no_audio = true;
+    FrameWriter writer(run, text());
+    writer.take_sound(tone());
+    writer.begin(kShape, false);
+    writer.take(frames(writer, 0, 5));
+    EXPECT_FALSE(writer.finish().sound.any()) << name;
+    EXPECT_EQ(content(name), written_at_once(name)) << name;
+    EXPECT_FALSE(std::filesystem::exists(folder_ / (name + ".wav"))) << name;
+  }
+}
+
+TEST_F(FrameWriterTest, LeavesNoSoundIfFramesAreMissing) {
+  {
+    FrameWriter writer(to("clip.y4m"), text());
+    writer.take_sound(tone());
+    writer.begin(kShape, false);
+    writer.take(frames(writer, 0, 2));
+  }
+  EXPECT_THAT(test::names_in(folder_.path()), IsEmpty());
+}
+
 /// The decoder gets the error with one of the next pieces, or at the end.
 TEST_F(FrameWriterTest, TellsTheDecoderThatTheDiskIsFull) {
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);

@@ -31,5 +31,14 @@ TEST(LastLine, CountsFramesOfFormatsWithoutAFrameRate) {
   EXPECT_EQ(text("folder/", 33), "folder/: 33 frames, 256x128");
 }
 
+TEST(LastLine, SaysLengthKindAndRateOfTheSound) {
+  WrittenSound sound = {.format = {.channels = 2, .sampling_rate = 32000}, .count = 165'600};
+  EXPECT_EQ(sound_text(sound), ", 5.2 s of stereo sound at 32 kHz");
+  sound.format = {.channels = 1, .sampling_rate = 22050};
+  sound.file = "clip.gif.wav";
+  EXPECT_EQ(sound_text(sound), ", 7.5 s of mono sound at 22.05 kHz in clip.gif.wav");
+  EXPECT_EQ(sound_text({}), "");
+}
+
 }  // namespace
 }  // namespace sparsereel::app

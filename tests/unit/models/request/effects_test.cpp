@@ -64,6 +64,18 @@ TEST(NoEffectWarnings, AreOmittedForNeutralValues) {
   EXPECT_THAT(no_effect_warnings(settings, {kNoGuidance}), IsEmpty());
 }
 
+TEST(NoEffectWarnings, NameNoAudioForAModelWithoutSound) {
+  Settings settings;
+  settings.add(Source::command_line, {{"no_audio", "true"}});
+  models::ModelSpec model;
+  const auto warnings = [&] {
+    return no_effect_warnings(settings, models::no_effect_causes(models::kDecidedByModel, {.model = &model}));
+  };
+  EXPECT_THAT(warnings(), ElementsAre("--no-audio true has no effect for a model that makes no sound"));
+  model.sound.latent_channels = 32;
+  EXPECT_THAT(warnings(), IsEmpty());
+}
+
 TEST(OptionsWithoutEffect, AreListedForTheGivenCauses) {
   EXPECT_THAT(models::options_without_effect(program_options(), {kFull}), Contains("dense_layers"));
   EXPECT_THAT(models::options_without_effect(program_options(), {kFull}), Not(Contains("attention")));

@@ -1,0 +1,74 @@
+// The sound of a video in memory, and the .wav file that holds it beside formats without sound. No torch.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "models/files/atomic_file.h"
+
+namespace sparsereel::app {
+
+struct SoundFormat {
+  int64_t channels = 0;       // 0 if there is no sound
+  int64_t sampling_rate = 0;  // samples of a channel in a second
+
+  bool any() const { return channels > 0; }
+};
+
+/// Samples [channels, count], -1..1, contiguous; not owned.
+struct SoundView {
+  SoundFormat format = {};
+  const float* samples = nullptr;
+  int64_t count = 0;  // samples of a channel
+
+  bool any() const { return format.any() && count > 0; }
+  /// Returns a sample as it is written: clamped to -1..1. NaN and infinity become silence, because encoders refuse
+  /// them.
+  float written(int64_t channel, int64_t index) const;
+  /// Returns how many samples of all channels are NaN or infinite.
+  int64_t silenced() const;
+};
+
+/// A sound in a file.
+struct WrittenSound {
+  SoundFormat format = {};
+  int64_t count = 0;     // samples of a channel
+  int64_t silenced = 0;  // samples that were NaN or infinite
+  std::string encoder = {};
+  std::filesystem::path file = {};  // the .wav beside the video; empty if the video holds the sound
+
+  bool any() const { return format.any(); }
+  double seconds() const;
+};
+/// Returns what a file says of a sound that it holds; nothing for no sound.
+WrittenSound written_sound(const SoundView& sound, const std::string& encoder);
+
+/// Returns the sound as a .wav file of 24-bit PCM. Its rounding is below 16-bit noise by far, so no dither is needed.
+/// Every player reads it, and so does Python's module `wave`, which reads no floats. Throws Error naming `target` if
+/// the sound is too long for the format (4 GiB).
+std::vector<uint8_t> wav_of(const SoundView& sound, const std::filesystem::path& target);
+
+/// Checks that a sound may be written to this file. The user did not name the file, so it may replace only an older
+/// sound of this program. Throws Error.
+void check_sound_place(const std::filesystem::path& place);
+
+/// Removes an older sound of this program, and no other file.
+void remove_sound(const std::filesystem::path& place);
+
+/// A .wav file that is written at once and appears with commit().
+class SoundFile {
+ public:
+  /// Throws like open_video().
+  SoundFile(const std::filesystem::path& place, const SoundView& sound);
+
+  void commit() { file_.commit(); }
+  const std::filesystem::path& place() const { return place_; }
+
+ private:
+  std::filesystem::path place_;
+  models::AtomicFile file_;
+};
+
+}  // namespace sparsereel::app
