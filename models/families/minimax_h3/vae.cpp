@@ -32,11 +32,16 @@ at::ScalarType dtype_of_products(at::Device device) {
   return device.is_cpu() ? at::kFloat : at::kHalf;
 }
 
+MiniMaxH3VaeConfig vae_config_of(const Component& component) {
+  MiniMaxH3VaeConfig config = parse_minimax_h3_vae_config(component.config, component.config_file);
+  config.has_fused_heads = component.tensors.contains("decoder.transformer_blocks.0.attn.to_qkv.weight");
+  return config;
+}
+
 class MiniMaxH3Vae final : public CoderVae<MiniMaxH3VaeConfig, MiniMaxH3Decoder, MiniMaxH3Encoder> {
  public:
   MiniMaxH3Vae(const Component& component, at::Device device, VaeParts parts)
-      : CoderVae(parse_minimax_h3_vae_config(component.config, component.config_file), component, device,
-                 dtype_of_products(device), parts) {}
+      : CoderVae(vae_config_of(component), component, device, dtype_of_products(device), parts) {}
 
   /// Every decode is in tiles, because the size of tiles is part of the model.
   void decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
