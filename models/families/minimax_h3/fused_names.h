@@ -14,7 +14,7 @@ enum class FusedRows {
 
 /// Tells the order by the layers' numbers, for tensors under the authors' names. The rows of queries and keys pass a
 /// norm, so their lengths are free; those of values are not. The right order therefore explains the mean lengths of the
-/// heads' rows better than the wrong one (by an analysis of variance over some rows of all layers). Returns nothing if
+/// heads' rows better than the wrong one (by an analysis of variance over some rows of some layers). Returns nothing if
 /// neither order explains them, or if the numbers are packed or in 8 bits.
 std::optional<FusedRows> fused_rows_by_numbers(const TensorTable& tensors, const StoredWeights& weights);
 

@@ -173,9 +173,11 @@ Part minimax_h3_sound_vae_part() {
 
 LoraNames minimax_h3_lora_names() {
   return {.blocks = "transformer_blocks.",
-          .layers = {"attn.to_q", "attn.to_k", "attn.to_v", "attn.to_out.0", "ff.net.0.proj", "ff.net.2",
+          // The first one's inputs are as wide as all heads; those of q, k and v are not.
+          .layers = {"attn.to_out.0", "attn.to_q", "attn.to_k", "attn.to_v", "ff.net.0.proj", "ff.net.2",
                      "adaln_proj.linear"},
-          .other_blocks = "blocks."};
+          .other_blocks = "blocks.",
+          .pruned = {"adaln_proj.linear", "norm_out.linear"}};
 }
 
 }  // namespace sparsereel::models

@@ -42,6 +42,13 @@ class MiniMaxH3Lora : public ::testing::Test {
     test::write_text(folder_ / "transformer/config.json", case_.content["config"].dump());
     test::write_tensors(folder_ / "transformer/diffusion_pytorch_model.safetensors", weights_);
   }
+  ModelSpec spec() const {
+    ModelSpec spec;
+    spec.layers = 2;
+    spec.heads = case_.content["config"]["num_attention_heads"].get<int64_t>();
+    spec.head_dim = case_.content["config"]["attention_head_dim"].get<int64_t>();
+    return spec;
+  }
   /// Returns the transformer's file in each layout.
   std::vector<std::filesystem::path> files() const {
     const auto dim = case_.content["config"]["attention_head_dim"].get<int64_t>();
@@ -61,11 +68,7 @@ class MiniMaxH3Lora : public ::testing::Test {
       SCOPED_TRACE(layout);
       Checkpoint checkpoint = Checkpoint::open(folder_.path());
       if (!layout.empty()) checkpoint.replace("transformer", layout);
-      ModelSpec spec;
-      spec.layers = 2;
-      spec.heads = case_.content["config"]["num_attention_heads"].get<int64_t>();
-      spec.head_dim = case_.content["config"]["attention_head_dim"].get<int64_t>();
-      add_loras(checkpoint, spec, {{.file = file, .scale = 1}}, /*strict=*/true);
+      add_loras(checkpoint, spec(), {{.file = file, .scale = 1}}, /*strict=*/true);
       const Prediction actual = predict(checkpoint.component("transformer"), case_);
       EXPECT_TRUE(close_to(actual.video, expected.video, 1e-5));
       EXPECT_TRUE(close_to(actual.sound, expected.sound, 1e-5));
@@ -89,6 +92,38 @@ TEST_F(MiniMaxH3Lora, TakesTheNamesOfDiffusers) {
     weight = weight + at::matmul(up, down);
   }
   expect_change(lora, changed);
+}
+
+TEST_F(MiniMaxH3Lora, ChangesTheOtherLayersOfAPrunedFile) {
+  constexpr int64_t kWidth = 3;
+  NamedTensors pruned, lora;
+  for (const auto& [name, tensor] : weights_) {
+    const bool is_modulation = name.ends_with("adaln_proj.linear.weight") || name == "norm_out.linear.weight";
+    if (!name.starts_with("time_embedder."))
+      pruned[name] = is_modulation ? tensor.narrow(1, 0, kWidth).contiguous() : tensor;
+  }
+  pruned["adaln_t_table"] = at::randn({9, kWidth});
+  NamedTensors changed = pruned;
+  at::Tensor& query = changed.at("transformer_blocks.0.attn.to_q.weight");
+  for (const std::string layer : {"transformer_blocks.0.attn.to_q", "transformer_blocks.1.adaln_proj.linear"}) {
+    const at::Tensor& weight = weights_.at(layer + ".weight");
+    lora[layer + ".lora_A.weight"] = at::randn({2, weight.size(1)}) * 0.1;
+    lora[layer + ".lora_B.weight"] = at::randn({weight.size(0), 2});
+  }
+  const std::string first = "transformer_blocks.0.attn.to_q.lora_";
+  query = query + at::matmul(lora.at(first + "B.weight"), lora.at(first + "A.weight"));
+  const auto file = test::write_tensors(folder_ / "lora.safetensors", lora);
+  const auto add = [&](bool strict) {
+    Checkpoint checkpoint = Checkpoint::open(folder_.path());
+    checkpoint.replace("transformer", test::write_tensors(folder_ / "pruned.safetensors", pruned));
+    const std::vector<std::string> warnings = add_loras(checkpoint, spec(), {{.file = file, .scale = 1}}, strict);
+    EXPECT_EQ(warnings.size(), 1U);
+    EXPECT_NE(warnings.back().find("1 for layers that this file holds pruned"), std::string::npos) << warnings.back();
+    return predict(checkpoint.component("transformer"), case_);
+  };
+  const auto exact = test::write_tensors(folder_ / "changed.safetensors", changed);
+  EXPECT_TRUE(close_to(add(false).video, predict(test::open_minimax_h3(exact, case_), case_).video, 1e-5));
+  EXPECT_TRUE(test::throws_error([&] { add(true); }, {"lora.safetensors", "adaln_proj"}));
 }
 
 /// A LoRA's fused rows are those of a model in memory: all queries first, whatever order the model's file has.

@@ -192,7 +192,8 @@ TEST_F(MiniMaxH3Names, ShowTheSizesOfTheConfig) {
 /// Writes the small VAE in the authors' names, with q, k and v head by head.
 NamedTensors vae_in_authors_names(const std::filesystem::path& file, int64_t head_dim) {
   const StoredWeights stored = open_weights(file);
-  Component component = component_of(stored, minimax_h3_vae_part());
+  static const Part part = minimax_h3_vae_part();
+  const Component component = component_of(stored, part);
   WeightReader reader(component, at::kCPU, at::kFloat);
   const NameMap names = minimax_h3_vae_part().names.others.front();
   NamedTensors renamed;
@@ -220,7 +221,8 @@ NamedTensors vae_in_authors_names(const std::filesystem::path& file, int64_t hea
 TEST_F(MiniMaxH3Names, GiveTheSameFramesForTheVaeOfEveryProgram) {
   const std::filesystem::path data = std::filesystem::path(SPARSEREEL_TEST_DATA) / "minimax_h3/vae";
   const auto open = [&](const std::filesystem::path& file) {
-    Component component = component_of(open_weights(file), minimax_h3_vae_part());
+    static const Part part = minimax_h3_vae_part();
+    Component component = component_of(open_weights(file), part);
     component.config = read_json(data / "config.json");
     component.config_file = "vae/config.json";
     return component;
