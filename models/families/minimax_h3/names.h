@@ -14,7 +14,8 @@ Part minimax_h3_transformer_part();
 /// uses.
 Part minimax_h3_vae_part();
 
-/// Returns the description of the sound VAE's files, which have the same names everywhere.
+/// Returns the description of the sound VAE's files. ComfyUI's hold the weights of convolutions, the others hold
+/// lengths and directions of the weights' rows.
 Part minimax_h3_sound_vae_part();
 
 /// Returns the layers of the transformer that LoRAs change. Files in the authors' names hold q, k and v in one layer,

@@ -81,8 +81,7 @@ class Layers {
   }
 
  private:
-  /// The first of two layers with one name counts, unless both are rows. Two programs that give one name to a layer's
-  /// rows in different orders count as the first.
+  /// The first of two layers with one name counts, unless both are rows of different layers.
   static void add(std::vector<PlacedName>& layers, const PlacedName& layer) {
     if (std::ranges::find(layers, layer.name, &PlacedName::name) != layers.end()) return;
     if (layers.empty() || (layer.rows != nullptr && layers.front().rows != nullptr)) layers.push_back(layer);

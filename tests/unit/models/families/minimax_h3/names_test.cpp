@@ -251,6 +251,39 @@ TEST_F(MiniMaxH3Names, GiveTheSameFramesForTheVaeOfEveryProgram) {
             minimax_h3_vae_part().sizes_by_config(plain.config, "config.json"));
 }
 
+TEST_F(MiniMaxH3Names, GiveTheSameSoundFromWholeWeights) {
+  const std::filesystem::path data = std::filesystem::path(SPARSEREEL_TEST_DATA) / "minimax_h3/sound";
+  const auto open = [&](const std::filesystem::path& file) {
+    static const Part part = minimax_h3_sound_vae_part();
+    Component component = component_of(open_weights(file), part);
+    component.config = read_json(data / "config.json");
+    component.config_file = "audio_vae/config.json";
+    return component;
+  };
+  const Component plain = open(data / "diffusion_pytorch_model.safetensors");
+  WeightReader reader(plain, at::kCPU, at::kFloat);
+  NamedTensors whole;
+  for (const auto& [name, place] : plain.tensors) {
+    const at::Tensor tensor = reader.tensor(name, place.second->shape);
+    if (name.ends_with(".weight_g")) continue;
+    const bool is_direction = name.ends_with(".weight_v");
+    const std::string stem = name.substr(0, name.size() - 2);
+    if (is_direction) {
+      const at::Tensor lengths = reader.tensor(stem + "_g", {tensor.size(0), 1, 1});
+      whole[stem] = tensor * (lengths / tensor.square().sum({1, 2}, true).sqrt());
+    } else {
+      whole[name] = tensor.clone();
+    }
+  }
+  whole["latents_mean"] = at::zeros({2});
+  const int64_t channels = plain.config.at("latent_channels").get<int64_t>();
+  const at::Tensor latents = at::randn({1, 6, channels});
+  const auto sound_of = [&](const Component& component) {
+    return load_minimax_h3_sound_vae(component, at::kCPU)->decode(latents);
+  };
+  EXPECT_TRUE(close_to(sound_of(open(test::write_tensors(folder_ / "a.safetensors", whole))), sound_of(plain), 1e-5));
+}
+
 TEST_F(MiniMaxH3Names, ShowTheSizesOfTheSoundVae) {
   const std::filesystem::path data = std::filesystem::path(SPARSEREEL_TEST_DATA) / "minimax_h3/sound";
   const Part part = minimax_h3_sound_vae_part();
