@@ -21,7 +21,7 @@ constexpr const char* kClass = "MiniMaxH3TransformerAlone";
 void add_transformer_alone() {
   static const bool added = [] {
     add_family({.pipeline_class = kClass,
-                .name = "MiniMax-H3's transformer",
+                .name = "MiniMax-H3",  // a LoRA is for another model if names differ
                 .parts = {minimax_h3_transformer_part()},
                 .lora = minimax_h3_lora_names(),
                 .samplers = {},
