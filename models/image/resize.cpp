@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "hilbert/error.h"
 
@@ -26,8 +27,33 @@ at::Tensor of_channels(const std::array<double, 3>& numbers) {
 
 at::Tensor fit_image(const Picture& picture, int64_t height, int64_t width, ResizeRule rule) {
   const PictureBox part = rule == ResizeRule::cover ? center(picture, height, width) : whole(picture);
-  const at::Tensor frame = tensor_of(resample(picture, height, width, ResampleFilter::lanczos, part));
-  return frame.div(255).mul(2).sub(1).permute({2, 0, 1}).contiguous().view({1, 3, 1, height, width});
+  return frame_of(resample(picture, height, width, ResampleFilter::lanczos, part));
+}
+
+at::Tensor frame_of(const Picture& picture) {
+  const at::Tensor frame = tensor_of(picture).div(255).mul(2).sub(1).permute({2, 0, 1});
+  return frame.contiguous().view({1, 3, 1, picture.height, picture.width});
+}
+
+Picture stretched(const Picture& picture, int64_t height, int64_t width) {
+  return resample(picture, height, width, ResampleFilter::lanczos, whole(picture));
+}
+
+Picture covered(const Picture& picture, int64_t height, int64_t width) {
+  if (picture.height == height && picture.width == width) return picture;
+  const double scale = std::max(static_cast<double>(width) / static_cast<double>(picture.width),
+                                static_cast<double>(height) / static_cast<double>(picture.height));
+  const auto covers = [&](int64_t size, int64_t least) {
+    return std::max(least, static_cast<int64_t>(std::nearbyint(static_cast<double>(size) * scale)));
+  };
+  const Picture large = stretched(picture, covers(picture.height, height), covers(picture.width, width));
+  const int64_t left = (large.width - width) / 2, top = (large.height - height) / 2;
+  Picture result = {.height = height, .width = width};
+  for (int64_t y = 0; y < height; ++y) {
+    const auto first = large.pixels.begin() + 3 * ((top + y) * large.width + left);
+    result.pixels.insert(result.pixels.end(), first, first + 3 * width);
+  }
+  return result;
 }
 
 at::Tensor square_image(const Picture& picture, int64_t side) {

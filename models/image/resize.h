@@ -12,6 +12,16 @@ namespace sparsereel::models {
 /// Returns the picture as fp32 [1, 3, 1, height, width] in [-1, 1] on the CPU, resized by Pillow's Lanczos filter.
 at::Tensor fit_image(const Picture& picture, int64_t height, int64_t width, ResizeRule rule);
 
+/// Returns a picture of 8 bits as fp32 [1, 3, 1, height, width] in [-1, 1] on the CPU, in its own size.
+at::Tensor frame_of(const Picture& picture);
+
+/// Returns the picture in this size, resized by Pillow's Lanczos filter without regard to its shape.
+Picture stretched(const Picture& picture, int64_t height, int64_t width);
+
+/// Returns the middle of the picture in this size. Pillow's Lanczos filter resizes the whole picture first, to sizes
+/// that are rounded like Python's round(), so that it covers this size.
+Picture covered(const Picture& picture, int64_t height, int64_t width);
+
 /// Returns the picture as fp32 [1, 3, side, side] in 0..1 on the CPU. Pillow's bicubic filter scales the shorter edge
 /// to `side`, and the longer one is center-cropped, as in CLIPImageProcessor.
 at::Tensor square_image(const Picture& picture, int64_t side);

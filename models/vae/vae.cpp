@@ -71,6 +71,10 @@ LatentDistribution Vae::encode(const at::Tensor&, bool, const VaeProgress&) {
   refuse_to_encode();
 }
 
+at::Tensor Vae::encode_keyframe(const at::Tensor& frame, const VaeProgress& progress) {
+  return encode(frame, /*tiled=*/false, progress).mean.to(at::kFloat);
+}
+
 uint64_t Vae::untiled_encode_bytes(int64_t, int64_t, int64_t) const {
   refuse_to_encode();
 }

@@ -65,6 +65,10 @@ class Vae {
   /// and s pixels are one latent; tiled is as in decode(). A single frame is encoded as a picture. Throws Error for
   /// other shapes, and unless encodes().
   virtual LatentDistribution encode(const at::Tensor& frames, bool tiled, const VaeProgress& progress = {});
+  /// Encodes a picture, a single frame as encode() takes it, to the latents [1, C, 1, H, W] that stand for it in a
+  /// video, in fp32: the mean of encode(), or a draw if the family draws from a generator of its own. Throws Error as
+  /// encode() does.
+  virtual at::Tensor encode_keyframe(const at::Tensor& frame, const VaeProgress& progress = {});
   /// Returns the factor by which encode()'s latents must be multiplied before decode() takes them.
   virtual double encoded_scale() const { return 1; }
   /// Returns the number of frames that F latent frames decode to.

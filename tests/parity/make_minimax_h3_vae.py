@@ -61,6 +61,8 @@ def main():
         picture = picture_of(*size)
         latent = model.encode(((picture + 1) / 2 - MEAN) / DEVIATION).latent_dist
         golden |= {f"{name}/mean": (latent.mean - mean) / std, f"{name}/deviation": latent.std / std}
+        drawn = latent.sample(generator=torch.Generator().manual_seed(42)).half().float()  # as encode_vae_condition() of the pipeline draws
+        golden[f"{name}/drawn"] = (drawn - mean) / std
         print(f"{name:20} latents {tuple(latent.mean.shape)} std {latent.mean.std():.3f}, deviation {latent.std.mean():.3f}")
     save_file({key: value.contiguous() for key, value in golden.items()}, FOLDER / "vae_golden.safetensors")
     (FOLDER / "vae_names.json").write_text(json.dumps({"published": names_of(PUBLISHED)}, separators=(",", ":")) + "\n")

@@ -36,8 +36,11 @@ void MiniMaxH3DecoderBlock::weights(const Visit& visit, const std::string& name,
   vector(scale_attention, ".scale1");
   vector(norm_feed_forward, ".norm2.weight");
   vector(scale_feed_forward, ".scale2");
-  qkv.packed_weights(in_row_order(visit, heads.row_order()),
-                     {attention + "to_q", attention + "to_k", attention + "to_v"}, channels, channels);
+  if (config.has_fused_heads)
+    qkv.weights(in_row_order(visit, heads.row_order_by_head()), attention + "to_qkv", 3 * channels, channels);
+  else
+    qkv.packed_weights(in_row_order(visit, heads.row_order()),
+                       {attention + "to_q", attention + "to_k", attention + "to_v"}, channels, channels);
   to_out.weights(visit, attention + "to_out.0", channels, channels);
   feed_forward_in.weights(visit, name + ".ff.net.0.proj", 2 * inner, channels);
   feed_forward_out.weights(visit, name + ".ff.net.2", channels, inner);

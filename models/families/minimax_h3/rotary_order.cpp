@@ -15,4 +15,12 @@ at::Tensor RotatedHeads::row_order() const {
   return at::cat({(firsts + channel_order()).flatten(), at::arange(2 * count * dim, 3 * count * dim, at::kLong)});
 }
 
+at::Tensor RotatedHeads::row_order_by_head() const {
+  return at::arange(3 * count * dim, at::kLong)
+      .view({count, 3, dim})
+      .transpose(0, 1)
+      .flatten()
+      .index_select(0, row_order());
+}
+
 }  // namespace sparsereel::models

@@ -16,6 +16,8 @@ struct RotatedHeads {
   at::Tensor channel_order() const;
   /// Returns int64 [3 x count x dim]: the order of the rows of stacked layers q, k and v. The rows of v keep theirs.
   at::Tensor row_order() const;
+  /// Returns row_order() for a layer that holds q, k and v of the first head, then those of the next.
+  at::Tensor row_order_by_head() const;
 };
 
 }  // namespace sparsereel::models

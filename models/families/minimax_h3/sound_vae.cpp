@@ -5,7 +5,9 @@
 #include <ATen/ATen.h>
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,7 +29,7 @@ constexpr int64_t kStereo = 2;
 /// A convolution whose weight is stored as lengths and directions of its rows (Salimans and Kingma, arXiv 1602.07868).
 struct SoundConvolution {
   at::Tensor weight;   // fp32 [rows, .., kernel] after finish(); before, the directions
-  at::Tensor lengths;  // [rows, 1, 1]; undefined after finish()
+  at::Tensor lengths;  // [rows, 1, 1]; undefined after finish(), and if the file holds whole weights
   at::Tensor bias;     // [out]; undefined if there is none
   int64_t padding_a_dilation = 0;
 
@@ -38,6 +40,7 @@ struct SoundConvolution {
     padding_a_dilation = (shape[2] - 1) / 2;
   }
   void finish() {
+    if (!lengths.defined()) return;  // the file holds the product
     weight = weight * (lengths / weight.square().sum({1, 2}, /*keepdim=*/true).sqrt());
     lengths.reset();
   }
@@ -126,6 +129,15 @@ struct SoundStage {
   }
 };
 
+/// Returns a parameter as ComfyUI's files have it, whose convolutions hold their weights instead of lengths and
+/// directions. There are no lengths then.
+std::optional<Parameter> in_whole_weights(Parameter parameter) {
+  std::string& name = parameter.names.front();
+  if (name.ends_with(".weight_g")) return std::nullopt;
+  if (name.ends_with(".weight_v")) name.resize(name.size() - std::string_view("_v").size());
+  return parameter;
+}
+
 class MiniMaxH3SoundVae final : public SoundVae {
  public:
   MiniMaxH3SoundVae(const Component& component, at::Device device);
@@ -152,7 +164,11 @@ MiniMaxH3SoundVae::MiniMaxH3SoundVae(const Component& component, at::Device devi
   if (device.is_cpu()) keep_freed_host_memory();
   WeightReader reader(component, device, at::kFloat);
   for (const char* prefix : {"encoder.", "pre_block.", "mean_proj.", "logs_proj."}) reader.ignore_prefix(prefix);
-  weights([&](at::Tensor& tensor, const Parameter& parameter) { tensor = reader.read(parameter); });
+  const bool is_whole = reader.contains("decoder.conv_pre.weight");
+  weights([&](at::Tensor& tensor, const Parameter& parameter) {
+    const auto stored = is_whole ? in_whole_weights(parameter) : std::optional(parameter);
+    if (stored) tensor = reader.read(*stored);
+  });
   reader.check_complete();
   finish();
 }

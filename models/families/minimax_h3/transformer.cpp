@@ -39,7 +39,9 @@ at::Tensor rms_normed(const at::Tensor& x, const Norm& norm, double eps) {
 class MiniMaxH3 final : public LayeredTransformer<MiniMaxH3Config, MiniMaxH3Ends, MiniMaxH3Block> {
  public:
   explicit MiniMaxH3(const Component& component)
-      : LayeredTransformer(component, parse_minimax_h3_config, "transformer_blocks.") {}
+      : LayeredTransformer(component, parse_minimax_h3_config, "transformer_blocks.") {
+    ends_.time_form = minimax_h3_time_form(component, config_);
+  }
 
   bool reads_wide_latents() const override { return true; }
   hilbert::Grid grid_of(const TransformerInput& input) const override;
@@ -50,7 +52,7 @@ class MiniMaxH3 final : public LayeredTransformer<MiniMaxH3Config, MiniMaxH3Ends
   std::vector<int64_t> positions_key(const TransformerInput& input) const override;
 
   void modulation_weights(size_t layer, const Visit& visit) override {
-    blocks_[layer].modulation_weights(visit, blocks_name_ + std::to_string(layer), config_);
+    blocks_[layer].modulation_weights(visit, blocks_name_ + std::to_string(layer), config_, ends_.time_form);
   }
   bool lacks_modulation(const StepTimes& times) const override;
   void begin_modulation(const StepTimes& times) override;
@@ -68,10 +70,12 @@ class MiniMaxH3 final : public LayeredTransformer<MiniMaxH3Config, MiniMaxH3Ends
   at::Tensor refined(const MiniMaxH3Layer& layer, const at::Tensor& x) const;
   at::Tensor embed_patches(const at::Tensor& latents, const TokenPlan& plan) const;
   at::Tensor place_of(const std::vector<ModulationRow>& rows) const;
+  at::Tensor embed_times(const at::Tensor& times) const;
+  at::Tensor modulation_of(const Linear& projection) const;
   at::Tensor final_norm(Tokens& tokens) const;
 
   std::vector<ModulationRow> rows_;   // of all steps
-  at::Tensor times_, times_of_rows_;  // silu of the embeddings [times, T]; int64 [R], a row's index in them
+  at::Tensor times_, times_of_rows_;  // what modulation is computed from, [times, T or K]; int64 [R], indices in them
   at::Tensor kinds_of_rows_;          // int64 [R]
   at::Tensor out_modulation_;         // [R, 2, C]: shift, scale
 };
@@ -144,7 +148,7 @@ bool MiniMaxH3::lacks_modulation(const StepTimes& times) const {
 
 void MiniMaxH3::begin_modulation(const StepTimes& times) {
   rows_ = rows_of(times);
-  const at::Device device = ends_.time_embedding.linear_1.bias.device();
+  const at::Device device = ends_.text.bias.device();
   std::vector<float> distinct;
   std::vector<int64_t> time_of_row, kind_of_row;
   for (const ModulationRow& row : rows_) {
@@ -153,18 +157,36 @@ void MiniMaxH3::begin_modulation(const StepTimes& times) {
     kind_of_row.push_back(static_cast<int64_t>(row.kind));
     if (found == distinct.end()) distinct.push_back(row.time);
   }
-  const at::Tensor sinusoids = timestep_sinusoids(at::tensor(distinct).to(device), config_.freq_dim,
-                                                  /*flip_sin_to_cos=*/true, /*freq_shift=*/0);
-  // silu in fp32: rounding before it would shift the modulation of all blocks and steps in the same direction.
-  times_ = at::silu(embed_timesteps(sinusoids, ends_.time_embedding)).to(ends_.norm_out_modulation.bias.scalar_type());
+  times_ = embed_times(at::tensor(distinct).to(device));
   times_of_rows_ = at::tensor(time_of_row).to(device);
   kinds_of_rows_ = at::tensor(kind_of_row).to(device);
-  out_modulation_ = linear(times_, ends_.norm_out_modulation).unflatten(1, {2, -1}).index_select(0, times_of_rows_);
+  out_modulation_ = modulation_of(ends_.norm_out_modulation).unflatten(1, {2, -1}).index_select(0, times_of_rows_);
+}
+
+/// Returns [times, T or K] for fp32 [times], in the dtype of the layers that compute modulation.
+at::Tensor MiniMaxH3::embed_times(const at::Tensor& times) const {
+  if (ends_.time_form.kind == MiniMaxH3TimeForm::Kind::table) {
+    const at::Tensor place = times.clamp(0, 1) * static_cast<double>(ends_.time_form.rows - 1);
+    const at::Tensor before = place.floor().clamp_max(static_cast<double>(ends_.time_form.rows - 2));
+    const at::Tensor row = before.to(at::kLong);
+    const at::Tensor low = ends_.time_table.index_select(0, row), high = ends_.time_table.index_select(0, row + 1);
+    return at::lerp(low, high, (place - before).unsqueeze(1));
+  }
+  const at::Tensor sinusoids = timestep_sinusoids(times, config_.freq_dim, /*flip_sin_to_cos=*/true, /*freq_shift=*/0);
+  // silu in fp32: rounding before it would shift the modulation of all blocks and steps in the same direction.
+  const at::Tensor embedded = at::silu(embed_timesteps(sinusoids, ends_.time_embedding));
+  if (ends_.time_basis.defined()) return at::linear(embedded, ends_.time_basis);
+  return embedded.to(ends_.norm_out_modulation.bias.scalar_type());
+}
+
+/// Returns [times, outputs] in the dtype in which the tokens are modulated.
+at::Tensor MiniMaxH3::modulation_of(const Linear& projection) const {
+  return linear(times_, projection).to(ends_.text.bias.scalar_type());
 }
 
 void MiniMaxH3::make_modulation(size_t layer) {
   MiniMaxH3Block& block = blocks_[layer];
-  const at::Tensor all = linear(times_, block.modulation_projection).unflatten(1, {3, 6, -1}).flatten(0, 1);
+  const at::Tensor all = modulation_of(block.modulation_projection).unflatten(1, {3, 6, -1}).flatten(0, 1);
   block.modulation = all.index_select(0, times_of_rows_ * 3 + kinds_of_rows_);
 }
 

@@ -12,6 +12,7 @@
 #include "models/layers/norm.h"
 #include "models/layers/parameters.h"
 #include "models/layers/timestep_embedding.h"
+#include "models/store/checkpoint/component.h"
 
 namespace sparsereel::models {
 
@@ -32,15 +33,35 @@ struct MiniMaxH3Layer {
   void weights(const Visit& visit, const std::string& name, const MiniMaxH3Config& config, bool rotates);
 };
 
+/// Tells what modulation is computed from. Pruned files replace the embedding of timesteps, which has few degrees of
+/// freedom, by its coordinates in a basis of K vectors.
+struct MiniMaxH3TimeForm {
+  enum class Kind {
+    embedding,    // silu(embedding) [T]
+    coordinates,  // basis [K, T] x silu(embedding)
+    table,        // interpolated rows of a table [rows, K], of equally spaced timesteps from 0 to 1
+  };
+  Kind kind = Kind::embedding;
+  int64_t width = 0;  // T or K: the inputs of all layers that compute modulation
+  int64_t rows = 0;   // of the table
+
+  bool is_pruned() const { return kind != Kind::embedding; }
+};
+
+/// Tells the form by the tensors of a file. Throws Error naming the file if its table has a single row.
+MiniMaxH3TimeForm minimax_h3_time_form(const Component& component, const MiniMaxH3Config& config);
+
 struct MiniMaxH3Block : MiniMaxH3Layer {
-  /// [18 C, T]: for each kind of token six vectors. It is read only to compute `modulation`.
+  /// [18 C, T or K]: for each kind of token six vectors. It is read only to compute `modulation`. In pruned files it is
+  /// in fp32, because few products then make large sums.
   Linear modulation_projection;
   at::Tensor modulation;  // [R, 6, C]: shift, scale, gate of attention, then of feed-forward, for each ModulationRow
 
   void weights(const Visit& visit, const std::string& name, const MiniMaxH3Config& config) {
     MiniMaxH3Layer::weights(visit, name, config, /*rotates=*/true);
   }
-  void modulation_weights(const Visit& visit, const std::string& name, const MiniMaxH3Config& config);
+  void modulation_weights(const Visit& visit, const std::string& name, const MiniMaxH3Config& config,
+                          const MiniMaxH3TimeForm& form);
 };
 
 /// All layers outside the blocks.
@@ -49,15 +70,20 @@ struct MiniMaxH3Ends {
   Linear patch;                                              // [C, P]
   Linear sound;                                              // [C, audio_in_channels]
   Linear text;                                               // [C, text_dim]
-  TimestepEmbedding time_embedding;                          // channels = freq_dim
+  MiniMaxH3TimeForm time_form;                               // set before weights()
+  TimestepEmbedding time_embedding;                          // channels = freq_dim; undefined if there is a table
+  at::Tensor time_basis, time_table;                         // in fp32, as MiniMaxH3TimeForm describes
   std::vector<MiniMaxH3Layer> refiner;                       // of the text
   Norm refiner_norm{.weight = {}, .bias = {}, .rms = true};  // [C] in fp32
   Norm norm_out{.weight = {}, .bias = {}, .rms = true};      // [C] in fp32
-  Linear norm_out_modulation;                                // [2 C, T]: shift, scale
+  Linear norm_out_modulation;                                // [2 C, T or K]: shift, scale
   Linear out;                                                // [P, C]
   Linear sound_out;                                          // [audio_in_channels, C]
 
   void weights(const Visit& visit, const MiniMaxH3Config& config);
+
+ private:
+  void time_weights(const Visit& visit, const MiniMaxH3Config& config);
 };
 
 }  // namespace sparsereel::models

@@ -1,5 +1,6 @@
 // MiniMax-H3's VAE: clips of frames that overlap, in tiles of one size.
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 
 #include <algorithm>
 #include <functional>
@@ -12,6 +13,7 @@
 #include "models/families/minimax_h3/encoder.h"
 #include "models/families/minimax_h3/loaders.h"
 #include "models/families/minimax_h3/tiles.h"
+#include "models/samplers/noise.h"
 #include "models/vae/coder_vae.h"
 
 namespace sparsereel::models {
@@ -30,11 +32,16 @@ at::ScalarType dtype_of_products(at::Device device) {
   return device.is_cpu() ? at::kFloat : at::kHalf;
 }
 
+MiniMaxH3VaeConfig vae_config_of(const Component& component) {
+  MiniMaxH3VaeConfig config = parse_minimax_h3_vae_config(component.config, component.config_file);
+  config.has_fused_heads = component.tensors.contains("decoder.transformer_blocks.0.attn.to_qkv.weight");
+  return config;
+}
+
 class MiniMaxH3Vae final : public CoderVae<MiniMaxH3VaeConfig, MiniMaxH3Decoder, MiniMaxH3Encoder> {
  public:
   MiniMaxH3Vae(const Component& component, at::Device device, VaeParts parts)
-      : CoderVae(parse_minimax_h3_vae_config(component.config, component.config_file), component, device,
-                 dtype_of_products(device), parts) {}
+      : CoderVae(vae_config_of(component), component, device, dtype_of_products(device), parts) {}
 
   /// Every decode is in tiles, because the size of tiles is part of the model.
   void decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
@@ -44,6 +51,7 @@ class MiniMaxH3Vae final : public CoderVae<MiniMaxH3VaeConfig, MiniMaxH3Decoder,
     return clips_of(latent_frames) * config_.clip_length + config_.overlapping_frames();
   }
   LatentDistribution encode(const at::Tensor& frames, bool tiled, const VaeProgress& progress) override;
+  at::Tensor encode_keyframe(const at::Tensor& frame, const VaeProgress& progress) override;
   uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const override;
   uint64_t untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const override;
 
@@ -52,6 +60,8 @@ class MiniMaxH3Vae final : public CoderVae<MiniMaxH3VaeConfig, MiniMaxH3Decoder,
     return (latent_frames - config_.overlapping_latents()) / config_.latents_a_clip();
   }
   void check_clips(int64_t latent_frames) const;
+  LatentDistribution encode_raw(const at::Tensor& frames, const VaeProgress& progress) const;
+  at::Tensor normalized(const at::Tensor& latents) const;
   at::Tensor decode_clip(const at::Tensor& latents, const std::function<void()>& step_done) const;
 };
 
@@ -110,7 +120,8 @@ void MiniMaxH3Vae::decode(const at::Tensor& latents, const DecodeMode& /*mode*/,
   if (shared > 0) hand_out(overlap);
 }
 
-LatentDistribution MiniMaxH3Vae::encode(const at::Tensor& frames, bool /*tiled*/, const VaeProgress& progress) {
+/// Returns the distribution of latents in fp32, at the scale of the encoder's network.
+LatentDistribution MiniMaxH3Vae::encode_raw(const at::Tensor& frames, const VaeProgress& progress) const {
   if (!encoder_) refuse_to_encode();
   const int64_t scale = config_.pixels_a_latent();
   check_frames(frames, {.frames = 1, .pixels = scale});
@@ -137,10 +148,26 @@ LatentDistribution MiniMaxH3Vae::encode(const at::Tensor& frames, bool /*tiled*/
                                            }});
   constexpr double kLeastLogarithm = -30, kMostLogarithm = 20;  // of variances, fixed by the reference
   const std::vector<at::Tensor> parts = moments.chunk(2, 1);
-  const at::Tensor scales = channel_values(config_.latents_std, frames);
-  const at::Tensor mean = (parts[0] - channel_values(config_.latents_mean, frames)) / scales;
-  const at::Tensor deviation = (parts[1].clamp(kLeastLogarithm, kMostLogarithm) / 2).exp() / scales;
-  return {.mean = mean.to(frames.scalar_type()), .deviation = deviation.to(frames.scalar_type())};
+  return {.mean = parts[0], .deviation = (parts[1].clamp(kLeastLogarithm, kMostLogarithm) / 2).exp()};
+}
+
+at::Tensor MiniMaxH3Vae::normalized(const at::Tensor& latents) const {
+  return (latents - channel_values(config_.latents_mean, latents)) / channel_values(config_.latents_std, latents);
+}
+
+LatentDistribution MiniMaxH3Vae::encode(const at::Tensor& frames, bool /*tiled*/, const VaeProgress& progress) {
+  const LatentDistribution raw = encode_raw(frames, progress);
+  const at::Tensor deviation = raw.deviation / channel_values(config_.latents_std, raw.deviation);
+  return {.mean = normalized(raw.mean).to(frames.scalar_type()), .deviation = deviation.to(frames.scalar_type())};
+}
+
+/// The reference draws each picture's latents from a new generator, and rounds them to fp16.
+at::Tensor MiniMaxH3Vae::encode_keyframe(const at::Tensor& frame, const VaeProgress& progress) {
+  constexpr uint64_t kSeed = 42;
+  const LatentDistribution raw = encode_raw(frame, progress);
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(kSeed);
+  const at::Tensor noise = draw_noise(raw.mean.sizes(), at::kFloat, generator).to(raw.mean.device());
+  return normalized((raw.mean + raw.deviation * noise).to(at::kHalf).to(at::kFloat));
 }
 
 // Counts a row of tiles in a block's feed-forward: the residual stream, its norm and the update in fp32, and the gated

@@ -28,6 +28,9 @@ struct MiniMaxH3VaeConfig {
   int64_t clip_length = 17;                       // frames that are encoded together
   int64_t token_drop = 3;                         // latent frames that are dropped behind all clips
   std::vector<double> latents_mean, latents_std;  // one per channel
+  /// The weights, not the config, tell this: a block has one layer of queries, keys and values, head by head, as in the
+  /// authors' files.
+  bool has_fused_heads = false;
 
   int64_t pixels_a_latent() const;
   int64_t frames_a_latent() const;

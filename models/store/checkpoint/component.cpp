@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "hilbert/error.h"
+#include "models/files/json_text.h"
 #include "models/store/checkpoint/family.h"
 #include "models/store/checkpoint/quantization.h"
 #include "models/store/checkpoint/tensor_sizes.h"
@@ -53,11 +54,20 @@ const NameMap* map_of(const BareTensors& stored, const std::string& prefix, cons
   return most == maps.end() || known(*most) == 0 ? nullptr : &*most;
 }
 
+/// Returns the rows of a group if the parts of a layer take turns (MovedRows::turns_like); 0 if its tensor is missing.
+int64_t group_rows(const TensorTable& named, const std::string& name, const MovedRows& rows) {
+  if (rows.turns_like.empty()) return 0;
+  size_t end = 0;  // behind the module that holds the layer
+  for (int64_t dots = std::ranges::count(rows.second, '.'); dots > 0; --dots) end = name.find('.', end) + 1;
+  const auto like = named.find(name.substr(0, end) + rows.turns_like);
+  return like == named.end() ? 0 : static_cast<int64_t>(like->second.second->elements());
+}
+
 /// Returns the part of a stored tensor that belongs to a layer. Single numbers, descriptions of quantization
 /// and factors of columns belong to every layer, undivided.
-const TensorEntry* entry_of(Component& component, const TensorEntry* stored, const MovedRows* rows) {
+const TensorEntry* entry_of(Component& component, const TensorEntry* stored, const MovedRows* rows, int64_t group) {
   if (rows == nullptr || stored->elements() <= 1 || is_undivided(stored->name)) return stored;
-  const auto part = part_of(*stored, *rows);
+  const auto part = part_of(*stored, *rows, group);
   if (!part) return stored;  // the rows do not divide, so reading reports the wrong shape
   return component.parts.emplace_back(std::make_shared<TensorEntry>(*part)).get();
 }
@@ -88,6 +98,11 @@ void name_tensors(Component& component, const StoredWeights& weights, const Part
   component.files = weights.files;
   component.prefix = prefix_of(stored, part);
   component.names = map_of(stored, component.prefix, names.others);
+  TensorTable named;
+  for (const auto& [name, place] : stored)
+    if (name.starts_with(component.prefix)) named.emplace(name.substr(component.prefix.size()), place);
+  if (component.names != nullptr && names.choose != nullptr)
+    component.names = &names.others.at(names.choose(named, weights));
   for (const auto& [name, place] : stored) {
     if (!name.starts_with(component.prefix)) continue;
     const std::string bare = name.substr(component.prefix.size());
@@ -96,8 +111,10 @@ void name_tensors(Component& component, const StoredWeights& weights, const Part
       add_tensor(component, bare, place.first, place.second);
       continue;
     }
-    for (const PlacedName& layer : component.names->placed_firsts(bare))
-      add_tensor(component, layer.name, place.first, entry_of(component, place.second, layer.rows));
+    for (const PlacedName& layer : component.names->placed_firsts(bare)) {
+      const int64_t group = layer.rows == nullptr ? 0 : group_rows(named, bare, *layer.rows);
+      add_tensor(component, layer.name, place.first, entry_of(component, place.second, layer.rows, group));
+    }
   }
   if (component.names != nullptr) rename_last_block(component, names.of_last_block);
 }

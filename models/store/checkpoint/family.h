@@ -61,6 +61,9 @@ struct LoraNames {
   std::string blocks;               // "blocks.", the prefix of a block's number
   std::vector<std::string> layers;  // matrices of a block; the input width of the first is the transformer's width
   std::string other_blocks = {};    // `blocks` in the names of the model's authors; empty if their names are the same
+  /// The last words of layers that pruned files hold with fewer inputs: "adaln_proj.linear". A LoRA for the whole model
+  /// changes the other layers of such a file.
+  std::vector<std::string> pruned = {};
   /// The layer that takes the latents, if a LoRA may widen its input so that a model for text takes an image
   /// (widened_input.h); empty if none may.
   std::string input = {};

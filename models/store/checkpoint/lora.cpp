@@ -81,8 +81,9 @@ class Layers {
   }
 
  private:
-  /// The first of two layers with one name counts, unless both are rows.
+  /// The first of two layers with one name counts, unless both are rows of different layers.
   static void add(std::vector<PlacedName>& layers, const PlacedName& layer) {
+    if (std::ranges::find(layers, layer.name, &PlacedName::name) != layers.end()) return;
     if (layers.empty() || (layer.rows != nullptr && layers.front().rows != nullptr)) layers.push_back(layer);
   }
 
@@ -183,7 +184,7 @@ std::shared_ptr<const TensorEntry> as_matrix(TensorEntry entry) {
 
 /// Everything in a file's layers that cannot be added, for one message.
 struct Complaints {
-  std::vector<std::string> unknown, strangers, other_channels, convolutions, misshaped;
+  std::vector<std::string> unknown, strangers, other_channels, pruned, convolutions, misshaped;
 
   std::string text() const {
     std::string all;
@@ -196,6 +197,7 @@ struct Complaints {
     add(strangers,
         strangers.size() == 1 ? " tensor that is not part of a LoRA: " : " tensors that are not part of a LoRA: ");
     add(other_channels, " with other input channels: ");
+    add(pruned, " for layers that this file holds pruned: ");
     add(convolutions, " for convolutions with a kernel in B, which are not supported: ");
     add(misshaped, " with another shape: ");
     return all;
@@ -304,7 +306,9 @@ class Adding {
       delta.down = delta.made.emplace_back(as_matrix(*down)).get();
     }
     if (down == nullptr ? shape != wanted : !product_fits(shape, wanted, layers.rows(place.layer.name)))
-      return note(takes_other_channels(shape, wanted) ? complaints_.other_channels : complaints_.misshaped,
+      return note(is_pruned(place.layer.name, shape, wanted) ? complaints_.pruned
+                  : takes_other_channels(shape, wanted)      ? complaints_.other_channels
+                                                             : complaints_.misshaped,
                   in_quotes(entry->name) + " is for " + shape_text(shape) + ", but " + in_quotes(tensor) + " is " +
                       shape_text(wanted));
     if (!fits_float(delta.scale))
@@ -313,6 +317,13 @@ class Adding {
                            " is " + exact_text(delta.scale) + ", more than a float holds",
                        "give a smaller scale");
     deltas_[place.role][tensor].push_back(std::move(delta));
+  }
+
+  /// Returns true if the checkpoint holds the layer with fewer inputs than the LoRA was made for.
+  bool is_pruned(const std::string& layer, const Shape& shape, const Shape& wanted) const {
+    const auto is_end = [&](const std::string& end) { return layer.ends_with(end); };
+    return std::ranges::any_of(family_.lora.pruned, is_end) && shape.size() == 2 && wanted.size() == 2 &&
+           shape[0] == wanted[0] && shape[1] > wanted[1];
   }
 
   /// Adds a complaint once, even if two experts have it.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/store/checkpoint/moved_rows.h"
+#include "models/store/checkpoint/stored_weights.h"
 
 namespace sparsereel::models {
 
@@ -47,6 +48,10 @@ class NameMap {
 /// The names of a component's tensors in other programs' files.
 struct StoredNames {
   std::vector<NameMap> others = {};  // maps from diffusers' names to names of the authors or of another program
+  /// Returns the index of the map in `others` that a file follows, for programs that give the same names to rows in
+  /// different orders. `tensors` have the names of the file without prefixes. Null if the names alone tell. LoRAs
+  /// follow the first map that knows their names.
+  size_t (*choose)(const TensorTable& tensors, const StoredWeights& weights) = nullptr;
   /// Words before every name of a file; several may follow each other. If two match, the first one counts. The part's
   /// role is always among them.
   std::vector<std::string> prefixes = {};

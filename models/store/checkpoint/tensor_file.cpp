@@ -103,7 +103,7 @@ const TensorEntry* TensorFile::find(std::string_view name) const {
 }
 
 std::span<const std::byte> TensorFile::data(const TensorEntry& entry) const {
-  if (!entry.strides.empty())
+  if (!entry.strides.empty() || entry.group_rows > 0)
     throw bad_file(path_, "tensor " + in_quotes(entry.name) + " is not contiguous", "save it with .contiguous()");
   return covered(entry);
 }

@@ -25,9 +25,10 @@ class TensorFile {
   const std::vector<TensorEntry>& entries() const { return list_.entries; }  // by name
   const std::map<std::string, std::string>& metadata() const { return list_.metadata; }
   const TensorEntry* find(std::string_view name) const;  // null if there is none
-  /// Returns the elements of a contiguous tensor: unaligned, read-only. Throws Error if the tensor has strides.
+  /// Returns the elements of a contiguous tensor: unaligned, read-only. Throws Error if the tensor has strides or
+  /// groups of rows.
   std::span<const std::byte> data(const TensorEntry& entry) const;
-  /// Returns the bytes from the first to the last element of any tensor, including gaps between strided elements.
+  /// Returns the bytes from the first to the last element of any tensor, including the gaps between them.
   std::span<const std::byte> covered(const TensorEntry& entry) const {
     return mapping_->bytes().subspan(entry.offset, entry.bytes);
   }

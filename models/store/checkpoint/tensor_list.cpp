@@ -75,7 +75,17 @@ uint64_t TensorEntry::elements() const {
   return byte_count(shape, Dtype::u8).value_or(0);
 }
 
+size_t bytes_of_row(const TensorEntry& entry) {
+  const Block block = block_of(entry.dtype);
+  const uint64_t columns = entry.elements() / static_cast<uint64_t>(entry.shape.front());
+  return static_cast<size_t>(columns) / static_cast<size_t>(block.elements) * block.bytes;
+}
+
 std::optional<uint64_t> covered_bytes(const TensorEntry& entry) {
+  if (entry.group_rows > 0) {
+    const int64_t groups = entry.shape.front() / entry.group_rows;
+    return static_cast<uint64_t>((groups - 1) * entry.group_step + entry.group_rows) * bytes_of_row(entry);
+  }
   if (entry.strides.empty() || entry.elements() == 0) return byte_count(entry.shape, entry.dtype);
   uint64_t last = 0;  // index of the last element, in elements
   for (size_t i = 0; i < entry.shape.size(); ++i) {

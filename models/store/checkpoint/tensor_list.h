@@ -38,12 +38,17 @@ struct TensorEntry {
   size_t bytes = 0;                   // from the first element to the end of the last
   bool halves_swapped = false;        // the file stores the second half of the rows first
   std::vector<int64_t> strides = {};  // in elements, one per dimension; empty if contiguous
+  // Rows that lie apart: groups of group_rows rows, and group_step rows from one group's begin to the next one's.
+  int64_t group_rows = 0, group_step = 0;  // group_rows is 0 if all rows lie together
 
   uint64_t elements() const;
 };
 
-/// Returns the bytes from the first element to the end of the last, by shape, strides and dtype; nothing if they do not
-/// fit into 63 bits.
+/// Returns the bytes of a row: of all elements with the same first index. The tensor must have rows and no strides.
+size_t bytes_of_row(const TensorEntry& entry);
+
+/// Returns the bytes from the first element to the end of the last, by shape, strides, groups of rows and dtype;
+/// nothing if they do not fit into 63 bits.
 std::optional<uint64_t> covered_bytes(const TensorEntry& entry);
 
 /// The tensors and metadata of a file. Every entry lies within the file.

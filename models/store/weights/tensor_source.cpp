@@ -28,8 +28,21 @@ at::Tensor halves_in_order(const TensorEntry& entry, const at::Tensor& bytes) {
   return at::cat({bytes.narrow(0, half, half), bytes.narrow(0, 0, half)});
 }
 
+/// Returns the bytes of rows that lie in groups, one row behind the other.
+at::Tensor joined_groups(const TensorFile& file, const TensorEntry& entry) {
+  const auto row = static_cast<int64_t>(bytes_of_row(entry));
+  const at::Tensor all = alias(file, entry, {static_cast<int64_t>(entry.bytes)}, at::kByte);
+  const int64_t groups = entry.shape.front() / entry.group_rows;
+  return all.as_strided({groups, entry.group_rows * row}, {entry.group_step * row, 1}).contiguous().view(-1);
+}
+
 at::Tensor bytes_of(const TensorFile& file, const TensorEntry& entry, at::Device device, Uploader& uploader) {
   file.prefetch(entry);
+  if (entry.group_rows > 0) {
+    const at::Tensor rows = joined_groups(file, entry);
+    file.release(entry);
+    return rows.to(device);
+  }
   if (!entry.strides.empty()) {
     const at::Tensor contiguous = alias(file, entry, entry.shape, *scalar_type(entry.dtype)).contiguous();
     file.release(entry);
@@ -44,7 +57,7 @@ at::Tensor bytes_of(const TensorFile& file, const TensorEntry& entry, at::Device
 
 /// Returns true if the file has the tensor's elements in torch's order, without gaps.
 bool lies_in_order(const TensorEntry& entry) {
-  return !entry.halves_swapped && entry.strides.empty();
+  return !entry.halves_swapped && entry.strides.empty() && entry.group_rows == 0;
 }
 
 /// Returns the length of the innermost dimension, which packed blocks divide.

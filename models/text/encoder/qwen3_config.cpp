@@ -1,7 +1,9 @@
 // Parses the fields as transformers 4 and 5 write them: version 5 keeps those of rotary positions in rope_parameters.
 #include "models/text/encoder/qwen3_config.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "models/files/config_fields.h"
 
@@ -10,19 +12,23 @@ namespace {
 
 using nlohmann::json;
 
-/// Returns the base of the rotary frequencies.
-double rope_theta_of(const json& text, const std::string& file, double fallback) {
-  double theta = ConfigFields(text, file).positive_number("rope_theta", fallback);
+/// Reads the fields of rotary positions.
+void parse_rope(Qwen3Config& config, const json& text, const std::string& file) {
+  config.rope_theta = ConfigFields(text, file).positive_number("rope_theta", config.rope_theta);
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     const auto found = text.find(name);
     if (found == text.end() || found->is_null()) continue;
     const std::string place = file + ": " + name;
     const ConfigFields fields(*found, place);
-    // Interleaved positions of images are equal on all axes for text.
     fields.choice("rope_type", "default", {"default"});
-    theta = fields.positive_number("rope_theta", theta);
+    config.rope_theta = fields.positive_number("rope_theta", config.rope_theta);
+    const std::vector<int64_t> section =
+        fields.integers("mrope_section", {config.mrope_section.begin(), config.mrope_section.end()}, 0);
+    if (section.size() != config.mrope_section.size())
+      fields.fail("mrope_section", "has " + std::to_string(section.size()) + " entries, not 3");
+    std::ranges::copy(section, config.mrope_section.begin());
+    if (!fields.boolean("mrope_interleaved", true)) fields.unsupported("mrope_interleaved", "false", "true");
   }
-  return theta;
 }
 
 }  // namespace
@@ -46,7 +52,7 @@ Qwen3Config parse_qwen3_config(const json& whole, const std::string& file) {
   config.num_key_value_heads = fields.optional_integer("num_key_value_heads").value_or(config.num_attention_heads);
   config.head_dim = fields.integer("head_dim", config.head_dim, 2);
   config.rms_norm_eps = fields.number("rms_norm_eps", config.rms_norm_eps, 0, 1);
-  config.rope_theta = rope_theta_of(text, place, config.rope_theta);
+  parse_rope(config, text, place);
   fields.check_width("num_attention_heads x head_dim", config.num_attention_heads * config.head_dim);
   fields.require_multiple("num_attention_heads (by num_key_value_heads)", config.num_attention_heads,
                           config.num_key_value_heads);

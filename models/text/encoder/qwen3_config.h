@@ -2,6 +2,7 @@
 // names are those of transformers. No torch.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -18,6 +19,9 @@ struct Qwen3Config {
   int64_t head_dim = 128;
   double rms_norm_eps = 1e-6;
   double rope_theta = 500000;
+  /// How many frequencies turn with the time, the row and the column of pictures (picture_positions.h). For text alone
+  /// they do not matter.
+  std::array<int64_t, 3> mrope_section = {24, 20, 20};
 };
 
 /// Reads a config.json: the object text_config of a Qwen3-VL, or a file of the language model alone. A missing field

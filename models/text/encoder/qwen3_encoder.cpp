@@ -11,32 +11,14 @@
 #include "models/layers/table_rows.h"
 #include "models/store/weights/stoppable_work.h"
 #include "models/store/weights/tensor_source.h"
+#include "models/text/encoder/half_rotation.h"
+#include "models/text/encoder/picture_positions.h"
 #include "models/text/encoder/qwen3_names.h"
 
 namespace sparsereel::models {
 namespace {
 
 const std::string kEmbeddingName = std::string(kQwen3Model) + "embed_tokens";
-
-/// Cosines and sines [L, 1, head_dim] that rotate channel i with channel i + head_dim / 2 (Su et al., arXiv
-/// 2104.09864).
-struct HalfRotation {
-  at::Tensor cos, sin;
-};
-
-HalfRotation half_rotation(int64_t length, const Qwen3Config& config, const at::TensorOptions& options) {
-  const at::Tensor powers = at::arange(0, config.head_dim, 2, at::kFloat) / static_cast<double>(config.head_dim);
-  const at::Tensor frequencies = at::pow(config.rope_theta, powers).reciprocal();
-  const at::Tensor half = at::arange(length, at::kFloat).unsqueeze(1) * frequencies;
-  const at::Tensor angles = at::cat({half, half}, 1).unsqueeze(1);
-  return {angles.cos().to(options), angles.sin().to(options)};
-}
-
-/// Rotates x [B, L, heads, head_dim].
-at::Tensor rotated_halves(const at::Tensor& x, const HalfRotation& rotation) {
-  const std::vector<at::Tensor> halves = x.chunk(2, -1);
-  return x * rotation.cos + at::cat({-halves[1], halves[0]}, -1) * rotation.sin;
-}
 
 /// Computes the causal self-attention of a layer. x is [B, L, hidden_size].
 at::Tensor causal_attention(const Qwen3Layer& layer, const at::Tensor& x, const Qwen3Config& config,
@@ -94,6 +76,22 @@ void check_token_ids(const at::Tensor& ids, const Qwen3Config& config) {
                   "take tokenizer and text_encoder from the same checkpoint");
 }
 
+void check_places(const at::Tensor& ids, const std::vector<TextPicture>& pictures, const Qwen3Config& config) {
+  int64_t end = 0;  // of the picture before
+  for (const TextPicture& picture : pictures) {
+    const int64_t tokens = picture.rows * picture.columns;
+    if (ids.size(0) != 1 || picture.first < end || picture.first > ids.size(1) - tokens)
+      throw bad_input("a picture of " + std::to_string(tokens) + " tokens at token " + std::to_string(picture.first) +
+                          " does not fit a text of " + std::to_string(ids.size(1)) + " tokens",
+                      "give one text, and its pictures in their order");
+    if (picture.tokens.size(-1) != config.hidden_size)
+      throw bad_input("a picture's tokens have " + std::to_string(picture.tokens.size(-1)) +
+                          " channels, but the text encoder's hidden_size is " + std::to_string(config.hidden_size),
+                      "take both models from the same checkpoint");
+    end = picture.first + tokens;
+  }
+}
+
 }  // namespace
 
 void Qwen3Layer::weights(const Visit& visit, const std::string& name, const Qwen3Config& config) {
@@ -145,12 +143,20 @@ Qwen3Encoder Qwen3Encoder::load(const Component& component, at::Device device, W
   return encoder;
 }
 
-at::Tensor Qwen3Encoder::forward(const at::Tensor& ids) const {
+at::Tensor Qwen3Encoder::forward_with(const at::Tensor& ids, const std::vector<TextPicture>& pictures) const {
   check_token_ids(ids, config);
+  check_places(ids, pictures, config);
   const int64_t batch = ids.size(0), length = ids.size(1);
   const at::Tensor places = ids.flatten().to(embedding.weight.device());
   at::Tensor x = table_rows(embedding, places, dtype).to(device).view({batch, length, config.hidden_size});
-  const HalfRotation rotation = half_rotation(length, config, x.options());
+  const auto rows_of = [&](const TextPicture& picture) {
+    return x[0].narrow(0, picture.first, picture.rows * picture.columns);
+  };
+  for (const TextPicture& picture : pictures) rows_of(picture).copy_(picture.tokens);
+  const at::Tensor angles =
+      interleaved_angles(picture_positions(length, pictures), rotary_frequencies(config.head_dim, config.rope_theta),
+                         config.mrope_section);
+  const HalfRotation rotation = half_rotation(angles, x.options());
   for (size_t i = 0; i < layers.size(); ++i) {
     StoppableWork::throw_if_stopped();
     layer_weights->visit(i);
@@ -159,6 +165,8 @@ at::Tensor Qwen3Encoder::forward(const at::Tensor& ids) const {
     x = x + causal_attention(layer, attention_in, config, rotation);
     const at::Tensor feed_forward = rms_norm(x, layer.feed_forward_norm, config.rms_norm_eps);
     x = x + feed_forward_swiglu(feed_forward, layer.feed_forward_in, layer.feed_forward_out);
+    for (const TextPicture& picture : pictures)
+      if (i < picture.of_layers.size()) rows_of(picture).add_(picture.of_layers[i].to(x.options()));
   }
   return x;
 }

@@ -52,7 +52,8 @@ struct Qwen3Encoder : TextEncoder {
   /// Returns the residual stream [B, L, hidden_size] of token ids int64 [B, L] after the last of `layers`, without the
   /// model's final norm, in the run's dtype. Attention is causal, and all tokens are real: there is no padding mask.
   /// Throws Error for ids beyond vocab_size.
-  at::Tensor forward(const at::Tensor& ids) const override;
+  at::Tensor forward(const at::Tensor& ids) const override { return forward_with(ids, {}); }
+  at::Tensor forward_with(const at::Tensor& ids, const std::vector<TextPicture>& pictures) const override;
   int64_t vocab_size() const override { return config.vocab_size; }
   uint64_t weight_bytes() const override { return bytes; }
   uint64_t streamed_bytes() const override { return streamed; }

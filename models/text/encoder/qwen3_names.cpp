@@ -12,12 +12,12 @@ namespace {
 constexpr const char *kQueries = "num_attention_heads x head_dim", *kKeys = "num_key_value_heads x head_dim";
 
 /// Pairs transformers' names with those of another program. `layers` are the layers' names without their prefix.
-NameMap names_of(const std::string& layer_prefix, const NameMap::Pairs& layers, const NameMap::Pairs& others) {
+NameMap::Pairs pairs_of(const std::string& layer_prefix, const NameMap::Pairs& layers, const NameMap::Pairs& others) {
   const std::string model = kQwen3Model;
   NameMap::Pairs pairs;
   for (const auto& [ours, theirs] : layers) pairs.emplace_back(model + "layers.*." + ours, layer_prefix + theirs);
   for (const auto& [ours, theirs] : others) pairs.emplace_back(model + ours, theirs);
-  return {std::move(pairs)};
+  return pairs;
 }
 
 NameMap names_alone() {
@@ -26,11 +26,14 @@ NameMap names_alone() {
        {"input_layernorm", "post_attention_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
         "self_attn.o_proj", "self_attn.q_norm", "self_attn.k_norm", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"})
     layers.emplace_back(name, name);
-  return names_of("model.layers.*.", layers, {{"embed_tokens", "model.embed_tokens"}, {"norm", "model.norm"}});
+  NameMap::Pairs pairs =
+      pairs_of("model.layers.*.", layers, {{"embed_tokens", "model.embed_tokens"}, {"norm", "model.norm"}});
+  pairs.emplace_back("model.visual", "visual");
+  return {std::move(pairs)};
 }
 
 NameMap qwen3_gguf_names() {
-  return names_of("blk.*.",
+  return pairs_of("blk.*.",
                   {{"input_layernorm", "attn_norm"},
                    {"post_attention_layernorm", "ffn_norm"},
                    {"self_attn.q_proj", "attn_q"},

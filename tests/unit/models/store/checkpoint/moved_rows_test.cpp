@@ -49,5 +49,18 @@ TEST(MovedRows, KeepSwappedHalvesInPlace) {
   EXPECT_EQ(swapped->bytes, 16U);
 }
 
+TEST(MovedRows, TakeTurnsInGroups) {
+  const MovedRows turns = {.part = 1, .parts = 3, .turns_like = "q_norm.weight"};
+  const auto second = part_of(entry(Dtype::f16, {12, 5}), turns, 2);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->shape, (std::vector<int64_t>{4, 5}));
+  EXPECT_EQ(second->offset, 100 + 2 * 10U);
+  EXPECT_EQ(second->group_rows, 2);
+  EXPECT_EQ(second->group_step, 6);
+  EXPECT_EQ(second->bytes, 8 * 10U) << "from row 2 to the end of row 9";
+  EXPECT_FALSE(part_of(entry(Dtype::f16, {12, 5}), turns, 0)) << "groups without a size";
+  EXPECT_FALSE(part_of(entry(Dtype::f16, {12, 5}), turns, 5));
+}
+
 }  // namespace
 }  // namespace sparsereel::models

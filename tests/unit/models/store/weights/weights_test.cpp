@@ -227,6 +227,26 @@ TEST(Weights, AreReadInOrderFromStridedTensors) {
   EXPECT_TRUE(both.equal(at::cat({across, across}).view({8, 6})));
 }
 
+TEST(Weights, AreJoinedFromRowsThatTakeTurns) {
+  const TemporaryFolder folder;
+  const at::Tensor heads = at::randn({2, 3, 4, 5});  // heads, parts, rows of a group, columns
+  write(folder.path(), {{"a", heads.view({24, 5})}, {"b", heads.view({24, 5}).to(at::kBFloat16)}});
+  Component component = open_component(folder.path());
+  for (const char* name : {"a", "b"}) {
+    const auto part = part_of(*component.tensors.at(name).second, {.part = 1, .parts = 3, .turns_like = "norm"}, 4);
+    ASSERT_TRUE(part);
+    EXPECT_ANY_THROW(component.files[0]->data(*part)) << "the rows do not lie together";
+    component.tensors.at(name).second = component.parts.emplace_back(std::make_shared<TensorEntry>(*part)).get();
+  }
+  const at::Tensor second = heads.select(1, 1).reshape({8, 5});
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  EXPECT_TRUE(weights.tensor("a", {8, 5}).equal(second));
+  EXPECT_TRUE(weights.tensor("b", {8, 5}).equal(second.to(at::kBFloat16).to(at::kFloat)));
+  at::Tensor both;
+  weights.load(both, {.names = {"a", "a"}, .stored = {8, 5}, .shape = {16, 5}});
+  EXPECT_TRUE(both.equal(at::cat({second, second})));
+}
+
 TEST(Weights, AreRefusedIfTheFileWasTruncatedMeanwhile) {
   const TemporaryFolder folder;
   write(folder.path(), {{"a", at::ones({1 << 16})}});

@@ -1,0 +1,81 @@
+// Parses the config, and rounds sizes as Python does.
+#include "models/image/patch_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "hilbert/error.h"
+#include "models/files/config_fields.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr int64_t kBicubicFilter = 3;  // PIL's number of the filter
+
+std::array<double, 3> colors_of(const ConfigFields& fields, const char* field, const std::array<double, 3>& fallback,
+                                double least) {
+  const std::vector<double> numbers = fields.optional_numbers(field, least, 255);
+  if (numbers.empty()) return fallback;
+  if (numbers.size() != fallback.size())
+    fields.fail(field, "has " + std::to_string(numbers.size()) + " numbers, not 3");
+  return {numbers[0], numbers[1], numbers[2]};
+}
+
+/// Returns the multiple of `unit` next to the size; of two, the even one.
+int64_t nearest_multiple(int64_t size, int64_t unit) {
+  return static_cast<int64_t>(std::nearbyint(static_cast<double>(size) / static_cast<double>(unit))) * unit;
+}
+
+}  // namespace
+
+PatchConfig parse_patch_config(const nlohmann::json& json, const std::string& file) {
+  constexpr int64_t kMostPixels = int64_t{1} << 32;
+  constexpr double kLeastDeviation = 1e-6;
+  const ConfigFields fields(json, file);
+  for (const char* step : {"do_resize", "do_rescale", "do_normalize"})
+    if (!fields.boolean(step, true)) fields.unsupported(step, "false", "true");
+  fields.integer("resample", kBicubicFilter, kBicubicFilter, kBicubicFilter);
+  PatchConfig config;
+  config.patch_size = fields.integer("patch_size", config.patch_size, 1, 256);
+  config.merge_size = fields.integer("merge_size", config.merge_size, 1, 16);
+  config.temporal_patch_size = fields.integer("temporal_patch_size", config.temporal_patch_size, 1, 16);
+  if (const auto size = json.find("size"); size != json.end() && size->is_object()) {
+    const std::string place = file + ": size";
+    const ConfigFields pixels(*size, place);
+    config.least_pixels = pixels.integer("shortest_edge", config.least_pixels, 1, kMostPixels);
+    config.most_pixels = pixels.integer("longest_edge", config.most_pixels, config.least_pixels, kMostPixels);
+  }
+  config.rescale_factor = fields.positive_number("rescale_factor", config.rescale_factor);
+  config.image_mean = colors_of(fields, "image_mean", config.image_mean, 0);
+  config.image_std = colors_of(fields, "image_std", config.image_std, kLeastDeviation);
+  return config;
+}
+
+PatchSizes patched_size(int64_t height, int64_t width, const PatchConfig& config) {
+  constexpr double kMostRatio = 200;
+  const auto h = static_cast<double>(height), w = static_cast<double>(width);
+  if (height < 1 || width < 1 || std::max(h, w) / std::min(h, w) > kMostRatio)
+    throw bad_option("image",
+                     "of " + std::to_string(width) + "x" + std::to_string(height) +
+                         " is too narrow for the model's text encoder, which looks at it",
+                     "crop it to a shape of at most 200 to 1");
+  const int64_t unit = config.patch_size * config.merge_size;
+  const auto units = static_cast<double>(unit);
+  PatchSizes size = {.height = nearest_multiple(height, unit), .width = nearest_multiple(width, unit)};
+  if (size.height * size.width > config.most_pixels) {
+    const double scale = std::sqrt(h * w / static_cast<double>(config.most_pixels));
+    const auto shrunk = [&](double edge) {
+      return std::max(unit, static_cast<int64_t>(std::floor(edge / scale / units)) * unit);
+    };
+    size = {.height = shrunk(h), .width = shrunk(w)};
+  } else if (size.height * size.width < config.least_pixels) {
+    const double scale = std::sqrt(static_cast<double>(config.least_pixels) / (h * w));
+    const auto grown = [&](double edge) { return static_cast<int64_t>(std::ceil(edge * scale / units)) * unit; };
+    size = {.height = grown(h), .width = grown(w)};
+  }
+  return size;
+}
+
+}  // namespace sparsereel::models

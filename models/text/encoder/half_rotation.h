@@ -1,0 +1,24 @@
+// Rotary embeddings whose pairs are channels of the two halves of a head (Su et al., arXiv 2104.09864).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace sparsereel::models {
+
+/// Cosines and sines [L, 1, head_dim] that rotate channel i with channel i + head_dim / 2.
+struct HalfRotation {
+  at::Tensor cos, sin;
+};
+
+/// Returns fp32 [dim / 2], on the CPU: theta^(-2 i / dim).
+at::Tensor rotary_frequencies(int64_t dim, double theta);
+
+/// Returns the rotation by these angles, fp32 [L, head_dim / 2] on the CPU, with tables of these options.
+HalfRotation half_rotation(const at::Tensor& angles, const at::TensorOptions& options);
+
+/// Rotates x [B, L, heads, head_dim].
+at::Tensor rotated_halves(const at::Tensor& x, const HalfRotation& rotation);
+
+}  // namespace sparsereel::models

@@ -1,0 +1,31 @@
+// Puts pictures before a prompt.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "models/text/encoder/text_vision.h"
+
+namespace sparsereel::models {
+
+/// Consecutive tokens of a prompt.
+struct PromptSpan {
+  int64_t first = 0, count = 0;
+};
+
+struct PicturePrompt {
+  std::vector<int64_t> ids = {};
+  std::vector<PromptSpan> pictures = {};  // a picture's tokens together with the marks around them
+};
+
+/// Converts a text to ids without an end token.
+using EncodeText = std::function<std::vector<int64_t>(const std::string& text)>;
+
+/// Returns the ids of "<Picture 1>: ", a picture between its marks, the same for further pictures, then the prompt.
+/// Sets TextPicture::first of each picture. Without pictures these are the ids of the prompt.
+PicturePrompt prompt_with_pictures(const EncodeText& encode, const std::string& prompt,
+                                   std::vector<TextPicture>& pictures, const PictureMarks& marks);
+
+}  // namespace sparsereel::models

@@ -1,0 +1,37 @@
+// The part of a text encoder that looks at pictures, for any class.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "models/image/resample.h"
+
+namespace sparsereel::models {
+
+/// A picture as a text encoder sees it: a grid of tokens, which replace the embeddings of as many tokens of the text.
+struct TextPicture {
+  int64_t rows = 0, columns = 0;        // of tokens
+  at::Tensor tokens{};                  // [rows x columns, C], row by row
+  std::vector<at::Tensor> of_layers{};  // [rows x columns, C], added to the tokens after each of the first layers
+  int64_t first = 0;                    // the first of the text's tokens that stand for the picture
+};
+
+/// The ids of tokens around a picture, and of each token of a picture.
+struct PictureMarks {
+  int64_t begin = 0, picture = 0, end = 0;
+};
+
+class TextVision {
+ public:
+  virtual ~TextVision() = default;
+
+  /// Returns what the text encoder gets of a picture of any size, in the run's dtype on its device. Throws Error for a
+  /// picture that is too narrow.
+  virtual TextPicture look(const Picture& picture) const = 0;
+  virtual PictureMarks marks() const = 0;
+  virtual uint64_t weight_bytes() const = 0;
+};
+
+}  // namespace sparsereel::models

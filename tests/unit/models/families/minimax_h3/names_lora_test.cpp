@@ -1,0 +1,155 @@
+// Tests that LoRAs in the names of diffusers and of the authors change MiniMax-H3's transformer alike, in whichever
+// layout its file is.
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+
+#include "models/families/minimax_h3/names.h"
+#include "models/request/attention_run.h"
+#include "models/store/checkpoint/lora.h"
+#include "tests/support/minimax_h3_files.h"
+
+namespace sparsereel::models {
+namespace {
+
+using test::close_to;
+using test::NamedTensors;
+
+constexpr const char* kClass = "MiniMaxH3TransformerAlone";
+
+/// Adds a family whose only part is the transformer.
+void add_transformer_alone() {
+  static const bool added = [] {
+    add_family({.pipeline_class = kClass,
+                .name = "MiniMax-H3",  // a LoRA is for another model if names differ
+                .parts = {minimax_h3_transformer_part()},
+                .lora = minimax_h3_lora_names(),
+                .samplers = {},
+                .describe = nullptr});
+    return true;
+  }();
+  EXPECT_TRUE(added);
+}
+
+class MiniMaxH3Lora : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    add_transformer_alone();
+    std::filesystem::create_directories(folder_ / "transformer");
+    test::write_text(folder_ / "model_index.json",
+                     R"({"_class_name":")" + std::string(kClass) +
+                         R"(","transformer":["diffusers","MiniMaxH3Transformer3DModel"]})");
+    test::write_text(folder_ / "transformer/config.json", case_.content["config"].dump());
+    test::write_tensors(folder_ / "transformer/diffusion_pytorch_model.safetensors", weights_);
+  }
+  ModelSpec spec() const {
+    ModelSpec spec;
+    spec.layers = 2;
+    spec.heads = case_.content["config"]["num_attention_heads"].get<int64_t>();
+    spec.head_dim = case_.content["config"]["attention_head_dim"].get<int64_t>();
+    return spec;
+  }
+  /// Returns the transformer's file in each layout.
+  std::vector<std::filesystem::path> files() const {
+    const auto dim = case_.content["config"]["attention_head_dim"].get<int64_t>();
+    std::filesystem::create_directories(folder_ / "authors");
+    return {test::write_tensors(folder_ / "comfy.safetensors",
+                                test::in_authors_names(weights_, FusedRows::by_kind, dim), "model.diffusion_model."),
+            test::write_index(folder_ / "authors", test::in_authors_names(weights_, FusedRows::by_head, dim))};
+  }
+  /// Expects the LoRA to make `changed` of the weights, in each layout.
+  void expect_change(const NamedTensors& lora, const NamedTensors& changed) const {
+    const std::filesystem::path file = test::write_tensors(folder_ / "lora.safetensors", lora);
+    const Prediction expected =
+        predict(test::open_minimax_h3(test::write_tensors(folder_ / "changed.safetensors", changed), case_), case_);
+    std::vector<std::filesystem::path> layouts = files();
+    layouts.emplace_back();
+    for (const std::filesystem::path& layout : layouts) {
+      SCOPED_TRACE(layout);
+      Checkpoint checkpoint = Checkpoint::open(folder_.path());
+      if (!layout.empty()) checkpoint.replace("transformer", layout);
+      add_loras(checkpoint, spec(), {{.file = file, .scale = 1}}, /*strict=*/true);
+      const Prediction actual = predict(checkpoint.component("transformer"), case_);
+      EXPECT_TRUE(close_to(actual.video, expected.video, 1e-5));
+      EXPECT_TRUE(close_to(actual.sound, expected.sound, 1e-5));
+    }
+  }
+
+  c10::InferenceMode inference_;
+  const test::TemporaryFolder folder_;
+  const test::ParityCase case_ = test::minimax_h3_case();
+  const NamedTensors weights_ = test::minimax_h3_weights(case_, 1.5);
+};
+
+TEST_F(MiniMaxH3Lora, TakesTheNamesOfDiffusers) {
+  NamedTensors lora, changed = weights_;
+  for (const std::string layer : {"transformer_blocks.0.attn.to_q", "transformer_blocks.1.attn.to_v",
+                                  "transformer_blocks.1.ff.net.0.proj", "transformer_blocks.0.attn.to_out.0"}) {
+    at::Tensor& weight = changed.at(layer + ".weight");
+    const at::Tensor down = at::randn({2, weight.size(1)}) * 0.1, up = at::randn({weight.size(0), 2});
+    lora[layer + ".lora_A.default.weight"] = down;
+    lora[layer + ".lora_B.default.weight"] = up;
+    weight = weight + at::matmul(up, down);
+  }
+  expect_change(lora, changed);
+}
+
+TEST_F(MiniMaxH3Lora, ChangesTheOtherLayersOfAPrunedFile) {
+  constexpr int64_t kWidth = 3;
+  NamedTensors pruned, lora;
+  for (const auto& [name, tensor] : weights_) {
+    const bool is_modulation = name.ends_with("adaln_proj.linear.weight") || name == "norm_out.linear.weight";
+    if (!name.starts_with("time_embedder."))
+      pruned[name] = is_modulation ? tensor.narrow(1, 0, kWidth).contiguous() : tensor;
+  }
+  pruned["adaln_t_table"] = at::randn({9, kWidth});
+  NamedTensors changed = pruned;
+  at::Tensor& query = changed.at("transformer_blocks.0.attn.to_q.weight");
+  for (const std::string layer : {"transformer_blocks.0.attn.to_q", "transformer_blocks.1.adaln_proj.linear"}) {
+    const at::Tensor& weight = weights_.at(layer + ".weight");
+    lora[layer + ".lora_A.weight"] = at::randn({2, weight.size(1)}) * 0.1;
+    lora[layer + ".lora_B.weight"] = at::randn({weight.size(0), 2});
+  }
+  const std::string first = "transformer_blocks.0.attn.to_q.lora_";
+  query = query + at::matmul(lora.at(first + "B.weight"), lora.at(first + "A.weight"));
+  const auto file = test::write_tensors(folder_ / "lora.safetensors", lora);
+  const auto add = [&](bool strict) {
+    Checkpoint checkpoint = Checkpoint::open(folder_.path());
+    checkpoint.replace("transformer", test::write_tensors(folder_ / "pruned.safetensors", pruned));
+    const std::vector<std::string> warnings = add_loras(checkpoint, spec(), {{.file = file, .scale = 1}}, strict);
+    EXPECT_EQ(warnings.size(), 1U);
+    EXPECT_NE(warnings.back().find("1 for layers that this file holds pruned"), std::string::npos) << warnings.back();
+    return predict(checkpoint.component("transformer"), case_);
+  };
+  const auto exact = test::write_tensors(folder_ / "changed.safetensors", changed);
+  EXPECT_TRUE(close_to(add(false).video, predict(test::open_minimax_h3(exact, case_), case_).video, 1e-5));
+  EXPECT_TRUE(test::throws_error([&] { add(true); }, {"lora.safetensors", "adaln_proj"}));
+}
+
+/// A LoRA's fused rows are those of a model in memory: all queries first, whatever order the model's file has.
+TEST_F(MiniMaxH3Lora, TakesFusedLayersInTheAuthorsNames) {
+  NamedTensors lora, changed = weights_;
+  for (const std::string list : {"blocks.1.", "token_refiner.blocks.0."}) {
+    const std::string ours = list == "blocks.1." ? "transformer_blocks.1." : "token_refiner.refiner_blocks.0.";
+    const at::Tensor& query = weights_.at(ours + "attn.to_q.weight");
+    at::Tensor down = at::randn({2, query.size(1)}) * 0.1, up = at::randn({3 * query.size(0), 2});
+    lora[list + "attn.qkv_proj.lora_A.weight"] = down;
+    lora[list + "attn.qkv_proj.lora_B.weight"] = up;
+    const std::vector<at::Tensor> kinds = at::matmul(up, down).chunk(3);
+    for (size_t i = 0; i < kinds.size(); ++i) {
+      at::Tensor& weight = changed.at(ours + std::vector{"attn.to_q", "attn.to_k", "attn.to_v"}[i] + ".weight");
+      weight = weight + kinds[i];
+    }
+    at::Tensor& gated = changed.at(ours + "ff.net.0.proj.weight");
+    down = at::randn({2, gated.size(1)}) * 0.1;
+    up = at::randn({gated.size(0), 2});
+    lora[list + "mlp.fc1.lora_A.weight"] = down;
+    lora[list + "mlp.fc1.lora_B.weight"] = up;
+    const std::vector<at::Tensor> halves = at::matmul(up, down).chunk(2);
+    gated = gated + at::cat({halves[1], halves[0]});
+  }
+  expect_change(lora, changed);
+}
+
+}  // namespace
+}  // namespace sparsereel::models

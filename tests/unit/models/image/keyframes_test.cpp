@@ -1,0 +1,60 @@
+// Tests that keyframes are fitted and noised as diffusers does it. tests/parity/make_keyframes.py writes the golden
+// pictures.
+#include "models/image/keyframes.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+
+#include "models/image/resize.h"
+#include "tests/support/golden.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr std::array<std::array<int64_t, 2>, 3> kCanvases = {{{16, 16}, {12, 30}, {31, 14}}},
+                                                kPictures = {{{21, 15}, {13, 29}, {16, 16}}};
+
+Picture picture_of_bytes(const at::Tensor& bytes) {
+  const auto* data = bytes.const_data_ptr<uint8_t>();
+  return {.height = bytes.size(0), .width = bytes.size(1), .pixels = {data, data + bytes.numel()}};
+}
+
+std::string text_of_size(const std::array<int64_t, 2>& size) {
+  return std::to_string(size[0]) + "x" + std::to_string(size[1]);
+}
+
+TEST(Keyframes, MatchEveryByteOfTheReference) {
+  const test::Golden golden("keyframes_golden");
+  for (const auto& canvas : kCanvases) {
+    for (const auto& size : kPictures) {
+      SCOPED_TRACE(text_of_size(size) + " to " + text_of_size(canvas));
+      const Picture picture = picture_of_bytes(golden["picture." + text_of_size(size)]);
+      const std::vector<Picture> fitted = keyframe_pictures({picture, picture}, canvas[0], canvas[1]);
+      const std::string name = text_of_size(size) + "." + text_of_size(canvas);
+      EXPECT_EQ(fitted.at(0).pixels, picture_of_bytes(golden["first." + name]).pixels);
+      EXPECT_EQ(fitted.at(1).pixels, picture_of_bytes(golden["last." + name]).pixels);
+      EXPECT_EQ(fitted.at(1).height, canvas[0]);
+      EXPECT_EQ(fitted.at(1).width, canvas[1]);
+    }
+  }
+}
+
+TEST(Keyframes, AreNoisedFromOneGeneratorInTheirOrder) {
+  const test::Golden golden("keyframes_golden");
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(3);
+  const at::Tensor expected = golden["noised"];
+  for (int64_t i = 0; i < 2; ++i)
+    EXPECT_TRUE(noised_keyframe(golden["latents"], 0.999, generator).equal(expected.narrow(0, i, 1)));
+}
+
+TEST(Keyframes, BecomeFramesFromMinusOneToOne) {
+  const at::Tensor frame = frame_of({.height = 1, .width = 2, .pixels = {0, 255, 51, 255, 0, 0}});
+  EXPECT_TRUE(at::allclose(frame.view({3, 2}), at::tensor({-1.0F, 1.0F, 1.0F, -1.0F, -0.6F, -1.0F}).view({3, 2})));
+}
+
+}  // namespace
+}  // namespace sparsereel::models
