@@ -154,7 +154,7 @@ struct Look {
 
 Look look_at(const fs::path& path) {
   Look look{.weights = models::open_weights(path)};
-  for (const auto& [name, place] : look.weights.tensors) look.bytes += place.second->bytes;
+  for (const auto& [name, place] : look.weights.tensors) look.bytes += models::own_bytes(*place.second);
   look.format =
       models::types_of(look.weights.tensors, models::quantized_layers(look.weights.tensors, look.weights.files));
   look.parts = parts_in(path);

@@ -87,11 +87,11 @@ std::vector<double> lengths_in_layer(const std::string& name, const TensorTable&
   const auto norm = tensors.find(name.substr(0, name.size() - std::string_view(kFusedLayer).size()) + kNormOfQueries);
   const auto& [file, entry] = tensors.at(name);
   if (norm == tensors.end() || entry->shape.size() != 2 || entry->shape[1] == 0 || !has_plain_numbers(entry->dtype) ||
-      !entry->strides.empty())
+      !entry->strides.empty() || norm->second.second->shape.size() != 1)
     return {};
-  const auto dim = static_cast<int64_t>(norm->second.second->elements());
-  // With one head, both orders are the same.
-  if (dim == 0 || entry->shape[0] % (kKinds * dim) != 0 || entry->shape[0] / (kKinds * dim) < 2) return {};
+  const int64_t dim = norm->second.second->shape[0];
+  // With one head, both orders are the same. A damaged file may state a dim whose multiples overflow.
+  if (dim <= 0 || dim > entry->shape[0] / (2 * kKinds) || entry->shape[0] % (kKinds * dim) != 0) return {};
   return lengths_of_groups(*weights.files.at(file), *entry, dim);
 }
 

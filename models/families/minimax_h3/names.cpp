@@ -54,8 +54,10 @@ NameMap h3_transformer_names(FusedRows order) {
   return NameMap(pairs).with_moved_rows(moved);
 }
 
+constexpr size_t kByKind = 0, kByHead = 1;  // indices of the names in minimax_h3_transformer_part()
+
 size_t choose_transformer_names(const TensorTable& tensors, const StoredWeights& weights) {
-  return fused_rows_of(tensors, weights) == FusedRows::by_kind ? 0 : 1;
+  return fused_rows_of(tensors, weights) == FusedRows::by_kind ? kByKind : kByHead;
 }
 
 Sizes h3_transformer_sizes(const nlohmann::json& json, const std::string& file) {
@@ -177,7 +179,8 @@ LoraNames minimax_h3_lora_names() {
           .layers = {"attn.to_out.0", "attn.to_q", "attn.to_k", "attn.to_v", "ff.net.0.proj", "ff.net.2",
                      "adaln_proj.linear"},
           .other_blocks = "blocks.",
-          .pruned = {"adaln_proj.linear", "norm_out.linear"}};
+          .pruned = {"adaln_proj.linear", "norm_out.linear"},
+          .names_with_adapter = kByHead};
 }
 
 }  // namespace sparsereel::models

@@ -18,8 +18,9 @@ Part minimax_h3_vae_part();
 /// lengths and directions of the weights' rows.
 Part minimax_h3_sound_vae_part();
 
-/// Returns the layers of the transformer that LoRAs change. Files in the authors' names hold q, k and v in one layer,
-/// all queries first.
+/// Returns the layers of the transformer that LoRAs change. Files in the authors' names hold q, k and v in one layer:
+/// all queries first, or head by head if tensors also name PEFT's adapter, as DiffSynth-Studio writes them (diffusers,
+/// loaders/lora_conversion_utils.py).
 LoraNames minimax_h3_lora_names();
 
 }  // namespace sparsereel::models

@@ -159,7 +159,7 @@ uint64_t Component::parameter_count() const {
 
 uint64_t Component::bytes() const {
   uint64_t sum = 0;
-  for (const auto& [tensor, place] : tensors) sum += place.second->bytes;
+  for (const auto& [tensor, place] : tensors) sum += own_bytes(*place.second);
   for (const auto& [name, layer] : quantized)
     for (const auto& [part, place] : layer.tensors)
       if (part != "weight" && (layer.is_joined() || part == "pre_quant_scale")) sum += place.second->bytes;

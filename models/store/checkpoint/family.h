@@ -64,6 +64,9 @@ struct LoraNames {
   /// The last words of layers that pruned files hold with fewer inputs: "adaln_proj.linear". A LoRA for the whole model
   /// changes the other layers of such a file.
   std::vector<std::string> pruned = {};
+  /// The index in StoredNames::others of the transformer's names in files whose tensors also name PEFT's adapter; unset
+  /// if they are like other files. A trainer that writes such names may keep the rows of fused layers in another order.
+  std::optional<size_t> names_with_adapter = {};
   /// The layer that takes the latents, if a LoRA may widen its input so that a model for text takes an image
   /// (widened_input.h); empty if none may.
   std::string input = {};

@@ -70,8 +70,8 @@ WeightsFormat format_of(const Component& component) {
   for (const auto& [tensor, place] : component.tensors) {
     if (is_scale(tensor)) continue;
     const TensorEntry& entry = *place.second;
-    bytes[{entry.dtype, label_of(component.quantized, tensor)}] += entry.bytes;
-    all_bytes += entry.bytes;
+    bytes[{entry.dtype, label_of(component.quantized, tensor)}] += own_bytes(entry);
+    all_bytes += own_bytes(entry);
     elements += entry.elements();
     scaled = scaled || (size_of(entry.dtype) == 1 && has_scale(component.tensors, tensor));
   }

@@ -39,7 +39,8 @@ std::string layer_of(const std::string& tensor) {
 /// The names of a component's layers in every spelling.
 class Layers {
  public:
-  Layers(const Component& component, const Part& part) : component_(component) {
+  /// `with_adapter` is LoraNames::names_with_adapter.
+  Layers(const Component& component, const Part& part, std::optional<size_t> with_adapter) : component_(component) {
     std::set<std::string> layers;
     for (const auto& [tensor, place] : component.tensors) layers.insert(layer_of(tensor));
     for (const std::string& layer : layers) {
@@ -48,10 +49,17 @@ class Layers {
         add(flat_[underscored(spelled)], {layer, rows});
       }
     }
+    if (!with_adapter) return;
+    for (const std::string& layer : layers) {
+      const auto [spelled, rows] = part.names.others.at(*with_adapter).placed_second(layer);
+      add(with_adapter_[spelled], {layer, rows});
+    }
   }
 
   /// Returns the layers that a file's layer changes: several if it joins their rows, none if unknown.
   std::vector<PlacedName> find(const LoraLayer& layer) const {
+    if (const auto other = with_adapter_.find(layer.name); layer.has_adapter && other != with_adapter_.end())
+      return other->second;
     const auto& names = layer.underscores ? flat_ : dotted_;
     const auto found = names.find(layer.name);
     return found == names.end() ? std::vector<PlacedName>{} : found->second;
@@ -89,7 +97,7 @@ class Layers {
 
   const Component& component_;
   /// For each spelling, the layer's name in the checkpoint.
-  std::map<std::string, std::vector<PlacedName>> dotted_, flat_;
+  std::map<std::string, std::vector<PlacedName>> dotted_, flat_, with_adapter_;
 };
 
 std::string shape_text(const std::vector<int64_t>& shape) {
@@ -197,7 +205,7 @@ struct Complaints {
     add(strangers,
         strangers.size() == 1 ? " tensor that is not part of a LoRA: " : " tensors that are not part of a LoRA: ");
     add(other_channels, " with other input channels: ");
-    add(pruned, " for layers that this file holds pruned: ");
+    add(pruned, " for layers that either the LoRA or the checkpoint has in a pruned form: ");
     add(convolutions, " for convolutions with a kernel in B, which are not supported: ");
     add(misshaped, " with another shape: ");
     return all;
@@ -272,7 +280,7 @@ class Adding {
   void add(const LoraLayer& layer, const std::string& role) {
     if (layer.up != nullptr && product(layer.up->shape, 2) != 1)
       return note(complaints_.convolutions, in_quotes(layer.up->name));
-    const Layers& layers = layers_.try_emplace(role, checkpoint_.component(role), family_.part(role)).first->second;
+    const Layers& layers = layers_of(role);
     std::vector<PlacedName> changed = layers.find(layer);
     if (changed.empty()) changed.push_back({});  // reports each of its tensors as unknown
     for (const PlacedName& place : changed) {
@@ -281,6 +289,11 @@ class Adding {
       take(layers, {role, place}, layer.diff, nullptr, ".weight", 1);
       take(layers, {role, place}, layer.diff_bias, nullptr, ".bias", 1);
     }
+  }
+
+  const Layers& layers_of(const std::string& role) {
+    const auto with_adapter = role == kTextEncoder ? std::nullopt : family_.lora.names_with_adapter;
+    return layers_.try_emplace(role, checkpoint_.component(role), family_.part(role), with_adapter).first->second;
   }
 
   struct PlacedLayer {
@@ -294,7 +307,8 @@ class Adding {
     if (tensor.empty()) return note(complaints_.unknown, in_quotes(entry->name));
     WeightDelta delta = {.file = lora_.file, .up = entry, .down = down, .scale = choice_.scale * strength};
     Shape shape = entry->shape;
-    if (const auto part = place.layer.rows == nullptr ? std::nullopt : part_of(*entry, *place.layer.rows)) {
+    if (const auto part =
+            place.layer.rows == nullptr ? std::nullopt : part_of(*entry, *place.layer.rows, spec_.head_dim)) {
       delta.up = delta.made.emplace_back(std::make_shared<TensorEntry>(*part)).get();
       shape = part->shape;
     }
@@ -319,11 +333,11 @@ class Adding {
     deltas_[place.role][tensor].push_back(std::move(delta));
   }
 
-  /// Returns true if the checkpoint holds the layer with fewer inputs than the LoRA was made for.
+  /// Returns true if the checkpoint, or the model that the LoRA was made for, has the layer with fewer inputs.
   bool is_pruned(const std::string& layer, const Shape& shape, const Shape& wanted) const {
     const auto is_end = [&](const std::string& end) { return layer.ends_with(end); };
     return std::ranges::any_of(family_.lora.pruned, is_end) && shape.size() == 2 && wanted.size() == 2 &&
-           shape[0] == wanted[0] && shape[1] > wanted[1];
+           shape[0] == wanted[0] && shape[1] != wanted[1];
   }
 
   /// Adds a complaint once, even if two experts have it.

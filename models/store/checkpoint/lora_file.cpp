@@ -100,6 +100,7 @@ class Reader {
     layer.part = name->part;
     layer.name = name->layer;
     layer.underscores = name->underscores;
+    layer.has_adapter = layer.has_adapter || name->has_adapter;
     if (name->piece == LoraPiece::alpha) return read_alpha(entry, layer);
     if (!is_floating(entry.dtype))
       fail(entry, "is stored as " + std::string(models::name(entry.dtype)) + ", not as F32, F16 or BF16");

@@ -16,6 +16,7 @@ struct LoraLayer {
   std::string part;  // part of the model, "text_encoder"; empty if the file does not say, which means the transformer
   std::string name;  // name in the file, after the part: "blocks.0.attn1.to_q"
   bool underscores = false;           // the name has underscores in place of dots
+  bool has_adapter = false;           // as in LoraName, for any of the layer's tensors
   const TensorEntry* down = nullptr;  // A [rank, in]; for a convolution [rank, in, ..]
   const TensorEntry* up = nullptr;    // B [out, rank], or [out, rank, ..]
   const TensorEntry* bias = nullptr;  // [out], beside B and scaled like it

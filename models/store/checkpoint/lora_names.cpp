@@ -136,6 +136,7 @@ std::optional<LoraName> lora_name(const std::string& tensor) {
   LoraName name;
   name.layer = without_wrappers(plain.substr(0, plain.size() - suffix->text.size()).append(suffix->instead));
   name.piece = suffix->piece;
+  name.has_adapter = plain.size() != tensor.size();
   if (!take_underscored(name)) take_prefixes(name);
   return name;
 }

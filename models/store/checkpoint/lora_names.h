@@ -17,6 +17,7 @@ struct LoraName {
   std::string layer;  // name in the file, after the part: "blocks.0.attn1.to_q"
   bool underscores = false;  // the layer's name has underscores in place of dots
   bool numbered = false;     // "transformer_1." means only the first of several transformers
+  bool has_adapter = false;  // PEFT's name of an adapter was in the tensor's name: "x.lora_A.default.weight"
   LoraPiece piece = LoraPiece::down;
 };
 

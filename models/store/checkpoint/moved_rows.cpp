@@ -17,7 +17,7 @@ std::optional<TensorEntry> part_of(const TensorEntry& entry, const MovedRows& ro
   const bool takes_turns = !rows.turns_like.empty();
   if (takes_turns && (group < 1 || !entry.strides.empty())) return std::nullopt;
   const int64_t unit = takes_turns ? group : rows.halves_swapped ? 2 : 1;
-  if (count == 0 || count % (rows.parts * unit) != 0) return std::nullopt;
+  if (count == 0 || unit > count / rows.parts || count % (rows.parts * unit) != 0) return std::nullopt;
   const uint64_t columns = entry.elements() / static_cast<uint64_t>(count);
   if (columns % static_cast<uint64_t>(block_of(entry.dtype).elements) != 0) return std::nullopt;
   TensorEntry part = entry;

@@ -81,6 +81,10 @@ size_t bytes_of_row(const TensorEntry& entry) {
   return static_cast<size_t>(columns) / static_cast<size_t>(block.elements) * block.bytes;
 }
 
+uint64_t own_bytes(const TensorEntry& entry) {
+  return entry.group_rows > 0 ? static_cast<uint64_t>(entry.shape.front()) * bytes_of_row(entry) : entry.bytes;
+}
+
 std::optional<uint64_t> covered_bytes(const TensorEntry& entry) {
   if (entry.group_rows > 0) {
     const int64_t groups = entry.shape.front() / entry.group_rows;

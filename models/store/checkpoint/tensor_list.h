@@ -47,6 +47,9 @@ struct TensorEntry {
 /// Returns the bytes of a row: of all elements with the same first index. The tensor must have rows and no strides.
 size_t bytes_of_row(const TensorEntry& entry);
 
+/// Returns the bytes of the tensor's own rows. Rows that lie apart have other rows between them.
+uint64_t own_bytes(const TensorEntry& entry);
+
 /// Returns the bytes from the first element to the end of the last, by shape, strides, groups of rows and dtype;
 /// nothing if they do not fit into 63 bits.
 std::optional<uint64_t> covered_bytes(const TensorEntry& entry);

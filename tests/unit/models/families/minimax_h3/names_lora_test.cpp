@@ -58,7 +58,7 @@ class MiniMaxH3Lora : public ::testing::Test {
             test::write_index(folder_ / "authors", test::in_authors_names(weights_, FusedRows::by_head, dim))};
   }
   /// Expects the LoRA to make `changed` of the weights, in each layout.
-  void expect_change(const NamedTensors& lora, const NamedTensors& changed) const {
+  void expect_change(const NamedTensors& lora, const NamedTensors& changed, bool strict = true) const {
     const std::filesystem::path file = test::write_tensors(folder_ / "lora.safetensors", lora);
     const Prediction expected =
         predict(test::open_minimax_h3(test::write_tensors(folder_ / "changed.safetensors", changed), case_), case_);
@@ -68,7 +68,7 @@ class MiniMaxH3Lora : public ::testing::Test {
       SCOPED_TRACE(layout);
       Checkpoint checkpoint = Checkpoint::open(folder_.path());
       if (!layout.empty()) checkpoint.replace("transformer", layout);
-      add_loras(checkpoint, spec(), {{.file = file, .scale = 1}}, /*strict=*/true);
+      add_loras(checkpoint, spec(), {{.file = file, .scale = 1}}, strict);
       const Prediction actual = predict(checkpoint.component("transformer"), case_);
       EXPECT_TRUE(close_to(actual.video, expected.video, 1e-5));
       EXPECT_TRUE(close_to(actual.sound, expected.sound, 1e-5));
@@ -118,7 +118,9 @@ TEST_F(MiniMaxH3Lora, ChangesTheOtherLayersOfAPrunedFile) {
     checkpoint.replace("transformer", test::write_tensors(folder_ / "pruned.safetensors", pruned));
     const std::vector<std::string> warnings = add_loras(checkpoint, spec(), {{.file = file, .scale = 1}}, strict);
     EXPECT_EQ(warnings.size(), 1U);
-    EXPECT_NE(warnings.back().find("1 for layers that this file holds pruned"), std::string::npos) << warnings.back();
+    EXPECT_NE(warnings.back().find("1 for layers that either the LoRA or the checkpoint has in a pruned form"),
+              std::string::npos)
+        << warnings.back();
     return predict(checkpoint.component("transformer"), case_);
   };
   const auto exact = test::write_tensors(folder_ / "changed.safetensors", changed);
@@ -149,6 +151,40 @@ TEST_F(MiniMaxH3Lora, TakesFusedLayersInTheAuthorsNames) {
     gated = gated + at::cat({halves[1], halves[0]});
   }
   expect_change(lora, changed);
+}
+
+/// DiffSynth-Studio trains on the authors' rows as they are, and leaves PEFT's name of the adapter in its tensors'
+/// names.
+TEST_F(MiniMaxH3Lora, TakesFusedLayersHeadByHeadIfTheyNameAnAdapter) {
+  NamedTensors lora, changed = weights_;
+  const std::string ours = "transformer_blocks.1.attn.", theirs = "blocks.1.attn.qkv_proj.lora_";
+  const at::Tensor& query = weights_.at(ours + "to_q.weight");
+  const int64_t dim = weights_.at(ours + "norm_q.weight").size(0), heads = query.size(0) / dim;
+  ASSERT_GT(heads, 1);
+  const at::Tensor down = at::randn({2, query.size(1)}) * 0.1, up = at::randn({3 * query.size(0), 2});
+  lora[theirs + "A.default.weight"] = down;
+  lora[theirs + "B.default.weight"] = up;
+  const at::Tensor by_head = at::matmul(up, down).view({heads, 3, dim, query.size(1)});
+  for (int64_t i = 0; i < 3; ++i) {
+    at::Tensor& weight = changed.at(ours + std::vector{"to_q", "to_k", "to_v"}[static_cast<size_t>(i)] + ".weight");
+    weight = weight + by_head.select(1, i).reshape(weight.sizes());
+  }
+  expect_change(lora, changed);
+}
+
+/// A LoRA of a pruned model has fewer columns in its modulation than the whole model.
+TEST_F(MiniMaxH3Lora, LeavesOutTheModulationOfALoraForAPrunedFile) {
+  NamedTensors lora, changed = weights_;
+  for (const std::string layer : {"transformer_blocks.0.attn.to_q", "transformer_blocks.1.adaln_proj.linear"}) {
+    const bool is_modulation = layer.ends_with("linear");
+    const at::Tensor& weight = weights_.at(layer + ".weight");
+    lora[layer + ".lora_A.weight"] = at::randn({2, is_modulation ? 3 : weight.size(1)}) * 0.1;
+    lora[layer + ".lora_B.weight"] = at::randn({weight.size(0), 2});
+  }
+  at::Tensor& query = changed.at("transformer_blocks.0.attn.to_q.weight");
+  const std::string first = "transformer_blocks.0.attn.to_q.lora_";
+  query = query + at::matmul(lora.at(first + "B.weight"), lora.at(first + "A.weight"));
+  expect_change(lora, changed, /*strict=*/false);
 }
 
 }  // namespace
