@@ -143,8 +143,8 @@ struct Video {
   int64_t frames = 0, height = 0, width = 0;
   std::vector<float> pixels = {};  // [frames, height, width, 3], gamma-encoded RGB (not linear light), 0..1
   /// Sound, -1..1: all samples of the first channel, then those of the second; channel c begins at
-  /// c * sound.size() / channels. Empty if the model makes none. It may be a few milliseconds longer or shorter than
-  /// the frames.
+  /// c * sound.size() / channels. Empty if the model makes none, or with no_audio. It may be a few milliseconds longer
+  /// or shorter than the frames.
   std::vector<float> sound = {};
   int64_t channels = 0, sampling_rate = 0;  // of the sound; samples of a channel in a second
   double sparsity = 0;      // fraction of the work of attention that was skipped; the means' cost is not subtracted

@@ -74,8 +74,8 @@ bool takes_floats(const std::filesystem::path& path);
 ///   .safetensors  float [F, H, W, 3], key "frames"
 ///   a folder      000000.png, 000001.png, ... 8-bit RGB; the folder must not exist yet, or be empty
 /// The recipe goes into the comment tag or into the file recipe_beside(); a .safetensors has none. The sound goes into
-/// the video as AAC, in a .webm as Vorbis, or into the file sound_beside(). Sound and video begin together and keep
-/// their own lengths. The write is atomic: a temporary file beside the target is renamed at the end. Throws Error
+/// the video as AAC or ALAC, in a .webm as Vorbis, or into the file sound_beside(). Sound and video begin together and
+/// keep their own lengths. The write is atomic: a temporary file beside the target is renamed at the end. Throws Error
 /// naming the file and the remedy (unknown extension, folder missing, disk full, encoder not found, no ffmpeg program
 /// in a build without media libraries).
 std::unique_ptr<VideoWriter> open_video(const std::filesystem::path& path, const models::VideoShape& shape,

@@ -147,13 +147,14 @@ void Renderer::move(const MovedVideo& moved) {
   manifest_.append(line(row, *moved.finished));
   const nlohmann::json& made = moved.finished->line;
   write_recipe(recipe_beside(to), row.options.run.metadata ? dump(made.value("recipe", row.recipe)) : "");
+  const fs::path sound = made.contains("sound") ? sound_beside(from) : fs::path();
   std::error_code error;
-  if (const fs::path sound = sound_beside(from); made.contains("sound") && !sound.empty()) {
-    fs::rename(sound, sound_beside(to), error);
-    if (error) models::throw_write_failure(sound_beside(to), error.value());
-  }
+  remove_sound(sound_beside(to));  // of a video that had this name
+  if (!sound.empty()) fs::copy_file(sound, sound_beside(to), error);
+  if (error) models::throw_write_failure(sound_beside(to), error.value());
   fs::rename(from, to, error);
   if (error) models::throw_write_failure(to, error.value());
+  remove_sound(sound);
   write_recipe(recipe_beside(from), "");
   ++tally_.skipped;
   ++tally_.moved;
