@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "models/layers/host_memory.h"
+#include "models/parallel/group.h"
 #include "models/request/attention_run.h"
 #include "models/store/weights/layer_weights.h"
 #include "models/store/weights/weights.h"
@@ -128,7 +129,11 @@ Prediction BlockLoop::predict(const TransformerInput& given, AttentionRun& run, 
   workspace_.scratch.reset();  // frees memory for a second expert or the decoder
   Prediction prediction = {.video = transformer_->head(tokens, tokens_plan).to(given.latents.scalar_type()),
                            .sound = transformer_->sound_head(tokens)};
-  if (prediction.sound.defined()) prediction.sound = prediction.sound.to(given.latents.scalar_type());
+  if (prediction.sound.defined()) {
+    prediction.sound = prediction.sound.to(given.latents.scalar_type()).contiguous();
+    // Every rank computes the sound. Kernels round differently for another number of tokens, but ranks must agree.
+    if (tokens_plan.group != nullptr) tokens_plan.group->broadcast(prediction.sound, 0);
+  }
   if (run.collects) collect(run);
   return prediction;
 }

@@ -16,6 +16,7 @@
 #include "models/request/attention_run.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
+#include "tests/support/minimax_h3_files.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
@@ -109,6 +110,28 @@ TEST_P(TokensOverRanks, MatchOneRankWithQuantizedAttention) {
 
 TEST_P(TokensOverRanks, RefuseMoreRanksThanHeads) {
   EXPECT_TRUE(test::throws_error([&] { over(6, {}); }, {"6 ranks cannot share a video of only 5 attention heads"}));
+}
+
+/// Ranks divide the video's tokens; each of them has the whole sound.
+TEST(SoundOverRanks, MatchesOneRankWithTheSameBitsOnAllRanks) {
+  const test::ParityCase one = test::minimax_h3_case();
+  const test::TemporaryFolder folder;
+  const Component component =
+      test::open_minimax_h3(test::write_tensors(folder / "weights.safetensors", test::minimax_h3_weights(one)), one);
+  const auto forward = [&](Group* group) {
+    const c10::InferenceMode inference;
+    at::set_num_threads(1);  // one thread per rank
+    AttentionRun run;
+    run.tokens = group;
+    return load_transformer(component, at::kCPU, at::kFloat)
+        ->predict(test::minimax_h3_input(one, test::Golden("minimax_h3/dit_golden"), at::kFloat), run);
+  };
+  const Prediction alone = forward(nullptr);
+  std::vector<Prediction> ranks(2);
+  run_in_threads(2, [&](Group& group) { ranks[static_cast<size_t>(group.rank())] = forward(&group); });
+  EXPECT_TRUE(ranks[1].sound.equal(ranks[0].sound));
+  EXPECT_TRUE(test::close_to(ranks[0].sound, alone.sound, 1e-5));
+  EXPECT_TRUE(test::close_to(ranks[0].video, alone.video, 1e-5));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, TokensOverRanks, ::testing::ValuesIn(test::parity_cases("dit_cases.json")),
