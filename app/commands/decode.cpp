@@ -85,7 +85,8 @@ std::string recipe_warning(const nlohmann::json& recipe, const models::Pipeline&
 std::vector<NoEffectCause> no_effect_on(const RunOptions& run, const Settings& settings,
                                         const models::ModelSpec& spec) {
   std::vector<NoEffectCause> causes = no_effect_beside_output(settings, run);
-  std::ranges::move(models::no_effect_causes(std::array{models::NoEffect::no_sound}, {.model = &spec}),
+  std::ranges::move(models::no_effect_causes(std::array{models::NoEffect::no_sound, models::NoEffect::one_frame_rate},
+                                             {.model = &spec}),
                     std::back_inserter(causes));
   return causes;
 }
@@ -115,6 +116,7 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   const auto pipeline = models::Pipeline::open(open_and_say(run), request);
   const models::ModelSpec& spec = pipeline->spec();
   const auto& stride = spec.stride;
+  say_terms(run, spec);
   if (!spec.takes_frame_rate) run.video.fps = spec.defaults.fps;
   if (run.no_audio) saved.latents.sound = {};
   check_encoding(run.output, saved.latents.video.size(4) * stride[2], saved.latents.video.size(3) * stride[1],

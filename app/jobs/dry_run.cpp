@@ -66,7 +66,7 @@ nlohmann::json expected_video(const VideoTask& video) {
                            {"height", plan.height},
                            {"frames", plan.decoded_frames},
                            {"fps", run.video.fps},
-                           {"steps", plan.num_inference_steps},
+                           {"steps", plan.asked_steps},
                            {"attention", attention::name(plan.attention_mode)},
                            {"preset", video.settings.preset().name}};
   if (video.resumed_at_step > 0) report["resumed_at_step"] = video.resumed_at_step;

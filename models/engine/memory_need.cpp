@@ -183,9 +183,9 @@ MemoryEstimate likely_in(const Checkpoint& checkpoint, const ModelSpec& spec, co
   uint64_t transformer = 0;
   for (const ExpertSpec& expert : spec.experts)
     transformer = std::max(transformer, likely_weight_bytes(checkpoint, expert.role, format));
-  constexpr double kPasses = 2;
+  const double passes = spec.takes_guidance ? 2 : 1;
   const double tokens = token_count(spec, size, spec.text_length) / static_cast<double>(ranks);
-  const double block = widest_block(spec, tokens, kPasses, element);
+  const double block = widest_block(spec, tokens, passes, element);
   const at::ScalarType vae_dtype = spec.vae == Precision::fp32 ? at::kFloat : format.dtype;
   const auto vae = describe_vae(checkpoint, vae_dtype);
   const double decoding = untiled_decoding(*vae, spec, size, ranks);

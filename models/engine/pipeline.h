@@ -145,6 +145,7 @@ class Pipeline {
   void denoise_stage(Denoising& denoising, const Run& run, Outcome& outcome);
   static bool keep_if_due(const Denoising& denoising, const Run& run);
   void check_latents(const Latents& latents) const;
+  void check_sound(const Latents& latents) const;
   Sound decode_sound(const at::Tensor& latents, const Run& run) const;
   LatentDistribution encode_frames(const at::Tensor& frames, const Run& run, bool& tiled) const;
   bool use_tiling(VaeTiling tiling, uint64_t untiled_bytes, bool shared = false) const;

@@ -283,13 +283,27 @@ int64_t Pipeline::decoding_ranks(const at::Tensor& latents, VaeTiling tiling, Gr
   return tiled ? 1 : ranks;
 }
 
+/// Throws Error if the sound is not as long as the video.
+void Pipeline::check_sound(const Latents& latents) const {
+  if (!latents.sound.defined()) return;
+  const at::Tensor& video = latents.video;
+  const int64_t frames = decoded_frames(spec_, video.size(frames_axis(spec_.layout)));
+  const std::vector<int64_t> shape = sound_latents_shape(
+      spec_, latent_size(spec_, frames, video.size(3) * spec_.stride[1], video.size(4) * spec_.stride[2]));
+  if (latents.sound.sizes() == at::IntArrayRef(shape)) return;
+  std::ostringstream cause;
+  cause << "latents of a sound of shape " << latents.sound.sizes() << " do not fit those of a video of " << frames
+        << " frames, which need " << at::IntArrayRef(shape);
+  throw bad_input(cause.str(), "give the latents of the sound that belongs to the video, or none");
+}
+
 void Pipeline::check_latents(const Latents& latents) const {
   const int64_t channels = spec_.latent_channels, axis = channels_axis(spec_.layout);
   const at::Tensor& video = latents.video;
   if (latents.sound.defined() && !spec_.sound.any())
     throw bad_input("the latents are of a video with sound, which this model does not make",
                     "decode them with the checkpoint that made them");
-  if (video.dim() == 5 && video.size(0) == 1 && video.size(axis) == channels) return;
+  if (video.dim() == 5 && video.size(0) == 1 && video.size(axis) == channels) return check_sound(latents);
   std::ostringstream cause;
   cause << "latents of shape " << video.sizes() << " do not fit this model, which needs [1, "
         << (axis == 2 ? "frames, " : "") << channels << (axis == 1 ? ", frames" : "") << ", height, width]";

@@ -125,8 +125,9 @@ void check_text(const Plan& plan, const ModelSpec& spec) {
 
 void check_sampling(const Request& request, const Plan& plan, const ModelSpec& spec) {
   if (plan.num_inference_steps > spec.scheduler.num_train_timesteps)
-    throw bad_option("steps", std::to_string(plan.num_inference_steps) + " exceeds the scheduler's num_train_timesteps",
-                     "use at most " + std::to_string(spec.scheduler.num_train_timesteps));
+    throw bad_option(
+        "steps", std::to_string(plan.asked_steps) + " exceeds the scheduler's num_train_timesteps",
+        "use at most " + std::to_string(asked_steps_of(spec.scheduler.num_train_timesteps, request, spec)));
   check_schedule(request, plan, spec);
 }
 

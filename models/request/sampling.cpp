@@ -30,10 +30,18 @@ bool flows(const Request& request, const ModelSpec& spec) {
   return has_flow_shift(find_sampler(spec.samplers, sampler_class(request, spec)).kind);
 }
 
+bool counts_clean_end(const Request& request, const ModelSpec& spec) {
+  return find_sampler(spec.samplers, sampler_class(request, spec)).counts_clean_end;
+}
+
+int64_t asked_steps_of(int64_t steps, const Request& request, const ModelSpec& spec) {
+  return counts_clean_end(request, spec) ? steps + 1 : steps;
+}
+
 int64_t steps_of(const Request& request, const ModelSpec& spec) {
   if (!request.sigmas.empty() && flows(request, spec)) return static_cast<int64_t>(request.sigmas.size());
   const int64_t steps = request.num_inference_steps.value_or(spec.defaults.steps);
-  const bool counts_end = find_sampler(spec.samplers, sampler_class(request, spec)).counts_clean_end;
+  const bool counts_end = counts_clean_end(request, spec);
   if (counts_end && steps < 2)
     throw bad_option("steps",
                      std::to_string(steps) + " is impossible for this model, which counts the clean end as a step",

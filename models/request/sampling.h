@@ -27,6 +27,9 @@ bool flows(const Request& request, const ModelSpec& spec);
 /// left.
 int64_t steps_of(const Request& request, const ModelSpec& spec);
 
+/// Returns the number of steps that a request without sigmas asks for to get this many denoising steps.
+int64_t asked_steps_of(int64_t steps, const Request& request, const ModelSpec& spec);
+
 /// Returns the end of the sentence "cache 0.1 has no effect ..."; empty if the cache can work, or is off.
 std::string why_cache_has_no_effect(const Request& request, const ModelSpec& spec);
 

@@ -69,8 +69,9 @@ void choose_steps(const models::ModelSpec& spec, PipelinePlan& plan) {
   models::Request& request = plan.request;
   plan.video_steps = models::steps_of(request, spec);
   const bool cached = std::ranges::any_of(plan.grid.combinations, [](const auto& each) { return each.cache.on(); });
-  request.num_inference_steps = plan.options.steps.value_or(cached ? plan.video_steps : kDefaultSteps);
-  if (request.num_inference_steps != plan.video_steps) request.sigmas.clear();
+  const int64_t steps = plan.options.steps.value_or(cached ? plan.video_steps : kDefaultSteps);
+  if (steps != plan.video_steps) request.sigmas.clear();
+  request.num_inference_steps = request.sigmas.empty() ? models::asked_steps_of(steps, request, spec) : steps;
 }
 
 namespace {

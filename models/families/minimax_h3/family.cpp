@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/families/minimax_h3/config.h"
+#include "models/families/minimax_h3/names.h"
 #include "models/families/minimax_h3/sound_config.h"
 #include "models/families/minimax_h3/vae_config.h"
 #include "models/files/config_fields.h"
@@ -87,12 +88,11 @@ Family minimax_h3_family() {
                     {kSoundScheduler, {kSchedulerClass}},
                     qwen3_vl_part("the text encoder of " + std::string(kRepository)),
                     qwen3_tokenizer_part(kRepository),
-                    {.role = "transformer", .classes = {"MiniMaxH3Transformer3DModel"}},
-                    {.role = "vae", .classes = {"AutoencoderKLMiniMaxH3"}},
-                    {.role = kSoundVae, .classes = {"AutoencoderKLMiniMaxH3Audio"}}},
+                    minimax_h3_transformer_part(),
+                    minimax_h3_vae_part(),
+                    minimax_h3_sound_vae_part()},
           .prompt = {.encodes_padding = false, .has_length = false},
-          .lora = {.blocks = "transformer_blocks.",
-                   .layers = {"attn.to_q", "attn.to_k", "attn.to_v", "attn.to_out.0", "ff.net.0.proj", "ff.net.2"}},
+          .lora = minimax_h3_lora_names(),
           .samplers = {{.name = "euler",
                         .class_name = kSchedulerClass,
                         .kind = SamplerKind::flow_to_data,

@@ -40,7 +40,7 @@ std::string tokenizer_remedy(const Part& part) {
   std::string names;  // without the words between them
   std::istringstream words(part.tokenizer_files);
   for (std::string word; words >> word;)
-    if (word.find('.') != std::string::npos) names += word + " ";
+    if (word.find('.') != std::string::npos) names += word.substr(0, word.find(',')) + " ";
   return give + "; 'hf download " + part.published + " " + names + "--local-dir " + part.published + "' downloads it";
 }
 

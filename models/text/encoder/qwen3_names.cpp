@@ -91,7 +91,7 @@ Part qwen3_tokenizer_part(const std::string& repository) {
   return {.role = "tokenizer",
           .classes = {"Qwen2TokenizerFast", "Qwen2Tokenizer"},
           .published = repository,
-          .tokenizer_files = "vocab.json and merges.txt"};
+          .tokenizer_files = "tokenizer/vocab.json, tokenizer/merges.txt and tokenizer/tokenizer_config.json"};
 }
 
 }  // namespace sparsereel::models
