@@ -102,6 +102,14 @@ class DecodedRun final : public ShownRun {
   FrameWriter& writer_;
 };
 
+/// Takes the model's frame rate, leaves out a sound that is not wanted, and checks that the output can hold the video.
+void fit_to_model(const models::ModelSpec& spec, RunOptions& run, models::Latents& latents) {
+  if (!spec.takes_frame_rate) run.video.fps = spec.defaults.fps;
+  if (run.no_audio) latents.sound = {};
+  check_encoding(run.output, latents.video.size(4) * spec.stride[2], latents.video.size(3) * spec.stride[1], run.video,
+                 latents.sound.defined() ? sound_format(spec, false) : SoundFormat());
+}
+
 void decode(const std::filesystem::path& latents, const Settings& settings, RunReport& report) {
   const auto start = std::chrono::steady_clock::now();
   RunOptions run = read_run_options(settings);
@@ -115,12 +123,8 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   if (run.threads) models::set_threads(static_cast<int>(*run.threads));
   const auto pipeline = models::Pipeline::open(open_and_say(run), request);
   const models::ModelSpec& spec = pipeline->spec();
-  const auto& stride = spec.stride;
   say_terms(run, spec);
-  if (!spec.takes_frame_rate) run.video.fps = spec.defaults.fps;
-  if (run.no_audio) saved.latents.sound = {};
-  check_encoding(run.output, saved.latents.video.size(4) * stride[2], saved.latents.video.size(3) * stride[1],
-                 run.video, saved.latents.sound.defined() ? sound_format(spec, false) : SoundFormat());
+  fit_to_model(spec, run, saved.latents);
   report.content["model"] = std::filesystem::canonical(run.model).string();
 
   Progress progress(!run.quiet);

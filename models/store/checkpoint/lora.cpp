@@ -15,6 +15,7 @@
 #include "models/files/sha256.h"
 #include "models/store/checkpoint/expert_name.h"
 #include "models/store/checkpoint/foreign_model.h"
+#include "models/store/checkpoint/lora_layers.h"
 #include "models/store/checkpoint/lora_names.h"
 #include "models/store/checkpoint/lora_settings.h"
 
@@ -22,83 +23,6 @@ namespace sparsereel::models {
 namespace {
 
 constexpr const char* kTextEncoder = "text_encoder";
-
-/// Returns the name in every known naming, diffusers' first.
-std::vector<PlacedName> spellings(const std::string& name, const Part& part) {
-  std::vector<PlacedName> all = {{name}};
-  for (const NameMap& other : part.names.others) all.push_back(other.placed_second(name));
-  return all;
-}
-
-std::string layer_of(const std::string& tensor) {
-  for (const std::string_view end : {".weight", ".bias"})
-    if (tensor.ends_with(end)) return tensor.substr(0, tensor.size() - end.size());
-  return tensor;
-}
-
-/// The names of a component's layers in every spelling.
-class Layers {
- public:
-  /// `with_adapter` is LoraNames::names_with_adapter.
-  Layers(const Component& component, const Part& part, std::optional<size_t> with_adapter) : component_(component) {
-    std::set<std::string> layers;
-    for (const auto& [tensor, place] : component.tensors) layers.insert(layer_of(tensor));
-    for (const std::string& layer : layers) {
-      for (const auto& [spelled, rows] : spellings(layer, part)) {
-        add(dotted_[spelled], {layer, rows});
-        add(flat_[underscored(spelled)], {layer, rows});
-      }
-    }
-    if (!with_adapter) return;
-    for (const std::string& layer : layers) {
-      const auto [spelled, rows] = part.names.others.at(*with_adapter).placed_second(layer);
-      add(with_adapter_[spelled], {layer, rows});
-    }
-  }
-
-  /// Returns the layers that a file's layer changes: several if it joins their rows, none if unknown.
-  std::vector<PlacedName> find(const LoraLayer& layer) const {
-    if (const auto other = with_adapter_.find(layer.name); layer.has_adapter && other != with_adapter_.end())
-      return other->second;
-    const auto& names = layer.underscores ? flat_ : dotted_;
-    const auto found = names.find(layer.name);
-    return found == names.end() ? std::vector<PlacedName>{} : found->second;
-  }
-  /// Returns the tensor of the layer's weight or bias; empty if none.
-  std::string tensor(const std::string& layer, const char* kind) const {
-    if (component_.tensors.contains(layer + kind)) return layer + kind;
-    const bool bare = component_.tensors.contains(layer) && kind == std::string_view(".weight");
-    return bare ? layer : "";
-  }
-  const std::vector<int64_t>& shape(const std::string& tensor) const { return component_.shape_of(tensor); }
-  /// Returns the tensor's shape for a change with this number of columns: a file may have padded the tensor's columns.
-  std::vector<int64_t> shape_for(const std::string& tensor, const std::vector<int64_t>& change) const {
-    std::vector<int64_t> found = shape(tensor);
-    const auto layer = component_.quantized.find(tensor);
-    if (layer == component_.quantized.end() || found.size() != 2 || change.size() < 2) return found;
-    const int64_t unit = layer->second.format->padding_columns, columns = change[1];
-    if (columns > 0 && (columns + unit - 1) / unit * unit == found[1]) found[1] = columns;
-    return found;
-  }
-  /// Returns the number of rows of the layer's matrix, by its bias or else its weight; 0 if it has neither.
-  int64_t rows(const std::string& layer) const {
-    for (const char* kind : {".bias", ".weight"})
-      if (const std::string found = tensor(layer, kind); !found.empty() && !shape(found).empty())
-        return shape(found).front();
-    return 0;
-  }
-
- private:
-  /// The first of two layers with one name counts, unless both are rows of different layers.
-  static void add(std::vector<PlacedName>& layers, const PlacedName& layer) {
-    if (std::ranges::find(layers, layer.name, &PlacedName::name) != layers.end()) return;
-    if (layers.empty() || (layer.rows != nullptr && layers.front().rows != nullptr)) layers.push_back(layer);
-  }
-
-  const Component& component_;
-  /// For each spelling, the layer's name in the checkpoint.
-  std::map<std::string, std::vector<PlacedName>> dotted_, flat_, with_adapter_;
-};
 
 std::string shape_text(const std::vector<int64_t>& shape) {
   std::string text = "[";
@@ -280,7 +204,7 @@ class Adding {
   void add(const LoraLayer& layer, const std::string& role) {
     if (layer.up != nullptr && product(layer.up->shape, 2) != 1)
       return note(complaints_.convolutions, in_quotes(layer.up->name));
-    const Layers& layers = layers_of(role);
+    const LayerSpellings& layers = layers_of(role);
     std::vector<PlacedName> changed = layers.find(layer);
     if (changed.empty()) changed.push_back({});  // reports each of its tensors as unknown
     for (const PlacedName& place : changed) {
@@ -291,7 +215,7 @@ class Adding {
     }
   }
 
-  const Layers& layers_of(const std::string& role) {
+  const LayerSpellings& layers_of(const std::string& role) {
     const auto with_adapter = role == kTextEncoder ? std::nullopt : family_.lora.names_with_adapter;
     return layers_.try_emplace(role, checkpoint_.component(role), family_.part(role), with_adapter).first->second;
   }
@@ -300,7 +224,7 @@ class Adding {
     const std::string& role;
     const PlacedName& layer;
   };
-  void take(const Layers& layers, const PlacedLayer& place, const TensorEntry* entry, const TensorEntry* down,
+  void take(const LayerSpellings& layers, const PlacedLayer& place, const TensorEntry* entry, const TensorEntry* down,
             const char* kind, double strength) {
     if (entry == nullptr) return;
     const std::string tensor = layers.tensor(place.layer.name, kind);
@@ -370,9 +294,9 @@ class Adding {
   const LoraChoice& choice_;
   LoraFile lora_;
   bool strict_;
-  bool names_experts_;                          // its layers say which of several transformers they are for
-  std::map<std::string, Layers> layers_;        // by role
-  std::map<std::string, WeightDeltas> deltas_;  // by role
+  bool names_experts_;                            // its layers say which of several transformers they are for
+  std::map<std::string, LayerSpellings> layers_;  // by role
+  std::map<std::string, WeightDeltas> deltas_;    // by role
   Complaints complaints_;
   std::vector<std::string> warnings_;
 };
