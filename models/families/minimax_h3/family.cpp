@@ -86,7 +86,7 @@ Family minimax_h3_family() {
           .name = "MiniMax-H3",
           .parts = {{"scheduler", {kSchedulerClass}},
                     {kSoundScheduler, {kSchedulerClass}},
-                    qwen3_vl_part("the text encoder of " + std::string(kRepository)),
+                    qwen3_vl_part("qwen3vl_32b_minimax_h3_nvfp4_awq.safetensors"),
                     qwen3_tokenizer_part(kRepository),
                     minimax_h3_transformer_part(),
                     minimax_h3_vae_part(),
