@@ -49,11 +49,9 @@ function(sparsereel_kernel_options target)
   endif()
 endfunction()
 
-# A package holds all kernels once, in a shared library that the program, libsparsereel and the attention library load. The wheel of the attention library
-# contains it, and the wheel of the program depends on that wheel. The library's name contains a hash of its sources and of all headers that they include.
-# A program therefore never loads kernels with other functions or structs.
-if(SPARSEREEL_HAS_CUDA AND SPARSEREEL_PACKAGE)
-  set(files ${SPARSEREEL_ATTENTION_KERNELS} ${SPARSEREEL_MODEL_KERNELS})
+# sparsereel_hash(variable source...): sets the variable to a hash of the sources and of all headers that they include.
+function(sparsereel_hash variable)
+  set(files ${ARGN})
   set(unread ${files})
   while(unread)
     list(POP_FRONT unread file)
@@ -68,29 +66,39 @@ if(SPARSEREEL_HAS_CUDA AND SPARSEREEL_PACKAGE)
   endwhile()
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${files})
   list(SORT files)
-  set(hashes)
   foreach(file ${files})
     file(SHA256 ${file} hash)
     string(APPEND hashes ${hash})
   endforeach()
   string(SHA256 hash "${hashes}")
   string(SUBSTRING ${hash} 0 12 hash)
+  set(${variable} ${hash} PARENT_SCOPE)
+endfunction()
+
+# A package holds all kernels once, in a shared library that the program, libsparsereel and the attention library load. The wheel of the attention library
+# contains it, and the wheel of the program depends on that wheel. The library's name contains a hash of its sources. A program therefore never loads kernels
+# with other functions or structs.
+set(kernel_library "")
+if(SPARSEREEL_HAS_CUDA AND SPARSEREEL_PACKAGE)
+  sparsereel_hash(kernel_hash ${SPARSEREEL_ATTENTION_KERNELS} ${SPARSEREEL_MODEL_KERNELS})
   add_library(sparsereel_kernels SHARED ${SPARSEREEL_ATTENTION_KERNELS} ${SPARSEREEL_MODEL_KERNELS})
   sparsereel_kernel_options(sparsereel_kernels)
-  set_target_properties(sparsereel_kernels PROPERTIES OUTPUT_NAME sparsereel_kernels-${hash} LINKER_LANGUAGE CXX LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
-    LINK_DEPENDS ${CMAKE_SOURCE_DIR}/.cmake/kernels.map)
+  set_target_properties(sparsereel_kernels PROPERTIES OUTPUT_NAME sparsereel_kernels-${kernel_hash} LINKER_LANGUAGE CXX
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINK_DEPENDS ${CMAKE_SOURCE_DIR}/.cmake/kernels.map)
   target_link_options(sparsereel_kernels PRIVATE LINKER:--version-script=${CMAKE_SOURCE_DIR}/.cmake/kernels.map,--no-undefined)
-  set(SPARSEREEL_KERNEL_LIBRARY libsparsereel_kernels-${hash}.so)
+  set(kernel_library libsparsereel_kernels-${kernel_hash}.so)
   # The library contains CUDA's runtime. Its license is in the toolkit, or beside the runtime that quickstart installs from PyPI.
-  cmake_path(GET CMAKE_CUDA_COMPILER PARENT_PATH toolkit)
-  file(GLOB licenses ${toolkit}/../EULA.txt ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/nvidia_cuda_runtime-*.dist-info/licenses/License.txt)
-  if(NOT licenses)
-    message(FATAL_ERROR "The license of CUDA's runtime was not found, and a package must contain it. Copy EULA.txt from NVIDIA's toolkit to ${toolkit}/../EULA.txt.")
+  cmake_path(GET CMAKE_CUDA_COMPILER PARENT_PATH toolkit_programs)
+  file(GLOB cuda_licenses ${toolkit_programs}/../EULA.txt
+       ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/nvidia_cuda_runtime-*.dist-info/licenses/License.txt)
+  if(NOT cuda_licenses)
+    message(FATAL_ERROR "The license of CUDA's runtime was not found, and a package must contain it. "
+      "Copy EULA.txt from NVIDIA's toolkit to ${toolkit_programs}/../EULA.txt.")
   endif()
-  list(GET licenses 0 SPARSEREEL_CUDA_LICENSE)
+  list(GET cuda_licenses 0 SPARSEREEL_CUDA_LICENSE)
 endif()
 # app/wheel/build reads this from the cache.
-set(SPARSEREEL_KERNEL_LIBRARY "${SPARSEREEL_KERNEL_LIBRARY}" CACHE INTERNAL "File name of the shared library of kernels; empty if there is none")
+set(SPARSEREEL_KERNEL_LIBRARY "${kernel_library}" CACHE INTERNAL "File name of the shared library of kernels; empty if there is none")
 
 # sparsereel_kernel_library(name source...): adds a static library of kernels. In a package it adds an alias of the shared library of all kernels instead.
 function(sparsereel_kernel_library name)
