@@ -132,7 +132,8 @@ TEST_F(MiniMaxH3Family, NamesTheNearestSizesAndLengths) {
 
 TEST_F(MiniMaxH3Family, NamesTheFilesOfAMissingTokenizer) {
   fs::remove_all(folder_ / "tokenizer");
-  EXPECT_TRUE(throws_error([&] { Checkpoint::open(folder_.path()).tokenizer(); }, {"tokenizer/vocab.json, tokenizer/merges.txt and tokenizer/tokenizer_config.json"}));
+  EXPECT_TRUE(throws_error([&] { Checkpoint::open(folder_.path()).tokenizer(); },
+                           {"tokenizer/vocab.json, tokenizer/merges.txt and tokenizer/tokenizer_config.json"}));
 }
 
 }  // namespace
