@@ -116,7 +116,7 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   const models::ModelSpec& spec = pipeline->spec();
   const auto& stride = spec.stride;
   if (!spec.takes_frame_rate) run.video.fps = spec.defaults.fps;
-  if (run.no_audio) saved.latents.sound = {};
+  if (run.no_audio) saved.latents.sound.reset();
   check_encoding(run.output, saved.latents.video.size(4) * stride[2], saved.latents.video.size(3) * stride[1],
                  run.video, saved.latents.sound.defined() ? sound_format(spec, false) : SoundFormat());
   report.content["model"] = std::filesystem::canonical(run.model).string();
