@@ -1,4 +1,6 @@
 // Declares the options of seeds, steps, guidance and sampler.
+#include <algorithm>
+
 #include "app/options/option_groups.h"
 #include "models/store/checkpoint/family.h"
 
@@ -7,7 +9,8 @@ namespace {
 
 std::vector<std::string> samplers(std::string models::SamplerSpec::*member) {
   std::vector<std::string> all;
-  for (const models::SamplerSpec& sampler : models::all_samplers()) all.push_back(sampler.*member);
+  for (const models::SamplerSpec& sampler : models::all_samplers())
+    if (std::ranges::count(all, sampler.*member) == 0) all.push_back(sampler.*member);
   return all;
 }
 

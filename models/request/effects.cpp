@@ -70,8 +70,31 @@ std::string one_frame_rate(const RunFacts& facts) {
   return "for a model that makes " + exact_text(facts.model->defaults.fps) + " frames a second";
 }
 
+/// Returns the rows of options that some models do not take.
+std::vector<Row> rows_of_models() {
+  return {{NoEffect::unguided_model, "model", "a model that takes no guidance",
+           [](const RunFacts& facts) {
+             return unless_model(facts, &ModelSpec::takes_guidance, "for a model that takes no guidance");
+           }},
+          {NoEffect::whole_prompt, "model", "a model that reads the whole prompt",
+           [](const RunFacts& facts) -> std::string {
+             const bool cuts = facts.model == nullptr || facts.model->prompt.has_length;
+             return cuts ? "" : "for a model that reads the whole prompt";
+           }},
+          {NoEffect::one_scheduler, "model", "a model with one scheduler",
+           [](const RunFacts& facts) {
+             return unless_model(facts, &ModelSpec::takes_scheduler, "for a model with one scheduler");
+           }},
+          {NoEffect::one_frame_rate, "model", "a model that makes videos of one frame rate", one_frame_rate}};
+}
+
+std::vector<Row> together(std::vector<Row> rows, const std::vector<Row>& more) {
+  rows.insert(rows.end(), more.begin(), more.end());
+  return rows;
+}
+
 const std::vector<Row>& rows() {
-  static const std::vector<Row> all = {
+  static const std::vector<Row> of_requests = {
       {NoEffect::every_block, "attention", "attention full or quantized, which compute every block", every_block},
       {NoEffect::exact, "attention", "attention full, which no profile asks for", exact},
       {NoEffect::profile, "profile", "profile, which has a policy for each head",
@@ -81,20 +104,6 @@ const std::vector<Row>& rows() {
        }},
       {NoEffect::no_means, "dropped", "dropped none, which has no means", no_means},
       {NoEffect::no_guidance, "cfg_scale", "cfg_scale up to 1, which is no guidance", no_guidance},
-      {NoEffect::unguided_model, "model", "a model that takes no guidance",
-       [](const RunFacts& facts) {
-         return unless_model(facts, &ModelSpec::takes_guidance, "for a model that takes no guidance");
-       }},
-      {NoEffect::whole_prompt, "model", "a model that reads the whole prompt",
-       [](const RunFacts& facts) -> std::string {
-         const bool cuts = facts.model == nullptr || facts.model->prompt.has_length;
-         return cuts ? "" : "for a model that reads the whole prompt";
-       }},
-      {NoEffect::one_scheduler, "model", "a model with one scheduler",
-       [](const RunFacts& facts) {
-         return unless_model(facts, &ModelSpec::takes_scheduler, "for a model with one scheduler");
-       }},
-      {NoEffect::one_frame_rate, "model", "a model that makes videos of one frame rate", one_frame_rate},
       {NoEffect::one_transformer, "model", "a model with one transformer",
        [](const RunFacts& facts) -> std::string {
          return facts.model != nullptr && facts.model->experts.size() == 1 ? "for a model with one transformer" : "";
@@ -140,6 +149,7 @@ const std::vector<Row>& rows() {
                     ? "with " + facts.settings->describe("seed") + ": the same command makes another video"
                     : "";
        }}};
+  static const std::vector<Row> all = together(of_requests, rows_of_models());
   return all;
 }
 

@@ -24,8 +24,8 @@ class PromptSets(BatchTest):
         self.assertEqual(sorted(self.videos('set.txt.out')), ['0000-a-red-circle.mp4', '0001-a-blue-star.mp4'])
 
     def test_row_makes_the_same_video_as_generate(self):
-        self.succeed(self.batch(self.write('set.csv', f'prompt,seed,steps,cfg_scale,frames,topk\n{PROMPT},7,3,4,13,0.3\n')))
-        self.succeed(self.generate('--seed', '7', '--steps', '3', '--cfg-scale', '4', '--frames', '13', '--topk', '0.3', '--threads', '1', '-o', 'one.mp4'))
+        self.succeed(self.batch(self.write('set.csv', f'prompt,seed,steps,cfg_scale,frames,topk\n{PROMPT},7,3,4,{MADE},0.3\n')))
+        self.succeed(self.generate('--seed', '7', '--steps', '3', '--cfg-scale', '4', '--frames', MADE, '--topk', '0.3', '--threads', '1', '-o', 'one.mp4'))
         self.assertEqual((self.folder / 'one.mp4').read_bytes(), (self.folder / 'out' / '0000-a-red-circle-moving-to-the-right-on-a-blue-backg.mp4').read_bytes())
 
     def test_row_overrides_the_command_line_and_seeds_count_up(self):
@@ -156,8 +156,8 @@ class PromptSets(BatchTest):
         self.assertFalse((self.folder / 'out').exists())
 
     def test_row_renders_a_recipe_again(self):
-        self.succeed(self.generate('--seed', '5', '--steps', '3', '--frames', '13', '--threads', '1', '-o', 'one.mp4'))
-        self.succeed(self.batch(self.write('set.jsonl', '{"prompt": "a"}\n{"from": "one.mp4", "output": "again.mp4"}\n{"from": "one.mp4", "seed": 6}\n'), 'out', '--frames', '13'))
+        self.succeed(self.generate('--seed', '5', '--steps', '3', '--frames', MADE, '--threads', '1', '-o', 'one.mp4'))
+        self.succeed(self.batch(self.write('set.jsonl', '{"prompt": "a"}\n{"from": "one.mp4", "output": "again.mp4"}\n{"from": "one.mp4", "seed": 6}\n'), 'out', '--frames', MADE))
         self.assertEqual((self.folder / 'out' / 'again.mp4').read_bytes(), (self.folder / 'one.mp4').read_bytes())
         self.assertEqual([line['seed'] for line in sorted(self.manifest(), key=lambda line: line['row'])], [42, 5, 6])
 
@@ -208,7 +208,7 @@ class PromptSets(BatchTest):
 
     def test_row_that_cannot_be_decoded_keeps_its_latents(self):
         model = self.model_whose_videos_are(float('nan'))
-        result = self.batch(self.write('set.txt', 'a red ball\n'), 'out', '-m', model, '--steps', 1)
+        result = self.batch(self.write('set.txt', 'a red ball\n'), 'out', '-m', model, '--steps', FAMILY.fewest_steps)
         self.assertEqual(result.returncode, 1)
         self.assertIn('frames hold NaN', result.stderr)
         latents, = (self.folder / 'out').glob('*.latents.safetensors')
@@ -244,7 +244,7 @@ class PromptSets(BatchTest):
 
     def test_row_too_large_for_memory_fails_alone(self):
         file = self.write('set.csv', 'prompt,width\na,\nb,16000000\nc,\n')
-        result = self.batch(file, 'out', '--steps', '1', **limited_memory(8 << 30))
+        result = self.batch(file, 'out', '--steps', FAMILY.fewest_steps, **limited_memory(8 << 30))
         self.assertEqual(result.returncode, 1)
         for word in ('set.csv:3: a video of 16000000 x ', 'needs at least', 'choose a smaller width or height, or fewer frames'):
             self.assertIn(word, result.stderr)

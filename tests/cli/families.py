@@ -15,6 +15,7 @@ Family = namedtuple('Family', [
     'multiples',      # divisor of widths
     'samplers',       # names; the first is the checkpoint's
     'draws',          # true if the first sampler draws noise in its steps: the seed then matters even if latents are given
+    'fewest_steps',   # 1 unless the model counts the clean end as a step
     'decoders_last',  # the bias that the decoder adds last
 ])
 
@@ -23,4 +24,4 @@ def family_of(model):
     index = json.loads((Path(model) / 'model_index.json').read_text())
     row = TABLE[index['_class_name']]
     differs = {name: tuple(value) if isinstance(value, list) and name != 'size' and name != 'latents' else value for name, value in row['command_line'].items()}
-    return Family(name=row['name'], classes=(index['transformer'][1], index['scheduler'][1]), **{'draws': False, **differs})
+    return Family(name=row['name'], classes=(index['transformer'][1], index['scheduler'][1]), **{'draws': False, 'fewest_steps': 1, **differs})

@@ -56,9 +56,9 @@ class MiniMaxH3(CommandLineTest):
         self.assertEqual((self.folder / 'a.gif').read_bytes(), (self.folder / 'b.gif').read_bytes())
 
     def test_cache_and_sparse_attention_work(self):
-        report = self.report('-o', 'a.mp4', '--steps', 12, '--cache', 'steps:6', '--attention', 'sparse', '--topk', 0.4)
-        self.assertEqual(report['cache']['computed_steps'], 6)
-        self.assertEqual(len(report['attention']['per_step']) if 'per_step' in report['attention'] else 11, 11)
+        report = self.report('-o', 'a.mp4', '--size', '256x256', '--steps', 7, '--cache', 'steps:3', '--attention', 'sparse', '--topk', 0.2)
+        self.assertEqual(report['cache']['computed_steps'], 3)
+        self.assertTrue(all(share > 0.2 for share in report['attention']['layer_sparsity']), report['attention'])
 
     def test_inspect_and_dry_run_know_the_folder(self):
         summary = json.loads(self.succeed(self.run_program('inspect', MODEL, '--json')).stdout)

@@ -79,7 +79,6 @@ constexpr Row kModels[] = {
     {"a PixArt checkpoint", {{{"blocks.0.cross_attn.q_linear."}, {"t_block.1."}}}},
     {"a PixArt checkpoint", {{{"adaln_single.linear."}, {"transformer_blocks.0.attn1.to_q.weight", 0, 1152}}}},
     {"a Kandinsky 5 checkpoint", {{{"visual_transformer_blocks.0."}}}},
-    {"a MiniMax-H3 checkpoint", {{{"video_patch_proj.weight"}, {"audio_patch_proj.weight"}}}},
     {"an OmniGen2 checkpoint", {{{"time_caption_embed."}}}},
     {"an ACE-Step checkpoint", {{{"genre_embedder.weight"}}}},
     {"an LTX-Video VAE", {{{"decoder.up_blocks.0.res_blocks.0.conv1.conv."}}}},

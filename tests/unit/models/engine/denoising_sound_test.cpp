@@ -134,7 +134,7 @@ TEST_F(SoundDenoising, RefusesAStateWithoutTheSound) {
   const auto denoising = start();
   denoising->step();
   DenoisingState state = denoising->state();
-  state.sound = {};
+  state.sound = at::Tensor();
   EXPECT_THROW(start()->resume(state), Error);
   state.sound = at::zeros({1, 4, 5});
   EXPECT_THROW(start()->resume(state), Error);

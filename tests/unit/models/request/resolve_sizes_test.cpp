@@ -128,7 +128,7 @@ TEST(RequestSizes, ConvertSecondsToTheNearestFrameCount) {
     }
     for (const double fps : {0.0, 4.0, 23.976}) {
       request.fps = fps > 0 ? std::optional(fps) : std::nullopt;
-      const double rate = fps > 0 ? fps : spec.defaults.fps;
+      const double rate = fps > 0 && spec.takes_frame_rate ? fps : spec.defaults.fps;
       for (double seconds = 0.5; seconds < 8; seconds += 0.3) {
         SCOPED_TRACE(each.first + ": " + std::to_string(seconds) + " at " + std::to_string(rate));
         request.seconds = seconds;

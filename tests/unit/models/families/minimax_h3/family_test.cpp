@@ -1,11 +1,14 @@
 // Tests the description of a MiniMax-H3 folder, and that each config that does not fit is named with its field.
 #include "models/families/minimax_h3/family.h"
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "models/engine/pipeline.h"
+#include "models/engine/text_stage.h"
 #include "models/files/json_text.h"
+#include "models/request/outcome.h"
 #include "models/request/resolve.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "models/store/checkpoint/describe.h"
@@ -88,6 +91,20 @@ TEST_F(MiniMaxH3Family, IgnoresWhatHasNoEffect) {
   EXPECT_EQ(plan.scheduler, "MiniMaxH3Scheduler");
   EXPECT_GT(plan.max_sequence_length, 3);
   EXPECT_EQ(plan.num_frames, 56) << "2 seconds at 24 frames a second";
+}
+
+TEST_F(MiniMaxH3Family, MakesAVideoOfAnEmptyPromptWithoutTokens) {
+  const auto pipeline = Pipeline::open(kFolder, "cpu", "fp32");
+  Request request;
+  request.width = request.height = 64;
+  request.num_frames = 22;
+  request.num_inference_steps = 2;
+  const Plan plan = pipeline->resolve(request);
+  EXPECT_EQ(pipeline->text_stage().encode(plan).text.size(1), 0);
+  const Outcome empty = pipeline->generate(plan, {.decode = false});
+  EXPECT_TRUE(at::isfinite(empty.latents).all().item<bool>());
+  request.prompt = "a";
+  EXPECT_FALSE(pipeline->generate(request, {.decode = false}).latents.equal(empty.latents));
 }
 
 TEST_F(MiniMaxH3Family, MakesOneStepLessThanIsAskedFor) {
