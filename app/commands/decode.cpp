@@ -105,7 +105,7 @@ class DecodedRun final : public ShownRun {
 /// Takes the model's frame rate, leaves out a sound that is not wanted, and checks that the output can hold the video.
 void fit_to_model(const models::ModelSpec& spec, RunOptions& run, models::Latents& latents) {
   if (!spec.takes_frame_rate) run.video.fps = spec.defaults.fps;
-  if (run.no_audio) latents.sound = {};
+  if (run.no_audio) latents.sound.reset();
   check_encoding(run.output, latents.video.size(4) * spec.stride[2], latents.video.size(3) * spec.stride[1], run.video,
                  latents.sound.defined() ? sound_format(spec, false) : SoundFormat());
 }

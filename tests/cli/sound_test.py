@@ -41,7 +41,7 @@ class Sound(CommandLineTest):
             found = json.loads(subprocess.run(probe, capture_output=True, check=True).stdout)
             video, sound = found['streams']
             self.assertEqual((video['codec_type'], sound['codec_type'], sound['sample_rate'], sound['channels']), ('video', 'audio', str(RATE), 2))
-            self.assertAlmostEqual(float(found['format']['duration']), SAMPLES / RATE, delta=0.05)
+            self.assertAlmostEqual(float(found['format']['duration']), SAMPLES / RATE, delta=0.4 if name == 'a.webm' else 0.05)  # a block of Vorbis is long at this rate
             self.assertEqual(self.recipe_in(name)['frames'], FAMILY.frames)
         self.assertEqual(self.names(), ['a.mkv', 'a.mov', 'a.mp4', 'a.webm'])
 
@@ -101,18 +101,19 @@ class SoundOfSets(BatchTest):
     def test_belongs_to_its_row(self):
         rows = [{'prompt': f'{PROMPT} {i}', 'seed': i, 'output': f'{i}.gif'} for i in range(3)]
         rows[2]['no_audio'] = True
+
         def write(rows):
             return self.write('set.jsonl', '\n'.join(json.dumps(row) for row in rows))
-        options = ['-o', 'out', '-m', MODEL, '--device', 'cpu', '--quiet', '--steps', 2, *FAMILY.size]
-        self.succeed(self.run_program('batch', write(rows), *options))
+
+        self.succeed(self.batch(write(rows), 'out', '--steps', 2))
         self.assertEqual(self.sounds(), ['0.gif.wav', '1.gif.wav'])
         self.assertEqual([line['sound']['sampling_rate'] if 'sound' in line else None for line in self.manifest()], [RATE, RATE, None])
         before = {name: (self.folder / 'out' / name).read_bytes() for name in self.sounds()}
         (self.folder / 'out' / '0.gif.wav').unlink()
-        self.assertEqual(self.set_report(write(rows), *options)['rendered'], 1)
+        self.assertEqual(self.set_report(write(rows), 'out', '--steps', 2)['rendered'], 1)
         self.assertEqual((self.folder / 'out' / '0.gif.wav').read_bytes(), before['0.gif.wav'])
         rows[1]['output'] = 'moved.gif'
-        self.assertEqual(self.set_report(write(rows), *options)['rendered'], 0)
+        self.assertEqual(self.set_report(write(rows), 'out', '--steps', 2)['rendered'], 0)
         self.assertEqual(self.sounds(), ['0.gif.wav', 'moved.gif.wav'])
         self.assertEqual((self.folder / 'out' / 'moved.gif.wav').read_bytes(), before['1.gif.wav'])
 
