@@ -11,7 +11,7 @@
 namespace sparsereel::models {
 namespace {
 
-using Latents = ImageSpec::Latents;
+using ImageLatents = ImageSpec::Latents;
 using ::testing::Contains;
 using ::testing::Pair;
 
@@ -39,7 +39,7 @@ TEST(CogVideoXFamily, TakesNoImageForTextToVideo) {
 TEST(CogVideoXFamily, ConcatenatesSampledImageLatentsToTheNoise) {
   for (const char* folder : {"cogvideox_i2v/pipeline", "cogvideox_i2v/pipeline_1.5"}) {
     const ModelSpec spec = spec_of(folder);
-    EXPECT_EQ(spec.image.latents, Latents::beside_noise) << folder;
+    EXPECT_EQ(spec.image.latents, ImageLatents::beside_noise) << folder;
     EXPECT_TRUE(spec.image.needed && spec.image.drawn) << folder;
     EXPECT_FALSE(spec.image.takes_last || spec.image.encodes_video || spec.image.has_context) << folder;
     EXPECT_EQ(spec.latent_channels, 4) << folder;  // half of the transformer's 8 input channels
