@@ -35,24 +35,10 @@ inline constexpr auto kEarlyCommands = std::to_array<EarlyCommand>({
 /// The options of all commands that can stand without a value. Every other option takes the next word as its value,
 /// whatever that word is.
 inline constexpr auto kEarlyFlags = std::to_array<std::string_view>({
-    "-h",
-    "--help",
-    "--help-all",
-    "--version",
-    "--causal",
-    "--dry-run",
-    "--dynamic-cfg",
-    "--no-dynamic-cfg",
-    "--json",
-    "--no-auth",
-    "--no-decode",
-    "--no-metadata",
-    "--no-rel-l1",
-    "--offload",
-    "--quiet",
-    "--strict-lora",
-    "--tensors",
-    "--verbose",
+    "-h",        "--help",        "--help-all",       "--version",   "--causal",
+    "--dry-run", "--dynamic-cfg", "--no-dynamic-cfg", "--json",      "--no-audio",
+    "--no-auth", "--no-decode",   "--no-metadata",    "--no-rel-l1", "--offload",
+    "--quiet",   "--strict-lora", "--tensors",        "--verbose",
 });
 
 /// An option as the user typed it: "--gpus", "-p".
