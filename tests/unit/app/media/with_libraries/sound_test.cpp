@@ -229,7 +229,8 @@ TEST_P(SoundInVideo, MayHoldNaN) {
   VideoOptions options{.fps = kFps};
   options.sound = {.format = {.channels = 2, .sampling_rate = kRate}, .samples = samples.data(), .count = 40'000};
   EXPECT_EQ(write_video(path, clip.view, options).sound.silenced, 1);
-  for (const float value : play(path).at(1).values) ASSERT_TRUE(std::isfinite(value));
+  const Played sound = play(path).at(1);
+  for (const float value : sound.values) ASSERT_TRUE(std::isfinite(value));
 }
 
 /// AAC has no such rate. The tiny models of tests have it.
