@@ -93,7 +93,7 @@ std::string full_summary(const nlohmann::json& full, bool timed_here) {
     text += (text.empty() ? "" : ", ") + std::string("the classifier is right for ") + counts.at("right").dump() +
             " of " + counted(counts.at("prompts").get<int64_t>(), "prompt");
   }
-  const std::string weights = in_turns ? "" : " without fp8";
+  const std::string weights = in_turns ? "" : " without 8-bit weights";
   return text.empty() ? text : "full attention" + weights + ": " + text + "\n";
 }
 

@@ -49,7 +49,7 @@ class BenchQuality(CommandLineTest):
         for weights, turns in (([], True), (['--weights', 'fp8'], False)):
             self.assertEqual(self.report(*arguments, *weights)['full']['in_turns'], turns)
             out = self.succeed(self.bench(*arguments, *weights, '--plot', 'a.png')).stdout
-            self.assertEqual('weights in fp8' in out and 'full attention without fp8: ' in out, not turns, out)
+            self.assertEqual('weights in fp8' in out and 'full attention without 8-bit weights: ' in out, not turns, out)
             self.assertEqual('timed after the rows of other weights, not in turns' in out, not turns, out)
             self.assertIn('x full', out)
         self.succeed(self.bench(*arguments, '--weights', 'fp8', '--report', 'r.json'))
