@@ -8,6 +8,13 @@
 #include "models/files/config_fields.h"
 
 namespace sparsereel::models {
+namespace {
+
+bool counts_clean_end(const Request& request, const ModelSpec& spec) {
+  return find_sampler(spec.samplers, sampler_class(request, spec)).counts_clean_end;
+}
+
+}  // namespace
 
 const SamplerSpec& find_sampler(const std::vector<SamplerSpec>& samplers, std::string_view class_name) {
   return *std::ranges::find(samplers, class_name, &SamplerSpec::class_name);
@@ -28,10 +35,6 @@ std::string sampler_class(const Request& request, const ModelSpec& spec) {
 
 bool flows(const Request& request, const ModelSpec& spec) {
   return has_flow_shift(find_sampler(spec.samplers, sampler_class(request, spec)).kind);
-}
-
-bool counts_clean_end(const Request& request, const ModelSpec& spec) {
-  return find_sampler(spec.samplers, sampler_class(request, spec)).counts_clean_end;
 }
 
 int64_t asked_steps_of(int64_t steps, const Request& request, const ModelSpec& spec) {

@@ -14,7 +14,8 @@ from diffusers.modular_pipelines.minimax_h3.modular_pipeline import MiniMaxH3Mod
 from safetensors.torch import save_file
 from transformers import Qwen2TokenizerFast, Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
-from make_dit import DATA, generator_of, randomize
+from make_dit import DATA, randomize
+from make_minimax_h3_sound import randomize_sound_vae
 
 H3 = DATA / "minimax_h3"
 FOLDER = H3 / "pipeline"
@@ -110,14 +111,7 @@ def make_vae():
 
 def make_sound_vae():
     model = AutoencoderKLMiniMaxH3Audio(**SOUND_VAE)
-    filters = {name: value.clone() for name, value in model.state_dict().items() if name.endswith("filter")}
-    lengths = {name: value.clone() for name, value in model.state_dict().items() if name.endswith("weight_g")}
-    randomize(model, {})
-    for name, value in model.state_dict().items():
-        if name in filters:
-            value.copy_(filters[name])
-        elif name in lengths:  # not all equal, and small enough at the end for samples within -1 and 1
-            value.copy_((0.04 if "conv_post" in name else 0.6) * (1 + torch.rand(value.shape, generator=generator_of(name))))
+    randomize_sound_vae(model)
     return keep(model, "audio_vae")
 
 

@@ -24,18 +24,23 @@ def names_of(config):
     return {"config": dict(model.config), "rest": {name: list(value.shape) for name, value in model.state_dict().items()}}
 
 
-@torch.no_grad()
-def main():
-    torch.set_num_threads(1)
-    model = AutoencoderKLMiniMaxH3Audio(**SMALL).eval()
+def randomize_sound_vae(model):
+    """Randomizes an autoencoder of sound but for the filters that it resamples with."""
     filters = {name: value.clone() for name, value in model.state_dict().items() if name.endswith("filter")}
-    lengths = {name: value.clone() for name, value in model.state_dict().items() if name.endswith("weight_g")}
+    lengths = {name for name in model.state_dict() if name.endswith("weight_g")}
     randomize(model, {})
     for name, value in model.state_dict().items():
         if name in filters:
             value.copy_(filters[name])
         elif name in lengths:  # not all equal, and small enough at the end for samples within -1 and 1
             value.copy_((0.04 if "conv_post" in name else 0.6) * (1 + torch.rand(value.shape, generator=generator_of(name))))
+
+
+@torch.no_grad()
+def main():
+    torch.set_num_threads(1)
+    model = AutoencoderKLMiniMaxH3Audio(**SMALL).eval()
+    randomize_sound_vae(model)
     decoder = {name: value for name, value in model.state_dict().items() if name.startswith(("decoder.", "dec_in_proj.", "mean_proj."))}
     (FOLDER / "sound").mkdir(parents=True, exist_ok=True)
     save_file({name: value.contiguous() for name, value in decoder.items()}, FOLDER / "sound/diffusion_pytorch_model.safetensors")

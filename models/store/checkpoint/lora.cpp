@@ -6,7 +6,6 @@
 #include <cmath>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "hilbert/error.h"
 #include "hilbert/exact_text.h"
