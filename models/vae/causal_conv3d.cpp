@@ -94,6 +94,10 @@ Tf32Convolutions::~Tf32Convolutions() {
   allows_tf32 = before_;
 }
 
+void ConvHistory::compare(const at::Tensor& now, const at::Tensor& next) {
+  if (changed && !*changed) changed = !now.defined() || !at::equal(now, next);
+}
+
 Border CausalConv3d::border(const RowSplit* rows) const {
   const int64_t around = weight.size(3) / 2;
   return {.rows = repeats_edges || rows != nullptr ? around : 0, .columns = repeats_edges ? around : 0};
@@ -145,6 +149,7 @@ at::Tensor causal_conv3d(const CausalConv3d& conv, const at::Tensor& buffer, Con
   const bool is_picture = !remembered.defined() && buffer.size(0) == kHistoryFrames + 1;
   fill_history(buffer, remembered, history.starts_on_zeros);
   const at::Tensor last = buffer.narrow(0, buffer.size(0) - kHistoryFrames, kHistoryFrames);
+  history.compare(remembered, last);
   if (history.ends) {
     remembered.reset();
   } else if (remembered.defined()) {

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -42,8 +43,12 @@ struct CausalConv3d {
 struct ConvHistory {
   bool starts_on_zeros = false;    // before the first frame of a video come zeros; otherwise that frame repeated
   bool ends = false;               // the next frames are the last, so they are not remembered
+  std::optional<bool> changed{};   // false until a convolution remembers other frames than before; empty: not compared
   const RowSplit* rows = nullptr;  // how ranks split the frames into bands of rows; null if frames are whole
   std::unordered_map<const CausalConv3d*, at::Tensor> frames{};
+
+  /// Sets `changed` if it has a value and the frames that are remembered next differ from those remembered now.
+  void compare(const at::Tensor& now, const at::Tensor& next);
 };
 
 /// While it exists, fp32 convolutions of its thread on a GPU may round their inputs to TF32's 10 bits. Otherwise fp32

@@ -16,7 +16,9 @@ at::Tensor halve_frames(const CausalConv3d& conv, const at::Tensor& x, ConvHisto
   at::Tensor& last = history.frames[&conv];
   const bool is_first = !last.defined();
   const at::Tensor seen = is_first ? x : at::cat({last, x});
-  last = history.ends ? at::Tensor() : x.narrow(0, x.size(0) - 1, 1).clone();
+  const at::Tensor next = x.narrow(0, x.size(0) - 1, 1);
+  history.compare(last, next);
+  last = history.ends ? at::Tensor() : next.clone();
   if (is_first) return x;
   const at::Tensor halved = convolve(seen.permute({3, 0, 1, 2}).unsqueeze(0), conv.weight, conv.bias,
                                      /*padding=*/{0, 0, 0}, /*stride=*/{2, 1, 1});
@@ -35,19 +37,18 @@ at::Tensor dealt_means(const at::Tensor& x, int64_t out, int64_t times, int64_t 
       .mean(-1);
 }
 
-at::Tensor down_block(const WanDownBlock& block, at::Tensor x, bool is_residual, ConvHistory& history) {
-  at::Tensor shortcut;
-  if (is_residual) {
-    const int64_t side = block.downsampler ? 2 : 1, times = block.downsampler && block.downsampler->time_conv ? 2 : 1;
-    shortcut = dealt_means(x, block.blocks.back().conv2.weight.size(0), times, side);
-  }
-  for (const WanResidualBlock& layer : block.blocks) x = residual_block(layer, x, history);
-  if (block.downsampler) {
-    x = downsample_pixels(x, block.downsampler->weight, block.downsampler->bias);
-    if (block.downsampler->time_conv) x = halve_frames(*block.downsampler->time_conv, x, history);
-  }
-  if (is_residual) x.add_(shortcut);
-  return x;
+at::Tensor downsample(const WanResampler& downsampler, const at::Tensor& x, ConvHistory& history) {
+  const at::Tensor smaller = downsample_pixels(x, downsampler.weight, downsampler.bias);
+  return downsampler.time_conv ? halve_frames(*downsampler.time_conv, smaller, history) : smaller;
+}
+
+// A level with a shortcut.
+at::Tensor residual_level(const WanDownBlock& level, at::Tensor x, ConvHistory& history) {
+  const int64_t side = level.downsampler ? 2 : 1, times = level.downsampler && level.downsampler->time_conv ? 2 : 1;
+  const at::Tensor shortcut = dealt_means(x, level.blocks.back().conv2.weight.size(0), times, side);
+  for (const WanResidualBlock& block : level.blocks) x = residual_block(block, x, history);
+  if (level.downsampler) x = downsample(*level.downsampler, x, history);
+  return x.add_(shortcut);
 }
 
 }  // namespace
@@ -88,12 +89,48 @@ void WanEncoder::finish() {
   quant_conv = {.weight = quant_conv.weight.narrow(0, 0, z_dim), .bias = quant_conv.bias.narrow(0, 0, z_dim)};
 }
 
-at::Tensor encode_frames(const WanEncoder& encoder, const at::Tensor& frames, ConvHistory& history) {
-  at::Tensor x = convolve_copied(encoder.conv_in, frames, history);
-  for (const WanDownBlock& block : encoder.down) x = down_block(block, std::move(x), encoder.is_residual, history);
-  x = mid_block(encoder.mid, std::move(x), history);
-  x = convolve_normed(encoder.norm_out, encoder.conv_out, std::move(x), history);
-  return linear(x, encoder.quant_conv);
+WanVideoEncoder::WanVideoEncoder(const WanEncoder& encoder) : history_{.starts_on_zeros = true} {
+  layers_.emplace_back(
+      [&](const at::Tensor& x, ConvHistory& history) { return convolve_copied(encoder.conv_in, x, history); });
+  for (const WanDownBlock& level : encoder.down) {
+    if (encoder.is_residual) {
+      layers_.emplace_back(
+          [&](at::Tensor x, ConvHistory& history) { return residual_level(level, std::move(x), history); });
+      continue;
+    }
+    for (const WanResidualBlock& block : level.blocks)
+      layers_.emplace_back(
+          [&](const at::Tensor& x, ConvHistory& history) { return residual_block(block, x, history); });
+    if (level.downsampler)
+      layers_.emplace_back(
+          [&](const at::Tensor& x, ConvHistory& history) { return downsample(*level.downsampler, x, history); });
+  }
+  layers_.emplace_back(
+      [&](at::Tensor x, ConvHistory& history) { return mid_block(encoder.mid, std::move(x), history); });
+  layers_.emplace_back([&](at::Tensor x, ConvHistory& history) {
+    return linear(convolve_normed(encoder.norm_out, encoder.conv_out, std::move(x), history), encoder.quant_conv);
+  });
+}
+
+at::Tensor WanVideoEncoder::encode(const at::Tensor& frames, bool ends) {
+  history_.ends = ends;
+  const bool repeats = frames_.defined() && at::equal(frames_, frames);
+  if (!repeats) {
+    settled_ = 0;
+    settled_x_.reset();
+    frames_ = frames;
+  }
+  const size_t settled = settled_;
+  at::Tensor x = settled == 0 ? frames : settled_x_;
+  for (size_t i = settled; i < layers_.size(); ++i) {
+    // Only the first of these layers has the same input as in the call before.
+    history_.changed = i == settled && repeats ? std::optional(false) : std::nullopt;
+    x = layers_[i](std::move(x), history_);
+    if (history_.changed != std::optional(false)) continue;
+    settled_ = i + 1;
+    settled_x_ = x;
+  }
+  return x;
 }
 
 }  // namespace sparsereel::models

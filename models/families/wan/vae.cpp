@@ -95,12 +95,11 @@ at::Tensor WanVae::encode_whole(const at::Tensor& frames, const std::function<vo
   const int64_t total = (frames.size(2) - 1) / step + 1;
   at::Tensor latents =
       at::empty({1, config_.z_dim, total, frames.size(3) / pixels, frames.size(4) / pixels}, frames.options());
-  ConvHistory history{.starts_on_zeros = true};
+  WanVideoEncoder encoder(*encoder_);
   for (int64_t latent = 0; latent < total; ++latent) {
     const int64_t first = latent == 0 ? 0 : step * (latent - 1) + 1;
     const at::Tensor chunk = frames[0].narrow(1, first, latent == 0 ? 1 : step);
-    history.ends = latent + 1 == total;
-    const at::Tensor encoded = encode_frames(*encoder_, patchified(chunk, config_.patch_size), history);
+    const at::Tensor encoded = encoder.encode(patchified(chunk, config_.patch_size), /*ends=*/latent + 1 == total);
     latents[0].narrow(1, latent, 1).copy_(encoded.permute({3, 0, 1, 2}));
     latent_done();
   }
