@@ -241,7 +241,9 @@ std::optional<TunedProfile> apply_profile(const Settings& settings, Request& req
 void check_images(const GivenImages& images, int64_t latent_frames, const ModelSpec& spec) {
   const ImageSpec& rules = spec.image;
   if (images.first && !rules.any())
-    throw bad_option("image", "is given, but this model makes videos from text only", "leave it out");
+    throw bad_option("image", "is given, but this model makes videos from text only",
+                     "leave it out, or add a LoRA that teaches the model to take one; the tiny model has "
+                     "assets/tiny-image.safetensors");
   if (images.last && !rules.takes_last)
     throw bad_option("last_image", "is given, but this model takes no image for the last frame", "leave it out");
   if (!images.first && (rules.needed || images.last))
