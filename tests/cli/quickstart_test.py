@@ -126,7 +126,7 @@ class Quickstart(unittest.TestCase):
         for arguments in ([], [folder, 'test'], [folder, ''], [folder, 'trixi'], [folder, 'trixie', 'quick']):
             result = subprocess.run([ROOT / 'tests' / 'fresh-debian', *arguments], capture_output=True, text=True, env=self.environment)
             self.assertNotEqual(result.returncode, 0)
-            self.assertIn('usage: tests/fresh-debian DIR [SUITE] [quickstart|tests|all|gpu|wheel]', result.stderr)
+            self.assertIn('usage: tests/fresh-debian DIR [SUITE] [quickstart|tests|all|gpu|wheel|deb]', result.stderr)
         self.assertFalse(folder.exists())
 
 
