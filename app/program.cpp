@@ -56,7 +56,7 @@ void complete_bare_options(std::vector<std::string>& arguments) {
   }
 }
 
-/// Replaces _ by - in long names, and reverses the words.
+/// Replaces _ with - in long names, completes bare options, and returns the arguments in reverse order for CLI11.
 std::vector<std::string> normalized(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   for (std::string& argument : arguments) {
@@ -66,7 +66,7 @@ std::vector<std::string> normalized(int argc, char** argv) {
     }
   }
   complete_bare_options(arguments);
-  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 reads a vector from its end
   return arguments;
 }
 

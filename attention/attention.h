@@ -72,9 +72,9 @@ struct Workspace {
 /// Computes softmax(q k^T * scale) v over the blocks that the context keeps.
 /// q is [B, Nq, H, D]; k and v are [B, Nk, H, D]. They are not empty and have one dtype (fp16, bf16 or fp32) and one
 /// device. Strides are free, except that D (16 to 256) is contiguous. In grouped-query attention, k and v have fewer
-/// heads, a divisor of q's number. Neighboring heads of q then share a head of k and v, which is read, quantized and
-/// stored once. See call_policy.h for the modes. A query that sees no key gets zeros and lse -inf. Throws Error, naming
-/// the supported calls, if no kernel can compute this call exactly as asked.
+/// heads: q's number of heads is a multiple of theirs. Neighboring heads of q then share a head of k and v, which is
+/// read, quantized and stored once. See call_policy.h for the modes. A query that sees no key gets zeros and lse -inf.
+/// Throws Error, naming the supported calls, if no kernel can compute this call exactly as asked.
 Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
               Workspace& workspace);
 

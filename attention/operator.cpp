@@ -47,7 +47,7 @@ void check_tensors(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
   if (dtype != at::kHalf && dtype != at::kBFloat16 && dtype != at::kFloat) refuse_all("use fp16, bf16 or fp32");
   if (q.size(3) < kMinHeadDim || q.size(3) > kMaxHeadDim) refuse_all("use a head_dim from 16 to 256");
   if (q.numel() == 0 || k.numel() == 0) refuse_all("pass at least one query, one key, one head and one batch entry");
-  if (q.size(2) % k.size(2) != 0) refuse_all("pass k and v with as many heads as q, or a divisor of them");
+  if (q.size(2) % k.size(2) != 0) refuse_all("pass k and v with as many heads as q, or a divisor of that number");
   if (q.stride(3) != 1 || k.stride(3) != 1 || v.stride(3) != 1) refuse_all("make the last dimension contiguous");
 }
 

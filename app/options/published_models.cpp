@@ -44,11 +44,11 @@ std::vector<Known> all_known(const std::vector<models::Architecture>& architectu
 /// Returns the entries of this repository; `name` may leave out the organization.
 std::vector<Known> named(const std::vector<Known>& all, const std::string& name) {
   std::vector<Known> found;
-  const bool has_organisation = name.find('/') != std::string::npos;
+  const bool has_organization = name.find('/') != std::string::npos;
   for (const Known& known : all) {
-    const std::string own = has_organisation ? known.name : models::name_of_repository(known.name);
+    const std::string own = has_organization ? known.name : models::name_of_repository(known.name);
     if (lower_case(own) != lower_case(name)) continue;
-    const bool again = !found.empty() && !has_organisation && known.name != found.front().name;
+    const bool again = !found.empty() && !has_organization && known.name != found.front().name;
     if (!again) found.push_back(known);  // one organization is enough
   }
   return found;
@@ -56,10 +56,10 @@ std::vector<Known> named(const std::vector<Known>& all, const std::string& name)
 
 /// Returns the repository whose name is closest to `name`; empty if none is close.
 std::string nearly(const std::vector<Known>& all, const std::string& name) {
-  const bool has_organisation = name.find('/') != std::string::npos;
+  const bool has_organization = name.find('/') != std::string::npos;
   std::vector<std::string> names;
   for (const Known& known : all)
-    names.push_back(lower_case(has_organisation ? known.name : models::name_of_repository(known.name)));
+    names.push_back(lower_case(has_organization ? known.name : models::name_of_repository(known.name)));
   const std::string near = nearest(lower_case(name), names);
   const auto place = std::ranges::find(names, near);
   return near.empty() || place == names.end() ? "" : all[static_cast<size_t>(place - names.begin())].name;

@@ -50,7 +50,7 @@ std::vector<models::Link> links_in(const std::string& text) {
   return links;
 }
 
-/// This process's environment with these variables added.
+/// This process's environment with these variables added, and without those that made this process a rank itself.
 class ChildEnvironment {
  public:
   explicit ChildEnvironment(std::vector<std::string> added) : added_(std::move(added)) {

@@ -58,7 +58,7 @@ class HttpHandler {
   /// Returns the answer if the request can be answered without its body. The request then has neither body nor parts.
   virtual std::optional<HttpResponse> before_body(const HttpRequest& request) = 0;
   virtual HttpResponse handle(const HttpRequest& request) = 0;
-  /// Takes note of an answer's status, whoever gave it.
+  /// Called with the status of each answer, also of answers that the HTTP library gives by itself.
   virtual void answered(int status) = 0;
 };
 
@@ -67,7 +67,7 @@ struct HttpTimes {
   std::chrono::milliseconds idle{10'000};      // between requests
   std::chrono::milliseconds head{10'000};      // for a whole head
   std::chrono::milliseconds transfer{10'000};  // without a byte of a body or an answer
-  std::chrono::milliseconds body{30'000};      // for a whole body, besides its bytes at 64 KiB/s
+  std::chrono::milliseconds body{30'000};      // for a whole body, plus the time of its bytes at 64 KiB/s
 };
 
 struct HttpOptions {

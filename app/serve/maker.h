@@ -52,8 +52,8 @@ class Maker {
   virtual ~Maker() = default;
   /// Opens the model and checks that its weights are complete. Call it first. Throws Error if that fails.
   virtual void open() = 0;
-  /// Makes the video. If `cancelled` returns true, keeps its steps and ends it as cancelled. Throws MakerLost if this
-  /// maker can make no more videos.
+  /// Makes the video. If `cancelled` returns true, saves the finished steps and ends the video as cancelled. Throws
+  /// MakerLost if this maker can make no more videos.
   virtual MadeVideo make(const VideoRecord& record, MakingObserver& observer,
                          const std::function<bool()>& cancelled) = 0;
   /// Returns false if this maker can make no more videos.

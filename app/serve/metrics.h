@@ -9,7 +9,7 @@
 
 namespace sparsereel::app::serve {
 
-/// The state of the server when somebody looks.
+/// The state of the server at the time of a request for /metrics.
 struct MetricsNow {
   size_t waiting = 0, running = 0, event_clients = 0;
   bool is_ready = false;

@@ -53,8 +53,9 @@ struct VideoPlace {
 /// Returns the object that clients get.
 nlohmann::json video_object(const VideoRecord& record, const VideoPlace& place);
 
-/// The record on disk. read_record() throws Error naming the file if the text is not one.
+/// Returns the record as it is kept on disk.
 nlohmann::json record_on_disk(const VideoRecord& record, const nlohmann::json& recipe);
+/// Reads the text of record_on_disk(). Throws Error naming the file if the text is no record.
 VideoRecord read_record(const std::string& text, const std::string& file);
 
 int64_t unix_now();

@@ -1,4 +1,4 @@
-// Checks the options, starts the parts, and stops them in turn.
+// Checks the options, starts the parts, and stops them one after the other.
 #include "app/serve/server.h"
 
 #include <sys/stat.h>

@@ -107,8 +107,8 @@ void VideoStore::read_folder() {
   }
 }
 
-/// Removes what a killed server left: temporaries, and files of videos without a record, which are pictures that it
-/// saved before the record, and files that it removed behind it.
+/// Removes what a killed server left: temporary files, and files of videos that have no record. The latter are pictures
+/// that it saved before the record, and files whose record it had already removed.
 void VideoStore::remove_leftovers() const {
   std::vector<fs::path> orphans, targets;
   std::error_code ignored;

@@ -73,7 +73,7 @@ class VideoStore {
   /// Takes the next video from the queue and marks it as running. Returns nothing if none waits. Counts the attempts
   /// since the last one that kept a checkpoint.
   std::optional<VideoRecord> begin_next();
-  /// Forgets the attempts of a running video, with which the next server goes on.
+  /// Sets the attempts of a running video to 0, because this server stops in order. The next server continues it.
   void pause(const std::string& id);
   /// Lets a running video, whose process has ended, wait again before the others.
   void wait_again(const std::string& id);

@@ -144,7 +144,7 @@ void Worker::end(const VideoRecord& record, const MadeVideo& made) {
     parts_.metrics.ended("completed", seconds_since(begun_));
     say(record.id + ": done in " + duration_text(seconds_since(begun_)));
   } else if (made.is_cancelled() && !cancelled_) {
-    return parts_.store.pause(record.id);  // the server stops; the next one goes on with the video
+    return parts_.store.pause(record.id);  // the server stops; the next one continues the video
   } else {
     fail(record, made.code, *made.failure);
   }

@@ -54,7 +54,8 @@ class Worker : private MakingObserver {
   void wake();
   /// Cancels the video if it runs here. Returns false if it does not.
   bool cancel(const std::string& id);
-  /// From now on keeps the steps of the running video, with which the next server goes on, and takes no other.
+  /// Makes the thread save the finished steps of the running video and begin no other video. The next server continues
+  /// the video from these steps.
   void begin_stop();
   /// Waits for the thread after begin_stop().
   void stop();

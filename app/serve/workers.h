@@ -29,7 +29,7 @@ class Workers {
   void wake();
   /// Cancels the video if it runs. Returns false if it does not.
   bool cancel(const std::string& id);
-  /// Keeps the steps of the running videos, and waits for all workers. The videos go on with the next server.
+  /// Saves the finished steps of the running videos, and waits for all workers. The next server continues the videos.
   void stop();
 
  private:

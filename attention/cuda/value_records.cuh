@@ -17,7 +17,8 @@ __device__ inline uint32_t e4m3x4(float a, float b, float c, float d) {
 }
 
 /// Returns 16 keys of row `row` of the rows of ones. If kByResidue is true, the keys with key % 8 = row are 1;
-/// otherwise all keys of the rows of a set are (records.h). left: number of real keys from the record's start on.
+/// otherwise all keys are 1 in rows that belong to a set (records.h), and 0 in the others. left: number of real keys
+/// from the record's start on.
 template <int D, bool kByResidue>
 __device__ inline uint4 ones(int row, int chunk, int left) {
   constexpr uint32_t kOne = 0x38;

@@ -42,7 +42,8 @@ void Ladder::report(const Trial& trial, double bound) {
     return;
   }
   if (passes) {
-    // Moving only one step per call towards sparser settings keeps the sums of neighbors comparable.
+    // A setting's sum grows only in calls that measure it. So the answer moves at most one setting per call towards
+    // sparser ones: the sums of neighboring settings then come from almost the same calls.
     const bool moved = point < edge_;
     if (moved || point == 0 || failed_) return settle(point);
     asked_ = point - 1;

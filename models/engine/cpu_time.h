@@ -16,8 +16,8 @@ struct Plan;
 double step_operations(const Plan& plan, const ModelSpec& spec, double parameters, double share = 1);
 
 /// Returns a warning if `operations` take this CPU longer than half an hour, or else an empty string. The warning
-/// begins with `what`: "50 steps will take about 31 hours on this CPU (...)". If a slow CPU would take that long,
-/// measures this CPU for a fraction of a second, once for each dtype and number of threads.
+/// begins with `what`: "50 steps will take about 31 hours on this CPU (...)". Measures this CPU for a fraction of a
+/// second, once for each dtype and number of threads, but only if the slowest CPUs would take longer than half an hour.
 std::string slow_warning(const std::string& what, double operations, c10::ScalarType dtype);
 
 }  // namespace sparsereel::models

@@ -22,8 +22,8 @@ struct Decoder {
 /// Tells the observer that the other ranks are not needed any more and rank 0 works alone from here on.
 void release_others(const Run& run);
 
-// For both functions, latents are [1, C, F, H, W] on the decoder's device, in its dtype. Of `run`, the functions use
-// the frame sink, the observer of progress, and cancellation.
+// For both functions, latents are [1, C, F, H, W] on the decoder's device, in its dtype. They use the frame sink, the
+// observer of progress, and the cancellation of `run`.
 
 /// Decodes on this rank. Handles lack of GPU memory with work_or_retry_tiled().
 Decoded decode_alone(const Decoder& decoder, const at::Tensor& latents, bool tiled, bool may_tile, const Run& run,

@@ -12,7 +12,8 @@ constexpr double kGpuReserve = 0.4 * kBytesOfGibibyte;
 constexpr double kHostReserve = 4 * kBytesOfGibibyte;   // for the program, frames and other programs
 constexpr double kPinnedChunk = kBytesOfGibibyte / 64;  // blocks are page-locked in whole chunks
 constexpr int64_t kBuffers = 2;                         // one block computes while the next one arrives
-constexpr double kPageableRate = 0.4, kLoose = 0.75;    // rate by that of page-locked memory; a quarter stays free
+constexpr double kPageableRate = 0.4;  // how fast pageable memory is copied, relative to page-locked memory
+constexpr double kLoose = 0.75;        // is_tight() keeps the rest of the GPU's memory free
 
 uint64_t bytes(double value) {
   return static_cast<uint64_t>(std::clamp(value, 0.0, 1e18));

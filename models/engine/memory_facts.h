@@ -25,8 +25,9 @@ void add_host(MemoryFacts& facts, int64_t ranks = 1);
 void add_rates(MemoryFacts& facts, const Plan& plan, const ModelSpec& spec, double parameters, c10::Device device,
                c10::ScalarType dtype, int64_t ranks = 1);
 
-/// Returns where the weights stay when a model makes a video of this size by its defaults. With a CPU, the GPU has so
-/// many GiB and its speed is unknown. With a GPU, `gibibytes` has no effect.
+/// Returns where the weights stay when a model makes a video of this size by its defaults. If `device` is a GPU, uses
+/// its free memory and speed, and `gibibytes` has no effect. If it is a CPU, assumes a GPU with this much memory and
+/// unknown speed.
 MemoryPlan plan_for_defaults(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
                              double gibibytes, c10::Device device = c10::kCPU);
 

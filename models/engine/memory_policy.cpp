@@ -56,7 +56,8 @@ bool MemoryPolicy::shrink() {
   if (!plan_ || !is_automatic()) return false;
   std::optional<MemoryPlan> plan = smaller(facts_, *plan_);
   if (!plan) return false;
-  // The next videos need as much more than estimated.
+  // The step has needed more than estimated, by about the weights that leave now. The next videos are expected to need
+  // more by the same factor.
   if (facts_.step > 0 && plan_->weight_bytes > plan->weight_bytes)
     step_factor_ *= 1 + static_cast<double>(plan_->weight_bytes - plan->weight_bytes) / facts_.step;
   plan_ = std::move(plan);

@@ -32,8 +32,9 @@ class MemoryPolicy {
   /// Returns the bytes of the device that can be allocated now, within max_vram.
   uint64_t room() const;
 
-  /// Returns the plan for these facts, without the machine's memory. `held` bytes of the device are given back first.
-  /// If several ranks make a video together, all blocks stay on their GPUs unless the user asks for something else.
+  /// Returns the plan for these facts, after it has set facts.gpu to the bytes that are free now plus the `held` bytes
+  /// that will be given back. If several ranks make a video together, all blocks stay on their GPUs unless the user
+  /// asks for something else.
   MemoryPlan plan_for(MemoryFacts& facts, uint64_t held, int64_t ranks) const;
   /// Decides for a video. If transformers are `loaded`, keeps the present plan as long as it is small enough. Returns
   /// false if they must be freed, because the new plan is smaller.

@@ -23,7 +23,7 @@ std::array<double, 3> colors_of(const ConfigFields& fields, const char* field, c
   return {numbers[0], numbers[1], numbers[2]};
 }
 
-/// Returns the multiple of `unit` next to the size; of two, the even one.
+/// Returns the multiple of `unit` that is nearest to the size. Ties go to the even multiple.
 int64_t nearest_multiple(int64_t size, int64_t unit) {
   return static_cast<int64_t>(std::nearbyint(static_cast<double>(size) / static_cast<double>(unit))) * unit;
 }

@@ -126,7 +126,7 @@ bool changes(int64_t size, double begin, double end, int64_t count) {
   return count != size || begin != 0 || end != static_cast<double>(size);
 }
 
-/// Leaves less work for the other pass, by Pillow's rule from version 13 on.
+/// Returns true if resizing the height first leaves the second pass less work, by the rule of Pillow 13 and later.
 bool height_goes_first(const Picture& picture, int64_t height, int64_t width) {
   const int64_t rows = picture.height - height, columns = picture.width - width;
   return rows > 0 && rows > 2 * columns;

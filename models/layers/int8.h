@@ -19,8 +19,8 @@ struct Int8Rows {
   int64_t rotation = 0;  // columns of a rotated group; 0 if the columns are not rotated
 };
 
-/// Quantizes x [.., columns]. The largest value of a row becomes 127. Values are rounded to the nearest integer, or to
-/// the even one of two. On a GPU, the rotation is 0, 16, 64 or 256, and `columns` a multiple of 16. A row with NaN or
+/// Quantizes x [.., columns]. The largest value of a row becomes 127. Values are rounded to the nearest integer, ties
+/// to even. On a GPU, the rotation is 0, 16, 64 or 256, and `columns` a multiple of 16. A row with NaN or
 /// infinity gets the scale NaN, so that it makes NaN in products too.
 Int8Rows quantize_int8(const at::Tensor& x, int64_t rotation);
 

@@ -13,7 +13,8 @@
 namespace sparsereel::models {
 namespace {
 
-/// Rotates groups of 4 elements that lie `stride` apart: each becomes half the sum minus its opposite.
+/// Rotates groups of 4 elements that lie `stride` apart. Each becomes half of the sum of all four minus its opposite:
+/// the first and the last are opposites, and so are the two between them.
 void rotate_fours(float* x, int64_t columns, int64_t stride) {
   for (int64_t first = 0; first < columns; first += 4 * stride) {
     for (int64_t i = first; i < first + stride; ++i) {
@@ -24,8 +25,8 @@ void rotate_fours(float* x, int64_t columns, int64_t stride) {
   }
 }
 
-/// Returns the whole matrix, fp32 [group, group]. An element is negative if an odd number of the base-4 digits of row
-/// and column are opposite: their bits all differ.
+/// Returns the whole matrix, fp32 [group, group]. Two base-4 digits are opposite if both of their bits differ. An
+/// element is negative if its row and column have opposite digits at an odd number of places.
 at::Tensor matrix_of(int64_t group, at::Device device) {
   const auto size = static_cast<uint64_t>(group);
   const float value = 1 / static_cast<float>(uint64_t{1} << std::countr_zero(size) / 2);

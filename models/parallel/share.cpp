@@ -20,7 +20,7 @@ int64_t ranks_of_pass(int64_t ranks, int64_t passes) {
   return has_ranks_for_passes(ranks, passes) ? ranks / 2 : ranks;
 }
 
-/// Does not own the group.
+/// Returns a pointer to the caller's group that does not own it.
 std::shared_ptr<Group> callers(Group* group) {
   return {group, [](Group*) {}};
 }

@@ -52,8 +52,8 @@ struct Outcome {
   at::Tensor latents;        // CPU, in the model's layout and its dtype of latents, at diffusers' scale
   at::Tensor sound_latents;  // CPU fp32 [1, rows, C], as in Latents; undefined if the model makes no sound
   bool vae_tiled = false;    // frames were decoded in tiles
-  /// The first image after encoding and decoding, fp32 CPU [1, H, W, 3]. Undefined if there is no image, or nothing was
-  /// decoded.
+  /// The request's first image after the VAE has encoded and decoded it, fp32 CPU [1, H, W, 3]. Undefined if the
+  /// request has no image, or nothing was decoded.
   at::Tensor image;
   StageSeconds seconds;
   StageMemory memory;

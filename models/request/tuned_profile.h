@@ -34,8 +34,8 @@ bool is_of_a_preset(const Option& option);
 /// Returns the profile's options by name. Throws Error naming the file if a profile may not set one of them.
 std::map<std::string, std::string> options_of(const TunedProfile& profile);
 
-/// Sets the request's policy to the profile's policy for each head. Policy::defaults and the dense layers keep the
-/// values that the request's other members give.
+/// Sets the request's policy to the profile's, which differs from head to head. Policy::defaults and
+/// Policy::dense_layers stay those of make_policy(request).
 void use_heads(const TunedProfile& profile, Request& request);
 
 /// Throws Error (field profile) if the profile was made for another model, or has policies for another number of heads.

@@ -105,7 +105,7 @@ class BytePairs final : public TokenModel {
     }
   }
 
-  /// Adds a token. The first to add a string decides how it is matched.
+  /// Adds a token, unless one with the same string was added before.
   void add(const AddedToken& token, const Vocabulary& vocabulary, const std::string& path) {
     if (as_typed_.find(token.content) >= 0 || normalized_.find(token.content) >= 0) return;
     const int64_t known = id_in(vocabulary, token.content);

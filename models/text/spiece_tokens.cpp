@@ -95,8 +95,7 @@ class SpieceTokens final : public TokenModel {
     return id < pieces_ && library_.IdToPiece(id) == content ? id : -1;
   }
 
-  /// Adds a token. The first to add a string decides how it is matched. Strings that are no pieces get the next free
-  /// id.
+  /// Adds a token, unless one with the same string was added before. A string that has no id yet gets the next free id.
   void add(const AddedToken& token) {
     if (tokens_.find(token.content) >= 0) return;
     const int64_t known = id_of(token.content);

@@ -14,7 +14,7 @@ namespace sparsereel::models {
 
 class TokenStrings {
  public:
-  /// Adds a token. The first to add a string decides its id and how it is matched.
+  /// Adds a token, unless one with the same string was added before.
   void add(const AddedToken& token, int64_t id) { tokens_.emplace(token.content, TokenString{token, id}); }
   /// Returns the id of a string; -1 if it is none of the tokens.
   int64_t find(const std::string& content) const;

@@ -22,9 +22,9 @@ struct AttentionRows {
 };
 
 /// The exchange around one attention call. Ranks hold slices of the video tokens; behind them come text tokens, all of
-/// which every rank holds. slice_of() gives the slices of tokens and heads. All ranks of the group call to_heads() and
-/// to_tokens() in turn. If ranks can reach each other's memory, the next call of a function overwrites its previous
-/// result.
+/// which every rank holds. slice_of() gives the slices of tokens and heads. Each rank of the group calls to_heads()
+/// before attention and to_tokens() after it. If ranks can reach each other's memory, a call of either function
+/// overwrites the result of the previous call of this function.
 class HeadExchange {
  public:
   struct Shape {

@@ -115,10 +115,10 @@ std::array<double, 3> blocks_needed(const Data& data, int64_t tile) {
   return shares;
 }
 
-/// The cost and the error of a selection. `selected` and `computed` are shares of all blocks, including text blocks.
+/// The cost and the error of a selection.
 struct Cost {
-  double selected = 0, computed = 0;
-  double l1 = 0, union_l1 = 0;
+  double selected = 0, computed = 0;  // shares of all blocks, including text blocks: of the selection, of list_union()
+  double l1 = 0, union_l1 = 0;        // relative L1 against full attention: of the selection, of list_union()
 
   Cost& operator+=(const Cost& other) {
     selected += other.selected;

@@ -52,7 +52,8 @@ std::vector<double> squares(const Matrix& m, int64_t tokens, int64_t head_dim) {
   return sum;
 }
 
-/// Divides the zero-mean keys of head h by the factors that multiply the queries of all heads that share it.
+/// Divides the zero-mean keys of head h by factors. The queries of all heads that share these keys are multiplied by
+/// the same factors.
 void balance_keys(const KernelParams& params, int64_t b, int64_t h, Head& head) {
   const int64_t tokens = params.key_length(b), head_dim = params.head_dim;
   const int64_t queries = balanced_queries(params.queries, params.keys, tokens);

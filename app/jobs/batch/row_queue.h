@@ -18,7 +18,7 @@ struct QueuedRow {
 
 class RowQueue {
  public:
-  /// `rows` must be ordered by pipeline.
+  /// In `rows`, those of one pipeline must follow each other.
   explicit RowQueue(const std::vector<QueuedRow>& rows) : waiting_(rows.begin(), rows.end()) {}
 
   /// Returns the next rows for process `gpu`, which must have no rows; empty if no row waits. `gpus` is the number of

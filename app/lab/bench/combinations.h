@@ -107,12 +107,12 @@ void report_choices(const Grid& grid, const std::vector<std::string>& warnings, 
 /// The reason why selection options have no effect if all combinations are profiles.
 constexpr const char* kBesideProfilesAlone = "beside --profile alone, which has a selection of its own";
 
-/// The modes, profiles and presets that are compared besides the lists.
+/// The choices that a benchmark compares in addition to the items of its Lists.
 struct Compared {
   std::vector<attention::Mode> modes = {attention::Mode::sparse};
   std::vector<ProfilePolicy> profiles = {};
   std::vector<PresetSettings> presets = {};
-  bool profiles_alone = false;  // if no list says how many blocks, only the profiles get rows
+  bool profiles_alone = false;  // if no list says how many blocks, only the profiles, if any, get rows
 };
 
 /// Combines the items of the lists in every way. Returns a combination for each: the settings, as if the command line

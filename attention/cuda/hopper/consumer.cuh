@@ -252,7 +252,7 @@ class Consumer {
   SoftmaxCase unmasked_case_;     // for subtiles without masks, by the tile's largest score
   SoftmaxCase tile_case_, case_;  // for every subtile of the tile, and for the current one
   int blocks_left_ = 0;           // entries from the current subtile on that are not means; may be negative
-  float weight_ = 1;              // weight of a key of the thread's record in the current subtile
+  float weight_ = 1;              // tokens that a key of the thread's record stands for, in the current subtile
   float skip_below_[2];           // a row does not need a subtile in which no log2 P is above this
   int skipped_ = 0;               // blocks of this tile whose P.V was skipped
 };

@@ -53,7 +53,8 @@ class Output {
     return T::kSubtileRecords == 1 ? 0 : lane % 4 / 2;
   }
 
-  /// Notes the sums of P of the subtile whose P.V is complete. `weight` is the weight of a key of my_record().
+  /// Notes the sums of P of the subtile whose P.V is complete, adds them to the row sums, and clears them. `weight` is
+  /// the number of tokens that a key of my_record() stands for: more than 1 if the key is a mean.
   __device__ void note_sums(float weight) {
     note(value[kSums], value[kSums + 2]);
     row_sum_[0] = fmaf(value[kSums], weight, row_sum_[0]);

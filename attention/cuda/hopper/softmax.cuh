@@ -1,7 +1,8 @@
 // Turns the scores of a subtile into P in e4m3, for the two rows of a thread.
 //
-// A thread holds two rows (lane / 4 and + 8 of its warp's 16). Element i of its scores belongs to row (i / 2) % 2 and
-// to key i / 4 * 8 + lane % 4 * 2 + i % 2 of the subtile. All its keys of a record share one int8 scale.
+// A thread holds rows lane / 4 and lane / 4 + 8 of the 16 rows of its warp. Element i of its scores belongs to the
+// first of these rows if i / 2 is even, else to the second, and to key i / 4 * 8 + lane % 4 * 2 + i % 2 of the subtile.
+// All keys of a record that a thread holds share one int8 scale.
 //
 // Scores stay integers until the exponential. The reference maximum of a row may be up to kLag log2 units below its
 // true maximum. P is scaled so that it does not overflow e4m3 even then. Most steps therefore need neither shuffles nor

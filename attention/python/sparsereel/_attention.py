@@ -187,7 +187,7 @@ def _check_tensors(q, k, v, layout):
     if q.dim() != 4 or k.dim() != 4 or k.shape != v.shape or any(q.size(d) != k.size(d) for d in (0, 3)):
         raise ValueError(f'{shapes}: pass four dimensions, equal batch and head_dim, and k and v alike')
     if k.size(head) == 0 or q.size(head) % k.size(head) != 0:
-        raise ValueError(f'{shapes}: pass k and v with as many heads as q, or a divisor of them')
+        raise ValueError(f'{shapes}: pass k and v with as many heads as q, or a divisor of that number')
     if not q.dtype == k.dtype == v.dtype or q.dtype not in _ELEMENTS:
         raise ValueError(f'q is {q.dtype}, k {k.dtype}, v {v.dtype}: pass all in float16, bfloat16 or, on a CPU, float32')
     if not q.device == k.device == v.device or q.device.type not in ('cpu', 'cuda'):
@@ -232,7 +232,7 @@ def attention(q, k, v, *, topk=None, cdf=None, error=None, block_error=None, ten
     """Computes softmax(q k^T scale) v over the blocks of 64 keys that matter. A GPU multiplies in 8 or 16 bits.
 
     q, k, v: [batch, heads, tokens, head_dim] (tensor_layout HND) or [batch, tokens, heads, head_dim] (NHD), float16 or bfloat16, on a CPU also float32.
-        k and v may have fewer heads, a divisor of q's. Neighboring heads of q then share one.
+        k and v may have fewer heads: a divisor of q's number. Neighboring heads of q then share one.
     topk, cdf, error or block_error: the rule that selects blocks, as one number or one per head; at most one of the four. The default is topk=0.12 with
         means and topk=0.5 with dropped="none". topk and cdf are in (0, 1], error and block_error in (0, 1000]. topk is a fraction of the blocks that a
         query sees, in causal calls too.

@@ -46,7 +46,7 @@ def _visible(queries, keys, device):
 
 
 def _block_map(q, k, is_causal, smooth_k, simthreshd1, cdfthreshd, topk, attention_sink):
-    """Returns bool [batch, heads, tiles, key blocks] and the share of kept blocks. q, k: [batch, heads, tokens, head_dim]. k may have a divisor of q's heads."""
+    """Returns bool [batch, heads, tiles, key blocks] and the share of kept blocks. q, k: [batch, heads, tokens, head_dim]. The number of k's heads may be a divisor of q's."""
     q, k = q.float(), k.float()
     if smooth_k:
         k = k - k.mean(2, keepdim=True)

@@ -61,7 +61,7 @@ at::Tensor upsample_video(const CausalConv3d& conv, const at::Tensor& x, ConvHis
       causal_buffer(doubled(x.size(0)), 2 * x.size(1), 2 * x.size(2), x.size(3), x.options(), border);
   const at::Tensor frames = new_frames(buffer, border);
   const at::Tensor given = history.rows == nullptr ? x : history.rows->surrounded(x, RowSplit::Outside::its_edge);
-  const int64_t above = given.size(1) - x.size(1);  // surplus rows: each row beside x becomes two
+  const int64_t above = given.size(1) - x.size(1);  // half of the surplus rows lie above x, and each becomes two
   each_of_twice_as_many(given, [&](int64_t to, const at::Tensor& frame) {
     frames[to].copy_(between_pixels(frame).narrow(0, above, frames.size(1)));
   });

@@ -25,9 +25,9 @@ at::Tensor double_frames(const CausalConv3d& conv, const at::Tensor& x, ConvHist
       .reshape({2 * frames, height, width, channels});
 }
 
-// enlarged [F', 2 H, 2 W, out] += x [F, H, W, in], distributed. Each pixel becomes several, whose places are ordered
-// (channel, frame, row, column). Its channels fill these places in order, each equally often. A video's first frame
-// keeps only the last of the frames that it would become.
+// Adds x [F, H, W, in] to the larger `enlarged` [F', 2 H, 2 W, out]. Each pixel of x becomes `times` frames of 2 x 2
+// pixels with `out` channels. These elements, in the order (channel, frame, row, column), are the pixel's `in` channels
+// in order, each repeated equally often. A video's first frame keeps only the last of the frames that it becomes.
 void add_dealt_out(const at::Tensor& enlarged, const at::Tensor& x, int64_t times) {
   const int64_t in = x.size(3), out = enlarged.size(3), places = 4 * times;
   const int64_t skipped = times - enlarged.size(0) / x.size(0);

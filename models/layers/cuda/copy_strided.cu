@@ -18,10 +18,10 @@ struct Work {
 };
 
 struct Places {
-  int64_t from, to;
+  int64_t from, to;  // words from the start of the source, and of the destination
 };
 
-/// Returns the places of word `index` of a copy.
+/// Returns where word `index` of a copy is read and written.
 __device__ Places places_of(const StridedCopy& copy, int index) {
   Places places{};
 #pragma unroll

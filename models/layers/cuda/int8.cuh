@@ -17,7 +17,7 @@ __device__ inline float largest_of(const float (&x)[kLaneElements]) {
   return most;
 }
 
-/// Packs the integers nearest to x / scale, or the even one of two, from -128 to 127. One step of Newton's method makes
+/// Rounds x / scale to integers from -128 to 127, ties to even, and packs them. One step of Newton's method makes
 /// the quotient as exact as a division (Markstein, "Computation of elementary functions on the IBM RISC System/6000
 /// processor", 1990).
 __device__ inline uint32_t pack_int8(const float* x, float scale, float inverse) {

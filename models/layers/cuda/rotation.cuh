@@ -15,7 +15,8 @@ __device__ inline float from_lane(float x, int exclusive_or) {
   return __shfl_xor_sync(0xFFFFFFFFU, x, exclusive_or);
 }
 
-/// Rotates four numbers that differ in one base-4 digit of their columns: each becomes half the sum minus its opposite.
+/// Rotates four numbers that differ in one base-4 digit of their columns. Each becomes half of the sum of all four
+/// minus its opposite: a and d are opposites, and so are b and c.
 __device__ inline void rotate_four(float& a, float& b, float& c, float& d) {
   const float half = 0.5F * ((a + b) + (c + d)), y[] = {half - d, half - c, half - b, half - a};
   a = y[0], b = y[1], c = y[2], d = y[3];

@@ -54,7 +54,8 @@ const NameMap* map_of(const BareTensors& stored, const std::string& prefix, cons
   return most == maps.end() || known(*most) == 0 ? nullptr : &*most;
 }
 
-/// Returns the rows of a group if the parts of a layer take turns (MovedRows::turns_like); 0 if its tensor is missing.
+/// Returns the rows of a group if the parts of a layer are interleaved (MovedRows::turns_like). Returns 0 if they are
+/// not, or if the tensor that tells is missing.
 int64_t group_rows(const TensorTable& named, const std::string& name, const MovedRows& rows) {
   if (rows.turns_like.empty()) return 0;
   size_t end = 0;  // behind the module that holds the layer

@@ -41,8 +41,8 @@ std::vector<FoundPart> parts_of(const std::filesystem::path& file);
 /// Finds the parts in a folder and its subfolders (search_tree()).
 FoundParts find_parts(const std::filesystem::path& folder);
 
-/// Returns the files for the other expert that lie beside this one, or in the sibling folder that is named for the
-/// other expert. Only files whose names say their expert count. Damaged files are left out.
+/// Returns the files for the other expert. They lie beside the file of this expert, or in the sibling folder that is
+/// named for the other expert. Only files whose names say their expert count. Damaged files are left out.
 std::vector<FoundPart> parts_beside(const FoundPart& expert);
 
 /// Returns the file that a user named for a role. In a folder this is the one file or index of shards for the role.

@@ -1,4 +1,4 @@
-// Lists a checkpoint's single files, and describes them in JSON.
+// Lists the files of the parts that are one file each, or one file in shards, and describes them in JSON.
 #include "models/store/checkpoint/part_files.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The single files that a model's parts come from: paths, formats and hashes. No torch.
+// The files of a model whose parts are one file each, or one file in shards: paths, formats and hashes. No torch.
 #pragma once
 
 #include <cstdint>

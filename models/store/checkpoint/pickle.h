@@ -17,8 +17,8 @@ struct PickleItem {
   Kind kind = Kind::none;
   int64_t number = 0;
   std::string text = {};  // for a global "module.name"
-  /// Dictionary: keys and values in turn. Tensor: storage, offset, shape, strides, and two unused items, then its dtype
-  /// if the storage has none. Storage: "storage", its class, its key, a device, its number of elements.
+  /// Dictionary: each key, followed by its value. Tensor: storage, offset, shape, strides, and two unused items, then
+  /// its dtype if the storage has none. Storage: "storage", its class, its key, a device, its number of elements.
   std::vector<const PickleItem*> items = {};
 };
 

@@ -48,7 +48,8 @@ struct QuantizedLayer {
     const auto found = tensors.find(part);
     return found == tensors.end() ? nullptr : found->second.second;
   }
-  /// Returns true if the low four bits of nvfp4 are the even column. Only ComfyUI has it in the high bits.
+  /// Returns true if the low four bits of a byte of nvfp4 hold the even column, and the high four bits the odd column.
+  /// Only ComfyUI, whose files describe their formats, stores them the other way round.
   bool low_first() const { return !is_marked; }
   bool is_joined() const { return format->join != nullptr; }
   /// Returns the format's usual name: "int8_convrot", "nvfp4".

@@ -38,7 +38,8 @@ struct TensorEntry {
   size_t bytes = 0;                   // from the first element to the end of the last
   bool halves_swapped = false;        // the file stores the second half of the rows first
   std::vector<int64_t> strides = {};  // in elements, one per dimension; empty if contiguous
-  // Rows that lie apart: groups of group_rows rows, and group_step rows from one group's begin to the next one's.
+  // Rows that lie apart: groups of group_rows rows, each group_step rows behind the group before, counted
+  // from begin to begin.
   int64_t group_rows = 0, group_step = 0;  // group_rows is 0 if all rows lie together
 
   uint64_t elements() const;

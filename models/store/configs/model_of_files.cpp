@@ -43,7 +43,7 @@ std::vector<FoundPart> named_parts(const std::string& role, const fs::path& name
   return parts;
 }
 
-/// Adds the files for the other expert that lie beside this one.
+/// Adds the files for the other expert that parts_beside() finds near the file of this expert.
 void add_partners(FoundParts& found, const FoundPart& expert) {
   if (expert.role != kTransformer || expert.expert.empty()) return;
   for (FoundPart& part : parts_beside(expert)) {

@@ -53,7 +53,7 @@ Download parse_download(const YAML::Node& node, const fs::path& file) {
                        .pattern = text(node, file, "pattern"),
                        .folder = text(node, file, "folder")};
   if (!is_repository_name(download.repository))
-    throw bad_yaml(file, node.Mark(), "published.repository is missing, or not ORGANISATION/NAME",
+    throw bad_yaml(file, node.Mark(), "published.repository is missing, or not ORGANIZATION/NAME",
                    "write it as Hugging Face does");
   return download;
 }

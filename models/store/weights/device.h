@@ -37,10 +37,9 @@ uint64_t page_locked_memory();
 /// Returns the bytes of the host's memory, or the limit of the control groups if that is less. 0 if unknown.
 uint64_t total_host_memory();
 
-/// Says how many processes of this program, this one included, plan with this host's memory. It is 1 until somebody
-/// says so.
+/// Sets how many processes of this program, this one included, divide this host's memory among themselves.
 void share_host_memory(int64_t processes);
-/// Returns that number.
+/// Returns the number that share_host_memory() has set; 1 if it was not called.
 int64_t processes_on_host();
 
 /// Returns an upper bound of the bytes that this process can get: free memory, the host's swap, and the memory that the

@@ -57,8 +57,8 @@ struct Qwen3Vision : TextVision {
   static Qwen3Vision load(const Component& component, const PatchConfig& patches, at::Device device,
                           at::ScalarType dtype);
 
-  /// Returns the tokens of a picture, which has one token for each square of patches, and those of the layers in
-  /// deepstack_visual_indexes. All patches attend to each other.
+  /// Returns a picture's tokens, one for each square of patches: those after the last layer, and those after each layer
+  /// that deepstack_visual_indexes names. All patches attend to each other.
   TextPicture forward(const PicturePatches& picture) const;
   TextPicture look(const Picture& picture) const override { return forward(picture_patches(picture, patches)); }
   PictureMarks marks() const override {

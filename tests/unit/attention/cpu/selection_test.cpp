@@ -90,7 +90,8 @@ TEST(Text, ForcesNoVideoBlockIfItStartsAtABlockBoundary) {
 }
 
 TEST(Selection, AveragesRealTokensOnly) {
-  // The last block has 8 real keys of level 4. A mean over 64 tokens would rank it below the block of level 1.
+  // The last block has only 8 keys, and they score 4. If its mean counted 56 more keys as 0, the block would rank below
+  // the first one, whose keys score 1.
   Case c({.queries = 64, .keys = 2 * kBlock + 8, .head_dim = 16, .heads = 1, .batch = 1});
   std::fill(c.inputs.begin(), c.inputs.end(), 0.0F);
   c.params.scale = 1;

@@ -118,7 +118,8 @@ TEST_F(Quantization, ChecksAllShardsTogether) {
       {"second.safetensors", "\"q\"", "weight_scale_inv"}));
 }
 
-/// A layer that the description does not find would be read without its rotation.
+/// A description may name a layer with a prefix or an ending. If no layer matched, the weight would be read without its
+/// rotation.
 TEST_F(Quantization, FindsTheLayersThatADescriptionMeans) {
   const auto metadata = [](const std::string& name) {
     return std::map<std::string, std::string>{
