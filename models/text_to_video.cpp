@@ -122,8 +122,10 @@ models::Images images_of(const VideoRequest& request, models::Request& asked) {
   if (images.first) asked.image = "pixels";
   if (images.last) asked.last_image = "pixels";
   if (const Texts given = models::texts_of(request);
-      images.first && !given.contains("width") && !given.contains("height"))
-    asked.image_size = {.height = request.image.height, .width = request.image.width};
+      images.any() && !given.contains("width") && !given.contains("height")) {
+    const ImageView& shape = images.first ? request.image : request.last_image;
+    asked.image_size = {.height = shape.height, .width = shape.width};
+  }
   return images;
 }
 
@@ -230,8 +232,8 @@ Video video_of(const models::Outcome& result, const models::Plan& plan, const mo
   video.mean_share = result.attention.statistics.mean_share();
   video.defect = models::defect(result.facts);
   video.warnings = result.warnings;
-  if (const std::string other = models::frame_count_warning(plan, spec); !other.empty())
-    video.warnings.push_back(other);
+  for (const std::string& other : {models::frame_count_warning(plan, spec), models::unusual_size_warning(plan, spec)})
+    if (!other.empty()) video.warnings.push_back(other);
   if (!video.defect.empty()) video.warnings.push_back("the video " + video.defect);
   return video;
 }

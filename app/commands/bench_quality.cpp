@@ -158,7 +158,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   // If all rows use one kind of weights, use the pipeline with these weights, so that the report describes each row.
   const auto pipeline = pipelines.by_weights.size() == 1 ? pipelines.by_weights.begin()->second : pipelines.reference;
   if (std::ranges::any_of(plan.grid.combinations, &bench::Combination::sparse)) check_sparse_runs(*pipeline);
-  pipeline->check_weights(!plan.request.image.empty());
+  pipeline->check_weights(plan.request.has_images());
   add_weights_warning(options.lists, pipelines, plan);
   if (std::string unknown = unknown_words_warning(plan.run.model, plan.prompts); !unknown.empty())
     plan.warnings.push_back(std::move(unknown));

@@ -58,11 +58,13 @@ std::string source_of(const Settings& settings, const models::Plan& plan, const 
   return "size " + *area + " of " + source_name(settings, "size") + (shape.empty() ? "" : ", " + shape);
 }
 
-/// Returns "takes image (needed) and last_image"; empty for a model that takes only text.
+/// Returns "takes image (needed) and last_image", or "takes image and last_image, or one of them"; empty for a model
+/// that takes only text.
 std::string images_taken(const models::ImageSpec& spec) {
   if (!spec.any()) return {};
   return std::string("takes image") + (spec.needed ? " (needed)" : "") +
-         (spec.takes_last || spec.needs_last ? " and last_image" : "") + (spec.needs_last ? " (needed)" : "");
+         (spec.takes_last || spec.needs_last ? " and last_image" : "") + (spec.needs_last ? " (needed)" : "") +
+         (spec.last_alone ? ", or one of them" : "");
 }
 
 /// Returns, by option key, values that are missing in the recipe or differ from it. Files have absolute paths, so that

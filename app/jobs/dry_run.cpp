@@ -48,7 +48,7 @@ std::optional<Error> foresee(VideoTask& video, const models::Pipeline& pipeline,
   try {
     resolve_video(video, pipeline, files, ranks);
     if (ranks > 1) pipeline.check_ranks(video.plan, ranks);
-    pipeline.check_weights(!video.plan.image.empty());  // reads only their headers
+    pipeline.check_weights(video.plan.has_images());  // reads only their headers
     const OwnCheckpoint checkpoint = find_checkpoint(video.options.run.output, video.identity, video.plan.cache);
     if (checkpoint.state) video.resumed_at_step = checkpoint.state->step;
     return {};

@@ -9,6 +9,7 @@
 #include "app/media/image.h"
 #include "models/files/sha256.h"
 #include "models/image/images.h"
+#include "models/image/keyframes.h"
 #include "models/image/resample.h"
 #include "models/request/run.h"
 
@@ -59,18 +60,27 @@ void settle_images(const Settings& settings, const models::ModelSpec& spec, mode
   if (settings.has("random_weights")) make_up_images(spec, request);
   for (const std::string& file : {request.image, request.last_image})
     if (!file.empty() && file != models::kMadeUpImage) pictures.size(file);
-  const bool from_file = !request.image.empty() && request.image != models::kMadeUpImage;
-  if (from_file && !asks_for_size(settings)) request.image_size = pictures.size(request.image);
+  const std::string& first_given = request.image.empty() ? request.last_image : request.image;
+  const bool from_file = !first_given.empty() && first_given != models::kMadeUpImage;
+  if (from_file && !asks_for_size(settings)) request.image_size = pictures.size(first_given);
+}
+
+void check_image_shapes(const models::Plan& plan, const models::ModelSpec& spec, PictureFiles& pictures) {
+  const bool covers = spec.image.has_own_fit() && !plan.image.empty() && !plan.last_image.empty();
+  if (!covers || plan.last_image == models::kMadeUpImage) return;
+  const models::PixelSize size = pictures.size(plan.last_image);
+  models::check_covers(size.height, size.width, plan.height, plan.width);
 }
 
 void add_images(models::Conditioning& conditioning, const models::Plan& plan, const models::Pipeline& pipeline,
                 PictureFiles& pictures, std::vector<std::string>* warnings, const models::Run& run) {
-  if (plan.image.empty()) return;
+  if (!plan.has_images()) return;
   const auto picture = [&](const std::string& file, uint64_t seed) {
     if (file != models::kMadeUpImage) return pictures.picture(file);
     return std::make_shared<const models::Picture>(models::make_up_image(plan.height, plan.width, seed));
   };
-  models::Images images = {.first = picture(plan.image, 0)};
+  models::Images images;
+  if (!plan.image.empty()) images.first = picture(plan.image, 0);
   if (!plan.last_image.empty()) images.last = picture(plan.last_image, 1);
   pipeline.add_images(conditioning, plan, images, warnings, run);
 }
@@ -93,7 +103,7 @@ uint64_t ImageEncodings::nbytes() const {
 }
 
 std::string shape_note(const models::Plan& plan) {
-  return plan.image_size ? "in the shape of " + std::filesystem::path(plan.image).filename().string() : "";
+  return plan.image_size ? "in the shape of " + std::filesystem::path(plan.first_given()).filename().string() : "";
 }
 
 }  // namespace sparsereel::app

@@ -40,10 +40,13 @@ class PictureFiles {
 void make_up_images(const models::ModelSpec& spec, models::Request& request);
 
 /// Reads the request's images, so that invalid files are found before any work. If no option gives a size, the video
-/// takes the shape of the first image. If a model with random weights needs an image that is missing, the request gets
-/// a made-up image. Throws Error naming the file.
+/// takes the shape of the first given image. If a model with random weights needs an image that is missing, the request
+/// gets a made-up image. Throws Error naming the file.
 void settle_images(const Settings& settings, const models::ModelSpec& spec, models::Request& request,
                    PictureFiles& pictures);
+
+/// Throws Error if the last image is too narrow to be cropped to the plan's size.
+void check_image_shapes(const models::Plan& plan, const models::ModelSpec& spec, PictureFiles& pictures);
 
 /// Encodes the plan's images, if any, and adds them to `conditioning` as Pipeline::add_images() does. Throws Error
 /// naming the file.

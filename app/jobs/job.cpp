@@ -89,8 +89,7 @@ size_t Job::load(std::span<VideoTask* const> videos, models::Pipeline& pipeline)
 
 size_t Job::load_all(std::span<VideoTask* const> videos, models::Pipeline& pipeline) {
   const auto begun = Clock::now();
-  pipeline.check_weights(
-      std::ranges::any_of(videos, [](const VideoTask* video) { return !video->plan.image.empty(); }));
+  pipeline.check_weights(std::ranges::any_of(videos, [](const VideoTask* video) { return video->plan.has_images(); }));
   videos.front()->text_cost.check = seconds_since(begun);
   models::reset_peak_memory(pipeline.device());
   settle_memory(videos, pipeline);
@@ -142,7 +141,7 @@ size_t Job::encode_images(std::span<VideoTask* const> videos, models::Pipeline& 
   for (size_t i = 0; i < videos.size(); ++i) {
     VideoTask& video = *videos[i];
     // If texts had to wait for another round, an earlier call of load() has already encoded these pictures.
-    if (video.plan.image.empty() || video.failure || video.conditioning.latents.defined()) continue;
+    if (!video.plan.has_images() || video.failure || video.conditioning.has_images()) continue;
     if (i > 0 && images.nbytes() >= policy_.texts.bytes && !images.has(video.plan)) return i;
     const auto start = Clock::now();
     if (!images.has(video.plan)) user_.observer().stage("image");
@@ -185,7 +184,8 @@ void Job::encode(VideoTask& video, Texts& texts, models::Pipeline& pipeline) {
     const KeptTexts::Text* kept = policy_.kept_texts == nullptr ? nullptr : policy_.kept_texts->find(key);
     if (kept != nullptr) warnings = kept->warnings;
     models::Conditioning conditioning =
-        kept != nullptr ? kept->conditioning : pipeline.text_stage().encode(video.plan, &warnings).to(at::kCPU);
+        kept != nullptr ? kept->conditioning
+                        : pipeline.text_stage().encode(video.plan, &warnings, video.conditioning.seen).to(at::kCPU);
     if (kept == nullptr && policy_.kept_texts != nullptr) policy_.kept_texts->keep({key, conditioning, warnings});
     conditioning.take_video(video.conditioning);
     video.conditioning = std::move(conditioning);

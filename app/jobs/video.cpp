@@ -39,6 +39,7 @@ void resolve_video(VideoTask& video, const models::Pipeline& pipeline, LoadedFil
   video.pictures = loaded.pictures;
   settle_images(video.settings, pipeline.spec(), options.request, *video.pictures);
   video.plan = pipeline.resolve(options.request, /*decode=*/true, ranks);
+  check_image_shapes(video.plan, pipeline.spec(), *video.pictures);
   pipeline.check_init_latents(video.plan, video.init_latents);
   video.sound = sound_format(pipeline.spec(), video.plan.no_audio);
   check_encoding(options.run.output, video.plan.width, video.plan.height, options.run.video, video.sound);
@@ -46,7 +47,7 @@ void resolve_video(VideoTask& video, const models::Pipeline& pipeline, LoadedFil
   const std::string other_settings = options.profile ? models::profile_warning(*options.profile, video.plan) : "";
   for (const std::string& warning :
        {other_settings, video.settings.distilled_warning(), models::frame_count_warning(video.plan, pipeline.spec()),
-        pipeline.slow_warning(video.plan)})
+        models::unusual_size_warning(video.plan, pipeline.spec()), pipeline.slow_warning(video.plan)})
     if (!warning.empty()) video.told.push_back(warning);
   if (!options.run.preview.empty() && !models::latent_preview(pipeline.family(), pipeline.spec()))
     video.told.push_back("preview has no effect: the colors of this model's latents are unknown");

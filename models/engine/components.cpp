@@ -20,6 +20,7 @@ ComponentLoaders& loaders() {
 
 void add_loaders(ComponentLoaders more) {
   loaders().text_encoders.merge(more.text_encoders);
+  loaders().text_visions.merge(more.text_visions);
   loaders().image_encoders.merge(more.image_encoders);
   loaders().transformers.merge(more.transformers);
   loaders().vaes.merge(more.vaes);
@@ -36,6 +37,15 @@ std::optional<LatentPreview> latent_preview(const std::string& family, const Mod
 std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::Device device, WeightFormat format,
                                                Residence residence) {
   return loaders().text_encoders.at(component.class_name)(component, device, format, residence);
+}
+
+std::unique_ptr<TextVision> load_text_vision(const Component& component, at::Device device, at::ScalarType dtype,
+                                             const PatchConfig& patches) {
+  const auto found = loaders().text_visions.find(component.class_name);
+  if (found == loaders().text_visions.end())
+    throw bad_option("image", "is given, but " + component.class_name + " does not look at pictures",
+                     "leave it out, or use a model that takes images");
+  return found->second(component, device, dtype, patches);
 }
 
 std::unique_ptr<ImageEncoder> load_image_encoder(const Component& component, at::Device device, at::ScalarType dtype) {
@@ -146,11 +156,15 @@ bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role) {
   return bytes_in(component, {at::kFloat, /*in_fp8=*/true}) < bytes_in(component, at::kFloat);
 }
 
-uint64_t vae_weight_count(const Checkpoint& checkpoint) {
+uint64_t text_vision_bytes(const Checkpoint& checkpoint, at::ScalarType dtype) {
+  return load_text_vision(described(checkpoint, "text_encoder"), at::kMeta, dtype)->weight_bytes();
+}
+
+uint64_t vae_weight_count(const Checkpoint& checkpoint, VaeParts parts) {
   Component component = described(checkpoint, "vae");
   component.counted = std::make_shared<std::map<std::string, uint64_t>>();
   try {
-    load_vae(component, at::kMeta, at::kFloat, VaeParts::both);
+    load_vae(component, at::kMeta, at::kFloat, parts);
   } catch (const Error&) {  // the encoder is not supported
     load_vae(component, at::kMeta, at::kFloat, VaeParts::decoder);
   }

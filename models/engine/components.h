@@ -7,8 +7,10 @@
 #include <string>
 
 #include "models/image/image_encoder.h"
+#include "models/image/patch_config.h"
 #include "models/store/weights/layer_weights.h"
 #include "models/text/encoder/text_encoder.h"
+#include "models/text/encoder/text_vision.h"
 #include "models/transformer/loaded_transformer.h"
 #include "models/vae/latent_preview.h"
 #include "models/vae/sound_vae.h"
@@ -22,6 +24,7 @@ struct ComponentLoaders {
   using Map = std::map<std::string, std::unique_ptr<Kind> (*)(const Component&, at::Device, How...)>;
 
   Map<TextEncoder, WeightFormat, Residence> text_encoders = {};
+  Map<TextVision, at::ScalarType, const PatchConfig&> text_visions = {};  // by the class of the text encoder
   Map<ImageEncoder, at::ScalarType> image_encoders = {};
   Map<LoadedTransformer, WeightFormat, const Streaming&> transformers = {};
   Map<Vae, at::ScalarType, VaeParts> vaes = {};
@@ -43,6 +46,11 @@ std::optional<LatentPreview> latent_preview(const std::string& family, const Mod
 /// component must then outlive the encoder.
 std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::Device device, WeightFormat format,
                                                Residence residence = Residence::device);
+
+/// Loads the part of a text encoder that looks at pictures. `patches` says how pictures are cut. Throws Error if the
+/// encoder's class or its file has no such part.
+std::unique_ptr<TextVision> load_text_vision(const Component& component, at::Device device, at::ScalarType dtype,
+                                             const PatchConfig& patches = {});
 
 std::unique_ptr<ImageEncoder> load_image_encoder(const Component& component, at::Device device, at::ScalarType dtype);
 
@@ -76,8 +84,11 @@ std::string left_out_warning(const Checkpoint& checkpoint, const std::string& ro
 double weight_count(const Checkpoint& checkpoint, const std::string& role);
 bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role);
 
-/// Counts the VAE's weights: encoder and decoder, or only the decoder if no encoder is supported.
-uint64_t vae_weight_count(const Checkpoint& checkpoint);
+/// Returns the size in bytes of what load_text_vision() loads, from the config alone.
+uint64_t text_vision_bytes(const Checkpoint& checkpoint, at::ScalarType dtype);
+
+/// Counts the weights of these parts of the VAE. If no encoder is supported, both are the decoder alone.
+uint64_t vae_weight_count(const Checkpoint& checkpoint, VaeParts parts = VaeParts::both);
 
 /// Returns the VAE without weights, to ask what its decoder needs.
 std::unique_ptr<Vae> describe_vae(const Checkpoint& checkpoint, at::ScalarType dtype);

@@ -57,7 +57,7 @@ std::string duration_text(double seconds) {
 
 double step_operations(const Plan& plan, const ModelSpec& spec, double parameters, double share) {
   const double passes = plan.is_guided() ? 2 : 1;
-  const double tokens = token_count(spec, plan.latent, plan.max_sequence_length);
+  const double tokens = token_count(spec, plan.latent, plan.text_tokens);
   const auto width = static_cast<double>(spec.layers * spec.heads * spec.head_dim);
   const double attention = 2 * kMultiplyAdd * tokens * tokens * width;  // queries by keys, then probabilities by values
   return passes * (kMultiplyAdd * tokens * parameters + share * attention);

@@ -44,8 +44,20 @@ at::Tensor checksum(const at::Tensor& tensor) {
 constexpr const char* kOfSound = "sound.";  // prefix of the tensors of the sound's sampler
 
 /// Returns the timesteps of all steps, for transformers that prepare for them.
-StepTimes step_times(const Sampler& video, const Sampler* sound) {
-  return {.video = video.timesteps(), .sound = sound == nullptr ? std::vector<double>() : sound->timesteps()};
+StepTimes step_times(const Sampler& video, const Sampler* sound, bool has_keyframes) {
+  return {.video = video.timesteps(),
+          .sound = sound == nullptr ? std::vector<double>() : sound->timesteps(),
+          .has_keyframes = has_keyframes};
+}
+
+/// Takes the keyframes out of the conditioning.
+std::vector<Keyframe> take_keyframes(Conditioning& conditioning) {
+  std::vector<Keyframe> keyframes;
+  if (at::Tensor first = std::exchange(conditioning.first_keyframe, {}); first.defined())
+    keyframes.push_back({.latents = std::move(first), .last = false});
+  if (at::Tensor last = std::exchange(conditioning.last_keyframe, {}); last.defined())
+    keyframes.push_back({.latents = std::move(last), .last = true});
+  return keyframes;
 }
 
 }  // namespace
@@ -63,6 +75,7 @@ Denoising::Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& sc
   Conditioning& conditioning = state_.conditioning;
   if (conditioning.latents.defined()) conditioning.latents = conditioning.latents.to(state_.latents.options());
   if (!conditioning.mask.defined()) beside_ = std::exchange(conditioning.latents, {});
+  keyframes_ = take_keyframes(conditioning);
   sampler_ = make_sampler(scheduler, plan.num_inference_steps);
   if (state_.sound.defined()) {
     sound_sampler_ = make_sampler(state_.sound_scheduler, plan.num_inference_steps);
@@ -103,6 +116,8 @@ TransformerInput Denoising::input_of(const at::Tensor& latents, const Conditioni
   const auto times = [&](double time) { return at::full({passes}, time, latents.options().dtype(at::kFloat)); };
   TransformerInput input = {
       .latents = with_beside(latents), .conditioning = conditioning, .timesteps = times(timestep)};
+  for (const Keyframe& keyframe : keyframes_)
+    input.keyframes.push_back({.latents = keyframe.latents.expand({passes, -1, -1, -1, -1}), .last = keyframe.last});
   if (!sound_sampler_) return input;
   input.sound = sound_sampler_->model_input(state_.sound, done_).expand({passes, -1, -1});
   input.sound_timesteps = times(sound_sampler_->timesteps().at(static_cast<size_t>(done_)));
@@ -114,7 +129,7 @@ Prediction Denoising::predict(double timestep, AttentionRun& run) {
   LoadedTransformer& transformer = experts_->load(expert);
   StepCache* cache = cache_ ? &*cache_ : nullptr;
   if (cache != nullptr) cache->begin_step(plan_.cache.reuses(done_, steps()));
-  transformer.prepare(step_times(*sampler_, sound_sampler_.get()));
+  transformer.prepare(step_times(*sampler_, sound_sampler_.get(), !keyframes_.empty()));
   return guidance_[expert].predict(
       sampler_->model_input(state_.latents, done_), state_.conditioning, timestep,
       [&](const at::Tensor& latents, const Conditioning& conditioning) {

@@ -107,6 +107,7 @@ class Denoising {
   /// conditioning latents that enter the transformer as channels beside the noise; undefined if there are none
   at::Tensor beside_;
   at::Tensor input_;  // last input with the conditioning latents; their channels stay the same for all forward passes
+  std::vector<Keyframe> keyframes_;  // [1, C, 1, H, W] each
   AttentionRun attention_;
   std::optional<StepCache> cache_;  // the step cache of the last step's expert; unset if the plan has no cache
   std::vector<std::string> warnings_;

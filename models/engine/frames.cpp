@@ -5,7 +5,9 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cmath>
+#include <sstream>
 #include <utility>
 
 #include "hilbert/error.h"
@@ -85,6 +87,28 @@ std::string frame_count_warning(const Plan& plan, const ModelSpec& spec) {
   return "the decoder makes " + std::to_string(plan.decoded_frames) + " frames instead of " +
          std::to_string(plan.num_frames) + ", as the reference does for an even number of latent frames: ask for " +
          std::to_string(below) + " or " + std::to_string(above) + " to get exactly as many";
+}
+
+std::string unusual_size_warning(const Plan& plan, const ModelSpec& spec) {
+  const UsualSizes& usual = spec.usual_sizes;
+  if (!usual.any()) return {};
+  const auto [shorter, longer] = std::minmax(plan.height, plan.width);
+  const double most_long = usual.most_ratio * static_cast<double>(shorter);
+  const bool fits_size =
+      shorter >= usual.least_edge && shorter <= usual.most_edge && static_cast<double>(longer) <= most_long;
+  const bool fits_length = plan.num_frames >= usual.least_frames && plan.num_frames <= usual.most_frames;
+  if (fits_size && fits_length) return {};
+  std::ostringstream not_for, made_for;
+  if (!fits_size) {
+    not_for << plan.width << "x" << plan.height;
+    made_for << "shorter sides of " << usual.least_edge << " to " << usual.most_edge << " pixels and shapes up to "
+             << usual.most_ratio << " to 1";
+  }
+  if (!fits_length) {
+    not_for << (fits_size ? "" : " and ") << plan.num_frames << " frames";
+    made_for << (fits_size ? "" : ", and for ") << usual.least_frames << " to " << usual.most_frames << " frames";
+  }
+  return "the model was not made for " + not_for.str() + ", which may look poor: it was made for " + made_for.str();
 }
 
 }  // namespace sparsereel::models

@@ -64,4 +64,7 @@ std::string nan_remedy(at::ScalarType dtype);
 /// Returns a warning if the decoder will make another number of frames than the request asks for.
 std::string frame_count_warning(const Plan& plan, const ModelSpec& spec);
 
+/// Returns a warning if the model was not made for the plan's size or length; otherwise an empty text.
+std::string unusual_size_warning(const Plan& plan, const ModelSpec& spec);
+
 }  // namespace sparsereel::models

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/image/keyframes.h"
 #include "models/image/resize.h"
 #include "models/request/run.h"
 #include "models/samplers/noise.h"
@@ -45,7 +46,7 @@ at::Tensor in_layout(const at::Tensor& latents, LatentLayout layout) {
 at::Tensor known_frames(const Images& images, const Plan& plan, const ModelSpec& spec,
                         const at::TensorOptions& options) {
   const auto fit = [&](const Picture& picture) {
-    return fit_image(picture, plan.height, plan.width, plan.resize).to(options);
+    return fit_image(picture, plan.height, plan.width, plan.resize.value_or(ResizeRule::cover)).to(options);
   };
   if (!spec.image.encodes_video) return fit(*images.first);
   at::Tensor frames = at::zeros({1, 3, plan.num_frames, plan.height, plan.width}, options);
@@ -98,6 +99,11 @@ void draw_latents(Conditioning& conditioning, LatentLayout layout, at::ScalarTyp
   at::Tensor drawn =
       conditioning.latents.narrow(axis, 0, deviation.size(axis)).narrow(channels, before, deviation.size(channels));
   drawn.add_(deviation.to(drawn.options()) * noise.to(drawn.options()));
+}
+
+void draw_keyframes(Conditioning& conditioning, const ImageSpec& spec, at::Generator& generator) {
+  for (at::Tensor* keyframe : {&conditioning.first_keyframe, &conditioning.last_keyframe})
+    if (keyframe->defined()) *keyframe = noised_keyframe(*keyframe, spec.keyframe_time, generator);
 }
 
 }  // namespace sparsereel::models

@@ -40,4 +40,8 @@ at::Tensor context_of(const Images& images, const ImageEncoder& encoder, const I
 /// from the generator. Does nothing if the conditioning has no deviation.
 void draw_latents(Conditioning& conditioning, LatentLayout layout, at::ScalarType dtype, at::Generator& generator);
 
+/// Adds noise from the generator to the conditioning's keyframes, the first one before the last, as ImageSpec says.
+/// Does nothing if it has none.
+void draw_keyframes(Conditioning& conditioning, const ImageSpec& spec, at::Generator& generator);
+
 }  // namespace sparsereel::models

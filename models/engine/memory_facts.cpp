@@ -127,7 +127,7 @@ MemoryPlan plan_for_defaults(const Checkpoint& checkpoint, const ModelSpec& spec
                              double gibibytes, c10::Device device) {
   Plan plan;
   plan.latent = size;
-  plan.max_sequence_length = spec.text_length;
+  plan.text_tokens = spec.text_length;
   plan.guidance_scale = spec.defaults.guidance;
   const c10::ScalarType dtype =
       resolve_dtype("auto", c10::Device(c10::kCUDA, 0), stored_dtype(checkpoint, spec, /*files=*/{}));

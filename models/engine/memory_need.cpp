@@ -22,13 +22,13 @@ constexpr double kColors = 3;
 
 /// Elements held during a block's attention: q, k and v, the input of their projection, and the residual.
 double block_elements(const Plan& plan, const ModelSpec& spec) {
-  const double tokens = token_count(spec, plan.latent, plan.max_sequence_length);
+  const double tokens = token_count(spec, plan.latent, plan.text_tokens);
   return 5 * passes_at_once(plan) * tokens * model_width(spec);
 }
 
 /// Returns the bytes of the frames for the VAE's encoder, which are in memory together.
 double encoder_frames(const Plan& plan, const ModelSpec& spec) {
-  if (plan.image.empty()) return 0;
+  if (!plan.has_images()) return 0;
   const double element = plan.encodes_in_vae_dtype && plan.vae_dtype != "fp32" ? 2 : 4;
   return element * video_elements(plan) / (spec.image.encodes_video ? 1 : static_cast<double>(plan.num_frames));
 }
@@ -164,6 +164,14 @@ namespace {
 /// Bytes of the program and libtorch's libraries on a CPU, before anything is loaded.
 constexpr uint64_t kProcess = 190 << 20;
 
+/// Returns the bytes of the VAE's encoder, or of what looks at images for the text if that is larger. They take turns.
+uint64_t weights_for_images(const Checkpoint& checkpoint, const ModelSpec& spec, at::ScalarType encoder,
+                            at::ScalarType text) {
+  const uint64_t bytes = vae_weight_count(checkpoint, VaeParts::encoder) * c10::elementSize(encoder);
+  if (spec.image.text_token_edge == 0) return bytes;
+  return std::max(bytes, text_vision_bytes(checkpoint, text));
+}
+
 /// Estimates the memory for encoding images. The VAE's encoder is then alone in memory, in fp32.
 MemoryEstimate likely_of_images(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
                                 const std::string& name) {
@@ -172,7 +180,7 @@ MemoryEstimate likely_of_images(const Checkpoint& checkpoint, const ModelSpec& s
   const auto given = static_cast<uint64_t>(kColors * static_cast<double>(frames * height * width));
   const auto vae = describe_vae(checkpoint, at::kFloat);
   return {.dtype = name,
-          .weights = vae_parameters(checkpoint) * sizeof(float),
+          .weights = weights_for_images(checkpoint, spec, at::kFloat, at::kFloat),
           .activations = given * sizeof(float) + vae->untiled_encode_bytes(frames, height, width),
           .process = kProcess};
 }
@@ -238,7 +246,8 @@ StageEstimate likely_image(const Checkpoint& checkpoint, const ModelSpec& spec, 
                            const RunFormat& format) {
   const auto vae = describe_vae(checkpoint, format.encoder);
   const int64_t frames = spec.image.encodes_video ? plan.decoded_frames : 1;
-  StageEstimate stage = {.stage = "image", .weights = vae_bytes(checkpoint, format.encoder)};
+  StageEstimate stage = {.stage = "image",
+                         .weights = weights_for_images(checkpoint, spec, format.encoder, format.text.dtype)};
   const uint64_t given = whole_bytes(encoder_frames(plan, spec));
   stage.activations = vae->untiled_encode_bytes(frames, plan.height, plan.width) + given;
   stage.least = stage.weights + given;
@@ -308,7 +317,7 @@ std::vector<StageEstimate> likely_stages(const Checkpoint& checkpoint, const Mod
                                          const RunFormat& format, int64_t ranks) {
   const Loading& loading = format.transformer;
   std::vector<StageEstimate> stages = {likely_text(checkpoint, format)};
-  if (!plan.image.empty()) stages.push_back(likely_image(checkpoint, spec, plan, format));
+  if (plan.has_images()) stages.push_back(likely_image(checkpoint, spec, plan, format));
   const WeightNeed weights = weight_need(checkpoint, spec, loading);
   stages.push_back(likely_denoising(weights, spec, plan, loading, ranks));
   stages.push_back(likely_decoding(checkpoint, spec, plan, format, ranks));

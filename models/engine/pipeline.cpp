@@ -228,6 +228,7 @@ void Pipeline::check_weights(bool with_images) const {
   if (image_weights_checked_ || !(with_images || spec_.image.needed)) return;
   models::load_vae(folder_.component("vae"), at::kMeta, encoder_dtype_, VaeParts::encoder);
   if (spec_.image.has_context) load_image_encoder(folder_.component("image_encoder"), at::kMeta, at::kFloat);
+  text_->check_vision();
   image_weights_checked_ = true;
 }
 

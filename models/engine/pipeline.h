@@ -29,6 +29,7 @@ class Experts;
 class MemoryPolicy;
 class TextStage;
 struct Loading;
+struct Picture;
 struct WeightNeed;
 struct StageEstimate;
 struct MemoryFacts;
@@ -111,8 +112,9 @@ class Pipeline {
   /// The following functions run parts of the stages, to measure each part or to run a part for many videos. What they
   /// load stays in memory until it is released.
   TextStage& text_stage() { return *text_; }
-  /// Adds the conditioning that comes from images. Loads the encoders for this call only. If memory is short, it
-  /// encodes frames in tiles, whatever vae_tiling is, and warns. `run` is polled for cancellation after each piece.
+  /// Adds the conditioning that comes from images. The text is encoded afterwards, with the conditioning's `seen`.
+  /// Loads the encoders for this call only. If memory is short, it encodes frames in tiles, whatever vae_tiling is, and
+  /// warns. `run` is polled for cancellation after each piece.
   void add_images(Conditioning& conditioning, const Plan& plan, const Images& images,
                   std::vector<std::string>* warnings = nullptr, const Run& run = {}) const;
   /// Loads the first transformer. Each step loads the transformer that the step needs, if that is not loaded.
@@ -148,6 +150,8 @@ class Pipeline {
   void check_sound(const Latents& latents) const;
   Sound decode_sound(const at::Tensor& latents, const Run& run) const;
   LatentDistribution encode_frames(const at::Tensor& frames, const Run& run, bool& tiled) const;
+  std::vector<at::Tensor> encode_keyframes(const std::vector<Picture>& pictures, const Run& run) const;
+  void add_keyframes(Conditioning& conditioning, const Plan& plan, const Images& images, const Run& run) const;
   bool use_tiling(VaeTiling tiling, uint64_t untiled_bytes, bool shared = false) const;
   int64_t decoding_ranks(const at::Tensor& latents, VaeTiling tiling, Group* group, bool& tiled) const;
   Decoder decoder() const;

@@ -21,8 +21,6 @@
 #include "models/engine/tile_retry.h"
 #include "models/engine/unless_cancelled.h"
 #include "models/engine/whole_files.h"
-#include "models/image/images.h"
-#include "models/image/processor_config.h"
 #include "models/parallel/share.h"
 #include "models/request/attention_run.h"
 #include "models/request/denoising_state.h"
@@ -31,21 +29,10 @@
 #include "models/request/run.h"
 #include "models/samplers/noise.h"
 #include "models/store/checkpoint/family.h"
-#include "models/vae/causal_conv3d.h"
 #include "models/vae/sound_vae.h"
 
 namespace sparsereel::models {
 namespace {
-
-/// Returns the config of the image processor. If the checkpoint has none, returns the defaults of the class, with the
-/// size that the encoder takes.
-ImageProcessorConfig image_processor(const Checkpoint& folder, const ImageEncoder& encoder) {
-  constexpr const char* kRole = "image_processor";
-  if (std::ranges::count(folder.roles(), kRole) == 0) return {.crop_size = encoder.image_size()};
-  std::string file;
-  const nlohmann::json config = folder.config(kRole, &file);
-  return parse_image_processor_config(config, file);
-}
 
 /// Saves the state. All ranks call this, because they make the state together.
 void keep_state(const Denoising& denoising, const Run& run) {
@@ -83,62 +70,24 @@ void step_or_stop(Denoising& denoising, const Run& run) {
 
 }  // namespace
 
-LatentDistribution Pipeline::encode_frames(const at::Tensor& frames, const Run& run, bool& tiled) const {
-  const auto vae = models::load_vae(folder_.component("vae"), device_, encoder_dtype_, VaeParts::encoder);
-  const Tf32Convolutions tf32(encodes_in_tf32_);
-  const auto progress = [&](int64_t done, int64_t total) {
-    run.tell().encoded({.done = done, .total = total});
-    if (run.is_cancelled()) throw Cancelled{};
-  };
-  tiled = use_tiling(VaeTiling::automatic, vae->untiled_encode_bytes(frames.size(2), frames.size(3), frames.size(4)));
-  LatentDistribution latents;
-  work_or_retry_tiled(
-      tiled, /*may_tile=*/true,
-      [&](bool in_tiles) {
-        do_unless_cancelled(run.cancelled, [&] {
-          read_whole(folder_, {"vae"}, device_, [&] { latents = vae->encode(frames, in_tiles, progress); });
-        });
-      },
-      [this] { return make_room(); });
-  return latents;
-}
-
-void Pipeline::add_images(Conditioning& conditioning, const Plan& plan, const Images& images,
-                          std::vector<std::string>* warnings, const Run& run) const {
-  const c10::InferenceMode guard;
-  check_images({.first = images.first != nullptr, .last = images.last != nullptr}, plan.latent.frames, spec_);
-  if (spec_.image.has_context) {
-    const auto encoder = load_image_encoder(folder_.component("image_encoder"), device_, at::kFloat);
-    read_whole(folder_, {"image_encoder"}, device_,
-               [&] { conditioning.context = context_of(images, *encoder, image_processor(folder_, *encoder)); });
-  }
-  const auto options = at::TensorOptions().device(device_).dtype(encoder_dtype_);
-  bool tiled = false;
-  LatentDistribution latents = encode_frames(known_frames(images, plan, spec_, options), run, tiled);
-  if (tiled && warnings != nullptr)
-    warnings->push_back(std::string(memory_->saves() ? "with offload," : "memory was short:") +
-                        " images were encoded in tiles, which gives a slightly different video");
-  latents.mean = latents.mean.to(at::kFloat);
-  if (!spec_.image.drawn) latents.deviation.reset();
-  add_latents(conditioning, latents, images.last != nullptr, plan, spec_);
-}
-
 Conditioning Pipeline::encode(const Plan& plan, const Inputs& inputs, const Run& run, Outcome& outcome) {
   const c10::InferenceMode guard;
-  const Images& images = inputs.images;
   StageMeter meter(device_);
+  Conditioning images;
+  // Encoding images depends on the free memory, so nothing may load beside it. A text encoder may look at them.
+  if (inputs.images.any()) {
+    run.tell().stage("image");
+    add_images(images, plan, inputs.images, &outcome.warnings, run);
+  }
+  const double of_images = meter.lap();
   run.tell().stage("text");
-  // Encoding images depends on the free memory, so nothing may load beside it.
-  if (!images.first) begin_transformer(/*resumes=*/inputs.resume != nullptr);
+  begin_transformer(/*resumes=*/inputs.resume != nullptr);
   text_->load();
   outcome.seconds.load_text_encoder = meter.lap();
-  Conditioning conditioning = text_->encode(plan, &outcome.warnings);
+  Conditioning conditioning = text_->encode(plan, &outcome.warnings, images.seen);
   text_->release();
-  if (images.first) {
-    run.tell().stage("image");
-    add_images(conditioning, plan, images, &outcome.warnings, run);
-  }
-  outcome.seconds.text = meter.lap();
+  conditioning.take_video(images);
+  outcome.seconds.text = of_images + meter.lap();
   outcome.memory.text = meter.take_peak();
   for (const std::string& warning : outcome.warnings) run.tell().warning(warning);
   return conditioning;
@@ -148,14 +97,15 @@ std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const Con
                                                      const Latents& init_latents, Group* group) {
   const c10::InferenceMode guard;
   if (group != nullptr) check_ranks(plan, group->size());
-  if (!plan.image.empty() && !conditioning.latents.defined())
-    throw bad_option("image", plan.image + " is not among the encoded inputs of this video", "leave it out");
-  if (!conditioning.latents.defined()) check_images({}, plan.latent.frames, spec_);
+  if (plan.has_images() && !conditioning.has_images())
+    throw bad_option("image", plan.first_given() + " is not among the encoded inputs of this video", "leave it out");
+  if (!conditioning.has_images()) check_images({}, plan.latent.frames, spec_);
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(plan.seed);
   Conditioning drawn = conditioning;
   if (!conditioning.latents.defined() && spec_.image.latents == ImageSpec::Latents::beside_noise)
     drawn.latents = latents_without_image(plan, spec_);
   draw_latents(drawn, spec_.layout, dtype_of(spec_.noise), generator);
+  draw_keyframes(drawn, spec_.image, generator);
   const auto given_or_noise = [&](const at::Tensor& given, const std::vector<int64_t>& shape, Precision precision) {
     return given.defined() ? given : draw_noise(shape, dtype_of(precision), generator);
   };
@@ -221,7 +171,7 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   if (run.group != nullptr) check_ranks(plan, run.group->size());
   Outcome outcome = std::move(begun);
   StageMeter meter(device_);
-  check_weights(inputs.images.first != nullptr);
+  check_weights(inputs.images.any());
   outcome.seconds.check = meter.lap();
   settle_memory(plan, run);  // waits for a transformer that is being loaded
   const double waited = meter.lap();

@@ -164,7 +164,7 @@ Outcome RankThreads::generate(const Request& request, const Plan& plan, const In
   Outcome begun;
   Inputs told = inputs;
   told.keep_transformer = true;
-  pipeline.check_weights(inputs.images.first != nullptr);
+  pipeline.check_weights(inputs.images.any());
   if (!told.conditioning.defined()) told.conditioning = pipeline.encode(plan, inputs, run, begun).to(at::kCPU);
   const ThreadsHere threads_here(leader.on_cpu() ? threads : at::get_num_threads());
   return lead_video(leader, pipeline, request, plan, told, run, std::move(begun));

@@ -12,11 +12,13 @@
 #include "models/engine/tile_retry.h"
 #include "models/engine/whole_files.h"
 #include "models/files/unicode.h"
+#include "models/image/patch_config.h"
 #include "models/request/request.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "models/store/checkpoint/family.h"
 #include "models/store/weights/random_weights.h"
 #include "models/text/clean_prompt.h"
+#include "models/text/encoder/picture_prompt.h"
 
 namespace sparsereel::models {
 namespace {
@@ -39,6 +41,29 @@ PromptRules without_words_around(PromptRules rules) {
   rules.before.clear();
   rules.after.clear();
   return rules;
+}
+
+/// Joins what was seen of pictures of one size to Conditioning::seen.
+at::Tensor joined_pictures(const std::vector<TextPicture>& pictures) {
+  std::vector<at::Tensor> all;
+  for (const TextPicture& picture : pictures) {
+    std::vector<at::Tensor> parts = {picture.tokens};
+    parts.insert(parts.end(), picture.of_layers.begin(), picture.of_layers.end());
+    all.push_back(at::stack(parts).unflatten(1, {picture.rows, picture.columns}));
+  }
+  return at::stack(all);
+}
+
+/// Returns what joined_pictures() has joined.
+std::vector<TextPicture> pictures_in(const at::Tensor& seen) {
+  std::vector<TextPicture> pictures;
+  for (const at::Tensor& one : seen.unbind()) {
+    std::vector<at::Tensor> parts = one.flatten(1, 2).unbind();
+    TextPicture picture = {.rows = one.size(1), .columns = one.size(2), .tokens = parts.front()};
+    picture.of_layers.assign(parts.begin() + 1, parts.end());
+    pictures.push_back(std::move(picture));
+  }
+  return pictures;
 }
 
 }  // namespace
@@ -72,6 +97,22 @@ void TextStage::check() {
   const auto encoder = load_text_encoder(folder_.component(kRole), at::kMeta, format_);
   load_tokenizer();
   if (tokenizer_) check_vocabulary(encoder->vocab_size());
+}
+
+void TextStage::check_vision() const {
+  if (looks_at_images()) load_text_vision(folder_.component(kRole), at::kMeta, format_.dtype);
+}
+
+at::Tensor TextStage::look(const std::vector<Picture>& pictures) const {
+  const c10::InferenceMode guard;
+  const PatchConfig patches;
+  for (const Picture& picture : pictures) patched_size(picture.height, picture.width, patches);  // before loading
+  std::vector<TextPicture> seen;
+  read_whole(folder_, {kRole}, device_, [&] {
+    const auto vision = load_text_vision(folder_.component(kRole), device_, format_.dtype, patches);
+    for (const Picture& picture : pictures) seen.push_back(vision->look(picture));
+  });
+  return joined_pictures(seen);
 }
 
 /// Checks that the vocabularies of tokenizer and encoder fit. An encoder's vocabulary is padded to a round number, by
@@ -114,10 +155,15 @@ void TextStage::release() {
     for (const TensorEntry& entry : file->entries()) file->release(entry);
 }
 
-Conditioning TextStage::encode(const Plan& plan, std::vector<std::string>* warnings) {
+Conditioning TextStage::encode(const Plan& plan, std::vector<std::string>* warnings, const at::Tensor& seen) {
   const c10::InferenceMode guard;
+  if (looks_at_images() && plan.has_images() && !seen.defined())
+    throw bad_option("image", plan.first_given() + " is not among the inputs of this video's text",
+                     "encode the images before the text");
   Conditioning encoded;
-  const auto work = [&] { read_whole(folder_, {kRole}, device_, [&] { encoded = encode_texts(plan, warnings); }); };
+  const auto work = [&] {
+    read_whole(folder_, {kRole}, device_, [&] { encoded = encode_texts(plan, seen, warnings); });
+  };
   const auto stream = [this] {
     const bool was_loaded = encoder_ != nullptr;
     encoder_.reset();
@@ -129,13 +175,30 @@ Conditioning TextStage::encode(const Plan& plan, std::vector<std::string>* warni
   return encoded;
 }
 
-Conditioning TextStage::encode_texts(const Plan& plan, std::vector<std::string>* warnings) {
+/// Returns the text of the prompt and the pictures before it.
+Conditioning TextStage::encode_with_pictures(const TextEncoder& encoder, const Plan& plan, const at::Tensor& seen) {
+  load_tokenizer();
+  std::vector<TextPicture> pictures = pictures_in(seen.to(device_));
+  const PictureMarks marks = load_text_vision(folder_.component(kRole), at::kMeta, format_.dtype)->marks();
+  const auto ids_of_text = [&](const std::string& text) {
+    return whole_prompt(text, spec_.text_length, encoder.vocab_size()).ids;
+  };
+  PicturePrompt prompt = prompt_with_pictures(ids_of_text, prepared_prompt(plan.prompt, spec_.prompt), pictures, marks);
+  const at::Tensor ids = at::tensor(prompt.ids, at::kLong).unsqueeze(0);
+  return {.text = encoder.forward_with(ids, pictures),
+          .text_lengths = {std::ssize(prompt.ids)},
+          .pictures = std::move(prompt.pictures)};
+}
+
+Conditioning TextStage::encode_texts(const Plan& plan, const at::Tensor& seen, std::vector<std::string>* warnings) {
   std::unique_ptr<TextEncoder> streamed;
   if (!encoder_) streamed = load_text_encoder(folder_.component(kRole), device_, format_, Residence::file);
   const TextEncoder& encoder = encoder_ ? *encoder_ : *streamed;
+  if (seen.defined()) return encode_with_pictures(encoder, plan, seen).to(format_.dtype);
   std::vector<TokenIds> prompts;
   const auto add = [&](const char* name, const std::string& text, const PromptRules& rules) {
-    prompts.push_back(token_ids(name, text, rules, plan.max_sequence_length, encoder.vocab_size(), warnings));
+    prompts.push_back(token_ids(name, text, rules, plan.max_sequence_length.value_or(spec_.text_length),
+                                encoder.vocab_size(), warnings));
   };
   if (plan.is_guided()) add("negative prompt", plan.negative_prompt, without_words_around(spec_.prompt));
   add("prompt", plan.prompt, spec_.prompt);

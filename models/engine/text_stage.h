@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "models/image/resample.h"
 #include "models/layers/parameters.h"
 #include "models/request/conditioning.h"
 #include "models/request/spec.h"
@@ -34,6 +35,12 @@ class TextStage {
   /// Checks the files. Throws Error if the headers of the encoder's weights do not fit its config, or the tokenizer is
   /// damaged or belongs to another encoder.
   void check();
+  /// Checks the part of the encoder that looks at pictures, if the model needs it. Throws Error if it does not fit its
+  /// config, or the encoder's file does not have it.
+  void check_vision() const;
+  /// Looks at pictures of the video's size, before the text is encoded. Returns Conditioning::seen. The part of the
+  /// encoder that does this is loaded for this call only. Throws Error for pictures that are too narrow.
+  at::Tensor look(const std::vector<Picture>& pictures) const;
   /// Returns true if the encoder fits on the device and a quarter of the free memory stays free.
   bool fits() const;
   /// Returns true if fits() holds with this many more bytes on the device.
@@ -45,11 +52,14 @@ class TextStage {
   void load();
   void release();
   /// Encodes the plan's prompts in the run's dtype. An encoder that is not loaded is streamed. Without a tokenizer, the
-  /// ids are random, from a generator seeded by the prompt.
-  Conditioning encode(const Plan& plan, std::vector<std::string>* warnings = nullptr);
+  /// ids are random, from a generator seeded by the prompt. `seen` comes from look(), for a video with images by a
+  /// model whose encoder looks at them; the encoded text then includes the pictures.
+  Conditioning encode(const Plan& plan, std::vector<std::string>* warnings = nullptr, const at::Tensor& seen = {});
 
  private:
-  Conditioning encode_texts(const Plan& plan, std::vector<std::string>* warnings);
+  bool looks_at_images() const { return spec_.image.text_token_edge > 0; }
+  Conditioning encode_texts(const Plan& plan, const at::Tensor& seen, std::vector<std::string>* warnings);
+  Conditioning encode_with_pictures(const TextEncoder& encoder, const Plan& plan, const at::Tensor& seen);
   void load_tokenizer();
   void check_vocabulary(int64_t encoders) const;
   TokenIds whole_prompt(const std::string& text, int64_t length, int64_t vocab_size) const;

@@ -38,7 +38,7 @@ double cache_elements(const Plan& plan, const ModelSpec& spec) {
   int64_t steps = std::min<int64_t>(rule.kind == CacheKind::first_block ? 2 : 3, plan.num_inference_steps);
   if (rule.kind == CacheKind::steps) steps = std::min(steps, rule.steps);
   const double first = passes_at_once(plan) * token_count(spec, plan.latent, 0);
-  const double rest = all_passes(plan) * token_count(spec, plan.latent, plan.max_sequence_length);
+  const double rest = all_passes(plan) * token_count(spec, plan.latent, plan.text_tokens);
   return static_cast<double>(steps) * (first + rest) * model_width(spec);
 }
 
@@ -68,7 +68,7 @@ uint64_t vae_bytes(const Checkpoint& checkpoint, c10::ScalarType dtype) {
 }
 
 double step_bytes(const Plan& plan, const ModelSpec& spec, uint64_t element) {
-  const double tokens = token_count(spec, plan.latent, plan.max_sequence_length);
+  const double tokens = token_count(spec, plan.latent, plan.text_tokens);
   return widest_block(spec, tokens, passes_at_once(plan), element) +
          cache_elements(plan, spec) * static_cast<double>(element);
 }

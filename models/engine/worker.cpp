@@ -102,6 +102,18 @@ std::shared_ptr<const DenoisingState> receive_state(SocketGroup& control, const 
   return std::make_shared<const DenoisingState>(state_of(parts, cache));
 }
 
+nlohmann::json json_of(const std::vector<TextSpan>& spans) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const TextSpan& span : spans) json.push_back({span.first, span.count});
+  return json;
+}
+
+std::vector<TextSpan> spans_of(const nlohmann::json& json) {
+  std::vector<TextSpan> spans;
+  for (const auto& span : json) spans.push_back({.first = span.at(0), .count = span.at(1)});
+  return spans;
+}
+
 void send_video(SocketGroup& control, Request request, const Plan& plan, const Inputs& inputs, const Run& run) {
   request.num_frames = plan.num_frames;  // computed with a frame rate that the others do not know
   request.seconds.reset();
@@ -116,6 +128,7 @@ void send_video(SocketGroup& control, Request request, const Plan& plan, const I
                          {"image_size", size},
                          {"recipe", recipe_of(plan)},
                          {"text_lengths", inputs.conditioning.text_lengths},
+                         {"pictures", json_of(inputs.conditioning.pictures)},
                          {"decode", inputs.decode},
                          {"keep_transformer", inputs.keep_transformer},
                          {"checkpoint_every", run.checkpoints.every},
@@ -142,6 +155,7 @@ Inputs receive_inputs(SocketGroup& control, const nlohmann::json& message, const
   for (const auto member : Conditioning::tensors()) inputs.conditioning.*member = receive_tensor(control);
   inputs.conditioning.text_lengths = message.at("text_lengths").get<std::vector<int64_t>>();
   check_text_lengths(inputs.conditioning);
+  inputs.conditioning.pictures = spans_of(message.at("pictures"));
   inputs.init_latents.video = receive_tensor(control);
   inputs.init_latents.sound = receive_tensor(control);
   inputs.resume = receive_state(control, plan.cache);

@@ -6,6 +6,7 @@
 #include "models/families/open_sora_plan/loaders.h"
 #include "models/families/wan/loaders.h"
 #include "models/image/clip_encoder.h"
+#include "models/text/encoder/qwen3_vision.h"
 #include "models/text/encoder/t5_encoder.h"
 
 namespace sparsereel::models {
@@ -16,6 +17,7 @@ ComponentLoaders published_loaders() {
                         {"Qwen3VLForConditionalGeneration", load_minimax_h3_text_encoder},
                         {"T5EncoderModel", load_t5_encoder},
                         {"UMT5EncoderModel", load_t5_encoder}},
+      .text_visions = {{"Qwen3VLForConditionalGeneration", load_qwen3_vision}},
       .image_encoders = {{"CLIPVisionModel", load_clip_encoder}, {"CLIPVisionModelWithProjection", load_clip_encoder}},
       .transformers = {{"CogVideoXTransformer3DModel", load_cogvideox_transformer},
                        {"MiniMaxH3Transformer3DModel", load_minimax_h3_transformer},

@@ -3,13 +3,31 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <string>
+
+#include "hilbert/error.h"
 #include "models/image/resize.h"
 #include "models/samplers/noise.h"
 
 namespace sparsereel::models {
 
+void check_covers(int64_t picture_height, int64_t picture_width, int64_t height, int64_t width) {
+  const auto pixels = [](int64_t of_height, int64_t of_width) {
+    return static_cast<double>(of_height) * static_cast<double>(of_width);
+  };
+  const double scale = std::max(static_cast<double>(width) / static_cast<double>(picture_width),
+                                static_cast<double>(height) / static_cast<double>(picture_height));
+  if (scale * scale * pixels(picture_height, picture_width) <= static_cast<double>(kMostImagePixels)) return;
+  throw bad_option("last_image",
+                   "of " + std::to_string(picture_width) + "x" + std::to_string(picture_height) +
+                       " is too narrow to cover a video of " + std::to_string(width) + "x" + std::to_string(height),
+                   "crop it to a shape that is nearer to the video's");
+}
+
 std::vector<Picture> keyframe_pictures(const std::vector<Picture>& pictures, int64_t height, int64_t width) {
   std::vector<Picture> fitted;
+  for (size_t i = 1; i < pictures.size(); ++i) check_covers(pictures[i].height, pictures[i].width, height, width);
   for (const Picture& picture : pictures)
     fitted.push_back(fitted.empty() ? stretched(picture, height, width) : covered(picture, height, width));
   return fitted;

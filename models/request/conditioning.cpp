@@ -9,8 +9,10 @@ namespace sparsereel::models {
 namespace {
 
 constexpr at::Tensor Conditioning::*kOfPasses[] = {&Conditioning::text, &Conditioning::pooled};
-constexpr at::Tensor Conditioning::*kAll[] = {&Conditioning::text,    &Conditioning::pooled, &Conditioning::context,
-                                              &Conditioning::latents, &Conditioning::mask,   &Conditioning::deviation};
+constexpr at::Tensor Conditioning::*kAll[] = {
+    &Conditioning::text,           &Conditioning::pooled,        &Conditioning::context,
+    &Conditioning::latents,        &Conditioning::mask,          &Conditioning::deviation,
+    &Conditioning::first_keyframe, &Conditioning::last_keyframe, &Conditioning::seen};
 
 }  // namespace
 
@@ -44,6 +46,8 @@ void Conditioning::take_video(const Conditioning& other) {
   latents = other.latents;
   mask = other.mask;
   deviation = other.deviation;
+  first_keyframe = other.first_keyframe;
+  last_keyframe = other.last_keyframe;
 }
 
 uint64_t Conditioning::nbytes() const {

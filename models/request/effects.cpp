@@ -85,7 +85,12 @@ std::vector<Row> rows_of_models() {
            [](const RunFacts& facts) {
              return unless_model(facts, &ModelSpec::takes_scheduler, "for a model with one scheduler");
            }},
-          {NoEffect::one_frame_rate, "model", "a model that makes videos of one frame rate", one_frame_rate}};
+          {NoEffect::one_frame_rate, "model", "a model that makes videos of one frame rate", one_frame_rate},
+          {NoEffect::own_fit, "model", "a model that stretches the first image and crops the other one",
+           [](const RunFacts& facts) -> std::string {
+             const bool has_own = facts.model != nullptr && facts.model->image.has_own_fit();
+             return has_own ? "for a model that stretches the first image and crops the other one" : "";
+           }}};
 }
 
 std::vector<Row> together(std::vector<Row> rows, const std::vector<Row>& more) {
@@ -132,7 +137,7 @@ const std::vector<Row>& rows() {
        }},
       {NoEffect::no_image, "image", "no image",
        [](const RunFacts& facts) -> std::string {
-         return facts.request != nullptr && facts.request->image.empty() ? "without an image" : "";
+         return facts.request != nullptr && !facts.request->has_images() ? "without an image" : "";
        }},
       {NoEffect::no_sound, "model", "a model that makes no sound", no_sound},
       {NoEffect::not_encoded, "output", "an output that is not a .mp4, .mov, .mkv or .webm",

@@ -147,11 +147,14 @@ std::vector<Field> images() {
   };
   return {picture("image", &Request::image, &Plan::image),
           picture("last_image", &Request::last_image, &Plan::last_image),
-          field(&Request::resize, [](const Plan& plan) { return only(!plan.image.empty(), plan.resize); },
+          field(&Request::resize,
+                [](const Plan& plan) {
+                  return only(plan.has_images() && plan.resize, plan.resize.value_or(ResizeRule::cover));
+                },
                 {.name = "resize",
                  .decides = RunPart::images,
                  .choices = {"cover", "stretch"},
-                 .no_effect = {NoEffect::no_image}})};
+                 .no_effect = {NoEffect::no_image, NoEffect::own_fit}})};
 }
 
 std::vector<Field> sampling() {
@@ -282,7 +285,7 @@ std::vector<Field> pipeline() {
       field(&Request::dtype, &Plan::dtype, {.name = "dtype", .choices = dtypes}),
       field(&Request::vae_dtype,
             [](const Plan& plan) {
-              const bool of_images = !plan.image.empty() && plan.encodes_in_vae_dtype;
+              const bool of_images = plan.has_images() && plan.encodes_in_vae_dtype;
               return only(plan.vae_dtype != plan.dtype || of_images, plan.vae_dtype);
             },
             {.name = "vae_dtype", .choices = dtypes}),
@@ -422,8 +425,8 @@ std::string text_key(const Plan& plan) {
 
 // The size is part of the key, because images are encoded for one size. So are whole paths; they need not be UTF-8.
 std::string image_key(const Plan& plan) {
-  if (plan.image.empty()) return {};
-  const nlohmann::json how = {name(plan.resize), plan.width, plan.height, plan.num_frames};
+  if (!plan.has_images()) return {};
+  const nlohmann::json how = {plan.resize ? name(*plan.resize) : "", plan.width, plan.height, plan.num_frames};
   return how.dump() + plan.image + '\0' + plan.last_image;
 }
 

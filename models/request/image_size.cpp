@@ -50,4 +50,18 @@ PixelSize size_like(const PixelSize& image, int64_t area, const PixelSize& grid,
   return size;
 }
 
+PixelSize size_of_short_edge(const PixelSize& image, double short_edge, int64_t area, const PixelSize& grid) {
+  const double ratio = static_cast<double>(image.width) / static_cast<double>(image.height);
+  double width = ratio >= 1 ? short_edge * ratio : short_edge, height = ratio >= 1 ? short_edge : short_edge / ratio;
+  if (const double all = width * height; all > static_cast<double>(area)) {
+    const double scale = std::sqrt(static_cast<double>(area) / all);
+    width *= scale;
+    height *= scale;
+  }
+  const auto rounded = [](double length, int64_t step) {
+    return std::max(std::llrint(length / static_cast<double>(step)), 1LL) * step;
+  };
+  return {.height = rounded(height, grid.height), .width = rounded(width, grid.width)};
+}
+
 }  // namespace sparsereel::models

@@ -85,8 +85,8 @@ struct Request {
   std::optional<FrameArea> size = {};  // area in place of width and height; the shape is that of the image, or 16:9
   std::string image = {}, last_image = {};  // files of first and last picture; empty if not given
   ResizeRule resize = ResizeRule::cover;    // for both images
-  /// Upright size of the first image, if the video takes its shape. The video then has the area that `size`, or width
-  /// and height, or the model's defaults give.
+  /// Upright size of the first given image, if the video takes its shape. The video then has the area that `size`, or
+  /// width and height, or the model's defaults give.
   std::optional<PixelSize> image_size = {};
   uint64_t seed = 42;
   std::optional<int64_t> num_inference_steps = {};
@@ -115,6 +115,8 @@ struct Request {
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
   VaeTiling vae_tiling = VaeTiling::automatic;
   bool no_audio = false;  // the sound is neither decoded nor written; the model still makes it with the video
+
+  bool has_images() const { return !image.empty() || !last_image.empty(); }
 };
 
 /// The fields that say how many blocks all heads compute, in the order of attention::kSelections. Each excludes the
@@ -140,13 +142,15 @@ struct Plan {
   std::vector<LoraChoice> loras;
 
   std::string prompt, negative_prompt;
-  int64_t max_sequence_length = 0;
+  std::optional<int64_t> max_sequence_length;  // unset for a model that reads the whole prompt
+  /// Most tokens of the text and of the images' keyframes and tokens in it; an estimate if prompts have no maximum.
+  int64_t text_tokens = 0;
   int64_t width = 0, height = 0, num_frames = 0;
   LatentSize latent;
-  int64_t decoded_frames = 0;     // differs from num_frames if frame_count_warning() says so
-  std::string image, last_image;  // as in the request
-  ResizeRule resize = ResizeRule::cover;
-  std::optional<PixelSize> image_size;  // the first image's size, if the video follows its shape; else unset
+  int64_t decoded_frames = 0;                            // differs from num_frames if frame_count_warning() says so
+  std::string image, last_image;                         // as in the request
+  std::optional<ResizeRule> resize = ResizeRule::cover;  // unset if the model has a rule of its own
+  std::optional<PixelSize> image_size;  // the first given image's size, if the video follows its shape; else unset
   uint64_t seed = 42;
   int64_t num_inference_steps = 0;         // denoising steps of the run
   int64_t asked_steps = 0;                 // as a request gives them; differs if the sampler counts the clean end
@@ -166,6 +170,10 @@ struct Plan {
   bool no_audio = false;  // false if the model makes no sound
 
   bool is_guided() const { return guidance_scale > 1; }
+  bool has_images() const { return !image.empty() || !last_image.empty(); }
+  int64_t images() const { return (image.empty() ? 0 : 1) + (last_image.empty() ? 0 : 1); }
+  /// Returns the file of the first given image, whose shape the video may follow.
+  const std::string& first_given() const { return image.empty() ? last_image : image; }
 };
 
 /// Largest size of a prompt in bytes. Text encoders read less than a hundredth of this, and both prompts are stored

@@ -2,6 +2,7 @@
 #include "models/request/resolve.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <iomanip>
 #include <limits>
@@ -117,9 +118,9 @@ void take_sigmas(const Request& request, Plan& plan) {
 void check_text(const Plan& plan, const ModelSpec& spec) {
   require_text("prompt", plan.prompt);
   require_text("negative_prompt", plan.negative_prompt);
-  if (plan.max_sequence_length > spec.text_length)
+  if (plan.max_sequence_length.value_or(0) > spec.text_length)
     throw bad_option("max_sequence_length",
-                     std::to_string(plan.max_sequence_length) + " exceeds the model's max_text_seq_length",
+                     std::to_string(*plan.max_sequence_length) + " exceeds the model's max_text_seq_length",
                      "use at most " + std::to_string(spec.text_length));
 }
 
@@ -146,12 +147,29 @@ void check_area(const FrameArea& area, const PixelSize& largest) {
 PixelSize size_of(const Request& request, const ModelSpec& spec) {
   const PixelSize size = {.height = request.height.value_or(spec.defaults.height),
                           .width = request.width.value_or(spec.defaults.width)};
-  const bool follows = request.image_size && !request.image.empty();
+  const bool follows = request.image_size && request.has_images();
   if (spec.image.fixed_size || !(follows || request.size)) return size;
   const int64_t area = request.size ? request.size->pixels() : size.height * size.width;
   const PixelSize largest = {.height = spec.largest[0], .width = spec.largest[1]};
   if (request.size) check_area(*request.size, largest);
+  if (follows && spec.image.keeps_short_edge) {
+    const double usual = static_cast<double>(spec.defaults.height * spec.defaults.width);
+    const double edge = static_cast<double>(std::min(spec.defaults.height, spec.defaults.width)) *
+                        std::sqrt(static_cast<double>(area) / usual);
+    return size_of_short_edge(*request.image_size, edge, area, grid_of(spec));
+  }
   return size_like(follows ? *request.image_size : kUsualShape, area, grid_of(spec), largest);
+}
+
+/// Returns the tokens that the plan's images add to the transformer's sequence: keyframes, and what their text has.
+int64_t tokens_of_images(const Plan& plan, const ModelSpec& spec) {
+  int64_t each = 0;
+  if (spec.image.latents == ImageSpec::Latents::keyframes) {
+    const hilbert::Grid grid = token_grid(spec, plan.latent);
+    each += grid.height * grid.width;
+  }
+  if (const int64_t edge = spec.image.text_token_edge; edge > 0) each += plan.height / edge * (plan.width / edge);
+  return plan.images() * each;
 }
 
 /// Throws Error saying that the model has only one size and length.
@@ -200,7 +218,7 @@ void check_size(const Request& request, const Plan& plan, const ModelSpec& spec)
     require_default("width", plan.width, spec.defaults.width);
     require_default("height", plan.height, spec.defaults.height);
     require_default("frames", plan.num_frames, spec.defaults.frames);
-    require_default("max_sequence_length", plan.max_sequence_length, spec.text_length);
+    require_default("max_sequence_length", plan.max_sequence_length.value_or(spec.text_length), spec.text_length);
   }
   const PixelSize grid = grid_of(spec);
   require_side("width", plan.width, grid.width, spec.largest[1]);
@@ -246,7 +264,7 @@ void check_images(const GivenImages& images, int64_t latent_frames, const ModelS
                      "assets/tiny-image.safetensors");
   if (images.last && !rules.takes_last)
     throw bad_option("last_image", "is given, but this model takes no image for the last frame", "leave it out");
-  if (!images.first && (rules.needed || images.last))
+  if (!images.first && (rules.needed || (images.last && !rules.last_alone)))
     throw bad_option(
         "image",
         rules.needed ? "is missing: this model makes videos from images" : "is missing, but last_image is given",
@@ -264,15 +282,14 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
   Plan plan;
   plan.prompt = request.prompt;
   plan.negative_prompt = request.negative_prompt.value_or(spec.defaults.negative_prompt);
-  plan.max_sequence_length = spec.text_length;
-  if (spec.prompt.has_length && request.max_sequence_length) plan.max_sequence_length = *request.max_sequence_length;
+  if (spec.prompt.has_length) plan.max_sequence_length = request.max_sequence_length.value_or(spec.text_length);
   const PixelSize size = size_of(request, spec);
   plan.width = size.width;
   plan.height = size.height;
   plan.num_frames = asked_frames(request, spec);
   plan.image = request.image;
   plan.last_image = request.last_image;
-  plan.resize = request.resize;
+  if (!spec.image.has_own_fit()) plan.resize = request.resize;
   if (!spec.image.fixed_size) plan.image_size = request.image_size;
   plan.seed = request.seed;
   plan.num_inference_steps = steps_of(request, spec);
@@ -298,6 +315,7 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
   check_text(plan, spec);
   check_size(request, plan, spec);
   plan.latent = latent_size(spec, plan.num_frames, plan.height, plan.width);
+  plan.text_tokens = plan.max_sequence_length.value_or(spec.text_length) + tokens_of_images(plan, spec);
   check_images({.first = !plan.image.empty(), .last = !plan.last_image.empty()}, plan.latent.frames, spec);
   check_sampling(request, plan, spec);
   plan.decoded_frames = decoded_frames(spec, plan.latent.frames);

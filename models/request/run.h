@@ -26,6 +26,8 @@ struct Picture;
 /// First and last picture of a video, of any size; null if not given.
 struct Images {
   std::shared_ptr<const Picture> first{}, last{};
+
+  bool any() const { return first != nullptr || last != nullptr; }
 };
 
 /// The inputs of a run that are not part of its plan.

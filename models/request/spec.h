@@ -75,6 +75,15 @@ struct Defaults {
   std::optional<AreaShift> shift_above = {};  // replaces the checkpoint's shift
 };
 
+/// The sizes and lengths that a model was made for. Others are possible, with a warning.
+struct UsualSizes {
+  int64_t least_edge = 0, most_edge = 0;  // of the shorter side, in pixels
+  double most_ratio = 0;                  // of the longer side to the shorter one
+  int64_t least_frames = 0, most_frames = 0;
+
+  bool any() const { return most_frames > 0; }
+};
+
 /// A model's use of images.
 struct ImageSpec {
   /// The place of the image's latents in the transformer's input.
@@ -82,11 +91,13 @@ struct ImageSpec {
     none,               // nowhere: text to video only
     first_frame_stays,  // the latents are the first frame, which is not denoised
     beside_noise,       // the latents are extra input channels of the transformer, after the noise channels
+    keyframes,          // the latents of each image are tokens of their own, behind those of the video
   };
   Latents latents = Latents::none;
   bool needed = false;      // a first image is required
   bool takes_last = false;  // a last image is allowed
   bool needs_last = false;  // a last image is required
+  bool last_alone = false;  // a last image is allowed without a first one
   /// true: the latents encode a whole video, which is the images with gray frames between them. false: only the first
   /// image is encoded, with zeros behind it.
   bool encodes_video = false;
@@ -96,8 +107,20 @@ struct ImageSpec {
   bool drawn = false;
   bool has_context = false;  // the transformer also attends to tokens of an image encoder
   bool fixed_size = false;   // only the default size and number of frames are possible
+  /// A video in the shape of an image has the default size's shorter side, if its area then does not exceed the default
+  /// size's. For another area, both are scaled. false: it has the area.
+  bool keeps_short_edge = false;
+  /// For keyframes: the share of an image's latents in its tokens. The rest is noise in fp32 by the run's generator,
+  /// which draws it for the first and the last image before it draws the video's.
+  double keyframe_time = 1;
+  /// Edge in pixels of the square of an image that becomes a token of the text, for models whose text encoder looks at
+  /// the images; otherwise 0.
+  int64_t text_token_edge = 0;
 
   bool any() const { return latents != Latents::none; }
+  /// Returns true if images are fitted to the video by the reference's rule: the first given one is stretched, and the
+  /// other one is scaled and cropped.
+  bool has_own_fit() const { return latents == Latents::keyframes; }
 };
 
 /// The sound that a model makes together with the video.
@@ -147,6 +170,7 @@ struct ModelSpec {
   std::array<int64_t, 3> stride{1, 1, 1};  // t, h, w of a latent, in frames and pixels: frames = stride[0] k + 1
   std::array<int64_t, 2> largest{0, 0};    // h, w in pixels that positions reach; 0 for no limit
   ClipSpec clips;
+  UsualSizes usual_sizes;  // if they are known
   ImageSpec image;
   SoundSpec sound;
   bool takes_guidance = true;      // false: guidance was distilled into the weights, and a step is one forward pass

@@ -51,8 +51,7 @@ TransformerInput TransformerInput::to(const at::TensorOptions& options, bool wid
                             .timesteps = placed(timesteps),
                             .sound = moved(sound),
                             .sound_timesteps = placed(sound_timesteps),
-                            .keyframes = keyframes,
-                            .pictures = pictures};
+                            .keyframes = keyframes};
   for (Keyframe& keyframe : input.keyframes) keyframe.latents = moved(keyframe.latents);
   return input;
 }

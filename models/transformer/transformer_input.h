@@ -16,11 +16,6 @@ struct Keyframe {
   bool last = false;   // shown at the end of the video; otherwise at its start
 };
 
-/// Consecutive tokens of a text.
-struct TextSpan {
-  int64_t first = 0, count = 0;
-};
-
 /// The input of one forward pass, on the run's device.
 struct TransformerInput {
   /// [B, ..] in the run's dtype and the family's layout. If the model takes conditioning latents as channels, they come
@@ -33,8 +28,7 @@ struct TransformerInput {
   at::Tensor sound{};            // [B, rows, C]: the rows of the left channel, then those of the right channel
   at::Tensor sound_timesteps{};  // [B]
 
-  std::vector<Keyframe> keyframes{};
-  std::vector<TextSpan> pictures{};  // text tokens that stand for pictures
+  std::vector<Keyframe> keyframes{};  // those of the conditioning, with noise
 
   /// Returns a copy with all tensors on the device of `options` and in its dtype. Timesteps keep their dtype. With
   /// wide_latents, the latents of video, sound and keyframes are in fp32.

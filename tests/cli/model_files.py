@@ -19,10 +19,12 @@ def install(folder, models):
     for name, model in models.items():
         index = json.loads((model / 'model_index.json').read_text())
         architecture = {key: index[key] for key in ('boundary_ratio', 'expand_timesteps', 'force_zeros_for_empty_prompt') if key in index}
-        for role in ('transformer', 'transformer_2', 'vae', 'text_encoder', 'image_encoder'):
+        for role in ('transformer', 'transformer_2', 'vae', 'audio_vae', 'text_encoder', 'image_encoder'):
             if (model / role).is_dir():
                 architecture[role] = json.loads((model / role / 'config.json').read_text())
         architecture['scheduler'] = json.loads((model / 'scheduler' / 'scheduler_config.json').read_text())
+        if (model / 'audio_scheduler').is_dir():
+            architecture['audio_scheduler'] = json.loads((model / 'audio_scheduler' / 'scheduler_config.json').read_text())
         if (model / 'image_processor').is_dir():
             architecture['image_processor'] = json.loads((model / 'image_processor' / 'preprocessor_config.json').read_text())
         config = architecture['transformer']

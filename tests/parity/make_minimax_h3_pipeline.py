@@ -3,7 +3,7 @@
   pipeline/                                          a random-weights MiniMax-H3 pipeline of some 700 KB (64x64, 22 frames)
   pipeline_golden.safetensors, pipeline_cases.json   diffusers' results for it
 diffusers refuses videos below 5 seconds, which would take too long in tests. That limit is lifted here, and nothing else is changed.
-Needs torch, diffusers (0.42.1 or newer), transformers 5, safetensors."""
+Needs torch, diffusers (0.42.1 or newer), transformers 5, pillow, safetensors."""
 import json
 import shutil
 
@@ -11,8 +11,10 @@ import torch
 from diffusers import AutoencoderKLMiniMaxH3, AutoencoderKLMiniMaxH3Audio, MiniMaxH3Scheduler, MiniMaxH3Transformer3DModel
 from diffusers.modular_pipelines import MiniMaxH3Blocks
 from diffusers.modular_pipelines.minimax_h3.modular_pipeline import MiniMaxH3ModularPipeline
+from PIL import Image
 from safetensors.torch import save_file
 from transformers import Qwen2TokenizerFast, Qwen3VLConfig, Qwen3VLForConditionalGeneration
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from make_dit import DATA, randomize
 from make_minimax_h3_sound import randomize_sound_vae
@@ -39,14 +41,31 @@ CASES = {
     "long_prompt": {"prompt": "a  red car, " * 60, "num_inference_steps": 3},
     "two_steps": {"num_inference_steps": 2, "seed": 1},
     "many_steps": {"num_inference_steps": 9, "prompt": "x"},
+    "with_first_image": {"image": "picture.high", "width": 64, "height": 32},
+    "with_last_image": {"last_image": "picture.wide", "width": 32, "height": 64, "num_frames": 39, "num_inference_steps": 3},
+    "with_both_images": {"image": "picture.wide", "last_image": "picture.high", "num_inference_steps": 3},
+    "with_image_but_no_prompt": {"image": "picture.fitting", "prompt": "", "width": 64, "height": 32, "num_inference_steps": 2},
 }
+PICTURES = {"picture.high": (41, 23), "picture.wide": (19, 50), "picture.fitting": (32, 64)}  # height, width
 
 
 class Processor:
     """Stands for Qwen3VLProcessor, which needs torchvision."""
 
+    image_processor = Qwen2VLImageProcessorPil(size=dict(longest_edge=16777216, shortest_edge=65536), patch_size=16, temporal_patch_size=2, merge_size=2,
+                                               image_mean=[0.5] * 3, image_std=[0.5] * 3)
+
+    def __init__(self, picture_token):
+        self.picture_token = picture_token
+
     def create_mm_token_type_ids(self, ids):
-        return [[0] * len(row) for row in ids]  # no token stands for a picture
+        return [[int(i == self.picture_token) for i in row] for row in ids]
+
+
+def make_picture(height, width):
+    """Returns a smooth picture of bytes, [height, width, 3]."""
+    spots = torch.rand(1, 3, 4, 4, generator=torch.Generator().manual_seed(height * 100 + width))
+    return torch.nn.functional.interpolate(spots, (height, width), mode="bilinear")[0].permute(1, 2, 0).mul(255).round().to(torch.uint8)
 
 
 def make_tokenizer(folder):
@@ -116,13 +135,15 @@ def make_sound_vae():
 
 
 def make_folder():
-    """Returns the pipeline of the parts that it writes."""
+    """Returns the pipelines of the parts that it writes: for text alone, and for pictures."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     first = make_tokenizer(FOLDER / "tokenizer")
-    pipeline = MiniMaxH3Blocks().get_workflow("t2va").init_pipeline()
+    pipelines = [MiniMaxH3Blocks().get_workflow(name).init_pipeline() for name in ("t2va", "fl2va")]
     schedulers = {"scheduler": MiniMaxH3Scheduler(12.0), "audio_scheduler": MiniMaxH3Scheduler(3.0)}
-    pipeline.update_components(text_encoder=make_text_encoder(first), tokenizer=Qwen2TokenizerFast.from_pretrained(FOLDER / "tokenizer"), processor=Processor(),
-                               transformer=make_transformer(), vae=make_vae(), audio_vae=make_sound_vae(), **schedulers)
+    parts = dict(text_encoder=make_text_encoder(first), tokenizer=Qwen2TokenizerFast.from_pretrained(FOLDER / "tokenizer"), processor=Processor(first + 5),
+                 transformer=make_transformer(), vae=make_vae(), audio_vae=make_sound_vae(), **schedulers)
+    for pipeline in pipelines:
+        pipeline.update_components(**parts)
     for role, scheduler in schedulers.items():
         scheduler.save_pretrained(FOLDER / role)
 
@@ -134,13 +155,15 @@ def make_folder():
              "text_encoder": entry("transformers", "Qwen3VLForConditionalGeneration", "text_encoder"), "tokenizer": entry("transformers", "Qwen2TokenizerFast", "tokenizer"),
              **{role: entry("diffusers", name, role) for role, name in parts.items()}}
     (FOLDER / "model_index.json").write_text(json.dumps(index, indent=1))
-    return pipeline
+    return pipelines
 
 
-def run(pipeline, **options):
+def run(pipelines, pictures, **options):
     arguments = {**COMMON, **options}
     seed = arguments.pop("seed")
-    state = pipeline(**arguments, output_type="pt", generator=torch.Generator().manual_seed(seed))
+    images = {key: Image.fromarray(pictures[arguments.pop(key)].numpy()) for key in ("image", "last_image") if key in arguments}
+    arguments |= images
+    state = pipelines[1 if images else 0](**arguments, output_type="pt", generator=torch.Generator().manual_seed(seed))
     frames = state.get("videos")[0].permute(0, 2, 3, 1)[::4, ::2, ::2]  # every fourth frame, every second pixel
     sound = state.get("audio_latents").transpose(1, 2).reshape(1, -1, SOUND_CHANNELS)
     return {"latents": state.get("latents"), "frames": frames, "sound_latents": sound, "sound": state.get("audio")[0]}
@@ -150,8 +173,10 @@ def run(pipeline, **options):
 def main():
     torch.set_num_threads(1)
     MiniMaxH3ModularPipeline.min_duration = property(lambda self: 0.5)
-    pipeline = make_folder()
-    golden = {f"{name}.{key}": value for name, options in CASES.items() for key, value in run(pipeline, **options).items()}
+    pipelines = make_folder()
+    pictures = {name: make_picture(*size) for name, size in PICTURES.items()}
+    golden = {f"{name}.{key}": value for name, options in CASES.items() for key, value in run(pipelines, pictures, **options).items()}
+    golden |= {name: picture.float() / 255 for name, picture in pictures.items()}
     (H3 / "pipeline_cases.json").write_text(json.dumps({name: {**COMMON, **options} for name, options in CASES.items()}, indent=1) + "\n")
     save_file({key: value.float().contiguous() for key, value in golden.items()}, H3 / "pipeline_golden.safetensors")
     for key, value in golden.items():

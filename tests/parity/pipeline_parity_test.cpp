@@ -86,10 +86,10 @@ TEST(PackageParity, MatchesDiffusersWithThePythonPackage) {
   }
 }
 
-/// Tests that hold for every family. They run on the family's first case.
+/// Tests that hold for every family. They run on one case of each family.
 class FamilyPipeline : public ::testing::TestWithParam<test::ParityFamily> {
  protected:
-  nlohmann::json content = *test::read_data(GetParam().folder + "pipeline_cases.json").begin();
+  nlohmann::json content = test::usual_case(GetParam(), "pipeline_cases.json");
   Request request = request_of(content);
   std::shared_ptr<Pipeline> pipeline = open(GetParam(), content);
   Inputs inputs = inputs_of(GetParam(), content);
@@ -124,10 +124,12 @@ TEST_P(FamilyPipeline, GivesTheSameFramesOnlyForTheSameSeed) {
 
 TEST_P(FamilyPipeline, ReusesEncodedConditioningForOtherSeeds) {
   const Plan plan = pipeline->resolve(request);
+  Conditioning images;
+  if (inputs.images.any()) pipeline->add_images(images, plan, inputs.images);
   pipeline->text_stage().load();
   Inputs known = {.decode = false};
-  known.conditioning = pipeline->text_stage().encode(plan);
-  if (inputs.images.first) pipeline->add_images(known.conditioning, plan, inputs.images);
+  known.conditioning = pipeline->text_stage().encode(plan, /*warnings=*/nullptr, images.seen);
+  known.conditioning.take_video(images);
   inputs.decode = false;
   for (const uint64_t seed : {request.seed, request.seed + 1}) {
     request.seed = seed;
@@ -166,7 +168,11 @@ TEST_P(FamilyPipeline, UsesInitialLatentsInsteadOfNoiseAndDrawsNone) {
   const Outcome first = pipeline->generate(request, inputs);
   const at::Tensor drawn = first.latents;
   const auto generator = at::make_generator<at::CPUGeneratorImpl>(request.seed);
-  if (pipeline->spec().image.drawn) at::randn(drawn.select(frames_axis(pipeline->spec().layout), 0).sizes(), generator);
+  const std::vector<int64_t> shape_of_frame = drawn.select(frames_axis(pipeline->spec().layout), 0).sizes().vec();
+  if (pipeline->spec().image.drawn) at::randn(shape_of_frame, generator);
+  if (pipeline->spec().image.latents == ImageSpec::Latents::keyframes)
+    for (const auto& image : {inputs.images.first, inputs.images.last})
+      if (image) at::randn(shape_of_frame, generator);
   inputs.init_latents.video = at::randn(drawn.sizes(), generator);
   if (first.sound_latents.defined()) inputs.init_latents.sound = at::randn(first.sound_latents.sizes(), generator);
   // Without the draw for the start, a sampler that draws in its steps gets other numbers.

@@ -43,7 +43,7 @@ inline models::TransformerInput minimax_h3_input(const ParityCase& one, const Go
     input.keyframes.push_back({.latents = tensor("keyframes").narrow(0, static_cast<int64_t>(i), 1),
                                .last = anchors[i].get<std::string>() == "last"});
   for (const nlohmann::json& span : one.content["pictures"])
-    input.pictures.push_back({.first = span[0].get<int64_t>(), .count = span[1].get<int64_t>()});
+    input.conditioning.pictures.push_back({.first = span[0].get<int64_t>(), .count = span[1].get<int64_t>()});
   return input;
 }
 

@@ -62,7 +62,7 @@ class Foresight {
       models::start_device(rows.front()->options.request.device);
       pipeline = models::Pipeline::open(open_model(rows.front()->options.run), rows.front()->options.request);
       pipeline->check_weights(
-          std::ranges::any_of(rows, [](const VideoTask* row) { return !row->options.request.image.empty(); }));
+          std::ranges::any_of(rows, [](const VideoTask* row) { return row->options.request.has_images(); }));
     } catch (const Error& error) {
       for (VideoTask* row : rows) row->fail(error);
       return;

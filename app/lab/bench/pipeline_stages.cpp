@@ -49,15 +49,24 @@ class PipelineStages {
     at::empty({1}, at::TensorOptions().device(pipeline.device()));  // starts CUDA, which belongs to no stage
   }
 
-  /// Loads and runs the text encoder, then releases it.
+  /// Encodes the images, if there are any. Then loads and runs the text encoder, which may look at them, and releases
+  /// it.
   void measure_text() {
+    models::Conditioning images;
+    const std::optional<Row> image_row = measure_image(images);
+    encode_text(images.seen);
+    conditioning_.take_video(images);
+    if (image_row) before_.push_back(*image_row);
+  }
+
+  void encode_text(const at::Tensor& seen) {
     progress_.stage("text");
     models::reset_peak_memory(pipeline_.device());
     models::TextStage& stage = pipeline_.text_stage();
-    const auto encode = [&] { conditioning_ = stage.encode(plan_.video); };
+    const auto encode = [&] { conditioning_ = stage.encode(plan_.video, nullptr, seen); };
     if (stage.streams()) {
       before_.push_back(shared_row("text", {time(encode)}, "streamed layer by layer: loading is part of it"));
-      return measure_image();
+      return;
     }
     before_.push_back(shared_row("load text_encoder", {time([&] { stage.load(); })}));
     std::vector<double> milliseconds;
@@ -68,7 +77,6 @@ class PipelineStages {
     }
     before_.push_back(shared_row("text", milliseconds));
     stage.release();
-    measure_image();
   }
 
   /// Loads the transformer and measures the steps. Each contender warms up; then they take turns step by step, all from
@@ -167,14 +175,14 @@ class PipelineStages {
     bool failed() const { return row.contains("note"); }
   };
 
-  void measure_image() {
-    if (plan_.video.image.empty()) return;
+  /// Returns the row of encoding the images; nothing if there are none.
+  std::optional<Row> measure_image(models::Conditioning& images) const {
+    if (!plan_.video.has_images()) return std::nullopt;
     progress_.stage("image");
     models::Run run;
     run.observer = &progress_;
-    const double taken =
-        time([&] { add_images(conditioning_, plan_.video, pipeline_, *plan_.pictures, nullptr, run); });
-    before_.push_back(shared_row("image", {taken}, "loading the encoder is part of it"));
+    const double taken = time([&] { add_images(images, plan_.video, pipeline_, *plan_.pictures, nullptr, run); });
+    return shared_row("image", {taken}, "loading the encoder is part of it");
   }
 
   double time(const std::function<void()>& call) const { return milliseconds_of(pipeline_.device(), call); }

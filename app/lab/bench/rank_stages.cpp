@@ -327,7 +327,7 @@ int64_t fewest(const std::vector<GpuCount>& counts) {
 }
 
 VideoCost video_cost(const models::ModelSpec& spec, const models::Plan& video) {
-  return {.tokens = models::token_count(spec, video.latent, video.max_sequence_length),
+  return {.tokens = models::token_count(spec, video.latent, video.text_tokens),
           .layers = spec.layers,
           .heads = spec.heads,
           .channels = static_cast<double>(spec.heads * spec.head_dim),

@@ -99,16 +99,15 @@ std::vector<models::Conditioning> encode_texts(models::Pipeline& pipeline, const
   ImageEncodings images;
   std::vector<models::Conditioning> texts;
   for (const models::Plan& plan : plans) {
-    if (!plan.image.empty() && !images.has(plan)) progress.stage("image");
-    texts.push_back(plan.image.empty() ? models::Conditioning{}
-                                       : images.of(plan, pipeline, pictures, run).conditioning);
+    if (plan.has_images() && !images.has(plan)) progress.stage("image");
+    texts.push_back(plan.has_images() ? images.of(plan, pipeline, pictures, run).conditioning : models::Conditioning{});
   }
   progress.stage("text");
   models::TextStage& text = pipeline.text_stage();
   text.load();
   for (size_t i = 0; i < plans.size(); ++i) {
     before(static_cast<int64_t>(i));
-    models::Conditioning conditioning = text.encode(plans[i]).to(at::kCPU);
+    models::Conditioning conditioning = text.encode(plans[i], nullptr, texts[i].seen).to(at::kCPU);
     conditioning.take_video(texts[i]);
     texts[i] = std::move(conditioning);
   }

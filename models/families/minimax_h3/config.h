@@ -11,6 +11,8 @@ namespace sparsereel::models {
 /// The transformer's config, diffusers' MiniMaxH3Transformer3DModel.
 struct MiniMaxH3Config {
   static constexpr int64_t kSoundChannels = 2;  // left and right
+  /// Keyframes are held at this time, at which they are nearly free of noise.
+  static constexpr double kKeyframeTime = 0.999;
 
   int64_t num_attention_heads = 56;
   int64_t attention_head_dim = 128;

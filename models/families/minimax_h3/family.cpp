@@ -8,6 +8,7 @@
 #include "models/families/minimax_h3/sound_config.h"
 #include "models/families/minimax_h3/vae_config.h"
 #include "models/files/config_fields.h"
+#include "models/image/patch_config.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "models/text/encoder/qwen3_config.h"
 #include "models/text/encoder/qwen3_names.h"
@@ -69,6 +70,13 @@ ModelSpec describe_minimax_h3(const Checkpoint& checkpoint) {
                 .latents = vae.latents_a_clip(),
                 .more_frames = vae.overlapping_frames(),
                 .more_latents = vae.overlapping_latents()};
+  spec.usual_sizes = {.least_edge = 480, .most_edge = 768, .most_ratio = 4, .least_frames = 124, .most_frames = 345};
+  spec.image = {.latents = ImageSpec::Latents::keyframes,
+                .takes_last = true,
+                .last_alone = true,
+                .keeps_short_edge = true,
+                .keyframe_time = MiniMaxH3Config::kKeyframeTime,
+                .text_token_edge = PatchConfig{}.patch_size * PatchConfig{}.merge_size};
   spec.sound = describe_sound(checkpoint, config);
   spec.layout = LatentLayout::channels_first;
   spec.noise = spec.latents = spec.vae = Precision::fp32;

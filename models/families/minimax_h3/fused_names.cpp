@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "models/layers/cuda/packed_blocks.h"
+#include "models/store/checkpoint/quantization.h"
 
 namespace sparsereel::models {
 namespace {
@@ -22,31 +25,80 @@ bool has_plain_numbers(Dtype dtype) {
   return dtype == Dtype::f32 || dtype == Dtype::f16 || dtype == Dtype::bf16;
 }
 
-double plain_number_at(const std::byte* data, Dtype dtype, size_t i) {
-  const auto* from = reinterpret_cast<const uint8_t*>(data);
-  if (dtype == Dtype::f32) return packed_bits::float_at(from + 4 * i);
-  return dtype == Dtype::f16 ? packed_bits::half_at(from + 2 * i) : packed_bits::bfloat_at(from + 2 * i);
+/// Reads numbers of a row, eight at a time, in fp32.
+struct RowReader {
+  int64_t elements = 0, bytes = 0;  // of a block; 0 for a type that cannot be read
+  void (*eight)(const uint8_t* block, int first, float* out) = nullptr;
+};
+
+template <Dtype kDtype>
+constexpr RowReader reader() {
+  return {PackedBlock<kDtype>::elements, PackedBlock<kDtype>::bytes, PackedBlock<kDtype>::at};
+}
+
+RowReader reader_of(Dtype dtype) {
+  static const std::map<Dtype, RowReader> readers = {
+      {Dtype::f32, reader<Dtype::f32>()},         {Dtype::f16, reader<Dtype::f16>()},
+      {Dtype::bf16, reader<Dtype::bf16>()},       {Dtype::i8, reader<Dtype::i8>()},
+      {Dtype::f8_e4m3, reader<Dtype::f8_e4m3>()}, {Dtype::f8_e5m2, reader<Dtype::f8_e5m2>()},
+      {Dtype::q4_0, reader<Dtype::q4_0>()},       {Dtype::q4_1, reader<Dtype::q4_1>()},
+      {Dtype::q5_0, reader<Dtype::q5_0>()},       {Dtype::q5_1, reader<Dtype::q5_1>()},
+      {Dtype::q8_0, reader<Dtype::q8_0>()},       {Dtype::q2_k, reader<Dtype::q2_k>()},
+      {Dtype::q3_k, reader<Dtype::q3_k>()},       {Dtype::q4_k, reader<Dtype::q4_k>()},
+      {Dtype::q5_k, reader<Dtype::q5_k>()},       {Dtype::q6_k, reader<Dtype::q6_k>()},
+      {Dtype::iq4_nl, reader<Dtype::iq4_nl>()},   {Dtype::iq4_xs, reader<Dtype::iq4_xs>()}};
+  const auto found = readers.find(dtype);
+  return found == readers.end() ? RowReader{} : found->second;
+}
+
+/// Numbers of a layer's weight, and the factors of its rows.
+struct LayerNumbers {
+  std::span<const std::byte> data = {};
+  const TensorEntry* entry = nullptr;
+  RowReader reader = {};
+  std::vector<float> factors = {};  // of each row; empty if one factor scales all rows, which changes no ratio
+
+  /// Returns the logarithm of the sum of squares of a row's first numbers. Rotated rows keep their lengths.
+  double squared_length(int64_t row) const {
+    const auto* begin = reinterpret_cast<const uint8_t*>(data.data()) + static_cast<size_t>(row) * bytes_of_row(*entry);
+    double squares = 0;
+    for (int64_t i = 0; i + kUnpackedAtOnce <= std::min(entry->shape[1], kSampledColumns); i += kUnpackedAtOnce) {
+      std::array<float, kUnpackedAtOnce> numbers{};
+      reader.eight(begin + i / reader.elements * reader.bytes, static_cast<int>(i % reader.elements), numbers.data());
+      for (const float x : numbers) squares += static_cast<double>(x) * static_cast<double>(x);
+    }
+    const double factor = factors.empty() ? 1 : static_cast<double>(factors[static_cast<size_t>(row)]);
+    return std::log(squares * factor * factor);
+  }
+};
+
+/// Returns the factors of a quantized layer's rows; none if one factor scales all rows.
+std::vector<float> factors_of_rows(const QuantizedLayer& layer, const StoredWeights& weights) {
+  for (const char* part : {"weight_scale", "scale_weight"}) {
+    const auto found = layer.tensors.find(part);
+    if (found == layer.tensors.end()) continue;
+    const auto& [file, entry] = found->second;
+    const bool is_each = !entry->shape.empty() && entry->shape[0] == layer.rows && layer.rows > 1;
+    const RowReader reader = has_plain_numbers(entry->dtype) ? reader_of(entry->dtype) : RowReader{};
+    if (!is_each || reader.eight == nullptr || bytes_of_row(*entry) * entry->shape[0] != entry->bytes) continue;
+    const auto* data = reinterpret_cast<const uint8_t*>(weights.files.at(file)->data(*entry).data());
+    std::vector<float> factors(static_cast<size_t>(layer.rows / kUnpackedAtOnce * kUnpackedAtOnce));
+    for (int64_t i = 0; i < std::ssize(factors); i += kUnpackedAtOnce)
+      reader.eight(data + i / reader.elements * reader.bytes, 0, factors.data() + i);
+    if (std::ssize(factors) == layer.rows) return factors;
+  }
+  return {};
 }
 
 /// Returns the mean logarithm of the squared lengths of some rows, for each group of `dim` consecutive rows. Returns
 /// nothing if a row holds only zeros, or no finite numbers.
-std::vector<double> lengths_of_groups(const TensorFile& file, const TensorEntry& entry, int64_t dim) {
-  const std::span<const std::byte> data = file.data(entry);
-  const size_t row_bytes = bytes_of_row(entry);
-  const int64_t columns = std::min(entry.shape[1], kSampledColumns), step = std::max<int64_t>(dim / kSampledRows, 1);
+std::vector<double> lengths_of_groups(const LayerNumbers& numbers, int64_t dim) {
+  const int64_t step = std::max<int64_t>(dim / kSampledRows, 1);
   std::vector<double> groups;
-  for (int64_t first = 0; first < entry.shape[0]; first += dim) {
+  for (int64_t first = 0; first < numbers.entry->shape[0]; first += dim) {
     double sum = 0;
     int64_t count = 0;
-    for (int64_t row = first; row < first + dim; row += step, ++count) {
-      double squares = 0;
-      for (int64_t i = 0; i < columns; ++i) {
-        const double x =
-            plain_number_at(data.data() + static_cast<size_t>(row) * row_bytes, entry.dtype, static_cast<size_t>(i));
-        squares += x * x;
-      }
-      sum += std::log(squares);
-    }
+    for (int64_t row = first; row < first + dim; row += step, ++count) sum += numbers.squared_length(row);
     if (!std::isfinite(sum)) return {};
     groups.push_back(sum / static_cast<double>(count));
   }
@@ -82,17 +134,23 @@ struct Variance {
 };
 
 /// Returns lengths_of_groups() of a fused layer, with a group for each head and kind; nothing if they do not tell.
-std::vector<double> lengths_in_layer(const std::string& name, const TensorTable& tensors,
-                                     const StoredWeights& weights) {
+std::vector<double> lengths_in_layer(const std::string& name, const TensorTable& tensors, const StoredWeights& weights,
+                                     const QuantizedLayers& quantized) {
   const auto norm = tensors.find(name.substr(0, name.size() - std::string_view(kFusedLayer).size()) + kNormOfQueries);
   const auto& [file, entry] = tensors.at(name);
-  if (norm == tensors.end() || entry->shape.size() != 2 || entry->shape[1] == 0 || !has_plain_numbers(entry->dtype) ||
-      !entry->strides.empty() || norm->second.second->shape.size() != 1)
+  const RowReader reader = reader_of(entry->dtype);
+  if (norm == tensors.end() || entry->shape.size() != 2 || entry->shape[1] < kUnpackedAtOnce ||
+      reader.eight == nullptr || !entry->strides.empty() || norm->second.second->shape.size() != 1)
     return {};
+  const auto layer = quantized.find(name);
+  // Other formats keep several codes in a byte, or scales in each row.
+  if (layer != quantized.end() && (layer->second.is_joined() || layer->second.format->codes != 1)) return {};
   const int64_t dim = norm->second.second->shape[0];
   // With one head, both orders are the same. A damaged file may state a dim whose multiples overflow.
   if (dim <= 0 || dim > entry->shape[0] / (2 * kKinds) || entry->shape[0] % (kKinds * dim) != 0) return {};
-  return lengths_of_groups(*weights.files.at(file), *entry, dim);
+  LayerNumbers numbers = {.data = weights.files.at(file)->data(*entry), .entry = entry, .reader = reader};
+  if (layer != quantized.end()) numbers.factors = factors_of_rows(layer->second, weights);
+  return lengths_of_groups(numbers, dim);
 }
 
 /// Returns the order that explains the lengths much better than noise and than the other order, if one does.
@@ -110,12 +168,13 @@ std::optional<FusedRows> more_likely(const Variance& by_kind, const Variance& by
 
 std::optional<FusedRows> fused_rows_by_numbers(const TensorTable& tensors, const StoredWeights& weights) {
   constexpr int64_t kEnough = 100, kMost = 2000;  // degrees of freedom; a layer of the published model has 165
+  const QuantizedLayers quantized = quantized_layers(tensors, weights.files);
   Variance by_kind, by_head;
   for (const auto& [name, place] : tensors) {
     const auto order = more_likely(by_kind, by_head);
     if ((order && by_kind.within_freedom > kEnough) || by_kind.within_freedom > kMost) break;
     if (!name.ends_with(kFusedLayer)) continue;
-    const std::vector<double> groups = lengths_in_layer(name, tensors, weights);
+    const std::vector<double> groups = lengths_in_layer(name, tensors, weights, quantized);
     if (groups.empty()) continue;
     by_kind.add(groups, FusedRows::by_kind);
     by_head.add(groups, FusedRows::by_head);

@@ -15,7 +15,7 @@ enum class FusedRows {
 /// Tells the order by the layers' numbers, for tensors under the authors' names. The rows of queries and keys pass a
 /// norm, so their lengths are free; those of values are not. The right order therefore explains the mean lengths of the
 /// heads' rows better than the wrong one (by an analysis of variance over some rows of some layers). Returns nothing if
-/// neither order explains them, or if the numbers are packed or in 8 bits.
+/// neither order explains them, or if no numbers can be read because several tensors hold them.
 std::optional<FusedRows> fused_rows_by_numbers(const TensorTable& tensors, const StoredWeights& weights);
 
 /// Tells the order by the numbers or, if they do not tell, by the form of the file: the authors publish indexes of

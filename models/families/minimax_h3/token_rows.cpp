@@ -13,7 +13,6 @@ namespace {
 constexpr double kSpanOfFrame = 5.0 / 3;                            // in time: 40 latents of sound for 24 frames
 constexpr std::array<double, 5> kFramesOfLatent = {1, 4, 4, 4, 4};  // repeating
 constexpr double kSpatialScale = 32;
-constexpr double kLeastKeyframeTime = 0.999;  // keyframes are nearly free of noise
 
 /// Positions of tokens, fp64 [N]: time, row and column.
 struct Places {
@@ -129,7 +128,8 @@ std::vector<ModulationRow> modulation_rows_at(double video_time, double sound_ti
   const auto video = static_cast<float>(video_time), sound = static_cast<float>(sound_time);
   std::vector<ModulationRow> rows = {{video, TokenKind::video}, {video, TokenKind::text}, {sound, TokenKind::sound}};
   if (has_keyframes)
-    rows.push_back({static_cast<float>(std::max(static_cast<double>(video), kLeastKeyframeTime)), TokenKind::video});
+    rows.push_back(
+        {static_cast<float>(std::max(static_cast<double>(video), MiniMaxH3Config::kKeyframeTime)), TokenKind::video});
   return rows;
 }
 

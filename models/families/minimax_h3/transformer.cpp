@@ -123,7 +123,7 @@ void MiniMaxH3::check_pictures(const TransformerInput& input) const {
                           shape_of(input.latents),
                       "encode the picture in the size of the video");
   const int64_t length = text_of(input).size(1);
-  for (const TextSpan& span : input.pictures)
+  for (const TextSpan& span : input.conditioning.pictures)
     if (span.first < 0 || span.count < 0 || span.first > length - span.count)
       throw bad_input("tokens " + std::to_string(span.first) + " to " + std::to_string(span.first + span.count - 1) +
                           " stand for a picture, but the text has " + std::to_string(length) + " tokens",
@@ -238,7 +238,7 @@ Tokens MiniMaxH3::embed(const TransformerInput& input, const TokenPlan& plan) co
   return {.hidden = Residual(at::cat(parts, 1), video_tokens),
           .text_tokens = behind.all(),
           .time = {},
-          .row_of_token = modulation_of_tokens(video_tokens, behind, input.pictures).to(text.device()),
+          .row_of_token = modulation_of_tokens(video_tokens, behind, input.conditioning.pictures).to(text.device()),
           .modulation_rows = place_of(rows)};
 }
 

@@ -6,18 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "models/request/conditioning.h"
 #include "models/text/encoder/text_vision.h"
 
 namespace sparsereel::models {
 
-/// Consecutive tokens of a prompt.
-struct PromptSpan {
-  int64_t first = 0, count = 0;
-};
-
 struct PicturePrompt {
   std::vector<int64_t> ids = {};
-  std::vector<PromptSpan> pictures = {};  // a picture's tokens together with the marks around them
+  std::vector<TextSpan> pictures = {};  // a picture's tokens together with the marks around them
 };
 
 /// Converts a text to ids without an end token.

@@ -3,6 +3,9 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
+#include "hilbert/error.h"
 #include "models/files/config_fields.h"
 #include "models/store/weights/layer_weights.h"
 #include "models/store/weights/stoppable_work.h"
@@ -68,6 +71,15 @@ void check_patches(const Component& component, const Qwen3VisionConfig& config, 
              config.temporal_patch_size);
 }
 
+/// Some published files hold the language model alone. One error says so, in place of a list of all tensors.
+void check_has_vision(const Component& component) {
+  const auto begins = [](const auto& tensor) { return tensor.first.starts_with(kVision); };
+  if (component.random_seed || std::ranges::any_of(component.tensors, begins)) return;
+  throw bad_file(component.origin.string(),
+                 "has no tensors " + kVision + "*, with which the text encoder looks at the images of a video",
+                 "give a text encoder that has them, or leave the images out");
+}
+
 }  // namespace
 
 void Qwen3VisionLayer::weights(const Visit& visit, const std::string& name, const Qwen3VisionConfig& config) {
@@ -104,6 +116,7 @@ Qwen3Vision Qwen3Vision::load(const Component& component, const PatchConfig& pat
   model.config = parse_qwen3_vision_config(component.config, component.config_file);
   model.patches = patches;
   check_patches(component, model.config, patches);
+  check_has_vision(component);
   model.device = device;
   model.dtype = dtype;
   model.layers.resize(static_cast<size_t>(model.config.depth));
@@ -136,8 +149,8 @@ TextPicture Qwen3Vision::forward(const PicturePatches& picture) const {
   return result;
 }
 
-std::unique_ptr<TextVision> load_qwen3_vision(const Component& component, const PatchConfig& patches, at::Device device,
-                                              at::ScalarType dtype) {
+std::unique_ptr<TextVision> load_qwen3_vision(const Component& component, at::Device device, at::ScalarType dtype,
+                                              const PatchConfig& patches) {
   return std::make_unique<Qwen3Vision>(Qwen3Vision::load(component, patches, device, dtype));
 }
 

@@ -52,8 +52,8 @@ struct Qwen3Vision : TextVision {
   uint64_t bytes = 0;
 
   /// Loads the vision model of a text encoder's file. The language model is not read. `patches` is the content of
-  /// preprocessor_config.json. Throws Error naming the field of config.json, listing every weight that does not fit, or
-  /// naming a field in which both configs differ.
+  /// preprocessor_config.json. Throws Error naming the field of config.json, listing every weight that does not fit,
+  /// naming a field in which both configs differ, or saying that the file has no vision model.
   static Qwen3Vision load(const Component& component, const PatchConfig& patches, at::Device device,
                           at::ScalarType dtype);
 
@@ -71,7 +71,7 @@ struct Qwen3Vision : TextVision {
 };
 
 /// Calls Qwen3Vision::load(), for the table of loaders.
-std::unique_ptr<TextVision> load_qwen3_vision(const Component& component, const PatchConfig& patches, at::Device device,
-                                              at::ScalarType dtype);
+std::unique_ptr<TextVision> load_qwen3_vision(const Component& component, at::Device device, at::ScalarType dtype,
+                                              const PatchConfig& patches);
 
 }  // namespace sparsereel::models

@@ -25,7 +25,7 @@ TEST(CpuTime, CountsWeightProductsAndAttentionOfEachPass) {
   spec.layers = 3, spec.heads = 2, spec.head_dim = 8;
   Plan plan;
   plan.latent = {.frames = 2, .height = 4, .width = 5};
-  plan.max_sequence_length = 10;
+  plan.text_tokens = 10;
   plan.guidance_scale = 1;
   EXPECT_EQ(step_operations(plan, spec, 7), 2.0 * 50 * 7 + 4.0 * 50 * 50 * 3 * 16);
   plan.guidance_scale = 6;

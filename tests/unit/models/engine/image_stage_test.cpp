@@ -112,6 +112,25 @@ TEST_F(ImageLatents, AreSampledOnlyWhereADeviationIsGiven) {
   EXPECT_EQ(drawn.sum().item<int64_t>(), 8);
 }
 
+TEST(ImageStage, DrawsNoiseForTheFirstKeyframeBeforeTheLast) {
+  const at::Tensor zeros = at::zeros({1, 2, 1, 2, 2});
+  const ImageSpec spec = {.latents = ImageSpec::Latents::keyframes, .keyframe_time = 0.75};
+  const auto drawn = [&](Conditioning conditioning) {
+    at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(5);
+    draw_keyframes(conditioning, spec, generator);
+    return conditioning;
+  };
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(5);
+  const at::Tensor first = at::randn(zeros.sizes(), generator) / 4, second = at::randn(zeros.sizes(), generator) / 4;
+  const Conditioning both = drawn({.first_keyframe = zeros, .last_keyframe = zeros});
+  EXPECT_TRUE(both.first_keyframe.equal(first));
+  EXPECT_TRUE(both.last_keyframe.equal(second));
+  const Conditioning last = drawn({.last_keyframe = zeros});
+  EXPECT_TRUE(last.last_keyframe.equal(first));
+  EXPECT_FALSE(last.first_keyframe.defined());
+  EXPECT_TRUE(zeros.eq(0).all().item<bool>()) << "another run may share the latents";
+}
+
 /// An encoder whose tokens hold the mean of the image's pixels.
 class MeanEncoder final : public ImageEncoder {
  public:

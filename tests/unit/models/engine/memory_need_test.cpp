@@ -39,7 +39,7 @@ ModelSpec spec_of(int64_t heads) {
 Plan plan_of(int64_t width, int64_t height, int64_t num_frames) {
   Plan plan;
   plan.guidance_scale = 6;
-  plan.max_sequence_length = 226;
+  plan.text_tokens = 226;
   plan.width = width;
   plan.height = height;
   plan.num_frames = num_frames;

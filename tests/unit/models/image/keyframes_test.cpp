@@ -11,6 +11,7 @@
 
 #include "models/image/resize.h"
 #include "tests/support/golden.h"
+#include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
 namespace {
@@ -49,6 +50,19 @@ TEST(Keyframes, AreNoisedFromOneGeneratorInTheirOrder) {
   const at::Tensor expected = golden["noised"];
   for (int64_t i = 0; i < 2; ++i)
     EXPECT_TRUE(noised_keyframe(golden["latents"], 0.999, generator).equal(expected.narrow(0, i, 1)));
+}
+
+TEST(Keyframes, AreRefusedBySizeIfTheyAreTooNarrowToCoverTheVideo) {
+  constexpr int64_t kLong = 1'000'000;
+  for (const auto& [height, width] : {std::pair{int64_t{1}, kLong}, std::pair{kLong, int64_t{1}}}) {
+    const std::string size = std::to_string(width) + "x" + std::to_string(height);
+    EXPECT_TRUE(test::throws_error([&, high = height, wide = width] { check_covers(high, wide, 768, 1344); },
+                                   {"last_image of " + size, "1344x768", "crop it"}));
+  }
+  EXPECT_NO_THROW(check_covers(768, 60 * 768, 768, 1344));
+  const Picture thin = {.height = 1, .width = kLong, .pixels = std::vector<uint8_t>(3 * kLong)};
+  EXPECT_TRUE(test::throws_error([&] { keyframe_pictures({thin, thin}, 768, 1344); }, {"is too narrow"}));
+  EXPECT_EQ(keyframe_pictures({thin}, 64, 64).front().pixels.size(), size_t{64 * 64 * 3}) << "it is stretched";
 }
 
 TEST(Keyframes, BecomeFramesFromMinusOneToOne) {

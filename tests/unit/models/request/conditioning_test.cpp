@@ -16,7 +16,10 @@ const Conditioning kBoth = {.text = at::arange(12, at::kFloat).view({2, 3, 2}),
                             .context = at::ones({1, 4, 3}),
                             .latents = at::ones({1, 1, 2, 2, 2}),
                             .mask = at::zeros({1, 1, 2, 1, 1}),
-                            .deviation = at::ones({1, 1, 1, 2, 2})};
+                            .deviation = at::ones({1, 1, 1, 2, 2}),
+                            .first_keyframe = at::ones({1, 1, 1, 2, 2}),
+                            .last_keyframe = at::zeros({1, 1, 1, 2, 2}),
+                            .seen = at::ones({2, 1, 1, 2, 3})};
 
 TEST(Conditioning, SelectsTheRowsOfOnePassAndKeepsSharedTensors) {
   const Conditioning prompt = kBoth.pass(1);
@@ -48,9 +51,23 @@ TEST(Conditioning, JoinsPassesToTheOriginal) {
 
 TEST(Conditioning, ConvertsAllTensorsToAnotherDtype) {
   const Conditioning half = kBoth.to(at::kBFloat16);
-  for (const at::Tensor& tensor : {half.text, half.pooled, half.context, half.latents, half.mask, half.deviation})
+  for (const auto member : Conditioning::tensors()) {
+    const at::Tensor& tensor = half.*member;
     EXPECT_EQ(tensor.scalar_type(), at::kBFloat16);
+  }
   EXPECT_EQ(half.nbytes() * 2, kBoth.nbytes());
+}
+
+TEST(Conditioning, TakesFromImagesOnlyWhatTheVideoNeeds) {
+  Conditioning text = {.text = at::ones({1, 2, 2}), .pictures = {{.first = 1, .count = 1}}};
+  text.take_video(kBoth);
+  EXPECT_TRUE(text.first_keyframe.equal(kBoth.first_keyframe));
+  EXPECT_TRUE(text.last_keyframe.equal(kBoth.last_keyframe));
+  EXPECT_FALSE(text.seen.defined()) << "the text is already encoded";
+  EXPECT_EQ(text.pictures.size(), 1U);
+  EXPECT_TRUE(text.has_images());
+  EXPECT_TRUE(Conditioning{.last_keyframe = kBoth.last_keyframe}.has_images());
+  EXPECT_FALSE(Conditioning{.text = kBoth.text}.has_images());
 }
 
 }  // namespace

@@ -141,6 +141,10 @@ TEST(Fields, DistinguishPipelinesAndTextsByTheirKeys) {
   other.image = plan.image;
   other.last_image = "last.png";
   EXPECT_NE(text_key(plan), text_key(other));
+  plan.image = other.image = "";
+  EXPECT_NE(text_key(plan), text_key(other)) << "some models take a last image alone";
+  plan.image = "last.png";
+  EXPECT_NE(text_key(plan), text_key(other)) << "first and last differ";
 }
 
 TEST(Fields, HaveRangesThatHoldForEveryModel) {

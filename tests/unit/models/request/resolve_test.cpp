@@ -200,6 +200,9 @@ TEST(ResolveRequest, AcceptsOnlyImagesThatTheModelTakes) {
   EXPECT_THAT(refusal("a", "b", spec), ::testing::StartsWith("frames 1 leaves no room for a last image"));
   spec.image.needed = spec.image.needs_last = false;
   EXPECT_THAT(refusal("", "b", spec), ::testing::StartsWith("image is missing, but last_image is given"));
+  spec.image.last_alone = true;
+  spec.defaults.frames = 5;
+  EXPECT_EQ(refusal("", "b", spec), "");
   spec.image = {};
   EXPECT_THAT(refusal("a", "", spec), ::testing::StartsWith("image is given, but this model makes videos from text"));
 }

@@ -6,11 +6,15 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <tuple>
 
 #include "hilbert/error.h"
+#include "models/engine/frames.h"
 #include "models/engine/pipeline.h"
 #include "models/engine/text_stage.h"
 #include "models/files/json_text.h"
+#include "models/request/fields.h"
+#include "models/request/frame_area.h"
 #include "models/request/outcome.h"
 #include "models/request/resolve.h"
 #include "models/store/checkpoint/checkpoint.h"
@@ -104,8 +108,76 @@ TEST_F(MiniMaxH3Family, IgnoresWhatHasNoEffect) {
   const Plan plan = resolve_request(request, spec());
   EXPECT_FALSE(plan.is_guided());
   EXPECT_EQ(plan.scheduler, "MiniMaxH3Scheduler");
-  EXPECT_GT(plan.max_sequence_length, 3);
+  EXPECT_FALSE(plan.max_sequence_length);
+  EXPECT_GT(plan.text_tokens, 3);
   EXPECT_EQ(plan.num_frames, 56) << "2 seconds at 24 frames a second";
+}
+
+TEST_F(MiniMaxH3Family, TakesAFirstAndALastImageOrOneOfThem) {
+  Request request;
+  request.width = request.height = 64;
+  request.num_frames = 22;
+  const int64_t text = resolve_request(request, spec()).text_tokens;
+  for (const auto& [first, last, count] : {std::tuple{"a", "", 1}, {"", "b", 1}, {"a", "b", 2}}) {
+    request.image = first;
+    request.last_image = last;
+    const Plan plan = resolve_request(request, spec());
+    EXPECT_EQ(plan.images(), count);
+    // A keyframe has a token for each patch of a latent frame, and the text one for each square of 32 pixels.
+    EXPECT_EQ(plan.text_tokens, text + count * (2 * 2 + 2 * 2));
+    EXPECT_FALSE(plan.resize) << "the model has a rule of its own";
+    const json recipe = recipe_of(plan);
+    EXPECT_FALSE(recipe.contains("resize") || recipe.contains("max_sequence_length")) << recipe;
+    EXPECT_EQ(recipe.value("last_image", ""), last);
+  }
+}
+
+/// The reference keeps the shorter side, unless the area would exceed that of 1344x768.
+TEST_F(MiniMaxH3Family, GivesAVideoTheShapeOfItsFirstGivenImage) {
+  const auto size_for = [this](int64_t height, int64_t width, const std::string& area = "") {
+    Request request;
+    request.last_image = "b";
+    request.image_size = {.height = height, .width = width};
+    if (!area.empty()) request.size = find_frame_area(area);
+    const Plan plan = resolve_request(request, spec());
+    return std::pair(plan.width, plan.height);
+  };
+  using Size = std::pair<int64_t, int64_t>;
+  EXPECT_EQ(size_for(1080, 1920), Size(1344, 768));
+  EXPECT_EQ(size_for(300, 400), Size(1024, 768));
+  EXPECT_EQ(size_for(400, 300), Size(768, 1024));
+  EXPECT_EQ(size_for(500, 500), Size(768, 768));
+  EXPECT_EQ(size_for(100, 300), Size(1760, 576));
+  EXPECT_EQ(size_for(1080, 1920, "864x480"), Size(864, 480));
+}
+
+TEST_F(MiniMaxH3Family, WarnsOfSizesAndLengthsThatItWasNotMadeFor) {
+  const auto warning = [this](int64_t width, int64_t height, int64_t frames) {
+    Request request;
+    request.width = width;
+    request.height = height;
+    request.num_frames = frames;
+    const ModelSpec found = spec();
+    return unusual_size_warning(resolve_request(request, found), found);
+  };
+  for (const int64_t frames : {124, 345}) EXPECT_EQ(warning(1344, 768, frames), "");
+  EXPECT_EQ(warning(480, 864, 124), "");
+  EXPECT_THAT(warning(1344, 768, 107), AllOf(HasSubstr("not made for 107 frames"), HasSubstr("124 to 345 frames")));
+  EXPECT_THAT(warning(64, 64, 124), AllOf(HasSubstr("64x64,"), HasSubstr("480 to 768 pixels")));
+  EXPECT_THAT(warning(2080, 480, 362), AllOf(HasSubstr("2080x480 and 362 frames"), HasSubstr("4 to 1, and for 124")));
+}
+
+TEST_F(MiniMaxH3Family, NamesTheFileThatDoesNotLookAtImages) {
+  const fs::path file = folder_ / "text_encoder" / "model.safetensors";
+  std::string bytes = test::read_text(file);
+  const std::string vision = "model.visual.", ignored = "lm_head.vis2.";  // of one length, so that offsets stay
+  for (size_t at = bytes.find(vision); at != std::string::npos; at = bytes.find(vision))
+    bytes.replace(at, vision.size(), ignored);
+  write_text(file, bytes);
+  const auto pipeline = Pipeline::open(folder_.path().string(), "cpu", "fp32");
+  EXPECT_NO_THROW(pipeline->check_weights());
+  EXPECT_THAT(error_of([&] { pipeline->check_weights(/*with_images=*/true); }),
+              AllOf(HasSubstr("text_encoder"), HasSubstr("model.visual.*"), HasSubstr("leave the images out")));
 }
 
 TEST_F(MiniMaxH3Family, MakesAVideoOfAnEmptyPromptWithoutTokens) {

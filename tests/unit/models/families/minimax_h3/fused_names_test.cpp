@@ -5,6 +5,7 @@
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
+#include "models/layers/int8.h"
 #include "models/request/attention_run.h"
 #include "tests/support/minimax_h3_files.h"
 
@@ -15,11 +16,13 @@ class MiniMaxH3FusedRows : public ::testing::Test {
  protected:
   StoredWeights stored(FusedRows order, double queries_and_keys, at::ScalarType dtype = at::kFloat) const {
     test::NamedTensors tensors;
-    const auto dim = case_.content["config"]["attention_head_dim"].get<int64_t>();
-    for (const auto& [name, tensor] :
-         test::in_authors_names(test::minimax_h3_weights(case_, queries_and_keys), order, dim))
-      tensors[name] = tensor.to(dtype);
+    for (const auto& [name, tensor] : in_order(order, queries_and_keys)) tensors[name] = tensor.to(dtype);
     return open_weights(test::write_tensors(folder_ / "a.safetensors", tensors));
+  }
+
+  test::NamedTensors in_order(FusedRows order, double queries_and_keys) const {
+    const auto dim = case_.content["config"]["attention_head_dim"].get<int64_t>();
+    return test::in_authors_names(test::minimax_h3_weights(case_, queries_and_keys), order, dim);
   }
 
   c10::InferenceMode inference_;
@@ -34,6 +37,30 @@ TEST_F(MiniMaxH3FusedRows, AreToldByTheLengthsOfRows) {
         const StoredWeights weights = stored(order, factor, dtype);
         EXPECT_EQ(fused_rows_by_numbers(weights.tensors, weights), order) << factor << " " << dtype;
       }
+}
+
+/// All rows of a matrix of integers have the largest code, so only their factors tell their lengths.
+TEST_F(MiniMaxH3FusedRows, AreToldByQuantizedNumbers) {
+  for (const FusedRows order : {FusedRows::by_kind, FusedRows::by_head})
+    for (const bool is_int8 : {true, false}) {
+      SCOPED_TRACE(is_int8);
+      test::NamedTensors tensors = in_order(order, 3);
+      for (const auto& [name, tensor] : in_order(order, 3)) {
+        if (!name.ends_with("qkv_proj.weight")) continue;
+        const std::string layer = name.substr(0, name.size() - std::string("weight").size());
+        if (is_int8) {
+          const Int8Rows rows = quantize_int8(tensor, 0);
+          tensors[name] = rows.values;
+          tensors[layer + "weight_scale"] = rows.scale.unsqueeze(1);
+        } else {
+          const double scale = tensor.abs().max().item<double>() / 448;
+          tensors[name] = (tensor / scale).to(at::kFloat8_e4m3fn);
+          tensors[layer + "weight_scale"] = at::full({}, scale, at::kFloat);
+        }
+      }
+      const StoredWeights weights = open_weights(test::write_tensors(folder_ / "a.safetensors", tensors));
+      EXPECT_EQ(fused_rows_by_numbers(weights.tensors, weights), order);
+    }
 }
 
 TEST_F(MiniMaxH3FusedRows, AreNotToldByEqualLengths) {

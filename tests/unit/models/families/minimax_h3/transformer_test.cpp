@@ -63,7 +63,7 @@ TEST_F(MiniMaxH3Test, RefusesInputsThatDoNotFit) {
                 x.keyframes = {{at::randn({1, 3, 1, 4, 4})}};
               }),
               HasSubstr("of a keyframe"));
-  EXPECT_THAT(complaint([](TransformerInput& x) { x.pictures = {{.first = 3, .count = 3}}; }),
+  EXPECT_THAT(complaint([](TransformerInput& x) { x.conditioning.pictures = {{.first = 3, .count = 3}}; }),
               HasSubstr("tokens 3 to 5 stand for a picture, but the text has 5 tokens"));
   EXPECT_THAT(complaint([](TransformerInput& x) {
                 x.latents = x.latents.expand({2, -1, -1, -1, -1});
