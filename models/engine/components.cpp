@@ -157,8 +157,8 @@ uint64_t vae_weight_count(const Checkpoint& checkpoint) {
   return counted_elements(component);
 }
 
-std::unique_ptr<Vae> describe_vae(const Checkpoint& checkpoint, at::ScalarType dtype) {
-  return load_vae(described(checkpoint, "vae"), at::kMeta, dtype);
+std::unique_ptr<Vae> describe_vae(const Checkpoint& checkpoint, at::ScalarType dtype, VaeParts parts) {
+  return load_vae(described(checkpoint, "vae"), at::kMeta, dtype, parts);
 }
 
 std::unique_ptr<Vae> load_vae(const Component& component, at::Device device, at::ScalarType dtype, VaeParts parts) {

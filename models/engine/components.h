@@ -80,7 +80,8 @@ bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role);
 uint64_t vae_weight_count(const Checkpoint& checkpoint);
 
 /// Returns the VAE without weights, to ask what its decoder needs.
-std::unique_ptr<Vae> describe_vae(const Checkpoint& checkpoint, at::ScalarType dtype);
+std::unique_ptr<Vae> describe_vae(const Checkpoint& checkpoint, at::ScalarType dtype,
+                                  VaeParts parts = VaeParts::decoder);
 
 /// Loads a VAE. Throws Error if the encoder is wanted but not supported.
 std::unique_ptr<Vae> load_vae(const Component& component, at::Device device, at::ScalarType dtype,

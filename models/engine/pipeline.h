@@ -126,6 +126,8 @@ class Pipeline {
   std::unique_ptr<Denoising> start_denoising(const Plan& plan, const Conditioning& conditioning,
                                              const Latents& init_latents = {}, Group* group = nullptr);
   void load_vae();
+  /// Decodes latents of a sound, as decode() does. Loads the decoder for this call only.
+  Sound decode_sound(const at::Tensor& latents, const Run& run = {}) const;
 
  private:
   void drop_weights_without_effect();
@@ -146,7 +148,6 @@ class Pipeline {
   static bool keep_if_due(const Denoising& denoising, const Run& run);
   void check_latents(const Latents& latents) const;
   void check_sound(const Latents& latents) const;
-  Sound decode_sound(const at::Tensor& latents, const Run& run) const;
   LatentDistribution encode_frames(const at::Tensor& frames, const Run& run, bool& tiled) const;
   bool use_tiling(VaeTiling tiling, uint64_t untiled_bytes, bool shared = false) const;
   int64_t decoding_ranks(const at::Tensor& latents, VaeTiling tiling, Group* group, bool& tiled) const;
