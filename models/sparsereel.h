@@ -152,7 +152,7 @@ struct Video {
   std::string defect = {};  // what is wrong with the frames, such as "is black"; empty if nothing is
   /// All warnings that the command line would print: members without effect, a defect, a cut prompt, a number of frames
   /// that differs from the requested one, steps that gave NaN and were redone with full attention, and a decode that
-  /// was redone in tiles.
+  /// was redone in tiles. If the weights have terms of their own, the first video's warnings say where to read them.
   std::vector<std::string> warnings = {};
 };
 

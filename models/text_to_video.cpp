@@ -264,6 +264,7 @@ struct TextToVideo::State {
   std::unique_ptr<models::RankThreads> ranks;  // ranks on several GPUs; rank 0 runs `pipeline`; null for one GPU
   models::ModelConfig config;                  // YAML file of the model; without defaults if no file describes it
   std::vector<std::string> warnings;           // repeated with every video
+  std::string terms;                           // where to read the weights' terms, until the first video says so
   std::atomic<bool> is_busy = false;           // a video is being made
 };
 
@@ -284,15 +285,17 @@ TextToVideo::TextToVideo(const std::string& model, const ModelOptions& options) 
     std::vector<std::string> warnings = pipeline->weight_warnings();
     const models::RunFacts facts = {.settings = &settings,
                                     .request = &request,
+                                    .model = &pipeline->spec(),
                                     .on_cpu = pipeline->device().is_cpu(),
                                     .narrow_blocks = pipeline->why_weights_have_no_effect(),
                                     .narrow_layers = pipeline->why_text_weights_have_no_effect()};
     const std::pair<models::NoEffect, std::string> choices[] = {
         {models::NoEffect::on_a_cpu, request.offload == models::Offload::on ? "offload" : "max_vram"},
+        {models::NoEffect::one_vae_dtype, request.vae_dtype == "auto" ? "" : "vae_dtype " + request.vae_dtype},
         {models::NoEffect::narrow_blocks, "weights " + request.weights},
         {models::NoEffect::narrow_layers, "text_weights " + request.text_weights}};
     for (const auto& [cause, choice] : choices)
-      if (const std::string why = models::why_no_effect(cause, facts); !why.empty())
+      if (const std::string why = models::why_no_effect(cause, facts); !why.empty() && !choice.empty())
         warnings.push_back(choice + " has no effect " + why);
     if (std::string missing = models::missing_configs_warning(configs); !missing.empty())
       warnings.push_back(std::move(missing));
@@ -304,6 +307,7 @@ TextToVideo::TextToVideo(const std::string& model, const ModelOptions& options) 
     models::keep_members(state_->config);
     for (const models::LoraChoice& lora : request.loras) state_->config.loras.push_back(lora.file);
     state_->warnings = std::move(warnings);
+    state_->terms = models::terms_line(state_->pipeline->spec());
   });
 }
 
@@ -329,6 +333,7 @@ Video TextToVideo::generate(const VideoRequest& request, const StepCallback& ste
                                  ? state_->ranks->generate(resolved.request, resolved.plan, inputs, watcher.run())
                                  : pipeline.generate(resolved.plan, inputs, watcher.run());
       Video video = video_of(made, resolved.plan, pipeline.spec());
+      if (!state_->terms.empty()) warnings.insert(warnings.begin(), std::exchange(state_->terms, {}));
       video.warnings.insert(video.warnings.begin(), warnings.begin(), warnings.end());
       return video;
     });

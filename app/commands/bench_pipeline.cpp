@@ -118,6 +118,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   if (plan.run.threads) models::set_threads(static_cast<int>(*plan.run.threads));
   const models::Checkpoint folder = open_and_say(plan.run);
   const auto pipeline = models::Pipeline::open(folder, plan.request);
+  say_terms(plan.run, pipeline->spec());
   choose_steps(pipeline->spec(), plan);
   begin_report(settings, plan, folder, *pipeline, report, bench::fewest(counts));
   nlohmann::json& shown = report.content["settings"];
@@ -131,6 +132,11 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   RunProgress progress(!plan.run.quiet, report, remedy_of_interruption(report, "stages"));
   Rows rows;
   report.content["rows"] = rows;
+  const auto take = [&](Rows so_far, int64_t text_tokens) {
+    rows = std::move(so_far);
+    rows.insert(rows.end(), baselines.begin(), baselines.end());
+    bench::settle_tokens(shown, pipeline->spec(), plan.video, text_tokens);
+  };
   const auto deliver = [&](const std::string& table, const Columns& columns) {
     progress.clear();
     output.deliver(bench::run_summary(report.content) + "\n\n" + table, columns, rows, report);
@@ -138,17 +144,15 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
     write_heat_maps(plan.options.heat_map, caption_of(report.content), heat_maps(rows));
   };
   if (bench::any_together(counts)) {
-    bench::measure_over_ranks(settings, plan, counts, *pipeline, progress, [&](Rows so_far) {
-      rows = std::move(so_far);
-      rows.insert(rows.end(), baselines.begin(), baselines.end());
+    bench::measure_over_ranks(settings, plan, counts, *pipeline, progress, [&](Rows so_far, int64_t text_tokens) {
+      take(std::move(so_far), text_tokens);
       report.content["rows"] = rows;
     });
     const Columns of_ranks = bench::rank_columns();
     return deliver(markdown(of_ranks, rows, output.aligned()) + explained(of_ranks, rows), of_ranks);
   }
-  measure_stages(plan, *pipeline, progress, [&](Rows so_far) {
-    rows = std::move(so_far);
-    rows.insert(rows.end(), baselines.begin(), baselines.end());
+  measure_stages(plan, *pipeline, progress, [&](Rows so_far, int64_t text_tokens) {
+    take(std::move(so_far), text_tokens);
     bench::compare_steps(rows, plan.video_steps);
     report.content["rows"] = rows;
   });

@@ -155,6 +155,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   if (plan.run.threads) models::set_threads(static_cast<int>(*plan.run.threads));
   const models::Checkpoint folder = open_and_say(plan.run);
   const bench::Pipelines pipelines = bench::open_pipelines(plan, folder);
+  say_terms(plan.run, pipelines.reference->spec());
   // If all rows use one kind of weights, use the pipeline with these weights, so that the report describes each row.
   const auto pipeline = pipelines.by_weights.size() == 1 ? pipelines.by_weights.begin()->second : pipelines.reference;
   if (std::ranges::any_of(plan.grid.combinations, &bench::Combination::sparse)) check_sparse_runs(*pipeline);
@@ -177,6 +178,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   RunProgress progress(!plan.run.quiet, report, remedy_of_interruption(report, "stages"));
   bench::QualityRuns runs(plan, pipelines, progress, judge ? &*judge : nullptr);
   const Rows rows = measure(runs, report);
+  bench::settle_tokens(report.content["settings"], pipeline->spec(), plan.video, runs.text_tokens());
   progress.clear();
   output.deliver(bench::run_summary(report.content) + ", means over " +
                      counted(static_cast<int64_t>(plan.prompts.size()), "prompt") + "\n" +

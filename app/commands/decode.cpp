@@ -85,9 +85,11 @@ std::string recipe_warning(const nlohmann::json& recipe, const models::Pipeline&
 std::vector<NoEffectCause> no_effect_on(const RunOptions& run, const Settings& settings,
                                         const models::ModelSpec& spec) {
   std::vector<NoEffectCause> causes = no_effect_beside_output(settings, run);
-  std::ranges::move(models::no_effect_causes(std::array{models::NoEffect::no_sound, models::NoEffect::one_frame_rate},
-                                             {.model = &spec}),
-                    std::back_inserter(causes));
+  std::ranges::move(
+      models::no_effect_causes(std::array{models::NoEffect::no_sound, models::NoEffect::one_frame_rate,
+                                          models::NoEffect::one_tile_size, models::NoEffect::one_vae_dtype},
+                               {.model = &spec}),
+      std::back_inserter(causes));
   return causes;
 }
 
@@ -132,6 +134,7 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   models::reset_peak_memory(pipeline->device());
   set_encoding(recipe, run);
   set_no_audio(recipe, run.no_audio && spec.sound.any());
+  set_attribution(recipe, spec);
   const auto decoded_recipe = [&](bool tiled) {
     set_tiling(recipe, tiled);
     return dump(recipe);
@@ -157,6 +160,7 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   report.content["recipe"] = recipe;
   report.content["device"] = pipeline->device().str();
   report.content["seconds"] = {{"total", seconds}};
+  if (decoded.sound_seconds > 0) report.content["seconds"]["decode_sound"] = decoded.sound_seconds;
   report.content["warnings"] = warnings;
   add_output_report(report.content, run, shape, written);
   report.content["memory"] = memory_report(pipeline->device(), {.decode = models::peak_memory(pipeline->device())});

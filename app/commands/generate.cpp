@@ -53,10 +53,13 @@ nlohmann::json seconds_report(const models::StageSeconds& seconds, const EndSeco
                           {"transformer", seconds.load_transformer},
                           {"vae", seconds.load_vae}};
   if (seconds.switch_transformer > 0) loads["switch_transformer"] = seconds.switch_transformer;
-  return {{"start", ends.start},  {"libraries", ends.libraries}, {"open", ends.open},   {"check", seconds.check},
-          {"text", seconds.text}, {"load", seconds.load()},      {"loads", loads},      {"denoise", seconds.denoise},
-          {"keep", seconds.keep}, {"decode", seconds.decode},    {"write", ends.write}, {"steps", seconds.steps},
-          {"total", ends.total}};
+  nlohmann::json report = {{"start", ends.start},      {"libraries", ends.libraries}, {"open", ends.open},
+                           {"check", seconds.check},   {"text", seconds.text},        {"load", seconds.load()},
+                           {"loads", loads},           {"denoise", seconds.denoise},  {"keep", seconds.keep},
+                           {"decode", seconds.decode}, {"write", ends.write},         {"steps", seconds.steps},
+                           {"total", ends.total}};
+  if (seconds.decode_sound > 0) report["decode_sound"] = seconds.decode_sound;
+  return report;
 }
 
 std::string attention_summary(const models::AttentionRun& run) {
@@ -96,9 +99,10 @@ std::string details(const VideoTask& video, const models::Outcome& result, const
   const models::StageSeconds& seconds = result.seconds;
   return counted(result.facts.shape.frames, "frame") + ", " + fixed(ends.total, 1) + " s (text " +
          fixed(seconds.text, 1) + ", load " + fixed(seconds.load(), 1) + ", denoise " + fixed(seconds.denoise, 1) +
-         ", decode " + fixed(seconds.decode, 1) + ", write " + fixed(ends.write, 1) + "), " +
-         attention_summary(result.attention) + cache_summary(video.plan.cache, result.attention) + ", " +
-         memory_summary(memory);
+         ", decode " + fixed(seconds.decode, 1) +
+         (seconds.decode_sound > 0 ? ", sound " + fixed(seconds.decode_sound, 1) : "") + ", write " +
+         fixed(ends.write, 1) + "), " + attention_summary(result.attention) +
+         cache_summary(video.plan.cache, result.attention) + ", " + memory_summary(memory);
 }
 
 /// Counts the steps while showing them.

@@ -280,6 +280,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   const models::Checkpoint folder = open_and_say(plan.run);
   const tuning::Pipelines pipelines = open_pipelines(plan, folder);
   const auto& pipeline = pipelines.begin()->second;
+  say_terms(plan.run, pipeline->spec());
   check_sparse_runs(*pipeline);
   pipeline->model_hash();  // before its files can change
   settle_images(settings, pipeline->spec(), plan.request, *plan.pictures);

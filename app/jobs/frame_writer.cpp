@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "app/jobs/write.h"
 #include "app/media/png.h"
 #include "app/media/writers.h"
 
@@ -26,14 +27,6 @@ std::vector<uint8_t> rgb_of(const at::Tensor& frame) {
     return rgb8({frame.const_data_ptr<float>(), static_cast<size_t>(frame.numel())});
   const std::span<const uint8_t> bytes = bytes_of(frame);
   return {bytes.begin(), bytes.end()};
-}
-
-/// Returns a view of the sound, which must outlive the view.
-SoundView sound_view(const models::Sound& sound) {
-  if (!sound.samples.defined()) return {};
-  return {.format = {.channels = sound.samples.size(0), .sampling_rate = sound.sampling_rate},
-          .samples = sound.samples.const_data_ptr<float>(),
-          .count = sound.samples.size(1)};
 }
 
 /// Collects the frames that a contact sheet shows.

@@ -245,7 +245,7 @@ class Job::Keeper final : public models::RunObserver {
   }
   void latents(const models::Outcome& denoised) override {
     add_outcome(video_.recipe, denoised);
-    const std::string warning = files_.latents.save({denoised.latents, denoised.sound_latents}, dump(video_.recipe));
+    const std::string warning = files_.latents.save(denoised.latents, dump(video_.recipe));
     if (!warning.empty()) return job_.warn(video_, warning);  // now, while the user can still free disk space
     job_.user_.kept_latents(video_, files_.latents.saved());
   }

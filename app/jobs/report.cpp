@@ -101,6 +101,7 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Plan& p
   recipe["version"] = SPARSEREEL_VERSION;
   recipe["model"] = options.run.model_name;
   recipe["model_sha256"] = pipeline.model_hash();
+  set_attribution(recipe, pipeline.spec());
   if (!pipeline.part_files().empty()) recipe["files"] = models::remembered(pipeline.part_files());
   if (!plan.loras.empty()) recipe["lora_sha256"] = pipeline.lora_hash();
   add_image_hashes(recipe, plan, pictures);
@@ -135,6 +136,11 @@ void set_encoding(nlohmann::json& recipe, const RunOptions& run) {
   if (!run.video.codec.empty()) recipe["codec"] = run.video.codec;
 }
 
+void set_attribution(nlohmann::json& recipe, const models::ModelSpec& spec) {
+  recipe.erase("attribution");
+  if (!spec.attribution.empty()) recipe["attribution"] = spec.attribution;
+}
+
 void set_no_audio(nlohmann::json& recipe, bool no_audio) {
   recipe.erase("no_audio");
   if (no_audio) recipe["no_audio"] = true;
@@ -146,6 +152,7 @@ std::string recipe_identity(nlohmann::json recipe, const models::Plan& plan, con
     recipe.erase("dropped");
     recipe.erase("select");
   }
+  recipe.erase("attribution");  // follows from the model
   recipe["no_metadata"] = !run.metadata;
   recipe["format"] = run.output.extension().string();
   return models::sha256(dump(recipe));

@@ -49,6 +49,8 @@ void add_outcome(nlohmann::json& recipe, const models::Outcome& result);
 
 /// Adds how frames become the output file: the frame rate, and crf and codec if an encoder is used.
 void set_encoding(nlohmann::json& recipe, const RunOptions& run);
+/// Names the model in the recipe if the terms of its weights want that.
+void set_attribution(nlohmann::json& recipe, const models::ModelSpec& spec);
 /// Says in the recipe if the video of a model that makes sound has none.
 void set_no_audio(nlohmann::json& recipe, bool no_audio);
 /// Returns the SHA-256 of a recipe that was resolved before the run, and of how the video is encoded. Two runs with the

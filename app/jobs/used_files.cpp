@@ -56,7 +56,7 @@ models::Checkpoint open_and_say(const RunOptions& run) {
 
 void say_terms(const RunOptions& run, const models::ModelSpec& spec) {
   if (run.quiet || run.random_weights || spec.license.empty()) return;
-  std::cerr << "These weights have terms of their own. " << spec.license << "\n";
+  std::cerr << models::terms_line(spec) << "\n";
 }
 
 }  // namespace sparsereel::app

@@ -21,6 +21,13 @@ FramesView frames_view(const at::Tensor& frames) {
           .width = frames.size(2)};
 }
 
+SoundView sound_view(const models::Sound& sound) {
+  if (!sound.samples.defined()) return {};
+  return {.format = {.channels = sound.samples.size(0), .sampling_rate = sound.sampling_rate},
+          .samples = sound.samples.const_data_ptr<float>(),
+          .count = sound.samples.size(1)};
+}
+
 std::vector<std::string> defects(const models::FrameFacts& frames, const WrittenSound& sound) {
   std::vector<std::string> all;
   if (const std::string wrong = models::defect(frames); !wrong.empty()) all.push_back("the video " + wrong);

@@ -13,6 +13,9 @@ namespace sparsereel::app {
 /// Returns a view of `frames` (fp32, CPU, contiguous [F, H, W, 3]), which must outlive the view.
 FramesView frames_view(const at::Tensor& frames);
 
+/// Returns a view of the sound, which must outlive the view.
+SoundView sound_view(const models::Sound& sound);
+
 /// Returns what is wrong with a written video: "the video is black". The sound is wrong if samples were NaN or
 /// infinite.
 std::vector<std::string> defects(const models::FrameFacts& frames, const WrittenSound& sound);

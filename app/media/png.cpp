@@ -25,7 +25,7 @@ fs::path frame_path(const fs::path& folder, int64_t index) {
   return folder / name.data();
 }
 
-/// A new folder beside its target, which is removed unless committed.
+/// A new folder beside its target, which is removed unless it is placed.
 class UnfinishedFolder {
  public:
   explicit UnfinishedFolder(const fs::path& target)
@@ -40,9 +40,13 @@ class UnfinishedFolder {
     if (error != 0 || !closed) models::throw_write_failure(target_, error != 0 ? error : errno);
   }
 
-  void commit() {
+  void complete() const {
+    if (const int error = models::flush_to_disk(temporary_.path()); error != 0)
+      models::throw_write_failure(target_, error);
+  }
+
+  void place() {
     const fs::path& path = temporary_.path();
-    if (const int error = models::flush_to_disk(path); error != 0) models::throw_write_failure(target_, error);
     std::error_code ignored;  // lost permissions are better than no video
     if (fs::is_directory(target_, ignored)) fs::permissions(path, fs::status(target_, ignored).permissions(), ignored);
     // rename() replaces an empty folder and refuses one with files in it.
@@ -78,10 +82,11 @@ class FolderWriter final : public VideoWriter {
     bytes_ += png.size();
   }
 
-  WrittenVideo finish() override {
-    folder_.commit();
+  WrittenVideo complete() override {
+    folder_.complete();
     return {.encoder = "png", .note = {}, .bytes = bytes_};
   }
+  void place() override { folder_.place(); }
 
  private:
   UnfinishedFolder folder_;

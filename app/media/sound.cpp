@@ -101,9 +101,10 @@ void remove_sound(const fs::path& place) {
   if (holds_sound(place)) fs::remove(place, ignored);
 }
 
-SoundFile::SoundFile(const fs::path& place, const SoundView& sound) : place_(place), file_(place) {
+SoundFile::SoundFile(const fs::path& place, const SoundView& sound) : file_(place) {
   const WavBytes wav = wav_of(sound, place);
   file_.write(wav.data(), wav.size());
+  file_.complete();
 }
 
 }  // namespace sparsereel::app

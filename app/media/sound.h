@@ -57,17 +57,17 @@ void check_sound_place(const std::filesystem::path& place);
 /// Removes an older sound of this program, and no other file.
 void remove_sound(const std::filesystem::path& place);
 
-/// A .wav file that is written at once and appears with commit().
+/// A .wav file that is written at once and appears with place().
 class SoundFile {
  public:
   /// Throws like open_video().
   SoundFile(const std::filesystem::path& place, const SoundView& sound);
 
-  void commit() { file_.commit(); }
-  const std::filesystem::path& place() const { return place_; }
+  void place() { file_.place(); }
+  /// Undoes place(): an older sound comes back.
+  void take_back() noexcept { file_.take_back(); }
 
  private:
-  std::filesystem::path place_;
   models::AtomicFile file_;
 };
 

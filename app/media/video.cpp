@@ -52,7 +52,8 @@ class FloatWriter final : public VideoWriter {
       : file_(path, "frames", models::Dtype::f32, {shape.frames, shape.height, shape.width, 3}) {}
 
   void add(std::span<const uint8_t> frame) override { file_.append(std::as_bytes(frame)); }
-  WrittenVideo finish() override { return {.encoder = "safetensors", .note = {}, .bytes = file_.commit()}; }
+  WrittenVideo complete() override { return {.encoder = "safetensors", .note = {}, .bytes = file_.complete()}; }
+  void place() override { file_.commit(); }
 
  private:
   models::SafetensorsWriter file_;
@@ -63,7 +64,7 @@ struct FilesBeside {
   fs::path recipe, sound;
 };
 
-/// Writes the recipe and the sound in files beside the video.
+/// Writes the recipe and the sound in files beside the video. All of them appear, or none.
 class WriterWithFilesBeside final : public VideoWriter {
  public:
   WriterWithFilesBeside(std::unique_ptr<VideoWriter> video, FilesBeside beside, const VideoOptions& options)
@@ -75,22 +76,38 @@ class WriterWithFilesBeside final : public VideoWriter {
   }
 
   void add(std::span<const uint8_t> frame) override { video_->add(frame); }
-  WrittenVideo finish() override {
-    WrittenVideo written = video_->finish();
-    if (sound_)
-      sound_->commit();
-    else
-      remove_sound(beside_.sound);
-    write_recipe(beside_.recipe, recipe_);
+  WrittenVideo complete() override {
+    WrittenVideo written = video_->complete();
+    if (has_recipe_file()) {
+      recipe_file_.emplace(beside_.recipe);
+      recipe_file_->write(recipe_.data(), recipe_.size());
+      recipe_file_->complete();
+    }
     written.sound = written_sound_;
     return written;
   }
+  void place() override {
+    try {
+      if (sound_) sound_->place();
+      if (recipe_file_) recipe_file_->place();
+      video_->place();  // last, so that a video never lacks the files beside it, even if the program is killed
+    } catch (...) {
+      if (sound_) sound_->take_back();
+      if (recipe_file_) recipe_file_->take_back();
+      throw;
+    }
+    if (!sound_) remove_sound(beside_.sound);
+    if (!has_recipe_file()) write_recipe(beside_.recipe, "");
+  }
 
  private:
+  bool has_recipe_file() const { return !beside_.recipe.empty() && !recipe_.empty(); }
+
   std::unique_ptr<VideoWriter> video_;
   FilesBeside beside_;
   std::string recipe_;
   std::optional<SoundFile> sound_;
+  std::optional<models::AtomicFile> recipe_file_;
   WrittenSound written_sound_;
 };
 

@@ -58,8 +58,15 @@ class VideoWriter {
   /// Adds a frame, RGB [H, W, 3], as bytes, or as the bytes of floats in 0..1 if takes_floats(). Throws like
   /// open_video().
   virtual void add(std::span<const uint8_t> frame) = 0;
-  /// Puts the file in place after the last frame. Throws like open_video().
-  virtual WrittenVideo finish() = 0;
+  /// Writes what is left after the last frame, so that place() only has to rename. Throws like open_video().
+  virtual WrittenVideo complete() = 0;
+  /// Puts the completed file in place. Throws like open_video().
+  virtual void place() = 0;
+  WrittenVideo finish() {
+    WrittenVideo written = complete();
+    place();
+    return written;
+  }
 };
 
 /// Returns true if a file of this name holds floats, not bytes.
@@ -75,9 +82,9 @@ bool takes_floats(const std::filesystem::path& path);
 ///   a folder      000000.png, 000001.png, ... 8-bit RGB; the folder must not exist yet, or be empty
 /// The recipe goes into the comment tag or into the file recipe_beside(); a .safetensors has none. The sound goes into
 /// the video as AAC or ALAC, in a .webm as Vorbis, or into the file sound_beside(). Sound and video begin together and
-/// keep their own lengths. The write is atomic: a temporary file beside the target is renamed at the end. Throws Error
-/// naming the file and the remedy (unknown extension, folder missing, disk full, encoder not found, no ffmpeg program
-/// in a build without media libraries).
+/// keep their own lengths. The write is atomic: temporary files beside the targets are renamed at the end, the video
+/// last. If that fails, the files beside it are as they were. Throws Error naming the file and the remedy (unknown
+/// extension, folder missing, disk full, encoder not found, no ffmpeg program in a build without media libraries).
 std::unique_ptr<VideoWriter> open_video(const std::filesystem::path& path, const models::VideoShape& shape,
                                         const VideoOptions& options);
 

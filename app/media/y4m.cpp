@@ -62,10 +62,11 @@ class Y4mWriter final : public VideoWriter {
     write(planes.data(), planes.size());
   }
 
-  WrittenVideo finish() override {
-    file_.commit();
+  WrittenVideo complete() override {
+    file_.complete();
     return {.encoder = "y4m", .note = {}, .bytes = bytes_};
   }
+  void place() override { file_.commit(); }
 
  private:
   void write(const void* data, size_t bytes) {

@@ -30,7 +30,8 @@ bool is_value(const std::string& key) {
 /// Returns true for fields that are no options. The number of threads does not change the video, but older recipes hold
 /// it.
 bool is_fact(const std::string& key) {
-  static const std::set<std::string, std::less<>> facts = {"version", "sparsity", "model", "threads", "files"};
+  static const std::set<std::string, std::less<>> facts = {"version", "sparsity", "model",
+                                                           "threads", "files",    "attribution"};
   const OptionSpec* option = find_option(key);
   return facts.contains(key) || (option != nullptr && option->recipe == InRecipe::file);
 }

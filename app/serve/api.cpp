@@ -196,14 +196,16 @@ HttpResponse Api::metrics() const {
 
 HttpResponse Api::options() {
   const nlohmann::json defaults = models::recipe_of(parts_.check.default_plan(parts_.model));
-  return json_response(list_fields(parts_.model.settings, defaults, parts_.model.folders));
+  return json_response(
+      list_fields(parts_.model.settings, defaults, parts_.model.folders, parts_.check.spec(parts_.model)));
 }
 
 HttpResponse Api::models(const std::string& id) {
   if (!id.empty() && id != parts_.model.name)
     return error_response(404, "model_not_found", "there is no model " + models::in_quotes(id), "see GET /v1/models");
   const models::Plan plan = parts_.check.default_plan(parts_.model);
-  const models::ImageSpec images = parts_.check.images(parts_.model);
+  const models::ModelSpec spec = parts_.check.spec(parts_.model);
+  const models::ImageSpec& images = spec.image;
   const nlohmann::json recipe = models::recipe_of(plan);
   const Settings& settings = parts_.model.settings;
   nlohmann::json usual = {{"size", std::to_string(plan.width) + "x" + std::to_string(plan.height)},
@@ -211,11 +213,16 @@ HttpResponse Api::models(const std::string& id) {
                           {"fps", settings.number("fps").value_or(settings.fallbacks().fps)}};
   usual["steps"] = plan.asked_steps;
   for (const char* key : {"seed", "cfg_scale", "negative_prompt"})
-    if (recipe.contains(key)) usual[key] = recipe.at(key);
-  const nlohmann::json model = {{"id", parts_.model.name},      {"object", "model"},
-                                {"created", created_},          {"owned_by", "local"},
-                                {"takes_image", images.any()},  {"takes_last_frame", images.takes_last},
-                                {"needs_image", images.needed}, {"default", usual}};
+    if (recipe.contains(key) && (spec.takes_guidance || key == std::string("seed"))) usual[key] = recipe.at(key);
+  const nlohmann::json model = {{"id", parts_.model.name},
+                                {"object", "model"},
+                                {"created", created_},
+                                {"owned_by", "local"},
+                                {"takes_image", images.any()},
+                                {"takes_last_frame", images.takes_last},
+                                {"needs_image", images.needed},
+                                {"makes_sound", spec.sound.any()},
+                                {"default", usual}};
   return json_response(id.empty() ? nlohmann::json{{"object", "list"}, {"data", {model}}} : model);
 }
 
@@ -313,11 +320,15 @@ HttpResponse Api::content(const HttpRequest& request, const std::string& id) con
   return error_response(404, "file_missing", "the file of this video is gone", "make the video again");
 }
 
-HttpResponse Api::preview(const std::string& id) const {
+HttpResponse Api::preview(const std::string& id) {
   if (!parts_.store.find(id)) return no_video(id);
   HttpResponse response{.type = "image/png", .headers = {{"Cache-Control", "no-store"}}};
   response.body = parts_.workers.preview(id);
   if (!response.body.empty()) return response;
+  if (!parts_.check.has_previews(parts_.model))
+    return error_response(404, "no_preview",
+                          "there are no previews of this model's videos: the colors of its latents are unknown",
+                          "wait for the video");
   return error_response(404, "no_preview", "the video has no preview", "see has_preview of the video");
 }
 

@@ -56,7 +56,7 @@ class Api final : public HttpHandler {
   HttpResponse list(const HttpRequest& request) const;
   HttpResponse video(const std::string& id) const;
   HttpResponse content(const HttpRequest& request, const std::string& id) const;
-  HttpResponse preview(const std::string& id) const;
+  HttpResponse preview(const std::string& id);
   HttpResponse cancel(const std::string& id);
   HttpResponse remove(const std::string& id);
   HttpResponse full() const;

@@ -8,6 +8,7 @@
 #include "app/serve/body.h"
 #include "hilbert/error.h"
 #include "hilbert/read_text.h"
+#include "models/request/effects.h"
 #include "models/request/fields.h"
 
 namespace sparsereel::app::serve {
@@ -120,10 +121,13 @@ std::map<std::string, std::string> with_files(std::map<std::string, std::string>
   return values;
 }
 
-nlohmann::json list_fields(const Settings& settings, const nlohmann::json& defaults, const NamedFolders& folders) {
+nlohmann::json list_fields(const Settings& settings, const nlohmann::json& defaults, const NamedFolders& folders,
+                           const models::ModelSpec& spec) {
+  const std::set<std::string> idle = models::options_without_effect(
+      settings.options(), models::no_effect_causes(models::kDecidedByModel, {.settings = &settings, .model = &spec}));
   nlohmann::json fields = nlohmann::json::array();
   for (const OptionSpec& option : option_table()) {
-    if (!is_request_field(option)) continue;
+    if (!is_request_field(option) || idle.contains(option.key())) continue;
     if ((option.key() == "lora" && folders.loras.empty()) || (option.key() == "profile" && folders.profiles.empty()))
       continue;
     fields.push_back(describe_field(option, settings, defaults, folders));

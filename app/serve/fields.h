@@ -19,7 +19,9 @@ struct NamedFolders {
 /// Replaces the names of LoRAs and of a profile by their files. Throws Error naming the field if there is no such file.
 std::map<std::string, std::string> with_files(std::map<std::string, std::string> values, const NamedFolders& folders);
 
-/// Returns the answer of /v1/options. `settings` are the server's own, `defaults` the recipe of a video with them.
-nlohmann::json list_fields(const Settings& settings, const nlohmann::json& defaults, const NamedFolders& folders);
+/// Returns the answer of /v1/options: the fields that have an effect on the model's videos. `settings` are the server's
+/// own, `defaults` the recipe of a video with them.
+nlohmann::json list_fields(const Settings& settings, const nlohmann::json& defaults, const NamedFolders& folders,
+                           const models::ModelSpec& spec);
 
 }  // namespace sparsereel::app::serve

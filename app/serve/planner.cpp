@@ -6,6 +6,7 @@
 #include "app/jobs/batch/plan.h"
 #include "app/jobs/image.h"
 #include "hilbert/error.h"
+#include "models/engine/components.h"
 #include "models/engine/pipeline.h"
 
 namespace sparsereel::app::serve {
@@ -79,10 +80,17 @@ models::Plan RequestCheck::default_plan(const ServedModel& model) {
   return pipeline.resolve_anywhere(video.options.request);
 }
 
-models::ImageSpec RequestCheck::images(const ServedModel& model) {
+models::ModelSpec RequestCheck::spec(const ServedModel& model) {
   const VideoTask video = plan_defaults(model);
   const std::lock_guard lock(mutex_);
-  return pipeline_for(video).spec().image;
+  return pipeline_for(video).spec();
+}
+
+bool RequestCheck::has_previews(const ServedModel& model) {
+  const VideoTask video = plan_defaults(model);
+  const std::lock_guard lock(mutex_);
+  const models::Pipeline& pipeline = pipeline_for(video);
+  return models::latent_preview(pipeline.family(), pipeline.spec()).has_value();
 }
 
 }  // namespace sparsereel::app::serve

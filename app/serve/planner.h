@@ -42,8 +42,10 @@ class RequestCheck {
   void settle(VideoTask& video);
   /// Returns the plan of a video with the server's own settings, with a made-up image if the model needs one.
   models::Plan default_plan(const ServedModel& model);
-  /// Returns what the model does with images.
-  models::ImageSpec images(const ServedModel& model);
+  /// Describes the model.
+  models::ModelSpec spec(const ServedModel& model);
+  /// Returns true if previews of the model's videos can be made.
+  bool has_previews(const ServedModel& model);
 
  private:
   models::Pipeline& pipeline_for(const VideoTask& video);

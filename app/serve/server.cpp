@@ -5,11 +5,13 @@
 
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <iostream>
 #include <thread>
 
 #include "app/jobs/interrupt.h"
 #include "app/jobs/outputs.h"
+#include "app/jobs/used_files.h"
 #include "app/options/nearest.h"
 #include "app/serve/access.h"
 #include "app/serve/api.h"
@@ -114,13 +116,13 @@ class Listener {
   std::thread thread_;
 };
 
-/// Waits for a signal, or for the workers or the listener to fail.
-void wait_for_end(Workers& workers, const Listener& listener, bool is_quiet) {
+/// Waits for a signal, or for the workers or the listener to fail. Calls `ready` once the model is open.
+void wait_for_end(Workers& workers, const Listener& listener, const std::function<void()>& ready) {
   constexpr std::chrono::milliseconds kLook{50};  // a signal notifies nobody
   for (bool was_ready = false; !interrupted() && !workers.failure() && !listener.has_ended();) {
     if (!was_ready && workers.is_ready()) {
       was_ready = true;
-      if (!is_quiet) std::cerr << "ready\n";
+      ready();
     }
     workers.warn_of_failures();
     std::this_thread::sleep_for(kLook);
@@ -166,7 +168,11 @@ void serve(const ServeOptions& options, const Settings& settings) {
   Listener listener(*server);
   workers.start();
   std::cout << "serves " << model.name << " on " << shown_url(options, server->port()) << std::endl;
-  wait_for_end(workers, listener, is_quiet);
+  wait_for_end(workers, listener, [&] {
+    if (is_quiet) return;
+    say_terms(read_run_options(settings), check.spec(model));
+    std::cerr << "ready\n";
+  });
   api.stop();
   workers.stop();
   events.close();

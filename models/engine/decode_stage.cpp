@@ -79,7 +79,11 @@ Decoded decode_alone(const Decoder& decoder, const at::Tensor& latents, bool til
       result.facts = decode_to(sink, decoder, latents, {.tiled = in_tiles}, watched(run, nullptr, decoder.device));
     });
   };
-  work_or_retry_tiled(result.tiled, may_tile, attempt, make_room);
+  if (decoder.has_tiles)
+    work_or_retry_tiled(result.tiled, may_tile, attempt, make_room);
+  else
+    work_or_retry(
+        "decoding", [&] { attempt(/*in_tiles=*/false); }, make_room);
   result.frames = std::move(all.frames);
   if (result.tiled != tiled) result.warning = "decoding ran out of GPU memory and was done again in tiles";
   return result;

@@ -17,6 +17,7 @@ struct Decoder {
   Vae& vae;
   std::array<int64_t, 2> pixels;  // height and width of a latent, in pixels
   at::Device device;
+  bool has_tiles = true;  // decoding in tiles takes less memory; false: the VAE always works in tiles of one size
 };
 
 /// Tells the observer that the other ranks are not needed any more and rank 0 works alone from here on.
@@ -25,7 +26,7 @@ void release_others(const Run& run);
 // For both functions, latents are [1, C, F, H, W] on the decoder's device, in its dtype. They use the frame sink, the
 // observer of progress, and the cancellation of `run`.
 
-/// Decodes on this rank. Handles lack of GPU memory with work_or_retry_tiled().
+/// Decodes on this rank. Handles lack of GPU memory with work_or_retry_tiled(), or without tiles with work_or_retry().
 Decoded decode_alone(const Decoder& decoder, const at::Tensor& latents, bool tiled, bool may_tile, const Run& run,
                      const std::function<bool()>& make_room);
 

@@ -82,7 +82,7 @@ MemoryPlan with_resident(const MemoryFacts& facts, int64_t resident) {
   plan.frees_vae = kept * facts.block > room_for_blocks(facts, false);
   plan.fits = kept * facts.block <= room_for_blocks(facts, true);
   plan.streams_text = is_tight(facts.text, facts.gpu);
-  plan.tiles = is_tight(facts.decode, facts.gpu - facts.vae);
+  plan.tiles = facts.has_tiles && is_tight(facts.decode, facts.gpu - facts.vae);
   if (plan.streams()) place_in_host(facts, plan);
   // a block from a file is on the GPU beside the two buffers
   plan.weight_bytes = bytes(facts.rest + (kept + (plan.from_file > 0 ? 1 : 0)) * facts.block);
@@ -107,7 +107,8 @@ MemoryPlan decide(const MemoryFacts& facts) {
 
 MemoryPlan decide_without_blocks(const MemoryFacts& facts) {
   MemoryPlan plan = with_resident(facts, 0);
-  plan.streams_text = plan.tiles = true;
+  plan.streams_text = true;
+  plan.tiles = facts.has_tiles;
   return plan;
 }
 

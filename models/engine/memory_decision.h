@@ -19,6 +19,7 @@ struct MemoryFacts {
   double step = 0;                       // tensors of a denoising step, and of its cache
   double text = 0;                       // weights of the text encoder
   double vae = 0, decode = 0;            // weights of the decoder, and the tensors of decoding without tiles
+  bool has_tiles = true;                 // decoding in tiles takes less memory than that
   int64_t passes = 1;                    // forward passes of a step; each one copies the streamed blocks
   double pinned_rate = 0;                // bytes per second from page-locked memory to the GPU
   double compute = 0;                    // seconds that a step computes

@@ -83,7 +83,7 @@ MemoryFacts video_facts(const Checkpoint& checkpoint, const ModelSpec& spec, con
                         int64_t ranks) {
   const auto share = static_cast<double>(ranks);
   const WeightFormat& weights = format.transformer.format;
-  MemoryFacts facts = {.blocks = spec.layers, .experts = std::ssize(spec.experts)};
+  MemoryFacts facts = {.blocks = spec.layers, .experts = std::ssize(spec.experts), .has_tiles = spec.takes_vae_tiling};
   for (const ExpertSpec& expert : spec.experts) {
     const BlockWeights bytes = likely_block_weights(checkpoint, expert.role, weights);
     facts.block = std::max(facts.block, static_cast<double>(bytes.block));
@@ -91,7 +91,7 @@ MemoryFacts video_facts(const Checkpoint& checkpoint, const ModelSpec& spec, con
   }
   facts.step = step_bytes(plan, spec, c10::elementSize(weights.dtype)) / share;
   facts.text = static_cast<double>(likely_weight_bytes(checkpoint, "text_encoder", format.text));
-  facts.vae = static_cast<double>(vae_bytes(checkpoint, format.vae));
+  facts.vae = static_cast<double>(vae_bytes(checkpoint, format.vae, format.transformer.device));
   const int64_t pieces = plan.vae_tiling == VaeTiling::on ? 1 : std::min(ranks, plan.latent.height);
   facts.decode = untiled_decoding(*describe_vae(checkpoint, format.vae), spec, plan.latent, pieces);
   facts.passes = plan.is_guided() && passes_at_once(plan) == 1 ? 2 : 1;

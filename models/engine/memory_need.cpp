@@ -165,9 +165,8 @@ namespace {
 constexpr uint64_t kProcess = 190 << 20;
 
 /// Returns the bytes of the VAE's encoder, or of what looks at images for the text if that is larger. They take turns.
-uint64_t weights_for_images(const Checkpoint& checkpoint, const ModelSpec& spec, at::ScalarType encoder,
-                            at::ScalarType text) {
-  const uint64_t bytes = vae_weight_count(checkpoint, VaeParts::encoder) * c10::elementSize(encoder);
+uint64_t weights_for_images(const Checkpoint& checkpoint, const ModelSpec& spec, const Vae& vae, at::ScalarType text) {
+  const uint64_t bytes = vae.weights().bytes;
   if (spec.image.text_token_edge == 0) return bytes;
   return std::max(bytes, text_vision_bytes(checkpoint, text));
 }
@@ -178,9 +177,9 @@ MemoryEstimate likely_of_images(const Checkpoint& checkpoint, const ModelSpec& s
   const int64_t frames = spec.image.encodes_video ? decoded_frames(spec, size.frames) : 1;
   const int64_t height = size.height * spec.stride[1], width = size.width * spec.stride[2];
   const auto given = static_cast<uint64_t>(kColors * static_cast<double>(frames * height * width));
-  const auto vae = describe_vae(checkpoint, at::kFloat);
+  const auto vae = describe_vae(checkpoint, at::kFloat, VaeParts::encoder);
   return {.dtype = name,
-          .weights = weights_for_images(checkpoint, spec, at::kFloat, at::kFloat),
+          .weights = weights_for_images(checkpoint, spec, *vae, at::kFloat),
           .activations = given * sizeof(float) + vae->untiled_encode_bytes(frames, height, width),
           .process = kProcess};
 }
@@ -197,9 +196,8 @@ MemoryEstimate likely_in(const Checkpoint& checkpoint, const ModelSpec& spec, co
   const at::ScalarType vae_dtype = spec.vae == Precision::fp32 ? at::kFloat : format.dtype;
   const auto vae = describe_vae(checkpoint, vae_dtype);
   const double decoding = untiled_decoding(*vae, spec, size, ranks);
-  const uint64_t vae_weights = vae_parameters(checkpoint) * c10::elementSize(vae_dtype);
   MemoryEstimate video = {.dtype = name,
-                          .weights = transformer + vae_weights,
+                          .weights = transformer + vae->weights().bytes,
                           .activations = whole_bytes(std::max(block, decoding)),
                           .process = kProcess};
   std::vector<MemoryEstimate> stages = {std::move(video)};
@@ -244,10 +242,9 @@ StageEstimate likely_text(const Checkpoint& checkpoint, const RunFormat& format)
 
 StageEstimate likely_image(const Checkpoint& checkpoint, const ModelSpec& spec, const Plan& plan,
                            const RunFormat& format) {
-  const auto vae = describe_vae(checkpoint, format.encoder);
+  const auto vae = describe_vae(checkpoint, format.encoder, VaeParts::encoder);
   const int64_t frames = spec.image.encodes_video ? plan.decoded_frames : 1;
-  StageEstimate stage = {.stage = "image",
-                         .weights = weights_for_images(checkpoint, spec, format.encoder, format.text.dtype)};
+  StageEstimate stage = {.stage = "image", .weights = weights_for_images(checkpoint, spec, *vae, format.text.dtype)};
   const uint64_t given = whole_bytes(encoder_frames(plan, spec));
   stage.activations = vae->untiled_encode_bytes(frames, plan.height, plan.width) + given;
   stage.least = stage.weights + given;
@@ -283,10 +280,11 @@ StageEstimate likely_decoding(const Checkpoint& checkpoint, const ModelSpec& spe
   const int64_t pieces = device.is_cpu() || plan.vae_tiling == VaeTiling::on ? 1 : std::min(ranks, plan.latent.height);
   const double decoding = untiled_decoding(*vae, spec, plan.latent, pieces);
   StageEstimate stage = {
-      .stage = "decode", .weights = vae_bytes(checkpoint, format.vae), .activations = whole_bytes(decoding)};
+      .stage = "decode", .weights = vae_bytes(checkpoint, format.vae, device), .activations = whole_bytes(decoding)};
   const bool offloaded = takes_little(format.transformer, &MemoryPlan::tiles) && pieces == 1;
-  stage.in_pieces = plan.vae_tiling == VaeTiling::on ||
-                    (plan.vae_tiling == VaeTiling::automatic && (offloaded || is_tight(decoding, device)));
+  if (spec.takes_vae_tiling)
+    stage.in_pieces = plan.vae_tiling == VaeTiling::on ||
+                      (plan.vae_tiling == VaeTiling::automatic && (offloaded || is_tight(decoding, device)));
   const double frames = video_elements(plan) * sizeof(float);
   stage.least = whole_bytes(video_elements(plan) * static_cast<double>(c10::elementSize(format.vae)) +
                             (device.is_cpu() ? frames : 0));

@@ -79,8 +79,9 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
   gpu_dtype_ = resolve_dtype(request.dtype, at::Device(at::kCUDA, 0), stored_dtype(folder_, spec_, files_));
   if (dtype_ == at::kHalf && spec_.overflows_in_fp16)
     throw bad_option("dtype", "fp16 is too small for the numbers in this model's transformer", "use bf16 or fp32");
-  vae_dtype_ = request.vae_dtype == "auto" ? dtype_of(spec_.vae) : resolve_dtype(request.vae_dtype, device_, dtype_);
-  encodes_in_tf32_ = request.vae_dtype == "auto";
+  const bool vae_chooses = request.vae_dtype == "auto" || !spec_.takes_vae_dtype;
+  vae_dtype_ = vae_chooses ? dtype_of(spec_.vae) : resolve_dtype(request.vae_dtype, device_, dtype_);
+  encodes_in_tf32_ = vae_chooses;
   encoder_dtype_ = encodes_in_tf32_ ? at::kFloat : vae_dtype_;
   text_ = std::make_unique<TextStage>(folder_, spec_, device_, text_format(), *memory_);
   warn_of_second_roundings();

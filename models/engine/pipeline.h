@@ -128,6 +128,8 @@ class Pipeline {
   std::unique_ptr<Denoising> start_denoising(const Plan& plan, const Conditioning& conditioning,
                                              const Latents& init_latents = {}, Group* group = nullptr);
   void load_vae();
+  /// Decodes latents of a sound, as decode() does. Loads the decoder for this call only.
+  Sound decode_sound(const at::Tensor& latents, const Run& run = {}) const;
 
  private:
   void drop_weights_without_effect();
@@ -148,7 +150,6 @@ class Pipeline {
   static bool keep_if_due(const Denoising& denoising, const Run& run);
   void check_latents(const Latents& latents) const;
   void check_sound(const Latents& latents) const;
-  Sound decode_sound(const at::Tensor& latents, const Run& run) const;
   LatentDistribution encode_frames(const at::Tensor& frames, const Run& run, bool& tiled) const;
   std::vector<at::Tensor> encode_keyframes(const std::vector<Picture>& pictures, const Run& run) const;
   void add_keyframes(Conditioning& conditioning, const Plan& plan, const Images& images, const Run& run) const;

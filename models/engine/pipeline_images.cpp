@@ -52,7 +52,7 @@ LatentDistribution Pipeline::encode_frames(const at::Tensor& frames, const Run& 
   tiled = use_tiling(VaeTiling::automatic, vae->untiled_encode_bytes(frames.size(2), frames.size(3), frames.size(4)));
   LatentDistribution latents;
   work_or_retry_tiled(
-      tiled, /*may_tile=*/true,
+      tiled, /*may_tile=*/spec_.takes_vae_tiling,
       [&](bool in_tiles) {
         do_unless_cancelled(run.cancelled, [&] {
           read_whole(folder_, {"vae"}, device_, [&] { latents = vae->encode(frames, in_tiles, progress); });
@@ -107,10 +107,8 @@ void Pipeline::add_keyframes(Conditioning& conditioning, const Plan& plan, const
   add(images.last, conditioning.last_keyframe);
   const std::vector<Picture> pictures = keyframe_pictures(given, plan.height, plan.width);
   const auto work = [&](const std::function<void()>& part) {  // frees a transformer if memory is short
-    bool tiled = false;
-    work_or_retry_tiled(
-        tiled, /*may_tile=*/false, [&](bool) { do_unless_cancelled(run.cancelled, part); },
-        [this] { return make_room(); });
+    work_or_retry(
+        "encoding images", [&] { do_unless_cancelled(run.cancelled, part); }, [this] { return make_room(); });
   };
   if (spec_.image.text_token_edge > 0) work([&] { conditioning.seen = text_->look(pictures); });
   std::vector<at::Tensor> keyframes;

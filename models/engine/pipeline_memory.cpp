@@ -60,7 +60,7 @@ std::vector<StageEstimate> Pipeline::likely_stages(const Plan& plan, int64_t ran
 
 /// Returns the bytes of the GPU that transformers and decoder hold and can give back.
 uint64_t Pipeline::held_bytes() const {
-  uint64_t bytes = vae_ ? vae_bytes(folder_, vae_dtype_) : 0;
+  uint64_t bytes = vae_ ? vae_->weights().bytes : 0;
   const uint64_t each = memory_->plan() ? memory_->plan()->weight_bytes
                                         : weight_bytes(folder_, spec_.experts.front().role, transformer_format());
   bytes += experts_->loaded_count() * each;
@@ -131,6 +131,7 @@ void Pipeline::load_vae() {
 /// Returns true if frames must be decoded in tiles. `untiled_bytes` is the memory needed without tiles. `shared` is
 /// true if several ranks decode a piece each.
 bool Pipeline::use_tiling(VaeTiling tiling, uint64_t untiled_bytes, bool shared) const {
+  if (!spec_.takes_vae_tiling) return false;
   if (tiling != VaeTiling::automatic) return tiling == VaeTiling::on;
   // offload on means that little memory should be in use, even if more is free
   if (memory_->saves() && !shared) return true;

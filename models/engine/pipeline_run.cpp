@@ -4,6 +4,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <chrono>
 #include <sstream>
 #include <utility>
 
@@ -192,7 +193,7 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   const bool fills_gpu = memory_->streams() && !memory_->saves();
   if (!inputs.keep_transformer || fills_gpu) release_transformer();
   outcome.latents = latents.video.to(at::kCPU).contiguous();
-  if (latents.sound.defined()) outcome.sound_latents = latents.sound.to(at::kCPU).contiguous();
+  if (latents.sound.defined()) outcome.latents.sound = latents.sound.to(at::kCPU).contiguous();
   outcome.seconds.denoise = meter.lap() - outcome.seconds.switch_transformer - outcome.seconds.keep;
   outcome.memory.denoise = std::max(loading, meter.take_peak());
   const bool is_first = run.group == nullptr || run.group->rank() == 0;
@@ -215,7 +216,8 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
     outcome.warnings.push_back(decoded.warning);
     run.tell().warning(decoded.warning);
   }
-  outcome.seconds.decode = meter.lap();
+  outcome.seconds.decode_sound = decoded.sound_seconds;
+  outcome.seconds.decode = meter.lap() - decoded.sound_seconds;
   outcome.memory.decode = meter.take_peak();
   return outcome;
 }
@@ -266,10 +268,9 @@ Sound Pipeline::decode_sound(const at::Tensor& latents, const Run& run) const {
     const std::unique_ptr<SoundVae> vae = load_sound_vae(folder_.component(kSoundVae), device_);
     sound = {.samples = vae->decode(latents.to(device_)).to(at::kCPU), .sampling_rate = vae->sampling_rate()};
   };
-  bool tiled = false;  // a sound has no tiles
-  work_or_retry_tiled(
-      tiled, /*may_tile=*/false,
-      [&](bool) { do_unless_cancelled(run.cancelled, [&] { read_whole(folder_, {kSoundVae}, device_, work); }); },
+  work_or_retry(
+      "decoding the sound",
+      [&] { do_unless_cancelled(run.cancelled, [&] { read_whole(folder_, {kSoundVae}, device_, work); }); },
       [this] { return make_room(); });
   if (FrameSink* const sink = run.tell().frames()) sink->take_sound(sound);
   return sound;
@@ -279,8 +280,10 @@ Decoded Pipeline::decode(const Latents& latents, VaeTiling tiling, const Run& ru
   const c10::InferenceMode guard;
   check_latents(latents);
   const bool is_first = run.group == nullptr || run.group->rank() == 0;
+  const auto start = std::chrono::steady_clock::now();
   Sound sound;
   if (latents.sound.defined() && is_first) sound = decode_sound(latents.sound, run);
+  const std::chrono::duration<double> sound_seconds = std::chrono::steady_clock::now() - start;
   load_vae();
   at::Tensor there = latents.video.to(device_, vae_dtype_);
   if (spec_.layout == LatentLayout::frames_first) there = there.permute({0, 2, 1, 3, 4});
@@ -298,12 +301,16 @@ Decoded Pipeline::decode(const Latents& latents, VaeTiling tiling, const Run& ru
     }
   });
   if (rank == 0) check_numbers(result.facts, dtype_);
+  if (sound.samples.defined()) result.sound_seconds = sound_seconds.count();
   result.sound = std::move(sound);
   return result;
 }
 
 Decoder Pipeline::decoder() const {
-  return {.vae = *vae_, .pixels = {spec_.stride[1], spec_.stride[2]}, .device = device_};
+  return {.vae = *vae_,
+          .pixels = {spec_.stride[1], spec_.stride[2]},
+          .device = device_,
+          .has_tiles = spec_.takes_vae_tiling};
 }
 
 at::Tensor Pipeline::round_trip(const Conditioning& conditioning, const Plan& plan, bool tiled) {

@@ -5,6 +5,8 @@
 
 #include <exception>
 
+#include "hilbert/error.h"
+
 namespace sparsereel::models {
 
 void work_or_retry_tiled(bool& tiled, bool may_tile, const std::function<void(bool tiled)>& work,
@@ -21,6 +23,17 @@ void work_or_retry_tiled(bool& tiled, bool may_tile, const std::function<void(bo
   if (!more_room && (tiled || !may_tile)) std::rethrow_exception(failure);
   tiled = tiled || may_tile;
   work(tiled);
+}
+
+void work_or_retry(const std::string& what, const std::function<void()>& work, const std::function<bool()>& make_room) {
+  bool tiled = false;
+  try {
+    work_or_retry_tiled(
+        tiled, /*may_tile=*/false, [&](bool) { work(); }, make_room);
+  } catch (const c10::OutOfMemoryError& error) {
+    throw run_failure(what + " ran out of GPU memory: " + error.what_without_backtrace(),
+                      "choose a smaller size or fewer frames");
+  }
 }
 
 }  // namespace sparsereel::models

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 namespace sparsereel::models {
 
@@ -10,5 +11,9 @@ namespace sparsereel::models {
 /// help either, rethrows the error. Other exceptions pass through.
 void work_or_retry_tiled(bool& tiled, bool may_tile, const std::function<void(bool tiled)>& work,
                          const std::function<bool()>& make_room);
+
+/// Does the same for work that has no tiles: calls work() again if make_room() has freed anything. Otherwise throws
+/// Error, which says what ran out of GPU memory: "decoding".
+void work_or_retry(const std::string& what, const std::function<void()>& work, const std::function<bool()>& make_room);
 
 }  // namespace sparsereel::models

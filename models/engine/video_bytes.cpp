@@ -42,11 +42,6 @@ double cache_elements(const Plan& plan, const ModelSpec& spec) {
   return static_cast<double>(steps) * (first + rest) * model_width(spec);
 }
 
-uint64_t vae_parameters(const Checkpoint& checkpoint) {
-  const Component& vae = checkpoint.component("vae");
-  return vae.random_seed ? vae_weight_count(checkpoint) : vae.parameter_count();
-}
-
 double widest_block(const ModelSpec& spec, double tokens, double passes, uint64_t element) {
   constexpr double kWidths = 10;
   return passes * tokens * kWidths * model_width(spec) * static_cast<double>(element);
@@ -63,8 +58,10 @@ uint64_t whole_bytes(double bytes) {
   return static_cast<uint64_t>(std::min(bytes, 1e18));
 }
 
-uint64_t vae_bytes(const Checkpoint& checkpoint, c10::ScalarType dtype) {
-  return vae_parameters(checkpoint) * c10::elementSize(dtype);
+uint64_t vae_bytes(const Checkpoint& checkpoint, c10::ScalarType dtype, c10::Device device, VaeParts parts) {
+  const VaeWeights weights = describe_vae(checkpoint, dtype, parts)->weights();
+  const uint64_t in_dtype = weights.count * c10::elementSize(dtype);
+  return device.is_cpu() ? std::max(weights.bytes, in_dtype) : weights.bytes;  // 16 bits are chosen for GPUs only
 }
 
 double step_bytes(const Plan& plan, const ModelSpec& spec, uint64_t element) {

@@ -1,6 +1,7 @@
 // The bytes of the largest tensors in the stages of a video. Doubles cannot overflow.
 #pragma once
 
+#include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
@@ -32,9 +33,9 @@ double widest_block(const ModelSpec& spec, double tokens, double passes, uint64_
 /// Returns the bytes of a step: a block at its widest, and the cache.
 double step_bytes(const Plan& plan, const ModelSpec& spec, uint64_t element);
 
-/// Returns the number of the VAE's weights, by the config if they are random, and their bytes.
-uint64_t vae_parameters(const Checkpoint& checkpoint);
-uint64_t vae_bytes(const Checkpoint& checkpoint, c10::ScalarType dtype);
+/// Returns the bytes of these parts of the VAE on a device, in the dtype or in the formats that the VAE chooses.
+uint64_t vae_bytes(const Checkpoint& checkpoint, c10::ScalarType dtype, c10::Device device,
+                   VaeParts parts = VaeParts::decoder);
 
 /// Returns the bytes of untiled decoding, frames included, with a band of rows on each of `ranks`.
 double untiled_decoding(const Vae& vae, const ModelSpec& spec, const LatentSize& size, int64_t ranks);

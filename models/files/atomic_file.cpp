@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -94,14 +95,41 @@ void AtomicFile::write(const void* data, size_t bytes) {
   flushing_ = written_;
 }
 
-void AtomicFile::commit() {
+void AtomicFile::complete() {
+  if (descriptor_ < 0) return;
   if (mode_ && ::fchmod(descriptor_, *mode_) != 0) throw_write_failure(target_, errno);
   if (const int error = flush_to_disk(descriptor_)) throw_write_failure(target_, error);
   // Some file systems (quotas, network) report a failed write only here.
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) throw_write_failure(target_, errno);
+}
+
+void AtomicFile::rename() {
   if (::rename(temporary().c_str(), target_.c_str()) != 0) throw_write_failure(target_, errno);
   temporary_->keep();
+}
+
+void AtomicFile::commit() {
+  complete();
+  rename();
   flush_to_disk(target_.parent_path());  // flushes the rename itself; the file is complete either way
+}
+
+void AtomicFile::place() {
+  complete();
+  placed_ = Placed::exchanged;
+  if (::renameat2(AT_FDCWD, temporary().c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) != 0) {
+    placed_ = Placed::no;
+    rename();
+    placed_ = Placed::new_file;
+  }
+  flush_to_disk(target_.parent_path());
+}
+
+void AtomicFile::take_back() noexcept {
+  const Placed placed = std::exchange(placed_, Placed::no);
+  if (placed == Placed::new_file) ::unlink(target_.c_str());
+  if (placed == Placed::exchanged)
+    ::renameat2(AT_FDCWD, temporary().c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE);
 }
 
 }  // namespace sparsereel::models

@@ -46,17 +46,27 @@ class AtomicFile {
   /// instead of a signal for the file size limit (ulimit -f) must ignore SIGXFSZ.
   void write(const void* data, size_t bytes);
 
-  /// Flushes the temporary to the disk (fsync) and renames it to the target. Throws Error as write() does, leaving the
-  /// target untouched.
+  /// Flushes the temporary to the disk (fsync) and closes it. Throws Error as write() does. Further calls do nothing.
+  void complete();
+
+  /// Completes the temporary and renames it to the target. Throws Error as write() does, leaving the target untouched.
   void commit();
+
+  /// Does what commit() does, but keeps the file that it replaces as long as this object lives, if the file system can
+  /// exchange two files.
+  void place();
+  /// Undoes place(): puts the replaced file back, or removes the new one. Does nothing if place() was not called.
+  void take_back() noexcept;
 
  private:
   void take_permissions();
+  void rename();
 
   std::filesystem::path target_;
   std::optional<Temporary> temporary_;
   std::optional<mode_t> mode_;  // mode of the file that is replaced, if the new file takes it
   int descriptor_ = -1;
+  enum class Placed { no, new_file, exchanged } placed_ = Placed::no;
   size_t written_ = 0, flushing_ = 0;  // bytes from write(), and how many of them are on their way to the disk
 };
 

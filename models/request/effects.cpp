@@ -86,6 +86,15 @@ std::vector<Row> rows_of_models() {
              return unless_model(facts, &ModelSpec::takes_scheduler, "for a model with one scheduler");
            }},
           {NoEffect::one_frame_rate, "model", "a model that makes videos of one frame rate", one_frame_rate},
+          {NoEffect::one_tile_size, "model", "a model whose VAE always works in tiles of one size",
+           [](const RunFacts& facts) {
+             return unless_model(facts, &ModelSpec::takes_vae_tiling,
+                                 "for a model whose VAE always works in tiles of one size");
+           }},
+          {NoEffect::one_vae_dtype, "model", "a model whose VAE has its own number format",
+           [](const RunFacts& facts) {
+             return unless_model(facts, &ModelSpec::takes_vae_dtype, "for a model whose VAE has its own number format");
+           }},
           {NoEffect::own_fit, "model", "a model that stretches the first image and crops the other one",
            [](const RunFacts& facts) -> std::string {
              const bool has_own = facts.model != nullptr && facts.model->image.has_own_fit();

@@ -41,9 +41,9 @@ struct NoEffectCause {
 inline constexpr std::array kDecidedByRequest = {NoEffect::no_guidance, NoEffect::no_lora, NoEffect::no_image,
                                                  NoEffect::in_fp32, NoEffect::on_a_cpu};
 inline constexpr std::array kDecidedByModel = {
-    NoEffect::unguided_model,  NoEffect::whole_prompt, NoEffect::one_scheduler, NoEffect::one_frame_rate,
-    NoEffect::one_transformer, NoEffect::no_flow,      NoEffect::narrow_blocks, NoEffect::narrow_layers,
-    NoEffect::own_fit,         NoEffect::no_sound};
+    NoEffect::unguided_model, NoEffect::whole_prompt,  NoEffect::one_scheduler,   NoEffect::one_frame_rate,
+    NoEffect::one_tile_size,  NoEffect::one_vae_dtype, NoEffect::one_transformer, NoEffect::no_flow,
+    NoEffect::narrow_blocks,  NoEffect::narrow_layers, NoEffect::own_fit,         NoEffect::no_sound};
 inline constexpr std::array kDecidedByRun = {NoEffect::every_block, NoEffect::exact,    NoEffect::profile,
                                              NoEffect::no_means,    NoEffect::no_reuse, NoEffect::random_seed};
 inline constexpr std::array kDecidedByOutput = {NoEffect::not_encoded, NoEffect::no_frame_rate};

@@ -288,7 +288,7 @@ std::vector<Field> pipeline() {
               const bool of_images = plan.has_images() && plan.encodes_in_vae_dtype;
               return only(plan.vae_dtype != plan.dtype || of_images, plan.vae_dtype);
             },
-            {.name = "vae_dtype", .choices = dtypes}),
+            {.name = "vae_dtype", .choices = dtypes, .no_effect = {NoEffect::one_vae_dtype}, .nothing = "auto"}),
       field(&Request::weights, unless_auto(&Plan::weights),
             {.name = "weights", .choices = {"auto", "fp8", "int8"}, .no_effect = {NoEffect::narrow_blocks}}),
       field(&Request::text_weights, unless_auto(&Plan::text_weights),
@@ -328,8 +328,11 @@ std::vector<Field> all_fields() {
                       {.name = "attention", .choices = {"full", "quantized", "sparse", "check"}}));
   all.push_back(field(&Request::token_order, &Plan::token_order,
                       {.name = "token_order", .choices = {"hilbert", "native", "time-major", "morton", "random"}}));
-  all.push_back(
-      field(&Request::vae_tiling, &Plan::vae_tiling, {.name = "vae_tiling", .choices = {"auto", "on", "off"}}));
+  all.push_back(field(&Request::vae_tiling, &Plan::vae_tiling,
+                      {.name = "vae_tiling",
+                       .choices = {"auto", "on", "off"},
+                       .no_effect = {NoEffect::one_tile_size},
+                       .nothing = "auto"}));
   all.push_back(field(&Request::no_audio,
                       [](const Plan& plan) { return only(plan.no_audio, true); },  // the default is left out
                       {.name = "no_audio", .no_effect = {NoEffect::no_sound}}));

@@ -32,6 +32,8 @@ enum class NoEffect {
   one_scheduler,    // only the checkpoint's scheduler fits the model
   one_frame_rate,   // the model makes videos of one frame rate
   own_fit,          // the model fits images to the video by a rule of its own
+  one_tile_size,    // the VAE works in tiles of one size
+  one_vae_dtype,    // the VAE has a number format of its own
   one_transformer,  // the model has only one transformer
   narrow_blocks,    // the transformer's block layers are too narrow
   narrow_layers,    // the text encoder's layers are too narrow

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/request/attention_run.h"
+#include "models/request/latents.h"
 #include "models/request/memory_plan.h"
 #include "models/request/sound.h"
 #include "models/request/video_shape.h"
@@ -29,6 +30,7 @@ struct StageSeconds {
   double load_transformer = 0, denoise = 0;
   double switch_transformer = 0;  // loading between steps, for models with several transformers; not part of denoise
   double load_vae = 0, decode = 0;
+  double decode_sound = 0;    // with the loading of its decoder; not part of decode
   double check = 0;           // checking the checkpoint's headers
   double keep = 0;            // saving latents and checkpoints; not part of denoise
   std::vector<double> steps;  // each denoising step
@@ -47,11 +49,10 @@ struct StageMemory {
 struct Outcome {
   /// fp32 CPU [F, H, W, 3] in 0..1; undefined if an observer takes the frames, or nothing was decoded.
   at::Tensor frames;
-  FrameFacts facts;          // facts of the frames, even if an observer took them
-  Sound sound;               // none if the model makes none, or nothing was decoded
-  at::Tensor latents;        // CPU, in the model's layout and its dtype of latents, at diffusers' scale
-  at::Tensor sound_latents;  // CPU fp32 [1, rows, C], as in Latents; undefined if the model makes no sound
-  bool vae_tiled = false;    // frames were decoded in tiles
+  FrameFacts facts;        // facts of the frames, even if an observer took them
+  Sound sound;             // none if the model makes none, or nothing was decoded
+  Latents latents;         // CPU; the video's in its dtype of latents, at diffusers' scale; the sound's in fp32
+  bool vae_tiled = false;  // frames were decoded in tiles
   /// The request's first image after the VAE has encoded and decoded it, fp32 CPU [1, H, W, 3]. Undefined if the
   /// request has no image, or nothing was decoded.
   at::Tensor image;
@@ -66,6 +67,7 @@ struct Decoded {
   at::Tensor frames;  // as in Outcome, like the members below
   FrameFacts facts;
   Sound sound;
+  double sound_seconds = 0;  // of decoding the sound, with the loading of its decoder
   bool tiled = false;
   std::string warning;  // empty if there is none
 };

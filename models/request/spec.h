@@ -176,8 +176,11 @@ struct ModelSpec {
   bool takes_guidance = true;      // false: guidance was distilled into the weights, and a step is one forward pass
   bool takes_scheduler = true;     // false: only the checkpoint's scheduler fits the model
   bool takes_frame_rate = true;    // false: motion and sound have the frame rate of `defaults`
+  bool takes_vae_tiling = true;    // false: tiles of one size are part of the VAE
+  bool takes_vae_dtype = true;     // false: the VAE chooses the number formats of its products and sums
   bool overflows_in_fp16 = false;  // activations exceed fp16
   std::string license = {};        // where to read the terms of the weights, if people must look; otherwise empty
+  std::string attribution = {};    // the name that the terms want in every video; empty if they want none
   bool decodes_pairs = false;      // an even number of latent frames decodes to stride[0] frames each
   LatentLayout layout = LatentLayout::frames_first;
   Precision noise = Precision::run, latents = Precision::run, vae = Precision::run;
@@ -188,6 +191,11 @@ struct ModelSpec {
   SchedulerConfig scheduler;                // config of the checkpoint's scheduler, whichever sampler a run uses
   Defaults defaults;
 };
+
+/// Returns the line that tells people of the weights' terms; empty if they need not look.
+inline std::string terms_line(const ModelSpec& spec) {
+  return spec.license.empty() ? "" : "These weights have terms of their own. " + spec.license;
+}
 
 /// Returns the size of a video's latents. Frames and pixels must have passed resolve_request().
 inline LatentSize latent_size(const ModelSpec& spec, int64_t frames, int64_t height, int64_t width) {

@@ -3,6 +3,8 @@
 
 #include <ATen/ATen.h>
 
+#include <utility>
+
 namespace sparsereel::models {
 
 Visit loads_of_coder(WeightReader& reader) {
@@ -10,6 +12,14 @@ Visit loads_of_coder(WeightReader& reader) {
     tensor = reader.read(parameter);
     if (tensor.dim() == 5) tensor = laid_out(tensor, at::MemoryFormat::ChannelsLast3d);
     if (tensor.dim() == 4) tensor = laid_out(tensor, at::MemoryFormat::ChannelsLast);
+  };
+}
+
+Visit counted(Visit load, VaeWeights& weights) {
+  return [load = std::move(load), &weights](at::Tensor& tensor, const Parameter& parameter) {
+    load(tensor, parameter);
+    weights.count += static_cast<uint64_t>(tensor.numel());
+    weights.bytes += tensor.nbytes();
   };
 }
 

@@ -19,6 +19,9 @@ namespace sparsereel::models {
 /// weights channels-last. It refers to `reader`.
 Visit loads_of_coder(WeightReader& reader);
 
+/// Wraps a visit that loads, and adds the size of each tensor to `weights`, which must outlive it.
+Visit counted(Visit load, VaeWeights& weights);
+
 /// Returns one value per channel as fp32 [1, channels, 1, 1, 1], on the device of `latents`.
 at::Tensor channel_values(const std::vector<double>& values, const at::Tensor& latents);
 
@@ -36,6 +39,7 @@ class CoderVae : public Vae {
  public:
   bool decodes_in_pieces() const override { return true; }
   bool encodes() const override { return encoder_.has_value(); }
+  VaeWeights weights() const override { return weights_; }
   int64_t frames_of(int64_t latent_frames) const override {
     return config_.frames_a_latent() * (latent_frames - 1) + 1;
   }
@@ -50,9 +54,10 @@ class CoderVae : public Vae {
     WeightReader reader(component, device, dtype);
     ignore_other_parts(reader, parts);
     for (const std::string& prefix : ignored) reader.ignore_prefix(prefix);
-    if (has_decoder(parts)) decoder_.emplace().weights(loads_of_coder(reader), config_);
+    const Visit load = counted(loads_of_coder(reader), weights_);
+    if (has_decoder(parts)) decoder_.emplace().weights(load, config_);
     if constexpr (!std::is_same_v<Encoder, NoEncoder>)
-      if (has_encoder(parts)) encoder_.emplace().weights(loads_of_coder(reader), config_);
+      if (has_encoder(parts)) encoder_.emplace().weights(load, config_);
     reader.check_complete();
     if (decoder_) decoder_->finish();
     if constexpr (!std::is_same_v<Encoder, NoEncoder>)
@@ -66,6 +71,7 @@ class CoderVae : public Vae {
   const at::ScalarType dtype_;
   std::optional<Decoder> decoder_;
   std::optional<Encoder> encoder_;
+  VaeWeights weights_;
   TilePlan tiles_;
 };
 

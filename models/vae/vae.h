@@ -42,6 +42,11 @@ struct LatentDistribution {
   at::Tensor deviation;  // for families that sample latents; otherwise undefined
 };
 
+/// The size of the loaded weights.
+struct VaeWeights {
+  uint64_t count = 0, bytes = 0;
+};
+
 class Vae {
  public:
   virtual ~Vae() = default;
@@ -71,6 +76,8 @@ class Vae {
   virtual at::Tensor encode_keyframe(const at::Tensor& frame, const VaeProgress& progress = {});
   /// Returns the factor by which encode()'s latents must be multiplied before decode() takes them.
   virtual double encoded_scale() const { return 1; }
+  /// Returns the weights of the parts that were loaded.
+  virtual VaeWeights weights() const = 0;
   /// Returns the number of frames that F latent frames decode to.
   virtual int64_t frames_of(int64_t latent_frames) const = 0;
   /// Estimates the peak bytes of an untiled decode of this size besides the weights, for VaeTiling::automatic. It

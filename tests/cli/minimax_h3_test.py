@@ -18,6 +18,16 @@ class MiniMaxH3(CommandLineTest):
             self.assertRegex(result.stderr, rf'{option} has no effect for a model .*{why}')
         self.assertEqual(usual, floats(read_safetensors(self.folder / 'b.safetensors')['frames']))
 
+    def test_options_of_the_vae_have_no_effect(self):
+        usual = self.report('-o', 'a.gif')
+        result = self.succeed(self.generate('--vae-tiling', 'on', '--vae-dtype', 'bf16', '-o', 'b.gif', '--json', '--save-latents', 'l.safetensors'))
+        for option, why in (('--vae-tiling on', 'always works in tiles of one size'), ('--vae-dtype bf16', 'has its own number format')):
+            self.assertEqual(result.stderr.count(f'warning: {option} has no effect for a model whose VAE {why}\n'), 1, result.stderr)
+        self.assertEqual((self.folder / 'a.gif').read_bytes(), (self.folder / 'b.gif').read_bytes())
+        self.assertEqual(json.loads(result.stdout)['recipe']['vae_tiling'], usual['recipe']['vae_tiling'])
+        decoded = self.run_program('decode', 'l.safetensors', '-m', MODEL, '--device', 'cpu', '-o', 'c.gif', '--vae-tiling', 'on')
+        self.assertIn('--vae-tiling on has no effect', self.succeed(decoded).stderr)
+
     def test_frame_rate_is_that_of_the_model(self):
         result = self.succeed(self.generate('--fps', 8, '-o', 'a.mp4', '--json'))
         self.assertIn('--fps 8 has no effect for a model that makes 24 frames a second', result.stderr)
@@ -37,6 +47,36 @@ class MiniMaxH3(CommandLineTest):
         self.assertNotIn(line, self.succeed(self.generate('-o', 'b.mp4', '--quiet')).stderr)
         self.assertIn(line, self.succeed(self.run_program('inspect', MODEL)).stdout)
         self.assertEqual(json.loads(self.succeed(self.run_program('inspect', MODEL, '--json')).stdout)['license'], line)
+
+    def test_benchmarks_and_tune_say_where_the_terms_are(self):
+        (self.folder / 'p.txt').write_text('a fox\n')
+        small = ('-m', MODEL, '--device', 'cpu', *FAMILY.size)
+        for command in (('bench', 'pipeline', '--modes', 'full', '--steps', 2), ('bench', 'quality', 'p.txt', '--topk', 0.5, '--steps', 3),
+                        ('tune', 'p.txt', '--steps', 4, '--videos', 1, '--samples', 1)):
+            with self.subTest(command=command):
+                for options, count in (((), 1), (('--quiet',), 0)):
+                    result = self.succeed(self.run_program(*command, *small, *options))
+                    self.assertEqual(result.stderr.count('terms of their own'), count, result.stderr)
+
+    def test_videos_name_the_model(self):
+        for name in ('a.mp4', 'a.gif'):
+            self.succeed(self.generate('-o', name))
+            recipe = json.loads(self.succeed(self.run_program('inspect', name, '--json')).stdout)['recipe']
+            self.assertEqual(recipe['attribution'], 'MiniMax H3')
+            self.succeed(self.generate('--from', name, '-o', 'again.gif'))
+        self.assertIn(b'"attribution":"MiniMax H3"', (self.folder / 'a.mp4').read_bytes())
+
+    def test_benchmarks_have_no_axis_without_effect(self):
+        (self.folder / 'p.txt').write_text('a fox\na bird\n')
+        small = ('-m', MODEL, '--device', 'cpu', *FAMILY.size)
+        result = self.succeed(self.run_program('bench', 'quality', 'p.txt', *small, '--steps', 3, '--topk', 0.5, '--cfg-scale', 4, '--scheduler', 'unipc', '--json'))
+        for option in ('--cfg-scale 4', '--scheduler unipc'):
+            self.assertIn(f'{option} has no effect', result.stderr)
+        report = json.loads(result.stdout)
+        self.assertEqual(report['settings']['batch'], 1)
+        row, = report['rows']
+        self.assertGreater(row['psnr'], 20)
+        self.assertGreater(row['step_ms'], 0)
 
     def test_whole_prompts_count(self):
         long = ', '.join([PROMPT] * 40)

@@ -87,6 +87,32 @@ class Sound(CommandLineTest):
         for name in ('a.y4m', 'decoded.y4m'):
             self.assertEqual(self.wav(f'{name}.wav'), self.wav('whole.y4m.wav'))
 
+    def bench(self, *arguments):
+        command = ('bench', 'pipeline', '-m', MODEL, '--device', 'cpu', *FAMILY.size, '--steps', 2, '--json', *arguments)
+        return json.loads(self.succeed(self.run_program(*command)).stdout)
+
+    def test_has_its_own_time_in_a_benchmark(self):
+        report = self.bench('--modes', 'full,sparse', '--topk', 0.5)
+        stages = {row['stage']: row for row in report['rows'] if row['stage'] != 'step'}
+        for stage in ('decode', 'sound', 'encode'):
+            self.assertGreater(stages[stage]['ms'], 0)
+        self.assertLess(report['settings']['text_tokens'], 100)  # those of the prompt
+        steps = report['settings']['video_steps']
+        for row in (row for row in report['rows'] if row['stage'] == 'step'):
+            rest = sum(stages[stage]['ms'] for stage in ('text', 'decode', 'sound'))
+            self.assertAlmostEqual(row['video_seconds'], (rest + steps * row['ms']) / 1000, 6)
+        self.assertNotIn('sound', [row['stage'] for row in self.bench('--modes', 'full', '--no-audio')['rows']])
+        self.assertNotIn('sound', [row['stage'] for row in self.bench('--modes', 'full', '--no-decode')['rows']])
+
+    def test_has_its_own_time_on_several_ranks(self):
+        for row in self.bench('--modes', 'full', '--gpus', '1,2')['rows']:
+            self.assertGreater(row['sound_seconds'], 0)
+            self.assertGreater(row['video_seconds'], row['decode_seconds'] + row['sound_seconds'])
+
+    def test_has_its_own_time_in_a_report(self):
+        self.assertGreater(self.report('-o', 'a.y4m')['seconds']['decode_sound'], 0)
+        self.assertNotIn('decode_sound', self.report('-o', 'b.y4m', '--no-audio')['seconds'])
+
     def test_several_ranks_make_the_same_sound(self):
         self.succeed(self.generate('-o', 'one.y4m', '--attention', 'full'))
         self.succeed(self.generate('-o', 'two.y4m', '--attention', 'full', '--gpus', 2))
@@ -110,6 +136,9 @@ class SoundOfSets(BatchTest):
         self.assertEqual([line['sound']['sampling_rate'] if 'sound' in line else None for line in self.manifest()], [RATE, RATE, None])
         before = {name: (self.folder / 'out' / name).read_bytes() for name in self.sounds()}
         (self.folder / 'out' / '0.gif.wav').unlink()
+        self.assertEqual(self.set_report(write(rows), 'out', '--steps', 2)['rendered'], 1)
+        self.assertEqual((self.folder / 'out' / '0.gif.wav').read_bytes(), before['0.gif.wav'])
+        (self.folder / 'out' / '0.gif.wav').write_bytes(before['0.gif.wav'][:-6] + bytes(6))
         self.assertEqual(self.set_report(write(rows), 'out', '--steps', 2)['rendered'], 1)
         self.assertEqual((self.folder / 'out' / '0.gif.wav').read_bytes(), before['0.gif.wav'])
         rows[1]['output'] = 'moved.gif'

@@ -48,7 +48,7 @@ TEST_F(PipelineOnGpu, MatchesTheFramesOfDiffusersInFp32) {
     Request wanted = request();
     wanted.token_order = order;
     const Outcome result = pipeline->generate(wanted);
-    EXPECT_TRUE(test::close_to(result.latents, golden["ddim.latents"], 1e-3));
+    EXPECT_TRUE(test::close_to(result.latents.video, golden["ddim.latents"], 1e-3));
     const at::Tensor sampled =
         result.frames.slice(0, 0, c10::nullopt, 4).slice(1, 0, c10::nullopt, 2).slice(2, 0, c10::nullopt, 2);
     EXPECT_TRUE(test::close_to(sampled, golden["ddim.frames"], 1e-3));
@@ -59,7 +59,7 @@ TEST_F(PipelineOnGpu, RunsInHalfPrecisionWithFiniteLatents) {
   for (const char* dtype : {"bf16", "fp16"}) {
     const auto pipeline = Pipeline::open(folder(), "cuda", dtype);
     const Outcome result = pipeline->generate(request());
-    EXPECT_TRUE(at::isfinite(result.latents.to(at::kFloat)).all().item<bool>()) << dtype;
+    EXPECT_TRUE(at::isfinite(result.latents.video.to(at::kFloat)).all().item<bool>()) << dtype;
     EXPECT_GT(result.frames.std().item<double>(), 0.01) << dtype;
   }
 }
@@ -100,7 +100,7 @@ TEST_F(PipelineOnGpu, GivesTheSameLatentsWithOffloadedBlocks) {
       Pipeline::open(Checkpoint::open(folder()), {.device = "cuda", .dtype = "bf16", .offload = Offload::on});
   const Outcome first = resident->generate(wanted, {.decode = false}),
                 second = offloaded->generate(wanted, {.decode = false});
-  EXPECT_TRUE(second.latents.equal(first.latents));
+  EXPECT_TRUE(second.latents.video.equal(first.latents.video));
 }
 
 TEST_F(PipelineOnGpu, GivesTheSameLatentsWithOffloadedBlocksThatACacheSkips) {
@@ -117,7 +117,7 @@ TEST_F(PipelineOnGpu, GivesTheSameLatentsWithOffloadedBlocksThatACacheSkips) {
     EXPECT_FALSE(reused_steps(resident.attention).empty());
     EXPECT_LT(reused_steps(resident.attention).size(), 11U);
     EXPECT_EQ(reused_steps(offloaded.attention), reused_steps(resident.attention));
-    EXPECT_TRUE(offloaded.latents.equal(resident.latents));
+    EXPECT_TRUE(offloaded.latents.video.equal(resident.latents.video));
   }
 }
 
@@ -126,7 +126,7 @@ TEST_F(PipelineOnGpu, MergesLorasAlikeIntoResidentAndOffloadedWeights) {
   const auto run = [&](const char* device, const char* dtype, bool offload, const std::string& loras) {
     const Request options{
         .device = device, .dtype = dtype, .offload = offload ? Offload::on : Offload::off, .loras = parse_loras(loras)};
-    return Pipeline::open(Checkpoint::open(folder()), options)->generate(wanted, {.decode = false}).latents;
+    return Pipeline::open(Checkpoint::open(folder()), options)->generate(wanted, {.decode = false}).latents.video;
   };
   const std::string data = std::string(SPARSEREEL_TEST_DATA) + "/lora/";
   const std::string loras = data + "metadata.safetensors:0.8," + data + "text.safetensors:-0.5";
@@ -148,8 +148,8 @@ TEST_F(PipelineOnGpu, RepeatsRandomWeightsAndReportsPeakMemory) {
   };
   const Outcome first = run(false), second = run(false), offloaded = run(true);
   EXPECT_TRUE(at::isfinite(first.frames).all().item<bool>());
-  EXPECT_TRUE(second.latents.equal(first.latents));
-  EXPECT_TRUE(offloaded.latents.equal(first.latents));
+  EXPECT_TRUE(second.latents.video.equal(first.latents.video));
+  EXPECT_TRUE(offloaded.latents.video.equal(first.latents.video));
   EXPECT_GT(first.memory.text, 0U);
   EXPECT_GT(first.memory.denoise, 0U);
   EXPECT_GT(first.memory.decode, 0U);
@@ -184,7 +184,7 @@ TEST_P(FaultyStep, IsRedoneWithFullAttention) {
   EXPECT_THAT(result.attention.redone_steps, ::testing::ElementsAre(2));
   ASSERT_THAT(result.warnings, ::testing::SizeIs(1));
   EXPECT_THAT(result.warnings[0], ::testing::HasSubstr("step 3 gave NaN or Inf with sparse attention"));
-  EXPECT_TRUE(at::isfinite(result.latents.to(at::kFloat)).all().item<bool>());
+  EXPECT_TRUE(at::isfinite(result.latents.video.to(at::kFloat)).all().item<bool>());
   EXPECT_TRUE(at::isfinite(result.frames).all().item<bool>());
   ASSERT_THAT(result.attention.per_step, ::testing::SizeIs(4));
   for (size_t step = 0; step < 4; ++step) {

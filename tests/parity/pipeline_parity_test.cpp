@@ -42,13 +42,13 @@ TEST_P(PipelineParity, MatchesDiffusers) {
   const test::Golden golden(one.family->folder + "pipeline_golden");
   const Outcome result =
       open(*one.family, one.content)->generate(request_of(one.content), inputs_of(*one.family, one.content));
-  EXPECT_TRUE(test::close_to(result.latents, golden[one.name + ".latents"], kTolerance));
+  EXPECT_TRUE(test::close_to(result.latents.video, golden[one.name + ".latents"], kTolerance));
   const at::Tensor sampled =
       result.frames.slice(0, 0, c10::nullopt, 4).slice(1, 0, c10::nullopt, 2).slice(2, 0, c10::nullopt, 2);
   EXPECT_TRUE(test::close_to(sampled, golden[one.name + ".frames"], kTolerance));
-  EXPECT_EQ(result.sound_latents.defined(), golden.contains(one.name + ".sound_latents"));
-  if (!result.sound_latents.defined()) return;
-  EXPECT_TRUE(test::close_to(result.sound_latents, golden[one.name + ".sound_latents"], kTolerance));
+  EXPECT_EQ(result.latents.sound.defined(), golden.contains(one.name + ".sound_latents"));
+  if (!result.latents.sound.defined()) return;
+  EXPECT_TRUE(test::close_to(result.latents.sound, golden[one.name + ".sound_latents"], kTolerance));
   EXPECT_TRUE(test::close_to(result.sound.samples, golden[one.name + ".sound"], kTolerance));
 }
 
@@ -63,10 +63,11 @@ TEST_P(LoraParity, MatchesDiffusers) {
   Inputs inputs = inputs_of(*one.family, one.content);
   inputs.decode = false;
   const at::Tensor expected = test::Golden(one.family->folder + "lora_golden")[one.name + ".latents"];
-  EXPECT_TRUE(test::close_to(open(*one.family, one.content)->generate(request, inputs).latents, expected, kTolerance));
+  EXPECT_TRUE(
+      test::close_to(open(*one.family, one.content)->generate(request, inputs).latents.video, expected, kTolerance));
   nlohmann::json without = one.content;
   without.erase("lora");
-  const at::Tensor plain = open(*one.family, without)->generate(request, inputs).latents;
+  const at::Tensor plain = open(*one.family, without)->generate(request, inputs).latents.video;
   EXPECT_FALSE(test::close_to(plain, expected, 100 * kTolerance)) << "the LoRA changes nothing";
 }
 
@@ -81,7 +82,7 @@ TEST(PackageParity, MatchesDiffusersWithThePythonPackage) {
   const nlohmann::json cases = test::read_data("package_cases.json");
   for (const auto& [name, content] : cases.items()) {
     const Outcome result = open(no_family, content)->generate(request_of(content), {.decode = false});
-    EXPECT_TRUE(test::close_to(result.latents, golden[name + ".latents"], kTolerance)) << name;
+    EXPECT_TRUE(test::close_to(result.latents.video, golden[name + ".latents"], kTolerance)) << name;
     EXPECT_GT(result.attention.statistics.sparsity(), 0.2) << name;
   }
 }
@@ -133,7 +134,9 @@ TEST_P(FamilyPipeline, ReusesEncodedConditioningForOtherSeeds) {
   inputs.decode = false;
   for (const uint64_t seed : {request.seed, request.seed + 1}) {
     request.seed = seed;
-    EXPECT_TRUE(pipeline->generate(request, known).latents.equal(pipeline->generate(request, inputs).latents)) << seed;
+    EXPECT_TRUE(
+        pipeline->generate(request, known).latents.video.equal(pipeline->generate(request, inputs).latents.video))
+        << seed;
   }
 }
 
@@ -145,15 +148,15 @@ TEST_P(FamilyPipeline, ResumesToTheSameLatents) {
   run.observer = &observer;
   run.checkpoints.every = 1;
   observer.on_checkpoint = [&](const DenoisingState& state) { states.push_back(state); };
-  const at::Tensor whole = pipeline->generate(request, inputs, run).latents;
+  const at::Tensor whole = pipeline->generate(request, inputs, run).latents.video;
   ASSERT_GT(states.size(), 1U);
   inputs.resume = std::make_shared<DenoisingState>(states.front());
-  EXPECT_TRUE(pipeline->generate(request, inputs).latents.equal(whole));
+  EXPECT_TRUE(pipeline->generate(request, inputs).latents.video.equal(whole));
 }
 
 TEST_P(FamilyPipeline, DecodesSavedLatentsToTheSameFrames) {
   const Outcome result = pipeline->generate(request, inputs);
-  const Decoded decoded = pipeline->decode({result.latents, result.sound_latents}, VaeTiling::off);
+  const Decoded decoded = pipeline->decode(result.latents, VaeTiling::off);
   EXPECT_TRUE(decoded.frames.equal(result.frames));
   EXPECT_EQ(decoded.sound.samples.defined(), pipeline->spec().sound.any());
   if (decoded.sound.samples.defined()) {
@@ -166,7 +169,7 @@ TEST_P(FamilyPipeline, DecodesSavedLatentsToTheSameFrames) {
 TEST_P(FamilyPipeline, UsesInitialLatentsInsteadOfNoiseAndDrawsNone) {
   inputs.decode = false;
   const Outcome first = pipeline->generate(request, inputs);
-  const at::Tensor drawn = first.latents;
+  const at::Tensor drawn = first.latents.video;
   const auto generator = at::make_generator<at::CPUGeneratorImpl>(request.seed);
   const std::vector<int64_t> shape_of_frame = drawn.select(frames_axis(pipeline->spec().layout), 0).sizes().vec();
   if (pipeline->spec().image.drawn) at::randn(shape_of_frame, generator);
@@ -174,11 +177,11 @@ TEST_P(FamilyPipeline, UsesInitialLatentsInsteadOfNoiseAndDrawsNone) {
     for (const auto& image : {inputs.images.first, inputs.images.last})
       if (image) at::randn(shape_of_frame, generator);
   inputs.init_latents.video = at::randn(drawn.sizes(), generator);
-  if (first.sound_latents.defined()) inputs.init_latents.sound = at::randn(first.sound_latents.sizes(), generator);
+  if (first.latents.sound.defined()) inputs.init_latents.sound = at::randn(first.latents.sound.sizes(), generator);
   // Without the draw for the start, a sampler that draws in its steps gets other numbers.
   const ModelSpec& spec = pipeline->spec();
   const bool noisy_steps = draws(find_sampler(spec.samplers, spec.defaults.sampler).kind);
-  EXPECT_EQ(pipeline->generate(request, inputs).latents.equal(drawn), !noisy_steps);
+  EXPECT_EQ(pipeline->generate(request, inputs).latents.video.equal(drawn), !noisy_steps);
   inputs.init_latents = drawn.narrow(1, 0, drawn.size(1) - 1);
   EXPECT_THROW(pipeline->generate(request, inputs), Error);
 }
@@ -196,7 +199,7 @@ TEST_P(FamilyPipeline, ThrowsCancelledIfItIsCancelledBetweenSteps) {
 
 TEST_P(FamilyPipeline, CutsLongPromptsWithAWarningUnlessTheModelReadsAllOfThem) {
   inputs.decode = false;
-  const at::Tensor whole = pipeline->generate(request, inputs).latents;
+  const at::Tensor whole = pipeline->generate(request, inputs).latents.video;
   request.max_sequence_length = 3;
   const Outcome cut = pipeline->generate(request, inputs);
   const bool cuts = pipeline->spec().prompt.has_length;

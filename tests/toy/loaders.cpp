@@ -47,6 +47,13 @@ class ToyVae final : public Vae {
     if (progress) progress(1, 1);
     return {.mean = mean, .deviation = {}};
   }
+  VaeWeights weights() const override {
+    VaeWeights all;
+    for (const Linear* layer : {&block_, &encoder_})
+      for (const at::Tensor& tensor : {layer->weight, layer->bias})
+        if (tensor.defined()) all = {all.count + static_cast<uint64_t>(tensor.numel()), all.bytes + tensor.nbytes()};
+    return all;
+  }
   int64_t frames_of(int64_t latent_frames) const override { return config_.stride[0] * (latent_frames - 1) + 1; }
   uint64_t untiled_bytes(int64_t frames, int64_t height, int64_t width) const override {
     const auto& [t, h, w] = config_.stride;

@@ -6,6 +6,7 @@
 
 #include "app/jobs/batch/plan.h"
 #include "app/jobs/denoising_checkpoint.h"
+#include "app/json_fields.h"
 #include "models/files/sha256.h"
 
 namespace sparsereel::app::sets {
@@ -75,13 +76,21 @@ FinishedVideos::FinishedVideos(const std::vector<ManifestEntry>& entries, fs::pa
 
 bool FinishedVideos::is_there(const ManifestEntry& entry) {
   const fs::path video = folder_ / entry.output;
+  const auto sound = entry.line.find("sound");
+  const fs::path beside = sound == entry.line.end() ? fs::path() : sound_beside(video);
   std::error_code error;
-  if (fs::file_size(video, error) != entry.bytes || error) return false;
-  const fs::path sound = entry.line.contains("sound") ? sound_beside(video) : fs::path();
-  if (!sound.empty() && !fs::is_regular_file(sound, error)) return false;
-  std::string& hash = hashes_[entry.output];
-  if (hash.empty()) hash = models::sha256_of_file(video);
-  return hash == entry.sha256;
+  if (!beside.empty() && !fs::is_regular_file(beside, error)) return false;
+  if (!is_unchanged(video, entry.bytes, entry.sha256)) return false;
+  if (beside.empty() || !sound->contains("sha256")) return true;  // older manifests say nothing of the sound's file
+  return is_unchanged(beside, sound->value("bytes", uint64_t{0}), text_of(*sound, "sha256"));
+}
+
+bool FinishedVideos::is_unchanged(const fs::path& file, uint64_t bytes, const std::string& sha256) {
+  std::error_code error;
+  if (fs::file_size(file, error) != bytes || error) return false;
+  std::string& hash = hashes_[file];
+  if (hash.empty()) hash = models::sha256_of_file(file);
+  return hash == sha256;
 }
 
 const ManifestEntry* FinishedVideos::take(VideoTask& row, const ManifestEntry& entry) {

@@ -28,7 +28,7 @@ class FinishedVideos {
   FinishedVideos(const std::vector<ManifestEntry>& entries, std::filesystem::path folder);
 
   /// Returns the manifest line of the finished video that has the row's name. The row must be resolved. Returns null
-  /// unless all files of the row exist and the video has not changed since it was written.
+  /// unless all files of the row exist, and the video and its sound have not changed since they were written.
   const ManifestEntry* find(VideoTask& row);
 
   /// Returns videos that exist under other names, for rows for which find() returned null. Call it after find() was
@@ -43,15 +43,16 @@ class FinishedVideos {
   using Entries = std::vector<const ManifestEntry*>;
 
   bool is_there(const ManifestEntry& entry);
+  bool is_unchanged(const std::filesystem::path& file, uint64_t bytes, const std::string& sha256);
   const ManifestEntry* find_elsewhere(VideoTask& row);
   const ManifestEntry* first_free(const VideoTask& row, const Entries& entries);
   const ManifestEntry* take(VideoTask& row, const ManifestEntry& entry);
 
   std::filesystem::path folder_;
   std::map<std::string, Entries> by_name_, by_identity_, by_prompt_;  // finished lines, earliest first
-  std::map<std::string, Entries> at_any_place_;  // lines by the identity that they would have with seed 0
-  std::map<std::string, std::string> hashes_;    // hashes of files that were read
-  std::set<std::string> taken_;                  // names that rows have taken
+  std::map<std::string, Entries> at_any_place_;          // lines by the identity that they would have with seed 0
+  std::map<std::filesystem::path, std::string> hashes_;  // hashes of files that were read
+  std::set<std::string> taken_;                          // names that rows have taken
 };
 
 }  // namespace sparsereel::app::sets

@@ -110,6 +110,7 @@ class PipelineStages {
     std::vector<Entry*> done;
     for (Entry& entry : entries_)
       if (entry.latents.defined()) done.push_back(&entry);
+    if (plan_.decode && !plan_.video.no_audio && !done.empty()) decode_sound(done.front()->latents.sound);
     if (plan_.decode && !done.empty()) {
       progress_.stage("decode");
       pipeline_.release_transformer();
@@ -131,7 +132,7 @@ class PipelineStages {
     compare_with_full();
   }
 
-  /// Writes a video to a temporary file.
+  /// Writes a video with its sound to a temporary file.
   void measure_encode() {
     const auto made =
         std::find_if(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.frames.defined(); });
@@ -143,13 +144,17 @@ class PipelineStages {
     const std::string failure = failure_of([&] {
       const models::Temporary folder(fs::temp_directory_path() / "sparsereel-bench", models::Temporary::Kind::folder);
       const FramesView frames = frames_view(made->frames);
+      VideoOptions options = plan_.run.video;
+      options.sound = sound_view(sound_);
       for (int64_t i = 0; i < repetitions_; ++i)
-        milliseconds.push_back(time([&] { written = write_video(folder.path() / name, frames, plan_.run.video); }));
+        milliseconds.push_back(time([&] { written = write_video(folder.path() / name, frames, options); }));
     });
     if (!failure.empty()) milliseconds.clear();
     const std::string encoder = written.encoder.empty() ? name : written.encoder;
     after_.push_back(shared_row("encode", milliseconds, failure.empty() ? encoder : failure));
   }
+
+  int64_t text_tokens() const { return conditioning_.text.size(1); }
 
   /// Returns the rows measured so far, in the order of a run.
   Rows rows() const {
@@ -168,8 +173,8 @@ class PipelineStages {
     std::vector<double> milliseconds;  // of each step; with a cache, the mean of each run
     std::vector<Split> splits;         // one step of each repetition
     uint64_t peak_bytes = 0;
-    at::Tensor latents;  // on the CPU, in the family's layout
-    at::Tensor frames;   // on the CPU, [F, H, W, 3]
+    models::Latents latents;  // on the CPU
+    at::Tensor frames;        // on the CPU, [F, H, W, 3]
 
     bool cached() const { return contender.cache.on(); }
     bool failed() const { return row.contains("note"); }
@@ -277,14 +282,34 @@ class PipelineStages {
       if (!entry.denoising->warnings().empty()) row["note"] = entry.denoising->warnings().front();
       if (entry.peak_bytes > 0) row["peak_gib"] = gibibytes(entry.peak_bytes);
       entry.latents = entry.denoising->latents().to(at::kCPU).contiguous();
+      if (const at::Tensor& sound = entry.denoising->sound(); sound.defined())
+        entry.latents.sound = sound.to(at::kCPU).contiguous();
     }
     entry.denoising.reset();
+  }
+
+  /// Measures the sound by itself. A failure becomes the row's note.
+  void decode_sound(const at::Tensor& latents) {
+    if (!latents.defined()) return;
+    progress_.stage("sound");
+    pipeline_.release_transformer();
+    models::reset_peak_memory(pipeline_.device());
+    std::vector<double> milliseconds;
+    const std::string failure = failure_of([&] {
+      for (int64_t i = 0; i < repetitions_; ++i) {
+        progress_.stop_if_interrupted();
+        milliseconds.push_back(time([&] { sound_ = pipeline_.decode_sound(latents); }));
+      }
+    });
+    if (!failure.empty()) milliseconds.clear();
+    after_.push_back(
+        shared_row("sound", milliseconds, failure.empty() ? "loading its decoder is part of it" : failure));
   }
 
   void decode(Entry& entry, std::vector<double>& milliseconds) {
     progress_.stop_if_interrupted();
     models::Decoded decoded;
-    milliseconds.push_back(time([&] { decoded = pipeline_.decode(entry.latents, plan_.video.vae_tiling); }));
+    milliseconds.push_back(time([&] { decoded = pipeline_.decode(entry.latents.video, plan_.video.vae_tiling); }));
     entry.frames = decoded.frames;
     decode_note_ = !decoded.warning.empty() ? decoded.warning : decoded.tiled ? "in tiles" : "";
   }
@@ -296,7 +321,7 @@ class PipelineStages {
     if (full == entries_.end()) return;
     for (Entry& entry : entries_) {
       if (&entry == &*full || !entry.latents.defined()) continue;
-      entry.row["rel_l1"] = relative_l1(entry.latents, full->latents);
+      entry.row["rel_l1"] = relative_l1(entry.latents.video, full->latents.video);
       if (!entry.frames.defined()) continue;
       if (const auto decibels = psnr(entry.frames, full->frames)) entry.row["psnr"] = *decibels;
       entry.row["ssim"] = ssim(entry.frames, full->frames, pipeline_.device());
@@ -312,17 +337,18 @@ class PipelineStages {
   std::vector<Entry> entries_;
   Rows before_, after_;  // shared stages before and after the steps
   std::string decode_note_;
+  models::Sound sound_;  // none if the model makes none
 };
 
 }  // namespace
 
 void measure_stages(const PipelinePlan& plan, models::Pipeline& pipeline, RunProgress& progress,
-                    const std::function<void(Rows so_far)>& measured) {
+                    const Measured& measured) {
   PipelineStages stages(plan, pipeline, progress);
   for (const auto stage : {&PipelineStages::measure_text, &PipelineStages::measure_steps,
                            &PipelineStages::measure_decode, &PipelineStages::measure_encode}) {
     (stages.*stage)();
-    measured(stages.rows());
+    measured(stages.rows(), stages.text_tokens());
   }
 }
 

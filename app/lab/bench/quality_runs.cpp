@@ -120,6 +120,12 @@ void QualityRuns::encode_prompts() {
   }
 }
 
+int64_t QualityRuns::text_tokens() const {
+  int64_t most = 0;
+  for (const models::Conditioning& text : sides_.front().texts) most = std::max(most, text.text.size(1));
+  return most;
+}
+
 /// Releases the other side's transformer first, because two may not fit into memory.
 void QualityRuns::begin(const std::string& stage, const Side& side) {
   for (const Side& other : sides_)

@@ -37,6 +37,8 @@ class QualityRuns {
   QualityRuns(const QualityPlan& plan, const Pipelines& pipelines, RunProgress& progress, const Classifier* judge);
 
   void encode_prompts();
+  /// Returns the number of tokens of the longest prompt, once prompts are encoded.
+  int64_t text_tokens() const;
   /// Denoises each prompt by full attention and by every combination, from the same noise. A combination's failure
   /// becomes its row's note. Only one pipeline at a time has its transformer in memory; the reference comes first.
   void denoise();

@@ -70,7 +70,7 @@ struct Entry {
   VideoTask video;
   std::vector<double> steps = {};                        // milliseconds of each step
   std::vector<double> milliseconds = {}, exchange = {};  // of each step; with a cache, the mean of each video
-  std::vector<double> decode = {};                       // seconds
+  std::vector<double> decode = {}, sound = {};           // seconds
   models::Outcome last = {};
 
   bool cached() const { return video.plan.cache.on(); }
@@ -140,6 +140,7 @@ class RankStages {
 
   const Rows& rows() const { return rows_; }
   double text_ms() const { return text_ms_; }
+  int64_t text_tokens() const { return conditioning_.text.size(1); }
 
  private:
   std::vector<std::string> devices_of(const GpuCount& count) const {
@@ -202,6 +203,7 @@ class RankStages {
     add_times(entry.cached(), steps.milliseconds, entry.milliseconds);
     add_times(entry.cached(), steps.exchange, entry.exchange);
     if (plan_.decode) entry.decode.push_back(entry.last.seconds.decode);
+    if (entry.last.sound.samples.defined()) entry.sound.push_back(entry.last.seconds.decode_sound);
   }
 
   /// With a cache, steps differ, and a median would show only one kind of them.
@@ -222,6 +224,7 @@ class RankStages {
     row["steps_ms"] = entry.steps;
     add_exchange(entry);
     if (!entry.decode.empty()) row["decode_seconds"] = spread(entry.decode).median;
+    if (!entry.sound.empty()) row["sound_seconds"] = spread(entry.sound).median;
     add_attention(entry.last.attention, row);
     if (!entry.last.warnings.empty()) row["note"] = entry.last.warnings.front();
     if (entry.last.memory.denoise > 0) row["peak_gib"] = gibibytes(entry.last.memory.largest());
@@ -244,7 +247,7 @@ class RankStages {
     if (!full_.latents.defined()) return;
     for (Entry& entry : entries) {
       if (&entry == full || !entry.last.latents.defined()) continue;
-      entry.row["rel_l1"] = relative_l1(entry.last.latents, full_.latents);
+      entry.row["rel_l1"] = relative_l1(entry.last.latents.video, full_.latents.video);
       if (!full_.frames.defined()) continue;
       if (const auto decibels = psnr(entry.last.frames, full_.frames)) entry.row["psnr"] = *decibels;
     }
@@ -335,17 +338,17 @@ VideoCost video_cost(const models::ModelSpec& spec, const models::Plan& video) {
 }
 
 Columns rank_columns() {
-  return joined({columns({"mode"}), selection_columns(), columns({"token_order", "cache", "gpus"}),
-                 time_columns("ms a step"),
-                 columns({"scaling", "exchange_ms", "exchange_percent", "expected_ms", "expected_exchange_ms",
-                          "speedup", "decode_seconds", "decode_scaling", "video_seconds", "sparsity", "psnr"}),
-                 Columns{latents_column()}, columns({"peak_gib", "kernel", "note"})});
+  return joined(
+      {columns({"mode"}), selection_columns(), columns({"token_order", "cache", "gpus"}), time_columns("ms a step"),
+       columns({"scaling", "exchange_ms", "exchange_percent", "expected_ms", "expected_exchange_ms", "speedup",
+                "decode_seconds", "decode_scaling", "sound_seconds", "video_seconds", "sparsity", "psnr"}),
+       Columns{latents_column()}, columns({"peak_gib", "kernel", "note"})});
 }
 
 Row rank_row(const Combination& combination, const GpuCount& count) {
   Row row = step_row(combination);
   for (const char* unknown : {"scaling", "exchange_ms", "exchange_percent", "expected_ms", "expected_exchange_ms",
-                              "decode_seconds", "decode_scaling"})
+                              "decode_seconds", "decode_scaling", "sound_seconds"})
     row[unknown] = nullptr;
   row.update({{"gpus", count.gpus}, {"grouped", count.together && count.gpus == 1}});
   return row;
@@ -365,24 +368,26 @@ void compare_counts(Rows& rows, const VideoCost& video, double link_speed, int64
       const auto before = number_of(*first, "decode_seconds");
       if (decode && before) row["decode_scaling"] = *before / *decode;
     }
-    if (decode) row["video_seconds"] = (text_ms + static_cast<double>(steps) * *ms) / 1000 + *decode;
+    const double sound = number_of(row, "sound_seconds").value_or(0);
+    if (decode) row["video_seconds"] = (text_ms + static_cast<double>(steps) * *ms) / 1000 + *decode + sound;
     add_expected(rows, video, link_speed, row);
   }
 }
 
 void measure_over_ranks(const Settings& settings, const PipelinePlan& plan, const std::vector<GpuCount>& counts,
-                        models::Pipeline& pipeline, RunProgress& progress,
-                        const std::function<void(Rows so_far)>& measured) {
+                        models::Pipeline& pipeline, RunProgress& progress, const Measured& measured) {
   RankStages stages(settings, plan, fewest(counts), pipeline, progress);
   stages.check(counts);
   const double speed = pipeline.device().is_cpu() ? 0 : link_speed(find_gpu_links());
-  const VideoCost cost = video_cost(pipeline.spec(), plan.video);
   stages.measure_text();
+  models::Plan video = plan.video;
+  if (!pipeline.spec().prompt.has_length) video.max_sequence_length = stages.text_tokens();
+  const VideoCost cost = video_cost(pipeline.spec(), video);
   for (const GpuCount& count : counts) {
     stages.measure(count);
     Rows rows = stages.rows();
     compare_counts(rows, cost, speed, plan.video_steps, stages.text_ms());
-    measured(std::move(rows));
+    measured(std::move(rows), stages.text_tokens());
   }
 }
 

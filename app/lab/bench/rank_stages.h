@@ -52,7 +52,6 @@ void compare_counts(Rows& rows, const VideoCost& video, double link_speed, int64
 /// is on the first device. `measured` gets the rows after each count. Throws Error, before anything is loaded, if a
 /// count of ranks cannot make one of the videos.
 void measure_over_ranks(const Settings& settings, const PipelinePlan& plan, const std::vector<GpuCount>& counts,
-                        models::Pipeline& pipeline, RunProgress& progress,
-                        const std::function<void(Rows so_far)>& measured);
+                        models::Pipeline& pipeline, RunProgress& progress, const Measured& measured);
 
 }  // namespace sparsereel::app::bench

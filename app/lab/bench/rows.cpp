@@ -308,7 +308,8 @@ void compare_steps(Rows& rows, int64_t steps) {
     if (full) row["speedup"] = *full / *ms;
     const std::string owner = owner_of(row);
     const double decode = shared_ms(rows, owner, "decode"), text = shared_ms(rows, owner, "text");
-    if (decode > 0 && text > 0) row["video_seconds"] = (text + static_cast<double>(steps) * *ms + decode) / 1000;
+    const double rest = text + decode + shared_ms(rows, owner, "sound");
+    if (decode > 0 && text > 0) row["video_seconds"] = (rest + static_cast<double>(steps) * *ms) / 1000;
   }
 }
 

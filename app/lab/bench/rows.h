@@ -64,10 +64,10 @@ constexpr const char* kStepStage = "step";
 ///   note, why there is no time or what to know about it.
 /// Only steps have the fields of their combination and these:
 ///   kernel of attention; computed_steps of a run with a cache; matmul_ms, attention_ms and rest_ms (their sum is ms);
-///   speedup, over the step of mode full; video_seconds: text, all steps of a whole video and decode, without loading;
-///   sparsity, without means; mean_share, the cost of means as a share of full attention's work;
-///   psnr and ssim of frames and rel_l1 of latents against mode full;
-///   layer_sparsity and step_layer_sparsity [step][layer], null if a layer did not run.
+///   speedup, over the step of mode full; video_seconds: text, all steps of a whole video, sound and decode, without
+///   loading; sparsity, without means; mean_share, the cost of means as a share of full attention's work; psnr and ssim
+///   of frames and rel_l1 of latents against mode full; layer_sparsity and step_layer_sparsity [step][layer], null if a
+///   layer did not run.
 Columns stage_columns();
 
 /// Returns the column rel_l1 for whole videos, where it compares latents.

@@ -114,6 +114,13 @@ void begin_report(const Settings& settings, VideoPlan& plan, const models::Check
   report.content["settings"] = run_settings(plan, pipeline);
 }
 
+void settle_tokens(nlohmann::json& settings, const models::ModelSpec& spec, const models::Plan& video,
+                   int64_t text_tokens) {
+  if (spec.prompt.has_length) return;
+  settings["tokens"] = static_cast<int64_t>(models::token_count(spec, video.latent, text_tokens));
+  settings["text_tokens"] = text_tokens;
+}
+
 std::string run_summary(const nlohmann::json& report) {
   const nlohmann::json &machine = report.at("machine"), &settings = report.at("settings");
   const auto number = [&](const char* key) { return std::to_string(settings.at(key).get<int64_t>()); };

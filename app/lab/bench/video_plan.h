@@ -1,12 +1,14 @@
 // Plans and reports of the benchmarks that make whole videos.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "app/jobs/image.h"
 #include "app/lab/bench/combinations.h"
+#include "app/lab/measure/table.h"
 #include "app/options/options.h"
 
 namespace CLI {
@@ -38,6 +40,13 @@ VideoPlan make_video_plan(const GenerateOptions& given, const Lists& lists);
 /// `ranks`: the fewest that make a video together.
 void begin_report(const Settings& settings, VideoPlan& plan, const models::Checkpoint& folder,
                   const models::Pipeline& pipeline, RunReport& report, int64_t ranks = 1);
+
+/// Takes the rows that were measured so far, and the number of text tokens.
+using Measured = std::function<void(Rows so_far, int64_t text_tokens)>;
+
+/// Replaces the report's estimate of text tokens by their number, if the model's prompts have no length of their own.
+void settle_tokens(nlohmann::json& settings, const models::ModelSpec& spec, const models::Plan& video,
+                   int64_t text_tokens);
 
 /// Summarizes a report of begin_report(): "NVIDIA H200, random weights of some.yaml, bf16, 49 frames of 720x480 (17776
 /// tokens, guidance batch 2), 4 steps, seed 42".

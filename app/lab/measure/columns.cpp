@@ -78,7 +78,7 @@ const std::vector<Column> kFigures = {
      "the part of the step in linear layers and other matrix products outside of attention"},
     {"attention_ms", "attention", 3, "ms", "the part of the step in attention, with its norms and rotary embedding"},
     {"rest_ms", "rest", 3, "ms", "the remainder of the step"},
-    {"video_seconds", "video, s", 3, "s", "text, all steps of a whole video and the frames, without loading"},
+    {"video_seconds", "video, s", 3, "s", "text, all steps of a whole video, frames and sound, without loading"},
     {"peak_gib", "peak GiB", 3, "GiB", "GPU memory in use, at most"},
     {"scaling", "x fewest", 3, "", "how many times as fast as the same row on the fewest GPUs"},
     {"exchange_ms", "exchange ms", 3, "ms", "the part of a step that rank 0 spends in exchanges, waiting included"},
@@ -86,6 +86,7 @@ const std::vector<Column> kFigures = {
     {"expected_ms", "expected ms", 4, "ms", "a step, estimated from the links' speed and one GPU's time"},
     {"expected_exchange_ms", "expected exchange", 3, "ms", "exchanges of a step, estimated from the links' speed"},
     {"decode_seconds", "decode, s", 3, "s", "decoding of the frames"},
+    {"sound_seconds", "sound, s", 3, "s", "decoding of the sound, with the loading of its decoder"},
     {"decode_scaling", "decode x fewest", 3, "", "how many times as fast as decoding on the fewest GPUs"},
     {"megabytes", "MB sent a layer", 3, "MB", "what a GPU sends in a layer: q, k, v and the output"}};
 

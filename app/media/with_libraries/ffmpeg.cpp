@@ -180,13 +180,17 @@ void Muxer::write(AVCodecContext& encoder, const AVFrame* frame) {
   });
 }
 
-uint64_t Muxer::finish() {
+uint64_t Muxer::complete() {
   require(av_write_trailer(context_), file_.target());
   require(context_->pb->error, file_.target());
   require(avio_closep(&context_->pb), file_.target());
   const uint64_t bytes = std::filesystem::file_size(file_.temporary());
-  file_.commit();
+  file_.complete();
   return bytes;
+}
+
+void Muxer::place() {
+  file_.commit();
 }
 
 }  // namespace sparsereel::app::ffmpeg

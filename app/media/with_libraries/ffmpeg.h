@@ -72,8 +72,10 @@ class Muxer {
              const AVCodecContext* sound = nullptr);
   /// Encodes a frame (null at the end) into the encoder's stream.
   void write(AVCodecContext& encoder, const AVFrame* frame);
-  /// Writes the trailer, closes the file, puts it in place and returns its size in bytes.
-  uint64_t finish();
+  /// Writes the trailer, closes the file and returns its size in bytes.
+  uint64_t complete();
+  /// Puts the completed file in place.
+  void place();
 
  private:
   models::AtomicFile file_;

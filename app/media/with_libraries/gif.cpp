@@ -133,7 +133,7 @@ class GifWriter final : public VideoWriter {
 
   void add(std::span<const uint8_t> frame) override { frames_.emplace_back(frame.begin(), frame.end()); }
 
-  WrittenVideo finish() override {
+  WrittenVideo complete() override {
     const Palette palette(frames_);
     const std::array<uint32_t, 256> argb = palette.argb();
     for (size_t i = 0; i < frames_.size(); ++i) {
@@ -144,8 +144,9 @@ class GifWriter final : public VideoWriter {
       muxer_.write(*encoder_, frame.get());
     }
     muxer_.write(*encoder_, nullptr);
-    return {.encoder = "gif", .note = {}, .bytes = muxer_.finish()};
+    return {.encoder = "gif", .note = {}, .bytes = muxer_.complete()};
   }
+  void place() override { muxer_.place(); }
 
  private:
   int64_t hundredths(int64_t index) const { return std::llround(static_cast<double>(index) * 100 / fps_); }

@@ -120,11 +120,12 @@ class EncodedWriter final : public VideoWriter {
     if (sound_) sound_->write_until(static_cast<double>(frames_) / av_q2d(encoder_->framerate), muxer_);
   }
 
-  WrittenVideo finish() override {
+  WrittenVideo complete() override {
     muxer_.write(*encoder_, nullptr);
     if (sound_) sound_->finish(muxer_);
-    return {.encoder = chosen_.name, .note = chosen_.note, .bytes = muxer_.finish(), .sound = written_sound_};
+    return {.encoder = chosen_.name, .note = chosen_.note, .bytes = muxer_.complete(), .sound = written_sound_};
   }
+  void place() override { muxer_.place(); }
 
  private:
   ChosenEncoder chosen_;

@@ -23,15 +23,16 @@ class GifWriter final : public VideoWriter {
       colors_.insert(frame[i] << 16 | frame[i + 1] << 8 | frame[i + 2]);
   }
 
-  WrittenVideo finish() override {
+  WrittenVideo complete() override {
     Ffmpeg ffmpeg({.arguments = arguments(), .file = file_.target(), .output = false});
     const bool taken = std::ranges::all_of(frames_, [&](const auto& frame) { return ffmpeg.write(frame); });
     const std::string failure = ffmpeg.finish();
     if (!taken || !failure.empty()) throw_ffmpeg_failure(file_.target(), failure);
     const uint64_t bytes = std::filesystem::file_size(file_.temporary());
-    file_.commit();
+    file_.complete();
     return {.encoder = "gif", .note = {}, .bytes = bytes};
   }
+  void place() override { file_.commit(); }
 
  private:
   std::vector<std::string> arguments() const {

@@ -177,12 +177,13 @@ class EncodedWriter final : public VideoWriter {
     if (!ffmpeg_->write(frame)) throw_ffmpeg_failure(file_.target(), ffmpeg_->finish());
   }
 
-  WrittenVideo finish() override {
+  WrittenVideo complete() override {
     if (const std::string failure = ffmpeg_->finish(); !failure.empty()) throw_ffmpeg_failure(file_.target(), failure);
     const uint64_t bytes = fs::file_size(file_.temporary());
-    file_.commit();
+    file_.complete();
     return {.encoder = chosen_.name, .note = chosen_.note, .bytes = bytes, .sound = written_sound_};
   }
+  void place() override { file_.commit(); }
 
  private:
   ChosenEncoder chosen_;

@@ -81,7 +81,9 @@ ModelSpec describe_minimax_h3(const Checkpoint& checkpoint) {
   spec.layout = LatentLayout::channels_first;
   spec.noise = spec.latents = spec.vae = Precision::fp32;
   spec.takes_guidance = spec.takes_scheduler = spec.takes_frame_rate = false;
+  spec.takes_vae_tiling = spec.takes_vae_dtype = false;
   spec.overflows_in_fp16 = true;
+  spec.attribution = "MiniMax H3";
   spec.license = "MiniMax H3 Community License: read its terms at https://huggingface.co/" + std::string(kRepository);
   spec.defaults = {.width = 1344, .height = 768, .frames = 124, .steps = 50, .guidance = 1, .fps = kFramesASecond};
   return spec;

@@ -251,8 +251,8 @@ void SafetensorsWriter::append(std::span<const std::byte> data) {
   bytes_ += data.size();
 }
 
-uint64_t SafetensorsWriter::commit() {
-  file_.commit();
+uint64_t SafetensorsWriter::complete() {
+  file_.complete();
   return bytes_;
 }
 

@@ -38,8 +38,10 @@ class SafetensorsWriter {
                     const std::vector<int64_t>& shape);
   /// Writes the next bytes.
   void append(std::span<const std::byte> data);
-  /// Finishes the file and returns its size in bytes. The caller must have written the whole tensor.
-  uint64_t commit();
+  /// Flushes the file and returns its size in bytes. The caller must have written the whole tensor.
+  uint64_t complete();
+  /// Puts the file in place.
+  void commit() { file_.commit(); }
 
  private:
   AtomicFile file_;

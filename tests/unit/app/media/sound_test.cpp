@@ -127,6 +127,25 @@ TEST_F(Sound, AppearsTogetherWithTheVideo) {
   }
 }
 
+TEST_F(Sound, DisappearsIfTheVideoCannotBePlaced) {
+  for (const bool is_older : {false, true}) {
+    const std::filesystem::path path = folder / "frames", sound = sound_beside(path), recipe = recipe_beside(path);
+    if (is_older) {
+      test::write_text(sound, "old sound");
+      test::write_text(recipe, "old recipe");
+    }
+    const auto writer = open_video(path, clip.view.shape(), options());
+    for (int64_t i = 0; i < clip.view.frames; ++i) writer->add(rgb8(clip.view.values(i)));
+    writer->complete();
+    std::filesystem::create_directory(path);
+    test::write_text(path / "theirs", "theirs");  // a folder with a file is not replaced
+    EXPECT_ANY_THROW(writer->place());
+    EXPECT_EQ(std::filesystem::exists(sound) ? read_bytes(sound) : "", is_older ? "old sound" : "");
+    EXPECT_EQ(std::filesystem::exists(recipe) ? read_bytes(recipe) : "", is_older ? "old recipe" : "");
+    std::filesystem::remove_all(path);
+  }
+}
+
 TEST_F(Sound, LeavesNothingIfFramesAreMissing) {
   for (const char* name : kSilentFormats) open_video(folder / name, clip.view.shape(), options());
   EXPECT_THAT(names_in(folder.path()), IsEmpty());

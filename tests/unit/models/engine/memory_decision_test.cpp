@@ -150,6 +150,10 @@ TEST(MemoryDecision, StreamsTheTextEncoderAndTilesIfAQuarterWouldNotStayFree) {
   EXPECT_TRUE(decide(wan(12, 1, 64)).streams_text);
   EXPECT_FALSE(decide(wan(24, 1, 64)).tiles);
   EXPECT_TRUE(decide(wan(8, 1, 64)).tiles);
+  MemoryFacts one_size = wan(8, 1, 64);
+  one_size.has_tiles = false;
+  EXPECT_FALSE(decide(one_size).tiles) << "tiles of one size save nothing";
+  EXPECT_FALSE(decide_without_blocks(one_size).tiles);
 }
 
 TEST(MemoryDecision, SaysThatMemoryMayNotSuffice) {

@@ -97,7 +97,7 @@ TEST(Pipeline, ExecutesAPlanWithoutResolvingItAgain) {
   request.width = request.height = request.num_frames = 1'000'000'001;  // no model's size, and more than any memory
   EXPECT_THROW(pipeline->generate(request), Error);
   const Outcome result = pipeline->generate(plan, {.decode = false});
-  EXPECT_EQ(result.latents.sizes(), at::IntArrayRef(latents_shape(pipeline->spec(), plan.latent)));
+  EXPECT_EQ(result.latents.video.sizes(), at::IntArrayRef(latents_shape(pipeline->spec(), plan.latent)));
 }
 
 /// Runs two pipelines in two threads and cancels the second's run after `steps`. Returns the latents of the first.
@@ -112,7 +112,7 @@ at::Tensor beside_a_cancelled_run(Pipeline& first, Pipeline& second, const Reque
     EXPECT_THROW(second.generate(request, {.decode = false}, run), Cancelled);
     EXPECT_EQ(done, steps);
   });
-  const at::Tensor latents = first.generate(request, {.decode = false}).latents;
+  const at::Tensor latents = first.generate(request, {.decode = false}).latents.video;
   other.join();
   return latents;
 }
@@ -122,7 +122,7 @@ TEST(Pipeline, CancelsOneRunWithoutAffectingOthers) {
   const auto one = open_one(), two = open_one();
   Request request;
   request.num_inference_steps = 4;
-  const at::Tensor alone = one->generate(request, {.decode = false}).latents;
+  const at::Tensor alone = one->generate(request, {.decode = false}).latents.video;
   EXPECT_TRUE(beside_a_cancelled_run(*one, *two, request, 2).equal(alone));
   EXPECT_TRUE(beside_a_cancelled_run(*two, *one, request, 0).equal(alone));
 }
@@ -192,14 +192,14 @@ TEST(Pipeline, ResumesFromTheLastWholeStepAfterCancellationWithinAStep) {
     Request request;
     request.num_inference_steps = 6;
     request.cache = cache;
-    const at::Tensor whole = pipeline->generate(request, {.decode = false}).latents;
+    const at::Tensor whole = pipeline->generate(request, {.decode = false}).latents.video;
     EXPECT_TRUE(cancelled_within(*pipeline, request, 0, {.cancelled = true}).empty()) << "there is no whole step";
     EXPECT_TRUE(cancelled_within(*pipeline, request, 2, {}).empty()) << "nobody wants it";
     const auto kept = cancelled_within(*pipeline, request, 2, {.last = true, .cancelled = true});
     ASSERT_EQ(kept.size(), 1U);
     EXPECT_EQ(kept.front()->step, 2);
     const Outcome rest = pipeline->generate(request, {.resume = kept.front(), .decode = false});
-    EXPECT_TRUE(rest.latents.equal(whole)) << name(cache);
+    EXPECT_TRUE(rest.latents.video.equal(whole)) << name(cache);
     EXPECT_EQ(rest.attention.per_step.size(), 6U);
   }
 }
@@ -216,7 +216,7 @@ TEST(Pipeline, PredictsTheFinalLatentsAtEachStep) {
     observer.on_step = [&](const StepDone& step) { predicted.push_back(step.predicted_latents()); };
     models::Run run;
     run.observer = &observer;
-    const at::Tensor latents = pipeline->generate(request, {.decode = false}, run).latents;
+    const at::Tensor latents = pipeline->generate(request, {.decode = false}, run).latents.video;
     ASSERT_EQ(predicted.size(), 3U) << folder;
     EXPECT_TRUE(test::close_to(predicted.back(), latents, 1e-5)) << folder << " " << sampler;
     EXPECT_FALSE(test::close_to(predicted.front(), latents, 1e-5)) << folder << " " << sampler;
@@ -242,7 +242,7 @@ TEST(Pipeline, SavesTheLastStateOnlyOnRequest) {
 
 TEST(Pipeline, CancelsWithinADecodedPiece) {
   const auto pipeline = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
-  const at::Tensor latents = pipeline->generate(Request{.num_inference_steps = 1}, {.decode = false}).latents;
+  const at::Tensor latents = pipeline->generate(Request{.num_inference_steps = 1}, {.decode = false}).latents.video;
   int64_t asked = 0, pieces = 0;
   test::CallbackObserver observer;
   observer.on_decoded = [&](const PieceProgress&) { ++pieces; };

@@ -155,13 +155,13 @@ TEST(RankThreads, SaveCheckpointsOnRequest) {
   RankThreads ranks(pipelines_of(2, "cpu"));
   const Request request = short_video();
   const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(request);
-  const at::Tensor first = ranks.generate(request, plan, {.decode = false}, {}).latents;
+  const at::Tensor first = ranks.generate(request, plan, {.decode = false}, {}).latents.video;
   int64_t kept = 0;
   const ObservedRun keeping(
       [&](test::CallbackObserver& observer) { observer.on_checkpoint = [&](const DenoisingState&) { ++kept; }; });
   models::Run run = keeping.run;
   run.checkpoints = {.every = 1, .last = true};
-  EXPECT_TRUE(ranks.generate(request, plan, {.decode = false}, run).latents.equal(first));
+  EXPECT_TRUE(ranks.generate(request, plan, {.decode = false}, run).latents.video.equal(first));
   EXPECT_EQ(kept, 2);
 }
 

@@ -7,6 +7,8 @@
 
 #include <vector>
 
+#include "tests/support/temporary_folder.h"
+
 namespace sparsereel::models {
 namespace {
 
@@ -65,6 +67,19 @@ TEST(DecodeRetry, GivesUpIfTilesDoNotFitEither) {
   bool tiled = false;
   EXPECT_THROW(decoder.run(tiled, true), c10::OutOfMemoryError);
   EXPECT_EQ(decoder.calls.size(), 2U);
+}
+
+TEST(DecodeRetry, WithoutTilesHappensOnlyAfterFreeingMemory) {
+  int calls = 0;
+  const auto work = [&] {
+    if (++calls == 1) TORCH_CHECK_WITH(OutOfMemoryError, false, "no room");
+  };
+  work_or_retry("decoding", work, [] { return true; });
+  EXPECT_EQ(calls, 2);
+  calls = 0;
+  EXPECT_TRUE(test::throws_error([&] { work_or_retry("decoding", work, [] { return false; }); },
+                                 {"decoding ran out of GPU memory: no room", "smaller size or fewer frames"}));
+  EXPECT_EQ(calls, 1) << "the same work would fail again";
 }
 
 }  // namespace

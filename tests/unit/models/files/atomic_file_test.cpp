@@ -56,6 +56,28 @@ TEST(AtomicFile, CreatesOnlyTheTargetOnCommit) {
   EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"clip.mp4"});
 }
 
+TEST(AtomicFile, TakesBackWhatItPlaced) {
+  const TemporaryFolder folder;
+  const auto place = [&](const char* name, bool takes_back) {
+    AtomicFile file(folder / name);
+    file.write("new", 3);
+    file.complete();
+    EXPECT_NE(read_text(folder / "old"), "new");
+    file.place();
+    EXPECT_EQ(read_text(folder / name), "new");
+    if (takes_back) file.take_back();
+  };
+  write_text(folder / "old", "old");
+  place("old", true);
+  EXPECT_EQ(read_text(folder / "old"), "old");
+  place("other", true);
+  EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"old"});
+  place("other", false);
+  place("old", false);
+  EXPECT_EQ(read_text(folder / "old"), "new");
+  EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"old", "other"}));
+}
+
 TEST(AtomicFile, RefusesATooLongNameAtOnce) {
   const TemporaryFolder folder;
   EXPECT_TRUE(throws_error([&] { AtomicFile(folder / (std::string(252, 'x') + ".mp4")); }, {"xxx.mp4", "too long"}));

@@ -66,11 +66,12 @@ class VideosOverRanks : public ::testing::TestWithParam<test::ParityCase> {
 };
 
 TEST_P(VideosOverRanks, MatchTheLatentsOfOneRank) {
-  const at::Tensor alone = make(nullptr, {}).latents;
+  const at::Tensor alone = make(nullptr, {}).latents.video;
   for (const int64_t ranks : rank_counts()) {
     const std::vector<Outcome> shared = over(ranks);
-    for (const Outcome& outcome : shared) EXPECT_TRUE(test::close_to(outcome.latents, alone, 1e-4)) << ranks;
-    for (const Outcome& outcome : shared) EXPECT_TRUE(outcome.latents.equal(shared.front().latents)) << ranks;
+    for (const Outcome& outcome : shared) EXPECT_TRUE(test::close_to(outcome.latents.video, alone, 1e-4)) << ranks;
+    for (const Outcome& outcome : shared)
+      EXPECT_TRUE(outcome.latents.video.equal(shared.front().latents.video)) << ranks;
   }
 }
 
@@ -94,7 +95,7 @@ TEST_P(FirstVideosOverRanks, CountTheSameBlocksAsOneRank) {
     const Outcome shared = over(ranks, sparse).front();
     EXPECT_EQ(shared.attention.statistics.total_blocks, alone.attention.statistics.total_blocks);
     EXPECT_EQ(shared.attention.statistics.kept_blocks, alone.attention.statistics.kept_blocks);
-    EXPECT_TRUE(test::close_to(shared.latents, alone.latents, 1e-3));
+    EXPECT_TRUE(test::close_to(shared.latents.video, alone.latents.video, 1e-3));
   }
 }
 
@@ -125,16 +126,16 @@ TEST_P(FirstVideosOverRanks, ResumeFromAStateOfAnotherNumberOfRanks) {
     };
   };
   const int64_t most = rank_counts().back();
-  const at::Tensor whole = over(most, keeping).front().latents;
+  const at::Tensor whole = over(most, keeping).front().latents.video;
   ASSERT_GT(kept.size(), 1U);
   const Change resume = [&](Request&, Inputs& inputs, models::Run&, test::CallbackObserver&) {
     inputs.resume = kept.front();
   };
-  EXPECT_TRUE(test::close_to(make(nullptr, resume).latents, whole, 1e-4));
-  EXPECT_TRUE(test::close_to(over(2, resume).front().latents, whole, 1e-4));
+  EXPECT_TRUE(test::close_to(make(nullptr, resume).latents.video, whole, 1e-4));
+  EXPECT_TRUE(test::close_to(over(2, resume).front().latents.video, whole, 1e-4));
   kept.clear();
   make(nullptr, keeping);
-  EXPECT_TRUE(test::close_to(over(most, resume).front().latents, whole, 1e-4));
+  EXPECT_TRUE(test::close_to(over(most, resume).front().latents.video, whole, 1e-4));
 }
 
 TEST_P(FirstVideosOverRanks, AreDecodedByAllRanksForRank0) {
@@ -173,7 +174,7 @@ TEST_P(FirstVideosOverRanks, AreDecodedByAtMostOneRankPerRow) {
     run.group = group;
     return test::open(*one.family, one.content)->decode(latents, VaeTiling::off, run).frames;
   };
-  const at::Tensor latents = make(nullptr, {}).latents;
+  const at::Tensor latents = make(nullptr, {}).latents.video;
   for (const int64_t rows : {1, 2}) {
     const at::Tensor few = latents.narrow(3, 0, rows), alone = decode(few, nullptr);
     run_in_threads(3, [&](Group& group) {

@@ -15,6 +15,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::UnorderedElementsAre;
 
 const NoEffectCause kFull = {NoEffect::every_block, "attention", "with --attention full"};
 const NoEffectCause kNoGuidance = {NoEffect::no_guidance, "cfg_scale", "without guidance"};
@@ -73,6 +74,22 @@ TEST(NoEffectWarnings, NameNoAudioForAModelWithoutSound) {
   };
   EXPECT_THAT(warnings(), ElementsAre("--no-audio true has no effect for a model that makes no sound"));
   model.sound.latent_channels = 32;
+  EXPECT_THAT(warnings(), IsEmpty());
+}
+
+TEST(NoEffectWarnings, NameOptionsOfAVaeThatChoosesByItself) {
+  Settings settings;
+  settings.add(Source::command_line, {{"vae_tiling", "on"}, {"vae_dtype", "bf16"}});
+  models::ModelSpec model;
+  const auto warnings = [&] {
+    return no_effect_warnings(settings, models::no_effect_causes(models::kDecidedByModel, {.model = &model}));
+  };
+  EXPECT_THAT(warnings(), IsEmpty());
+  model.takes_vae_tiling = model.takes_vae_dtype = false;
+  EXPECT_THAT(warnings(), UnorderedElementsAre(
+                              "--vae-tiling on has no effect for a model whose VAE always works in tiles of one size",
+                              "--vae-dtype bf16 has no effect for a model whose VAE has its own number format"));
+  settings.add(Source::command_line, {{"vae_tiling", "auto"}, {"vae_dtype", "auto"}});
   EXPECT_THAT(warnings(), IsEmpty());
 }
 

@@ -30,5 +30,19 @@ TEST(CoderVae, StoresConvolutionsChannelsLast) {
   EXPECT_EQ(matrix.sizes(), at::IntArrayRef({4, 3}));
 }
 
+TEST(CoderVae, CountsTheWeightsThatItLoads) {
+  Component component;
+  component.random_seed = 1;
+  WeightReader reader(component, at::kCPU, at::kBFloat16);
+  VaeWeights weights;
+  const Visit loads = counted(loads_of_coder(reader), weights);
+  at::Tensor matrix, wide;
+  loads(matrix, parameter("a.weight", {4, 3}));
+  loads(wide, parameter("b.weight", {5}, /*fp32=*/true));
+  EXPECT_TRUE(matrix.defined() && wide.defined());
+  EXPECT_EQ(weights.count, 17U);
+  EXPECT_EQ(weights.bytes, 12U * 2 + 5 * 4);
+}
+
 }  // namespace
 }  // namespace sparsereel::models

@@ -41,6 +41,15 @@ TEST_F(FinishedSound, IsNeededBesideAFormatWithoutSound) {
   EXPECT_TRUE(is_finished(entry));
 }
 
+TEST_F(FinishedSound, MustBeWhole) {
+  ManifestEntry entry = done("a.gif", true);
+  entry.line["sound"].update({{"sha256", models::sha256("sound")}, {"bytes", 5}});
+  for (const auto& [text, is_whole] : {std::pair("sound", true), {"soun", false}, {"SOUND", false}, {"", false}}) {
+    test::write_text(folder_ / "a.gif.wav", text);
+    EXPECT_EQ(is_finished(entry), is_whole) << text;
+  }
+}
+
 TEST_F(FinishedSound, IsNotNeededIfTheVideoHoldsItOrHasNone) {
   EXPECT_TRUE(is_finished(done("a.mp4", true)));
   EXPECT_TRUE(is_finished(done("b.gif", false)));

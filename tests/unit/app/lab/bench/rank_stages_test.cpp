@@ -32,6 +32,9 @@ TEST(CompareCounts, ComparesWithTheFirstCountAndWithFullAttentionOnAsManyGpus) {
   EXPECT_DOUBLE_EQ(rows[3]["speedup"], 1.25);
   EXPECT_DOUBLE_EQ(rows[3]["video_seconds"], 2 + 20 + 2.5);
   EXPECT_TRUE(rows[3]["expected_ms"].is_null()) << "nothing is known of links";
+  rows[3]["sound_seconds"] = 0.25;
+  compare_counts(rows, kVideo, 0, 50, 2000);
+  EXPECT_DOUBLE_EQ(rows[3]["video_seconds"], 2 + 20 + 2.5 + 0.25);
 }
 
 TEST(CompareCounts, PredictsStepsFromTheMeasuredStepOfOneGpu) {

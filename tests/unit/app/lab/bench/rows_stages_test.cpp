@@ -59,6 +59,9 @@ TEST(CompareSteps, AddsSpeedAndTheTimeOfAWholeVideo) {
   EXPECT_DOUBLE_EQ(number_of(all[2], "speedup").value(), 2);
   EXPECT_DOUBLE_EQ(number_of(all[2], "video_seconds").value(), 0.02 + 15 + 1.98);
   EXPECT_FALSE(number_of(all[0], "speedup").has_value());
+  all.push_back(shared("sound", 500));
+  compare_steps(all, 50);
+  EXPECT_DOUBLE_EQ(number_of(all[2], "video_seconds").value(), 0.02 + 15 + 1.98 + 0.5);
 }
 
 TEST(CompareSteps, GivesNoVideoSecondsWithoutADecodingTime) {

@@ -72,6 +72,7 @@ TEST_F(MiniMaxH3Family, DescribesAFolderWhoseIndexHasTriples) {
   EXPECT_EQ(found.clips.more_frames, 5);
   EXPECT_EQ(found.clips.more_latents, 2);
   EXPECT_THAT(found.license, HasSubstr("https://"));
+  EXPECT_EQ(found.attribution, "MiniMax H3");
 }
 
 TEST_F(MiniMaxH3Family, NamesTheConfigThatDoesNotFit) {
@@ -180,6 +181,22 @@ TEST_F(MiniMaxH3Family, NamesTheFileThatDoesNotLookAtImages) {
               AllOf(HasSubstr("text_encoder"), HasSubstr("model.visual.*"), HasSubstr("leave the images out")));
 }
 
+TEST_F(MiniMaxH3Family, DecodesAlikeWhateverIsAskedOfItsVae) {
+  Request request;
+  request.width = request.height = 64;
+  request.num_frames = 22;
+  request.num_inference_steps = 2;
+  const Outcome usual = Pipeline::open(kFolder, "cpu", "fp32")->generate(request);
+  request.vae_dtype = "bf16";
+  request.vae_tiling = VaeTiling::on;
+  const auto pipeline = Pipeline::open(Checkpoint::open(kFolder), request);
+  EXPECT_EQ(pipeline->resolve(request).vae_dtype, "fp32");
+  const Outcome asked = pipeline->generate(request);
+  EXPECT_TRUE(asked.frames.equal(usual.frames));
+  EXPECT_FALSE(asked.vae_tiled);
+  EXPECT_GT(asked.seconds.decode_sound, 0);
+}
+
 TEST_F(MiniMaxH3Family, MakesAVideoOfAnEmptyPromptWithoutTokens) {
   const auto pipeline = Pipeline::open(kFolder, "cpu", "fp32");
   Request request;
@@ -189,9 +206,9 @@ TEST_F(MiniMaxH3Family, MakesAVideoOfAnEmptyPromptWithoutTokens) {
   const Plan plan = pipeline->resolve(request);
   EXPECT_EQ(pipeline->text_stage().encode(plan).text.size(1), 0);
   const Outcome empty = pipeline->generate(plan, {.decode = false});
-  EXPECT_TRUE(at::isfinite(empty.latents).all().item<bool>());
+  EXPECT_TRUE(at::isfinite(empty.latents.video).all().item<bool>());
   request.prompt = "a";
-  EXPECT_FALSE(pipeline->generate(request, {.decode = false}).latents.equal(empty.latents));
+  EXPECT_FALSE(pipeline->generate(request, {.decode = false}).latents.video.equal(empty.latents.video));
 }
 
 TEST_F(MiniMaxH3Family, MakesOneStepLessThanIsAskedFor) {

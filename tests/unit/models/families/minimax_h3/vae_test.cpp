@@ -85,6 +85,13 @@ TEST_F(MiniMaxH3VaeTest, RefusesWhatItCannotDecodeOrEncode) {
   EXPECT_NE(complaint([&] { encoder->decode(at::zeros({1, 6, 7, 1, 1}), false); }), "");
 }
 
+TEST_F(MiniMaxH3VaeTest, CountsTheWeightsOfTheLoadedParts) {
+  const auto decoder = load(VaeParts::decoder), encoder = load(VaeParts::encoder);
+  EXPECT_GT(decoder->weights().count, 0U);
+  EXPECT_EQ(decoder->weights().bytes, 4 * decoder->weights().count) << "a CPU multiplies in fp32";
+  EXPECT_EQ(decoder->weights().count + encoder->weights().count, load(VaeParts::both)->weights().count);
+}
+
 TEST_F(MiniMaxH3VaeTest, NeedsMoreMemoryForWiderFrames) {
   EXPECT_GT(vae_->untiled_bytes(7, 48, 84), vae_->untiled_bytes(7, 48, 60));
   EXPECT_EQ(vae_->untiled_bytes(7, 48, 84), vae_->untiled_bytes(72, 48, 84)) << "clips are decoded in turn";
