@@ -160,6 +160,17 @@ uint64_t text_vision_bytes(const Checkpoint& checkpoint, at::ScalarType dtype) {
   return load_text_vision(described(checkpoint, "text_encoder"), at::kMeta, dtype)->weight_bytes();
 }
 
+uint64_t vae_weight_count(const Checkpoint& checkpoint, VaeParts parts) {
+  Component component = described(checkpoint, "vae");
+  component.counted = std::make_shared<std::map<std::string, uint64_t>>();
+  try {
+    load_vae(component, at::kMeta, at::kFloat, parts);
+  } catch (const Error&) {  // the encoder is not supported
+    load_vae(component, at::kMeta, at::kFloat, VaeParts::decoder);
+  }
+  return counted_elements(component);
+}
+
 std::unique_ptr<Vae> describe_vae(const Checkpoint& checkpoint, at::ScalarType dtype, VaeParts parts) {
   return load_vae(described(checkpoint, "vae"), at::kMeta, dtype, parts);
 }

@@ -87,6 +87,9 @@ bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role);
 /// Returns the size in bytes of what load_text_vision() loads, from the config alone.
 uint64_t text_vision_bytes(const Checkpoint& checkpoint, at::ScalarType dtype);
 
+/// Counts the weights of these parts of the VAE. If no encoder is supported, both are the decoder alone.
+uint64_t vae_weight_count(const Checkpoint& checkpoint, VaeParts parts = VaeParts::both);
+
 /// Returns the VAE without weights, to ask what its decoder needs.
 std::unique_ptr<Vae> describe_vae(const Checkpoint& checkpoint, at::ScalarType dtype,
                                   VaeParts parts = VaeParts::decoder);
