@@ -58,8 +58,8 @@ std::vector<OptionSpec> images() {
        .serve = InServe::nothing},
       {.names = "--last-image,--end-img,--last-frame",
        .help = "picture that it ends with, if the model takes one",
-       .manual = R"(Names the picture that the video ends with. Only some image-to-video models take one, and a few
-           need it.)",
+       .manual = R"(Names the picture that the video ends with. Only some image-to-video models take one. A few need
+           it, and a few take it without a first one.)",
        .example = "sparsereel generate -m MODEL -i first.jpg --last-image last.jpg -p \"a panda waves\"",
        .in_help = InHelp::all,
        .commands = that_denoise(),

@@ -289,7 +289,7 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
   plan.num_frames = asked_frames(request, spec);
   plan.image = request.image;
   plan.last_image = request.last_image;
-  if (!spec.image.has_own_fit()) plan.resize = request.resize;
+  plan.resize = spec.image.has_own_fit() ? std::nullopt : std::optional(request.resize);
   if (!spec.image.fixed_size) plan.image_size = request.image_size;
   plan.seed = request.seed;
   plan.num_inference_steps = steps_of(request, spec);

@@ -57,7 +57,7 @@ TEST(Keyframes, AreRefusedBySizeIfTheyAreTooNarrowToCoverTheVideo) {
   for (const auto& [height, width] : {std::pair{int64_t{1}, kLong}, std::pair{kLong, int64_t{1}}}) {
     const std::string size = std::to_string(width) + "x" + std::to_string(height);
     EXPECT_TRUE(test::throws_error([&, high = height, wide = width] { check_covers(high, wide, 768, 1344); },
-                                   {"last_image of " + size, "1344x768", "crop it"}));
+                                   {"last_image of " + size, "1344x768"}));
   }
   EXPECT_NO_THROW(check_covers(768, 60 * 768, 768, 1344));
   const Picture thin = {.height = 1, .width = kLong, .pixels = std::vector<uint8_t>(3 * kLong)};

@@ -149,7 +149,7 @@ TEST_F(MiniMaxH3Family, GivesAVideoTheShapeOfItsFirstGivenImage) {
   EXPECT_EQ(size_for(400, 300), Size(768, 1024));
   EXPECT_EQ(size_for(500, 500), Size(768, 768));
   EXPECT_EQ(size_for(100, 300), Size(1760, 576));
-  EXPECT_EQ(size_for(1080, 1920, "864x480"), Size(864, 480));
+  EXPECT_EQ(size_for(1080, 1920, "480p"), Size(832, 480));
 }
 
 TEST_F(MiniMaxH3Family, WarnsOfSizesAndLengthsThatItWasNotMadeFor) {
