@@ -1,11 +1,9 @@
 // Tests a model that makes sound, whose weights have terms of their own, through the interface of libsparsereel.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sparsereel.h>
 
 #include <string>
-#include <vector>
-
-#include "models/sparsereel.h"
 
 namespace sparsereel {
 namespace {
