@@ -285,17 +285,15 @@ TextToVideo::TextToVideo(const std::string& model, const ModelOptions& options) 
     std::vector<std::string> warnings = pipeline->weight_warnings();
     const models::RunFacts facts = {.settings = &settings,
                                     .request = &request,
-                                    .model = &pipeline->spec(),
                                     .on_cpu = pipeline->device().is_cpu(),
                                     .narrow_blocks = pipeline->why_weights_have_no_effect(),
                                     .narrow_layers = pipeline->why_text_weights_have_no_effect()};
     const std::pair<models::NoEffect, std::string> choices[] = {
         {models::NoEffect::on_a_cpu, request.offload == models::Offload::on ? "offload" : "max_vram"},
-        {models::NoEffect::one_vae_dtype, request.vae_dtype == "auto" ? "" : "vae_dtype " + request.vae_dtype},
         {models::NoEffect::narrow_blocks, "weights " + request.weights},
         {models::NoEffect::narrow_layers, "text_weights " + request.text_weights}};
     for (const auto& [cause, choice] : choices)
-      if (const std::string why = models::why_no_effect(cause, facts); !why.empty() && !choice.empty())
+      if (const std::string why = models::why_no_effect(cause, facts); !why.empty())
         warnings.push_back(choice + " has no effect " + why);
     if (std::string missing = models::missing_configs_warning(configs); !missing.empty())
       warnings.push_back(std::move(missing));

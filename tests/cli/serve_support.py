@@ -36,7 +36,7 @@ class Server:
         size = FAMILY.size if model == MODEL else ()
         with open(self.log, 'ab') as log:
             self.process = subprocess.Popen([PROGRAM, 'serve', '-m', str(model), '--port', '0', '--device', 'cpu', '--threads', '1', '-o', 'store',
-                                             *size, '--steps', '2', *map(str, arguments)], cwd=folder, stdout=log, stderr=log, **options)
+                                             *map(str, size), '--steps', '2', *map(str, arguments)], cwd=folder, stdout=log, stderr=log, **options)
         self.port = None
         wait_until(self.find_port, self.process)
         if self.process.poll() is None:

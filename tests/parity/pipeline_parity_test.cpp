@@ -209,7 +209,7 @@ TEST_P(FamilyPipeline, CutsLongPromptsWithAWarningUnlessTheModelReadsAllOfThem) 
   } else {
     EXPECT_THAT(cut.warnings, Not(warning));
   }
-  EXPECT_EQ(cut.latents.equal(whole), !cuts);
+  EXPECT_EQ(cut.latents.video.equal(whole), !cuts);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyPipeline, ::testing::ValuesIn(test::whole_families()),

@@ -110,7 +110,7 @@ class PipelineStages {
     std::vector<Entry*> done;
     for (Entry& entry : entries_)
       if (entry.latents.defined()) done.push_back(&entry);
-    if (plan_.decode && !plan_.video.no_audio && !done.empty()) decode_sound(done.front()->latents.sound);
+    if (plan_.decode && !done.empty()) decode_sound(done.front()->latents.sound);
     if (plan_.decode && !done.empty()) {
       progress_.stage("decode");
       pipeline_.release_transformer();

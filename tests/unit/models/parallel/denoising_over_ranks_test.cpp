@@ -139,7 +139,7 @@ TEST_P(DenoisingOverRanks, MatchesTheLatentsOfOneRank) {
   const RankResult alone = make(GetParam(), 0);
   for (const int64_t ranks : {1, 2, 3, 4}) {
     const RankResult shared = make(GetParam(), ranks);
-    EXPECT_TRUE(test::close_to(shared.latents.video, alone.latents.video, 1e-4)) << ranks;
+    EXPECT_TRUE(test::close_to(shared.latents, alone.latents, 1e-4)) << ranks;
     EXPECT_EQ(reused_steps(shared.run), reused_steps(alone.run)) << ranks;
     EXPECT_EQ(shared.run.statistics.total_blocks, alone.run.statistics.total_blocks);
     EXPECT_EQ(shared.run.statistics.kept_blocks, alone.run.statistics.kept_blocks);
@@ -170,7 +170,7 @@ TEST_P(DenoisingOverRanks, ResumesWithAnotherNumberOfRanks) {
   for (const DenoisingState* state : {&alone.states[3], &of_three, &of_four}) {
     for (const int64_t ranks : {0, 2, 3, 4}) {
       const RankResult end = make(GetParam(), ranks, state);
-      EXPECT_TRUE(test::close_to(end.latents.video, alone.latents.video, 1e-4)) << ranks;
+      EXPECT_TRUE(test::close_to(end.latents, alone.latents, 1e-4)) << ranks;
       EXPECT_EQ(reused_steps(end.run), reused_steps(alone.run)) << ranks;
     }
   }
@@ -221,7 +221,7 @@ TEST(SparseAttentionOverRanks, KeepsTheSameNumberOfBlocksAsOneRank) {
         for (size_t layer = 0; layer < alone.run.per_layer.size(); ++layer)
           EXPECT_EQ(shared.run.per_step[step][layer].kept_blocks, alone.run.per_step[step][layer].kept_blocks)
               << ranks << step << layer;
-      EXPECT_TRUE(test::close_to(shared.latents.video, alone.latents.video, 1e-3)) << ranks;
+      EXPECT_TRUE(test::close_to(shared.latents, alone.latents, 1e-3)) << ranks;
     }
   }
 }
