@@ -178,11 +178,11 @@ TEST_F(Int8ValuesOnGpu, MakesTheIntegersOfTheCpu) {
       }
 }
 
-/// Values that are hard to round: [1, keys, 1, head_dim].
-std::vector<at::Tensor> hard_values(int64_t keys, int64_t head_dim) {
+/// Values that are hard to round: [1, keys, heads, head_dim].
+std::vector<at::Tensor> hard_values(int64_t keys, int64_t heads, int64_t head_dim) {
   std::vector<at::Tensor> all;
   const auto add = [&](const auto& change) {
-    const at::Tensor v = at::randn({1, keys, 1, head_dim});
+    const at::Tensor v = at::randn({1, keys, heads, head_dim});
     change(v);
     all.push_back(v);
   };
@@ -205,7 +205,7 @@ std::vector<at::Tensor> hard_values(int64_t keys, int64_t head_dim) {
 
 TEST_F(Int8ValuesOnGpu, MakesTheIntegersOfTheCpuOfHardValues) {
   for (const int64_t head_dim : {64, 128, 256})
-    for (const at::Tensor& v : hard_values(4200, head_dim)) expect_records_of_the_cpu(v, at::kBFloat16, true);
+    for (const at::Tensor& v : hard_values(4200, 1, head_dim)) expect_records_of_the_cpu(v, at::kBFloat16, true);
 }
 
 TEST_F(Int8ValuesOnGpu, NeverMakesMinus128) {
@@ -227,12 +227,17 @@ TEST_F(Int8ValuesOnGpu, ErrsAsTheEmulationDoesAtEverySize) {
   expect_as_good_as_the_emulation(inputs(1, 513, 4097, 2, 128));
 }
 
+// A loud channel holds nearly all of a head's error, and equal queries have one error in common. The GPU centers and
+// balances K by a sample of the tokens, so it rounds other numbers than the emulation. The ratio of two such errors
+// scatters by 11%, around 1; with 16 heads by 3%.
+constexpr int64_t kManyHeads = 16;
+
 TEST_F(Int8ValuesOnGpu, ErrsAsTheEmulationDoesForHardValues) {
   for (const int64_t head_dim : {64, 128, 256}) {
     int64_t which = 0;
-    for (const at::Tensor& v : hard_values(4200, head_dim)) {
+    for (const at::Tensor& v : hard_values(4200, kManyHeads, head_dim)) {
       SCOPED_TRACE(::testing::Message() << head_dim << " channels, values " << which++);
-      Inputs x = inputs(1, 200, 4200, 1, head_dim);
+      Inputs x = inputs(1, 200, 4200, kManyHeads, head_dim);
       x.v = v;
       expect_as_good_as_the_emulation(x);
     }
@@ -247,10 +252,11 @@ TEST_F(Int8ValuesOnGpu, ErrsAsTheEmulationDoesForHardScores) {
       x.q.mul_(gain);
       expect_as_good_as_the_emulation(x);
     }
-    Inputs equal = inputs(1, 300, 1111, 2, head_dim);
+    SCOPED_TRACE(head_dim);
+    Inputs equal = inputs(1, 65, 1111, 2 * kManyHeads, head_dim);
     equal.q.fill_(1);
     expect_as_good_as_the_emulation(equal);
-    Inputs loud = inputs(1, 300, 1111, 2, head_dim);
+    Inputs loud = inputs(1, 300, 1111, kManyHeads, head_dim);
     loud.k.select(3, 3).mul_(30);
     loud.k.select(1, 500).mul_(20);
     expect_as_good_as_the_emulation(loud);

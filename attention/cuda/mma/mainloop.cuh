@@ -15,6 +15,7 @@ template <Kernel kKernel, int D>
 class MmaTile {
   using Shape = MmaShape<kKernel, D>;
   using Stage = typename Shape::Stage;
+  using Plan = typename Shape::SharedMemoryPlan;
   static constexpr int kRowTiles = Shape::kRowTiles;
   static constexpr int kKeySteps = D / 32;                  // of Q.K, 32 columns each
   static constexpr int kValueSteps = Shape::kInt8 ? 2 : 4;  // of P.V, 32 or 16 keys each
@@ -24,11 +25,11 @@ class MmaTile {
   using Weights = uint32_t[kRowTiles][kValueSteps][4];
 
  public:
-  __device__ MmaTile(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, Stage* stages, int bh, int tile)
+  __device__ MmaTile(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, Plan& plan, int bh, int tile)
       : p_(p),
         sizes_(sizes),
         buffers_(buffers),
-        stages_(stages),
+        plan_(plan),
         bh_(bh),
         first_record_(sizes.group.of(bh) * sizes.key_records),
         lane_(static_cast<int>(threadIdx.x) % 32),
@@ -54,7 +55,7 @@ class MmaTile {
       load_block(i + Shape::kStages - 1);
       const Cover cover = entry_cover(entry, group_);
       if (cover != Cover::none)
-        attend(stages_[stage], entry, cover, i == last_);
+        attend(plan_.stages[stage], entry, cover, i == last_);
       else if (skips())
         group_votes(false);
       stage = after(stage);
@@ -69,7 +70,14 @@ class MmaTile {
     return first_row_ + 16 * row_tile + 8 * half + lane_ / 4;
   }
 
+  /// Loads the queries into registers, or starts to copy them to shared memory. The group of the first block's copies
+  /// then includes them.
   __device__ void load_queries() {
+    if constexpr (Shape::kSharedQueries) {
+      const int64_t first =
+          static_cast<int64_t>(bh_) * sizes_.query_blocks * kRecord + first_row_ / Shape::kRows * Shape::kRows;
+      copy<Shape::kRows * D>(plan_.q, buffers_.q + first * D);
+    }
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
 #pragma unroll
@@ -77,6 +85,7 @@ class MmaTile {
         const int row = query(r, half);
         const int64_t record = static_cast<int64_t>(bh_) * sizes_.query_blocks + row / kRecord;
         q_scale_[r][half] = buffers_.q_scale[record * kRecord + row % kRecord];
+        if constexpr (Shape::kSharedQueries) continue;
         const uint8_t* q = buffers_.q + record * kRecord * D;
 #pragma unroll
         for (int step = 0; step < kKeySteps; ++step) {
@@ -87,6 +96,12 @@ class MmaTile {
         }
       }
     }
+  }
+
+  /// Loads the queries of a step of Q.K for the warp's 16 rows.
+  __device__ void load_shared_queries(int step) {
+    const uint8_t* rows = plan_.q + first_row_ % Shape::kRows * D;
+    load_matrices(q_[0][0], shared_address(rows) + record_offset<D>(lane_ % 16, step * 32 + lane_ / 16 * 16));
   }
 
   __device__ void start_skipping() {
@@ -100,7 +115,7 @@ class MmaTile {
   /// wait_copies() still counts the right number of groups in flight.
   __device__ void load_block(int i) {
     if (i < length_) {
-      Stage& stage = stages_[next_stage_];
+      Stage& stage = plan_.stages[next_stage_];
       const int64_t record = first_record_ + entry_record(list_[i], sizes_.key_blocks);
       copy<Shape::kKeyBytes>(stage.k, buffers_.k + record * Shape::kKeyBytes);
       copy<Shape::kValueBytes>(stage.v, buffers_.v + record * Shape::kValueBytes);
@@ -167,7 +182,7 @@ class MmaTile {
   }
 
   /// Computes s = Q K, as floats with kMagic added.
-  __device__ void multiply_keys(const Stage& stage, Scores& s) const {
+  __device__ void multiply_keys(const Stage& stage, Scores& s) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
@@ -180,14 +195,16 @@ class MmaTile {
 #pragma unroll
     for (int step = 0; step < kKeySteps; ++step) {
       const uint32_t address = k + record_offset<D>(key, step * 32 + column);
+      if constexpr (Shape::kSharedQueries) load_shared_queries(step);
 #pragma unroll
       for (int n = 0; n < kKeyTiles; n += 2) {
         uint32_t b[4];
         load_matrices(b, address + n * 8 * D);  // the swizzle repeats every 8 rows
 #pragma unroll
         for (int r = 0; r < kRowTiles; ++r) {
-          multiply_int8(s[r][n], q_[r][step], b[0], b[1]);
-          multiply_int8(s[r][n + 1], q_[r][step], b[2], b[3]);
+          const auto& q = q_[r][Shape::kSharedQueries ? 0 : step];
+          multiply_int8(s[r][n], q, b[0], b[1]);
+          multiply_int8(s[r][n + 1], q, b[2], b[3]);
         }
       }
     }
@@ -226,12 +243,8 @@ class MmaTile {
     for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        float most = -INFINITY;
-#pragma unroll
-        for (int n = 0; n < kKeyTiles; ++n)
-          most = fmaxf(most, fmaxf(__int_as_float(s[r][n][2 * half]), __int_as_float(s[r][n][2 * half + 1])));
-        lane_max[r][half] = most;
-        most = fmaf(most - kMagic, scale[r][half], weight);
+        lane_max[r][half] = largest_score(s[r], half);
+        float most = fmaf(lane_max[r][half] - kMagic, scale[r][half], weight);
         most = fmaxf(most, __shfl_xor_sync(~0U, most, 1));
         block_max[r][half] = fmaxf(most, __shfl_xor_sync(~0U, most, 2));
       }
@@ -397,7 +410,7 @@ class MmaTile {
   const KernelParams& p_;
   const Sizes& sizes_;
   const Buffers& buffers_;
-  Stage* const stages_;
+  Plan& plan_;
   const int bh_;
   const int first_record_;  // first record of the head's K and V
   const int lane_, group_;
@@ -410,7 +423,7 @@ class MmaTile {
   int last_ = -1;    // index of the group's last entry in the list
   int skipped_ = 0;  // number of blocks without P.V
 
-  uint32_t q_[kRowTiles][kKeySteps][4];
+  uint32_t q_[kRowTiles][Shape::kSharedQueries ? 1 : kKeySteps][4];  // of all steps of Q.K, or of the current one
   RowPairs q_scale_;
   RowPairs max_;
   RowPairs sum_ = {};  // sums of the rounded P over this thread's keys
@@ -427,7 +440,7 @@ __global__ void __launch_bounds__(MmaShape<kKernel, D>::kThreads, MmaShape<kKern
   auto& plan = *reinterpret_cast<typename MmaShape<kKernel, D>::SharedMemoryPlan*>(shared);
   const int index = static_cast<int>(blockIdx.x);
   const int bh = index / sizes.query_tiles, tile = sizes.query_tiles - 1 - index % sizes.query_tiles;
-  MmaTile<kKernel, D>(p, sizes, buffers, plan.stages, bh, tile).run();
+  MmaTile<kKernel, D>(p, sizes, buffers, plan, bh, tile).run();
 }
 
 }  // namespace sparsereel::attention::cuda

@@ -20,7 +20,9 @@ struct MmaShape {
   static constexpr int kKeyBytes = kRecord * D;
   static constexpr int kValueBytes = value_record_bytes(traits_of(kKernel).values, D);
   static constexpr int kStages = D == 256 ? 2 : 3;  // as many as fit into the 99 KB of sm_86 and sm_89
-  static constexpr int kMinCtas = D == 64 ? 2 : 0;  // per SM; 0 leaves it to the compiler, which then spills less
+  /// True if a CTA keeps its queries in shared memory, because there are not enough registers.
+  static constexpr bool kSharedQueries = D == 256 && kInt8;
+  static constexpr int kMinCtas = D == 64 ? 2 : D == 256 ? 1 : 0;  // per SM; 0 leaves it to the compiler, which then spills less
 
   /// The data of one key block.
   struct alignas(128) Stage {
@@ -30,6 +32,7 @@ struct MmaShape {
   };
   struct SharedMemoryPlan {
     Stage stages[kStages];
+    alignas(128) uint8_t q[kSharedQueries ? kRows * D : 1];
   };
   static constexpr int kSharedBytes = sizeof(SharedMemoryPlan);
   static_assert(kSharedBytes <= 99 * 1024);

@@ -25,7 +25,16 @@ __device__ inline float without_magic(int32_t x) {
 constexpr int kKeyTiles = kRecord / 8;
 using RowTileScores = int32_t[kKeyTiles][4];  // with kMagicBits added, or -inf
 
-constexpr float kMostWeight = 255, kMostWeightLog2 = 7.994353437F;  // largest uint8, and its log2
+constexpr float kMostWeightLog2 = 7.994353437F;  // log2 of 255, the largest uint8
+
+/// Returns the largest score of a row.
+__device__ inline float largest_score(const RowTileScores& s, int half) {
+  float most = -INFINITY;
+#pragma unroll
+  for (int n = 0; n < kKeyTiles; ++n)
+    most = fmaxf(most, fmaxf(__int_as_float(s[n][2 * half]), __int_as_float(s[n][2 * half + 1])));
+  return most;
+}
 
 /// Computes P = 2^(scale s + shift) in fp16. Returns the sum of the rounded P.
 __device__ inline float half_weights(const RowTileScores& s, int half, float scale, float shift,

@@ -177,7 +177,7 @@ __device__ void read_int8(const Sizes& sizes, const Buffers& buffers, const Mean
     spread.add(mean, cell_square - cell_mean * cell_mean, scale);
     if (buffers.v_block_mean != nullptr && at.lane % 4 == 0)
       buffers.v_block_mean[at.block(sizes) * D + channel] =
-          __half_as_ushort(__float2half_rn(fp16_range(mean * scale / buffers.v_scale[head + channel])));
+          __half_as_ushort(__float2half_rn(mean * scale / buffers.v_scale[head + channel]));
   }
 }
 
