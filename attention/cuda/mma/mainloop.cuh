@@ -32,9 +32,9 @@ class MmaTile {
         plan_(plan),
         bh_(bh),
         first_record_(sizes.group.of(bh) * sizes.key_records),
-        lane_(static_cast<int>(threadIdx.x) % 32),
-        group_(static_cast<int>(threadIdx.x) / Shape::kGroupThreads),
-        first_row_(tile * Shape::kRows + static_cast<int>(threadIdx.x) / 32 * 16 * kRowTiles),
+        lane_(static_cast<int>(threadIdx.x % 32)),  // divided as unsigned, which saves registers
+        group_(static_cast<int>(threadIdx.x / Shape::kGroupThreads)),
+        first_row_(tile * Shape::kRows + static_cast<int>(threadIdx.x / 32) * 16 * kRowTiles),
         list_(buffers.lists + (static_cast<int64_t>(bh) * sizes.query_tiles + tile) * sizes.list_entries),
         length_(buffers.tile_lists[static_cast<int64_t>(bh) * sizes.query_tiles + tile].length),
         keys_(key_count(p, bh / p.heads)) {
@@ -131,13 +131,13 @@ class MmaTile {
 
   template <int kBytes>
   __device__ static void copy(void* to, const void* from) {
-    const uint32_t address = shared_address(to);
+    const unsigned mine = threadIdx.x * 16;
+    const uint32_t address = shared_address(to) + mine;
+    const uint8_t* source = static_cast<const uint8_t*>(from) + mine;
 #pragma unroll
-    for (int first = 0; first < kBytes; first += 16 * Shape::kThreads) {
-      const int at = first + static_cast<int>(threadIdx.x) * 16;
-      if (first + 16 * Shape::kThreads <= kBytes || at < kBytes)
-        copy_async(address + at, static_cast<const uint8_t*>(from) + at);
-    }
+    for (int first = 0; first < kBytes; first += 16 * Shape::kThreads)
+      if (first + 16 * Shape::kThreads <= kBytes || first + static_cast<int>(mine) < kBytes)
+        copy_async(address + first, source + first);
   }
 
   /// Attends to one block of keys, or to the means of 16 blocks, for the warp's rows.
