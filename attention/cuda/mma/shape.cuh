@@ -22,9 +22,8 @@ struct MmaShape {
   static constexpr int kStages = D == 256 ? 2 : 3;  // as many as fit into the 99 KB of sm_86 and sm_89
   /// True if a CTA keeps its queries in shared memory, because there are not enough registers.
   static constexpr bool kSharedQueries = D == 256 && kInt8;
-  static constexpr int kMinCtas = D == 64    ? 2
-                                  : D == 256 ? 1
-                                             : 0;  // per SM; 0 leaves it to the compiler, which then spills less
+  /// CTAs per SM for which the compiler must leave registers. 0 leaves it to the compiler, which then spills less.
+  static constexpr int kMinCtas = D == 64 ? 2 : D == 256 ? 1 : 0;
 
   /// The data of one key block.
   struct alignas(128) Stage {
