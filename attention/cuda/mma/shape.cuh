@@ -23,7 +23,7 @@ struct MmaShape {
   /// True if a CTA keeps its queries in shared memory, because there are not enough registers.
   static constexpr bool kSharedQueries = D == 256 && kInt8;
   /// CTAs per SM for which the compiler must leave registers. 0 leaves it to the compiler, which then spills less.
-  static constexpr int kMinCtas = D == 64 ? 2 : D == 256 ? 1 : 0;
+  static constexpr int kMinCtas = D == 64 ? 2 : kSharedQueries ? 1 : 0;
 
   /// The data of one key block.
   struct alignas(128) Stage {
