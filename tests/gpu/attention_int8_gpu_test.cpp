@@ -263,6 +263,19 @@ TEST_F(Int8ValuesOnGpu, ErrsAsTheEmulationDoesForHardScores) {
   }
 }
 
+// All weights are 255 and all values of a record are 127 or -127, so the integer sums are as large as they can be.
+TEST_F(Int8ValuesOnGpu, SumsTheLargestProductsExactly) {
+  for (const int64_t head_dim : {64, 128, 256}) {
+    Inputs x = inputs(1, 130, 4096, 1, head_dim);
+    x.q.fill_(1);
+    x.k.fill_(1);
+    x.v.fill_(3);
+    x.v.narrow(1, 3072, 1024).fill_(-3);
+    const at::Tensor out = on_gpu(x, {.mode = Mode::quantized}).out.cpu().to(at::kFloat);
+    EXPECT_LT((out - 1.5).abs().max().item<double>(), 1e-5);
+  }
+}
+
 // The largest weight of a row must be 255 and never wrap to 0, however large the scores are.
 TEST_F(Int8ValuesOnGpu, AttendsToTheLargestScoreHoweverLarge) {
   for (const int64_t head_dim : {64, 128, 256})

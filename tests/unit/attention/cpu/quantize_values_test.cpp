@@ -243,6 +243,17 @@ TEST(Int8Values, GiveTheMeanOfVForConstantInputs) {
     EXPECT_TRUE(near(c.fast(map, kernel, kNeverSkip, Arithmetic::int8_values).out, c.reference(map).out, 1e-6));
 }
 
+// All weights are 255 and all values of a block are 127 or -127, so the integer sums are as large as they can be.
+TEST(Int8Values, SumTheLargestProductsExactly) {
+  Case c({.queries = 70, .keys = 4096, .heads = 1, .batch = 1});
+  std::fill(c.inputs.begin(), c.inputs.end(), 1.0F);
+  for (int64_t t = 0; t < 4096; ++t)
+    for (int64_t d = 0; d < 64; ++d) c.row(c.params.v, 0, t, 0)[d] = t < 3072 ? 3 : -3;
+  for (const TileKernel& kernel : tile_kernels())
+    for (const float x : c.fast(visible_blocks(c.params), kernel, kNeverSkip, Arithmetic::int8_values).out)
+      ASSERT_NEAR(x, 1.5, 1e-5) << kernel.name;
+}
+
 // The exponent of the largest weight must not be rounded up, or 256 would become 0 in a uint8.
 TEST(Int8Values, KeepTheLargestWeightForScoresOfAnySize) {
   for (const float size : {1e3F, 1e5F, 1e6F}) {
