@@ -192,7 +192,7 @@ std::vector<Entry> machine_entries() {
                leave the CPU to others.)"},
           {.term = "SPARSEREEL_ATTENTION_KERNEL",
            .text = R"(hopper, ada, ampere, avx512, avx2 or portable: uses this kernel in place of the best one, for
-               comparisons.)"},
+               comparisons. With ada, a CPU emulates that kernel's arithmetic in place of hopper's.)"},
           {.term = "TERM",
            .text = R"(With dumb, progress is printed as lines in place of a bar. The same happens if stderr is no
                terminal.)"}};

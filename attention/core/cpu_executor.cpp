@@ -16,8 +16,15 @@ namespace {
 
 constexpr size_t kCacheLine = 64;
 
+/// Returns the arithmetic of the Hopper kernel for a quantized call, or that of the `ada` kernel if it is named.
 cpu::Arithmetic arithmetic_of(const Call& call) {
-  return call.quantized ? cpu::Arithmetic::int8 : cpu::Arithmetic::exact;
+  if (!call.quantized) return cpu::Arithmetic::exact;
+  return forced_kernel() == "ada" ? cpu::Arithmetic::int8_values : cpu::Arithmetic::int8;
+}
+
+const char* name_of(cpu::Arithmetic arithmetic) {
+  if (arithmetic == cpu::Arithmetic::exact) return "cpu block-sparse fp32";
+  return arithmetic == cpu::Arithmetic::int8 ? "cpu int8 and e4m3 emulated in fp32" : "cpu int8 emulated in fp32";
 }
 
 RowSizes query_sizes(const Call& call) {
@@ -178,8 +185,8 @@ RunCounts CpuExecutor::run(const Call& call, void* workspace, size_t bytes, void
 }
 
 std::string CpuExecutor::describe(const Call& call) const {
-  const std::string what = call.quantized ? "cpu int8 and e4m3 emulated in fp32" : "cpu block-sparse fp32";
-  return what + " (" + cpu::chosen_tile_kernel().name + ")" + blocks_text(call) + means_text(call);
+  return std::string(name_of(arithmetic_of(call))) + " (" + cpu::chosen_tile_kernel().name + ")" + blocks_text(call) +
+         means_text(call);
 }
 
 }  // namespace sparsereel::attention

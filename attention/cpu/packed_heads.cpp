@@ -53,10 +53,15 @@ float sum(const float* x, const float* scale, int64_t n) {
 
 int64_t PackedHeads::floats(const KernelParams& params, Arithmetic arithmetic) {
   const int64_t stride = padded_dim(params.head_dim), tokens = params.key_blocks() * kBlock;
-  const int64_t side = arithmetic == Arithmetic::int8 ? tokens + 4 * stride : 0;
-  const int64_t scales = arithmetic == Arithmetic::int8 ? blocks_of(mean_cells(params)) * kBlock : 0;
+  const int64_t scales = arithmetic == Arithmetic::exact ? 0 : blocks_of(mean_cells(params)) * kBlock;
   return params.batch * params.heads_of_keys() *
-         (tokens * 2 * stride + side + mean_cells(params) * 2 * stride + scales);
+         (tokens * 2 * stride + side_floats(params, arithmetic) + mean_cells(params) * 2 * stride + scales);
+}
+
+int64_t PackedHeads::side_floats(const KernelParams& params, Arithmetic arithmetic) {
+  const int64_t stride = padded_dim(params.head_dim), blocks = params.key_blocks();
+  if (arithmetic == Arithmetic::exact) return 0;
+  return blocks * kBlock + 4 * stride + (arithmetic == Arithmetic::int8_values ? blocks * stride : 0);
 }
 
 PackedHeads::PackedHeads(const KernelParams& params, Arithmetic arithmetic, float* memory)
@@ -74,9 +79,12 @@ float* PackedHeads::side(int64_t head) const {
   return values(head, params_.key_blocks());
 }
 
+float* PackedHeads::block_scale(int64_t head, int64_t block) const {
+  return side(head) + params_.key_blocks() * kBlock + (4 + block) * stride_;
+}
+
 float* PackedHeads::mean_keys(int64_t head) const {
-  const bool int8 = arithmetic_ == Arithmetic::int8;
-  return side(head) + (int8 ? params_.key_blocks() * kBlock + 4 * stride_ : 0);
+  return side(head) + side_floats(params_, arithmetic_);
 }
 
 float* PackedHeads::mean_values(int64_t head) const {
@@ -92,7 +100,7 @@ PackedMeans PackedHeads::means(int64_t b, int64_t h) const {
   return {.cells = cells_of_block(),
           .keys = mean_keys(head),
           .values = mean_values(head),
-          .key_scale = arithmetic_ == Arithmetic::int8 ? mean_scale(head) : nullptr};
+          .key_scale = arithmetic_ == Arithmetic::exact ? nullptr : mean_scale(head)};
 }
 
 void PackedHeads::pack(const ParallelFor& parallel) {
@@ -100,7 +108,7 @@ void PackedHeads::pack(const ParallelFor& parallel) {
   parallel(heads() * blocks, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) pack_block(i / blocks, i % blocks);
   });
-  if (arithmetic_ != Arithmetic::int8) return;
+  if (arithmetic_ == Arithmetic::exact) return;
   parallel(heads(), [&](int64_t begin, int64_t end) {
     for (int64_t head = begin; head < end; ++head) {
       round_head(head);
@@ -114,11 +122,12 @@ void PackedHeads::attach(int64_t b, int64_t h, Tile& tile) const {
   const int64_t head = head_of(b, h);
   tile.keys = keys(head, 0);
   tile.values = values(head, 0);
-  if (arithmetic_ != Arithmetic::int8) return;
+  if (arithmetic_ == Arithmetic::exact) return;
   const float* vectors = side(head) + params_.key_blocks() * kBlock;
   tile.int8 = {.key_scale = side(head),
                .key_mean = vectors,
                .value_scale = vectors + stride_,
+               .block_scale = arithmetic_ == Arithmetic::int8_values ? block_scale(head, 0) : nullptr,
                .value_mean = vectors + 2 * stride_,
                .balance = vectors + 3 * stride_};
 }
@@ -132,11 +141,11 @@ void PackedHeads::pack_block(int64_t head, int64_t block) const {
     average_block(head, block);
 }
 
-/// Averages a packed block, which int8 arithmetic has already rounded.
+/// Averages a packed block, which 8-bit arithmetic has already rounded.
 void PackedHeads::average_block(int64_t head, int64_t block) const {
   const int64_t cell = params_.mean_cell, cells = cells_of_block(), head_dim = params_.head_dim;
   const float inverse = 1.0F / static_cast<float>(cell);
-  const float* key_scale = arithmetic_ == Arithmetic::int8 ? side(head) + block * kBlock : nullptr;
+  const float* key_scale = arithmetic_ == Arithmetic::exact ? nullptr : side(head) + block * kBlock;
   float* to = mean_keys(head) + block * cells * head_dim;
   for (int64_t d = 0; d < head_dim; ++d) {
     const float* from = keys(head, block) + d * kBlock;
@@ -149,11 +158,15 @@ void PackedHeads::average_block(int64_t head, int64_t block) const {
     std::fill(to, to + stride_, 0.0F);
     for (int64_t i = 0; i < cell; ++i, from += stride_)
       for (int64_t d = 0; d < stride_; ++d) to[d] += from[d];
+    if (arithmetic_ == Arithmetic::int8_values) {
+      const float* scale = block_scale(head, block);
+      for (int64_t d = 0; d < stride_; ++d) to[d] *= scale[d];
+    }
     for (int64_t d = 0; d < stride_; ++d) to[d] *= inverse;
   }
 }
 
-/// Rounds the means as arithmetic.h describes; values keep their scale.
+/// Rounds the means as arithmetic.h describes.
 void PackedHeads::round_means(int64_t head) const {
   if (params_.mean_cell == 0) return;
   const int64_t cells = cells_of_block(), blocks = whole_blocks(head), size = cells * params_.head_dim;
@@ -174,8 +187,26 @@ void PackedHeads::round_means(int64_t head) const {
       std::fill_n(mean_scale(head) + block * cells, cells, static_cast<float>(scale));
     }
   }
+  round_mean_values(head);
+}
+
+/// Rounds the means of V. Means in e4m3 keep V's scale. Means in int8 are stored in full, because a tile mixes the
+/// means of several records.
+void PackedHeads::round_mean_values(int64_t head) const {
   float* values = mean_values(head);
-  for (int64_t i = 0; i < blocks * cells * stride_; ++i) values[i] = static_cast<float>(round_e4m3(values[i]));
+  const int64_t cells = whole_blocks(head) * cells_of_block();
+  if (arithmetic_ == Arithmetic::int8) {
+    for (int64_t i = 0; i < cells * stride_; ++i) values[i] = static_cast<float>(round_e4m3(values[i]));
+    return;
+  }
+  std::vector<float> scale(static_cast<size_t>(stride_));
+  for (int64_t first = 0; first < cells; first += kBlock) {
+    const int64_t count = std::min(kBlock, cells - first);
+    float* record = values + first * stride_;
+    round_values(record, count, stride_, scale.data());
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t d = 0; d < stride_; ++d) record[i * stride_ + d] *= scale[d];
+  }
 }
 
 /// Divides the keys of a centered head by the factor that multiplies the queries of all heads that share it.
@@ -207,7 +238,18 @@ void PackedHeads::balance_keys(int64_t head, float* balance) const {
   });
 }
 
-/// Centers, balances and rounds one packed head in place. It rounds in double.
+/// Rounds a centered channel of V to e4m3 and sets its scale.
+void PackedHeads::round_channel(int64_t head, int64_t channel, float& scale) const {
+  const int64_t tokens = params_.key_length(head / params_.heads_of_keys());
+  float* values = this->values(head, 0) + channel;
+  double largest = 0;
+  for (int64_t t = 0; t < tokens; ++t) largest = std::max<double>(largest, std::abs(values[t * stride_]));
+  scale = static_cast<float>(largest > 0 ? largest / kE4m3Max : 1);
+  for (int64_t t = 0; t < tokens; ++t)
+    values[t * stride_] = static_cast<float>(round_e4m3(static_cast<double>(values[t * stride_]) / scale));
+}
+
+/// Centers, balances and rounds one packed head in place. It rounds in double, except the values of int8_values.
 void PackedHeads::round_head(int64_t head) const {
   const int64_t tokens = params_.key_length(head / params_.heads_of_keys()), head_dim = params_.head_dim;
   float* key_scale = side(head);
@@ -217,8 +259,9 @@ void PackedHeads::round_head(int64_t head) const {
   float* balance = value_mean + stride_;
   const auto key = [&](int64_t t, int64_t d) -> float& { return keys(head, t / kBlock)[d * kBlock + t % kBlock]; };
   const auto value = [&](int64_t t, int64_t d) -> float& { return values(head, 0)[t * stride_ + d]; };
+  std::fill(value_scale, value_scale + stride_, 1.0F);
   for (int64_t d = 0; d < head_dim; ++d) {
-    double key_sum = 0, value_sum = 0, largest = 0;
+    double key_sum = 0, value_sum = 0;
     for (int64_t t = 0; t < tokens; ++t) {
       key_sum += key(t, d);
       value_sum += value(t, d);
@@ -228,12 +271,11 @@ void PackedHeads::round_head(int64_t head) const {
     for (int64_t t = 0; t < tokens; ++t) {
       key(t, d) -= key_mean[d];
       value(t, d) -= value_mean[d];
-      largest = std::max<double>(largest, std::abs(value(t, d)));
     }
-    value_scale[d] = static_cast<float>(largest > 0 ? largest / kE4m3Max : 1);
-    for (int64_t t = 0; t < tokens; ++t)
-      value(t, d) = static_cast<float>(round_e4m3(static_cast<double>(value(t, d)) / value_scale[d]));
+    if (arithmetic_ == Arithmetic::int8) round_channel(head, d, value_scale[d]);
   }
+  for (int64_t block = 0; arithmetic_ == Arithmetic::int8_values && block < params_.key_blocks(); ++block)
+    round_values(values(head, block), kBlock, stride_, block_scale(head, block));
   balance_keys(head, balance);
   for (int64_t block = 0; block < params_.key_blocks(); ++block) {
     float* panel = keys(head, block);

@@ -12,7 +12,7 @@ struct PackedMeans {
   int64_t cells = 0;                 // cells per block
   const float* keys = nullptr;       // [blocks, head_dim, cells]
   const float* values = nullptr;     // [blocks, cells, padded_dim]
-  const float* key_scale = nullptr;  // for int8 only: [blocks, cells]
+  const float* key_scale = nullptr;  // [blocks, cells]; null in exact arithmetic
 };
 
 /// The keys and values of every head in the tile kernel's layout, and their means if the call uses means. The caller
@@ -39,12 +39,18 @@ class PackedHeads {
   int64_t head_of(int64_t b, int64_t h) const { return b * params_.heads_of_keys() + h / params_.group(); }
   float* keys(int64_t head, int64_t block) const;
   float* values(int64_t head, int64_t block) const;
-  float* side(int64_t head) const;  // for int8 only: key_scale [key_blocks, 64], then four vectors of padded_dim
+  /// Returns key_scale [key_blocks, 64]; then four vectors of padded_dim; then block_scale [key_blocks, padded_dim] for
+  /// int8_values. Exact arithmetic has none of these.
+  float* side(int64_t head) const;
+  static int64_t side_floats(const KernelParams& params, Arithmetic arithmetic);
+  float* block_scale(int64_t head, int64_t block) const;
   void pack_block(int64_t head, int64_t block) const;
   void balance_keys(int64_t head, float* balance) const;
   void round_head(int64_t head) const;
+  void round_channel(int64_t head, int64_t channel, float& scale) const;
   void average_block(int64_t head, int64_t block) const;
   void round_means(int64_t head) const;
+  void round_mean_values(int64_t head) const;
   float* mean_keys(int64_t head) const;
   float* mean_values(int64_t head) const;
   float* mean_scale(int64_t head) const;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -37,6 +38,23 @@ inline double int8_scale(double largest) {
 /// Returns the nearest int8 step, ties to even, clamped to +-127.
 inline double round_int8(double x) {
   return std::clamp(std::nearbyint(x), -kInt8Max, kInt8Max);
+}
+
+/// Rounds values [count, channels] to int8 in place, with a scale for each channel, which it writes to scale
+/// [channels]. A scale is not finite if a value is not. Every step is rounded to fp32, so GPUs compute the same bits.
+inline void round_values(float* values, int64_t count, int64_t channels, float* scale) {
+  for (int64_t d = 0; d < channels; ++d) {
+    uint32_t most = 0;  // the bits of |v|, so that a NaN is larger than all numbers
+    for (int64_t i = 0; i < count; ++i)
+      most = std::max(most, std::bit_cast<uint32_t>(std::abs(values[i * channels + d])));
+    const auto largest = std::bit_cast<float>(most), steps = static_cast<float>(kInt8Max);
+    const float inverse = largest > kLeastInt8Value ? steps / largest : 0.0F;
+    scale[d] = largest / steps;
+    for (int64_t i = 0; i < count; ++i) {
+      float& value = values[i * channels + d];
+      value = std::nearbyint(value * inverse);
+    }
+  }
 }
 
 /// Returns the nearest e4m3 value (4 exponent bits, 3 mantissa bits, no infinity), ties to even, saturating.

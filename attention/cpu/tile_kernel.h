@@ -21,7 +21,9 @@ inline int64_t padded_dim(int64_t head_dim) {
 struct Int8Head {
   const float* key_scale = nullptr;    // [key_blocks, 64]; keys are whole numbers
   const float* key_mean = nullptr;     // [head_dim], subtracted from the keys
-  const float* value_scale = nullptr;  // [head_dim]; values are e4m3 numbers
+  const float* value_scale = nullptr;  // [padded_dim]; values are e4m3 numbers
+  const float* block_scale = nullptr;  // [key_blocks, padded_dim], only for Arithmetic::int8_values: scales of values
+                                       // that are whole numbers. value_scale is then 1
   const float* value_mean = nullptr;   // [head_dim], subtracted from the values
   const float* balance = nullptr;      // [head_dim], factor that divided the keys and multiplies the queries
 };

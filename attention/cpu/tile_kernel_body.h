@@ -3,6 +3,7 @@
 // library: the linker might keep the copy compiled here for a newer machine, and use it on every machine.
 #include <cstring>
 
+#include "attention/cpu/arithmetic.h"
 #include "attention/cpu/quantize_constants.h"
 #include "attention/cpu/tile_kernel.h"
 
@@ -85,6 +86,13 @@ inline Vec round_e4m3(Vec x) {
   return x < 0.015625F ? small : normal;
 }
 
+/// Returns the nearest whole number of 0 <= x < 2^22, ties to even, at most 255. Keeps NaN.
+inline Vec round_uint8(Vec x) {
+  constexpr float magic = 12582912.0F;  // 1.5 * 2^23
+  const Vec whole = (x + magic) - magic;
+  return whole > kUint8Max ? broadcast(kUint8Max) : whole;
+}
+
 /// Computes sum [kRows][kWidth vectors] = a [kRows][length] times b [length][kWidth vectors]. Element (r, i) of a is at
 /// a[r * a_row + i * a_step]; row i of b is at b + i * b_row. length is at least 1: if the loop might not run, GCC 12
 /// would keep the sums in memory.
@@ -124,37 +132,52 @@ void multiply_keys(const float* q, const float* keys, int64_t count, int64_t hea
   for (; i < count; i += kLanes) multiply_columns<kRows, 1>(q, keys + i, head_dim, scores + i);
 }
 
-/// Computes out[kRows][kWidth vectors] = out * alpha[kRows] + p [kRows][64] times values [keys][stride].
-template <int kRows, int kWidth>
-void multiply_values(const float* p, const float* values, int64_t keys, int64_t stride, const float* alpha,
+template <int kCount>
+struct Count {
+  static constexpr int value = kCount;
+};
+
+/// The factors of a sum of outputs and of what is added to it.
+struct Gains {
+  const float* alpha;   // [rows], of the sum so far
+  const float* factor;  // [rows], of the product; null if it has no factors
+  const float* scale;   // [padded_dim], of the product too
+
+  Gains at(int64_t row, int64_t column) const { return {alpha + row, factor + row, scale + column}; }
+};
+
+/// Computes out[kRows][kWidth vectors] = out * alpha[kRows] + p [kRows][64] times values [keys][stride]. If kScales is
+/// true, the product is multiplied by factor[kRows] and scale[kWidth vectors].
+template <bool kScales, int kRows, int kWidth>
+void multiply_values(const float* p, const float* values, int64_t keys, int64_t stride, const Gains& gains,
                      float* out) {
   const Product<kRows, kWidth> product(p, kBlock, 1, values, stride, keys);
   for (int r = 0; r < kRows; ++r) {
     for (int c = 0; c < kWidth; ++c) {
       float* to = out + r * stride + c * kLanes;
-      store(to, load(to) * alpha[r] + product.sum[r][c]);
+      Vec sum = product.sum[r][c];
+      if constexpr (kScales) sum *= load(gains.scale + c * kLanes) * gains.factor[r];
+      store(to, load(to) * gains.alpha[r] + sum);
     }
   }
 }
 
-template <int kRows>
-void multiply_all_values(const float* p, const float* values, int64_t keys, int64_t stride, const float* alpha,
+template <bool kScales, int kRows>
+void multiply_all_values(const float* p, const float* values, int64_t keys, int64_t stride, const Gains& gains,
                          float* out) {
   const int64_t vectors = stride / kLanes;
+  const auto multiply = [&](int64_t c, auto width) {
+    const Gains its = kScales ? gains.at(0, c * kLanes) : gains;
+    multiply_values<kScales, kRows, decltype(width)::value>(p, values + c * kLanes, keys, stride, its,
+                                                            out + c * kLanes);
+  };
   int64_t c = 0;
-  for (; c + kColumns <= vectors; c += kColumns)
-    multiply_values<kRows, kColumns>(p, values + c * kLanes, keys, stride, alpha, out + c * kLanes);
+  for (; c + kColumns <= vectors; c += kColumns) multiply(c, Count<kColumns>{});
   if constexpr (kColumns > 2) {
-    for (; c + 2 <= vectors; c += 2)
-      multiply_values<kRows, 2>(p, values + c * kLanes, keys, stride, alpha, out + c * kLanes);
+    for (; c + 2 <= vectors; c += 2) multiply(c, Count<2>{});
   }
-  for (; c < vectors; ++c) multiply_values<kRows, 1>(p, values + c * kLanes, keys, stride, alpha, out + c * kLanes);
+  for (; c < vectors; ++c) multiply(c, Count<1>{});
 }
-
-template <int kCount>
-struct Count {
-  static constexpr int value = kCount;
-};
 
 /// Calls f(first row, row count as a constant) for groups that cover `rows`: groups of six, then one of two, four or
 /// six.
@@ -173,15 +196,19 @@ void for_row_groups(int64_t rows, const F& f) {
 struct Panel {
   const float* keys;
   const float* values;
-  const float* key_scale;  // for int8 only
-  int64_t count;           // keys that at least one row sees
-  int64_t columns;         // whole vectors that hold these keys
-  int64_t first_key;       // index among all keys; negative for means, which every row sees
-  float log2_weight;       // added to the scores after the maxima are taken
+  const float* key_scale;    // for 8 bits only
+  const float* value_scale;  // for int8_values only
+  int64_t count;             // keys that at least one row sees
+  int64_t columns;           // whole vectors that hold these keys
+  int64_t first_key;         // index among all keys; negative for means, which every row sees
+  float log2_weight;         // added to the scores after the maxima are taken
 };
 
-template <bool kInt8>
+template <Arithmetic kArithmetic>
 class TileRun {
+  static constexpr bool kInt8 = kArithmetic != Arithmetic::exact, kE4m3 = kArithmetic == Arithmetic::int8;
+  static constexpr bool kInt8Values = kArithmetic == Arithmetic::int8_values;
+
  public:
   explicit TileRun(const Tile& tile)
       : tile_(tile),
@@ -190,7 +217,7 @@ class TileRun {
         out_(q_ + kPaddedRows * stride_),
         scores_(out_ + kPaddedRows * stride_),
         sums_(scores_ + kPaddedRows * kBlock),
-        offset_(kInt8 ? static_cast<float>(kE4m3MaxLog2) - tile.means.log2_weight : 0.0F) {
+        offset_(kE4m3 ? static_cast<float>(kE4m3MaxLog2) - tile.means.log2_weight : 0.0F) {
     std::memset(tile.scratch, 0, static_cast<size_t>(tile_scratch_floats(tile.head_dim)) * sizeof(float));
     for (float& m : max_) m = kMinusInfinity;
     // Rows may be a page apart, so waiting for them one after the other would be slow.
@@ -228,6 +255,7 @@ class TileRun {
     return {.keys = tile_.keys + first * tile_.head_dim,
             .values = tile_.values + first * stride_,
             .key_scale = kInt8 ? tile_.int8.key_scale + first : nullptr,
+            .value_scale = kInt8Values ? tile_.int8.block_scale + j * stride_ : nullptr,
             .count = left < kBlock ? left : kBlock,
             .columns = left < kBlock ? (left + kLanes - 1) / kLanes * kLanes : kBlock,
             .first_key = first,
@@ -240,6 +268,7 @@ class TileRun {
     return {.keys = tile_.means.keys + c * tile_.head_dim,
             .values = tile_.means.values + c * stride_,
             .key_scale = kInt8 ? tile_.means.key_scale + c : nullptr,
+            .value_scale = tile_.int8.value_scale,
             .count = left < kBlock ? left : kBlock,
             .columns = left < kBlock ? (left + kLanes - 1) / kLanes * kLanes : kBlock,
             .first_key = -1,
@@ -309,28 +338,34 @@ class TileRun {
   /// Adds a panel to the output. next_keys points to the keys of the next panel; null if there is none.
   void accumulate(const Panel& panel, const float* next_keys) {
     update_maxima();
+    if constexpr (kInt8Values) update_factors(panel.log2_weight);
     for (int64_t r = 0; r < tile_.rows; ++r) {
       float* row = scores_ + r * kBlock;
-      const float base = finite_max(r) - offset_ - panel.log2_weight;
-      Vec sum = load(sums_ + r * 16) * alpha_[r];
+      const float base = kInt8Values ? finite(block_max_[r]) : finite(max_[r]) - offset_ - panel.log2_weight;
+      Vec sum = kInt8Values ? Vec{} : load(sums_ + r * 16) * alpha_[r];
       for (int64_t i = 0; i < panel.columns; i += kLanes) {
-        Vec p = exp2(load(row + i) - base);
-        if constexpr (kInt8) p = round_e4m3(p);
+        Vec p = load(row + i) - base;
+        if constexpr (kInt8Values) {
+          p = round_uint8(exp2(p + kUint8MaxLog2));  // the difference is exact, so the largest p is 255
+        } else {
+          p = kE4m3 ? round_e4m3(exp2(p)) : exp2(p);
+        }
         store(row + i, p);
         sum += p;
       }
+      if constexpr (kInt8Values) sum = load(sums_ + r * 16) * alpha_[r] + sum * factor_[r];
       store(sums_ + r * 16, sum);
     }
     for_row_groups(tile_.rows, [&](int64_t r, auto count) {
       constexpr int kRows = decltype(count)::value;
       if (next_keys != nullptr) prefetch(next_keys + r * tile_.head_dim, kRows * tile_.head_dim);
-      multiply_all_values<kRows>(scores_ + r * kBlock, panel.values, panel.count, stride_, alpha_ + r,
-                                 out_ + r * stride_);
+      multiply_all_values<kInt8Values, kRows>(scores_ + r * kBlock, panel.values, panel.count, stride_,
+                                              {alpha_ + r, factor_ + r, panel.value_scale}, out_ + r * stride_);
     });
   }
 
-  /// Returns the maximum of row r, or 0 for a row without keys so far, whose scores are all -inf and weights all 0.
-  float finite_max(int64_t r) const { return max_[r] > kMinusInfinity ? max_[r] : 0; }
+  /// Returns a maximum, or 0 for that of a row without keys, whose scores are all -inf and weights all 0.
+  static float finite(float max) { return max > kMinusInfinity ? max : 0; }
 
   /// Raises the maximum of each row to the block's maximum if that is larger, and sets alpha to the factors that
   /// rescale the rows' sums.
@@ -338,9 +373,16 @@ class TileRun {
     for (int64_t r = 0; r < tile_.rows; ++r) {
       const float before = max_[r];
       max_[r] = max(block_max_[r], before);
-      alpha_[r] = before - finite_max(r);
+      alpha_[r] = before - finite(max_[r]);
     }
     for (int64_t r = 0; r < tile_.rows; r += kLanes) store(alpha_ + r, exp2(load(alpha_ + r)));
+  }
+
+  /// Sets factor to what a P of 1 in the current panel weighs, relative to the row's maximum.
+  void update_factors(float log2_weight) {
+    for (int64_t r = 0; r < tile_.rows; ++r)
+      factor_[r] = block_max_[r] - finite(max_[r]) + (log2_weight - kUint8MaxLog2);
+    for (int64_t r = 0; r < tile_.rows; r += kLanes) store(factor_ + r, exp2(load(factor_ + r)));
   }
 
   void finish(int64_t r) {
@@ -369,7 +411,7 @@ class TileRun {
   const float offset_;   // log2 of the weight of a score at the row's maximum; see weight_offset()
   float max_[kPaddedRows];
   float block_max_[kPaddedRows];
-  float alpha_[kBlock + 16] = {};  // padded to whole vectors
+  float alpha_[kBlock + 16] = {}, factor_[kBlock + 16] = {};  // padded to whole vectors
   float query_scale_[kPaddedRows];
   double smoothing_[kPaddedRows];
 };
@@ -377,7 +419,9 @@ class TileRun {
 }  // namespace
 
 Counts run_tile(const Tile& tile) {
-  return tile.int8.key_scale != nullptr ? TileRun<true>(tile).run() : TileRun<false>(tile).run();
+  if (tile.int8.key_scale == nullptr) return TileRun<Arithmetic::exact>(tile).run();
+  return tile.int8.block_scale == nullptr ? TileRun<Arithmetic::int8>(tile).run()
+                                          : TileRun<Arithmetic::int8_values>(tile).run();
 }
 
 }  // namespace sparsereel::attention::cpu::SPARSEREEL_ISA

@@ -25,10 +25,11 @@ __device__ inline void transpose_quad(float (&x)[4]) {
 /// The output of one (batch, head).
 class OutputRows {
  public:
-  __device__ OutputRows(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, int bh)
+  /// scales_values: true if the accumulators are in units of V's scale.
+  __device__ OutputRows(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, int bh, bool scales_values)
       : p_(p),
         bh_(bh),
-        scale_(buffers.v_scale + static_cast<int64_t>(sizes.group.of(bh)) * sizes.D),
+        scale_(scales_values ? buffers.v_scale + static_cast<int64_t>(sizes.group.of(bh)) * sizes.D : nullptr),
         center_(buffers.v_center + static_cast<int64_t>(sizes.group.of(bh)) * sizes.D),
         q_dot_mean_(buffers.q_dot_mean + static_cast<int64_t>(bh) * p.queries) {}
 
@@ -75,7 +76,8 @@ class OutputRows {
       Packed<T> x;
 #pragma unroll
       for (int i = 0; i < kLaneElements; ++i) {
-        const float value = (i % 2 == 0 ? even[i / 2] : odd[i / 2]) * inverse * scale_[column + i];
+        const float scale = scale_ == nullptr ? 1.0F : scale_[column + i];
+        const float value = (i % 2 == 0 ? even[i / 2] : odd[i / 2]) * inverse * scale;
         from_float(sum == 0 ? 0.0F : value + center_[column + i], x.element[i]);
       }
       if (query < p_.queries && column < p_.head_dim) write(row + column, vectors, x);
@@ -94,7 +96,7 @@ class OutputRows {
 
   const KernelParams& p_;
   const int bh_;
-  const float* const scale_;       // scale of V, [D]
+  const float* const scale_;       // scale of V, [D]; null if the accumulators are not in its units
   const float* const center_;      // center of V, [D]
   const float* const q_dot_mean_;  // [queries], only with lse
 };

@@ -15,7 +15,7 @@ constexpr int kCell = kMeanCell;
 constexpr float kCellLog2 = 4;  // log2(kCell), the extra weight of a mean over a key
 constexpr int kBlockCells = kRecord / kCell;
 constexpr int kMeanBlocks = kRecord / kBlockCells;  // blocks of a record of means
-constexpr int kOnesRows = 8;                        // rows of ones in a set of a V record; they sum P
+constexpr int kOnesRows = 8;                        // rows of ones in a set of Hopper's V record; they sum P
 constexpr float kE4m3Max = 448;
 constexpr float kE4m3MaxLog2 = 8.807354922F;
 constexpr float kLog2e = 1.44269504F;
@@ -71,13 +71,13 @@ SPARSEREEL_HOST_DEVICE constexpr int64_t pooled_offset(int block, int column) {
   return static_cast<int64_t>(block / kPooledKeys) * kPooledKeys * D + column / 32 * 256 + row * 8 + column % 8;
 }
 
-/// Returns the byte offset of (channel row, key position) in an e4m3 V record.
+/// Returns the byte offset of (channel row, key position) in a V record of rows of channels.
 SPARSEREEL_HOST_DEVICE constexpr int value_offset(int row, int position) {
   return row * kRecord + (((position >> 4) ^ ((row >> 1) & 3)) << 4) + (position & 15);
 }
 
-/// Returns the position of key 0..63 in an e4m3 V record. Every 16 keys are in the order 0 1 8 9 2 3 10 11 4 5 12 13 6
-/// 7 14 15.
+/// Returns the position of key 0..63 in a V record of rows of channels. Every 16 keys are in the order 0 1 8 9 2 3 10
+/// 11 4 5 12 13 6 7 14 15.
 SPARSEREEL_HOST_DEVICE constexpr int value_position(int key) {
   return (key & ~15) + 4 * ((key & 7) >> 1) + 2 * ((key >> 3) & 1) + (key & 1);
 }

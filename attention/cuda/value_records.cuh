@@ -1,4 +1,4 @@
-// Functions that make pieces of V records: words of four e4m3 values, their sums, and the rows of ones.
+// Functions that make pieces of V records: words of four e4m3 or int8 values, their sums, and the rows of ones.
 #pragma once
 
 #include <cuda_fp8.h>
@@ -16,14 +16,13 @@ __device__ inline uint32_t e4m3x4(float a, float b, float c, float d) {
 #endif
 }
 
-/// Returns 16 keys of row `row` of the rows of ones. If kByResidue is true, the keys with key % 8 = row are 1;
-/// otherwise all keys are 1 in rows that belong to a set (records.h), and 0 in the others. left: number of real keys
-/// from the record's start on.
-template <int D, bool kByResidue>
+/// Returns 16 keys of row `row` of the rows of ones: all keys of the rows of a set are 1 (records.h). left: number of
+/// real keys from the record's start on.
+template <int D>
 __device__ inline uint4 ones(int row, int chunk, int left) {
   constexpr uint32_t kOne = 0x38;
   const bool in_set = ones_sets(D) == 1 || row / 4 % 2 == row / kOnesRows;
-  if (!kByResidue && left >= kRecord) {
+  if (left >= kRecord) {
     const uint32_t four = in_set ? kOne * 0x01010101U : 0;
     return make_uint4(four, four, four, four);
   }
@@ -31,9 +30,30 @@ __device__ inline uint4 ones(int row, int chunk, int left) {
 #pragma unroll
   for (int i = 0; i < 16; ++i) {
     const int key = chunk * 16 + i, position = value_position(i);
-    if (key < left && (kByResidue ? i % 8 == row : in_set)) word[position / 4] |= kOne << 8 * (position % 4);
+    if (key < left && in_set) word[position / 4] |= kOne << 8 * (position % 4);
   }
   return make_uint4(word[0], word[1], word[2], word[3]);
+}
+
+/// Smaller values of V count as zeros in int8, because 1 / them may not be finite.
+constexpr float kLeastInt8 = 1e-30F;
+
+/// Returns the scale of int8 values of which the largest is `largest`; not finite if `largest` is not.
+__device__ inline float int8_scale(float largest) {
+  return __fdiv_rn(largest, kInt8Max);
+}
+__device__ inline float int8_inverse_scale(float largest) {
+  return largest > kLeastInt8 ? __fdiv_rn(kInt8Max, largest) : 0.0F;
+}
+
+/// Returns x / scale rounded to int8, in the low byte: adding 1.5 * 2^23 leaves the integer there.
+__device__ inline uint32_t int8_byte(float x, float inverse_scale) {
+  return __float_as_uint(__fadd_rn(__fmul_rn(x, inverse_scale), 12582912.0F));
+}
+
+/// Returns a word of the low bytes of four words.
+__device__ inline uint32_t four_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
 }
 
 constexpr float kHalfMax = 65504;

@@ -22,7 +22,7 @@ struct Head {
   Matrix k, v;
   std::vector<double> k_mean, v_mean;  // [head_dim], subtracted from k and v; zero in exact arithmetic
   std::vector<float> balance;          // [head_dim], divides k and multiplies q; one in exact arithmetic
-  std::vector<double> v_scale;         // [head_dim], factor of the e4m3 numbers in v; one in exact arithmetic
+  std::vector<double> v_scale;         // [head_dim], factor of the e4m3 numbers in v; otherwise one
   Matrix cell_k, cell_v;               // [cells, head_dim], means of the cells in full blocks of video tokens
 };
 
@@ -100,6 +100,19 @@ std::vector<double> round_values(Matrix& v, int64_t tokens, int64_t head_dim) {
   return scales;
 }
 
+/// Rounds v, or the means of its cells, to int8 with a scale for each channel of 64 rows.
+void round_int8_values(Matrix& v, int64_t head_dim) {
+  const int64_t tokens = static_cast<int64_t>(v.size()) / head_dim;
+  for (int64_t block = 0; block < tokens; block += kBlock)
+    for (int64_t d = 0; d < head_dim; ++d) {
+      const int64_t end = std::min(block + kBlock, tokens);
+      double largest = 0;
+      for (int64_t t = block; t < end; ++t) largest = std::max(largest, std::abs(v[t * head_dim + d]));
+      const double scale = largest > 0 ? largest / kInt8Max : 1;
+      for (int64_t t = block; t < end; ++t) v[t * head_dim + d] = std::nearbyint(v[t * head_dim + d] / scale) * scale;
+    }
+}
+
 /// Returns the mean row of each cell of `cell` consecutive rows, for the first `cells` cells.
 Matrix cell_means(const Matrix& m, int64_t cells, int64_t cell, int64_t head_dim) {
   Matrix means(static_cast<size_t>(cells * head_dim), 0.0);
@@ -155,10 +168,19 @@ Head prepare(const KernelParams& params, int64_t b, int64_t h, Arithmetic arithm
   head.v_mean = center(head.v, tokens, head_dim);
   balance_keys(params, b, h, head);
   round_keys(head.k, tokens, head_dim);
-  head.v_scale = round_values(head.v, tokens, head_dim);
+  const bool int8_values = arithmetic == Arithmetic::int8_values;
+  if (int8_values) {
+    round_int8_values(head.v, head_dim);
+  } else {
+    head.v_scale = round_values(head.v, tokens, head_dim);
+  }
   add_means(params, b, head);
   round_cell_keys(head.cell_k, params.mean_cell, head_dim);
-  for (double& v : head.cell_v) v = round_e4m3(v);
+  if (int8_values) {
+    round_int8_values(head.cell_v, head_dim);
+  } else {
+    for (double& v : head.cell_v) v = round_e4m3(v);
+  }
   return head;
 }
 
@@ -216,7 +238,7 @@ class RowOfBlocks {
       row.smoothing += row.q[d] * head_.k_mean[d] * params_.scale;
       row.q[d] *= head_.balance[d];
     }
-    if (arithmetic_ == Arithmetic::int8) round_query(row.q.data(), params_.head_dim);
+    if (arithmetic_ != Arithmetic::exact) round_query(row.q.data(), params_.head_dim);
   }
 
   /// Adds the means of dropped blocks that have means, 64 cells at a time. Returns the number of cells added.
@@ -237,6 +259,7 @@ class RowOfBlocks {
       row.scores[i] = score_of(row, &head_.cell_k[cells[i] * params_.head_dim]);
       top = std::max(top, row.scores[i]);
     }
+    row.block_max = top;
     raise_maximum(row, top);
     for (size_t i = 0; i < cells.size(); ++i)
       add_value(row, row.scores[i], static_cast<double>(params_.mean_cell), &head_.cell_v[cells[i] * params_.head_dim]);
@@ -256,10 +279,18 @@ class RowOfBlocks {
     row.max = max;
   }
 
+  /// Returns the weight of a score, as rounded, for `times` tokens.
+  double weight(const Row& row, double score, double times) const {
+    if (arithmetic_ == Arithmetic::int8_values)
+      return std::nearbyint(kUint8Max * std::exp2(score - row.block_max)) / kUint8Max * times *
+             std::exp2(row.block_max - row.max);
+    const double exact = times * std::exp2(score - row.max + offset_);
+    return arithmetic_ == Arithmetic::int8 ? round_e4m3(exact) : exact;
+  }
+
   /// Adds a value with the weight of `times` tokens.
   void add_value(Row& row, double score, double times, const double* value) const {
-    const double exact = times * std::exp2(score - row.max + offset_);
-    const double p = arithmetic_ == Arithmetic::int8 ? round_e4m3(exact) : exact;
+    const double p = weight(row, score, times);
     row.sum += p;
     for (size_t d = 0; d < row.out.size(); ++d) row.out[d] += p * value[d];
   }

@@ -1,4 +1,4 @@
-// Attention for compute capability 8.9 and newer: int8 scores, P.V in e4m3.
+// Attention for compute capability 8.0 and newer: int8 scores, P.V in int8.
 #include "attention/cuda/mma/launch.cuh"
 
 namespace sparsereel::attention::cuda {

@@ -1,12 +1,11 @@
-// The mma attention kernel over lists: one template for sm_80 (P.V in fp16) and sm_89 (P.V in e4m3).
+// The mma attention kernel over lists: one template with P.V in int8 or in fp16.
 //
 // A CTA owns a tile of 128 queries. Its key blocks pass through a ring of stages in shared memory, filled by cp.async.
 // Each warp keeps its own query rows in registers and multiplies them with a whole block of 64 keys.
 #pragma once
 
-#include "attention/cuda/fast_math.cuh"
-#include "attention/cuda/mma.cuh"
 #include "attention/cuda/mma/shape.cuh"
+#include "attention/cuda/mma/weights.cuh"
 #include "attention/cuda/output_mma.cuh"
 #include "attention/cuda/visible.cuh"
 
@@ -16,32 +15,26 @@ template <Kernel kKernel, int D>
 class MmaTile {
   using Shape = MmaShape<kKernel, D>;
   using Stage = typename Shape::Stage;
-  static constexpr bool kE4m3 = Shape::kE4m3;
-  static constexpr int kRowTiles = Shape::kRowTiles, kKeyTiles = Shape::kKeyTiles;
-  static constexpr int kKeySteps = D / 32;                           // of Q.K, 32 columns each
-  static constexpr int kValueSteps = kE4m3 ? 2 : 4;                  // of P.V, 32 or 16 keys each
-  static constexpr float kWeightLog2 = kE4m3 ? kE4m3MaxLog2 : 0.0F;  // log2 of the largest P
-  static constexpr float kNeverSkip = 32;                            // no P.V is skipped from this threshold on
-  // The bits of 1.5 * 2^23 as a float. Adding an integer of up to 22 bits to them gives the float 1.5 * 2^23 plus the
-  // integer. So an accumulator that starts at these bits becomes a float by one subtraction; the conversion instruction
-  // is four times slower.
-  static constexpr int32_t kMagicBits = 0x4B400000;
-  static constexpr float kMagic = 12582912.0F;
-
-  using Scores = int32_t[kRowTiles][kKeyTiles][4];
+  using Plan = typename Shape::SharedMemoryPlan;
+  static constexpr int kRowTiles = Shape::kRowTiles;
+  static constexpr int kKeySteps = D / 32;                  // of Q.K, 32 columns each
+  static constexpr int kValueSteps = Shape::kInt8 ? 2 : 4;  // of P.V, 32 or 16 keys each
+  static constexpr float kNeverSkip = 32;                   // no P.V is skipped from this threshold on
+  using Scores = RowTileScores[kRowTiles];
   using RowPairs = float[kRowTiles][2];  // one value each for rows g and g + 8 of each row tile
+  using Weights = uint32_t[kRowTiles][kValueSteps][4];
 
  public:
-  __device__ MmaTile(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, Stage* stages, int bh, int tile)
+  __device__ MmaTile(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, Plan& plan, int bh, int tile)
       : p_(p),
         sizes_(sizes),
         buffers_(buffers),
-        stages_(stages),
+        plan_(plan),
         bh_(bh),
         first_record_(sizes.group.of(bh) * sizes.key_records),
-        lane_(static_cast<int>(threadIdx.x) % 32),
-        group_(static_cast<int>(threadIdx.x) / Shape::kGroupThreads),
-        first_row_(tile * Shape::kRows + static_cast<int>(threadIdx.x) / 32 * 16 * kRowTiles),
+        lane_(static_cast<int>(threadIdx.x % 32)),  // divided as unsigned, which saves registers
+        group_(static_cast<int>(threadIdx.x / Shape::kGroupThreads)),
+        first_row_(tile * Shape::kRows + static_cast<int>(threadIdx.x / 32) * 16 * kRowTiles),
         list_(buffers.lists + (static_cast<int64_t>(bh) * sizes.query_tiles + tile) * sizes.list_entries),
         length_(buffers.tile_lists[static_cast<int64_t>(bh) * sizes.query_tiles + tile].length),
         keys_(key_count(p, bh / p.heads)) {
@@ -62,7 +55,7 @@ class MmaTile {
       load_block(i + Shape::kStages - 1);
       const Cover cover = entry_cover(entry, group_);
       if (cover != Cover::none)
-        attend(stages_[stage], entry, cover, i == last_);
+        attend(plan_.stages[stage], entry, cover, i == last_);
       else if (skips())
         group_votes(false);
       stage = after(stage);
@@ -77,7 +70,14 @@ class MmaTile {
     return first_row_ + 16 * row_tile + 8 * half + lane_ / 4;
   }
 
+  /// Loads the queries into registers, or starts to copy them to shared memory. The group of the first block's copies
+  /// then includes them.
   __device__ void load_queries() {
+    if constexpr (Shape::kSharedQueries) {
+      const int64_t first =
+          static_cast<int64_t>(bh_) * sizes_.query_blocks * kRecord + first_row_ / Shape::kRows * Shape::kRows;
+      copy<Shape::kRows * D>(plan_.q, buffers_.q + first * D);
+    }
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
 #pragma unroll
@@ -85,6 +85,7 @@ class MmaTile {
         const int row = query(r, half);
         const int64_t record = static_cast<int64_t>(bh_) * sizes_.query_blocks + row / kRecord;
         q_scale_[r][half] = buffers_.q_scale[record * kRecord + row % kRecord];
+        if constexpr (Shape::kSharedQueries) continue;
         const uint8_t* q = buffers_.q + record * kRecord * D;
 #pragma unroll
         for (int step = 0; step < kKeySteps; ++step) {
@@ -95,6 +96,12 @@ class MmaTile {
         }
       }
     }
+  }
+
+  /// Loads the queries of a step of Q.K for the warp's 16 rows.
+  __device__ void load_shared_queries(int step) {
+    const uint8_t* rows = plan_.q + first_row_ % Shape::kRows * D;
+    load_matrices(q_[0][0], shared_address(rows) + record_offset<D>(lane_ % 16, step * 32 + lane_ / 16 * 16));
   }
 
   __device__ void start_skipping() {
@@ -108,7 +115,7 @@ class MmaTile {
   /// wait_copies() still counts the right number of groups in flight.
   __device__ void load_block(int i) {
     if (i < length_) {
-      Stage& stage = stages_[next_stage_];
+      Stage& stage = plan_.stages[next_stage_];
       const int64_t record = first_record_ + entry_record(list_[i], sizes_.key_blocks);
       copy<Shape::kKeyBytes>(stage.k, buffers_.k + record * Shape::kKeyBytes);
       copy<Shape::kValueBytes>(stage.v, buffers_.v + record * Shape::kValueBytes);
@@ -124,13 +131,13 @@ class MmaTile {
 
   template <int kBytes>
   __device__ static void copy(void* to, const void* from) {
-    const uint32_t address = shared_address(to);
+    const unsigned mine = threadIdx.x * 16;
+    const uint32_t address = shared_address(to) + mine;
+    const uint8_t* source = static_cast<const uint8_t*>(from) + mine;
 #pragma unroll
-    for (int first = 0; first < kBytes; first += 16 * Shape::kThreads) {
-      const int at = first + static_cast<int>(threadIdx.x) * 16;
-      if (first + 16 * Shape::kThreads <= kBytes || at < kBytes)
-        copy_async(address + at, static_cast<const uint8_t*>(from) + at);
-    }
+    for (int first = 0; first < kBytes; first += 16 * Shape::kThreads)
+      if (first + 16 * Shape::kThreads <= kBytes || first + static_cast<int>(mine) < kBytes)
+        copy_async(address + first, source + first);
   }
 
   /// Attends to one block of keys, or to the means of 16 blocks, for the warp's rows.
@@ -138,14 +145,14 @@ class MmaTile {
     Scores s;
     multiply_keys(stage, s);
     const float key_scale = stage.k_scale[lane_ % 4];  // the thread's columns 2 t and 2 t + 1 are in one group of keys
-    RowPairs scale, block_max;
+    RowPairs scale, lane_max, block_max;
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
       scale[r][0] = q_scale_[r][0] * key_scale;
       scale[r][1] = q_scale_[r][1] * key_scale;
     }
-    // Padding repeats the last key, so it must be masked. It would be added to the sums of fp16 weights, and it could
-    // raise the maxima, because it may be rounded with the scale of another group of keys.
+    // Padding repeats the last key, so it must be masked. It would be added to the rows' sums, and it could raise the
+    // maxima, because it may be rounded with the scale of another group of keys.
     const bool means = is_mean(entry);
     const float weight = means ? kCellLog2 : 0.0F;  // weight of a key in log2 units
     if (means) {
@@ -153,25 +160,29 @@ class MmaTile {
     } else if (const int block = entry_block(entry); cover == Cover::causal || (block + 1) * kRecord > keys_) {
       mask(block, s);
     }
-    find_maxima(s, scale, weight, block_max);
+    find_maxima(s, scale, weight, lane_max, block_max);
     if (skips() && !rises(block_max) && !last && !means) {
       ++skipped_;
       return;
     }
     RowPairs alpha;
     raise_maxima(block_max, alpha);
-    uint32_t weights[kRowTiles][kValueSteps][4];
-    weigh(s, scale, weight, alpha, weights);
-    if (kRowTiles > 1) __syncwarp();  // otherwise ptxas loads V before the scores' registers are free, and spills
-    if constexpr (kE4m3) {
-      add_values(stage, weights, alpha);
+    Weights weights;
+    if constexpr (Shape::kInt8) {
+      RowPairs factor;
+      weigh_int8(s, scale, weight, lane_max, block_max, alpha, weights, factor);
+      rescale(alpha);
+      if (kRowTiles > 1) __syncwarp();  // otherwise ptxas loads V before the scores' registers are free, and spills
+      add_int8_values(stage, weights, factor);
     } else {
+      weigh_half(s, scale, weight, alpha, weights);
+      if (kRowTiles > 1) __syncwarp();
       add_half_values(stage, weights, alpha);
     }
   }
 
   /// Computes s = Q K, as floats with kMagic added.
-  __device__ void multiply_keys(const Stage& stage, Scores& s) const {
+  __device__ void multiply_keys(const Stage& stage, Scores& s) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
@@ -184,14 +195,16 @@ class MmaTile {
 #pragma unroll
     for (int step = 0; step < kKeySteps; ++step) {
       const uint32_t address = k + record_offset<D>(key, step * 32 + column);
+      if constexpr (Shape::kSharedQueries) load_shared_queries(step);
 #pragma unroll
       for (int n = 0; n < kKeyTiles; n += 2) {
         uint32_t b[4];
         load_matrices(b, address + n * 8 * D);  // the swizzle repeats every 8 rows
 #pragma unroll
         for (int r = 0; r < kRowTiles; ++r) {
-          multiply_int8(s[r][n], q_[r][step], b[0], b[1]);
-          multiply_int8(s[r][n + 1], q_[r][step], b[2], b[3]);
+          const auto& q = q_[r][Shape::kSharedQueries ? 0 : step];
+          multiply_int8(s[r][n], q, b[0], b[1]);
+          multiply_int8(s[r][n + 1], q, b[2], b[3]);
         }
       }
     }
@@ -222,18 +235,16 @@ class MmaTile {
     }
   }
 
-  /// Computes the largest score of each row in log2 units. The scale is positive, so scores can be compared before they
-  /// are scaled.
-  __device__ static void find_maxima(const Scores& s, const RowPairs& scale, float weight, RowPairs& block_max) {
+  /// Computes the largest score of each row in log2 units, and lane_max, the largest of this lane as it is in s. The
+  /// scale is positive, so scores can be compared before they are scaled.
+  __device__ static void find_maxima(const Scores& s, const RowPairs& scale, float weight, RowPairs& lane_max,
+                                     RowPairs& block_max) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        float most = -INFINITY;
-#pragma unroll
-        for (int n = 0; n < kKeyTiles; ++n)
-          most = fmaxf(most, fmaxf(__int_as_float(s[r][n][2 * half]), __int_as_float(s[r][n][2 * half + 1])));
-        most = fmaf(most - kMagic, scale[r][half], weight);
+        lane_max[r][half] = largest_score(s[r], half);
+        float most = fmaf(lane_max[r][half] - kMagic, scale[r][half], weight);
         most = fmaxf(most, __shfl_xor_sync(~0U, most, 1));
         block_max[r][half] = fmaxf(most, __shfl_xor_sync(~0U, most, 2));
       }
@@ -279,37 +290,75 @@ class MmaTile {
     return max_[r][half] == -INFINITY ? 0.0F : max_[r][half];
   }
 
-  /// Computes P = 2^(scale s - max + log2_weight), rounded, as the A operand of P.V. In fp16 it also adds P to the
-  /// rows' sums, which `alpha` scales first; e4m3 sums in the product with the rows of ones.
-  __device__ void weigh(const Scores& s, const RowPairs& scale, float log2_weight, const RowPairs& alpha,
-                        uint32_t (&weights)[kRowTiles][kValueSteps][4]) {
+  /// Computes P = 2^(scale s - max + log2_weight) in fp16. Adds P to the rows' sums, which `alpha` scales first.
+  __device__ void weigh_half(const Scores& s, const RowPairs& scale, float log2_weight, const RowPairs& alpha,
+                             Weights& weights) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const float shift = kWeightLog2 - finite_max(r, half) + log2_weight;
-        const auto weight = [&](int n, int i) {
-          return fast_exp2(fmaf(__int_as_float(s[r][n][2 * half + i]) - kMagic, scale[r][half], shift));
-        };
-        if constexpr (kE4m3) {
-          // The four bytes of the operand are the positions 4 t to 4 t + 3 of a chunk. There V has the keys 2 t, 2 t +
-          // 1, 2 t + 8 and 2 t + 9.
+        const float sum = half_weights(s[r], half, scale[r][half], log2_weight - finite_max(r, half), weights[r]);
+        sum_[r][half] = fmaf(sum_[r][half], alpha[r][half], sum);
+      }
+  }
+
+  /// Computes P = 255 * 2^(scale s - the block's maximum) in uint8. Sets `factor` to what a P of 1 weighs, relative to
+  /// the row's maximum. Adds P to the rows' sums, which `alpha` scales first. lane_max: see find_maxima().
+  __device__ void weigh_int8(const Scores& s, const RowPairs& scale, float log2_weight, const RowPairs& lane_max,
+                             const RowPairs& block_max, const RowPairs& alpha, Weights& weights, RowPairs& factor) {
 #pragma unroll
-          for (int chunk = 0; chunk < kRecord / 16; ++chunk)
-            weights[r][chunk / 2][chunk % 2 * 2 + half] = pack_e4m3(weight(2 * chunk, 0), weight(2 * chunk, 1),
-                                                                    weight(2 * chunk + 1, 0), weight(2 * chunk + 1, 1));
-        } else {
-          float sum = 0;
+    for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
-          for (int n = 0; n < kKeyTiles; ++n) {
-            const __half2 pair = __floats2half2_rn(weight(n, 0), weight(n, 1));
-            const float2 rounded = __half22float2(pair);
-            sum += rounded.x + rounded.y;
-            weights[r][n / 2][n % 2 * 2 + half] = reinterpret_cast<const uint32_t&>(pair);
-          }
-          sum_[r][half] = fmaf(sum_[r][half], alpha[r][half], sum);
+      for (int half = 0; half < 2; ++half) {
+        const float most = lane_max[r][half], top = most == -INFINITY ? kMagic : most;
+        const float below = fmaf(most - kMagic, scale[r][half], log2_weight) - block_max[r][half];
+        // fminf() also replaces the NaN of a row without keys.
+        const float sum = int8_weights(s[r], half, scale[r][half], top, fminf(below, 0), weights[r]);
+        factor[r][half] = fast_exp2(block_max[r][half] - finite_max(r, half) - kMostWeightLog2);
+        // A uint8 cannot be NaN, but the row's sum can: a scale that is not finite makes it NaN.
+        const float nan = scale[r][half] * 0.0F;
+        sum_[r][half] = fmaf(sum_[r][half], alpha[r][half], fmaf(sum, factor[r][half], nan));
+      }
+  }
+
+  /// Scales the outputs by alpha, which is 1 in most steps.
+  __device__ void rescale(const RowPairs& alpha) {
+    bool rose = false;
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) rose = rose || alpha[r][0] != 1 || alpha[r][1] != 1;
+    if (!__any_sync(~0U, rose)) return;
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int n = 0; n < Shape::kChannelTiles; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) out_[r][n][i] *= alpha[r][i / 2];
+  }
+
+  /// Adds P V. The sums of 64 products are exact integers of up to 22 bits. They become outputs by the factor of the
+  /// row and the scale of the channel.
+  __device__ void add_int8_values(const Stage& stage, const Weights& weights, const RowPairs& factor) {
+    // Matrices per load: 8 channels with all four chunks of 16 keys.
+    const uint32_t address = shared_address(stage.v) + value_offset(lane_ % 8, lane_ / 8 * 16);
+    const auto* scales = reinterpret_cast<const float2*>(stage.v + D * kRecord) + lane_ % 4;
+    const int32_t start[4] = {kMagicBits, kMagicBits, kMagicBits, kMagicBits};
+#pragma unroll
+    for (int n = 0; n < Shape::kChannelTiles; ++n) {
+      uint32_t b[4];
+      load_matrices(b, address + n * 8 * kRecord);
+      const float2 scale = scales[n * 4];
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        int32_t sum[4];
+        multiply_weights(sum, weights[r][0], b[0], b[1], start);
+        multiply_weights(sum, weights[r][1], b[2], b[3], sum);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float unit = factor[r][i / 2] * (i % 2 == 0 ? scale.x : scale.y);
+          out_[r][n][i] = fmaf(without_magic(sum[i]), unit, out_[r][n][i]);
         }
       }
+    }
   }
 
   /// Adds a block's sum, which starts at zero, to the running sum in fp32. The tensor core would cut off low bits.
@@ -318,26 +367,7 @@ class MmaTile {
     for (int i = 0; i < 4; ++i) sum[i] = fmaf(sum[i], alpha[i / 2], block_sum[i]);
   }
 
-  __device__ void add_values(const Stage& stage, const uint32_t (&weights)[kRowTiles][kValueSteps][4],
-                             const RowPairs& alpha) {
-    // Matrices per load: 8 channels with all four chunks of 16 keys.
-    const uint32_t address = shared_address(stage.v) + value_offset(lane_ % 8, lane_ / 8 * 16);
-#pragma unroll
-    for (int n = 0; n <= Shape::kChannelTiles; ++n) {  // the last tile holds the rows of ones
-      uint32_t b[4];
-      load_matrices(b, address + n * 8 * kRecord);
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r) {
-        float block_sum[4] = {};
-        multiply_e4m3(block_sum, weights[r][0], b[0], b[1]);
-        multiply_e4m3(block_sum, weights[r][1], b[2], b[3]);
-        join(n == Shape::kChannelTiles ? sum_[r] : out_[r][n], alpha[r], block_sum);
-      }
-    }
-  }
-
-  __device__ void add_half_values(const Stage& stage, const uint32_t (&weights)[kRowTiles][kValueSteps][4],
-                                  const RowPairs& alpha) {
+  __device__ void add_half_values(const Stage& stage, const Weights& weights, const RowPairs& alpha) {
     // Matrices per load: keys 0..7 and 8..15 with 8 channels, then the same keys with the next 8 channels.
     const int key = lane_ % 16, column = lane_ / 16 * 16;
     const uint32_t v = shared_address(stage.v);
@@ -364,23 +394,23 @@ class MmaTile {
   }
 
   __device__ void finish() const {
-    const OutputRows output(p_, sizes_, buffers_, bh_);
+    const OutputRows output(p_, sizes_, buffers_, bh_, !Shape::kInt8);
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        float sum = kE4m3 ? sum_[r][2 * half] + sum_[r][2 * half + 1] : sum_[r][half];
+        float sum = sum_[r][half];
         sum += __shfl_xor_sync(~0U, sum, 1);
         sum += __shfl_xor_sync(~0U, sum, 2);
         output.store(query(r, half), half, out_[r], sum);
-        if (lane_ % 4 == 0) output.store_lse(query(r, half), max_[r][half] - kWeightLog2, sum);
+        if (lane_ % 4 == 0) output.store_lse(query(r, half), max_[r][half], sum);
       }
   }
 
   const KernelParams& p_;
   const Sizes& sizes_;
   const Buffers& buffers_;
-  Stage* const stages_;
+  Plan& plan_;
   const int bh_;
   const int first_record_;  // first record of the head's K and V
   const int lane_, group_;
@@ -393,11 +423,10 @@ class MmaTile {
   int last_ = -1;    // index of the group's last entry in the list
   int skipped_ = 0;  // number of blocks without P.V
 
-  uint32_t q_[kRowTiles][kKeySteps][4];
+  uint32_t q_[kRowTiles][Shape::kSharedQueries ? 1 : kKeySteps][4];  // of all steps of Q.K, or of the current one
   RowPairs q_scale_;
   RowPairs max_;
-  // Sums of P. In e4m3 they are the product with the rows of ones. In fp16 they are sums over this thread's keys.
-  float sum_[kRowTiles][4] = {};
+  RowPairs sum_ = {};  // sums of the rounded P over this thread's keys
   float out_[kRowTiles][Shape::kChannelTiles][4] = {};
 };
 
@@ -407,20 +436,11 @@ template <Kernel kKernel, int D>
 __global__ void __launch_bounds__(MmaShape<kKernel, D>::kThreads, MmaShape<kKernel, D>::kMinCtas)
     attend_mma(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                const __grid_constant__ Buffers buffers) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
-  constexpr bool kSupported = !MmaShape<kKernel, D>::kE4m3;
-#else
-  constexpr bool kSupported = true;
-#endif
-  if constexpr (kSupported) {
-    extern __shared__ __align__(128) uint8_t shared[];
-    auto& plan = *reinterpret_cast<typename MmaShape<kKernel, D>::SharedMemoryPlan*>(shared);
-    const int index = static_cast<int>(blockIdx.x);
-    const int bh = index / sizes.query_tiles, tile = sizes.query_tiles - 1 - index % sizes.query_tiles;
-    MmaTile<kKernel, D>(p, sizes, buffers, plan.stages, bh, tile).run();
-  } else {
-    __trap();
-  }
+  extern __shared__ __align__(128) uint8_t shared[];
+  auto& plan = *reinterpret_cast<typename MmaShape<kKernel, D>::SharedMemoryPlan*>(shared);
+  const int index = static_cast<int>(blockIdx.x);
+  const int bh = index / sizes.query_tiles, tile = sizes.query_tiles - 1 - index % sizes.query_tiles;
+  MmaTile<kKernel, D>(p, sizes, buffers, plan, bh, tile).run();
 }
 
 }  // namespace sparsereel::attention::cuda

@@ -8,7 +8,7 @@ namespace sparsereel::attention::cuda {
 /// The sizes of the kernel for one padded head_dim.
 template <Kernel kKernel, int D>
 struct MmaShape {
-  static constexpr bool kE4m3 = traits_of(kKernel).values == ValueFormat::e4m3;
+  static constexpr bool kInt8 = traits_of(kKernel).values == ValueFormat::int8;  // P.V is computed in int8
   static constexpr int kRows = traits_of(kKernel).tile_rows;
   static constexpr int kGroups = kRows / kRecord;  // groups of 64 rows that share the bits of a list entry
   // Tiles of 16 rows per warp. With two tiles a warp reads half as much from shared memory for each row, but the sums
@@ -16,12 +16,14 @@ struct MmaShape {
   static constexpr int kRowTiles = D == 64 ? 2 : 1;
   static constexpr int kThreads = kRows / (16 * kRowTiles) * 32;
   static constexpr int kGroupThreads = kThreads / kGroups;
-  static constexpr int kKeyTiles = kRecord / 8;
   static constexpr int kChannelTiles = D / 8;
   static constexpr int kKeyBytes = kRecord * D;
   static constexpr int kValueBytes = value_record_bytes(traits_of(kKernel).values, D);
-  static constexpr int kStages = D == 256 && !kE4m3 ? 2 : 3;  // as many as fit into the 99 KB of sm_86 and sm_89
-  static constexpr int kMinCtas = D == 64 ? 2 : 0;  // per SM; 0 leaves it to the compiler, which then spills less
+  static constexpr int kStages = D == 256 ? 2 : 3;  // as many as fit into the 99 KB of sm_86 and sm_89
+  /// True if a CTA keeps its queries in shared memory, because there are not enough registers.
+  static constexpr bool kSharedQueries = D == 256 && kInt8;
+  /// CTAs per SM for which the compiler must leave registers. 0 leaves it to the compiler, which then spills less.
+  static constexpr int kMinCtas = D == 64 ? 2 : kSharedQueries ? 1 : 0;
 
   /// The data of one key block.
   struct alignas(128) Stage {
@@ -31,6 +33,7 @@ struct MmaShape {
   };
   struct SharedMemoryPlan {
     Stage stages[kStages];
+    alignas(128) uint8_t q[kSharedQueries ? kRows * D : 1];
   };
   static constexpr int kSharedBytes = sizeof(SharedMemoryPlan);
   static_assert(kSharedBytes <= 99 * 1024);

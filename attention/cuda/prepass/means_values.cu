@@ -56,7 +56,7 @@ struct Cells {
 };
 
 /// Reads this warp's block of an e4m3 record. A lane has the channels 8 i + lane / 4 of one cell.
-template <int D, bool kLessMean>
+template <int D>
 __device__ void read_e4m3(const Sizes& sizes, const Buffers& buffers, const MeanWarp& at, Cells<D>& cells) {
   const uint8_t* record = buffers.v + at.from(sizes) * sizes.value_record_bytes;
   const float* scales = buffers.v_scale + static_cast<int64_t>(at.bk) * D;
@@ -73,10 +73,9 @@ __device__ void read_e4m3(const Sizes& sizes, const Buffers& buffers, const Mean
             __ldg(reinterpret_cast<const uint4*>(record + (8 * (i + next) + at.lane / 4) * kRecord) + at.lane % 4);
     }
     const int channel = 8 * i + at.lane / 4;
-    float sum, square, block_mean = 0;
+    float sum, square;
     sum_e4m3(loaded[i % kTogether], sum, square);
-    if constexpr (kLessMean)
-      block_mean = __half2float(__ushort_as_half(__ldg(buffers.v_mean + at.from(sizes) * D + channel)));
+    const float block_mean = __half2float(__ushort_as_half(__ldg(buffers.v_mean + at.from(sizes) * D + channel)));
     cells.mean[channel][kBlockCells * at.warp + cell] = __float2half_rn(fmaf(sum, 1.0F / kCell, block_mean));
     if (buffers.v_spread == nullptr) continue;
     const float cell_mean = sum * (1.0F / kCell), cell_square = square * (1.0F / kCell);
@@ -90,9 +89,9 @@ __device__ void read_e4m3(const Sizes& sizes, const Buffers& buffers, const Mean
   if (buffers.v_spread != nullptr) spread.write(buffers, at.block(sizes), at.lane, kBlockCells);
 }
 
-/// Writes the e4m3 record of 64 means, one row for each channel. If kLessMean is true, the mean of the row is
-/// subtracted, as in quantize_values(), and the row is multiplied by kCell (records.h).
-template <int D, bool kLessMean>
+/// Writes the e4m3 record of 64 means, one row for each channel. The mean of the row is subtracted, as in
+/// quantize_values(), and the row is multiplied by kCell (records.h).
+template <int D>
 __device__ void write_e4m3(const Sizes& sizes, const Buffers& buffers, const MeanWarp& at, const Cells<D>& cells) {
   uint8_t* out = buffers.v + at.to(sizes) * sizes.value_record_bytes;
   const int real = at.blocks * kBlockCells;
@@ -105,41 +104,124 @@ __device__ void write_e4m3(const Sizes& sizes, const Buffers& buffers, const Mea
       x[i] = chunk * 16 + i < real ? __half2float(cells.mean[channel][chunk * 16 + i]) : 0.0F;
       mean += x[i];
     }
-    if constexpr (kLessMean) {
 #pragma unroll
-      for (int lanes = 1; lanes < 4; lanes *= 2) mean += __shfl_xor_sync(~0U, mean, lanes);
-      mean *= share;
+    for (int lanes = 1; lanes < 4; lanes *= 2) mean += __shfl_xor_sync(~0U, mean, lanes);
+    mean *= share;
 #pragma unroll
-      for (int i = 0; i < 16; ++i) x[i] = chunk * 16 + i < real ? (x[i] - mean) * kCell : 0.0F;
-      mean *= kCell;
-    }
+    for (int i = 0; i < 16; ++i) x[i] = chunk * 16 + i < real ? (x[i] - mean) * kCell : 0.0F;
+    mean *= kCell;
     const auto four = [&](int i) { return e4m3x4(x[i], x[i + 1], x[i + 2], x[i + 3]); };
     const uint4 bytes = make_uint4(four(0), four(4), four(8), four(12));
     *reinterpret_cast<uint4*>(out + value_offset(channel, chunk * 16)) = bytes;
-    if constexpr (kLessMean) {  // the mean corrects what rounding adds to the sum
-      float sum, square;
-      sum_e4m3(bytes, sum, square);
+    float sum, square;
+    sum_e4m3(bytes, sum, square);
 #pragma unroll
-      for (int lanes = 1; lanes < 4; lanes *= 2) sum += __shfl_xor_sync(~0U, sum, lanes);
-      const float kept = fminf(fmaxf(mean - sum * share, -kHalfMax), kHalfMax);
-      if (chunk == 0) buffers.v_mean[at.to(sizes) * D + channel] = __half_as_ushort(__float2half_rn(kept));
-    }
+    for (int lanes = 1; lanes < 4; lanes *= 2) sum += __shfl_xor_sync(~0U, sum, lanes);
+    const float kept = fp16_range(mean - sum * share);  // the mean corrects what rounding adds to the sum
+    if (chunk == 0) buffers.v_mean[at.to(sizes) * D + channel] = __half_as_ushort(__float2half_rn(kept));
   }
-  const int rows = kLessMean ? kOnesRows * ones_sets(D) : kOnesRows;
-  for (int item = static_cast<int>(threadIdx.x); item < rows * 4; item += kMeanThreads)
-    *reinterpret_cast<uint4*>(out + value_offset(D + item / 4, item % 4 * 16)) =
-        ones<D, !kLessMean>(item / 4, item % 4, kRecord);
+  for (int item = static_cast<int>(threadIdx.x); item < kOnesRows * ones_sets(D) * 4; item += kMeanThreads)
+    *reinterpret_cast<uint4*>(out + value_offset(D + item / 4, item % 4 * 16)) = ones<D>(item / 4, item % 4, kRecord);
 }
 
-template <int D, bool kLessMean>
+template <int D>
 __global__ void __launch_bounds__(kMeanThreads)
-    means_of_values(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
-                    const __grid_constant__ Buffers buffers) {
+    means_of_e4m3_values(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
+                         const __grid_constant__ Buffers buffers) {
   __shared__ Cells<D> cells;
   const MeanWarp at(p, sizes);
-  if (at.real()) read_e4m3<D, kLessMean>(sizes, buffers, at, cells);
+  if (at.real()) read_e4m3<D>(sizes, buffers, at, cells);
   __syncthreads();
-  write_e4m3<D, kLessMean>(sizes, buffers, at, cells);
+  write_e4m3<D>(sizes, buffers, at, cells);
+}
+
+/// Channels whose means are in shared memory at a time in the kernel for int8.
+template <int D>
+constexpr int kInt8Channels = D < 128 ? D : 128;
+
+/// Means of the cells of a head's 16 blocks in fp32, in rows of channels.
+template <int D>
+struct Int8Cells {
+  static constexpr int kPitch = kRecord + 4;
+  alignas(16) float mean[kInt8Channels<D>][kPitch];
+};
+
+__device__ float scale_of(const uint8_t* record, int D, int channel) {
+  return __ldg(reinterpret_cast<const float*>(record + D * kRecord) + channel);
+}
+
+/// Reads kInt8Channels channels of this warp's block of an int8 record, from `first` on. A lane has the channels 8 i +
+/// lane / 4 of one cell.
+template <int D>
+__device__ void read_int8(const Sizes& sizes, const Buffers& buffers, const MeanWarp& at, int first,
+                          Int8Cells<D>& cells, SpreadSum& spread) {
+  const uint8_t* record = buffers.v + at.from(sizes) * sizes.value_record_bytes;
+  const int64_t head = static_cast<int64_t>(at.bk) * D;
+  const int cell = at.lane % 4 ^ (at.lane / 8 & 3);  // undoes the swizzle of value_offset()
+#pragma unroll 8
+  for (int i = 0; i < kInt8Channels<D> / 8; ++i) {
+    const int row = 8 * i + at.lane / 4, channel = first + row;
+    const int4 keys = __ldg(reinterpret_cast<const int4*>(record + channel * kRecord) + at.lane % 4);
+    const float scale = scale_of(record, D, channel);
+    constexpr int kOnes = 0x01010101;
+    int sum = __dp4a(keys.x, kOnes, __dp4a(keys.y, kOnes, __dp4a(keys.z, kOnes, __dp4a(keys.w, kOnes, 0))));
+    const int square =
+        __dp4a(keys.x, keys.x, __dp4a(keys.y, keys.y, __dp4a(keys.z, keys.z, __dp4a(keys.w, keys.w, 0))));
+    cells.mean[row][kBlockCells * at.warp + cell] = __fmul_rn(static_cast<float>(sum), scale) * (1.0F / kCell);
+    if (buffers.v_spread == nullptr) continue;
+    const float cell_mean = static_cast<float>(sum) * (1.0F / kCell);
+    const float cell_square = static_cast<float>(square) * (1.0F / kCell);
+#pragma unroll
+    for (int lanes = 1; lanes < 4; lanes *= 2) sum += __shfl_xor_sync(~0U, sum, lanes);
+    const float mean = static_cast<float>(sum) * (1.0F / kRecord);
+    spread.add(mean, cell_square - cell_mean * cell_mean, scale);
+    if (buffers.v_block_mean != nullptr && at.lane % 4 == 0)
+      buffers.v_block_mean[at.block(sizes) * D + channel] =
+          __half_as_ushort(__float2half_rn(mean * scale / buffers.v_scale[head + channel]));
+  }
+}
+
+/// Writes kInt8Channels channels of the int8 record of 64 means, from `first` on, as make_int8() does.
+template <int D>
+__device__ void write_int8(const Sizes& sizes, const Buffers& buffers, const MeanWarp& at, int first,
+                           const Int8Cells<D>& cells) {
+  uint8_t* out = buffers.v + at.to(sizes) * sizes.value_record_bytes;
+  const int real = at.blocks * kBlockCells;
+  for (int item = static_cast<int>(threadIdx.x); item < kInt8Channels<D> * 4; item += kMeanThreads) {
+    const int row = item / 4, chunk = item % 4;
+    float x[16];
+    uint32_t most = 0;
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      x[i] = chunk * 16 + i < real ? cells.mean[row][chunk * 16 + i] : 0.0F;
+      most = max(most, __float_as_uint(fabsf(x[i])));
+    }
+#pragma unroll
+    for (int lanes = 1; lanes < 4; lanes *= 2) most = max(most, __shfl_xor_sync(~0U, most, lanes));
+    const float inverse = int8_inverse_scale(__uint_as_float(most));
+    const auto byte = [&](int i) { return int8_byte(x[i], inverse); };
+    const auto four = [&](int i) { return four_bytes(byte(i), byte(i + 1), byte(i + 2), byte(i + 3)); };
+    *reinterpret_cast<uint4*>(out + value_offset(first + row, chunk * 16)) =
+        make_uint4(four(0), four(4), four(8), four(12));
+    if (chunk == 0) reinterpret_cast<float*>(out + D * kRecord)[first + row] = int8_scale(__uint_as_float(most));
+  }
+}
+
+template <int D>
+__global__ void __launch_bounds__(kMeanThreads)
+    means_of_int8_values(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
+                         const __grid_constant__ Buffers buffers) {
+  __shared__ Int8Cells<D> cells;
+  const MeanWarp at(p, sizes);
+  SpreadSum spread;
+#pragma unroll 1
+  for (int first = 0; first < D; first += kInt8Channels<D>) {
+    if (at.real()) read_int8<D>(sizes, buffers, at, first, cells, spread);
+    __syncthreads();
+    write_int8<D>(sizes, buffers, at, first, cells);
+    if (first + kInt8Channels<D> < D) __syncthreads();
+  }
+  if (at.real() && buffers.v_spread != nullptr) spread.write(buffers, at.block(sizes), at.lane, kBlockCells);
 }
 
 /// Makes the records of means for fp16 records of V. A lane has pairs of channels of a block.
@@ -186,9 +268,9 @@ void launch(const LaunchContext& context) {
   const ValueFormat format = context.kernel.values;
   if (format == ValueFormat::half) return run(means_of_half_values<D>);
   if constexpr (D <= 128) {
-    if (format == ValueFormat::e4m3_less_mean) return run(means_of_values<D, true>);
+    if (format == ValueFormat::e4m3_less_mean) return run(means_of_e4m3_values<D>);
   }
-  run(means_of_values<D, false>);
+  run(means_of_int8_values<D>);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
-// Subtracts V's center, and writes V as transposed e4m3 records, or as fp16 records for kernels without e4m3.
+// Subtracts V's center, and writes V as transposed records in e4m3 or int8, or as fp16 records.
 //
-// The scale of V comes from a sample. If a record has values too large for this scale, a second kernel makes the record
-// again.
+// In int8 each record has its own scales. In the other formats the scale of V comes from a sample. If a record has
+// values too large for this scale, a second kernel makes the record again.
 #include <cfloat>
 
 #include "attention/cuda/launched.cuh"
@@ -31,57 +31,6 @@ struct Transpose {
     return make_uint4(from[0], from[kStride], from[2 * kStride], from[3 * kStride]);
   }
 };
-
-/// Loads factors such that v * inverse + shift subtracts V's center and divides by its scale.
-template <int D>
-__device__ void load_scaling(const Buffers& buffers, int bk, int column, float (&inverse)[kLaneElements],
-                             float (&shift)[kLaneElements]) {
-  const int64_t at = static_cast<int64_t>(bk) * D + column;
-  load_row(buffers.v_scale + at, inverse);
-  load_row(buffers.v_center + at, shift);
-#pragma unroll
-  for (int i = 0; i < kLaneElements; ++i) {
-    inverse[i] = __fdividef(1.0F, inverse[i]);
-    shift[i] = -shift[i] * inverse[i];
-  }
-}
-
-/// Writes the e4m3 record of `thread`: a row of 64 keys for each channel, then the rows of ones.
-template <typename T, int D>
-__device__ void make_e4m3(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
-                          const RecordThread<D>& thread) {
-  constexpr int kRowLanes = D / kLaneElements, kWords = Transpose<D>::kWords;
-  __shared__ Transpose<D> transpose;
-  const int bk = thread.b * sizes.kv_heads + thread.h, column = thread.column;
-  const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, thread.column);
-  const int first = thread.block * kRecord, left = key_count(p, thread.b) - first;
-  float inverse[kLaneElements], shift[kLaneElements];  // scaled value is v * inverse + shift
-  load_scaling<D>(buffers, bk, column, inverse, shift);
-#pragma unroll 1
-  for (int word = static_cast<int>(threadIdx.x) / kRowLanes; word < kWords; word += kQuantizeThreads / kRowLanes) {
-    float x[4][kLaneElements];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int key = key_of(word, i);
-      unpack(rows.load(first + (key < left ? key : 0)), x[i]);
-#pragma unroll
-      for (int c = 0; c < kLaneElements; ++c) x[i][c] = fmaf(x[i][c], inverse[c], shift[c]);
-      if (key >= left) zero(x[i]);
-    }
-    uint32_t words[kLaneElements];
-#pragma unroll
-    for (int c = 0; c < kLaneElements; ++c) words[c] = e4m3x4(x[0][c], x[1][c], x[2][c], x[3][c]);
-    transpose.put(word, column, words);
-  }
-  __syncthreads();
-  uint8_t* out = buffers.v + (static_cast<int64_t>(bk) * sizes.key_records + thread.block) * sizes.value_record_bytes;
-  for (int item = static_cast<int>(threadIdx.x); item < (D + kOnesRows) * 4; item += kQuantizeThreads) {
-    const int row = item / 4, chunk = item % 4;
-    const uint4 keys = row < D ? transpose.get(row, chunk) : ones<D, true>(row - D, chunk, left);
-    *reinterpret_cast<uint4*>(out + value_offset(row, chunk * 16)) = keys;
-    if (reaches<kLargestCode>(keys)) buffers.v_saturated[bk] = 1;
-  }
-}
 
 /// Makes the compiler unpack x again. If it kept the unpacked values, they would take twice the registers.
 template <typename T>
@@ -140,6 +89,48 @@ struct KeptValues {
     pool.write(share, [&](int c, float x) { mean[c] = x; });
   }
 
+  /// Raises the bits of each channel's largest |v - center| by the thread's keys.
+  __device__ __forceinline__ void raise_to_largest(const float (&center)[kLaneElements],
+                                                   uint32_t (&most)[kLaneElements]) {
+#pragma unroll
+    for (int round = 0; round < kRounds; ++round)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float x[kLaneElements];
+        unpack(value[round][i], x);
+        unpack_anew(value[round][i]);
+        const uint32_t real = key_of(word(round), i) < left ? ~0U : 0;
+#pragma unroll
+        for (int c = 0; c < kLaneElements; ++c)
+          most[c] = max(most[c], __float_as_uint(fabsf(__fsub_rn(x[c], center[c]))) & real);
+      }
+  }
+
+  /// Puts v - center in int8 into the transpose. most: the bits of the largest |v - center| of each channel.
+  __device__ __forceinline__ void quantize_int8(const float (&center)[kLaneElements],
+                                                const uint32_t (&most)[kLaneElements], int column,
+                                                Transpose<D>& transpose) const {
+    float inverse[kLaneElements];
+#pragma unroll
+    for (int c = 0; c < kLaneElements; ++c) inverse[c] = int8_inverse_scale(__uint_as_float(most[c]));
+#pragma unroll
+    for (int round = 0; round < kRounds; ++round) {
+      float x[4][kLaneElements];
+      uint32_t real = 0, words[kLaneElements];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        unpack(value[round][i], x[i]);
+        if (key_of(word(round), i) < left) real |= 0xFFU << 8 * i;
+      }
+#pragma unroll
+      for (int c = 0; c < kLaneElements; ++c) {
+        const auto byte = [&](int i) { return int8_byte(__fsub_rn(x[i][c], center[c]), inverse[c]); };
+        words[c] = four_bytes(byte(0), byte(1), byte(2), byte(3)) & real;
+      }
+      transpose.put(word(round), column, words);
+    }
+  }
+
   /// Puts v * inverse - mean in e4m3 into the transpose.
   __device__ __forceinline__ void quantize(const float (&inverse)[kLaneElements], const float (&mean)[kLaneElements],
                                            int column, Transpose<D>& transpose) const {
@@ -186,11 +177,10 @@ __device__ __forceinline__ void write_less_mean(const Sizes& sizes, const Buffer
     if (chunk == 0) means[row] = __half_as_ushort(__float2half_rn(its_mean));
   }
   for (int item = static_cast<int>(threadIdx.x); item < kOnesRows * ones_sets(D) * 4; item += kQuantizeThreads)
-    *reinterpret_cast<uint4*>(out + value_offset(D + item / 4, item % 4 * 16)) =
-        ones<D, false>(item / 4, item % 4, left);
+    *reinterpret_cast<uint4*>(out + value_offset(D + item / 4, item % 4 * 16)) = ones<D>(item / 4, item % 4, left);
 }
 
-/// Quantizes V as make_e4m3() does, after subtracting the mean of the record, and writes that mean. The mean is
+/// Writes the e4m3 record of `thread` after subtracting the mean of the record, and writes that mean. The mean is
 /// corrected by what rounding adds to the sum of the record's keys, so the error cancels if all keys weigh the same.
 /// Also marks the record if it has outliers.
 template <typename T, int D>
@@ -222,6 +212,61 @@ __device__ void make_e4m3_less_mean(const KernelParams& p, const Sizes& sizes, c
   kept.quantize(inverse, mean, column, transpose);
   __syncthreads();
   write_less_mean<D>(sizes, buffers, thread, transpose, record_mean, share, left);
+}
+
+/// Raises each of the thread's channels to its largest value over the CTA. Values are the bits of |x|, so a NaN is
+/// larger than all numbers.
+template <int D>
+__device__ __forceinline__ void raise_to_largest(int column, uint32_t (&most)[kLaneElements]) {
+  constexpr int kRowLanes = D / kLaneElements;
+  __shared__ uint32_t shared[kQuantizeWarps][D];
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) {
+#pragma unroll
+    for (int lanes = kRowLanes; lanes < 32; lanes *= 2) most[i] = max(most[i], __shfl_xor_sync(~0U, most[i], lanes));
+    if (lane < kRowLanes) shared[warp][column + i] = most[i];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i)
+#pragma unroll
+    for (int w = 0; w < kQuantizeWarps; ++w) most[i] = max(most[i], shared[w][column + i]);
+}
+
+/// Writes the int8 record of `thread`: V less its center, with the scale of each channel of the record. Computes as
+/// cpu::round_channel() does, to the bit.
+template <typename T, int D>
+__device__ void make_int8(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
+                          const RecordThread<D>& thread) {
+  using Kept = KeptValues<T, D>;
+  __shared__ Transpose<D> transpose;
+  const int bk = thread.b * sizes.kv_heads + thread.h, column = thread.column;
+  const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, column);
+  const int first = thread.block * kRecord, left = key_count(p, thread.b) - first;
+  Kept kept{.left = left, .first_word = static_cast<int>(threadIdx.x / Kept::kRowLanes)};
+  kept.load(rows, first);
+  float center[kLaneElements];
+  load_row(buffers.v_center + static_cast<int64_t>(bk) * D + column, center);
+  uint32_t most[kLaneElements] = {};
+  kept.raise_to_largest(center, most);
+  raise_to_largest<D>(column, most);
+  kept.quantize_int8(center, most, column, transpose);
+  __syncthreads();
+  uint8_t* out = buffers.v + (static_cast<int64_t>(bk) * sizes.key_records + thread.block) * sizes.value_record_bytes;
+#pragma unroll
+  for (int item = static_cast<int>(threadIdx.x); item < D * 4; item += kQuantizeThreads)
+    *reinterpret_cast<uint4*>(out + value_offset(item / 4, item % 4 * 16)) = transpose.get(item / 4, item % 4);
+  if (threadIdx.x >= Kept::kRowLanes) return;
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) {
+    const float largest = __uint_as_float(most[i]);
+    reinterpret_cast<float*>(out + D * kRecord)[column + i] = int8_scale(largest);
+    // Means of blocks are stored in fp16, in units of this scale. Positive floats can be compared as integers.
+    float* scale = buffers.v_scale + static_cast<int64_t>(bk) * D + column + i;
+    if (largest > *scale * kHalfMax && largest <= FLT_MAX)
+      atomicMax(reinterpret_cast<int*>(scale), __float_as_int(largest / kHalfMax));
+  }
 }
 
 /// Writes the fp16 record of `thread`: a row of channels for each key. Marks the head if a value does not fit.
@@ -257,12 +302,13 @@ __device__ void make_half(const KernelParams& p, const Sizes& sizes, const Buffe
 template <typename T, int D, ValueFormat kFormat>
 __device__ void make_record(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
                             const RecordThread<D>& thread) {
-  if constexpr (kFormat == ValueFormat::e4m3) make_e4m3<T, D>(p, sizes, buffers, thread);
+  if constexpr (kFormat == ValueFormat::int8) make_int8<T, D>(p, sizes, buffers, thread);
   if constexpr (kFormat == ValueFormat::e4m3_less_mean) make_e4m3_less_mean<T, D>(p, sizes, buffers, thread);
   if constexpr (kFormat == ValueFormat::half) make_half<T, D>(p, sizes, buffers, thread);
 }
 
 constexpr int ctas_per_multiprocessor(int D, ValueFormat format) {
+  if (format == ValueFormat::int8) return D == 256 ? 3 : 6;
   return format == ValueFormat::e4m3_less_mean ? (D == 64 ? 7 : 5) : 6;
 }
 
@@ -338,10 +384,12 @@ void launch_format(const LaunchContext& context) {
   const auto run = [&](auto* kernel, dim3 grid) { context.start(kernel, grid, kQuantizeThreads); };
   run(quantize_values<T, D, kFormat>,
       record_grid(context.sizes.kv_heads, context.sizes.key_blocks, context.params.batch));
-  if (context.sizes.stat_stride == 1) return;  // the scales come from all values
-  const int parts = ceil_div(context.sizes.key_blocks, kMended);
-  run(mend_values<T, D, kFormat>,
-      dim3(static_cast<unsigned>(context.sizes.batch_kv_heads), static_cast<unsigned>(parts)));
+  if constexpr (kFormat != ValueFormat::int8) {
+    if (context.sizes.stat_stride == 1) return;  // the scales come from all values
+    const int parts = ceil_div(context.sizes.key_blocks, kMended);
+    run(mend_values<T, D, kFormat>,
+        dim3(static_cast<unsigned>(context.sizes.batch_kv_heads), static_cast<unsigned>(parts)));
+  }
 }
 
 template <typename T, int D>
@@ -350,7 +398,7 @@ void launch(const LaunchContext& context) {
     if (context.kernel.values == ValueFormat::e4m3_less_mean)
       return launch_format<T, D, ValueFormat::e4m3_less_mean>(context);
   }
-  launch_format<T, D, ValueFormat::e4m3>(context);
+  launch_format<T, D, ValueFormat::int8>(context);
 }
 
 template <typename T, int D>

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "attention/policies/policy.h"
@@ -188,6 +189,18 @@ TEST(Attend, StaysNearExactAttentionInQuantizedMode) {
   EXPECT_EQ(result.statistics.kept_blocks, result.statistics.total_blocks);
   EXPECT_EQ(result.statistics.sparsity(), 0);
   EXPECT_THAT(result.kernel, StartsWith("cpu int8"));
+}
+
+TEST(Attend, EmulatesTheInt8KernelIfTheEnvironmentNamesIt) {
+  const Inputs x(300);
+  const at::Tensor full = run(x, {}).out;
+  const Result usual = run(x, {.mode = Mode::quantized});
+  setenv("SPARSEREEL_ATTENTION_KERNEL", "ada", 1);
+  const Result result = run(x, {.mode = Mode::quantized});
+  unsetenv("SPARSEREEL_ATTENTION_KERNEL");
+  EXPECT_THAT(usual.kernel, StartsWith("cpu int8 and e4m3 emulated"));
+  EXPECT_THAT(result.kernel, StartsWith("cpu int8 emulated"));
+  EXPECT_LT(relative_l1(result.out, full), 0.5 * relative_l1(usual.out, full));
 }
 
 TEST(Attend, ComputesTheRequestedShareInSparseMode) {

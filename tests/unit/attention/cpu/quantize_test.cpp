@@ -51,10 +51,6 @@ TEST(Int8, UsesOneScaleForTheKeysOfOneThread) {
   EXPECT_NE(key_group(1), key_group(2));
 }
 
-/// The largest relative L1 between a fast kernel and the reference. fp32 and double differ in the last digit, so a few
-/// values round the other way. The formats themselves err by 4%.
-constexpr double kSameArithmetic = 1e-3;
-
 void expect_same_arithmetic(Case& c, double error_limit) {
   const BlockMap map = visible_blocks(c.params);
   const Case::Output exact = c.reference(map);
