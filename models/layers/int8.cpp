@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/record_function.h>
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
@@ -148,6 +149,7 @@ std::optional<int64_t> shared_rotation(const at::Tensor& x, const Linear& layer)
 }
 
 at::Tensor int8_linear(const Activation& x, const Linear& layer) {
+  RECORD_FUNCTION("sparsereel::int8_linear", std::vector<c10::IValue>());  // profilers see it as they see at::linear
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = layer.scale.size(0);
 #ifdef SPARSEREEL_CUDA

@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/record_function.h>
 
 #include <optional>
 #include <utility>
@@ -129,7 +130,10 @@ at::Tensor feed_forward_swiglu(const Activation& x, const Linear& in, const Line
 
 std::vector<at::Tensor> linear_few_rows(const at::Tensor& x, at::ArrayRef<const Linear*> layers) {
 #ifdef SPARSEREEL_CUDA
-  if (has_projection_kernel(x, layers)) return project_on_cuda(x, layers);
+  if (has_projection_kernel(x, layers)) {
+    RECORD_FUNCTION("sparsereel::linear_few_rows", std::vector<c10::IValue>());
+    return project_on_cuda(x, layers);
+  }
 #endif
   std::vector<at::Tensor> results;
   for (const Linear* layer : layers) results.push_back(linear(x, *layer));

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "attention/attention.h"
+#include "models/layers/int8.h"
+#include "models/layers/linear.h"
 
 namespace sparsereel::app::bench {
 namespace {
@@ -44,6 +46,18 @@ TEST(Sections, AddUpToTheWholeCall) {
   EXPECT_GE(split.attention, 40);
   EXPECT_GE(split.rest, 20);
   EXPECT_LE(split.matmul + split.attention + split.rest, all);
+}
+
+TEST(Sections, CountsOurOwnProductsInInt8AsMatrixProducts) {
+  const models::Int8Rows rows = models::quantize_int8_weight(at::randn({300, 300}));
+  models::Linear layer = {.weight = rows.values.view(-1).view(at::kByte), .scale = rows.scale};
+  layer.rows = {{models::Dtype::i8, 300, 300, 0}};
+  layer.rows[0].rotation = rows.rotation;
+  layer.rows[0].multiplies = true;
+  const at::Tensor x = at::randn({300, 300});
+  models::AttentionRun run;
+  const Split split = measure_split(at::kCPU, run, [&] { models::linear(x, layer); });
+  EXPECT_GT(split.matmul, split.rest);
 }
 
 TEST(Sections, CountsMatrixProductsInsideAttentionAsAttention) {
