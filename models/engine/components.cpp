@@ -157,7 +157,11 @@ bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role) {
 }
 
 uint64_t text_vision_bytes(const Checkpoint& checkpoint, at::ScalarType dtype) {
-  return load_text_vision(described(checkpoint, "text_encoder"), at::kMeta, dtype)->weight_bytes();
+  try {
+    return load_text_vision(described(checkpoint, "text_encoder"), at::kMeta, dtype)->weight_bytes();
+  } catch (const Error&) {  // checking the weights for images reports the error
+    return 0;
+  }
 }
 
 uint64_t vae_weight_count(const Checkpoint& checkpoint, VaeParts parts) {

@@ -84,7 +84,8 @@ std::string left_out_warning(const Checkpoint& checkpoint, const std::string& ro
 double weight_count(const Checkpoint& checkpoint, const std::string& role);
 bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role);
 
-/// Returns the size in bytes of what load_text_vision() loads, from the config alone.
+/// Returns the size in bytes of what load_text_vision() loads, from the config alone; 0 if the config does not describe
+/// it.
 uint64_t text_vision_bytes(const Checkpoint& checkpoint, at::ScalarType dtype);
 
 /// Counts the weights of these parts of the VAE. If no encoder is supported, both are the decoder alone.

@@ -93,6 +93,16 @@ class Images(CommandLineTest):
             self.assertRegex(result.stderr, r'error: .*model/text_encoder.* has no tensors model\.visual\.\*.*\n.*leave the images out\n$')
         self.succeed(self.generate('-m', model, '-o', 'a.mp4'))
 
+    def test_config_without_a_vision_model_is_enough_for_text(self):
+        model = Path(shutil.copytree(MODEL, self.folder / 'model'))
+        file = model / 'text_encoder' / 'config.json'
+        file.write_text(json.dumps({key: value for key, value in json.loads(file.read_text()).items() if key != 'vision_config'}))
+        self.succeed(self.run_program('inspect', model))
+        self.succeed(self.generate('-m', model, '-o', 'a.mp4'))
+        result = self.generate('-m', model, '-o', 'a.mp4', *FIRST)
+        self.assertEqual(result.returncode, 2)
+        self.assertRegex(result.stderr, r'error: .*text_encoder/config\.json: vision_config is missing')
+
     def test_ranks_make_the_same_video(self):
         options = ['--size', '64x64', '--frames', 22, '--attention', 'full', '--steps', 3, '--save-latents', 'latents.safetensors']
 
