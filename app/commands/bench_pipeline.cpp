@@ -125,7 +125,8 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   shown["video_steps"] = plan.video_steps;
   shown["similarity"] = plan.video.attention_policy.defaults.similarity;
   Rows baselines;
-  if (!options.against.empty()) baselines = bench::read_baseline(options.against, shown);
+  if (!options.against.empty())
+    baselines = bench::read_baseline(options.against, shown, pipeline->spec().prompt.has_length);
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <iostream>
+#include <mutex>
+#include <set>
+#include <string>
 
 #include "app/terminal.h"
 
@@ -55,8 +58,12 @@ models::Checkpoint open_and_say(const RunOptions& run) {
 }
 
 void say_terms(const RunOptions& run, const models::ModelSpec& spec) {
+  static std::mutex mutex;
+  static std::set<std::string> said;  // once for each model, though a set may open it several times
   if (run.quiet || run.random_weights || spec.license.empty()) return;
-  std::cerr << models::terms_line(spec) << "\n";
+  const std::string line = models::terms_line(spec);
+  const std::lock_guard lock(mutex);
+  if (said.insert(line).second) std::cerr << line << "\n";
 }
 
 }  // namespace sparsereel::app

@@ -76,6 +76,7 @@ MadeVideo LocalMaker::make_video(const VideoRecord& record, const std::function<
   use_device(video);
   models::Pipeline& pipeline = pipeline_for(video);
   resolve(video, pipeline);
+  for (const std::string& told : video.told) heard_->warn(told);
   pipeline.check_ranks(video.plan, ranks());
   const std::unique_ptr<Previews> previews = previews_of(pipeline);  // ends before the video does
   previews_ = previews.get();
@@ -109,7 +110,7 @@ void LocalMaker::warn(const VideoTask& /*video*/, const std::string& warning) {
 
 void LocalMaker::written(const VideoTask& /*video*/, const Made& made) {
   made.latents.check();
-  decode_seconds_ = made.result.seconds.decode;
+  decode_seconds_ = made.result.seconds.decode + made.result.seconds.decode_sound;
 }
 
 void LocalMaker::stage(const std::string& name) {

@@ -66,6 +66,7 @@ void RequestCheck::settle(VideoTask& video) {
   PictureFiles pictures;
   settle_images(video.settings, pipeline.spec(), video.options.request, pictures);
   video.plan = pipeline.resolve_anywhere(video.options.request);
+  check_image_shapes(video.plan, pipeline.spec(), pictures);
   check_encoding(video.options.run.output, video.plan.width, video.plan.height, video.options.run.video,
                  sound_format(pipeline.spec(), video.plan.no_audio));
 }

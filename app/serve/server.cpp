@@ -170,7 +170,11 @@ void serve(const ServeOptions& options, const Settings& settings) {
   std::cout << "serves " << model.name << " on " << shown_url(options, server->port()) << std::endl;
   wait_for_end(workers, listener, [&] {
     if (is_quiet) return;
-    say_terms(read_run_options(settings), check.spec(model));
+    try {
+      say_terms(read_run_options(settings), check.spec(model));
+    } catch (const Error& error) {  // the model's files are gone; each video will say so
+      std::cerr << "warning: " + std::string(error.what()) + "\n";
+    }
     std::cerr << "ready\n";
   });
   api.stop();

@@ -164,11 +164,11 @@ uint64_t text_vision_bytes(const Checkpoint& checkpoint, at::ScalarType dtype) {
   }
 }
 
-uint64_t vae_weight_count(const Checkpoint& checkpoint, VaeParts parts) {
+uint64_t vae_weight_count(const Checkpoint& checkpoint) {
   Component component = described(checkpoint, "vae");
   component.counted = std::make_shared<std::map<std::string, uint64_t>>();
   try {
-    load_vae(component, at::kMeta, at::kFloat, parts);
+    load_vae(component, at::kMeta, at::kFloat, VaeParts::both);
   } catch (const Error&) {  // the encoder is not supported
     load_vae(component, at::kMeta, at::kFloat, VaeParts::decoder);
   }

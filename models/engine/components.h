@@ -88,8 +88,8 @@ bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role);
 /// it.
 uint64_t text_vision_bytes(const Checkpoint& checkpoint, at::ScalarType dtype);
 
-/// Counts the weights of these parts of the VAE. If no encoder is supported, both are the decoder alone.
-uint64_t vae_weight_count(const Checkpoint& checkpoint, VaeParts parts = VaeParts::both);
+/// Counts the weights of the VAE: of its decoder, and of its encoder if that is supported.
+uint64_t vae_weight_count(const Checkpoint& checkpoint);
 
 /// Returns the VAE without weights, to ask what its decoder needs.
 std::unique_ptr<Vae> describe_vae(const Checkpoint& checkpoint, at::ScalarType dtype,

@@ -83,7 +83,7 @@ Decoded decode_alone(const Decoder& decoder, const at::Tensor& latents, bool til
     work_or_retry_tiled(result.tiled, may_tile, attempt, make_room);
   else
     work_or_retry(
-        "decoding", [&] { attempt(/*in_tiles=*/false); }, make_room);
+        "decoding", "choose a smaller size or fewer frames", [&] { attempt(/*in_tiles=*/false); }, make_room);
   result.frames = std::move(all.frames);
   if (result.tiled != tiled) result.warning = "decoding ran out of GPU memory and was done again in tiles";
   return result;

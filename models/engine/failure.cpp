@@ -34,8 +34,9 @@ Error as_error(const std::exception_ptr& exception) {
   } catch (const std::bad_alloc&) {
     return run_failure("out of memory", kMemoryRemedy);
   } catch (const c10::OutOfMemoryError& error) {
-    return run_failure(std::string("out of GPU memory: ") + error.what_without_backtrace(),
-                       "choose a smaller size, fewer frames, vae_tiling on, offload or dtype bf16");
+    return run_failure(
+        std::string("out of GPU memory: ") + error.what_without_backtrace(),
+        "choose a smaller size, fewer frames, vae_tiling on (if the model takes it), offload or dtype bf16");
   } catch (const c10::Error& error) {
     if (out_of_host_memory(error)) return run_failure("out of memory", kMemoryRemedy);
     return run_failure(std::string("libtorch failed: ") + error.what_without_backtrace(), kReport);

@@ -248,8 +248,9 @@ StageEstimate likely_image(const Checkpoint& checkpoint, const ModelSpec& spec, 
   const uint64_t given = whole_bytes(encoder_frames(plan, spec));
   stage.activations = vae->untiled_encode_bytes(frames, plan.height, plan.width) + given;
   stage.least = stage.weights + given;
-  stage.in_pieces = takes_little(format.transformer, &MemoryPlan::tiles) ||
-                    is_tight(static_cast<double>(stage.activations), format.transformer.device);
+  stage.in_pieces =
+      spec.takes_vae_tiling && (takes_little(format.transformer, &MemoryPlan::tiles) ||
+                                is_tight(static_cast<double>(stage.activations), format.transformer.device));
   return stage;
 }
 

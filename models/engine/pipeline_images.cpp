@@ -108,7 +108,8 @@ void Pipeline::add_keyframes(Conditioning& conditioning, const Plan& plan, const
   const std::vector<Picture> pictures = keyframe_pictures(given, plan.height, plan.width);
   const auto work = [&](const std::function<void()>& part) {  // frees a transformer if memory is short
     work_or_retry(
-        "encoding images", [&] { do_unless_cancelled(run.cancelled, part); }, [this] { return make_room(); });
+        "encoding images", "choose a smaller size", [&] { do_unless_cancelled(run.cancelled, part); },
+        [this] { return make_room(); });
   };
   if (spec_.image.text_token_edge > 0) work([&] { conditioning.seen = text_->look(pictures); });
   std::vector<at::Tensor> keyframes;

@@ -269,7 +269,7 @@ Sound Pipeline::decode_sound(const at::Tensor& latents, const Run& run) const {
     sound = {.samples = vae->decode(latents.to(device_)).to(at::kCPU), .sampling_rate = vae->sampling_rate()};
   };
   work_or_retry(
-      "decoding the sound",
+      "decoding the sound", "choose fewer frames, or no_audio",
       [&] { do_unless_cancelled(run.cancelled, [&] { read_whole(folder_, {kSoundVae}, device_, work); }); },
       [this] { return make_room(); });
   if (FrameSink* const sink = run.tell().frames()) sink->take_sound(sound);

@@ -25,14 +25,14 @@ void work_or_retry_tiled(bool& tiled, bool may_tile, const std::function<void(bo
   work(tiled);
 }
 
-void work_or_retry(const std::string& what, const std::function<void()>& work, const std::function<bool()>& make_room) {
+void work_or_retry(const std::string& what, const std::string& remedy, const std::function<void()>& work,
+                   const std::function<bool()>& make_room) {
   bool tiled = false;
   try {
     work_or_retry_tiled(
         tiled, /*may_tile=*/false, [&](bool) { work(); }, make_room);
   } catch (const c10::OutOfMemoryError& error) {
-    throw run_failure(what + " ran out of GPU memory: " + error.what_without_backtrace(),
-                      "choose a smaller size or fewer frames");
+    throw run_failure(what + " ran out of GPU memory: " + error.what_without_backtrace(), remedy);
   }
 }
 

@@ -13,7 +13,8 @@ void work_or_retry_tiled(bool& tiled, bool may_tile, const std::function<void(bo
                          const std::function<bool()>& make_room);
 
 /// Does the same for work that has no tiles: calls work() again if make_room() has freed anything. Otherwise throws
-/// Error, which says what ran out of GPU memory: "decoding".
-void work_or_retry(const std::string& what, const std::function<void()>& work, const std::function<bool()>& make_room);
+/// Error, which says what ran out of GPU memory ("decoding") and what helps.
+void work_or_retry(const std::string& what, const std::string& remedy, const std::function<void()>& work,
+                   const std::function<bool()>& make_room);
 
 }  // namespace sparsereel::models

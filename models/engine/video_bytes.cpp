@@ -50,16 +50,17 @@ double widest_block(const ModelSpec& spec, double tokens, double passes, uint64_
 double untiled_decoding(const Vae& vae, const ModelSpec& spec, const LatentSize& size, int64_t ranks) {
   const double frames = kColors * static_cast<double>(decoded_frames(spec, size.frames)) *
                         static_cast<double>(size.height * spec.stride[1] * size.width * spec.stride[2]) * sizeof(float);
-  const int64_t rows = piece_of_height(size.height, ranks);
-  return static_cast<double>(vae.untiled_bytes(size.frames, rows, size.width)) + frames / static_cast<double>(ranks);
+  const int64_t pieces = vae.decodes_in_pieces() ? ranks : 1;
+  const int64_t rows = piece_of_height(size.height, pieces);
+  return static_cast<double>(vae.untiled_bytes(size.frames, rows, size.width)) + frames / static_cast<double>(pieces);
 }
 
 uint64_t whole_bytes(double bytes) {
   return static_cast<uint64_t>(std::min(bytes, 1e18));
 }
 
-uint64_t vae_bytes(const Checkpoint& checkpoint, c10::ScalarType dtype, c10::Device device, VaeParts parts) {
-  const VaeWeights weights = describe_vae(checkpoint, dtype, parts)->weights();
+uint64_t vae_bytes(const Checkpoint& checkpoint, c10::ScalarType dtype, c10::Device device) {
+  const VaeWeights weights = describe_vae(checkpoint, dtype)->weights();
   const uint64_t in_dtype = weights.count * c10::elementSize(dtype);
   return device.is_cpu() ? std::max(weights.bytes, in_dtype) : weights.bytes;  // 16 bits are chosen for GPUs only
 }

@@ -33,9 +33,8 @@ double widest_block(const ModelSpec& spec, double tokens, double passes, uint64_
 /// Returns the bytes of a step: a block at its widest, and the cache.
 double step_bytes(const Plan& plan, const ModelSpec& spec, uint64_t element);
 
-/// Returns the bytes of these parts of the VAE on a device, in the dtype or in the formats that the VAE chooses.
-uint64_t vae_bytes(const Checkpoint& checkpoint, c10::ScalarType dtype, c10::Device device,
-                   VaeParts parts = VaeParts::decoder);
+/// Returns the bytes of the VAE's decoder on a device, in the dtype or in the formats that the VAE chooses.
+uint64_t vae_bytes(const Checkpoint& checkpoint, c10::ScalarType dtype, c10::Device device);
 
 /// Returns the bytes of untiled decoding, frames included, with a band of rows on each of `ranks`.
 double untiled_decoding(const Vae& vae, const ModelSpec& spec, const LatentSize& size, int64_t ranks);

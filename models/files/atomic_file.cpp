@@ -116,11 +116,16 @@ void AtomicFile::commit() {
 
 void AtomicFile::place() {
   complete();
-  placed_ = Placed::exchanged;
   if (::renameat2(AT_FDCWD, temporary().c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) != 0) {
-    placed_ = Placed::no;
     rename();
     placed_ = Placed::new_file;
+  } else {
+    placed_ = Placed::exchanged;
+    struct stat replaced = {};
+    if (::lstat(temporary().c_str(), &replaced) != 0 || !S_ISREG(replaced.st_mode)) {
+      take_back();  // somebody's folder, which would be removed with the temporary
+      throw_write_failure(target_, EISDIR);
+    }
   }
   flush_to_disk(target_.parent_path());
 }

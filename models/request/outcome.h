@@ -54,7 +54,7 @@ struct Outcome {
   Latents latents;         // CPU; the video's in its dtype of latents, at diffusers' scale; the sound's in fp32
   bool vae_tiled = false;  // frames were decoded in tiles
   /// The request's first image after the VAE has encoded and decoded it, fp32 CPU [1, H, W, 3]. Undefined if the
-  /// request has no image, or nothing was decoded.
+  /// request has no image, the image is a keyframe, or nothing was decoded.
   at::Tensor image;
   StageSeconds seconds;
   StageMemory memory;

@@ -163,13 +163,9 @@ PixelSize size_of(const Request& request, const ModelSpec& spec) {
 
 /// Returns the tokens that the plan's images add to the transformer's sequence: keyframes, and what their text has.
 int64_t tokens_of_images(const Plan& plan, const ModelSpec& spec) {
-  int64_t each = 0;
-  if (spec.image.latents == ImageSpec::Latents::keyframes) {
-    const hilbert::Grid grid = token_grid(spec, plan.latent);
-    each += grid.height * grid.width;
-  }
-  if (const int64_t edge = spec.image.text_token_edge; edge > 0) each += plan.height / edge * (plan.width / edge);
-  return plan.images() * each;
+  const int64_t edge = spec.image.text_token_edge;
+  const int64_t in_text = edge > 0 ? plan.height / edge * (plan.width / edge) : 0;
+  return plan.images() * in_text + keyframe_tokens(plan, spec);
 }
 
 /// Throws Error saying that the model has only one size and length.
@@ -260,8 +256,7 @@ void check_images(const GivenImages& images, int64_t latent_frames, const ModelS
   const ImageSpec& rules = spec.image;
   if (images.first && !rules.any())
     throw bad_option("image", "is given, but this model makes videos from text only",
-                     "leave it out, or add a LoRA that teaches the model to take one; the tiny model has "
-                     "assets/tiny-image.safetensors");
+                     "leave it out, or add a LoRA that teaches the model to take one");
   if (images.last && !rules.takes_last)
     throw bad_option("last_image", "is given, but this model takes no image for the last frame", "leave it out");
   if (!images.first && (rules.needed || (images.last && !rules.last_alone)))
@@ -275,6 +270,12 @@ void check_images(const GivenImages& images, int64_t latent_frames, const ModelS
   if (images.last && latent_frames == 1)
     throw bad_option("frames", "1 leaves no room for a last image",
                      "use " + std::to_string(nearest_frames(spec, 1).above));
+}
+
+int64_t keyframe_tokens(const Plan& plan, const ModelSpec& spec) {
+  if (spec.image.latents != ImageSpec::Latents::keyframes) return 0;
+  const hilbert::Grid grid = token_grid(spec, plan.latent);
+  return plan.images() * grid.height * grid.width;
 }
 
 Plan resolve_request(const Request& request, const ModelSpec& spec) {
@@ -310,7 +311,7 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
   if (request.dense_steps) plan.attention_policy.dense_steps = request.dense_steps->of(plan.num_inference_steps);
   if (request.exact_steps) plan.exact_steps = request.exact_steps->of(plan.num_inference_steps);
   plan.token_order = request.token_order;
-  plan.vae_tiling = request.vae_tiling;
+  if (spec.takes_vae_tiling) plan.vae_tiling = request.vae_tiling;
   plan.no_audio = request.no_audio && spec.sound.any();
   check_text(plan, spec);
   check_size(request, plan, spec);

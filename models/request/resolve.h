@@ -29,6 +29,9 @@ std::optional<TunedProfile> apply_profile(const Settings& settings, Request& req
 /// and the attention mode. Throws Error naming the field that the model does not accept.
 Plan resolve_request(const Request& request, const ModelSpec& spec);
 
+/// Returns how many tokens the plan's images add to the transformer's sequence as keyframes.
+int64_t keyframe_tokens(const Plan& plan, const ModelSpec& spec);
+
 struct GivenImages {
   bool first = false, last = false;
 };

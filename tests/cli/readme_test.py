@@ -40,7 +40,7 @@ def anchors_of(page):
 class Readme(CommandLineTest):
     def setUp(self):
         super().setUp()
-        for name in ('configs', 'tests', 'models', 'assets/tiny', 'assets/tiny-4-steps.safetensors', 'assets/prompts', 'assets/tiny-training'):
+        for name in ('configs', 'tests', 'models', 'assets/tiny', 'assets/tiny-4-steps.safetensors', 'assets/tiny-image.safetensors', 'assets/first-frame.png', 'assets/prompts', 'assets/tiny-training'):
             link = self.folder / name
             link.parent.mkdir(exist_ok=True)
             link.symlink_to(ROOT / name)

@@ -34,7 +34,7 @@ class TinyImage(CommandLineTest):
         self.assertLess(psnr(last, picture), 20, 'the triangle did not move')
 
     def test_names_the_lora_if_it_is_missing(self):
-        self.fail_with(self.run_program('generate', '-m', TINY, '-i', PICTURE, '-p', PROMPT, '-o', 'v.safetensors'), 2, '--image is given', 'text only', 'assets/tiny-image.safetensors')
+        self.fail_with(self.run_program('generate', '-m', TINY, '-i', PICTURE, '-p', PROMPT, '-o', 'v.safetensors'), 2, '--image is given', 'text only', 'LoRA')
 
 
 if __name__ == '__main__':

@@ -108,6 +108,7 @@ void Renderer::written(const VideoTask& row, const Made& made) {
   entry["bytes"] = fs::file_size(row.options.run.output);
   const models::StageSeconds& seconds = made.result.seconds;
   seconds_ = {{"denoise", seconds.denoise}, {"decode", seconds.decode}, {"write", seconds_since(made.write_start)}};
+  if (seconds.decode_sound > 0) seconds_["decode_sound"] = seconds.decode_sound;
   entry.update(made_report(row, made, row.told));
   entry["seconds"] = seconds_;
   entry["sparsity"] = made.result.attention.statistics.sparsity();

@@ -381,7 +381,8 @@ void measure_over_ranks(const Settings& settings, const PipelinePlan& plan, cons
   const double speed = pipeline.device().is_cpu() ? 0 : link_speed(find_gpu_links());
   stages.measure_text();
   models::Plan video = plan.video;
-  if (!pipeline.spec().prompt.has_length) video.max_sequence_length = stages.text_tokens();
+  if (!pipeline.spec().prompt.has_length)
+    video.text_tokens = stages.text_tokens() + models::keyframe_tokens(video, pipeline.spec());
   const VideoCost cost = video_cost(pipeline.spec(), video);
   for (const GpuCount& count : counts) {
     stages.measure(count);

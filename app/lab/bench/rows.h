@@ -94,7 +94,8 @@ std::string stage_markdown(const Rows& rows, int64_t steps, bool aligned = false
 
 /// Reads the rows of a baseline's JSON report: an object with the keys `rows` (each with at least the keys mode, stage
 /// and ms) and `settings`, the settings of its measurement. Throws Error naming file, row and field, also if a setting
-/// that affects times differs from `settings`, the settings of this run.
-Rows read_baseline(const std::string& file, const nlohmann::json& settings);
+/// that affects times differs from `settings`, the settings of this run. Numbers of tokens are compared only if the
+/// model's texts have one length (text_has_length); otherwise this run knows them once its text is encoded.
+Rows read_baseline(const std::string& file, const nlohmann::json& settings, bool text_has_length = true);
 
 }  // namespace sparsereel::app::bench

@@ -117,7 +117,8 @@ void begin_report(const Settings& settings, VideoPlan& plan, const models::Check
 void settle_tokens(nlohmann::json& settings, const models::ModelSpec& spec, const models::Plan& video,
                    int64_t text_tokens) {
   if (spec.prompt.has_length) return;
-  settings["tokens"] = static_cast<int64_t>(models::token_count(spec, video.latent, text_tokens));
+  const int64_t behind_video = text_tokens + models::keyframe_tokens(video, spec);
+  settings["tokens"] = static_cast<int64_t>(models::token_count(spec, video.latent, behind_video));
   settings["text_tokens"] = text_tokens;
 }
 

@@ -1,7 +1,8 @@
 // The mma attention kernel over lists: one template with P.V in int8 or in fp16.
 //
 // A CTA owns a tile of 128 queries. Its key blocks pass through a ring of stages in shared memory, filled by cp.async.
-// Each warp keeps its own query rows in registers and multiplies them with a whole block of 64 keys.
+// Each warp keeps its own query rows in registers (in shared memory if kSharedQueries) and multiplies them with a whole
+// block of 64 keys.
 #pragma once
 
 #include "attention/cuda/mma/shape.cuh"

@@ -235,7 +235,7 @@ __device__ __forceinline__ void raise_to_largest(int column, uint32_t (&most)[kL
 }
 
 /// Writes the int8 record of `thread`: V less its center, with the scale of each channel of the record. Computes as
-/// cpu::round_channel() does, to the bit.
+/// cpu::round_values() does, to the bit.
 template <typename T, int D>
 __device__ void make_int8(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
                           const RecordThread<D>& thread) {

@@ -74,11 +74,12 @@ TEST(DecodeRetry, WithoutTilesHappensOnlyAfterFreeingMemory) {
   const auto work = [&] {
     if (++calls == 1) TORCH_CHECK_WITH(OutOfMemoryError, false, "no room");
   };
-  work_or_retry("decoding", work, [] { return true; });
+  work_or_retry("decoding", "choose a smaller size or fewer frames", work, [] { return true; });
   EXPECT_EQ(calls, 2);
   calls = 0;
-  EXPECT_TRUE(test::throws_error([&] { work_or_retry("decoding", work, [] { return false; }); },
-                                 {"decoding ran out of GPU memory: no room"}));
+  EXPECT_TRUE(test::throws_error(
+      [&] { work_or_retry("decoding", "choose a smaller size or fewer frames", work, [] { return false; }); },
+      {"decoding ran out of GPU memory: no room"}));
   EXPECT_EQ(calls, 1) << "the same work would fail again";
 }
 
