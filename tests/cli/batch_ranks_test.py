@@ -179,7 +179,7 @@ class Gpus(CommandLineTest):
         self.wait_for_rows('team', 1, process)
         follower = self.follower_of(process)
         pages = int(Path(f'/proc/{follower}/statm').read_text().split()[0])
-        stacks = 4 << 20  # a stack that cannot grow would end the process by a signal
+        stacks = 16 << 20  # a stack that cannot grow would end the process by a signal; the large row needs far more than this
         resource.prlimit(follower, resource.RLIMIT_AS, (pages * resource.getpagesize() + stacks,) * 2)
         errors = self.end_of_team(process, 1)
         self.assertRegex(errors, r'set.csv:3: rank 1 \(cpu\): (.*memory|could not create a primitive)')  # the second alternative is oneDNN's message
