@@ -47,8 +47,8 @@ enum class OutputKind { encoded, gif, y4m, safetensors, png_folder };
 /// Returns true if the path has the extension of a video file, whether or not this program writes it.
 bool is_video(const std::filesystem::path& path);
 
-/// Returns the kind. Throws Error for an unknown extension, naming the nearest and listing all; also for a folder that
-/// has the name of a file.
+/// Returns the kind. Throws Error for an unknown extension. The error names the nearest extension and lists all known
+/// ones. Also throws Error if the path is a folder whose name has the extension of a video file.
 OutputKind output_kind(const std::filesystem::path& path);
 
 /// Writes a video file. Until finish() succeeds, the target stays as it was, and a failure leaves no file behind.

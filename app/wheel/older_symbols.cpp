@@ -1,6 +1,6 @@
-// Makes the wheel run with older C and C++ libraries. The compiler chose the newest versions of these two functions.
-// Each has an older version that does the same, which RHEL 9 (glibc 2.34, GCC 11) has too. The linker passes the calls
-// to the functions here (option --wrap in .cmake/install.cmake).
+// Makes the wheel run with older C and C++ libraries. By default, hypot() and std::condition_variable::wait() link to
+// their newest versions. RHEL 9 (glibc 2.34, GCC 11) has only older versions, which do the same. With the option --wrap
+// in .cmake/install.cmake, the linker passes the calls to the functions here, which call the older versions.
 #include <condition_variable>
 #include <mutex>
 

@@ -35,7 +35,7 @@ struct ProfileQuality {
   double seconds = 0, full_seconds = 0;  // seconds to denoise a video, with this profile and with full attention
 };
 
-/// Numbers of first steps and first layers that keep every block.
+/// How many steps at the start, and how many of the first layers, compute every block.
 struct DenseStart {
   int64_t steps = 0;
   int64_t layers = 0;

@@ -12,7 +12,7 @@ int64_t latent_frames(const ModelSpec& spec, int64_t frames) {
   return latent_size(spec, frames, 0, 0).frames;
 }
 
-/// Returns a bound far below where sums of frames would overflow.
+/// Returns the largest number of frames that is accepted. A few strides and clips can be added to it without overflow.
 int64_t last_number(const ModelSpec& spec) {
   return std::numeric_limits<int64_t>::max() - 4 * (spec.stride[0] + spec.clips.frames);
 }

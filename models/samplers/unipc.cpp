@@ -78,8 +78,8 @@ at::Tensor UniPcSampler::corrected(int64_t index, const at::Tensor& sample, cons
   return advance(last, history_.sample, mean).to(sample.scalar_type());
 }
 
-/// Estimates the mean over the next span (UniP) by the line through the last two predictions, at the middle of the
-/// span.
+/// Estimates the mean of c over the next span (UniP). Lays a line through the last two predictions, and returns its
+/// value at the middle of the span.
 at::Tensor UniPcSampler::extrapolated(int64_t index, const at::Tensor& clean) const {
   if (order(index) == 1) return clean;
   const at::Tensor place = span(index, index - 1) / span(index, index + 1);

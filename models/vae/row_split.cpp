@@ -1,4 +1,5 @@
-// Exchanges edge rows with neighbors by all-to-all. Everything else is gathered and joined in the order of the ranks.
+// Exchanges the rows at the edges of bands with the neighbors by all-to-all. Whole bands and their moments are gathered
+// from all ranks, and joined in the order of the ranks.
 #include "models/vae/row_split.h"
 
 #include <ATen/ATen.h>

@@ -11,9 +11,8 @@ class SoundVae {
  public:
   virtual ~SoundVae() = default;
 
-  /// Decodes latents [1, rows, C], at the scale at which they are denoised and in the layout of
-  /// TransformerInput::sound, to samples, fp32 [channels, length] in [-1, 1]. Throws Error if the latents do not have
-  /// that form.
+  /// Decodes latents [1, rows, C] to samples, fp32 [channels, length] in [-1, 1]. The latents have the scale at which
+  /// they are denoised, and the layout of TransformerInput::sound. Throws Error if the latents do not have that form.
   virtual at::Tensor decode(const at::Tensor& latents) = 0;
   /// Returns the number of samples of one channel that a latent decodes to.
   virtual int64_t samples_a_latent() const = 0;

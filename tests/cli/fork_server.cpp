@@ -1,6 +1,6 @@
 // A library that fork_server.py preloads into the program. The program then loads its libraries once, and forks a
-// process for each run that a test asks for. Loading libtorch takes most of a short run. A forked process does what the
-// program does from its first function on, including app/before_libraries.cpp.
+// process for each run that a test asks for. This saves time, because loading libtorch takes most of a short run. A
+// forked process first runs app/before_libraries.cpp, which a program runs before its libraries load, and then main().
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
@@ -82,7 +82,8 @@ int run(Request& request) {
   return program(count, arguments.data(), environ);
 }
 
-/// Replaces the program's main(). Answers each request with the process's id and, once it has ended, its wait status.
+/// Replaces the program's main(). Forks a process for each request. The first answer is the forked process's id. The
+/// second answer, once this process has ended, is its wait status.
 int serve(int, char**, char**) {
   const int socket = std::atoi(std::getenv(kSocket));
   unsetenv(kSocket);

@@ -100,7 +100,8 @@ TEST_F(AttendOnGpu, KeepsTheWeightsOfRowsWhoseScoresAreAllFarBelowZero) {
   }
 }
 
-// Tests a channel without any spread, and a value twice as far from its block's mean as the largest value is from zero.
+// Tests channels whose values are all equal. Also tests a value whose distance from its block's mean is twice the
+// largest |v|: one 1 among values of -1.
 TEST_F(AttendOnGpu, HandlesConstantAndTwoSidedValues) {
   const Context context{.mode = Mode::quantized};
   for (const int64_t tokens : {1, 100, 700, 2000}) {

@@ -62,7 +62,8 @@ class Int8OnGpu : public ::testing::Test {
     return ((found.cpu().to(at::kDouble) - exact.to(at::kDouble)).norm() / exact.to(at::kDouble).norm()).item<double>();
   }
 
-  /// The GPU adds the bias in bf16 numbers and rounds once, so that its results are the CPU's, rounded to bf16.
+  /// The biases of layer() are exact in bf16 and fp16, and the GPU rounds only the result. So its results are the CPU's
+  /// results in fp32, rounded to the dtype of x.
   static void expect_same_product(const at::Tensor& x, const Linear& layer) {
     const at::Tensor gpu = linear(x.to(at::kCUDA), on(at::kCUDA, layer)).cpu();
     EXPECT_TRUE(gpu.equal(linear(x.to(at::kFloat), layer).to(x.scalar_type())));

@@ -21,6 +21,7 @@
 #include "models/layers/cpu_threads.h"
 #include "models/parallel/metered_group.h"
 #include "models/request/outcome.h"
+#include "models/request/resolve.h"
 #include "models/request/run.h"
 #include "models/request/tuned_profile.h"
 

@@ -8,6 +8,7 @@
 #include "app/lab/measure/run_progress.h"
 #include "app/options/tiny_model.h"
 #include "models/request/fields.h"
+#include "models/request/resolve.h"
 #include "models/request/sampling.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "models/store/checkpoint/family.h"

@@ -65,8 +65,8 @@ CogVideoXVaeConfig parse_cogvideox_vae_config(const nlohmann::json& json, const 
   // Each upsampling doubles time once, and the last block has none.
   const double doublings = std::log2(config.temporal_compression_ratio);
   if (doublings != std::floor(doublings) || doublings > static_cast<double>(blocks - 1))
-    fields.fail("temporal_compression_ratio", "is not a power of two of at most 2^" + std::to_string(blocks - 1) +
-                                                  ": each block but the last doubles it at most once");
+    fields.fail("temporal_compression_ratio", "is not a power of two from 1 to 2^" + std::to_string(blocks - 1) +
+                                                  ": each block but the last can double the frames once");
   if (config.use_post_quant_conv && config.latent_channels != config.out_channels)
     fields.unsupported("use_post_quant_conv", "true where latent_channels differs from out_channels", "false");
   if (with_encoder) check_encoder(fields, config);

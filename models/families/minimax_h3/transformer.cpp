@@ -242,7 +242,8 @@ Tokens MiniMaxH3::embed(const TransformerInput& input, const TokenPlan& plan) co
           .modulation_rows = place_of(rows)};
 }
 
-/// Returns a modulation that all tokens choose by row_of_token.
+/// Returns a modulation that uses the video's vectors for all tokens. row_of_token alone then chooses the vectors of a
+/// token.
 JointModulation for_all(JointModulation modulation) {
   modulation.text = modulation.video;
   return modulation;

@@ -30,8 +30,8 @@ std::vector<double> latent_statistics(const nlohmann::json& json, const ConfigFi
 
 void require_entries(const ConfigFields& fields, const char* field, size_t entries, size_t wanted) {
   if (entries == wanted) return;
-  fields.fail(field, "has " + std::to_string(entries) + " entries, not " + std::to_string(wanted) +
-                         " as decoder_block_out_channels makes it");
+  fields.fail(field, "has " + std::to_string(entries) + " entries, but decoder_block_out_channels requires " +
+                         std::to_string(wanted));
 }
 
 void check_mochi_levels(const ConfigFields& fields, const MochiVaeConfig& config) {

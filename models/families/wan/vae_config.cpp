@@ -24,8 +24,8 @@ void check_levels(const ConfigFields& fields, const WanVaeConfig& config) {
   const size_t levels = config.dim_mult.size(), doublings = config.temperal_downsample.size();
   if (levels == 0 || levels > 8) fields.fail("dim_mult", "has " + std::to_string(levels) + " entries, not 1 to 8");
   if (doublings != levels - 1)
-    fields.fail("temperal_downsample", "has " + std::to_string(doublings) + " entries, not one fewer than dim_mult's " +
-                                           std::to_string(levels));
+    fields.fail("temperal_downsample", "has " + std::to_string(doublings) + " entries, but dim_mult has " +
+                                           std::to_string(levels) + ", which requires " + std::to_string(levels - 1));
   for (const WanVaeLevel& level : decoder_levels(config)) {
     fields.check_width("decoder_base_dim x dim_mult", level.out);
     if (level.resized == 0) continue;

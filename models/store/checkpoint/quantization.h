@@ -15,9 +15,9 @@ namespace sparsereel::models {
 /// Quantized layers, by the names of their weights.
 using QuantizedLayers = std::map<std::string, QuantizedLayer>;
 
-/// Throws Error naming the layer if weights are quantized in an unsupported way. Supported are the formats of
-/// quantized_format.cpp. Nothing unknown may lie beside their weight or in ComfyUI's description (NAME.comfy_quant, or
-/// _quantization_metadata in the header).
+/// Throws Error naming the layer if weights are quantized in an unsupported way. quantized_format.cpp lists the
+/// supported formats. No unknown tensor may stand beside the layer's weight, and ComfyUI's description of the layer
+/// (NAME.comfy_quant, or _quantization_metadata in the header) may have no unknown key.
 void check_quantization(const std::vector<std::shared_ptr<TensorFile>>& files);
 
 /// Finds the quantized layers of these tensors, which lie in these files. Finds none if the files describe them in an

@@ -158,7 +158,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"wan_vae", "dim_mult", json::array({1, 2, 4}), "temperal_downsample has 3 entries"},
         Bad{"wan_vae", "dim_mult", std::vector<int>(80, 1), "80 entries"},
         Bad{"wan_vae", "num_res_blocks", 0, "not a whole number from 1"},
-        Bad{"wan_vae", "temperal_downsample", json::array({true, true}), "one fewer than dim_mult's 4"},
+        Bad{"wan_vae", "temperal_downsample", json::array({true, true}), "but dim_mult has 4"},
         Bad{"wan_vae", "temperal_downsample", json::array({0, 1, 1}), "not true or false"},
         Bad{"wan_vae", "temperal_downsample", json::array({true, true, true}),
             "scale_factor_temporal is 4, but must be 8 because of temperal_downsample"},
