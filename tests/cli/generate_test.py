@@ -112,7 +112,8 @@ class Generate(CommandLineTest):
         asked, made = FAMILY.even_latents
         report = self.report('-o', 'clip.mp4', '--frames', asked)
         self.assertEqual(report['output']['frames'], made)
-        self.assertEqual([f'{made} frames instead of {asked}' in warning for warning in report['warnings']], [True] * (made > asked))
+        other = [warning for warning in report['warnings'] if 'the model was not made for' not in warning]  # of a video so small
+        self.assertEqual([f'{made} frames instead of {asked}' in warning for warning in other], [True] * (made > asked))
 
     def test_seconds_of_all_stages_add_up_to_those_of_the_process(self):
         ticks = 0.02  # resolution of the system's process start times
