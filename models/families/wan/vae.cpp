@@ -149,8 +149,9 @@ uint64_t WanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int
 
 // Elements alive at the worst moment, as in the decoder. A residual block holds its input, the normalized input after
 // the history, and a convolution's output or the norm's copies. A downsampler holds its input, the input padded with
-// zeros, and a quarter of it. A level's shortcut is alive too. The patches and the latents are alive throughout. Unless
-// for a picture, so are the history of all convolutions, the output of the last settled layer, and the patches before.
+// zeros, and a quarter of it. A level's shortcut is alive too. The patches, the latents and, unless for a picture, the
+// history of all convolutions are alive throughout. What is kept of frames that repeat (encoder.h) is not counted: at
+// most one activation more, which the reserve of the callers covers.
 uint64_t WanVae::untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const {
   const std::vector<WanVaeLevel> levels = encoder_levels(config_);
   const int64_t patch = config_.patch_size;
@@ -158,7 +159,6 @@ uint64_t WanVae::untiled_encode_bytes(int64_t frames, int64_t height, int64_t wi
   int64_t history = kHistoryFrames * pixels * config_.in_channels;
   int64_t peak = history + chunk * pixels * (config_.in_channels + levels.front().in);
   const int64_t patches = patch > 1 ? chunk * pixels * config_.in_channels : 0;
-  const int64_t settled = chunk * pixels * levels.front().in;
   for (const WanVaeLevel& level : levels) {
     const int64_t times = level.resizes_time && chunk > 1 ? 2 : 1, places = level.resized > 0 ? 4 * times : 1;
     const int64_t held = config_.is_residual ? chunk * pixels * level.out / places : 0;
@@ -179,8 +179,7 @@ uint64_t WanVae::untiled_encode_bytes(int64_t frames, int64_t height, int64_t wi
   peak = std::max(peak, 7 * chunk * pixels * mid);  // attention, as in the decoder
   history += kHistoryFrames * 5 * pixels * mid;
   const int64_t latents = config_.z_dim * ((frames - 1) / config_.frames_a_latent() + 1) * pixels;
-  const int64_t over_chunks = frames > 1 ? history + settled + patches : 0;
-  return static_cast<uint64_t>((peak + over_chunks + patches + latents) * bytes_of_element());
+  return static_cast<uint64_t>((peak + (frames > 1 ? history : 0) + patches + latents) * bytes_of_element());
 }
 
 }  // namespace
