@@ -95,7 +95,7 @@ class Readme(CommandLineTest):
         page, tables = ((ROOT / name).read_text() for name in ('README.md', 'tests/bench/README.md'))
         known = set(re.findall(r'\d+(?:\.\d+)?', tables))
         rows = [row for part in ('Speed', 'Quality') for row in re.findall(r'^\|.*\d.*\|$', re.search(rf'^## {part}\n(.*?)^## ', page, re.M | re.S)[1], re.M)]
-        self.assertEqual(len(rows), 9)
+        self.assertEqual(len(rows), 11)
         for row in rows:
             seconds_or_decibels = [cell for cell in row.split('|')[2:] if re.fullmatch(r' \**\d+(\.\d+)?\** ', cell)]
             self.assertGreater(len(seconds_or_decibels), 1, row)
