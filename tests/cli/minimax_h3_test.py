@@ -55,7 +55,10 @@ class MiniMaxH3(CommandLineTest):
                         ('tune', 'p.txt', '--steps', 4, '--videos', 1, '--samples', 1)):
             with self.subTest(command=command):
                 for options, count in (((), 1), (('--quiet',), 0)):
-                    result = self.succeed(self.run_program(*command, *small, *options))
+                    result = self.run_program(*command, *small, *options)
+                    if result.returncode != 0:  # a model so small may leave tune nothing that is faster than full attention
+                        self.assertEqual(result.returncode, 1, result.stderr)
+                        self.assertRegex(result.stderr, 'profile.yaml is not written: .*full attention takes only')
                     self.assertEqual(result.stderr.count('terms of their own'), count, result.stderr)
 
     def test_videos_name_the_model(self):
