@@ -77,7 +77,7 @@ class BadFolders(CommandLineTest):
         for name, changes, words in (('transformer/config.json', {'qk_norm': 'layer_norm'}, 'transformer/config.json: qk_norm'),
                                      ('transformer/config.json', {'in_channels': 13}, "vae/config.json: latent_channels 12 does not fit the transformer's in_channels 13"),
                                      ('text_encoder/config.json', {'d_model': 48}, "text_encoder/config.json: d_model 48 does not fit the transformer's text_embed_dim 32"),
-                                     ('vae/config.json', {'spatial_expansions': [2, 2]}, 'vae/config.json: spatial_expansions has 2 entries, not 3'),
+                                     ('vae/config.json', {'spatial_expansions': [2, 2]}, 'vae/config.json: spatial_expansions has 2 entries, but decoder_block_out_channels requires 3'),
                                      ('scheduler/scheduler_config.json', {'stochastic_sampling': True}, 'scheduler_config.json: stochastic_sampling')):
             with self.subTest(name=name, changes=changes):
                 self.refused(self.edit(name, **changes), words)
