@@ -113,27 +113,26 @@ struct KeptValues {
     float inverse[kLaneElements];
 #pragma unroll
     for (int c = 0; c < kLaneElements; ++c) inverse[c] = int8_inverse_scale(__uint_as_float(most[c]));
-#pragma unroll
-    for (int round = 0; round < kRounds; ++round) {
-      float x[4][kLaneElements];
-      uint32_t real = 0, words[kLaneElements];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        unpack(value[round][i], x[i]);
-        if (key_of(word(round), i) < left) real |= 0xFFU << 8 * i;
-      }
-#pragma unroll
-      for (int c = 0; c < kLaneElements; ++c) {
-        const auto byte = [&](int i) { return int8_byte(__fsub_rn(x[i][c], center[c]), inverse[c]); };
-        words[c] = four_bytes(byte(0), byte(1), byte(2), byte(3)) & real;
-      }
-      transpose.put(word(round), column, words);
-    }
+    put(column, transpose, [&](const float(&x)[4][kLaneElements], int c) {
+      const auto byte = [&](int i) { return int8_byte(__fsub_rn(x[i][c], center[c]), inverse[c]); };
+      return four_bytes(byte(0), byte(1), byte(2), byte(3));
+    });
   }
 
   /// Puts v * inverse - mean in e4m3 into the transpose.
   __device__ __forceinline__ void quantize(const float (&inverse)[kLaneElements], const float (&mean)[kLaneElements],
                                            int column, Transpose<D>& transpose) const {
+    put(column, transpose, [&](const float(&x)[4][kLaneElements], int c) {
+      const auto e4m3 = [&](int i) { return fmaf(x[i][c], inverse[c], -mean[c]); };
+      return e4m3x4(e4m3(0), e4m3(1), e4m3(2), e4m3(3));
+    });
+  }
+
+ private:
+  /// Puts the bytes of all values into the transpose, and zeros for keys that are not real. four_of(x, c) returns the
+  /// bytes of channel c of four keys, x.
+  template <typename FourOf>
+  __device__ __forceinline__ void put(int column, Transpose<D>& transpose, const FourOf& four_of) const {
 #pragma unroll
     for (int round = 0; round < kRounds; ++round) {
       float x[4][kLaneElements];
@@ -144,10 +143,7 @@ struct KeptValues {
         if (key_of(word(round), i) < left) real |= 0xFFU << 8 * i;
       }
 #pragma unroll
-      for (int c = 0; c < kLaneElements; ++c) {
-        const auto e4m3 = [&](int i) { return fmaf(x[i][c], inverse[c], -mean[c]); };
-        words[c] = e4m3x4(e4m3(0), e4m3(1), e4m3(2), e4m3(3)) & real;
-      }
+      for (int c = 0; c < kLaneElements; ++c) words[c] = four_of(x, c) & real;
       transpose.put(word(round), column, words);
     }
   }
