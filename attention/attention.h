@@ -1,4 +1,4 @@
-// The program's only attention operator: every 3D attention of every model calls attend().
+// The program's only attention operator. The attention layers of all video transformers call attend().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,15 +22,16 @@ using Prologue = PrologueOf<at::Tensor, at::Tensor, double>;
 /// The arrays of the prologue's norm for q alone or for k alone.
 using RowNorm = RowNormOf<at::Tensor>;
 
-/// Returns the number of tokens that the prologue rotates: the number of rows of its tables or positions.
+/// Returns the number of tokens that the prologue rotates, which is the number of rows of its tables or positions.
 int rotary_tokens(const Prologue& prologue);
 
-/// Returns the cosine and sine of each pair of channels from the prologue's tables, fp16 [Nvideo, D / 2, 2]. Store them
-/// in Prologue::rotary_pairs, so that GPU calls need not make them.
+/// Computes the cosine and sine of each pair of channels from the prologue's tables, fp16 [Nvideo, D / 2, 2]. Store the
+/// result in Prologue::rotary_pairs; otherwise every GPU call computes it again.
 at::Tensor rotary_pairs(const Prologue& prologue);
 
 /// Returns the mean (0 for an RMS norm) and 1 / deviation of each token of x [B, N, H, D] over all its heads, fp32 [B,
-/// N, 2]. They can be used as Prologue::q_moments or k_moments. Throws Error if the prologue has no norm across heads.
+/// N, 2]. The result can be used as Prologue::q_moments or k_moments. Throws Error if the prologue has no norm across
+/// heads.
 at::Tensor token_moments(const Prologue& prologue, const at::Tensor& x);
 
 /// The settings of a call: its mode, policy, masks and prologue.
@@ -60,21 +61,23 @@ struct Result {
   at::Tensor out_scale{};  // fp32 [B]: factor by which an e4m3 out must be multiplied; undefined if out has q's dtype
   at::Tensor lse;          // if requested: fp32 [B, H, Nq], natural log of the sum of exp(score) over keys and means
   Statistics statistics;   // without the counts of GPU kernels; see collect_counts()
-  std::string kernel;      // what ran, such as "cpu block-sparse fp32 (avx512)", and why if it is not what was asked
+  std::string kernel;  // the kernel that ran, such as "cpu block-sparse fp32 (avx512)"; if it is not the kernel that
+                       // was asked for, also the reason
 };
 
-/// Memory that is reused from call to call. Each thread and each stream needs its own.
+/// Memory that calls reuse. Each thread and each stream needs its own.
 struct Workspace {
   at::Tensor scratch;  // bytes without meaning between calls
   at::Tensor counts;   // int64 [slots, cuda::kCounts]: what GPU kernels have counted since the last collect_counts()
 };
 
 /// Computes softmax(q k^T * scale) v over the blocks that the context keeps.
-/// q is [B, Nq, H, D]; k and v are [B, Nk, H, D]. They are not empty and have one dtype (fp16, bf16 or fp32) and one
-/// device. Strides are free, except that D (16 to 256) is contiguous. In grouped-query attention, k and v have fewer
-/// heads: q's number of heads is a multiple of theirs. Neighboring heads of q then share a head of k and v, which is
-/// read, quantized and stored once. See call_policy.h for the modes. A query that sees no key gets zeros and lse -inf.
-/// Throws Error, naming the supported calls, if no kernel can compute this call exactly as asked.
+/// q is [B, Nq, H, D]; k and v are [B, Nk, H, D]. All three are not empty and have the same dtype (fp16, bf16 or fp32)
+/// and the same device. D (16 to 256) is contiguous; the other strides are free. In grouped-query attention, k and v
+/// have fewer heads than q: q's number of heads is a multiple of theirs. Neighboring heads of q then share a head of k
+/// and v, which is read, quantized and stored once. See call_policy.h for the modes. A query that sees no key gets
+/// zeros and lse -inf. Throws Error if no kernel can compute this call exactly as asked; the message names the calls
+/// that are supported.
 Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
               Workspace& workspace);
 
@@ -85,9 +88,9 @@ Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, con
 /// masks that has_few_keys_kernel() accepts.
 std::optional<Result> attention_weights(const at::Tensor& q, const at::Tensor& k, const Context& context);
 
-/// Adds what GPU kernels have counted since the last collection to the statistics of each slot, and waits for the
-/// device. The counts are kept blocks, blocks without P.V, the cost of means, and predicted errors. Enlarges per_slot
-/// if the workspace has more slots. attend() waits for the device only in mode check or for key_lengths on a GPU.
+/// Adds what GPU kernels have counted since the last collection to the statistics of each slot: kept blocks, blocks
+/// without P.V, the cost of means, and predicted errors. Waits for the device to finish. (attend() itself waits only in
+/// mode check, or for key_lengths on a GPU.) Enlarges per_slot if the workspace has more slots.
 void collect_counts(Workspace& workspace, std::vector<Statistics>& per_slot);
 
 /// Returns an empty text if attend() can run `mode` on this device and dtype, otherwise the reason why not.

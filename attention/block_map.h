@@ -12,8 +12,8 @@ inline int64_t blocks_of(int64_t tokens) {
   return (tokens + kBlock - 1) / kBlock;
 }
 
-/// Says for each block if it is computed (1) or not (0), one byte each: [batch, heads, query_blocks, key_blocks], with
-/// query_blocks = ceil(Nq / 64) and key_blocks = ceil(Nk / 64).
+/// Says for each block whether it is computed (1) or not (0), one byte each: [batch, heads, query_blocks, key_blocks],
+/// with query_blocks = ceil(Nq / 64) and key_blocks = ceil(Nk / 64).
 struct BlockMap {
   int64_t batch = 0;
   int64_t heads = 0;

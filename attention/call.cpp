@@ -1,4 +1,5 @@
-// Masks of a call, the text that describes it, and the test for calls so short that full attention is faster.
+// The masks of a call, the text that describes a call, and the test whether a call is so short that full attention is
+// faster.
 #include "attention/call.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// One call of attention in pointers and sizes. The torch operator and the C library both create it, and all kernels run
-// from it. No torch, no CUDA header.
+// One call of attention, described by pointers and sizes. The torch operator and the C library both create a Call, and
+// every kernel reads its input from one. No torch, no CUDA header.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,9 @@
 
 namespace sparsereel::attention {
 
-/// One call: out = softmax(q k^T scale) v over the kept blocks. All pointers are to memory of one device. On a GPU out
-/// may be q, because queries are read before the first output is written. For out_scale see writes_e4m3().
+/// One call: out = softmax(q k^T scale) v over the kept blocks. All pointers are to memory of one device. On a GPU, out
+/// may be the memory of q, because the queries are read before the first output is written. out_scale may be set only
+/// if writes_e4m3() returns true.
 struct Call : CallSizes<int64_t>, CallTensors, CallScores<int64_t, double> {
   bool quantized = false;  // compute every block, in 8 bits on a CPU too; without this flag, a CPU computes in fp32
   CallPolicy policy{};
@@ -29,7 +30,7 @@ struct Call : CallSizes<int64_t>, CallTensors, CallScores<int64_t, double> {
   bool leaves_out_attention = false;  // benchmarks: skip the last step of a GPU call
 
   int64_t all_heads() const { return part == nullptr ? heads : part->all; }
-  /// Returns true if every block is computed, unless the caller has a map.
+  /// Returns true if the policy or `quantized` keeps every block. A caller's map may still drop blocks.
   bool is_dense() const { return quantized || policy.dense; }
   /// Returns the number of tokens that one mean represents; 0 if no block is dropped or nothing replaces dropped
   /// blocks.
@@ -39,12 +40,12 @@ struct Call : CallSizes<int64_t>, CallTensors, CallScores<int64_t, double> {
   }
 };
 
-/// Returns the sizes and masks that decide which blocks hold a visible pair of query and key, and which blocks have
-/// means. key_lengths: [batch] in host memory; null if every key counts.
+/// Returns the sizes and masks of a call. They determine which blocks hold a visible pair of query and key, and which
+/// blocks have means. key_lengths: [batch] in host memory; null if every key counts.
 cpu::KernelParams masks_of(const Call& call, const int64_t* key_lengths);
 
-/// Return the parts of a call's description that follow the kernel's name, such as ", means of 16 tokens for dropped
-/// blocks".
+/// means_text() and blocks_text() return parts of a call's description, such as ", means of 16 tokens for dropped
+/// blocks". They follow the kernel's name.
 std::string means_text(const Call& call);
 std::string blocks_text(const Call& call);
 

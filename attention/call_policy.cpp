@@ -135,14 +135,14 @@ void validate(const CallPolicy& policy, const std::string& heads) {
   if (policy.heads.empty()) check_means(policy, policy.defaults);
   for (size_t head = 0; head < policy.heads.size(); ++head) {
     check_means(policy, policy.heads[head]);
-    if (is_valid(policy.heads[head])) continue;  // attend() validates every call, so texts are built only for an error
+    if (is_valid(policy.heads[head])) continue;  // saves building the name, because every call is validated
     validate(policy.heads[head], heads + "[" + std::to_string(head) + "].");
   }
 }
 
 double Statistics::sparsity() const {
   if (total_blocks == 0) return 0;
-  // QK and PV cost the same, so each block counts twice.
+  // QK and PV cost the same, so a block counts as two units of work; skipping its PV saves one.
   const auto done = static_cast<double>(2 * kept_blocks - skipped_pv_blocks);
   return 1 - done / static_cast<double>(2 * total_blocks);
 }

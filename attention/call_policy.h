@@ -9,10 +9,12 @@
 
 namespace sparsereel::attention {
 
-/// How attention is computed. full: every block at the precision of the inputs, by torch's scaled_dot_product_attention
-/// or, for calls with few keys on a GPU, by our own kernel. quantized: every block, with int8 QK (SageAttention).
-/// sparse: selected blocks only (SpargeAttn). check: sparse, then full; returns the result of sparse and adds its error
-/// against full to the statistics.
+/// How attention is computed.
+/// full: every block, at the precision of the inputs. torch's scaled_dot_product_attention computes it, or our own
+/// kernel for calls with few keys on a GPU.
+/// quantized: every block, with int8 QK (SageAttention).
+/// sparse: only selected blocks (SpargeAttn).
+/// check: sparse, then full. Returns the result of sparse, and adds its error against full to the statistics.
 enum class Mode { full, quantized, sparse, check };
 
 /// Returns true if the mode may drop blocks.
@@ -23,18 +25,20 @@ constexpr bool drops_blocks(Mode mode) {
 std::string_view name(Mode mode);
 Mode parse_mode(std::string_view text);
 
-/// Returns the kernel that the environment variable SPARSEREEL_ATTENTION_KERNEL names; empty if it is unset. That
-/// kernel runs if the machine supports it, and short sequences then run sparse too. Tests use this to run the kernels
-/// of older machines. Throws Error for an unknown name.
+/// Returns the kernel that the environment variable SPARSEREEL_ATTENTION_KERNEL names; empty if the variable is unset.
+/// attend() then uses this kernel if the machine supports it, and runs even short sequences sparse. Tests use this to
+/// run the kernels of older machines. Throws Error for an unknown name.
 std::string_view forced_kernel();
 
-/// The replacement of key blocks that are not computed. none: nothing (SpargeAttn). mean: one key and value for each
-/// cell, where a cell is a group of 16 consecutive tokens (BlockPolicy::cell). The key and the value are the means of
-/// the cell's tokens, with the weight of all its tokens.
+/// What replaces key blocks that are not computed.
+/// none: nothing (SpargeAttn).
+/// mean: one key and one value for each cell, a group of 16 consecutive tokens (BlockPolicy::cell). They are the means
+/// of the cell's keys and values, and they have the weight of all its tokens.
 enum class Dropped { none, mean };
 
-/// The measure by which key blocks are ranked. mass: the block's share of the softmax of pooled queries and keys
-/// (SpargeAttn). error: the predicted error if means replace the block; requires Dropped::mean.
+/// The measure by which key blocks are ranked.
+/// mass: the block's share of the softmax of mean queries and mean keys (SpargeAttn).
+/// error: the error that is predicted if means replace the block; requires Dropped::mean.
 enum class Ranking { mass, error };
 
 std::string_view name(Dropped dropped);
@@ -42,10 +46,12 @@ std::string_view name(Ranking ranking);
 Dropped parse_dropped(std::string_view text);
 Ranking parse_ranking(std::string_view text);
 
-/// The rule that decides how many blocks are kept. topk: a fraction of the key blocks; see HeadPolicy::topk. cdf: the
-/// fewest blocks that hold a share of the total mass or predicted error. error: the fewest blocks such that the
-/// predicted error of the others stays below a bound. block_error: the blocks whose predicted error is above a bound.
-/// The last two require Ranking::error.
+/// The rule that decides which blocks are kept.
+/// topk: a fraction of the key blocks; see HeadPolicy::topk.
+/// cdf: the fewest blocks that hold a given share of the total mass or predicted error.
+/// error: the fewest blocks such that the predicted error of the dropped blocks stays below a bound.
+/// block_error: the blocks whose own predicted error is above a bound.
+/// error and block_error require Ranking::error.
 enum class Selection { topk, cdf, error, block_error };
 
 /// Returns true if the selection uses the predicted errors of means.
@@ -53,7 +59,8 @@ constexpr bool needs_errors(Selection selection) {
   return selection == Selection::error || selection == Selection::block_error;
 }
 
-constexpr double kMostError = 1000;  // largest bound: far beyond useful values, and within the range of a GPU's numbers
+constexpr double kMostError = 1000;  // largest bound on an error that a policy may set: far above useful values, and
+                                     // small enough for the GPU kernels' number formats
 
 /// The choice of blocks for one head.
 struct HeadPolicy {
@@ -63,37 +70,38 @@ struct HeadPolicy {
   // errors; if heads have different policies, each head has a budget. Each tile keeps at least one block.
   double topk = 0.12;
   double cdf = 0.9;  // share of the total mass or predicted error to keep; the block that reaches it is kept too
-  // Bound on the predicted error of a query tile, relative to the mean length of the head's outputs. Predicted errors
-  // of blocks add up while real errors partly cancel: the tiny model's measured error (256 x 256) is a quarter of the
-  // prediction. There, this default corresponds to about topk 0.5.
+  // Bound on the predicted error of a query tile, relative to the mean length of the head's output vectors. The
+  // predicted errors of blocks are added up, while real errors partly cancel. In the tiny model at 256 x 256, the
+  // measured error is a quarter of the predicted error, and the default bound keeps about as many blocks as topk 0.5.
   double error = 0.075;
-  // Bound on the predicted error of a dropped block, relative to the mean length of the outputs of all heads of a batch
-  // entry. If policies differ, it is relative to the outputs of the head alone. At least one block per query tile is
-  // kept. With one bound for all layers and steps, more blocks are kept where means would err more, so the number kept
-  // depends on the video. This default corresponds to about topk 0.4 of the tiny model at 256 x 256.
+  // Bound on the predicted error of a dropped block, relative to the mean length of the output vectors of all heads of
+  // a batch entry. If heads have different policies, it is relative to the output vectors of the head alone. At least
+  // one block per query tile is kept. The number of kept blocks depends on the video: more are kept in the layers and
+  // steps where means would err more. The default keeps about as many blocks as topk 0.4 in the tiny model at 256 x
+  // 256.
   double block_error = 0.008;
-  /// Key blocks and query tiles with a mean cosine similarity below this are always dense; a negative value turns this
-  /// off.
+  /// A key block or query tile whose tokens have a mean cosine similarity below this value is always computed. A
+  /// negative value turns this off.
   double similarity = -0.1;
-  // P.V is skipped for blocks whose scores are all at least this many log2 units below the maxima of their rows; 32 or
-  // more skips none.
+  // P.V is skipped for a block if all its scores lie at least this many log2 units below the largest scores of their
+  // queries. With 32 or more, P.V is never skipped.
   double pv_threshold = 50;
   bool dense = false;  // keep every block
 
   bool operator==(const HeadPolicy&) const = default;
 };
 
-/// One of the ways to say how many blocks are computed.
+/// One of the values of Selection, with the field of HeadPolicy that says how many blocks it keeps.
 struct SelectionField {
   Selection selection;
   const char* name;   // name of the option
-  const char* key;    // key in reports and profiles, in which `error` is the measured error
+  const char* key;    // key in reports and profiles, where `error` is the measured error, so the bound has another key
   const char* words;  // name in texts for people
   double HeadPolicy::*value;
-  double most;  // largest value; values are above 0
+  double most;  // largest allowed value; the value must also be above 0
 };
 
-/// All ways, in the order of Selection.
+/// One row for each value of Selection, in the order of the enumeration.
 inline constexpr std::array<SelectionField, 4> kSelections{{
     {Selection::topk, "topk", "topk", "topk", &HeadPolicy::topk, 1},
     {Selection::cdf, "cdf", "cdf", "cdf", &HeadPolicy::cdf, 1},
@@ -105,39 +113,41 @@ constexpr const SelectionField& field_of(Selection selection) {
   return kSelections[static_cast<size_t>(selection)];
 }
 
-/// The settings of the choice of blocks that all calls of a run share.
+/// The settings of block selection that all calls of a run share.
 struct BlockPolicy {
   HeadPolicy defaults;
   Dropped dropped = Dropped::mean;
   Ranking ranking = Ranking::error;
   int64_t cell = 16;             // tokens that share one mean: 16, 32 or 64 (GPU kernels: 16)
-  int64_t selection_rows = 192;  // queries that share one selection: 64, 128 or 192; keys come in 64s
+  int64_t selection_rows = 192;  // queries that share one selection: 64, 128 or 192
   int64_t arithmetic = 8;        // bits in which a GPU multiplies: 8, or 16 in the tensors' type. No effect on CPUs
-  // GPU calls of mode sparse with fewer operations (4 B H Nq Nk D) run in mode full: choosing blocks takes longer than
-  // sparsity saves.
+  // GPU calls of mode sparse with fewer operations (4 B H Nq Nk D) run in mode full, because choosing blocks would take
+  // longer than dropping blocks saves.
   double dense_operations = 6e10;
 };
 
-/// The settings of the choice of blocks in one call.
+/// The settings of block selection in one call.
 struct CallPolicy : BlockPolicy {
-  std::span<const HeadPolicy> heads = {};  // policy of each head, not copied; empty if all heads use the defaults
+  std::span<const HeadPolicy> heads = {};  // policy of each head, not owned; empty if all heads use the defaults
   bool dense = false;                      // keep every block
 
   const HeadPolicy& head(int64_t h) const { return heads.empty() ? defaults : heads[static_cast<size_t>(h)]; }
 };
 
-/// Returns the ranking to use if the user chose only the replacement of dropped blocks: error for means, mass for none.
+/// Returns the ranking to use if the user chose the replacement of dropped blocks but no ranking: error for means, mass
+/// for none.
 Ranking usual_ranking(Dropped dropped);
 
-/// Returns the HeadPolicy::topk to use if the user chose only the replacement. Without means, more blocks must be kept.
+/// Returns the HeadPolicy::topk to use if the user chose the replacement but no topk. Without means, more blocks must
+/// be kept.
 double usual_topk(Dropped dropped);
 
 /// Throws Error if a value is outside its range: topk and cdf in (0, 1], error and block_error in (0, kMostError],
 /// similarity in [-1, 1], pv_threshold at least 0. The message names the field with `prefix` before it.
 void validate(const HeadPolicy& head, const std::string& prefix);
 
-/// Checks the whole policy of a call like validate() above. Also throws Error if two values contradict each other.
-/// `heads` is the name of the list of heads in messages, as in "heads[2].topk".
+/// Checks the whole policy of a call, each head as the function above does. Also throws Error if two values contradict
+/// each other. `heads` is the name of the list of heads in messages, as in "heads[2].topk".
 void validate(const CallPolicy& policy, const std::string& heads = "heads");
 
 /// Counts and measurements of a call, or sums over calls. Blocks are 64 x 64, over all batch entries and heads.
@@ -148,11 +158,12 @@ struct Statistics {
   /// Cost of attention to the means that replace dropped blocks, as a number of blocks; not part of kept_blocks.
   int64_t mean_blocks = 0;
   int64_t calls = 0;
-  double seconds = 0;              // time inside attend() on a CPU; 0 for GPU calls, which only enqueue
-  double sum_relative_l1 = 0;      // mode check: sum over calls of sum|o - o_full| / sum|o_full|
-  double max_relative_l1 = 0;      // mode check: largest of these errors
-  double sum_predicted_error = 0;  // Ranking::error: sum over query tiles of the error that HeadPolicy::error bounds
-  int64_t predicted_tiles = 0;     // number of these query tiles
+  double seconds = 0;          // time inside attend() on a CPU; 0 for GPU calls, which only enqueue
+  double sum_relative_l1 = 0;  // mode check: sum over calls of sum|o - o_full| / sum|o_full|
+  double max_relative_l1 = 0;  // mode check: largest of these errors
+  double sum_predicted_error =
+      0;  // Ranking::error: sum over query tiles of the predicted error that HeadPolicy::error bounds
+  int64_t predicted_tiles = 0;  // number of these query tiles
 
   /// Returns the share of the QK and PV work that was left out, in [0, 1).
   double sparsity() const;
@@ -165,7 +176,7 @@ struct Statistics {
   Statistics& operator+=(const Statistics& other);
 };
 
-/// All fields of Statistics. Files and ranks rely on this order.
+/// All fields of Statistics. Saved runs and exchanges between ranks store the fields in this order.
 inline constexpr std::array kStatisticsCounts = {&Statistics::total_blocks,      &Statistics::kept_blocks,
                                                  &Statistics::skipped_pv_blocks, &Statistics::calls,
                                                  &Statistics::mean_blocks,       &Statistics::predicted_tiles};

@@ -1,4 +1,5 @@
-// Parts of an attention call that tensors, the C library, CPU code and kernels all use. C++17, no torch.
+// Parts of an attention call that the torch operator, the C library, the CPU code and the GPU kernels share. C++17, no
+// torch.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@ namespace sparsereel::attention {
 
 enum class Element { fp16, bf16, fp32 };
 
-/// The sizes of a call. Size is int64_t on a host. GPU kernels use int, because wider arithmetic is slow.
+/// The sizes of a call. Size is int64_t on a host. In GPU kernels it is int, because wider arithmetic is slow there.
 template <typename Size>
 struct CallSizes {
   Size batch = 0;
@@ -59,9 +60,9 @@ struct RowNormOf {
 };
 
 /// The prologue: a norm, then a rotary embedding of the video tokens. Every mode applies it to q and k before
-/// attention. Array is a tensor of floats, or a pointer to floats in the memory of the call's device. Pairs is the same
-/// for fp16 pairs of a cosine and a sine. Eps is double or float. An undefined tensor or a null pointer stands for an
-/// absent array.
+/// attention. An Array holds floats, and a Pairs holds fp16 pairs of a cosine and a sine. Both are tensors, or pointers
+/// to memory of the call's device. Eps is double or float. An undefined tensor or a null pointer stands for an absent
+/// array.
 template <typename Array, typename Pairs, typename Eps>
 struct PrologueOf {
   using Norm = attention::Norm;
@@ -71,23 +72,23 @@ struct PrologueOf {
   Eps eps = static_cast<Eps>(1e-6);  // added to the variance (layer norm) or to the mean square (RMS norm)
   Array q_weight{}, q_bias{};        // [head_dim]; with across_heads [heads of q * head_dim]
   Array k_weight{}, k_bias{};        // [head_dim]; with across_heads [heads of k * head_dim]
-  Pairs rotary_pairs{};              // rotary_pairs() of the tables, for GPU kernels; if absent, every call makes them
+  Pairs rotary_pairs{};  // result of rotary_pairs() for GPU kernels; if absent, every call computes it from the tables
   Array rotary_cos{}, rotary_sin{};  // [video tokens, head_dim] in token order. Absent: no rotary embedding
-  /// True if the tables also have rows for the text tokens, which are then rotated too. Not with weights of text
-  /// tokens.
+  /// True if the tables also have rows for the text tokens, which are then rotated too. Cannot be combined with norm
+  /// weights for text tokens.
   bool rotates_text = false;
-  int rotary_tokens = 0;    // number of first tokens to rotate; the code that runs a prologue of pointers sets it
+  int rotary_tokens = 0;    // number of first tokens to rotate. The code that starts kernels sets it; callers need not
   bool interleaved = true;  // true: channels 2i and 2i + 1 are a pair; false: i and i + head_dim / 2 are. Both channels
                             // of a pair have equal entries in the tables
   // Norm weights [head_dim] of the last text_tokens tokens. If absent, these tokens use q_weight and k_weight. For
   // self-attention only, with a norm per head and without biases.
   Array text_q_weight{}, text_k_weight{};
-  // Angles that differ by head, in place of tables: pair i of head h turns by position . frequencies[h, :, i] radians.
-  // Positions are [video tokens, 4] in token order: three coordinates and one unused value. Frequencies are [heads, 3,
-  // head_dim / 2]. Requires interleaved pairs and no norm across heads.
+  // Angles that differ by head, in place of tables: pair i of head h turns by the dot product of the token's position
+  // and frequencies[h, :, i], in radians. Positions are [video tokens, 4] in token order: three coordinates and one
+  // unused value. Frequencies are [heads, 3, head_dim / 2]. Requires interleaved pairs and no norm across heads.
   Array rotary_positions{}, rotary_frequencies{};
-  // Mean and 1 / deviation of each token, [batch, tokens, 2] from token_moments(). A norm across heads needs them if
-  // the call has only some of the heads. If absent, they are computed from the heads of the call.
+  // Mean and 1 / deviation of each token, [batch, tokens, 2], from token_moments(). They are required for a norm across
+  // heads if the call has only some of the heads. If absent, they are computed from the heads of the call.
   Array q_moments{}, k_moments{};
 
   SPARSEREEL_HOST_DEVICE RowNormOf<Array> of_queries() const { return {q_weight, q_bias, text_q_weight, q_moments}; }
@@ -95,13 +96,15 @@ struct PrologueOf {
 
   bool has_text_weights() const { return exists(text_q_weight) || exists(text_k_weight); }
   bool rotates() const { return exists(rotary_cos) || exists(rotary_pairs) || exists(rotary_frequencies); }
-  /// Returns true if the prologue differs by token or by head in a way that tables cannot express.
+  /// Returns true if the prologue has norm weights for text tokens or angles that differ by head; tables can express
+  /// neither.
   bool is_by_part() const { return has_text_weights() || exists(rotary_frequencies); }
   /// Returns true if the norm needs the mean and deviation over all heads of a token.
   bool normalizes_across_heads() const { return norm != Norm::none && across_heads; }
   /// Returns true if kernels still have to make pairs from the tables.
   bool takes_tables() const { return !exists(rotary_pairs) && exists(rotary_cos); }
-  /// Returns the number of tokens with a rotary position, in a call of `queries` tokens whose last `text` are text.
+  /// Returns the number of tokens that have a rotary position in a call of `queries` tokens, of which the last `text`
+  /// are text.
   template <typename Size>
   Size rotated_tokens(Size queries, Size text) const {
     return rotates_text ? queries : queries - text;
@@ -121,8 +124,8 @@ struct PrologueOf {
 /// The prologue with pointers to memory of the call's device.
 using CallPrologue = PrologueOf<const float*, const void*, double>;
 
-/// Returns a copy of the prologue in which array(a) replaces each array a, and `pairs` replaces rotary_pairs.
-/// rotary_tokens is not copied.
+/// Returns a copy of the prologue in which array(a) replaces each array `a`, and `pairs` replaces rotary_pairs. Does
+/// not copy rotary_tokens.
 template <typename To, typename From, typename Convert, typename Pairs>
 To with_arrays(const From& from, const Convert& array, const Pairs& pairs) {
   To to;

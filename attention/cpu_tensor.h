@@ -1,4 +1,5 @@
-// Connects tensors to the torch-free CPU code: views of strided fp32 tensors, and torch's own threads.
+// Lets the CPU code, which does not know torch, work on tensors: makes views of strided fp32 tensors, and runs loops in
+// torch's threads.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -22,7 +23,7 @@ inline cpu::View<float> mutable_view(const at::Tensor& t) {
           .head_stride = t.stride(2)};
 }
 
-/// Uses libtorch's thread pool, because a second pool would compete with it for the cores.
+/// Runs the body in libtorch's thread pool. A second pool would compete with it for the cores.
 inline void parallel_for(int64_t count, const std::function<void(int64_t, int64_t)>& body) {
   at::parallel_for(0, count, 1, body);
 }

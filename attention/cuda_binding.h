@@ -1,4 +1,4 @@
-// Helpers for code of attention/ and models/ that runs CUDA kernels on tensors. No header or library of CUDA.
+// Helpers for code of attention/ and models/ that runs CUDA kernels on tensors. They need no header or library of CUDA.
 #pragma once
 
 #include <ATen/core/Tensor.h>

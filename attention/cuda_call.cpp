@@ -1,4 +1,4 @@
-// Runs calls of tensors on the CUDA kernels by turning them into pointers and strides.
+// Runs attention calls on tensors with the CUDA kernels: passes pointers and strides of the tensors to them.
 #include "attention/cuda_call.h"
 
 #include <ATen/ATen.h>
@@ -34,7 +34,8 @@ at::Tensor empty_output(const at::Tensor& q, at::IntArrayRef sizes, bool e4m3) {
   return at::empty(sizes, e4m3 ? options.dtype(at::kFloat8_e4m3fn) : options);
 }
 
-/// Returns the prologue in pointers. If it has pairs, kernels do not need the tables.
+/// Returns the prologue with pointers in place of tensors. If the prologue has rotary_pairs, the tables are left out,
+/// because kernels do not need them.
 CallPrologue prologue_of(const Prologue& from, Kept& kept) {
   Prologue needed = from;
   if (from.rotary_pairs.defined()) needed.rotary_cos = needed.rotary_sin = at::Tensor();
@@ -43,7 +44,8 @@ CallPrologue prologue_of(const Prologue& from, Kept& kept) {
       from.rotary_pairs.defined() ? from.rotary_pairs.const_data_ptr() : nullptr);
 }
 
-/// Returns this thread's executor for a GPU. It is kept, so that its streams and events are created only once.
+/// Returns this thread's executor for a GPU. The executor is kept, so that its streams and events are created only
+/// once.
 Executor& executor_of(at::Device device) {
   thread_local std::map<int, std::unique_ptr<Executor>> executors;
   std::unique_ptr<Executor>& executor = executors[device.index()];
@@ -51,13 +53,13 @@ Executor& executor_of(at::Device device) {
   return *executor;
 }
 
-/// A call, and the tensors to which its pointers refer. They stay alive until the kernels are enqueued.
+/// A call and the tensors that its pointers refer to. The tensors stay alive until the kernels are enqueued.
 class CudaCall {
  public:
   CudaCall(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, const Call& call,
            Workspace& workspace)
       : workspace_(workspace), head_dim_(q.size(3)), call_(call) {
-    // The prologue in the kernels needs a head_dim that is a multiple of 16. For others, torch applies the prologue.
+    // The kernels apply the prologue only if head_dim is a multiple of 16. For other sizes torch applies it first.
     const bool fuses_prologue = head_dim_ % (2 * kVector) == 0;
     const QueriesAndKeys ready =
         fuses_prologue ? QueriesAndKeys{q, k} : apply_prologue(context.prologue, q, k, context.text_tokens);
@@ -147,7 +149,8 @@ bool has_few_keys_kernel(const at::Tensor& q, const at::Tensor& k, const Context
 
 namespace {
 
-/// Runs a call for which has_few_keys_kernel() is true. Reads only out and out_scale of `result`, and writes to them.
+/// Runs a call for which has_few_keys_kernel() is true. The kernel writes to the tensors result.out and, if defined,
+/// result.out_scale; other fields of `result` are not used.
 template <typename Run>
 void run_few_keys(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, Call call,
                   Result& result, const Run& run) {

@@ -10,8 +10,8 @@
 
 namespace sparsereel::attention {
 
-/// Returns x if the kernels can load it: rows are aligned to 16 bytes, and tokens are less than 2^31 elements apart.
-/// Otherwise returns a contiguous copy, with head_dim padded with zeros to a multiple of kVector.
+/// Returns x if the kernels can load it: its rows are aligned to 16 bytes, and consecutive tokens are less than 2^31
+/// elements apart. Otherwise returns a contiguous copy, whose head_dim is padded with zeros to a multiple of kVector.
 inline at::Tensor loadable(const at::Tensor& x) {
   const bool aligned = on_16_bytes(x) && x.stride(0) % kVector == 0 && x.stride(1) % kVector == 0 &&
                        x.stride(2) % kVector == 0 && x.stride(1) < int64_t{1} << 31;

@@ -51,7 +51,7 @@ void check_tensors(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
   if (q.stride(3) != 1 || k.stride(3) != 1 || v.stride(3) != 1) refuse_all("make the last dimension contiguous");
 }
 
-/// Returns an undefined tensor if every key counts.
+/// Returns key_lengths as a tensor on the CPU; undefined if every key counts.
 at::Tensor lengths_on_cpu(const Context& context) {
   return context.key_lengths.defined() ? context.key_lengths.to(at::kCPU).contiguous() : at::Tensor();
 }
@@ -81,7 +81,7 @@ double scale_of(const at::Tensor& q, const Context& context) {
   return context.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))));
 }
 
-/// Returns the call without its tensors. Throws Error if the context asks for something impossible.
+/// Returns the call without pointers to its tensors. Throws Error if the context asks for something impossible.
 Call checked_call(const at::Tensor& q, const at::Tensor& k, const Context& context) {
   const int64_t batch = q.size(0), queries = q.size(1), heads = q.size(2), keys = k.size(1);
   Call call = call_of(q, k, context, scale_of(q, context));
@@ -152,7 +152,7 @@ Result run_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, c
   return result;
 }
 
-/// Runs the modes other than full.
+/// Runs a call in any mode but full.
 Result run_ours(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, const Call& call,
                 Workspace& workspace) {
 #ifdef SPARSEREEL_CUDA

@@ -1,5 +1,5 @@
-// Checks and runs the prologue: in fp32 on a CPU, in one pass over memory for fp16 and bf16 on a GPU, and in torch
-// operations otherwise.
+// Checks and runs the prologue. On a CPU it runs in fp32; on a GPU a kernel runs it in one pass over memory for fp16
+// and bf16. In other cases torch's operations run it.
 #include "attention/prologue.h"
 
 #include <ATen/ATen.h>
@@ -48,7 +48,7 @@ void check_floats(const at::Tensor& tensor, const std::string& field, at::IntArr
   throw bad_input(text.str(), wanted.str());
 }
 
-/// Normalizes x by moments [B, N, 2], in fp32.
+/// Normalizes x by given moments [B, N, 2]. Computes in fp32.
 at::Tensor normalize_by(const at::Tensor& moments, const at::Tensor& x, const RowNorm& norm) {
   const at::Tensor each = moments.unsqueeze(2);
   at::Tensor rows = ((x.to(at::kFloat) - each.narrow(3, 0, 1)) * each.narrow(3, 1, 1)).flatten(2);
@@ -98,12 +98,12 @@ RotaryTables rotary_tables(const Prologue& prologue) {
   return {angles.cos(), angles.sin()};
 }
 
-/// Rotates pairs (2i, 2i + 1) or (i, i + D / 2) as RoFormer does (arXiv 2104.09864), in fp32.
+/// Rotates pairs of channels, (2i, 2i + 1) or (i, i + D / 2), as RoFormer does (arXiv 2104.09864). Computes in fp32.
 at::Tensor rotate(const Prologue& prologue, const at::Tensor& x) {
   const auto [cos, sin] = rotary_tables(prologue);
   const int64_t video = cos.size(0);
   const at::Tensor head = x.narrow(1, 0, video).to(at::kFloat);
-  at::Tensor turned;  // x, each pair turned by 90 degrees
+  at::Tensor turned;  // x, with each pair turned by 90 degrees
   if (prologue.interleaved) {
     const at::Tensor pairs = head.unflatten(3, {-1, 2});
     turned = at::stack({pairs.select(4, 1).neg(), pairs.select(4, 0)}, 4).flatten(3);

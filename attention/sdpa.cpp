@@ -1,4 +1,5 @@
-// Computes full attention by torch with the mask of a context. Means of dropped blocks are appended as keys.
+// Computes full attention with torch under the masks of a context. The means of dropped blocks are appended to the
+// keys.
 #include "attention/sdpa.h"
 
 #include <ATen/ATen.h>
@@ -11,7 +12,8 @@
 namespace sparsereel::attention {
 namespace {
 
-/// Returns true where a query may see a key, broadcastable to [B, H, Nq, Nk]; undefined if every query sees every key.
+/// Returns a mask that is true where a query sees a key. It can be broadcast to [B, H, Nq, Nk]; it is undefined if
+/// every query sees every key.
 at::Tensor visible_pairs(const Context& context, int64_t queries, int64_t keys, at::Device device) {
   at::Tensor mask;
   const auto add = [&mask](const at::Tensor& more) { mask = mask.defined() ? mask.logical_and(more) : more; };
@@ -31,13 +33,14 @@ at::Tensor visible_pairs(const Context& context, int64_t queries, int64_t keys, 
   return mask;
 }
 
-/// Returns 0 where a query sees a key and -inf elsewhere, in the dtype of `like`.
+/// Turns a mask of visible pairs into a bias in the dtype of `like`: 0 where a query sees a key, -inf elsewhere.
 at::Tensor bias_of(const at::Tensor& visible, const at::Tensor& like) {
   return at::zeros(visible.sizes(), like.options())
       .masked_fill_(visible.logical_not(), -std::numeric_limits<double>::infinity());
 }
 
-/// Returns true where means replace a block if the caller's map drops it, bool [B, 1, query blocks, key blocks].
+/// Returns a mask of blocks, bool [B, 1, query blocks, key blocks]. It is true for blocks that means replace if the
+/// caller's map drops them.
 at::Tensor blocks_with_means(const Context& context, int64_t queries, int64_t keys) {
   const BlockMap& map = *context.block_map;
   const at::Tensor lengths = context.key_lengths.defined() ? context.key_lengths.cpu().contiguous() : at::Tensor();
@@ -59,7 +62,7 @@ struct Biased {
   at::Tensor k, v, bias;
 };
 
-/// Returns all keys and, behind them, the means of blocks that the caller's map drops. k and v are [B, H, N, D].
+/// Appends the means of the blocks that the caller's map drops to the keys and values. k and v are [B, H, N, D].
 Biased with_means(const Context& context, const at::Tensor& k, const at::Tensor& v, const at::Tensor& visible) {
   const BlockMap& map = *context.block_map;
   const int64_t keys = k.size(2), queries = visible.size(2), cell = context.policy.cell;
@@ -78,8 +81,8 @@ Biased with_means(const Context& context, const at::Tensor& k, const at::Tensor&
           .bias = at::cat({bias_of(visible, k), bias_of(cells, k) + std::log(static_cast<double>(cell))}, 3)};
 }
 
-/// Computes log-sum-exp separately, because not every backend of torch returns it. Computes it for 256 queries at a
-/// time to need less memory.
+/// Computes the log-sum-exp in a separate pass, because not every backend of torch returns it. Takes 256 queries at a
+/// time to save memory.
 at::Tensor log_sum_exp(const at::Tensor& q, const at::Tensor& k, const at::Tensor& mask, double scale) {
   constexpr int64_t chunk = 256;
   const int64_t queries = q.size(2);
@@ -129,7 +132,7 @@ SdpaResult sdpa(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, c
   at::Tensor out = at::scaled_dot_product_attention(qt, kt, vt, given, 0.0, plainly_causal, scale, grouped);
   if (needs_mask && given) {
     const at::Tensor counts = mask.scalar_type() == at::kBool ? mask : at::isneginf(mask).logical_not();
-    out = out.masked_fill(counts.any(3, true).logical_not(), 0);  // some backends give NaN for a row without a key
+    out = out.masked_fill(counts.any(3, true).logical_not(), 0);  // some backends give NaN for a query that sees no key
   }
   result.out = out.transpose(1, 2);
   if (context.return_lse) result.lse = log_sum_exp(qt, kt, mask, scale);

@@ -6,8 +6,8 @@
 
 namespace sparsereel::attention {
 
-/// out is [B, Nq, H, D] and lse, if the context asks for it, [B, H, Nq]. sdpa() takes q, k and v of attend() after the
-/// prologue, with any strides. scale: Context::scale, or its default if that is unset.
+/// The result of sdpa(): out is [B, Nq, H, D]; lse is [B, H, Nq] if the context asks for it. sdpa() takes the q, k and
+/// v of attend(), after the prologue and with any strides. scale: Context::scale, or its default if that is unset.
 struct SdpaResult {
   at::Tensor out;
   at::Tensor lse;

@@ -1,4 +1,5 @@
-// Applies the token order at the entry of a transformer, and its inverse at the exit.
+// Brings the tokens of a transformer's input into the token order, and the tokens of its output back into the native
+// order.
 #pragma once
 
 #include <ATen/core/Tensor.h>

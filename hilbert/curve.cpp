@@ -27,8 +27,8 @@ Edge unit(const Edge& edge) {
   return {{sign(edge[0]), sign(edge[1]), sign(edge[2])}};
 }
 
-/// Returns about half of an edge, of even length if possible, because an odd side costs a diagonal step. The division
-/// rounds down, not toward zero; other rounding visits every cell too, but with more jumps.
+/// Returns about half of an edge. The length is even if possible, because an odd side costs a diagonal step. The
+/// division rounds down, not toward zero: with other rounding the curve also visits every cell, but makes more jumps.
 Edge half(const Edge& edge) {
   const auto floor_half = [](int64_t x) { return x >> 1; };
   const Edge result{{floor_half(edge[0]), floor_half(edge[1]), floor_half(edge[2])}};
@@ -39,7 +39,8 @@ class Walk {
  public:
   explicit Walk(std::vector<Cell>& cells) : cells_(cells) {}
 
-  /// Visits the box spanned by a, b, c from the corner cell `at`; the walk ends at the far end of a.
+  /// Visits every cell of the box with the edges a, b and c. The walk starts at the corner `at` and ends at the far end
+  /// of a.
   void box(const Edge& at, const Edge& a, const Edge& b, const Edge& c) {
     const int64_t w = a.length(), h = b.length(), d = c.length();
     if (w == 0 || h == 0 || d == 0) return;
@@ -64,7 +65,8 @@ class Walk {
     box(at + a2, a - a2, b, c);
   }
 
-  /// Walks a box that is flat in c: up b, along a, down b again.
+  /// Walks a box whose edge b is longer than c in three parts: up the first half of b, along a through the second half
+  /// of b, and down the first half of b at the far end of a.
   void around_b(const Edge& at, const Edge& a, const Edge& b, const Edge& c) {
     const Edge a2 = half(a), b2 = half(b), end_a = at + a - unit(a);
     box(at, b2, c, a2);
@@ -72,7 +74,7 @@ class Walk {
     box(end_a + b2 - unit(b), -b2, c, a2 - a);
   }
 
-  /// Walks a box that is flat in b: up c, along a, down c again.
+  /// Walks a box whose edge c is longer than b in the same way, with b and c exchanged.
   void around_c(const Edge& at, const Edge& a, const Edge& b, const Edge& c) {
     const Edge a2 = half(a), c2 = half(c), end_a = at + a - unit(a);
     box(at, c2, a2, b);
@@ -80,8 +82,8 @@ class Walk {
     box(end_a + c2 - unit(c), -c2, a2 - a, b);
   }
 
-  /// Walks a cube-like box in five parts, in the order of the eight octants of Hilbert's cube. Some parts are two
-  /// octants together.
+  /// Walks a box with edges of similar lengths in five parts, in the order of the eight octants of Hilbert's cube.
+  /// Three of the parts consist of two octants.
   void fifths(const Edge& at, const Edge& a, const Edge& b, const Edge& c) {
     const Edge a2 = half(a), b2 = half(b), c2 = half(c);
     const Edge end_a = at + a - unit(a), end_c = c - unit(c);

@@ -14,7 +14,7 @@ struct ErrorSubject {
   std::string field = {}, file = {};
 };
 
-/// One of several ways out of an error: values that the caller may add to the request.
+/// One of several ways out of an error: values of the request that the caller may set and then try again.
 struct ErrorChoice {
   std::string group = {}, title = {};  // texts for people; choices of one group are listed together
   std::vector<std::pair<std::string, std::string>> values = {};  // names as in ErrorSubject::field, and their values
@@ -27,8 +27,8 @@ enum class ErrorKind {
 };
 
 /// The cause and the remedy of an error. what() is the cause: it names the file or begins with the field at fault. A
-/// program prints cause and remedy, one line each. Other code catches an Error only to store it as a result (the
-/// failure of a row in a prompt set, or of a contender in a benchmark) or to undo half-done work.
+/// program prints the cause and the remedy on a line each. Other code catches an Error only to store it as a result
+/// (the failure of a row in a prompt set, or of a contender in a benchmark) or to undo half-done work.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& cause, std::string remedy, ErrorSubject subject = {})

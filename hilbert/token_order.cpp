@@ -59,9 +59,10 @@ std::vector<int64_t> time_major_order(const Grid& grid) {
   return order;
 }
 
-/// Returns true if a precedes b in Morton order, which compares interleaved bits (w lowest, then h, then t). The axis
-/// whose coordinates differ in the highest bit decides; if several do, the last of them. This uses T. Chan's test:
-/// msb(x) < msb(y) if and only if x < y and x < (x ^ y).
+/// Returns true if a precedes b in Morton order, which compares the interleaved bits of the coordinates (w lowest, then
+/// h, then t). The axis in which a and b differ in the highest bit decides; if several axes differ in that bit, the
+/// last of them decides. This uses T. Chan's test, where msb is the highest set bit: msb(x) < msb(y) if and only if x <
+/// y and x < (x ^ y).
 bool morton_less(const Cell& a, const Cell& b) {
   size_t axis = 2;
   int64_t difference = a[2] ^ b[2];
@@ -82,7 +83,8 @@ std::vector<int64_t> morton_order(const Grid& grid) {
   return order;
 }
 
-/// Shuffles by Fisher-Yates with a generator that the standard fixes; std::shuffle may differ between libraries.
+/// Shuffles by Fisher-Yates with a generator that the C++ standard specifies exactly. std::shuffle could give another
+/// order with another standard library.
 std::vector<int64_t> random_order(const Grid& grid) {
   std::vector<int64_t> order = native_order(grid);
   std::mt19937_64 generator(kShuffleSeed);

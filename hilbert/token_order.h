@@ -1,4 +1,5 @@
-// Orders of the video tokens of a T x H x W grid in the sequence for attention, cached per grid.
+// The orders in which the video tokens of a T x H x W grid can be arranged for attention. Each order of a grid is
+// computed once and then cached.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,8 @@ struct Grid {
 /// time_major: t fastest, then w, then h. morton: Z-order. random: a fixed shuffle.
 enum class TokenOrder { hilbert, native, time_major, morton, random };
 
-/// name() returns the command line's name ("time-major"). parse_token_order() reads these names. For any other text it
-/// throws Error, listing them.
+/// name() returns the name that the command line uses ("time-major"). parse_token_order() reads these names; for any
+/// other text it throws an Error that lists the names.
 std::string_view name(TokenOrder order);
 TokenOrder parse_token_order(std::string_view text);
 
@@ -38,7 +39,7 @@ struct Permutation {
 const Permutation& permutation(TokenOrder order, const Grid& grid);
 
 struct Locality {
-  int64_t non_unit_steps = 0;    // number of neighbors in the sequence with Manhattan distance > 1 in the grid
+  int64_t non_unit_steps = 0;  // number of pairs of consecutive tokens whose Manhattan distance in the grid is above 1
   double mean_bounding_box = 0;  // mean bounding-box volume of blocks of consecutive tokens, in tokens
 };
 
