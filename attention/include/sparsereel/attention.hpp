@@ -12,7 +12,7 @@
 
 namespace sparsereel {
 
-/// The failure of a function of attention.h, with its cause and remedy.
+/// A function of attention.h failed. what() is the cause and the remedy.
 class AttentionError : public std::runtime_error {
  public:
   explicit AttentionError(sparsereel_status status) : std::runtime_error(sparsereel_message()), status_(status) {}
@@ -27,7 +27,7 @@ inline void check_attention(sparsereel_status status) {
   if (status != SPARSEREEL_OK) throw AttentionError(status);
 }
 
-/// A call whose fields have their defaults.
+/// A call. The constructors set its fields to their defaults.
 struct AttentionCall : sparsereel_attention_call {
   AttentionCall() : sparsereel_attention_call() { check_attention(sparsereel_attention_call_init(this, sizeof *this)); }
 
@@ -48,7 +48,7 @@ struct AttentionCall : sparsereel_attention_call {
   }
 };
 
-/// A device's handle; see sparsereel_attention_create(). Its functions throw AttentionError.
+/// Owns the handle of a device; see sparsereel_attention_create(). Its functions throw AttentionError.
 class Attention {
  public:
   explicit Attention(int device) { check_attention(sparsereel_attention_create(device, &handle_)); }
