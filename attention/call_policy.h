@@ -158,12 +158,11 @@ struct Statistics {
   /// Cost of attention to the means that replace dropped blocks, as a number of blocks; not part of kept_blocks.
   int64_t mean_blocks = 0;
   int64_t calls = 0;
-  double seconds = 0;          // time inside attend() on a CPU; 0 for GPU calls, which only enqueue
-  double sum_relative_l1 = 0;  // mode check: sum over calls of sum|o - o_full| / sum|o_full|
-  double max_relative_l1 = 0;  // mode check: largest of these errors
-  double sum_predicted_error =
-      0;  // Ranking::error: sum over query tiles of the predicted error that HeadPolicy::error bounds
-  int64_t predicted_tiles = 0;  // number of these query tiles
+  double seconds = 0;              // time inside attend() on a CPU; 0 for GPU calls, which only enqueue
+  double sum_relative_l1 = 0;      // mode check: sum over calls of sum|o - o_full| / sum|o_full|
+  double max_relative_l1 = 0;      // mode check: largest of these errors
+  double sum_predicted_error = 0;  // Ranking::error: sum of the predicted errors of query tiles; see HeadPolicy::error
+  int64_t predicted_tiles = 0;     // number of these query tiles
 
   /// Returns the share of the QK and PV work that was left out, in [0, 1).
   double sparsity() const;

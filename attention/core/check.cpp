@@ -22,11 +22,12 @@ void check_size(int64_t size, const char* name) {
     refuse_argument(std::string(name) + " is " + std::to_string(size), "pass at least 1 and at most 2^31 - 1");
 }
 
-/// No memory holds more elements. The limit also keeps later products of sizes below 2^63.
+/// Largest number of elements of a tensor or block map. No memory holds more, and products of sizes below this limit
+/// stay below 2^63.
 constexpr int64_t kMostElements = int64_t{1} << 48;
 
-/// Returns the product of factors of at least 0. Throws Refusal if it is above kMostElements; `name` is the object that
-/// has so many elements.
+/// Returns the product of factors of at least 0. Throws Refusal if the product is above kMostElements; the message says
+/// that `name` has so many elements.
 int64_t checked_product(std::initializer_list<int64_t> factors, const std::string& name) {
   int64_t product = 1;
   for (const int64_t factor : factors)
@@ -45,7 +46,7 @@ void check_products(const Call& call) {
   checked_product({call.batch, call.heads, blocks_of(call.queries), blocks_of(call.keys)}, "the map of blocks");
 }
 
-/// Checks the parts of the prologue that differ by token or by head.
+/// Checks norm weights for text tokens, and rotary angles that differ by head.
 void check_by_part(const Call& call) {
   const CallPrologue& prologue = call.prologue;
   if ((prologue.rotary_positions == nullptr) != (prologue.rotary_frequencies == nullptr))
@@ -123,8 +124,8 @@ void check_tensor(const StridedRows& rows, const std::array<Extent, 3>& extents,
   checked_product({reach}, name);
 }
 
-/// Checks that rows do not overlap. Dimensions are taken by increasing stride: each stride must be at least as long as
-/// the elements that the dimensions before it cover.
+/// Throws Refusal if rows of `out` overlap. Goes through the dimensions by increasing stride: each stride must be at
+/// least as long as the elements that the dimensions with smaller strides cover.
 void check_apart(std::array<Extent, 3> extents, int64_t head_dim) {
   std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) { return a.stride < b.stride; });
   int64_t inside = head_dim;
@@ -183,7 +184,8 @@ void check_key_lengths(const int64_t* lengths, int64_t batch, int64_t keys) {
 }
 
 void check_gpu_sizes(const Call& call) {
-  constexpr int64_t kLargestTile = 192;  // rows of queries; rows are padded to whole tiles of any kernel
+  // The largest query tile of all kernels. The rows of queries are padded to whole tiles.
+  constexpr int64_t kLargestTile = 192;
   constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max(), kMostAlongAxis = 65'535;
   const auto check_most = [](int64_t count, int64_t most, const std::string& name) {
     if (count > most)

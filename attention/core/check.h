@@ -7,20 +7,22 @@ namespace sparsereel::attention {
 
 constexpr int64_t kMinHeadDim = 16, kMaxHeadDim = 256;
 
-/// Runs only the checks of check() on batch, heads, tokens and head_dim. Throws Error.
+/// Checks only batch, heads, tokens and head_dim. Throws Error as check() does.
 void check_sizes(const Call& call);
 
-/// Throws Error if sizes, masks, prologue and policy contradict each other. Nothing is read through pointers. The
-/// executors check the memory layout, and whether the device supports the call.
+/// Throws Error if sizes, masks, prologue and policy contradict each other. Reads nothing through the call's pointers.
+/// The executors check the memory layout, and whether their device supports the call.
 void check(const Call& call);
 
 /// Throws Error if a length is not in [0, keys]. lengths: [batch] in host memory.
 void check_key_lengths(const int64_t* lengths, int64_t batch, int64_t keys);
 
-constexpr int64_t kMostGpuTokens = int64_t{1} << 26;  // a list of key blocks has 20 bits for each block number
+/// Largest number of tokens of a GPU call, because the number of a block of 64 keys must fit into 20 bits of a list
+/// entry (cuda/records.h).
+constexpr int64_t kMostGpuTokens = int64_t{1} << 26;
 
-/// Throws Refusal for sizes that GPU kernels cannot count: more than kMostGpuTokens tokens, or 2^31 or more rows of all
-/// heads. A CUDA grid also limits the second and third axis to 65,535 blocks.
+/// Throws Refusal for sizes that GPU kernels cannot count: more than kMostGpuTokens tokens, or 2^31 or more rows over
+/// all heads. Also throws Refusal if a CUDA grid would need more than 65,535 blocks along its second or third axis.
 void check_gpu_sizes(const Call& call);
 
 /// Throws Refusal for a compute capability without a kernel (75 means 7.5).

@@ -1,4 +1,5 @@
-// Runs a call on a CPU: widens 16-bit tensors, applies the prologue, selects blocks and computes attention over them.
+// Runs a call on a CPU: converts 16-bit tensors to fp32, applies the prologue, selects blocks and computes attention
+// over them.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -16,7 +17,8 @@ namespace {
 
 constexpr size_t kCacheLine = 64;
 
-/// Returns the arithmetic of the Hopper kernel for a quantized call, or that of the `ada` kernel if it is named.
+/// Returns fp32 unless the call is quantized. A quantized call emulates the Hopper kernel, or the `ada` kernel if the
+/// environment names that.
 cpu::Arithmetic arithmetic_of(const Call& call) {
   if (!call.quantized) return cpu::Arithmetic::exact;
   return forced_kernel() == "ada" ? cpu::Arithmetic::int8_values : cpu::Arithmetic::int8;
@@ -34,10 +36,10 @@ RowSizes key_sizes(const Call& call) {
   return {call.batch, call.keys, call.heads_of_keys(), call.head_dim};
 }
 
-/// The pieces of the workspace. A piece that the call does not need is null.
+/// The pieces into which the workspace is divided. A piece that the call does not need is null.
 struct CpuPieces {
   float *packed = nullptr, *q = nullptr, *k = nullptr, *v = nullptr, *out = nullptr;
-  int64_t floats = 0;  // total size
+  int64_t floats = 0;  // total number of floats
 
   CpuPieces(const Call& call, float* memory) {
     const bool wide = call.element == Element::fp32, copies = !wide || !call.prologue.is_empty();

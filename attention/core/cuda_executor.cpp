@@ -29,7 +29,8 @@ constexpr int64_t kLoad = 8;  // elements that the kernels load at once, aligned
   throw Refusal(SPARSEREEL_UNSUPPORTED, cause, remedy);
 }
 
-/// Returns the best kernel for the GPU, or forced_kernel(). One kernel serves all calls in 16 bits.
+/// Returns forced_kernel(), or the best kernel for the GPU if none is forced. Calls with 16-bit arithmetic all use the
+/// same kernel.
 const cuda::KernelTraits& chosen_kernel(const Call& call, int device) {
   const int capability = cuda::compute_capability(device);
   check_capability(device, capability);
@@ -54,7 +55,8 @@ cuda::HeadChoice head_choice(const HeadPolicy& head, bool every_block) {
           .error = static_cast<float>(by_block ? head.block_error : head.error)};
 }
 
-/// The kernels' parameters for a call. The call's pointers may be invalid if only sizes are needed.
+/// The kernels' parameters for a call. If only sizes are needed, the call's pointers may be invalid, because they are
+/// not read.
 class CudaPlan {
  public:
   CudaPlan(const Call& call, int device)
@@ -228,7 +230,7 @@ class CudaExecutor final : public Executor {
  private:
   const int device_;
   std::shared_ptr<const cuda::SideStreams> side_;
-  std::mutex mutex_;  // the side streams serve one call at a time
+  std::mutex mutex_;  // held during a call, because only one call at a time may use the side streams
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 namespace sparsereel::attention {
 namespace {
 
-/// Calls body(row of the strided 16-bit tensor, row of the contiguous copy) for each row.
+/// Calls body(row, copy_row) for each row of a strided 16-bit tensor and the same row of a contiguous copy.
 template <typename Float, typename Body>
 void for_each_row(const StridedRows& rows, const RowSizes& sizes, Float* copy, const cpu::ParallelFor& parallel,
                   const Body& body) {

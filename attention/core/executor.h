@@ -11,10 +11,10 @@
 
 namespace sparsereel::attention {
 
-/// Results that are known when a call returns; a GPU adds its counts to Call::counts instead.
+/// Results that a call returns. They stay 0 on a GPU, which adds its counts to Call::counts later.
 struct RunCounts {
   cpu::Counts counts{};
-  double sum_predicted_error = 0;  // sum over query tiles of the error that HeadPolicy::error bounds
+  double sum_predicted_error = 0;  // sum over query tiles of the predicted error that HeadPolicy::error bounds
   int64_t predicted_tiles = 0;     // number of these query tiles
 };
 
@@ -28,7 +28,8 @@ class Executor {
   virtual bool is_gpu() const = 0;
   /// Returns the bytes of workspace that the call needs. The workspace may have any alignment.
   virtual size_t workspace_bytes(const Call& call) const = 0;
-  /// Throws Refusal if the device cannot run the call. A GPU call is enqueued in `stream`, a cudaStream_t.
+  /// Runs the call, or on a GPU enqueues it in `stream`, a cudaStream_t. Throws Refusal if the device cannot run the
+  /// call.
   virtual RunCounts run(const Call& call, void* workspace, size_t bytes, void* stream) = 0;
   /// Describes the code that would run the call.
   virtual std::string describe(const Call& call) const = 0;
@@ -61,7 +62,7 @@ class CpuExecutor final : public Executor {
 /// Returns true if this build has GPU kernels.
 bool has_cuda_executor();
 
-/// Throws Refusal if that GPU cannot run calls, and always in a build without CUDA.
+/// Throws Refusal if the GPU cannot run calls. In a build without CUDA it always throws.
 std::unique_ptr<Executor> make_cuda_executor(int device);
 
 /// Returns true if a call on a GPU may write its output as e4m3.

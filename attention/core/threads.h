@@ -17,8 +17,9 @@ class Threads {
   Threads& operator=(const Threads&) = delete;
   ~Threads();
 
-  /// Implements cpu::ParallelFor; runs one task at a time. If body() throws an exception, rethrows it when all other
-  /// parts are done. Uses fewer threads if the system cannot start more. The child of a fork() starts its own threads.
+  /// Implements cpu::ParallelFor. Runs one task at a time. If body() throws an exception, waits until all other parts
+  /// are done and then rethrows it. Uses fewer threads if the system cannot start more. After a fork(), the child
+  /// starts its own threads.
   void run(int64_t count, const std::function<void(int64_t, int64_t)>& body);
 
  private:
@@ -26,7 +27,7 @@ class Threads {
   Pool& own_pool();
 
   const int64_t wanted_;
-  std::atomic<Pool*> pool_;  // belongs to the process that created it
+  std::atomic<Pool*> pool_;  // only the process that created the pool may use it
 };
 
 }  // namespace sparsereel::attention

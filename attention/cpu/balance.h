@@ -10,24 +10,25 @@
 
 namespace sparsereel::attention::cpu {
 
-/// Returns how many of the first queries of a batch entry balance_channels() uses. In self-attention, queries past the
-/// last key are padding, which must not change the rounding.
+/// Returns how many of the first queries of a batch entry balance_channels() should use. In self-attention, queries
+/// past the entry's key_length are padding, which must not change the rounding of the others.
 inline int64_t balanced_queries(int64_t queries, int64_t keys, int64_t key_length) {
   return queries == keys ? key_length : queries;
 }
 
-/// Computes the factor s_d that multiplies channel d of q and divides channel d of k, so that both have the same root
-/// mean square:
+/// Computes the factor s_d that multiplies channel d of q and divides channel d of k, so that the channel has the same
+/// root mean square in both:
 /// s_d = sqrt(rms k_d / rms q_d).
-/// Scores do not change, but their rounding error does. All channels share one scale, so the error grows with max_d
-/// |q_d| |k| + max_d |k_d| |q|. In trained models a few channels are large in k alone; after balancing they no longer
-/// determine that maximum. This is SmoothQuant's migration (arXiv 2211.10438) with alpha = 1 / 2, using root mean
-/// squares in place of maxima.
-/// If several heads of q share a head of k, q's mean square is taken over all these heads, because the quantized keys
-/// serve them all.
-/// q_squares and k_squares hold the squares of each channel, summed or averaged over the tokens, after k's mean was
-/// subtracted from k. A common factor of both does not matter. Squares below kLeastBalanced times the head's largest
-/// are raised to that value. A factor that would not be positive and finite becomes 1.
+/// Balancing does not change the scores, but their rounding error. All channels of a row share one scale, so the error
+/// grows with max_d |q_d| |k| + max_d |k_d| |q|. In trained models a few channels are large in k alone; after balancing
+/// they no longer determine max_d |k_d|. This is SmoothQuant's migration (arXiv 2211.10438) with alpha = 1 / 2, using
+/// root mean squares in place of maxima.
+/// If several heads of q share a head of k, q's mean square is taken over all these heads, because the same quantized
+/// keys serve all of them.
+/// q_squares and k_squares hold the sum (or the average) over the tokens of each channel's squares. k's mean must
+/// already be subtracted from k. Multiplying both arrays by the same number does not change the result. Squares below
+/// kLeastBalanced times the head's largest square are raised to that value. A factor that would not be positive and
+/// finite becomes 1.
 inline void balance_channels(std::span<const double> q_squares, std::span<const double> k_squares,
                              std::span<float> balance) {
   const auto largest = [](std::span<const double> squares) {

@@ -1,4 +1,4 @@
-// Packs the heads, then gives tiles of 64 queries to threads as the threads become free.
+// Packs the heads, then computes tiles of 64 queries. Each thread takes the next tile when it has finished one.
 #include "attention/cpu/block_sparse.h"
 
 #include <atomic>
@@ -57,7 +57,7 @@ Counts block_sparse_attention(const KernelParams& params, const BlockMap& map, s
   packed.pack(parallel);
   const int64_t pieces = params.batch * params.heads * map.query_blocks;
   std::atomic<int64_t> next{0}, kept{0}, skipped{0}, mean_blocks{0};
-  // Tiles keep different numbers of blocks, so each thread takes a new tile when it has finished one.
+  // Tiles keep different numbers of blocks, so a fixed division among the threads would leave some of them idle.
   parallel(pieces, [&](int64_t, int64_t) {
     AlignedFloats tile_scratch(tile_scratch_floats(params.head_dim));
     MeanPanels means(params);

@@ -1,4 +1,6 @@
-// Finds the rank at which the budget is spent, or at which the bound is reached, and marks the blocks above it.
+// Finds the rank value at which the budget is spent or the bound is reached, and marks the blocks above it. A block's
+// rank value is its number in RankedHead::rank: the higher, the more the block matters. The word rank alone means one
+// of the processes that share the heads.
 #include "attention/cpu/budget.h"
 
 #include <algorithm>
@@ -18,8 +20,8 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-/// Calls f(head, tile, its number among all tiles) for every tile that takes part in the budget. Returns the number of
-/// all tiles.
+/// Calls f(head, tile, number) for every tile that takes part in the budget, where `number` counts all tiles of all
+/// heads. Returns the number of all tiles.
 template <typename F>
 int64_t each_tile(std::span<RankedHead> heads, const F& f) {
   int64_t number = 0;
@@ -29,7 +31,7 @@ int64_t each_tile(std::span<RankedHead> heads, const F& f) {
   return number;
 }
 
-/// Calls f(block, rank) for every candidate of a tile. A NaN rank is passed as infinity.
+/// Calls f(block, rank value) for every candidate of a tile. A NaN is passed as infinity.
 template <typename F>
 void each_candidate(const RankedHead& head, int64_t tile, const F& f) {
   const float* rank = head.rank.row(tile);
@@ -37,11 +39,12 @@ void each_candidate(const RankedHead& head, int64_t tile, const F& f) {
     if (head.is_candidate(tile, j)) f(j, std::isnan(rank[j]) ? kInfinity : rank[j]);
 }
 
-/// The candidates to keep: all above the threshold and some of those at it.
+/// The candidates to keep: all with a rank value above the threshold, and some of those whose rank value equals it
+/// (ties).
 struct Cut {
   float threshold = -kInfinity;  // the default keeps every candidate
-  int64_t ties = 0, tiles = 0;   // ties to keep over all tiles; number of all tiles
-  int64_t first_tile = 0;        // number of tiles of other ranks' heads before the first tile of this call
+  int64_t ties = 0, tiles = 0;   // ties to keep over all tiles; number of tiles, including those of other ranks
+  int64_t first_tile = 0;        // number of tiles, in other ranks' heads, that precede the first tile of this call
 
   int64_t ties_of(int64_t tile) const { return (tile + 1) * ties / tiles - tile * ties / tiles; }
 };
@@ -62,7 +65,7 @@ bool keep_best(RankedHead& head, int64_t tile) {
   return true;
 }
 
-/// The candidates of all tiles except each tile's best. `count` of them are to be kept.
+/// The candidates of all tiles except each tile's best one, and how many of them to keep (`count`).
 struct Wanted {
   std::vector<float> ranks{};
   int64_t count = 0;
@@ -78,8 +81,8 @@ Wanted want(std::span<RankedHead> heads, double topk) {
   return wanted;
 }
 
-/// Returns the cut. lowest: the lowest rank of a candidate that is kept. `count` candidates have this rank; `above`
-/// candidates have higher ranks.
+/// Returns the cut that keeps `wanted` candidates. lowest: the lowest rank value that a kept candidate has. `count`
+/// candidates have this value; `above` candidates have higher ones.
 Cut cut_at(float lowest, int64_t wanted, int64_t above, int64_t count, int64_t tiles) {
   const int64_t ties = wanted - above;
   return {.threshold = count == ties ? std::nextafter(lowest, -kInfinity) : lowest, .ties = ties, .tiles = tiles};
@@ -106,8 +109,8 @@ float from_ordered(uint32_t key) {
   return std::bit_cast<float>((key & 0x80000000U) != 0 ? key & 0x7FFFFFFFU : ~key);
 }
 
-/// Finds the rank at which the budget of the heads of all ranks ends, digit by digit. Only integers are summed, so the
-/// result does not depend on the order of the ranks.
+/// Finds the rank value at which the budget of the heads of all ranks ends, digit by digit, from the highest digit
+/// down. The ranks add up only integers, so the result does not depend on the order of additions.
 class SharedCut {
  public:
   SharedCut(const Wanted& wanted, const HeadPart& part) : part_(part) {
@@ -115,7 +118,7 @@ class SharedCut {
   }
 
   Cut find(int64_t wanted, int64_t tiles) {
-    int64_t above = 0;  // number of keys that are known to be higher
+    int64_t above = 0;  // number of keys that are known to be above the key searched for
     for (int shift = kKeyBits - kDigitBits; shift >= 0; shift -= kDigitBits) {
       const std::vector<int64_t> counts = count_digits(shift);
       int64_t digit = kDigits - 1;
@@ -130,7 +133,7 @@ class SharedCut {
   static constexpr int kKeyBits = 32, kDigitBits = 8;
   static constexpr int64_t kDigits = int64_t{1} << kDigitBits;
 
-  /// Returns, for each value of the next digit, how many keys of all ranks begin with the prefix and this digit.
+  /// Returns, for each value of the next digit, the number of keys of all ranks that begin with prefix_ and this digit.
   std::vector<int64_t> count_digits(int shift) const {
     std::vector<int64_t> counts(kDigits);
     const uint64_t known = uint64_t{prefix_} >> (shift + kDigitBits);
@@ -147,7 +150,7 @@ class SharedCut {
 };
 
 Cut find_shared_cut(const Wanted& own, const HeadPart& part, size_t heads) {
-  const int64_t tiles = own.tiles / static_cast<int64_t>(heads);  // per head; all heads have equally many
+  const int64_t tiles = own.tiles / static_cast<int64_t>(heads);  // tiles per head; all heads have the same number
   int64_t sums[] = {own.count, std::ssize(own.ranks)};
   part.sum(sums, std::ssize(sums));
   const auto [wanted, candidates] = sums;

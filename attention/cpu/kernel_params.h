@@ -33,7 +33,7 @@ struct KernelParams : CallSizes<int64_t>, CallScores<int64_t, double> {
   View<const float> q{}, k{}, v{};
   View<float> out{};
   float* lse = nullptr;   // [batch, heads, queries], natural log; null if not wanted
-  int64_t mean_cell = 0;  // tokens per mean of dropped blocks; 0 if nothing replaces them
+  int64_t mean_cell = 0;  // number of tokens that share a mean; 0 if nothing replaces dropped blocks
 
   int64_t key_length(int64_t b) const { return key_lengths == nullptr ? keys : key_lengths[b]; }
   /// Returns the number of keys that a query sees: keys [0, visible_keys(b, i)) for query i.
@@ -43,8 +43,8 @@ struct KernelParams : CallSizes<int64_t>, CallScores<int64_t, double> {
   }
   /// Returns the number of video keys that are not padding.
   int64_t video_keys(int64_t b) const { return std::min(key_length(b), video_part(keys, text_tokens)); }
-  /// Returns n such that means replace each of the first n key blocks that query block i drops. In these blocks, all 64
-  /// keys are video, and each query of block i sees all of them.
+  /// Returns n such that means may replace the first n key blocks, if query block i drops them. In each of these blocks
+  /// all 64 keys are video, and each query of block i sees all of them.
   int64_t blocks_with_means(int64_t b, int64_t query_block) const {
     if (mean_cell == 0) return 0;
     return std::min(video_keys(b), visible_keys(b, query_block * kBlock)) / kBlock;
@@ -53,15 +53,16 @@ struct KernelParams : CallSizes<int64_t>, CallScores<int64_t, double> {
   int64_t key_blocks() const { return blocks_of(keys); }
 };
 
-/// Runs body(begin, end) over parts of [0, count) in parallel. The caller provides the threads, so that a program has
-/// only one pool.
+/// Runs body(begin, end) over parts of [0, count) in parallel. The caller provides this function, so that the program
+/// has only one pool of threads.
 using ParallelFor = std::function<void(int64_t count, const std::function<void(int64_t begin, int64_t end)>& body)>;
 
-/// Counts of a kernel, in 64 x 64 blocks of all heads.
+/// What a kernel counts, in blocks of 64 x 64 over all batch entries and heads.
 struct Counts {
   int64_t kept_blocks = 0;
   int64_t skipped_pv_blocks = 0;
-  int64_t mean_blocks = 0;  // cost of the means in blocks: for each row of blocks its cells / 64, rounded up
+  /// Cost of the means: for each block of queries, the number of means that it attends to / 64, rounded up.
+  int64_t mean_blocks = 0;
 };
 
 /// With this pv_threshold (in log2 units) or a larger one, P.V is never skipped.

@@ -1,4 +1,4 @@
-// Predicts the error of a block's means from means and variances alone.
+// Predicts the error of replacing a block by means. Reads only the means and variances of the block's keys and values.
 #include "attention/cpu/mean_error.h"
 
 #include <cmath>
@@ -11,11 +11,11 @@ namespace {
 
 constexpr double kLeastMass = std::numeric_limits<float>::min();
 
-/// The statistics of each block's values that a tile's error needs.
+/// The statistics of the values in each block that the prediction needs.
 struct BlockValues {
   std::vector<float> mean;       // [blocks, head_dim]
   std::vector<float> deviation;  // [blocks], length of the vector of standard deviations within cells
-  std::vector<float> far;        // [blocks], distance of the block's mean from the mean over all blocks
+  std::vector<float> far;        // [blocks], distance between the block's mean and the mean of all blocks
 };
 
 BlockValues summarise(const Grouped& values, int64_t cell) {
@@ -41,7 +41,7 @@ BlockValues summarise(const Grouped& values, int64_t cell) {
   return result;
 }
 
-/// The statistics of queries that a tile's error needs.
+/// The statistics of the queries that the prediction needs.
 struct QueryCells {
   Grouped cells;
   std::vector<float> mean;     // [cells, head_dim]
@@ -54,7 +54,7 @@ struct QueryCells {
   }
 };
 
-/// Replaces scores by their softmax. A NaN affects only its own block, so the others keep their order.
+/// Replaces scores by their softmax. A NaN score stays NaN, but does not change the others.
 void softmax(std::vector<double>& scores) {
   double top = -std::numeric_limits<double>::infinity(), sum = 0;
   for (const double s : scores) top = std::max(top, s);
@@ -66,7 +66,7 @@ void softmax(std::vector<double>& scores) {
   for (double& s : scores) s /= sum;
 }
 
-/// Returns mass_ij of tile i, [seen].
+/// Returns mass_ij (mean_error.h) of tile i for each block j that the tile sees, [seen].
 std::vector<double> mass_of_tile(const VideoTokens& video, const QueryCells& queries,
                                  const std::vector<float>& key_means, int64_t tile, int64_t seen) {
   const int64_t head_dim = video.keys.head_dim, size = video.queries.size_of(tile);

@@ -1,4 +1,4 @@
-// Predicts the error of attention if the means of a key block's cells replace the tokens of the block.
+// Predicts the error that attention makes if the means of a key block's cells replace the tokens of the block.
 #pragma once
 
 #include <limits>
@@ -8,9 +8,9 @@
 
 namespace sparsereel::attention::cpu {
 
-/// The number of queries that are pooled for a prediction. It is smaller than a tile: over 8 prompts of the tiny model
-/// at 512 x 512 (fp32, tiles of 192), pooling by 16 instead of 192 raises PSNR from 34.0 to 36.9 dB at topk 0.15, and
-/// from 28.8 to 31.3 dB at 0.07.
+/// The number of queries that are averaged for a prediction. It is smaller than a tile: over 8 prompts of the tiny
+/// model at 512 x 512 (fp32, tiles of 192), averages of 16 queries instead of 192 raise PSNR from 34.0 to 36.9 dB at
+/// topk 0.15, and from 28.8 to 31.3 dB at 0.07.
 constexpr int64_t kQueryCell = 16;
 
 constexpr float kUnseen = -std::numeric_limits<float>::infinity();
@@ -18,7 +18,7 @@ constexpr float kUnseen = -std::numeric_limits<float>::infinity();
 /// Scores of one head's query tiles for its blocks of video keys, [tiles, blocks].
 struct TileScores {
   int64_t tiles = 0, blocks = 0;
-  std::vector<float> score;  // natural units; kUnseen if no query of the tile sees the block
+  std::vector<float> score;  // natural logarithms; kUnseen if no query of the tile sees the block
 
   float* row(int64_t tile) { return score.data() + tile * blocks; }
   const float* row(int64_t tile) const { return score.data() + tile * blocks; }
@@ -32,8 +32,8 @@ struct VideoTokens {
   double scale = 1;
 };
 
-/// The error of tile i if means replace block j, to second order in the distance of the block's scores from the scores
-/// of its cells' means:
+/// The error of tile i if means replace block j. It is exact to second order in the distances between the scores of the
+/// block's keys and the scores of their cells' means:
 ///   e_ij = mass_ij (sd_ij sdV_j + var_ij / 2 far_j).
 /// The first term is the covariance of scores and values inside cells, the second the curvature of exp. The tile is cut
 /// into cells a of kQueryCell queries with mean q_a and share w_a of the tile's queries:

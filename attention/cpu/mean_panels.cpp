@@ -7,7 +7,8 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-/// Copies to[d][0 .. kCells) = from[d][0 .. kCells), with rows of 64 and of kCells floats.
+/// Copies the first kCells columns of each row: to[d][c] = from[d][c] for c < kCells. Rows of `from` have kCells
+/// floats, rows of `to` have 64.
 template <int64_t kCells>
 void copy_columns(const float* from, int64_t head_dim, float* to) {
   for (int64_t d = 0; d < head_dim; ++d) std::memcpy(to + d * kBlock, from + d * kCells, kCells * sizeof(float));

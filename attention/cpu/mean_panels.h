@@ -7,8 +7,8 @@
 
 namespace sparsereel::attention::cpu {
 
-/// Memory for the means of one tile at a time; each thread has its own. The copy costs a fraction of what it saves,
-/// because the kernel then computes only the means of dropped blocks.
+/// Memory for the means of one tile at a time; each thread has its own. Copying takes less time than it saves, because
+/// the kernel then computes only the means of dropped blocks.
 class MeanPanels {
  public:
   explicit MeanPanels(const KernelParams& params);

@@ -1,5 +1,5 @@
-// Packs keys into transposed panels of 64 and values into padded rows. For the int8 emulation it also centers, balances
-// and rounds them.
+// Copies keys into transposed panels of 64 and values into padded rows. For the int8 emulation it also subtracts the
+// means, balances the channels and rounds.
 #include "attention/cpu/packed_heads.h"
 
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-constexpr int64_t kRowsAtOnce = 16;  // source rows; that many stay in the first-level cache, whatever their stride
+constexpr int64_t kRowsAtOnce = 16;  // rows copied together; so few stay in the L1 cache, whatever their stride
 
 /// Writes panel[d][i] = rows[i][d], and zeros for i >= tokens.
 void transpose(const float* rows, int64_t stride, int64_t tokens, int64_t head_dim, float* panel) {
@@ -34,7 +34,7 @@ void copy_rows(const float* rows, int64_t stride, int64_t tokens, int64_t head_d
   }
 }
 
-/// Returns the number of cells of a head: the cells of all whole blocks of video that a batch entry can have.
+/// Returns the number of cells of a head: those of all blocks of 64 video keys, if a batch entry has no padding.
 int64_t mean_cells(const KernelParams& params) {
   if (params.mean_cell == 0) return 0;
   return video_part(params.keys, params.text_tokens) / kBlock * (kBlock / params.mean_cell);
@@ -141,7 +141,7 @@ void PackedHeads::pack_block(int64_t head, int64_t block) const {
     average_block(head, block);
 }
 
-/// Averages a packed block, which 8-bit arithmetic has already rounded.
+/// Writes the means of a packed block's cells. In 8-bit arithmetic, the block's keys and values are already rounded.
 void PackedHeads::average_block(int64_t head, int64_t block) const {
   const int64_t cell = params_.mean_cell, cells = cells_of_block(), head_dim = params_.head_dim;
   const float inverse = 1.0F / static_cast<float>(cell);
@@ -170,7 +170,7 @@ void PackedHeads::average_block(int64_t head, int64_t block) const {
 void PackedHeads::round_means(int64_t head) const {
   if (params_.mean_cell == 0) return;
   const int64_t cells = cells_of_block(), blocks = whole_blocks(head), size = cells * params_.head_dim;
-  const int64_t record = kBlock / cells;  // blocks of a record
+  const int64_t record = kBlock / cells;  // number of blocks whose cells form a record
   for (int64_t first = 0; first < blocks; first += record) {
     const int64_t end = std::min(first + record, blocks);
     double largest[kKeyGroups] = {};
@@ -190,8 +190,8 @@ void PackedHeads::round_means(int64_t head) const {
   round_mean_values(head);
 }
 
-/// Rounds the means of V. Means in e4m3 keep V's scale. Means in int8 are stored in full, because a tile mixes the
-/// means of several records.
+/// Rounds the means of V. In e4m3, means keep V's scale. In int8, they are stored times their scale, because a tile
+/// uses means of several records, which have different scales.
 void PackedHeads::round_mean_values(int64_t head) const {
   float* values = mean_values(head);
   const int64_t cells = whole_blocks(head) * cells_of_block();
@@ -209,7 +209,8 @@ void PackedHeads::round_mean_values(int64_t head) const {
   }
 }
 
-/// Divides the keys of a centered head by the factor that multiplies the queries of all heads that share it.
+/// Divides each channel of a head's keys by the factor that multiplies the queries of all heads that share these keys.
+/// The mean of the keys is already subtracted.
 void PackedHeads::balance_keys(int64_t head, float* balance) const {
   const int64_t b = head / params_.heads_of_keys(), first = head % params_.heads_of_keys() * params_.group();
   const int64_t head_dim = params_.head_dim;
@@ -222,11 +223,11 @@ void PackedHeads::balance_keys(int64_t head, float* balance) const {
       for (int64_t d = 0; d < head_dim; ++d) q_squares[d] += static_cast<double>(q[d]) * q[d];
     }
   }
-  const auto each_channel = [&](const auto& f) {  // calls f(channel, its keys of a block)
+  const auto each_channel = [&](const auto& f) {  // calls f(d, channel d of a block's 64 keys)
     for (int64_t block = 0; block < blocks; ++block)
       for (int64_t d = 0; d < head_dim; ++d) f(d, keys(head, block) + d * kBlock);
   };
-  each_channel([&](int64_t d, const float* k) {  // panels hold zeros past the end
+  each_channel([&](int64_t d, const float* k) {  // entries past the last key are 0
     for (int64_t i = 0; i < kBlock; ++i) k_squares[d] += static_cast<double>(k[i]) * k[i];
   });
   const double share =
@@ -238,7 +239,7 @@ void PackedHeads::balance_keys(int64_t head, float* balance) const {
   });
 }
 
-/// Rounds a centered channel of V to e4m3 and sets its scale.
+/// Rounds a channel of V, from which its mean is already subtracted, to e4m3 and sets its scale.
 void PackedHeads::round_channel(int64_t head, int64_t channel, float& scale) const {
   const int64_t tokens = params_.key_length(head / params_.heads_of_keys());
   float* values = this->values(head, 0) + channel;
@@ -249,7 +250,8 @@ void PackedHeads::round_channel(int64_t head, int64_t channel, float& scale) con
     values[t * stride_] = static_cast<float>(round_e4m3(static_cast<double>(values[t * stride_]) / scale));
 }
 
-/// Centers, balances and rounds one packed head in place. It rounds in double, except the values of int8_values.
+/// Subtracts the means of one packed head's keys and values, balances the channels and rounds, all in place. Computes
+/// in double; only int8_values rounds V in fp32, as GPUs do.
 void PackedHeads::round_head(int64_t head) const {
   const int64_t tokens = params_.key_length(head / params_.heads_of_keys()), head_dim = params_.head_dim;
   float* key_scale = side(head);

@@ -24,23 +24,25 @@ class PackedHeads {
 
   PackedHeads(const KernelParams& params, Arithmetic arithmetic, float* memory);
 
-  /// Copies keys and values into the layout. int8 arithmetic also subtracts the means, balances and rounds.
+  /// Copies keys and values into the layout. In 8-bit arithmetic, also subtracts their means, balances the channels and
+  /// rounds.
   void pack(const ParallelFor& parallel);
 
   /// Sets the tile's pointers to the keys and values of the query head (b, h).
   void attach(int64_t b, int64_t h, Tile& tile) const;
 
-  /// Returns the means for the query head (b, h). Only blocks of video that hold 64 real keys have means.
+  /// Returns the means for the query head (b, h). Only blocks of 64 video keys have means.
   PackedMeans means(int64_t b, int64_t h) const;
 
  private:
-  // `head` below counts the heads of k and v over all batch entries.
+  // Below, `head` counts the heads of k and v over all batch entries: b * heads of k and v + head of k and v.
   int64_t heads() const { return params_.batch * params_.heads_of_keys(); }
   int64_t head_of(int64_t b, int64_t h) const { return b * params_.heads_of_keys() + h / params_.group(); }
   float* keys(int64_t head, int64_t block) const;
   float* values(int64_t head, int64_t block) const;
-  /// Returns key_scale [key_blocks, 64]; then four vectors of padded_dim; then block_scale [key_blocks, padded_dim] for
-  /// int8_values. Exact arithmetic has none of these.
+  /// Returns the scales and means of a head: key_scale [key_blocks, 64]; then the mean of K, the scale and the mean of
+  /// V, and the balance, each [padded_dim]; then, for int8_values, block_scale [key_blocks, padded_dim]. Exact
+  /// arithmetic has none of these.
   float* side(int64_t head) const;
   static int64_t side_floats(const KernelParams& params, Arithmetic arithmetic);
   float* block_scale(int64_t head, int64_t block) const;

@@ -7,7 +7,7 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-/// Returns result[g][d], the mean over the rows of group g of f(row[d], g, d).
+/// Returns result[g][d]: the mean of f(row[d], g, d) over the rows of group g.
 template <typename F>
 std::vector<float> mean_over_rows(const Grouped& tokens, const F& f) {
   const int64_t head_dim = tokens.head_dim;
@@ -23,8 +23,8 @@ std::vector<float> mean_over_rows(const Grouped& tokens, const F& f) {
   return result;
 }
 
-/// Returns the mean cosine similarity of all pairs of rows of group g. If `center` is given, it is subtracted from the
-/// rows first. The mean equals ||sum of normalized rows||^2 / n^2, so no matrix product is needed.
+/// Returns the mean cosine similarity over all pairs of rows of group g. If `center` is given, it is subtracted from
+/// the rows first. The mean equals ||sum of normalized rows||^2 / n^2, so no matrix product is needed.
 double self_similarity(const Grouped& tokens, int64_t g, const float* center) {
   const int64_t head_dim = tokens.head_dim;
   std::vector<double> sum(static_cast<size_t>(head_dim), 0.0);
@@ -83,7 +83,7 @@ std::vector<float> variances_in_cells(const Grouped& groups, int64_t cell) {
 std::vector<uint8_t> diverse_groups(const Grouped& tokens, const std::vector<float>& means, double threshold,
                                     bool centered) {
   std::vector<uint8_t> diverse(static_cast<size_t>(tokens.groups()), 0);
-  if (threshold < 0) return diverse;  // a squared norm is never negative
+  if (threshold < 0) return diverse;  // the similarity is a square, so it cannot be below a negative threshold
   const std::vector<float> center = centered ? mean_of_groups(tokens, means) : std::vector<float>();
   for (size_t g = 0; g < diverse.size(); ++g) {
     const double similarity = self_similarity(tokens, static_cast<int64_t>(g), centered ? center.data() : nullptr);

@@ -1,4 +1,5 @@
-// The prologue in one pass: a token's heads are read once, normalized and rotated in cache, and written once.
+// Runs the prologue in one pass: reads all heads of a token once, normalizes and rotates them in cache, and writes them
+// once.
 #include "attention/cpu/prologue.h"
 
 #include <cmath>
@@ -7,7 +8,7 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-constexpr int64_t kLanes = 8;  // partial sums side by side, so that the compiler may use vectors
+constexpr int64_t kLanes = 8;  // number of partial sums, so that the compiler may use vector instructions
 
 template <typename F>
 double sum_of(int64_t n, const F& f) {

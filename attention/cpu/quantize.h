@@ -12,21 +12,21 @@ namespace sparsereel::attention::cpu {
 
 constexpr int64_t kKeyGroups = 4;  // int8 scales per block of 64 keys
 
-/// Returns the group of a key within its block. Keys of a group share an int8 scale: they are the keys that one thread
-/// of a tensor-core accumulator owns (SageAttention2, arXiv 2411.10958, "per-thread quantization").
+/// Returns the group of a key within its block. Keys of a group share an int8 scale. The groups are the keys that one
+/// thread holds in a tensor-core accumulator (SageAttention2, arXiv 2411.10958, "per-thread quantization").
 inline int64_t key_group(int64_t key) {
   return key % 8 / 2;
 }
 
-/// Returns the group of the means of block `block` in a record, which holds the means of 64 cells. Cells of a group
-/// share an int8 scale. A record holds a multiple of four blocks, and GPU kernels give each thread of an accumulator
-/// the cells of every fourth block.
+/// Returns the group of the means of block `block` in a record of means, which holds 64 cells. Cells of a group share
+/// an int8 scale. The number of blocks of a record is a multiple of four, and GPU kernels give each thread of an
+/// accumulator the cells of every fourth block.
 inline int64_t mean_group(int64_t block) {
   return block % 4;
 }
 
-/// Returns log2 of the e4m3 weight of a key whose score is its row's maximum. A mean with that score weighs mean_cell
-/// times as much, which must fit too. For mean_cell see KernelParams.
+/// Returns log2 of the e4m3 weight of a key whose score is the largest of its row. A mean with the same score weighs
+/// mean_cell times as much (see KernelParams), and that weight must also fit into e4m3.
 inline double weight_offset(int64_t mean_cell) {
   return kE4m3MaxLog2 - (mean_cell > 0 ? std::log2(static_cast<double>(mean_cell)) : 0);
 }
@@ -35,13 +35,14 @@ inline double int8_scale(double largest) {
   return largest / kInt8Max + kInt8MinScale;
 }
 
-/// Returns the nearest int8 step, ties to even, clamped to +-127.
+/// Rounds to the nearest integer, ties to even, and clamps to +-127.
 inline double round_int8(double x) {
   return std::clamp(std::nearbyint(x), -kInt8Max, kInt8Max);
 }
 
-/// Rounds values [count, channels] to int8 in place, with a scale for each channel, which it writes to scale
-/// [channels]. A scale is not finite if a value is not. Every step is rounded to fp32, so GPUs compute the same bits.
+/// Rounds values [count, channels] to int8 in place. Writes the scale of each channel to scale [channels]. If a value
+/// is not finite, the channel's scale is not finite either. Every operation is rounded to fp32, so GPUs compute the
+/// same bits.
 inline void round_values(float* values, int64_t count, int64_t channels, float* scale) {
   for (int64_t d = 0; d < channels; ++d) {
     uint32_t most = 0;  // the bits of |v|, so that a NaN is larger than all numbers

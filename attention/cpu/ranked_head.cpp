@@ -1,4 +1,5 @@
-// Pools a head's tokens, ranks its blocks by mass or by error, and removes forced blocks from the candidates.
+// Averages a head's tokens in groups, ranks its blocks by mass or by error, and removes forced blocks from the
+// candidates.
 #include "attention/cpu/ranked_head.h"
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-/// Ranks the blocks of one (batch, head) that is not dense.
+/// Ranks the blocks of one (batch, head) that has a policy other than dense.
 class Ranker {
  public:
   Ranker(const KernelParams& params, const Selector& selector, int64_t b, int64_t h)
@@ -41,7 +42,7 @@ class Ranker {
   int64_t first_query(int64_t tile) const { return tile * head_.rows; }
   int64_t last_query(int64_t tile) const { return std::min(first_query(tile) + head_.rows, head_.queries) - 1; }
   int64_t visible(int64_t tile) const { return head_.visible[static_cast<size_t>(tile)]; }
-  /// Returns the number of blocks of video that the tile sees.
+  /// Returns the number of video key blocks that the tile sees.
   int64_t seen(int64_t tile) const { return std::min(visible(tile), blocks_.groups()); }
 
   void rank_by_error() {
@@ -71,12 +72,13 @@ class Ranker {
                            static_cast<float>(params_.scale);
   }
 
-  /// Returns the end of the tile's candidates: earlier blocks are candidates unless forced, later ones are kept.
+  /// Returns the end of the tile's candidates: blocks before it are candidates unless they are forced, and later blocks
+  /// are always kept.
   int64_t first_kept(int64_t tile) const {
-    // Under a causal mask the blocks on the diagonal are kept, so that no query loses its own key.
+    // Under a causal mask the blocks on the diagonal are always kept, so that no query loses its own key.
     const int64_t diagonal =
         params_.causal ? std::max<int64_t>(0, params_.visible_keys(b_, first_query(tile)) - 1) / kBlock : visible(tile);
-    // Partial blocks have no means.
+    // A block of fewer than 64 keys has no means, so it is always kept.
     return std::min(diagonal, params_.mean_cell > 0 ? keys_ / kBlock : blocks_.groups());
   }
 

@@ -1,4 +1,5 @@
-// One head's key blocks, ranked for each query tile, from which the blocks to compute are chosen.
+// One head's key blocks, ranked for each query tile. A candidate is a block that the selection may keep or drop. A
+// forced block is always kept, so it is not a candidate (selection.h says which blocks are forced).
 #pragma once
 
 #include <cstdint>
@@ -10,17 +11,18 @@
 
 namespace sparsereel::attention::cpu {
 
-/// The video queries of one head, in tiles, and its blocks of video keys. A dense head has no tiles.
+/// The video queries of one head, in tiles, and the blocks of its video keys. A head whose policy is dense has no
+/// tiles.
 struct RankedHead {
   int64_t b = 0, h = 0;
   int64_t rows = 0, queries = 0;      // queries per tile; number of video queries
-  TileScores rank{};                  // kUnseen if the block is not a candidate, for example because it is forced
+  TileScores rank{};                  // the higher, the more a block matters; kUnseen if the block is not a candidate
   std::vector<double> error{};        // MeanErrors::error; empty if blocks are ranked by mass
   std::vector<float> tile_lengths{};  // MeanErrors::tile_lengths
   double output_length = 0;           // mean of tile_lengths
   std::vector<int64_t> visible{};     // [tiles], number of key blocks that each tile sees, text included
-  std::vector<uint8_t> dense{};       // [tiles], 1 if the tile is too diverse to be pooled, so it has no candidates
-  std::vector<uint8_t> kept{};        // [tiles, blocks], 0 for a candidate that is not chosen (yet)
+  std::vector<uint8_t> dense{};  // [tiles], 1 if the queries differ too much for one mean; the tile keeps all blocks
+  std::vector<uint8_t> kept{};   // [tiles, blocks], 0 for a candidate that is not chosen, or not yet
 
   int64_t tiles() const { return rank.tiles; }
   uint8_t* kept_row(int64_t tile) { return kept.data() + tile * rank.blocks; }
@@ -32,7 +34,7 @@ struct RankedHead {
   double dropped_error() const;
 };
 
-/// Ranks the blocks of head (b, h). Nothing is chosen yet.
+/// Ranks the blocks of head (b, h). The result has no chosen blocks yet.
 RankedHead rank_head(const KernelParams& params, const Selector& selector, int64_t b, int64_t h);
 
 }  // namespace sparsereel::attention::cpu

@@ -35,7 +35,7 @@ void keep_visible(const KernelParams& params, BlockMap& map) {
 }
 
 int64_t count_visible_blocks(const KernelParams& params) {
-  const bool alike = params.key_lengths == nullptr;  // true if batch entries are alike
+  const bool alike = params.key_lengths == nullptr;  // true if all batch entries see the same blocks
   int64_t blocks = 0;
   for (int64_t b = 0; b < (alike ? 1 : params.batch); ++b)
     for (int64_t i = 0; i < params.query_blocks(); ++i) blocks += visible_in_row(params, b, i);
@@ -80,7 +80,7 @@ void choose(const HeadPolicy& policy, const Selector& selector, std::span<Ranked
   }
 }
 
-/// Clears in `map` the blocks that the tiles of the head drop.
+/// Clears in `map` the blocks that the head's tiles drop.
 void drop_blocks(const RankedHead& head, BlockMap& map) {
   for (int64_t tile = 0; tile < head.tiles(); ++tile) {
     const uint8_t* kept = head.kept_row(tile);
@@ -109,7 +109,8 @@ Prediction predict_blocks(const KernelParams& params, const Selector& selector, 
       for (const RankedHead& head : group) drop_blocks(head, result.map);
     }
   };
-  // Ranks exchange sums for one batch entry after the other, so the order must be fixed.
+  // The processes that share the heads add up their counts for one batch entry after the other, so the order must be
+  // fixed.
   if (selector.part != nullptr && selector.part->shares_budget()) {
     choose_all(0, heads / together);
   } else {

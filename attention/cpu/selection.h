@@ -1,5 +1,5 @@
-// Predicts which 64 x 64 blocks of attention matter, from pooled queries and keys. Ranking by mass follows SpargeAttn
-// (arXiv 2502.18137, section 3.2).
+// Predicts which 64 x 64 blocks of attention matter, from the means of groups of queries and keys. Ranking by mass
+// follows SpargeAttn (arXiv 2502.18137, section 3.2).
 #pragma once
 
 #include "attention/cpu/kernel_params.h"
@@ -23,19 +23,19 @@ int64_t count_mean_blocks(const KernelParams& params, const BlockMap& map);
 
 struct Prediction {
   BlockMap map;  // the blocks to compute
-  // For Ranking::error: the sum over query tiles of the predicted errors of their dropped blocks, divided by the mean
-  // output length of the tile's head; and the number of these tiles. Tiles of dense heads are not included.
+  // For Ranking::error, sum over query tiles of the predicted errors of their dropped blocks, divided by the mean
+  // output length of the tile's head. `tiles` is the number of these tiles. Tiles of dense heads are not included.
   double sum_error = 0;
   int64_t tiles = 0;
 };
 
 /// Returns the blocks that sparse attention computes. Queries are in tiles of selector.rows and keys in blocks of 64;
-/// padding is left out. Key blocks are ranked by the softmax of pooled q . pooled k * scale (mass), or by the error of
-/// the means in their place (error; see mean_error.h), which needs params.mean_cell.
+/// padding is left out. Ranking::mass ranks key blocks by the softmax of scale * mean query . mean key. Ranking::error
+/// ranks them by the error of the means in their place (mean_error.h), and needs params.mean_cell.
 /// Among the blocks that are not forced, each selection keeps these:
 ///   topk: ranked by mass, the max(1, floor(topk * visible key blocks)) best of each tile; ranked by error, as many in
-///         total over all tiles of a batch entry, including heads of other ranks (budget.h), or of a head if policies
-///         differ;
+///         total over all tiles of a batch entry, including heads of other ranks (budget.h), or over all tiles of a
+///         head if heads have different policies;
 ///   cdf: per tile, the fewest that hold a share of cdf of the total, including the block that reaches it;
 ///   error: per tile, the fewest such that the predicted errors of the others sum to at most `error` times the mean
 ///         length of the head's outputs; possibly none;
@@ -43,9 +43,9 @@ struct Prediction {
 ///         the best of each tile (budget.h; heads are grouped as for topk).
 /// Forced blocks are always kept: text keys (including the block where video meets text) and the diagonal of a causal
 /// mask. Key blocks whose mean cosine similarity is below the head's threshold are forced too. With means, a last video
-/// block of fewer than 64 keys is forced as well. Rows of text queries and of query tiles below the threshold keep
-/// every block. Similarity is ||sum of L2-normalized rows||^2 / n^2; the mean of all keys is subtracted from keys
-/// first.
+/// block of fewer than 64 keys is forced as well. Text queries keep every block, and so do query tiles whose similarity
+/// is below the threshold. Similarity is ||sum of L2-normalized rows||^2 / n^2; for keys, the mean of all keys is
+/// subtracted first.
 Prediction predict_blocks(const KernelParams& params, const Selector& selector, const ParallelFor& parallel);
 
 }  // namespace sparsereel::attention::cpu

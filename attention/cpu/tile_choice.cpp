@@ -7,7 +7,7 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-/// Chooses the blocks of one tile after another, and reuses its memory for that.
+/// Chooses the blocks of one tile after another. Its buffers are reused from tile to tile.
 class Chooser {
  public:
   Chooser(const HeadPolicy& policy, RankedHead& head) : policy_(policy), head_(head) {}
@@ -31,7 +31,7 @@ class Chooser {
     };
   }
 
-  /// Moves the chosen blocks to the front and returns their number.
+  /// Moves the chosen blocks to the front of order_ and returns their number.
   size_t sort_and_count(int64_t tile) {
     if (policy_.selection == Selection::topk) {
       const size_t count = std::min(static_cast<size_t>(head_.granted(tile, policy_.topk)), order_.size());
@@ -60,7 +60,8 @@ class Chooser {
     return order_.size();
   }
 
-  /// Returns the number of blocks to keep. If an error or the bound is NaN, no block is dropped.
+  /// Returns how many blocks to keep so that the errors of the others stay within the bound. If an error or the bound
+  /// is NaN, keeps all.
   size_t count_above(int64_t tile) const {
     const double* errors = head_.error.data() + tile * head_.rank.blocks;
     size_t count = order_.size();
@@ -76,7 +77,7 @@ class Chooser {
   RankedHead& head_;
   const float* ranks_ = nullptr;  // ranks of the tile
   std::vector<int32_t> order_;
-  std::vector<double> share_;  // mass or error of each candidate relative to the best one's, in order
+  std::vector<double> share_;  // mass or error of each candidate in order_, relative to the best candidate's
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Source of the tile kernel, compiled once per instruction set. The including file defines SPARSEREEL_ISA (the
-// namespace), kLanes and kColumns (registers per row in a product). It calls no inline function of the standard
-// library: the linker might keep the copy compiled here for a newer machine, and use it on every machine.
+// namespace), kLanes (floats per vector) and kColumns (registers per row in a product). This source calls no inline
+// function of the standard library: each compilation would contain a copy of it, and the linker might keep the copy for
+// the newest instruction set and use it on every machine.
 #include <cstring>
 
 #include "attention/cpu/arithmetic.h"
@@ -25,12 +26,12 @@ inline void store(float* p, Vec v) {
   std::memcpy(p, &v, sizeof(v));
 }
 inline Vec broadcast(float x) {
-  return x - Vec{};  // not x + Vec{}, which turns -0 into 0, so that the compiler would have to add
+  return x - Vec{};  // x + Vec{} would turn -0 into 0, so the compiler would have to emit an addition
 }
 inline void prefetch(const float* from, int64_t floats) {
   for (int64_t i = 0; i < floats; i += 16) __builtin_prefetch(from + i);  // one cache line each
 }
-/// Returns b if either is NaN, so that NaN scores reach the output.
+/// Returns b if a or b is NaN, so that NaN scores reach the output.
 inline Vec max(Vec a, Vec b) {
   return a > b ? a : b;
 }
@@ -59,8 +60,8 @@ inline float lane_sum(Vec v) {
 }
 
 /// Returns 2^x with a relative error of about 1e-7 for x up to 127, and 0 for x below -126.5 (including -inf). Adding
-/// 1.5 * 2^23 rounds x to a whole number n and leaves n + 127 in the low bits. The rest f in [-0.5, 0.5] goes through a
-/// minimax polynomial of 2^f.
+/// 1.5 * 2^23 + 127 rounds x to a whole number n and leaves n + 127 in the low bits. The rest f = x - n, in [-0.5,
+/// 0.5], goes through a minimax polynomial of 2^f.
 inline Vec exp2(Vec x) {
   constexpr float magic = 12582912.0F + 127.0F;
   x = max(broadcast(-127.0F), x);
@@ -76,8 +77,8 @@ inline Vec exp2(Vec x) {
   return p * bit_cast<Vec>(bit_cast<IntVec>(biased) << 23);
 }
 
-/// Returns the nearest e4m3 value of 0 <= x <= 448, ties to even: steps of 2^-9 below 2^-6, otherwise a mantissa of 3
-/// bits.
+/// Returns the nearest e4m3 value of 0 <= x <= 448, ties to even. Below 2^-6 e4m3 has steps of 2^-9, above a mantissa
+/// of 3 bits.
 inline Vec round_e4m3(Vec x) {
   constexpr float magic = 24576.0F;  // 1.5 * 2^(23 - 9)
   const Vec small = (x + magic) - magic;
@@ -137,17 +138,17 @@ struct Count {
   static constexpr int value = kCount;
 };
 
-/// The factors of a sum of outputs and of what is added to it.
+/// The factors by which multiply_values() scales the outputs so far, and the product that it adds to them.
 struct Gains {
-  const float* alpha;   // [rows], of the sum so far
-  const float* factor;  // [rows], of the product; null if it has no factors
-  const float* scale;   // [padded_dim], of the product too
+  const float* alpha;   // [rows], factors of the outputs so far
+  const float* factor;  // [rows], factors of the product; null if there are none
+  const float* scale;   // [padded_dim], further factors of the product
 
   Gains at(int64_t row, int64_t column) const { return {alpha + row, factor + row, scale + column}; }
 };
 
 /// Computes out[kRows][kWidth vectors] = out * alpha[kRows] + p [kRows][64] times values [keys][stride]. If kScales is
-/// true, the product is multiplied by factor[kRows] and scale[kWidth vectors].
+/// true, the product is also multiplied by factor[kRows] and scale[kWidth vectors].
 template <bool kScales, int kRows, int kWidth>
 void multiply_values(const float* p, const float* values, int64_t keys, int64_t stride, const Gains& gains,
                      float* out) {
@@ -179,8 +180,8 @@ void multiply_all_values(const float* p, const float* values, int64_t keys, int6
   for (; c < vectors; ++c) multiply(c, Count<1>{});
 }
 
-/// Calls f(first row, row count as a constant) for groups that cover `rows`: groups of six, then one of two, four or
-/// six.
+/// Calls f(first row, number of rows as a constant) for groups that together cover `rows` rows: groups of six, then one
+/// of two, four or six.
 template <typename F>
 void for_row_groups(int64_t rows, const F& f) {
   int64_t r = 0;
@@ -192,15 +193,15 @@ void for_row_groups(int64_t rows, const F& f) {
   }
 }
 
-/// A panel: 64 keys and their values.
+/// A panel: 64 keys and their values, or 64 means.
 struct Panel {
   const float* keys;
   const float* values;
   const float* key_scale;    // for 8 bits only
   const float* value_scale;  // for int8_values only
   int64_t count;             // keys that at least one row sees
-  int64_t columns;           // whole vectors that hold these keys
-  int64_t first_key;         // index among all keys; negative for means, which every row sees
+  int64_t columns;           // the `count` keys, rounded up to whole vectors
+  int64_t first_key;         // index of the first key; negative for means, which every row sees
   float log2_weight;         // added to the scores after the maxima are taken
 };
 
@@ -220,7 +221,7 @@ class TileRun {
         offset_(kE4m3 ? static_cast<float>(kE4m3MaxLog2) - tile.means.log2_weight : 0.0F) {
     std::memset(tile.scratch, 0, static_cast<size_t>(tile_scratch_floats(tile.head_dim)) * sizeof(float));
     for (float& m : max_) m = kMinusInfinity;
-    // Rows may be a page apart, so waiting for them one after the other would be slow.
+    // Rows may be a page apart, so loading them one after the other would be slow. Prefetch all of them first.
     for (int64_t r = 0; r < tile.rows; ++r) prefetch(tile.q + r * tile.q_stride, tile.head_dim);
     for (int64_t r = 0; r < tile.rows; ++r) load_query(r);
   }
@@ -275,7 +276,7 @@ class TileRun {
             .log2_weight = tile_.means.log2_weight};
   }
 
-  /// Returns the first kept block from j on; key_blocks if there is none.
+  /// Returns the first kept block at or after block j; key_blocks if there is none.
   int64_t kept_from(int64_t j) const {
     while (j < tile_.key_blocks && tile_.kept[j] == 0) ++j;
     return j;
@@ -287,8 +288,8 @@ class TileRun {
     return sees < 0 ? 0 : sees < tile_.key_length ? sees : tile_.key_length;
   }
 
-  /// Stores query r in its group, scaled so that scores come out in log2 units. The int8 emulation rounds it to whole
-  /// numbers.
+  /// Stores query r in its group of rows, scaled so that scores come out in log2 units. The int8 emulation rounds the
+  /// query to whole numbers.
   void load_query(int64_t r) {
     const float* from = tile_.q + r * tile_.q_stride;
     float* to = q_ + r / kRowGroup * kRowGroup * tile_.head_dim + r % kRowGroup;
@@ -311,7 +312,7 @@ class TileRun {
   }
 
   /// Computes the scores of a panel in log2 units, -inf where masked. Returns the largest rise of a row's maximum. In
-  /// score() and accumulate(), each group of rows prefetches some of the rows that the next matrix product reads.
+  /// score() and accumulate(), each group of rows also prefetches a part of what the next matrix product reads.
   float score(const Panel& panel) {
     for_row_groups(tile_.rows, [&](int64_t r, auto count) {
       constexpr int kRows = decltype(count)::value;
@@ -335,7 +336,7 @@ class TileRun {
     return rise;
   }
 
-  /// Adds a panel to the output. next_keys points to the keys of the next panel; null if there is none.
+  /// Adds a panel to the output. next_keys: the keys of the next panel, to prefetch; null if there is none.
   void accumulate(const Panel& panel, const float* next_keys) {
     update_maxima();
     if constexpr (kInt8Values) update_factors(panel.log2_weight);
@@ -346,7 +347,7 @@ class TileRun {
       for (int64_t i = 0; i < panel.columns; i += kLanes) {
         Vec p = load(row + i) - base;
         if constexpr (kInt8Values) {
-          p = round_uint8(exp2(p + kUint8MaxLog2));  // the difference is exact, so the largest p is 255
+          p = round_uint8(exp2(p + kUint8MaxLog2));  // p is 0 for the row's largest score, so the weight is exactly 255
         } else {
           p = kE4m3 ? round_e4m3(exp2(p)) : exp2(p);
         }
@@ -364,7 +365,8 @@ class TileRun {
     });
   }
 
-  /// Returns a maximum, or 0 for that of a row without keys, whose scores are all -inf and weights all 0.
+  /// Returns `max`, or 0 if it is -inf. A row without keys has the maximum -inf; its scores are -inf, so its weights
+  /// become 0.
   static float finite(float max) { return max > kMinusInfinity ? max : 0; }
 
   /// Raises the maximum of each row to the block's maximum if that is larger, and sets alpha to the factors that
@@ -378,7 +380,7 @@ class TileRun {
     for (int64_t r = 0; r < tile_.rows; r += kLanes) store(alpha_ + r, exp2(load(alpha_ + r)));
   }
 
-  /// Sets factor to what a P of 1 in the current panel weighs, relative to the row's maximum.
+  /// Sets factor to the weight of a P of 1 in the current panel, relative to the weight of the row's maximum.
   void update_factors(float log2_weight) {
     for (int64_t r = 0; r < tile_.rows; ++r)
       factor_[r] = block_max_[r] - finite(max_[r]) + (log2_weight - kUint8MaxLog2);
