@@ -62,7 +62,7 @@ void check_by_part(const Call& call) {
     refuse_argument("prologue has weights of text tokens or rotary_frequencies, but sets across_heads",
                     "use them without across_heads");
   if (!prologue.interleaved)
-    refuse_argument("prologue has weights of text tokens or rotary_frequencies, but leaves out interleaved",
+    refuse_argument("prologue has weights of text tokens or rotary_frequencies, but interleaved is not set",
                     "set interleaved");
   if (!prologue.has_text_weights()) return;
   if (prologue.rotates_text)

@@ -74,18 +74,19 @@ class CudaPlan {
 
  private:
   void check_kernels_take_it() const {
-    if (call_.element == Element::fp32) refuse_unsupported("fp32 tensors on a GPU", "pass fp16 or bf16");
+    if (call_.element == Element::fp32)
+      refuse_unsupported("GPU kernels do not support fp32 tensors", "pass fp16 or bf16");
     if (call_.head_dim % kLoad != 0)
-      refuse_unsupported("head_dim is " + std::to_string(call_.head_dim) + " on a GPU",
+      refuse_unsupported("head_dim is " + std::to_string(call_.head_dim) + ", which no GPU kernel supports",
                          "pad it to a multiple of 8 with zeros");
     if (!call_.prologue.is_empty() && call_.head_dim % (2 * kLoad) != 0)
-      refuse_unsupported("a prologue with head_dim " + std::to_string(call_.head_dim) + " on a GPU",
+      refuse_unsupported("GPU kernels do not apply a prologue if head_dim is " + std::to_string(call_.head_dim),
                          "apply it before the call, or use a head_dim that is a multiple of 16");
     if (!(call_.scale > 0))
       throw Refusal(SPARSEREEL_BAD_ARGUMENT, "scale is " + exact_text(call_.scale),
                     "pass a positive scale, which the CUDA kernels need");
     if (call_.out_scale != nullptr && !kernel_.writes_e4m3)
-      refuse_unsupported("an output of 8 bits from this kernel",
+      refuse_unsupported("this kernel does not write an output of 8 bits",
                          "use a Hopper GPU, 8-bit arithmetic and a head_dim of at most 128");
   }
 
@@ -135,12 +136,12 @@ class CudaPlan {
 
   void check_means() const {
     if (call_.policy.cell != cuda::kMeanCell)
-      refuse_unsupported(
-          "a cell of " + std::to_string(call_.policy.cell) + " tokens on a GPU",
-          "set cell to " + std::to_string(cuda::kMeanCell) + ", the only size that the GPU's kernels support");
+      refuse_unsupported("GPU kernels do not support a cell of " + std::to_string(call_.policy.cell) + " tokens",
+                         "set cell to " + std::to_string(cuda::kMeanCell));
     if (params_.keys > cuda::kMostMeanKeys)
-      refuse_unsupported(std::to_string(params_.keys) + " keys with means for dropped blocks",
-                         "use at most " + std::to_string(cuda::kMostMeanKeys) + ", or set dropped to none");
+      refuse_unsupported(
+          "GPU kernels do not support means for dropped blocks of " + std::to_string(params_.keys) + " keys",
+          "use at most " + std::to_string(cuda::kMostMeanKeys) + " keys, or set dropped to none");
   }
 
   const Call& call_;

@@ -56,7 +56,7 @@ sparsereel_status guarded(const Body& body) {
 }
 
 [[noreturn]] void refuse_field(const std::string& field, int64_t value) {
-  throw Refusal(SPARSEREEL_BAD_ARGUMENT, field + " is " + std::to_string(value) + ", which is none of its constants",
+  throw Refusal(SPARSEREEL_BAD_ARGUMENT, field + " is " + std::to_string(value) + ", which is not one of its constants",
                 "use a constant that sparsereel/attention.h defines for it");
 }
 

@@ -109,7 +109,7 @@ TEST(Attend, RefusesContextsThatDoNotFit) {
         by_head(c);
         c.prologue.interleaved = false;
       },
-      "leaves out interleaved");
+      "interleaved is not set");
 }
 
 TEST(UnsupportedReason, IsEmptyOnACpuAndForFullAttention) {

@@ -286,7 +286,7 @@ TEST(AttentionRefusals, CoverImpossiblePrologueParts) {
     by_head(c);
     c.call.prologue.interleaved = 0;
   };
-  EXPECT_EQ(refused(in_halves, "leaves out interleaved"), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused(in_halves, "interleaved is not set"), SPARSEREEL_BAD_ARGUMENT);
   const auto across_heads = [&](Caller& c) {
     of_text(c);
     c.call.prologue.across_heads = 1;
