@@ -12,14 +12,14 @@ struct Gpu {
   /// True if the driver compiles the code from the build's PTX. The program then starts more slowly and does not use
   /// the features of newer GPUs.
   bool compiled_from_ptx = false;
-  std::string problem;  // reason why kernels of this build cannot run on it; empty if they can
+  std::string problem;  // why kernels of this build cannot run on this GPU; empty if they can
 };
 
-/// Returns every visible GPU. If there is none, returns an empty list and sets `reason`, if given, to the cause (no
-/// driver, driver too old, ...).
+/// Returns every visible GPU. If there is none, returns an empty list and writes the cause (no driver, driver too old,
+/// ...) to `reason` unless it is null.
 std::vector<Gpu> list_gpus(std::string* reason = nullptr);
 
-/// Returns the compute capability of a GPU, 90 for 9.0; 0 if there is no such GPU.
+/// Returns the compute capability of a GPU times 10 (90 for 9.0); 0 if there is no such GPU.
 int compute_capability(int device);
 
 /// Returns an empty text if GPU `device` exists and this build has machine code for it, otherwise the reason why it
@@ -41,10 +41,10 @@ class CurrentDevice {
   ~CurrentDevice();
 
  private:
-  int before_ = -1;  // previous device; -1 if there is nothing to restore
+  int before_ = -1;  // the device that was current before; -1 if there is nothing to restore
 };
 
-/// Smallest compute capability with conversions to e4m3 and matrix products of e4m3.
+/// Smallest compute capability (89 for 8.9) that converts to e4m3 and multiplies matrices of e4m3.
 constexpr int kE4m3Capability = 89;
 
 /// Returns the number of multiprocessors of the current GPU; 0 if there is none.

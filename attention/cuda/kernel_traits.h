@@ -1,4 +1,4 @@
-// The attention kernels: one row for each, with all that code outside the kernels must know about it.
+// A table of the attention kernels. A row holds all that code outside the kernels must know about one kernel.
 #pragma once
 
 #include "attention/cuda/device.h"
@@ -6,13 +6,13 @@
 
 namespace sparsereel::attention::cuda {
 
-/// The attention kernel that runs over the lists.
+/// The kernels that compute attention over the lists of key blocks.
 enum class Kernel { hopper, ada, ampere, sixteen };
 
 /// The format of the records of V.
 enum class ValueFormat {
-  e4m3_less_mean,  // rows of channels in e4m3 without the mean of the record's keys, which is stored apart, then
-                   // ones_sets() sets of rows of ones
+  e4m3_less_mean,  // rows of channels in e4m3, without the mean of the record's keys, which is stored apart. Then
+                   // ones_sets() sets of rows of ones (records.h)
   int8,            // rows of channels in int8, then an fp32 scale for each channel
   half,            // rows of keys in fp16
 };
@@ -26,24 +26,25 @@ constexpr int value_record_bytes(ValueFormat format, int D) {
 struct KernelTraits {
   Kernel kernel;
   const char* name;        // value of the environment variable SPARSEREEL_ATTENTION_KERNEL
-  const char* label;       // its P.V, in texts for people
+  const char* label;       // describes its P.V in texts for people
   int least_capability;    // smallest compute capability, 90 for 9.0
-  bool needs_90a = false;  // it is compiled for 90a only, whose code runs on 9.0 alone
+  bool needs_90a = false;  // true if it is compiled only for 90a, code that runs on 9.0 alone
   int most_head_dim = 256;
-  int tile_rows;              // query rows that share a list of key blocks
-  bool reads_rows = false;    // it multiplies the call's rows in their own type; records only serve to choose blocks
-  bool shares_tiles = false;  // its last tiles may be split among multiprocessors (shares.h)
-  bool writes_e4m3 = false;   // it takes a KernelParams::out_scale
-  /// The records of V, which a kernel that reads rows does not have.
+  int tile_rows;  // query rows that share a list of key blocks
+  /// True if it multiplies the call's rows in their own type. Records then serve only to choose blocks.
+  bool reads_rows = false;
+  bool shares_tiles = false;  // true if its last tiles may be split among multiprocessors (shares.h)
+  bool writes_e4m3 = false;   // true if it supports KernelParams::out_scale
+  /// The format of the records of V. Kernels with reads_rows have no such records.
   ValueFormat values = ValueFormat::int8;
-  /// Largest number of key blocks for which pooled scores of 16 selection tiles fit into shared memory. GPUs of compute
-  /// capability 8.6 and 8.9 grant a CTA 99 KB, Hopper 227.
+  /// Largest number of key blocks for which the scores of 16 selection tiles fit into shared memory. A CTA gets up to
+  /// 99 KB on GPUs of compute capability 8.6 and 8.9, and up to 227 KB on Hopper.
   int max_shared_scores = 1400;
 };
 
-/// All kernels, in the order of Kernel. Of those that can run a call, the first is the fastest. `ampere` runs only if
-/// it is named: its P.V has the smallest error, .0003 against .0084 of int8, but takes twice (A100) or four times (RTX
-/// 30) as long.
+/// All kernels, in the order of Kernel. The fastest kernel for a call is the first one that can run it. So `ampere`
+/// runs only if it is named. Its P.V has the smallest error, .0003 against .0084 of int8, but takes twice (A100) or
+/// four times (RTX 30) as long.
 inline constexpr KernelTraits kKernels[] = {
     {.kernel = Kernel::hopper,  // wgmma and bulk copies
      .name = "hopper",

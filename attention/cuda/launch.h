@@ -1,9 +1,12 @@
 // The CUDA attention kernels as plain functions: raw pointers, strides and a stream. No torch, no CUDA header.
 //
-// A call does not wait for the device. It runs in the caller's stream and two side streams that start and end there:
-//   statistics (mean of K, center and largest |V|) -> quantize (8-bit records, pooled means) -> select and lists (the
-//   key blocks that matter to each query tile) -> attention over the lists.
-// All scratch memory is one buffer of scratch_bytes() that the caller owns.
+// A call does not wait for the device. It runs in the caller's stream and in two side streams, which start after
+// earlier work of the caller's stream and end before later work. The steps are:
+//   statistics: the mean of K, and the center and largest |V|
+//   quantize: 8-bit records of Q, K and V, and the means for the selection
+//   select and lists: the key blocks that matter to each query tile
+//   attention over the lists
+// All scratch memory is one buffer of scratch_bytes(), which the caller owns.
 #pragma once
 
 #include <cstddef>
@@ -18,26 +21,26 @@
 namespace sparsereel::attention::cuda {
 
 /// Returns this build's fastest kernel for a head_dim on a GPU of this compute capability (90 for 9.0), or the kernel
-/// with the name `forced` if it can run there; nullopt below 8.0. reads_rows: see KernelTraits.
+/// with the name `forced` if that can run there. Returns nullopt below 8.0. reads_rows: see KernelTraits.
 std::optional<Kernel> choose_kernel(int compute_capability, int head_dim, bool reads_rows = false,
                                     std::string_view forced = {});
 
 /// Returns the bytes of scratch that attention() needs for a call.
 size_t scratch_bytes(const KernelParams& params, Kernel kernel);
 
-/// The steps to run. prepass: everything except attention itself, for measurements.
+/// The steps to run. `prepass` leaves out attention itself, for measurements.
 enum class Steps { prepass, all };
 
-/// The side streams of one device that calls use besides the caller's stream, and the events that connect the three.
-/// Calls that share them are enqueued one after the other.
+/// The two side streams of a device, and the events that connect them with the caller's stream. Calls that use the same
+/// SideStreams are enqueued one after the other.
 class SideStreams;
 
 /// Creates the side streams of the current device. Returns null if CUDA refuses, with its message in `failure`.
 std::shared_ptr<const SideStreams> make_side_streams(const char*& failure);
 
 /// Enqueues the call on the device of the side streams, which must be current. scratch: device memory aligned to 1024
-/// bytes; its content means nothing before and after. part: null if the call has all heads; otherwise its heads are
-/// those of Selection::first_head and all_heads. Returns null or CUDA's message.
+/// bytes. Its content is not read before it is written, and need not be kept. part: null if the call has all heads;
+/// otherwise Selection::first_head and all_heads say which heads it has. Returns null or CUDA's message.
 const char* attention(const KernelParams& params, Kernel kernel, Steps steps, void* scratch, const SideStreams& side,
                       Stream stream, const HeadPart* part = nullptr);
 
@@ -47,8 +50,8 @@ const char* find_moments(const MomentRows& rows, Stream stream);
 /// Enqueues out = prologue(in) for q or k alone. Returns null or CUDA's message.
 const char* apply_prologue(PrologueRows p, Stream stream);
 
-/// Returns the largest number of keys for attend_few_keys(): as many as fit into the current GPU's shared memory, or 0
-/// for an unsupported head_dim.
+/// Returns the largest number of keys that attend_few_keys() supports: as many as fit into the current GPU's shared
+/// memory; 0 if it does not support the head_dim.
 int most_few_keys(int head_dim);
 
 /// Enqueues a call in 16 bits with at most most_few_keys() keys, as in cross-attention to a text. It supports a
@@ -57,12 +60,13 @@ int most_few_keys(int head_dim);
 /// unsupported feature, or CUDA's message.
 const char* attend_few_keys(const KernelParams& params, float* moments, Stream stream);
 
+/// Largest number of keys that weigh_few_keys() supports.
 constexpr int kMostWeighedKeys = 64;
 
-/// Computes the attention weights softmax(q k^T scale + key_bias) of a call like those of attend_few_keys(), with at
-/// most kMostWeighedKeys keys. v is not read. p.out is [batch, queries, heads, keys rounded up to a multiple of 8 and
-/// filled with zeros], rows aligned to 8 bytes. If out_scale is set, it is not written, and p.out holds 448 times the
-/// weights in e4m3.
+/// Computes the attention weights softmax(q k^T scale + key_bias). The call must be one that attend_few_keys()
+/// supports, with at most kMostWeighedKeys keys. v is not read. p.out is [batch, queries, heads, keys rounded up to a
+/// multiple of 8], with zeros after the last key and with rows aligned to 8 bytes. If out_scale is set, p.out holds 448
+/// times the weights in e4m3; out_scale itself is not written.
 const char* weigh_few_keys(const KernelParams& p, float* moments, Stream stream);
 
 /// Copies out[b, i, :] = in[b, index[i], :] for i < rows. Rows have `row_bytes` bytes, a multiple of 2; strides are in

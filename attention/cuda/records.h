@@ -1,5 +1,5 @@
-// Formats that the kernels exchange: records (64 tokens of a head in 8 bits, in the layout that tensor cores read),
-// scales, and lists of key blocks.
+// Formats in which the kernels exchange data: records (64 tokens of a head in 8 bits, in the layout that tensor cores
+// read), their scales, and lists of key blocks.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,15 @@
 
 namespace sparsereel::attention::cuda {
 
-constexpr int kRecord = 64;    // tokens of a record
-constexpr int kKeyGroups = 4;  // int8 scales per K record; keys with equal (key % 8) / 2 share one
+constexpr int kRecord = 64;    // tokens in a record
+constexpr int kKeyGroups = 4;  // number of int8 scales per K record; keys with equal (key % 8) / 2 share a scale
 constexpr int kCell = kMeanCell;
-constexpr float kCellLog2 = 4;  // log2(kCell), the extra weight of a mean over a key
+constexpr float kCellLog2 = 4;  // log2(kCell): in log2 units, the weight that a mean has beyond the weight of one key
 constexpr int kBlockCells = kRecord / kCell;
-constexpr int kMeanBlocks = kRecord / kBlockCells;  // blocks of a record of means
-constexpr int kOnesRows = 8;                        // rows of ones in a set of Hopper's V record; they sum P
+constexpr int kMeanBlocks = kRecord / kBlockCells;  // number of blocks whose means form a record of means
+/// A V record of the Hopper kernel ends with sets of this many rows, which contain ones. Their product with P gives the
+/// sums of P.
+constexpr int kOnesRows = 8;
 constexpr float kE4m3Max = 448;
 constexpr float kE4m3MaxLog2 = 8.807354922F;
 constexpr float kLog2e = 1.44269504F;
@@ -27,7 +29,7 @@ SPARSEREEL_HOST_DEVICE constexpr int ceil_div(int a, int b) {
   return (a + b - 1) / b;
 }
 
-/// Returns the number of tokens in front of the first block that counts as text.
+/// Returns the number of tokens before the first block that contains text.
 SPARSEREEL_HOST_DEVICE constexpr int video_part(int tokens, int text_tokens) {
   return text_tokens == 0 ? tokens : (tokens - text_tokens) / kRecord * kRecord;
 }
@@ -36,18 +38,19 @@ SPARSEREEL_HOST_DEVICE constexpr int padded_head_dim(int head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }
 
-/// Returns the number of blocks of a head whose cells have means: blocks of 64 keys before any text. keys: number of
-/// keys that count. video: video_part() of all keys.
+/// Returns the number of a head's first blocks that have means: blocks of 64 keys that count, before any text. keys:
+/// number of keys that count. video: video_part() of all keys.
 SPARSEREEL_HOST_DEVICE constexpr int blocks_with_means(int keys, int video) {
   return (keys < video ? keys : video) / kRecord;
 }
 
-/// Returns the position of a cell (0..3) of a block (0..15) among the keys of a record of means.
+/// Returns the position, among the 64 keys of a record of means, of the mean of a cell (0..3) of a block (0..15).
 SPARSEREEL_HOST_DEVICE constexpr int mean_key(int block, int cell) {
   return block / 4 * 16 + cell / 2 * 8 + block % 4 * 2 + cell % 2;
 }
 
-/// Returns the number of sets of rows of ones in Hopper's V record.
+/// Returns the number of sets of rows of ones in a V record of the Hopper kernel. With D = 64 there are two, one for
+/// each of the records that are multiplied together.
 SPARSEREEL_HOST_DEVICE constexpr int ones_sets(int D) {
   return D == 64 ? 2 : 1;
 }
@@ -59,25 +62,25 @@ SPARSEREEL_HOST_DEVICE constexpr int record_offset(int row, int column) {
   return row * D + chunk * 16 + (column & 15);
 }
 
-/// Number of key blocks whose pooled rows are stored together.
+/// Number of key blocks whose mean rows are stored together.
 constexpr int kPooledKeys = 8;
 
-/// Returns the offset of column `column` of a pooled key block among the pooled key blocks of its head, whose number is
-/// a multiple of kPooledKeys. The lanes of a warp then read their next operands from one piece of memory
-/// (select/pooled_rows.cuh).
+/// Returns the offset of column `column` of the mean row of a key block, among the mean rows of its head. Their number
+/// is a multiple of kPooledKeys. In this order the lanes of a warp read their next operands from one contiguous piece
+/// of memory (select/pooled_rows.cuh).
 template <int D>
 SPARSEREEL_HOST_DEVICE constexpr int64_t pooled_offset(int block, int column) {
   const int row = block % kPooledKeys * 4 + column % 32 / 8;
   return static_cast<int64_t>(block / kPooledKeys) * kPooledKeys * D + column / 32 * 256 + row * 8 + column % 8;
 }
 
-/// Returns the byte offset of (channel row, key position) in a V record of rows of channels.
+/// Returns the byte offset of (channel row, key position) in a V record that has a row for each channel.
 SPARSEREEL_HOST_DEVICE constexpr int value_offset(int row, int position) {
   return row * kRecord + (((position >> 4) ^ ((row >> 1) & 3)) << 4) + (position & 15);
 }
 
-/// Returns the position of key 0..63 in a V record of rows of channels. Every 16 keys are in the order 0 1 8 9 2 3 10
-/// 11 4 5 12 13 6 7 14 15.
+/// Returns the position of key 0..63 in a row of a V record that has a row for each channel. Every 16 keys are stored
+/// in the order 0 1 8 9 2 3 10 11 4 5 12 13 6 7 14 15.
 SPARSEREEL_HOST_DEVICE constexpr int value_position(int key) {
   return (key & ~15) + 4 * ((key & 7) >> 1) + 2 * ((key >> 3) & 1) + (key & 1);
 }
@@ -88,11 +91,14 @@ SPARSEREEL_HOST_DEVICE constexpr int half_value_offset(int key, int column) {
   return key * 2 * D + ((((column >> 4) ^ (key & 7)) << 4) | (column & 15));
 }
 
-/// A list entry has the key block in its low 20 bits, then a Cover of 2 bits for each group of 64 query rows of the
-/// tile.
-enum class Cover : uint32_t { none = 0, whole = 1, causal = 2 };  // causal: each row sees its own part of the block
+/// A list entry has the number of the key block in its low 20 bits. Above these it has a Cover of 2 bits for each group
+/// of 64 query rows of the tile.
+/// none: the group does not use the block. whole: it uses all keys. causal: each row sees only its own part of the
+/// block.
+enum class Cover : uint32_t { none = 0, whole = 1, causal = 2 };
 constexpr int kBlockBits = 20;
-SPARSEREEL_HOST_DEVICE constexpr uint32_t whole_for(int groups) {  // Cover::whole for the first `groups` groups
+/// Returns the bits of Cover::whole for the first `groups` groups.
+SPARSEREEL_HOST_DEVICE constexpr uint32_t whole_for(int groups) {
   return (0b010101U << kBlockBits) & ((1U << (kBlockBits + 2 * groups)) - 1);
 }
 SPARSEREEL_HOST_DEVICE constexpr int entry_block(uint32_t entry) {
@@ -102,9 +108,9 @@ SPARSEREEL_HOST_DEVICE constexpr Cover entry_cover(uint32_t entry, int group) {
   return static_cast<Cover>((entry >> (kBlockBits + 2 * group)) & 3);
 }
 
-/// An entry of means has the highest bit set, and the bits of the groups in the same place. The low 16 bits say which
-/// blocks of the record are dropped; only their means count. The next 4 bits hold the low bits of the record's number,
-/// and the 5 bits below the highest bit hold its high bits.
+/// An entry of means refers to a record of means. It has the highest bit set, and the Cover bits in the usual place.
+/// The low 16 bits say which blocks of the record are dropped; only the means of these blocks count. The next 4 bits
+/// hold the low bits of the record's index, and the 5 bits below the highest bit hold the high bits.
 constexpr uint32_t kMeanFlag = 1U << 31;
 static_assert(kMostMeanKeys == 512 * kRecord * kCell, "the number of a record has 9 bits");
 SPARSEREEL_HOST_DEVICE constexpr uint32_t mean_entry(int index, uint32_t dropped, uint32_t covers) {
@@ -117,7 +123,7 @@ SPARSEREEL_HOST_DEVICE constexpr bool is_mean(uint32_t entry) {
 SPARSEREEL_HOST_DEVICE constexpr int mean_index(uint32_t entry) {
   return static_cast<int>((entry >> kMeanBlocks & 15) | (entry >> (kBlockBits + 6) & 31) << 4);
 }
-/// Returns the index of the record of K and V that an entry refers to.
+/// Returns the index, among the records of K and V of the head, of the record that an entry refers to.
 SPARSEREEL_HOST_DEVICE constexpr int entry_record(uint32_t entry, int key_blocks) {
   return is_mean(entry) ? key_blocks + mean_index(entry) : entry_block(entry);
 }

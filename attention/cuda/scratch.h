@@ -7,20 +7,22 @@
 
 namespace sparsereel::attention::cuda {
 
-/// Returns the number of selection tiles of a (batch, head); each has selection.rows video queries.
+/// Returns the number of selection tiles of a (batch, head). Each has selection.rows video queries, and these share one
+/// choice of key blocks.
 int selection_tiles(const KernelParams& params);
 
-/// Returns the floats of a part of a Hopper query tile: O and P's sums of 384 threads, then their two rows' shifts.
+/// Returns the number of floats that a part of a Hopper query tile (shares.h) takes in memory: for each of 384 threads,
+/// its accumulators, which hold O and the sums of P, and the shifts of its two rows.
 SPARSEREEL_HOST_DEVICE constexpr int part_floats(int D) {
   return 384 * ((D + kOnesRows) / 2 + 2);
 }
 
-/// Maps a head of q, counted over all (batch, head), to the head of k and v that `size` neighbors share. A division
-/// would cost registers that the kernels do not have. The product used instead is exact while head * size is below
-/// 2^32.
+/// Maps a head of q, counted over all (batch, head), to the head of k and v that `size` neighboring heads share. It
+/// multiplies, because a division would take registers that the kernels do not have. The result is exact while head *
+/// size is below 2^32.
 struct HeadGroup {
   int size;
-  uint32_t inverse;  // 2^32 / size, rounded up; 0 if heads share none
+  uint32_t inverse;  // 2^32 / size, rounded up; 0 if every head of q has its own head of k and v
 
   explicit HeadGroup(int heads)
       : size(heads), inverse(heads == 1 ? 0 : static_cast<uint32_t>(((uint64_t{1} << 32) + heads - 1) / heads)) {}
@@ -30,7 +32,7 @@ struct HeadGroup {
   }
 };
 
-/// Returns the number of heads that share the budget of a batch entry, including heads of other ranks' calls
+/// Returns the number of heads that share the budget of a batch entry, including heads that other ranks compute
 /// (HeadPart).
 SPARSEREEL_HOST_DEVICE inline int all_heads(const KernelParams& p) {
   return p.selection.all_heads > 0 ? p.selection.all_heads : p.heads;
@@ -47,39 +49,40 @@ struct Sizes {
   int query_tiles;      // per (batch, head)
   int query_blocks;     // records of 64 queries, in whole tiles
   int key_blocks;       // records of 64 keys
-  int mean_records;     // records of 64 means, which follow the key blocks; 0 unless means stand for dropped blocks
+  int mean_records;     // records of 64 means, which follow the key blocks; 0 if nothing replaces dropped blocks
   int key_records;      // key_blocks + mean_records
   int list_entries;     // capacity of a list
   int selection_tiles;  // per (batch, head); video queries only
-  int listed_tiles;     // first query tiles of a (batch, head) whose lists the selection writes itself
-  int selectable_keys;  // first key blocks, which hold no text
+  int listed_tiles;     // number of first query tiles of a (batch, head) whose lists the selection itself writes
+  int selectable_keys;  // number of first key blocks, those without text
   int pooled_blocks;    // key_blocks, rounded up to a multiple of 8
-  int budgets;          // one per batch entry, or per (batch, head) if heads have their own choices
-  int length_sums;      // one per batch entry or head like budgets, if heads choose by a bound on the error of a block
-  int map_words;        // 32-bit words per row of the bitmap
+  int budgets;  // number of budgets: one per batch entry, or per (batch, head) if heads have their own choices; 0 if
+                // none is needed
+  int length_sums;  // number of LengthSums, one for each budget's heads, if heads choose by block_error; else 0
+  int map_words;    // 32-bit words per row of the bitmap
   int value_record_bytes;
-  Shares shares;     // split of the last query tiles into parts, if any
-  int whole_tiles;   // tiles over all (batch, head) that are not split; the split ones follow
-  int sorted_tiles;  // last of the whole_tiles, taken in the order of their lists' lengths
+  Shares shares;     // how the last query tiles are split into parts; no tiles if they are not
+  int whole_tiles;   // number of tiles over all (batch, head) that are not split; the split ones come after them
+  int sorted_tiles;  // number of the last whole_tiles that run in the order of their lists' lengths
   int stat_chunks;   // number of partial sums of the statistics
   int stat_stride;   // the statistics read every stat_stride-th key
-  int query_stride;  // and every query_stride-th query
+  int query_stride;  // the statistics read every query_stride-th query
 };
 
-/// The facts that a kernel knows about a tile's list before it reads the list.
+/// Facts about a tile's list that a kernel must know before it reads the list.
 struct TileList {
   int length;  // number of entries, at least 1
-  int plain;   // 1 if every group that has queries uses every entry as a whole
+  int plain;   // 1 if every entry is Cover::whole for every group that has queries
   int means;   // number of entries of means, which are last
 };
 
-/// Two statistics of a block's values for ranking by error: the length of their deviation within cells, and the
-/// distance of their mean from V's.
+/// Two statistics of a block's values, for ranking by error: the length of the vector of their standard deviations
+/// within cells, and the distance of their mean from V's mean.
 struct ValueSpread {
   float deviation, far;
 };
 
-/// The statistics of each channel.
+/// The statistics that are computed for each channel.
 enum Statistic { kKeySum, kKeySquares, kValueSum, kLeastValue, kLargestValue, kQuerySquares, kStatistics };
 
 constexpr int kLengthClasses = 16;
@@ -87,19 +90,19 @@ constexpr int kLengthClasses = 16;
 constexpr int kBins = 2048;
 constexpr uint32_t kWholeBin = ~0U;
 
-/// The bin in which the budget ends, and how many of its candidates are kept.
+/// The bin in which the budget ends, and how many of the bin's candidates are kept (kWholeBin for all).
 struct BinPlace {
   int bin;
   uint32_t rest;
 };
 
-/// The number of candidates (key blocks of selection tiles) to keep over all tiles, and the histogram of the logarithms
-/// of their errors (select/budget.cuh).
+/// The number of candidates to keep over all tiles, and histograms of the logarithms of their errors
+/// (select/budget.cuh). A candidate is a key block that a selection tile may keep or drop.
 struct Budget {
   uint32_t bins[kBins];
   uint32_t wanted;
-  uint32_t unused;           // padding: parts of the heads sum pairs of counts as 64-bit numbers
-  uint32_t sub_bins[kBins];  // bins of the bin at `place`, in which the budget ends
+  uint32_t unused;           // padding, because ranks add up pairs of counts as 64-bit numbers
+  uint32_t sub_bins[kBins];  // a finer histogram of the candidates in the bin at `place`, where the budget ends
   BinPlace place;
 };
 static_assert(sizeof(Budget) % sizeof(uint64_t) == 0);
@@ -134,7 +137,8 @@ struct Buffers {
   // only if blocks are ranked by error.
   uint16_t* k_variance;
   ValueSpread* v_spread;   // [bk][key_blocks]
-  uint16_t* v_block_mean;  // fp16 [bk][key_blocks][D], less v_center, in units of v_scale; only for output lengths
+  uint16_t* v_block_mean;  // fp16 [bk][key_blocks][D]: block means minus v_center, in units of v_scale; only for output
+                           // lengths
   float* output_lengths;   // [bh][selection_tiles]; only if errors are predicted
   float* k_similarity;     // [bk][key_blocks]; only with similarity
   float* scores;  // [bh][selection_tiles, to 16s][selectable_keys]; only if blocks are ranked by error, or if scores of
@@ -144,7 +148,7 @@ struct Buffers {
   uint32_t* bitmap;        // [bh][selection_tiles][map_words], except listed_tiles; only if blocks are predicted
   uint32_t* lists;       // [bh][query_tiles][list_entries]: entries of blocks in ascending order, then entries of means
   TileList* tile_lists;  // [bh][query_tiles]
-  int* next_tile;        // counter of the persistent kernel
+  int* next_tile;        // counter from which the CTAs of the persistent kernel take their next tile
   int* class_counts;     // [kLengthClasses], number of sorted tiles in each class
   int* tile_order;       // [kLengthClasses][sorted_tiles], TileIndex numbers of the tiles in each class
   float* parts;          // [shares.slots()], parts of shared tiles; only with such tiles

@@ -5,15 +5,16 @@
 
 namespace sparsereel::attention::cuda {
 
-/// query_tiles is the number of tiles of a (batch, head). The first listed_tiles of these have no rows of text. Any
-/// struct with these fields can be used, such as Sizes.
+/// The numbers that TileIndex needs. query_tiles: tiles of a (batch, head). listed_tiles: how many of these, from the
+/// first on, have no rows of text. Any struct with these fields can be used, such as Sizes.
 struct TileCounts {
   int batch_heads, query_tiles, listed_tiles;
 };
 
-/// The query tile with number `index` over all tiles. Heads are in order, since a head's K and V stay in the L2 cache.
-/// Inside a head, tiles go from the last rows up, because late rows of a causal mask have the longest lists. Tiles with
-/// text rows use every block and come before all others; if they started late, everything would wait for them.
+/// The query tile with number `index` over all tiles. Tiles of a head follow each other, because the head's K and V
+/// then stay in the L2 cache. Inside a head, the tiles go from the last rows to the first, because late rows of a
+/// causal mask have the longest lists. Tiles with text rows use every block and come before all others: if they started
+/// late, everything would wait for them.
 struct TileIndex {
   int bh, tile;
 

@@ -1,4 +1,4 @@
-// The library's C functions. They turn structs into calls, and exceptions into a status and a message.
+// The library's C functions. They turn the caller's structs into calls, and exceptions into a status and a message.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -65,7 +65,8 @@ void check_not_null(const void* pointer, const char* name) {
     throw Refusal(SPARSEREEL_BAD_ARGUMENT, std::string(name) + " is null", "pass a pointer that is not null");
 }
 
-/// Checks the size of a call struct. It must be the size in this header, or the smaller size in an earlier header.
+/// Throws Refusal unless `size` is the size of the call struct in this header or the smaller size in an earlier version
+/// of it.
 void check_call_size(size_t size, const char* remedy) {
   constexpr size_t kSizes[] = {offsetof(sparsereel_attention_call, kv_heads), sizeof(sparsereel_attention_call)};
   if (std::find(std::begin(kSizes), std::end(kSizes), size) != std::end(kSizes)) return;
@@ -75,7 +76,7 @@ void check_call_size(size_t size, const char* remedy) {
       remedy);
 }
 
-/// Returns the C++ value of a C constant, which is the index into `values`.
+/// Returns the C++ value of a C constant: values[constant]. Throws Refusal if there is no such value.
 template <typename Value, size_t kValues>
 Value chosen(const char* field, int64_t constant, const Value (&values)[kValues]) {
   if (constant < 0 || constant >= static_cast<int64_t>(kValues)) refuse_field(field, constant);
@@ -133,10 +134,10 @@ class CallerCall {
   explicit CallerCall(const sparsereel_attention_call* from) {
     check_not_null(from, "call");
     check_call_size(from->size, "initialize the call with sparsereel_attention_call_init() from this library's header");
-    sparsereel_attention_call all{};  // fields that an earlier header does not have are 0
+    sparsereel_attention_call all{};  // fields that the caller's smaller struct does not have stay 0
     std::memcpy(&all, from, from->size);
     fill_sizes(all);
-    check_sizes(call_);  // fill_policy() reads one policy per head, so the number of heads must be valid
+    check_sizes(call_);  // must come before fill_policy(), which reads as many head policies as the call has heads
     fill_policy(all.policy);
     if (all.arithmetic != 0) call_.policy.arithmetic = all.arithmetic;
     call_.prologue = prologue_of(all.prologue, all.parts);
@@ -203,7 +204,7 @@ void refuse_short(const Executor& executor, const Call& call) {
 }
 
 void check_threads(int threads) {
-  constexpr int kMost = 1024;  // a mistaken number must not start as many threads as the system can
+  constexpr int kMost = 1024;  // a limit against mistaken numbers, because the system could start far more threads
   if (threads < 0 || threads > kMost)
     throw Refusal(SPARSEREEL_BAD_ARGUMENT, "threads is " + std::to_string(threads),
                   "pass 0 for all threads of the machine, or at most " + std::to_string(kMost));
@@ -214,7 +215,8 @@ cpu::ParallelFor own_threads(int count) {
              int64_t parts, const std::function<void(int64_t, int64_t)>& body) { threads->run(parts, body); };
 }
 
-/// A task for the caller's parallel_for. It catches exceptions, which must not cross the caller's function.
+/// A task for the caller's parallel_for. It keeps exceptions of the body, because they must not pass through the
+/// caller's function, which may be written in C.
 struct CallerTask {
   const std::function<void(int64_t, int64_t)>& body;
   std::mutex mutex{};

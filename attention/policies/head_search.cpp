@@ -1,4 +1,4 @@
-// The policies that the search tries, and how it chooses one for each head.
+// Defines the policies that the search tries, and chooses one of them for each head.
 #include "attention/policies/head_search.h"
 
 #include <algorithm>
@@ -7,10 +7,11 @@
 namespace sparsereel::attention {
 namespace {
 
-constexpr double kLeastGain = 0.1;  // a head that saves a smaller share of the work stays dense, as with SpargeAttn
+/// A head that would save a smaller share of the work keeps all blocks, as with SpargeAttn.
+constexpr double kLeastGain = 0.1;
 
-// The values go from the sparsest to the densest. The steps are finer where the error is steep: near 0 for topk, near 1
-// for cdf.
+// The settings of the ladders, from the sparsest to the densest. They are closer together where the error changes fast:
+// near 0 for topk, near 1 for cdf.
 constexpr std::array<double, 20> kTopk = {0.02, 0.05, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3, 0.35, 0.4,
                                           0.45, 0.5,  0.55, 0.6,  0.65, 0.7, 0.75, 0.8, 0.85, 0.9};
 constexpr std::array<double, 20> kCdf = {0.3, 0.4,  0.5,  0.6,   0.65, 0.7,  0.75,  0.8,  0.84,  0.87,
@@ -19,7 +20,7 @@ constexpr std::array<double, 14> kPvThreshold = {0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6
 constexpr std::array<double, 2> kSimilarity = {-0.1, 0.35};
 constexpr double kNeverSkips = 50, kSkipsOften = 2;  // pv_threshold in log2 units
 
-// Number of ways that remain after the first call, and after the second.
+// Number of ways to select blocks (see HeadSearch) that remain after the first call, and after the second.
 constexpr size_t kAfterFirst = 4, kAfterSecond = 2;
 
 HeadChoice dense_choice() {
@@ -94,7 +95,7 @@ void HeadSearch::report(const Trial& trial) {
   if (stage_ == Stage::untuned) {
     untuned_trial_ += trial;
     stage_ = Stage::ways;
-    way_ = ways_.size();  // advance() finds no further way unless the loop below sets one
+    way_ = ways_.size();  // stays if the loop below finds no way
     for (size_t i = ways_.size(); i-- > 0;) {
       if (ways_[i].dropped) continue;
       ways_[i].ladder.begin_call();
@@ -121,7 +122,7 @@ void HeadSearch::advance() {
 }
 
 void HeadSearch::drop_ways() {
-  // With each_call, P.V must be measured with the same way in all calls.
+  // With each_call, the thresholds of P.V must be measured with the same way in all calls, so only one way may remain.
   const size_t keep = bounds_.each_call ? 1 : calls_ == 1 ? kAfterFirst : kAfterSecond;
   std::vector<double> works;
   for (const Way& way : ways_)
@@ -142,8 +143,8 @@ void HeadSearch::start_pv() {
   stage_ = Stage::done;
   if (best == nullptr) return;
   const HeadPolicy base = policy_of(*best, *best->ladder.found());
-  // Measurements of P.V with another selection are not valid for this one. With each_call, however, their largest
-  // errors stay as upper bounds: this selection is denser and errs no more in those calls.
+  // Thresholds of P.V that were measured with another selection are not valid for this selection. With each_call,
+  // however, their largest errors remain as upper bounds: this selection is denser, so it errs no more in those calls.
   if (base != pv_base_) {
     if (bounds_.each_call)
       pv_.forget_sums();
@@ -216,7 +217,7 @@ std::vector<std::vector<HeadChoice>> choose(const std::vector<std::vector<HeadSe
     size_t layer, head;
   };
   std::vector<std::vector<HeadChoice>> choices = within_bounds(heads);
-  std::vector<Surplus> surplus;  // heads that do more work than with the untuned policy
+  std::vector<Surplus> surplus;  // heads that do more work with their choice than with the untuned policy
   double balance = 0;
   for (size_t layer = 0; layer < heads.size(); ++layer) {
     for (size_t head = 0; head < heads[layer].size(); ++head) {

@@ -1,5 +1,5 @@
-// The search for a head's policy: it says what to measure next and draws the conclusion. It uses no timer, tensor or
-// GPU; the caller runs the trials and reports their results.
+// The search for a head's policy. It says which policy to measure next, and chooses one from the results. It uses no
+// timer, tensor or GPU: the caller runs the trials and reports their results.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,16 @@
 
 namespace sparsereel::attention {
 
-/// Largest relative L1 error of a head, sum |o - o_full| / sum |o_full|. l1: with its block selection alone; l2: with
-/// P.V skipped as well. These are SpargeAttn's l1 and pv_l1, with the published values.
+/// Bounds on the relative L1 error of a head, sum |o - o_full| / sum |o_full|. l1 bounds the error of its block
+/// selection alone; l2 bounds the error if P.V is skipped as well. These are SpargeAttn's l1 and pv_l1, with the
+/// published values.
 struct Bounds {
   double l1 = 0.06;
   double l2 = 0.065;
-  bool each_call = false;  // true: for each measured call, as in SpargeAttn; false: for the sums over calls
+  bool each_call = false;  // true: for each measured call, as in SpargeAttn; false: for the sums over all calls
 };
 
-/// The policy chosen for a head, and its measured effect.
+/// The policy chosen for a head, and the error and work that were measured with it.
 struct HeadChoice {
   HeadPolicy policy;
   Trial trial;
@@ -30,9 +31,9 @@ struct HeadChoice {
 
 /// The search for one head. For each call it measures the untuned policy, then a Ladder of settings for each way to
 /// select blocks, then a Ladder of pv_threshold (bound l2) for the best way. A way is topk or cdf, with or without a
-/// similarity threshold, and with P.V skipped never (bound l1) or often (bound l2). After each call the worst ways drop
-/// out. If Bounds::each_call is set, no way skips P.V, so that the selection alone keeps l1, and only one way remains
-/// after the first call.
+/// similarity threshold, and with a pv_threshold that skips P.V never (bound l1) or often (bound l2). After each call
+/// the ways that need the most work are dropped. If Bounds::each_call is set, no way skips P.V, so that the selection
+/// alone keeps l1, and only one way remains after the first call.
 class HeadSearch {
  public:
   HeadSearch(const HeadPolicy& untuned, Bounds bounds);
@@ -41,15 +42,15 @@ class HeadSearch {
   void begin_call();
   /// Returns the policy to measure on this call, or nullopt if the call is done.
   std::optional<HeadPolicy> wanted() const;
-  bool wants_untuned() const { return stage_ == Stage::untuned; }  // true if wanted() is the untuned policy
+  bool wants_untuned() const { return stage_ == Stage::untuned; }  // true if wanted() returns the untuned policy
   /// Takes the result of the trial that wanted() asked for.
   void report(const Trial& trial);
 
-  int64_t calls() const { return calls_; }  // number of calls that are done
+  int64_t calls() const { return calls_; }  // number of calls whose measurements are complete
   /// Returns the policy with the least work within the bounds. A head that saves less than a tenth of the work of full
   /// attention stays dense.
   HeadChoice choice() const;
-  /// Returns the untuned policy and its measurement, or dense if that policy broke the output.
+  /// Returns the untuned policy and its measurement; a dense policy if the untuned policy gave NaN or Inf.
   HeadChoice untuned() const;
 
   void save(std::vector<double>& numbers) const;
@@ -79,18 +80,18 @@ class HeadSearch {
   Trial untuned_trial_;
   std::vector<Way> ways_;
   Ladder pv_;
-  HeadPolicy pv_base_;  // selection with which pv_ was measured
+  HeadPolicy pv_base_;  // the policy whose block selection was used when pv_ was measured
   int64_t calls_ = 0;
   Stage stage_ = Stage::done;
   size_t way_ = 0;  // index of the way that is measured in Stage::ways
 };
 
-/// Returns the choice of each head's search, [layer][head]. No choice exceeds the bounds.
+/// Returns the choice of each head's search, [layer][head]. Each choice is within the bounds.
 std::vector<std::vector<HeadChoice>> within_bounds(const std::vector<std::vector<HeadSearch>>& heads);
 
-/// Returns within_bounds() if these policies do no more work in total than the untuned policy does on the same calls.
-/// Otherwise heads that do more work than with the untuned policy take that policy, whatever its error, until the total
-/// is no larger. The heads with the largest differences come first.
+/// Returns within_bounds() if these policies together do no more work than the untuned policy does on the same calls.
+/// Otherwise some heads take the untuned policy, whatever its error, until the total work is no larger: first the heads
+/// whose choice does the most work beyond that of the untuned policy.
 std::vector<std::vector<HeadChoice>> choose(const std::vector<std::vector<HeadSearch>>& heads);
 
 /// Returns the average work of each layer's heads.

@@ -1,5 +1,5 @@
-// Bisects the settings in the first call. Later calls move the answer as the sums over all calls require, but at most
-// one setting per call towards sparser ones.
+// Bisects the settings in the first call. Each later call moves the answer as the sums over all calls require, but by
+// at most one setting if it moves towards sparser settings.
 #include "attention/policies/ladder.h"
 
 namespace sparsereel::attention {
@@ -8,7 +8,7 @@ void Ladder::begin_call() {
   active_ = true;
   failed_.reset();
   if (bisected_) {
-    asked_ = edge_ < trials_.size() ? edge_ : edge_ - 1;  // if no setting passed, ask the densest
+    asked_ = edge_ < trials_.size() ? edge_ : edge_ - 1;  // if no setting has passed so far, measure the densest
   } else {
     low_ = 0;
     high_ = trials_.size();
@@ -42,8 +42,8 @@ void Ladder::report(const Trial& trial, double bound) {
     return;
   }
   if (passes) {
-    // A setting's sum grows only in calls that measure it. So the answer moves at most one setting per call towards
-    // sparser ones: the sums of neighboring settings then come from almost the same calls.
+    // A setting's sums grow only in calls that measure this setting. The answer therefore moves by at most one setting
+    // per call towards sparser settings, so that the sums of neighboring settings come from almost the same calls.
     const bool moved = point < edge_;
     if (moved || point == 0 || failed_) return settle(point);
     asked_ = point - 1;

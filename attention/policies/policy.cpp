@@ -1,4 +1,4 @@
-// Resolves a run's policy for one call, and checks it.
+// Turns a run's policy into the policy of one call, and checks it.
 #include "attention/policies/policy.h"
 
 #include <string>

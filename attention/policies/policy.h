@@ -1,4 +1,4 @@
-// The policy of a run's attention by layer, head and step. No torch.
+// The attention policy of a run: which policy a head has in each layer and step. No torch.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ struct Policy : BlockPolicy {
   int64_t dense_steps = 0;                        // number of first steps that compute every block
   int64_t dense_layers = 0;                       // number of first layers that compute every block
 
-  /// Returns the policy for calls of this layer in this step. The result points into per_head. Throws Error if there is
-  /// no such layer.
+  /// Returns the policy for calls of this layer in this step. The result points into per_head. Throws Error if per_head
+  /// does not have this layer.
   CallPolicy at(int64_t layer, int64_t step) const;
 };
 

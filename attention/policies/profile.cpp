@@ -20,7 +20,7 @@ constexpr int64_t kMost = 1'000'000;  // largest number of pixels, frames, steps
 constexpr size_t kMostLayers = 512, kMostHeads = 512;
 constexpr const char* kRemedy = "correct the file, or make it again with 'sparsereel tune'";
 
-/// A map in the YAML file. Keys are taken one by one; finish() rejects keys that were not taken.
+/// A map in the YAML file. The caller takes the keys one by one; finish() then rejects keys that were not taken.
 class Fields {
  public:
   Fields(const YAML::Node& node, std::string file, std::string path)
@@ -62,7 +62,7 @@ class Fields {
     if (value != std::floor(value)) throw fail(node_[key], name(key), "is not a whole number");
     return static_cast<int64_t>(value);
   }
-  /// Throws Error if a key was not taken.
+  /// Throws Error if the map has a key that was not taken.
   void finish() const {
     if (!unknown_.empty()) throw fail(node_, name(*unknown_.begin()), "is unknown");
   }
@@ -176,8 +176,8 @@ void read_untuned(Fields fields, Profile& profile) {
   fields.finish();
 }
 
-/// Reads the replacement of dropped blocks and the ranking. Files without these keys were made with the published
-/// method.
+/// Reads what replaces dropped blocks, and the ranking. Files without these keys were made with SpargeAttn's published
+/// method, which uses no means.
 void read_means(Fields& fields, Profile& profile) {
   profile.dropped = Dropped::none;
   profile.ranking = Ranking::mass;
@@ -303,7 +303,7 @@ void emit_heads(YAML::Emitter& out, const Profile& profile) {
 
 Profile parse_profile(const std::string& text, const std::string& file) {
   YAML::Node root;
-  try {  // yaml-cpp's exceptions do not name the file
+  try {  // catches yaml-cpp's exceptions, because they do not name the file
     root = YAML::Load(text);
   } catch (const YAML::Exception& error) {
     throw Error(ErrorKind::bad_input,

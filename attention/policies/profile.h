@@ -1,5 +1,6 @@
-// The result of `tune` as a readable YAML file: the options of a run, a policy for each layer and head if that gains,
-// what was measured with them, and the model and video size for which they were found. No torch.
+// The result of `tune` as a readable YAML file: options of a run and, if the tuner chose them, a policy for each head
+// of each layer. It also holds what was measured with them, and the model and video size for which they were found. No
+// torch.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +14,22 @@
 
 namespace sparsereel::attention {
 
-/// A head's policy, and its relative L1 error against full attention and its sparsity on the tuning set.
+/// A head's policy, and what was measured with it on the tuning prompts: the relative L1 error against full attention,
+/// and the sparsity.
 struct ProfileHead {
   HeadPolicy policy;
   double error = 0;
   double sparsity = 0;
 };
 
-/// The setting for which a profile was made: its figures hold only for this setting.
+/// The conditions under which a profile was made. Its figures hold only for these.
 struct ProfileSetting {
   int64_t width = 0, height = 0, frames = 0, steps = 0;
   std::string token_order, device, dtype;
   bool operator==(const ProfileSetting&) const = default;
 };
 
-/// Quality of whole videos of the tuning set against full attention. psnr is 0 if no video was made.
+/// Quality of whole videos of the tuning prompts, compared with full attention. psnr is 0 if no video was made.
 struct ProfileQuality {
   double psnr = 0, ssim = 0;
   double psnr_lowest = 0;                // lowest PSNR of a single video
@@ -35,7 +37,7 @@ struct ProfileQuality {
   double seconds = 0, full_seconds = 0;  // seconds to denoise a video, with this profile and with full attention
 };
 
-/// How many steps at the start, and how many of the first layers, compute every block.
+/// Number of first steps, and number of first layers, that compute every block.
 struct DenseStart {
   int64_t steps = 0;
   int64_t layers = 0;
@@ -43,28 +45,29 @@ struct DenseStart {
 };
 
 struct Profile {
-  std::string model;  // name of the folder
+  std::string model;  // name of the model's folder
   std::string model_sha256;
   ProfileSetting made_with;
-  std::map<std::string, std::string> settings;  // values of a run's options, by option name
+  std::map<std::string, std::string> settings;  // options of a run: name and value
   ProfileQuality quality;
-  // The fields below describe a policy for each head. If there is none, they are not used and not in the file.
+  // The fields below describe a policy for each head. A profile without such policies does not use them, and its file
+  // does not contain them.
   Bounds bounds;
-  double error = 0, sparsity = 0;  // averages over the heads; sparsity includes dense steps and layers
+  double error = 0, sparsity = 0;  // averages over the heads; sparsity counts dense steps and layers as well
   ProfileQuality untuned;
   double untuned_sparsity = 0;
-  // See Policy. A file that has none of dropped, select and cell was made with the published method: Dropped::none and
-  // Ranking::mass.
+  // For these fields see Policy. A file that has none of the keys dropped, select and cell was made with SpargeAttn's
+  // published method: Dropped::none and Ranking::mass.
   Dropped dropped = Policy{}.dropped;
   Ranking ranking = Policy{}.ranking;
   int64_t cell = Policy{}.cell;
   int64_t selection_rows = Policy{}.selection_rows;
   DenseStart dense;
-  std::vector<std::vector<ProfileHead>> heads;  // [layer][head], equally many in each layer; or empty
+  std::vector<std::vector<ProfileHead>> heads;  // [layer][head], equally many heads in each layer; may be empty
 };
 
-/// Reads a profile. Throws Error, naming `file`, line and key, for broken YAML or a value out of range. The same holds
-/// for a key that is missing, unknown, given twice or of the wrong kind. The fuzz test enters here.
+/// Reads a profile. Throws Error for broken YAML, for a value out of range, and for a key that is missing, unknown,
+/// given twice or of the wrong kind. The message names `file`, the line and the key. The fuzz test calls this function.
 Profile parse_profile(const std::string& text, const std::string& file);
 /// Returns YAML that parse_profile() reads, with comments that explain it.
 std::string to_yaml(const Profile& profile);

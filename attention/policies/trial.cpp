@@ -1,5 +1,4 @@
-// Adds up trials (attention calls of a head with a policy, compared with full attention), and saves and restores the
-// sums.
+// Adds up trials, and saves and restores the sums.
 #include "attention/policies/trial.h"
 
 #include <algorithm>
