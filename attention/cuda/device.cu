@@ -6,7 +6,7 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
-// Compiled for every architecture of the build. Only its attributes are read.
+// A kernel that is compiled for every architecture of the build. It never runs: only its attributes are read.
 __global__ void probe() {}
 
 void find_machine_code(int device, Gpu& gpu) {
@@ -56,7 +56,7 @@ std::string unusable_reason(int device) {
     const CurrentDevice current(device);
     find_machine_code(device, gpu);
   }
-  if (earlier == cudaSuccess) cudaGetLastError();  // clears our error, which the caller gets as a text
+  if (earlier == cudaSuccess) cudaGetLastError();  // clear our own error, because the caller gets it as a text
   return gpu.problem;
 }
 

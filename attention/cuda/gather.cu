@@ -1,4 +1,4 @@
-// Gathers rows by index: the token order at the entry of the transformer, and its inverse at the exit.
+// Gathers rows by index. A transformer uses this to bring tokens into the token order, and back at its end.
 #include "attention/cuda/launch.h"
 #include "attention/cuda/launched.cuh"
 
@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// Copies one row per warp. words: number of Words per row.
+/// Copies rows, one per warp. `words` is the number of Words in a row.
 template <typename Word>
 __global__ void __launch_bounds__(kThreads)
     gather(const char* in, int64_t in_batch, int64_t in_row, const int64_t* index, char* out, int64_t out_batch,

@@ -1,4 +1,4 @@
-// Runs the steps of a call in order, and connects its streams by events.
+// Runs the steps of a call in order. Events connect the streams in which they run.
 #include <iterator>
 
 #include "attention/cuda/kernels.h"
@@ -42,8 +42,8 @@ class SideStreams {
     kSharedEnd,
     kPoints
   };
-  /// Makes later work in `after` wait for all work so far in `before`. Each point may be used once per call, or again
-  /// after the earlier wait was enqueued.
+  /// Makes work that is enqueued in `after` from now on wait for all work so far in `before`. A call may use each point
+  /// once, and again only after the earlier wait was enqueued.
   void order(Point point, Stream before, Stream after) const {
     note(cudaEventRecord(events_[point], before));
     note(cudaStreamWaitEvent(after, events_[point], 0));
@@ -63,7 +63,7 @@ void prepare_values(const LaunchContext& context) {
 }
 
 /// Returns a function that sums counts over all ranks whose heads choose together; empty if no other rank has such
-/// heads. It runs in the stream of the call, like the caller's exchanges.
+/// heads. The sum runs in the stream of the call, where the caller's other exchanges run.
 AddUp adds_up(const LaunchContext& context, Stream selection, const SideStreams& side, const HeadPart* part) {
   const bool shares = context.sizes.budgets > 0 || context.sizes.length_sums > 0;
   if (part == nullptr || !part->shares_budget() || !shares) return {};
@@ -74,9 +74,9 @@ AddUp adds_up(const LaunchContext& context, Stream selection, const SideStreams&
   };
 }
 
-/// Runs everything except attention itself. After the statistics, the caller's stream makes the records of K. Beside
-/// it, a second stream makes the records of Q and then the selection, where each step waits for the one before. A third
-/// stream makes the records of V when the others leave the GPU idle.
+/// Runs everything except attention itself. First come the statistics. Then the caller's stream makes the records of K.
+/// Meanwhile the second stream makes the records of Q and then the selection, where each step waits for the one before.
+/// The third stream has the lowest priority: it makes the records of V when the others leave the GPU idle.
 void prepare(const LaunchContext& context, const SideStreams& side, const HeadPart* part) {
   const LaunchContext selection = context.in(side.selection()), values = context.in(side.values());
   note(cudaMemsetAsync(context.buffers.longest, 0,
@@ -111,7 +111,8 @@ void launch_sixteen(const LaunchContext& context) {
   context.params.element == Element::fp16 ? launch_sixteen_fp16(context) : launch_sixteen_bf16(context);
 }
 
-/// The functions that launch a kernel: for whole tiles, and for shared tiles if the kernel shares any.
+/// The functions that launch an attention kernel: one for whole tiles and, if the kernel splits tiles (shares.h), one
+/// for the split tiles.
 struct Launch {
   void (*whole)(const LaunchContext& context);
   void (*shared)(const LaunchContext& context) = nullptr;
@@ -119,7 +120,8 @@ struct Launch {
 constexpr Launch kLaunches[] = {{launch_hopper, launch_hopper_shared}, {launch_ada}, {launch_ampere}, {launch_sixteen}};
 static_assert(std::size(kLaunches) == std::size(kKernels), "one for each kernel, in the order of Kernel");
 
-/// Runs attention. Shared tiles wait beside the others for multiprocessors that have finished.
+/// Runs attention. The kernel for split tiles is enqueued in another stream, so that its CTAs start on multiprocessors
+/// that have finished their whole tiles.
 void attend(const LaunchContext& context, const SideStreams& side) {
   const Launch& launch = kLaunches[static_cast<int>(context.kernel.kernel)];
   const bool shares = context.sizes.shares.tiles > 0;

@@ -1,5 +1,5 @@
-// Starts kernels and reports CUDA's errors. Only return values of our own calls count, so that an earlier error of the
-// program is neither reported as ours nor cleared.
+// Starts kernels and reports CUDA's errors. Only the return values of our own calls are looked at, so an earlier error
+// of the program is neither reported as ours nor cleared.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,7 +12,7 @@ namespace sparsereel::attention::cuda {
 /// The first failure of this thread inside launched().
 inline thread_local cudaError_t first_failure = cudaSuccess;
 
-/// Keeps a failure for launched() to report. Only for use inside launched().
+/// Remembers a failure, which launched() reports. Only for use inside launched().
 inline void note(cudaError_t status) {
   if (first_failure == cudaSuccess) first_failure = status;
 }
@@ -25,8 +25,9 @@ void start(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_b
   note(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, pointers, shared_bytes, stream));
 }
 
-/// Allows a kernel this many bytes of dynamic shared memory. Only for use inside launched(). The runtime (13.0) clears
-/// the thread's last error in doing so; if there is one, another thread makes the request.
+/// Allows a kernel to use this many bytes of dynamic shared memory. Only for use inside launched(). In CUDA 13.0 this
+/// call clears the thread's last error. If the thread has an error of the program, the call is therefore made in
+/// another thread.
 template <typename Function>
 void allow_shared_bytes(Function* kernel, int bytes) {
   const auto allow = [&] { return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes); };
@@ -40,9 +41,9 @@ void allow_shared_bytes(Function* kernel, int bytes) {
   note(status);
 }
 
-/// Runs enqueue(), which starts kernels with start() and notes other failures. Returns null or CUDA's first message.
-/// The runtime's last error is left as it was. Only if there was one and enqueue() fails too, the new error replaces
-/// it.
+/// Runs enqueue(), which starts kernels with start() and reports other failures to note(). Returns null or CUDA's
+/// message for the first failure. Leaves the runtime's last error as it was, unless there was one already and enqueue()
+/// fails too: then the new error replaces it.
 template <typename Enqueue>
 const char* launched(const Enqueue& enqueue) {
   const cudaError_t earlier = cudaPeekAtLastError();

@@ -1,5 +1,5 @@
-// One function for each PTX instruction of sm_80 and sm_89 that the mma kernel and the kernel for few keys use; the
-// Hopper kernel uses some of them.
+// One function for each PTX instruction of sm_80 and sm_89 that the kernels with mma.sync use. The Hopper kernel uses
+// some of them too.
 // K is the dimension over which a matrix product sums. A lane holds these fragments, with g = lane / 4 and t = lane % 4
 // (PTX ISA, "Matrix fragments for mma"):
 // - A, 16 rows: registers 0 to 3 hold (row g, first half of K), (row g + 8, first half), (row g, second half), (row g +
@@ -24,7 +24,7 @@ __device__ inline void copy_async(uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
-/// Closes the group of copies that were started since the last call.
+/// Makes one group of the copies that were started since the last call.
 __device__ inline void commit_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -35,8 +35,8 @@ __device__ inline void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-/// Loads four matrices of 8 rows of 16 bytes. Lane l gives the address of row l % 8 of matrix l / 8. x[i] receives the
-/// 4 bytes from 4 t on of row g of matrix i.
+/// Loads four matrices of 8 rows of 16 bytes each. Lane l passes the address of row l % 8 of matrix l / 8. x[i]
+/// receives bytes 4 t to 4 t + 3 of row g of matrix i.
 __device__ inline void load_matrices(uint32_t (&x)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
@@ -85,7 +85,7 @@ __device__ inline void multiply_weights(int32_t (&c)[4], const uint32_t (&a)[4],
         "r"(start[3]));
 }
 
-/// Packs four numbers as e4m3 in the order of their bytes (sm_89 and newer).
+/// Packs four numbers as e4m3, a in the lowest byte (sm_89 and newer).
 __device__ inline uint32_t pack_e4m3(float a, float b, float c, float d) {
   uint16_t low, high;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(b), "f"(a));
@@ -93,7 +93,8 @@ __device__ inline uint32_t pack_e4m3(float a, float b, float c, float d) {
   return low | static_cast<uint32_t>(high) << 16;
 }
 
-/// The barriers of a CTA's threads, which have numbers. Each group of 64 query rows has its own barrier for votes.
+/// The numbers of the barriers that threads of a CTA use. Groups of 64 query rows vote at the barriers from kVotes on,
+/// each group at its own.
 enum NamedBarrier : int { kWholeCta /* __syncthreads() */, kVotes };
 
 /// Returns true if `flag` is true in any of the `threads` threads that meet at barrier `id`, a NamedBarrier.

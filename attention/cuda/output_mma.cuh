@@ -25,7 +25,7 @@ __device__ inline void transpose_quad(float (&x)[4]) {
 /// The output of one (batch, head).
 class OutputRows {
  public:
-  /// scales_values: true if the accumulators are in units of V's scale.
+  /// scales_values: true if the accumulators must be multiplied by V's scale.
   __device__ OutputRows(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, int bh, bool scales_values)
       : p_(p),
         bh_(bh),
@@ -33,8 +33,9 @@ class OutputRows {
         center_(buffers.v_center + static_cast<int64_t>(sizes.group.of(bh)) * sizes.D),
         q_dot_mean_(buffers.q_dot_mean + static_cast<int64_t>(bh) * p.queries) {}
 
-  /// Writes out[query] = accumulators / sum * V's scale + V's center; 0 for a row without keys. half: 0 for the
-  /// accumulators' rows g, 1 for g + 8. All lanes call it together; the lanes of a quad hold one row.
+  /// Writes out[query] = accumulators / sum * V's scale + V's center; zeros for a query that sees no key. half: 0 for
+  /// the accumulators' row g, 1 for row g + 8 (mma.cuh). All lanes of the warp call it together; the lanes of a quad
+  /// hold one row.
   template <int kChannelTiles>
   __device__ void store(int query, int half, const float (&accumulators)[kChannelTiles][4], float sum) const {
     switch (p_.element) {
@@ -96,7 +97,7 @@ class OutputRows {
 
   const KernelParams& p_;
   const int bh_;
-  const float* const scale_;       // scale of V, [D]; null if the accumulators are not in its units
+  const float* const scale_;       // scale of V, [D]; null if the outputs must not be multiplied by it
   const float* const center_;      // center of V, [D]
   const float* const q_dot_mean_;  // [queries], only with lse
 };

@@ -8,7 +8,7 @@
 
 namespace sparsereel::attention::cuda {
 
-constexpr int kLaneElements = 8;  // consecutive elements of a row that one thread holds
+constexpr int kLaneElements = 8;  // number of consecutive elements of a row that one thread holds
 
 __device__ inline float to_float(__half x) {
   return __half2float(x);
@@ -59,8 +59,8 @@ __device__ inline void unpack(const Packed<T>& from, float (&x)[kLaneElements]) 
   for (int i = 0; i < kLaneElements; ++i) x[i] = to_float(from.element[i]);
 }
 
-/// Unpacks bf16, which is the upper half of a float, with one instruction per element. The compiler would use two for
-/// every second element.
+/// Unpacks bf16, which is the upper half of a float, with one instruction per element. The compiler's own code would
+/// take two for every second element.
 template <>
 __device__ inline void unpack(const Packed<__nv_bfloat16>& from, float (&x)[kLaneElements]) {
   const auto* pair = reinterpret_cast<const uint32_t*>(from.element);

@@ -1,4 +1,5 @@
-// Reads rows of q, k and v of any element type and applies the prologue, eight elements per thread.
+// Reads rows of q, k and v of any element type and applies the prologue to them. Each thread has eight elements of a
+// row.
 #pragma once
 
 #include "attention/cuda/kernel_params.h"
@@ -25,8 +26,8 @@ __device__ inline float row_max(float x) {
 
 __device__ const uint4 kZeroPiece{};
 
-/// Eight columns of the rows of one (batch, head) of a tensor, zeros past head_dim. Each row is aligned to 16 bytes and
-/// holds a multiple of eight elements. Consecutive rows are less than 4 GB apart.
+/// Loads eight columns (a thread's) of the rows of one (batch, head). Columns past head_dim are zeros. Each row is
+/// aligned to 16 bytes and has a multiple of eight elements. Consecutive rows are less than 4 GB apart.
 template <typename T>
 class Rows {
  public:
@@ -37,8 +38,8 @@ class Rows {
     token_bytes_ = real ? static_cast<uint32_t>(view.token_stride * sizeof(T)) : 0;
   }
 
-  /// Loads the thread's columns of a token. It has no branch, so that many loads run at once, and it takes one
-  /// instruction for the address.
+  /// Loads the thread's columns of a token. The code has no branch, so that many loads run at once, and computes the
+  /// address in one instruction.
   __device__ Packed<T> load(int token) const {
     Packed<T> x;
     reinterpret_cast<uint4&>(x) = __ldg(
@@ -51,8 +52,8 @@ class Rows {
   uint32_t token_bytes_;
 };
 
-/// Returns where launch_moments() wrote the mean and 1 / deviation of the tokens of q or of k of batch entry b; null if
-/// there is no norm across heads.
+/// Returns where launch_moments() wrote the mean and 1 / deviation of batch entry b's tokens, of q if is_q is true,
+/// else of k; null if there is no norm across heads.
 __device__ inline const float* moments_of(const KernelParams& p, const float* moments, bool is_q, int b) {
   if (moments == nullptr) return nullptr;
   const int64_t first = is_q ? static_cast<int64_t>(b) * p.queries
@@ -77,23 +78,23 @@ __device__ inline void zero(float (&x)[kLaneElements]) {
   for (int i = 0; i < kLaneElements; ++i) x[i] = 0;
 }
 
-/// The prologue's data for one token. It is loaded early so that many loads run at once.
+/// The data that the prologue needs for one token. It is loaded early, so that many loads run at once.
 struct TokenPart {
-  /// Cosines and sines of four pairs. If the elements of a pair are neighbors, these are the pairs of all eight
-  /// elements of the lane. If they are elements i and i + head_dim / 2, these are the pairs of the first four. If
-  /// angles differ by head, this is the token's position instead.
+  /// Cosines and sines of four pairs. If the elements of a pair are neighbors (2i and 2i + 1), these are the pairs of
+  /// all eight elements of the lane. If a pair consists of elements i and i + head_dim / 2, these are the pairs of the
+  /// lane's first four elements. If angles differ by head, this is the token's position instead.
   uint4 pairs;
-  float inverse;  // 1 / deviation, for rms_across_rotary
+  float inverse;  // 1 / deviation of the token; only for rms_across_rotary
 };
 
-/// The steps of a prologue. A kernel for `any` decides for each row which steps to run; kernels for the other values
-/// have no such branch.
+/// The steps of a prologue. A kernel for `any` decides for each row which steps to run. Kernels for the other values
+/// need no such branch, so they are faster.
 enum class RowSteps {
   none,
   norm,               // per head
   norm_rotary,        // norm per head, then a rotary embedding of pairs (2i, 2i + 1)
   rms_across_rotary,  // RMS norm across heads, without a bias, then the same embedding
-  by_part,            // prologues with Prologue::is_by_part()
+  by_part,            // prologues for which Prologue::is_by_part() is true
   any                 // any other prologue
 };
 
@@ -107,16 +108,16 @@ inline RowSteps row_steps(const Prologue& prologue) {
   return prologue.norm == Prologue::Norm::rms && rotary && !biased ? RowSteps::rms_across_rotary : RowSteps::any;
 }
 
-/// The prologue of q or of k for one (batch, head), on rows held as eight elements per lane. Lanes past head_dim hold
-/// zeros, which stay zeros because their weights and biases are 0. The number of instructions limits the speed, so
-/// addresses take one instruction per token, and lanes never take different branches.
+/// Applies the prologue of q or of k to rows of one (batch, head), which are held as eight elements per lane. Lanes
+/// past head_dim hold zeros, which stay zeros because their weights and biases are 0. The speed is limited by the
+/// number of instructions, so addresses take one instruction per token, and lanes never take different branches.
 template <int D, RowSteps kSteps = RowSteps::any>
 class RowPrologue {
   static constexpr bool kAny = kSteps == RowSteps::any, kByPart = kSteps == RowSteps::by_part;
 
  public:
-  /// Prepares the prologue of a row. moments: [tokens][2], mean and 1 / deviation of this batch entry, if the norm is
-  /// across heads.
+  /// Prepares the prologue of a head's rows. moments: [tokens][2], mean and 1 / deviation of this batch entry, if the
+  /// norm is across heads.
   __device__ RowPrologue(const Prologue& prologue, const RowNormOf<const float*>& norm, const float* moments, int h,
                          int head_dim, int column)
       : p_(prologue),
@@ -164,7 +165,7 @@ class RowPrologue {
     return part;
   }
 
-  /// Applies the prologue. All lanes of the row call this together.
+  /// Applies the prologue to the row of a token. All lanes of the row call this together.
   __device__ void apply(int token, const TokenPart& part, float (&x)[kLaneElements]) const {
     if constexpr (kByPart) {
       const Moments moments = p_.norm == Prologue::Norm::none ? Moments{0, 1} : moments_of(x);
@@ -194,7 +195,7 @@ class RowPrologue {
     scale_and_shift(across ? Moments{moments_[2 * token], moments_[2 * token + 1]} : moments_of(x), weight_, x);
   }
 
-  /// Returns the moments of this row alone.
+  /// Returns the moments over this head's row alone.
   __device__ Moments moments_of(const float (&x)[kLaneElements]) const {
     float sum = 0, square = 0;
     if (!kByPart || centers_) {
@@ -214,7 +215,7 @@ class RowPrologue {
     for (int i = 0; i < kLaneElements; ++i) x[i] = (x[i] - moments.mean) * moments.inverse * weight[i] + bias_[i];
   }
 
-  // The functions finish_video() and finish_text() run after the shuffles, so the lanes of two tokens may diverge.
+  // finish_video() and finish_text() contain no shuffles, so lanes with different tokens may take different branches.
 
   __device__ void finish_video(const Moments& moments, uint4 part, float (&x)[kLaneElements]) const {
     scale_and_shift(moments, weight_, x);
@@ -224,7 +225,8 @@ class RowPrologue {
       turn(p_.rotary_frequencies == nullptr ? turn_of(part, i / 2) : turn_at(part, i / 2), x[i], x[i + 1]);
   }
 
-  /// Finishes a row of text. The text's weights are seldom used, so they are read from memory and take no registers.
+  /// Finishes a row of text. The weights of text are seldom used, so they are read from memory each time instead of
+  /// being kept in registers.
   __device__ void finish_text(const Moments& moments, float (&x)[kLaneElements]) const {
     if (text_weight_ == nullptr) return scale_and_shift(moments, weight_, x);
     float weight[kLaneElements];
@@ -232,8 +234,8 @@ class RowPrologue {
     scale_and_shift(moments, weight, x);
   }
 
-  /// Loads this lane's frequencies of the head, stored in turns per unit. `from` points to the frequencies of the first
-  /// axis; each next axis is `axis` floats behind.
+  /// Loads the frequencies of this lane's pairs, and stores them in turns per unit of a coordinate. `from` points to
+  /// the frequencies of the first coordinate; those of each next coordinate are `axis` floats further.
   __device__ void load_frequencies(const float* from, int axis) {
     constexpr float kTurnsOfRadian = 0.15915494309189535F;
 #pragma unroll
@@ -246,8 +248,9 @@ class RowPrologue {
     }
   }
 
-  /// Returns cosine and sine of a pair's angle. Whole turns are removed first: the fast functions need angles up to pi
-  /// (absolute error 2^-21), and angles of far tokens are many turns.
+  /// Returns the cosine and sine of a pair's angle at a position. Whole turns are removed first, because the fast
+  /// functions are accurate (absolute error 2^-21) only for angles up to pi, and the angles of far tokens are many
+  /// turns.
   __device__ float2 turn_at(const uint4& position, int pair) const {
     constexpr float kRound = 12582912.0F, kRadiansOfTurn = 6.283185307179586F;  // adding 1.5 * 2^23 rounds
     const float turns = fmaf(
@@ -272,7 +275,8 @@ class RowPrologue {
       for (int i = 0; i < kLaneElements; i += 2) turn(turn_of(pairs, i / 2), x[i], x[i + 1]);
       return;
     }
-    // Pairs (i, i + head_dim / 2): head_dim is a multiple of 16, so one other lane holds all partners.
+    // In pairs (i, i + head_dim / 2), one other lane holds the partners of all elements of this lane, because head_dim
+    // is a multiple of 16.
     constexpr int kRowLanes = D / kLaneElements;
     const int lane = static_cast<int>(threadIdx.x) % 32 / kRowLanes * kRowLanes + partner_ / kLaneElements;
     uint4 rest = __ldg(pairs_of(token) + 1);
@@ -285,7 +289,7 @@ class RowPrologue {
     }
   }
 
-  /// Sets cosines to 1 and sines to 0 for tokens that are not rotated.
+  /// Sets the cosines to 1 and the sines to 0 if the token is not rotated.
   __device__ static void keep_unless(bool rotated, uint4& pairs) {
     constexpr uint32_t kNoTurn = 0x00003C00;
     if (!rotated) pairs = make_uint4(kNoTurn, kNoTurn, kNoTurn, kNoTurn);
@@ -304,14 +308,14 @@ class RowPrologue {
   float weight_[kLaneElements], bias_[kLaneElements];
   const float* moments_;
   const bool real_;
-  int partner_ = 0;  // first column of the other elements of this lane's pairs, if these are half a row apart
+  int partner_ = 0;  // if pairs are half a row apart: first column of the partners of this lane's elements
   float partner_sign_ = 0;
   const float inverse_size_;  // 1 / head_dim
   const bool centers_;        // true for layer norm
-  const uint8_t* pairs_;      // this lane's pairs of token 0
+  const uint8_t* pairs_;      // the cosines and sines of this lane's pairs for token 0
   const uint32_t pair_bytes_;
   const float* text_weight_ = nullptr;  // weights of this lane; null if weight_ also serves the text
-  float frequencies_[kByPart ? 3 : 1][kLaneElements / 2] = {};  // this lane's pairs, by axis, in turns per unit
+  float frequencies_[kByPart ? 3 : 1][kLaneElements / 2] = {};  // by coordinate, in turns per unit
 };
 
 }  // namespace sparsereel::attention::cuda

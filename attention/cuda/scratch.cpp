@@ -12,18 +12,20 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 constexpr size_t kAlignment = 1024;
-constexpr int kMostParts = 8;  // parts per tile; one CTA adds them up
-// Entries that a tile computes in the time that sharing it costs, plus a margin; measured.
+constexpr int kMostParts = 8;  // most parts of a tile, because one CTA adds them all up
+// Splitting tiles into parts pays if a multiprocessor would otherwise idle for longer than this number of list entries
+// takes. The number was measured, and includes a margin.
 #ifdef SPARSEREEL_RACECHECK
 constexpr float kEntriesWorthSharing = 5;  // small, so that the check covers sharing with short sequences
 #else
 constexpr float kEntriesWorthSharing = 40;
 #endif
-constexpr int kSortedRounds = 5;   // K and V of so many tiles' heads stay in the L2 cache for all current models
-constexpr int kStatSamples = 512;  // sampled tokens: their mean is off by about 1/22 of a deviation, which is enough
+constexpr int kSortedRounds = 5;  // tiles per multiprocessor whose heads' K and V stay in the L2 cache for all models
+// Tokens in a sample. Their mean is off by about 1/22 of a standard deviation, which is precise enough.
+constexpr int kStatSamples = 512;
 
-/// Returns the number of first query tiles whose lists the selection writes itself. This requires that selection tiles
-/// have as many rows as query tiles, and that no row is text or has a mask.
+/// Returns the number of a head's first query tiles whose lists the selection itself writes. This is possible if
+/// selection tiles have as many rows as query tiles and no mask applies, for tiles without rows of text.
 int listed_tiles(const KernelParams& params, int query_tiles, const KernelTraits& kernel) {
   const Selection& selection = params.selection;
   if (selection.kind != Selection::Kind::predict || selection.rows != kernel.tile_rows || params.causal) return 0;
@@ -36,15 +38,15 @@ int mean_records(const KernelParams& params) {
   return drops && params.selection.means ? ceil_div(blocks_with_means(params.keys, video), kMeanBlocks) : 0;
 }
 
-/// Returns the number of shared choices: one per batch entry, or per (batch, head) if heads have their own. any: false
-/// if no head shares one, which gives 0.
+/// Returns the number of budgets, or of bounds, that heads share: one per batch entry, or one per (batch, head) if
+/// heads have their own choices. any: true if any head chooses in this way; otherwise the result is 0.
 int shared_choices(const KernelParams& params, bool any) {
   const Selection& selection = params.selection;
   if (selection.kind != Selection::Kind::predict || !selection.by_error || !any) return 0;
   return params.batch * (selection.heads == nullptr ? 1 : params.heads);
 }
 
-/// Returns the number of entries of each tile's list if all lists have the same, known number; otherwise 0.
+/// Returns the number of entries of each tile's list if that number is known and the same for all lists; otherwise 0.
 float entries_of_each(const KernelParams& params, const KernelTraits& kernel, int key_blocks) {
   const Selection& selection = params.selection;
   if (params.causal || params.key_lengths != nullptr) return 0;
@@ -57,8 +59,8 @@ float entries_of_each(const KernelParams& params, const KernelTraits& kernel, in
   return alike ? static_cast<float>(selection.all.topk) * blocks + means : 0;
 }
 
-/// Returns the tiles that remain after every multiprocessor has had equally many, if idling costs more than sharing
-/// them. tiles: over all (batch, head).
+/// Returns how to split the tiles that remain after every multiprocessor has had the same number of tiles. Returns no
+/// tiles if idling costs less than splitting. tiles: number of tiles over all (batch, head).
 Shares shares_of(const KernelParams& params, const KernelTraits& kernel, int tiles, int key_blocks) {
   const int processors = kernel.shares_tiles ? multiprocessors() : 0;
   if (processors == 0) return {0, 0};
@@ -69,14 +71,14 @@ Shares shares_of(const KernelParams& params, const KernelTraits& kernel, int til
   return {processors, worth ? left : 0};
 }
 
-/// A buffer of a call. point() sets the member of Buffers that points to it.
+/// A buffer of a call. point(buffers, to) sets the member of Buffers that points to it.
 struct Buffer {
   size_t bytes;
   bool needed;
   void (*point)(Buffers& buffers, void* to);
 };
 
-/// Returns the buffer at kMember, which has `count` elements.
+/// Describes the buffer to which the member kMember of Buffers points. It has `count` elements.
 template <auto kMember>
 Buffer buffer(int64_t count, bool needed = true) {
   using Pointer = std::remove_reference_t<decltype(std::declval<Buffers&>().*kMember)>;
@@ -85,7 +87,8 @@ Buffer buffer(int64_t count, bool needed = true) {
           [](Buffers& buffers, void* to) { buffers.*kMember = static_cast<Pointer>(to); }};
 }
 
-/// Returns all buffers in the order of their places: their numbers of elements, and when they are needed if not always.
+/// Returns all buffers in the order in which they lie in memory, with their numbers of elements. `needed` says when a
+/// buffer exists.
 auto buffer_table(const KernelParams& params, const Sizes& sizes, const KernelTraits& kernel) {
   const Selection& selection = params.selection;
   const Prologue& prologue = params.prologue;

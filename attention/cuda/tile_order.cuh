@@ -1,6 +1,6 @@
-// The order in which the Hopper kernel takes its last tiles: those with the longest lists first, so that no
-// multiprocessor starts a long tile when the others have finished. Earlier tiles keep their order, because tiles of a
-// head that run together share K and V in the L2 cache.
+// The order in which the Hopper kernel takes its last tiles: tiles with the longest lists first, so that no
+// multiprocessor starts a long tile when the others have finished. Earlier tiles keep the order of TileIndex, in which
+// tiles that run together share K and V in the L2 cache.
 #pragma once
 
 #include "attention/cuda/scratch.h"
@@ -8,8 +8,8 @@
 
 namespace sparsereel::attention::cuda {
 
-/// Stores `list` and puts the tile into the order; one thread calls it. Within a class of lengths, tiles are in the
-/// order of these calls. No result depends on this order.
+/// Stores the facts about a tile's list, and puts the tile into the order. One thread calls it for each tile. Tiles
+/// with lists of similar lengths (a class) are in the order of these calls; no result depends on that.
 __device__ inline void put_tile(const Sizes& sizes, const Buffers& buffers, int bh, int tile, const TileList& list) {
   const TileIndex which(bh, tile);
   const int index = which.index(sizes), place = index - (sizes.whole_tiles - sizes.sorted_tiles);
@@ -21,7 +21,7 @@ __device__ inline void put_tile(const Sizes& sizes, const Buffers& buffers, int 
   buffers.tile_order[length_class * sizes.sorted_tiles + at] = index;
 }
 
-/// Returns the number of the tile that is taken at position `index`.
+/// Returns the TileIndex number of the tile that runs at position `index`.
 __device__ inline int tile_at(const Sizes& sizes, const Buffers& buffers, int index) {
   int place = index - (sizes.whole_tiles - sizes.sorted_tiles);
   if (place < 0) return index;

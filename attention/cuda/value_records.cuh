@@ -1,4 +1,5 @@
-// Functions that make pieces of V records: words of four e4m3 or int8 values, their sums, and the rows of ones.
+// Functions that make parts of V records: words of four e4m3 or int8 values, the sums of such values, and the rows of
+// ones.
 #pragma once
 
 #include <cuda_fp8.h>
@@ -16,8 +17,10 @@ __device__ inline uint32_t e4m3x4(float a, float b, float c, float d) {
 #endif
 }
 
-/// Returns 16 keys of row `row` of the rows of ones: all keys of the rows of a set are 1 (records.h). left: number of
-/// real keys from the record's start on.
+/// Returns the entries of 16 keys, those of chunk `chunk`, in row `row` of the rows of ones (records.h): 1 in e4m3 for
+/// real keys, 0 for padding. left: number of real keys from the record's start on. If there are two sets, only half of
+/// the rows of each set are ones, and the other half are zeros: the sums of P of the two records then appear in
+/// different columns.
 template <int D>
 __device__ inline uint4 ones(int row, int chunk, int left) {
   constexpr uint32_t kOne = 0x38;
@@ -35,10 +38,10 @@ __device__ inline uint4 ones(int row, int chunk, int left) {
   return make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-/// Smaller values of V count as zeros in int8, because 1 / them may not be finite.
+/// Smaller values of V count as zeros in int8, because the inverse of their scale may not be finite.
 constexpr float kLeastInt8 = 1e-30F;
 
-/// Returns the scale of int8 values of which the largest is `largest`; not finite if `largest` is not.
+/// Returns the scale for int8 values with this largest magnitude; not finite if `largest` is not.
 __device__ inline float int8_scale(float largest) {
   return __fdiv_rn(largest, kInt8Max);
 }
@@ -46,12 +49,13 @@ __device__ inline float int8_inverse_scale(float largest) {
   return largest > kLeastInt8 ? __fdiv_rn(kInt8Max, largest) : 0.0F;
 }
 
-/// Returns x / scale rounded to int8, in the low byte: adding 1.5 * 2^23 leaves the integer there.
+/// Returns x / scale rounded to int8, in the low byte of the result. Adding 1.5 * 2^23 leaves the integer in the low
+/// bits.
 __device__ inline uint32_t int8_byte(float x, float inverse_scale) {
   return __float_as_uint(__fadd_rn(__fmul_rn(x, inverse_scale), 12582912.0F));
 }
 
-/// Returns a word of the low bytes of four words.
+/// Packs the low bytes of four words into one word.
 __device__ inline uint32_t four_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
 }
@@ -62,18 +66,19 @@ __device__ inline __half2 halves_of(uint32_t two_e4m3) {
   return __half2(__nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(two_e4m3), __NV_E4M3));
 }
 
-/// Returns two sums of four e4m3 values: of the first and third, and of the second and fourth.
+/// Returns the sums of a word's e4m3 values in pairs: the first plus the third, and the second plus the fourth.
 __device__ inline __half2 halves_added(uint32_t e4m3) {
   return __hadd2(halves_of(e4m3 & 0xFFFFU), halves_of(e4m3 >> 16));
 }
 
-/// Returns the key at position i of a word of four, one of 16 words: 0 1 8 9, 2 3 10 11, ... (see value_position()).
+/// Returns the key whose value is at position i (0..3) of word `word` (0..15) in a row of a V record: 0 1 8 9, 2 3 10
+/// 11, ... (see value_position()).
 __device__ inline int key_of(int word, int i) {
   return word / 4 * 16 + word % 4 * 2 + i / 2 * 8 + i % 2;
 }
 
-/// Returns the sum of a row of 64 e4m3 values. Four neighboring lanes hold 16 values each. `lanes` is the mask of the
-/// calling lanes.
+/// Returns the sum of a row of 64 e4m3 values, of which each of four neighboring lanes holds 16. `lanes` is the mask of
+/// all calling lanes.
 __device__ inline float sum_of_row(const uint4& e4m3, unsigned lanes = ~0U) {
   const __half2 pair =
       __hadd2(__hadd2(halves_added(e4m3.x), halves_added(e4m3.y)), __hadd2(halves_added(e4m3.z), halves_added(e4m3.w)));

@@ -1,4 +1,4 @@
-// The keys that a query may see, by the rules of attention/cpu/kernel_params.h.
+// The keys that a query may see, by the same rules as in attention/cpu/kernel_params.h.
 #pragma once
 
 #include "attention/cuda/kernel_params.h"
@@ -11,7 +11,7 @@ __device__ inline int key_count(const KernelParams& p, int b) {
   return p.key_lengths == nullptr ? p.keys : static_cast<int>(p.key_lengths[b]);
 }
 
-/// Returns the number of queries of batch entry b that balance q and k; see attention/cpu/balance.h.
+/// Returns how many queries of batch entry b are used to balance q and k; see attention/cpu/balance.h.
 __device__ inline int balanced_queries(const KernelParams& p, int b) {
   return p.queries == p.keys ? key_count(p, b) : p.queries;
 }
@@ -21,7 +21,7 @@ __device__ inline int visible_keys(const KernelParams& p, int count, int query) 
   return p.causal ? max(0, min(query + p.keys - p.queries + 1, count)) : count;
 }
 
-/// The blocks of a list that are computed, and the cost of its means, in blocks of 64 x 64.
+/// Counts of a list, in blocks of 64 x 64: the blocks that are computed, and the cost of the means.
 struct Found {
   int kept, means;
 };

@@ -1,4 +1,4 @@
-// Copies or rewrites inputs of a call into scratch memory, in the form that kernels read.
+// Copies or converts inputs of a call to scratch memory, into the form that kernels read.
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
@@ -7,10 +7,10 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kChoices = 64;  // heads per launch
+constexpr int kChoices = 64;  // number of heads whose choices one launch stores
 
-/// The choices are passed as a kernel argument. Otherwise they would have to be copied from host memory, which the call
-/// would have to keep until then.
+/// The choices of heads, passed as an argument of a kernel. With a copy from host memory, the call would have to keep
+/// that memory until the copy has run.
 struct Choices {
   HeadChoice head[kChoices];
 };

@@ -1,5 +1,5 @@
-// Common parts of the kernels that make records of means. A CTA makes one record. Each of its warps handles one of the
-// 16 blocks of 64 tokens that the record represents.
+// Common parts of the kernels that make records of means. A CTA makes one record of means. Each of its warps handles
+// one of the 16 blocks of 64 tokens whose means the record holds.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -13,11 +13,11 @@ namespace sparsereel::attention::cuda {
 
 constexpr int kMeanThreads = 32 * kMeanBlocks;
 
-/// The place of a warp. grid: records of means, batch x heads of k and v.
+/// The block that a warp handles, and the record that its CTA makes. grid: records of means, batch x heads of k and v.
 struct MeanWarp {
   int index = static_cast<int>(blockIdx.x), bk = static_cast<int>(blockIdx.y);
   int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  int blocks;  // number of blocks of the record that have means, from 0 to 16
+  int blocks;  // number of blocks of this record that have means, from 0 to 16
 
   __device__ MeanWarp(const KernelParams& p, const Sizes& sizes) {
     const int video = video_part(p.keys, p.text_tokens);
@@ -25,14 +25,14 @@ struct MeanWarp {
   }
 
   __device__ bool real() const { return warp < blocks; }
-  /// from() returns the record of this warp's block, to() the record of the means.
+  /// from() returns the index of the record of this warp's block, to() the index of the record of means.
   __device__ int64_t from(const Sizes& sizes) const {
     return static_cast<int64_t>(bk) * sizes.key_records + index * kMeanBlocks + warp;
   }
   __device__ int64_t to(const Sizes& sizes) const {
     return static_cast<int64_t>(bk) * sizes.key_records + sizes.key_blocks + index;
   }
-  /// Returns the index of the block in arrays without records of means.
+  /// Returns the index of this warp's block in arrays that have no entries for records of means.
   __device__ int64_t block(const Sizes& sizes) const {
     return static_cast<int64_t>(bk) * sizes.key_blocks + index * kMeanBlocks + warp;
   }

@@ -5,14 +5,14 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
-/// Divides a record of 64 rows of D bytes among a warp's lanes: a lane has kColumns words of four columns for kSteps
-/// cells.
+/// Divides a record of 64 rows of D bytes among the lanes of a warp. For each of kSteps cells, a lane has kColumns
+/// words of four columns.
 template <int D>
 struct Lanes {
   static constexpr int kWords = D / 4;
   static constexpr int kRowLanes = kWords < 32 ? kWords : 32;
   static constexpr int kColumns = kWords / kRowLanes;
-  static constexpr int kTogether = 32 / kRowLanes;  // cells at a time
+  static constexpr int kTogether = 32 / kRowLanes;  // number of cells that the warp handles at once
   static constexpr int kSteps = kBlockCells / kTogether;
 
   __device__ static int cell(int step, int lane) { return step * kTogether + lane / kRowLanes; }
@@ -31,7 +31,7 @@ __device__ void store_bf16(const float (&x)[4], uint16_t* to) {
   *reinterpret_cast<uint2*>(to) = make_uint2(pair(x[0], x[1]), pair(x[2], x[3]));
 }
 
-/// Computes the sums over the 16 keys of a cell in four columns, and adds the sums of their squares to `square`.
+/// Computes the sums of four columns over the 16 keys of a cell. Adds the sums of their squares to `square`.
 template <int D>
 __device__ void sum_cell(const uint8_t* record, int cell, int column, const float (&scale)[kKeyGroups], float (&sum)[4],
                          float (&square)[4]) {
@@ -43,7 +43,7 @@ __device__ void sum_cell(const uint8_t* record, int cell, int column, const floa
     sum[c] = 0;
 #pragma unroll
     for (int group = 0; group < kKeyGroups; ++group) {
-      int whole = 0, squares = 0;  // exact sums
+      int whole = 0, squares = 0;  // integer sums, which are exact
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const uint32_t w = word[i / 2 * 8 + 2 * group + i % 2];
@@ -56,8 +56,8 @@ __device__ void sum_cell(const uint8_t* record, int cell, int column, const floa
   }
 }
 
-/// Writes the means of a warp's block in int8. longest: largest length of all rows of the record, as the bits of a
-/// float.
+/// Writes the means of a warp's block in int8. longest: largest length of all rows of the record so far, as the bits of
+/// a float; the function raises it.
 template <int D>
 __device__ void write_means(const float (&mean)[Lanes<D>::kSteps][Lanes<D>::kColumns][4], const MeanWarp& at,
                             float scale, float inverse, uint8_t* out, int& longest) {
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kMeanThreads)
   most = warp_max(most);
   if (at.lane == 0) largest[at.warp] = most;
   __syncthreads();
-  const int group = at.warp % 4;  // the blocks whose cells share a scale: see mean_key()
+  const int group = at.warp % 4;  // warps with equal `group` have blocks whose cells share a scale: see mean_key()
   most = fmaxf(fmaxf(largest[group], largest[4 + group]), fmaxf(largest[8 + group], largest[12 + group]));
   const float scale = most * (1 / kInt8Max) + kInt8MinScale, inverse = 1.0F / scale;
   if (at.warp < 4 && at.lane == 0) buffers.k_scale[at.to(sizes) * kKeyGroups + group] = scale;

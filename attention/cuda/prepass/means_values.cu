@@ -1,4 +1,4 @@
-// Computes the means of V's cells as records, and the spreads of its blocks, from the records of V.
+// Computes records of the means of V's cells, and the spreads of V's blocks, from the records of V.
 #include <type_traits>
 
 #include "attention/cuda/launched.cuh"
@@ -8,10 +8,10 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
-/// Larger values are replaced by this one before they are squared, so that the sum of 16 squares fits into fp16.
+/// Larger values count as this value in a sum of squares, so that the sum of 16 squares fits into fp16.
 constexpr float kMostSquared = 80;
 
-/// Computes the sums of 16 e4m3 and of their squares.
+/// Computes the sum of 16 e4m3 values, and the sum of their squares.
 __device__ void sum_e4m3(const uint4& bytes, float& sum, float& square) {
   __half2 sums{}, squares{};
   const auto add = [&](uint32_t two) {
@@ -29,12 +29,12 @@ __device__ void sum_e4m3(const uint4& bytes, float& sum, float& square) {
   square = __low2float(squares) + __high2float(squares);
 }
 
-/// The spread of a block, summed over its channels and cells. Each lane adds one or more channels.
+/// The spread (ValueSpread) of a block, summed over its channels and cells. Each lane adds one or more channels.
 struct SpreadSum {
-  float deviation = 0, far = 0;  // squares
+  float deviation = 0, far = 0;  // sums of squares
 
-  /// Adds a channel. mean: the mean of the block, less V's center (V's mean, estimated from the sample). variance: the
-  /// variance within a cell, or its mean over cells. Both are in units of `scale`.
+  /// Adds a channel. mean: the mean of the block minus V's center (V's mean, estimated from the sample). variance: the
+  /// variance within a cell, or its average over cells. Both are in units of `scale`.
   __device__ void add(float mean, float variance, float scale) {
     const float unit = scale * scale;
     deviation = fmaf(fmaxf(variance, 0.0F), unit, deviation);
@@ -48,14 +48,15 @@ struct SpreadSum {
   }
 };
 
-/// Means of the cells of a head's 16 blocks, in rows of channels.
+/// The means of the 64 cells of a record of means, with a row for each channel.
 template <int D>
 struct Cells {
   static constexpr int kPitch = kRecord + 8;
   alignas(16) __half mean[D][kPitch];
 };
 
-/// Reads this warp's block of an e4m3 record. A lane has the channels 8 i + lane / 4 of one cell.
+/// Reads this warp's block of an e4m3 record and averages its cells. A lane has the channels 8 i + lane / 4 of one
+/// cell.
 template <int D>
 __device__ void read_e4m3(const Sizes& sizes, const Buffers& buffers, const MeanWarp& at, Cells<D>& cells) {
   const uint8_t* record = buffers.v + at.from(sizes) * sizes.value_record_bytes;
@@ -89,8 +90,8 @@ __device__ void read_e4m3(const Sizes& sizes, const Buffers& buffers, const Mean
   if (buffers.v_spread != nullptr) spread.write(buffers, at.block(sizes), at.lane, kBlockCells);
 }
 
-/// Writes the e4m3 record of 64 means, one row for each channel. The mean of the row is subtracted, as in
-/// quantize_values(), and the row is multiplied by kCell (records.h).
+/// Writes the e4m3 record of 64 means, with a row for each channel. The mean of each row is subtracted, as in
+/// quantize_values.cu, and the row is multiplied by kCell, the number of keys for which a mean counts.
 template <int D>
 __device__ void write_e4m3(const Sizes& sizes, const Buffers& buffers, const MeanWarp& at, const Cells<D>& cells) {
   uint8_t* out = buffers.v + at.to(sizes) * sizes.value_record_bytes;
@@ -117,7 +118,7 @@ __device__ void write_e4m3(const Sizes& sizes, const Buffers& buffers, const Mea
     sum_e4m3(bytes, sum, square);
 #pragma unroll
     for (int lanes = 1; lanes < 4; lanes *= 2) sum += __shfl_xor_sync(~0U, sum, lanes);
-    const float kept = fp16_range(mean - sum * share);  // the mean corrects what rounding adds to the sum
+    const float kept = fp16_range(mean - sum * share);  // includes what rounding added to the row
     if (chunk == 0) buffers.v_mean[at.to(sizes) * D + channel] = __half_as_ushort(__float2half_rn(kept));
   }
   for (int item = static_cast<int>(threadIdx.x); item < kOnesRows * ones_sets(D) * 4; item += kMeanThreads)
@@ -135,11 +136,11 @@ __global__ void __launch_bounds__(kMeanThreads)
   write_e4m3<D>(sizes, buffers, at, cells);
 }
 
-/// Channels whose means are in shared memory at a time in the kernel for int8.
+/// Number of channels whose means are in shared memory at the same time in the kernel for int8.
 template <int D>
 constexpr int kInt8Channels = D < 128 ? D : 128;
 
-/// Means of the cells of a head's 16 blocks in fp32, in rows of channels.
+/// The means of the 64 cells of a record of means in fp32, with a row for each channel.
 template <int D>
 struct Int8Cells {
   static constexpr int kPitch = kRecord + 4;
@@ -150,8 +151,8 @@ __device__ float scale_of(const uint8_t* record, int D, int channel) {
   return __ldg(reinterpret_cast<const float*>(record + D * kRecord) + channel);
 }
 
-/// Reads kInt8Channels channels of this warp's block of an int8 record, from `first` on. A lane has the channels 8 i +
-/// lane / 4 of one cell.
+/// Reads kInt8Channels channels of this warp's block of an int8 record, from channel `first` on, and averages its
+/// cells. A lane has the channels 8 i + lane / 4 of one cell.
 template <int D>
 __device__ void read_int8(const Sizes& sizes, const Buffers& buffers, const MeanWarp& at, int first,
                           Int8Cells<D>& cells, SpreadSum& spread) {
@@ -181,7 +182,7 @@ __device__ void read_int8(const Sizes& sizes, const Buffers& buffers, const Mean
   }
 }
 
-/// Writes kInt8Channels channels of the int8 record of 64 means, from `first` on, as make_int8() does.
+/// Writes kInt8Channels channels of the int8 record of 64 means, from channel `first` on. Rounds as make_int8() does.
 template <int D>
 __device__ void write_int8(const Sizes& sizes, const Buffers& buffers, const MeanWarp& at, int first,
                            const Int8Cells<D>& cells) {
@@ -224,7 +225,7 @@ __global__ void __launch_bounds__(kMeanThreads)
   if (at.real() && buffers.v_spread != nullptr) spread.write(buffers, at.block(sizes), at.lane, kBlockCells);
 }
 
-/// Makes the records of means for fp16 records of V. A lane has pairs of channels of a block.
+/// Makes the records of means from fp16 records of V. A lane has pairs of channels of this warp's block.
 template <int D>
 __global__ void __launch_bounds__(kMeanThreads)
     means_of_half_values(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,

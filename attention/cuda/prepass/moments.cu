@@ -1,5 +1,5 @@
-// Computes mean and deviation of each token over all heads, for a norm across heads. Each warp reads one token in
-// vectors.
+// Computes the mean and deviation of each token over all its heads, for a norm across heads. Each warp reads one token,
+// 16 bytes per lane at a time.
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/launch.h"
 #include "attention/cuda/launched.cuh"
@@ -10,10 +10,11 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
-constexpr int kStride = 32 * kLaneElements;  // elements that a warp loads at once
-constexpr int kTogether = 8;                 // number of such loads in flight
+constexpr int kStride = 32 * kLaneElements;  // number of elements that a warp loads at once
+constexpr int kTogether = 8;                 // number of loads of a lane that are in flight at once
 
-/// Calls body(x) for each element of the token that this lane handles. kPacked: true if heads are contiguous.
+/// Calls body(x) for each element of the token that this lane handles. kPacked: true if the heads of a token are
+/// contiguous.
 template <bool kPacked, typename T, typename Body>
 __device__ void for_each_element(const MomentRows& p, const T* token, const Body& body) {
   const int size = p.heads * p.head_dim;

@@ -1,5 +1,5 @@
-// Runs the prologue alone, for modes that pass q and k to another library: rows are normalized, rotated and rounded
-// once.
+// Runs the prologue alone, for modes that pass q and k to another library. Rows are normalized and rotated in fp32, and
+// rounded once.
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/launch.h"
 #include "attention/cuda/launched.cuh"
@@ -9,15 +9,16 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-/// The number of tokens that each row of lanes handles. The rows of a CTA are neighbors in memory, such as the heads of
-/// a token.
+/// The number of rows that each row of lanes handles, one after the other. The rows that a CTA handles together are
+/// neighbors in memory, such as the heads of a token.
 constexpr int kTokens = 8;
 
 __host__ __device__ inline bool heads_apart(const PrologueRows& p) {
   return p.norm.moments != nullptr || p.prologue.rotary_frequencies != nullptr;
 }
 
-/// Applies the prologue to rows. kSteps is RowSteps::by_part, or RowSteps::any for all other prologues.
+/// Applies the prologue to rows. kSteps is RowSteps::by_part for prologues that differ by token or head, and
+/// RowSteps::any for all others.
 template <typename T, int D, RowSteps kSteps>
 __global__ void __launch_bounds__(kThreads) prologue_kernel(const __grid_constant__ PrologueRows p) {
   constexpr int kRowLanes = D / kLaneElements, kRows = kThreads / kRowLanes;

@@ -1,4 +1,4 @@
-// Common parts of the three quantizing kernels. A CTA makes one record: 64 tokens of one head.
+// Common parts of the three kernels that quantize Q, K and V. A CTA makes one record: 64 tokens of one head.
 #pragma once
 
 #include <cfloat>
@@ -13,16 +13,16 @@ namespace sparsereel::attention::cuda {
 
 constexpr int kQuantizeThreads = 128;
 constexpr int kQuantizeWarps = kQuantizeThreads / 32;
-constexpr int kWarpRows = kRecord / kQuantizeWarps;  // rows of a record that each warp handles
+constexpr int kWarpRows = kRecord / kQuantizeWarps;  // number of rows of a record that each warp handles
 
-/// The place of a thread in the record of this CTA. grid: heads (so that neighbors read neighboring memory), blocks,
-/// batch.
+/// The rows and columns of the CTA's record that a thread handles. grid: heads (first, so that neighboring CTAs read
+/// neighboring memory), blocks, batch.
 template <int D>
 struct RecordThread {
   static constexpr int kRowLanes = D / kLaneElements;
   static constexpr int kRowsAtOnce = 32 / kRowLanes;
   static constexpr int kRounds = kWarpRows / kRowsAtOnce;
-  static constexpr int kTogether = 4;  // rounds whose loads start together
+  static constexpr int kTogether = 4;  // number of rounds whose loads start together
 
   int b = static_cast<int>(blockIdx.z), h = static_cast<int>(blockIdx.x), block = static_cast<int>(blockIdx.y);
   int warp = static_cast<int>(threadIdx.x) / 32;
@@ -31,7 +31,8 @@ struct RecordThread {
                   static_cast<int>(threadIdx.x) % 32 / kRowLanes % 2;
   int first_offset = record_offset<D>(first_row, column);
 
-  /// Returns the thread's row in a round. A warp holds exactly the keys of one int8 scale: key % 8 = 2 w and 2 w + 1.
+  /// Returns the thread's row in a round. Over all rounds, warp w has exactly the keys that share one int8 scale: those
+  /// with key % 8 equal to 2 w or 2 w + 1.
   __device__ int row(int round) const { return first_row + step(round); }
 
   /// Returns the byte offset of this thread's eight columns of row(round) in a Q or K record. The swizzle repeats every
@@ -46,7 +47,7 @@ struct RecordThread {
   }
 };
 
-/// Calls f with the prologue's steps as a constant.
+/// Calls f with the RowSteps of the prologue as a compile-time constant.
 template <typename F>
 void for_row_steps(const Prologue& prologue, const F& f) {
   switch (row_steps(prologue)) {
@@ -69,7 +70,7 @@ inline dim3 record_grid(int heads, int blocks, int batch) {
   return {static_cast<unsigned>(heads), static_cast<unsigned>(blocks), static_cast<unsigned>(batch)};
 }
 
-/// Returns x / scale rounded to int8, for |x| <= 127 scale: adding 1.5 * 2^23 leaves the integer in the low byte.
+/// Returns x / scale rounded to int8, for |x| <= 127 scale. Adding 1.5 * 2^23 leaves the integer in the low byte.
 __device__ inline uint2 pack_int8(const float (&x)[kLaneElements], float inverse_scale) {
   uint32_t byte[kLaneElements];
 #pragma unroll
@@ -88,7 +89,7 @@ __device__ inline float largest_of(const float (&x)[kLaneElements]) {
   return most;
 }
 
-/// Returns the largest absolute value of the elements. They are compared in their own type, two at a time.
+/// Returns the largest absolute value of the elements. Compares them in their own type, two at a time.
 template <typename T>
 __device__ inline float largest_of(const Packed<T>& x) {
   using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
@@ -104,9 +105,9 @@ __device__ inline int square_of(uint2 int8) {
   return __dp4a(low, low, __dp4a(high, high, 0));
 }
 
-/// Raises *longest to an upper bound of the lengths of the CTA's rows. square: for each row of this lane, the squares
-/// of its eight columns are summed; this is the largest of these sums. Non-negative floats can be compared as integers,
-/// which have an atomic maximum. All threads of the CTA call it together.
+/// Raises *longest to an upper bound of the lengths of the CTA's rows. square: the largest of the sums of squares that
+/// this lane found, each over its eight columns of a row. Non-negative floats have the same order as their bits, for
+/// which there is an atomic maximum. All threads of the CTA call it together.
 template <int D>
 __device__ inline void note_longest(float square, float* longest) {
   __shared__ float shared[kQuantizeWarps];
@@ -121,7 +122,7 @@ __device__ inline void note_longest(float square, float* longest) {
   atomicMax(reinterpret_cast<int*>(longest), __float_as_int(sqrtf(most)));
 }
 
-/// Sums rows over a record. Every lane adds its eight columns.
+/// Sums the rows of a record. Every lane sums its eight columns.
 template <int D>
 class Pool {
  public:
@@ -139,7 +140,7 @@ class Pool {
     add(x, weight * rsqrtf(fmaxf(row_sum<D>(square), FLT_MIN)));
   }
 
-  /// Calls put(c, factor * the sum of column c). All threads of the CTA call it together.
+  /// Calls put(c, factor * the sum of column c) for every column. All threads of the CTA call it together.
   template <typename Put>
   __device__ void write(float factor, const Put& put) {
     __shared__ float shared[kQuantizeWarps][D];
@@ -166,20 +167,20 @@ class Pool {
   float sum_[kLaneElements] = {};
 };
 
-/// Sums the rows of each cell of a record in shared memory.
+/// Computes the sums over the rows of each cell of a record, in shared memory.
 template <int D>
 class CellSums {
  public:
-  static constexpr int kRounds = RecordThread<D>::kRounds / kBlockCells;  // rounds with rows of the same cell
+  static constexpr int kRounds = RecordThread<D>::kRounds / kBlockCells;  // rounds whose rows belong to one cell
 
-  /// Stores the sums of a cell. sum: this thread's rows of the cell in its eight columns; it is overwritten. All
-  /// threads of the CTA call it together.
+  /// Stores the sums of a cell. sum: the sums over this thread's rows of the cell, for its eight columns; they are
+  /// overwritten. All threads of the CTA call it together.
   __device__ void put(float (&sum)[kLaneElements], int cell) {
     constexpr int kRowLanes = D / kLaneElements;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     int column = lane % kRowLanes * kLaneElements, count = kLaneElements;
 #pragma unroll
-    for (int lanes = kRowLanes; lanes < 32; lanes *= 2) {  // two lanes divide their columns between them
+    for (int lanes = kRowLanes; lanes < 32; lanes *= 2) {  // each of two lanes takes half of their columns
       const bool upper = (lane & lanes) != 0;
       count /= 2;
 #pragma unroll
@@ -193,8 +194,8 @@ class CellSums {
     for (int i = 0; i < count; ++i) part_[threadIdx.x / 32][cell][column + i] = sum[i];
   }
 
-  /// Writes the means of the cells whose sums were put. Only the first `real` rows of the record count. out: bf16
-  /// [4][D]. All threads of the CTA call it together.
+  /// Writes the means of all cells. Only the first `real` rows of the record count. out: bf16 [4][D]. All threads of
+  /// the CTA call it together.
   __device__ void write_means(int real, uint16_t* out) const {
     __syncthreads();
     for (int at = 2 * static_cast<int>(threadIdx.x); at < kBlockCells * D; at += 2 * kQuantizeThreads) {

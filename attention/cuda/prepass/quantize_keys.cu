@@ -7,7 +7,7 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
-/// Returns the number of CTAs that an SM's registers allow.
+/// Returns the number of CTAs per SM for which the compiler must leave registers.
 constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
   const bool plain = steps == RowSteps::none || steps == RowSteps::norm;
   if (D == 256) return plain ? 3 : 2;
@@ -15,8 +15,8 @@ constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
   return plain ? 7 : steps == RowSteps::any || steps == RowSteps::by_part ? 5 : 6;
 }
 
-/// Loads a thread's part of a record, and applies the prologue. Rows past the end repeat the last key. A block without
-/// any key is never listed, but is loaded nevertheless.
+/// Loads a thread's part of a record and applies the prologue. Rows past the end repeat the last key. A block without
+/// any key is in no list, but its record is made nevertheless.
 template <typename T, int D, RowSteps kSteps>
 __device__ __forceinline__ void load_keys(const Rows<T>& rows, const RowPrologue<D, kSteps>& prologue,
                                           const RecordThread<D>& thread, int count,
@@ -32,7 +32,7 @@ __device__ __forceinline__ void load_keys(const Rows<T>& rows, const RowPrologue
 #pragma unroll
       for (int i = 0; i < Thread::kTogether; ++i) parts[i] = prologue.load(token_of(first + i));
 #pragma unroll
-      for (int i = 0; i < Thread::kTogether; ++i) {  // rounded as in a model that does not fuse the prologue
+      for (int i = 0; i < Thread::kTogether; ++i) {  // round here, as a model does that runs the prologue separately
         float x[kLaneElements];
         unpack(raw[first + i], x);
         prologue.apply(token_of(first + i), parts[i], x);
@@ -42,7 +42,8 @@ __device__ __forceinline__ void load_keys(const Rows<T>& rows, const RowPrologue
   }
 }
 
-/// Adds the direction of a key before balancing. balance: the factors that balance q, at the lane's channels.
+/// Adds a key, scaled to length 1, as it was before balancing. balance: the factors that multiply q, for the lane's
+/// channels; k was divided by them.
 template <int D>
 __device__ __forceinline__ void add_unbalanced(Pool<D>& direction, const float (&x)[kLaneElements],
                                                const float* balance, float weight) {
@@ -53,7 +54,7 @@ __device__ __forceinline__ void add_unbalanced(Pool<D>& direction, const float (
   direction.add_direction(unbalanced, weight);
 }
 
-/// Writes the mean of `real` keys in bf16, as a row of the matrix that block selection multiplies.
+/// Writes the mean of `real` keys in bf16, as a row of the matrix that the selection multiplies with mean queries.
 template <int D>
 __device__ __forceinline__ void write_mean(Pool<D>& sum, int real, int block, uint16_t* means) {
   sum.write(1.0F / static_cast<float>(max(1, real)),
@@ -72,7 +73,7 @@ __device__ __forceinline__ void write_similarity(Pool<D>& direction, int real, f
   if (threadIdx.x == 0) *similarity = total_square / static_cast<float>(max(1, real * real));
 }
 
-/// Writes the records of K. kSimilarity: true if the similarity is needed, which is rare.
+/// Writes the records of K. kSimilarity: true if the call needs the similarity of blocks, which is rare.
 template <typename T, int D, RowSteps kSteps, bool kSimilarity>
 __global__ void __launch_bounds__(kQuantizeThreads, ctas_per_multiprocessor(D, kSteps))
     quantize_keys(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
@@ -93,7 +94,7 @@ __global__ void __launch_bounds__(kQuantizeThreads, ctas_per_multiprocessor(D, k
   float mean[kLaneElements], balance[kLaneElements];
   load_row(buffers.key_mean + static_cast<int64_t>(bk) * D + column, mean);
   load_row(buffers.k_balance + static_cast<int64_t>(bk) * D + column, balance);
-  // Calls f(round, smoothed and balanced key).
+  // Calls f(round, key). The mean is subtracted from the key, and its channels are balanced.
   const auto each_row = [&](const auto& f) {
 #pragma unroll
     for (int round = 0; round < Thread::kRounds; ++round) {

@@ -1,4 +1,4 @@
-// Writes Q, with balanced channels, as int8 records with a scale per query. It also writes the means of 16 queries for
+// Writes Q as int8 records, with balanced channels and a scale for each query. Also writes the means of 16 queries for
 // the block selection.
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/prepass/quantize.cuh"
@@ -6,13 +6,13 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
-/// Returns true if the call needs similarities or a log-sum-exp, which is rare. Testing this in the kernel would cost a
-/// fifth of its time, so these calls have their own kernel.
+/// Returns true if the call needs similarities or a log-sum-exp, which is rare. A branch for these in the kernel would
+/// take a fifth of its time, so such calls have their own kernel.
 bool asks_for_more(const Buffers& buffers) {
   return buffers.q_dot_mean != nullptr || buffers.q_direction != nullptr;
 }
 
-/// Returns the number of CTAs that an SM's registers allow.
+/// Returns the number of CTAs per SM for which the compiler must leave registers.
 constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
   if (D == 256) return 3;
   if (steps == RowSteps::none) return 8;
@@ -20,7 +20,7 @@ constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
   return (steps == RowSteps::norm ? 7 : slow ? 5 : 6) - (D == 128 ? 1 : 0);
 }
 
-/// Loads a thread's part of some queries, and the prologue's data for them.
+/// Loads a thread's part of some queries, and the data that the prologue needs for them.
 template <typename T, int D, RowSteps kSteps, int kCount, typename TokenOf>
 __device__ void load_queries(const Rows<T>& rows, const RowPrologue<D, kSteps>& prologue, const TokenOf& token_of,
                              Packed<T> (&raw)[kCount], TokenPart (&parts)[kCount]) {
@@ -52,11 +52,11 @@ __global__ void __launch_bounds__(kQuantizeThreads, ctas_per_multiprocessor(D, k
                                         column);
   const Rows<T> rows(p.q, thread.b, thread.h, p.head_dim, column);
   const int64_t record = static_cast<int64_t>(bh) * sizes.query_blocks + thread.block;
-  const int left = p.queries - thread.block * kRecord;  // real queries from the record's start on
+  const int left = p.queries - thread.block * kRecord;  // number of real queries from the record's first on
   const float to_log2 = p.scale * kLog2e;
   uint8_t* const out = buffers.q + record * kRecord * D;
   float* const scales = buffers.q_scale + record * kRecord;
-  const int pooled = video_part(p.queries, p.text_tokens) - thread.block * kRecord;  // of these, queries of video
+  const int pooled = video_part(p.queries, p.text_tokens) - thread.block * kRecord;  // number of these that are video
   float balance[kLaneElements];
   load_row(buffers.q_balance + static_cast<int64_t>(bk) * D + column, balance);
   __shared__ CellSums<D> cells;

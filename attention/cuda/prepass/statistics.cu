@@ -1,7 +1,8 @@
-// Computes the mean of K, the center and range of V, and the balance of the channels of Q and K, from a sample of the
-// tokens. The result is right for any of these values, so a sample serves as well as all tokens: the softmax does not
-// depend on the vector that is subtracted from K, the vector that is subtracted from V is added to the output again, Q
-// is multiplied by what K is divided by, and e4m3 has room above the largest value of the sample.
+// Computes the mean of K, the center and range of V, and the factors that balance the channels of Q and K, from a
+// sample of the tokens. A sample serves as well as all tokens, because the result of attention is right whatever these
+// numbers are. The softmax does not depend on the vector that is subtracted from K. The vector that is subtracted from
+// V is added to the output again. Q is multiplied by the factors by which K is divided. e4m3 has room above the largest
+// value of the sample.
 #include <cfloat>
 
 #include "attention/cuda/kernels.h"
@@ -14,18 +15,18 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-// A value outside the sample may exceed the largest |v| of the sample by this factor before the head must be quantized
-// again. e4m3 loses almost no precision by this, because it only loses range at the small end (the error on normal data
-// is .02260, against .02259 with a factor of 8). kHeadroomOfAll is the factor if all values are sampled: subtracting
-// the mean of its record can make a value twice as large.
+// kHeadroom: a value outside the sample may be this many times as large as the largest |v| of the sample before the
+// head must be quantized again. The factor costs almost no precision, because e4m3 only loses range at the small end:
+// the error on normal data is .02260, against .02259 with a factor of 8. kHeadroomOfAll is the factor if the sample
+// contains all values: subtracting the mean of its record can still make a value twice as large.
 constexpr float kHeadroom = 256, kHeadroomOfAll = 2;
 
-// The smallest scale of a channel whose values look constant: absolute, and relative to its center. Values of bf16 and
-// fp16 that differ have larger relative differences.
+// The smallest scale of a channel: absolute, and relative to its center. It matters for channels whose values look
+// constant. Values of bf16 and fp16 that differ have larger relative differences.
 constexpr float kLeastScale = 1e-30F, kLeastRelativeScale = 1e-5F;
 
-// The smallest deviation of a channel of K, relative to its mean. Smaller differences between tokens come from rounding
-// to bf16.
+// The smallest deviation of a channel of K that counts, relative to the channel's mean. Smaller differences between
+// tokens come from rounding to bf16.
 constexpr float kLeastDeviation = 1e-3F;
 constexpr float kLeastBalanced = 1.0F / (1 << 20);  // see attention/cpu/quantize_constants.h
 
@@ -33,8 +34,8 @@ __device__ float combine(int kind, float x, float y) {
   return kind == kLeastValue ? fminf(x, y) : kind == kLargestValue ? fmaxf(x, y) : x + y;
 }
 
-/// The work of one CTA: a part of the sampled tokens of a head. grid: batch x heads, chunks, K and V or Q. K and V may
-/// have fewer heads than Q.
+/// The work of one CTA: a part of the sampled tokens of a head. grid: batch x heads; parts; 0 for K and V or 1 for Q. K
+/// and V may have fewer heads than Q.
 template <int D>
 struct Sampler {
   static constexpr int kRowLanes = D / kLaneElements, kRows = kThreads / kRowLanes;
@@ -42,7 +43,8 @@ struct Sampler {
   int column = static_cast<int>(threadIdx.x) % kRowLanes * kLaneElements,
       row = static_cast<int>(threadIdx.x) / kRowLanes;
 
-  /// Calls f(token, true if it counts) for this thread's tokens. Whole warps stay together for the prologue's shuffles.
+  /// Calls f(token, true if the token counts) for this thread's tokens. All lanes of a warp make equally many calls,
+  /// because the prologue shuffles data between them.
   template <typename F>
   __device__ void each_token(int tokens, int stride, const F& f) const {
     const int samples = ceil_div(tokens, stride), rounds = ceil_div(samples, kRows * chunks);
@@ -53,7 +55,8 @@ struct Sampler {
     }
   }
 
-  /// Writes the results of the CTA's threads for the kinds from `first` on. All threads call it together, once.
+  /// Writes the CTA's results for kCount statistics (enum Statistic), from `first` on. All threads call it together,
+  /// once.
   template <int kCount>
   __device__ void write(const float (&found)[kCount][kLaneElements], int first, float* partials) const {
     auto& shared = room();
@@ -73,7 +76,7 @@ struct Sampler {
   }
 
  private:
-  /// Returns shared memory that all kinds use.
+  /// Returns shared memory that is used for all statistics.
   __device__ static float (&room())[kQuerySquares][kRows][D] {
     __shared__ float shared[kQuerySquares][kRows][D];
     return shared;
@@ -133,7 +136,8 @@ __device__ void sample_keys_and_values(const KernelParams& p, const Sizes& sizes
   sampler.write(found, kKeySum, buffers.partials);
 }
 
-/// Samples K and V, or Q. kSteps is RowSteps::by_part, or RowSteps::any for all other prologues.
+/// Samples K and V, or Q. kSteps is RowSteps::by_part for prologues that differ by token or head, and RowSteps::any for
+/// all others.
 template <typename T, int D, RowSteps kSteps>
 __global__ void __launch_bounds__(kThreads, 2)
     sample(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
@@ -142,7 +146,7 @@ __global__ void __launch_bounds__(kThreads, 2)
                   : sample_queries<T, D, kSteps>(p, sizes, buffers);
 }
 
-/// Returns the largest value over the CTA's D threads, which call it together. NaNs do not count.
+/// Returns the largest value over the CTA's D threads, which call it together. A NaN does not count.
 template <int D>
 __device__ float largest_of_all(float x) {
   __shared__ float shared[D / 32];
@@ -155,7 +159,7 @@ __device__ float largest_of_all(float x) {
   return x;
 }
 
-/// Returns the factor for this thread's channel of q (attention/cpu/balance.h), from the means of squares.
+/// Returns the factor s_d for this thread's channel (attention/cpu/balance.h), from the mean squares of q and k.
 template <int D>
 __device__ float balance_of(float q_square, float k_square) {
   const float q = fmaxf(q_square, kLeastBalanced * largest_of_all<D>(q_square));
@@ -187,8 +191,8 @@ __global__ void finish(KernelParams p, Sizes sizes, Buffers buffers) {
   for (int chunk = chunks; chunk < query_chunks; ++chunk) found[kQuerySquares] += of_queries[chunk * kChunk];
   const int samples = ceil_div(key_count(p, bk / sizes.kv_heads), sizes.stat_stride);
   const float inverse = samples == 0 ? 0.0F : 1.0F / static_cast<float>(samples);
-  // A mean within about 4 standard errors of 0 is noise of the sample (a range of 7 deviations is assumed, as for
-  // normal data). Subtracting it would only add its rounding error to outputs, which are averages themselves.
+  // A mean within about 4 standard errors of 0 is noise of the sample. (The range is taken to be 7 deviations, as for
+  // normal data.) Subtracting it would only add its rounding error to the outputs, which are averages themselves.
   const float mean = found[kValueSum] * inverse, least = found[kLeastValue], largest = found[kLargestValue];
   const bool real = fabsf(mean) * sqrtf(static_cast<float>(samples)) > 0.6F * (largest - least);
   const float center = real || sizes.stat_stride == 1 ? mean : 0.0F;

@@ -1,4 +1,4 @@
-// Finds values of V far beyond the sample that its scale comes from, and makes them exact.
+// Finds values of V that are far larger than any in the sample from which V's scale comes, and stores them exactly.
 #pragma once
 
 #include "attention/cuda/prepass/quantize.cuh"
@@ -6,8 +6,8 @@
 
 namespace sparsereel::attention::cuda {
 
-/// Returns a word in which the highest bit of each byte is set if the magnitude of that e4m3 value is at least the
-/// value of kCode.
+/// Returns a word in which the highest bit of a byte is set if the e4m3 value in this byte of the argument is at least
+/// as large, in magnitude, as the value with the code kCode.
 template <uint32_t kCode>
 __device__ uint32_t reaches(uint32_t e4m3) {
   return (e4m3 & 0x7F7F7F7FU) + (0x80 - kCode) * 0x01010101U;
@@ -18,16 +18,17 @@ __device__ bool reaches(const uint4& e4m3) {
       reaches<kCode>(e4m3.x) | reaches<kCode>(e4m3.y) | reaches<kCode>(e4m3.z) | reaches<kCode>(e4m3.w);
   return (bits & 0x80808080U) != 0;
 }
-constexpr uint32_t kLargestCode = 0x7E;  // code of 448, to which all larger values saturate
+constexpr uint32_t kLargestCode = 0x7E;  // code of 448, to which larger values are rounded
 
-/// In units of V's scale, the largest value of the sample is 1.75. If a record has a value beyond 4, all its values
-/// beyond 2.5 are outliers. In normal data no value exceeds 4, but one record in 25 has a value beyond 2.5.
+/// V's scale is such that the largest value of the sample is 1.75. If a record has a value beyond 4 (kOutlierCode), all
+/// its channels with values beyond 2.5 (kSparedCode) are rewritten. In normal data no value exceeds 4, but one record
+/// in 25 has a value beyond 2.5.
 constexpr uint32_t kOutlierCode = 0x48;
 constexpr uint32_t kSparedCode = 0x42;
 
-/// A channel of a record that has an outlier. Four neighboring lanes have 16 keys each and call it together. The
-/// channel gets a mean that makes the largest of the 64 values exact. A query that attends only to this key then gets
-/// the exact value.
+/// A channel of a record that has an outlier. Four neighboring lanes have 16 keys each, and call the functions
+/// together. Instead of the channel's mean, a number is subtracted that makes the largest of the 64 values exact in
+/// e4m3. A query that attends only to this key then gets the exact value.
 template <typename T, int D>
 class OutlierRow {
  public:
@@ -43,7 +44,7 @@ class OutlierRow {
     center_ = buffers.v_center[at] * inverse_;
   }
 
-  /// Rewrites the lane's keys and returns the row's mean, less V's center.
+  /// Rewrites the lane's keys. Returns what is subtracted from the row, minus V's center.
   __device__ float spare(uint4& e4m3) const {
     float x[16], sum = 0;
 #pragma unroll
@@ -61,12 +62,12 @@ class OutlierRow {
     for (int i = 0; i < 16; ++i) x[i] = key_of(chunk_ * 4 + i / 4, i % 4) < left_ ? x[i] - mean : 0.0F;
     const auto four = [&](int i) { return e4m3x4(x[i], x[i + 1], x[i + 2], x[i + 3]); };
     e4m3 = make_uint4(four(0), four(4), four(8), four(12));
-    const float rest = sum - mean * static_cast<float>(left_);  // exact sum that the e4m3 should have
+    const float rest = sum - mean * static_cast<float>(left_);  // sum of the e4m3 values without rounding
     return fp16_range(mean - center_ - (sum_of_row(e4m3, lanes_) - rest) / static_cast<float>(left_));
   }
 
  private:
-  /// Returns the row's value that is farthest from its mean, less that mean.
+  /// Returns the value of the row that is farthest from the row's mean, minus that mean.
   __device__ float largest(const float (&x)[16], float mean) const {
     float most = 0;
 #pragma unroll
@@ -89,7 +90,7 @@ class OutlierRow {
   float inverse_, center_;
 };
 
-/// Makes the outliers of a record exact.
+/// Stores the outliers of a record exactly.
 template <typename T, int D>
 __device__ void spare_outliers(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
                                const RecordThread<D>& thread) {
