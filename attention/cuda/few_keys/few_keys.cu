@@ -1,7 +1,7 @@
-// Attention in 16 bits for so few keys that all fit into shared memory, after FlashAttention-2 (Dao, arXiv 2307.08691).
-// A CTA keeps the keys and values of one head for thousands of queries. Each warp computes 16 queries while the next 16
-// are loaded. The norm of a query scales its scores by one factor, and the weights of this norm are multiplied into the
-// keys.
+// Attention in 16 bits for so few keys that all of them fit into shared memory, after FlashAttention-2 (Dao, arXiv
+// 2307.08691). A CTA keeps the keys and values of one head for thousands of queries. Each warp computes 16 queries
+// while the next 16 are loaded. The norm of a query is applied in two parts: 1 / deviation scales the scores of the
+// query, and the norm's weights are multiplied into the keys.
 #include <algorithm>
 
 #include "attention/cuda/fast_math.cuh"
@@ -24,7 +24,8 @@ __device__ void store_shared(uint32_t to, uint32_t x) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
 }
 
-/// Writes the normalized keys of a head, multiplied by the norm's weights for keys and for queries.
+/// Writes the normalized keys of a head to shared memory. They are multiplied by the weights of the norm of k and of
+/// the norm of q.
 template <typename T, int D>
 __device__ void fill_keys(const KernelParams& p, const float* moments, int b, int h, int padded_keys, uint32_t to) {
   const Prologue& prologue = p.prologue;
@@ -49,8 +50,9 @@ __device__ void fill_keys(const KernelParams& p, const float* moments, int b, in
   }
 }
 
-/// Writes values with their channels in such an order that a lane's results of four tiles are eight neighbors. In each
-/// 32 channels, channel 8 t + 2 j + e goes to 8 j + 2 t + e.
+/// Writes the values of a head to shared memory. The channels are reordered so that the results of a lane in four
+/// channel tiles are eight neighboring channels: in each 32 channels, channel 8 t + 2 j + e goes to position 8 j + 2 t
+/// + e.
 template <typename T, int D>
 __device__ void fill_values(const KernelParams& p, int b, int h, int padded_keys, uint32_t to) {
   for (int i = static_cast<int>(threadIdx.x); i < padded_keys * (D / kLaneElements); i += kThreads) {
@@ -64,14 +66,14 @@ __device__ void fill_values(const KernelParams& p, int b, int h, int padded_keys
   }
 }
 
-/// Writes the bias in log2 units, -inf past the keys.
+/// Writes the bias of each key in log2 units; -inf past the last key.
 __device__ void fill_bias(const KernelParams& p, int b, int padded_keys, float* to) {
   for (int key = static_cast<int>(threadIdx.x); key < padded_keys; key += kThreads) {
     to[key] = key >= p.keys ? -INFINITY : p.key_bias == nullptr ? 0.0F : p.key_bias[b * p.keys + key] * kLog2e;
   }
 }
 
-/// Computes the scale of the output of each batch entry from all its values; each CTA reads the values of one key.
+/// Computes the output scale of each batch entry from all its values. Each CTA reads the values of one key.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) find_out_scale(const __grid_constant__ KernelParams p) {
   const int key = static_cast<int>(blockIdx.x), b = static_cast<int>(blockIdx.y), pieces = p.head_dim / kLaneElements;
@@ -85,7 +87,8 @@ __global__ void __launch_bounds__(kThreads) find_out_scale(const __grid_constant
   raise_out_scale(most, p.out_scale + b);
 }
 
-/// Computes all heads. Their queries are divided evenly among the CTAs, so most CTAs have queries of only one head.
+/// Computes all heads. The queries of all heads are divided evenly among the CTAs, so most CTAs have queries of only
+/// one head.
 template <typename T, int D, int kStepKeys, bool kWeights>
 __global__ void __launch_bounds__(kThreads, 1)
     few_keys_kernel(const __grid_constant__ KernelParams p, const float* moments) {
@@ -93,13 +96,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int padded_keys = padded(p.keys, kStepKeys);
   const Layout<D> layout(shared_address(shared), padded_keys);
   float* bias = reinterpret_cast<float*>(reinterpret_cast<uint8_t*>(shared) + (layout.bias - layout.keys));
-  const int units = ceil_div(p.queries, kRows);  // per head
+  const int units = ceil_div(p.queries, kRows);  // groups of kRows queries in a head
   const int64_t all = static_cast<int64_t>(p.batch) * p.heads * units;
   const int64_t begin = all * blockIdx.x / gridDim.x, end = all * (blockIdx.x + 1) / gridDim.x;
   for (int64_t unit = begin; unit < end;) {
     const int bh = static_cast<int>(unit / units), b = bh / p.heads, h = bh % p.heads;
     const int64_t stop = min(end, static_cast<int64_t>(bh + 1) * units);
-    __syncthreads();  // no warp still reads the previous head
+    __syncthreads();  // until here, a warp may still read the keys of the previous head
     fill_keys<T, D>(p, moments, b, h, padded_keys, layout.keys);
     if (!kWeights) fill_values<T, D>(p, b, h, padded_keys, layout.values);
     fill_bias(p, b, padded_keys, bias);
@@ -166,7 +169,7 @@ bool sees_all(const KernelParams& p) {
   return p.group() == 1 && !p.causal && p.key_lengths == nullptr && p.selection.kind == Selection::Kind::dense;
 }
 
-/// Returns null, or the reason why p cannot run.
+/// Returns null if the kernel can run p, otherwise the reason why it cannot.
 const char* refusal(const KernelParams& p, int most_keys) {
   if (p.keys > most_keys) return "too many keys for shared memory, or a head_dim other than 64 and 128";
   if (!sees_all(p) || p.lse != nullptr || !takes(p.prologue))

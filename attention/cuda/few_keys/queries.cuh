@@ -1,5 +1,5 @@
-// The work of one warp of few_keys.cu: it computes the scores of 16 queries and all keys in shared memory, and then the
-// outputs or the weights of these queries.
+// The work of one warp of few_keys.cu. It computes the scores of 16 queries with all keys in shared memory, and from
+// these the outputs or the weights of the queries.
 #pragma once
 
 #include "attention/cuda/fast_math.cuh"
@@ -13,12 +13,12 @@
 namespace sparsereel::attention::cuda::few_keys {
 
 constexpr int kWarps = 8, kThreads = 32 * kWarps;
-constexpr int kRows = 16;              // queries per warp
-constexpr int kLongStep = 64;          // keys between two updates of the largest score
-constexpr int kShortStep = 32;         // instead of kLongStep, if half of the last long step would be padding
-constexpr float kLeastScore = -1e30F;  // initial maximum of a row
+constexpr int kRows = 16;              // number of queries that a warp computes at once
+constexpr int kLongStep = 64;          // number of keys between two updates of the largest score
+constexpr int kShortStep = 32;         // used instead of kLongStep if half of the last long step would be padding
+constexpr float kLeastScore = -1e30F;  // maximum of a row before its first key
 
-/// Bytes of a row of 16-bit elements in shared memory. The padding puts eight rows in different banks.
+/// Bytes of a row of 16-bit elements in shared memory. The padding puts eight consecutive rows into different banks.
 template <int D>
 constexpr int kRowBytes = 2 * D + 16;
 
@@ -53,8 +53,9 @@ __device__ inline float inverse_of(const float* moments, int token) {
   return moments == nullptr ? 1 : moments[2 * token + 1];
 }
 
-/// Computes the outputs of 16 queries of one head. If kWeights is true, it computes the attention weights of kStepKeys
-/// keys instead. All lanes of a warp must call each function together. mma.cuh explains how lanes hold fragments.
+/// Computes the outputs of 16 queries of one head at a time. If kWeights is true, computes their attention weights for
+/// the kStepKeys keys instead. All lanes of a warp must call each function together. mma.cuh explains how lanes hold
+/// fragments.
 template <typename T, int D, int kStepKeys, bool kWeights>
 class Queries {
  public:
@@ -66,7 +67,7 @@ class Queries {
         layout_(layout),
         mine_(layout.queries + warp() * kRows * kRowBytes<D>) {}
 
-  /// Starts to copy the rows from `first` on. Past the end, the last row is copied again.
+  /// Starts to copy the 16 query rows from `first` on. In place of rows past the end, the last row is copied again.
   __device__ void prefetch(int first) const {
     constexpr int kPieces = D / kLaneElements;
 #pragma unroll
@@ -77,8 +78,8 @@ class Queries {
     commit_copies();
   }
 
-  /// Waits for the prefetched rows from `first` on, computes and writes their results, and prefetches the rows from
-  /// `next` on as soon as there is room.
+  /// Waits for the prefetched rows, which begin at `first`. Computes and writes their results. Prefetches the rows from
+  /// `next` on as soon as there is room for them.
   __device__ void attend(int first, int next, int end, const float* bias) {
     wait_copies<0>();
     __syncwarp();
@@ -111,7 +112,7 @@ class Queries {
     return static_cast<int>(threadIdx.x) / 32;
   }
 
-  /// Resets the state for new rows. The lane holds rows first + lane / 4 and first + lane / 4 + 8.
+  /// Resets the state for new rows. This lane's rows are first + lane / 4 and first + lane / 4 + 8.
   __device__ void begin(int first) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -124,7 +125,7 @@ class Queries {
     for (int i = 0; i < D / 8; ++i) out_[i][0] = out_[i][1] = out_[i][2] = out_[i][3] = 0;
   }
 
-  /// Computes s, the weights of a step's keys, not yet divided by their sum.
+  /// Computes the weights of a step's keys as s. They are not yet divided by their sum.
   __device__ void weigh(int first_key, const float* bias, float (&s)[kTiles][4]) {
     scores(first_key, s);
     float most[2] = {most_[0], most_[1]};
@@ -210,7 +211,7 @@ class Queries {
     }
   }
 
-  /// Writes the weights. A lane has two neighboring keys of every eight.
+  /// Writes the weights of the rows. Of every eight keys, a lane has two neighboring ones.
   __device__ void write_weights(int first, const float (&s)[kTiles][4]) const {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {

@@ -1,4 +1,4 @@
-// Launches the mma kernel for the head_dim of a call.
+// Launches the kernel of mainloop.cuh for the head_dim of a call.
 #pragma once
 
 #include "attention/cuda/launched.cuh"

@@ -1,8 +1,9 @@
-// The mma attention kernel over lists: one template with P.V in int8 or in fp16.
+// The attention kernel with mma.sync: int8 Q.K, and P.V in int8 (ada.cu) or fp16 (ampere.cu). It runs over the lists of
+// key blocks.
 //
-// A CTA owns a tile of 128 queries. Its key blocks pass through a ring of stages in shared memory, filled by cp.async.
-// Each warp keeps its own query rows in registers (in shared memory if kSharedQueries) and multiplies them with a whole
-// block of 64 keys.
+// A CTA owns a tile of 128 queries. The key blocks of its list pass through a ring of stages in shared memory, which
+// cp.async fills. Each warp keeps its own query rows in registers (or in shared memory if kSharedQueries) and
+// multiplies them with whole blocks of 64 keys.
 #pragma once
 
 #include "attention/cuda/mma/shape.cuh"
@@ -18,11 +19,11 @@ class MmaTile {
   using Stage = typename Shape::Stage;
   using Plan = typename Shape::SharedMemoryPlan;
   static constexpr int kRowTiles = Shape::kRowTiles;
-  static constexpr int kKeySteps = D / 32;                  // of Q.K, 32 columns each
-  static constexpr int kValueSteps = Shape::kInt8 ? 2 : 4;  // of P.V, 32 or 16 keys each
-  static constexpr float kNeverSkip = 32;                   // no P.V is skipped from this threshold on
+  static constexpr int kKeySteps = D / 32;                  // number of steps of Q.K, with 32 columns each
+  static constexpr int kValueSteps = Shape::kInt8 ? 2 : 4;  // number of steps of P.V, with 32 or 16 keys each
+  static constexpr float kNeverSkip = 32;                   // with this pv_threshold or a larger one, no P.V is skipped
   using Scores = RowTileScores[kRowTiles];
-  using RowPairs = float[kRowTiles][2];  // one value each for rows g and g + 8 of each row tile
+  using RowPairs = float[kRowTiles][2];  // a number for row g and one for row g + 8 of each row tile
   using Weights = uint32_t[kRowTiles][kValueSteps][4];
 
  public:
@@ -33,7 +34,7 @@ class MmaTile {
         plan_(plan),
         bh_(bh),
         first_record_(sizes.group.of(bh) * sizes.key_records),
-        lane_(static_cast<int>(threadIdx.x % 32)),  // divided as unsigned, which saves registers
+        lane_(static_cast<int>(threadIdx.x % 32)),  // computed with unsigned numbers, which saves registers
         group_(static_cast<int>(threadIdx.x / Shape::kGroupThreads)),
         first_row_(tile * Shape::kRows + static_cast<int>(threadIdx.x / 32) * 16 * kRowTiles),
         list_(buffers.lists + (static_cast<int64_t>(bh) * sizes.query_tiles + tile) * sizes.list_entries),
@@ -52,7 +53,7 @@ class MmaTile {
     for (int i = 0; i < length_; ++i) {
       const uint32_t entry = list_[i];
       wait_copies<Shape::kStages - 2>();
-      __syncthreads();  // all threads may read block i now, and the stage of block i - 1 is free
+      __syncthreads();  // now all threads may read block i, and the stage of block i - 1 is free
       load_block(i + Shape::kStages - 1);
       const Cover cover = entry_cover(entry, group_);
       if (cover != Cover::none)
@@ -66,13 +67,13 @@ class MmaTile {
   }
 
  private:
-  /// Returns row g (half 0) or g + 8 (half 1) of a row tile as a query of the head.
+  /// Returns the number, among the head's queries, of row g (half 0) or g + 8 (half 1) of a row tile.
   __device__ int query(int row_tile, int half) const {
     return first_row_ + 16 * row_tile + 8 * half + lane_ / 4;
   }
 
-  /// Loads the queries into registers, or starts to copy them to shared memory. The group of the first block's copies
-  /// then includes them.
+  /// Loads the queries into registers, or starts to copy them to shared memory. In that case the copies belong to the
+  /// same group as those of the first block.
   __device__ void load_queries() {
     if constexpr (Shape::kSharedQueries) {
       const int64_t first =
@@ -99,7 +100,7 @@ class MmaTile {
     }
   }
 
-  /// Loads the queries of a step of Q.K for the warp's 16 rows.
+  /// Loads the columns of one step of Q.K for the warp's 16 query rows from shared memory.
   __device__ void load_shared_queries(int step) {
     const uint8_t* rows = plan_.q + first_row_ % Shape::kRows * D;
     load_matrices(q_[0][0], shared_address(rows) + record_offset<D>(lane_ % 16, step * 32 + lane_ / 16 * 16));
@@ -112,8 +113,8 @@ class MmaTile {
     while (last_ >= 0 && entry_cover(list_[last_], group_) == Cover::none) --last_;
   }
 
-  /// Starts the copy of the list's i-th block into its stage. Past the end it only closes an empty group, so that
-  /// wait_copies() still counts the right number of groups in flight.
+  /// Starts the copy of the list's i-th block into its stage. Past the end of the list, only closes an empty group of
+  /// copies, so that wait_copies() still counts the right number of groups in flight.
   __device__ void load_block(int i) {
     if (i < length_) {
       Stage& stage = plan_.stages[next_stage_];
@@ -141,21 +142,21 @@ class MmaTile {
         copy_async(address + first, source + first);
   }
 
-  /// Attends to one block of keys, or to the means of 16 blocks, for the warp's rows.
+  /// Attends to one entry of the list, which is a block of keys or the means of 16 blocks, for the warp's rows.
   __device__ void attend(const Stage& stage, uint32_t entry, Cover cover, bool last) {
     Scores s;
     multiply_keys(stage, s);
-    const float key_scale = stage.k_scale[lane_ % 4];  // the thread's columns 2 t and 2 t + 1 are in one group of keys
+    const float key_scale = stage.k_scale[lane_ % 4];  // columns 2 t and 2 t + 1 of every 8 keys share it
     RowPairs scale, lane_max, block_max;
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
       scale[r][0] = q_scale_[r][0] * key_scale;
       scale[r][1] = q_scale_[r][1] * key_scale;
     }
-    // Padding repeats the last key, so it must be masked. It would be added to the rows' sums, and it could raise the
-    // maxima, because it may be rounded with the scale of another group of keys.
+    // Padding repeats the last key of the call. It must be masked, because it would count in the rows' sums. It could
+    // also raise the maxima, because it may have the scale of another group of keys.
     const bool means = is_mean(entry);
-    const float weight = means ? kCellLog2 : 0.0F;  // weight of a key in log2 units
+    const float weight = means ? kCellLog2 : 0.0F;  // log2 of the number of keys for which a key of this entry counts
     if (means) {
       mask_means(entry, s);
     } else if (const int block = entry_block(entry); cover == Cover::causal || (block + 1) * kRecord > keys_) {
@@ -173,7 +174,7 @@ class MmaTile {
       RowPairs factor;
       weigh_int8(s, scale, weight, lane_max, block_max, alpha, weights, factor);
       rescale(alpha);
-      if (kRowTiles > 1) __syncwarp();  // otherwise ptxas loads V before the scores' registers are free, and spills
+      if (kRowTiles > 1) __syncwarp();  // without this, ptxas loads V before the scores' registers are free, and spills
       add_int8_values(stage, weights, factor);
     } else {
       weigh_half(s, scale, weight, alpha, weights);
@@ -182,7 +183,7 @@ class MmaTile {
     }
   }
 
-  /// Computes s = Q K, as floats with kMagic added.
+  /// Computes s = Q K. The result is a float to which kMagic was added (weights.cuh).
   __device__ void multiply_keys(const Stage& stage, Scores& s) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
@@ -190,7 +191,7 @@ class MmaTile {
       for (int n = 0; n < kKeyTiles; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i) s[r][n][i] = kMagicBits;
-    // Matrices per load: keys 0..7 with two chunks of 16 columns, then keys 8..15 with the same chunks.
+    // One load_matrices() loads keys 0 to 7 with two chunks of 16 columns, and keys 8 to 15 with the same chunks.
     const int key = lane_ / 16 * 8 + lane_ % 8, column = lane_ / 8 % 2 * 16;
     const uint32_t k = shared_address(stage.k);
 #pragma unroll
@@ -211,7 +212,7 @@ class MmaTile {
     }
   }
 
-  /// Masks the keys that a query does not see.
+  /// Sets the scores of keys that a query does not see to -inf.
   __device__ void mask(int block, Scores& s) const {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
@@ -224,7 +225,7 @@ class MmaTile {
       }
   }
 
-  /// Masks the means of blocks that are not dropped.
+  /// Sets the scores of the means of blocks that are not dropped to -inf.
   __device__ void mask_means(uint32_t entry, Scores& s) const {
 #pragma unroll
     for (int n = 0; n < kKeyTiles; ++n) {
@@ -236,8 +237,8 @@ class MmaTile {
     }
   }
 
-  /// Computes the largest score of each row in log2 units, and lane_max, the largest of this lane as it is in s. The
-  /// scale is positive, so scores can be compared before they are scaled.
+  /// Computes the largest score of each row in log2 units (block_max), and the largest score among this lane's, as it
+  /// is in s (lane_max). The scale is positive, so scores can be compared before they are scaled.
   __device__ static void find_maxima(const Scores& s, const RowPairs& scale, float weight, RowPairs& lane_max,
                                      RowPairs& block_max) {
 #pragma unroll
@@ -251,8 +252,8 @@ class MmaTile {
       }
   }
 
-  /// Returns true if any of the group's 64 rows has a score within the threshold of its maximum. The group's threads
-  /// call it together.
+  /// Returns true if a score of any of the group's 64 rows is less than the P.V threshold below the row's maximum. The
+  /// group's threads call it together.
   __device__ bool rises(const RowPairs& block_max) const {
     bool rise = false;
 #pragma unroll
@@ -267,14 +268,14 @@ class MmaTile {
     return pv_threshold_ < kNeverSkip;
   }
 
-  /// Returns true if `predicate` is true in any thread of the group. All groups must pass their barriers equally often,
-  /// even for unused blocks. Otherwise racecheck does not recognize the order that __syncthreads() guarantees.
+  /// Returns true if `predicate` is true in any thread of the group. Every group must call this equally often, even for
+  /// blocks that it does not use: otherwise racecheck does not recognize the order that __syncthreads() guarantees.
   __device__ bool group_votes(bool predicate) const {
     return any_of_group(kVotes + group_, Shape::kGroupThreads, predicate);
   }
 
-  /// Raises the maximum of each row to the block's maximum if that is larger, and sets alpha to the factors that
-  /// rescale the rows' sums.
+  /// Raises the maximum of each row to the block's maximum, if that is larger. Sets alpha to the factor by which the
+  /// row's sums so far must be multiplied.
   __device__ void raise_maxima(const RowPairs& block_max, RowPairs& alpha) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
@@ -286,12 +287,13 @@ class MmaTile {
       }
   }
 
-  /// Returns the maximum of a row, or 0 for a row without keys so far, whose scores are all -inf and weights all 0.
+  /// Returns the maximum of a row, or 0 if the row has seen no key so far. The scores of such a row are all -inf, so
+  /// its weights become 0.
   __device__ float finite_max(int r, int half) const {
     return max_[r][half] == -INFINITY ? 0.0F : max_[r][half];
   }
 
-  /// Computes P = 2^(scale s - max + log2_weight) in fp16. Adds P to the rows' sums, which `alpha` scales first.
+  /// Computes P = 2^(scale s - max + log2_weight) in fp16. Multiplies the rows' sums by alpha, and then adds P to them.
   __device__ void weigh_half(const Scores& s, const RowPairs& scale, float log2_weight, const RowPairs& alpha,
                              Weights& weights) {
 #pragma unroll
@@ -303,8 +305,8 @@ class MmaTile {
       }
   }
 
-  /// Computes P = 255 * 2^(scale s - the block's maximum) in uint8. Sets `factor` to what a P of 1 weighs, relative to
-  /// the row's maximum. Adds P to the rows' sums, which `alpha` scales first. lane_max: see find_maxima().
+  /// Computes P = 255 * 2^(scale s - the block's maximum) in uint8. Sets `factor` to the weight of a P of 1, relative
+  /// to that of the row's maximum. Multiplies the rows' sums by alpha, then adds P. lane_max: see find_maxima().
   __device__ void weigh_int8(const Scores& s, const RowPairs& scale, float log2_weight, const RowPairs& lane_max,
                              const RowPairs& block_max, const RowPairs& alpha, Weights& weights, RowPairs& factor) {
 #pragma unroll
@@ -322,7 +324,7 @@ class MmaTile {
       }
   }
 
-  /// Scales the outputs by alpha, which is 1 in most steps.
+  /// Multiplies the outputs by alpha, unless all factors are 1, as in most steps.
   __device__ void rescale(const RowPairs& alpha) {
     bool rose = false;
 #pragma unroll
@@ -336,10 +338,10 @@ class MmaTile {
         for (int i = 0; i < 4; ++i) out_[r][n][i] *= alpha[r][i / 2];
   }
 
-  /// Adds P V. The sums of 64 products are exact integers of up to 22 bits. They become outputs by the factor of the
-  /// row and the scale of the channel.
+  /// Adds P V to the outputs. A sum of 64 products is an exact integer of up to 22 bits. It is multiplied by the factor
+  /// of the row and the scale of the channel.
   __device__ void add_int8_values(const Stage& stage, const Weights& weights, const RowPairs& factor) {
-    // Matrices per load: 8 channels with all four chunks of 16 keys.
+    // One load_matrices() loads 8 channels with all four chunks of 16 keys.
     const uint32_t address = shared_address(stage.v) + value_offset(lane_ % 8, lane_ / 8 * 16);
     const auto* scales = reinterpret_cast<const float2*>(stage.v + D * kRecord) + lane_ % 4;
     const int32_t start[4] = {kMagicBits, kMagicBits, kMagicBits, kMagicBits};
@@ -362,14 +364,15 @@ class MmaTile {
     }
   }
 
-  /// Adds a block's sum, which starts at zero, to the running sum in fp32. The tensor core would cut off low bits.
+  /// Adds a block's sum to the running sum in fp32. The tensor core computed the block's sum from zero, because it
+  /// would cut low bits off if it added to the running sum.
   __device__ static void join(float (&sum)[4], const float (&alpha)[2], const float (&block_sum)[4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) sum[i] = fmaf(sum[i], alpha[i / 2], block_sum[i]);
   }
 
   __device__ void add_half_values(const Stage& stage, const Weights& weights, const RowPairs& alpha) {
-    // Matrices per load: keys 0..7 and 8..15 with 8 channels, then the same keys with the next 8 channels.
+    // One load_matrices_transposed() loads 16 keys with 8 channels, and the same keys with the next 8 channels.
     const int key = lane_ % 16, column = lane_ / 16 * 16;
     const uint32_t v = shared_address(stage.v);
 #pragma unroll
@@ -413,26 +416,26 @@ class MmaTile {
   const Buffers& buffers_;
   Plan& plan_;
   const int bh_;
-  const int first_record_;  // first record of the head's K and V
+  const int first_record_;  // index of the first record of the head's K and V
   const int lane_, group_;
-  const int first_row_;  // first row of this warp, as a query of the head
+  const int first_row_;  // first row of this warp, among the head's queries
   const uint32_t* const list_;
   const int length_;
   const int keys_;      // number of keys that count
   int next_stage_ = 0;  // stage that load_block() fills next
   float pv_threshold_ = kNeverSkip;
-  int last_ = -1;    // index of the group's last entry in the list
-  int skipped_ = 0;  // number of blocks without P.V
+  int last_ = -1;    // index of the last list entry that the group uses
+  int skipped_ = 0;  // number of blocks whose P.V was skipped
 
-  uint32_t q_[kRowTiles][Shape::kSharedQueries ? 1 : kKeySteps][4];  // of all steps of Q.K, or of the current one
+  uint32_t q_[kRowTiles][Shape::kSharedQueries ? 1 : kKeySteps][4];  // for all steps of Q.K, or for the current step
   RowPairs q_scale_;
   RowPairs max_;
   RowPairs sum_ = {};  // sums of the rounded P over this thread's keys
   float out_[kRowTiles][Shape::kChannelTiles][4] = {};
 };
 
-/// Runs one CTA per tile. The last tiles of a head go first, because causal rows and rows of text have the longest
-/// lists there.
+/// Runs one CTA per tile. The last tiles of a head start first, because there causal rows and rows of text have the
+/// longest lists.
 template <Kernel kKernel, int D>
 __global__ void __launch_bounds__(MmaShape<kKernel, D>::kThreads, MmaShape<kKernel, D>::kMinCtas)
     attend_mma(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,

@@ -5,14 +5,14 @@
 
 namespace sparsereel::attention::cuda {
 
-/// The sizes of the kernel for one padded head_dim.
+/// The sizes of the kernel for one padded head_dim D.
 template <Kernel kKernel, int D>
 struct MmaShape {
-  static constexpr bool kInt8 = traits_of(kKernel).values == ValueFormat::int8;  // P.V is computed in int8
+  static constexpr bool kInt8 = traits_of(kKernel).values == ValueFormat::int8;  // true: P.V in int8; false: in fp16
   static constexpr int kRows = traits_of(kKernel).tile_rows;
-  static constexpr int kGroups = kRows / kRecord;  // groups of 64 rows that share the bits of a list entry
-  // Tiles of 16 rows per warp. With two tiles a warp reads half as much from shared memory for each row, but the sums
-  // of two tiles fit into registers only for D = 64.
+  static constexpr int kGroups = kRows / kRecord;  // groups of 64 rows, each with its own Cover in a list entry
+  // Number of row tiles (16 rows) of a warp. With two tiles a warp reads half as much from shared memory per row, but
+  // the sums of two tiles fit into registers only for D = 64.
   static constexpr int kRowTiles = D == 64 ? 2 : 1;
   static constexpr int kThreads = kRows / (16 * kRowTiles) * 32;
   static constexpr int kGroupThreads = kThreads / kGroups;
@@ -22,7 +22,8 @@ struct MmaShape {
   static constexpr int kStages = D == 256 ? 2 : 3;  // as many as fit into the 99 KB of sm_86 and sm_89
   /// True if a CTA keeps its queries in shared memory, because there are not enough registers.
   static constexpr bool kSharedQueries = D == 256 && kInt8;
-  /// CTAs per SM for which the compiler must leave registers. 0 leaves it to the compiler, which then spills less.
+  /// Number of CTAs per SM for which the compiler must leave registers. 0 leaves the choice to the compiler, which then
+  /// spills less.
   static constexpr int kMinCtas = D == 64 ? 2 : kSharedQueries ? 1 : 0;
 
   /// The data of one key block.

@@ -1,8 +1,7 @@
-// Computes P, the weights of the keys of a block, from the scores of one row in this lane. The weights become the A
-// operand of P.V.
+// Computes P, the weights of a block's keys, from this lane's scores of one row. P becomes the A operand of P.V.
 //
-// A lane holds columns 2 t and 2 t + 1 of each tile of 8 keys, as rows g (half 0) and g + 8 (half 1) of the
-// accumulators.
+// Of each tile of 8 keys, a lane holds columns 2 t and 2 t + 1 of row g (half 0) and of row g + 8 (half 1); mma.cuh
+// defines g and t.
 #pragma once
 
 #include "attention/cuda/fast_math.cuh"
@@ -11,23 +10,23 @@
 
 namespace sparsereel::attention::cuda {
 
-// The bits of 1.5 * 2^23 as a float. Adding an integer of up to 22 bits to them gives the float 1.5 * 2^23 plus the
-// integer. So an accumulator that starts at these bits becomes a float by one subtraction; the conversion instruction
-// is four times slower.
+// The bits of 1.5 * 2^23 as a float. If an integer of up to 22 bits is added to these bits, the result is the float 1.5
+// * 2^23 + the integer. So accumulators start at kMagicBits, and one subtraction turns them into floats. The conversion
+// instruction is four times slower.
 constexpr int32_t kMagicBits = 0x4B400000;
 constexpr float kMagic = 12582912.0F;
 
-/// Integers that start at kMagicBits, as floats.
+/// Returns the integer, as a float, that was added to kMagicBits.
 __device__ inline float without_magic(int32_t x) {
   return __int_as_float(x) - kMagic;
 }
 
 constexpr int kKeyTiles = kRecord / 8;
-using RowTileScores = int32_t[kKeyTiles][4];  // with kMagicBits added, or -inf
+using RowTileScores = int32_t[kKeyTiles][4];  // scores with kMagicBits added, or -inf
 
 constexpr float kMostWeightLog2 = 7.994353437F;  // log2 of 255, the largest uint8
 
-/// Returns the largest score of a row.
+/// Returns the largest of this lane's scores of a row.
 __device__ inline float largest_score(const RowTileScores& s, int half) {
   float most = -INFINITY;
 #pragma unroll
@@ -51,18 +50,19 @@ __device__ inline float half_weights(const RowTileScores& s, int half, float sca
   return sum;
 }
 
-/// Computes P = 255 * 2^(scale (s - top) + below), rounded to uint8. top: the largest of s. below: at most 0. As both
-/// summands of the exponent are at most 0, no rounding makes P exceed 255. Returns the sum of the rounded P.
+/// Computes P = 255 * 2^(scale (s - top) + below), rounded to uint8. top: the largest of this lane's scores. below: the
+/// distance of that score from the block's maximum in log2 units, at most 0. Both summands of the exponent are at most
+/// 0, so P cannot exceed 255. Returns the sum of the rounded P.
 __device__ inline float int8_weights(const RowTileScores& s, int half, float scale, float top, float below,
                                      uint32_t (&weights)[kRecord / 32][4]) {
   const float shift = below + kMostWeightLog2;
   const auto weight = [&](int n, int i) {
     const float x = fast_exp2(fmaf(__int_as_float(s[n][2 * half + i]) - top, scale, shift));
-    return __float_as_uint(x + kMagic);  // the low byte is x, rounded
+    return __float_as_uint(x + kMagic);  // the low byte is x, rounded to an integer
   };
   auto sum = static_cast<unsigned>(kMagicBits);
-  // The four bytes of a word are the positions 4 t to 4 t + 3 of 16 keys. There V has the keys 2 t, 2 t + 1, 2 t + 8
-  // and 2 t + 9.
+  // The four bytes of a word belong to positions 4 t to 4 t + 3 among 16 keys. In a V record, these positions have the
+  // keys 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
 #pragma unroll
   for (int n = 0; n < kKeyTiles; n += 2) {
     const uint32_t word = four_bytes(weight(n, 0), weight(n, 1), weight(n + 1, 0), weight(n + 1, 1));

@@ -1,6 +1,7 @@
-// Many tiles share a budget of key blocks, which decides which candidates they keep. A histogram counts the candidates
-// by the logarithm of their error. The bin in which the budget ends is then divided into bins again. Counts are
-// integers, so the order of additions does not matter.
+// Lets many tiles share a budget of key blocks. A histogram counts the candidates of all tiles by the logarithm of
+// their error. The bin in which the budget ends is divided into finer bins in the same way. A tile then keeps its
+// candidates above the finer bin in which the budget ends, and some of those in it. Counts are integers, so the order
+// of additions does not matter.
 #pragma once
 
 #include "attention/cuda/scratch.h"
@@ -11,7 +12,7 @@ namespace sparsereel::attention::cuda {
 constexpr int kBudgetThreads = 512;
 static_assert(kBins == 4 * kBudgetThreads);
 
-/// Counts in shared memory before they are added to global memory.
+/// Counts of candidates per bin in shared memory. They are added to global memory at the end.
 struct BinCounts {
   uint32_t count[kBins];
 
@@ -20,8 +21,8 @@ struct BinCounts {
     for (int bin = static_cast<int>(threadIdx.x); bin < kBins; bin += kBudgetThreads) count[bin] = 0;
     __syncthreads();
   }
-  /// Counts one candidate for each lane whose `counts` is true. All lanes of a warp call it together; often they all
-  /// have the same bin.
+  /// Counts one candidate for each lane whose `counts` is true. All lanes of a warp call it together. The case that all
+  /// have the same bin is frequent, and therefore takes one addition only.
   __device__ void add(uint32_t bin, bool counts) {
     const unsigned lanes = __ballot_sync(~0U, counts);
     if (!counts) return;
@@ -40,9 +41,9 @@ struct BinCounts {
   }
 };
 
-/// Returns the bin that holds the `wanted`-th candidate from the highest down, and how many candidates of this bin are
-/// wanted (kWholeBin for all). If there are fewer than `wanted` candidates, returns the lowest bin and kWholeBin. If
-/// `wanted` is 0, returns the highest bin and 0. All threads of the CTA call it together.
+/// Finds the bin that holds the `wanted`-th candidate, counted from the highest bin down. Returns this bin, and how
+/// many of its candidates are wanted (kWholeBin for all). If there are fewer than `wanted` candidates, returns the
+/// lowest bin and kWholeBin. If `wanted` is 0, returns the highest bin and 0. All threads of the CTA call it together.
 __device__ inline BinPlace find_bin(const uint32_t* counts, uint32_t wanted) {
   __shared__ uint32_t totals[kBudgetThreads / 32];
   __shared__ BinPlace place;
@@ -76,8 +77,8 @@ __device__ inline BinPlace find_bin(const uint32_t* counts, uint32_t wanted) {
   return found;
 }
 
-/// Returns how many of the candidates that equal the threshold are kept by tile `index`. All `tiles` tiles together
-/// keep `rest` of them.
+/// Returns how many of the candidates that equal the threshold tile `index` keeps. All `tiles` tiles together keep
+/// `rest` of them.
 __device__ inline int ties_of(uint32_t rest, int64_t index, int64_t tiles) {
   return static_cast<int>((index + 1) * rest / tiles - index * rest / tiles);
 }

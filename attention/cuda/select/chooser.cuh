@@ -1,4 +1,4 @@
-// Chooses among ranked key blocks, and writes lists or bitmaps of the chosen ones. See select.cu.
+// Chooses among ranked key blocks, and writes lists or bitmaps of the chosen blocks. select.cu explains the steps.
 #pragma once
 
 #include "attention/cuda/kernels.h"
@@ -9,7 +9,8 @@
 
 namespace sparsereel::attention::cuda {
 
-constexpr float kMostOfTile = 1 << 20;  // largest predicted error that is counted per tile
+/// Larger predicted errors of a tile are counted as this one, so that the counter does not overflow.
+constexpr float kMostOfTile = 1 << 20;
 
 template <int D>
 class Chooser : protected RankedTiles<D> {
@@ -23,8 +24,8 @@ class Chooser : protected RankedTiles<D> {
   using Ranked::visible_in, Ranked::candidates_of, Ranked::wanted_of, Ranked::length_of;
   using Ranked::with_means_, Ranked::warp, Ranked::lane, Ranked::exists, Ranked::shares_budget, Ranked::is_bounded;
 
-  /// Chooses for the CTA's tiles, one warp per tile, and counts the entries of their lists. all: true if this warp's
-  /// tile keeps all blocks.
+  /// Chooses for the CTA's tiles, one warp per tile, and counts the entries of the lists that it writes. all: true if
+  /// this warp's tile keeps all blocks.
   __device__ void choose_all(bool all) {
     __shared__ Found kept;
     if (threadIdx.x == 0) kept = {};
@@ -32,13 +33,14 @@ class Chooser : protected RankedTiles<D> {
     const int tile = first_tile_ + warp();
     if (exists(tile)) choose(tile, all, kept);
     __syncthreads();
-    if (threadIdx.x == 0) {  // one thread adds for all tiles of the CTA, so that fewer threads wait for these addresses
+    // One thread adds the counts of all tiles of the CTA, so that fewer threads wait for these addresses.
+    if (threadIdx.x == 0) {
       count(p_, kCountKept, kept.kept);
       count(p_, kCountMeans, kept.means);
     }
   }
 
-  Cut shared_cut_{1, kAllTies};  // the cut of all tiles that share a budget or bound
+  Cut shared_cut_{1, kAllTies};  // for tiles that share a budget or bound; the subclass sets it
 
  private:
   /// Returns the cut of a tile that chooses for itself.
@@ -61,8 +63,8 @@ class Chooser : protected RankedTiles<D> {
     return {1, kAllTies};
   }
 
-  /// Chooses the blocks of one tile. `kept` holds the CTA's counts in shared memory, to which the counts of the tile's
-  /// list are added.
+  /// Chooses the blocks of one tile. Adds the counts of the tile's list to `kept`, which is in shared memory and
+  /// belongs to the CTA.
   __device__ void choose(int tile, bool all, Found& kept) const {
     Candidates candidates = candidates_of(tile, all);
     candidates.coded = shares_budget();
@@ -80,13 +82,13 @@ class Chooser : protected RankedTiles<D> {
     }
   }
 
-  /// Returns the mean output length over the head's tiles.
+  /// Returns the mean of the output lengths of the head's tiles.
   __device__ float mean_length() const {
     float sum = 0;
     for (int tile = lane(); tile < sizes_.selection_tiles; tile += 32) sum += length_of(tile);
     return warp_sum(sum) / static_cast<float>(sizes_.selection_tiles);
   }
-  /// Counts the predicted error of the means of the blocks that are not kept.
+  /// Adds the predicted error of the means that replace the dropped blocks to the call's counter.
   __device__ void count_error(const Candidates& candidates, Cut cut) const {
     const float rest = rest_of(candidates, cut), length = mean_length();
     const float error = length > 0 ? fminf(rest / length, kMostOfTile) : 0.0F;
@@ -121,7 +123,7 @@ class Chooser : protected RankedTiles<D> {
     }
   }
 
-  /// Returns the mask of the lower lanes.
+  /// Returns a mask of the lanes before this one.
   __device__ static uint32_t before() {
     return (1U << lane()) - 1;
   }
@@ -133,7 +135,8 @@ class Chooser : protected RankedTiles<D> {
     });
   }
 
-  /// Writes the tile's list and returns its counts. If some blocks are dropped, all records of means follow the blocks.
+  /// Writes the tile's list and returns its counts. If the tile drops blocks, all records of means follow the kept
+  /// blocks.
   __device__ Found write_list(int tile, const Candidates& candidates, Cut cut, int visible) const {
     __shared__ uint32_t kept_of_tiles[kTiles][kMostMeanKeys / kRecord / 32];  // one bit per block; only with means
     uint32_t* kept = kept_of_tiles[warp()];
@@ -158,14 +161,14 @@ class Chooser : protected RankedTiles<D> {
     }
     length += means;
     if (lane() == 0) {
-      if (length == 0) list[0] = 0;  // kernels rely on one entry; this one covers no row
+      if (length == 0) list[0] = 0;  // kernels need at least one entry; no row uses this one
       put_tile(sizes_, buffers_, bh_, tile, {max(length, 1), length > 0 ? 1 : 0, means});
     }
     return {blocks * groups, means * groups};
   }
 };
 
-/// Ranks the blocks by mass and chooses.
+/// Ranks the blocks by mass, and chooses.
 template <int D>
 class SelectByMass : Chooser<D> {
   using Choice = Chooser<D>;
@@ -184,8 +187,8 @@ class SelectByMass : Chooser<D> {
   }
 
  private:
-  /// Computes the keys of the 16 tiles from the logarithm of the mass, up to a constant per tile; 0 if a block is
-  /// forced.
+  /// Computes the sort keys (selection_cut.cuh) of the blocks for 16 tiles from the logarithm of their mass, up to a
+  /// constant per tile. The sort key of a forced block is 0.
   __device__ void score(const PooledQueries<D>& queries) const {
     const PooledRows<D> rows(queries.rows, PooledQueries<D>::kStride, kTiles);
     each_column_tile(0, key_blocks_, [&](int first) {
@@ -198,8 +201,8 @@ class SelectByMass : Chooser<D> {
   }
 };
 
-/// Chooses from the ranks of RankByError. If tiles share a budget, find_sub_bin() must have ended before; if they share
-/// a bound, PredictOutputs must have.
+/// Chooses from the ranks that RankByError computed. If tiles share a budget, find_sub_bin() must have run; if they
+/// share a bound, PredictOutputs must have run.
 template <int D>
 class ChooseByError : Chooser<D> {
   using Choice = Chooser<D>;
@@ -230,8 +233,8 @@ class ChooseByError : Chooser<D> {
             end.rest == kWholeBin ? kAllTies : ties_of(end.rest, index, tiles)};
   }
 
-  /// Returns the cut that keeps every block whose omission would cause an error above the bound. All lanes of a warp
-  /// call it together.
+  /// Returns the cut that keeps every block whose predicted error is above the bound. All lanes of a warp call it
+  /// together.
   __device__ Cut cut_of_bound() const {
     static_assert(LengthSum::kBins == 32);
     const LengthSum& sum = length_sum();

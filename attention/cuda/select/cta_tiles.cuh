@@ -1,4 +1,4 @@
-// The selection tiles of a CTA, one warp per tile: which tiles they are, the keys that they see, and their pooled
+// The selection tiles of a CTA, one for each warp: which tiles they are, which keys they see, and the means of their
 // queries.
 #pragma once
 
@@ -18,15 +18,17 @@ constexpr int kTiles = kPooledRows;
 static_assert(32 * kTiles == kBudgetThreads);
 constexpr int kMostCells = 192 / kCell;
 
-/// One row for each tile of the CTA: the mean of the tile's queries. If blocks are ranked by error, the queries of each
-/// cell are averaged first, and the row is the mean of the squares of these averages, channel by channel.
+/// One row for each tile of the CTA: the mean of the tile's queries. If blocks are ranked by error, the row is
+/// something else: the queries of each cell are averaged first, and the row is the mean of the squares of these
+/// averages, channel by channel.
 template <int D>
 struct PooledQueries {
   static constexpr int kStride = D + 8;  // the padding avoids bank conflicts
   alignas(16) __nv_bfloat16 rows[kTiles * kStride];
 };
 
-/// Returns the index of the head's budget or length sum: its batch entry, or the head if heads have their own choices.
+/// Returns the index of the budget or length sum to which the head belongs: its batch entry or, if heads have their own
+/// choices, the head itself.
 __device__ inline int together(const KernelParams& p, int bh) {
   return p.selection.heads == nullptr ? bh / p.heads : bh;
 }
@@ -35,7 +37,7 @@ __device__ inline int together(const KernelParams& p, int bh) {
 template <int D, int kWarps>
 class CtaTiles {
  public:
-  /// shared_keys: shared memory for the numbers by which blocks are sorted; not used if Buffers::scores holds them.
+  /// shared_keys: shared memory for the sort keys (selection_cut.cuh). Not used if Buffers::scores holds them.
   __device__ CtaTiles(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
                       uint32_t* shared_keys = nullptr)
       : p_(p),
@@ -66,15 +68,15 @@ class CtaTiles {
   __device__ int queries_of(int tile) const {
     return min(p_.selection.rows, video_part(p_.queries, p_.text_tokens) - tile * p_.selection.rows);
   }
-  /// Returns the means of 16 queries each of a tile, bf16 [12][D].
+  /// Returns the means of the tile's queries, one for every 16 queries, bf16 [12][D].
   __device__ const uint16_t* cells_of(int tile) const {
     const int64_t first =
         static_cast<int64_t>(bh_) * sizes_.query_blocks * kBlockCells + tile * p_.selection.rows / kCell;
     return buffers_.q_mean + first * D;
   }
 
-  /// Computes the tile's row of `queries` from the means of 16 queries. Returns true if the queries are too diverse for
-  /// one mean.
+  /// Computes the tile's row of `queries` from the means of every 16 queries. Returns true if the queries differ too
+  /// much for one mean.
   __device__ bool pool_queries(int tile, PooledQueries<D>& queries) const {
     const int row = warp() * PooledQueries<D>::kStride, total = queries_of(tile);
     const float share = 1.0F / static_cast<float>(total);
@@ -100,7 +102,7 @@ class CtaTiles {
     return warp_sum(square) * share * share < choice_.similarity;
   }
 
-  /// Returns the sum of the tile's normalized queries.
+  /// Returns a column of the sum of the tile's queries, each scaled to length 1.
   __device__ float direction_of(int tile, int column) const {
     const int first = tile * p_.selection.rows / kRecord, blocks = ceil_div(queries_of(tile), kRecord);
     float sum = 0;
@@ -113,23 +115,23 @@ class CtaTiles {
   __device__ int visible_blocks(int tile) const {
     return min(visible_in(tile), key_blocks_);
   }
-  /// Returns the number of key blocks that the tile's queries may see, including blocks of text.
+  /// Returns the number of key blocks that the tile sees, including blocks of text.
   __device__ int visible_in(int tile) const {
     const int last = tile * p_.selection.rows + queries_of(tile) - 1;
     return ceil_div(visible_keys(p_, count_, last), kRecord);
   }
 
-  /// Returns the head of k and v that serves this head.
+  /// Returns the index, over all batch entries, of the head of k and v that this head uses.
   __device__ int64_t key_head() const {
     return sizes_.group.of(bh_);
   }
 
-  /// Returns the part of a buffer of pooled keys that belongs to this head. of_keys: Buffers::k_mean or k_variance.
+  /// Returns this head's part of a buffer with a row for each key block. of_keys: Buffers::k_mean or k_variance.
   __device__ const uint16_t* pooled(const uint16_t* of_keys) const {
     return of_keys + key_head() * sizes_.pooled_blocks * D;
   }
 
-  /// Returns the length of the mean output of one of the head's tiles.
+  /// Returns a reference to the output length of one of the head's tiles.
   __device__ float& length_of(int tile) const {
     return buffers_.output_lengths[static_cast<int64_t>(bh_) * sizes_.selection_tiles + tile];
   }
@@ -144,7 +146,7 @@ class CtaTiles {
   const int groups_, bh_, first_tile_;
   const HeadChoice choice_;
   const int count_, key_blocks_;
-  const int with_means_;  // key blocks that have means
+  const int with_means_;  // number of key blocks that have means
   uint32_t* const keys_;
 };
 

@@ -1,6 +1,6 @@
-// Turns the choice of blocks into lists: the key blocks that a query tile reads, and which of its groups of 64 rows use
-// each block. Text rows, masks and a caller's map are applied at this step, so that every map is followed exactly.
-// Entries of means for dropped blocks come last, when the maxima hardly rise any more.
+// Turns the chosen blocks into lists: the key blocks that a query tile reads, and which of the tile's groups of 64 rows
+// use each block. Rows of text, masks and a caller's map take effect here, so that every map is followed exactly.
+// Entries of means for dropped blocks come last, when the maxima of the rows hardly rise any more.
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/tile_order.cuh"
@@ -11,12 +11,13 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// Returns a mask of the lowest n bits, for any n.
+/// Returns a mask of the lowest n bits; n may be negative or above 32.
 __device__ uint32_t lowest_bits(int n) {
   return n >= 32 ? ~0U : n <= 0 ? 0U : (1U << n) - 1;
 }
 
-/// One group of 64 query rows. A word holds a bit for each of 32 key blocks; each lane of the warp handles one block.
+/// One group of 64 query rows of a tile. Its functions return words with a bit for each of 32 key blocks; each lane of
+/// the warp handles one of these blocks.
 class Group {
  public:
   __device__ Group(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, int bh, int block)
@@ -37,13 +38,13 @@ class Group {
 
   __device__ bool exists() const { return exists_; }
 
-  /// Reads the bitmap's words [first, first + 32), one per lane.
+  /// Reads the words [first, first + 32) of the bitmap of kept blocks, one per lane.
   __device__ void fetch(int first, int words) {
     const int word = first + static_cast<int>(threadIdx.x) % 32;
     if (bitmap_ != nullptr && word < words) fetched_ = bitmap_[word];
   }
 
-  /// Returns the blocks that the group computes. The last fetch() must have fetched the word.
+  /// Returns the blocks of a word that the group computes. The last fetch() must have read this word.
   __device__ uint32_t used(int word) const {
     uint32_t bits = ~0U;
     if (map_ != nullptr) {
@@ -55,24 +56,24 @@ class Group {
     return bits & lowest_bits(visible_ - word * 32);
   }
 
-  /// Returns the blocks that the group does not compute and whose means count.
+  /// Returns the blocks of a word that the group does not compute and that means replace.
   __device__ uint32_t dropped(int word) const { return ~used(word) & lowest_bits(with_means_ - word * 32); }
 
-  /// Returns the blocks in which the causal mask hides some keys from some rows.
+  /// Returns the blocks of a word in which the causal mask hides some keys from some rows.
   __device__ uint32_t masked(int word) const { return ~lowest_bits(whole_ - word * 32); }
 
  private:
   const bool exists_;
   const int key_blocks_;
-  int visible_;     // key blocks that the last row sees
-  int whole_;       // number of first key blocks of which the causal mask hides no key from any row
-  int with_means_;  // number of these that have means
+  int visible_;     // number of key blocks that the last row sees
+  int whole_;       // number of first key blocks in which every row sees every key
+  int with_means_;  // number of first key blocks that have means
   const uint8_t* map_ = nullptr;
   const uint32_t* bitmap_ = nullptr;
   uint32_t fetched_ = 0;
 };
 
-/// Calls f(word) for every 32 key blocks, after the groups have fetched its bits.
+/// Calls f(word) for each word of 32 key blocks. Before that, the groups fetch the bits.
 template <int kGroups, typename F>
 __device__ void each_word(const Sizes& sizes, Group (&groups)[3], const F& f) {
   for (int word = 0; word < sizes.map_words; ++word) {
@@ -84,8 +85,9 @@ __device__ void each_word(const Sizes& sizes, Group (&groups)[3], const F& f) {
   }
 }
 
-/// Writes the entries of means: one entry for all groups if they drop the same blocks, otherwise one for each group.
-/// Returns the number of entries. plain: see TileList.
+/// Writes the entries of means for a record of means: one entry if all groups drop the same blocks, otherwise one for
+/// each group. Returns the number of entries written. plain: set to false if an entry is not for all groups; see
+/// TileList.
 template <int kGroups>
 __device__ int list_means(const Sizes& sizes, Group (&groups)[3], uint32_t* list, int& blocks, bool& plain) {
   const bool writes = threadIdx.x % 32 == 0;
@@ -121,7 +123,7 @@ __device__ int list_means(const Sizes& sizes, Group (&groups)[3], uint32_t* list
   return length;
 }
 
-/// Writes the list of one query tile; one warp works on it.
+/// Writes the list of one query tile. One warp calls it.
 template <int kGroups>
 __device__ Found build_list(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, int bh, int tile) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -130,7 +132,7 @@ __device__ Found build_list(const KernelParams& p, const Sizes& sizes, const Buf
   const int64_t at = static_cast<int64_t>(bh) * sizes.query_tiles + tile;
   uint32_t* list = buffers.lists + at * sizes.list_entries;
   Found found = {};
-  bool plain = true;  // true if every group that has queries uses every entry as a whole
+  bool plain = true;  // see TileList
   int length = 0;
   each_word<kGroups>(sizes, groups, [&](int word) {
     uint32_t used[kGroups], any = 0, entry = static_cast<uint32_t>(word * 32 + lane);
@@ -153,7 +155,7 @@ __device__ Found build_list(const KernelParams& p, const Sizes& sizes, const Buf
   const int means = sizes.mean_records == 0 ? 0 : list_means<kGroups>(sizes, groups, list + length, found.means, plain);
   length += means;
   if (lane == 0) {
-    if (length == 0) list[0] = 0;  // kernels rely on one entry; this one covers no row
+    if (length == 0) list[0] = 0;  // kernels need at least one entry; no row uses this one
     put_tile(sizes, buffers, bh, tile, {max(length, 1), plain && length > 0, means});
   }
   return found;
@@ -175,7 +177,8 @@ __global__ void __launch_bounds__(kThreads)
     atomicAdd(&all.means, found.means);
   }
   __syncthreads();
-  if (threadIdx.x == 0) {  // one thread adds for all tiles of the CTA, so that fewer threads wait for these addresses
+  // One thread adds the counts of all tiles of the CTA, so that fewer threads wait for these addresses.
+  if (threadIdx.x == 0) {
     count(p, kCountKept, all.kept);
     count(p, kCountMeans, all.means);
   }

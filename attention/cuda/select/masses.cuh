@@ -1,4 +1,5 @@
-// The first phases of a selection by error: masses of key blocks, then lengths of outputs. See select.cu.
+// The first steps of a selection by error: the masses of key blocks, and then the lengths of outputs. select.cu
+// explains the steps.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -8,9 +9,9 @@
 
 namespace sparsereel::attention::cuda {
 
-constexpr int kMassTiles = 8;  // tiles for which a CTA computes masses
+constexpr int kMassTiles = 8;  // number of tiles for which a CTA computes masses
 
-/// Computes masses. It does not need V.
+/// Computes the masses of key blocks. This needs no V, so it can run while V is still being quantized.
 template <int D>
 class FindMasses : CtaTiles<D, kMassTiles> {
   using Tiles = CtaTiles<D, kMassTiles>;
@@ -20,7 +21,8 @@ class FindMasses : CtaTiles<D, kMassTiles> {
  public:
   using Tiles::Tiles;
 
-  /// Writes the masses of the blocks that a tile sees to where their keys will be. Each warp has one tile.
+  /// Writes the masses of the blocks that a tile sees. They are in the places of the sort keys, which RankByError
+  /// computes from them later. Each warp has one tile.
   __device__ void run() const {
     const int tile = first_tile_ + warp();
     if (dense() || !exists(tile)) return;
@@ -31,7 +33,7 @@ class FindMasses : CtaTiles<D, kMassTiles> {
   }
 };
 
-/// Computes the lengths of outputs from masses and V's block means.
+/// Computes the lengths of outputs from the masses and from the means of V's blocks.
 template <int D>
 class PredictOutputs : CtaTiles<D, kLengthTiles> {
   static constexpr int kWarps = kLengthTiles;
@@ -42,7 +44,7 @@ class PredictOutputs : CtaTiles<D, kLengthTiles> {
  public:
   using Tiles::Tiles;
 
-  /// Computes the lengths of the outputs of all tiles of the CTA if errors are predicted, otherwise of the first tile
+  /// Computes the output lengths of all tiles of the CTA if errors are predicted, otherwise that of the first tile
   /// only. All threads work on one tile at a time.
   __device__ void run() const {
     const bool all = buffers_.output_lengths != nullptr;
@@ -57,8 +59,8 @@ class PredictOutputs : CtaTiles<D, kLengthTiles> {
   }
 
  private:
-  /// Computes the length from the masses of all blocks that the tile sees; each warp takes every kWarps-th block. All
-  /// threads of the CTA call it together, and the first warp gets the result.
+  /// Computes a tile's output length from the masses of all blocks that the tile sees. Each warp takes every kWarps-th
+  /// block. All threads of the CTA call it together; the first warp gets the result.
   __device__ float length_of_output(int tile) const {
     __shared__ float outputs[kWarps][D];
     const int blocks = min(visible_blocks(tile), with_means_);  // a partial last block is always kept and has no mean
@@ -89,7 +91,7 @@ class PredictOutputs : CtaTiles<D, kLengthTiles> {
       }
       square = warp_sum(square);
     }
-    __syncthreads();  // before the next tile overwrites `outputs`
+    __syncthreads();  // the next call overwrites `outputs`
     return sqrtf(square);
   }
 

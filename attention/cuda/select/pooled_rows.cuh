@@ -1,4 +1,4 @@
-// Multiplies pooled queries and pooled keys on tensor cores.
+// Multiplies mean queries with mean keys on tensor cores.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -9,9 +9,9 @@ namespace sparsereel::attention::cuda {
 
 constexpr int kPooledRows = 16;  // rows of the tensor core's m16n8k16
 
-/// A warp's 16 rows of pooled queries in bf16. A lane holds parts of the rows lane / 4 and lane / 4 + 8. The order of
-/// elements along the K dimension is free if both operands agree, so a lane takes 8 consecutive elements of every 32
-/// for two multiplications.
+/// 16 rows of mean queries in bf16, held by a warp. A lane holds parts of the rows lane / 4 and lane / 4 + 8. The
+/// elements of a row may be summed in any order if both operands use the same one. So a lane takes 8 consecutive
+/// elements of every 32 and uses them for two multiplications.
 template <int D>
 class PooledRows {
  public:
@@ -26,8 +26,9 @@ class PooledRows {
     }
   }
 
-  /// Computes c[n] = rows times the 8 pooled keys from block min(first + 8 n, last) of a head on. Keys are laid out by
-  /// pooled_offset(). c[n][i] belongs to row lane / 4 + i / 2 * 8 and to key lane % 4 * 2 + i % 2 of the 8.
+  /// Computes N products. c[n] is the product of the rows with 8 mean keys of a head, those of the blocks from
+  /// min(first + 8 n, last) on. Keys are laid out by pooled_offset(). c[n][i] belongs to row lane / 4 + i / 2 * 8 and
+  /// to key lane % 4 * 2 + i % 2 of the 8.
   template <int N>
   __device__ void multiply(const uint16_t* keys, int first, int last, float (&c)[N][4]) const {
     const uint16_t* from[N];

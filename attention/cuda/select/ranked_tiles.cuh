@@ -1,4 +1,4 @@
-// Ranks the key blocks of a CTA's 16 tiles, by mass or by the error of their means. See select.cu.
+// Ranks the key blocks for a CTA's 16 tiles, by mass or by the error of their means. select.cu explains the steps.
 #pragma once
 
 #include <cfloat>
@@ -11,7 +11,7 @@ namespace sparsereel::attention::cuda {
 
 constexpr float kLeastErrorF = kLeastError;
 
-/// The common part of ranking and choosing for the CTA's tiles, one warp per tile.
+/// What ranking and choosing have in common. The CTA has 16 tiles, one for each warp.
 template <int D>
 class RankedTiles : protected CtaTiles<D, kTiles> {
   using Tiles = CtaTiles<D, kTiles>;
@@ -24,8 +24,8 @@ class RankedTiles : protected CtaTiles<D, kTiles> {
   using Tiles::p_, Tiles::buffers_, Tiles::sizes_, Tiles::first_tile_, Tiles::choice_, Tiles::count_;
   using Tiles::visible_in, Tiles::key_head, Tiles::key_of;
 
-  /// Pools the queries of the CTA's tiles. Returns true if the queries of this warp's tile are too diverse for one
-  /// mean.
+  /// Computes the row of `queries` for each tile of the CTA. Returns true if the queries of this warp's tile differ too
+  /// much for one mean.
   __device__ bool pool(PooledQueries<D>& queries) const {
     const int tile = first_tile_ + warp();
     const bool diverse = exists(tile) && pool_queries(tile, queries);
@@ -33,14 +33,16 @@ class RankedTiles : protected CtaTiles<D, kTiles> {
     return diverse;
   }
 
-  /// Calls f(first) for the first of every 8 key blocks of this warp in [begin, end).
+  /// Divides the key blocks [begin, end) among the warps in groups of 8. Calls f(first) with the first block of each
+  /// group of this warp.
   template <typename F>
   __device__ void each_column_tile(int begin, int end, const F& f) const {
 #pragma unroll 2
     for (int first = begin + warp() * kPooledKeys; first < end; first += kTiles * kPooledKeys) f(first);
   }
 
-  /// Returns the place of the key for a lane's i-th element of a product; null past the last block.
+  /// Returns where the sort key (selection_cut.cuh) is stored that belongs to a lane's i-th element of a product; null
+  /// past the last block.
   __device__ uint32_t* place(int first, int i) const {
     const int column = column_of(first, i);
     return column < key_blocks_ ? key_of(lane() / 4 + i / 2 * 8, column) : nullptr;
@@ -49,14 +51,16 @@ class RankedTiles : protected CtaTiles<D, kTiles> {
     return first + lane() % 4 * 2 + i % 2;
   }
 
-  /// Returns true if the block is always kept. Blocks of fewer than 64 keys have no means.
+  /// Returns true if the block is always kept because it has no means (it has fewer than 64 keys), or because its keys
+  /// differ too much.
   __device__ bool forced(int block) const {
     if (p_.selection.means && block >= with_means_) return true;
     return buffers_.k_similarity != nullptr &&
            buffers_.k_similarity[key_head() * sizes_.key_blocks + block] < choice_.similarity;
   }
 
-  /// Returns a tile's candidates; forced blocks have key 0. There are none if the tile keeps all blocks.
+  /// Returns a tile's candidates. Forced blocks are among them with the sort key 0. If the tile keeps all blocks, there
+  /// are no candidates.
   __device__ Candidates candidates_of(int tile, bool all) const {
     const int visible = visible_in(tile);
     // Under a causal mask the blocks on the diagonal are kept, so that no query loses its own key.
@@ -69,7 +73,7 @@ class RankedTiles : protected CtaTiles<D, kTiles> {
   }
 };
 
-/// Ranks blocks by error, starting from masses, and counts them in their budget.
+/// Ranks blocks by error, starting from their masses. If tiles share a budget, counts the candidates in its histogram.
 template <int D>
 class RankByError : RankedTiles<D> {
   using Ranked = RankedTiles<D>;
@@ -98,8 +102,8 @@ class RankByError : RankedTiles<D> {
   }
 
  private:
-  /// Computes the keys of the 16 tiles: the logarithm of the error of means in place of a block. The error is mass *
-  /// (score deviation * V's deviation + score variance / 2 * distance of V's mean).
+  /// Computes the sort keys for 16 tiles from the logarithm of the error that means cause in place of a block: mass *
+  /// (deviation of scores * deviation of V + variance of scores / 2 * distance of V's mean).
   __device__ void rank(const PooledQueries<D>& queries, RankedTile (&tiles)[kTiles], BinCounts& bins) const {
     const PooledRows<D> rows(queries.rows, PooledQueries<D>::kStride, kTiles);
     const ValueSpread* spreads = buffers_.v_spread + key_head() * sizes_.key_blocks;
@@ -139,8 +143,8 @@ class RankByError : RankedTiles<D> {
       if (best[r].key != 0) atomicMax(&tiles[lane() / 4 + 8 * r].best, best[r].packed());
   }
 
-  /// Keeps the tile's best candidate whatever the budget is, so that the softmax's maxima rise before the means are
-  /// reached: every later rise costs time. One lane calls it.
+  /// Keeps the tile's best candidate, whatever the budget is. The maxima of the softmax then rise before the means are
+  /// reached, and every later rise would cost time. One lane calls it.
   __device__ void keep_best(int tile, const Best& best, BinCounts& bins) const {
     if (best.key == 0) return;
     *key_of(warp(), best.block()) = 0;

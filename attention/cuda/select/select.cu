@@ -1,9 +1,10 @@
-// Chooses the key blocks of each selection tile from pooled queries and keys. Blocks are ranked by mass (SpargeAttn,
-// arXiv 2502.18137, section 3.2) or by the error of their means, by the rules of attention/cpu/selection.h. A CTA ranks
-// all key blocks for 16 tiles; then each warp chooses for one tile. It also writes the tile's list if the list depends
-// on nothing else (Sizes::listed_tiles). Ranking by error starts from masses, which a warp computes for one tile while
-// V is still being quantized. If tiles share a budget, all tiles are ranked and counted before any tile chooses. A
-// bound on each block's error needs no counts, only the output lengths of some tiles.
+// Chooses the key blocks of each selection tile, from means of queries and keys. Blocks are ranked by mass (SpargeAttn,
+// arXiv 2502.18137, section 3.2) or by the error of their means, by the rules of attention/cpu/selection.h.
+// A CTA ranks all key blocks for 16 tiles. Then each of its warps chooses for one tile. The warp also writes the tile's
+// list, if the list depends on nothing but the chosen blocks (Sizes::listed_tiles).
+// Ranking by error starts from masses, which a warp computes for one tile while V is still being quantized. If tiles
+// share a budget, all tiles are ranked and counted before any tile chooses. A bound on the error of each block
+// (block_error) needs no counts, but only the output lengths of some tiles.
 #include <algorithm>
 
 #include "attention/cuda/device.h"
@@ -21,7 +22,7 @@ template <int D>
 constexpr int kResident = D == 256 ? 1 : 2;  // CTAs per multiprocessor
 
 template <int D>
-constexpr int kMassResident = D == 64 ? 3 : 2;  // CTAs per multiprocessor, with 80 or 128 registers per thread
+constexpr int kMassResident = D == 64 ? 3 : 2;  // CTAs per multiprocessor, which leave a thread 80 or 128 registers
 
 template <int D>
 __global__ void __launch_bounds__(32 * kMassTiles, kMassResident<D>)
@@ -52,7 +53,7 @@ __global__ void __launch_bounds__(kThreads, kResident<D>)
   RankByError<D>(p, sizes, buffers).run();
 }
 
-/// Finds the bin in which a budget ends, and counts the bins of that bin. grid: parts of the work, budgets.
+/// Finds the bin in which a budget ends, and divides its candidates into finer bins. grid: parts of the work, budgets.
 __global__ void __launch_bounds__(kThreads)
     find_sub_bin(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                  const __grid_constant__ Buffers buffers) {
@@ -86,22 +87,22 @@ __global__ void __launch_bounds__(kThreads, kResident<D>)
   ChooseByError<D>(p, sizes, buffers).run();
 }
 
-/// Returns the number of CTAs that search for the end of a budget: enough to give every multiprocessor two.
+/// Returns the number of CTAs that find_sub_bin() uses for a budget: enough to give every multiprocessor two.
 int parts_of_budget(const Sizes& sizes, int budgets) {
   const int places = 2 * multiprocessors();
   const int rows = sizes.batch_heads / budgets * sizes.selection_tiles;
   return std::max(1, std::min(places / budgets, ceil_div(rows, kTiles)));
 }
 
-/// Starts one CTA for every `tiles` tiles.
+/// Starts a kernel in which a CTA has `tiles` selection tiles, and one warp for each.
 template <typename Function>
 void run(const LaunchContext& context, Function* kernel, int bytes = 0, int tiles = kTiles) {
   const int groups = ceil_div(context.sizes.selection_tiles, kTiles) * (kTiles / tiles);
   context.start(kernel, static_cast<unsigned>(context.sizes.batch_heads) * groups, 32 * tiles, bytes);
 }
 
-/// Returns the counts of each budget as 64-bit numbers, each of which holds two counts. Sums of counts stay below 2^32,
-/// so no carry passes from one to the other.
+/// Returns the counts of all budgets, for the sum over ranks. They are summed as 64-bit numbers that hold two counts
+/// each. Sums of counts stay below 2^32, so no carry passes from one count to the other.
 Numbers numbers_of(int budgets, uint32_t* first, int count) {
   return {reinterpret_cast<int64_t*>(first), count / 2, sizeof(Budget) / sizeof(int64_t), budgets};
 }

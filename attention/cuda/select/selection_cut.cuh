@@ -1,5 +1,6 @@
-// Decides which candidate blocks of a tile are kept: a number of them, or as many as hold a share of the mass. Each
-// warp decides for one tile.
+// Decides which candidate blocks of a tile are kept: a given number of them, or as many as hold a given share of the
+// mass. Each warp decides for one tile. Candidates are compared by their sort keys, which the code calls keys:
+// ordered() of a score. A sort key of 0 means that the block is not a candidate, because it is always kept.
 #pragma once
 
 #include <cmath>
@@ -10,8 +11,7 @@
 
 namespace sparsereel::attention::cuda {
 
-/// Maps floats to unsigned integers that have the same order, with NaN above all others. No float maps to 0, which
-/// stands for "no candidate".
+/// Maps floats to unsigned integers that have the same order, with NaN above all others. No float maps to 0.
 __device__ inline uint32_t ordered(float x) {
   if (isnan(x)) return ~0U;
   const uint32_t bits = __float_as_uint(x);
@@ -22,14 +22,15 @@ __device__ inline float from_ordered(uint32_t key) {
   return __uint_as_float((key & 0x80000000U) != 0 ? key & 0x7FFFFFFFU : ~key);
 }
 
-/// Statistics of a tile's scores. The threshold above which a given number of candidates lies is guessed from these.
+/// Statistics of a tile's scores. They give a first guess of the threshold above which a given number of candidates
+/// lies.
 struct Spread {
   int count;
   float mean, deviation;
 };
 
-/// Returns the bin of a candidate in the high bits, and the bin within that bin in the low bits. The logarithm from
-/// -160 to 96 is divided into bins of 1/8, and these into bins of 1/16384.
+/// Returns the bin of a candidate in the high bits, and its finer bin within that bin in the low bits. Logarithms from
+/// -160 to 96 are divided into bins of 1/8, and each of these into finer bins of 1/16384.
 __device__ inline uint32_t budget_code(uint32_t key) {
   constexpr float kLeast = -160, kPerUnit = 8 * kBins;
   const float code = (from_ordered(key) - kLeast) * kPerUnit;
@@ -37,7 +38,8 @@ __device__ inline uint32_t budget_code(uint32_t key) {
   return static_cast<uint32_t>(fmaxf(code, 0.0F));
 }
 
-/// The largest key of a tile and its block, the first one if several are equal. packed() has the same order.
+/// The largest sort key of a tile and the block that has it; the first such block if there are several. packed() has
+/// the same order.
 struct Best {
   uint32_t key = 0, place = 0;
 
@@ -55,17 +57,17 @@ struct Best {
   }
 };
 
-/// Data of a tile for the warps that rank its blocks.
+/// What the warps that rank blocks must know about a tile.
 struct RankedTile {
   int candidates;
   unsigned long long best;
 };
 
-/// The candidates of one tile: their keys in shared or global memory, which one warp reads.
+/// The candidates of one tile: their sort keys in shared or global memory. One warp reads them.
 struct Candidates {
   const uint32_t* keys;
   int count;
-  bool coded = false;  // true if a cut's threshold is a budget_code() instead of a key
+  bool coded = false;  // true if thresholds are compared with budget_code() of the sort keys instead of the sort keys
 
   __device__ uint32_t rank(uint32_t key) const { return coded ? budget_code(key) : key; }
 
@@ -102,7 +104,7 @@ struct Candidates {
     return __reduce_max_sync(~0U, most);
   }
 
-  /// Returns the sum of exp(score - top) over the candidates from a threshold on.
+  /// Returns the sum of exp(score - top) over the candidates whose sort key is at least `threshold`.
   __device__ float mass_from(uint32_t threshold, float top) const {
     float mass = 0;
     each([&](uint32_t key) { mass += key >= threshold ? __expf(from_ordered(key) - top) : 0.0F; });
@@ -110,7 +112,8 @@ struct Candidates {
   }
 };
 
-/// Keeps every candidate above `threshold`, and the first `ties` candidates equal to it (kAllTies: all of these).
+/// Keeps every candidate above `threshold`, and the first `ties` of the candidates that equal it (kAllTies: all of
+/// these).
 struct Cut {
   uint32_t threshold;
   int ties;
@@ -118,12 +121,12 @@ struct Cut {
 
 constexpr int kAllTies = 1 << 30;  // there are no ties to break
 
-/// Keeps the `wanted` largest of more candidates. It first guesses a threshold as if scores were normally distributed,
-/// then interpolates between the thresholds with the nearest counts. That takes few rounds. If it does not (because of
-/// ties or other distributions), bisection follows.
+/// Keeps the `wanted` largest candidates, of which there are more. First guesses a threshold as if scores were normally
+/// distributed, and then interpolates between the two thresholds with the nearest counts. Usually a few rounds are
+/// enough. If they are not, because of ties or another distribution, bisection follows.
 __device__ inline Cut cut_by_count(const Candidates& candidates, int wanted, const Spread& spread) {
   constexpr int kGuesses = 10;
-  uint32_t low = 1, high = ~0U;  // more than `wanted` are at or above `low`, fewer at or above `high`
+  uint32_t low = 1, high = ~0U;  // more than `wanted` are at or above `low`, fewer than `wanted` at or above `high`
   int above_low = spread.count, above_high = candidates.count_from(high);
   if (above_high >= wanted) return {high, wanted};  // NaN
   const float z = normcdfinvf(1 - __fdividef(static_cast<float>(wanted), static_cast<float>(spread.count)));
@@ -154,7 +157,7 @@ __device__ inline Cut cut_by_count(const Candidates& candidates, int wanted, con
   return {low, wanted - above_high};
 }
 
-/// Keeps the fewest candidates whose mass is at least `wanted`, in units of e^top.
+/// Keeps the fewest candidates whose masses sum to at least `wanted`. `wanted` is in units of e^top.
 __device__ inline Cut cut_at_mass(const Candidates& candidates, float wanted, float top) {
   uint32_t threshold = 0;
   for (uint32_t bit = 0x80000000U; bit != 0; bit >>= 1)
@@ -163,14 +166,14 @@ __device__ inline Cut cut_at_mass(const Candidates& candidates, float wanted, fl
   return {threshold, max(1, static_cast<int>(ceilf(missing / __expf(from_ordered(threshold) - top))))};
 }
 
-/// Keeps the fewest candidates that hold `share` of the mass.
+/// Keeps the fewest candidates that hold the share `share` of the total mass.
 __device__ inline Cut cut_by_mass(const Candidates& candidates, float share) {
   const float top = from_ordered(candidates.largest());
   if (!isfinite(top)) return {1, kAllTies};
   return cut_at_mass(candidates, share * candidates.mass_from(1, top), top);
 }
 
-/// Keeps the fewest candidates such that the mass of the others is at most `rest`.
+/// Keeps the fewest candidates such that the masses of the others sum to at most `rest`.
 __device__ inline Cut cut_by_rest(const Candidates& candidates, float rest) {
   const float top = from_ordered(candidates.largest());
   if (!isfinite(top) || !isfinite(rest)) return {1, kAllTies};

@@ -1,5 +1,5 @@
-// Computes the share of a tile's softmax that each key block holds, from means of 16 queries. If the queries of a tile
-// attend to different blocks, one mean of all queries would find none of these blocks.
+// Computes the share of a tile's softmax that each key block holds, from means of 16 queries. One mean of all queries
+// would not do: if the queries attend to different blocks, it would find none of these blocks.
 #pragma once
 
 #include <cmath>
@@ -11,14 +11,16 @@
 
 namespace sparsereel::attention::cuda {
 
-/// Computes mass_j = sum_a w_a softmax_j(scale q_a . k_j) over the cells a of one tile. w_a is a cell's share of the
-/// tile's queries. Each warp has one tile.
+/// Computes mass_j = sum_a w_a softmax_j(scale q_a . k_j) over the cells a of one tile, for each key block j. q_a is
+/// the mean query of cell a, k_j the mean key of block j, and w_a the cell's share of the tile's queries. Each warp has
+/// one tile.
 template <int D>
 class TileMasses {
  public:
   static_assert(192 / kCell <= kPooledRows);
 
-  /// cells: bf16 [ceil(queries / 16)][D], means of the tile's queries. keys: the head's, laid out as Buffers::k_mean.
+  /// cells: bf16 [ceil(queries / 16)][D], the mean queries of the tile. keys: the head's mean keys, laid out as
+  /// Buffers::k_mean.
   __device__ TileMasses(const uint16_t* cells, int queries, const uint16_t* keys, int blocks, float scale)
       : rows_(reinterpret_cast<const __nv_bfloat16*>(cells), D, ceil_div(queries, kCell)),
         keys_(keys),
@@ -40,12 +42,13 @@ class TileMasses {
     }
   }
 
-  /// Calls f(block, mass) for all blocks; each lane handles one of every 32. All lanes of the warp call it together.
+  /// Calls f(block, mass) for all blocks; in each round of 32 blocks, each lane has one. All lanes of the warp call it
+  /// together.
   template <typename F>
   __device__ void each(const F& f) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     for (int first = 0; first < blocks_; first += kTogether * kPooledKeys) {
-      float c[kTogether][4], mass[2 * kTogether];  // two rows of this lane; two columns of every eight blocks
+      float c[kTogether][4], mass[2 * kTogether];  // two rows of this lane, two columns of every eight blocks
       rows_.multiply(keys_, first, last_group(), c);
 #pragma unroll
       for (int eight = 0; eight < kTogether; ++eight) {
@@ -54,8 +57,9 @@ class TileMasses {
           mass[2 * eight + i] = fast_exp2(fmaf(c[eight][i], to_log2_, -shift_[0])) +
                                 fast_exp2(fmaf(c[eight][i + 2], to_log2_, -shift_[1]));
       }
-      // Lanes with equal columns divide the columns among themselves while they add up their rows. Of group 2 a + b of
-      // eight blocks, lane 16 a + 8 b + 4 i + l gets column 2 l + i.
+      // The eight lanes with equal lane % 4 have the same columns of different rows. They divide the columns among
+      // themselves while they add up the rows. Lane 16 a + 8 b + 4 i + l gets column 2 l + i of the (2 a + b)-th eight
+      // blocks.
 #pragma unroll
       for (int lanes = 16, count = 4; lanes >= 4; lanes /= 2, count /= 2) {
         const bool upper = (lane & lanes) != 0;
@@ -73,16 +77,17 @@ class TileMasses {
 
  private:
   static constexpr float kLowest = -1e30F;
-  static constexpr float kRoom = 60;  // most that a score may exceed the shift, so that sums of 2^60 fit into fp32
+  /// A score may exceed the shift by this much, because sums of up to 2^60 fit into fp32.
+  static constexpr float kRoom = 60;
 
-  static constexpr int kTogether = 4;  // products of 8 blocks in flight
+  static constexpr int kTogether = 4;  // number of products, of 8 blocks each, that are in flight
 
-  /// Returns the first of the head's last 8 blocks that count.
+  /// Returns the first block of the last group of 8 blocks; the group may be partial.
   __device__ int last_group() const {
     return max(blocks_ - 1, 0) / kPooledKeys * kPooledKeys;
   }
 
-  /// Hides all columns but the first `real`.
+  /// Sets the scores of all columns but the first `real` to -inf.
   __device__ static void hide_from(int real, float (&c)[kTogether][4]) {
 #pragma unroll
     for (int eight = 0; eight < kTogether; ++eight) {
@@ -92,8 +97,8 @@ class TileMasses {
     }
   }
 
-  /// Adds the scores of the lane's row r (0: lower, 1: upper) to `sum`, a sum of 2^(score - top). A NaN affects only
-  /// its own block.
+  /// Adds the scores of one of the lane's two rows (r = 0 or 1) to `sum`, a sum of 2^(score - top). A NaN score does
+  /// not change the masses of other blocks.
   __device__ void add(const float (&c)[kTogether][4], int r, float& top, float& sum) const {
     float most = c[0][2 * r];
 #pragma unroll
@@ -110,7 +115,7 @@ class TileMasses {
     sum += more;
   }
 
-  /// Returns log2 of a row's sum over its four lanes.
+  /// Returns log2 of the sum over a whole row, of which four lanes have a part each.
   __device__ static float log2_of_row(float top, float sum) {
     float highest = fmaxf(top, __shfl_xor_sync(~0U, top, 1));
     highest = fmaxf(highest, __shfl_xor_sync(~0U, highest, 2));

@@ -1,8 +1,8 @@
-// Attention over lists in 16 bits: Q.K and P.V use mma.sync in the type of the rows, fp16 or bf16, with fp32 sums. Keys
-// and values are read from the call's rows, and the means of dropped blocks from records of means.
+// Attention in 16 bits over the lists of key blocks. mma.sync computes Q.K and P.V in the type of the rows, fp16 or
+// bf16, with fp32 sums. Keys and values are the call's rows; means are in Buffers::mean_keys and mean_values.
 //
-// A CTA owns a tile of 192 queries, or a third of it. Keys pass through a ring of stages in shared memory, filled by
-// cp.async. Each warp multiplies its own query rows with all keys of a stage.
+// A CTA owns a tile of 192 queries, or a third of it. Keys pass through a ring of stages in shared memory, which
+// cp.async fills. Each warp multiplies its own query rows with all keys of a stage.
 #pragma once
 
 #include "attention/cuda/fast_math.cuh"
@@ -22,18 +22,18 @@ class SixteenTile {
   using Copy = SixteenCopy<T, D, kSkips>;
   static constexpr int kRowTiles = Shape::kRowTiles, kKeyTiles = Shape::kKeyTiles, kKeys = Shape::kKeys,
                        kAtOnce = Shape::kAtOnce, kStagesOfBlock = kRecord / kKeys;
-  static constexpr int kGroupThreads = kRecord / (16 * kRowTiles) * 32;  // with kSkips
-  static constexpr int kSteps = D / 16, kChunks = D / kLaneElements;     // of Q.K; of 16 bytes per row
-  // Weights are relative to a reference maximum. It rises only when a thread's weights of a row add up to more than
-  // kMostWeight, so most steps need not search for a maximum. Weights up to this limit fit into fp16, and their
-  // products with any values of V fit into the fp32 sums.
+  static constexpr int kGroupThreads = kRecord / (16 * kRowTiles) * 32;  // that vote together, with kSkips
+  static constexpr int kSteps = D / 16, kChunks = D / kLaneElements;     // steps of Q.K; 16-byte chunks in a row
+  // Weights are relative to a reference maximum of the row. It rises only when a thread's weights of a row add up to
+  // more than kMostWeight, so most steps need not search for a maximum. Weights up to this limit fit into fp16, and
+  // their products with any values of V fit into the fp32 sums.
   static constexpr float kMostWeight = 1024;
-  // Maximum of a row without keys so far. It is finite, so that subtracting it from a score of -inf gives -inf.
+  // Maximum of a row that has seen no key. It is finite, so that a score of -inf minus it is -inf instead of NaN.
   static constexpr float kNothing = -1e30F;
 
   using Scores = float[kRowTiles][kKeyTiles][4];
   using Weights = uint32_t[kRowTiles][4];  // weights of 16 keys
-  using RowPairs = float[kRowTiles][2];    // one value each for rows g and g + 8 of each row tile
+  using RowPairs = float[kRowTiles][2];    // a number for row g and one for row g + 8 of each row tile
 
  public:
   __device__ SixteenTile(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
@@ -62,7 +62,7 @@ class SixteenTile {
   }
 
   __device__ void run() {
-    uint32_t entries[Shape::kStages - 1];  // entries of the filled stages
+    uint32_t entries[Shape::kStages - 1];  // list entries of the stages that are filled
     next_entry_ = list_[0];
 #pragma unroll
     for (uint32_t& entry : entries) {
@@ -76,7 +76,7 @@ class SixteenTile {
       for (int next = 0; next + 1 < Shape::kStages - 1; ++next) entries[next] = entries[next + 1];
       entries[Shape::kStages - 2] = next_entry_;
       wait_copies<Shape::kStages - 2>();
-      __syncthreads();  // all threads may read stage i now, and stage i - 1 is free
+      __syncthreads();  // now all threads may read stage i, and stage i - 1 is free
       load_next();
 #pragma unroll
       for (int first = 0; first < kKeys; first += kAtOnce) {
@@ -93,17 +93,17 @@ class SixteenTile {
   }
 
  private:
-  /// Returns row g (half 0) or g + 8 (half 1) of a row tile as a query of the head.
+  /// Returns the number, among the head's queries, of row g (half 0) or g + 8 (half 1) of a row tile.
   __device__ int query(int row_tile, int half) const {
     return first_row_ + 16 * row_tile + 8 * half + lane_ / 4;
   }
 
-  /// Returns the group of 64 rows of the tile to which a row tile belongs.
+  /// Returns the index, in the tile, of the group of 64 rows to which a row tile of this warp belongs.
   __device__ int group(int row_tile) const {
     return part_ + (static_cast<int>(threadIdx.x) / 32 * kRowTiles + row_tile) / (kRecord / 16);
   }
 
-  /// uses() returns true if any of the warp's rows uses an entry, and uses_whole() if all rows use all of it.
+  /// uses() returns true if any of the warp's rows uses the entry, and uses_whole() if all rows use all its keys.
   __device__ bool uses(uint32_t entry) const {
     bool any = false;
 #pragma unroll
@@ -124,7 +124,7 @@ class SixteenTile {
 
   /// Loads the queries, with zeros for rows and columns that do not exist.
   __device__ void load_queries() {
-    if constexpr (Shape::kSharesQueries) {  // each warp loads its own rows; they join the group of the first stage
+    if constexpr (Shape::kSharesQueries) {  // each warp copies its own rows, in the group of the first stage's copies
 #pragma unroll
       for (int i = 0; i < 16 * kRowTiles * kChunks / 32; ++i) {
         const int row = i * (32 / kChunks) + lane_ / kChunks, chunk = lane_ % kChunks;
@@ -160,8 +160,8 @@ class SixteenTile {
     while (last_ >= 0 && !uses(list_[last_])) --last_;
   }
 
-  /// Starts the copy of the next item into its stage. Past the end it only closes an empty group, so that wait_copies()
-  /// still counts the right number of groups in flight.
+  /// Starts the copy of the next item into its stage. Past the last item, only closes an empty group of copies, so that
+  /// wait_copies() still counts the right number of groups in flight.
   __device__ void load_next() {
     if (next_ < items_) {
       Stage& stage = stages_[next_stage_];
@@ -190,8 +190,8 @@ class SixteenTile {
     return stage == Shape::kStages - 1 ? 0 : stage + 1;
   }
 
-  /// Attends to the kAtOnce keys of a stage from key `first` on, for the warp's rows. The stage begins at key `begin`
-  /// of its block or record of means.
+  /// Attends to the kAtOnce keys of a stage from key `first` on, for the warp's rows. The stage itself begins at key
+  /// `begin` of its block or record of means.
   __device__ void attend(const Stage& stage, int first, int begin, uint32_t entry, bool last) {
     Scores s;
     multiply_keys(stage, first, s);
@@ -201,7 +201,7 @@ class SixteenTile {
     } else if (!uses_whole(entry) || (entry_block(entry) + 1) * kRecord > keys_) {
       mask(entry, begin + first, s);
     }
-    const float weight = means ? kCellLog2 : 0.0F;  // weight of a key in log2 units
+    const float weight = means ? kCellLog2 : 0.0F;  // log2 of the number of keys for which a key of this entry counts
     if constexpr (kSkips) {
       if (!rises(s, weight) && !last && !means) {
         ++skipped_;
@@ -232,7 +232,7 @@ class SixteenTile {
       for (int n = 0; n < kKeyTiles; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i) s[r][n][i] = 0;
-    // Matrices per load: keys 0..7 with two chunks of 8 columns, then keys 8..15 with the same chunks.
+    // One load_matrices() loads keys 0 to 7 with two chunks of 8 columns, and keys 8 to 15 with the same chunks.
     const uint32_t k = shared_address(stage.k) + half_value_offset<D>(lane_ / 16 * 8 + lane_ % 8, lane_ / 8 % 2 * 16);
     const uint32_t q = own_queries() + half_value_offset<D>(lane_ % 16, lane_ / 16 * 16);
 #pragma unroll
@@ -276,7 +276,8 @@ class SixteenTile {
     }
   }
 
-  /// Masks the means of blocks that are not dropped. `first` is the index of these means in the record.
+  /// Sets the scores of the means of blocks that are not dropped to -inf. The scores are those of the means from index
+  /// `first` of the record on.
   __device__ void mask_means(uint32_t entry, int first, Scores& s) const {
 #pragma unroll
     for (int n = 0; n < kKeyTiles; ++n) {
@@ -290,7 +291,7 @@ class SixteenTile {
     }
   }
 
-  /// Returns the largest score of a row in log2 units.
+  /// Returns the largest score of a row, over its four lanes, in log2 units.
   __device__ float maximum(const float (&s)[kKeyTiles][4], int half, float weight) const {
     float most = -INFINITY;
 #pragma unroll
@@ -299,8 +300,8 @@ class SixteenTile {
     return fmaf(fmaxf(most, __shfl_xor_sync(~0U, most, 2)), scale_, weight);
   }
 
-  /// Returns true if any of the group's 64 rows has a score within the threshold of its maximum. The group's threads
-  /// call it together.
+  /// Returns true if a score of any of the group's 64 rows is less than the P.V threshold below the row's maximum. The
+  /// group's threads call it together.
   __device__ bool rises(const Scores& s, float weight) {
     bool rise = false;
 #pragma unroll
@@ -318,8 +319,8 @@ class SixteenTile {
     return any_of_group(kVotes + static_cast<int>(threadIdx.x) / kGroupThreads, kGroupThreads, predicate);
   }
 
-  /// Computes P = 2^(s - max) as the A operand of P.V, and this thread's sums. Returns false, with invalid weights, if
-  /// a sum is too large in any lane.
+  /// Computes P = 2^(s - reference maximum) as the A operand of P.V, and this thread's sums of P. Returns false, with
+  /// invalid weights, if a sum is above kMostWeight in any lane.
   __device__ bool weigh(const Scores& s, int step, float log2_weight, Weights& weights, RowPairs& sum) const {
     bool fits = true;
 #pragma unroll
@@ -341,7 +342,7 @@ class SixteenTile {
     return __all_sync(~0U, fits);
   }
 
-  /// Raises the reference maximum to the largest score so far, and rescales the sums.
+  /// Raises the reference maximum of each row to the largest score so far, and rescales the row's sums.
   __device__ void follow_maxima(const Scores& s, float weight) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
@@ -360,7 +361,7 @@ class SixteenTile {
   }
 
   __device__ void add_values(const Stage& stage, int first, const Weights& weights) {
-    // Matrices per load: keys 0..7 and 8..15 with 8 channels, then the same keys with the next 8 channels.
+    // One load_matrices_transposed() loads 16 keys with 8 channels, and the same keys with the next 8 channels.
     const uint32_t v = shared_address(stage.v) + half_value_offset<D>(lane_ % 16, lane_ / 16 * 16);
 #pragma unroll
     for (int n = 0; n < Shape::kChannelTiles; n += 2) {
@@ -393,23 +394,23 @@ class SixteenTile {
   const Sizes& sizes_;
   const Buffers& buffers_;
   Stage* const stages_;
-  const uint32_t queries_;  // address of the tile's queries, if warps share them
+  const uint32_t queries_;  // shared memory with the tile's queries, if kSharesQueries
   const int bh_, bk_, lane_, part_;
-  const int first_row_;  // first row of this warp, as a query of the head
+  const int first_row_;  // first row of this warp, among the head's queries
   const uint32_t* const list_;
-  const int items_;  // number of items to load into stages: entries, or pieces of them
+  const int items_;  // number of items that are loaded into stages: list entries, or pieces of them
   const int keys_;   // number of keys that count
-  const uint8_t *const own_keys_, *const own_values_;  // this thread's share of the first rows
+  const uint8_t *const own_keys_, *const own_values_;  // where this thread's first copy of K and of V starts
   const float scale_;
   uint32_t next_entry_ = 0;
   int next_ = 0, next_stage_ = 0;  // item that load_next() loads next, and its stage
   float pv_threshold_ = 0;
-  int last_ = -1;    // index of the group's last entry in the list
-  int skipped_ = 0;  // number of pieces without P.V
+  int last_ = -1;    // index of the last list entry that the group uses
+  int skipped_ = 0;  // number of pieces whose P.V was skipped
 
   uint32_t q_[kRowTiles][Shape::kSharesQueries ? 1 : kSteps][4];
-  RowPairs most_;      // reference maximum of the weights, in log2 units
-  RowPairs highest_;   // true maximum of the scores, which decides which P.V is skipped
+  RowPairs most_;      // reference maximum, in log2 units
+  RowPairs highest_;   // true maximum of the scores, by which the skipping of P.V is decided
   RowPairs sum_ = {};  // sum of this thread's weights
   float out_[kRowTiles][Shape::kChannelTiles][4] = {};
 };

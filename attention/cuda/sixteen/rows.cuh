@@ -1,4 +1,4 @@
-// Copies rows from global memory to a stage of the kernel in kernel.cuh, and writes its output rows.
+// Copies rows from global memory to a stage of the 16-bit kernel (kernel.cuh), and writes the kernel's output rows.
 #pragma once
 
 #include "attention/cuda/mma.cuh"
@@ -7,32 +7,32 @@
 
 namespace sparsereel::attention::cuda {
 
-/// Starts a copy of 16 bytes, or writes zeros.
+/// Starts a copy of 16 bytes if `copies` is true; otherwise writes zeros.
 __device__ inline void copy_or_zero(uint32_t to, const void* from, bool copies) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(copies ? 16 : 0) : "memory");
 }
 
-/// Copies kKeys rows of K or V to a stage, with all threads of a CTA together.
+/// Copies kKeys rows of K or V to a stage. All threads of the CTA take part.
 template <typename T, int D, bool kSkips>
 class SixteenCopy {
   using Shape = SixteenShape<D, kSkips>;
   static constexpr int kKeys = Shape::kKeys;
-  static constexpr int kChunks = D / kLaneElements;              // chunks of 16 bytes per row
-  static constexpr int kRowsAtOnce = Shape::kThreads / kChunks;  // rows that all threads copy at once
+  static constexpr int kChunks = D / kLaneElements;              // number of chunks of 16 bytes in a row
+  static constexpr int kRowsAtOnce = Shape::kThreads / kChunks;  // rows that all threads together copy at once
   static constexpr int kRounds = (kKeys + kRowsAtOnce - 1) / kRowsAtOnce;
 
  public:
-  /// own_row() and own_byte() return the row and byte of this thread's first copy.
+  /// own_row() and own_byte() return the row, and the byte in that row, at which this thread's first copy starts.
   __device__ static int own_row() { return static_cast<int>(threadIdx.x) / kChunks; }
   __device__ static int own_byte() { return static_cast<int>(threadIdx.x) % kChunks * 16; }
   __device__ static int64_t row_bytes(const View& view) { return view.token_stride * static_cast<int64_t>(sizeof(T)); }
-  /// Returns the address of this thread's first copy in the rows of a head.
+  /// Returns the address of this thread's first copy in the tokens of head h of batch entry b.
   __device__ static const uint8_t* own_part(const View& view, int b, int h) {
     return reinterpret_cast<const uint8_t*>(static_cast<const T*>(view.data) + b * view.batch_stride +
                                             h * view.head_stride) +
            own_row() * row_bytes(view) + own_byte();
   }
-  /// Copies this thread's part of kKeys rows. Only `real` rows exist; the others become zeros.
+  /// Copies this thread's part of kKeys rows. Only the first `real` rows exist; zeros are written for the others.
   __device__ static void copy(const KernelParams& p, uint8_t* to, const uint8_t* from, int64_t row_bytes, int real) {
     const uint32_t address = shared_address(to);
     if (real >= kKeys && p.head_dim == D) {
@@ -58,7 +58,7 @@ class SixteenCopy {
   }
 };
 
-/// Writes out[query] = accumulators / sum; 0 for a row without keys.
+/// Writes out[query] = accumulators / sum; zeros for a query that sees no key.
 template <typename T, int kChannelTiles>
 __device__ inline void store_sixteen(const KernelParams& p, int bh, int lane, int query, int half,
                                      const float (&accumulators)[kChannelTiles][4], float sum) {

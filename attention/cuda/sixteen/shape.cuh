@@ -1,4 +1,4 @@
-// Sizes of the kernel in kernel.cuh, and its arithmetic in fp16 or bf16.
+// Sizes of the 16-bit kernel (kernel.cuh), and its arithmetic in fp16 or bf16.
 #pragma once
 
 #include <type_traits>
@@ -8,23 +8,24 @@
 
 namespace sparsereel::attention::cuda {
 
-/// The sizes of the kernel for one padded head_dim. Shared memory stays below the 99 KB of sm_86 and sm_89.
+/// The sizes of the kernel for one padded head_dim D. kSkips: P.V may be skipped. Shared memory stays below the 99 KB
+/// of sm_86 and sm_89.
 template <int D, bool kSkips>
 struct SixteenShape {
-  static constexpr int kParts = D == 256 ? 3 : 1;  // CTAs per tile
+  static constexpr int kParts = D == 256 ? 3 : 1;  // number of CTAs that share a tile
   static constexpr int kRows = traits_of(Kernel::sixteen).tile_rows / kParts;
-  // Tiles of 16 rows per warp. With more tiles a warp reads less from shared memory for each row, but the sums of all
-  // tiles must fit into registers. If P.V may be skipped, each group of 64 rows decides together, so no warp may have
-  // rows of two groups.
+  // Number of row tiles (16 rows) of a warp. With more tiles a warp reads less from shared memory per row, but the sums
+  // of all tiles must fit into registers. If P.V may be skipped, each group of 64 rows decides together, so no warp may
+  // have rows of two groups.
   static constexpr int kRowTiles = D == 64 ? (kSkips ? 2 : 3) : 1;
   static constexpr int kThreads = kRows / (16 * kRowTiles) * 32;
-  static constexpr int kKeys = D == 256 ? 32 : 64;   // keys per stage
-  static constexpr int kAtOnce = 32;                 // keys of a stage that are multiplied together
-  static constexpr int kPieces = kRecord / kAtOnce;  // pieces per block
+  static constexpr int kKeys = D == 256 ? 32 : 64;   // number of keys in a stage
+  static constexpr int kAtOnce = 32;                 // number of keys of a stage that are multiplied together
+  static constexpr int kPieces = kRecord / kAtOnce;  // number of such pieces in a block
   static constexpr int kKeyTiles = kAtOnce / 8;
   static constexpr int kChannelTiles = D / 8;
   static constexpr int kStages = 3;
-  static constexpr bool kSharesQueries = D == 64;  // true if Q is in shared memory, to save registers
+  static constexpr bool kSharesQueries = D == 64;  // true if Q stays in shared memory, which saves registers
   static constexpr int kMinCtas = D == 64 ? 2 : 1;
   static constexpr int kRowBytes = 2 * D;
 

@@ -1,5 +1,5 @@
 // Prepares the inputs of attention in 16 bits: q and k after their prologue, and the means of the cells of K and V as
-// rows of the same type. It also computes the spreads of V's blocks.
+// rows of the same type. Also computes the spreads of V's blocks.
 #include <type_traits>
 
 #include "attention/cuda/launched.cuh"
@@ -26,7 +26,7 @@ __device__ void store_pair(float x, float y, uint16_t* to) {
   *reinterpret_cast<PairOf<T>*>(to) = pair;
 }
 
-/// Returns the rows of this warp's block, of one (batch, head) of k or v.
+/// Returns the first row of this warp's block in k or v.
 template <typename T>
 __device__ const T* block_rows(const View& view, const Sizes& sizes, const MeanWarp& at) {
   return static_cast<const T*>(view.data) + at.bk / sizes.kv_heads * view.batch_stride +
@@ -51,7 +51,7 @@ struct CellPair {
     return {sum.x * (1.0F / kCell), sum.y * (1.0F / kCell)};
   }
 
-  /// Returns the sums of the squared distances from the mean.
+  /// Returns the sum over the 16 rows of the squared distances from `mean`, for each of the two channels.
   __device__ float2 squares(float2 mean) const {
     float2 sum = {};
 #pragma unroll
@@ -81,7 +81,8 @@ __device__ void store_block_mean(float x, float y, uint16_t* to) {
   *reinterpret_cast<__half2*>(to) = __floats2half2_rn(fminf(fmaxf(x, -kMost), kMost), fminf(fmaxf(y, -kMost), kMost));
 }
 
-/// Writes the means of V's cells. It also writes the spread of the block, as prepass/means_values.cu does from records.
+/// Writes the means of V's cells and the spread of this warp's block. prepass/means_values.cu does the same from
+/// records.
 template <typename T, int D>
 __device__ void write_value_means(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, const MeanWarp& at,
                                   uint16_t* record) {
@@ -129,7 +130,7 @@ __global__ void __launch_bounds__(kMeanThreads)
     write_value_means<T, D>(p, sizes, buffers, at, buffers.mean_values + first);
     return;
   }
-  for (int cell = 0; cell < kBlockCells; ++cell) {  // these means have the weight 0, but must not be NaN
+  for (int cell = 0; cell < kBlockCells; ++cell) {  // these means have the weight 0, but 0 times NaN would be NaN
     for (int channel = 2 * at.lane; channel < D; channel += 64) {
       const int64_t to = first + mean_key(at.warp, cell) * D + channel;
       store_pair<T>(0, 0, buffers.mean_keys + to);
@@ -143,7 +144,7 @@ void launch(const LaunchContext& context) {
   context.start(means_in_sixteen<T, D>, mean_grid(context.sizes), kMeanThreads);
 }
 
-/// Returns a view of contiguous [batch, heads, tokens, head_dim] for these tokens.
+/// Returns a view of contiguous memory [batch, heads, tokens, head_dim] for these tokens.
 View contiguous_heads(const TokenRows& rows, uint16_t* data) {
   const int64_t head = int64_t{rows.tokens} * rows.head_dim;
   return {.data = data, .batch_stride = rows.heads * head, .token_stride = rows.head_dim, .head_stride = head};
