@@ -1,4 +1,4 @@
-// A fixture that compares attend() on a GPU with exact attention on the CPU. Skipped without a GPU.
+// A fixture for tests that compare attend() on a GPU with exact attention on the CPU. Skips the tests without a GPU.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,7 +13,7 @@
 namespace sparsereel::attention {
 
 struct Inputs {
-  at::Tensor q, k, v;  // CPU fp32, exactly representable in the test's dtype
+  at::Tensor q, k, v;  // in fp32 on the CPU; the test's dtype represents the numbers exactly
 };
 
 struct Errors {
@@ -39,7 +39,7 @@ class AttendOnGpu : public ::testing::Test {
     return x.to(dtype).to(at::kFloat);
   }
 
-  /// Returns normal data. As in real models, all keys of a head share a mean in K and in V.
+  /// Returns normally distributed data. As in real models, all keys of a head have a mean other than 0 in K and in V.
   static Inputs inputs(int64_t batch, int64_t queries, int64_t keys, int64_t heads, int64_t head_dim,
                        at::ScalarType dtype = at::kBFloat16) {
     const at::Tensor key_mean = at::randn({1, 1, heads, head_dim}),
@@ -49,8 +49,8 @@ class AttendOnGpu : public ::testing::Test {
             .v = rounded(at::randn({batch, keys, heads, head_dim}) + value_mean, dtype)};
   }
 
-  /// Makes neighboring tokens of x [B, N, H, D] similar, as they are in a video: means can then stand for them, and
-  /// blocks differ.
+  /// Makes neighboring tokens of x [B, N, H, D] similar, as they are in a video. Means can then replace tokens, and
+  /// blocks differ from each other.
   static at::Tensor smooth(const at::Tensor& x, at::ScalarType dtype = at::kBFloat16) {
     const auto stretches = [&](int64_t size) {
       const at::Tensor each = at::randn({x.size(0), (x.size(1) + size - 1) / size, x.size(2), x.size(3)});
@@ -65,8 +65,8 @@ class AttendOnGpu : public ::testing::Test {
     return {.q = smooth(x.q, dtype), .k = smooth(x.k, dtype), .v = smooth(x.v, dtype)};
   }
 
-  /// Returns normal data in which four channels (two rotary pairs) hold most of K's energy. Gives `prologue` a rotary
-  /// embedding after which these channels have a mean near 0.
+  /// Returns normally distributed data in which four channels (two rotary pairs) hold most of K's energy. Gives
+  /// `prologue` a rotary embedding; after it, these channels have a mean near 0.
   static Inputs loud_inputs(int64_t tokens, int64_t heads, int64_t head_dim, Prologue& prologue) {
     const auto normal = [&] { return at::randn({1, tokens, heads, head_dim}); };
     const Inputs x{.q = normal(), .k = normal(), .v = normal()};
@@ -119,7 +119,7 @@ class AttendOnGpu : public ::testing::Test {
     return p;
   }
 
-  /// Computes the call on the CPU, exactly over the blocks that the context selects.
+  /// Computes the call on the CPU in fp32, over the blocks that the context selects.
   static Result exact(const Inputs& x, Context context) {
     Workspace workspace;
     if (context.mode == Mode::quantized) context.mode = Mode::full;
@@ -142,7 +142,8 @@ class AttendOnGpu : public ::testing::Test {
       EXPECT_LT(lse_error.max().item<double>(), 0.05);
     }
     EXPECT_EQ(gpu.statistics.kept_blocks, gpu.statistics.total_blocks);
-    // The relative error is a mean, which would hide a single wrong channel or token.
+    // The relative error is a mean, which would hide a single wrong channel or token. So also look at the largest
+    // error.
     EXPECT_LT((gpu.out.cpu().to(at::kFloat) - cpu.out).abs().max().item<double>(), 0.6);
   }
 
@@ -155,7 +156,7 @@ class AttendOnGpu : public ::testing::Test {
     EXPECT_LT(compare(gpu.out, exact(x, context).out).relative_l1, bound);
   }
 
-  /// Sets all queries and keys to `value`; the output must be the mean of V.
+  /// Sets all queries and keys to `value` and expects the output to be the mean of V.
   void expect_mean_of_v(double value, const Context& context, double bound) {
     Inputs x = inputs(1, 700, 4096, 1, 64);
     x.q.fill_(value);

@@ -1,4 +1,4 @@
-// Calls the attention kernels from programs without torch: device memory, random inputs and descriptions of calls.
+// Calls the attention kernels from programs without torch: device memory, random inputs and parameters of calls.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -23,7 +23,7 @@ inline void check(cudaError_t status) {
   check(status == cudaSuccess ? nullptr : cudaGetErrorString(status));
 }
 
-/// Device memory, either uninitialized or a copy of host values.
+/// Memory on the device, uninitialized or with a copy of values from the host.
 template <typename T>
 class OnDevice {
  public:
@@ -43,7 +43,7 @@ class OnDevice {
   T* data_ = nullptr;
 };
 
-/// Self-attention over [batch, tokens, heads, head_dim].
+/// The shape [batch, tokens, heads, head_dim] of q, k and v in self-attention.
 struct Shape {
   int batch, heads, tokens, head_dim;
 
@@ -74,8 +74,9 @@ static __global__ void fill_with_normals(uint16_t* to, int64_t size, int64_t row
   }
 }
 
-/// Fills `to` with bf16 values that are finite as fp16 too: normal numbers times `gain`. In half of the blocks of 64
-/// tokens a mean that differs by block is added, so that only these blocks consist of similar tokens.
+/// Fills `to` with normally distributed bf16 numbers times `gain`. Read as fp16, they are finite too. In half of the
+/// blocks of 64 tokens, a mean is added that differs by block, so that the tokens of these blocks are similar to each
+/// other.
 inline void fill_with_normals(const OnDevice<uint16_t>& to, const Shape& shape, uint64_t seed, float gain = 1) {
   fill_with_normals<<<1024, 256>>>(to.get(), to.size(), shape.row(), gain, seed);
   check(cudaGetLastError());

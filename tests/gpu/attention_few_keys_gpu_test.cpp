@@ -14,7 +14,7 @@ struct FewKeysCase {
 
 class FewKeysOnGpu : public AttendOnGpu {
  protected:
-  /// Returns an RMS norm across heads, as cross-attention has it.
+  /// Returns a prologue with an RMS norm across heads, such as cross-attention has.
   static Prologue norms(int64_t channels) {
     Prologue p;
     p.norm = Prologue::Norm::rms;
@@ -32,7 +32,8 @@ class FewKeysOnGpu : public AttendOnGpu {
 #endif
   }
 
-  /// Compares the results if the keys fit into the GPU's shared memory, and prints a note if they do not.
+  /// Compares the GPU's result with the CPU's if the keys fit into the GPU's shared memory. Prints a note if they do
+  /// not fit.
   void expect_near_exact(const Inputs& x, Context context, at::ScalarType dtype) {
     if (const int64_t most = most_keys(x.q.size(3)); x.k.size(1) > most) {
       std::printf("left out: %ld keys, where this GPU takes %ld\n", static_cast<long>(x.k.size(1)),
@@ -64,7 +65,8 @@ TEST_F(FewKeysOnGpu, NormalizesAcrossHeads) {
   for (const auto dtype : {at::kHalf, at::kBFloat16}) {
     expect_near_exact(inputs(2, 700, 100, 12, 128, dtype), {.prologue = norms(12 * 128)}, dtype);
     expect_near_exact(inputs(1, 333, 40, 10, 64, dtype), {.prologue = norms(10 * 64)}, dtype);
-    expect_near_exact(inputs(1, 100, 30, 20, 128, dtype), {.prologue = norms(20 * 128)}, dtype);  // a lane reads twice
+    // So many channels that a lane reads twice.
+    expect_near_exact(inputs(1, 100, 30, 20, 128, dtype), {.prologue = norms(20 * 128)}, dtype);
   }
 }
 

@@ -65,7 +65,7 @@ TEST_F(AttendOnGpu, HidesPaddingByKeyLengths) {
     for (const int64_t head_dim : {64, 128, 256}) {
       SCOPED_TRACE(head_dim);
       Inputs x = inputs(4, 300, 300, 2, head_dim);
-      x.v.select(0, 1).narrow(0, 65, 235).fill_(1000);  // padding must have no effect
+      x.v.select(0, 1).narrow(0, 65, 235).fill_(1000);  // V of padding is large, so that any effect of it would be seen
       expect_quantized_near_exact(x, context);
     }
   }
@@ -79,7 +79,7 @@ TEST_F(AttendOnGpu, ObeysTheBlockMapOfTheCaller) {
     const at::Tensor random = at::rand({static_cast<int64_t>(map.bits.size())});
     for (size_t i = 0; i < map.bits.size(); ++i)
       map.bits[i] = random[static_cast<int64_t>(i)].item<double>() < 0.4 ? 1 : 0;
-    for (int64_t j = 0; j < 11; ++j) map.row(0, 0, 3)[j] = 0;  // rows of queries without any key
+    for (int64_t j = 0; j < 11; ++j) map.row(0, 0, 3)[j] = 0;  // no key for one block of queries
     Context context{.mode = Mode::sparse, .block_map = map, .return_lse = true};
     context.policy.dropped = Dropped::none;
     context.policy.ranking = Ranking::mass;
@@ -94,7 +94,8 @@ TEST_F(AttendOnGpu, ObeysTheBlockMapOfTheCaller) {
 }
 
 TEST_F(AttendOnGpu, KeepsAsManyBlocksByTopkAsTheCpu) {
-  const Inputs x = inputs(1, 640, 640, 2, 64);  // 0.7 of ten blocks are seven, but not in fp32
+  // 0.7 of ten blocks are seven, but fewer if 0.7 is rounded to fp32.
+  const Inputs x = inputs(1, 640, 640, 2, 64);
   for (const double topk : {0.3, 0.35, 0.7, 0.9}) {
     SCOPED_TRACE(topk);
     Context context{.mode = Mode::sparse};
@@ -110,7 +111,7 @@ TEST_F(AttendOnGpu, SelectsTheSameBlocksAsTheCpu) {
     for (const auto selection : {Selection::topk, Selection::cdf}) {
       for (const bool causal : {false, true}) {
         SCOPED_TRACE(rows);
-        // Clusters of similar tokens give the selection blocks to prefer.
+        // Clusters of similar tokens make the selection prefer some blocks.
         Inputs x = inputs(1, 1500, 1500, 2, 64);
         const at::Tensor centers =
             (at::randn({24, 1, 2, 64}) * 2).expand({24, 64, 2, 64}).reshape({1, 1536, 2, 64}).narrow(1, 0, 1500);
@@ -144,7 +145,8 @@ TEST_F(AttendOnGpu, AcceptsAnyStridesWithContiguousHeadDim) {
       at::equal(attend(fused.select(2, 0), fused.select(2, 1), fused.select(2, 2), context, workspace_).out, expected));
   EXPECT_TRUE(
       at::equal(attend(heads_first, fused.select(2, 1), fused.select(2, 2), context, workspace_).out, expected));
-  const at::Tensor wide = at::constant_pad_nd(fused.select(2, 0), {1, 2}).narrow(3, 1, 64);  // rows not 16-byte aligned
+  // The rows of `wide` are not aligned to 16 bytes.
+  const at::Tensor wide = at::constant_pad_nd(fused.select(2, 0), {1, 2}).narrow(3, 1, 64);
   EXPECT_TRUE(at::equal(attend(wide, fused.select(2, 1), fused.select(2, 2), context, workspace_).out, expected));
 }
 
@@ -160,7 +162,7 @@ TEST_F(AttendOnGpu, AppliesTheSamePrologueAsTheCpu) {
   enum class Rotary { none, neighbors, halves };
   for (const int64_t head_dim : {48, 64, 112}) {
     const Inputs centered = inputs(2, tokens, tokens, heads, head_dim);
-    // If a norm counted lanes beyond head_dim, this mean of 2 and the biases would change every score.
+    // If the norm counted lanes past head_dim, this mean of 2 and the biases would change every score.
     const Inputs shifted = {.q = rounded(centered.q + 2), .k = rounded(centered.k + 2), .v = centered.v};
     for (const auto& [norm, across, biased] : kinds) {
       for (const Rotary rotary : {Rotary::none, Rotary::neighbors, Rotary::halves}) {
@@ -189,7 +191,8 @@ TEST_F(AttendOnGpu, AppliesTheSamePrologueAsTheCpu) {
         }
         const Inputs& x = norm == Norm::none ? centered : shifted;
         expect_quantized_near_exact(x, context);
-        // In mode full, torch computes attention after a kernel for the prologue, so q and k are rounded once more.
+        // In mode full, a kernel applies the prologue and rounds q and k. torch then computes attention from these
+        // rounded numbers.
         context.mode = Mode::full;
         EXPECT_LT(compare(on_gpu(x, context).out, exact(x, context).out).relative_l1, 0.02);
       }
@@ -230,7 +233,7 @@ TEST_F(AttendOnGpu, AppliesSeparateTextWeightsAndAnglesPerHead) {
       }
 }
 
-/// Blocks are selected by the output of the prologue, and means replace the dropped blocks.
+/// The selection must use q and k after the prologue, and so must the means of dropped blocks.
 TEST_F(AttendOnGpu, MatchesAPrologueThatIsAppliedBeforehand) {
   const int64_t tokens = 3000, text = 40, heads = 2, head_dim = 128;
   const Inputs x = inputs(1, tokens, tokens, heads, head_dim);

@@ -1,5 +1,5 @@
-// Tests heads of q that share one head of k and v on a GPU. The references are the same call with k and v repeated for
-// each head of q, and exact attention on the CPU.
+// Tests heads of q that share a head of k and v on a GPU. Results are compared with exact attention on the CPU, and
+// with the same call in which k and v are repeated for each head of q.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -26,7 +26,7 @@ class GroupsOnGpu : public AttendOnGpu {
     return {.q = x.q, .k = of_every_head(x.k), .v = of_every_head(x.v)};
   }
 
-  /// Returns the same call for repeated k and v. The weights of a norm across heads are repeated as well.
+  /// Returns the context of the call with repeated k and v: the weights of a norm across heads are repeated too.
   static Context repeated(Context context) {
     if (!context.prologue.across_heads) return context;
     for (at::Tensor* t : {&context.prologue.k_weight, &context.prologue.k_bias})
@@ -34,8 +34,8 @@ class GroupsOnGpu : public AttendOnGpu {
     return context;
   }
 
-  /// Expects the call to be as close to full attention as the same call with repeated k and v. It must also be close to
-  /// that call and keep as many blocks.
+  /// Expects the call to be as close to full attention as the call with repeated k and v, to be close to that call, and
+  /// to keep as many blocks as it does.
   void expect_as_repeated(const Inputs& x, Context context, double bound = 0.06) {
     context.return_lse = true;
     const Inputs all = repeated(x);
@@ -62,7 +62,7 @@ class GroupsOnGpu : public AttendOnGpu {
     return context;
   }
 
-  /// Calls `expect` for every way to choose blocks.
+  /// Calls `expect` with a context for each way to choose blocks.
   static void each_mode(const std::function<void(const Context&)>& expect) {
     Context by_mass = sparse(0.3, false), bounded = sparse(1, true), bounded_blocks = sparse(1, true);
     by_mass.policy.defaults.similarity = 0.2;
@@ -105,7 +105,8 @@ TEST_F(GroupsOnGpu, ObeyMasks) {
   const Inputs x = grouped(2, 1500, 1500, 128);
   Inputs padded = x;
   padded.v = x.v.clone();
-  padded.v.select(0, 1).narrow(0, 1100, 400).fill_(1000);  // padding must have no effect
+  // V of padding is large, so that any effect of it would be seen.
+  padded.v.select(0, 1).narrow(0, 1100, 400).fill_(1000);
   each_mode([&](Context context) {
     context.text_tokens = 70;
     expect_as_repeated(x, context);
@@ -165,12 +166,12 @@ TEST_F(GroupsOnGpu, ApplyNormsAndRotaryEmbeddingsToTheHeadsOfKeys) {
         p.rotary_sin = angles.repeat_interleave(2, 1).sin();
         expect_quantized_near_exact(x, context);
         expect_as_repeated(x, context);
-        context.mode = Mode::full;  // the prologue alone, then torch's attention
+        context.mode = Mode::full;  // a kernel applies the prologue, and torch computes attention
         EXPECT_LT(compare(on_gpu(x, context).out, exact(x, context).out).relative_l1, 0.02);
       }
 }
 
-// Heads that share K share its record, so channels are balanced for the queries of all of them.
+// Heads of q that share K also share its records, so the channels of K are balanced for the queries of all these heads.
 TEST_F(GroupsOnGpu, KeepThePrecisionOfOtherChannelsBesideLoudOnes) {
   for (const int64_t head_dim : {64, 128}) {
     SCOPED_TRACE(head_dim);
@@ -186,7 +187,8 @@ TEST_F(GroupsOnGpu, KeepThePrecisionOfOtherHeadsBesideOutliersOfOneHead) {
   Inputs x = inputs(2, 3000, 3000, kHeads, 128);
   x.k = x.k.narrow(2, 0, kKeyHeads).contiguous();
   x.v = x.v.narrow(2, 0, kKeyHeads).contiguous();
-  x.v.select(0, 1).select(1, 1).select(0, 777).mul_(3000);  // not in the sample, so this head is quantized anew
+  // A token that the statistics' sample skips, so this head must be quantized again.
+  x.v.select(0, 1).select(1, 1).select(0, 777).mul_(3000);
   const Context context{.mode = Mode::quantized};
   const at::Tensor got = on_gpu(x, context).out.cpu().to(at::kFloat), expected = exact(x, context).out;
   for (int64_t b = 0; b < 2; ++b)

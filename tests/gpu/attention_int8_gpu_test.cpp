@@ -1,5 +1,5 @@
-// Tests P.V in int8 on a GPU: its records of V equal the CPU's integers, and its outputs err as the CPU's emulation
-// does against attention in fp64.
+// Tests P.V in int8 on a GPU. The records of V must have the same integers as the CPU's, and the outputs must be as
+// close to attention in fp64 as the CPU's emulation.
 #include <cmath>
 #include <cstdlib>
 #include <functional>
@@ -21,11 +21,11 @@ class Int8ValuesOnGpu : public AttendOnGpu {
     AttendOnGpu::SetUp();
     if (IsSkipped()) return;
     if (const char* name = std::getenv(kVariable); name != nullptr) before_ = name;
-    setenv(kVariable, "ada", 1);  // for attend() on both devices
+    setenv(kVariable, "ada", 1);  // also makes attend() on the CPU emulate the ada kernel
   }
   void TearDown() override { before_.empty() ? unsetenv(kVariable) : setenv(kVariable, before_.c_str(), 1); }
 
-  /// Returns the error of `out` relative to `exact`, both over all elements.
+  /// Returns the L2 norm of out - exact relative to that of exact, over all elements.
   static double relative_l2(const at::Tensor& out, const at::Tensor& exact) {
     return ((out.cpu().to(at::kDouble) - exact).norm() / exact.norm()).item<double>();
   }
@@ -38,8 +38,8 @@ class Int8ValuesOnGpu : public AttendOnGpu {
     return at::matmul(at::softmax(scores, -1), heads_first(x.v)).transpose(1, 2);
   }
 
-  /// Expects the output to err at most 1.1 times as much as the CPU's emulation, whose output is rounded to the same
-  /// type.
+  /// Expects the GPU's error to be at most 1.1 times the error of the CPU's emulation, whose output is rounded to the
+  /// same dtype.
   void expect_as_good_as_the_emulation(const Inputs& given, at::ScalarType dtype = at::kBFloat16) {
     const Inputs x{rounded(given.q, dtype), rounded(given.k, dtype), rounded(given.v, dtype)};
     const Context context{.mode = Mode::quantized};
@@ -56,10 +56,11 @@ class Int8ValuesOnGpu : public AttendOnGpu {
   std::string before_;
 };
 
-/// The records of V that a call makes on a GPU, with what they were made from, in the CPU's memory.
+/// The records of V that a call on a GPU makes, copied to the CPU's memory, with the centers and scales that belong to
+/// them.
 class Records {
  public:
-  /// v: [batch, keys, heads, head_dim] on the GPU. means: all blocks are dropped, so records of means are made too.
+  /// v: [batch, keys, heads, head_dim] on the GPU. means: true to make records of means too, by dropping all blocks.
   Records(const at::Tensor& v, bool means) : heads_(v.size(0) * v.size(2)) {
     const at::Tensor out = at::empty_like(v);
     const at::Tensor map = at::zeros({v.size(0) * v.size(2), blocks_of(v.size(1)), blocks_of(v.size(1))},
@@ -85,7 +86,7 @@ class Records {
   const cuda::Sizes& sizes() const { return *sizes_; }
   int64_t heads() const { return heads_; }
   float center(int64_t head, int64_t d) const { return buffers_.v_center[head * sizes_->D + d]; }
-  /// Returns the integer of a key (0..63) of a record of a head.
+  /// Returns the integer that a record holds for a key (0..63) and channel of a head.
   int value(int64_t head, int64_t record, int64_t key, int64_t d) const {
     const int at = cuda::value_offset(static_cast<int>(d), cuda::value_position(static_cast<int>(key)));
     return static_cast<int8_t>(bytes(head, record)[at]);
@@ -121,8 +122,8 @@ class Records {
   cuda::Buffers buffers_{};
 };
 
-/// Compares integers and scales with what the CPU makes of the same values: expected [rows, head_dim] in fp32, which is
-/// rounded here.
+/// Expects a record to have the integers and scales that the CPU computes. expected: the values of the record before
+/// rounding, fp32 [rows, head_dim].
 void expect_record(const Records& records, int64_t head, int64_t record, std::vector<float> expected, int64_t head_dim,
                    const std::function<int64_t(int64_t)>& key_of_row) {
   const int64_t rows = static_cast<int64_t>(expected.size()) / head_dim;
@@ -137,7 +138,7 @@ void expect_record(const Records& records, int64_t head, int64_t record, std::ve
   EXPECT_EQ(wrong, 0) << "in record " << record << " of head " << head;
 }
 
-/// Compares all records of V, and the records of means if there are any.
+/// Compares all records of V, and all records of means if `means` is true, with what the CPU computes.
 void expect_records_of_the_cpu(const at::Tensor& given, at::ScalarType dtype, bool means) {
   const at::Tensor v = given.to(at::kCUDA, dtype), cpu = v.cpu().to(at::kFloat);
   const Records records(v, means);
@@ -178,7 +179,7 @@ TEST_F(Int8ValuesOnGpu, MakesTheIntegersOfTheCpu) {
       }
 }
 
-/// Values that are hard to round: [1, keys, heads, head_dim].
+/// Returns tensors [1, keys, heads, head_dim] of values that are hard to round.
 std::vector<at::Tensor> hard_values(int64_t keys, int64_t heads, int64_t head_dim) {
   std::vector<at::Tensor> all;
   const auto add = [&](const auto& change) {
@@ -199,7 +200,8 @@ std::vector<at::Tensor> hard_values(int64_t keys, int64_t heads, int64_t head_di
   add([](const at::Tensor& v) { v.mul_(1e4); });
   add([](const at::Tensor& v) { v.fill_(-3); });
   add([](const at::Tensor& v) { v.select(3, 7).zero_(); });
-  add([&](const at::Tensor& v) { v.select(3, 7).slice(1, 0, keys, 8).zero_(); });  // zeros in the statistics' sample
+  // Zeros in all tokens of the statistics' sample.
+  add([&](const at::Tensor& v) { v.select(3, 7).slice(1, 0, keys, 8).zero_(); });
   return all;
 }
 
@@ -227,11 +229,11 @@ TEST_F(Int8ValuesOnGpu, ErrsAsTheEmulationDoesAtEverySize) {
   expect_as_good_as_the_emulation(inputs(1, 513, 4097, 2, 128));
 }
 
-// The GPU centers and balances K by a sample of the tokens, so it rounds other numbers than the emulation. The errors
-// of the two then differ by chance if few numbers make them: one loud channel, equal queries, or sharp scores, with
-// which a query attends to few keys. A simulation in double (24 seeds) gives ratios with a mean of .98 to 1.02 and a
-// deviation of .11 for a loud channel of one head, .03 for eight; .11 for one of equal queries; .08 for 300 sharp
-// queries of one head.
+// The GPU centers and balances K by a sample of the tokens, so it rounds other numbers than the emulation. If only few
+// numbers determine the errors, the errors of the two differ by chance: with one loud channel, with equal queries, or
+// with sharp scores, where a query attends to few keys. A simulation in double precision (24 seeds) gives error ratios
+// with a mean of .98 to 1.02. Their deviation is .11 for a loud channel of one head and .03 for eight heads; .11 for
+// equal queries of one head; .08 for 300 sharp queries of one head.
 constexpr int64_t kManyHeads = 16;
 
 TEST_F(Int8ValuesOnGpu, ErrsAsTheEmulationDoesForHardValues) {
@@ -265,7 +267,7 @@ TEST_F(Int8ValuesOnGpu, ErrsAsTheEmulationDoesForHardScores) {
   }
 }
 
-// All weights are 255 and all values of a record are 127 or -127, so the integer sums are as large as they can be.
+// All weights are 255 and all values of a record are 127 or -127, so the sums of products are as large as they can be.
 TEST_F(Int8ValuesOnGpu, SumsTheLargestProductsExactly) {
   for (const int64_t head_dim : {64, 128, 256}) {
     Inputs x = inputs(1, 130, 4096, 1, head_dim);
@@ -287,7 +289,8 @@ TEST_F(Int8ValuesOnGpu, AttendsToTheLargestScoreHoweverLarge) {
       x.q = rounded(x.q * size);
       const Context context{.mode = Mode::quantized};
       const at::Tensor out = on_gpu(x, context).out.cpu().to(at::kFloat);
-      // Every output is nearly one of the values: its distance to the nearest is small for almost all queries.
+      // Every output is close to one of the values. So its distance to the nearest value is small for almost all
+      // queries.
       const at::Tensor nearest = at::cdist(out.squeeze(0).squeeze(1), x.v.squeeze(0).squeeze(1)).amin(1);
       EXPECT_LT(nearest.median().item<double>(), 0.02 * std::sqrt(static_cast<double>(head_dim)));
       EXPECT_GT(out.abs().mean().item<double>(), 0.5);
@@ -334,7 +337,7 @@ TEST_F(Int8ValuesOnGpu, PassesNanAndInfinityOn) {
 TEST_F(Int8ValuesOnGpu, GivesZerosToQueriesWithoutKeys) {
   Context context{.mode = Mode::quantized, .causal = true, .return_lse = true};
   for (const int64_t head_dim : {64, 128, 256}) {
-    const Inputs x = inputs(1, 300, 100, 2, head_dim);  // the first 200 queries see nothing
+    const Inputs x = inputs(1, 300, 100, 2, head_dim);  // causal, so the first 200 queries see no key
     const Result gpu = on_gpu(x, context);
     EXPECT_EQ(gpu.out.cpu().narrow(1, 0, 200).abs().max().item<double>(), 0);
     EXPECT_TRUE(at::isinf(gpu.lse.cpu().narrow(2, 0, 200)).all().item<bool>());
@@ -352,7 +355,7 @@ TEST_F(Int8ValuesOnGpu, SharesKeysAndValuesOfGroupedQueries) {
   }
 }
 
-// The int8 kernel replaces e4m3 and fp16 products of P and V on every GPU but Hopper.
+// The int8 kernel is the default on every GPU but Hopper, and on Hopper for head_dim 256.
 TEST(ChooseKernel, TakesInt8ForEveryGpuWithoutItsOwnKernel) {
   for (const int capability : {80, 86, 87, 89, 100, 120})
     for (const int head_dim : {16, 64, 128, 256})

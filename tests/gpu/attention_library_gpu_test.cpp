@@ -1,5 +1,5 @@
-// Tests the C interface on a GPU: the same bits as the torch operator, concurrent threads and handles, and CUDA errors
-// that other code caused.
+// Tests the C interface on a GPU: it gives the same bits as the torch operator, threads and handles may be used
+// concurrently, and CUDA errors of other code are handled.
 #include "sparsereel/attention.hpp"
 
 #include <c10/core/DeviceGuard.h>
@@ -23,7 +23,7 @@ sparsereel_tensor tensor_of(const at::Tensor& x) {
   return {x.data_ptr(), x.stride(0), x.stride(1), x.stride(2)};
 }
 
-/// Tensors on a GPU and the C call for them. The output is NaN at first.
+/// Tensors on a GPU and the C call for them. The output is filled with NaN, so that missing results are seen.
 struct GpuCall {
   GpuCall(const Inputs& x, at::ScalarType dtype, c10::Device device = at::kCUDA)
       : q(x.q.to(device, dtype)), k(x.k.to(device, dtype)), v(x.v.to(device, dtype)) {
@@ -46,7 +46,7 @@ struct GpuCall {
     call.policy.dense_operations = 0;
   }
 
-  /// Runs the call in torch's stream.
+  /// Runs the call in torch's current stream and waits for it.
   void run(Attention& library) {
     const auto bytes = static_cast<int64_t>(library.workspace_size(call));
     const at::Tensor workspace = at::full({bytes}, 0xFF, q.options().dtype(at::kByte));
@@ -55,7 +55,8 @@ struct GpuCall {
     models::synchronize(q.device());
   }
 
-  /// Runs the call, expects `cause` in the message and returns the status. Only a CUDA error may change the output.
+  /// Runs the call, which must fail with `cause` in the message, and returns the status. The output must stay as it
+  /// was, except after a CUDA error.
   sparsereel_status refusal(Attention& library, const std::string& cause) {
     size_t bytes = 0;
     sparsereel_status status = sparsereel_attention_workspace_size(library.get(), &call, &bytes);
@@ -74,7 +75,7 @@ struct GpuCall {
 
 class AttentionLibraryOnGpu : public AttendOnGpu {
  protected:
-  /// Expects the C call, after `set` has prepared it, and torch's operator to give the same bits and counts.
+  /// Expects the C call, which `set` completes, to give the same bits and counts as torch's operator.
   void expect_same_bits(const Inputs& x, Context context, const std::function<void(GpuCall&)>& set,
                         at::ScalarType dtype = at::kBFloat16) {
     Attention library(0);
@@ -183,7 +184,7 @@ TEST_F(AttentionLibraryOnGpu, GivesTheSameBitsAsTheOperatorWithEveryPolicy) {
 }
 
 TEST_F(AttentionLibraryOnGpu, GivesTheSameBitsAsTheOperatorIfHeadsDiffer) {
-  const int64_t count = 70;  // more heads than one launch takes settings for
+  const int64_t count = 70;  // more heads than the settings of which one launch can store
   const Inputs x = inputs(1, 700, 700, count, 64);
   std::vector<HeadPolicy> heads(count);
   std::vector<sparsereel_head_policy> mine_heads(count, AttentionCall().policy.all);
@@ -206,7 +207,7 @@ TEST_F(AttentionLibraryOnGpu, GivesTheSameBitsAsTheOperatorWithMasksAndMaps) {
     mine.call.policy.all.topk = 0.5;
     mine.call.key_lengths = lengths.data_ptr<int64_t>();
   });
-  const at::Tensor wide = at::randint(2, {2, 3, 8, 15}, at::kByte);  // each row of the map is 128 queries
+  const at::Tensor wide = at::randint(2, {2, 3, 8, 15}, at::kByte);  // a row of the map is for 128 queries
   const at::Tensor tall = wide.repeat_interleave(2, 2).narrow(2, 0, 15).contiguous();
   const at::Tensor wide_there = wide.to(at::kCUDA), tall_there = tall.to(at::kCUDA);
   Context mapped = sparse(0.5);
@@ -239,7 +240,7 @@ TEST_F(AttentionLibraryOnGpu, GivesTheSameBitsAsTheOperatorWithAPrologue) {
       p.interleaved = interleaved;
       const Prologue there = on_device(p);
       Context with_pairs = context;
-      with_pairs.prologue.rotary_pairs = rotary_pairs(there);  // rounded by torch
+      with_pairs.prologue.rotary_pairs = rotary_pairs(there);  // torch rounds the pairs, not the kernel
       const auto set = [&](GpuCall& mine) {
         mine.call.policy.all.topk = 0.4;
         mine.call.text_tokens = text;
@@ -318,11 +319,11 @@ TEST_F(AttentionLibraryOnGpu, NeitherClearsNorReportsAnEarlierCudaError) {
   Attention library(0);
   GpuCall first(x, at::kBFloat16), second(x, at::kBFloat16);
   first.run(library);
-  // Allocate first: libtorch's allocator clears a pending error.
+  // Allocate before the error is caused, because libtorch's allocator clears a pending error.
   const size_t bytes = library.workspace_size(second.call);
   const at::Tensor workspace = at::empty({static_cast<int64_t>(bytes)}, second.q.options().dtype(at::kByte));
   models::synchronize(second.q.device());
-  std::thread thread([&] {  // CUDA keeps a last error for each thread
+  std::thread thread([&] {  // a thread of its own, because CUDA keeps a last error for each thread
     EXPECT_EQ(cuda::pending_error(), nullptr);
     EXPECT_EQ(cuda::compute_capability(9999), 0);
     const std::string earlier = cuda::pending_error();
@@ -338,7 +339,7 @@ TEST_F(AttentionLibraryOnGpu, NeitherClearsNorReportsAnEarlierCudaError) {
   EXPECT_TRUE(at::equal(first.out, second.out));
 }
 
-/// Runs in a process of its own, because CUDA is unusable after an illegal address.
+/// Runs in a process of its own, because no CUDA call works after a kernel has accessed an illegal address.
 [[noreturn]] void run_after_a_broken_kernel() {
   Attention library(0);
   GpuCall mine({.q = at::zeros({1, 100, 1, 64}), .k = at::zeros({1, 100, 1, 64}), .v = at::zeros({1, 100, 1, 64})},
@@ -351,7 +352,7 @@ TEST_F(AttentionLibraryOnGpu, NeitherClearsNorReportsAnEarlierCudaError) {
   try {
     models::synchronize(mine.q.device());
   } catch (const std::exception&) {
-    // The illegal address above causes this error.
+    // This error comes from the illegal address above.
   }
   const sparsereel_status status =
       sparsereel_attention_run(library.get(), &mine.call, workspace.data_ptr(), bytes, nullptr);

@@ -1,4 +1,5 @@
-// Tests means for dropped blocks, and selection by their error, on a GPU against the CPU's exact arithmetic.
+// Tests means of dropped blocks, and selection by the error of these means, on a GPU. Compares with exact attention on
+// the CPU over the same blocks.
 #include <gmock/gmock.h>
 
 #include <random>
@@ -29,7 +30,7 @@ class MeansOnGpu : public AttendOnGpu {
     return context;
   }
 
-  /// Expects the GPU to choose nearly as many blocks as the CPU, which must drop some and keep some.
+  /// Expects the GPU to keep nearly as many blocks as the CPU. The CPU must keep some blocks and drop some.
   void expect_bounded_as_on_the_cpu(const Inputs& x, const Context& context, at::ScalarType dtype = at::kBFloat16) {
     const Result gpu = on_gpu(x, context, dtype), cpu = exact(x, context);
     EXPECT_GT(cpu.statistics.sparsity(), 0.1);
@@ -55,7 +56,7 @@ class MeansOnGpu : public AttendOnGpu {
     return map;
   }
 
-  /// Expects the GPU to follow a random map. The CPU follows the same map exactly.
+  /// Expects the GPU to follow a random map as the CPU does, which follows it exactly.
   void expect_map_obeyed(const Inputs& x, Context context, double kept, double bound = 0.06) {
     context.block_map = random_map(x, kept);
     context.return_lse = true;
@@ -65,7 +66,7 @@ class MeansOnGpu : public AttendOnGpu {
     EXPECT_TRUE(at::equal(at::isinf(gpu.lse.cpu()), at::isinf(cpu.lse)));
     const at::Tensor error = (gpu.lse.cpu() - cpu.lse).masked_select(at::isfinite(cpu.lse)).abs();
     EXPECT_LT(error.max().item<double>(), 0.08);
-    Context dropping = context;  // otherwise the test would not see the means
+    Context dropping = context;  // without means the result must differ, otherwise this test would not see them
     dropping.policy.dropped = Dropped::none;
     dropping.policy.ranking = Ranking::mass;
     EXPECT_GT(compare(exact(x, dropping).out, cpu.out).relative_l1, 2 * bound);
@@ -82,7 +83,7 @@ TEST_F(MeansOnGpu, ReplaceTheBlocksThatTheMapOfTheCallerDrops) {
 TEST_F(MeansOnGpu, FillTilesWithoutAnyBlock) {
   for (const int64_t head_dim : {64, 128, 256}) {
     SCOPED_TRACE(head_dim);
-    const Inputs x = video(1, 400, 2112, 2, head_dim);  // 33 blocks, whose means fill two records and a part of a third
+    const Inputs x = video(1, 400, 2112, 2, head_dim);  // 33 blocks: their means fill two records and a part of a third
     Context context = means(0.5);
     context.block_map = BlockMap(1, 2, blocks_of(400), blocks_of(2112), false);
     const Result gpu = on_gpu(x, context);
@@ -103,19 +104,20 @@ TEST_F(MeansOnGpu, ObeyTextKeyLengthsAndCausalMasks) {
       context.text_tokens = 0;
       context.key_lengths = at::tensor({1200, 65, 1025}, at::kLong);
       Inputs x = video(3, 1200, 1200, 2, head_dim);
-      x.v.select(0, 1).narrow(0, 65, 1135).fill_(1000);  // padding must have no effect
+      // V of padding is large, so that any effect of it would be seen.
+      x.v.select(0, 1).narrow(0, 65, 1135).fill_(1000);
       expect_map_obeyed(x, context, 0.4, 0.07);
     }
   }
 }
 
-// Means of keys that a causal mask hides must not push visible scores below the smallest weight.
+// Means of keys that the causal mask hides must not push the weights of visible keys below the smallest weight.
 TEST_F(MeansOnGpu, IgnoreHiddenMeansWithLargeScores) {
   for (const int64_t head_dim : {64, 128, 256}) {
     SCOPED_TRACE(head_dim);
     Inputs x = video(1, 1024, 1024, 1, head_dim);
     x.q = rounded(x.q * 0.3 + 1);
-    x.k.narrow(1, 512, 512).add_(8);  // a record of means has past and future blocks
+    x.k.narrow(1, 512, 512).add_(8);  // so that one record of means has past and future blocks
     x.k = rounded(x.k);
     Context context = means(0.5);
     context.causal = true;
@@ -152,7 +154,8 @@ TEST_F(MeansOnGpu, SelectBlocksAsWellAsTheCpu) {
             context.text_tokens = text;
             const Result gpu = on_gpu(x, context), cpu = exact(x, context);
             EXPECT_NEAR(gpu.statistics.sparsity(), cpu.statistics.sparsity(), 0.01);
-            EXPECT_GE(gpu.statistics.mean_share(), cpu.statistics.mean_share());  // the CPU packs cells densely
+            // The CPU counts only the cells in use, the GPU whole records.
+            EXPECT_GE(gpu.statistics.mean_share(), cpu.statistics.mean_share());
             EXPECT_LE(gpu.statistics.mean_share(), 3.0 / 46);
             EXPECT_LT(compare(gpu.out, cpu.out).relative_l1, 0.07);
             EXPECT_LT(compare(gpu.out, full).relative_l1, compare(cpu.out, full).relative_l1 + 0.02);
@@ -165,7 +168,7 @@ TEST_F(MeansOnGpu, SelectBlocksAsWellAsTheCpu) {
 
 TEST_F(MeansOnGpu, HandleSharpScoresAndOutliers) {
   for (const int64_t head_dim : {64, 128}) {
-    for (const double gain : {1.0, 3.0, 12.0}) {  // for the clamped exponentials, and for those that go through ex2
+    for (const double gain : {1.0, 3.0, 12.0}) {  // scores for the clamped exponentials, and scores for ex2
       SCOPED_TRACE(::testing::Message() << head_dim << " x " << gain);
       Inputs x = video(1, 1000, 2000, 2, head_dim);
       x.q = rounded(x.q * gain);
@@ -187,7 +190,7 @@ TEST_F(MeansOnGpu, GiveTheMeanOfVForConstantInputs) {
 
 TEST_F(MeansOnGpu, GiveTheSameBitsInRepeatedCalls) {
   for (const int64_t head_dim : {64, 128, 256}) {
-    for (const int64_t text : {0, 50}) {  // without text the last tiles are computed in parts
+    for (const int64_t text : {0, 50}) {  // without text, the last tiles are computed in parts
       const Inputs x = video(2, 5003, 5003, 2, head_dim);
       Context context = means(0.6);
       context.text_tokens = text;
@@ -198,8 +201,8 @@ TEST_F(MeansOnGpu, GiveTheSameBitsInRepeatedCalls) {
   }
 }
 
-/// At CogVideoX-5b's size each multiprocessor takes many tiles, and each call finds another call's data in its scratch
-/// memory. A race would change bits in this test before it crashed anything.
+/// With the size of CogVideoX-5b, each multiprocessor takes many tiles, and each call finds the data of another call in
+/// its scratch memory. A race would change bits here long before it crashed a program.
 TEST_F(MeansOnGpu, GiveTheSameBitsInAnyOrderForCallsAsLargeAsAVideo) {
   const auto gpu = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
   Context context = means(0.12);
@@ -246,7 +249,7 @@ TEST_F(MeansOnGpu, KeepAnErrorBoundForScoresBeyondTheRangeOfExponentials) {
     x.q = rounded(x.q * gain);
     Context context = means(0.5);
     context.policy.defaults.selection = Selection::error;
-    context.policy.defaults.error = 5;  // means err by far more if scores are sharp
+    context.policy.defaults.error = 5;  // far more than for normal data, because means err far more if scores are sharp
     const Result gpu = on_gpu(x, context), cpu = exact(x, context);
     EXPECT_GT(cpu.statistics.sparsity(), 0.3);
     EXPECT_NEAR(gpu.statistics.sparsity(), cpu.statistics.sparsity(), 0.03);
@@ -281,7 +284,7 @@ TEST_F(MeansOnGpu, ScaleABlockErrorBoundByTheOutput) {
     SCOPED_TRACE(size);
     Inputs x = video(2, 3000, 3000, 2, 64);
     x.v.mul_(size);
-    x.v.select(0, 1).mul_(0.01);  // the bound is relative to each batch entry
+    x.v.select(0, 1).mul_(0.01);  // a small V in one batch entry, because the bound is relative to each entry
     x.v = rounded(x.v);
     expect_bounded_as_on_the_cpu(x, bounded(0.02));
   }
@@ -306,7 +309,8 @@ TEST_F(MeansOnGpu, KeepABlockErrorBoundForHeadsThatDiffer) {
 TEST_F(MeansOnGpu, PredictTheErrorOfABlockErrorBoundAsTheCpuDoes) {
   const Inputs x = video(2, 3000, 3000, 2, 64);
   const Result check = expect_predicted_as_on_the_cpu(x, bounded(0.02), 0.03);
-  const Result sparse = on_gpu(x, bounded(0.02));  // estimates lengths from a sample
+  // Mode sparse predicts the output lengths of a sample of the tiles only.
+  const Result sparse = on_gpu(x, bounded(0.02));
   EXPECT_EQ(sparse.statistics.kept_blocks, check.statistics.kept_blocks);
   EXPECT_EQ(sparse.statistics.predicted_error(), 0);
 }
@@ -343,7 +347,7 @@ TEST_F(MeansOnGpu, PredictTheErrorOfABudgetAsTheCpuDoes) {
 
 TEST_F(MeansOnGpu, SpendABudgetOnTheLargestErrors) {
   Inputs x = video(2, 3000, 3000, 3, 64);
-  x.v.select(2, 1).mul_(4);  // head 1
+  x.v.select(2, 1).mul_(4);  // so that errors of head 1 are larger
   x.v = rounded(x.v);
   for (const bool alone : {false, true}) {
     SCOPED_TRACE(alone ? "a budget a head" : "one for all heads");
@@ -365,10 +369,11 @@ TEST_F(MeansOnGpu, RefuseOtherCellSizes) {
   EXPECT_THROW(on_gpu(x, context), Error);
 }
 
-/// Compares with the CPU, which emulates the same arithmetic with the true maximum of every channel of V.
+/// Compares V's rounding with the CPU's emulation, whose scales come from the true maximum of every channel of V.
 class ValueRangeOnGpu : public AttendOnGpu {
  protected:
-  static constexpr int64_t kTokens = 9001, kOutlier = 4321;  // a sample of every 17th token misses it
+  // One token that a sample of every 17th token does not contain.
+  static constexpr int64_t kTokens = 9001, kOutlier = 4321;
 
   void expect_as_good_as_a_true_maximum(Inputs x) {
     x.v = rounded(x.v);
@@ -377,7 +382,7 @@ class ValueRangeOnGpu : public AttendOnGpu {
     const at::Tensor full = exact(x, {.mode = Mode::full}).out;
     const double truly = compare(attend(x.q, x.k, x.v, context, workspace).out, full).relative_l1;
     const double ours = compare(on_gpu(x, context).out, full).relative_l1;
-    // Every format of V holds the largest value of a record exactly, or nearly so in fp16.
+    // Every format of V stores the largest value of a record exactly, or in fp16 nearly so.
     const double rounding = 5e-4;
     EXPECT_LT(ours, 1.1 * truly + rounding) << "with the true maximum " << truly;
   }

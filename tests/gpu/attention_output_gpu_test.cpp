@@ -1,4 +1,4 @@
-// Tests e4m3 outputs against the same kernel's 16-bit outputs, and outputs that overwrite the queries.
+// Tests outputs in e4m3 against the 16-bit outputs of the same kernel, and outputs that overwrite q.
 #include <cmath>
 #include <utility>
 
@@ -9,8 +9,8 @@ namespace {
 
 class EightBitOutput : public AttendOnGpu {
  protected:
-  /// Compares the two outputs if the GPU's kernel writes e4m3, and skips the test if it does not. The second batch
-  /// entry's values are smaller.
+  /// Compares the e4m3 output with the 16-bit output. Skips the test if the GPU's kernel does not write e4m3. If there
+  /// are two batch entries, the values of the second are made smaller.
   void expect_rounded_output(Inputs x, Context context, at::ScalarType dtype = at::kBFloat16, double bound = 0.03) {
     if (x.q.size(0) > 1) x.v = rounded(x.v * at::tensor({1.0F, 0.01F}).view({2, 1, 1, 1}), dtype);
     const Result plain = on_gpu(x, context, dtype);
@@ -28,7 +28,7 @@ class EightBitOutput : public AttendOnGpu {
     EXPECT_TRUE(at::allclose(scale, x.v.abs().amax({1, 2, 3}) / 448, 1e-6));
     const at::Tensor of_entry = scale.view({-1, 1, 1, 1});
     const at::Tensor out = result.out.cpu().to(at::kFloat) * of_entry, expected = plain.out.cpu().to(at::kFloat);
-    const at::Tensor most = expected.abs() * (0x1p-4 + 0x1p-7) + of_entry * 0x1.1p-10;  // both roundings
+    const at::Tensor most = expected.abs() * (0x1p-4 + 0x1p-7) + of_entry * 0x1.1p-10;  // rounding of both outputs
     EXPECT_TRUE(((out - expected).abs() <= most).all().item<bool>());
     EXPECT_LT(compare(out, expected).relative_l1, bound);
   }
@@ -64,7 +64,7 @@ TEST_F(EightBitOutput, IsTheRoundedOutputOfFewKeys) {
 TEST_F(EightBitOutput, HandlesOutliersZerosAndNanInV) {
   Inputs x = inputs(1, 500, 2000, 2, 64);
   for (const auto& [size, bound] : {std::pair{1e3, 0.03}, std::pair{3e4, 0.1}}) {
-    x.v[0][1001][1][7] = size;  // not in the sample of the statistics
+    x.v[0][1001][1][7] = size;  // a token that the statistics' sample does not contain
     x.v = rounded(x.v);
     expect_rounded_output(x, {.mode = Mode::quantized}, at::kBFloat16, bound);
   }
@@ -85,7 +85,8 @@ TEST_F(EightBitOutput, IsAbsentInCheckMode) {
 
 class OutputOverQueries : public AttendOnGpu {
  protected:
-  /// Makes q, k and v parts of one projection, as transformers do.
+  /// Runs attention on q, k and v that are parts of one tensor, as in transformers. Expects the same output whether or
+  /// not it overwrites q.
   void expect_equal_output(int64_t tokens, int64_t head_dim, Context context) {
     SCOPED_TRACE(::testing::Message() << tokens << " tokens, head_dim " << head_dim << ", " << name(context.mode));
     const at::Tensor qkv = at::randn({2, tokens, 3, 3, head_dim}).to(at::kCUDA, at::kBFloat16);
@@ -99,7 +100,7 @@ class OutputOverQueries : public AttendOnGpu {
     EXPECT_TRUE(out.equal(expected));
   }
 
-  /// With 5000 tokens some tiles are computed in parts.
+  /// Runs the comparison for short calls, and for 5000 tokens, where some tiles are computed in parts.
   void expect_equal_outputs(const Context& context) {
     for (const int64_t head_dim : {64, 128, 256})
       for (const int64_t tokens : {333, 5000}) expect_equal_output(tokens, head_dim, context);

@@ -1,4 +1,4 @@
-// Tests attend() on a GPU against the CPU with numbers that are large, far apart or nearly equal.
+// Tests attend() on a GPU with numbers that are large, of very different sizes, or nearly equal. Compares with the CPU.
 #include <cmath>
 #include <numbers>
 
@@ -12,7 +12,7 @@ TEST_F(AttendOnGpu, SkipsPvOnlyForNegligibleBlocks) {
     SCOPED_TRACE(head_dim);
     Inputs x = inputs(1, 960, 960, 2, head_dim);
     x.q = x.q * 2;
-    x.k.narrow(1, 0, 128).mul_(6);  // the first blocks hold the maxima, so later ones can be skipped
+    x.k.narrow(1, 0, 128).mul_(6);  // the first blocks have the largest scores, so P.V of later ones can be skipped
     x.q = rounded(x.q);
     x.k = rounded(x.k);
     expect_harmless_skips(x);
@@ -24,7 +24,7 @@ TEST_F(AttendOnGpu, SkipsPvInLongLists) {
     SCOPED_TRACE(head_dim);
     Inputs x = inputs(1, 200, 9000, 1, head_dim);
     x.q = rounded(x.q + 1);
-    x.k.narrow(1, 0, 128).add_(1.5);  // these hold the maxima of all rows
+    x.k.narrow(1, 0, 128).add_(1.5);  // these keys have the largest scores of all queries
     x.k = rounded(x.k);
     expect_harmless_skips(x);
   }
@@ -39,9 +39,9 @@ TEST_F(AttendOnGpu, StaysFiniteWithLargeScoresAndOutliers) {
   const Context context{.mode = Mode::quantized};
   const Result gpu = on_gpu(x, context);
   EXPECT_TRUE(at::isfinite(gpu.out).all().item<bool>());
-  Workspace workspace;  // 8 bits alone err much with these inputs, so the CPU uses the same arithmetic
+  Workspace workspace;  // with these inputs 8 bits err much on any device, so compare with the CPU's emulation
   EXPECT_GT(compare(gpu.out, attend(x.q, x.k, x.v, context, workspace).out).cosine, 0.99);
-  Inputs unseen = inputs(1, 200, 2048, 1, 64);  // a channel that is 0 in the statistics' sample
+  Inputs unseen = inputs(1, 200, 2048, 1, 64);  // a channel that is 0 in all tokens of the statistics' sample
   unseen.v.select(3, 7).slice(1, 0, 2048, 4).fill_(0);
   EXPECT_TRUE(at::isfinite(on_gpu(unseen, context).out).all().item<bool>());
   Inputs equal = inputs(1, 200, 200, 1, 128);
@@ -49,8 +49,8 @@ TEST_F(AttendOnGpu, StaysFiniteWithLargeScoresAndOutliers) {
   expect_quantized_near_exact(equal);
 }
 
-// In trained models a few channels of K hold most of its energy. Quantization must not lose the precision of the
-// others.
+// In trained models, a few channels of K hold most of its energy. The other channels must not lose their precision when
+// K is quantized.
 TEST_F(AttendOnGpu, KeepsThePrecisionOfOtherChannelsBesideLoudOnes) {
   for (const int64_t head_dim : {64, 128, 256}) {
     SCOPED_TRACE(head_dim);
@@ -63,8 +63,8 @@ TEST_F(AttendOnGpu, KeepsThePrecisionOfOtherChannelsBesideLoudOnes) {
   }
 }
 
-// The gains lead to scores that hopper/softmax.cuh treats in three ways: by linear exponentials without a clamp, by
-// these with a clamp, and by ex2.
+// These gains lead to the three cases of hopper/softmax.cuh: linear exponentials without a clamp, linear exponentials
+// with a clamp, and ex2.
 TEST_F(AttendOnGpu, MatchesTheCpuForScoresOfEveryRange) {
   const Context context{.mode = Mode::quantized};
   for (const int64_t head_dim : {64, 128})
@@ -79,7 +79,7 @@ TEST_F(AttendOnGpu, MatchesTheCpuForScoresOfEveryRange) {
     }
 }
 
-// A row's maximum may be as far below zero as the largest score is above it.
+// All scores of a row may be far below zero: as far as the largest score of another row is above it.
 TEST_F(AttendOnGpu, KeepsTheWeightsOfRowsWhoseScoresAreAllFarBelowZero) {
   for (const int64_t head_dim : {64, 128}) {
     SCOPED_TRACE(head_dim);
@@ -100,8 +100,8 @@ TEST_F(AttendOnGpu, KeepsTheWeightsOfRowsWhoseScoresAreAllFarBelowZero) {
   }
 }
 
-// Tests channels whose values are all equal. Also tests a value whose distance from its block's mean is twice the
-// largest |v|: one 1 among values of -1.
+// Tests channels whose values are all equal, and a value whose distance from its block's mean is twice the largest |v|:
+// a 1 among values of -1.
 TEST_F(AttendOnGpu, HandlesConstantAndTwoSidedValues) {
   const Context context{.mode = Mode::quantized};
   for (const int64_t tokens : {1, 100, 700, 2000}) {
@@ -116,12 +116,13 @@ TEST_F(AttendOnGpu, HandlesConstantAndTwoSidedValues) {
   x.v.select(1, 7).fill_(1);
   x.v.select(1, 100).fill_(-1);
   x.k.zero_();
-  x.k.select(1, 7).fill_(4);  // all queries attend to the value that is far from its block's mean
+  x.k.select(1, 7).fill_(4);  // so that all queries attend to the value that is far from its block's mean
   x.q.fill_(4);
   EXPECT_LT(compare(on_gpu(x, context).out, exact(x, context).out).relative_l1, 0.06);
 }
 
-// Thousands of products have the same sign: an accumulator that truncates them loses more than a percent.
+// V hardly changes, so thousands of products have the same sign. An accumulator that truncates them would lose more
+// than a percent.
 TEST_F(AttendOnGpu, StaysPreciseForValuesThatChangeSlowlyAlongTheTokens) {
   for (const int64_t head_dim : {64, 128}) {
     SCOPED_TRACE(head_dim);

@@ -1,5 +1,5 @@
-// Tests 16-bit attention on a GPU against the CPU's exact arithmetic. Errors must be as small as the dtype allows, and
-// the kernels must choose the same blocks as the 8-bit kernels.
+// Tests 16-bit attention on a GPU against exact attention on the CPU. Errors must be as small as the dtype allows, and
+// the kernels must choose the same blocks as 8-bit attention.
 #include <gmock/gmock.h>
 
 #include <limits>
@@ -14,8 +14,8 @@ using ::testing::HasSubstr;
 
 class SixteenBitsOnGpu : public AttendOnGpu {
  protected:
-  /// Returns the largest relative L1 that is allowed. Rounding P, the means and the output to `dtype` keeps below it;
-  /// 8-bit arithmetic, with about 0.04, does not.
+  /// Returns the largest relative L1 error that is allowed. Rounding P, the means and the output to `dtype` stays below
+  /// it; 8-bit arithmetic, with an error of about 0.04, does not.
   static double bound_of(at::ScalarType dtype) { return dtype == at::kHalf ? 0.001 : 0.007; }
 
   /// Returns a context of 16-bit sparse attention in which means replace dropped blocks.
@@ -40,7 +40,7 @@ class SixteenBitsOnGpu : public AttendOnGpu {
     return map;
   }
 
-  /// Compares the result with exact attention over the same blocks on the CPU. These are all blocks, or those of the
+  /// Compares the result with exact attention on the CPU over the same blocks: all blocks, or the blocks of the
   /// context's map.
   void expect_near_exact(const Inputs& x, Context context, at::ScalarType dtype = at::kBFloat16, double bound = 0) {
     context.return_lse = true;
@@ -107,7 +107,8 @@ TEST_F(SixteenBitsOnGpu, HidePaddingByKeyLengths) {
       Inputs x = inputs(4, 300, 300, 2, head_dim);
       expect_near_exact(x, context);
       const at::Tensor out = on_gpu(x, context).out;
-      const double nan = std::numeric_limits<double>::quiet_NaN();  // padding must have no effect
+      // K and V of padding are NaN, so that any effect of them would be seen.
+      const double nan = std::numeric_limits<double>::quiet_NaN();
       for (const at::Tensor& t : {x.k, x.v}) t.select(0, 1).narrow(0, 65, 235).fill_(nan);
       EXPECT_TRUE(at::equal(on_gpu(x, context).out, out));
     }
@@ -137,7 +138,8 @@ TEST_F(SixteenBitsOnGpu, ObeyTextKeyLengthsAndCausalMasks) {
       context.text_tokens = 0;
       context.key_lengths = at::tensor({1200, 65, 1025}, at::kLong);
       Inputs x = video(3, 1200, 1200, 2, head_dim);
-      x.v.select(0, 1).narrow(0, 65, 1135).fill_(1000);  // padding must have no effect
+      // V of padding is large, so that any effect of it would be seen.
+      x.v.select(0, 1).narrow(0, 65, 1135).fill_(1000);
       expect_map_obeyed(x, context, 0.4);
     }
   }
@@ -162,7 +164,7 @@ TEST_F(SixteenBitsOnGpu, SelectAlmostTheSameBlocksAsEightBits) {
                       static_cast<double>(eight.statistics.kept_blocks),
                       0.005 * static_cast<double>(eight.statistics.total_blocks));
           EXPECT_GT(ours.statistics.sparsity(), 0.5);
-          // At the edge of the selection some blocks differ from the CPU's.
+          // A few blocks with errors near the threshold are chosen by only one of GPU and CPU.
           EXPECT_LT(compare(ours.out, cpu.out).relative_l1, 0.02);
           EXPECT_LT(2 * compare(ours.out, cpu.out).relative_l1, compare(eight.out, cpu.out).relative_l1);
         }
@@ -222,7 +224,7 @@ TEST_F(SixteenBitsOnGpu, SkipOnlyNegligibleProducts) {
     SCOPED_TRACE(head_dim);
     Inputs x = inputs(1, 960, 960, 2, head_dim);
     x.q = rounded(x.q * 2);
-    x.k.narrow(1, 0, 128).mul_(6);  // the first blocks hold the maxima, so later ones can be skipped
+    x.k.narrow(1, 0, 128).mul_(6);  // the first blocks have the largest scores, so P.V of later ones can be skipped
     x.k = rounded(x.k);
     Context context = sixteen(0.5, Ranking::mass);
     context.policy.dropped = Dropped::none;
@@ -309,7 +311,8 @@ TEST_F(SixteenBitsOnGpu, HandleSharpScoresAndLargeValues) {
 }
 
 TEST_F(SixteenBitsOnGpu, GiveTheMeanOfVForConstantInputs) {
-  for (const double value : {0.0, 1e-4, 0.5, 100.0}) {  // with larger scores, fp32 has no bits left to add a weight
+  // With larger scores, fp32 sums would have no bits left for a weight.
+  for (const double value : {0.0, 1e-4, 0.5, 100.0}) {
     SCOPED_TRACE(value);
     expect_mean_of_v(value, sixteen(0.1), 0.005);
   }
@@ -327,7 +330,8 @@ TEST_F(SixteenBitsOnGpu, GiveTheSameBitsWithAnyStridesAndContiguousHeadDim) {
   };
   EXPECT_TRUE(at::equal(run(fused.select(2, 0), fused.select(2, 1)), expected));
   EXPECT_TRUE(at::equal(run(fused.select(2, 0), heads_first), expected));
-  const at::Tensor wide = at::constant_pad_nd(fused.select(2, 0), {1, 2}).narrow(3, 1, 64);  // rows not 16-byte aligned
+  // The rows of `wide` are not aligned to 16 bytes.
+  const at::Tensor wide = at::constant_pad_nd(fused.select(2, 0), {1, 2}).narrow(3, 1, 64);
   EXPECT_TRUE(at::equal(run(wide, fused.select(2, 1)), expected));
 }
 

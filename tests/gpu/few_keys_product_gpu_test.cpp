@@ -1,5 +1,5 @@
-// Tests cross-attention and the layer W after it, multiplied as P (V W), on a GPU. Compares with (P V) W, which the
-// tests call the usual order, and with fp32 on the CPU.
+// Tests cross-attention together with the layer W after it, computed as P (V W), on a GPU. Compares with (P V) W, which
+// these tests call the usual order, and with fp32 on the CPU.
 #include "models/transformer/few_keys_product.h"
 
 #include <string>
@@ -20,7 +20,8 @@ class FewKeysProduct : public attention::AttendOnGpu {
     attention::Context context;
     context.prologue.norm = attention::Prologue::Norm::rms;
     context.prologue.across_heads = true;
-    context.prologue.q_weight = at::rand({c.heads * c.head_dim}) * 3 + 0.5;  // so that some keys count more
+    // Large weights, so that a query attends more to some keys than to others.
+    context.prologue.q_weight = at::rand({c.heads * c.head_dim}) * 3 + 0.5;
     context.prologue.k_weight = at::rand({c.heads * c.head_dim}) + 0.5;
     context.key_bias = at::randn({c.batch, c.keys});
     return context;
@@ -40,7 +41,8 @@ class FewKeysProduct : public attention::AttendOnGpu {
 
   static double error(const at::Tensor& y, const at::Tensor& exact) { return attention::compare(y, exact).relative_l1; }
 
-  /// Compares the errors of both orders against fp32 on the CPU.
+  /// Expects the error of P (V W) to be at most 1.2 times that of the usual order. Both are compared with fp32 on the
+  /// CPU.
   void expect_no_worse(const FewKeysCase& c, at::ScalarType dtype, bool fp8, double most) {
     SCOPED_TRACE(testing::Message() << c.keys << " keys, " << c.heads << " x " << c.head_dim << ", " << dtype);
     const attention::Inputs x = inputs(c.batch, c.queries, c.keys, c.heads, c.head_dim, dtype);
@@ -65,7 +67,7 @@ class FewKeysProduct : public attention::AttendOnGpu {
     const at::Tensor attended = attend(move(x.q), move(x.k), move(x.v), context, workspace_).out;
     const double usual = error(linear(attended.flatten(2), gpu_layer), exact), ours = error(other, exact);
     EXPECT_LT(ours, most);
-    if (c.keys > 1) {  // with one key the usual order has no intermediate rounding
+    if (c.keys > 1) {  // with one key, the usual order rounds no intermediate result
       EXPECT_LT(ours, 1.2 * usual);
     }
   }

@@ -1,4 +1,4 @@
-// Tests 8-bit rows and products on a GPU against the CPU's emulation. Skipped if no GPU has 8-bit products.
+// Tests 8-bit rows and their products on a GPU against the CPU's emulation. Skipped if no GPU multiplies in 8 bits.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ class Fp8OnGpu : public ::testing::Test {
     EXPECT_EQ(gpu.dtype, cpu.dtype);
   }
 
-  /// Returns a layer on the GPU whose weight's rows differ in size.
+  /// Returns a layer on the GPU. The rows of its weight differ in size.
   static Linear layer(int64_t out, int64_t in) {
     const at::Tensor sizes = at::linspace(-3, 3, out).exp2().unsqueeze(1) / std::sqrt(static_cast<double>(in));
     const Activation rows = quantize_rows((at::randn({out, in}) * sizes).to(at::kCUDA, at::kBFloat16));
@@ -61,7 +61,7 @@ TEST_F(Fp8OnGpu, QuantizesRowsToTheSameBitsAsTheCpu) {
         SCOPED_TRACE(testing::Message() << rows << " x " << channels << " " << dtype);
         at::Tensor x = at::randn({rows, channels}) * at::linspace(-12, 9, rows).exp2().unsqueeze(1);
         x[rows / 2].zero_();
-        x[rows - 1][channels - 1] = 300;  // the last thread has the largest
+        x[rows - 1][channels - 1] = 300;  // the last thread has the row's largest value
         x = x.to(dtype);
         expect_same_bits(quantize_rows(x.to(at::kCUDA)), quantize_rows(x));
       }
@@ -103,8 +103,8 @@ TEST_F(Fp8OnGpu, AppliesTheGeluOfTorchWhileQuantizing) {
       const Activation ours = gelu_tanh_quantize_rows_(gpu, kE4m3);
       const at::Tensor back = ours.values.to(at::kFloat) * ours.scale;
       const at::Tensor exact = at::gelu(x.to(at::kDouble), "tanh");
-      // Rounding to e4m3 errs by half a step at most. That is 1/16 of a normal number, or 2^-10 of a smaller one, where
-      // the row's largest value is 448.
+      // Rounding to e4m3 errs by at most half a step: 1/16 of a normal number, or 2^-10 of a smaller number if the
+      // row's largest value is scaled to 448.
       const at::Tensor most = exact.abs() / 15.9 + exact.abs().amax(1, true) / 448 / 1000;
       EXPECT_TRUE(((back.cpu().to(at::kDouble) - exact).abs() <= most).all().item<bool>()) << channels << dtype;
     }
@@ -142,13 +142,13 @@ TEST_F(Fp8OnGpu, MatchesTheProductsOfTheEmulation) {
       const at::Tensor y = linear(x.to(at::kCUDA), gpu), expected = linear(x, cpu).to(at::kDouble);
       EXPECT_EQ(y.scalar_type(), dtype);
       EXPECT_EQ(y.sizes(), at::IntArrayRef({1, rows, out}));
-      EXPECT_LT(relative_l1(y, expected), 4e-3);  // bf16's rounding is half of that
+      EXPECT_LT(relative_l1(y, expected), 4e-3);  // twice the rounding error of bf16
     }
   }
 }
 
-/// In fast accumulation, tensor cores of compute capability 9.0 keep about 14 bits of a sum. If every term has the same
-/// sign, a sum of 13824 terms comes out 7% too small.
+/// With fast accumulation, tensor cores of compute capability 9.0 keep about 14 bits of a sum. If all terms have the
+/// same sign, the sum of 13824 terms comes out 7% too small.
 TEST_F(Fp8OnGpu, LosesLittleInFastSumsOfOneSidedInputs) {
   const int64_t in = 13824;
   const at::Tensor x = at::gelu(at::randn({256, in}) * 2, "tanh").to(at::kBFloat16);
@@ -187,8 +187,8 @@ TEST_F(Fp8OnGpu, ComputesTheSameWithOffloadedLayers) {
   }
 }
 
-/// Compares the errors of 8-bit forwards on the GPU and on the CPU. The GPU's rounding and order of sums may add
-/// little.
+/// Compares the error of an 8-bit forward pass on the GPU with that on the CPU. The GPU rounds differently and sums in
+/// another order, which may add a little.
 TEST_F(Fp8OnGpu, ErrsAsMuchAsTheEmulationInWholeForwards) {
   for (const test::ParityCase& one : test::parity_cases("dit_cases.json")) {
     const test::Golden golden(one.family->folder + "dit_golden");

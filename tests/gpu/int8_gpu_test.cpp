@@ -1,4 +1,4 @@
-// Tests int8 rows and products on a GPU: integers and scales must equal the CPU's. Skipped without a GPU.
+// Tests int8 rows and their products on a GPU: integers and scales must equal the CPU's. Skipped without a GPU.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
@@ -45,7 +45,8 @@ class Int8OnGpu : public ::testing::Test {
     return layer;
   }
 
-  /// Returns a layer on the CPU, quantized from random numbers; a rotation of -1 is chosen by quantize_int8_weight().
+  /// Returns a layer on the CPU, quantized from random numbers. With a rotation of -1, quantize_int8_weight() chooses
+  /// the rotation.
   static Linear layer(int64_t out, int64_t in, int64_t rotation = -1) {
     const at::Tensor numbers = at::randn({out, in});
     const Int8Rows rows = rotation < 0 ? quantize_int8_weight(numbers) : quantize_int8(numbers, rotation);
@@ -62,8 +63,8 @@ class Int8OnGpu : public ::testing::Test {
     return ((found.cpu().to(at::kDouble) - exact.to(at::kDouble)).norm() / exact.to(at::kDouble).norm()).item<double>();
   }
 
-  /// The biases of layer() are exact in bf16 and fp16, and the GPU rounds only the result. So its results are the CPU's
-  /// results in fp32, rounded to the dtype of x.
+  /// Expects the GPU's product to equal the CPU's fp32 product, rounded to the dtype of x. The biases of layer() are
+  /// exact in bf16 and fp16, so the GPU rounds only the result.
   static void expect_same_product(const at::Tensor& x, const Linear& layer) {
     const at::Tensor gpu = linear(x.to(at::kCUDA), on(at::kCUDA, layer)).cpu();
     EXPECT_TRUE(gpu.equal(linear(x.to(at::kFloat), layer).to(x.scalar_type())));
@@ -108,7 +109,7 @@ TEST_F(Int8OnGpu, MultipliesExactlyAtAnySize) {
   }
 }
 
-/// The kernel for older GPUs runs on every GPU, and must give the same bits.
+/// The kernel for older GPUs runs on every GPU. It must give the same bits as the other kernel.
 TEST_F(Int8OnGpu, GivesTheSameBitsWithTheKernelForOlderGpus) {
   for (const auto& [rows, out, in] : {std::tuple(1, 16, 16), {129, 272, 144}, {700, 1008, 2064}}) {
     const Linear weights = on(at::kCUDA, layer(out, in, 0));
@@ -168,7 +169,7 @@ TEST_F(Int8OnGpu, TakesRowsFromNormAndGeluThatAreInt8Already) {
     const Activation rows = residual.norm_modulate({}, 1e-6, on_gpu, gpu_in);
     ASSERT_TRUE(rows.is_int8());
     EXPECT_EQ(rows.format.rotation, in.rows[0].rotation);
-    // The norm's numbers, rounded to bf16, become the same integers in a pass of their own.
+    // A norm that is rounded to bf16 first, and then quantized in a second pass, must give the same integers.
     at::Tensor again = x.to(at::kCUDA);
     const at::Tensor normed = add_gated_norm_modulate_(again, update.to(at::kCUDA), on_gpu, {}, 1e-6, 300, on_gpu);
     expect_same_rows(rows, quantize_int8(normed.cpu(), in.rows[0].rotation));

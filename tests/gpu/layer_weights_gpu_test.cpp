@@ -1,4 +1,4 @@
-// Tests layers that wait in the host's memory and visit the GPU. Skipped without a GPU.
+// Tests layers whose weights wait in host memory and are copied to the GPU when they are needed. Skipped without a GPU.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ class HostLayersOnGpu : public ::testing::Test {
     std::string reason;
     if (!cuda_available(&reason)) GTEST_SKIP() << "no GPU: " << reason;
     component_.random_seed = 1;
-    // Sizes rise and fall; the largest takes more than one page-locked chunk.
+    // The sizes of consecutive layers rise and fall. The largest layer takes more than one page-locked chunk.
     for (const int64_t out : {3, 4000, 64, 5000, 1}) {
       const std::string name = "layer." + std::to_string(names_.size());
       names_.push_back(name);
@@ -44,7 +44,7 @@ class HostLayersOnGpu : public ::testing::Test {
   std::vector<std::string> names_;
   std::vector<int64_t> outs_;
   std::vector<Linear> layers_;
-  at::Tensor wide_;  // of layer 3, in fp32
+  at::Tensor wide_;  // the fp32 bias that belongs to layer 3
   std::vector<Slots> slots_;
 };
 
@@ -52,7 +52,7 @@ TEST_F(HostLayersOnGpu, AreCompleteInEachVisitForAllShapes) {
   const auto reader = std::make_shared<WeightReader>(component_, at::Device(at::kCUDA, 0), at::kBFloat16);
   const auto weights = load_layers(reader, slots_, Residence::host);
   for (const Linear& layer : layers_) EXPECT_FALSE(layer.weight.defined());
-  // The layers come in turn, over and over; one is repeated and one is skipped.
+  // The layers are visited in turn several times; once a layer is repeated, and once one is skipped.
   for (const size_t i : {0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 4, 0, 1, 3, 2}) {
     weights->visit(i);
     EXPECT_TRUE(layers_[i].weight.equal(reader->tensor(names_[i] + ".weight", {outs_[i], kInputs}))) << i;
@@ -84,9 +84,10 @@ TEST_F(HostLayersOnGpu, AreCompleteWhereverTheyWait) {
   }
 }
 
-/// The references are bf16 weights to which the LoRAs were added on reading. Packed layers with LoRAs differ from the
-/// references only by a last bit, where an fp32 sum lies between two bf16 values. A GPU splits each factor of an fp32
-/// LoRA into two bf16 parts, which loses 2^-16 of every addend. If addends cancel out, that is more than the last bit.
+/// The references are bf16 weights to which the LoRAs were added when they were read. Packed layers with LoRAs may
+/// differ from them only in the last bit, where an fp32 sum lies between two bf16 values. A GPU splits each factor of
+/// an fp32 LoRA into two bf16 parts, which loses 2^-16 of every addend. If addends cancel out, that is more than the
+/// last bit.
 TEST_F(HostLayersOnGpu, IncludeTheirLorasIfPacked) {
   const at::Device gpu(at::kCUDA, 0);
   const test::PackedLayers files({128, 5000, 64}, 4096);  // the second is unpacked in several pieces

@@ -1,5 +1,5 @@
-// Tests the fused kernels of transformer blocks on a GPU against the CPU's fp32 on the same inputs. Skipped without a
-// GPU.
+// Tests the fused kernels of transformer blocks on a GPU. Compares with the CPU's fp32 on the same inputs. Skipped
+// without a GPU.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ namespace {
 
 using test::close_to;
 
-/// Returns a tolerance that allows for the rounding of the largest result and of the sum that is normalized.
+/// Returns a tolerance for the rounding of the largest result, and of the sum that a norm reads.
 double tolerance_of(at::ScalarType dtype) {
   return dtype == at::kHalf ? 2e-3 : 1.2e-2;
 }
@@ -39,7 +39,7 @@ class LayersOnGpu : public ::testing::Test {
     at::manual_seed(3);
   }
 
-  /// Returns normal numbers that the dtype holds exactly, as fp32 on the CPU.
+  /// Returns normally distributed numbers that the dtype represents exactly, in fp32 on the CPU.
   static at::Tensor rounded(at::IntArrayRef sizes, at::ScalarType dtype, double offset = 0) {
     return (at::randn(sizes) + offset).to(dtype).to(at::kFloat);
   }
@@ -55,7 +55,8 @@ struct Shape {
   int64_t batch, video, text, channels;
 };
 
-/// Channel counts around the chunks of a warp, those of real models, and some that our kernels do not take.
+/// Numbers of channels just below and above what a warp loads at once, those of real models, and some that our kernels
+/// do not support.
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = {
       {1, 1, 0, 16},    {2, 37, 5, 48},      {2, 130, 33, 256},  {3, 4, 64, 264},   {1, 9, 9, 1016},
@@ -86,7 +87,7 @@ struct NormCase {
       *m = {random({s.batch, s.channels}), random({s.batch, s.channels}), random({s.batch, s.channels})};
   }
 
-  /// Makes kRows rows of modulation vectors and assigns one to each token; most tokens share one row.
+  /// Gives each modulation vector kRows rows and assigns a row to each token. Most tokens get the same row.
   void choose_rows() {
     constexpr int64_t kRows = 3;
     for (Modulation* m : {&first.video, &first.text, &second.video, &second.text})
@@ -96,7 +97,7 @@ struct NormCase {
     first.row_of_token = second.row_of_token = at::where(rows.lt(kRows), rows, 1);
   }
 
-  /// Copies the case to the GPU in its dtype; vectors are in that dtype or in fp32.
+  /// Copies the case to the GPU in its dtype. The modulation vectors become fp32 if fp32_vectors is true.
   NormCase on_gpu(bool fp32_vectors) const {
     NormCase moved = *this;
     const auto vectors = fp32_vectors ? at::kFloat : dtype;
@@ -360,7 +361,8 @@ TEST_F(LayersOnGpu, MatchTheCpuForAPrologueThatDiffersByTokenAndHead) {
         const attention::QueriesAndKeys gpu = attention::apply_prologue(moved, gpu_x, gpu_x, text);
         EXPECT_TRUE(close_to(gpu.q, cpu.q, 0.02));
         EXPECT_TRUE(close_to(gpu.k, cpu.k, 0.02));
-        if (angles && text < tokens && weights) {  // torch's operators in fp32: the error of the angles alone
+        // Compare with torch's operators in fp32, so that only the angles' error remains.
+        if (angles && text < tokens && weights) {
           moved.norm = p.norm = attention::Prologue::Norm::none;
           for (attention::Prologue* each : {&p, &moved})
             each->q_weight = each->k_weight = each->text_q_weight = each->text_k_weight = at::Tensor();
@@ -401,12 +403,12 @@ TEST_F(LayersOnGpu, WriteIntoRowsOfALargerTensor) {
   }
 }
 
-/// Expects the same bits for arbitrary bytes, except for the payload of NaN.
+/// Expects the same bits on both devices for arbitrary packed bytes. Only the payload of a NaN may differ.
 TEST_F(LayersOnGpu, UnpackWeightsAsTheCpuDoes) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::i8, Dtype::f8_e4m3, Dtype::f8_e5m2, Dtype::q4_0,
                             Dtype::q4_1, Dtype::q5_0, Dtype::q5_1, Dtype::q8_0, Dtype::q2_k, Dtype::q3_k, Dtype::q4_k,
                             Dtype::q5_k, Dtype::q6_k, Dtype::iq4_nl, Dtype::iq4_xs}) {
-    const int64_t rows = 37, columns = 768;  // not a multiple of the elements that a thread block unpacks
+    const int64_t rows = 37, columns = 768;  // no multiple of the number of elements that a thread block unpacks
     const at::Tensor bytes = at::randint(0, 256, {rows * packed_bytes(dtype, columns)}, at::kByte);
     const std::vector<StoredRows> stored = {{dtype, rows, columns, 0}};
     for (const at::Tensor& scale : {at::Tensor(), at::rand({rows})}) {
@@ -419,12 +421,12 @@ TEST_F(LayersOnGpu, UnpackWeightsAsTheCpuDoes) {
   }
 }
 
-/// Tests several pieces of rows with deltas of each dtype that products take.
+/// The rows are unpacked in several pieces, and have a delta (a LoRA) in each dtype that products support.
 TEST_F(LayersOnGpu, AddDeltasToUnpackedWeightsAsTheCpuDoes) {
   const int64_t rows = 3001, columns = 3072, rank = 64;
   for (const Dtype dtype : {Dtype::q4_k, Dtype::q6_k, Dtype::q3_k, Dtype::i8}) {
     at::Tensor bytes = at::randint(0, 256, {rows * packed_bytes(dtype, columns)}, at::kByte);
-    bytes.masked_fill_(bytes.bitwise_and(0x7C).gt(0x20), 0x11);  // scales below 0.01
+    bytes.masked_fill_(bytes.bitwise_and(0x7C).gt(0x20), 0x11);  // keeps the scales below 0.01
     const at::Tensor scale = dtype == Dtype::i8 ? at::rand({rows}) * 0.01 : at::Tensor();
     std::vector<StoredRows> stored = {{dtype, rows, columns, 0}};
     for (const at::ScalarType of_delta : {at::kFloat, at::kHalf, at::kBFloat16})
@@ -442,8 +444,8 @@ TEST_F(LayersOnGpu, AddDeltasToUnpackedWeightsAsTheCpuDoes) {
 }
 
 #ifdef SPARSEREEL_CUDA
-// Shapes of heads that ranks exchange: runs from 16 bytes to whole rows, one word beside many, more copies than one
-// launch takes.
+// The copies have shapes in which ranks exchange heads: from 16 bytes to whole rows, one word beside many, and more
+// copies than one launch supports.
 TEST_F(LayersOnGpu, CopySeveralTensorsAtOnceAsSeparateCopiesDo) {
   for (const int64_t head_dim : {8, 64, 128}) {
     const at::Tensor from = at::randn({2, 501, 3, 30, head_dim}).to(at::kCUDA, at::kBFloat16);

@@ -1,4 +1,4 @@
-// Tests MiniMax-H3's models on a GPU against what diffusers computed on a CPU. Skipped without a GPU.
+// Tests MiniMax-H3's models on a GPU against results that diffusers computed on a CPU. Skipped without a GPU.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
@@ -20,12 +20,13 @@ class MiniMaxH3OnGpu : public ::testing::Test {
   void SetUp() override {
     std::string reason;
     if (!cuda_available(&reason)) GTEST_SKIP() << "no GPU: " << reason;
-    at::globalContext().setAllowTF32CuDNN(true);  // libtorch's default; fp32 must mean fp32 nevertheless
+    at::globalContext().setAllowTF32CuDNN(true);  // libtorch's default, which must not make fp32 models use TF32
   }
   c10::InferenceMode inference_;
 };
 
-// diffusers' bf16 on a CPU differs from its fp32 by up to 7.2e-3 of the scale.
+// Bounds the error in bf16 by about twice that of diffusers: on a CPU, its bf16 differs from its fp32 by up to 7.2e-3
+// of the scale.
 TEST_F(MiniMaxH3OnGpu, PredictsVideoAndSound) {
   const test::Golden golden("minimax_h3/dit_golden");
   for (const test::ParityCase& one : test::minimax_h3_cases())
@@ -42,7 +43,7 @@ TEST_F(MiniMaxH3OnGpu, PredictsVideoAndSound) {
       }
 }
 
-// Products are in fp16 with a residual stream in fp32.
+// The tolerance allows for products in fp16 with a residual stream in fp32.
 TEST_F(MiniMaxH3OnGpu, DecodesAndEncodesPictures) {
   const test::Golden golden("minimax_h3/vae_golden");
   const Component component = test::vae_component(test::minimax_h3(), "vae");

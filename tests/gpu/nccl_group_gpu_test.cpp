@@ -1,4 +1,4 @@
-// Tests the contract of Group over NCCL, with one process per GPU. Skipped without two GPUs.
+// Tests that Group over NCCL does what group.h promises, with one process per GPU. Skipped without two GPUs.
 #include <ATen/ATen.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/InferenceMode.h>
@@ -32,12 +32,12 @@ using Check = void (*)(Group&, at::Device);
 
 constexpr const char* kMet = "NCCL_TEST_MET";  // the environment variable with the name of a file that rank 1 writes
 
-/// Tells the test that rank 1 is at work with rank 0 and may be killed.
+/// Tells the test that rank 1 works together with rank 0, so that the test may now kill it.
 void tell_that_ranks_met(const Group& group) {
   if (group.rank() == 1) test::write_text(std::getenv(kMet), "");
 }
 
-/// Exchanges until another rank is killed.
+/// Exchanges data until another rank is killed, and expects an error that names this rank.
 void exchanges_until_the_end(Group& group, at::Device device) {
   const at::Tensor one = at::ones({1}, at::TensorOptions().device(device));
   group.all_reduce_sum(one);
@@ -47,7 +47,7 @@ void exchanges_until_the_end(Group& group, at::Device device) {
   test::require(said.find("rank 1 (cuda:1) ended") != std::string::npos, said);
 }
 
-/// Puts data into windows until another rank is killed. The GPUs then wait for data from that rank.
+/// Puts data into windows until another rank is killed. At that time the GPUs wait for data from that rank.
 void puts_until_the_end(Group& group, at::Device device) {
   Windows* windows = group.windows(64 << 20, device);
   test::require(windows != nullptr, "windows");
@@ -67,7 +67,8 @@ void puts_into_windows(Group& group, at::Device device) {
   test::require(test::puts_into_windows(*group.split(group.rank() % 2), device), "a part's windows");
 }
 
-/// Exchanges heads many times without waiting for the GPU. The text alternates between two lengths.
+/// Exchanges heads many times without waiting for the GPU in between. The number of text tokens alternates between two
+/// values.
 void exchanges_heads(Group& group, at::Device device) {
   constexpr int64_t kVideo = 1000, kHeads = 9, kHeadDim = 64;
   const auto options = at::TensorOptions().device(device).dtype(at::kBFloat16);
@@ -99,7 +100,8 @@ void exchanges_heads(Group& group, at::Device device) {
   group.close_windows();
 }
 
-/// Each rank decodes a band of rows of each family's frames.
+/// Decodes frames of each family with all ranks, each of which decodes a band of rows. Compares them with frames that
+/// one rank decoded.
 void decodes_as_one_rank(Group& group, at::Device device) {
   const c10::InferenceMode inference;
   for (const test::ParityCase& one : test::parity_cases("vae_cases.json")) {
@@ -117,7 +119,8 @@ void decodes_as_one_rank(Group& group, at::Device device) {
   }
 }
 
-/// A prepared group must behave like any other, and splitting twice by the same colors must return the same group.
+/// A group that was prepared must behave like any other. Splitting it twice by the same colors must return the same
+/// group.
 void is_prepared(Group& group, at::Device device) {
   auto& ranks = dynamic_cast<NcclGroup&>(group);
   ranks.prepare({std::vector<int64_t>(static_cast<size_t>(group.size()), 7)});
@@ -142,8 +145,8 @@ const std::array<std::pair<const char*, Check>, 12> kChecks = {{
     {"left", test::names_who_left},
 }};
 
-// Environment variables for a rank's process. A forked process cannot use a GPU that its parent has begun to use, so
-// ranks run this program anew.
+// The environment variables of a rank's process. A forked process cannot use a GPU that its parent has begun to use, so
+// a rank runs this program anew.
 constexpr const char *kRank = "NCCL_TEST_RANK", *kLinks = "NCCL_TEST_LINKS", *kCheck = "NCCL_TEST_CHECK";
 
 int64_t gpus() {

@@ -155,8 +155,8 @@ TEST_F(PipelineOnGpu, RepeatsRandomWeightsAndReportsPeakMemory) {
   EXPECT_GT(first.memory.decode, 0U);
 }
 
-/// Puts NaN into one step's attention. The second attempt at that step has no observer, so nothing disturbs it. Runs on
-/// a CPU too.
+/// Puts NaN into the attention of one step. The pipeline then repeats the step without the observer that does this.
+/// Runs on a CPU too.
 class FaultyStep : public PipelineOnGpu, public ::testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {
@@ -172,7 +172,7 @@ TEST_P(FaultyStep, IsRedoneWithFullAttention) {
   wanted.attention_mode = attention::Mode::sparse;
   attention::Policy policy;
   policy.defaults.topk = 0.2;
-  policy.dense_operations = 0;  // so that short sequences run sparse as well
+  policy.dense_operations = 0;  // so that even short sequences run sparse
   wanted.policy = policy;
   test::CallbackObserver observer;
   models::Run run;

@@ -1,4 +1,4 @@
-// Compares Qwen3's language model on a GPU with transformers and with the CPU. Skipped without a GPU.
+// Compares Qwen3's language model on a GPU with transformers' results and with the CPU. Skipped without a GPU.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
@@ -41,7 +41,8 @@ TEST_F(Qwen3OnGpu, MatchesTransformersWhereverTheLayersAre) {
   }
 }
 
-/// Moves the weights of a CPU's encoder, because random weights differ between devices.
+/// Moves an encoder's weights from the CPU. Random weights cannot be made again on the GPU, because they differ between
+/// devices.
 void move_to(Qwen3Encoder& encoder, at::Device device, at::ScalarType dtype) {
   const Visit move = [&](at::Tensor& tensor, const Parameter&) { tensor = tensor.to(device, dtype); };
   for (Qwen3Layer& layer : encoder.layers) layer.weights(move, "", encoder.config);
@@ -49,8 +50,8 @@ void move_to(Qwen3Encoder& encoder, at::Device device, at::ScalarType dtype) {
   encoder.dtype = dtype;
 }
 
-/// Heads of 128 channels, eight of queries for one of keys, as in Qwen3-VL 32B, take other attention kernels than the
-/// small model.
+/// Qwen3-VL 32B has heads of 128 channels, and eight heads of queries for each head of keys. Such calls use other
+/// attention kernels than the small model.
 TEST_F(Qwen3OnGpu, MatchesTheCpuWithHeadsOfTheSizeOfPublishedModels) {
   Component component;
   component.random_seed = 5;

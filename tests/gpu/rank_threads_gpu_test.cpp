@@ -1,4 +1,4 @@
-// Tests videos that several GPUs of one process make, as the library does. Skipped without two GPUs.
+// Tests videos that several GPUs of one process make together, as in the C++ library. Skipped without two GPUs.
 #include "models/engine/rank_threads.h"
 
 #include <ATen/ATen.h>

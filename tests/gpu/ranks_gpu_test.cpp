@@ -1,5 +1,5 @@
-// Tests several ranks, each with a part of the heads and tokens, against one rank. The ranks are threads that use one
-// stream of one GPU.
+// Tests several ranks that each compute a part of the heads and tokens, and compares them with one rank. The ranks are
+// threads that use the same stream of one GPU.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ constexpr int64_t kAllHeads = 5;
 
 class HeadPartsOnGpu : public AttendOnGpu {
  protected:
-  /// Adds a prologue with a rotary embedding and a norm across all heads, including those of other ranks.
+  /// Adds a prologue with a rotary embedding and with a norm across all heads, which includes the heads of other ranks.
   static Context with_prologue(Context context, int64_t video, int64_t head_dim) {
     Prologue& prologue = context.prologue;
     prologue.norm = Prologue::Norm::rms;
@@ -196,7 +196,7 @@ TEST(DecodingOverRanksOnGpu, GivesTheFramesOfOneRank) {
         if (!shared.defined()) return;
         if (dtype == at::kFloat) {
           EXPECT_TRUE(test::close_to(shared, alone, 1e-4));
-        } else {  // another order of sums rounds some values the other way
+        } else {  // ranks sum in another order, which rounds some values the other way
           EXPECT_LT(((shared - alone).square().mean() / alone.square().mean()).sqrt().item<double>(), 0.01);
         }
       });

@@ -16,7 +16,7 @@ namespace {
 
 using namespace sparsereel::attention::cuda;
 
-/// Buffers that a mode may use, large enough for every shape.
+/// Buffers that some modes use, each large enough for every shape.
 struct Extras {
   OnDevice<float> lse{std::vector<float>(100000)};
   OnDevice<uint64_t> counts{std::vector<uint64_t>(kCounts)};
@@ -42,7 +42,7 @@ struct Extras {
 struct Mode {
   const char* name;
   std::function<void(KernelParams&, const Extras&)> set;
-  bool long_too = false;  // if the mode also runs on long shapes
+  bool long_too = false;  // true if the mode also runs on long shapes
 };
 
 void normalize(KernelParams& p, const Extras& extras, Prologue::Norm norm, bool across, bool interleaved) {
@@ -202,15 +202,16 @@ const Mode modes[] = {
      }},
     {"outliers of V",
      [](KernelParams& p, const Extras&) {
-       // Some values of one token become the largest bf16, which the sample for V's scale may miss.
+       // Some values of one token become the largest bf16 number. The sample that determines V's scale may not contain
+       // them.
        check(cudaMemset(static_cast<uint16_t*>(p.v.data) + p.v.token_stride, 0x7F, 64));
      }},
     {"fp16", [](KernelParams& p, const Extras&) { p.element = Element::fp16; }},
     {"8-bit output", [](KernelParams& p, const Extras& extras) { p.out_scale = extras.out_scale.get(); }, true},
 };
 
-/// Initializes the last eight pooled keys of each head. The kernel reads pooled keys in eights, and nothing may have
-/// written the last of them. It never uses their products, but initcheck would report the reads.
+/// Initializes the last eight mean keys of each head. The kernel reads mean keys in groups of eight, and no kernel may
+/// have written the last of them. The products with those are never used, but initcheck would report the reads.
 void fill_last_pooled(const KernelParams& p, Kernel kernel, uint8_t* scratch) {
   const Sizes sizes(p, traits_of(kernel));
   const Buffers buffers = buffers_in(scratch, p, sizes, traits_of(kernel));
@@ -237,8 +238,8 @@ void run(const Shape& shape, const Mode& mode, Kernel kernel, const Extras& extr
   check(cudaDeviceSynchronize());
 }
 
-/// Shapes so long that each CTA of the Hopper kernel takes two or three tiles on 132 multiprocessors, in addition to
-/// parts of tiles. Lists have more than 64 blocks, the number whose means of V are added to the output at once.
+/// Shapes so long that, on 132 multiprocessors, each CTA of the Hopper kernel takes two or three whole tiles and also
+/// parts of tiles. The lists have more than 64 blocks, the number whose means of V are added to the output at once.
 constexpr Shape kLong[] = {{1, 11, 5000, 64}, {1, 11, 5000, 128}};
 
 Mode with_long_lists(const Mode& mode) {
@@ -248,8 +249,8 @@ Mode with_long_lists(const Mode& mode) {
           }};
 }
 
-/// Runs the kernel for calls with few keys, with a norm and a bias. The output is in 8 bits if there is an out_scale.
-/// Queries and keys are the first tokens of the shape.
+/// Runs the kernel for calls with few keys, with a norm and a bias. Queries and keys are the first tokens of the shape.
+/// If out_scale is not null, the output is in 8 bits.
 void run_few_keys(const Shape& shape, int keys, float* out_scale) {
   const OnDevice<uint16_t> q(shape.size()), k(shape.size()), v(shape.size()), out(shape.size());
   fill_with_normals(q, shape, 1);

@@ -1,8 +1,8 @@
 // Runs the Hopper kernel's sparse attention at a video's size for a given time. Compares every result bit by bit with
-// the first result of the same inputs. It looks for faults that occur once in thousands of calls, from a race or a
-// broken GPU. Calls follow each other in random order and find garbage in scratch memory; half of them run while other
-// kernels make noise. Stops when the time is over or after 20 mismatches, and exits with 1 if there were any. At a CUDA
-// error it names the call and exits with 1.
+// the first result of the same inputs. This finds faults that occur once in thousands of calls because of a race or a
+// broken GPU. The calls are made in random order and find garbage in scratch memory; half of them run while other
+// kernels make noise. The program stops when the time is over or after 20 mismatches, and exits with 1 if there were
+// any. After a CUDA error it names the call and exits with 1.
 // stress_attention SECONDS [TOKENS]     (default: 30000 tokens)
 #include <algorithm>
 #include <chrono>
@@ -21,11 +21,11 @@ using namespace sparsereel::attention::cuda;
 
 constexpr int kBlocks = 1024, kThreads = 256;  // for the kernels in this file
 constexpr int kInputs = 3;
-constexpr int kMostTogether = 16;  // most calls between two waits for the GPU
+constexpr int kMostTogether = 16;  // largest number of calls between two waits for the GPU
 constexpr int kMostMismatches = 20;
 constexpr uint8_t kPoison = 0xFF;  // NaN in every format, -1 in integers
 
-/// A kind of call. heads x head_dim is the same in all of them, so that they can share inputs.
+/// A kind of call. All kinds have the same heads x head_dim, so that they can use the same inputs.
 struct Work {
   const char* name;
   int heads, head_dim;
@@ -46,7 +46,7 @@ const Work works[] = {
        keep_means(p);
        p.text_tokens = 226;
      }},
-    {"means by mass, 24 heads of 128", 24, 128,  // at 30000 tokens the last tiles are computed in parts
+    {"means by mass, 24 heads of 128", 24, 128,  // with 30000 tokens, the last tiles are computed in parts
      [](KernelParams& p) {
        predict(p);
        ignore_similarity(p);
@@ -61,7 +61,7 @@ const Work works[] = {
 };
 constexpr int kWorks = static_cast<int>(std::size(works));
 
-/// Differences from the first result: the number of words of 16 bytes, and the place of one of them.
+/// How an output differs from the first one: the number of differing words of 16 bytes, and the index of one of them.
 struct Difference {
   unsigned long long words, place;
 };
@@ -91,7 +91,7 @@ __global__ void fill_with_bits(uint64_t* to, int64_t words, uint64_t seed) {
   for (int64_t i = thread_of_grid(); i < words; i += threads_of_grid()) to[i] = hash(seed + i);
 }
 
-/// Keeps multiprocessors and memory busy for a while.
+/// Keeps multiprocessors and memory busy for `nanoseconds`.
 __global__ void make_noise(uint64_t* memory, int64_t words, uint64_t nanoseconds) {
   const auto now = [] {
     uint64_t time;
@@ -117,7 +117,8 @@ class Stress {
     size_t most = 0;
     for (int work = 0; work < kWorks; ++work) most = std::max(most, scratch_bytes(params(work, 0), Kernel::hopper));
     scratch_ = std::make_unique<OnDevice<uint64_t>>(static_cast<int64_t>(most / sizeof(uint64_t)));
-    for (int set = 0; set < kInputs; ++set) {  // each gain leads to scores that the softmax treats in another way
+    // The gains lead to scores for which the softmax takes different code paths.
+    for (int set = 0; set < kInputs; ++set) {
       const float gains[kInputs] = {1, 3, 12};
       fill_with_normals(inputs_[set].q, shape(0), 3 * set + 1, gains[set]);
       fill_with_normals(inputs_[set].k, shape(0), 3 * set + 2);
@@ -127,8 +128,8 @@ class Stress {
     learn();
   }
 
-  /// Runs several calls in a row. Returns the number of calls whose result differs from the first one; a CUDA error
-  /// ends the program.
+  /// Makes several calls without waiting in between. Returns the number of calls whose result differs from the first
+  /// result of the same inputs. A CUDA error ends the program.
   int run() {
     std::vector<StressCall> calls(1 + random_() % kMostTogether);
     check(cudaMemsetAsync(differences_.get(), 0, differences_.bytes(), stream_));
@@ -173,8 +174,8 @@ class Stress {
 
   static const uint4* words(const OnDevice<uint16_t>& tensor) { return reinterpret_cast<const uint4*>(tensor.get()); }
 
-  /// Computes the results that later calls must match. Scratch memory is zero, and outputs start as NaN, so that an
-  /// output element that no kernel writes is found.
+  /// Computes the first results, which later calls must match. Scratch memory is zero. Outputs start as NaN, so that an
+  /// element that no kernel writes is noticed.
   void learn() {
     const OnDevice<unsigned long long> broken(1);
     check(cudaMemsetAsync(broken.get(), 0, broken.bytes(), stream_));
@@ -195,8 +196,7 @@ class Stress {
     if (found > 0) check("the first results are not all finite");
   }
 
-  /// Fills the output with NaN and scratch memory with garbage. Does not check for errors, because attend() reports
-  /// them.
+  /// Fills the output with NaN and scratch memory with garbage. Does not check for errors, because attend() does.
   void poison() {
     cudaMemsetAsync(out_.get(), kPoison, out_.bytes(), stream_);
     if (random_() % 2 == 0) {
@@ -229,8 +229,8 @@ class Stress {
     return mismatches;
   }
 
-  /// Waits for calls; `failure` is the error of the last one. After an error, prints it with the first call that did
-  /// not end and exits.
+  /// Waits for calls. `failure` is the error message of the last call, or null. After an error, prints it together with
+  /// the first call that did not end, and exits.
   void settle(const char* failure, const std::vector<StressCall>& calls) const {
     const cudaError_t status = cudaDeviceSynchronize();
     if (status != cudaSuccess) failure = cudaGetErrorString(status);
@@ -250,7 +250,7 @@ class Stress {
   const int tokens_;
   std::mt19937 random_{1};
   int64_t made_ = 0;
-  volatile int64_t* ended_ = nullptr;  // number of the last call that ended, written by the GPU
+  volatile int64_t* ended_ = nullptr;  // number of the last call that has ended; the GPU writes it
   cudaStream_t stream_ = nullptr, noise_stream_ = nullptr;
   const int64_t size_ = shape(0).size();
   const Tensors inputs_[kInputs] = {Tensors(size_), Tensors(size_), Tensors(size_)};

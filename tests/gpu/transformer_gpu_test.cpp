@@ -48,7 +48,7 @@ TEST_F(TransformerOnGpu, MatchesDiffusersInFp32InEveryTokenOrder) {
 }
 
 TEST_F(TransformerOnGpu, ErrsNoMoreInBfloat16ThanDiffusers) {
-  double ours = 0, theirs = 0;  // sums of squares, in units of each model's output
+  double ours = 0, theirs = 0;  // sums of squared errors, relative to the mean square of each model's output
   for (const test::ParityCase& one : cases_) {
     const at::Tensor exact = tensor(one, "output");
     const double unit = exact.square().mean().item<double>();

@@ -1,4 +1,5 @@
-// Tests VAEs on a GPU against diffusers' frames and latents and against the CPU's layers. Skipped without a GPU.
+// Tests VAEs on a GPU against frames and latents from diffusers, and their layers against the CPU's. Skipped without a
+// GPU.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
@@ -38,7 +39,7 @@ class VaeOnGpu : public ::testing::Test {
     std::string reason;
     if (!cuda_available(&reason)) GTEST_SKIP() << "no GPU: " << reason;
     at::manual_seed(3);
-    at::globalContext().setAllowTF32CuDNN(true);  // libtorch's default; fp32 must mean fp32 nevertheless
+    at::globalContext().setAllowTF32CuDNN(true);  // libtorch's default, which must not make fp32 models use TF32
   }
 
   static at::Tensor rounded(at::IntArrayRef sizes, at::ScalarType dtype, double offset = 0) {
@@ -99,7 +100,7 @@ TEST_F(VaeOnGpu, MatchesTheCpuForSpatialNorm) {
         const at::Tensor out = at::empty(x.sizes(), at::TensorOptions().device(at::kCUDA).dtype(dtype));
         spatial_norm_silu(moved(norm, dtype), x.to(at::kCUDA, dtype), z.to(at::kCUDA, dtype), out,
                           biased ? bias.to(at::kCUDA, dtype) : bias);
-        // The product with the largest normalized value magnifies the rounding of conv_y.
+        // A rounding error of conv_y is multiplied by normalized values, so the largest of them decides the tolerance.
         EXPECT_TRUE(close_to(out, expected, 2 * vae_tolerance_of(dtype)));
       }
     }
@@ -210,7 +211,7 @@ TEST_F(VaeOnGpu, PadsOutputChannelsToEight) {
 
 class VaeModelOnGpu : public VaeOnGpu {
  protected:
-  /// Returns the decoded frames' every third row and column, which the golden files hold.
+  /// Returns every third row and column of the decoded frames, because the golden files hold only these.
   static at::Tensor decode(const test::ParityCase& one, at::Device device, at::ScalarType dtype) {
     const auto vae = load_vae(test::vae_component(*one.family, one.content["vae"]), device, dtype);
     return vae->decode(tensor(one, "latents").to(device, dtype), one.content["tiled"])
@@ -265,8 +266,8 @@ TEST_F(VaeOnGpu, MatchesTheCpuForVideoNorm) {
   }
 }
 
-/// Compares errors with those of bfloat16 on a CPU. The test uses the geometric mean of their ratios over all decodes,
-/// because some latents amplify any rounding threefold and would outweigh the others in a sum.
+/// Compares errors with those of bfloat16 on a CPU. The bound is on the geometric mean of the error ratios of all
+/// decodes: some latents amplify any rounding threefold, and would outweigh the others in a sum.
 TEST_F(VaeModelOnGpu, ErrsAsMuchInHalfPrecisionAsTheCpuInBfloat16) {
   const auto mean_ratio = [&](at::ScalarType dtype) {
     double sum = 0;
@@ -282,7 +283,7 @@ TEST_F(VaeModelOnGpu, ErrsAsMuchInHalfPrecisionAsTheCpuInBfloat16) {
     return std::exp(sum / static_cast<double>(cases_.size()));
   };
   EXPECT_LT(mean_ratio(at::kBFloat16), 1.15);
-  EXPECT_LT(mean_ratio(at::kHalf), 1.15 / 6);  // fp16 has three more bits, a factor of 8
+  EXPECT_LT(mean_ratio(at::kHalf), 1.15 / 6);  // fp16 has three more bits, which would divide the error by 8
 }
 
 }  // namespace
