@@ -30,7 +30,7 @@ Mode parse_mode(std::string_view text);
 /// run the kernels of older machines. Throws Error for an unknown name.
 std::string_view forced_kernel();
 
-/// What replaces key blocks that are not computed.
+/// The replacement of key blocks that are not computed.
 /// none: nothing (SpargeAttn).
 /// mean: one key and one value for each cell, a group of 16 consecutive tokens (BlockPolicy::cell). They are the means
 /// of the cell's keys and values, and they have the weight of all its tokens.

@@ -57,7 +57,7 @@ struct KernelParams : CallSizes<int64_t>, CallScores<int64_t, double> {
 /// has only one pool of threads.
 using ParallelFor = std::function<void(int64_t count, const std::function<void(int64_t begin, int64_t end)>& body)>;
 
-/// What a kernel counts, in blocks of 64 x 64 over all batch entries and heads.
+/// The counts of a kernel, in blocks of 64 x 64 over all batch entries and heads.
 struct Counts {
   int64_t kept_blocks = 0;
   int64_t skipped_pv_blocks = 0;

@@ -55,8 +55,7 @@ struct GpuCall {
     models::synchronize(q.device());
   }
 
-  /// Runs the call, which must fail with `cause` in the message, and returns the status. The output must stay as it
-  /// was, except after a CUDA error.
+  /// Expects the call to fail with `cause` in the message, and returns the status. Only a CUDA error may change out.
   sparsereel_status refusal(Attention& library, const std::string& cause) {
     size_t bytes = 0;
     sparsereel_status status = sparsereel_attention_workspace_size(library.get(), &call, &bytes);

@@ -1,5 +1,4 @@
-// Tests the fused kernels of transformer blocks on a GPU. Compares with the CPU's fp32 on the same inputs. Skipped
-// without a GPU.
+// Tests the fused kernels of transformer blocks on a GPU against the CPU's fp32. Skipped without a GPU.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>

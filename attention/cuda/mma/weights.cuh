@@ -1,6 +1,6 @@
 // Computes P, the weights of a block's keys, from this lane's scores of one row. P becomes the A operand of P.V.
 //
-// Of each tile of 8 keys, a lane holds columns 2 t and 2 t + 1 of row g (half 0) and of row g + 8 (half 1); mma.cuh
+// A lane holds columns 2 t and 2 t + 1 of each tile of 8 keys, for row g (half 0) and for row g + 8 (half 1). mma.cuh
 // defines g and t.
 #pragma once
 

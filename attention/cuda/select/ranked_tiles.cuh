@@ -11,7 +11,7 @@ namespace sparsereel::attention::cuda {
 
 constexpr float kLeastErrorF = kLeastError;
 
-/// What ranking and choosing have in common. The CTA has 16 tiles, one for each warp.
+/// The common part of ranking and choosing. The CTA has 16 tiles, one for each warp.
 template <int D>
 class RankedTiles : protected CtaTiles<D, kTiles> {
   using Tiles = CtaTiles<D, kTiles>;

@@ -57,7 +57,7 @@ struct Best {
   }
 };
 
-/// What the warps that rank blocks must know about a tile.
+/// Data about a tile for the warps that rank its blocks.
 struct RankedTile {
   int candidates;
   unsigned long long best;

@@ -120,7 +120,7 @@ typedef enum sparsereel_selection SPARSEREEL_INT {
   SPARSEREEL_BLOCK_ERROR = 4 /* blocks whose predicted error is above a bound, but at least the one with the largest */
 } sparsereel_selection;
 
-/* What replaces the keys and values of a block that is not computed. */
+/* The replacement of the keys and values of a block that is not computed. */
 typedef enum sparsereel_dropped SPARSEREEL_INT {
   SPARSEREEL_MEANS = 0,  /* for each `cell` tokens, one mean key and one mean value with the weight of all of them */
   SPARSEREEL_NOTHING = 1 /* nothing, as published with SpargeAttn */
