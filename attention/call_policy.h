@@ -62,7 +62,7 @@ constexpr bool needs_errors(Selection selection) {
 constexpr double kMostError = 1000;  // largest bound on an error that a policy may set: far above useful values, and
                                      // small enough for the GPU kernels' number formats
 
-/// The choice of blocks for one head.
+/// The settings by which blocks are chosen for one head.
 struct HeadPolicy {
   Selection selection = Selection::topk;
   // Fraction of the key blocks to keep. If blocks are ranked by mass, each query tile keeps this fraction. If they are

@@ -73,7 +73,7 @@ struct PrologueOf {
   Array q_weight{}, q_bias{};        // [head_dim]; with across_heads [heads of q * head_dim]
   Array k_weight{}, k_bias{};        // [head_dim]; with across_heads [heads of k * head_dim]
   Pairs rotary_pairs{};  // result of rotary_pairs() for GPU kernels; if absent, every call computes it from the tables
-  Array rotary_cos{}, rotary_sin{};  // [video tokens, head_dim] in token order. Absent: no rotary embedding
+  Array rotary_cos{}, rotary_sin{};  // tables [video tokens, head_dim] in token order; may be absent
   /// True if the tables also have rows for the text tokens, which are then rotated too. Cannot be combined with norm
   /// weights for text tokens.
   bool rotates_text = false;

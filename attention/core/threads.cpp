@@ -13,7 +13,7 @@
 
 namespace sparsereel::attention {
 
-/// The threads of one process.
+/// A pool of threads. It belongs to the process that created it.
 class Threads::Pool {
  public:
   explicit Pool(int64_t wanted) : wanted_(wanted) {}

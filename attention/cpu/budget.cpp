@@ -118,7 +118,7 @@ class SharedCut {
   }
 
   Cut find(int64_t wanted, int64_t tiles) {
-    int64_t above = 0;  // number of keys that are known to be above the key searched for
+    int64_t above = 0;  // number of keys that are known to be above the key at which the budget ends
     for (int shift = kKeyBits - kDigitBits; shift >= 0; shift -= kDigitBits) {
       const std::vector<int64_t> counts = count_digits(shift);
       int64_t digit = kDigits - 1;

@@ -36,7 +36,7 @@ struct KernelParams : CallSizes<int64_t>, CallScores<int64_t, double> {
   int64_t mean_cell = 0;  // number of tokens that share a mean; 0 if nothing replaces dropped blocks
 
   int64_t key_length(int64_t b) const { return key_lengths == nullptr ? keys : key_lengths[b]; }
-  /// Returns the number of keys that a query sees: keys [0, visible_keys(b, i)) for query i.
+  /// Returns the number of keys that a query sees. It sees the first visible_keys() keys.
   int64_t visible_keys(int64_t b, int64_t query) const {
     const int64_t length = key_length(b);
     return causal ? std::clamp<int64_t>(query + keys - queries + 1, 0, length) : length;

@@ -138,7 +138,7 @@ struct Count {
   static constexpr int value = kCount;
 };
 
-/// The factors by which multiply_values() scales the outputs so far, and the product that it adds to them.
+/// The factors of multiply_values(). alpha scales the outputs so far; factor and scale scale the product that is added.
 struct Gains {
   const float* alpha;   // [rows], factors of the outputs so far
   const float* factor;  // [rows], factors of the product; null if there are none

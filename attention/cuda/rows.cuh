@@ -52,8 +52,8 @@ class Rows {
   uint32_t token_bytes_;
 };
 
-/// Returns where launch_moments() wrote the mean and 1 / deviation of batch entry b's tokens, of q if is_q is true,
-/// else of k; null if there is no norm across heads.
+/// Returns the moments (mean and 1 / deviation) that launch_moments() wrote for the tokens of batch entry b: those of q
+/// if is_q is true, otherwise those of k. Returns null if there is no norm across heads.
 __device__ inline const float* moments_of(const KernelParams& p, const float* moments, bool is_q, int b) {
   if (moments == nullptr) return nullptr;
   const int64_t first = is_q ? static_cast<int64_t>(b) * p.queries
@@ -314,7 +314,7 @@ class RowPrologue {
   const bool centers_;        // true for layer norm
   const uint8_t* pairs_;      // the cosines and sines of this lane's pairs for token 0
   const uint32_t pair_bytes_;
-  const float* text_weight_ = nullptr;  // weights of this lane; null if weight_ also serves the text
+  const float* text_weight_ = nullptr;  // for text tokens, this lane's; null if they use weight_
   float frequencies_[kByPart ? 3 : 1][kLaneElements / 2] = {};  // by coordinate, in turns per unit
 };
 

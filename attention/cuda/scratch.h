@@ -61,7 +61,7 @@ struct Sizes {
   int length_sums;  // number of LengthSums, one for each budget's heads, if heads choose by block_error; else 0
   int map_words;    // 32-bit words per row of the bitmap
   int value_record_bytes;
-  Shares shares;     // how the last query tiles are split into parts; no tiles if they are not
+  Shares shares;     // how the last query tiles are split into parts; its `tiles` is 0 if they are not
   int whole_tiles;   // number of tiles over all (batch, head) that are not split; the split ones come after them
   int sorted_tiles;  // number of the last whole_tiles that run in the order of their lists' lengths
   int stat_chunks;   // number of partial sums of the statistics
@@ -111,7 +111,7 @@ static_assert(sizeof(Budget) % sizeof(uint64_t) == 0);
 /// does not need the buffer.
 struct Buffers {
   HeadChoice* choices;   // [heads]; only if heads differ
-  uint32_t* rotary;      // fp16 cosine and sine [rotary_tokens][head_dim / 2]; only if they come as tables
+  uint32_t* rotary;      // fp16 cosine and sine [rotary_tokens][head_dim / 2]; only if the call has tables
   uint8_t* q;            // [bh][query_blocks] Q records
   uint8_t* k;            // [bk][key_records] K records
   uint8_t* v;            // [bk][key_records] V records

@@ -249,7 +249,7 @@ TEST_F(MeansOnGpu, KeepAnErrorBoundForScoresBeyondTheRangeOfExponentials) {
     x.q = rounded(x.q * gain);
     Context context = means(0.5);
     context.policy.defaults.selection = Selection::error;
-    context.policy.defaults.error = 5;  // far more than for normal data, because means err far more if scores are sharp
+    context.policy.defaults.error = 5;  // a large bound, because means err far more if scores are sharp
     const Result gpu = on_gpu(x, context), cpu = exact(x, context);
     EXPECT_GT(cpu.statistics.sparsity(), 0.3);
     EXPECT_NEAR(gpu.statistics.sparsity(), cpu.statistics.sparsity(), 0.03);

@@ -158,7 +158,7 @@ class Consumer {
     const bool has_means = kMeans && blocks_left_ < kRecords;
     blocks_left_ -= kRecords;
     if constexpr (kMeans) {
-      const bool first = Output<T>::my_record(mask_.lane) == 0;  // an index would put the entries into memory
+      const bool first = Output<T>::my_record(mask_.lane) == 0;  // a variable index would move entry[] to memory
       weight_ = has_means && is_mean(first ? mask_.entry[0] : mask_.entry[kRecords - 1]) ? kCell : 1;
     }
     const auto needed = [&](const float(&top)[2]) {

@@ -41,7 +41,7 @@ enum class SoftmaxCase : int {
   masks,  // records that the group does not use, keys hidden by a causal mask, or scores beyond kWrapRange
   far,    // no masks, but scores beyond kPositiveRange
   usual,
-  mixed,  // for a whole tile: it depends on the subtile
+  mixed,  // only for a whole tile: its subtiles have different cases
 };
 
 /// Returns x, which must be the same in all lanes. Only a reduction or a vote proves that to the compiler. Without this

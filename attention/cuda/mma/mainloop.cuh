@@ -225,7 +225,7 @@ class MmaTile {
       }
   }
 
-  /// Sets the scores of the means of blocks that are not dropped to -inf.
+  /// Sets scores to -inf if their means belong to blocks that are not dropped.
   __device__ void mask_means(uint32_t entry, Scores& s) const {
 #pragma unroll
     for (int n = 0; n < kKeyTiles; ++n) {

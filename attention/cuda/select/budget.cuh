@@ -21,8 +21,8 @@ struct BinCounts {
     for (int bin = static_cast<int>(threadIdx.x); bin < kBins; bin += kBudgetThreads) count[bin] = 0;
     __syncthreads();
   }
-  /// Counts one candidate for each lane whose `counts` is true. All lanes of a warp call it together. The case that all
-  /// have the same bin is frequent, and therefore takes one addition only.
+  /// Counts one candidate for each lane whose `counts` is true. All lanes of a warp call it together. Often these lanes
+  /// have the same bin, and then a single addition counts them.
   __device__ void add(uint32_t bin, bool counts) {
     const unsigned lanes = __ballot_sync(~0U, counts);
     if (!counts) return;

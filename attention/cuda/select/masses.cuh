@@ -21,8 +21,8 @@ class FindMasses : CtaTiles<D, kMassTiles> {
  public:
   using Tiles::Tiles;
 
-  /// Writes the masses of the blocks that a tile sees. They are in the places of the sort keys, which RankByError
-  /// computes from them later. Each warp has one tile.
+  /// Writes the masses of the blocks that a tile sees. RankByError later replaces each mass by a sort key. Each warp
+  /// has one tile.
   __device__ void run() const {
     const int tile = first_tile_ + warp();
     if (dense() || !exists(tile)) return;

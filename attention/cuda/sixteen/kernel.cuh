@@ -22,7 +22,7 @@ class SixteenTile {
   using Copy = SixteenCopy<T, D, kSkips>;
   static constexpr int kRowTiles = Shape::kRowTiles, kKeyTiles = Shape::kKeyTiles, kKeys = Shape::kKeys,
                        kAtOnce = Shape::kAtOnce, kStagesOfBlock = kRecord / kKeys;
-  static constexpr int kGroupThreads = kRecord / (16 * kRowTiles) * 32;  // that vote together, with kSkips
+  static constexpr int kGroupThreads = kRecord / (16 * kRowTiles) * 32;  // threads of a group of rows, if kSkips
   static constexpr int kSteps = D / 16, kChunks = D / kLaneElements;     // steps of Q.K; 16-byte chunks in a row
   // Weights are relative to a reference maximum of the row. It rises only when a thread's weights of a row add up to
   // more than kMostWeight, so most steps need not search for a maximum. Weights up to this limit fit into fp16, and
@@ -276,8 +276,8 @@ class SixteenTile {
     }
   }
 
-  /// Sets the scores of the means of blocks that are not dropped to -inf. The scores are those of the means from index
-  /// `first` of the record on.
+  /// Sets scores to -inf if their means belong to blocks that are not dropped. The scores are those of the means from
+  /// index `first` of the record on.
   __device__ void mask_means(uint32_t entry, int first, Scores& s) const {
 #pragma unroll
     for (int n = 0; n < kKeyTiles; ++n) {
