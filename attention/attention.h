@@ -53,7 +53,7 @@ struct Context {
   bool may_overwrite_q = false;
   Prologue prologue{};
   std::optional<HeadPart> part{};  // set if q, k and v have only some of the heads
-  bool only_prepass = false;       // benchmarks: skip the last step of a GPU call, attention itself
+  bool only_prepass = false;       // for benchmarks: a GPU call skips its last step, attention itself
 };
 
 struct Result {
@@ -67,7 +67,7 @@ struct Result {
 
 /// Memory that calls reuse. Each thread and each stream needs its own.
 struct Workspace {
-  at::Tensor scratch;  // bytes without meaning between calls
+  at::Tensor scratch;  // bytes that need not be kept between calls
   at::Tensor counts;   // int64 [slots, cuda::kCounts]: what GPU kernels have counted since the last collect_counts()
 };
 

@@ -27,7 +27,7 @@ struct Call : CallSizes<int64_t>, CallTensors, CallScores<int64_t, double> {
   /// blocks, and the predicted error in units of 2^-24. Null if not wanted.
   uint64_t* counts = nullptr;
   bool predicts_error = false;        // a GPU predicts the error even if no head selects blocks by it; this takes time
-  bool leaves_out_attention = false;  // benchmarks: skip the last step of a GPU call
+  bool leaves_out_attention = false;  // for benchmarks: a GPU call skips its last step
 
   int64_t all_heads() const { return part == nullptr ? heads : part->all; }
   /// Returns true if the policy or `quantized` keeps every block. A caller's map may still drop blocks.

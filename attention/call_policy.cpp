@@ -1,4 +1,4 @@
-// Names, parsing and range checks of policies, and sums of statistics.
+// Names, parses and checks policies, and adds up statistics.
 #include "attention/call_policy.h"
 
 #include <algorithm>

@@ -194,7 +194,7 @@ Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, con
   }
   result.statistics.total_blocks = cpu::count_visible_blocks(masks);
   result.statistics.calls = 1;
-  // On a GPU the work has only been enqueued by now.
+  // On a GPU the work has only been enqueued by now, so its time is not known.
   if (q.is_cpu())
     result.statistics.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;

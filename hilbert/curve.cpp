@@ -1,5 +1,5 @@
-// Builds the generalized Hilbert curve recursively: a box is cut into two, three or five boxes, each entered where the
-// previous one ends.
+// Builds the generalized Hilbert curve recursively. A box is cut into two, three or five smaller boxes. The walk enters
+// each of them next to the cell where it left the previous one.
 #include "hilbert/curve.h"
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Generalized 3D Hilbert curve over a box of any size.
+// A generalized 3D Hilbert curve, for boxes of any size.
 #pragma once
 
 #include <array>

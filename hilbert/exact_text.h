@@ -1,4 +1,4 @@
-// Exact numbers for messages and files.
+// Writes numbers exactly, for messages and files.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Lower case for names of files, formats and repositories.
+// Converts names of files, formats and repositories to lower case.
 #pragma once
 
 #include <algorithm>

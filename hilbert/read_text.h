@@ -1,4 +1,4 @@
-// Reads numbers and lists that people write.
+// Parses numbers, flags and lists that people write.
 #pragma once
 
 #include <algorithm>

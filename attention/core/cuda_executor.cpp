@@ -65,7 +65,7 @@ class CudaPlan {
     check_gpu_sizes(call);
     fill_selection();
   }
-  CudaPlan(const CudaPlan&) = delete;  // params_ points to heads_
+  CudaPlan(const CudaPlan&) = delete;  // because params_ points to heads_
   CudaPlan& operator=(const CudaPlan&) = delete;
 
   const cuda::KernelParams& params() const { return params_; }

@@ -1,4 +1,4 @@
-// Means, variances and similarities of groups of tokens. Loops run along head_dim so that they vectorize.
+// Computes means, variances and similarities of groups of tokens. Loops run along head_dim so that they vectorize.
 #include "attention/cpu/pooled.h"
 
 #include <cmath>

@@ -10,7 +10,7 @@
 
 namespace sparsereel::attention::cpu {
 
-constexpr int64_t kKeyGroups = 4;  // int8 scales per block of 64 keys
+constexpr int64_t kKeyGroups = 4;  // number of int8 scales in a block of 64 keys
 
 /// Returns the group of a key within its block. Keys of a group share an int8 scale. The groups are the keys that one
 /// thread holds in a tensor-core accumulator (SageAttention2, arXiv 2411.10958, "per-thread quantization").

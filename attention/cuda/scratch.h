@@ -123,14 +123,14 @@ struct Buffers {
   float* v_center;       // [bk][D]; center subtracted from V
   uint8_t* v_outliers;   // [bk][key_blocks]; 1 if a record has values far beyond the sample; Hopper only
   int* v_saturated;      // [bk]; 1 if v_scale is too small for a value
-  uint16_t* v_mean;      // fp16 [bk][key_records][D]: record means subtracted as well, in units of v_scale; Hopper only
+  uint16_t* v_mean;      // fp16 [bk][key_records][D]: means subtracted from records, in units of v_scale; Hopper only
   float* q_balance;      // [bk][D]; factors of the channels of Q
   float* k_balance;      // [bk][D]; factors of the channels of K, 1 / q_balance
   float* key_mean;       // [bk][D]; mean subtracted from K, times k_balance
   float* q_dot_mean;     // [bh][queries], q . key_mean * scale; only with lse
   float* partials;       // [bh][stat_chunks][kStatistics][D]; statistics of k and v are at the first [bk]
   float* token_moments;  // [2][batch][tokens][2]: mean and 1 / deviation across heads; only with such a norm
-  uint16_t* q_mean;      // bf16 [bh][query_blocks][4][D]: means of 16 real queries; only if blocks are predicted
+  uint16_t* q_mean;      // bf16 [bh][query_blocks][4][D]: means of 16 queries; only if blocks are predicted
   float* q_direction;    // [bh][query_blocks][D]: sums of the normalized queries; only with similarity
   uint16_t* k_mean;      // bf16 [bk][pooled_blocks][D] in the order of pooled_offset(); only if blocks are predicted
   // bf16, laid out as k_mean: for each block, the variances within its cells, averaged. This buffer and the next exist
@@ -141,17 +141,17 @@ struct Buffers {
                            // lengths
   float* output_lengths;   // [bh][selection_tiles]; only if errors are predicted
   float* k_similarity;     // [bk][key_blocks]; only with similarity
-  float* scores;  // [bh][selection_tiles, to 16s][selectable_keys]; only if blocks are ranked by error, or if scores of
-                  // 16 tiles exceed shared memory
+  float* scores;  // [bh][selection_tiles, rounded up to 16s][selectable_keys]; only if blocks are ranked by error, or
+                  // if scores of 16 tiles exceed shared memory
   Budget* budgets;         // [Sizes::budgets], zeros before the selection; null if there are none
   LengthSum* length_sums;  // [Sizes::length_sums], zeros before the selection; null if there are none
-  uint32_t* bitmap;        // [bh][selection_tiles][map_words], except listed_tiles; only if blocks are predicted
+  uint32_t* bitmap;        // [bh][selection_tiles][map_words], not for listed_tiles; only if blocks are predicted
   uint32_t* lists;       // [bh][query_tiles][list_entries]: entries of blocks in ascending order, then entries of means
   TileList* tile_lists;  // [bh][query_tiles]
   int* next_tile;        // counter from which the CTAs of the persistent kernel take their next tile
   int* class_counts;     // [kLengthClasses], number of sorted tiles in each class
   int* tile_order;       // [kLengthClasses][sorted_tiles], TileIndex numbers of the tiles in each class
-  float* parts;          // [shares.slots()], parts of shared tiles; only with such tiles
+  float* parts;          // [shares.slots()], parts of split tiles; only if tiles are split
   // The rest is only for kernels that read rows.
   uint16_t* q_rows;       // [bh][queries][head_dim] after the prologue, in the call's type; only with a prologue
   uint16_t* k_rows;       // [bk][keys][head_dim] after the prologue, in the call's type; only with a prologue

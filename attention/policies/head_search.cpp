@@ -35,7 +35,7 @@ HeadSearch::HeadSearch(const HeadPolicy& untuned, Bounds bounds)
     : untuned_(untuned), bounds_(bounds), pv_(kPvThreshold.size(), bounds.each_call) {
   for (const double similarity : kSimilarity) {
     for (const double pv_threshold : {kNeverSkips, kSkipsOften}) {
-      if (bounds.each_call && pv_threshold != kNeverSkips) continue;  // it would hide the selection's error
+      if (bounds.each_call && pv_threshold != kNeverSkips) continue;  // skips hide the selection's error
       ways_.push_back({Selection::topk, similarity, pv_threshold, Ladder(kTopk.size(), bounds.each_call)});
       ways_.push_back({Selection::cdf, similarity, pv_threshold, Ladder(kCdf.size(), bounds.each_call)});
     }

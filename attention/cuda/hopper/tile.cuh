@@ -181,8 +181,7 @@ class Producer {
                 blocks_from(0, list)});
       load_queries(tile);
       load_keys(tile, list.length, 0, list.length);
-      index = static_cast<int>(gridDim.x) +
-              atomicAdd(buffers_.next_tile, 1);  // as late as possible, so that no claimed tile waits
+      index = static_cast<int>(gridDim.x) + atomicAdd(buffers_.next_tile, 1);  // late, so that no claimed tile waits
     }
   }
 

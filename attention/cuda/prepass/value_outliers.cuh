@@ -48,7 +48,7 @@ class OutlierRow {
   __device__ float spare(uint4& e4m3) const {
     float x[16], sum = 0;
 #pragma unroll
-    for (int i = 0; i < 16; ++i) {  // all loads at once
+    for (int i = 0; i < 16; ++i) {  // all loads run at once
       const int key = key_of(chunk_ * 4 + i / 4, i % 4);
       const float value = to_float(rows_.load(first_ + min(key, left_ - 1)).element[channel_ % kLaneElements]);
       x[i] = key < left_ ? value * inverse_ : 0.0F;

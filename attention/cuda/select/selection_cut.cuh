@@ -34,7 +34,7 @@ struct Spread {
 __device__ inline uint32_t budget_code(uint32_t key) {
   constexpr float kLeast = -160, kPerUnit = 8 * kBins;
   const float code = (from_ordered(key) - kLeast) * kPerUnit;
-  if (!(code < static_cast<float>(kBins * kBins))) return kBins * kBins - 1;  // NaN as well
+  if (!(code < static_cast<float>(kBins * kBins))) return kBins * kBins - 1;  // also for NaN
   return static_cast<uint32_t>(fmaxf(code, 0.0F));
 }
 
@@ -128,7 +128,7 @@ __device__ inline Cut cut_by_count(const Candidates& candidates, int wanted, con
   constexpr int kGuesses = 10;
   uint32_t low = 1, high = ~0U;  // more than `wanted` are at or above `low`, fewer than `wanted` at or above `high`
   int above_low = spread.count, above_high = candidates.count_from(high);
-  if (above_high >= wanted) return {high, wanted};  // NaN
+  if (above_high >= wanted) return {high, wanted};  // enough candidates are NaN
   const float z = normcdfinvf(1 - __fdividef(static_cast<float>(wanted), static_cast<float>(spread.count)));
   const float slope = spread.deviation / (static_cast<float>(spread.count) * 0.39894228F * __expf(-0.5F * z * z));
   float guess = spread.mean + z * spread.deviation;
