@@ -85,10 +85,9 @@ Value chosen(const char* field, int64_t constant, const Value (&values)[kValues]
 
 HeadPolicy head_policy(const sparsereel_head_policy& from) {
   HeadPolicy head;
-  head.selection =
-      chosen("selection", from.selection,
-             {Selection::topk, Selection::cdf, Selection::error, Selection::topk,  // the fourth is SPARSEREEL_DENSE
-              Selection::block_error});
+  head.selection = chosen("selection", from.selection,
+                          {Selection::topk, Selection::cdf, Selection::error, Selection::topk,  // the fourth is dense
+                           Selection::block_error});
   head.dense = from.selection == SPARSEREEL_DENSE;
   head.topk = from.topk;
   head.cdf = from.cdf;
