@@ -94,7 +94,7 @@ enum class RowSteps {
   norm,               // per head
   norm_rotary,        // norm per head, then a rotary embedding of pairs (2i, 2i + 1)
   rms_across_rotary,  // RMS norm across heads, without a bias, then the same embedding
-  by_part,            // prologues for which Prologue::is_by_part() is true
+  by_part,            // norm weights for text tokens, or rotary angles that differ by head
   any                 // any other prologue
 };
 

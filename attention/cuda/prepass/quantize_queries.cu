@@ -71,8 +71,8 @@ __global__ void __launch_bounds__(kQuantizeThreads, ctas_per_multiprocessor(D, k
     load_queries(rows, prologue, token_of, raw, parts);
 #pragma unroll
     for (int i = 0; i < Thread::kTogether; ++i) {
-      const int row = thread.row(first + i),
-                token = thread.block * kRecord + row;  // past the end: the last query again
+      // Rows past the end hold the last query again.
+      const int row = thread.row(first + i), token = thread.block * kRecord + row;
       float x[kLaneElements];
       unpack(raw[i], x);
       if constexpr (kSteps != RowSteps::none) prologue.apply(token_of(i), parts[i], x);

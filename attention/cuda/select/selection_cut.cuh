@@ -121,9 +121,9 @@ struct Cut {
 
 constexpr int kAllTies = 1 << 30;  // there are no ties to break
 
-/// Keeps the `wanted` largest candidates, of which there are more. First guesses a threshold as if scores were normally
-/// distributed, and then interpolates between the two thresholds with the nearest counts. Usually a few rounds are
-/// enough. If they are not, because of ties or another distribution, bisection follows.
+/// Keeps the `wanted` largest candidates. There must be more than `wanted`. First guesses a threshold as if scores were
+/// normally distributed, and then interpolates between the two thresholds with the nearest counts. Usually a few rounds
+/// are enough. If they are not, because of ties or another distribution, bisection follows.
 __device__ inline Cut cut_by_count(const Candidates& candidates, int wanted, const Spread& spread) {
   constexpr int kGuesses = 10;
   uint32_t low = 1, high = ~0U;  // more than `wanted` are at or above `low`, fewer than `wanted` at or above `high`
