@@ -141,9 +141,9 @@ struct Buffers {
                            // lengths
   float* output_lengths;   // [bh][selection_tiles]; only if errors are predicted
   float* k_similarity;     // [bk][key_blocks]; only with similarity
-  float* scores;  // [bh][selection_tiles, rounded up to 16s][selectable_keys]; only if blocks are ranked by error, or
-                  // if scores of 16 tiles exceed shared memory
-  Budget* budgets;         // [Sizes::budgets], zeros before the selection; null if there are none
+  float* scores;    // [bh][selection_tiles, rounded up to 16s][selectable_keys]; only if blocks are ranked by error, or
+                    // if scores of 16 tiles exceed shared memory
+  Budget* budgets;  // [Sizes::budgets], zeros before the selection; null if there are none
   LengthSum* length_sums;  // [Sizes::length_sums], zeros before the selection; null if there are none
   uint32_t* bitmap;        // [bh][selection_tiles][map_words], not for listed_tiles; only if blocks are predicted
   uint32_t* lists;       // [bh][query_tiles][list_entries]: entries of blocks in ascending order, then entries of means
