@@ -23,7 +23,7 @@ class Output {
  public:
   float value[kOutputs];  // element i belongs to row (i / 2) % 2; kSums and kSums + 2 sum P of the last subtile
 
-  /// Without add_means(), only the rows of the memory are used.
+  /// `memory`: if add_means() is never called, only memory.rows is used.
   __device__ Output(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, OutputMemory<T>& memory)
       : p_(p), sizes_(sizes), buffers_(buffers), memory_(memory), rows_(memory.rows) {
     const int thread = ptx::thread(), row = thread % 32 / 4;

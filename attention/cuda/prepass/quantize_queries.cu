@@ -71,10 +71,9 @@ __global__ void __launch_bounds__(kQuantizeThreads, ctas_per_multiprocessor(D, k
     load_queries(rows, prologue, token_of, raw, parts);
 #pragma unroll
     for (int i = 0; i < Thread::kTogether; ++i) {
-      // Rows past the end hold the last query again.
       const int row = thread.row(first + i), token = thread.block * kRecord + row;
       float x[kLaneElements];
-      unpack(raw[i], x);
+      unpack(raw[i], x);  // past the end, this is the last query again
       if constexpr (kSteps != RowSteps::none) prologue.apply(token_of(i), parts[i], x);
       const float weight = row < pooled ? 1.0F : 0.0F;
       if (kMore && buffers.q_direction != nullptr) direction.add_direction(x, weight);
