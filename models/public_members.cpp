@@ -1,4 +1,4 @@
-// Writes members as the texts that options have.
+// Converts the members to texts, as a command line would give them.
 #include "models/public_members.h"
 
 #include <algorithm>
@@ -35,8 +35,8 @@ void add(MemberTexts& texts, const char* name, const std::optional<double>& valu
   if (value) texts[name] = exact_text(*value);
 }
 
-/// Adds options given by name. Throws Error for a file, an option of the opened model, or one that is also set as a
-/// member.
+/// Adds options given by name. Throws Error for an option that names a file, belongs to ModelOptions, or is also set as
+/// a member.
 void add_options(MemberTexts& texts, const MemberTexts& options) {
   for (const auto& [given, value] : options) {
     std::string name = given;
@@ -122,7 +122,8 @@ const OptionList& member_options() {
     all.push_back({.key = "distilled", .kind = ValueKind::whole});
     all.push_back({.key = "profile", .kind = ValueKind::file, .no_effect = {NoEffect::exact}});
     all.push_back({.key = "fps", .kind = ValueKind::number});
-    // The compiler checks the types of members. MemberTexts of files are checked where they are read.
+    // `check` does nothing: the compiler checks the types of members, and values from files are checked when they are
+    // read.
     return OptionList(std::move(all), {.name = [](const std::string& key) { return key; },
                                        .check = [](const auto&...) {},
                                        .unknown = [](const auto&...) { return "leave it out"; }});

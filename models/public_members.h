@@ -1,4 +1,4 @@
-// The members of the public header's structs as options, in the form that settings take. No torch.
+// Converts the members of the public header's structs to the options that Settings merges. No torch.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace sparsereel::models {
 
-/// Texts of the members that are set, by option name.
+/// The values of the members that are set, as texts, by option name.
 using MemberTexts = std::map<std::string, std::string>;
 
 /// Throws Error for an option in `request.options` that is also set as a member, that belongs to ModelOptions, or that
@@ -21,7 +21,7 @@ MemberTexts texts_of(const ModelOptions& options);
 /// Returns the options of ModelOptions and VideoRequest, and those that only a model's file sets.
 const OptionList& member_options();
 
-/// Removes the options of the model's file that a request may not set.
+/// Removes from a model's file the options that a VideoRequest cannot set.
 void keep_members(ModelConfig& config);
 
 }  // namespace sparsereel::models

@@ -1,9 +1,9 @@
 // The only public header of libsparsereel, a library that makes videos from text. It needs C++17 and no libtorch
 // headers.
 //
-// On a CPU, libtorch's threads spin while they wait for each other. Beside other busy processes a video then takes
-// several times as long. To prevent that, set OMP_WAIT_POLICY=passive in the environment before the program starts: the
-// variable is read while the library is loaded. The command-line program sets it for itself.
+// On a CPU, libtorch's threads spin while they wait for each other. If other processes keep the cores busy, a video
+// then takes several times as long. To prevent that, set OMP_WAIT_POLICY=passive in the environment before the program
+// starts: the variable is read while the library is loaded. The command-line program sets it for itself.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@
 namespace sparsereel {
 
 /// The only exception that the library throws. Exceptions of libtorch and of the standard library are converted to it.
-/// what() holds the cause and the remedy. Both call options by the names of the members below.
+/// what() holds the cause and the remedy. These texts call each option by the name of its member of ModelOptions or
+/// VideoRequest.
 class SPARSEREEL_API Failure : public std::runtime_error {
  public:
   Failure(int code, std::string cause, std::string remedy, std::string field = {});
@@ -33,7 +34,7 @@ class SPARSEREEL_API Failure : public std::runtime_error {
   Failure& operator=(const Failure&) = default;
   ~Failure() override;
 
-  int code() const { return code_; }  // 1 failed while running, 2 bad arguments or input, 130 cancelled
+  int code() const { return code_; }  // 1: the run failed; 2: bad arguments or input; 130: cancelled
   const std::string& cause() const { return cause_; }
   const std::string& remedy() const { return remedy_; }
   const std::string& field() const { return field_; }  // name of the member at fault, such as "steps"; empty if none is
@@ -43,20 +44,22 @@ class SPARSEREEL_API Failure : public std::runtime_error {
   std::string cause_, remedy_, field_;
 };
 
-/// Options of an opened model. They take the values of the command line's options of the same names.
+/// Options of an opened model. Each accepts the same values as the command line's option of the same name.
 struct ModelOptions {
-  std::string device = "auto";                          // auto, cpu, cuda, cuda:N
-  std::string dtype = "auto";                           // auto, fp32, bf16, fp16
-  std::string weights = "auto", text_weights = "auto";  // auto, fp8, int8; of the transformer and of the text encoder
-  /// true keeps weights in host memory and copies them to the GPU in turn; false keeps them on the GPU. If unset, as
-  /// many blocks of the transformer stay on the GPU as its free memory holds.
+  std::string device = "auto";  // auto, cpu, cuda, cuda:N
+  std::string dtype = "auto";   // auto, fp32, bf16, fp16
+  /// auto, fp8, int8: number format of the large matrices of the transformer (`weights`) and of the text encoder
+  /// (`text_weights`). auto is the run's dtype.
+  std::string weights = "auto", text_weights = "auto";
+  /// true: weights stay in host memory, and each block is copied to the GPU when it is needed. false: all weights stay
+  /// on the GPU. If unset, as many of the transformer's blocks stay on the GPU as fit into its free memory.
   std::optional<bool> offload = {};
-  std::optional<double> max_vram = {};  // GiB of the GPU that may be used; if unset, what is free
+  std::optional<double> max_vram = {};  // GiB of GPU memory that may be used; if unset, all that is free
   /// Files of weights (safetensors, GGUF, .pth) that replace weights of the model, one file for each part. Tensors have
   /// the names of diffusers or of the model's authors. transformer_2 is the second transformer of models that have two.
   std::string transformer = {}, transformer_2 = {}, vae = {}, text_encoder = {}, image_encoder = {};
-  /// A spiece.model, a tokenizer.json, or a folder with one of them. It replaces the tokenizer of the model, and a
-  /// tokenizer in the text encoder's file or beside it.
+  /// A spiece.model or tokenizer.json file, or a folder that holds one of them. It replaces the model's tokenizer, even
+  /// one in or beside the text encoder's file.
   std::string tokenizer = {};
   std::string lora = {};  // LoRAs with factors, separated by commas: "a.safetensors:0.8,b.safetensors"
   /// Folder with the YAML files of known models; it must exist. If empty, the folder of the installation or of the
@@ -64,10 +67,11 @@ struct ModelOptions {
   std::string configs = {};
   /// CPU threads of the whole process. 0 keeps the current number, which is at first the number of cores.
   int threads = 0;
-  /// GPUs that make each video together: cuda:0, cuda:1 and so on, among those that CUDA_VISIBLE_DEVICES shows. Each
-  /// GPU holds the whole transformer and decoder. While a video is made, each has a thread of this process. If one
-  /// fails, the video fails, and the next one starts afresh; a broken GPU stays broken until the process ends. With
-  /// device cpu, this many threads share the cores (for tests). Only the command line uses GPUs of several hosts.
+  /// Number of GPUs that make each video together. They are cuda:0, cuda:1 and so on, among the GPUs that
+  /// CUDA_VISIBLE_DEVICES shows. Each GPU holds the whole transformer and decoder, and one thread of this process
+  /// drives it while a video is made. If a GPU fails, the video fails, and the next video starts afresh; a broken GPU
+  /// stays unusable until the process ends. With device cpu, this many threads share the cores (for tests). Only the
+  /// command line uses GPUs of several hosts.
   int gpus = 1;
 };
 
@@ -89,10 +93,11 @@ struct VideoRequest {
   std::optional<std::string> negative_prompt = {};  // UTF-8
   uint64_t seed = 42;
   std::optional<int64_t> steps = {};
-  std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames; models restrict them
+  std::optional<int64_t> width = {}, height = {}, frames = {};  // in pixels and frames; each model restricts them
   /// 480p, 720p: an area in place of width and height. The video has the shape of `image`, or 16:9 without an image.
   std::string size = {};
-  /// Length in place of `frames`: the video has the nearest possible number of frames at the model's frame rate.
+  /// Length in seconds, in place of `frames`: the video has the nearest possible number of frames at the model's frame
+  /// rate.
   std::optional<double> seconds = {};
   /// First and last frame of the video, of any size, for models that take them. If width and height are both unset, the
   /// video has the first image's shape, and the area of `size` or of the model's default.
@@ -108,27 +113,32 @@ struct VideoRequest {
   /// `steps`.
   std::vector<double> sigmas = {};
   std::string attention = {};  // full, quantized, sparse, check; if empty, sparse if the device supports it, else full
-  /// How many blocks of attention are computed: set at most one of topk, cdf, error and block_error. Blocks whose
-  /// tokens have a mean cosine similarity below `similarity` are always computed. P.V is skipped for blocks whose
-  /// scores all lie `pv_threshold` log2 units or more below the maximum of their row.
+  /// Set at most one of topk, cdf, error and block_error. They choose the blocks that attention computes: topk is the
+  /// share of blocks that is computed, cdf the share of attention that the computed blocks hold, and error a bound on
+  /// the predicted error of each query tile. Blocks with a predicted error above block_error are computed. Blocks whose
+  /// tokens have a mean cosine similarity below `similarity` are always computed. The product with V is skipped for a
+  /// block if all its scores lie `pv_threshold` log2 units or more below the largest score of their query.
   std::optional<double> topk = {}, cdf = {}, error = {}, block_error = {}, similarity = {}, pv_threshold = {};
-  std::string dropped = {};                // what stands for blocks that are not computed: mean, none; if empty, mean
-  std::string select = {};                 // ranking of blocks: error, mass; if empty, error with mean, mass with none
-  std::optional<int64_t> cell = {};        // tokens that share one mean: 16, 32, 64; if unset, 16
-  std::optional<int64_t> arithmetic = {};  // bits in which a GPU computes sparse attention: 8, 16; if unset, 8
+  std::string dropped = {};  // what replaces blocks that are not computed: mean, none; if empty, mean
+  /// how blocks are ranked: error, mass; if empty, error if `dropped` is mean, mass if it is none
+  std::string select = {};
+  std::optional<int64_t> cell = {};  // number of tokens that share one mean: 16, 32, 64; if unset, 16
+  /// bits of the numbers that a GPU multiplies in sparse attention: 8, 16; if unset, 8
+  std::optional<int64_t> arithmetic = {};
   std::optional<std::string> dense_steps = {};  // first steps that compute every block: "5", or "20%" of all
   std::optional<std::string> exact_steps = {};  // first steps with full attention, in 16 bits: "2", or "4%" of all
   std::optional<int64_t> dense_layers = {};     // first layers that compute every block
   std::string token_order = {};                 // hilbert, native, time-major, morton, random; if empty, hilbert
-  /// "0.1" or "forecast:0.1": a step is reused if its first block changes by at most this fraction. "steps:20": 20
-  /// steps are computed, and the others are reused. If empty, every step is computed.
+  /// "0.1" or "forecast:0.1": a step reuses results of earlier steps if the output of the transformer's first block
+  /// changes by at most this fraction. "steps:20": 20 steps are computed, and the others reuse their results. If empty,
+  /// every step is computed.
   std::string cache = {};
   std::string vae_tiling = {};        // auto, on, off; if empty, auto
   std::optional<bool> no_audio = {};  // true: a model that makes sound does not decode it
   /// exact, near, balanced, fast, if the YAML file has them. If empty, exact if `attention` is full, else balanced.
   std::string preset = {};
-  /// Number of steps of a distilled model, 4 or 8: sets sampler, noise levels, shift and guidance as the model's file
-  /// says. Members that are set win. The model needs a distilled transformer or LoRA.
+  /// Number of steps of a distilled model, 4 or 8: sets sampler, noise levels, shift and guidance as the model's YAML
+  /// file says. Members that you set take precedence. The model needs a distilled transformer or LoRA.
   std::optional<int64_t> distilled = {};
   /// File of a profile that `sparsereel tune` made for this model. It replaces the preset and has no effect with
   /// attention full.
@@ -147,11 +157,11 @@ struct Video {
   /// or shorter than the frames.
   std::vector<float> sound = {};
   int64_t channels = 0, sampling_rate = 0;  // of the sound; samples of a channel in a second
-  double sparsity = 0;      // fraction of the work of attention that was skipped; the means' cost is not subtracted
-  double mean_share = 0;    // cost of the means of dropped blocks, as a fraction of full attention's work
+  double sparsity = 0;      // share of attention's work that was skipped; work on means is not subtracted
+  double mean_share = 0;    // work on the means of dropped blocks, as a share of full attention's work
   std::string defect = {};  // what is wrong with the frames, such as "is black"; empty if nothing is
   /// All warnings that the command line would print: members without effect, a defect, a cut prompt, a number of frames
-  /// that differs from the requested one, steps that gave NaN and were redone with full attention, and a decode that
+  /// that differs from the requested one, steps that gave NaN and were redone with full attention, and a decoding that
   /// was redone in tiles. If the weights have terms of their own, the first video's warnings say where to read them.
   std::vector<std::string> warnings = {};
 };

@@ -42,7 +42,7 @@ static_assert(std::array{SPARSEREEL_VERSION_MAJOR, SPARSEREEL_VERSION_MINOR, SPA
 namespace sparsereel {
 namespace {
 
-/// Lists the ways out of an error: ": some-model, fp16, 28.6 GB (transformer a.safetensors); ..."
+/// Lists the choices that would avoid an error: ": some-model, fp16, 28.6 GB (transformer a.safetensors); ..."
 std::string listed(const std::vector<ErrorChoice>& choices) {
   std::string text;
   for (const ErrorChoice& choice : choices) {
@@ -85,7 +85,7 @@ models::Settings completed(models::Settings settings, const models::ModelConfig&
   return settings;
 }
 
-/// If the value at fault came from the model's file, names its place there.
+/// If the value at fault comes from the model's YAML file, adds its line and column to the error.
 Error with_place_in_file(const models::Settings& settings, const Error& error) {
   const models::Setting* setting = error.field().empty() ? nullptr : settings.find(error.field());
   return setting != nullptr && setting->source <= models::Source::distilled ? settings.with_place(error) : error;
@@ -104,7 +104,7 @@ std::vector<std::string> profile_warnings(const models::Settings& settings,
   return warnings;
 }
 
-/// Copies the picture, or returns null if there is none. `field` is the request's member, for errors.
+/// Copies the picture, or returns null if there is none. Errors name `field`, the request's member.
 std::shared_ptr<const models::Picture> picture_of(const ImageView& view, const char* field) {
   if (view.pixels == nullptr) return {};
   if (view.height < 1 || view.width < 1 || view.height > models::kMostImagePixels / view.width)
@@ -167,7 +167,7 @@ Resolved resolve(const models::Settings& settings, const VideoRequest& request, 
   return resolved;
 }
 
-/// Passes each step to the callback. Remembers whether it stopped the run, and what it threw.
+/// Passes each step to the callback. Remembers whether the callback stopped the run, and what the callback threw.
 class Watcher final : public models::RunObserver {
  public:
   explicit Watcher(const StepCallback& callback) : callback_(callback) {}
@@ -264,7 +264,7 @@ struct TextToVideo::State {
   std::unique_ptr<models::RankThreads> ranks;  // ranks on several GPUs; rank 0 runs `pipeline`; null for one GPU
   models::ModelConfig config;                  // YAML file of the model; without defaults if no file describes it
   std::vector<std::string> warnings;           // repeated with every video
-  std::string terms;                           // where to read the weights' terms, until the first video says so
+  std::string terms;                           // where to read the weights' terms; empty after the first video
   std::atomic<bool> is_busy = false;           // a video is being made
 };
 

@@ -1,4 +1,4 @@
-// Finds loaders by class.
+// Finds the loader of each component by its class name.
 #include "models/engine/components.h"
 
 #include <algorithm>
@@ -67,7 +67,7 @@ Component described(const Checkpoint& checkpoint, const std::string& role) {
   return component;
 }
 
-/// Builds the transformer or encoder without weights and returns what `ask` says of it.
+/// Builds the transformer or encoder without loading its weights, and returns the result of calling `ask` with it.
 auto asked(const Component& component, WeightFormat format, const auto& ask) {
   if (loaders().transformers.contains(component.class_name))
     return ask(*load_transformer(component, at::kMeta, format));

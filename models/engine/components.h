@@ -29,7 +29,8 @@ struct ComponentLoaders {
   Map<LoadedTransformer, WeightFormat, const Streaming&> transformers = {};
   Map<Vae, at::ScalarType, VaeParts> vaes = {};
   Map<SoundVae> sound_vaes = {};
-  /// Colors of latents, by the name of the family. Null for a number of channels whose colors are unknown.
+  /// Functions that return the colors of latents, by the name of the family. They return null if the colors are unknown
+  /// for this number of channels.
   std::map<std::string, const LatentColors* (*)(int64_t channels)> colors = {};
 };
 
@@ -39,7 +40,8 @@ void add_loaders(ComponentLoaders more);
 /// Returns the loaders of the published families, which families/loaders.cpp lists.
 ComponentLoaders published_loaders();
 
-/// Returns what draws the latents of a model of this family. Returns nothing if the colors of its latents are unknown.
+/// Returns the object that draws previews of latents of a model of this family; nothing if the colors of its latents
+/// are unknown.
 std::optional<LatentPreview> latent_preview(const std::string& family, const ModelSpec& spec);
 
 /// Loads a text encoder. Residence::file is for an encoder that is used once: its layers are read while it runs. The
@@ -47,8 +49,8 @@ std::optional<LatentPreview> latent_preview(const std::string& family, const Mod
 std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::Device device, WeightFormat format,
                                                Residence residence = Residence::device);
 
-/// Loads the part of a text encoder that looks at pictures. `patches` says how pictures are cut. Throws Error if the
-/// encoder's class or its file has no such part.
+/// Loads the part of a text encoder that looks at pictures. `patches` says how pictures are cut into patches. Throws
+/// Error if the encoder's class or its file has no such part.
 std::unique_ptr<TextVision> load_text_vision(const Component& component, at::Device device, at::ScalarType dtype,
                                              const PatchConfig& patches = {});
 
@@ -69,18 +71,19 @@ uint64_t likely_weight_bytes(const Checkpoint& checkpoint, const std::string& ro
 struct BlockWeights {
   uint64_t block = 0, rest = 0;
 };
-/// Returns them for weights loaded in this format; an estimate as in likely_weight_bytes().
+/// Returns the bytes for weights loaded in this format. They are an estimate in the same cases as in
+/// likely_weight_bytes().
 BlockWeights likely_block_weights(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
-/// Returns true if loading would round weights to 8 bits that the file already holds packed or in 8 bits. Throws as
-/// loading does.
+/// Returns true if loading would round weights a second time: the file already holds them packed or in 8 bits, and
+/// `format` rounds them to 8 bits. Throws as loading does.
 bool rounds_again(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
 /// Returns "FILE: 2 tensors that CLASS does not have are left out: ...". Empty if there are none, or if loading throws.
 std::string left_out_warning(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
-/// These two functions read only the config. They return the number of weights, and true if any of them can be in 8
-/// bits.
+/// The next two functions read only the config. weight_count() returns the number of weights. has_fp8_layers() returns
+/// true if any of them can be in 8 bits.
 double weight_count(const Checkpoint& checkpoint, const std::string& role);
 bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role);
 
@@ -91,7 +94,7 @@ uint64_t text_vision_bytes(const Checkpoint& checkpoint, at::ScalarType dtype);
 /// Counts the weights of the VAE: of its decoder, and of its encoder if that is supported.
 uint64_t vae_weight_count(const Checkpoint& checkpoint);
 
-/// Returns the VAE without weights, to ask what its decoder needs.
+/// Returns the VAE without weights, which can tell how much memory it needs.
 std::unique_ptr<Vae> describe_vae(const Checkpoint& checkpoint, at::ScalarType dtype,
                                   VaeParts parts = VaeParts::decoder);
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kMultiplyAdd = 2;
 
-/// Takes the best of a few tries, because other processes may use the CPU.
+/// Returns operations per second, the best of a few tries, because other processes may use the CPU.
 double measure_rate(at::ScalarType dtype) {
   constexpr int64_t kSize = 768;
   constexpr int kTries = 4;

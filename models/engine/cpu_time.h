@@ -1,4 +1,5 @@
-// Estimates how long a CPU takes, to warn users who start work for a GPU on a CPU.
+// Estimates how long a CPU takes for a video, to warn users who start on a CPU what only a GPU can do in reasonable
+// time.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -17,7 +18,8 @@ double step_operations(const Plan& plan, const ModelSpec& spec, double parameter
 
 /// Returns a warning if `operations` take this CPU longer than half an hour, or else an empty string. The warning
 /// begins with `what`: "50 steps will take about 31 hours on this CPU (...)". Measures this CPU for a fraction of a
-/// second, once for each dtype and number of threads, but only if the slowest CPUs would take longer than half an hour.
+/// second, once for each dtype and number of threads. Skips this if even the slowest CPUs would take less than half an
+/// hour.
 std::string slow_warning(const std::string& what, double operations, c10::ScalarType dtype);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Passes frames to the run's sink while they are decoded.
+// Passes each group of frames to the run's sink while the next one is decoded.
 #include "models/engine/decode_stage.h"
 
 #include <ATen/ATen.h>
@@ -100,7 +100,7 @@ Decoded decode_together(const Decoder& decoder, const at::Tensor& latents, const
   }
   AllFrames all;
   result.facts = decode_to(sink_of(run, all), decoder, latents, mode, progress);
-  decoders.check();  // a failed rank voids the frames
+  decoders.check();  // throws if a rank has failed, because its rows are then missing
   release_others(run);
   result.frames = std::move(all.frames);
   return result;

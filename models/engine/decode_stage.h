@@ -1,4 +1,4 @@
-// Decodes latents to frames: by one rank, or by several ranks with a band of rows each.
+// Decodes latents to frames, on one rank or on several. Each of several ranks decodes a band of the frames' rows.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,18 +15,20 @@ namespace sparsereel::models {
 
 struct Decoder {
   Vae& vae;
-  std::array<int64_t, 2> pixels;  // height and width of a latent, in pixels
+  std::array<int64_t, 2> pixels;  // height and width of one latent, in pixels
   at::Device device;
-  bool has_tiles = true;  // decoding in tiles takes less memory; false: the VAE always works in tiles of one size
+  /// true: decoding in tiles is possible and takes less memory; false: the VAE always works in tiles of one size
+  bool has_tiles = true;
 };
 
-/// Tells the observer that the other ranks are not needed any more and rank 0 works alone from here on.
+/// Tells the observer that rank 0 works alone from here on and the other ranks are no longer needed.
 void release_others(const Run& run);
 
-// For both functions, latents are [1, C, F, H, W] on the decoder's device, in its dtype. They use the frame sink, the
-// observer of progress, and the cancellation of `run`.
+// Both functions take latents [1, C, F, H, W] on the decoder's device, in its dtype. They hand frames to the frame sink
+// of `run`, report progress to its observer, and poll its cancellation.
 
-/// Decodes on this rank. Handles lack of GPU memory with work_or_retry_tiled(), or without tiles with work_or_retry().
+/// Decodes on this rank, in tiles if `tiled`. If GPU memory runs out, retries once, as work_or_retry_tiled() does (with
+/// `may_tile` and `make_room`), or as work_or_retry() does if the decoder has no tiles.
 Decoded decode_alone(const Decoder& decoder, const at::Tensor& latents, bool tiled, bool may_tile, const Run& run,
                      const std::function<bool()>& make_room);
 

@@ -1,4 +1,4 @@
-// Predicts, guards against NaN, and steps the sampler.
+// Makes the denoising steps: predicts, redoes predictions that hold NaN, and steps the sampler.
 #include "models/engine/denoising.h"
 
 #include <ATen/ATen.h>
@@ -29,14 +29,14 @@ void place_on(at::Device device, Tensors& tensors) {
   for (auto& [name, tensor] : tensors) tensor = tensor.to(device).contiguous();
 }
 
-/// Returns a flag on the device: true if both parts are finite.
+/// Returns a flag on the device: true if the predictions of video and sound are finite.
 at::Tensor are_finite(const Prediction& prediction) {
   const auto finite = [](const at::Tensor& tensor) { return at::isfinite(tensor).all(); };
   return prediction.sound.defined() ? finite(prediction.video).logical_and(finite(prediction.sound))
                                     : finite(prediction.video);
 }
 
-/// Sums the tensor's bits as integers, int64.
+/// Interprets the tensor's bits as integers and returns their sum, int64.
 at::Tensor checksum(const at::Tensor& tensor) {
   return tensor.contiguous().view(tensor.element_size() == 2 ? at::kShort : at::kInt).sum(at::kLong);
 }
@@ -84,7 +84,8 @@ Denoising::Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& sc
   state_.latents = with_known(sampler_->start(state_.latents));
   attention_.mode = plan.attention_mode;
   attention_.policy = plan.attention_policy;
-  // Benches compare plans that differ only in the mode. Quantized attention always computes in 8 bits.
+  // Benchmarks compare plans that differ only in the mode, and so may ask for 16 bits. Quantized attention always
+  // computes in 8 bits.
   if (attention_.mode == attention::Mode::quantized) attention_.policy.arithmetic = attention::BlockPolicy{}.arithmetic;
   attention_.token_order = plan.token_order;
   attention_.collects = false;
@@ -138,8 +139,8 @@ Prediction Denoising::predict(double timestep, AttentionRun& run) {
       share_.passes.get());
 }
 
-/// Ranks check this together, in one exchange that also compares their latents. If the largest checksum equals the
-/// smallest one, all are equal.
+/// Ranks check this together, in one exchange that also compares their latents: all latents are equal if the largest
+/// checksum equals the smallest one.
 bool Denoising::finite_everywhere(const Prediction& prediction) const {
   if (share_.all == nullptr) return are_finite(prediction).item<bool>();
   at::Tensor sum = checksum(state_.latents);
@@ -165,7 +166,8 @@ void Denoising::draw_while_busy() {
   while (!predicted.query() && sampler_->draw_ahead(done_, state_.latents, state_.generator)) continue;
 }
 
-/// Leaves only this step's counts in attention_.per_layer.
+/// Predicts, and repeats the prediction with full attention if it holds NaN or Inf. attention_.per_layer then holds
+/// only this step's counts.
 Prediction Denoising::predict_guarded(double timestep) {
   Prediction prediction = predict(timestep, attention_);
   draw_while_busy();
@@ -180,8 +182,8 @@ Prediction Denoising::predict_guarded(double timestep) {
                     nan_remedy(state_.latents.scalar_type()));
 }
 
-/// Repeats the step's prediction with full attention. Only committed work counts, so the counts of the step become
-/// those of full attention. The cache is emptied, because the first try may have left NaN in it.
+/// Repeats the step's prediction with full attention. The step's counts become those of full attention, because only
+/// the prediction that is used counts. The step cache is emptied, because the first try may have left NaN in it.
 Prediction Denoising::redo_with_full_attention(double timestep) {
   const bool reused = is_reused_step(attention_.per_layer);
   forget_steps();
@@ -208,7 +210,7 @@ void Denoising::forget_context() {
   if (conditioning.context.defined()) conditioning.keys = std::make_shared<ContextKeys>();
 }
 
-/// Discards the counts of a failed step, which the next run must not include.
+/// Discards the counts that a failed step has left in the transformer, because the next run must not include them.
 void Denoising::discard_counts() noexcept {
   try {
     AttentionRun nobodys;
@@ -222,14 +224,14 @@ void Denoising::add_up_layers() {
   for (const attention::Statistics& layer : attention_.per_layer) attention_.statistics += layer;
 }
 
-/// Changes the latents and the number of done steps at the very end, where nothing throws any more. step() restores the
-/// rest.
+/// Makes one step. Changes the latents and the number of done steps at the very end, where nothing can throw any more.
+/// If it throws before, step() restores everything else.
 void Denoising::take_step() {
   attention_.step = done_;
   attention_.mode = done_ < plan_.exact_steps ? attention::Mode::full : plan_.attention_mode;
   const std::vector<attention::Statistics> before = std::exchange(attention_.per_layer, {});
   const Prediction prediction = predict_guarded(timestep());
-  attention_.mode = plan_.attention_mode;  // that of the run, for reports
+  attention_.mode = plan_.attention_mode;  // the run's mode again, for reports
   at::Tensor next = sampler_->step(prediction.video, done_, state_.latents, state_.generator), sound;
   next = with_known(next.to(state_.latents.scalar_type()));
   if (sound_sampler_) sound = sound_sampler_->step(prediction.sound, done_, state_.sound, state_.generator);
@@ -243,7 +245,7 @@ void Denoising::take_step() {
   state_.sound = std::move(sound);
   ++done_;
   if (!finished()) return;
-  forget_steps();  // they hold gigabytes
+  forget_steps();  // the cached residuals take gigabytes
   forget_context();
 }
 
@@ -266,9 +268,9 @@ void Denoising::leave_expert() {
 void Denoising::step() {
   last_ = {};
   leave_expert();
-  // A step may fail anywhere, for example out of memory, after its sampler has drawn noise or changed its history. The
-  // copy keeps replaced tensors of the cache in memory until the step is done, because they could not be restored
-  // otherwise.
+  // A step may fail anywhere, for example for lack of memory, after its sampler has drawn noise or changed its history.
+  // The copies make it possible to undo the step. They keep tensors that the cache replaces in memory until the step is
+  // done.
   AttentionRun attention = attention_;
   std::vector<std::string> warnings = warnings_;
   std::optional<StepCache> cache = cache_;
@@ -287,7 +289,7 @@ void Denoising::step() {
   }
 }
 
-/// Returns what both samplers remember.
+/// Returns the states of the video's and the sound's sampler.
 Tensors Denoising::history() const {
   Tensors all = sampler_->state();
   if (sound_sampler_)

@@ -25,20 +25,21 @@ namespace sparsereel::models {
 /// The inputs with which a denoising starts, on the device. The latents have the dtype in which samplers step.
 struct DenoisingStart {
   Conditioning conditioning;
-  at::Tensor latents;       // in the model's layout; frames are whole groups of the model's temporal patches
+  at::Tensor latents;       // in the model's layout; the number of frames is a multiple of the patch size in time
   at::Generator generator;  // its state after the latents were drawn
   LatentLayout layout = LatentLayout::frames_first;
   Group* group = nullptr;  // ranks that make the video together, from the same start; null for this rank alone
-  /// [1, rows, C] in fp32, as in TransformerInput: the start of the sound, for models that make it; else undefined
+  /// [1, rows, C] in fp32, as in TransformerInput: latents with which the sound starts; undefined if the model makes no
+  /// sound
   at::Tensor sound{};
-  SchedulerConfig sound_scheduler{};  // for the sound
+  SchedulerConfig sound_scheduler{};  // config of the sound's sampler
 };
 
-/// Denoises one video. With several ranks, all of them call each function. They exchange predictions and compute
-/// everything else on their own: the sampler's steps are the same operations on the same bits, and cost less than
-/// moving their result. If the ranks' latents differ nevertheless, the next step detects the difference. A broadcast
-/// would not repair such a difference: samplers would keep different histories, and a GPU that computes wrongly would
-/// stay hidden.
+/// Denoises one video. If several ranks make the video, all of them call each function. They exchange predictions, and
+/// each rank computes everything else by itself: each makes the sampler's steps from the same bits, which costs less
+/// than sending the result. If the ranks' latents differ nevertheless, the next step detects the difference. A
+/// broadcast would not repair such a difference: samplers would keep different histories, and a GPU that computes
+/// wrongly would stay hidden.
 class Denoising {
  public:
   Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& scheduler, const Plan& plan, DenoisingStart start);
@@ -49,9 +50,10 @@ class Denoising {
   /// Loads the expert of the next step, if there is a next step. Returns true if the expert was not loaded before.
   /// step() calls this by itself.
   bool load_expert();
-  /// Makes one step: prediction, guidance, sampler. It reads one flag from the device at the end. If any rank predicts
-  /// NaN or Inf, the prediction is repeated with full attention before anything is committed. If it throws, nothing is
-  /// committed, counted or drawn: the step may be tried again, or the transformer used for another run.
+  /// Makes one step: prediction, guidance, sampler. Waits for the device once, to read if the prediction is finite. If
+  /// any rank predicts NaN or Inf, all ranks repeat the prediction with full attention. If step() throws, the denoising
+  /// and its random numbers are as before the call: the step may be tried again, or the transformer used for another
+  /// run.
   void step();
   /// Returns the state of the denoising, which does not depend on the number of ranks. Waits for the device.
   DenoisingState state() const;
@@ -70,9 +72,9 @@ class Denoising {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
-  /// Returns the latents with their known parts restored.
+  /// Returns the latents, with the parts that the conditioning gives (Conditioning::mask) restored.
   at::Tensor with_known(at::Tensor latents) const;
-  /// Appends the conditioning latents to latents [B, ..] as further channels.
+  /// Appends the latents of the conditioning to latents [B, ..] as further channels.
   at::Tensor with_beside(const at::Tensor& latents);
   /// Returns the latents without the extra first frames; see padded_frames().
   at::Tensor of_the_video(const at::Tensor& latents) const;
@@ -104,10 +106,11 @@ class Denoising {
   std::unique_ptr<Sampler> sound_sampler_;  // makes as many steps as sampler_; null if the model makes no sound
   DenoisingStart state_;
   SplitGroups share_;
-  /// conditioning latents that enter the transformer as channels beside the noise; undefined if there are none
+  /// Latents of the conditioning that the transformer takes as channels beside the noise; undefined if there are none.
   at::Tensor beside_;
-  at::Tensor input_;  // last input with the conditioning latents; their channels stay the same for all forward passes
-  std::vector<Keyframe> keyframes_;  // [1, C, 1, H, W] each
+  /// The last result of with_beside(). Its buffer is used again, because the conditioning's channels never change.
+  at::Tensor input_;
+  std::vector<Keyframe> keyframes_;  // latents [1, C, 1, H, W] of each keyframe
   AttentionRun attention_;
   std::optional<StepCache> cache_;  // the step cache of the last step's expert; unset if the plan has no cache
   std::vector<std::string> warnings_;

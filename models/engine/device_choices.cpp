@@ -1,4 +1,4 @@
-// Chooses the dtype by the files, and the attention mode by the device.
+// Chooses the dtype from the checkpoint's files, and the attention mode from what the device supports.
 #include "models/engine/device_choices.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Chooses what depends on the device and the checkpoint's files: the plan's dtype and attention mode.
+// Chooses a run's dtype and attention mode, which depend on the device and the checkpoint's files.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,8 +19,8 @@ namespace sparsereel::models {
 at::ScalarType stored_dtype(const Checkpoint& model, const ModelSpec& spec,
                             const std::map<std::string, std::string>& files);
 
-/// Returns the mode that the user asked for, else sparse if the device supports sparse, else full. Throws Error if the
-/// device does not support the mode that the user asked for.
+/// Returns the mode that the user asked for. If there is none, returns sparse if the device supports it, else full.
+/// Throws Error if the device does not support the mode that the user asked for.
 attention::Mode choose_attention_mode(std::optional<attention::Mode> asked, at::Device device, at::ScalarType dtype);
 
 }  // namespace sparsereel::models

@@ -44,7 +44,7 @@ void Experts::begin(size_t expert) {
       const StoppableWork stoppable(stop_);
       return load_(role);
     });
-  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): without a thread, load() loads it later
+  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): without a thread, load() loads the expert later
   }
 }
 

@@ -31,10 +31,11 @@ class Experts {
   /// Returns the index of the expert that denoises this timestep.
   size_t at(double timestep) const;
   size_t size() const { return specs_.size(); }
-  /// Begins to load an expert in a separate thread, if the system can create one. All later calls wait for the end of
-  /// the loading.
+  /// Begins to load an expert in a separate thread, if the system can create a thread. All later calls wait until it is
+  /// loaded.
   void begin(size_t expert);
-  /// Loads an expert unless it is loaded. The others stay if memory allows; otherwise they are freed first.
+  /// Loads an expert unless it is loaded. Other experts stay loaded if the new one fits beside them; otherwise they are
+  /// freed first.
   LoadedTransformer& load(size_t expert);
   /// Returns nullptr if the expert is not loaded.
   LoadedTransformer* loaded(size_t expert);
@@ -51,7 +52,7 @@ class Experts {
   Load load_;
   Fits fits_;
   std::vector<std::shared_ptr<LoadedTransformer>> transformers_;
-  std::atomic<bool> stop_{false};  // stops begun_, whose destructor waits for the thread
+  std::atomic<bool> stop_{false};  // stops the loading of begun_, whose destructor waits for the thread
   std::future<std::shared_ptr<LoadedTransformer>> begun_;
   size_t begun_expert_ = 0;
 };

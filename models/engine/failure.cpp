@@ -1,4 +1,4 @@
-// Describes exceptions of the standard library and of libtorch in the user's words.
+// Converts exceptions of the standard library and of libtorch to errors that a user understands.
 #include "models/engine/failure.h"
 
 #include <ATen/ATen.h>

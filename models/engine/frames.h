@@ -32,9 +32,9 @@ class FrameWatch {
 class FrameDelivery {
  public:
   explicit FrameDelivery(FrameSink& sink) : sink_(sink) {}
-  /// Adds the next frames: [1, 3, f, H, W] in about [-1, 1].
+  /// Adds the next frames, [1, 3, f, H, W] in about [-1, 1], on any device.
   void add(const at::Tensor& frames);
-  /// Delivers the last frames.
+  /// Delivers the last frames and returns the facts about all frames.
   FrameFacts finish();
 
  private:
@@ -43,14 +43,14 @@ class FrameDelivery {
   FrameSink& sink_;
   FrameWatch watch_;
   at::Tensor copied_;                // frames on their way to the host; undefined if there are none
-  std::optional<c10::Event> there_;  // signals that copied_ has reached the host; unset on a CPU
+  std::optional<c10::Event> there_;  // the GPU reaches this event when copied_ is on the host; unset on a CPU
 };
 
 /// Converts [1, 3, f, H, W] in about [-1, 1] to fp32 [f, H, W, 3] in 0..1 on the same device.
 at::Tensor shown_frames(const at::Tensor& frames);
 
-/// Returns host memory of the tensor's shape and dtype. It is page-locked if the system has such memory, so that the
-/// host need not wait for a copy.
+/// Returns an uninitialized tensor in host memory, with the shape and dtype of `like`. Its memory is page-locked if the
+/// system has such memory, so that the host need not wait for a copy from the GPU.
 at::Tensor host_memory(const at::Tensor& like);
 
 /// Throws Error if frames decoded in `dtype` hold NaN.

@@ -1,4 +1,5 @@
-// Computes unconditional + scale * (conditional - unconditional), in this order, to round as the reference does.
+// Computes unconditional + scale * (conditional - unconditional), in this order, so that results round as in the
+// reference implementation.
 #include "models/engine/guidance.h"
 
 #include <ATen/ATen.h>
@@ -26,7 +27,7 @@ struct Both {
   Prediction unconditional, conditional;
 };
 
-/// Each rank has computed its own pass.
+/// Exchanges the predictions of two ranks: rank 0 has computed the unconditional pass, rank 1 the conditional one.
 Both exchanged(const Prediction& own, Group& ranks) {
   Both both;
   for (const auto part : {&Prediction::video, &Prediction::sound}) {

@@ -23,9 +23,9 @@ class Guidance {
   /// Runs one forward pass of the transformer on latents [B, ..], for B guidance passes. Returns predictions [B, ..].
   using Denoise = std::function<Prediction(const at::Tensor& latents, const Conditioning& conditioning)>;
 
-  /// Returns the guided prediction, fp32 [1, ..], the same bits on all ranks. `latents` are [1, ..]. `conditioning`
-  /// holds the negative prompt and the prompt, or only the prompt, whose prediction is then returned. Rank i of `ranks`
-  /// computes pass i; if `ranks` is null, this rank computes all passes.
+  /// Returns the guided prediction, fp32 [1, ..], with the same bits on all ranks. `latents` are [1, ..].
+  /// `conditioning` holds the negative prompt and the prompt; if it holds only the prompt, the prediction for the
+  /// prompt is returned. Rank i of `ranks` computes pass i. If `ranks` is null, this rank computes all passes.
   Prediction predict(const at::Tensor& latents, const Conditioning& conditioning, double timestep,
                      const Denoise& denoise, Group* ranks = nullptr) const;
   double scale(double timestep) const;

@@ -1,4 +1,4 @@
-// Prepares frames for the encoders, and places their results in the conditioning.
+// Prepares frames for the encoders, and stores the encoders' results in the conditioning.
 #include "models/engine/image_stage.h"
 
 #include <ATen/ATen.h>
@@ -15,11 +15,11 @@ namespace sparsereel::models {
 
 namespace {
 
-/// Makes latents [1, C, 1, h, w] the first ones of the video, which denoising keeps.
+/// Stores latents [1, C, 1, h, w] as the video's first latent frame, which denoising does not change.
 void keep_first_frame(Conditioning& conditioning, const at::Tensor& latents, const Plan& plan, const ModelSpec& spec) {
   const std::vector<int64_t> shape = latents_shape(spec, plan.latent);
   const int64_t axis = frames_axis(spec.layout), frames = shape[static_cast<size_t>(axis)];
-  const int64_t first = frames - plan.latent.frames;  // after the frames that only fill the first group
+  const int64_t first = frames - plan.latent.frames;  // after the extra frames that padded_frames() adds
   std::vector<int64_t> of_frames = {1, 1, 1, 1, 1};
   of_frames[static_cast<size_t>(axis)] = frames;
   conditioning.latents = at::zeros(shape, latents.options());
@@ -28,8 +28,8 @@ void keep_first_frame(Conditioning& conditioning, const at::Tensor& latents, con
   conditioning.mask.select(axis, first).zero_();
 }
 
-/// Returns [1, stride, F, h, w]: 1 where a frame is given. Each channel is one of the frames of a latent frame. The
-/// first latent frame has only one frame, so all its channels are that frame.
+/// Returns [1, stride, F, h, w]: 1 where a frame is given, else 0. Each of the `stride` channels stands for one of the
+/// frames that a latent frame encodes. The first latent frame encodes only one frame, so all its channels are 1.
 at::Tensor given_frames(const at::Tensor& latents, int64_t stride, bool has_last) {
   at::Tensor given = at::zeros({1, stride, latents.size(2), latents.size(3), latents.size(4)}, latents.options());
   given.select(2, 0).fill_(1);
@@ -92,7 +92,7 @@ void draw_latents(Conditioning& conditioning, LatentLayout layout, at::ScalarTyp
   const at::Tensor deviation = std::exchange(conditioning.deviation, {});
   if (!deviation.defined()) return;
   const at::Tensor noise = draw_noise(deviation.sizes(), dtype, generator);
-  conditioning.latents = conditioning.latents.clone();  // another run may share the mean
+  conditioning.latents = conditioning.latents.clone();  // copied, because another run may use the same conditioning
   const int64_t axis = frames_axis(layout);
   const int64_t channels = channels_axis(layout),
                 before = conditioning.latents.size(channels) - deviation.size(channels);

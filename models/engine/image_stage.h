@@ -1,4 +1,4 @@
-// Turns pictures into the parts of a video that are known before denoising.
+// Turns pictures into the parts of a video's conditioning that come from images.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -29,7 +29,7 @@ void add_latents(Conditioning& conditioning, const LatentDistribution& latents, 
 /// zeros.
 at::Tensor latents_without_image(const Plan& plan, const ModelSpec& spec);
 
-/// Returns the first image's latents that add_latents() has put there, [1, C, 1, h, w].
+/// Returns the first image's latents, [1, C, 1, h, w], from a conditioning that add_latents() has filled in.
 at::Tensor first_latent(const Conditioning& conditioning, const Plan& plan, const ModelSpec& spec);
 
 /// Returns the encoder's tokens of the first image, followed by the tokens of the last image if there is one: [1, L,
@@ -41,7 +41,7 @@ at::Tensor context_of(const Images& images, const ImageEncoder& encoder, const I
 void draw_latents(Conditioning& conditioning, LatentLayout layout, at::ScalarType dtype, at::Generator& generator);
 
 /// Adds noise from the generator to the conditioning's keyframes, the first one before the last, as ImageSpec says.
-/// Does nothing if it has none.
+/// Does nothing if there are no keyframes.
 void draw_keyframes(Conditioning& conditioning, const ImageSpec& spec, at::Generator& generator);
 
 }  // namespace sparsereel::models

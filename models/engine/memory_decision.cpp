@@ -1,4 +1,4 @@
-// The rules by which memory is divided.
+// Divides GPU and host memory among the parts of a run.
 #include "models/engine/memory_decision.h"
 
 #include <algorithm>
@@ -7,13 +7,13 @@
 namespace sparsereel::models {
 namespace {
 
-// Kernels, libraries and the gaps of the allocator take memory that the facts do not name.
+// Bytes for what MemoryFacts does not count: kernels, libraries and the allocator's gaps.
 constexpr double kGpuReserve = 0.4 * kBytesOfGibibyte;
-constexpr double kHostReserve = 4 * kBytesOfGibibyte;   // for the program, frames and other programs
+constexpr double kHostReserve = 4 * kBytesOfGibibyte;   // bytes for this program, its frames and other programs
 constexpr double kPinnedChunk = kBytesOfGibibyte / 64;  // blocks are page-locked in whole chunks
 constexpr int64_t kBuffers = 2;                         // one block computes while the next one arrives
 constexpr double kPageableRate = 0.4;  // how fast pageable memory is copied, relative to page-locked memory
-constexpr double kLoose = 0.75;        // is_tight() keeps the rest of the GPU's memory free
+constexpr double kLoose = 0.75;        // is_tight() leaves the rest of the GPU's memory free
 
 uint64_t bytes(double value) {
   return static_cast<uint64_t>(std::clamp(value, 0.0, 1e18));
@@ -27,7 +27,8 @@ bool is_tight(double needed, double gpu) {
   return needed > kLoose * gpu;
 }
 
-/// Returns the bytes that the blocks of all transformers may take beside a step.
+/// Returns the bytes of the GPU that are left for blocks of transformers, beside a step's tensors and the other
+/// weights.
 double room_for_blocks(const MemoryFacts& facts, bool frees_vae) {
   return facts.gpu - kGpuReserve - facts.rest - facts.step - (frees_vae ? 0 : facts.vae);
 }
@@ -46,8 +47,9 @@ void place_in_host(const MemoryFacts& facts, MemoryPlan& plan) {
   plan.host_bytes = plan.pinned_bytes + bytes(static_cast<double>(plan.pageable) * facts.block);
 }
 
-/// Returns the number of transformers that stay in memory. A transformer of which some blocks are streamed leaves
-/// before the next one loads: loading it once costs less than streaming more blocks in every step.
+/// Returns the number of transformers that stay in memory. If some blocks are on the GPU and others are streamed, the
+/// answer is 1: a transformer is freed before the next one loads. To load it once costs less than to stream more blocks
+/// in every step.
 int64_t kept_experts(const MemoryFacts& facts, const MemoryPlan& plan) {
   if (facts.experts < 2) return 1;
   const auto all = static_cast<double>(facts.experts);
@@ -65,7 +67,8 @@ int64_t kept_experts(const MemoryFacts& facts, const MemoryPlan& plan) {
   return holds && fits ? facts.experts : 1;
 }
 
-/// Copies overlap with computing. Blocks from pageable memory arrive more slowly, those from files at an unknown rate.
+/// Returns the expected seconds of a step; 0 if unknown, as with blocks from files. Copies overlap with computing, so
+/// the longer of the two counts. Copies from pageable memory are slower.
 double seconds_of(const MemoryFacts& facts, const MemoryPlan& plan) {
   if (facts.compute <= 0 || !plan.streams()) return facts.compute;
   if (facts.pinned_rate <= 0 || plan.from_file > 0) return 0;
@@ -75,7 +78,7 @@ double seconds_of(const MemoryFacts& facts, const MemoryPlan& plan) {
   return std::max(facts.compute, copied * static_cast<double>(facts.passes));
 }
 
-/// Fills in a plan with this many blocks on the GPU.
+/// Returns the plan in which this many blocks stay on the GPU.
 MemoryPlan with_resident(const MemoryFacts& facts, int64_t resident) {
   MemoryPlan plan = {.blocks = facts.blocks, .resident = resident, .gpu_bytes = bytes(facts.gpu)};
   const auto kept = static_cast<double>(plan.streams() ? std::min(resident + kBuffers, facts.blocks) : resident);
@@ -84,7 +87,7 @@ MemoryPlan with_resident(const MemoryFacts& facts, int64_t resident) {
   plan.streams_text = is_tight(facts.text, facts.gpu);
   plan.tiles = facts.has_tiles && is_tight(facts.decode, facts.gpu - facts.vae);
   if (plan.streams()) place_in_host(facts, plan);
-  // a block from a file is on the GPU beside the two buffers
+  // a block from a file needs GPU memory in addition to the two buffers
   plan.weight_bytes = bytes(facts.rest + (kept + (plan.from_file > 0 ? 1 : 0)) * facts.block);
   plan.experts = kept_experts(facts, plan);
   plan.pinned_bytes *= static_cast<uint64_t>(plan.experts);
@@ -101,7 +104,7 @@ MemoryPlan decide(const MemoryFacts& facts) {
   if (holds >= facts.blocks) return with_resident(facts, facts.blocks);
   const int64_t resident = std::max<int64_t>(std::min(holds, facts.blocks - 1) - kBuffers, 0);
   MemoryPlan plan = with_resident(facts, resident);
-  // a block from a file needs a place of its own
+  // give up one resident block, because a block from a file needs GPU memory of its own
   return plan.from_file > 0 && resident > 0 ? with_resident(facts, resident - 1) : plan;
 }
 
@@ -122,10 +125,10 @@ std::optional<MemoryPlan> smaller(const MemoryFacts& facts, const MemoryPlan& no
   int64_t resident = now.resident - std::max<int64_t>(facts.blocks / 8, 1) - (now.streams() ? 0 : kBuffers);
   for (; now.resident > 0; --resident) {
     MemoryPlan plan = with_resident(of_one, std::max<int64_t>(resident, 0));
-    plan.fits = true;  // unknown, because the facts were wrong
+    plan.fits = true;  // cannot be known: memory ran out, so the facts were wrong
     plan.streams_text = plan.streams_text || now.streams_text;
     plan.frees_vae = true;
-    // The buffers may take as much as the blocks that leave.
+    // Streaming needs buffers. They may take as much memory as the blocks that leave the GPU; then try fewer blocks.
     if (plan.weight_bytes < now.weight_bytes) return plan;
     if (resident <= 0) break;
   }

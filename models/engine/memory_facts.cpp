@@ -1,4 +1,4 @@
-// Reads sizes from headers, and measures a copy and a product on the GPU.
+// Reads sizes from headers of weight files, and measures a copy and a matrix product on the GPU.
 #include "models/engine/memory_facts.h"
 
 #include <ATen/ATen.h>
@@ -20,7 +20,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Returns the seconds of the fastest of a few calls.
+/// Calls `work` a few times and returns the seconds of the fastest call.
 double best_seconds(c10::Device device, const std::function<void()>& work) {
   constexpr int kTries = 3;
   work();  // the first call loads kernels
@@ -109,7 +109,7 @@ RunFormat format_on_a_gpu(const ModelSpec& spec, c10::ScalarType dtype, WeightFo
 
 void add_host(MemoryFacts& facts, int64_t ranks) {
   const auto share = static_cast<double>(std::max<int64_t>(ranks, 1) * processes_on_host());
-  // libtorch uses memory again that it has page-locked before.
+  // Memory that libtorch has page-locked before counts as free, because libtorch uses it again.
   facts.host_free = static_cast<double>(free_memory(c10::kCPU) + page_locked_memory()) / share;
   facts.host_total = static_cast<double>(total_host_memory()) / share;
 }

@@ -1,4 +1,4 @@
-// Collects the facts by which memory is divided: sizes from headers, and what the machine has.
+// Collects MemoryFacts: sizes from headers of weight files, and the machine's memory and speed.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,18 @@ MemoryFacts video_facts(const Checkpoint& checkpoint, const ModelSpec& spec, con
 /// Returns the formats in which a GPU would hold the model in this dtype, for machines without a GPU.
 RunFormat format_on_a_gpu(const ModelSpec& spec, c10::ScalarType dtype, WeightFormat weights, WeightFormat text);
 
-/// Adds the host's memory, which several ranks and other processes of this program share.
+/// Adds the host's memory. `ranks` and other processes of this program share it, so each gets a part.
 void add_host(MemoryFacts& facts, int64_t ranks = 1);
 
-/// Adds the rates of this GPU, and with them the seconds that a step computes. Measures each once, in milliseconds.
-/// Leaves them unknown if the GPU has too little memory left to measure them.
+/// Adds this GPU's rate of copies, and from its rate of matrix products the seconds of computing in a step. Measures
+/// each rate once, which takes milliseconds. The rates stay unknown if the GPU has too little free memory to measure
+/// them.
 void add_rates(MemoryFacts& facts, const Plan& plan, const ModelSpec& spec, double parameters, c10::Device device,
                c10::ScalarType dtype, int64_t ranks = 1);
 
 /// Returns where the weights stay when a model makes a video of this size by its defaults. If `device` is a GPU, uses
-/// its free memory and speed, and `gibibytes` has no effect. If it is a CPU, assumes a GPU with this much memory and
-/// unknown speed.
+/// its free memory and speed, and `gibibytes` has no effect. If `device` is a CPU, assumes a GPU with `gibibytes` of
+/// memory and unknown speed.
 MemoryPlan plan_for_defaults(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
                              double gibibytes, c10::Device device = c10::kCPU);
 

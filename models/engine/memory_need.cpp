@@ -1,4 +1,4 @@
-// Adds up the largest tensors of the stages and the weights beside them.
+// Adds up, for each stage, the largest tensors and the weights that are in memory at the same time.
 #include "models/engine/memory_need.h"
 
 #include <ATen/ATen.h>
@@ -20,20 +20,21 @@ namespace {
 
 constexpr double kColors = 3;
 
-/// Elements held during a block's attention: q, k and v, the input of their projection, and the residual.
+/// Returns the number of elements in memory during a block's attention: q, k and v, the input of their projection, and
+/// the residual.
 double block_elements(const Plan& plan, const ModelSpec& spec) {
   const double tokens = token_count(spec, plan.latent, plan.text_tokens);
   return 5 * passes_at_once(plan) * tokens * model_width(spec);
 }
 
-/// Returns the bytes of the frames for the VAE's encoder, which are in memory together.
+/// Returns the bytes of the frames that the VAE's encoder takes. All of them are in memory at the same time.
 double encoder_frames(const Plan& plan, const ModelSpec& spec) {
   if (!plan.has_images()) return 0;
   const double element = plan.encodes_in_vae_dtype && plan.vae_dtype != "fp32" ? 2 : 4;
   return element * video_elements(plan) / (spec.image.encodes_video ? 1 : static_cast<double>(plan.num_frames));
 }
 
-/// Bytes needed on one device, and the parts of them that a lighter run would save.
+/// Bytes needed on one device: all of them, those that a run without step cache would save, and those of weights.
 struct Need {
   double all = 0, cache = 0, weights = 0;
 };
@@ -56,7 +57,7 @@ void check(const Plan& plan, const Need& need, c10::Device device,
   if (need.all <= obtainable) return;
   const auto text = [](double bytes) { return human_bytes(static_cast<uint64_t>(std::min(bytes, 1e18))); };
   const std::string there_are = ", but only " + text(obtainable) + " are available on " + device.str();
-  // if false, another way to load the weights does not help
+  // If false, the rest is too large by itself, so loading the weights in another way does not help.
   const bool without_weights = need.all - need.weights <= obtainable;
   const std::string remedy =
       list_remedy(need, obtainable, without_weights && lighter ? lighter() : std::vector<std::string>());
@@ -72,16 +73,16 @@ Dtype stored(at::ScalarType dtype) {
   return dtype == at::kFloat ? Dtype::f32 : dtype == at::kHalf ? Dtype::f16 : Dtype::bf16;
 }
 
-/// Returns an upper bound of the bytes that stay mapped: tensors that the run uses as they are in the files, packed
-/// ones included. Some are copied nevertheless, to make them contiguous.
+/// Returns an upper bound of the bytes that stay in mapped files: tensors, also packed ones, that the run uses in the
+/// form that the files hold. It is a bound, because some of them are copied to make them contiguous.
 double mapped_bytes(const Component& component, const WeightFormat& format) {
   double bytes = 0;
   if (format.fp8) return bytes;
   for (const auto& [name, place] : component.tensors) {
     const Dtype dtype = place.second->dtype;
     const auto layer = component.quantized.find(name);
-    if (layer != component.quantized.end() && layer->second.is_joined()) continue;  // a copy
-    if (format.int8 && dtype != Dtype::i8) continue;                                // quantized, if it is large
+    if (layer != component.quantized.end() && layer->second.is_joined()) continue;  // joined layers are copied
+    if (format.int8 && dtype != Dtype::i8) continue;  // a large tensor is quantized, which copies it
     const bool stays = is_small(dtype) ? has_only_low_rank(component, name)
                                        : dtype == stored(format.dtype) && !component.deltas.contains(name);
     if (stays) bytes += static_cast<double>(place.second->bytes);
@@ -136,16 +137,16 @@ std::vector<std::string> lighter_loadings(const Checkpoint& checkpoint, const Mo
 MemoryNeed least_memory(const Plan& plan, bool decode, const ModelSpec& spec, c10::Device device, c10::ScalarType dtype,
                         const WeightNeed& weights, int64_t ranks) {
   const auto element = static_cast<double>(c10::elementSize(dtype));
-  // ranks share passes, tokens or heads, and rows
+  // ranks divide the passes, the tokens or heads, and the rows of frames among themselves
   const double part = device.is_cpu() ? 1 : 1 / static_cast<double>(ranks);
   const double denoising = part * block_elements(plan, spec) * element;
   const double cache = part * cache_elements(plan, spec) * element;
-  // The decoded video, in tiles or not, and the frames made from it.
+  // The decoded video, whether in tiles or not, and its conversion to fp32 frames.
   const double video = decode ? video_elements(plan) * element : 0;
   const double frames = decode ? video_elements(plan) * static_cast<double>(sizeof(float)) : 0;
   const double decoding = device.is_cpu() ? video + frames : part * video;
   const double held = device.is_cpu() ? weights.host : weights.device;
-  // without the transformer, which is freed by then
+  // decoding and encoding images do not count the transformer, which is not in memory then
   const double around = std::max(decoding, encoder_frames(plan, spec));
   const double all = std::max(held + denoising + cache, around);
   const double saved = all - std::max(held + denoising, around);
@@ -161,17 +162,18 @@ void check_memory(const Plan& plan, const MemoryNeed& need, c10::Device device,
 
 namespace {
 
-/// Bytes of the program and libtorch's libraries on a CPU, before anything is loaded.
+/// Bytes that the program and libtorch's libraries take on a CPU before any weights are loaded.
 constexpr uint64_t kProcess = 190 << 20;
 
-/// Returns the bytes of the VAE's encoder, or of what looks at images for the text if that is larger. They take turns.
+/// Returns the bytes of the VAE's encoder or of the text encoder's vision part, whichever is larger: only one of them
+/// is in memory at a time.
 uint64_t weights_for_images(const Checkpoint& checkpoint, const ModelSpec& spec, const Vae& vae, at::ScalarType text) {
   const uint64_t bytes = vae.weights().bytes;
   if (spec.image.text_token_edge == 0) return bytes;
   return std::max(bytes, text_vision_bytes(checkpoint, text));
 }
 
-/// Estimates the memory for encoding images. The VAE's encoder is then alone in memory, in fp32.
+/// Estimates the memory for encoding images. No other weights are in memory then; the VAE's encoder is in fp32.
 MemoryEstimate likely_of_images(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
                                 const std::string& name) {
   const int64_t frames = spec.image.encodes_video ? decoded_frames(spec, size.frames) : 1;
@@ -209,7 +211,7 @@ MemoryEstimate likely_in(const Checkpoint& checkpoint, const ModelSpec& spec, co
   return *std::ranges::max_element(stages, {}, &MemoryEstimate::total);
 }
 
-/// Adds the estimates for each of several ranks.
+/// Estimates the memory of a run, and the memory of each rank if 2, 4 or 8 ranks make the video together.
 MemoryEstimate likely_for_all(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
                               const std::string& name, const WeightFormat& format) {
   MemoryEstimate estimate = likely_in(checkpoint, spec, size, name, format, 1);
@@ -222,12 +224,13 @@ MemoryEstimate likely_for_all(const Checkpoint& checkpoint, const ModelSpec& spe
 
 namespace {
 
-/// Returns true if a stage must work in pieces: a quarter of the free memory must stay free.
+/// Returns true if a stage that needs these bytes must work in pieces, because less than a quarter of the free memory
+/// would stay free.
 bool is_tight(double bytes, c10::Device device) {
   return bytes > 0.75 * static_cast<double>(free_memory(device));
 }
 
-/// Returns true if the plan, or `offload on`, asks for a stage in pieces even if more memory is free.
+/// Returns true if the memory plan, or `offload on`, asks a stage to work in pieces even if more memory is free.
 bool takes_little(const Loading& loading, bool MemoryPlan::*asks) {
   return loading.plan ? (*loading.plan).*asks : loading.offload;
 }
@@ -273,7 +276,7 @@ StageEstimate likely_denoising(const WeightNeed& need, const ModelSpec& spec, co
   return stage;
 }
 
-/// Estimates the decoding stage. Automatic tiling starts when memory is short.
+/// Estimates the decoding stage. With automatic tiling, it works in tiles if memory is short.
 StageEstimate likely_decoding(const Checkpoint& checkpoint, const ModelSpec& spec, const Plan& plan,
                               const RunFormat& format, int64_t ranks) {
   const c10::Device device = format.transformer.device;

@@ -1,5 +1,5 @@
-// Estimates the memory for a video and the weights that make it, before anything large is allocated. A Linux that runs
-// out of memory kills the process.
+// Estimates the memory for a video and the weights that make it, before anything large is allocated. The estimate comes
+// first because Linux kills a process when memory runs out.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -35,7 +35,7 @@ struct WeightNeed {
 };
 WeightNeed weight_need(const Checkpoint& checkpoint, const ModelSpec& spec, const Loading& loading);
 
-/// Returns other options that fit into memory ("dtype bf16", "offload").
+/// Returns the options with which the weights would fit into memory ("dtype bf16", "offload").
 std::vector<std::string> lighter_loadings(const Checkpoint& checkpoint, const ModelSpec& spec, const Loading& loading);
 
 /// Sizes in bytes, as doubles, which cannot overflow.
@@ -43,7 +43,7 @@ struct MemoryNeed {
   double host = 0;
   double device = 0;        // 0 if the device is the host
   double cache = 0;         // bytes on the run's device that a run without a step cache would save
-  WeightNeed weights = {};  // included in the above
+  WeightNeed weights = {};  // part of the sizes above
 };
 
 /// Returns a lower bound of the memory for making the video. Most temporaries are left out, so that no video that would
@@ -52,8 +52,8 @@ struct MemoryNeed {
 MemoryNeed least_memory(const Plan& plan, bool decode, const ModelSpec& spec, c10::Device device, c10::ScalarType dtype,
                         const WeightNeed& weights = {}, int64_t ranks = 1);
 
-/// Throws Error (bad input) if this process cannot obtain the memory. `lighter` returns lighter_loadings();
-/// check_memory() calls it only if the weights are part of the problem.
+/// Throws Error (bad input) if this process cannot obtain the memory. `lighter` returns lighter_loadings(). It is
+/// called only if smaller weights would help.
 void check_memory(const Plan& plan, const MemoryNeed& need, c10::Device device,
                   const std::function<std::vector<std::string>()>& lighter = {});
 
@@ -63,8 +63,8 @@ struct StageEstimate {
   uint64_t weights = 0, activations = 0;  // on the run's device
   uint64_t host = 0;                      // additional host memory; 0 if the device is the host
   bool in_pieces = false;                 // the stage works layer by layer or in tiles, and needs less memory
-  uint64_t least = 0;                     // bytes that it needs even then
-  std::string remedy = {};                // what helps if memory is short; empty if it is not
+  uint64_t least = 0;                     // bytes that the stage needs if it works in pieces
+  std::string remedy = {};                // tells the user what helps if memory is short; empty if memory suffices
 
   uint64_t total() const { return weights + activations; }
 };

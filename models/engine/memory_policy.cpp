@@ -1,4 +1,4 @@
-// Compares a new plan with the present one.
+// Decides if a new memory plan replaces the present one.
 #include "models/engine/memory_policy.h"
 
 #include <algorithm>
@@ -34,12 +34,13 @@ MemoryPlan MemoryPolicy::plan_for(MemoryFacts& facts, uint64_t held, int64_t ran
 
 bool MemoryPolicy::settle(MemoryFacts facts, uint64_t held, bool loaded, int64_t ranks) {
   if (device_.is_cpu()) return true;
-  if (loaded) facts.host_free = std::max(facts.host_free, facts_.host_free);  // it holds the blocks
+  /// the present blocks take host memory, which a new plan can use again
+  if (loaded) facts.host_free = std::max(facts.host_free, facts_.host_free);
   MemoryPlan plan = plan_for(facts, held, ranks);
   // The free memory changes a little from video to video. Loading again takes longer than copying one more block.
   const bool is_enough = plan_ && loaded && plan_->resident <= plan.resident + (plan_->streams() ? 1 : 0) &&
                          plan_->experts <= plan.experts;
-  // Weights that were loaded before any video was known are all on the GPU, or none with `on`.
+  // If weights were loaded before any video was known, all blocks are on the GPU, or none with `offload on`.
   const bool is_as_loaded = !plan_ && loaded && (saves() || !plan.streams());
   facts_ = facts;
   if (is_enough) {
@@ -56,8 +57,8 @@ bool MemoryPolicy::shrink() {
   if (!plan_ || !is_automatic()) return false;
   std::optional<MemoryPlan> plan = smaller(facts_, *plan_);
   if (!plan) return false;
-  // The step has needed more than estimated, by about the weights that leave now. The next videos are expected to need
-  // more by the same factor.
+  // The step needed more memory than estimated, by about the bytes of the weights that now leave the GPU. Expect the
+  // next videos to exceed their estimates by the same factor.
   if (facts_.step > 0 && plan_->weight_bytes > plan->weight_bytes)
     step_factor_ *= 1 + static_cast<double>(plan_->weight_bytes - plan->weight_bytes) / facts_.step;
   plan_ = std::move(plan);

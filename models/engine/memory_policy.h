@@ -16,30 +16,30 @@ class MemoryPolicy {
   /// `max_vram` is in GiB. On a CPU nothing is streamed.
   MemoryPolicy(c10::Device device, Offload offload, std::optional<double> max_vram = {});
 
-  /// Returns true if `offload on` asks for little memory even if more is free.
+  /// Returns true with `offload on`: the run then uses little GPU memory even if more is free.
   bool saves() const { return offload_ == Offload::on; }
   bool is_automatic() const { return offload_ == Offload::automatic; }
-  /// Returns nothing until settle() was called. A CPU has no plan.
+  /// Returns nothing before settle() was called. On a CPU there is never a plan.
   const std::optional<MemoryPlan>& plan() const { return plan_; }
   /// Returns how many blocks of a transformer to stream.
   Streaming streaming() const;
   /// Returns true if blocks of the transformer wait in the host's memory.
   bool streams() const { return streaming().layers > 0; }
-  /// Returns true if the text encoder's layers pass through the GPU one by one, whatever is free.
+  /// Returns true if the text encoder's layers pass through the GPU one by one, however much memory is free.
   bool streams_text() const { return saves() || (plan_ && plan_->streams_text); }
   /// Returns true if the decoder leaves the GPU before the transformer computes.
   bool frees_vae() const { return plan_ && plan_->frees_vae; }
   /// Returns the bytes of the device that can be allocated now, within max_vram.
   uint64_t room() const;
 
-  /// Returns the plan for these facts, after it has set facts.gpu to the bytes that are free now plus the `held` bytes
-  /// that will be given back. If several ranks make a video together, all blocks stay on their GPUs unless the user
-  /// asks for something else.
+  /// First sets facts.gpu to the bytes that are free now plus `held`, the bytes that this run will give back. Then
+  /// returns the plan for these facts. If several ranks make a video together, all blocks stay on their GPUs unless the
+  /// user asks for something else.
   MemoryPlan plan_for(MemoryFacts& facts, uint64_t held, int64_t ranks) const;
-  /// Decides for a video. If transformers are `loaded`, keeps the present plan as long as it is small enough. Returns
-  /// false if they must be freed, because the new plan is smaller.
+  /// Chooses the plan for a video. If transformers are `loaded`, keeps the present plan as long as it is small enough.
+  /// Returns false if the transformers must be freed, because the new plan keeps less in memory.
   bool settle(MemoryFacts facts, uint64_t held, bool loaded, int64_t ranks);
-  /// Takes the next smaller choice, because memory ran out. Returns false if there is none.
+  /// Replaces the plan by one that needs less GPU memory, because memory ran out. Returns false if there is none.
   bool shrink();
 
  private:
@@ -48,7 +48,7 @@ class MemoryPolicy {
   std::optional<double> most_;  // bytes
   MemoryFacts facts_;
   std::optional<MemoryPlan> plan_;
-  double step_factor_ = 1;  // of the estimated memory of a step, after memory ran out
+  double step_factor_ = 1;  // a step's estimated bytes are multiplied by this; above 1 after memory ran out
 };
 
 }  // namespace sparsereel::models

@@ -32,7 +32,7 @@ namespace sparsereel::models {
 
 namespace {
 
-/// Throws Error about `field`, the name of the option, for a text other than auto, fp8 or int8, or if the device cannot
+/// Returns `text`. Throws Error naming the option `field` if `text` is not auto, fp8 or int8, or if the device cannot
 /// run fp8.
 std::string checked_weights(const std::string& field, const std::string& text, at::Device device) {
   if (text != "auto" && text != "fp8" && text != "int8")
@@ -62,12 +62,13 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
   for (const auto& [role, file] : files_)
     if (!file.empty() && !folder_.is_of_files()) folder_.replace(role, file);
   if (widen_input(folder_, loras_)) {
-    // The file of configs/ that describes the model is chosen without LoRAs.
+    // Keep the fingerprint from before LoRAs were added, because it selects the file of configs/ that describes the
+    // model.
     const auto fingerprint = std::exchange(spec_, describe(folder_)).fingerprint;
     spec_.fingerprint = fingerprint;
   }
   weight_warnings_ = add_loras(folder_, spec_, loras_, request.strict_lora);
-  loras_ = with_experts(std::move(loras_), spec_);  // as recipes store them
+  loras_ = with_experts(std::move(loras_), spec_);  // recipes store LoRAs with their experts
   experts_ = std::make_shared<Experts>(
       spec_, device_,
       [this](const std::string& role) {
@@ -119,7 +120,8 @@ WeightFormat Pipeline::format_of(const std::string& weights) const {
   return {dtype_, products_of(weights)};
 }
 
-/// A GPU multiplies int8 faster than 16 bits, and a CPU does not. Text encoders take too little time for a difference.
+/// With `auto`, a GPU multiplies int8 weights as they are, which is faster than in 16 bits; a CPU would gain nothing.
+/// For text encoders it makes no difference, because they take little time.
 WeightFormat Pipeline::transformer_format() const {
   if (weights_ == "auto" && !device_.is_cpu()) return {dtype_, Products::stored};
   return format_of(weights_);
@@ -142,7 +144,7 @@ void Pipeline::warn_of_left_out() {
 }
 
 const std::string& Pipeline::model_hash() const {
-  // computed late, because it needs every weight file
+  // computed when it is first needed, because it reads every weight file
   if (model_hash_.empty()) model_hash_ = models::model_hash(folder_);
   return model_hash_;
 }
@@ -173,7 +175,7 @@ Plan Pipeline::resolve_anywhere(const Request& request) const {
 
 Plan Pipeline::resolve(const Request& request, bool decode, int64_t ranks) const {
   Plan plan = resolve_anywhere(request);
-  folder_.tokenizer();  // a missing tokenizer is an error whatever the size
+  folder_.tokenizer();  // first, because a missing tokenizer is an error for videos of any size
   check_memory(plan, least_memory(plan, decode, spec_, device_, dtype_, transformer_need(), ranks), device_,
                [&] { return lighter_loadings(folder_, spec_, loading()); });
   return plan;

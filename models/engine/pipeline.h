@@ -1,4 +1,5 @@
-// The pipeline from text to video: order of the stages, seeds and memory policy, the same for every family.
+// The pipeline from text to video. It orders the stages, draws the noise and divides the memory, in the same way for
+// every family.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -50,22 +51,23 @@ class Pipeline {
 
   at::Device device() const { return device_; }
   at::ScalarType dtype() const { return dtype_; }
-  /// Return "auto", "fp8" or "int8": as the request asked, but auto where no layer supports 8 bits.
+  /// Both return "auto", "fp8" or "int8": the value that the request asked for, or auto if no layer supports 8 bits.
   const std::string& weights() const { return weights_; }
   const std::string& text_weights() const { return text_weights_; }
   bool fp8_weights() const { return weights_ == "fp8"; }
   bool fp8_text_weights() const { return text_weights_ == "fp8"; }
-  /// Returns the end of the sentence "weights fp8 has no effect ...". Empty unless the request asked for 8 bits but no
-  /// layer supports them; the pipeline then does not use them.
+  /// Returns the end of the sentence "weights fp8 has no effect ..." if the request asked for 8 bits but no layer
+  /// supports them. Otherwise returns an empty string.
   const std::string& why_weights_have_no_effect() const { return why_weights_have_no_effect_; }
   const std::string& why_text_weights_have_no_effect() const { return why_text_weights_have_no_effect_; }
-  /// Returns warnings about tensors that were left out of LoRAs and weight files, and weights that are rounded twice.
+  /// Returns warnings about tensors of LoRAs and weight files that were left out, and about weights that are rounded
+  /// twice.
   const std::vector<std::string>& weight_warnings() const { return weight_warnings_; }
   const ModelSpec& spec() const { return spec_; }
   std::string family() const;  // name of the family
   HeadCount heads() const { return {spec_.layers, spec_.heads}; }
-  /// Returns the hash that store/checkpoint/model_hash.h defines, with the files that the request names but without the
-  /// LoRAs.
+  /// Returns the hash that store/checkpoint/model_hash.h defines. It covers the files that the request names, but not
+  /// the LoRAs.
   const std::string& model_hash() const;
   const std::string& lora_hash() const;             // see hash_of()
   const std::vector<PartFile>& part_files() const;  // see store/checkpoint/part_files.h
@@ -75,12 +77,12 @@ class Pipeline {
   Plan resolve(const Request& request, bool decode = true, int64_t ranks = 1) const;
   /// Resolves without the check of memory, for videos that are only described or made elsewhere.
   Plan resolve_anywhere(const Request& request) const;
-  /// Returns where the weights of the plan's video would stay on this GPU. On a machine without a GPU, returns this for
-  /// a GPU of max_vram; nothing if that is unset.
+  /// Returns where the weights would stay while this GPU makes the plan's video. Without a GPU, assumes a GPU with
+  /// max_vram; returns nothing if that is unset.
   std::optional<MemoryPlan> foreseen_memory(const Plan& plan, int64_t ranks = 1) const;
   /// Decides where weights stay while the plan's video is made, and reports the decision to the run's observer. Frees a
-  /// loaded transformer that would take too much memory. generate() calls it for each video. To make several videos
-  /// with one load, first call it with the plan of the largest.
+  /// loaded transformer that would take too much memory. generate() calls it for each video. To load only once for
+  /// several videos, first call it with the plan of the largest video.
   void settle_memory(const Plan& plan, const Run& run = {});
   /// Estimates the stages of making the plan's video; see memory_need.h. Loads nothing.
   std::vector<StageEstimate> likely_stages(const Plan& plan, int64_t ranks = 1) const;
@@ -98,33 +100,35 @@ class Pipeline {
   }
   /// Decodes latents as saved (the model's layout, diffusers' scale) to frames as in Outcome. With automatic tiling, a
   /// decode that runs out of GPU memory is repeated in tiles. The sound, if its latents are given, is decoded before
-  /// the frames. Throws Error if the number of channels differs from the model's latents, or frames or sound hold NaN.
+  /// the frames. Throws Error if the latents do not have the model's number of channels, or if frames or sound hold
+  /// NaN.
   Decoded decode(const Latents& latents, VaeTiling tiling, const Run& run = {});
 
   /// Opens all files and checks names and shapes of all weights by their headers. The files may be moved afterwards.
-  /// Throws Error if something does not fit. A second call does nothing. `with_images` includes the encoders of images;
-  /// they are always included if the model needs an image.
+  /// Throws Error if something does not fit. A second call does nothing. `with_images` says if image encoders are
+  /// checked, too; they always are if the model needs an image.
   void check_weights(bool with_images = false) const;
 
-  /// Runs the first stage of generate(). `outcome` receives times and warnings. Without images, the transformer begins
-  /// to load meanwhile.
+  /// Runs the first stage of generate(): encodes texts and images. Adds times and warnings to `outcome`. If there are
+  /// no images, the transformer begins to load meanwhile.
   Conditioning encode(const Plan& plan, const Inputs& inputs, const Run& run, Outcome& outcome);
-  /// The following functions run parts of the stages, to measure each part or to run a part for many videos. What they
-  /// load stays in memory until it is released.
+  /// The following functions run parts of the stages, to measure each part or to run a part for many videos. Weights
+  /// that they load stay in memory until they are released, unless a comment says otherwise.
   TextStage& text_stage() { return *text_; }
-  /// Adds the conditioning that comes from images. The text is encoded afterwards, with the conditioning's `seen`.
-  /// Loads the encoders for this call only. If memory is short, it encodes frames in tiles, whatever vae_tiling is, and
-  /// warns. `run` is polled for cancellation after each piece.
+  /// Adds the conditioning that comes from images. Encode the text afterwards, with Conditioning::seen from here. Loads
+  /// the encoders for this call only. If memory is short, encodes frames in tiles, whatever vae_tiling says, and adds a
+  /// warning. Polls `run` for cancellation after each tile or group of frames.
   void add_images(Conditioning& conditioning, const Plan& plan, const Images& images,
                   std::vector<std::string>* warnings = nullptr, const Run& run = {}) const;
   /// Loads the first transformer. Each step loads the transformer that the step needs, if that is not loaded.
   void load_transformer();
   /// Begins to load the first transformer in a separate thread, if a GPU has room for it beside the text encoder. Does
-  /// nothing if the run `resumes` and there are several transformers, because it may continue with another one.
+  /// nothing if the run `resumes` and there are several transformers, because the run may continue with another
+  /// transformer than the first.
   void begin_transformer(bool resumes = false);
   bool has_transformer() const;  // true if any is loaded
   void release_transformer();
-  /// Starts a denoising, which must not outlive the pipeline. Loads nothing.
+  /// Returns a denoising at its first step. The denoising must not outlive the pipeline. Loads nothing.
   std::unique_ptr<Denoising> start_denoising(const Plan& plan, const Conditioning& conditioning,
                                              const Latents& init_latents = {}, Group* group = nullptr);
   void load_vae();
@@ -160,14 +164,14 @@ class Pipeline {
 
   Checkpoint folder_;
   at::Device device_;
-  at::ScalarType gpu_dtype_ = at::kBFloat16;  // of a run on a GPU
+  at::ScalarType gpu_dtype_ = at::kBFloat16;  // dtype that a run on a GPU would have
   at::ScalarType dtype_ = at::kFloat, vae_dtype_ = at::kFloat, encoder_dtype_ = at::kFloat;
-  bool encodes_in_tf32_ = false;  // encodes frames to latents in TF32 on a GPU
+  bool encodes_in_tf32_ = false;  // true: a GPU encodes frames to latents in TF32
   std::string weights_, text_weights_;
   std::string why_weights_have_no_effect_, why_text_weights_have_no_effect_;
   std::unique_ptr<MemoryPolicy> memory_;
   std::optional<double> max_vram_;  // GiB, as in the request
-  std::string told_memory_;         // the last memory plan that observers were told
+  std::string told_memory_;         // text of the last memory plan that was reported to observers
   std::map<std::string, std::string> files_;
   std::vector<LoraChoice> loras_;
   std::vector<std::string> weight_warnings_;

@@ -1,4 +1,4 @@
-// Encodes the images of a video.
+// Encodes the images of a request: to latents, to tokens of an image encoder, or to pictures in the text.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
@@ -25,8 +25,8 @@
 namespace sparsereel::models {
 namespace {
 
-/// Returns the config of the image processor. If the checkpoint has none, returns the defaults of the class, with the
-/// size that the encoder takes.
+/// Returns the checkpoint's config of the image processor. If there is none, returns the defaults of
+/// ImageProcessorConfig, with the image size that the encoder takes.
 ImageProcessorConfig image_processor(const Checkpoint& folder, const ImageEncoder& encoder) {
   constexpr const char* kRole = "image_processor";
   if (std::ranges::count(folder.roles(), kRole) == 0) return {.crop_size = encoder.image_size()};
@@ -35,7 +35,8 @@ ImageProcessorConfig image_processor(const Checkpoint& folder, const ImageEncode
   return parse_image_processor_config(config, file);
 }
 
-/// Tells the run's observer of each finished piece, and cancels the run if asked to.
+/// Returns a callback that reports each finished piece to the run's observer, and throws Cancelled if the run is
+/// cancelled.
 VaeProgress progress_of(const Run& run) {
   return [&run](int64_t done, int64_t total) {
     run.tell().encoded({.done = done, .total = total});
@@ -83,7 +84,7 @@ void Pipeline::add_images(Conditioning& conditioning, const Plan& plan, const Im
   add_latents(conditioning, latents, images.last != nullptr, plan, spec_);
 }
 
-/// Encodes pictures of the video's size.
+/// Encodes pictures that have the video's size. Returns one tensor of latents for each.
 std::vector<at::Tensor> Pipeline::encode_keyframes(const std::vector<Picture>& pictures, const Run& run) const {
   const auto vae = models::load_vae(folder_.component("vae"), device_, encoder_dtype_, VaeParts::encoder);
   const Tf32Convolutions tf32(encodes_in_tf32_);

@@ -25,7 +25,8 @@ Loading Pipeline::loading() const {
           .offload = memory_->saves() || (memory_->is_automatic() && !device_.is_cpu())};
 }
 
-/// Automatic memory always finds a place for weights, in the worst case their file.
+/// With automatic offload, the need is 0: weights always find a place, in the worst case in their file, from which each
+/// step reads them.
 const WeightNeed& Pipeline::transformer_need() const {
   if (weight_need_) return *weight_need_;
   WeightNeed need = weight_need(folder_, spec_, loading());
@@ -58,7 +59,7 @@ std::vector<StageEstimate> Pipeline::likely_stages(const Plan& plan, int64_t ran
   return models::likely_stages(folder_, spec_, plan, format, ranks);
 }
 
-/// Returns the bytes of the GPU that transformers and decoder hold and can give back.
+/// Returns the bytes of GPU memory that loaded transformers and the loaded decoder take and can give back.
 uint64_t Pipeline::held_bytes() const {
   uint64_t bytes = vae_ ? vae_->weights().bytes : 0;
   const uint64_t each = memory_->plan() ? memory_->plan()->weight_bytes
@@ -77,8 +78,9 @@ void Pipeline::settle_memory(const Plan& plan, const Run& run) {
   if (told != std::exchange(told_memory_, told)) run.tell().memory(*memory_->plan());
 }
 
-/// Does the work of a step. If GPU memory runs out, takes the next smaller choice and does it again: a step that fails
-/// changes nothing. Ranks must not do so, because they would leave the others waiting.
+/// Does the work of a step. If GPU memory runs out, switches to a memory plan that needs less and repeats the work,
+/// which is possible because a failed step changes nothing. With several ranks the error is thrown instead, because the
+/// other ranks would wait for this one.
 void Pipeline::with_less_memory(const Run& run, int64_t step, Outcome& outcome, const std::function<void()>& work) {
   for (;;) {
     std::exception_ptr failure;
@@ -87,7 +89,7 @@ void Pipeline::with_less_memory(const Run& run, int64_t step, Outcome& outcome, 
     } catch (const c10::OutOfMemoryError&) {
       failure = std::current_exception();
     }
-    // Outside the handler, where the tensors of the step are already freed.
+    // This is outside the handler, because only here the tensors of the failed step are freed.
     if (run.group != nullptr || !memory_->shrink()) std::rethrow_exception(failure);
     failure = nullptr;
     release_transformer();
@@ -100,8 +102,8 @@ void Pipeline::with_less_memory(const Run& run, int64_t step, Outcome& outcome, 
   }
 }
 
-/// Returns true if another transformer fits beside the loaded ones. Without a plan, keeps a quarter of the free memory
-/// for what the steps hold.
+/// Returns true if another transformer fits beside the loaded ones. Without a plan, a quarter of the free memory must
+/// stay free for the tensors of the steps.
 bool Pipeline::fits_beside(const std::string& role) const {
   if (memory_->plan() && (memory_->is_automatic() || memory_->saves())) return memory_->plan()->experts > 1;
   return weight_bytes(folder_, role, transformer_format()) <=
@@ -129,13 +131,13 @@ void Pipeline::load_vae() {
 }
 
 /// Returns true if frames must be decoded in tiles. `untiled_bytes` is the memory needed without tiles. `shared` is
-/// true if several ranks decode a piece each.
+/// true if several ranks each decode a band of rows.
 bool Pipeline::use_tiling(VaeTiling tiling, uint64_t untiled_bytes, bool shared) const {
   if (!spec_.takes_vae_tiling) return false;
   if (tiling != VaeTiling::automatic) return tiling == VaeTiling::on;
   // offload on means that little memory should be in use, even if more is free
   if (memory_->saves() && !shared) return true;
-  // A quarter of the free memory stays free for what the estimate does not include.
+  // A quarter of the free memory must stay free, because the estimate does not include everything.
   return untiled_bytes > memory_->room() / 4 * 3;
 }
 

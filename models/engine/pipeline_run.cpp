@@ -35,14 +35,15 @@
 namespace sparsereel::models {
 namespace {
 
-/// Saves the state. All ranks call this, because they make the state together.
+/// Passes the denoising's state to the observer, which saves it. All ranks call this, because they collect the state
+/// together.
 void keep_state(const Denoising& denoising, const Run& run) {
   if (run.group == nullptr && run.observer == nullptr) return;
   const DenoisingState state = denoising.state();
   run.tell().checkpoint(state);
 }
 
-/// Saves the finished steps, if wanted, and throws Cancelled. All ranks call this.
+/// Saves the finished steps if CheckpointTimes::cancelled is set, and throws Cancelled. All ranks call this.
 [[noreturn]] void stop_denoising(const Denoising& denoising, const Run& run) {
   if (run.checkpoints.cancelled && denoising.done() > 0) keep_state(denoising, run);
   throw Cancelled{};
@@ -59,12 +60,14 @@ bool load_or_stop(Denoising& denoising, const Run& run) {
   return loaded;
 }
 
-/// Makes one step, or throws Cancelled. A step that is cancelled halfway leaves the denoising unchanged.
+/// Makes one step, or throws Cancelled if the run is cancelled. A step that is cancelled halfway leaves the denoising
+/// unchanged.
 void step_or_stop(Denoising& denoising, const Run& run) {
   try {
     denoising.step();
   } catch (const Cancelled&) {
-    if (run.group != nullptr) throw;  // thrown by this rank's observer: the others make no state
+    /// this rank's own observer threw it, so the other ranks do not take part in saving
+    if (run.group != nullptr) throw;
     stop_denoising(denoising, run);
   }
 }
@@ -75,7 +78,8 @@ Conditioning Pipeline::encode(const Plan& plan, const Inputs& inputs, const Run&
   const c10::InferenceMode guard;
   StageMeter meter(device_);
   Conditioning images;
-  // Encoding images depends on the free memory, so nothing may load beside it. A text encoder may look at them.
+  // Images come first. How they are encoded depends on the free memory, so nothing may be loaded meanwhile; and a text
+  // encoder may look at them.
   if (inputs.images.any()) {
     run.tell().stage("image");
     add_images(images, plan, inputs.images, &outcome.warnings, run);
@@ -124,7 +128,7 @@ std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const Con
   return std::make_unique<Denoising>(experts_, scheduler_config(plan, spec_), plan, std::move(start));
 }
 
-/// Returns true if the state was saved. Several ranks make it together.
+/// Saves the state if CheckpointTimes say so, and returns true if it was saved. All ranks call this.
 bool Pipeline::keep_if_due(const Denoising& denoising, const Run& run) {
   const CheckpointTimes& times = run.checkpoints;
   const bool due = (times.last && denoising.finished()) || (times.every > 0 && denoising.done() % times.every == 0);
@@ -138,8 +142,8 @@ void Pipeline::denoise_stage(Denoising& denoising, const Run& run, Outcome& outc
     denoising.attention().watcher = [&](const AttentionCall& call) { observer.attention_call(call); };
   denoising.attention().attended = [&] {
     observer.within_step({.step = denoising.done(), .steps = denoising.steps()});
-    // Several ranks agree only between steps: a rank that left within a step would leave the others waiting in an
-    // exchange.
+    // With several ranks, cancellation is checked only between steps: if one rank left within a step, the others would
+    // wait for it in an exchange.
     if (run.group == nullptr && run.is_cancelled()) throw Cancelled{};
   };
   std::vector<std::string> transformers;
@@ -161,7 +165,7 @@ void Pipeline::denoise_stage(Denoising& denoising, const Run& run, Outcome& outc
     if (keep_if_due(denoising, run)) outcome.seconds.keep += meter.lap();
   }
   outcome.attention = std::move(denoising.attention());
-  outcome.attention.watcher = nullptr;  // the outcome outlives what these refer to
+  outcome.attention.watcher = nullptr;  // the outcome outlives the objects that these callbacks refer to
   outcome.attention.attended = nullptr;
   outcome.warnings.insert(outcome.warnings.end(), denoising.warnings().begin(), denoising.warnings().end());
 }
@@ -178,7 +182,7 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   const double waited = meter.lap();
   const Conditioning conditioning =
       inputs.conditioning.defined() ? inputs.conditioning : encode(plan, inputs, run, outcome);
-  meter.lap();  // resets the meter; encode() has measured itself
+  meter.lap();  // starts a new lap, because encode() has measured its own time
   run.tell().stage("load");
   auto denoising = start_denoising(plan, conditioning, inputs.init_latents, run.group);
   if (inputs.resume) denoising->resume(*inputs.resume);
@@ -222,14 +226,14 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   return outcome;
 }
 
-/// Returns how many of the group's first ranks decode a piece of the height; 1 if rank 0 decodes alone. No tiles are
-/// needed if the ranks have enough memory together. All ranks call this.
+/// Returns how many of the group's first ranks decode a band of rows; 1 if rank 0 decodes alone. Sets `tiled` if frames
+/// must be decoded in tiles; ranks that together have enough memory need no tiles. All ranks call this.
 int64_t Pipeline::decoding_ranks(const at::Tensor& latents, VaeTiling tiling, Group* group, bool& tiled) const {
   const int64_t rows = latents.size(3);
   const bool shared = group != nullptr && tiling != VaeTiling::on && vae_->decodes_in_pieces();
   const int64_t ranks = shared ? std::min(group->size(), rows) : 1;
   const uint64_t bytes = vae_->untiled_bytes(latents.size(2), piece_of_height(rows, ranks), latents.size(4));
-  const int64_t sharing = device_.is_cpu() ? ranks : 1;  // ranks that share the same memory
+  const int64_t sharing = device_.is_cpu() ? ranks : 1;  // number of ranks in the same memory
   tiled = use_tiling(tiling, bytes * static_cast<uint64_t>(sharing), ranks > 1);
   if (ranks > 1) tiled = any_rank(tiled, group, device_);
   return tiled ? 1 : ranks;
@@ -318,7 +322,7 @@ at::Tensor Pipeline::round_trip(const Conditioning& conditioning, const Plan& pl
   try {
     return shown_frames(vae_->decode(latent.to(vae_dtype_), tiled)).to(at::kCPU);
   } catch (const c10::OutOfMemoryError&) {
-    return {};  // the video itself is finished
+    return {};  // leave the image out, because the video itself is finished
   }
 }
 

@@ -1,4 +1,4 @@
-// Gathers one row for each layer from every rank, and adds them on the host, in the order of the ranks.
+// Gathers one row of counts for each layer from every rank, and adds the rows on the host, in the order of the ranks.
 #include "models/engine/rank_counts.h"
 
 #include <ATen/ATen.h>

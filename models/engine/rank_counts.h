@@ -1,4 +1,4 @@
-// Adds up the attention counts of a video's ranks.
+// Adds up the statistics of attention of all ranks that make a video.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,9 @@
 
 namespace sparsereel::models {
 
-/// Sums each layer's statistics over all ranks. Adds the number of blocks that each rank kept to kept_by_rank [ranks],
-/// which is empty at first. All ranks call this function. `device` is the device of the group's tensors.
+/// Sums each layer's statistics over all ranks. Adds the number of blocks that each rank computed to its element of
+/// kept_by_rank, which is empty before the first call. All ranks call this function. `device` is the device of the
+/// group's tensors.
 void add_up_ranks(std::vector<attention::Statistics>& layers, std::vector<int64_t>& kept_by_rank, Group& group,
                   at::Device device);
 

@@ -1,4 +1,4 @@
-// Every rank but 0 has a worker thread. Sockets connect the ranks, and NCCL too if they have GPUs.
+// Every rank except rank 0 has a worker thread. Sockets connect the ranks; ranks with GPUs also use NCCL.
 #include "models/engine/rank_threads.h"
 
 #include <ATen/ATen.h>
@@ -29,7 +29,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Sets the number of CPU threads for this thread's work while the object lives.
+/// Sets the number of CPU threads that libtorch uses for this thread's work. The destructor restores the number.
 class ThreadsHere {
  public:
   explicit ThreadsHere(int threads) : before_(at::get_num_threads()) { set_threads(threads); }
@@ -66,7 +66,7 @@ class RankThreads::ThreadRank final : public Rank {
   void start() {
     thread_ = std::thread([this] { follow(); });
   }
-  /// Lets the thread's work end soon, because nobody waits for it.
+  /// Tells the thread to end soon, because nobody waits for its result.
   void leave() { leaving_ = true; }
   void join() {
     leave();
@@ -142,7 +142,7 @@ void RankThreads::stop() noexcept {
   for (const auto& member : members_) member->leave();
   try {
     send_end(*members_.front());
-  } catch (...) {  // most likely the others have ended
+  } catch (...) {  // most likely the other ranks have already ended
     members_.front()->control().abort("left before the end");
   }
   for (const auto& member : members_) member->join();
@@ -154,12 +154,12 @@ Outcome RankThreads::generate(const Request& request, const Plan& plan, const In
   Pipeline& pipeline = *pipelines_.front();
   pipeline.check_ranks(plan, size());
   pipeline.check_init_latents(plan, inputs.init_latents);
-  // The other ranks may not know yet that one has ended.
+  // If one rank has ended, stop all of them: the others may not know it yet.
   if (std::ranges::any_of(members_, [](const auto& member) { return member->control().ended(); })) stop();
   if (members_.empty()) start();
   const c10::OptionalDeviceGuard device(gpu_of(pipeline));
   ThreadRank& leader = *members_.front();
-  const int threads = std::max(1, at::get_num_threads() / static_cast<int>(size()));  // of each rank, on a CPU
+  const int threads = std::max(1, at::get_num_threads() / static_cast<int>(size()));  // CPU threads of each rank
   send_model(leader, {{"threads", threads}});
   Outcome begun;
   Inputs told = inputs;

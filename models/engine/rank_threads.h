@@ -1,5 +1,5 @@
 // Runs ranks as threads of one process, each with its pipeline and device, so that a caller of the library need not
-// start processes. A failure of one GPU ends the video, not the process.
+// start processes. If one GPU fails, the video fails, but the process goes on.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,22 @@
 
 namespace sparsereel::models {
 
-/// Returns the device of each rank of this process; see devices_of_ranks(). A single rank gets `device`.
+/// Returns the device of each rank of this process, as devices_of_ranks() does. A single rank gets `device`.
 std::vector<std::string> devices_of_threads(int64_t ranks, const std::string& device);
 
 class RankThreads {
  public:
-  /// Each rank gets one of the pipelines, rank 0 the first. All must be of the same model. Calls must not overlap.
+  /// Rank i works with pipelines[i]. All pipelines must be of the same model. Calls of generate() must not overlap.
   explicit RankThreads(std::vector<std::shared_ptr<Pipeline>> pipelines);
   ~RankThreads();
   RankThreads(const RankThreads&) = delete;
   RankThreads& operator=(const RankThreads&) = delete;
 
   int64_t size() const { return static_cast<int64_t>(pipelines_.size()); }
-  /// Makes the video with all ranks, as Pipeline::generate() does with one. `request` must resolve to `plan`. `run`
-  /// belongs to rank 0, the caller's thread, which encodes the text while the others load; this function sets the run's
-  /// group. Transformers and decoders stay loaded. Throws rank 0's exception, or an Error that names the rank that
-  /// failed. The next video then starts afresh.
+  /// Makes the video with all ranks, as Pipeline::generate() does with one. `request` must resolve to `plan`. `run` is
+  /// for rank 0, which is the caller's thread; this function sets the run's group. Rank 0 encodes the text while the
+  /// other ranks load. Transformers and decoders stay loaded. Throws rank 0's exception, or an Error that names the
+  /// rank that failed. After an exception, the next call starts all ranks afresh.
   Outcome generate(const Request& request, const Plan& plan, const Inputs& inputs, const Run& run);
 
  private:

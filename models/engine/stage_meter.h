@@ -1,4 +1,4 @@
-// Measures time and memory of a video's stages.
+// Measures the time and the GPU memory that the stages of a video take.
 #pragma once
 
 #include <chrono>

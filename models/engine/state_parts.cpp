@@ -1,4 +1,5 @@
-// Stores statistics as two tensors, and the tensors of sampler and cache with a prefix.
+// Stores the statistics of attention as two tensors, and the tensors of sampler and step cache under names with a
+// prefix.
 #include "models/engine/state_parts.h"
 
 #include <ATen/ATen.h>
@@ -31,7 +32,8 @@ at::Tensor tensor(const StateParts& parts, const char* name, at::ScalarType dtyp
   throw damaged(std::string("the tensor ") + name + " is missing, or has another dtype or number of dimensions");
 }
 
-/// Returns tensors [steps, layers, counts] and [steps, layers, measures].
+/// Returns the integers of all statistics, int64 [steps, layers, counts], and their measurements, fp64 [steps, layers,
+/// measures].
 std::pair<at::Tensor, at::Tensor> statistics_tensors(const std::vector<std::vector<attention::Statistics>>& per_step) {
   const auto steps = static_cast<int64_t>(per_step.size());
   const auto layers = per_step.empty() ? 0 : static_cast<int64_t>(per_step.front().size());
@@ -50,7 +52,7 @@ std::pair<at::Tensor, at::Tensor> statistics_tensors(const std::vector<std::vect
 
 std::vector<std::vector<attention::Statistics>> statistics(const StateParts& parts) {
   const at::Tensor blocks = tensor(parts, kBlocks, at::kLong, 3), measured = tensor(parts, kMeasured, at::kDouble, 3);
-  // A step without layers has no bytes in the file, so nothing but this check bounds the number of such steps.
+  // A step without layers takes no bytes in the file, so a damaged file could claim any number of such steps.
   const bool has_layers = blocks.size(0) == 0 || blocks.size(1) > 0;
   if (blocks.size(2) != std::ssize(attention::kStatisticsCounts) ||
       measured.size(2) != std::ssize(attention::kStatisticsMeasures) || blocks.size(0) != measured.size(0) ||
@@ -69,7 +71,7 @@ std::vector<std::vector<attention::Statistics>> statistics(const StateParts& par
   return per_step;
 }
 
-/// Returns the tensors whose names have a prefix. Their keys are the rest of the names.
+/// Returns the tensors whose names start with `beginning`, by the rest of their names.
 std::map<std::string, at::Tensor> tensors(const StateParts& parts, const std::string& beginning) {
   std::map<std::string, at::Tensor> found;
   for (const auto& [name, tensor] : parts.tensors)

@@ -1,4 +1,4 @@
-// Tokenizes prompts and runs the text encoder, streamed if memory is short.
+// Tokenizes prompts and runs the text encoder, layer by layer from its file if memory is short.
 #include "models/engine/text_stage.h"
 
 #include <ATen/ATen.h>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* kRole = "text_encoder";
 
-/// Returns int64 [1, count].
+/// Returns the first `count` ids of a prompt, int64 [1, count].
 at::Tensor ids_of(const TokenIds& prompt, int64_t count) {
   return at::tensor(prompt.ids, at::kLong).narrow(0, 0, count).unsqueeze(0);
 }
@@ -43,7 +43,7 @@ PromptRules without_words_around(PromptRules rules) {
   return rules;
 }
 
-/// Joins what was seen of pictures of one size to Conditioning::seen.
+/// Stacks the encoded pictures, which all have the same size, in the form of Conditioning::seen.
 at::Tensor joined_pictures(const std::vector<TextPicture>& pictures) {
   std::vector<at::Tensor> all;
   for (const TextPicture& picture : pictures) {
@@ -54,7 +54,7 @@ at::Tensor joined_pictures(const std::vector<TextPicture>& pictures) {
   return at::stack(all);
 }
 
-/// Returns what joined_pictures() has joined.
+/// Splits the result of joined_pictures() again.
 std::vector<TextPicture> pictures_in(const at::Tensor& seen) {
   std::vector<TextPicture> pictures;
   for (const at::Tensor& one : seen.unbind()) {
@@ -115,8 +115,8 @@ at::Tensor TextStage::look(const std::vector<Picture>& pictures) const {
   return joined_pictures(seen);
 }
 
-/// Checks that the vocabularies of tokenizer and encoder fit. An encoder's vocabulary is padded to a round number, by
-/// far less than half of it.
+/// Throws Error unless the tokenizer fits an encoder with a vocabulary of this size. An encoder's vocabulary may be
+/// larger than the tokenizer's, because it is padded to a round number, but by far less than half.
 void TextStage::check_vocabulary(int64_t encoders) const {
   const int64_t pieces = tokenizer_->pieces();
   if (pieces <= encoders && pieces >= encoders / 2) return;
@@ -134,7 +134,7 @@ bool TextStage::fits_beside(uint64_t bytes) const {
   return bytes + weight_bytes(folder_, kRole, format_) <= memory_.room() / 4 * 3;
 }
 
-/// The text encoder is the largest part of some checkpoints, so it may not fit on the device.
+/// Some checkpoints have a text encoder that is larger than the transformer, so it may not fit on the device.
 bool TextStage::streams() const {
   return memory_.streams_text() || !fits();
 }
@@ -147,8 +147,8 @@ void TextStage::load() {
   }
 }
 
-/// Releases the encoder. The files stay open for the next prompt, even if the folder is moved, but their memory is
-/// released.
+/// Frees the encoder and the memory of its mapped files. The files stay open for the next prompt, so the folder may be
+/// moved.
 void TextStage::release() {
   encoder_.reset();
   for (const auto& file : folder_.component(kRole).files)
@@ -175,7 +175,7 @@ Conditioning TextStage::encode(const Plan& plan, std::vector<std::string>* warni
   return encoded;
 }
 
-/// Returns the text of the prompt and the pictures before it.
+/// Encodes the prompt, with the pictures put before it.
 Conditioning TextStage::encode_with_pictures(const TextEncoder& encoder, const Plan& plan, const at::Tensor& seen) {
   load_tokenizer();
   std::vector<TextPicture> pictures = pictures_in(seen.to(device_));
@@ -210,7 +210,7 @@ void TextStage::load_tokenizer() {
   if (const auto place = folder_.tokenizer()) tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(*place));
 }
 
-/// Returns all ids of a prompt. Without a tokenizer there are at most `length` of them.
+/// Returns all ids of a prompt. Without a tokenizer, returns at most `length` random ids.
 TokenIds TextStage::whole_prompt(const std::string& text, int64_t length, int64_t vocab_size) const {
   if (tokenizer_) return tokenizer_->encode_whole(text);
   TokenIds tokens = random_tokens(text, length, vocab_size);
@@ -218,7 +218,7 @@ TokenIds TextStage::whole_prompt(const std::string& text, int64_t length, int64_
   return tokens;
 }
 
-/// Returns the ids of a prompt. `name` is the name of the prompt for the warning.
+/// Returns the ids of a prompt, prepared by `rules`. Adds a warning that names the prompt (`name`) if it was cut.
 TokenIds TextStage::token_ids(const char* name, const std::string& text, const PromptRules& rules, int64_t length,
                               int64_t vocab_size, std::vector<std::string>* warnings) {
   load_tokenizer();

@@ -21,9 +21,9 @@ namespace sparsereel::models {
 class MemoryPolicy;
 struct Plan;
 
-/// Encodes prompts, given as token ids padded to one length L. Returns the text of each prompt, in the encoder's dtype.
-/// The prompts run as one batch if the rules encode padding, else one by one. A prompt without tokens has a text of
-/// length 0.
+/// Encodes prompts, given as token ids that are all padded to one length L. Returns Conditioning::text with a row for
+/// each prompt, in the encoder's dtype. The encoder takes all prompts as one batch if the rules encode padding, else
+/// one by one. The row of a prompt without tokens has text length 0.
 Conditioning encode_prompts(const TextEncoder& encoder, const std::vector<TokenIds>& prompts, const PromptRules& rules);
 
 class TextStage {
@@ -38,22 +38,23 @@ class TextStage {
   /// Checks the part of the encoder that looks at pictures, if the model needs it. Throws Error if it does not fit its
   /// config, or the encoder's file does not have it.
   void check_vision() const;
-  /// Looks at pictures of the video's size, before the text is encoded. Returns Conditioning::seen. The part of the
-  /// encoder that does this is loaded for this call only. Throws Error for pictures that are too narrow.
+  /// Encodes pictures of the video's size with the vision part of the text encoder, and returns Conditioning::seen.
+  /// Call this before encode(). The vision part is loaded for this call only. Throws Error for pictures that are too
+  /// narrow.
   at::Tensor look(const std::vector<Picture>& pictures) const;
   /// Returns true if the encoder fits on the device and a quarter of the free memory stays free.
   bool fits() const;
   /// Returns true if fits() holds with this many more bytes on the device.
   bool fits_beside(uint64_t bytes) const;
-  /// Returns true if the encoder's layers pass through the device one by one: as the memory policy says, or if it does
-  /// not fit.
+  /// Returns true if the encoder's layers pass through the device one by one, because the memory policy says so or the
+  /// encoder does not fit.
   bool streams() const;
   /// Loads the encoder, which stays until it is released. Does nothing if the encoder streams, or if memory runs out.
   void load();
   void release();
   /// Encodes the plan's prompts in the run's dtype. An encoder that is not loaded is streamed. Without a tokenizer, the
-  /// ids are random, from a generator seeded by the prompt. `seen` comes from look(), for a video with images by a
-  /// model whose encoder looks at them; the encoded text then includes the pictures.
+  /// ids are random numbers from a generator seeded by the prompt. If the plan has images and the encoder looks at
+  /// images, `seen` must be the result of look(); the encoded text then includes the pictures.
   Conditioning encode(const Plan& plan, std::vector<std::string>* warnings = nullptr, const at::Tensor& seen = {});
 
  private:

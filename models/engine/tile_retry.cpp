@@ -1,4 +1,4 @@
-// Retries in tiles or without the transformer, after the first attempt's tensors are freed.
+// Retries work in tiles, or after freeing the transformer. The tensors of the first attempt are freed first.
 #include "models/engine/tile_retry.h"
 
 #include <c10/util/Exception.h>
@@ -18,7 +18,7 @@ void work_or_retry_tiled(bool& tiled, bool may_tile, const std::function<void(bo
   } catch (const c10::OutOfMemoryError&) {
     failure = std::current_exception();
   }
-  // Outside the handler, where the first attempt's tensors are already freed.
+  // This is outside the handler, because only here the tensors of the first attempt are freed.
   const bool more_room = make_room();
   if (!more_room && (tiled || !may_tile)) std::rethrow_exception(failure);
   tiled = tiled || may_tile;

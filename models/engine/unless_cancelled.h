@@ -1,4 +1,4 @@
-// Runs long work that ends soon after its run is cancelled.
+// Runs long work, and ends it soon after the run is cancelled.
 #pragma once
 
 #include <functional>
@@ -8,8 +8,8 @@
 
 namespace sparsereel::models {
 
-/// Calls work(), which polls `cancelled` as StoppableWork does. Throws Cancelled once `cancelled` returns true. The
-/// work then stays unfinished, so no other thread or rank may wait for it.
+/// Calls work(). Long loops in it poll `cancelled` through StoppableWork. Once `cancelled` returns true, throws
+/// Cancelled and leaves the work unfinished, so no other thread or rank may wait for it.
 template <typename Work>
 void do_unless_cancelled(const std::function<bool()>& cancelled, const Work& work) {
   const StoppableWork stoppable(cancelled);

@@ -1,4 +1,4 @@
-// Adds up the largest tensors of the stages.
+// Computes the sizes of the largest tensors of each stage.
 #include "models/engine/video_bytes.h"
 
 #include <ATen/ATen.h>
@@ -62,7 +62,8 @@ uint64_t whole_bytes(double bytes) {
 uint64_t vae_bytes(const Checkpoint& checkpoint, c10::ScalarType dtype, c10::Device device) {
   const VaeWeights weights = describe_vae(checkpoint, dtype)->weights();
   const uint64_t in_dtype = weights.count * c10::elementSize(dtype);
-  return device.is_cpu() ? std::max(weights.bytes, in_dtype) : weights.bytes;  // 16 bits are chosen for GPUs only
+  /// a VAE that chooses its own formats chooses 16 bits only on a GPU
+  return device.is_cpu() ? std::max(weights.bytes, in_dtype) : weights.bytes;
 }
 
 double step_bytes(const Plan& plan, const ModelSpec& spec, uint64_t element) {

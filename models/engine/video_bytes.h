@@ -1,4 +1,4 @@
-// The bytes of the largest tensors in the stages of a video. Doubles cannot overflow.
+// The sizes of the largest tensors in the stages of a video. Most are doubles, which cannot overflow.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -13,30 +13,33 @@
 
 namespace sparsereel::models {
 
-/// Returns the elements of the video: pixels in three colors.
+/// Returns the number of elements of the video's frames: pixels times three colors.
 double video_elements(const Plan& plan);
-/// Returns the width of the transformer.
+/// Returns the width of the transformer: heads x head_dim.
 double model_width(const ModelSpec& spec);
 /// Returns the number of guidance passes in one forward pass.
 double passes_at_once(const Plan& plan);
 
-/// Returns the number of elements of a cache while a step is computed. They belong to this step, to the last computed
-/// step, which this step will replace, and for a forecast to the step before that. For each step the cache holds the
-/// first block's residual of the video tokens in the first forward pass, and the other blocks' residual of all tokens
-/// in every pass.
+/// Returns the number of elements of a cache while a step is computed. The cache holds results of this step and of the
+/// last computed step, which this step replaces afterwards. For a forecast, it also holds those of the computed step
+/// before that. For each step the cache holds the first block's residual of the video tokens in the first forward pass,
+/// and the other blocks' residual of all tokens in every pass.
 double cache_elements(const Plan& plan, const ModelSpec& spec);
 
-/// Returns the bytes of a block at its widest: the residual, its norm, and the feed-forward's two hidden layers of four
-/// times the width. `passes` is the number of guidance passes in one forward pass.
+/// Returns the bytes of a block where it needs most: the residual, its norm, and two hidden tensors of the
+/// feed-forward, each of four times the width. `passes` is the number of guidance passes in one forward pass; `element`
+/// is the size of an element in bytes.
 double widest_block(const ModelSpec& spec, double tokens, double passes, uint64_t element);
 
-/// Returns the bytes of a step: a block at its widest, and the cache.
+/// Returns the bytes of a step: widest_block() and the cache.
 double step_bytes(const Plan& plan, const ModelSpec& spec, uint64_t element);
 
-/// Returns the bytes of the VAE's decoder on a device, in the dtype or in the formats that the VAE chooses.
+/// Returns the bytes of the weights of the VAE's decoder on a device. They are in `dtype`, or in the formats that the
+/// VAE chooses.
 uint64_t vae_bytes(const Checkpoint& checkpoint, c10::ScalarType dtype, c10::Device device);
 
-/// Returns the bytes of untiled decoding, frames included, with a band of rows on each of `ranks`.
+/// Returns the bytes that a rank needs for decoding without tiles, frames included, if each of `ranks` ranks decodes a
+/// band of rows.
 double untiled_decoding(const Vae& vae, const ModelSpec& spec, const LatentSize& size, int64_t ranks);
 
 uint64_t whole_bytes(double bytes);

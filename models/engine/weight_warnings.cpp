@@ -1,4 +1,4 @@
-// Words the warnings about 8-bit weights.
+// Writes the warnings about 8-bit weights.
 #include "models/engine/weight_warnings.h"
 
 #include <map>

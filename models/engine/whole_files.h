@@ -1,4 +1,4 @@
-// Guards work on weights that are mapped files on a CPU.
+// Detects weight files that are truncated while a CPU computes with their mapped weights.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -11,8 +11,8 @@
 namespace sparsereel::models {
 
 /// Calls work(), which computes with the weights of these roles. Throws Error naming a file that was truncated
-/// meanwhile: the truncation explains any other error and makes the result worthless. On a GPU nothing is checked,
-/// because loading has checked the copies.
+/// meanwhile, even if work() itself threw: the truncation explains other errors and makes the result worthless. On a
+/// GPU nothing is checked, because weights were checked when they were copied there.
 template <typename Work>
 void read_whole(const Checkpoint& checkpoint, const std::vector<std::string>& roles, c10::Device device,
                 const Work& work) {

@@ -1,5 +1,5 @@
-// Sends requests as texts of their fields, and tensors as bytes. Each worker resolves its own plan and compares the
-// recipe with rank 0's.
+// Sends requests as the texts of their fields, and tensors as bytes. Each worker resolves its own plan and compares its
+// recipe with rank 0's recipe.
 #include "models/engine/worker.h"
 
 #include <ATen/ATen.h>
@@ -30,7 +30,7 @@ class RankObserver final : public Observers {
  public:
   RankObserver(Rank& rank, RunObserver& observer) : Observers({&observer}), rank_(rank) {}
 
-  /// An observer that cancels after a step stops all ranks at their next common check.
+  /// If an observer cancels after a step, all ranks stop when they next check for cancellation together.
   void step(const StepDone& step) override {
     try {
       Observers::step(step);
@@ -46,7 +46,7 @@ class RankObserver final : public Observers {
 
   /// Returns true if an observer has cancelled after a step.
   bool stopped() const { return stopped_; }
-  /// Returns true if an observer has cancelled at another event, which the other ranks do not know.
+  /// Returns true if an observer has cancelled at another event, about which the other ranks know nothing.
   bool gave_up() const { return gave_up_; }
 
  protected:
@@ -65,7 +65,7 @@ class RankObserver final : public Observers {
   bool stopped_ = false, gave_up_ = false;
 };
 
-/// Discards frames, because rank 0 writes them.
+/// The observer of a worker. It discards frames, because only rank 0 writes them.
 class NoFrames final : public RunObserver, public FrameSink {
  public:
   FrameSink* frames() override { return this; }
@@ -115,7 +115,7 @@ std::vector<TextSpan> spans_of(const nlohmann::json& json) {
 }
 
 void send_video(SocketGroup& control, Request request, const Plan& plan, const Inputs& inputs, const Run& run) {
-  request.num_frames = plan.num_frames;  // computed with a frame rate that the others do not know
+  request.num_frames = plan.num_frames;  // `seconds` needs a frame rate that the other ranks do not know
   request.seconds.reset();
   if (request.policy && request.policy_file.empty())
     throw run_failure("the policy for each head is not in a profile's file, so other ranks cannot read it",
@@ -140,7 +140,7 @@ void send_video(SocketGroup& control, Request request, const Plan& plan, const I
   send_state(control, inputs.resume.get());
 }
 
-/// Models read the text up to these lengths without further checks.
+/// Throws Error if the lengths do not fit the text, because models do not check them again.
 void check_text_lengths(const Conditioning& conditioning) {
   const at::Tensor& text = conditioning.text;
   const std::vector<int64_t>& lengths = conditioning.text_lengths;
@@ -164,7 +164,8 @@ Inputs receive_inputs(SocketGroup& control, const nlohmann::json& message, const
   return inputs;
 }
 
-/// Adds the parts that the fields do not contain.
+/// Reads the request from rank 0's message, and adds what its fields do not contain: the profile's policies and the
+/// image's size.
 Request receive_request(const nlohmann::json& message, const std::string& device) {
   Request request = request_of(message.at("request"), device);
   if (const auto file = message.at("policy_file").get<std::string>(); !file.empty())
@@ -196,7 +197,7 @@ void make_told_video(Rank& rank, Pipeline& pipeline, const WorkerTasks& tasks, c
   RankObserver watched(rank, frames);
   Run run;
   run.cancelled = tasks.cancelled;
-  // All ranks must take part in the states that rank 0 saves.
+  // All ranks must take part when rank 0 saves a state.
   run.checkpoints = {.every = message.at("checkpoint_every").get<int64_t>(),
                      .last = message.at("checkpoint_last").get<bool>(),
                      .cancelled = message.at("checkpoint_cancelled").get<bool>()};
@@ -212,7 +213,8 @@ nlohmann::json json_of(const Request& request) {
   std::map<std::string, std::string> values;
   for (const Field& field : fields())
     if (std::string text = field.text(request); !text.empty()) values[field.name] = std::move(text);
-  // "" differs from the model's default
+  // json_of() leaves out empty texts, but an empty negative prompt differs from an unset one, for which the model's
+  // default is used
   if (request.negative_prompt) values["negative_prompt"] = *request.negative_prompt;
   return values;
 }
@@ -245,8 +247,8 @@ Outcome lead_video(Rank& rank, Pipeline& pipeline, const Request& request, const
     rank.need_others(true);
     send_video(rank.control(), request, plan, inputs, run);
     Outcome outcome = make_part(rank, pipeline, plan, inputs, run, watched, std::move(begun));
-    if (watched.stopped()) throw Cancelled{};  // after the last step and without decoding, the others are done too
-    rank.check();                              // a failed rank voids the frames
+    if (watched.stopped()) throw Cancelled{};  // the last step was the end of the run, so the other ranks are done, too
+    rank.check();                              // throws if a rank has failed, because the frames are then worthless
     return outcome;
   } catch (const Cancelled&) {
     if (watched.gave_up()) rank.end(as_error(std::current_exception()));

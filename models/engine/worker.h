@@ -21,17 +21,17 @@ namespace sparsereel::models {
 class Group;
 class SocketGroup;
 
-/// One of several ranks, as seen by the thread that makes its part of the videos.
+/// One of several ranks. The thread that does the rank's part of the videos uses this interface.
 class Rank {
  public:
   virtual ~Rank() = default;
   /// Returns the group that carries messages between the ranks.
   virtual SocketGroup& control() = 0;
-  /// Returns the group that carries the tensors exchanged while they make a video.
+  /// Returns the group that carries the tensors that ranks exchange while they make a video.
   virtual Group& group() = 0;
-  /// Throws Error if another rank that this one needs has failed or is gone.
+  /// Throws Error if another rank, which this rank needs, has failed or is gone.
   virtual void check() const = 0;
-  /// Tells whether rank 0's next work needs the other ranks.
+  /// Rank 0 calls this. Tells if its next work needs the other ranks.
   virtual void need_others(bool /*need*/) {}
   /// Tells the other ranks why this rank stops.
   virtual void end(const Error& error) noexcept = 0;
@@ -41,8 +41,8 @@ class Rank {
 /// that WorkerTasks::open understands.
 void send_model(Rank& rank, nlohmann::json model);
 
-/// Rank 0 calls this. Makes the video with all workers, as Pipeline::generate() does alone. `request` must resolve to
-/// `plan` on every rank. An exception ends the group, except Cancelled if all ranks have agreed to stop.
+/// Rank 0 calls this. Makes the video with all workers, as Pipeline::generate() does with one rank. `request` must
+/// resolve to `plan` on every rank. Any exception ends the group, except Cancelled after all ranks have agreed to stop.
 Outcome lead_video(Rank& rank, Pipeline& pipeline, const Request& request, const Plan& plan, const Inputs& inputs,
                    const Run& run, Outcome begun = {});
 
@@ -57,7 +57,7 @@ struct WorkerTasks {
 };
 
 /// Every other rank calls this. Makes the videos that rank 0 asks for, until rank 0 says that there are no more. Throws
-/// whatever ends this rank; the caller passes it to Rank::end().
+/// the exception that ends this rank; the caller passes it to Rank::end().
 void work(Rank& rank, const WorkerTasks& tasks);
 
 /// Returns the number called `name` in rank 0's message. Throws Error if the number is below `least` or above `most`.

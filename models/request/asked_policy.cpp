@@ -1,4 +1,5 @@
-// Builds a policy: first from the four fields that select blocks and what they imply, then from fields with a choose().
+// Builds a policy: first the selection of blocks and the defaults that depend on it, then the fields that have a
+// choose().
 #include "models/request/asked_policy.h"
 
 #include "models/request/fields.h"

@@ -1,4 +1,4 @@
-// Counts which steps were computed, and how many blocks their attention kept.
+// Counts the steps that were computed, and the blocks that their attention computed.
 #include "models/request/attention_run.h"
 
 #include <algorithm>

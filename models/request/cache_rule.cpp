@@ -47,7 +47,8 @@ std::optional<bool> CacheRule::reuses(int64_t step, int64_t run_steps) const {
   if (steps >= run_steps || step == 0) return false;
   const int64_t gaps = steps - 1, last = run_steps - 1;
   if (gaps == 0) return true;
-  // The computed steps are round(k * last / gaps). The k nearest to this step is round(step * gaps / last).
+  // The computed steps are round(k * last / gaps) for k = 0..gaps. This step can only be the one with k = round(step *
+  // gaps / last).
   const int64_t k = (2 * step * gaps + last) / (2 * last);
   return (2 * k * last + gaps) / (2 * gaps) != step;
 }

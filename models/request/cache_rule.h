@@ -1,4 +1,5 @@
-// The rule by which denoising steps reuse earlier work. No torch.
+// The rule by which denoising steps reuse results of earlier steps. A reused step runs only the transformer's first
+// block. The step cache adds a residual in place of the later blocks. No torch.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +11,17 @@
 namespace sparsereel::models {
 
 enum class CacheKind {
-  first_block,  // the later blocks add the same residual as at the last computed step
-  /// the later blocks add that residual plus its change between the last two computed steps, scaled by how far the
-  /// first block repeats its own change
+  first_block,  // adds the later blocks' residual of the last computed step
+  /// adds that residual plus its change between the last two computed steps. The change is scaled by how far the first
+  /// block's residual repeats its own change.
   forecast,
   steps,  // as `forecast`, but the computed steps are fixed beforehand
 };
 
 struct CacheRule {
   CacheKind kind = CacheKind::first_block;
-  /// The largest change of the first block's residual for which a step is reused: mean |now - then| / mean |then|.
-  /// `then` is the last computed step. 0 computes every step.
+  /// A step is reused if the first block's residual has changed by at most this fraction since the last computed step:
+  /// mean |now - then| / mean |then| <= threshold. 0 computes every step.
   double threshold = 0;
   /// For kind `steps`, in place of a threshold: the number of computed steps, spread evenly from the first to the last.
   int64_t steps = 0;
@@ -28,7 +29,8 @@ struct CacheRule {
   FirstSteps first = {};
 
   bool on() const { return threshold > 0 || steps > 0; }
-  /// Returns true if step `step` of `run_steps` is reused; unset if its first block decides.
+  /// Returns true if step `step` of `run_steps` is reused, false if it is computed. Returns nothing if the change of
+  /// the step's first block decides.
   std::optional<bool> reuses(int64_t step, int64_t run_steps) const;
   bool operator==(const CacheRule&) const = default;
 };

@@ -19,28 +19,30 @@ struct TextSpan {
 };
 
 struct Conditioning {
-  // One row for each guidance pass: the negative prompt, if guidance runs, then the prompt.
+  // These have one row for each guidance pass (B rows): the negative prompt if guidance runs, then the prompt.
   at::Tensor text{};                    // [B, L, C]
-  std::vector<int64_t> text_lengths{};  // tokens of each row before its padding; empty for all L
+  std::vector<int64_t> text_lengths{};  // tokens of each row before its padding; empty if no row is padded
   at::Tensor pooled{};                  // [B, C], embedding of the whole text; undefined if there is none
-  std::vector<TextSpan> pictures{};     // tokens of each text that stand for pictures
-  // Shared by all passes.
+  std::vector<TextSpan> pictures{};     // positions in each text of the tokens that stand for pictures
+  // All passes share these.
   at::Tensor context{};  // [1, L, C], image tokens; undefined if there are none
-  at::Tensor latents{};  // [1, ..] in the model's layout and at its latents' scale; undefined if there are none
-  /// [1, ..], broadcast over the latents: 0 where `latents` give the video and stay fixed, else 1. If undefined, the
-  /// latents are channels of the transformer's input, after the noise channels.
+  /// [1, ..]: latents of the given images, in the model's layout and scale; undefined if there are none
+  at::Tensor latents{};
+  /// [1, ..], broadcast over the video's latents: 0 where the video takes `latents` and keeps them, 1 where it is
+  /// denoised. If undefined, `latents` are further channels of the transformer's input, after the noise channels.
   at::Tensor mask{};
-  /// [1, ..]: standard deviation for the first frames of `latents`, which hold a mean until a run draws them. If
-  /// undefined, the latents are final.
+  /// [1, ..]: standard deviation of the first frames of `latents`. Until a run draws these frames from the
+  /// distribution, they hold its mean. If undefined, `latents` are final.
   at::Tensor deviation{};
   /// [1, C, 1, h, w] in fp32: latents of the pictures that the video begins and ends with, for models that take them as
   /// tokens of their own. They have no noise until a run adds it. Undefined if there are none.
   at::Tensor first_keyframe{}, last_keyframe{};
-  /// [P, 1 + layers, rows, columns, C]: P pictures as the text encoder sees them, its tokens first, then what is added
-  /// after each of its first layers. Undefined once the text is encoded, or if the encoder does not look at pictures.
+  /// [P, 1 + layers, rows, columns, C]: what the text encoder's vision part makes of P pictures. Index 0 of the second
+  /// axis holds the tokens that stand for the picture in the text. Index i holds what is added to them after the text
+  /// encoder's layer i - 1. Undefined once the text is encoded, or if the encoder does not look at pictures.
   at::Tensor seen{};
-  /// Keys and values of the context, kept over all forward passes of one denoising by one transformer. If null, each
-  /// forward pass computes its own.
+  /// The attention's keys and values of `context`, which stay the same in all forward passes of one denoising by one
+  /// transformer. If null, each forward pass computes its own.
   std::shared_ptr<ContextKeys> keys{};
 
   /// Returns all tensor members, always in the same order.
@@ -51,12 +53,12 @@ struct Conditioning {
   std::pair<int64_t, int64_t> shortest_and_longest_text() const;
   Conditioning pass(int64_t index) const;
   Conditioning to(const at::TensorOptions& options) const;
-  /// Copies what images gave the video: context, latents, mask, deviation and keyframes.
+  /// Copies the members that come from images: context, latents, mask, deviation and keyframes.
   void take_video(const Conditioning& other);
   uint64_t nbytes() const;
 };
 
-/// Joins passes with the same parts into one batch. Shared members come from the first pass.
+/// Joins passes that define the same members into one batch. Members that all passes share come from the first pass.
 Conditioning join(const std::vector<Conditioning>& passes);
 
 }  // namespace sparsereel::models

@@ -12,8 +12,8 @@
 
 namespace sparsereel::models {
 
-/// The state of a denoising. A denoising that continues from it gives the same bits as one that never stopped. All
-/// tensors are on the CPU.
+/// A denoising that continues from this state gives the same bits as one that never stopped. All tensors are on the
+/// CPU.
 struct DenoisingState {
   int64_t step = 0;                             // steps done so far
   at::Tensor latents;                           // in the model's layout
@@ -21,7 +21,7 @@ struct DenoisingState {
   std::map<std::string, at::Tensor> scheduler;  // Sampler::state()
   std::map<std::string, at::Tensor> cache;      // StepCache::state()
   at::Tensor generator;                         // uint8, as libtorch keeps it
-  // [step][layer] for the steps done so far, as in AttentionRun.
+  // As in AttentionRun, for the steps done so far.
   std::vector<std::vector<attention::Statistics>> per_step;
   std::vector<int64_t> redone_steps;
   std::string kernel;  // as in AttentionRun

@@ -1,4 +1,4 @@
-// Chooses among the rows of a model's file by the names of the run's LoRAs and transformers.
+// Chooses a row of the section `distilled` by the names of the run's LoRAs and transformers.
 #include "models/request/distilled.h"
 
 #include <algorithm>
@@ -16,7 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 using OptionValues = std::map<std::string, std::string>;
 
-/// Publishers often name the method in the second folder above the file.
+/// How many names of a path are searched for the method: the file's and two folders', because publishers often name the
+/// method in the second folder above the file.
 constexpr int kNamedLevels = 3;
 
 /// Returns the files of the LoRAs that the run adds.
@@ -27,7 +28,7 @@ std::vector<fs::path> loras_of(const ModelConfig& config, const OptionValues& gi
   return files;
 }
 
-/// Returns the LoRAs, the transformers and the model's folder.
+/// Returns the paths of the LoRAs, the transformers and the model.
 std::vector<fs::path> weights_of(const ModelConfig& config, const OptionValues& given) {
   std::vector<fs::path> files = loras_of(config, given);
   for (const char* key : {"transformer", "transformer_2", "model"})
@@ -70,7 +71,7 @@ std::string names_of(const std::vector<std::string>& loras) {
   return text;
 }
 
-/// Returns what to download, and the option that names it.
+/// Returns what the user must download, and the option that names it.
 std::string download_of(const Distilled& row, const OptionList::Words& words) {
   if (row.loras.empty()) return row.repository + ", and name it with " + words.name("model");
   return names_of(row.loras) + " of " + row.repository +

@@ -1,4 +1,4 @@
-// The table of causes, and the warnings about options that it leaves without effect.
+// Holds the table of causes, and makes the warnings about options without effect.
 #include "models/request/effects.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ struct Row {
   std::string (*why)(const RunFacts&);  // returns an empty text if the cause does not apply
 };
 
-/// Names a value for a warning, even if the run chose it by itself.
+/// Returns the option with its value, for a warning. If no source gave a value, the run chose `value` by itself.
 std::string named(const RunFacts& facts, const char* key, std::string_view value) {
   const Settings& settings = *facts.settings;
   return settings.has(key) ? settings.describe(key) : settings.describe(key) + " " + std::string(value);
@@ -60,7 +60,7 @@ std::string no_sound(const RunFacts& facts) {
   return facts.model != nullptr && !facts.model->sound.any() ? "for a model that makes no sound" : "";
 }
 
-/// Returns `why` if the model is known and lacks what `takes` says.
+/// Returns `why` if the model is known and its member `takes` is false.
 std::string unless_model(const RunFacts& facts, bool ModelSpec::*takes, const char* why) {
   return facts.model != nullptr && !(facts.model->*takes) ? why : "";
 }
@@ -70,7 +70,7 @@ std::string one_frame_rate(const RunFacts& facts) {
   return "for a model that makes " + exact_text(facts.model->defaults.fps) + " frames a second";
 }
 
-/// Returns the rows of options that some models do not take.
+/// Returns the rows about options that some models do not take.
 std::vector<Row> rows_of_models() {
   return {{NoEffect::unguided_model, "model", "a model that takes no guidance",
            [](const RunFacts& facts) {
@@ -177,8 +177,9 @@ bool asks_for_something(const Settings& settings, const Option& option) {
   return !value.empty() && value != option.nothing;
 }
 
-/// Returns true if no warning is needed: the user did not give the option, or a stronger source overrides it on
-/// purpose. If the cause comes from an equal or weaker source, the user expects an effect.
+/// Returns true if no warning is needed: the user did not give the option, or its cause comes from a stronger source,
+/// which overrides the option on purpose. If the cause comes from an equal or weaker source, the user expects an
+/// effect.
 bool is_overridden(const Settings& settings, const Setting& no_effect, const NoEffectCause& cause) {
   const Setting* by = settings.find(cause.beside);
   return no_effect.source <= Source::profile || (by != nullptr && by->source > no_effect.source);

@@ -24,7 +24,7 @@ struct RunFacts {
   std::optional<attention::Mode> attention_mode = {};
   bool is_by_head = false;  // the profile has a policy for each head
   bool on_cpu = false;      // the pipeline runs on a CPU
-  /// results of Pipeline::why_weights_have_no_effect() and why_text_weights_have_no_effect()
+  /// Results of Pipeline::why_weights_have_no_effect() and why_text_weights_have_no_effect().
   std::string narrow_blocks = {}, narrow_layers = {};
   bool has_random_seed = false;                   // the run draws its own seed
   std::string output = {};                        // the kind of output: ".gif", "PNGs"
@@ -37,7 +37,7 @@ struct NoEffectCause {
   std::string why;     // "with attention full, which computes every block"; empty if the cause does not apply
 };
 
-/// The causes decided by the request, by the model, by the run (its mode and profile), and by the output.
+/// The causes, grouped by what decides them: the request, the model, the run (its mode and profile), or the output.
 inline constexpr std::array kDecidedByRequest = {NoEffect::no_guidance, NoEffect::no_lora, NoEffect::no_image,
                                                  NoEffect::in_fp32, NoEffect::on_a_cpu};
 inline constexpr std::array kDecidedByModel = {
@@ -48,8 +48,8 @@ inline constexpr std::array kDecidedByRun = {NoEffect::every_block, NoEffect::ex
                                              NoEffect::no_means,    NoEffect::no_reuse, NoEffect::random_seed};
 inline constexpr std::array kDecidedByOutput = {NoEffect::not_encoded, NoEffect::no_frame_rate};
 
-/// Returns true if a run in this mode is exact: its attention is full, and no profile asked for full attention. A
-/// profile then has no effect.
+/// Returns true if a run in this mode is exact: its attention is full, and it is not a profile that asked for full
+/// attention. In an exact run, a profile has no effect.
 bool is_exact(const Settings& settings, attention::Mode mode);
 
 /// Returns the end of the sentence "topk 0.5 has no effect ..."; empty if the cause does not apply.
@@ -58,7 +58,7 @@ std::string why_no_effect(NoEffect cause, const RunFacts& facts);
 std::vector<NoEffectCause> no_effect_causes(std::span<const NoEffect> causes, const RunFacts& facts);
 
 /// Returns one warning for each option without effect, with the first cause that applies: "topk 0.3 has no effect with
-/// attention full, which computes every block". Values that ask for nothing (a flag that is off, an empty text, --cache
+/// attention full, which computes every block". Values that request nothing (a flag that is off, an empty text, --cache
 /// 0) cause no warning. Values of matched configs, recipes and profiles cause none, because nobody chose them for this
 /// run. Values that a stronger source overrides cause none either.
 std::vector<std::string> no_effect_warnings(const Settings& settings, const std::vector<NoEffectCause>& causes);

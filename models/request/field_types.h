@@ -1,4 +1,4 @@
-// Reads members of a request from texts and writes them as texts, by type. The rows of fields.cpp use this.
+// Reads a request's members from texts and writes them as texts, for each type of member. fields.cpp uses this.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The rows. A recipe's values, including the types of numbers, are part of the identity by which runs recognize their
-// own work.
+// Holds the list of fields. Keep the values that a recipe stores, even the types of numbers: a later run compares
+// recipes to recognize work that is already done.
 #include "models/request/fields.h"
 
 #include <algorithm>
@@ -47,7 +47,8 @@ std::optional<Value> only(bool condition, Value value) {
   return condition ? std::optional(std::move(value)) : std::nullopt;
 }
 
-/// `plan_value` is a member of Plan, or a function from a plan to the recipe's value.
+/// Completes the field `row`, which is stored in `member` of a request. `plan_value` is a member of Plan, or a function
+/// from a plan to the recipe's value.
 template <typename Value, typename PlanValue>
 Field field(Value Request::*member, const PlanValue& plan_value, Field row) {
   using Kind = FieldType<Value>;
@@ -63,12 +64,14 @@ Field field(Value Request::*member, const PlanValue& plan_value, Field row) {
   return row;
 }
 
-/// Returns true if blocks are dropped and all heads share one choice of blocks, which no profile replaces head by head.
+/// Returns true if attention drops blocks and all heads choose blocks by the same policy, not each head by its own
+/// policy from a profile.
 bool shares_policy(const Plan& plan) {
   return drops_blocks(plan.attention_mode) && plan.attention_policy.per_head.empty();
 }
 
-/// Returns the row of one way to select blocks. Each pair of ways that exclude each other is listed once, by the first.
+/// Returns the field of one of the options that select blocks (topk, cdf, error, block_error). Any two of them exclude
+/// each other; the first of the two lists the pair.
 Field how_many_blocks(const attention::SelectionField& own) {
   Field row{.name = own.name, .no_effect = {NoEffect::every_block}};
   for (const auto& each : attention::kSelections)
@@ -80,7 +83,8 @@ Field how_many_blocks(const attention::SelectionField& own) {
   return field(kSelectionFields[static_cast<size_t>(own.selection)], of_plan, std::move(row));
 }
 
-/// Returns a function for Field::choose: it copies the request's value. If that is unset, the policy keeps its default.
+/// Returns a function for Field::choose. It copies the request's value; if the request has none, the policy keeps its
+/// default.
 template <typename Owner, typename Value>
 auto chosen(std::optional<Value> Request::*asked, Value Owner::*member) {
   return [asked, member](const Request& request, attention::Policy& policy) {
@@ -88,7 +92,7 @@ auto chosen(std::optional<Value> Request::*asked, Value Owner::*member) {
   };
 }
 
-/// Returns the row of a value that all heads share. If unset, the policy keeps its default.
+/// Returns the field of a value that all heads share. If the request has no value, the policy keeps its default.
 template <typename Value>
 Field head_field(std::optional<Value> Request::*asked, Value attention::HeadPolicy::*member, Field row) {
   const auto of_plan = [member](const Plan& plan) {
@@ -158,7 +162,7 @@ std::vector<Field> images() {
 }
 
 std::vector<Field> sampling() {
-  // Far more guidance than is useful: beyond this, the latents overflow.
+  // The largest value is far above useful ones; beyond it, the latents overflow.
   const Range scale = {.least = 0, .most = 1000, .remedy = "use 1 for no guidance; a usual value is 6"};
   const Range shift = {
       .least = 0, .most = 1e9, .above = true, .remedy = "use 3 to 12; larger ones spend more steps on noisy latents"};
@@ -256,7 +260,7 @@ std::vector<Field> selection() {
   return all;
 }
 
-/// Returns the row of the file that replaces one role's weights, or the tokenizer.
+/// Returns the field of the file that replaces one role's weights, or the tokenizer.
 Field weights_file(const std::string& role) {
   const auto of = [role](const std::map<std::string, std::string>& files) {
     const auto found = files.find(role);
@@ -426,7 +430,8 @@ std::string text_key(const Plan& plan) {
   return key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + image_key(plan);
 }
 
-// The size is part of the key, because images are encoded for one size. So are whole paths; they need not be UTF-8.
+// The size is part of the key, because images are encoded for one size. The whole paths are also part of it. They are
+// added outside of the JSON, because a path need not be UTF-8.
 std::string image_key(const Plan& plan) {
   if (!plan.has_images()) return {};
   const nlohmann::json how = {plan.resize ? name(*plan.resize) : "", plan.width, plan.height, plan.num_frames};

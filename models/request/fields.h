@@ -1,6 +1,6 @@
-// The one list of fields that determine a video: how each is read, what it decides in a run, and what a recipe stores.
-// Command line, YAML, rows of prompt sets, recipes, resume and the library walk this list. A new option needs a member
-// in Request and Plan, a row here, and help in app/options. No torch.
+// The list of all fields that determine a video: how each is read, what it decides in a run, and what a recipe stores.
+// The command line, YAML, rows of prompt sets, recipes, resume and the library use this list. A new option needs a
+// member in Request and Plan, an entry in fields.cpp, and help in app/options. No torch.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ enum class NoEffect {
   every_block,      // attention computes every block
   exact,            // the run is exact: attention is full, and no profile asked for it
   profile,          // the profile has a policy for each head
-  no_means,         // no means represent dropped blocks
+  no_means,         // nothing replaces dropped blocks, so there are no means
   no_guidance,      // guidance is off
   unguided_model,   // the model takes no guidance
   whole_prompt,     // the model takes all tokens of a prompt
@@ -35,8 +35,8 @@ enum class NoEffect {
   one_tile_size,    // the VAE works in tiles of one size
   one_vae_dtype,    // the VAE has a number format of its own
   one_transformer,  // the model has only one transformer
-  narrow_blocks,    // the transformer's block layers are too narrow
-  narrow_layers,    // the text encoder's layers are too narrow
+  narrow_blocks,    // the transformer's block layers are too narrow for 8-bit weights
+  narrow_layers,    // the text encoder's layers are too narrow for 8-bit weights
   no_flow,          // the sampler is not of flow matching
   no_reuse,         // the cache can reuse no step
   on_a_cpu,         // the run is on a CPU
@@ -65,18 +65,18 @@ struct Choice {
 };
 
 using ExclusiveChoices = std::vector<std::pair<Choice, Choice>>;
-/// Returns the choices that this value of the option excludes.
+/// Returns the choices that cannot be combined with this value of the option.
 std::vector<Choice> excluded_by(const ExclusiveChoices& all, std::string_view name, std::string_view value);
 
 /// The values that a number may take, whatever the model. In a list, each number must fit.
 struct Range {
   double least, most = std::numeric_limits<double>::infinity();
-  bool above = false;  // the least itself is excluded
+  bool above = false;  // `least` itself is not allowed
   std::string remedy = "give a positive number";
 };
 
-/// The part of a run that a field decides. Videos with equal text and image fields share their encoding; videos with
-/// equal pipeline fields share loaded weights.
+/// The part of a run that a field decides. Videos with equal `text` and `images` fields share their encoding; videos
+/// with equal `pipeline` fields share loaded weights. `picture` fields affect only the video itself.
 enum class RunPart { picture, text, images, pipeline };
 
 struct Field {
@@ -84,22 +84,23 @@ struct Field {
   ValueKind kind = ValueKind::text;
   RunPart decides = RunPart::picture;
   InRecipe recipe = InRecipe::value;
-  std::vector<std::string> choices = {};  // for ValueKind::choice; empty if model or machine decide
+  /// for ValueKind::choice; empty if the choices depend on the model or the machine
+  std::vector<std::string> choices = {};
   std::optional<Range> range = {};
   std::vector<NoEffect> no_effect = {};  // causes that leave this option without effect
-  std::string nothing = {};              // the value that asks for nothing and so needs no warning
-  /// Choices that exclude this one; each pair is listed once, by the first of the two.
+  std::string nothing = {};              // the value that requests nothing ("0" for no cache), so no warning is needed
+  /// Choices that cannot be combined with this option. Each pair is listed once, by the first of the two options.
   std::vector<Exclusion> excludes = {};
   /// Reads the value into a request. Throws Error naming the field if the text does not fit its type.
   std::function<void(Request&, const std::string&)> read = {};
-  /// The text that read() accepts; empty if the value is unset.
+  /// Returns the member's value as a text that read() accepts; an empty text if the value is unset.
   std::function<std::string(const Request&)> text = {};
   /// Copies the field from another request, even if it is unset there.
   std::function<void(Request&, const Request& other)> copy = {};
-  /// The recipe's value; null if the field has no effect in this plan.
+  /// Returns the recipe's value; null if the field has no effect in this plan.
   std::function<nlohmann::json(const Plan&)> save = {};
-  /// Copies the request's value into its attention policy. Null if make_policy() does that, or the policy lacks the
-  /// field.
+  /// Copies the request's value into an attention policy. Null if make_policy() itself copies the value, or the policy
+  /// has no such value.
   std::function<void(const Request&, attention::Policy&)> choose = {};
   /// Throws Error naming the field if a number is out of range. Null if the field has no range.
   std::function<void(const Request&)> check = {};
@@ -107,18 +108,18 @@ struct Field {
 
 /// Returns the fields, in the order in which people read them.
 const std::vector<Field>& fields();
-/// Adds an option of another program. Call this before anything reads the list.
+/// Adds a field that another program defines. Call this before anything reads the list.
 void add_field(Field field);
-/// Returns nullptr if there is none.
+/// Finds a field by its name; returns nullptr if there is none.
 const Field* find_field(std::string_view name);
 
-/// Reads texts by field name. Ignores other names.
+/// Reads a request from texts by field name. Ignores names that are not fields.
 Request read_request(const std::map<std::string, std::string>& values);
 
-/// Throws Error naming the field.
+/// Throws Error naming the field whose number is out of range.
 void check_ranges(const Request& request);
 
-/// Returns true if one of the given values excludes this one.
+/// Returns true if one of the given values cannot be combined with this value of the option `name`.
 bool is_excluded(const std::string& name, const std::string& value, const std::map<std::string, std::string>& given);
 /// Throws Error naming two fields that exclude each other: "dropped none and error exclude each other".
 void refuse_contradictions(const std::map<std::string, std::string>& given);

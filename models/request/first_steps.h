@@ -1,4 +1,4 @@
-// A number of first steps of a run, or a share of all its steps. No torch.
+// The first steps of a run, given as a number or as a percentage of all steps. No torch.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ struct FirstSteps {
   int64_t steps = 0;
   std::optional<double> percent = {};  // replaces `steps`
 
-  /// Returns the number of steps in a run of `run_steps`; a share is rounded up.
+  /// Returns the number of first steps in a run of `run_steps`; a percentage is rounded up.
   int64_t of(int64_t run_steps) const;
   bool operator==(const FirstSteps&) const = default;
 };

@@ -12,7 +12,8 @@ int64_t latent_frames(const ModelSpec& spec, int64_t frames) {
   return latent_size(spec, frames, 0, 0).frames;
 }
 
-/// Returns the largest number of frames that is accepted. A few strides and clips can be added to it without overflow.
+/// Returns the largest number of frames that is accepted. It leaves room to add a few strides and clips without
+/// overflow.
 int64_t last_number(const ModelSpec& spec) {
   return std::numeric_limits<int64_t>::max() - 4 * (spec.stride[0] + spec.clips.frames);
 }

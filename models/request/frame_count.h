@@ -12,8 +12,9 @@ namespace sparsereel::models {
 /// Returns true if a request for this many frames decodes to exactly this many.
 bool makes_exactly(const ModelSpec& spec, int64_t frames);
 
-/// Returns true if a request may ask for this many frames. Besides the numbers of makes_exactly(), these are numbers
-/// for which the reference makes more frames than asked; frame_count_warning() reports them.
+/// Returns true if a request may ask for this many frames. Besides the numbers for which makes_exactly() is true, it
+/// may ask for numbers for which the reference implementation makes more frames than asked; frame_count_warning()
+/// reports these.
 bool takes_frames(const ModelSpec& spec, int64_t frames);
 
 /// Two numbers for which makes_exactly() holds.
@@ -21,12 +22,13 @@ struct NearestFrames {
   int64_t below = 0, above = 0;
 };
 
-/// Returns the largest exact number up to `frames` and the smallest above it. If `frames` is below `least`, returns the
-/// two smallest from `least` on.
+/// "Exact" numbers of frames are those for which makes_exactly() is true. Returns the largest exact number up to
+/// `frames` and the smallest one above it. If `frames` is below `least`, returns the two smallest exact numbers from
+/// `least` on.
 NearestFrames nearest_frames(const ModelSpec& spec, int64_t frames, int64_t least = 1);
 
-/// Returns the exact number of frames nearest to a duration; of two equally near numbers, the smaller. `fps` is in
-/// frames per second. `least` is the smallest number allowed.
+/// Returns the exact number of frames nearest to a duration in seconds; of two equally near numbers, the smaller. `fps`
+/// is in frames per second. `least` is the smallest number allowed.
 int64_t frames_of_seconds(const ModelSpec& spec, double seconds, double fps, int64_t least = 1);
 
 /// Describes what takes_frames() accepts, for an error: "it must be 1 more than a multiple of 4".

@@ -13,9 +13,10 @@ class FrameSink {
   virtual ~FrameSink() = default;
   /// Returns the dtype that take() wants: fp32 in 0..1, or bytes, rounded to nearest.
   virtual at::ScalarType dtype() const = 0;
-  /// Takes the sound of a video that has one, before the frames are announced.
+  /// Takes the video's sound, if it has one. This call comes before begin().
   virtual void take_sound(const Sound& /*sound*/) {}
-  /// Announces frames. A second call means that decoding ran out of memory and starts again; earlier frames are void.
+  /// Announces the frames that follow. A second call means that decoding ran out of memory and starts again; discard
+  /// the frames taken before it.
   virtual void begin(const VideoShape& shape, bool tiled) = 0;
   /// Takes the next frames: CPU, contiguous [f, H, W, 3]. An exception ends the decoding.
   virtual void take(const at::Tensor& frames) = 0;

@@ -1,4 +1,5 @@
-// Computes the size nearest to an image's shape, in whole numbers. One model's authors call this best_output_size().
+// Computes the size nearest to an image's shape, in whole numbers. size_like() follows best_output_size() in the code
+// of one model's authors.
 #include "models/request/image_size.h"
 
 #include <algorithm>

@@ -8,8 +8,9 @@ namespace sparsereel::models {
 constexpr PixelSize kUsualShape = {.height = 9, .width = 16};
 
 /// Returns a large size of at most `area` pixels with nearly the shape of the image. Height and width are multiples of
-/// `grid`, at least one. Of two candidates, one as wide and one as high as the area allows, it is the one nearer in
-/// shape. If `largest` is not 0, the size is reduced to fit into `largest`, and keeps the image's shape.
+/// `grid`, at least one. There are two candidates: the widest and the highest size that the area allows. The one nearer
+/// to the image's shape is returned. If `largest` is not 0, the size is reduced to fit into `largest`, and keeps the
+/// image's shape.
 PixelSize size_like(const PixelSize& image, int64_t area, const PixelSize& grid, const PixelSize& largest = {});
 
 /// Returns the size with the shape of the image whose shorter side is `short_edge`, made smaller if it has more than

@@ -13,7 +13,7 @@ struct Latents {
       : video(std::move(of_video)), sound(std::move(of_sound)) {}
 
   at::Tensor video;  // in the model's layout
-  at::Tensor sound;  // [1, rows, C]: those of the left channel, then those of the right; undefined if there is no sound
+  at::Tensor sound;  // [1, rows, C]: rows of the left channel, then of the right one; undefined if there is no sound
 
   bool defined() const { return video.defined(); }
 };

@@ -14,9 +14,9 @@
 namespace sparsereel::models {
 namespace {
 
-/// Only this many commas are considered part of a file's name.
+/// A file's name may contain at most this many commas.
 constexpr size_t kMostCommas = 16;
-constexpr size_t kMostExperts = 2;  // of any model
+constexpr size_t kMostExperts = 2;  // the most transformers that a model has
 
 bool names_file(const std::filesystem::path& path) {
   std::error_code ignored;
@@ -30,8 +30,8 @@ std::optional<double> parse_scale(std::string_view text) {
   return whole && fits_float(scale) ? std::optional(scale) : std::nullopt;
 }
 
-/// Cuts off the text behind the last `mark` and returns it. If that text contains a character of `not_in`, it is part
-/// of the name: then nothing is cut off or returned.
+/// Cuts off the text behind the last `mark`, and the mark, and returns the text. If the text contains a character of
+/// `not_in`, it is part of the file's name; then returns nothing and leaves `text` as it is.
 std::optional<std::string> take_end(std::string& text, char mark, const char* not_in) {
   const size_t at = text.rfind(mark);
   if (at == std::string::npos || text.find_first_of(not_in, at) != std::string::npos) return std::nullopt;
@@ -44,7 +44,7 @@ Error refusal(const std::string& text, const std::string& problem) {
   return bad_option("lora", text + ": " + problem, "write FILE, FILE:0.8, or FILE@high:0.8 for one of two experts");
 }
 
-/// Parses the text by its marks alone, without looking at the disk.
+/// Parses the text by its ':' and '@' alone, without looking for the file.
 LoraChoice parse_marks(const std::string& text) {
   LoraChoice choice;
   std::string rest = text;
@@ -79,7 +79,8 @@ std::optional<LoraChoice> reading(std::string text, bool with_scale, bool with_e
   return choice;
 }
 
-/// Parses a text that names an existing file, whose name may contain the marks. Returns nothing if no such file exists.
+/// Parses a text that names an existing file, whose name may contain ':' and '@'. Returns nothing if no such file
+/// exists.
 std::optional<LoraChoice> parse_existing(const std::string& text) {
   for (const bool with_scale : {false, true})
     for (const bool with_expert : {false, true})
@@ -141,7 +142,7 @@ std::string text_of(const std::vector<LoraChoice>& loras, bool whole_paths) {
     text << (text.tellp() > 0 ? "," : "");
     text << (whole_paths ? lora.file : lora.file.filename()).string();
     if (!lora.expert.empty()) text << "@" << lora.expert;
-    // the shortest text that reads back as the same number
+    // JSON writes the shortest text that reads back as the same number
     if (lora.scale != 1) text << ":" << nlohmann::json(lora.scale).dump();
   }
   return text.str();

@@ -21,27 +21,29 @@ std::string_view name(Offload offload);
 Offload parse_offload(const std::string& text);
 
 struct MemoryPlan {
-  int64_t blocks = 0;     // blocks of a transformer
-  int64_t resident = 0;   // blocks that stay on the GPU; the others are copied to it in turn
-  int64_t pageable = 0;   // of the others, blocks in memory that is not page-locked, because too little may be
+  int64_t blocks = 0;    // blocks of a transformer
+  int64_t resident = 0;  // blocks that stay on the GPU; the others are copied to it in turn
+  /// of the others, blocks in host memory that is not page-locked, because only a part of it may be
+  int64_t pageable = 0;
   int64_t from_file = 0;  // of the others, blocks that each step reads from their file, because the host lacks memory
   int64_t experts = 1;    // transformers that stay in memory together
   bool streams_text = false;  // the text encoder's layers pass through the GPU one by one
   bool tiles = false;         // the VAE decodes in tiles
   bool frees_vae = false;     // the decoder leaves the GPU before the transformer computes
-  uint64_t gpu_bytes = 0;     // bytes of the GPU that the run may use
-  uint64_t weight_bytes = 0;  // bytes of the GPU for the transformer's weights, with the buffers of streamed blocks
-  uint64_t pinned_bytes = 0;  // page-locked host memory
-  uint64_t host_bytes = 0;    // all host memory for weights
+  uint64_t gpu_bytes = 0;     // bytes of GPU memory that the run may use
+  uint64_t weight_bytes = 0;  // bytes of GPU memory for the transformer's weights and the buffers of streamed blocks
+  uint64_t pinned_bytes = 0;  // bytes of page-locked host memory
+  uint64_t host_bytes = 0;    // bytes of all host memory for weights
   double step_seconds = 0;    // expected seconds of a step; 0 if unknown
-  bool fits = true;           // false if even the smallest choice is expected to lack memory
+  bool fits = true;           // false if memory is expected to run out even with this plan
 
   int64_t streamed() const { return blocks - resident; }
   bool streams() const { return resident < blocks; }
   bool operator==(const MemoryPlan&) const = default;
 };
 
-/// Returns the plan in one line: "12 of 40 blocks stay in 24.0 GiB of the GPU, 28 are copied to it in turn; ...".
+/// Returns the plan in one line: "12 of 40 blocks of the transformer stay in 24.0 GiB of the GPU; 28 are copied to it
+/// in turn ...".
 std::string sentence(const MemoryPlan& plan);
 
 }  // namespace sparsereel::models

@@ -22,8 +22,8 @@ struct Distilled {
   std::string name;                // what publishers call the method: "lightx2v"
   int64_t steps = 0;               // number of steps
   std::vector<std::string> loras;  // files of the LoRAs, one for each transformer; empty for a whole model
-  std::string repository;          // where they are published
-  std::vector<std::string> words;  // in lower case; one of them occurs in the names of such LoRAs and transformers
+  std::string repository;          // repository in which these LoRAs, or the whole model, are published
+  std::vector<std::string> words;  // in lower case; the name of such a LoRA or transformer contains one of them
   YamlOptions options;             // what the steps need: sampler, noise levels, shift, guidance
 };
 
@@ -31,10 +31,11 @@ struct Distilled {
 struct ModelConfig {
   std::filesystem::path file;
   std::map<std::string, std::string> defaults = {};
-  Places places = {};                                 // places of the defaults in the file
-  std::map<std::string, YamlOptions> presets = {};    // options that each preset sets on top of the defaults
-  std::map<std::string, YamlOptions> few_steps = {};  // options of presets in runs of few steps, in place of those
-  std::vector<Distilled> distilled = {};              // the first row of a number of steps is the usual one
+  Places places = {};                               // places of the defaults in the file
+  std::map<std::string, YamlOptions> presets = {};  // options that each preset sets on top of the defaults
+  /// options of each preset for runs of few steps, in place of `presets`
+  std::map<std::string, YamlOptions> few_steps = {};
+  std::vector<Distilled> distilled = {};  // of several rows with the same number of steps, the first is the usual one
   std::vector<std::filesystem::path> loras = {};  // LoRAs that the model was opened with, if settings do not name them
 };
 

@@ -1,5 +1,5 @@
-// An option as settings know it, whether the command line, a file or the library gives its value. The program keeps the
-// help texts elsewhere. No torch.
+// An option as settings know it, whether the command line, a file or the library gives its value. Help texts are in
+// app/options. No torch.
 #pragma once
 
 #include <functional>
@@ -16,12 +16,13 @@ struct Option {
   std::vector<std::string> other_keys = {};  // other names of the option: "num_inference_steps"
   ValueKind kind = ValueKind::text;
   std::vector<NoEffect> no_effect = {};  // causes that leave the option without effect
-  std::string nothing = {};              // the value that asks for nothing and so needs no warning
-  /// Choices that exclude choices of this option; each pair is listed once, by the first of the two.
+  std::string nothing = {};              // the value that requests nothing ("0" for no cache), so no warning is needed
+  /// Choices that cannot be combined with choices of this option. Each pair is listed once, by the first of the two
+  /// options.
   std::vector<Exclusion> excludes = {};
 };
 
-/// The options that can be given, and how errors speak of them.
+/// The options that can be given, and the words that errors use for them.
 class OptionList {
  public:
   struct Words {

@@ -17,7 +17,7 @@
 
 namespace sparsereel::models {
 
-/// Facts about a video's frames, whether they were kept or passed on.
+/// Facts about a video's frames. They are known even if an observer took the frames.
 struct FrameFacts {
   VideoShape shape;
   float largest = 0;  // largest value; NaN if any value is NaN
@@ -26,11 +26,11 @@ struct FrameFacts {
 };
 
 struct StageSeconds {
-  double load_text_encoder = 0, text = 0;  // loading a streamed encoder counts as text
+  double load_text_encoder = 0, text = 0;  // a streamed encoder is loaded while it runs, which counts as text
   double load_transformer = 0, denoise = 0;
   double switch_transformer = 0;  // loading between steps, for models with several transformers; not part of denoise
   double load_vae = 0, decode = 0;
-  double decode_sound = 0;    // with the loading of its decoder; not part of decode
+  double decode_sound = 0;    // includes loading the sound's decoder; not part of decode
   double check = 0;           // checking the checkpoint's headers
   double keep = 0;            // saving latents and checkpoints; not part of denoise
   std::vector<double> steps;  // each denoising step
@@ -47,11 +47,11 @@ struct StageMemory {
 };
 
 struct Outcome {
-  /// fp32 CPU [F, H, W, 3] in 0..1; undefined if an observer takes the frames, or nothing was decoded.
+  /// fp32 CPU [F, H, W, 3] in 0..1; undefined if an observer took the frames, or nothing was decoded.
   at::Tensor frames;
-  FrameFacts facts;        // facts of the frames, even if an observer took them
-  Sound sound;             // none if the model makes none, or nothing was decoded
-  Latents latents;         // CPU; the video's in its dtype of latents, at diffusers' scale; the sound's in fp32
+  FrameFacts facts;  // facts of the frames, even if an observer took them
+  Sound sound;       // none if the model makes none, or nothing was decoded
+  Latents latents;  // on the CPU: the video's in the model's dtype of latents, at diffusers' scale, the sound's in fp32
   bool vae_tiled = false;  // frames were decoded in tiles
   /// The request's first image after the VAE has encoded and decoded it, fp32 CPU [1, H, W, 3]. Undefined if the
   /// request has no image, the image is a keyframe, or nothing was decoded.
@@ -67,7 +67,7 @@ struct Decoded {
   at::Tensor frames;  // as in Outcome, like the members below
   FrameFacts facts;
   Sound sound;
-  double sound_seconds = 0;  // of decoding the sound, with the loading of its decoder
+  double sound_seconds = 0;  // seconds to load the sound's decoder and to decode the sound
   bool tiled = false;
   std::string warning;  // empty if there is none
 };

@@ -11,8 +11,8 @@ namespace sparsereel::models {
 struct Mark {
   int64_t line = 0, column = 0;
 };
-/// The places in a file where an option is named and where its value begins. For a row that is not YAML, only lines are
-/// known.
+/// The places in a file where an option is named and where its value begins. For a row of a prompt set that is not
+/// YAML, only lines are known.
 struct Place {
   Mark key, value;
 };

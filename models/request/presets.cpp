@@ -1,4 +1,4 @@
-// Resolves names of presets, the default preset, and runs of few steps.
+// Finds the preset that a run uses, and its options if the run has few steps.
 #include "models/request/presets.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Names of the choices and their parsers.
+// Converts the choices of a request to texts and back.
 #include "models/request/request.h"
 
 #include "hilbert/error.h"

@@ -1,5 +1,5 @@
-// A request for one video and for the model that makes it, and the plan that settles every value of the request for one
-// model. No torch, and no tensors.
+// A request for one video and for the model that makes it, and the plan in which every value of the request is decided
+// for one model. No torch, and no tensors.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace sparsereel::models {
 
 enum class GuidancePasses {
   batched,  // one forward pass over both prompts
-  in_turn,  // one pass after the other, with half of the activations
+  in_turn,  // one pass after the other, which needs half the memory for activations
 };
 /// Returns "batched" or "in-turn".
 std::string_view name(GuidancePasses passes);
@@ -58,19 +58,20 @@ struct PixelSize {
 /// One video as asked for. Unset members take the model's or the program's default; Pipeline::resolve() makes a Plan.
 struct Request {
   // Members that decide the pipeline.
-  std::string device = "auto";  // values as in models/store/weights/device.h, also for the dtypes
+  std::string device = "auto";  // models/store/weights/device.h lists the values of device and dtypes
   std::string dtype = "auto";
-  std::string vae_dtype = "auto";  // auto: the VAE dtype of the model, for most models the dtype of the run
-  /// auto: weights have the run's dtype, but a GPU multiplies matrices in integers that the transformer's file holds as
-  /// int8. fp8: the large matrices of the transformer's blocks (`weights`) or of the text
-  /// encoder (`text_weights`) are converted to 8-bit floating point while they are loaded, and their products are
-  /// computed in it. On a CPU, fp8 is emulated and slow. int8: the same in integers, whose products are exact.
+  /// auto: the dtype that the model prescribes for its VAE, or else the dtype of the run
+  std::string vae_dtype = "auto";
+  /// auto: weights have the run's dtype. Matrices that the transformer's file holds as int8 are an exception: a GPU
+  /// multiplies them as integers. fp8: the large matrices of the transformer's blocks (`weights`) or of the text
+  /// encoder (`text_weights`) are converted to 8-bit floating point when they are loaded, and are multiplied in that
+  /// format. On a CPU, fp8 is emulated and slow. int8: the same with 8-bit integers, whose products are exact.
   std::string weights = "auto", text_weights = "auto";
   /// on: weights stay in host memory and are copied while the GPU computes. The GPU then holds one layer of the text
   /// encoder and two blocks of the transformer, and automatic tiling always tiles. automatic: a MemoryPlan decides. Has
   /// no effect on a CPU.
   Offload offload = Offload::automatic;
-  std::optional<double> max_vram = {};  // GiB of the GPU that the run may use; what is free if unset
+  std::optional<double> max_vram = {};  // GiB of GPU memory that the run may use; all that is free if unset
   /// Files that replace the checkpoint's weights or tokenizer, by role ("transformer"); see Checkpoint::replace().
   std::map<std::string, std::string> files = {};
   std::vector<LoraChoice> loras = {};  // added to the weights in this order
@@ -80,13 +81,13 @@ struct Request {
   std::optional<std::string> negative_prompt = {};
   std::optional<int64_t> max_sequence_length = {};                  // most tokens of the prompt
   std::optional<int64_t> width = {}, height = {}, num_frames = {};  // pixels, frames
-  std::optional<double> seconds = {};                               // replaces num_frames: the nearest exact number
+  std::optional<double> seconds = {};  // length in place of num_frames; see frames_of_seconds()
   std::optional<double> fps = {};      // frames per second, to convert `seconds`; the model's if unset
   std::optional<FrameArea> size = {};  // area in place of width and height; the shape is that of the image, or 16:9
   std::string image = {}, last_image = {};  // files of first and last picture; empty if not given
   ResizeRule resize = ResizeRule::cover;    // for both images
-  /// Upright size of the first given image, if the video takes its shape. The video then has the area that `size`, or
-  /// width and height, or the model's defaults give.
+  /// Size, after rotation to upright, of the first image (or of the last one if there is no first), if the video takes
+  /// its shape. The video then has the area that `size`, or width and height, or the model's defaults give.
   std::optional<PixelSize> image_size = {};
   uint64_t seed = 42;
   std::optional<int64_t> num_inference_steps = {};
@@ -98,7 +99,7 @@ struct Request {
   bool use_dynamic_cfg = false;
   GuidancePasses guidance_passes = GuidancePasses::batched;
   std::string scheduler = {};                          // class or name of a sampler; the checkpoint's if empty
-  std::optional<double> flow_shift = {};               // for samplers that have one; the checkpoint's if unset
+  std::optional<double> flow_shift = {};               // for samplers with a shift; the checkpoint's if unset
   CacheRule cache = {};                                // decides which steps skip their later blocks
   std::optional<attention::Mode> attention_mode = {};  // if unset, sparse if the device supports it, else full
   // Block selection: see make_policy().
@@ -119,8 +120,8 @@ struct Request {
   bool has_images() const { return !image.empty() || !last_image.empty(); }
 };
 
-/// The fields that say how many blocks all heads compute, in the order of attention::kSelections. Each excludes the
-/// others.
+/// The fields that choose the blocks that all heads compute, in the order of attention::kSelections. A request sets at
+/// most one of them.
 inline constexpr std::array<std::optional<double> Request::*, 4> kSelectionFields = {
     &Request::topk, &Request::cdf, &Request::error, &Request::block_error};
 static_assert(kSelectionFields.size() == attention::kSelections.size());
@@ -130,7 +131,7 @@ inline constexpr auto kSelectionNames = [] {
   return names;
 }();
 
-/// One video with every value settled; see resolve_request() and Pipeline::resolve().
+/// One video for which every value is decided; see resolve_request() and Pipeline::resolve().
 struct Plan {
   // Members that decide the pipeline.
   std::string device;            // "cpu", "cuda"
@@ -143,17 +144,19 @@ struct Plan {
 
   std::string prompt, negative_prompt;
   std::optional<int64_t> max_sequence_length;  // unset for a model that reads the whole prompt
-  /// Most tokens of the text and of the images' keyframes and tokens in it; an estimate if prompts have no maximum.
+  /// Largest number of tokens of the text, together with the tokens that images add to the text and as keyframes. An
+  /// estimate if prompts have no maximum.
   int64_t text_tokens = 0;
   int64_t width = 0, height = 0, num_frames = 0;
   LatentSize latent;
   int64_t decoded_frames = 0;                            // differs from num_frames if frame_count_warning() says so
   std::string image, last_image;                         // as in the request
   std::optional<ResizeRule> resize = ResizeRule::cover;  // unset if the model has a rule of its own
-  std::optional<PixelSize> image_size;  // the first given image's size, if the video follows its shape; else unset
+  std::optional<PixelSize> image_size;                   // size of that image if the video takes its shape; else unset
   uint64_t seed = 42;
-  int64_t num_inference_steps = 0;         // denoising steps of the run
-  int64_t asked_steps = 0;                 // as a request gives them; differs if the sampler counts the clean end
+  int64_t num_inference_steps = 0;  // denoising steps of the run
+  /// number as a request gives it; one more than num_inference_steps if the sampler counts the clean end
+  int64_t asked_steps = 0;
   std::vector<double> sigmas;              // as in the request; empty if the sampler takes none
   double guidance_scale = 0;               // guidance runs if this is above 1
   std::optional<double> guidance_scale_2;  // guidance scale of the second expert, if there is one
@@ -161,7 +164,7 @@ struct Plan {
   GuidancePasses guidance_passes = GuidancePasses::batched;
   std::string scheduler;             // class name
   std::optional<double> flow_shift;  // unset if the sampler has none
-  CacheRule cache;                   // off if it could reuse nothing
+  CacheRule cache;                   // off if the cache could not reuse any step
   attention::Mode attention_mode = attention::Mode::full;
   attention::Policy attention_policy;
   int64_t exact_steps = 0;  // number of first steps that use mode full in place of attention_mode
@@ -172,12 +175,12 @@ struct Plan {
   bool is_guided() const { return guidance_scale > 1; }
   bool has_images() const { return !image.empty() || !last_image.empty(); }
   int64_t images() const { return (image.empty() ? 0 : 1) + (last_image.empty() ? 0 : 1); }
-  /// Returns the file of the first given image, whose shape the video may follow.
+  /// Returns the path of the first image, or of the last one if there is no first. The video may take its shape.
   const std::string& first_given() const { return image.empty() ? last_image : image; }
 };
 
-/// Largest size of a prompt in bytes. Text encoders read less than a hundredth of this, and both prompts are stored
-/// with the video.
+/// Largest size of a prompt in bytes. The limit keeps files small, because both prompts are stored with the video. Text
+/// encoders read less than a hundredth of it.
 constexpr uint64_t kMostPromptBytes = 1 << 20;
 
 }  // namespace sparsereel::models

@@ -1,4 +1,5 @@
-// Reads settings, adds profiles, computes sizes, steps and samplers, and refuses what is impossible for a model.
+// Reads settings, adds profiles, computes sizes, steps and samplers, and refuses values that are impossible for a
+// model.
 #include "models/request/resolve.h"
 
 #include <algorithm>
@@ -26,7 +27,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Returns true if a source stronger than the profile says how many blocks all heads compute.
+/// Returns true if a source stronger than the profile selects blocks for all heads (topk, cdf, error or block_error).
 bool chooses_blocks(const Settings& settings) {
   return std::ranges::any_of(kSelectionNames, [&](const char* key) {
     const Setting* setting = settings.find(key);
@@ -34,7 +35,7 @@ bool chooses_blocks(const Settings& settings) {
   });
 }
 
-/// Returns the profile of this file. Settings that have read it keep it.
+/// Returns the profile in this file. Reads the file only if the settings have not kept the profile.
 TunedProfile profile_in(const Settings& settings, const std::string& file) {
   const std::shared_ptr<const TunedProfile>& kept = settings.profile();
   return kept && kept->file == file ? *kept : read_profile(file);
@@ -62,12 +63,13 @@ void require_multiple(const char* field, int64_t value, int64_t step, int64_t mo
                    "use " + std::to_string(below) + above);
 }
 
-/// Returns the smallest number of frames: a last image needs a separate frame.
+/// Returns the smallest possible number of frames. It is 2 with a last image, which needs a frame of its own.
 int64_t least_frames(const Request& request, const ModelSpec& spec) {
   return spec.image.needs_last || !request.last_image.empty() ? 2 : 1;
 }
 
-/// Throws Error unless a request may ask for this many frames. The error names the nearest exact numbers.
+/// Throws Error unless a request may ask for this many frames. The error names the nearest numbers that the model makes
+/// exactly.
 void require_frames(const Request& request, int64_t frames, const ModelSpec& spec) {
   if (takes_frames(spec, frames)) return;
   const auto [below, above] = nearest_frames(spec, frames, least_frames(request, spec));
@@ -139,7 +141,8 @@ PixelSize grid_of(const ModelSpec& spec) {
 /// Throws if the area exceeds `largest`, which is 0 for a model without a bound.
 void check_area(const FrameArea& area, const PixelSize& largest) {
   const int64_t most = largest.height * largest.width;
-  if (most == 0 || area.pixels() <= most + most / 20) return;  // 768p is a little more than 1360 x 768
+  /// the tolerance admits 768p, which is a little more than 1360 x 768
+  if (most == 0 || area.pixels() <= most + most / 20) return;
   throw bad_option("size", name(area) + " is too large for this model",
                    "use at most " + std::to_string(largest.width) + "x" + std::to_string(largest.height));
 }
@@ -161,14 +164,14 @@ PixelSize size_of(const Request& request, const ModelSpec& spec) {
   return size_like(follows ? *request.image_size : kUsualShape, area, grid_of(spec), largest);
 }
 
-/// Returns the tokens that the plan's images add to the transformer's sequence: keyframes, and what their text has.
+/// Returns the number of tokens that the plan's images add to the transformer's sequence, in the text and as keyframes.
 int64_t tokens_of_images(const Plan& plan, const ModelSpec& spec) {
   const int64_t edge = spec.image.text_token_edge;
   const int64_t in_text = edge > 0 ? plan.height / edge * (plan.width / edge) : 0;
   return plan.images() * in_text + keyframe_tokens(plan, spec);
 }
 
-/// Throws Error saying that the model has only one size and length.
+/// Throws Error, which says that the model has only one size and length.
 void refuse_size(const char* field, const std::string& value, const std::string& remedy) {
   throw bad_option(field, value + " is impossible for this model, which has one size and length", remedy);
 }
@@ -187,8 +190,8 @@ void require_default(const char* field, int64_t value, int64_t only) {
   if (value != only) refuse_size(field, std::to_string(value), "use " + std::to_string(only) + ", or leave it out");
 }
 
-/// Throws if the model's positions do not reach `value` pixels, and also as require_multiple() does. Positions reach
-/// `most` pixels; 0 stands for no limit.
+/// Throws Error if `value` exceeds `most`, the number of pixels that the model's position embeddings cover (0 for no
+/// limit). Also throws as require_multiple() does.
 void require_side(const char* field, int64_t value, int64_t step, int64_t most) {
   if (most > 0 && value > most)
     throw bad_option(field,

@@ -1,5 +1,5 @@
-// Turns merged settings into a request, and a request into a plan: every value settled for one model. The program and
-// the library take the same steps. This header needs no torch.
+// Turns merged settings into a request, and a request into a plan, in which every value is decided for one model. The
+// program and the library both use these functions. This header needs no torch.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@
 
 namespace sparsereel::models {
 
-/// Adds the options of the file that `profile` names. Removes the options that an earlier call added. With `attention:
-/// full`, a run is exact and no profile is read. Throws Error if the file is not a profile.
+/// Adds the options of the file that the setting `profile` names. First removes the options that an earlier call added.
+/// With `attention: full`, a run is exact and no profile is read. Throws Error if the file is not a profile.
 void add_profile(Settings& settings);
 
-/// Reads the fields of a request from settings, except fields for which `takes` returns false. Leaves out a random seed
-/// and the policies that a profile has for each head.
+/// Reads the fields of a request from settings, except fields for which `takes` returns false. Does not read a random
+/// seed, nor the policies that a profile has for each head.
 Request read_request(const Settings& settings, const std::function<bool(const std::string& key)>& takes = {});
 
 /// Returns the profile that the setting `profile` names; nothing if there is none. Sets the request's policy for each
 /// head if the profile has one, unless attention is quantized or a stronger setting selects blocks for all heads.
 std::optional<TunedProfile> apply_profile(const Settings& settings, Request& request);
 
-/// Returns a plan with every member that depends on the model alone: all except the members that decide the pipeline
-/// and the attention mode. Throws Error naming the field that the model does not accept.
+/// Returns a plan in which every member is set that needs only the request and the model. Members that decide the
+/// pipeline, and the attention mode, stay unset. Throws Error naming the field that the model does not accept.
 Plan resolve_request(const Request& request, const ModelSpec& spec);
 
 /// Returns how many tokens the plan's images add to the transformer's sequence as keyframes.

@@ -1,4 +1,4 @@
-// Forwards events to several observers.
+// Forwards the events of a run to several observers.
 #include "models/request/run.h"
 
 #include <algorithm>

@@ -32,9 +32,10 @@ struct Images {
 
 /// The inputs of a run that are not part of its plan.
 struct Inputs {
-  /// Replace the noise and use no random numbers. If they lack the sound, its noise is drawn.
+  /// Latents to start from in place of noise; then no random numbers are drawn for them. If they lack the sound, noise
+  /// is drawn for the sound.
   Latents init_latents = {};
-  Conditioning conditioning = {};                     // for this plan, images included; computed if undefined
+  Conditioning conditioning = {};                     // encoded texts and images of this plan; computed if undefined
   Images images = {};                                 // the pictures of the plan's files
   std::shared_ptr<const DenoisingState> resume = {};  // continue from here; null to begin at the first step
   bool decode = true;                                 // false to stop at the latents
@@ -42,7 +43,8 @@ struct Inputs {
   bool keep_transformer = false;
 };
 
-/// The times at which the state of a denoising is saved. All ranks must agree, because they save it together.
+/// The times at which the state of a denoising is saved. They must be the same on all ranks, because all ranks take
+/// part in saving.
 struct CheckpointTimes {
   int64_t every = 0;       // steps between two checkpoints; 0 for none
   bool last = false;       // after the last step
@@ -53,11 +55,11 @@ struct StepDone {
   int64_t step = 0, steps = 0;  // finished steps, and all steps of the run
   double seconds = 0;           // duration of this step
   /// Computes the step's prediction of the final latents (x0), in the model's layout, on the device. Call it only
-  /// during the event. Empty if the step is a text, not a denoising step.
+  /// during the event. Empty if the event is not about a denoising step: jobs also report encoded texts this way.
   std::function<at::Tensor()> predicted_latents = {};
 };
 
-/// A moment within denoising step `step`, counted from 0.
+/// A moment within denoising step `step`, which counts from 0 to `steps` - 1.
 struct WithinStep {
   int64_t step = 0, steps = 0;
 };
@@ -75,17 +77,19 @@ class RunObserver {
   virtual void within_step(const WithinStep& /*step*/) {}  // often: after each call of attention
   virtual void encoded(const PieceProgress& /*pieces*/) {}
   virtual void decoded(const PieceProgress& /*pieces*/) {}
-  virtual bool wants_attention_calls() const { return false; }   // these events cost a copy of Q
-  virtual void attention_call(const AttentionCall& /*call*/) {}  // before the call
+  /// true: attention_call() is called, which costs a copy of Q
+  virtual bool wants_attention_calls() const { return false; }
+  virtual void attention_call(const AttentionCall& /*call*/) {}  // called before each call of attention
   virtual void checkpoint(const DenoisingState& /*state*/) {}    // at CheckpointTimes
-  virtual void latents(const Outcome& /*outcome*/) {}            // latents are final; the outcome has no frames yet
-  virtual void others_released() {}                              // rank 0 of a group no longer needs the other ranks
-  virtual void memory(const MemoryPlan& /*plan*/) {}             // where weights stay, when that is decided or changes
-  virtual void warning(const std::string& /*text*/) {}  // after the stage or step that caused it; the outcome lists all
-  virtual FrameSink* frames() { return nullptr; }       // takes decoded frames; if null, the outcome keeps them
+  virtual void latents(const Outcome& /*outcome*/) {}  // the latents are final, and the outcome has no frames yet
+  virtual void others_released() {}                    // rank 0 of a group no longer needs the other ranks
+  virtual void memory(const MemoryPlan& /*plan*/) {}   // the plan of where weights stay was decided or has changed
+  /// comes after the stage or step that caused the warning; the outcome lists all warnings
+  virtual void warning(const std::string& /*text*/) {}
+  virtual FrameSink* frames() { return nullptr; }  // the sink of decoded frames; if null, the outcome keeps the frames
 };
 
-/// Combines several observers; events reach them in order. The first one that takes frames gets them.
+/// Combines several observers. Events reach them in order. The first observer that has a frame sink gets the frames.
 class Observers : public RunObserver {
  public:
   explicit Observers(std::vector<RunObserver*> all) : all_(std::move(all)) {}
@@ -116,12 +120,12 @@ class Observers : public RunObserver {
   std::vector<RunObserver*> all_;
 };
 
-/// The participants in making one video: its ranks, who may cancel it, and who observes it.
+/// The surroundings of making one video: the group of its ranks, the function that cancels it, and its observer.
 struct Run {
-  // The ranks that make the video together, each with its own pipeline and the same plan and inputs. Null if this
-  // process works alone. Only rank 0 saves and checks latents and receives the frames. Every rank decodes a band of
-  // rows; tiled decoding runs on rank 0 only. If one rank throws, even for lack of memory, the others wait until
-  // somebody aborts the group. If any rank is cancelled, all are.
+  // The ranks that make the video together, each with its own pipeline and the same plan and inputs. Null if this rank
+  // works alone. Only rank 0 saves and checks latents and receives the frames. Every rank decodes a band of rows; tiled
+  // decoding runs on rank 0 only. If one rank throws, even for lack of memory, the other ranks wait until the group is
+  // aborted. If any rank is cancelled, all ranks are.
   Group* group = nullptr;
   // Polled before each step, and after each piece of encoding and decoding. With a single rank it is also polled within
   // a step; cancelling within a step undoes that step. Returning true throws Cancelled. Empty if nobody can cancel.

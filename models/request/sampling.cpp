@@ -1,4 +1,4 @@
-// Resolves a request's sampler, its steps, and whether a cache can work.
+// Finds a request's sampler and number of steps, and decides if a cache can have an effect.
 #include "models/request/sampling.h"
 
 #include <algorithm>

@@ -22,15 +22,15 @@ std::string sampler_class(const Request& request, const ModelSpec& spec);
 /// sampler_class() does.
 bool flows(const Request& request, const ModelSpec& spec);
 
-/// Returns the number of denoising steps: the number of sigmas if the sampler takes them, or else the number that the
-/// request or the model gives, without the clean end if the sampler counts it. Throws Error (field steps) if no step is
-/// left.
+/// Returns the number of denoising steps. This is the number of sigmas if the request gives them and the sampler takes
+/// them. Otherwise it is the number that the request or the model gives, less 1 if the sampler counts the clean end as
+/// a step. Throws Error (field steps) if that leaves no step.
 int64_t steps_of(const Request& request, const ModelSpec& spec);
 
-/// Returns the number of steps that a request without sigmas asks for to get this many denoising steps.
+/// Returns the number of steps that a request without sigmas must give to get this many denoising steps.
 int64_t asked_steps_of(int64_t steps, const Request& request, const ModelSpec& spec);
 
-/// Returns the end of the sentence "cache 0.1 has no effect ..."; empty if the cache can work, or is off.
+/// Returns the end of the sentence "cache 0.1 has no effect ..."; empty if the cache can have an effect, or is off.
 std::string why_cache_has_no_effect(const Request& request, const ModelSpec& spec);
 
 }  // namespace sparsereel::models

@@ -18,8 +18,8 @@ Place place_of(const Places& places, const std::string& key) {
   return place == places.end() ? Place{} : place->second;
 }
 
-/// Accepts the names that another program gives to the two transformers. If high_noise_diffusion_model is given too,
-/// its diffusion_model is our second transformer; otherwise it is the first.
+/// Accepts the names that stable-diffusion.cpp gives to the transformers. Its high_noise_diffusion_model is our first
+/// transformer; its diffusion_model is then the second one, or else the only one.
 void expand_experts(std::map<std::string, Setting>& added) {
   const auto move = [&](const char* from, const char* to) {
     const auto given = added.find(from);
@@ -37,8 +37,8 @@ std::pair<std::string, std::string> width_and_height(const std::string& size) {
   return {size.substr(0, cross), cross == std::string::npos ? "" : size.substr(cross + 1)};
 }
 
-/// Returns how many characters of the file's path the value names: all, or the path of a folder that holds the file; 0
-/// if none.
+/// Returns how many characters of the file's path the value names: the whole path, or the path of a folder that holds
+/// the file. Returns 0 if the value names neither.
 size_t named_length(const Option& option, const std::string& value, const fs::path& file) {
   std::error_code ignored;
   const auto whole = [&](const fs::path& path) {
@@ -63,13 +63,13 @@ std::string Settings::label(const std::string& key, Source source, const std::st
   return file + position + ": " + key;
 }
 
-/// Returns the label of the choice's option with the choice's value, if it has one.
+/// Returns the label of the choice's option, followed by the choice's value if it has one.
 std::string Settings::label(const Choice& choice, const Setting& setting) const {
   return label(choice.name, setting.source, setting.file, setting.mark) +
          (choice.value.empty() ? "" : " " + choice.value);
 }
 
-/// Throws if there is no such option, or the value does not fit its kind.
+/// Throws Error if there is no such option, or the value does not fit the option's kind.
 const Option& Settings::checked_option(const std::string& given, const std::string& value, Source source,
                                        const std::string& file, const Place& place) const {
   const Option* option = options_->find(given);
@@ -80,7 +80,7 @@ const Option& Settings::checked_option(const std::string& given, const std::stri
   return *option;
 }
 
-/// Throws if one source makes two choices that exclude each other.
+/// Throws Error if the values of one source hold two choices that exclude each other.
 void Settings::refuse_both(const std::map<std::string, Setting>& added) const {
   const auto made = [&](const Choice& choice) {
     const auto found = added.find(choice.name);
@@ -139,7 +139,7 @@ void Settings::add_model_config(PresetUse use, const std::string& named) {
   std::map<std::string, std::string> given;
   for (const auto& [key, setting] : values_) given[key] = setting.value;
   if (!named.empty()) given["preset"] = named;
-  if (use != PresetUse::whole) given.erase("profile");  // here a profile does not replace the preset
+  if (use != PresetUse::whole) given.erase("profile");  // in these uses, a profile does not replace the preset
   preset_ = choose_preset(*config_, given, fallbacks_.steps);
   if (use == PresetUse::blocks_alone || (use == PresetUse::whole_where_named && !given.contains("preset")))
     keep_blocks_alone(preset_);
@@ -166,7 +166,8 @@ std::vector<std::string> Settings::preset_names() const {
   return names;
 }
 
-/// Returns true if a stronger source has given `key`, or made a choice that excludes this value of it.
+/// Returns true if a source stronger than `source` gives `key`, or gives an option's value that excludes this value of
+/// `key`.
 bool Settings::stronger(const std::string& key, const std::string& value, Source source) const {
   std::vector<Choice> choices = excluded_by(options_->exclusions(), key, value);
   choices.push_back({key});

@@ -48,8 +48,9 @@ struct Setting {
 /// Returns the files that a valid value of this kind names; empty if values of this kind name no files.
 std::vector<std::filesystem::path> files_in(ValueKind kind, const std::string& value);
 
-/// How much of a preset applies. whole: all of it. blocks_alone: only the choice of blocks, without cache and dense
-/// steps, for measurements of single steps. whole_where_named: all if the user names a preset, else as blocks_alone.
+/// How much of a preset applies. whole: all options. blocks_alone: only the choice of blocks, without cache and dense
+/// steps, for measurements of single steps. whole_where_named: all options if the user names a preset, else as
+/// blocks_alone.
 enum class PresetUse { whole, whole_where_named, blocks_alone };
 
 class Settings {
@@ -60,7 +61,7 @@ class Settings {
   /// Adds the values of one source. Throws Error naming option and file for an unknown key, a value of the wrong kind,
   /// or an option given under two names. Also throws if two options of this source exclude each other. A value of a
   /// stronger source replaces a weaker one, and removes weaker values that it excludes (--topk removes a file's cdf).
-  /// `places` says where the file gives the values, so that errors can name line and column.
+  /// `places` holds the positions of the values in the file, so that errors can name line and column.
   void add(Source source, const std::map<std::string, std::string>& values, const std::string& file = {},
            const Places& places = {});
 
@@ -71,16 +72,16 @@ class Settings {
   const OptionList& options() const { return *options_; }
   const Setting* find(const std::string& key) const;
   bool has(const std::string& key) const { return find(key) != nullptr; }
-  /// Returns a value as warnings name it: "--steps 0" or "my.yaml:3:8: steps 0". For a row it is "steps 0", because the
-  /// whole warning begins with the row's place.
+  /// Returns a value as warnings name it: "--steps 0" or "my.yaml:3:8: steps 0". For a value of a prompt set's row it
+  /// returns "steps 0", because a warning about a row begins with the row's place.
   std::string describe(const std::string& key) const;
-  /// Rewrites an error of a later stage in the user's words; later stages know only fields and files. The result begins
-  /// with the option's name ("--frames 8 ..."), or with the place of the value ("my.yaml:3:9: frames 8 ..."). If the
-  /// error is about a file, it begins with the place that named the file ("my.yaml:4:9: output: a.mp5: ..."). Its
-  /// file() is then the file of that place.
+  /// Rewrites an error of a later stage, which knows only fields and files, in the user's words. The result begins with
+  /// the option's name ("--frames 8 ..."), or with the place of the value ("my.yaml:3:9: frames 8 ..."). If the error
+  /// is about a file, it begins with the place that named the file ("my.yaml:4:9: output: a.mp5: ..."). Its file() is
+  /// then the file of that place.
   Error with_place(const Error& error) const;
-  /// Names options ("--topk") that the command line gave as lists. Lists are not settings, so errors about them get no
-  /// place.
+  /// Names the options ("--topk") that the command line gave as lists. Lists are not settings, so with_place() adds no
+  /// place to errors about them.
   void given_as_lists(std::vector<std::string> options) { lists_ = std::move(options); }
 
   /// Sets the model's own defaults, for options that no source gives.
@@ -89,13 +90,14 @@ class Settings {
 
   /// Sets the file of configs/ that describes the model. If no file does, `config` has no defaults.
   void set_model_config(ModelConfig config) { config_ = std::make_shared<const ModelConfig>(std::move(config)); }
-  /// Adds the values of the model's file: its defaults, the preset, and the settings that `distilled` asks for; later
-  /// ones win. Removes the values that an earlier call added. `named`, unless empty, is the preset to use in place of
-  /// the setting's. Throws Error (field preset or distilled) if the file lacks what is asked for.
+  /// Adds the values of the model's file: its defaults, the preset, and the settings that `distilled` asks for; the
+  /// later of these override the earlier. First removes the values that an earlier call added. `named`, unless empty,
+  /// is used in place of the setting `preset`. Throws Error (field preset or distilled) if the file does not have the
+  /// preset or the distilled settings.
   void add_model_config(PresetUse use, const std::string& named = {});
   const PresetChoice& preset() const { return preset_; }
-  /// Returns a warning if weights of the run are named like a distilled model's, but neither `distilled` nor other
-  /// settings of steps are given. Otherwise returns an empty string.
+  /// Returns a warning if the run's weights are named like a distilled model's, but neither `distilled` nor `steps` nor
+  /// `sigmas` is given. Otherwise returns an empty string.
   std::string distilled_warning() const;
   std::vector<std::string> preset_names() const;
 
@@ -121,8 +123,8 @@ class Settings {
   void refuse_both(const std::map<std::string, Setting>& added) const;
   void expand_size(std::map<std::string, Setting>& added) const;
   Error placed(const Error& error) const;
-  /// Returns the setting that names the longest part of this file's path, and its key. Returns null if there is none,
-  /// or if several name equally much.
+  /// Returns the setting that names the longest part of this file's path, and stores its key in `key`. Returns null if
+  /// no setting names the path, or if several name equally long parts.
   const Setting* that_names(const std::string& file, std::string& key) const;
 
   const OptionList* options_;

@@ -1,5 +1,5 @@
-// The description of a model of any family for general code, and the arithmetic of its sizes. The family's describe()
-// fills it in once. No torch.
+// The description of a model, in the same form for every family, and the arithmetic of its sizes. The family's
+// describe() fills it in when a checkpoint is opened. No torch.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace sparsereel::models {
 
-enum class Precision { run, fp32 };  // run: the dtype asked for in the run
+enum class Precision { run, fp32 };  // run: the dtype of the run
 
 /// Order of axes of latents; noise is drawn in the same order.
 enum class LatentLayout {
@@ -33,27 +33,27 @@ struct SamplerSpec {
   /// For flow matching: returns the family's noise levels before the shift, one for each step. Null if they are evenly
   /// spaced.
   std::vector<double> (*sigmas)(int64_t steps) = nullptr;
-  /// true: a number of steps counts the noise levels and the clean end. n steps are then n - 1 forward passes.
+  /// true: the user's number of steps includes the clean end, at noise level 0. n steps are then n - 1 denoising steps.
   bool counts_clean_end = false;
 };
 
 /// A transformer that denoises some of the timesteps.
 struct ExpertSpec {
-  std::string role = "transformer";  // role of its part of the checkpoint
+  std::string role = "transformer";  // the checkpoint's component that holds its weights
   std::string name = {};             // "high" or "low" noise, if there are several
-  double from_share = 0;             // lowest timestep that it denoises, as a share of the training timesteps
+  double from_share = 0;             // lowest timestep that this expert denoises, as a share of the training timesteps
   std::optional<double> guidance{};  // default guidance scale; the first expert's if unset
 };
 
 /// The rules by which a prompt becomes the text that the transformer attends to.
 struct PromptRules {
   bool cleaned = false;  // clean_prompt() is applied before tokenizing
-  /// true: the encoder attends to padding as it does to text. false: it sees only the prompt's tokens, and zeros pad
-  /// its output.
+  /// true: the encoder attends to padding as it does to text. false: the encoder gets only the prompt's tokens, and its
+  /// output is padded with zeros.
   bool encodes_padding = true;
   /// lower_prompt() and without_stray_full_stops() are applied to the prompt together with `before` and `after`.
   bool lowered = false;
-  /// Text put before and behind the prompt, but not the negative prompt.
+  /// Texts that are put before and behind the prompt. The negative prompt gets neither.
   std::string before = {}, after = {};
   /// true: prompts are cut to a length, and padded to it. false: all tokens of a prompt are used, and no others.
   bool has_length = true;
@@ -64,7 +64,7 @@ struct AreaShift {
   double shift = 0;
 };
 
-/// Values for options that neither the request nor a file gives.
+/// Values of options that neither the request nor a file sets.
 struct Defaults {
   int64_t width = 0, height = 0, frames = 0;  // pixels and frames: the size that the checkpoint was made for
   int64_t steps = 0;
@@ -75,7 +75,7 @@ struct Defaults {
   std::optional<AreaShift> shift_above = {};  // replaces the checkpoint's shift
 };
 
-/// The sizes and lengths that a model was made for. Others are possible, with a warning.
+/// The sizes and lengths that a model was made for. Other sizes and lengths are possible, but cause a warning.
 struct UsualSizes {
   int64_t least_edge = 0, most_edge = 0;  // of the shorter side, in pixels
   double most_ratio = 0;                  // of the longer side to the shorter one
@@ -101,42 +101,44 @@ struct ImageSpec {
   /// true: the latents encode a whole video, which is the images with gray frames between them. false: only the first
   /// image is encoded, with zeros behind it.
   bool encodes_video = false;
-  bool tells_frames = false;  // stride[0] channels precede the image's latents and mark given frames with 1
-  /// true: latents are drawn from the encoder's distribution, in the run's dtype, by the run's generator, before the
-  /// noise. false: they are the distribution's mean.
+  bool tells_frames = false;  // stride[0] channels come before the image's latents; they are 1 at given frames, else 0
+  /// true: the image's latents are drawn from the VAE encoder's distribution, in the run's dtype. The run's generator
+  /// draws them before it draws the noise. false: the latents are the distribution's mean.
   bool drawn = false;
   bool has_context = false;  // the transformer also attends to tokens of an image encoder
   bool fixed_size = false;   // only the default size and number of frames are possible
-  /// A video in the shape of an image has the default size's shorter side, if its area then does not exceed the default
-  /// size's. For another area, both are scaled. false: it has the area.
+  /// For videos that take the shape of an image. true: the video's shorter side is that of the default size, or less if
+  /// its area would exceed the default size's. If the request asks for another area, the shorter side is scaled with
+  /// it. false: the video has the default size's area, or the area that the request asks for.
   bool keeps_short_edge = false;
-  /// For keyframes: the share of an image's latents in its tokens. The rest is noise in fp32 by the run's generator,
-  /// which draws it for the first and the last image before it draws the video's.
+  /// For keyframes: the weight of an image's latents in its tokens. The rest, 1 - keyframe_time, is the weight of
+  /// noise. The run's generator draws this noise in fp32, for the first image, then for the last one, then for the
+  /// video.
   double keyframe_time = 1;
-  /// Edge in pixels of the square of an image that becomes a token of the text, for models whose text encoder looks at
-  /// the images; otherwise 0.
+  /// For models whose text encoder looks at the images: the edge, in pixels, of the square of an image that becomes one
+  /// token of the text. Otherwise 0.
   int64_t text_token_edge = 0;
 
   bool any() const { return latents != Latents::none; }
-  /// Returns true if images are fitted to the video by the reference's rule: the first given one is stretched, and the
-  /// other one is scaled and cropped.
+  /// Returns true if images are fitted to the video by the rule of the reference implementation: the first given image
+  /// is stretched, and the other image is scaled and cropped.
   bool has_own_fit() const { return latents == Latents::keyframes; }
 };
 
 /// The sound that a model makes together with the video.
 struct SoundSpec {
-  int64_t latent_channels = 0;  // of a latent of the sound; 0 if the model makes no sound
-  int64_t channels = 2;         // of the sound: left and right
-  int64_t sampling_rate = 0;    // samples of a channel in a second
+  int64_t latent_channels = 0;  // channels of one latent of the sound; 0 if the model makes no sound
+  int64_t channels = 2;         // of the sound itself: left and right
+  int64_t sampling_rate = 0;    // samples per second of each channel
   int64_t samples_a_latent = 0;
   double latents_a_second = 0;     // of each channel
-  SchedulerConfig scheduler = {};  // config of the sound's own scheduler, whose steps are those of the video
+  SchedulerConfig scheduler = {};  // the sound's own scheduler; it makes the same number of steps as the video's
 
   bool any() const { return latent_channels > 0; }
 };
 
-/// A video made of clips that overlap: n clips are n x frames + more_frames, and n x latents + more_latents latent
-/// frames.
+/// For a model that makes a video of overlapping clips. n clips have n x frames + more_frames frames, and n x latents +
+/// more_latents latent frames.
 struct ClipSpec {
   int64_t frames = 0;  // 0 if the model does not work in clips
   int64_t latents = 0, more_frames = 0, more_latents = 0;
@@ -163,36 +165,39 @@ struct ModelSpec {
   std::map<std::string, std::string> fingerprint;
   int64_t layers = 0, heads = 0, head_dim = 0;
   int64_t latent_channels = 0;  // channels of the noise and of the decoded latents
-  /// most tokens of a prompt; if prompts have no length (PromptRules), an estimate
+  /// Largest number of tokens of a prompt; an estimate if PromptRules::has_length is false.
   int64_t text_length = 0;
-  bool joint_text = true;  // text follows the video's tokens in one sequence; else it is attended to separately
-  std::array<int64_t, 3> patch{1, 1, 1};   // t, h, w of a token, in latent pixels
-  std::array<int64_t, 3> stride{1, 1, 1};  // t, h, w of a latent, in frames and pixels: frames = stride[0] k + 1
-  std::array<int64_t, 2> largest{0, 0};    // h, w in pixels that positions reach; 0 for no limit
+  /// true: one sequence holds the video's tokens, then the text's. false: text has its own cross attention.
+  bool joint_text = true;
+  std::array<int64_t, 3> patch{1, 1, 1};  // t, h, w of a token, in latents
+  /// t, h, w of a latent, in frames and pixels. k + 1 latent frames are stride[0] * k + 1 frames.
+  std::array<int64_t, 3> stride{1, 1, 1};
+  std::array<int64_t, 2> largest{0, 0};  // largest h, w in pixels that position embeddings cover; 0 for no limit
   ClipSpec clips;
   UsualSizes usual_sizes;  // if they are known
   ImageSpec image;
   SoundSpec sound;
   bool takes_guidance = true;      // false: guidance was distilled into the weights, and a step is one forward pass
   bool takes_scheduler = true;     // false: only the checkpoint's scheduler fits the model
-  bool takes_frame_rate = true;    // false: motion and sound have the frame rate of `defaults`
-  bool takes_vae_tiling = true;    // false: tiles of one size are part of the VAE
+  bool takes_frame_rate = true;    // false: motion and sound fit only the frame rate of `defaults`
+  bool takes_vae_tiling = true;    // false: the VAE always works in tiles of one size
   bool takes_vae_dtype = true;     // false: the VAE chooses the number formats of its products and sums
-  bool overflows_in_fp16 = false;  // activations exceed fp16
+  bool overflows_in_fp16 = false;  // activations exceed the range of fp16
   std::string license = {};        // where to read the terms of the weights, if people must look; otherwise empty
   std::string attribution = {};    // the name that the terms want in every video; empty if they want none
-  bool decodes_pairs = false;      // an even number of latent frames decodes to stride[0] frames each
+  bool decodes_pairs = false;      // an even number of latent frames decodes to stride[0] frames for each of them
   LatentLayout layout = LatentLayout::frames_first;
   Precision noise = Precision::run, latents = Precision::run, vae = Precision::run;
-  std::vector<ExpertSpec> experts = {ExpertSpec{}};  // from the noisiest timesteps down; the last one ends at 0
-  std::vector<SamplerSpec> samplers;                 // samplers that the family supports
+  /// the expert of the noisiest timesteps first; the last expert's from_share is 0
+  std::vector<ExpertSpec> experts = {ExpertSpec{}};
+  std::vector<SamplerSpec> samplers;  // samplers that the family supports
   PromptRules prompt;
-  bool empty_prompt_has_no_tokens = false;  // not even the end token
+  bool empty_prompt_has_no_tokens = false;  // an empty prompt does not even have the end token
   SchedulerConfig scheduler;                // config of the checkpoint's scheduler, whichever sampler a run uses
   Defaults defaults;
 };
 
-/// Returns the line that tells people of the weights' terms; empty if they need not look.
+/// Returns the line that tells the user about the weights' terms; empty if there is nothing to tell.
 inline std::string terms_line(const ModelSpec& spec) {
   return spec.license.empty() ? "" : "These weights have terms of their own. " + spec.license;
 }
@@ -228,7 +233,7 @@ inline std::vector<int64_t> latents_shape(const ModelSpec& spec, const LatentSiz
   return {1, spec.latent_channels, frames, size.height, size.width};
 }
 
-/// Returns the shape of the sound's latents: [1, rows, C], those of the left channel first.
+/// Returns the shape of the sound's latents: [1, rows, C], with the rows of the left channel first.
 inline std::vector<int64_t> sound_latents_shape(const ModelSpec& spec, const LatentSize& size) {
   return {1, spec.sound.channels * size.sound, spec.sound.latent_channels};
 }

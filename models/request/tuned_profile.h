@@ -1,4 +1,5 @@
-// A profile of `tune` in a run: its options, its policy, and the check that it was made for the model. No torch.
+// A profile that `tune` made, as a run uses it: its options, its policies, and the check that it fits the model. No
+// torch.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +18,7 @@ struct TunedProfile {
   std::filesystem::path file;
   std::shared_ptr<const attention::Profile> content;
   std::string sha256;  // hash of its content
-  HeadCount heads;     // heads whose policies apply in this run; 0 if one policy serves all
+  HeadCount heads;     // layers and heads that have a policy of their own in this run; 0 if all heads share one policy
 
   bool by_head() const { return heads.layers > 0; }
 };
@@ -25,7 +26,7 @@ struct TunedProfile {
 /// Throws Error naming the file if it is not a profile.
 TunedProfile read_profile(const std::filesystem::path& file);
 
-/// Returns the heads for which the profile has policies.
+/// Returns the numbers of layers and heads for which the profile has policies.
 HeadCount heads_of(const attention::Profile& profile);
 
 /// Returns true if a preset or a profile may set this option.
@@ -34,8 +35,8 @@ bool is_of_a_preset(const Option& option);
 /// Returns the profile's options by name. Throws Error naming the file if a profile may not set one of them.
 std::map<std::string, std::string> options_of(const TunedProfile& profile);
 
-/// Sets the request's policy to the profile's, which differs from head to head. Policy::defaults and
-/// Policy::dense_layers stay those of make_policy(request).
+/// Gives the request the profile's policy for each head. Policy::defaults and Policy::dense_layers come from
+/// make_policy(request).
 void use_heads(const TunedProfile& profile, Request& request);
 
 /// Throws Error (field profile) if the profile was made for another model, or has policies for another number of heads.

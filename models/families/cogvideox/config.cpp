@@ -1,4 +1,4 @@
-// Parses the config of CogVideoX's transformer. Fallbacks are the defaults of diffusers' constructor.
+// Parses the config of CogVideoX's transformer. Missing fields take the defaults of diffusers' constructor.
 #include "models/families/cogvideox/config.h"
 
 #include "models/files/config_fields.h"
@@ -10,7 +10,8 @@ constexpr int64_t kMaxPatch = 64;
 
 void check_positions(const ConfigFields& fields, const CogVideoXConfig& config) {
   if (config.use_rotary_positional_embeddings) {
-    // get_3d_rotary_pos_embed splits a head into 1/4 for time, 3/8 for height and 3/8 for width, each of even length.
+    // diffusers' get_3d_rotary_pos_embed splits a head's channels into 1/4 for time, 3/8 for height and 3/8 for width.
+    // Each part must have an even number of channels.
     fields.require_multiple("attention_head_dim (with use_rotary_positional_embeddings)", config.attention_head_dim,
                             16);
     if (config.use_learned_positional_embeddings && config.patch_size_t)
@@ -19,7 +20,8 @@ void check_positions(const ConfigFields& fields, const CogVideoXConfig& config) 
   }
   if (config.use_learned_positional_embeddings)
     fields.unsupported("use_learned_positional_embeddings", "true without use_rotary_positional_embeddings", "false");
-  // get_3d_sincos_pos_embed splits the width into 1/4 for time, 3/8 and 3/8 for space, each a sine and a cosine half.
+  // diffusers' get_3d_sincos_pos_embed splits the width into 1/4 for time, 3/8 for height and 3/8 for width. Half of
+  // each part is sines, the other half cosines.
   fields.require_multiple("num_attention_heads x attention_head_dim", config.width(), 16);
   if (config.patch_size_t)
     fields.unsupported("patch_size_t", "with sine-cosine positions", "null, or use_rotary_positional_embeddings true");
@@ -60,7 +62,7 @@ CogVideoXConfig parse_cogvideox_config(const nlohmann::json& json, const std::st
   config.patch_bias = fields.boolean("patch_bias", true);
   fields.check_width("num_attention_heads x attention_head_dim", config.width());
   fields.require_multiple("num_attention_heads x attention_head_dim", config.width(),
-                          2);  // the timestep's sine and cosine halves
+                          2);  // half of the timestep's embedding is sines, half cosines
   check_positions(fields, config);
   if (config.in_channels != config.out_channels && !config.takes_image())
     fields.unsupported("in_channels", std::to_string(config.in_channels),

@@ -21,7 +21,8 @@ struct CogVideoXConfig {
   bool flip_sin_to_cos = true;
   double freq_shift = 0;
   int64_t time_embed_dim = 512;
-  /// Width of the embedding of a constant, which CogVideoX 1.5 adds to the timestep's embedding for image to video.
+  /// Width of the embedding of a constant. The image-to-video model of CogVideoX 1.5 adds this embedding to the
+  /// timestep's.
   std::optional<int64_t> ofs_embed_dim;
   int64_t text_embed_dim = 4096;
   int64_t num_layers = 30;

@@ -1,4 +1,4 @@
-// CogVideoX's 3D causal decoder, a batch of frames at a time.
+// CogVideoX's 3D causal decoder. It decodes one batch of frames at a time.
 #include "models/families/cogvideox/decoder.h"
 
 #include <ATen/ATen.h>
@@ -13,7 +13,7 @@
 namespace sparsereel::models {
 namespace {
 
-// Repeats every frame of x + bias twice, except the first of an odd number, which appears once.
+// Doubles every frame of x + bias [F, H, W, C]. If F is odd, the first frame is not doubled.
 at::Tensor repeat_frames(const at::Tensor& x, const at::Tensor& bias) {
 #ifdef SPARSEREEL_CUDA
   if (has_vae_kernels(x)) return repeat_on_cuda(x, bias, 1, true);
@@ -24,7 +24,8 @@ at::Tensor repeat_frames(const at::Tensor& x, const at::Tensor& bias) {
   return at::cat({x.narrow(0, 0, 1), x.narrow(0, 1, x.size(0) - 1).repeat_interleave(2, 0)});
 }
 
-// Frames are repeated after the convolution, because equal frames convolve to equal frames.
+// The reference repeats frames before the convolution. Repeating them afterwards gives the same result with half the
+// work, because equal frames convolve to equal frames.
 at::Tensor upsample(const Upsampler& upsampler, const at::Tensor& x, const RowSplit* rows) {
   const bool carried = carries_biases(x) && upsampler.compress_time;
   const at::Tensor larger = upsample_pixels(x, upsampler.weight, carried ? at::Tensor() : upsampler.bias, rows);

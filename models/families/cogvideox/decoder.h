@@ -30,7 +30,8 @@ struct CogVideoXDecoder {
   std::vector<ResnetBlock<SpatialNorm>> mid;  // two blocks, at the widest level
   std::vector<UpBlock> up;                    // widest first
   SpatialNorm norm_out;
-  CausalConv3d conv_out;  // convolution from the narrowest level to out_channels; unused channels may pad its output
+  /// convolution from the narrowest level to out_channels; its output may be padded with unused channels
+  CausalConv3d conv_out;
   int64_t out_channels = 3;
 
   void weights(const Visit& visit, const CogVideoXVaeConfig& config);
@@ -39,7 +40,7 @@ struct CogVideoXDecoder {
 };
 
 /// Decodes the next 1 to 3 latent frames of a video: latents [F, H, W, latent channels]. Returns frames [F', 8 H, 8 W,
-/// 3]. `history` starts empty. If it has rows, the latents are this rank's band of rows.
+/// 3]. `history` starts empty. If history.rows is set, the latents are this rank's band of rows.
 at::Tensor decode_frames(const CogVideoXDecoder& decoder, const at::Tensor& latents, ConvHistory& history);
 
 }  // namespace sparsereel::models

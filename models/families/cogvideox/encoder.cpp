@@ -1,4 +1,4 @@
-// CogVideoX's 3D causal encoder, a batch of frames at a time.
+// CogVideoX's 3D causal encoder. It encodes one batch of frames at a time.
 #include "models/families/cogvideox/encoder.h"
 
 #include <ATen/ATen.h>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kEpsOfNormOut = 1e-6;  // regardless of the config's norm_eps
 
-// Averages each two frames. The first of an odd number stays as it is.
+// Averages each pair of frames of x [F, H, W, C]. If F is odd, the first frame stays as it is.
 at::Tensor halve_frames(const at::Tensor& x) {
   const int64_t apart = x.size(0) % 2;
   if (x.size(0) == 1) return x;

@@ -38,8 +38,8 @@ struct CogVideoXEncoder {
 };
 
 /// Encodes the next frames of a video, [F, H, W, in_channels] in any memory layout. Returns mean and log variance of
-/// the latents, [F', H / 8, W / 8, 2 latent channels]. Whenever the number of frames is halved, the first of an odd
-/// number stays as it is. Norms use the statistics of the whole batch. `history` starts empty.
+/// the latents, [F', H / 8, W / 8, 2 latent channels]. Whenever an odd number of frames is halved, the first frame
+/// stays as it is. Norms use the statistics of the whole batch. `history` starts empty.
 at::Tensor encode_frames(const CogVideoXEncoder& encoder, const at::Tensor& frames, ConvHistory& history);
 
 }  // namespace sparsereel::models

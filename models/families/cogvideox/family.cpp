@@ -1,5 +1,5 @@
-// Describes a CogVideoX checkpoint before its weights are read. Fallbacks of the scheduler's fields are the defaults of
-// diffusers' constructors.
+// Describes a CogVideoX checkpoint before its weights are read. Missing fields of the scheduler's config take the
+// defaults of diffusers' constructors.
 #include "models/families/cogvideox/family.h"
 
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@
 namespace sparsereel::models {
 namespace {
 
-// Defaults of diffusers' pipeline, because a checkpoint's files say nothing about them.
+// These are defaults of diffusers' pipeline, because a checkpoint's files do not contain them.
 constexpr int64_t kCogVideoXSteps = 50;
 constexpr double kCogVideoXGuidance = 6, kFps = 8;
 
@@ -27,8 +27,9 @@ std::string variant_of(const CogVideoXConfig& config) {
                                                                     : "2b layout (sine-cosine positions)");
 }
 
-/// The first image's latents are appended to the noise's channels. Learned positions exist for the sample size only. A
-/// model for text that takes an image thanks to a LoRA still makes videos without one.
+/// Returns how the model uses images. The first image's latents are channels after the noise's. With learned positions
+/// the size is fixed, because they exist only for the sample size. A text-to-video model that takes an image because of
+/// a LoRA also makes videos without an image.
 ImageSpec images_of(const CogVideoXConfig& config, bool by_lora) {
   if (!config.takes_image()) return {};
   return {.latents = ImageSpec::Latents::beside_noise,
@@ -51,7 +52,8 @@ ModelSpec describe_cogvideox(const Checkpoint& checkpoint) {
   const CogVideoXVaeConfig vae = parse_cogvideox_vae_config(vae_json, vae_file);
   check_text_encoder(checkpoint, "t5", "text_embed_dim", config.text_embed_dim);
   check_fits(vae_file, "latent_channels", vae.latent_channels, "out_channels", config.out_channels);
-  if (transformer.contains("temporal_compression_ratio"))  // otherwise it is only diffusers' default
+  /// a missing field has diffusers' default, which may not fit the checkpoint
+  if (transformer.contains("temporal_compression_ratio"))
     check_fits(vae_file, "temporal_compression_ratio", vae.frames_a_latent(), "temporal_compression_ratio",
                config.temporal_compression_ratio);
   const int64_t pixels = vae.pixels_a_latent(), side = config.patch_size;

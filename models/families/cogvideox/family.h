@@ -1,4 +1,4 @@
-// CogVideoX's row in the table of families. No torch.
+// CogVideoX's entry in the table of families. No torch.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

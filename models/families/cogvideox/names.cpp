@@ -17,7 +17,8 @@ Sizes cogvideox_sizes(const nlohmann::json& json, const std::string& file) {
   const int64_t area = config.patch_size * config.patch_size;
   Sizes sizes = {
       {kInnerWidth, config.width()}, {"num_layers", config.num_layers}, {"text_embed_dim", config.text_embed_dim}};
-  // A convolution embeds patches of one frame; a matrix embeds patches of several frames. The unused one has size 0.
+  // Patches of one frame are embedded by a convolution, patches of several frames by a matrix. The size of the one that
+  // the model does not have is 0.
   sizes[kInputs] = config.patch_size_t ? 0 : config.in_channels;
   sizes[kPatchInputs] = config.patch_size_t ? config.in_channels * *config.patch_size_t * area : 0;
   sizes[kOfs] = config.ofs_embed_dim.value_or(0);
@@ -41,7 +42,7 @@ Sizes cogvideox_sizes(const TensorTable& tensors) {
 std::string cogvideox_other_model(const TensorTable& tensors) {
   const Sizes sizes = cogvideox_sizes(tensors);
   const auto is = [&](const char* size, int64_t value) { return !sizes.empty() && sizes.at(size) == value; };
-  // Image to video also has 32 input channels, but learned positions.
+  // The image-to-video model also has 32 input channels, but it has learned positions.
   if (is(kInputs, 32) && !tensors.contains("patch_embed.pos_embedding"))
     return "pose to video (32 input channels, no learned positions)";
   return is(kInputs, 33) ? "Fun (33 input channels)" : "";

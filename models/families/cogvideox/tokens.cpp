@@ -35,8 +35,8 @@ RotaryTable rotary(const CogVideoXConfig& config, const std::string& config_file
   return rotary_positions_3d(rotary_channels(config), plain_axis_positions(grid, at::kFloat));
 }
 
-// Adds positions in native order. Learned positions, [text_len + N video, C], serve the grid of the sample size. For
-// other grids, the video's positions are computed, and the text's are zero.
+// Adds positions to the tables, in native token order. Learned positions, [text_len + video tokens, C], fit only the
+// grid of the sample size. For other grids, the video's positions are computed, and the text's positions are zero.
 void add_positions(TokenTables& tables, const CogVideoXConfig& config, const std::string& config_file,
                    const at::Tensor& learned, const hilbert::Grid& grid) {
   const hilbert::Grid sample = sample_grid(config);

@@ -16,9 +16,10 @@
 namespace sparsereel::models {
 namespace {
 
-// The reference fixes the epsilon of q's and k's norms. norm_eps applies to the others.
+// The reference fixes the epsilon of the norms of q and k; norm_eps applies to all other norms.
 constexpr double kQkNormEps = 1e-6;
-// The constant that the reference's pipeline passes to every forward of 1.5's image to video, as in training.
+// The constant that is embedded for ofs_embed_dim. Training and the reference's pipeline use it in every forward pass
+// of the image-to-video model of 1.5.
 constexpr double kOfs = 2;
 
 // Splits the result of an adaptive norm's linear layer into vectors [B, C]: shift, scale and gate of the video, then of
@@ -67,7 +68,7 @@ void CogVideoX::add_text_positions(at::Tensor& text, const at::Tensor& positions
   text.add_(positions);
 }
 
-// Embeds the timesteps and applies the SiLU before the blocks' linear layers.
+// Embeds the timesteps, and applies the SiLU that precedes the linear layers of the blocks' modulation.
 at::Tensor CogVideoX::embed_time(const TransformerInput& input) const {
   const auto embed = [&](const at::Tensor& times, int64_t channels, const TimestepEmbedding& weights) {
     const at::Tensor sinusoids = timestep_sinusoids(times, channels, config_.flip_sin_to_cos, config_.freq_shift);
@@ -92,7 +93,7 @@ Tokens CogVideoX::embed(const TransformerInput& input, const TokenPlan& plan) co
   return {.hidden = Residual(hidden, video_tokens), .text_tokens = text_tokens, .time = embed_time(input)};
 }
 
-// Returns the outputs of the heads side by side, [B, N, C], for x [B, N, C].
+// Returns the concatenated outputs of the heads, [B, N, C], for x [B, N, C].
 Activation CogVideoX::self_attention(const CogVideoXBlock& block, Activation x, Attend& attend) const {
   attention::Prologue prologue;
   prologue.norm = attention::Prologue::Norm::layer;

@@ -38,7 +38,8 @@ void CogVideoXBlock::weights(const Visit& visit, const std::string& name, const 
 void CogVideoXEnds::weights(const Visit& visit, const CogVideoXConfig& config) {
   const int64_t channels = config.width(), time = config.time_embed_dim, side = config.patch_size;
   const int64_t pixels = side * side * config.patch_size_t.value_or(1);
-  // 1.0 patches with a convolution whose stride is its kernel, in effect a matrix; 1.5 patches with a matrix.
+  // CogVideoX 1.5 embeds patches with a matrix. 1.0 uses a convolution whose stride equals its kernel size, which is
+  // the same as a matrix.
   if (config.patch_size_t)
     patch.weights(visit, "patch_embed.proj", channels, config.in_channels * pixels);
   else

@@ -1,4 +1,5 @@
-// The tensors of CogVideoX's transformer in the form of the forward pass, and their names in diffusers checkpoints.
+// The weights of CogVideoX's transformer in the form that the forward pass uses, and their names in diffusers'
+// checkpoints.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,8 +15,8 @@
 
 namespace sparsereel::models {
 
-// Sizes: C = heads x head_dim (D), T = time_embed_dim, P = channels x patch_size_t x patch_size^2 (one patch, channel
-// slowest).
+// Sizes: D = head_dim, C = heads x D, T = time_embed_dim. P = channels x patch_size_t x patch_size^2 is the number of
+// elements of a patch, in which the channel is the slowest axis.
 
 /// Layer norm whose shift, scale and gate come from the timestep.
 struct AdaptiveNorm {
@@ -43,10 +44,10 @@ struct CogVideoXEnds {
   /// [1, max_text_seq_length + tokens at the sample size, C], text first; undefined if positions are not learned.
   at::Tensor learned_positions;
   TimestepEmbedding time_embedding;  // channels = C
-  TimestepEmbedding ofs_embedding;   // channels = T, for a constant; undefined if ofs_embed_dim is null
+  TimestepEmbedding ofs_embedding;   // channels = T; embeds the constant of ofs_embed_dim; undefined if that is null
   Norm norm_final;                   // [C]; undefined if norm_elementwise_affine is false
   Linear norm_out_modulation;        // [2 C, T]: shift, scale
-  Norm norm_out;                     // [C]; undefined if norm_elementwise_affine is false, too
+  Norm norm_out;                     // [C]; undefined if norm_elementwise_affine is false
   Linear out;                        // [P of out_channels, C]
 
   void weights(const Visit& visit, const CogVideoXConfig& config);

@@ -14,8 +14,8 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kFramesPerBatch = 2;         // latent frames; the first batch also takes the remainder
-constexpr int64_t kFramesPerEncoderBatch = 8;  // frames; the first batch also takes the remainder
+constexpr int64_t kFramesPerBatch = 2;  // latent frames; if the frames are not a multiple, the first batch is larger
+constexpr int64_t kFramesPerEncoderBatch = 8;  // frames; the first batch is larger in the same way
 constexpr double kHeightOverlap = 1.0 / 6, kWidthOverlap = 1.0 / 5;
 
 int64_t batches_of(int64_t latent_frames) {
@@ -109,8 +109,9 @@ LatentDistribution CogVideoXVae::encode(const at::Tensor& frames, bool tiled, co
           .deviation = (deviation * scale).to(frames.scalar_type())};
 }
 
-// Elements alive at the worst moment. A block's first convolution holds the block's input, the normalized input after
-// the history, and its output. The history of all convolutions and the video are alive throughout.
+// Counts the elements in memory at the moment of the highest use. During a block's first convolution these are the
+// block's input, the history with the normalized input, and the convolution's output. The history of all convolutions
+// and the video are always in memory.
 uint64_t CogVideoXVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const {
   const std::vector<int64_t> channels(config_.block_out_channels.rbegin(), config_.block_out_channels.rend());
   const int64_t ratio = config_.frames_a_latent();
@@ -135,12 +136,12 @@ uint64_t CogVideoXVae::untiled_bytes(int64_t latent_frames, int64_t latent_heigh
   return bytes(peak + history + video, widest);
 }
 
-// Most memory is in use in the second convolution of an encoder's block, which is wider than the first. A single
-// picture has no history.
+// The highest use is in the second convolution of an encoder's block, which is wider than the first. A single picture
+// needs no history.
 uint64_t CogVideoXVae::untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const {
   const std::vector<int64_t>& channels = config_.block_out_channels;
   const int64_t batches = encoder_batches_of(frames), latent_frames = (frames - 1) / config_.frames_a_latent() + 1;
-  int64_t batch = frames - (batches - 1) * kFramesPerEncoderBatch;  // the first one
+  int64_t batch = frames - (batches - 1) * kFramesPerEncoderBatch;  // frames of the first batch
   int64_t pixels = height * width, peak = 0, widest = 0, history = kHistoryFrames * pixels * config_.in_channels;
   for (size_t i = 0; i < channels.size(); ++i) {
     const int64_t in = channels[i == 0 ? 0 : i - 1], out = channels[i];
@@ -158,7 +159,7 @@ uint64_t CogVideoXVae::untiled_encode_bytes(int64_t frames, int64_t height, int6
   return bytes(peak + (batches > 1 ? history : 0) + latents, widest);
 }
 
-// On a CPU the norm of half precision is not fused and needs three fp32 copies of a frame.
+// Adds scratch memory: on a CPU, the norm in half precision is not fused and needs three fp32 copies of a frame.
 uint64_t CogVideoXVae::bytes(int64_t elements, int64_t widest_frame) const {
   const bool fused = !device_.is_cpu() || dtype_ == at::kFloat;
   const int64_t scratch = fused ? 0 : 3 * static_cast<int64_t>(sizeof(float)) * widest_frame;

@@ -1,4 +1,4 @@
-// Parses the config of CogVideoX's VAE. Fallbacks are the defaults of diffusers' constructor.
+// Parses the config of CogVideoX's VAE. Missing fields take the defaults of diffusers' constructor.
 #include "models/families/cogvideox/vae_config.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ void check_types(const ConfigFields& fields, const char* field, const std::strin
 }
 
 void check_encoder(const ConfigFields& fields, const CogVideoXVaeConfig& config) {
-  constexpr double kMostFramesALatent = 8;  // so that a batch of eight frames has a latent
+  constexpr double kMostFramesALatent = 8;  // so that a batch of eight frames has at least one latent frame
   check_types(fields, "down_block_types", "CogVideoXDownBlock3D", config.block_out_channels.size());
   if (config.in_channels != 3)
     fields.fail("in_channels", "is " + std::to_string(config.in_channels) + ", but frames have three colors");
@@ -62,7 +62,7 @@ CogVideoXVaeConfig parse_cogvideox_vae_config(const nlohmann::json& json, const 
   for (const int64_t channels : config.block_out_channels)
     fields.require_multiple("block_out_channels (by norm_num_groups)", channels, config.norm_num_groups);
   check_types(fields, "up_block_types", "CogVideoXUpBlock3D", blocks);
-  // Each upsampling doubles time once, and the last block has none.
+  // Each upsampling may double the number of frames, and the last block has no upsampling.
   const double doublings = std::log2(config.temporal_compression_ratio);
   if (doublings != std::floor(doublings) || doublings > static_cast<double>(blocks - 1))
     fields.fail("temporal_compression_ratio", "is not a power of two from 1 to 2^" + std::to_string(blocks - 1) +

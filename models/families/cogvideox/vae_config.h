@@ -21,7 +21,7 @@ struct CogVideoXVaeConfig {
   int64_t sample_height = 480;
   int64_t sample_width = 720;
   double scaling_factor = 1.15258426;
-  bool invert_scale_latents = false;  // the encoder divides latents by scaling_factor, as decoding also does
+  bool invert_scale_latents = false;  // true: the encoder divides latents by scaling_factor, as decoding also does
   bool use_quant_conv = false, use_post_quant_conv = false;
 
   size_t time_halvings() const;
@@ -29,8 +29,8 @@ struct CogVideoXVaeConfig {
   int64_t pixels_a_latent() const { return int64_t{1} << (block_out_channels.size() - 1); }
 };
 
-/// Parses the config. Throws Error naming `file` and the field. with_encoder also refuses what only the encoder does
-/// not support.
+/// Parses the config. Throws Error naming `file` and the field. With `with_encoder`, also throws for values that only
+/// the encoder does not support.
 CogVideoXVaeConfig parse_cogvideox_vae_config(const nlohmann::json& json, const std::string& file,
                                               bool with_encoder = false);
 

@@ -1,4 +1,4 @@
-// Parses the config of MiniMax-H3's transformer. Fallbacks are the defaults of diffusers' constructor.
+// Parses the config of MiniMax-H3's transformer. Missing fields take the defaults of diffusers' constructor.
 #include "models/families/minimax_h3/config.h"
 
 #include "models/files/config_fields.h"

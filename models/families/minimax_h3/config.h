@@ -11,7 +11,7 @@ namespace sparsereel::models {
 /// The transformer's config, diffusers' MiniMaxH3Transformer3DModel.
 struct MiniMaxH3Config {
   static constexpr int64_t kSoundChannels = 2;  // left and right
-  /// Keyframes are held at this time, at which they are nearly free of noise.
+  /// The timestep of keyframes in every step. At it, they hold almost no noise.
   static constexpr double kKeyframeTime = 0.999;
 
   int64_t num_attention_heads = 56;

@@ -11,7 +11,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Adds scale * update to x [B, N, C] in place, with a scale [C] for all tokens.
+/// Adds scale * update to x [B, N, C] in place. `scale` [C] is the same for all tokens.
 void add_scaled_(at::Tensor& x, const at::Tensor& update, const at::Tensor& scale) {
   const at::Tensor gate = scale.expand({x.size(0), -1});
   add_gated_(x, update.to(at::kFloat), x.size(1), {.video = {.shift = {}, .scale = {}, .gate = gate}, .text = {}});
@@ -77,7 +77,7 @@ RotaryTable minimax_h3_tile_positions(const MiniMaxH3VaeConfig& config, at::IntA
   return {.cos = at::constant_pad_nd(pairs.cos(), {0, rest}, 1), .sin = at::constant_pad_nd(pairs.sin(), {0, rest}, 0)};
 }
 
-/// Returns the tokens, fp32 [tiles, F h w + R + 1, C]: latents, registers, and a zero.
+/// Returns the tokens, fp32 [tiles, F h w + R + 1, C]: those of the latents, R register tokens, and a token of zeros.
 at::Tensor MiniMaxH3Decoder::embed(const at::Tensor& latents) const {
   const at::Tensor rows = latents.permute({0, 2, 3, 4, 1}).flatten(1, 3);
   const at::Tensor tokens = linear(linear(rows, latents_in_), tokens_in_);

@@ -9,12 +9,12 @@
 namespace sparsereel::models {
 namespace {
 
-/// Convolves with a border that reflects the picture at its edges.
+/// Convolves, with a border of one pixel that mirrors the picture.
 at::Tensor reflected_convolution(const PictureConvolution& conv, const at::Tensor& x) {
   return convolve(at::reflection_pad2d(x, {1, 1, 1, 1}), conv.weight, conv.bias, {0, 0});
 }
 
-/// Halves the picture. Only its right and lower edges have a border.
+/// Halves the picture's height and width. Only its right and lower edges get a border.
 at::Tensor halved(const PictureConvolution& conv, const at::Tensor& x) {
   return convolve(at::reflection_pad2d(x, {0, 1, 0, 1}), conv.weight, conv.bias, {0, 0}, {2, 2});
 }

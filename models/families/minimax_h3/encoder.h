@@ -1,5 +1,5 @@
-// MiniMax-H3's VAE encoder, for single pictures: a convolutional network. Of its convolutions over three frames, only
-// the last frame's weights count for a picture, because zeros come before it.
+// MiniMax-H3's VAE encoder, a convolutional network, for single pictures only. Its kernels cover three frames. A
+// picture needs only the weights of the last of the three, because the frames before a picture are zeros.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,7 +15,7 @@ namespace sparsereel::models {
 
 /// A convolution of pictures with a kernel of three by three pixels.
 struct PictureConvolution {
-  at::Tensor weight;  // [out, in, 3, 3] after finish(); stored as [out, in, 3, 3, 3]
+  at::Tensor weight;  // [out, in, 3, 3] after finish(); before that [out, in, 3, 3, 3], as files store it
   at::Tensor bias;    // [out]
 
   void weights(const Visit& visit, const std::string& name, int64_t out, int64_t in);
@@ -41,8 +41,8 @@ class MiniMaxH3Encoder {
   void weights(const Visit& visit, const MiniMaxH3VaeConfig& config);
   void finish();
 
-  /// Encodes pictures, fp32 [B, 3, s h, s w] in the colors of the model, to the means and logarithms of variances of
-  /// their latents, [B, 2 L, h, w].
+  /// Encodes pictures, fp32 [B, 3, s h, s w] in the model's colors (ModelColors in vae.cpp), to the means and the
+  /// logarithms of the variances of their latents, [B, 2 L, h, w].
   at::Tensor encode(const at::Tensor& pictures) const;
 
  private:

@@ -19,9 +19,10 @@ namespace {
 constexpr const char *kPipelineClass = "MiniMaxH3ModularPipeline", *kSchedulerClass = "MiniMaxH3Scheduler";
 constexpr const char* kRepository = "MiniMaxAI/MiniMax-H3";
 constexpr double kFramesASecond = 24, kSoundLatentsASecond = 40;  // fixed by the reference
-constexpr int64_t kUsualPrompt = 1024;  // tokens; the prompts that the model was trained on have 450 to 900
+/// tokens, for estimates; the prompts that the model was trained on have 450 to 900
+constexpr int64_t kUsualPrompt = 1024;
 
-/// The reference's config has one field.
+/// Reads the scheduler's config, which has a single field, the shift.
 SchedulerConfig parse_minimax_h3_scheduler(const nlohmann::json& json, const std::string& file) {
   const ConfigFields fields(json, file);
   fields.require_class(kSchedulerClass);

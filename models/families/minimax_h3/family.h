@@ -1,4 +1,4 @@
-// MiniMax-H3's row in the table of families. No torch.
+// MiniMax-H3's entry in the table of families. No torch.
 #pragma once
 
 #include "models/store/checkpoint/family.h"

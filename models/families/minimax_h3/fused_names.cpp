@@ -1,4 +1,5 @@
-// Compares how well two orders of rows explain the lengths of rows.
+// Tells the order of a fused layer's rows: compares how well each of the two possible orders explains the lengths of
+// the rows.
 #include "models/families/minimax_h3/fused_names.h"
 
 #include <algorithm>
@@ -18,16 +19,17 @@ namespace {
 constexpr int64_t kKinds = 3;  // queries, keys, values
 constexpr const char *kFusedLayer = ".attn.qkv_proj.weight", *kNormOfQueries = ".attn.q_norm.weight";
 
-// A few rows of a head and a few columns of a row are enough. Reading them touches a tenth of a layer's pages.
+// A sample is enough: some rows of each head, and the first columns of each row. Reading it touches a tenth of the
+// file's pages of a layer.
 constexpr int64_t kSampledRows = 16, kSampledColumns = 64;
 
 bool has_plain_numbers(Dtype dtype) {
   return dtype == Dtype::f32 || dtype == Dtype::f16 || dtype == Dtype::bf16;
 }
 
-/// Reads numbers of a row, eight at a time, in fp32.
+/// Reads the numbers of a row, eight at a time, and converts them to fp32.
 struct RowReader {
-  int64_t elements = 0, bytes = 0;  // of a block; 0 for a type that cannot be read
+  int64_t elements = 0, bytes = 0;  // size of a block of numbers; 0 for a dtype that cannot be read
   void (*eight)(const uint8_t* block, int first, float* out) = nullptr;
 };
 
@@ -51,14 +53,15 @@ RowReader reader_of(Dtype dtype) {
   return found == readers.end() ? RowReader{} : found->second;
 }
 
-/// Numbers of a layer's weight, and the factors of its rows.
+/// The weight of one layer, as the file stores it, and the factors that scale its rows.
 struct LayerNumbers {
   std::span<const std::byte> data = {};
   const TensorEntry* entry = nullptr;
   RowReader reader = {};
-  std::vector<float> factors = {};  // of each row; empty if one factor scales all rows, which changes no ratio
+  /// one for each row; empty if one factor scales all rows, because it changes no ratio of lengths
+  std::vector<float> factors = {};
 
-  /// Returns the logarithm of the sum of squares of a row's first numbers. Rotated rows keep their lengths.
+  /// Returns the logarithm of the sum of squares of a row's first numbers.
   double squared_length(int64_t row) const {
     const auto* begin = reinterpret_cast<const uint8_t*>(data.data()) + static_cast<size_t>(row) * bytes_of_row(*entry);
     double squares = 0;
@@ -72,7 +75,7 @@ struct LayerNumbers {
   }
 };
 
-/// Returns the factors of a quantized layer's rows; none if one factor scales all rows.
+/// Returns the factors of a quantized layer's rows; an empty vector if one factor scales all rows.
 std::vector<float> factors_of_rows(const QuantizedLayer& layer, const StoredWeights& weights) {
   for (const char* part : {"weight_scale", "scale_weight"}) {
     const auto found = layer.tensors.find(part);
@@ -90,8 +93,8 @@ std::vector<float> factors_of_rows(const QuantizedLayer& layer, const StoredWeig
   return {};
 }
 
-/// Returns the mean logarithm of the squared lengths of some rows, for each group of `dim` consecutive rows. Returns
-/// nothing if a row holds only zeros, or no finite numbers.
+/// For each group of `dim` consecutive rows, returns the mean of squared_length() over the sampled rows. Returns an
+/// empty vector if a row holds only zeros, or numbers that are not finite.
 std::vector<double> lengths_of_groups(const LayerNumbers& numbers, int64_t dim) {
   const int64_t step = std::max<int64_t>(dim / kSampledRows, 1);
   std::vector<double> groups;
@@ -105,7 +108,8 @@ std::vector<double> lengths_of_groups(const LayerNumbers& numbers, int64_t dim) 
   return groups;
 }
 
-/// The sums of squares of an analysis of variance over several layers, each with its own three means.
+/// The sums of squares of an analysis of variance, added up over several layers. In each layer, queries, keys and
+/// values have a mean of their own.
 struct Variance {
   double between = 0, within = 0;
   int64_t between_freedom = 0, within_freedom = 0;
@@ -127,13 +131,14 @@ struct Variance {
   }
   /// Returns Fisher's ratio, about 1 if the kinds of rows do not differ.
   double ratio() const {
-    constexpr double kLeastNoise = 1e-12;  // rows of exactly equal lengths have none
+    constexpr double kLeastNoise = 1e-12;  // avoids a division by 0 if all rows are equally long
     const double noise = within / static_cast<double>(within_freedom);
     return between / static_cast<double>(between_freedom) / std::max(noise, kLeastNoise);
   }
 };
 
-/// Returns lengths_of_groups() of a fused layer, with a group for each head and kind; nothing if they do not tell.
+/// Returns lengths_of_groups() of a fused layer, with one group for each head's queries, keys and values. Returns an
+/// empty vector if the layer's numbers cannot be read, or cannot tell the order.
 std::vector<double> lengths_in_layer(const std::string& name, const TensorTable& tensors, const StoredWeights& weights,
                                      const QuantizedLayers& quantized) {
   const auto norm = tensors.find(name.substr(0, name.size() - std::string_view(kFusedLayer).size()) + kNormOfQueries);
@@ -143,19 +148,21 @@ std::vector<double> lengths_in_layer(const std::string& name, const TensorTable&
       reader.eight == nullptr || !entry->strides.empty() || norm->second.second->shape.size() != 1)
     return {};
   const auto layer = quantized.find(name);
-  // Other formats keep several codes in a byte, or scales in each row.
+  // The reader does not know formats that keep several codes in a byte, or scales in each row.
   if (layer != quantized.end() && (layer->second.is_joined() || layer->second.format->codes != 1)) return {};
   const int64_t dim = norm->second.second->shape[0];
-  // With one head, both orders are the same. A damaged file may state a dim whose multiples overflow.
+  // With one head, both orders are the same. The division, in place of a product, cannot overflow if a damaged file
+  // states a huge dim.
   if (dim <= 0 || dim > entry->shape[0] / (2 * kKinds) || entry->shape[0] % (kKinds * dim) != 0) return {};
   LayerNumbers numbers = {.data = weights.files.at(file)->data(*entry), .entry = entry, .reader = reader};
   if (layer != quantized.end()) numbers.factors = factors_of_rows(layer->second, weights);
   return lengths_of_groups(numbers, dim);
 }
 
-/// Returns the order that explains the lengths much better than noise and than the other order, if one does.
+/// Returns the order that explains the lengths much better than noise would, and much better than the other order does.
+/// Returns nothing if neither does.
 std::optional<FusedRows> more_likely(const Variance& by_kind, const Variance& by_head) {
-  constexpr double kLeastRatio = 10;  // noise alone exceeds this less than once in a thousand models of two layers
+  constexpr double kLeastRatio = 10;  // by chance alone, fewer than one in a thousand models of two layers exceed this
   constexpr double kLeastDifference = 2;
   if (by_kind.within_freedom == 0) return std::nullopt;
   const double kind_ratio = by_kind.ratio(), head_ratio = by_head.ratio();
@@ -167,7 +174,8 @@ std::optional<FusedRows> more_likely(const Variance& by_kind, const Variance& by
 }  // namespace
 
 std::optional<FusedRows> fused_rows_by_numbers(const TensorTable& tensors, const StoredWeights& weights) {
-  constexpr int64_t kEnough = 100, kMost = 2000;  // degrees of freedom; a layer of the published model has 165
+  /// limits for degrees of freedom; a layer of the published model has 165
+  constexpr int64_t kEnough = 100, kMost = 2000;
   const QuantizedLayers quantized = quantized_layers(tensors, weights.files);
   Variance by_kind, by_head;
   for (const auto& [name, place] : tensors) {

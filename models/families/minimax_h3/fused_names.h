@@ -1,4 +1,5 @@
-// The two orders in which files keep the queries, keys and values of a layer, under the same names. No torch.
+// Tells in which of two orders a file keeps the rows of queries, keys and values of a fused layer. The tensors' names
+// are the same in both. No torch.
 #pragma once
 
 #include <optional>
@@ -8,18 +9,19 @@
 namespace sparsereel::models {
 
 enum class FusedRows {
-  by_kind,  // all queries, all keys, all values: ComfyUI's files and all that are made from them
-  by_head,  // queries, keys and values of the first head, then those of the next: the authors' files
+  by_kind,  // all queries, all keys, all values: ComfyUI's files, and files that were made from these
+  by_head,  // queries, keys and values of the first head, then of the next head: the authors' files
 };
 
-/// Tells the order by the layers' numbers, for tensors under the authors' names. The rows of queries and keys pass a
-/// norm, so their lengths are free; those of values are not. The right order therefore explains the mean lengths of the
-/// heads' rows better than the wrong one (by an analysis of variance over some rows of some layers). Returns nothing if
-/// neither order explains them, or if no numbers can be read because several tensors hold them.
+/// Tells the order from the weights, for tensors under the authors' names. A norm follows the queries and keys, so
+/// training leaves the lengths of their rows open, but not the lengths of the values' rows. The mean lengths therefore
+/// differ between queries, keys and values, and only the right order shows this difference. An analysis of variance
+/// over some rows of some layers tests it. Returns nothing if neither order shows the difference, or if the weights
+/// cannot be read because each is stored in several tensors.
 std::optional<FusedRows> fused_rows_by_numbers(const TensorTable& tensors, const StoredWeights& weights);
 
-/// Tells the order by the numbers or, if they do not tell, by the form of the file: the authors publish indexes of
-/// shards with names without prefixes, in 16 bits, and with all of the modulation.
+/// Tells the order from the weights, or else from the form of the file. The authors publish an index of shards, with
+/// names without prefixes, in 16 bits, and with unpruned modulation.
 FusedRows fused_rows_of(const TensorTable& tensors, const StoredWeights& weights);
 
 }  // namespace sparsereel::models

@@ -11,17 +11,17 @@
 
 namespace sparsereel::models {
 
-/// Loads the transformer, whose predict() takes latents [1, C, F, H, W], sound, and perhaps keyframes. `streaming`
-/// works as in loaded_transformer(), and the component must outlive the transformer.
+/// Loads the transformer. Its predict() takes latents [1, C, F, H, W], latents of the sound, and keyframes if there are
+/// any. `streaming` works as in loaded_transformer(). The component must outlive the transformer.
 std::unique_ptr<LoadedTransformer> load_minimax_h3_transformer(const Component& component, at::Device device,
                                                                WeightFormat format, const Streaming& streaming = {});
 
-/// Loads the VAE as load_vae() in components.h describes. Its products are in fp32 on a CPU and in fp16 on a GPU,
-/// whatever `dtype` says, and its encoder encodes single pictures.
+/// Loads the VAE as load_vae() in components.h describes. It multiplies matrices in fp32 on a CPU and in fp16 on a GPU,
+/// whatever `dtype` says. Its encoder encodes single pictures.
 std::unique_ptr<Vae> load_minimax_h3_vae(const Component& component, at::Device device, at::ScalarType dtype,
                                          VaeParts parts = VaeParts::decoder);
 
-/// Loads the text encoder, a Qwen3-VL of whose language model only the first 50 layers are used.
+/// Loads the text encoder: the first 50 layers of a Qwen3-VL's language model. The other layers are not used.
 std::unique_ptr<TextEncoder> load_minimax_h3_text_encoder(const Component& component, at::Device device,
                                                           WeightFormat format, Residence residence);
 

@@ -17,7 +17,7 @@ using Pairs = NameMap::Pairs;
 constexpr const char *kHeadsWidth = "num_attention_heads x attention_head_dim", *kFeedForwardRows = "2 x ffn_dim",
                      *kPatchElements = "in_channels x patch_size", *kWidthOfDecoder = "decoder's width";
 
-/// Returns the lists of layers, in diffusers' names and in the authors'.
+/// Returns the prefixes of the lists of layers, each in diffusers' name and the authors' name.
 Pairs lists_of_layers() {
   return {{"transformer_blocks.*.", "blocks.*."}, {"token_refiner.refiner_blocks.*.", "token_refiner.blocks.*."}};
 }
@@ -73,7 +73,7 @@ Sizes h3_transformer_sizes(const nlohmann::json& json, const std::string& file) 
           {"text_dim", config.text_dim}};
 }
 
-/// Leaves out the sizes of the modulation, which pruned files change.
+/// Derives sizes from the tensors, but not the sizes of the modulation, which pruned files change.
 Sizes h3_transformer_sizes(const TensorTable& tensors) {
   if (!tensors.contains("audio_proj_in.weight")) return {};
   TensorSizes sizes(tensors);
@@ -100,7 +100,8 @@ NameMap h3_vae_names() {
                                            {"conv_shortcut", "nin_shortcut"}})
     pairs.emplace_back(level + "resnets.*." + layer, original + "block.*." + theirs);
   const std::string block = "decoder.transformer_blocks.*.";
-  // A layer's name alone would also match diffusers' name, which goes on with ".0".
+  // Whole tensor names are paired, because the layer's name alone would also match diffusers' name, which continues
+  // with ".0".
   for (const std::string tensor : {".weight", ".bias", ".weight_scale", ".comfy_quant"})
     pairs.emplace_back(block + "attn.to_out.0" + tensor, block + "attn.to_out" + tensor);
   pairs.emplace_back(block + "ff.net.2", block + "ff.w2");
@@ -175,7 +176,8 @@ Part minimax_h3_sound_vae_part() {
 
 LoraNames minimax_h3_lora_names() {
   return {.blocks = "transformer_blocks.",
-          // The first one's inputs are as wide as all heads; those of q, k and v are not.
+          // "attn.to_out.0" comes first, because its input has the width of all heads; the inputs of q, k and v have
+          // another width.
           .layers = {"attn.to_out.0", "attn.to_q", "attn.to_k", "attn.to_v", "ff.net.0.proj", "ff.net.2",
                      "adaln_proj.linear"},
           .other_blocks = "blocks.",

@@ -1,4 +1,4 @@
-// The parts of MiniMax-H3 that have weights of their own, as files of several programs hold them. No torch.
+// Describes the weight files of MiniMax-H3's parts, in the forms that several programs write. No torch.
 #pragma once
 
 #include "models/store/checkpoint/family.h"
@@ -14,13 +14,13 @@ Part minimax_h3_transformer_part();
 /// uses.
 Part minimax_h3_vae_part();
 
-/// Returns the description of the sound VAE's files. ComfyUI's hold the weights of convolutions, the others hold
-/// lengths and directions of the weights' rows.
+/// Returns the description of the sound VAE's files. ComfyUI's files hold the weights of convolutions. Other files hold
+/// the lengths and the directions of the weights' rows.
 Part minimax_h3_sound_vae_part();
 
-/// Returns the layers of the transformer that LoRAs change. Files in the authors' names hold q, k and v in one layer:
-/// all queries first, or head by head if tensors also name PEFT's adapter, as DiffSynth-Studio writes them (diffusers,
-/// loaders/lora_conversion_utils.py).
+/// Returns the layers of the transformer that LoRAs change. LoRA files in the authors' names hold q, k and v in one
+/// layer. Its rows are head by head if the tensors' names contain PEFT's adapter name, as DiffSynth-Studio writes them;
+/// otherwise all queries come first (see loaders/lora_conversion_utils.py in diffusers).
 LoraNames minimax_h3_lora_names();
 
 }  // namespace sparsereel::models

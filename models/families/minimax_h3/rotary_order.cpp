@@ -1,4 +1,4 @@
-// Orders channels so that rotated pairs are neighbors.
+// Orders channels so that the two channels of a rotated pair are neighbors.
 #include "models/families/minimax_h3/rotary_order.h"
 
 #include <ATen/ATen.h>

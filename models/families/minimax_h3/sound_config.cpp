@@ -1,4 +1,4 @@
-// Parses the config of MiniMax-H3's autoencoder of sound. Fallbacks are the defaults of diffusers' constructor.
+// Parses the config of MiniMax-H3's autoencoder of sound. Missing fields take the defaults of diffusers' constructor.
 #include "models/families/minimax_h3/sound_config.h"
 
 #include <functional>

@@ -1,4 +1,4 @@
-// The decoder of MiniMax-H3's autoencoder of sound: BigVGAN (Lee et al., arXiv 2206.04658). It is in fp32 in every run,
+// The decoder of MiniMax-H3's autoencoder of sound: BigVGAN (Lee et al., arXiv 2206.04658). It always computes in fp32,
 // because lower precision is audible.
 #include "models/vae/sound_vae.h"
 
@@ -22,14 +22,14 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kEdgeKernel = 7;   // of the first and the last convolution
-constexpr int64_t kFilterTaps = 12;  // of the filters around activations
+constexpr int64_t kEdgeKernel = 7;   // kernel size of the first and the last convolution
+constexpr int64_t kFilterTaps = 12;  // length of the filters around activations
 constexpr int64_t kStereo = 2;
 
 /// A convolution whose weight is stored as lengths and directions of its rows (Salimans and Kingma, arXiv 1602.07868).
 struct SoundConvolution {
-  at::Tensor weight;   // fp32 [rows, .., kernel] after finish(); before, the directions
-  at::Tensor lengths;  // [rows, 1, 1]; undefined after finish(), and if the file holds whole weights
+  at::Tensor weight;   // fp32 [rows, .., kernel]: the weight after finish(); before, the rows' directions
+  at::Tensor lengths;  // [rows, 1, 1]; undefined after finish(), or if the file holds the weights themselves
   at::Tensor bias;     // [out]; undefined if there is none
   int64_t padding_a_dilation = 0;
 
@@ -40,7 +40,7 @@ struct SoundConvolution {
     padding_a_dilation = (shape[2] - 1) / 2;
   }
   void finish() {
-    if (!lengths.defined()) return;  // the file holds the product
+    if (!lengths.defined()) return;  // the file holds the weight itself
     weight = weight * (lengths / weight.square().sum({1, 2}, /*keepdim=*/true).sqrt());
     lengths.reset();
   }
@@ -50,7 +50,8 @@ struct SoundConvolution {
   }
 };
 
-/// Adds sin^2(a x) / b to x, at twice the sampling rate: filters before and after keep frequencies from folding over.
+/// Adds sin^2(a x) / b to x, for each channel. This happens at twice the sampling rate, between two filters, which
+/// prevent aliasing.
 struct SoundActivation {
   at::Tensor frequency, divisor;  // [channels, 1]: a and b after finish(); before, their logarithms, [channels]
   at::Tensor up, down;            // filters [1, 1, kFilterTaps]
@@ -64,11 +65,11 @@ struct SoundActivation {
   void finish() {
     frequency = frequency.exp().unsqueeze(1);
     divisor = (divisor.exp() + 1e-9).unsqueeze(1);
-    up = up * 2;  // the samples between are zeros
+    up = up * 2;  // makes up for the zeros between samples
   }
   at::Tensor operator()(const at::Tensor& x) const {
-    constexpr int64_t kEdge = kFilterTaps / 2 - 1;               // repeated samples before the first
-    constexpr int64_t kCut = 2 * kEdge + (kFilterTaps - 2) / 2;  // their share of the result
+    constexpr int64_t kEdge = kFilterTaps / 2 - 1;               // copies of the first sample that are put before it
+    constexpr int64_t kCut = 2 * kEdge + (kFilterTaps - 2) / 2;  // samples of the result that come from the copies
     const at::Tensor rows = at::replication_pad1d(x.flatten(0, 1).unsqueeze(1), {kEdge, kEdge});
     const at::Tensor dense =
         spread_sound(rows, up, {}, {.padding = kCut, .stride = 2}).view({x.size(0), x.size(1), -1});
@@ -78,7 +79,8 @@ struct SoundActivation {
   }
 };
 
-/// Residual updates, each of an activation and a dilated convolution, then an activation and a convolution.
+/// A chain of residual updates. Each applies an activation, a dilated convolution, another activation and a plain
+/// convolution.
 struct SoundBlock {
   struct Update {
     SoundActivation before_dilated, before_plain;
@@ -114,7 +116,7 @@ struct SoundBlock {
   }
 };
 
-/// Lengthens the sound and halves its channels, then takes the mean of several blocks.
+/// Lengthens the sound by `rate` and halves its channels, then averages the results of several blocks.
 struct SoundStage {
   SoundConvolution lengthens;
   int64_t rate = 1;
@@ -129,8 +131,8 @@ struct SoundStage {
   }
 };
 
-/// Returns a parameter as ComfyUI's files have it, whose convolutions hold their weights instead of lengths and
-/// directions. There are no lengths then.
+/// Returns the parameter that ComfyUI's files have in place of this one; nothing if they have none. They hold the
+/// weight of a convolution in place of its direction (weight_v), and no length (weight_g).
 std::optional<Parameter> in_whole_weights(Parameter parameter) {
   std::string& name = parameter.names.front();
   if (name.ends_with(".weight_g")) return std::nullopt;

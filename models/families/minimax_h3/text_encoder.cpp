@@ -1,4 +1,5 @@
-// The transformer was trained on the states between two layers of the text encoder, before any norm.
+// The text encoder ends after an inner layer, without a final norm, because the transformer was trained on that layer's
+// output.
 #include "models/families/minimax_h3/loaders.h"
 #include "models/text/encoder/qwen3_encoder.h"
 

@@ -1,4 +1,4 @@
-// Places tiles, and joins their results row by row.
+// Places tiles, and joins the results of tiles, one row of tiles at a time.
 #include "models/families/minimax_h3/tiles.h"
 
 #include <ATen/ATen.h>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kTilePixels = 256, kLeastOverlap = 64;  // fixed by the reference; not in config.json
 
-/// Returns the tiles of one row, [tiles, C, F, h, w].
+/// Returns the tiles of one row of tiles, [tiles, C, F, h, w].
 at::Tensor tiles_of_row(const TileWork& work, size_t row) {
   const at::Tensor band = work.whole.narrow(3, work.rows.starts[row] * work.in, work.rows.size * work.in);
   std::vector<at::Tensor> tiles;
@@ -46,7 +46,7 @@ at::Tensor cross_faded(const at::Tensor& from, const at::Tensor& to, int64_t dim
 at::Tensor run_in_tiles(const TileWork& work) {
   const size_t rows = work.rows.starts.size(), columns = work.columns.starts.size();
   const int64_t scale = work.out;
-  at::Tensor result, above;  // `above`: the row of tiles above, not blended
+  at::Tensor result, above;  // `above`: results of the row of tiles above, before blending
   for (size_t row = 0; row < rows; ++row) {
     const at::Tensor raw = work.run(tiles_of_row(work, row));
     if (!result.defined())
@@ -64,7 +64,7 @@ at::Tensor run_in_tiles(const TileWork& work) {
         tile.narrow(4, 0, shared)
             .copy_(cross_faded(left.narrow(4, left.size(4) - shared, shared), tile.narrow(4, 0, shared), 4));
       }
-      // The next tiles overwrite what they share with this one.
+      // Tiles that come later overwrite the part that overlaps with this one.
       result.narrow(3, work.rows.starts[row] * scale, tile.size(3))
           .narrow(4, work.columns.starts[column] * scale, tile.size(4))
           .copy_(tile);

@@ -10,33 +10,35 @@
 
 namespace sparsereel::models {
 
-/// Tiles along one axis, in latents.
+/// The tiles along one axis, in latents.
 struct FixedTiles {
   int64_t size = 0;               // of each tile
   std::vector<int64_t> starts{};  // of each tile
-  /// Returns the latents that tile i shares with the one before; 0 for the first.
+  /// Returns how many latents tile i shares with the tile before it; 0 for the first tile.
   int64_t overlap(size_t i) const { return i == 0 ? 0 : starts[i - 1] + size - starts[i]; }
 };
 
-/// Returns the fewest tiles of 256 pixels that cover `length` latents and overlap by at least 64 pixels. All start at a
-/// latent. A shorter axis has one tile.
+/// Returns the smallest number of tiles of 256 pixels that cover `length` latents and overlap by at least 64 pixels.
+/// Each tile starts at a whole latent. An axis shorter than a tile has one tile of its own length.
 FixedTiles fixed_tiles(int64_t length, int64_t pixels_a_latent);
 
-/// The work on tiles: each is taken from `whole` and becomes a tile of the result.
+/// Work that is done tile by tile: tiles are cut from `whole`, processed by `run`, and joined to the result.
 struct TileWork {
-  at::Tensor whole;         // [1, C, F, H, W]
-  int64_t in = 1, out = 1;  // pixels of a latent, in `whole` and in the result
+  at::Tensor whole;  // [1, C, F, H, W]
+  /// elements of `whole`, and of the result, along the edge of a latent: 1, or pixels per latent
+  int64_t in = 1, out = 1;
   FixedTiles rows{}, columns{};
-  /// Works on tiles [tiles, C, F, h, w] that lie beside each other; returns [tiles, C', F', h', w'].
+  /// Processes the tiles of a row of tiles, [tiles, C, F, h, w]; returns [tiles, C', F', h', w'].
   std::function<at::Tensor(const at::Tensor& tiles)> run;
 };
 
-/// Returns the results of all tiles as one, [1, C', F', H', W']. A tile is blended linearly with the tile above, then
-/// with the tile to its left. Blending reads the unblended results of both, as the reference does.
+/// Returns the joined results of all tiles, [1, C', F', H', W']. Each tile is blended linearly with the tile above it,
+/// then with the tile to its left. Blending reads the results of these two before they were blended themselves, as the
+/// reference does.
 at::Tensor run_in_tiles(const TileWork& work);
 
-/// Returns a ramp from `from` to `to`, both of `length` along `dim`: the first result is `from`, and the last is nearly
-/// `to`.
+/// Blends two tensors of equal shape linearly along `dim`: the result is `from` at the first index, and almost `to` at
+/// the last.
 at::Tensor cross_faded(const at::Tensor& from, const at::Tensor& to, int64_t dim);
 
 }  // namespace sparsereel::models

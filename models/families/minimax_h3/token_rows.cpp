@@ -1,4 +1,4 @@
-// Positions are computed in fp64 and rounded to fp32, like those of the reference.
+// Computes positions in fp64 and rounds them to fp32, as the reference does.
 #include "models/families/minimax_h3/token_rows.h"
 
 #include <ATen/ATen.h>
@@ -10,11 +10,12 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr double kSpanOfFrame = 5.0 / 3;                            // in time: 40 latents of sound for 24 frames
-constexpr std::array<double, 5> kFramesOfLatent = {1, 4, 4, 4, 4};  // repeating
+constexpr double kSpanOfFrame = 5.0 / 3;  // length of a frame in time, counted in latents of sound: 40 for 24 frames
+/// frames that each latent frame stands for; the pattern repeats
+constexpr std::array<double, 5> kFramesOfLatent = {1, 4, 4, 4, 4};
 constexpr double kSpatialScale = 32;
 
-/// Positions of tokens, fp64 [N]: time, row and column.
+/// Positions of N tokens, fp64 [N] each: time, row and column.
 struct Places {
   at::Tensor t, y, x;
 };
@@ -23,7 +24,8 @@ double span_of_latent(int64_t index) {
   return kSpanOfFrame * kFramesOfLatent[static_cast<size_t>(index) % kFramesOfLatent.size()];
 }
 
-/// Returns the time from the first latent frame to the end of the last, summed in numpy's order.
+/// Returns the length in time of `count` latent frames. Sums in numpy's order, so that the result rounds as in the
+/// reference.
 double span_of_latents(int64_t count) {
   std::array<double, 8> lanes{};
   const int64_t whole = count / 8 * 8;
@@ -33,8 +35,8 @@ double span_of_latents(int64_t count) {
   return sum;
 }
 
-/// Returns the positions of `count` patches along an axis of `length` of the frame's latents. Frames of one area have
-/// the same density, and all are centered.
+/// Returns the positions of `count` patches along one axis of a frame, which has `length` latents. `side` is the edge
+/// of a square with the frame's area. All frames of one area have the same distance between patches, and are centered.
 at::Tensor axis_places(int64_t count, double length, double side) {
   const double ratio = length / side, left = (1 - ratio) / 2, end = left + ratio;
   return (at::arange(count, at::kDouble) * ((end - left) / static_cast<double>(count)) + left) * kSpatialScale;
@@ -52,7 +54,7 @@ struct FramePlaces {
     x = axis_places(grid.width, width, side);
   }
 
-  /// Returns the places of frames at these times, fp64 [frames].
+  /// Returns the positions of all patches of frames at these times, fp64 [frames].
   Places at(const at::Tensor& times) const {
     const std::vector<at::Tensor> axes = at::meshgrid({times, y, x}, "ij");
     return {axes[0].flatten(), axes[1].flatten(), axes[2].flatten()};
@@ -91,7 +93,7 @@ Places behind_video(const TransformerInput& input, const TokensBehindVideo& behi
   return {at::cat(t), at::cat(y), at::cat(x)};
 }
 
-/// Returns the tables of neighboring channels, in the order of RotatedHeads.
+/// Returns the rotary tables for channels in the order of RotatedHeads, in which rotated pairs are neighbors.
 RotaryTable rotary_table(const MiniMaxH3Config& config, const Places& places) {
   const int64_t count = config.rope_freq_dim;
   const at::Tensor exponent = at::arange(0, 2 * count, 2, at::kFloat) / static_cast<double>(2 * count);

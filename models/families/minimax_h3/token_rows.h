@@ -1,4 +1,4 @@
-// The tokens of MiniMax-H3: where each lies in space and time, and which modulation it uses.
+// The tokens of MiniMax-H3: each token's position in space and time, and its modulation.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,8 +12,8 @@
 
 namespace sparsereel::models {
 
-/// The numbers of tokens behind those of the video, in their order: the patches of the keyframes, the sound's left
-/// channel, its right channel, the text.
+/// The numbers of tokens behind the video's tokens. Their order is: patches of keyframes, the sound's left channel, its
+/// right channel, the text.
 struct TokensBehindVideo {
   int64_t keyframes = 0, sound = 0, text = 0;
 
@@ -25,14 +25,14 @@ TokensBehindVideo tokens_behind_video(const TransformerInput& input, const hilbe
 /// Returns the text without padding, [1, L, text_dim].
 at::Tensor text_of(const TransformerInput& input);
 
-/// Returns the rotary tables of all tokens. The text comes first in time; video, sound and keyframes begin where it
-/// ends.
+/// Returns the rotary tables of all tokens. On the time axis, the text comes first; video, sound and keyframes begin
+/// where the text ends.
 TokenTables minimax_h3_tables(const MiniMaxH3Config& config, const TransformerInput& input, const hilbert::Grid& grid);
 
-/// The kinds of tokens, which have separate modulation, in the order of the checkpoint's weights.
+/// The kinds of tokens, in the order of the checkpoint's weights. Each kind has its own modulation.
 enum class TokenKind { video, text, sound };
 
-/// Selects one modulation: that of a kind of tokens at a timestep.
+/// Identifies one modulation: the modulation of a kind of token at a timestep.
 struct ModulationRow {
   float time;  // in fp32, as the reference computes timesteps
   TokenKind kind;
@@ -43,8 +43,8 @@ struct ModulationRow {
 /// The modulations of a forward pass, in this order: video, text, sound, and keyframes if there are any.
 std::vector<ModulationRow> modulation_rows_at(double video_time, double sound_time, bool has_keyframes);
 
-/// Returns int64 [1, N], on the CPU: for each token the index of its modulation in modulation_rows_at(). There are
-/// video_tokens tokens of the video. Text tokens that stand for pictures use the video's modulation.
+/// Returns int64 [1, N], on the CPU: for each token the index of its modulation in modulation_rows_at(). The first
+/// `video_tokens` tokens are the video's. Text tokens that stand for pictures (`pictures`) use the video's modulation.
 at::Tensor modulation_of_tokens(int64_t video_tokens, const TokensBehindVideo& behind,
                                 const std::vector<TextSpan>& pictures);
 

@@ -1,6 +1,6 @@
-// MiniMax-H3's transformer (MiniMax, 2026): one stream of video, keyframes, sound and text, which all attend to each
-// other. Tokens differ by modulation only: that of their kind at their timestep. It depends on nothing else, so it is
-// computed once for all steps.
+// MiniMax-H3's transformer (MiniMax, 2026). Tokens of video, keyframes, sound and text form one sequence and attend to
+// each other. All pass through the same layers; only their modulation differs. Modulation depends only on a token's
+// kind and timestep, so it is computed once for all steps.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ attention::Prologue norms_of(const MiniMaxH3Layer& layer, double eps) {
   return prologue;
 }
 
-/// Computes in fp32 and rounds once.
+/// Computes in fp32 and rounds the result once to the dtype of x.
 at::Tensor rms_normed(const at::Tensor& x, const Norm& norm, double eps) {
   return rms_norm(x, norm.weight, eps).to(x.scalar_type());
 }
@@ -75,12 +75,12 @@ class MiniMaxH3 final : public LayeredTransformer<MiniMaxH3Config, MiniMaxH3Ends
   at::Tensor final_norm(Tokens& tokens) const;
 
   std::vector<ModulationRow> rows_;   // of all steps
-  at::Tensor times_, times_of_rows_;  // what modulation is computed from, [times, T or K]; int64 [R], indices in them
+  at::Tensor times_, times_of_rows_;  // embedded timesteps [times, T or K]; int64 [R], each modulation's index in them
   at::Tensor kinds_of_rows_;          // int64 [R]
   at::Tensor out_modulation_;         // [R, 2, C]: shift, scale
 };
 
-/// Returns the modulations of all steps, each once.
+/// Returns all modulations that any step needs, without duplicates.
 std::vector<ModulationRow> rows_of(const StepTimes& times) {
   std::vector<ModulationRow> rows;
   for (size_t step = 0; step < times.video.size(); ++step)
@@ -173,7 +173,8 @@ at::Tensor MiniMaxH3::embed_times(const at::Tensor& times) const {
     return at::lerp(low, high, (place - before).unsqueeze(1));
   }
   const at::Tensor sinusoids = timestep_sinusoids(times, config_.freq_dim, /*flip_sin_to_cos=*/true, /*freq_shift=*/0);
-  // silu in fp32: rounding before it would shift the modulation of all blocks and steps in the same direction.
+  // The silu is computed in fp32: rounding its input would shift the modulation of all blocks and steps in the same
+  // direction.
   const at::Tensor embedded = at::silu(embed_timesteps(sinusoids, ends_.time_embedding));
   if (ends_.time_basis.defined()) return at::linear(embedded, ends_.time_basis);
   return embedded.to(ends_.norm_out_modulation.bias.scalar_type());
@@ -190,7 +191,7 @@ void MiniMaxH3::make_modulation(size_t layer) {
   block.modulation = all.index_select(0, times_of_rows_ * 3 + kinds_of_rows_);
 }
 
-/// Returns int64 [rows] on the device: the places of these modulations among those of all steps.
+/// Returns int64 [rows] on the device: the indices of these modulations in rows_.
 at::Tensor MiniMaxH3::place_of(const std::vector<ModulationRow>& rows) const {
   std::vector<int64_t> places;
   for (const ModulationRow& row : rows) places.push_back(std::ranges::find(rows_, row) - rows_.begin());
@@ -215,7 +216,7 @@ at::Tensor MiniMaxH3::embed_text(const at::Tensor& text) const {
   return rms_normed(x, ends_.refiner_norm, config_.final_norm_eps);
 }
 
-/// Embeds latents [1, C, F, H, W] in fp32.
+/// Embeds the patches of latents [1, C, F, H, W], in fp32.
 at::Tensor MiniMaxH3::embed_patches(const at::Tensor& latents, const TokenPlan& plan) const {
   return linear(patchify(latents.transpose(1, 2), patch_of(config_), plan), ends_.patch);
 }
@@ -242,8 +243,8 @@ Tokens MiniMaxH3::embed(const TransformerInput& input, const TokenPlan& plan) co
           .modulation_rows = place_of(rows)};
 }
 
-/// Returns a modulation that uses the video's vectors for all tokens. row_of_token alone then chooses the vectors of a
-/// token.
+/// Returns a modulation whose vectors for the text are those for the video. Then only row_of_token chooses the vectors
+/// of a token.
 JointModulation for_all(JointModulation modulation) {
   modulation.text = modulation.video;
   return modulation;

@@ -16,9 +16,10 @@
 
 namespace sparsereel::models {
 
-// Sizes: C = hidden_size, A = heads x head_dim (D), F = ffn_dim, P = the elements of a patch, T = time_embed_dim.
+// Sizes: C = hidden_size, D = head_dim, A = heads x D, F = ffn_dim, P = elements of a patch, T = time_embed_dim, K =
+// inputs of a pruned file's modulation, R = number of modulations (ModulationRow).
 
-/// Attention and feed-forward, which blocks and the refiner of the text have alike.
+/// Attention and feed-forward: the layers that the blocks and the text's refiner have in common.
 struct MiniMaxH3Layer {
   Norm norm_attention{.weight = {}, .bias = {}, .rms = true};     // [C] in fp32
   Linear qkv;                                                     // [3 A, C]: to_q, to_k, to_v stacked
@@ -33,16 +34,16 @@ struct MiniMaxH3Layer {
   void weights(const Visit& visit, const std::string& name, const MiniMaxH3Config& config, bool rotates);
 };
 
-/// Tells what modulation is computed from. Pruned files replace the embedding of timesteps, which has few degrees of
-/// freedom, by its coordinates in a basis of K vectors.
+/// The form of the timestep embedding from which modulation is computed. The embedding has few degrees of freedom, so
+/// pruned files replace it by its coordinates in a basis of K vectors.
 struct MiniMaxH3TimeForm {
   enum class Kind {
     embedding,    // silu(embedding) [T]
     coordinates,  // basis [K, T] x silu(embedding)
-    table,        // interpolated rows of a table [rows, K], of equally spaced timesteps from 0 to 1
+    table,  // interpolated between the rows of a table [rows, K], which are for equally spaced timesteps from 0 to 1
   };
   Kind kind = Kind::embedding;
-  int64_t width = 0;  // T or K: the inputs of all layers that compute modulation
+  int64_t width = 0;  // T or K: number of inputs of each layer that computes modulation
   int64_t rows = 0;   // of the table
 
   bool is_pruned() const { return kind != Kind::embedding; }
@@ -52,8 +53,8 @@ struct MiniMaxH3TimeForm {
 MiniMaxH3TimeForm minimax_h3_time_form(const Component& component, const MiniMaxH3Config& config);
 
 struct MiniMaxH3Block : MiniMaxH3Layer {
-  /// [18 C, T or K]: for each kind of token six vectors. It is read only to compute `modulation`. In pruned files it is
-  /// in fp32, because few products then make large sums.
+  /// [18 C, T or K]: six vectors for each kind of token. It is used only to compute `modulation`. For pruned files it
+  /// is in fp32, because a few products then make large sums.
   Linear modulation_projection;
   at::Tensor modulation;  // [R, 6, C]: shift, scale, gate of attention, then of feed-forward, for each ModulationRow
 
@@ -66,11 +67,11 @@ struct MiniMaxH3Block : MiniMaxH3Layer {
 
 /// All layers outside the blocks.
 struct MiniMaxH3Ends {
-  // The layers that read latents and timesteps, and those that write predictions, are in fp32.
+  // The layers that read latents and timesteps, and the layers that write predictions, are in fp32.
   Linear patch;                                              // [C, P]
   Linear sound;                                              // [C, audio_in_channels]
   Linear text;                                               // [C, text_dim]
-  MiniMaxH3TimeForm time_form;                               // set before weights()
+  MiniMaxH3TimeForm time_form;                               // must be set before weights() is called
   TimestepEmbedding time_embedding;                          // channels = freq_dim; undefined if there is a table
   at::Tensor time_basis, time_table;                         // in fp32, as MiniMaxH3TimeForm describes
   std::vector<MiniMaxH3Layer> refiner;                       // of the text

@@ -1,4 +1,4 @@
-// MiniMax-H3's VAE: clips of frames that overlap, in tiles of one size.
+// MiniMax-H3's VAE. It works on overlapping clips of frames, in tiles of one size.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -19,7 +19,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// The model's colors are red, green and blue from 0 to 1, less a mean, divided by a deviation: [1, 3, 1, 1, 1] each.
+/// The model's colors are red, green and blue in 0..1, less `mean`, divided by `deviation`; both are [1, 3, 1, 1, 1].
 struct ModelColors {
   at::Tensor mean, deviation;
 
@@ -27,7 +27,7 @@ struct ModelColors {
       : mean(channel_values({0.485, 0.456, 0.406}, like)), deviation(channel_values({0.229, 0.224, 0.225}, like)) {}
 };
 
-/// The original decodes in fp16 with sums in fp32. bf16 would change pixels by 5% of their range.
+/// The reference decodes in fp16 with sums in fp32. bf16 would change pixels by 5% of their range.
 at::ScalarType dtype_of_products(at::Device device) {
   return device.is_cpu() ? at::kFloat : at::kHalf;
 }
@@ -43,7 +43,7 @@ class MiniMaxH3Vae final : public CoderVae<MiniMaxH3VaeConfig, MiniMaxH3Decoder,
   MiniMaxH3Vae(const Component& component, at::Device device, VaeParts parts)
       : CoderVae(vae_config_of(component), component, device, dtype_of_products(device), parts) {}
 
-  /// Every decode is in tiles, because the size of tiles is part of the model.
+  /// Always decodes in tiles, because the tile size is part of the model.
   void decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
               const VaeProgress& progress) override;
   bool decodes_in_pieces() const override { return false; }
@@ -75,7 +75,7 @@ void MiniMaxH3Vae::check_clips(int64_t latent_frames) const {
                       std::to_string(3 * clip + overlap) + ", ... latent frames");
 }
 
-/// Decodes the latents of a clip and those behind it, fp32 [1, L, f, h, w], to [1, 3, t f, s h, s w].
+/// Decodes the latents of a clip and the overlapping latents behind it, fp32 [1, L, f, h, w], to [1, 3, t f, s h, s w].
 at::Tensor MiniMaxH3Vae::decode_clip(const at::Tensor& latents, const std::function<void()>& step_done) const {
   const int64_t scale = config_.pixels_a_latent();
   return run_in_tiles({.whole = latents,
@@ -107,7 +107,7 @@ void MiniMaxH3Vae::decode(const at::Tensor& latents, const DecodeMode& /*mode*/,
     take((frames * colors.deviation + colors.mean).clamp_(0, 1).mul_(2).sub_(1).to(latents.scalar_type()));
   };
   const at::Tensor all = denormalized(latents.to(at::kFloat), config_.latents_mean, config_.latents_std);
-  at::Tensor overlap;  // what the clip before made of this clip's first frames
+  at::Tensor overlap;  // this clip's first frames, as decoded with the clip before
   for (int64_t i = 0; i < clips; ++i) {
     const at::Tensor frames =
         decode_clip(all.narrow(2, i * clip_latents, clip_latents + config_.overlapping_latents()), step_done);
@@ -120,7 +120,7 @@ void MiniMaxH3Vae::decode(const at::Tensor& latents, const DecodeMode& /*mode*/,
   if (shared > 0) hand_out(overlap);
 }
 
-/// Returns the distribution of latents in fp32, at the scale of the encoder's network.
+/// Returns the distribution of latents in fp32, as the encoder's network gives it, before normalization.
 LatentDistribution MiniMaxH3Vae::encode_raw(const at::Tensor& frames, const VaeProgress& progress) const {
   if (!encoder_) refuse_to_encode();
   const int64_t scale = config_.pixels_a_latent();
@@ -146,7 +146,8 @@ LatentDistribution MiniMaxH3Vae::encode_raw(const at::Tensor& frames, const VaeP
                                              if (++done; progress) progress(done, std::ssize(rows.starts));
                                              return latents;
                                            }});
-  constexpr double kLeastLogarithm = -30, kMostLogarithm = 20;  // of variances, fixed by the reference
+  /// limits for the logarithms of variances, fixed by the reference
+  constexpr double kLeastLogarithm = -30, kMostLogarithm = 20;
   const std::vector<at::Tensor> parts = moments.chunk(2, 1);
   return {.mean = parts[0], .deviation = (parts[1].clamp(kLeastLogarithm, kMostLogarithm) / 2).exp()};
 }
@@ -161,7 +162,7 @@ LatentDistribution MiniMaxH3Vae::encode(const at::Tensor& frames, bool /*tiled*/
   return {.mean = normalized(raw.mean).to(frames.scalar_type()), .deviation = deviation.to(frames.scalar_type())};
 }
 
-/// The reference draws each picture's latents from a new generator, and rounds them to fp16.
+/// Does as the reference: draws each picture's latents with a new generator of a fixed seed, and rounds them to fp16.
 at::Tensor MiniMaxH3Vae::encode_keyframe(const at::Tensor& frame, const VaeProgress& progress) {
   constexpr uint64_t kSeed = 42;
   const LatentDistribution raw = encode_raw(frame, progress);
@@ -170,8 +171,8 @@ at::Tensor MiniMaxH3Vae::encode_keyframe(const at::Tensor& frame, const VaeProgr
   return normalized((raw.mean + raw.deviation * noise).to(at::kHalf).to(at::kFloat));
 }
 
-// Counts a row of tiles in a block's feed-forward: the residual stream, its norm and the update in fp32, and the gated
-// values. The frames of a clip exist twice while its tiles are joined.
+// The highest use is in a block's feed-forward, for one row of tiles: the residual stream, its norm and the update in
+// fp32, and the gated values. In addition, the frames of a clip exist twice while its tiles are joined.
 uint64_t MiniMaxH3Vae::untiled_bytes(int64_t /*latent_frames*/, int64_t latent_height, int64_t latent_width) const {
   const int64_t scale = config_.pixels_a_latent(), channels = config_.decoder_width();
   const int64_t latent_frames = config_.latents_a_clip() + config_.overlapping_latents();
@@ -183,8 +184,8 @@ uint64_t MiniMaxH3Vae::untiled_bytes(int64_t /*latent_frames*/, int64_t latent_h
   return static_cast<uint64_t>(row + 2 * frames * 4);
 }
 
-// Counts the first level, whose activations are the largest, for a row of tiles: a block's input, the bordered input
-// of its convolution, and the convolution's output.
+// The highest use is in the first level, for one row of tiles: a block's input, the input of its convolution with a
+// border, and the convolution's output.
 uint64_t MiniMaxH3Vae::untiled_encode_bytes(int64_t /*frames*/, int64_t height, int64_t width) const {
   const int64_t scale = config_.pixels_a_latent();
   const FixedTiles rows = fixed_tiles(height / scale, scale), columns = fixed_tiles(width / scale, scale);

@@ -1,4 +1,4 @@
-// Parses the config of MiniMax-H3's video VAE. Fallbacks are the defaults of diffusers' constructor.
+// Parses the config of MiniMax-H3's video VAE. Missing fields take the defaults of diffusers' constructor.
 #include "models/families/minimax_h3/vae_config.h"
 
 #include <functional>
@@ -12,7 +12,7 @@ namespace {
 constexpr double kLargestNumber = 1e6;
 constexpr int64_t kMostChannels = 8192, kMostStride = 64;
 
-// Reads one number per channel of the latents.
+// Reads one number for each channel of the latents. A missing field gives `fallback` for all channels.
 std::vector<double> numbers_of_channels(const ConfigFields& fields, const char* field, double least, double fallback,
                                         int64_t channels) {
   std::vector<double> numbers = fields.optional_numbers(field, least, kLargestNumber);

@@ -11,7 +11,7 @@ namespace sparsereel::models {
 /// The VAE's config, diffusers' AutoencoderKLMiniMaxH3.
 struct MiniMaxH3VaeConfig {
   int64_t latent_channels = 24;
-  std::vector<int64_t> block_out_channels = {128, 256, 256, 512, 512, 1024};  // of the encoder's levels
+  std::vector<int64_t> block_out_channels = {128, 256, 256, 512, 512, 1024};  // channels of the encoder's levels
   int64_t layers_per_block = 2;
   std::vector<int64_t> spatial_downsample_factors = {2, 2, 2, 2, 1, 1};  // per level
   std::vector<int64_t> temporal_downsample_factors = {1, 2, 2, 1, 1, 1};
@@ -26,10 +26,10 @@ struct MiniMaxH3VaeConfig {
   double decoder_rope_dim_ratio = 0.75;
   double decoder_norm_eps = 1e-5;
   int64_t clip_length = 17;                       // frames that are encoded together
-  int64_t token_drop = 3;                         // latent frames that are dropped behind all clips
+  int64_t token_drop = 3;                         // number of latent frames that are dropped behind the last clip
   std::vector<double> latents_mean, latents_std;  // one per channel
-  /// The weights, not the config, tell this: a block has one layer of queries, keys and values, head by head, as in the
-  /// authors' files.
+  /// Comes from the weights, not from the config. true: a block's queries, keys and values are one layer, head by head,
+  /// as in the authors' files.
   bool has_fused_heads = false;
 
   int64_t pixels_a_latent() const;
@@ -38,11 +38,12 @@ struct MiniMaxH3VaeConfig {
   /// Returns the channels of a head that rotary embeddings rotate, a multiple of 6.
   int64_t rotated_channels() const;
 
-  // A video of n clips has n x latents_a_clip + overlapping latents. The decoder makes a clip from its latents and the
-  // overlapping ones behind them; frames of the latter are also made from the next clip's latents.
+  // A video of n clips has n x latents_a_clip() + overlapping_latents() latent frames. The decoder decodes a clip's
+  // latent frames together with overlapping_latents() latent frames of the next clip. The frames of these are thus
+  // decoded twice.
   int64_t latents_a_clip() const { return (clip_length + frames_a_latent() - 1) / frames_a_latent(); }
   int64_t overlapping_latents() const { return latents_a_clip() - token_drop; }
-  /// Returns the frames before the first of a clip, which the decoder makes and nobody needs.
+  /// Returns how many frames the decoder makes before a clip's first frame. They are dropped.
   int64_t unseen_frames() const { return latents_a_clip() * frames_a_latent() - clip_length; }
   int64_t overlapping_frames() const { return overlapping_latents() * frames_a_latent() - unseen_frames(); }
 };
