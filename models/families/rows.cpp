@@ -1,4 +1,4 @@
-// The rows of all published families.
+// Lists all published families.
 #include "models/families/cogvideox/family.h"
 #include "models/families/minimax_h3/family.h"
 #include "models/families/mochi/family.h"

@@ -1,4 +1,4 @@
-// The config.json of CLIP's vision transformer as a plain struct, with transformers' field names. No torch.
+// The config.json of CLIP's vision transformer as a struct, with transformers' field names. No torch.
 #pragma once
 
 #include <cstdint>

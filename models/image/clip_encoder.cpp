@@ -13,7 +13,8 @@
 namespace sparsereel::models {
 namespace {
 
-/// Cuts pixels [B, 3, S, S] into [B, patches, 3 x side^2], each laid out like a convolution's kernel.
+/// Cuts pixels [B, 3, S, S] into patches [B, patches, 3 x side^2]. The elements of a patch are in the order of a
+/// convolution's kernel.
 at::Tensor patches_of(const at::Tensor& pixels, int64_t side) {
   const int64_t count = pixels.size(3) / side;
   return pixels.reshape({pixels.size(0), pixels.size(1), count, side, count, side})
@@ -22,14 +23,15 @@ at::Tensor patches_of(const at::Tensor& pixels, int64_t side) {
       .flatten(1, 2);
 }
 
-/// Computes the self-attention of a layer, [B, N, C], for x [B, N, C].
+/// Computes a layer's self-attention for x [B, N, C]. Returns [B, N, C].
 at::Tensor attend_to_all(const ClipLayer& layer, const at::Tensor& x, int64_t heads) {
   const at::Tensor qkv = linear(x, layer.qkv).unflatten(-1, {3, heads, -1}).permute({2, 0, 3, 1, 4});
   const at::Tensor attended = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2]);
   return linear(attended.transpose(1, 2).flatten(2), layer.out);
 }
 
-/// transformers has saved these models with and without a prefix.
+/// Returns the prefix of the tensors' names. Some versions of transformers save these models with a prefix, others
+/// without.
 std::string prefix_of(const Component& component) {
   const std::string prefix = "vision_model.";
   const auto found = component.tensors.lower_bound(prefix);
@@ -44,10 +46,10 @@ void ignore_unused(WeightReader& reader, const std::string& prefix, const ClipVi
     reader.ignore_prefix(of_clip);
 }
 
-/// How one checkpoint format names the tensors of CLIP's vision transformer.
+/// The way in which a checkpoint names the tensors of CLIP's vision transformer.
 struct Spelling {
   std::string prefix;
-  bool fused;  // q, k and v are one matrix
+  bool fused;  // true: q, k and v are one matrix
 };
 
 Spelling spelling_of(const Component& component, const WeightReader& reader) {

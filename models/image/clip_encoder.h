@@ -1,4 +1,4 @@
-// CLIP's vision transformer (Radford et al., arXiv 2103.00020). Video models use its tokens before the last layer.
+// CLIP's vision transformer (Radford et al., arXiv 2103.00020). Video models use the tokens that enter its last layer.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,7 +15,7 @@
 
 namespace sparsereel::models {
 
-// C = hidden_size, N = tokens: one for the image, then one for each patch, row by row.
+// C = hidden_size, N = number of tokens: one for the whole image, then one for each patch, row by row.
 
 struct ClipLayer {
   Norm norm1;  // [C]
@@ -25,8 +25,8 @@ struct ClipLayer {
   Linear fc1;  // [intermediate_size, C]
   Linear fc2;  // [C, intermediate_size]
 
-  /// Lists the layer's weights. `name` is its prefix, "encoder.layers.0". `fused` says that the file has q, k and v as
-  /// one matrix.
+  /// Lists the layer's weights. `name` is its prefix, "encoder.layers.0". If `fused`, the file stores q, k and v as one
+  /// matrix.
   void weights(const Visit& visit, const std::string& name, const ClipVisionConfig& config, bool fused);
 };
 
@@ -40,8 +40,8 @@ struct ClipEncoder : ImageEncoder {
   uint64_t bytes = 0;
 
   /// Loads transformers' CLIPVisionModel or CLIPVisionModelWithProjection, or the vision part of the file that a video
-  /// model's authors publish. The last layer, what follows it and CLIP's text encoder are not read. Throws Error naming
-  /// a field of config.json, or listing every weight that does not fit.
+  /// model's authors publish. The last layer, the weights behind it and CLIP's text encoder are not read. Throws Error
+  /// naming a field of config.json, or listing every weight that does not fit.
   static ClipEncoder load(const Component& component, at::Device device, at::ScalarType dtype);
 
   /// Returns transformers' hidden_states[-2], the output of the last but one layer.

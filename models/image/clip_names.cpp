@@ -39,7 +39,7 @@ Sizes clip_vision_sizes(const TensorTable& tensors) {
   for (const std::string prefix : {"vision_model.", ""}) {
     const std::string embeddings = prefix + "embeddings.", layers = prefix + "encoder.layers.";
     sizes.add("hidden_size", embeddings + "class_embedding", 0, 1);
-    sizes.add("hidden_size", embeddings + "class_embedding", 2, 3);  // as the authors store it
+    sizes.add("hidden_size", embeddings + "class_embedding", 2, 3);  // the shape in files of the video model's authors
     if (sizes.found().empty()) continue;
     sizes.add("image tokens", embeddings + "position_embedding.weight", 0, 2);
     sizes.add("image tokens", embeddings + "position_embedding.weight", 1, 3);

@@ -8,19 +8,19 @@
 
 namespace sparsereel::models {
 
-/// Maps transformers' names of the vision transformer's layers to the names in files of a video model's authors,
-/// "visual.transformer.0.attn.to_qkv". There q, k and v are one matrix, which transformers' names lack;
-/// clip_fused_layer() names it.
+/// Maps transformers' names of the vision transformer's layers to the names in files of a video model's authors
+/// ("visual.transformer.0.attn.to_qkv"). In these files q, k and v are one matrix, for which transformers has no name;
+/// here it gets the name clip_fused_layer().
 StoredNames clip_vision_names();
 /// Returns the name of the matrix of q, k and v in a layer's attention: "encoder.layers.0.self_attn.qkv".
 std::string clip_fused_layer(const std::string& attention);
 
-/// Returns the encoder's sizes by its config, or by the shapes of its tensors, for Part::sizes_by_config and
-/// sizes_by_tensors. Tensors may have the prefix "vision_model.".
+/// Returns the encoder's sizes, from its config or from the shapes of its tensors, for Part::sizes_by_config and
+/// Part::sizes_by_tensors. Tensors may have the prefix "vision_model.".
 Sizes clip_vision_sizes(const nlohmann::json& config, const std::string& file);
 Sizes clip_vision_sizes(const TensorTable& tensors);
 
-/// Return the encoder and its preprocessor_config.json as optional parts of a pipeline.
+/// The next two functions return the encoder and its preprocessor_config.json as optional parts of a pipeline.
 Part clip_vision_part();
 Part clip_processor_part();
 

@@ -1,4 +1,4 @@
-// An image encoder of any class, as the pipeline sees it.
+// The interface of image encoders that the pipeline uses.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,11 +15,11 @@ class ImageEncoder {
   /// weights' dtype. Throws Error for another size.
   virtual at::Tensor forward(const at::Tensor& pixels) const = 0;
   virtual int64_t image_size() const = 0;
-  /// Return the number of an image's tokens (N) and of their channels (C).
+  /// tokens() returns N, the number of an image's tokens; width() returns C, the number of their channels.
   virtual int64_t tokens() const = 0;
   virtual int64_t width() const = 0;
   virtual uint64_t weight_bytes() const = 0;
-  /// Returns true if packed or 8-bit weights were rounded to 8 bits again.
+  /// Returns true if loading has rounded weights to 8 bits that the file already held packed or in 8 bits.
   virtual bool rounds_again() const { return false; }
 };
 

@@ -1,4 +1,4 @@
-// Makes pictures from tensors, and a stand-in for a picture where any will do.
+// Makes pictures from tensors, and pictures of random colors.
 #include "models/image/images.h"
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@ Picture picture_of(const at::Tensor& image) {
 }
 
 Picture make_up_image(int64_t height, int64_t width, uint64_t seed) {
-  constexpr int64_t kSpots = 4;  // in each direction
+  constexpr int64_t kSpots = 4;  // spots of random color along each edge
   const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
   const at::Tensor spots = at::rand({1, 3, kSpots, kSpots}, generator, at::TensorOptions().dtype(at::kFloat));
   const at::Tensor picture = at::upsample_bilinear2d(spots, {height, width}, /*align_corners=*/true);

@@ -1,4 +1,4 @@
-// Fits pictures to a video, and adds noise to their latents.
+// Fits keyframe pictures to a video, and adds noise to their latents.
 #include "models/image/keyframes.h"
 
 #include <ATen/ATen.h>
@@ -35,7 +35,8 @@ std::vector<Picture> keyframe_pictures(const std::vector<Picture>& pictures, int
 
 at::Tensor noised_keyframe(const at::Tensor& latents, double time, at::Generator& generator) {
   const at::Tensor noise = draw_noise(latents.sizes(), at::kFloat, generator).to(latents.device());
-  const at::Tensor share = at::full({}, time, at::kFloat);  // rounded to fp32 before it is subtracted from 1
+  /// in fp32 as in the reference: `time` is rounded before it is subtracted from 1
+  const at::Tensor share = at::full({}, time, at::kFloat);
   return latents.to(at::kFloat) * share.item<float>() + noise * (1 - share).item<float>();
 }
 

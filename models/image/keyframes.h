@@ -11,17 +11,18 @@
 
 namespace sparsereel::models {
 
-/// Returns the pictures in the size of the video, in their order: the first one stretched(), all others covered()
-/// (resize.h). The first one decides the shape of a video, so it is not cropped.
-/// Throws Error (field last_image) if a picture other than the first one is so much longer or narrower than the video
-/// that covering it would need a picture of more than kMostImagePixels.
+/// Returns the pictures in the size of the video, in the same order. The first picture is stretched() (resize.h); it is
+/// not cropped, because the video takes its shape. All other pictures are covered(). Throws Error (field last_image) if
+/// another picture than the first has so different a shape that, scaled to cover the video, it would have more than
+/// kMostImagePixels.
 std::vector<Picture> keyframe_pictures(const std::vector<Picture>& pictures, int64_t height, int64_t width);
 
-/// Throws the error of keyframe_pictures() for a picture of this size, before its pixels are needed.
+/// Throws the error of keyframe_pictures() for a picture of this size. Needs only the size, so it can be called before
+/// the picture is read.
 void check_covers(int64_t picture_height, int64_t picture_width, int64_t height, int64_t width);
 
-/// Returns time x latents + (1 - time) x noise in fp32, with noise of latents' shape from the generator, a CPU's.
-/// Models hold keyframes at a time just short of 1, at which nothing is noise.
+/// Returns time x latents + (1 - time) x noise in fp32. The noise comes from `generator`, which must be a CPU's. At
+/// time 1 there is no noise; models use a time slightly below 1 for keyframes.
 at::Tensor noised_keyframe(const at::Tensor& latents, double time, at::Generator& generator);
 
 }  // namespace sparsereel::models

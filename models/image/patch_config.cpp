@@ -12,7 +12,7 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kBicubicFilter = 3;  // PIL's number of the filter
+constexpr int64_t kBicubicFilter = 3;  // the number by which Pillow calls this filter
 
 std::array<double, 3> colors_of(const ConfigFields& fields, const char* field, const std::array<double, 3>& fallback,
                                 double least) {
@@ -23,7 +23,7 @@ std::array<double, 3> colors_of(const ConfigFields& fields, const char* field, c
   return {numbers[0], numbers[1], numbers[2]};
 }
 
-/// Returns the multiple of `unit` that is nearest to the size. Ties go to the even multiple.
+/// Returns the multiple of `unit` that is nearest to `size`. Of two equally near multiples, returns the even one.
 int64_t nearest_multiple(int64_t size, int64_t unit) {
   return static_cast<int64_t>(std::nearbyint(static_cast<double>(size) / static_cast<double>(unit))) * unit;
 }

@@ -10,10 +10,10 @@ namespace sparsereel::models {
 
 /// The config, transformers' Qwen2VLImageProcessor. The fallbacks are those of Qwen3-VL.
 struct PatchConfig {
-  int64_t patch_size = 16;                               // pixels of a patch's edge
-  int64_t merge_size = 2;                                // patches of the edge of a square that becomes one token
-  int64_t temporal_patch_size = 2;                       // frames of a patch, which a picture fills with copies
-  int64_t least_pixels = 65536, most_pixels = 16777216;  // of a picture after resizing
+  int64_t patch_size = 16;          // length of a patch's edge in pixels
+  int64_t merge_size = 2;           // a square of merge_size x merge_size patches becomes one token
+  int64_t temporal_patch_size = 2;  // frames of a patch; a picture is repeated for all of them
+  int64_t least_pixels = 65536, most_pixels = 16777216;  // bounds for a picture's pixels after resizing
   double rescale_factor = 1.0 / 255;
   std::array<double, 3> image_mean = {0.5, 0.5, 0.5};  // red, green and blue
   std::array<double, 3> image_std = {0.5, 0.5, 0.5};
@@ -27,8 +27,9 @@ struct PatchSizes {
   int64_t height = 0, width = 0;
 };
 
-/// Returns the size to which a picture is resized: whole squares of patches, the picture's shape as far as possible,
-/// and a number of pixels within the config's bounds. Throws Error for a picture of more than 200 to 1.
+/// Returns the size to which a picture is resized. It consists of whole squares of patches, has nearly the picture's
+/// shape, and keeps the number of pixels within the config's bounds. Throws Error if the longer side is more than 200
+/// times the shorter one.
 PatchSizes patched_size(int64_t height, int64_t width, const PatchConfig& config);
 
 }  // namespace sparsereel::models

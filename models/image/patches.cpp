@@ -1,4 +1,4 @@
-// Resizes, normalizes and cuts pictures.
+// Resizes and normalizes pictures, and cuts them into patches.
 #include "models/image/patches.h"
 
 #include <ATen/ATen.h>
@@ -10,7 +10,7 @@ at::Tensor color_numbers(const std::array<double, 3>& numbers) {
   return at::tensor(at::ArrayRef<double>(numbers.data(), numbers.size()), at::kDouble).view({3, 1, 1});
 }
 
-/// Returns fp32 [3, height, width].
+/// Returns the picture's normalized colors, fp32 [3, height, width].
 at::Tensor normalized_pixels(const Picture& picture, const PatchConfig& config) {
   at::Tensor bytes = at::empty({picture.height, picture.width, 3}, at::kByte);
   std::ranges::copy(picture.pixels, bytes.mutable_data_ptr<uint8_t>());
@@ -28,7 +28,7 @@ PicturePatches picture_patches(const Picture& picture, const PatchConfig& config
   const int64_t square = config.merge_size, edge = config.patch_size;
   patches.pixels = normalized_pixels(resized, config)
                        .view({3, patches.rows / square, square, edge, patches.columns / square, square, edge})
-                       .permute({1, 4, 2, 5, 0, 3, 6})  // squares, patches of a square, colors, pixels
+                       .permute({1, 4, 2, 5, 0, 3, 6})  // order of axes: squares, patches of a square, colors, pixels
                        .unsqueeze(5)
                        .expand({-1, -1, -1, -1, -1, config.temporal_patch_size, -1, -1})
                        .reshape({patches.rows * patches.columns, -1});

@@ -1,4 +1,4 @@
-// Parses the config. Missing fields take the defaults of transformers' constructor.
+// Parses the image processor's config. Missing fields take the defaults of transformers' constructor.
 #include "models/image/processor_config.h"
 
 #include <nlohmann/json.hpp>
@@ -13,16 +13,17 @@ namespace sparsereel::models {
 namespace {
 
 constexpr int64_t kMaxEdge = 4096;
-constexpr int64_t kBicubic = 3;  // PIL's number of the filter
+constexpr int64_t kBicubic = 3;  // the number by which Pillow calls this filter
 
-/// Throws Error if a step is switched off, because all steps are always done. do_convert_rgb does not matter, because
-/// pixels are RGB.
+/// Throws Error if the config switches off a step, because we always do all steps. do_convert_rgb is ignored, because
+/// pixels are always RGB.
 void require_steps(const ConfigFields& fields) {
   for (const char* step : {"do_resize", "do_center_crop", "do_rescale", "do_normalize"})
     if (!fields.boolean(step, true)) fields.unsupported(step, "false", "true");
 }
 
-/// Reads a size: a number, an object with one number, or one with two equal numbers.
+/// Reads a size: a number, an object with the field `of_one`, or an object with an equal `height` and `width`. `of_one`
+/// is empty if the last form is the only possible object.
 int64_t edge(const nlohmann::json& config, const std::string& file, const char* field, const char* of_one) {
   constexpr int64_t kEdge = 224;
   const ConfigFields fields(config, file);

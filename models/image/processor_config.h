@@ -1,4 +1,5 @@
-// The preprocessor_config.json of an image encoder: how a picture becomes its pixels. No torch.
+// The preprocessor_config.json of an image encoder. It says how a picture is converted to the encoder's input. No
+// torch.
 #pragma once
 
 #include <array>

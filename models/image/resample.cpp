@@ -1,4 +1,4 @@
-// Resamples in two passes with fixed-point weights, like Pillow's Image.resize() of 8-bit pictures.
+// Resamples in two passes, one for each axis, with fixed-point weights, like Pillow's Image.resize() of 8-bit pictures.
 #include "models/image/resample.h"
 
 #include <algorithm>
@@ -41,18 +41,18 @@ Kernel kernel_of(ResampleFilter filter) {
   return filter == ResampleFilter::lanczos ? Kernel{3, lanczos} : Kernel{2, bicubic};
 }
 
-/// The old pixels, and their weights, that make one new pixel.
+/// The weights of the old pixels from `first` on; their weighted sum is one new pixel.
 struct Taps {
   int64_t first = 0;
   std::vector<int32_t> weights;
 };
 
-/// Rounds as Pillow does: truncates, so that numbers below 0 round up.
+/// Truncates towards 0 as Pillow does, so numbers below 0 are rounded up.
 int64_t cut_off(double x) {
   return static_cast<int64_t>(x);
 }
 
-/// Returns the taps of `count` new pixels between `begin` and `end` of `size` old ones.
+/// Returns the taps of `count` new pixels, which replace the part from `begin` to `end` of `size` old pixels.
 std::vector<Taps> taps_of(const Kernel& kernel, int64_t size, float begin, float end, int64_t count) {
   const double scale = static_cast<double>(end - begin) / static_cast<double>(count);
   const double widening = std::max(scale, 1.0), support = kernel.support * widening;
@@ -126,7 +126,8 @@ bool changes(int64_t size, double begin, double end, int64_t count) {
   return count != size || begin != 0 || end != static_cast<double>(size);
 }
 
-/// Returns true if resizing the height first leaves the second pass less work, by the rule of Pillow 13 and later.
+/// Returns true if the height is resized before the width, which may leave less work for the second pass. This is the
+/// rule of Pillow 13 and later.
 bool height_goes_first(const Picture& picture, int64_t height, int64_t width) {
   const int64_t rows = picture.height - height, columns = picture.width - width;
   return rows > 0 && rows > 2 * columns;

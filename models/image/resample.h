@@ -17,17 +17,17 @@ constexpr int64_t kMostImagePixels = 100'000'000;
 
 enum class ResampleFilter { lanczos, bicubic };
 
-/// A part of a picture, in pixels; edges may lie within a pixel.
+/// A part of a picture, in pixels; its edges need not be whole numbers.
 struct PictureBox {
   double left = 0, top = 0, right = 0, bottom = 0;
 };
 
 PictureBox whole(const Picture& picture);
-/// Returns the largest centered part that has the shape of height x width.
+/// Returns the largest centered part of the picture that has the shape height : width.
 PictureBox center(const Picture& picture, int64_t height, int64_t width);
 
-/// Resizes a part of a picture to height x width, one axis after the other, each rounded to 8 bits. When shrinking, the
-/// filter is widened by the scale to avoid aliasing. Throws Error if a size is below 1.
+/// Resizes a part of a picture to height x width, one axis after the other, and rounds to 8 bits after each. When it
+/// shrinks the picture, it widens the filter by the scale to avoid aliasing. Throws Error if a size is below 1.
 Picture resample(const Picture& picture, int64_t height, int64_t width, ResampleFilter filter, const PictureBox& part);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Converts between pictures and tensors, and crops like CLIPImageProcessor.
+// Converts pictures to tensors, and resizes and crops them like CLIPImageProcessor.
 #include "models/image/resize.h"
 
 #include <ATen/ATen.h>
@@ -11,14 +11,14 @@
 namespace sparsereel::models {
 namespace {
 
-/// Returns fp32 [H, W, 3] in 0..255.
+/// Returns the picture as fp32 [H, W, 3] in 0..255.
 at::Tensor tensor_of(const Picture& picture) {
   at::Tensor floats = at::empty({picture.height, picture.width, 3}, at::kFloat);
   std::ranges::copy(picture.pixels, floats.mutable_data_ptr<float>());
   return floats;
 }
 
-/// Shapes the numbers as [3, 1, 1].
+/// Returns the numbers as fp32 [3, 1, 1].
 at::Tensor of_channels(const std::array<double, 3>& numbers) {
   return at::tensor(at::ArrayRef<double>(numbers.data(), numbers.size()), at::kFloat).view({3, 1, 1});
 }
@@ -57,7 +57,8 @@ Picture covered(const Picture& picture, int64_t height, int64_t width) {
 }
 
 at::Tensor square_image(const Picture& picture, int64_t side) {
-  constexpr int64_t kMostRatio = 100;  // beyond this, scaling the shorter side to `side` would take gigabytes
+  /// for longer pictures, the picture whose shorter edge is `side` would take gigabytes
+  constexpr int64_t kMostRatio = 100;
   const int64_t shorter = std::min(picture.height, picture.width), longer = std::max(picture.height, picture.width);
   if (longer / shorter >= kMostRatio)
     throw bad_option("image",

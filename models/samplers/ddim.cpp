@@ -1,4 +1,4 @@
-// A DDIM step: a weighted sum of the sample and the predicted clean sample.
+// A DDIM step is a weighted sum of the sample and the predicted clean sample.
 #include "models/samplers/ddim.h"
 
 #include <ATen/ATen.h>
@@ -19,7 +19,8 @@ at::Tensor DdimSampler::predicted_original(const at::Tensor& prediction, int64_t
 at::Tensor DdimSampler::step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample, at::Generator) {
   const double timestep = timesteps_.at(index);
   const at::Tensor alpha_t = schedule_.alpha_prod(timestep);
-  // The reference looks a fixed stride back, even if the rounded timesteps are not equally spaced.
+  // As in the reference, the next timestep is a fixed stride below this one, even if rounding has made the run's
+  // timesteps unequally spaced.
   const at::Tensor alpha_prev = schedule_.alpha_prod(timestep - schedule_.stride());
   const at::Tensor original = predicted_original(prediction, index, sample);
   const at::Tensor sample_weight = rounded_sqrt((1 - alpha_prev) / (1 - alpha_t));

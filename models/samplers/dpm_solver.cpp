@@ -1,4 +1,5 @@
-// A DPM-Solver++ step in log-SNR time: first order without history, else second order.
+// A DPM-Solver++ step, with half the logarithm of the signal-to-noise ratio as time. The step is of first order if
+// there is no history, else of second order.
 #include "models/samplers/dpm_solver.h"
 
 #include <ATen/ATen.h>
@@ -13,8 +14,8 @@ namespace {
 
 constexpr const char* kHistory = "old_pred_original_sample";
 
-/// Returns half the log of the signal-to-noise ratio: minus infinity at zero terminal SNR, plus infinity at the clean
-/// end.
+/// Returns half the logarithm of the signal-to-noise ratio. It is minus infinity where there is no signal (zero
+/// terminal SNR), and plus infinity at the clean end.
 at::Tensor half_log_snr(const at::Tensor& alpha_prod) {
   return rounded_log(rounded_sqrt(alpha_prod / (1 - alpha_prod)));
 }
@@ -25,7 +26,8 @@ DpmSolverSampler::DpmSolverSampler(NoiseSchedule schedule)
     : Sampler(schedule.timesteps()), schedule_(std::move(schedule)) {}
 
 int64_t DpmSolverSampler::draws(int64_t index) const {
-  // The reference discards the first draw of a second-order step. Drawing it here too keeps seeds equal.
+  // The reference draws noise twice in a second-order step and discards the first draw. Doing the same gives the same
+  // noise for a seed.
   return index > 0 && timesteps_.at(index) >= schedule_.stride() ? 2 : 1;
 }
 
@@ -47,7 +49,7 @@ at::Tensor DpmSolverSampler::step(const at::Tensor& prediction, int64_t index, c
   const at::Tensor log_snr = half_log_snr(alpha_t);
   const at::Tensor h = half_log_snr(alpha_prev) - log_snr;
   const at::Tensor sample_weight = rounded_sqrt((1 - alpha_prev) / (1 - alpha_t)) * rounded_exp(-h);
-  const at::Tensor original_weight = rounded_expm1(-2 * h) * rounded_sqrt(alpha_prev);  // negative: subtracted
+  const at::Tensor original_weight = rounded_expm1(-2 * h) * rounded_sqrt(alpha_prev);  // this weight is negative
   const at::Tensor noise_weight = rounded_sqrt(1 - alpha_prev) * rounded_sqrt(1 - rounded_exp(-2 * h));
 
   const at::Tensor noise = noise_of(index, sample, generator);

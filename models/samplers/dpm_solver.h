@@ -9,8 +9,8 @@ namespace sparsereel::models {
 class DpmSolverSampler : public Sampler {
  public:
   explicit DpmSolverSampler(NoiseSchedule schedule);
-  /// Steps must be taken in order, from 0 or from the state given to restore(), because each uses the clean sample
-  /// predicted by the one before.
+  /// Steps must be taken in order, from 0 or from the state given to restore(), because each step uses the clean sample
+  /// that the step before has predicted.
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                   at::Generator generator) override;
   at::Tensor predicted_original(const at::Tensor& prediction, int64_t index, const at::Tensor& sample) const override;

@@ -1,5 +1,5 @@
-// Interpolates a run's noise levels in the training table. Each step goes below the next level and returns to it by
-// adding noise.
+// Interpolates a run's noise levels in the table of training timesteps. Each step goes down below the next noise level,
+// and returns to that level by adding noise.
 #include "models/samplers/euler_ancestral.h"
 
 #include <ATen/ATen.h>
@@ -36,7 +36,8 @@ std::vector<double> timesteps_of(const SchedulerConfig& config, int64_t count) {
   return {timesteps.rbegin(), timesteps.rend()};
 }
 
-/// Interpolates between the table's entries as numpy does: in fp64, by the slope.
+/// Interpolates linearly between the table's entries at index `place`. Computes in fp64 and by the slope, to round as
+/// numpy does.
 double interpolated(const at::Tensor& table, double place) {
   const auto* entries = table.const_data_ptr<float>();
   const int64_t last = table.numel() - 1, below = std::min(static_cast<int64_t>(place), last);

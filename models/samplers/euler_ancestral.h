@@ -1,4 +1,4 @@
-// Ancestral sampling with Euler steps (Karras et al., arXiv 2206.00364), for DDPMs, in terms of the ratio of noise to
+// Ancestral sampling with Euler steps (Karras et al., arXiv 2206.00364) for DDPMs. Noise levels are ratios of noise to
 // signal.
 #pragma once
 
@@ -10,20 +10,20 @@
 
 namespace sparsereel::models {
 
-/// Timesteps of a run's steps, whole or fractional, and sigmas: the amount of noise per unit of signal.
+/// The timesteps of a run, whole or fractional, and its sigmas. A sigma is the amount of noise per unit of signal.
 struct NoiseLevels {
   std::vector<double> timesteps;  // rounded to fp32, as in the reference
   at::Tensor sigmas;              // fp32 CPU [steps + 1]; the last one is 0
-  at::Tensor start;               // fp32, 0-dimensional: standard deviation of the run's start
+  at::Tensor start;               // fp32, 0-dimensional: standard deviation of the latents with which the run starts
 };
 
-/// Computes a run's levels from num_train_timesteps, beta_start, beta_end, beta_schedule (linear or scaled_linear),
-/// timestep_spacing and steps_offset.
+/// Computes a run's noise levels. Of the config it reads num_train_timesteps, beta_start, beta_end, beta_schedule
+/// (linear or scaled_linear), timestep_spacing and steps_offset.
 NoiseLevels noise_levels(const SchedulerConfig& config, int64_t num_inference_steps);
 
 class EulerAncestralSampler final : public Sampler {
  public:
-  /// Samples by the noise levels. `prediction` says what the model predicts: "epsilon" or "v_prediction".
+  /// Makes a sampler for these noise levels. `prediction` says what the model predicts: "epsilon" or "v_prediction".
   EulerAncestralSampler(NoiseLevels levels, const std::string& prediction);
 
   at::Tensor start(const at::Tensor& noise) const override;

@@ -1,4 +1,4 @@
-// Parses the config. Missing fields take the defaults of diffusers' constructor.
+// Parses the config of ancestral sampling. Missing fields take the defaults of diffusers' constructor.
 #include "models/samplers/euler_ancestral_config.h"
 
 #include "models/files/config_fields.h"

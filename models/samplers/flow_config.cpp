@@ -1,5 +1,5 @@
-// Parses the configs. Missing fields take diffusers' defaults. Betas and timestep_spacing are not read, because flow
-// matching does not use them.
+// Parses the configs of flow-matching samplers. Missing fields take diffusers' defaults. Betas and timestep_spacing are
+// not read, because flow matching does not use them.
 #include "models/samplers/flow_config.h"
 
 #include "models/files/config_fields.h"
@@ -27,7 +27,8 @@ SchedulerConfig parse_multistep(const ConfigFields& fields) {
   fields.choice("prediction_type", "epsilon", {"flow_prediction"});
   require(fields, "use_flow_sigmas", false, true);
   require(fields, "thresholding", false, false);
-  require(fields, "lower_order_final", true, true);  // the last step's span is infinite, so it must be first order
+  /// the last step must be of first order, because its span in log-SNR is infinite
+  require(fields, "lower_order_final", true, true);
   fields.choice("final_sigmas_type", "zero", {"zero"});
   const int64_t order = fields.integer("solver_order", 2);
   if (order != 2) fields.unsupported("solver_order", std::to_string(order), "2");

@@ -1,4 +1,4 @@
-// An Euler step follows the predicted slope as far as sigma falls.
+// An Euler step moves the sample along the predicted slope by the change of sigma.
 #include "models/samplers/flow_euler.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Goes to the clean latents, and from there back to the next noise level.
+// A step computes the clean latents, and adds new noise to reach the next noise level.
 #include "models/samplers/flow_lcm.h"
 
 #include <ATen/ATen.h>

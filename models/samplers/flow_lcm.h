@@ -1,5 +1,5 @@
-// Multistep sampling of models that were distilled to predict the clean latents in one step (latent consistency models,
-// arXiv:2310.04378; distribution matching, arXiv:2405.14867), like FlowMatchLCMScheduler.
+// Sampling in several steps for models that were distilled to predict the clean latents in one step (latent consistency
+// models, arXiv:2310.04378; distribution matching, arXiv:2405.14867). Works like diffusers' FlowMatchLCMScheduler.
 #pragma once
 
 #include "models/samplers/flow_schedule.h"
@@ -10,8 +10,8 @@ namespace sparsereel::models {
 class FlowLcmSampler : public Sampler {
  public:
   explicit FlowLcmSampler(FlowSchedule schedule);
-  /// Adds new noise of the next level to the predicted clean latents. Like the reference it draws noise in fp32 in
-  /// every step, also in the last one, which adds none. The result has the prediction's dtype.
+  /// Adds new noise of the next level to the predicted clean latents. Draws noise in fp32 in every step; like the
+  /// reference, it draws noise even in the last step, which adds none. The result has the prediction's dtype.
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                   at::Generator generator) override;
   at::Tensor predicted_original(const at::Tensor& prediction, int64_t index, const at::Tensor& sample) const override;

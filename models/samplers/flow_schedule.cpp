@@ -1,4 +1,5 @@
-// Computes evenly spaced, shifted noise levels with the reference's rounding: timesteps must agree to the last bit.
+// Computes evenly spaced, shifted noise levels. Rounds as the reference does, because timesteps must be the same to the
+// last bit.
 #include "models/samplers/flow_schedule.h"
 
 #include <ATen/ATen.h>
@@ -14,7 +15,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Applies the shift. `Real` is the type in which the reference computes.
+/// Applies the shift to sigma. `Real` is the type in which the reference computes the shift.
 template <typename Real>
 Real shifted(Real sigma, double shift) {
   return static_cast<Real>(shift) * sigma / (1 + static_cast<Real>(shift - 1) * sigma);
@@ -26,7 +27,7 @@ at::Tensor with_clean_end(std::vector<double> sigmas) {
   return at::tensor(sigmas, at::kFloat);
 }
 
-/// Converts levels and timesteps for a model in which 0 is noise and 1 is clean, in fp32.
+/// Converts levels and timesteps, in fp32, for a model in which level 0 is noise and level 1 is clean.
 void invert(FlowSchedule& schedule, double train_steps) {
   schedule.sigmas = 1 - schedule.sigmas;
   const at::Tensor timesteps = (schedule.sigmas * train_steps).to(at::kDouble);
@@ -38,8 +39,8 @@ bool fall(const at::Tensor& sigmas) {
   return (sigmas.diff() < 0).all().item<bool>();
 }
 
-/// Returns the error for unusable noise levels. It blames the given sigmas if they are too close together even without
-/// the shift, else the shift.
+/// Returns the error for noise levels that are too close together. If the given sigmas are too close even without the
+/// shift, the error names sigmas, else flow_shift.
 Error no_room(const SchedulerConfig& config, int64_t num_inference_steps) {
   if (!config.sigmas.empty() && !fall(with_clean_end(config.sigmas)))
     return bad_option("sigmas", "are too close to each other or to 0", "give levels that differ by 0.001 or more");
@@ -53,7 +54,8 @@ Error no_room(const SchedulerConfig& config, int64_t num_inference_steps) {
 
 FlowSchedule euler_flow_schedule(const SchedulerConfig& config, int64_t num_inference_steps) {
   const auto train_steps = static_cast<double>(config.num_train_timesteps);
-  // The reference spaces the run between the ends of a table that is already shifted, then shifts once more.
+  // The reference applies the shift twice: it spaces the run's levels evenly between the ends of a table that is
+  // already shifted, and then shifts them again.
   std::vector<double> sigmas;
   FlowSchedule schedule;
   const auto add = [&](double sigma) {
@@ -74,7 +76,7 @@ FlowSchedule euler_flow_schedule(const SchedulerConfig& config, int64_t num_infe
 
 namespace {
 
-/// Makes a schedule of levels that are already shifted. Its timesteps are whole.
+/// Makes a schedule from levels that are already shifted. Its timesteps are whole numbers.
 FlowSchedule schedule_of(std::vector<double> sigmas, const SchedulerConfig& config, int64_t num_inference_steps) {
   FlowSchedule schedule;
   for (const double sigma : sigmas)
@@ -111,7 +113,7 @@ FlowSchedule data_flow_schedule(const SchedulerConfig& config, int64_t num_infer
 }
 
 FlowSchedule unipc_flow_schedule(const SchedulerConfig& config, int64_t num_inference_steps) {
-  constexpr double kLeastSignal = 1e-6;  // pure noise has no finite log-SNR
+  constexpr double kLeastSignal = 1e-6;  // the least amount of signal, because the log-SNR of pure noise is not finite
   const auto train_steps = static_cast<double>(config.num_train_timesteps);
   std::vector<double> sigmas = config.sigmas;
   if (sigmas.empty()) {

@@ -1,5 +1,5 @@
-// The clean sample is found by the timestep that the model saw, as in the reference: 1 - (1 - sigma) is not always
-// sigma in fp32.
+// As in the reference, the clean sample is computed from the timestep that the model got, not from sigma: in fp32, 1 -
+// (1 - sigma) is not always sigma.
 #include "models/samplers/flow_to_data.h"
 
 #include <ATen/ATen.h>

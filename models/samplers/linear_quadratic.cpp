@@ -1,4 +1,4 @@
-// Computes a line, then a parabola that continues it with the same slope and reaches the clean end.
+// Computes noise levels on a line, then on a parabola that continues the line with the same slope and ends at 0.
 #include "models/samplers/linear_quadratic.h"
 
 namespace sparsereel::models {

@@ -1,4 +1,4 @@
-// A schedule of noise levels that families of flow matching may use (SamplerSpec::sigmas). No torch.
+// A schedule of noise levels for flow-matching models (SamplerSpec::sigmas). No torch.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 
 namespace sparsereel::models {
 
-/// Returns falling noise levels from 1, one for each step. The first half of the steps falls evenly to 1 - threshold.
-/// The other half follows a parabola that continues with the same slope and would end at 0. This is
-/// linear_quadratic_schedule of the pipelines of models trained for it. steps >= 1.
+/// Returns noise levels that fall from 1, one for each of the `steps` >= 1. In the first half of the steps they fall
+/// evenly to 1 - threshold. In the second half they lie on a parabola that continues with the same slope and would end
+/// at 0. This is linear_quadratic_schedule in diffusers' pipelines of models that were trained for it.
 std::vector<double> linear_quadratic_sigmas(int64_t steps, double threshold);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Creates the sampler and the schedule for a config.
+// Creates the sampler for a config, with its schedule.
 #include "models/samplers/make_sampler.h"
 
 #include <string>

@@ -1,4 +1,5 @@
-// Draws pairs of normal numbers by Box and Muller (Ann. Math. Statist. 29, 1958), rounded where libtorch rounds.
+// Draws normally distributed numbers by the method of Box and Muller (Ann. Math. Statist. 29, 1958), which makes them
+// in pairs. Rounds where libtorch rounds.
 #include "models/samplers/noise.h"
 
 #include <ATen/ATen.h>
@@ -14,10 +15,11 @@
 namespace sparsereel::models {
 namespace {
 
-// libtorch makes eight pairs from this many uniform numbers: first and ninth, and so on
+// libtorch makes eight pairs from 16 uniform numbers: the first with the ninth, the second with the tenth, and so on
 constexpr int64_t kTogether = 16;
 
-/// The values of logarithm, sine and cosine for every uniform number in [0, 1) that Scalar can have.
+/// Tables for every uniform number in [0, 1) that Scalar can have: the radius (from its logarithm), the cosine and the
+/// sine.
 template <typename Scalar>
 struct Functions {
   static constexpr uint32_t kCount = uint32_t{1} << std::numeric_limits<Scalar>::digits;
@@ -55,7 +57,7 @@ void draw_all(at::mt19937& engine, Scalar* out, int64_t count) {
   static const Functions<Scalar> functions;
   for (int64_t i = 0; i + kTogether <= count; i += kTogether) draw_together(engine, functions, out + i);
   if (count % kTogether == 0) return;
-  for (int64_t i = 0; i < count % kTogether; ++i) engine();  // libtorch draws the last ones again
+  for (int64_t i = 0; i < count % kTogether; ++i) engine();  // libtorch draws new numbers for the last 16
   draw_together(engine, functions, out + count - kTogether);
 }
 

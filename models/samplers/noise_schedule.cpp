@@ -19,7 +19,7 @@ Error bad_field(const std::string& field, const std::string& problem, std::strin
   return bad_input(std::string(kConfigFile) + ": " + field + " " + problem, std::move(remedy));
 }
 
-/// Returns the cosine schedule of arXiv:2102.09672, each beta capped at 0.999.
+/// Returns the betas of the cosine schedule of arXiv:2102.09672. Betas above 0.999 are set to 0.999.
 at::Tensor cosine_betas(int64_t count) {
   const auto alpha_bar = [](double t) {
     const double cosine = std::cos((t + 0.008) / 1.008 * std::numbers::pi / 2);
@@ -41,10 +41,11 @@ at::Tensor make_betas(const SchedulerConfig& config) {
   if (config.beta_schedule == "scaled_linear") {
     return at::linspace(std::sqrt(config.beta_start), std::sqrt(config.beta_end), count, at::kDouble).square();
   }
-  return cosine_betas(count);  // squaredcos_cap_v2
+  return cosine_betas(count);  // beta_schedule is squaredcos_cap_v2
 }
 
-/// Shifts and scales sqrt(alpha_bar) so that the last timestep is pure noise (arXiv:2305.08891, algorithm 1).
+/// Shifts and scales the square roots of the cumulative alphas so that the last timestep is pure noise
+/// (arXiv:2305.08891, algorithm 1).
 at::Tensor rescale_zero_terminal_snr(const at::Tensor& alphas_cumprod) {
   const at::Tensor root = rounded_sqrt(alphas_cumprod);
   const at::Tensor first = root[0], last = root[-1];
@@ -68,10 +69,10 @@ std::vector<int64_t> leading_timesteps(int64_t train_steps, int64_t count, int64
   return timesteps;
 }
 
-/// Returns numpy's arange(train_steps, 0, -train_steps / count), rounded, minus one. numpy steps by the difference of
-/// its first two values, and its rounding is part of the reference's timesteps. For some counts (61 and 103 of 1000)
-/// arange gives one value too many, a timestep of -1. The reference looks it up at the noisiest end of its table; here
-/// it is left out.
+/// Returns numpy's arange(train_steps, 0, -train_steps / count), rounded, minus one. numpy's step is the difference of
+/// its first two values; its rounding error affects the reference's timesteps, so it is repeated here. For some counts
+/// (61 and 103 of 1000) arange returns one value too many, which becomes timestep -1. The reference then reads the
+/// last, noisiest entry of its table. Here this timestep is left out.
 std::vector<int64_t> trailing_timesteps(int64_t train_steps, int64_t count) {
   const auto start = static_cast<double>(train_steps);
   const double difference = (start - start / static_cast<double>(count)) - start;

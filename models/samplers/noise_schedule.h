@@ -1,5 +1,5 @@
-// The noise schedule of DDIM and DPM-Solver: cumulative alphas, timesteps, and the clean sample that a prediction
-// implies.
+// The noise schedule of DDIM and DPM-Solver: cumulative products of alphas, timesteps, and the clean sample that a
+// prediction implies.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,18 +12,18 @@
 
 namespace sparsereel::models {
 
-/// Alphas are CPU tensors in the dtype in which the reference computes them: float64 for scaled_linear, float32
-/// otherwise. The samplers' formulas mix scalars of both widths, and their rounding shows in the result.
+/// Alphas are CPU tensors in the dtype in which the reference computes them: fp64 for scaled_linear, fp32 otherwise.
+/// The samplers' formulas mix both dtypes, and a different rounding would be visible in the result.
 class NoiseSchedule {
  public:
   /// Computes the schedule of a run with 1 to num_train_timesteps steps. `config` must come from its parser. Throws
-  /// Error if the timesteps leave the schedule.
+  /// Error if a timestep is outside the table of betas.
   NoiseSchedule(const SchedulerConfig& config, int64_t num_inference_steps);
 
   /// Returns the run's timesteps, noisiest first; whole numbers.
   const std::vector<double>& timesteps() const { return timesteps_; }
-  /// Returns the training timesteps between two steps, as the reference counts them even if they are not equally
-  /// spaced.
+  /// Returns the number of training timesteps from one step to the next. As in the reference, this is one number even
+  /// if the steps are not equally spaced.
   double stride() const { return static_cast<double>(config_.num_train_timesteps / std::ssize(timesteps_)); }
   /// Returns the cumulative product of alphas, 0-dimensional. For a negative timestep (the clean end), this is 1, or
   /// the product at timestep 0 if set_alpha_to_one is off.

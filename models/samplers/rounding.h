@@ -1,4 +1,4 @@
-// Functions whose last bit is the same on every processor.
+// Mathematical functions whose results are the same on every processor, to the last bit.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,8 +8,9 @@
 
 namespace sparsereel::models {
 
-/// Applies a function to fp32 or fp64 numbers in fp64. libtorch's own functions in fp32 use oneMKL, whose last bit
-/// depends on the processor. Schedules subtract such numbers from each other, and 1e-7 becomes 1e-4 in a video.
+/// Applies a function to fp32 or fp64 numbers, and computes in fp64. In fp32, libtorch's functions use oneMKL, whose
+/// last bit depends on the processor. Schedules subtract such numbers from each other, so that an error of 1e-7 becomes
+/// 1e-4 in a video.
 template <typename Function>
 at::Tensor in_double(Function function, const at::Tensor& x) {
   return function(x.to(at::kDouble)).to(x.scalar_type());

@@ -1,4 +1,4 @@
-// Draws a sampler's noise, some steps ahead.
+// Draws a sampler's noise, on request for steps that come later.
 #include "models/samplers/sampler.h"
 
 #include <ATen/ATen.h>
@@ -11,7 +11,7 @@
 
 namespace sparsereel::models {
 bool Sampler::draw_ahead(int64_t index, const at::Tensor& sample, const at::Generator& generator) {
-  constexpr int64_t kMostAhead = 16;  // each draw takes megabytes
+  constexpr int64_t kMostAhead = 16;  // a limit, because each draw takes megabytes
   const int64_t last = std::min(index + kMostAhead, std::ssize(timesteps_)) - 1, next = index + std::ssize(drawn_);
   if (next > last || draws(next) == 0) return false;
   at::Generator ahead = generator.clone();

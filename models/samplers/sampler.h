@@ -1,5 +1,5 @@
-// A sampler turns the model's prediction at one timestep into the latents of the next one. The schedule that it is made
-// with determines the timesteps (flow_schedule.h, noise_schedule.h).
+// A sampler computes the latents of the next timestep from the model's prediction at this one. The timesteps come from
+// the schedule with which the sampler is made (flow_schedule.h, noise_schedule.h).
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -19,17 +19,18 @@ class Sampler {
   explicit Sampler(std::vector<double> timesteps) : timesteps_(std::move(timesteps)) {}
   virtual ~Sampler() = default;
 
-  /// Returns the run's timesteps, noisiest first; size = num_inference_steps. They are real numbers, rounded as in the
-  /// reference.
+  /// Returns the run's timesteps, noisiest first; size = num_inference_steps. They need not be whole; they are rounded
+  /// as in the reference.
   const std::vector<double>& timesteps() const { return timesteps_; }
-  /// Returns the latents with which a run starts, made from noise with standard deviation 1 or from given latents, in
-  /// their dtype.
+  /// Returns the latents with which a run starts, in the dtype of `noise`. `noise` has standard deviation 1, or holds
+  /// latents that the user gives.
   virtual at::Tensor start(const at::Tensor& noise) const { return noise; }
   /// Returns the model's input for the sample of a step, in the sample's dtype.
   virtual at::Tensor model_input(const at::Tensor& sample, int64_t /*index*/) const { return sample; }
-  /// Draws the noise of a future step: `index`, which is the next step or a later one. The host can thus draw while a
-  /// GPU computes the prediction; two draws may take nearly as long as a step that a cache reuses. Noise and generator
-  /// end up the same as without this call. Returns true if more noise can be drawn ahead.
+  /// Draws noise for step `index` or a later step, before that step is made. The host can thus draw while a GPU
+  /// computes the prediction of step `index`. This matters because two draws may take nearly as long as a step that a
+  /// cache reuses. The noise of each step, and `generator` after it, are the same as without this call. Returns true if
+  /// more noise can be drawn ahead.
   bool draw_ahead(int64_t index, const at::Tensor& sample, const at::Generator& generator);
   /// Returns the latents of step index + 1. `prediction` (fp32; for flow matching the model's own dtype, whose rounding
   /// counts) and `sample` have the same shape, with axes in any order. The result has the reference's dtype; the
@@ -40,25 +41,26 @@ class Sampler {
   /// Returns the final latents (x0) that the prediction of step `index` implies. Takes the same arguments as step().
   virtual at::Tensor predicted_original(const at::Tensor& prediction, int64_t index,
                                         const at::Tensor& sample) const = 0;
-  /// Returns the history that a denoising checkpoint must keep beside latents and step. Empty for single-step samplers.
+  /// Returns the tensors that a denoising checkpoint must hold in addition to the latents and the step. Empty for
+  /// samplers that need only the last prediction.
   virtual std::map<std::string, at::Tensor> state() const { return {}; }
-  /// Continues from a state(). Throws Error if the sampler does not know the state.
+  /// Continues from the result of state(). Throws Error if the tensors do not belong to this kind of sampler.
   virtual void restore(const std::map<std::string, at::Tensor>& state);
 
  protected:
-  /// Returns how many times step `index` draws noise. The last draw is the noise that the step adds.
+  /// Returns how many times step `index` draws noise. The step adds the noise of the last draw.
   virtual int64_t draws(int64_t /*index*/) const { return 0; }
-  /// Returns the normal noise of step `index` on the sample's device. It is drawn in the sample's dtype; draws with one
-  /// seed differ between dtypes.
+  /// Returns the normally distributed noise of step `index` on the sample's device. It is drawn in the sample's dtype,
+  /// because the same seed gives other numbers in another dtype.
   at::Tensor noise_of(int64_t index, const at::Tensor& sample, at::Generator& generator);
 
   std::vector<double> timesteps_;
 
  private:
   struct Drawn {
-    at::Tensor noise, generator;  // on the CPU; the generator's state after the draw
+    at::Tensor noise, generator;  // on the CPU: the noise, and the generator's state after the draw
   };
-  std::deque<Drawn> drawn_;  // drawn ahead, for the next steps
+  std::deque<Drawn> drawn_;  // noise that was drawn ahead, for the next steps in order
 };
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// A checkpoint's scheduler_config.json as a plain struct, with diffusers' field names. No torch.
+// A checkpoint's scheduler_config.json as a struct, with diffusers' field names. No torch.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,9 @@ constexpr bool draws(SamplerKind kind) {
   return kind == SamplerKind::dpm_solver || kind == SamplerKind::euler_ancestral || kind == SamplerKind::flow_lcm;
 }
 
-/// The config of diffusers' discrete schedulers or, with the last four fields and no betas, of diffusers' flow-matching
-/// schedulers. clip_sample and clip_sample_range are not read, because none of our samplers clips.
+/// The config of one of diffusers' schedulers. Discrete schedulers use the fields up to snr_shift_scale; flow-matching
+/// schedulers use num_train_timesteps and the last four fields. clip_sample and clip_sample_range are not read, because
+/// none of our samplers clips.
 struct SchedulerConfig {
   SamplerKind kind = SamplerKind::ddim;
   int64_t num_train_timesteps = 1000;
@@ -44,11 +45,11 @@ struct SchedulerConfig {
   std::string timestep_spacing = "trailing";     // linspace, leading, trailing
   bool rescale_betas_zero_snr = true;
   double snr_shift_scale = 3.0;
-  double flow_shift = 1.0;  // flow_shift of UniPC and DPM-Solver, shift of FlowMatchEuler and FlowMatchLCM
+  double flow_shift = 1.0;  // the field flow_shift of UniPC and DPM-Solver, `shift` of FlowMatchEuler and FlowMatchLCM
   /// Flow matching's noise levels before the shift, one for each step. If empty, they are evenly spaced.
   std::vector<double> sigmas;
-  bool invert_sigmas = false;              // FlowMatchEuler only: levels count from noise, 0, to the clean end, 1
-  std::vector<int64_t> disable_corrector;  // UniPC's steps, counted from 0, whose results are not corrected
+  bool invert_sigmas = false;              // FlowMatchEuler only: levels rise from 0, noise, to 1, the clean end
+  std::vector<int64_t> disable_corrector;  // UniPC only: steps, counted from 0, whose results are not corrected
 };
 
 }  // namespace sparsereel::models

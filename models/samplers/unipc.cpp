@@ -1,8 +1,8 @@
-// UniPC works in time l = log(alpha / sigma), with alpha = 1 - sigma. With the model's clean prediction c(l), a sample
-// goes from s to t exactly by
+// UniPC works in time l = log(alpha / sigma), with alpha = 1 - sigma. If c(l) is the model's prediction of the clean
+// sample, the exact step from s to t is
 //   x_t = sigma_t / sigma_s x_s + alpha_t (1 - e^-h) mean(c),   h = l_t - l_s,
-// where e^l weights the mean over the span. The predictor estimates the mean from predictions at s and before. The
-// corrector repeats the same span once c(l_t) is known too.
+// where the mean over the span is weighted by e^l. The predictor estimates the mean from predictions at s and before.
+// The corrector repeats the span once c(l_t) is also known.
 #include "models/samplers/unipc.h"
 
 #include <ATen/ATen.h>
@@ -19,14 +19,15 @@ namespace {
 
 constexpr int64_t kOrder = 2;
 
-/// Weights of two differences of clean predictions, each divided by its place r (0 at the span's start, 1 at its end).
+/// The weights of two differences of clean predictions. Each difference is divided by its place r, which is 0 at the
+/// span's start and 1 at its end.
 struct Weights {
   at::Tensor older, end;
 };
 
-/// Returns the weights that are exact if c is a parabola: sum of weight r^(n - 1) = mean of r^n for n = 1, 2, with
-/// places `older` and 1. The means are computed as in the reference, because cancellation for small h shows in the
-/// result.
+/// Returns the weights with which the result is exact if c is a parabola. For n = 1 and 2, the sum of weight * r^(n -
+/// 1) over the places r = `older` and r = 1 must be the mean of r^n. The means are computed as in the reference,
+/// because their cancellation errors for small h affect the result.
 Weights parabola_weights(const at::Tensor& h, const at::Tensor& older) {
   const at::Tensor decay = rounded_expm1(-h);
   const at::Tensor first = decay / -h - 1;
@@ -48,7 +49,8 @@ UniPcSampler::UniPcSampler(FlowSchedule schedule) : UniPcSampler(std::move(sched
   std::iota(disable_corrector_.begin(), disable_corrector_.end(), 0);
 }
 
-/// Returns 1 without history and for the last step, whose span is infinite; else 2.
+/// Returns the order of step `index`: 1 for the first step, which has no history, and for the last step, whose span is
+/// infinite; else 2.
 int64_t UniPcSampler::order(int64_t index) const {
   return std::min({kOrder, index + 1, static_cast<int64_t>(timesteps_.size()) - index});
 }
@@ -57,13 +59,15 @@ at::Tensor UniPcSampler::span(int64_t from, int64_t to) const {
   return half_log_snr_[to] - half_log_snr_[from];
 }
 
-/// Advances `sample` of step `index` to the next one; `clean` is the mean over the span.
+/// Returns the sample of step `index` + 1. `sample` is that of step `index`, `clean` the mean of c over the span
+/// between them.
 at::Tensor UniPcSampler::advance(int64_t index, const at::Tensor& sample, const at::Tensor& clean) const {
   const at::Tensor sigma = sigmas_[index + 1];
   return sigma / sigmas_[index] * sample - (1 - sigma) * rounded_expm1(-span(index, index + 1)) * clean;
 }
 
-/// Corrects a sample (UniC): repeats the span that led to `sample`; `clean` is the prediction at its end.
+/// Returns the corrected `sample` of step `index` (UniC): repeats the span that led to it, now with `clean`, the
+/// prediction at the span's end.
 at::Tensor UniPcSampler::corrected(int64_t index, const at::Tensor& sample, const at::Tensor& clean) const {
   const int64_t last = index - 1;
   const at::Tensor& start = history_.clean;
@@ -78,8 +82,8 @@ at::Tensor UniPcSampler::corrected(int64_t index, const at::Tensor& sample, cons
   return advance(last, history_.sample, mean).to(sample.scalar_type());
 }
 
-/// Estimates the mean of c over the next span (UniP). Lays a line through the last two predictions, and returns its
-/// value at the middle of the span.
+/// Estimates the mean of c over the next span (UniP): the value at the middle of the span, on the line through the last
+/// two predictions.
 at::Tensor UniPcSampler::extrapolated(int64_t index, const at::Tensor& clean) const {
   if (order(index) == 1) return clean;
   const at::Tensor place = span(index, index - 1) / span(index, index + 1);

@@ -1,5 +1,5 @@
-// UniPC of order two with B(h) = e^h - 1 ("bh2"), on predictions of the clean sample (arXiv:2302.04867), like
-// UniPCMultistepScheduler for flow-matching models.
+// UniPC of order two with B(h) = e^h - 1 ("bh2") on predictions of the clean sample (arXiv:2302.04867). It works like
+// diffusers' UniPCMultistepScheduler for flow-matching models.
 #pragma once
 
 #include <string_view>
@@ -17,9 +17,8 @@ class UniPcSampler : public Sampler {
   /// Makes a sampler that corrects no step. The predictor alone is DPM-Solver++ of order two (2M, arXiv:2211.01095),
   /// like DPMSolverMultistepScheduler.
   explicit UniPcSampler(FlowSchedule schedule);
-  /// Corrects `sample` by the model's prediction at the sample, then predicts the next sample. Steps must be taken in
-  /// order, from 0 or from the state given to restore(). Draws nothing from the generator. The result has the sample's
-  /// dtype.
+  /// Corrects `sample` with the model's prediction for it, then predicts the next sample. Steps must be taken in order,
+  /// from 0 or from the state given to restore(). Draws nothing from the generator. The result has the sample's dtype.
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                   at::Generator generator) override;
   at::Tensor predicted_original(const at::Tensor& prediction, int64_t index, const at::Tensor& sample) const override;
@@ -27,9 +26,9 @@ class UniPcSampler : public Sampler {
   void restore(const std::map<std::string, at::Tensor>& state) override;
 
  private:
-  /// Tensors that earlier steps leave to the next; undefined if there was no such step.
+  /// Tensors of earlier steps that the next step needs; undefined if there was no such step.
   struct History {
-    at::Tensor sample;        // from which the last step started
+    at::Tensor sample;        // the sample from which the last step started
     at::Tensor clean, older;  // clean samples predicted in the last step and the one before
   };
   struct Name {

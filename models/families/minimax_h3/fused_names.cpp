@@ -20,7 +20,7 @@ constexpr int64_t kKinds = 3;  // queries, keys, values
 constexpr const char *kFusedLayer = ".attn.qkv_proj.weight", *kNormOfQueries = ".attn.q_norm.weight";
 
 // A sample is enough: some rows of each head, and the first columns of each row. Reading it touches a tenth of the
-// file's pages of a layer.
+// memory pages that hold the layer.
 constexpr int64_t kSampledRows = 16, kSampledColumns = 64;
 
 bool has_plain_numbers(Dtype dtype) {
@@ -61,7 +61,8 @@ struct LayerNumbers {
   /// one for each row; empty if one factor scales all rows, because it changes no ratio of lengths
   std::vector<float> factors = {};
 
-  /// Returns the logarithm of the sum of squares of a row's first numbers.
+  /// Returns the logarithm of the sum of squares of a row's first numbers. Files whose rows were rotated before
+  /// quantizing give the same result, because a rotation keeps a row's length.
   double squared_length(int64_t row) const {
     const auto* begin = reinterpret_cast<const uint8_t*>(data.data()) + static_cast<size_t>(row) * bytes_of_row(*entry);
     double squares = 0;

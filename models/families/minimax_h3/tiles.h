@@ -19,7 +19,7 @@ struct FixedTiles {
 };
 
 /// Returns the smallest number of tiles of 256 pixels that cover `length` latents and overlap by at least 64 pixels.
-/// Each tile starts at a whole latent. An axis shorter than a tile has one tile of its own length.
+/// Each tile starts at a whole latent. A shorter axis has a single tile of its own length.
 FixedTiles fixed_tiles(int64_t length, int64_t pixels_a_latent);
 
 /// Work that is done tile by tile: tiles are cut from `whole`, processed by `run`, and joined to the result.

@@ -54,7 +54,7 @@ struct FramePlaces {
     x = axis_places(grid.width, width, side);
   }
 
-  /// Returns the positions of all patches of frames at these times, fp64 [frames].
+  /// Returns the positions of all patches of frames at these times. `times` is fp64 [frames].
   Places at(const at::Tensor& times) const {
     const std::vector<at::Tensor> axes = at::meshgrid({times, y, x}, "ij");
     return {axes[0].flatten(), axes[1].flatten(), axes[2].flatten()};

@@ -1,4 +1,4 @@
-// Parses the config of Mochi's transformer. Fallbacks are the defaults of diffusers' constructor.
+// Parses the config of Mochi's transformer. Missing fields take the defaults of diffusers' constructor.
 #include "models/families/mochi/config.h"
 
 #include "models/files/config_fields.h"

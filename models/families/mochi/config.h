@@ -11,7 +11,7 @@ namespace sparsereel::models {
 struct MochiConfig {
   static constexpr int64_t kPoolerHeads = 8;  // fixed by the reference
 
-  int64_t patch_size = 2;  // height and width of a patch, in latent pixels
+  int64_t patch_size = 2;  // height and width of a patch, in latents
   int64_t num_attention_heads = 24;
   int64_t attention_head_dim = 128;
   int64_t num_layers = 48;
@@ -23,7 +23,7 @@ struct MochiConfig {
   int64_t max_sequence_length = 256;
 
   int64_t width() const { return num_attention_heads * attention_head_dim; }
-  /// Returns the inner width of a stream's gated feed-forward.
+  /// Returns the inner width of the gated feed-forward of a stream of this width.
   static int64_t feed_forward_width(int64_t width) { return 8 * width / 3; }
 };
 

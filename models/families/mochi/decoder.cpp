@@ -1,4 +1,4 @@
-// Mochi's 3D causal decoder. Large frames are decoded a few at a time.
+// Mochi's 3D causal decoder. The larger the frames, the fewer it decodes at once.
 #include "models/families/mochi/decoder.h"
 
 #include <ATen/ATen.h>
@@ -18,7 +18,8 @@ at::Tensor residual_blocks(const std::vector<ResnetBlock<GroupNorm>>& blocks, at
   return x;
 }
 
-// Expands each pixel of x [F, H, W, in] to a box of pixels. Returns [frames F, side H, side W, out].
+// Expands each pixel of x [F, H, W, in] to a box of frames x side x side pixels. Returns [frames F, side H, side W,
+// out].
 at::Tensor expand(const MochiExpansion& expansion, at::Tensor x) {
   const int64_t times = expansion.frames, side = expansion.side;
   const at::Tensor pixels = linear(x, expansion.proj).unflatten(3, {times, side, side, expansion.out});
@@ -33,7 +34,8 @@ struct Decoding {
   const std::function<void(const at::Tensor& frames)>& done;
 };
 
-/// Calls `each` for parts of x that are processed at once. A single part is moved, so it can be freed.
+/// Splits x into parts of frames that are small enough to be processed at once, and calls `each` for every part. If
+/// there is only one part, `each` gets x itself, so that it can free x.
 void in_parts(const Decoding& decoding, at::Tensor x, const std::function<void(at::Tensor part)>& each) {
   const RowSplit* rows = decoding.history.rows;
   const int64_t height = rows == nullptr ? x.size(1) : rows->most(x.size(1));

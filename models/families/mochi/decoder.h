@@ -1,4 +1,4 @@
-// The decoder of diffusers' AutoencoderKLMochi: its weights, and the decoding of latent frames.
+// The decoder of diffusers' AutoencoderKLMochi: its weights, and a function that decodes latent frames.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,7 +19,7 @@ namespace sparsereel::models {
 
 /// A matrix product that expands each pixel to a box of frames x side x side pixels.
 struct MochiExpansion {
-  /// [out x frames x side x side, in]; finish() reorders the rows so that the channels of a pixel are consecutive.
+  /// [out x frames x side x side, in]; finish() reorders the rows so that all channels of a pixel follow each other.
   Linear proj;
   int64_t frames = 1, side = 1, out = 0;
 
@@ -35,7 +35,7 @@ struct MochiDecoder {
   Linear conv_in;                              // [widest, latent channels]
   std::vector<ResnetBlock<GroupNorm>> before;  // residual blocks at the widest level, before `levels`
   std::vector<MochiLevel> levels;              // widest first
-  Linear proj_out;                             // [out_channels, narrowest], on a GPU padded with unused rows
+  Linear proj_out;                             // [out_channels, narrowest]; on a GPU, finish() adds unused rows
   int64_t out_channels = 3;
 
   void weights(const Visit& visit, const MochiVaeConfig& config);
@@ -43,15 +43,15 @@ struct MochiDecoder {
   void finish();
 };
 
-/// Returns the number of frames that a level processes at once. That number divides `frames` into parts as equal as
-/// possible. Each part has at most `elements` elements, or is one frame.
+/// Returns the number of frames that a level processes at once. `frames` frames are divided into parts as equal as
+/// possible, each with at most `elements` elements; a part has at least one frame.
 int64_t frames_at_once(int64_t frames, int64_t elements_a_frame, int64_t elements);
 
 /// Decodes the next frames of a video: latents [F, H, W, latent channels]. Passes the result [t F, s H, s W,
 /// out_channels] to `done` in consecutive parts. Each level processes as many frames at once as `elements` allows.
-/// Their results go through all later levels before the next frames, so small levels take a whole video at once.
-/// Splitting does not change the result. `history` starts empty. If it has rows, the latents are this rank's band of
-/// rows, and all ranks split the frames alike.
+/// Their results pass through all later levels before the level goes on with its next frames, so only small frames are
+/// processed many at a time. This does not change the result. `history` starts empty. If history.rows is set, the
+/// latents are this rank's band of rows, and all ranks split the frames in the same way.
 void decode_frames(const MochiDecoder& decoder, const at::Tensor& latents, ConvHistory& history, int64_t elements,
                    const std::function<void(const at::Tensor& frames)>& done);
 

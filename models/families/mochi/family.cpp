@@ -18,12 +18,12 @@ namespace {
 
 constexpr const char* kEmptyPrompt = "force_zeros_for_empty_prompt";
 
-/// Returns the defaults of diffusers' pipeline, except the number of frames, which is the authors'.
+/// Returns the defaults of diffusers' pipeline, but with the authors' number of frames.
 Defaults mochi_defaults() {
   return {.width = 848, .height = 480, .frames = 163, .steps = 64, .guidance = 4.5, .fps = 30};
 }
 
-/// Returns the sigmas of diffusers' pipeline, which its sampler uses unchanged.
+/// Returns the noise levels that diffusers' pipeline computes. Its sampler uses them without a shift.
 std::vector<double> mochi_sigmas(int64_t steps) {
   return linear_quadratic_sigmas(steps, /*threshold=*/0.025);
 }

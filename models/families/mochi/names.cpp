@@ -14,7 +14,8 @@ using Pairs = NameMap::Pairs;
 
 constexpr const char *kOurs = "transformer_blocks.*.", *kTheirs = "blocks.*.";
 
-/// Returns the names that both streams have. The authors' names end with x for the video and y for the text.
+/// Returns the names of the layers that both the video and the text have. The authors' names end with x for the video
+/// and with y for the text.
 Pairs block_names() {
   Pairs pairs;
   for (const auto& [ours, theirs] : Pairs{{"norm1.linear", "mod_x"},
@@ -32,8 +33,8 @@ Pairs block_names() {
   return pairs;
 }
 
-/// Returns the rows that diffusers orders differently. A feed-forward's gates are the second half, after the values
-/// that they gate. The last norm's scales come first.
+/// Returns the layers whose rows diffusers stores in another order. In diffusers, a feed-forward's gates are the second
+/// half of the rows, behind the values that they gate, and the last norm's scales are the first half.
 std::vector<MovedRows> moved_rows() {
   std::vector<MovedRows> moved = {{.first = "norm_out.linear", .second = "final_layer.mod", .halves_swapped = true}};
   const std::vector<std::string> of_video = {"to_q", "to_k", "to_v"},
@@ -62,7 +63,8 @@ void name_residual_block(Pairs& pairs, const std::string& ours, const std::strin
     pairs.emplace_back(ours + layer, theirs + original);
 }
 
-/// `prefix` precedes the authors' names. The authors' first list holds conv_in and three residual blocks.
+/// Returns the pairs of the decoder's names. `prefix` comes before the authors' names. The authors' first list,
+/// "blocks.0", holds conv_in and three residual blocks.
 NameMap decoder_names(const std::string& prefix) {
   constexpr int kBefore = 3, kExpansions = 3;
   const std::string ours = "decoder.", theirs = prefix + "blocks.";
@@ -111,7 +113,7 @@ Sizes mochi_sizes(const TensorTable& tensors) {
   sizes.add("in_channels", "patch_embed.proj.weight", 1, 4);
   sizes.add("pooled_projection_dim", "time_embed.caption_proj.weight", 0, 2);
   sizes.add("text_embed_dim", "time_embed.caption_proj.weight", 1, 2);
-  // No other family has this tensor.
+  // Only Mochi has the tensor that gives num_attention_heads, so the files of other families have no sizes here.
   if (sizes.found().contains("num_attention_heads")) sizes.add_blocks("num_layers", "transformer_blocks.");
   return sizes.found().contains("num_attention_heads") ? sizes.found() : Sizes{};
 }

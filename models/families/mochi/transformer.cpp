@@ -1,6 +1,6 @@
-// Mochi 1 (Genmo, 2024): blocks over two streams, a video and a narrower text, which share attention and are otherwise
-// separate. Norms are RMS norms without weights, scaled by timestep and text. A block's updates are normalized again
-// and gated.
+// Mochi 1 (Genmo, 2024). Its blocks have two streams, the video and a narrower text, which share attention and are
+// otherwise separate. Norms are RMS norms without weights; their results are multiplied by scales that depend on
+// timestep and text. Each update of a stream is also normalized, and multiplied by a gate.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -19,9 +19,9 @@ namespace {
 
 // fixed by the reference
 constexpr double kMochiEps = 1e-6, kMochiQkEps = 1e-5;
-constexpr double kPositionsArea = 192.0 * 192;  // the area that a frame's patches cover, whatever their number
+constexpr double kPositionsArea = 192.0 * 192;  // positions are scaled so that a frame's patches always cover this area
 
-/// The vectors [B, S] that multiply a norm's result and an update of a stream.
+/// The vectors [B, S] by which a stream's norms (scale) and updates (gate) are multiplied.
 struct StreamModulation {
   at::Tensor attention_scale, attention_gate, feed_forward_scale, feed_forward_gate;
 };
@@ -47,13 +47,13 @@ void add_feed_forward(Residual& tokens, const MochiStream& stream, const StreamM
                     modulation.feed_forward_gate);
 }
 
-/// Returns the centers of `count` equal parts of [-length / 2, length / 2].
+/// Divides [-length / 2, length / 2] into `count` equal parts and returns their centers.
 at::Tensor centers(int64_t count, double length) {
   const at::Tensor edges = at::linspace(-length / 2, length / 2, count + 1, at::kFloat);
   return (edges.narrow(0, 0, count) + edges.narrow(0, 1, count)) / 2;
 }
 
-/// Returns fp32 [frames x height x width, 4]. The last column is not read.
+/// Returns the tokens' positions, fp32 [frames x height x width, 4]: frame, row, column, and a column that is not read.
 at::Tensor positions_of(const hilbert::Grid& grid) {
   const double rows = static_cast<double>(grid.height), columns = static_cast<double>(grid.width);
   const double side = std::sqrt(kPositionsArea / (rows * columns));  // side of a patch
@@ -63,7 +63,7 @@ at::Tensor positions_of(const hilbert::Grid& grid) {
   return at::constant_pad_nd(at::stack(axes, -1).view({-1, 3}), {0, 1});
 }
 
-/// Returns bool [B, L]: true for tokens of a text that are no padding.
+/// Returns bool [B, L]: true for tokens of a text, false for padding.
 at::Tensor mask_of(const Conditioning& conditioning) {
   const at::Tensor& text = conditioning.text;
   const at::Tensor places = at::arange(text.size(1), text.options().dtype(at::kLong)).unsqueeze(0);
@@ -105,7 +105,8 @@ TokenTables Mochi::tables(const hilbert::Grid& grid) const {
                              .frequencies = ends_.pos_frequencies.to(at::kFloat).transpose(0, 1).contiguous()}};
 }
 
-// Pools text [B, L, T] to [B, C]. Without text, the query is zero, and so is everything that it attends to.
+// Pools text [B, L, T] to [B, C]. If a text has no tokens, the query and its only key and value come from a mean of
+// zero.
 at::Tensor Mochi::pool(const at::Tensor& text, const at::Tensor& mask) const {
   const MochiPooler& pooler = ends_.pooler;
   const at::Tensor kept = mask.to(text.scalar_type()).unsqueeze(2);
@@ -132,7 +133,7 @@ Tokens Mochi::embed(const TransformerInput& input, const TokenPlan& plan) const 
   Tokens tokens = {.hidden = Residual(linear(patches, ends_.patch), patches.size(1)),
                    .text_tokens = 0,
                    .time = at::silu(time + pool(given.text, mask_of(given)))};
-  // Video tokens never attend to padding, so padding that all texts of the batch have is dropped.
+  // Padding that all texts of the batch have is dropped, because no token attends to padding.
   const auto [shortest, longest] = given.shortest_and_longest_text();
   tokens.text_tokens = longest;
   if (shortest < longest)
@@ -144,8 +145,8 @@ Tokens Mochi::embed(const TransformerInput& input, const TokenPlan& plan) const 
   return tokens;
 }
 
-// Returns the outputs of the heads side by side, [B, N + L, C], for video [B, N, C] and, if there is one, text [B, L,
-// W].
+// Returns the concatenated outputs of the heads, [B, N + L, C], for video [B, N, C] and text [B, L, W]. Without a text,
+// L is 0.
 at::Tensor Mochi::attended(const MochiBlock& block, Activation video, std::optional<Activation> text,
                            Attend& attend) const {
   attention::Prologue prologue;
@@ -170,7 +171,7 @@ void Mochi::block(size_t layer, Tokens& tokens, Attend& attend) const {
   std::optional<Activation> text;
   if (tokens.text) text = tokens.text->rms_norm_modulate(kMochiEps, of_text.attention_scale, block.text.qkv);
   const int64_t video_tokens = video.sizes()[1];
-  // Inputs are released as soon as they were read, because the next step needs their memory.
+  // Tensors are freed as soon as they have been read, because the next layer needs their memory.
   at::Tensor heads = attended(block, std::move(video), std::move(text), attend);
   const bool text_goes_on = tokens.text && !block.ends_text;
   add_attention(tokens.hidden, block.video, of_video, heads.narrow(1, 0, video_tokens));

@@ -1,4 +1,4 @@
-// The tensors of Mochi's transformer in the form of the forward pass, and their names in diffusers checkpoints.
+// The weights of Mochi's transformer in the form that the forward pass uses, and their names in diffusers' checkpoints.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,8 +12,8 @@
 
 namespace sparsereel::models {
 
-// Sizes: C = heads x head_dim (D), W = pooled_projection_dim, the text's width, T = text_embed_dim, F(x) = 8 x / 3, the
-// inner width of a stream's feed-forward, P = the elements of a patch.
+// Sizes: D = head_dim, C = heads x D, W = pooled_projection_dim (the width of the text stream), T = text_embed_dim,
+// F(x) = 8 x / 3 (the inner width of the feed-forward of a stream of width x), P = elements of a patch.
 
 /// A block's weights for one of its two streams, of width S = C or W.
 struct MochiStream {
@@ -28,15 +28,15 @@ struct MochiStream {
 
 struct MochiBlock {
   MochiStream video, text;
-  /// True for the last block, whose text output is not used: no to_out, no feed-forward for the text.
+  /// True for the last block. Its text output is not used, so its text stream has no to_out and no feed-forward.
   bool ends_text = false;
 
   /// Lists the block's weights. `name` is the prefix of their names: "transformer_blocks.0".
   void weights(const Visit& visit, const std::string& name, const MochiConfig& config);
 };
 
-/// Computes the text's contribution to the blocks' modulation. One query, the mean of the text's tokens, attends to
-/// these tokens and itself.
+/// Pools a text to one vector, which contributes to the blocks' modulation. Attention has a single query, the mean of
+/// the text's tokens; keys and values are the mean and the tokens.
 struct MochiPooler {
   Linear to_q;    // [T, T]
   Linear to_kv;   // [2 T, T]: keys, values
@@ -46,12 +46,12 @@ struct MochiPooler {
 /// All layers outside the blocks.
 struct MochiEnds {
   Linear patch;                      // [C, P of in_channels], stored as a convolution kernel
-  TimestepEmbedding time_embedding;  // channels = time_embed_dim, time_embed_dim = C
+  TimestepEmbedding time_embedding;  // its channels are time_embed_dim, its outputs C
   MochiPooler pooler;
   Linear text;                 // [W, T]
   at::Tensor pos_frequencies;  // [3, heads, D / 2]: rotation speed of each pair along frames, rows and columns
   Linear norm_out_modulation;  // [2 C, C]: scale, shift
-  Linear out;                  // [P of out_channels, C], channel fastest
+  Linear out;                  // [P of out_channels, C]; in P, the channel is the fastest axis
 
   void weights(const Visit& visit, const MochiConfig& config);
 };

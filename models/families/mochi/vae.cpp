@@ -12,8 +12,8 @@
 namespace sparsereel::models {
 namespace {
 
-// The number of elements that a level processes at once, larger if a video is decoded as a whole. Each convolution's
-// last frames are copied twice between parts, so many small parts cost time.
+// The number of elements that a level processes at once. It is larger if the video is not decoded in tiles. Between two
+// parts, each convolution copies its last frames twice, so many small parts cost time.
 constexpr int64_t kElementsAtOnce = int64_t{1} << 29, kElementsOfATile = int64_t{1} << 27;
 
 class MochiVae final : public CoderVae<MochiVaeConfig, MochiDecoder> {
@@ -40,15 +40,15 @@ at::Tensor MochiVae::unscaled(const at::Tensor& latents) const {
   return denormalized(latents, config_.latents_mean, config_.latents_std, factor);
 }
 
-// Decodes latents [1, C, F, H, W] to [1, colors, F', s H, s W], the frames of one latent frame at a time. The first
-// latent frame gives a single frame: the last of the frames that it is decoded to.
+// Decodes latents [1, C, F, H, W] and passes on frames [1, colors, F', s H, s W], the frames of one latent frame at a
+// time. The first latent frame gives only one frame: of the frames that it is decoded to, all but the last are dropped.
 void MochiVae::decode_whole(const at::Tensor& latents, int64_t elements, const RowSplit* rows,
                             const TakeFrames& take) const {
   const at::Tensor frames = latents[0].permute({1, 2, 3, 0}).contiguous();
   ConvHistory history{.rows = rows};
   const int64_t ratio = config_.frames_a_latent();
-  at::Tensor waiting;          // [frames, height, width, colors], fewer than a latent frame stands for
-  int64_t unseen = ratio - 1;  // frames still to be dropped
+  at::Tensor waiting;          // decoded frames [frames, height, width, colors] that do not yet complete a latent frame
+  int64_t unseen = ratio - 1;  // number of frames that must still be dropped
   decode_frames(*decoder_, frames, history, elements, [&](const at::Tensor& decoded) {
     waiting = waiting.defined() ? at::cat({waiting, decoded}) : decoded;
     const int64_t whole = waiting.size(0) / ratio;
@@ -69,10 +69,10 @@ void MochiVae::decode(const at::Tensor& latents, const DecodeMode& mode, const T
       [&](const at::Tensor& tile, const TakeFrames& piece) { decode_whole(tile, elements, mode.rows, piece); });
 }
 
-// Elements alive at the worst moment. A residual block holds its input, the normalized input with history and border,
-// and a convolution's output. Between levels, the product's result exists twice while its pixels are reordered. In
-// addition, earlier levels hold the input of their next parts. The history of all convolutions and the video are alive
-// throughout.
+// Counts the elements in memory at the moment of the highest use. A residual block holds its input, the normalized
+// input with history and border, and a convolution's output. Between levels, the expansion's result exists twice while
+// its pixels are reordered. In addition, earlier levels hold the input of their next parts. The history of all
+// convolutions and the video are always in memory.
 uint64_t MochiVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const {
   const std::vector<int64_t>& channels = config_.block_out_channels;
   int64_t frames = latent_frames, height = latent_height, width = latent_width;

@@ -1,4 +1,4 @@
-// Parses the config of Mochi's VAE. Fallbacks are the defaults of diffusers' constructor.
+// Parses the config of Mochi's VAE. Missing fields take the defaults of diffusers' constructor.
 #include "models/families/mochi/vae_config.h"
 
 #include <functional>
@@ -16,7 +16,8 @@ int64_t product(const std::vector<int64_t>& factors) {
   return std::accumulate(factors.begin(), factors.end(), int64_t{1}, std::multiplies<>());
 }
 
-/// Returns one number per channel of the latents; empty for null.
+/// Returns one number for each channel of the latents: the field's, or `fallback` if the field is missing. Returns an
+/// empty vector if the field is null.
 std::vector<double> latent_statistics(const nlohmann::json& json, const ConfigFields& fields, const char* field,
                                       double least, int64_t channels, const std::vector<double>& fallback) {
   const auto given = json.find(field);

@@ -9,16 +9,16 @@
 namespace sparsereel::models {
 
 /// The VAE's config, the decoder part of diffusers' AutoencoderKLMochi. in_channels, encoder_block_out_channels and
-/// add_attention_block concern only the encoder and are not read.
+/// add_attention_block are not read, because only the encoder uses them.
 struct MochiVaeConfig {
   static constexpr int64_t kNormGroups = 32;  // fixed by the reference
 
   int64_t out_channels = 3;
   std::vector<int64_t> block_out_channels = {128, 256, 512, 768};  // of the decoder's levels, from pixels to latents
   int64_t latent_channels = 12;
-  /// Number of residual blocks: in each level, and before the widest.
+  /// Number of residual blocks in each level, from pixels to latents, and at last the number before the widest level.
   std::vector<int64_t> layers_per_block = {3, 3, 4, 6, 3};
-  /// Expansions of the video between levels.
+  /// Factors by which the video grows between two levels, in frames and in height and width.
   std::vector<int64_t> temporal_expansions = {1, 2, 3}, spatial_expansions = {2, 2, 2};
   std::vector<double> latents_mean, latents_std;  // one number per channel; empty if the latents are not normalized
   double scaling_factor = 1;

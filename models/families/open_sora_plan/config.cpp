@@ -1,5 +1,5 @@
-// Parses the config of Open-Sora-Plan's transformer. Fallbacks are the defaults of its constructor; fields without a
-// usable default are required.
+// Parses the config of Open-Sora-Plan's transformer. Missing fields take the defaults of the reference's constructor;
+// fields without a usable default are required.
 #include "models/families/open_sora_plan/config.h"
 
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ int64_t required(const ConfigFields& fields, const char* field) {
   return *value;
 }
 
-/// Refuses settings of versions other than 1.2.0, and of its unpublished variants.
+/// Throws Error for settings that only other versions than 1.2.0, or unpublished variants of 1.2.0, have.
 void check_variant(const ConfigFields& fields, const OpenSoraPlanConfig& config) {
   fields.choice("norm_type", "layer_norm", {"ada_norm_single"});
   fields.choice("activation_fn", "geglu", {"gelu-approximate"});
@@ -36,7 +36,7 @@ void check_variant(const ConfigFields& fields, const OpenSoraPlanConfig& config)
                                            std::to_string(config.width()));
 }
 
-/// Parses the sample size. A single number gives both sides.
+/// Parses the sample size. A single number stands for both height and width.
 void parse_sample(const ConfigFields& fields, const nlohmann::json& json, OpenSoraPlanConfig& config) {
   config.sample_frames = required(fields, "sample_size_t");
   const auto given = json.find("sample_size");
@@ -48,7 +48,7 @@ void parse_sample(const ConfigFields& fields, const nlohmann::json& json, OpenSo
   config.sample_width = size[1];
 }
 
-/// Reads the interpolation scales. A missing one follows from the training size.
+/// Reads the interpolation scales. A missing scale is computed from the sample size, as in the reference.
 void parse_scales(const ConfigFields& fields, const nlohmann::json& json, OpenSoraPlanConfig& config) {
   const int64_t frames = config.sample_frames, sixteens = (frames - 1) / 16 + 1;
   config.interpolation_scale_t = frames % 2 == 1 ? static_cast<double>(sixteens) : static_cast<double>(frames) / 16;

@@ -15,13 +15,13 @@ struct OpenSoraPlanConfig {
   int64_t num_attention_heads = 16;
   int64_t attention_head_dim = 88;
   int64_t in_channels = 0;
-  int64_t out_channels = 0;  // in_channels, or twice as many; the second half is then not used
+  int64_t out_channels = 0;  // in_channels, or twice as many; then the second half is not used
   int64_t num_layers = 1;
-  int64_t patch_size = 0;  // height and width of a patch, in latent pixels
+  int64_t patch_size = 0;  // height and width of a patch, in latents
   int64_t caption_channels = 0;
   double norm_eps = 1e-5;
   int64_t sample_frames = 1, sample_height = 1, sample_width = 1;  // size of the training latents
-  // The position of a token on an axis is divided by these numbers.
+  // A token's position on each axis is divided by the axis's scale.
   double interpolation_scale_t = 1, interpolation_scale_h = 1, interpolation_scale_w = 1;
 
   int64_t width() const { return num_attention_heads * attention_head_dim; }

@@ -30,8 +30,9 @@ int64_t doubled(int64_t frames) {
   return 2 * frames - 1;
 }
 
-/// Turns every frame of x [F, H, W, C] except the first into two. Each of the two is moved a quarter of the way to its
-/// neighbor. put(index, frame [H, W, C]) receives them in order.
+/// Doubles every frame of x [F, H, W, C] except the first: the two new frames are a blend of three quarters of the
+/// frame and a quarter of the frame before or behind it. Passes all 2 F - 1 frames in order to put(index, frame [H, W,
+/// C]).
 void each_of_twice_as_many(const at::Tensor& x, const auto& put) {
   const int64_t last = x.size(0) - 1;
   put(0, x[0]);
@@ -47,7 +48,7 @@ at::Tensor twice_as_many_frames(const at::Tensor& x) {
   return frames;
 }
 
-/// Interpolates a frame [H, W, C] in space to [2 H, 2 W, C].
+/// Interpolates a frame [H, W, C] bilinearly to [2 H, 2 W, C].
 at::Tensor between_pixels(const at::Tensor& frame) {
   const at::Tensor picture = frame.permute({2, 0, 1}).unsqueeze(0);
   return at::upsample_bilinear2d(picture, {2 * frame.size(0), 2 * frame.size(1)}, /*align_corners=*/false)
@@ -61,14 +62,15 @@ at::Tensor upsample_video(const CausalConv3d& conv, const at::Tensor& x, ConvHis
       causal_buffer(doubled(x.size(0)), 2 * x.size(1), 2 * x.size(2), x.size(3), x.options(), border);
   const at::Tensor frames = new_frames(buffer, border);
   const at::Tensor given = history.rows == nullptr ? x : history.rows->surrounded(x, RowSplit::Outside::its_edge);
-  const int64_t above = given.size(1) - x.size(1);  // half of the surplus rows lie above x, and each becomes two
+  /// rows of the result to drop: half of the extra rows lie above x, and each becomes two
+  const int64_t above = given.size(1) - x.size(1);
   each_of_twice_as_many(given, [&](int64_t to, const at::Tensor& frame) {
     frames[to].copy_(between_pixels(frame).narrow(0, above, frames.size(1)));
   });
   return causal_conv3d(conv, buffer, history);
 }
 
-/// Attends within one frame at a time, because its scores are [pixels, pixels].
+/// Computes attention within each frame, one frame at a time, because the scores of a frame are [pixels, pixels].
 at::Tensor attend(const OpenSoraPlanAttention& attention, const at::Tensor& x, const RowSplit* rows) {
   const ChannelAffine affine = group_affine(attention.norm, x, rows);
   at::Tensor result = at::empty_like(x);

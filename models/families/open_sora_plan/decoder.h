@@ -1,4 +1,4 @@
-// The decoder of Open-Sora-Plan's CausalVAEModel: its weights, and the decoding of latent frames.
+// The decoder of Open-Sora-Plan's CausalVAEModel: its weights, and a function that decodes latent frames.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,9 +25,11 @@ struct OpenSoraPlanAttention {
 
 struct OpenSoraPlanLevel {
   std::vector<ResnetBlock<GroupNorm>> resnets;
-  /// Upsampling of height and width only: [channels, channels, 3, 3], channels-last, or undefined.
+  /// The convolution behind upsampling of height and width only: [channels, channels, 3, 3], channels-last. Undefined
+  /// if the level does not upsample in this way.
   at::Tensor pixels_weight, pixels_bias;
-  std::optional<CausalConv3d> upsampler;  // upsampling of frames, height and width; unset if the level has none
+  /// the convolution behind upsampling of frames, height and width; unset if the level does not upsample in this way
+  std::optional<CausalConv3d> upsampler;
   bool doubles_frames = false;
 
   /// Lists the level's weights. `index` counts levels from pixels to latents.
@@ -41,7 +43,8 @@ struct OpenSoraPlanDecoder {
   OpenSoraPlanAttention attention;        // between mid_first and mid_last
   std::vector<OpenSoraPlanLevel> levels;  // widest first
   GroupNorm norm_out;
-  CausalConv3d conv_out;  // convolution from the narrowest level to 3 channels; unused channels may pad its output
+  /// convolution from the narrowest level to 3 channels; its output may be padded with unused channels
+  CausalConv3d conv_out;
 
   void weights(const Visit& visit, const OpenSoraPlanVaeConfig& config);
   /// Prepares the weights for decoding. Call once, after all weights are loaded.

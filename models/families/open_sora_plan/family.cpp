@@ -14,11 +14,12 @@
 namespace sparsereel::models {
 namespace {
 
-// Defaults of the reference's scripts, because checkpoints say nothing about them.
+// These are defaults of the reference's scripts, because a checkpoint's files do not contain them.
 constexpr int64_t kPlanSteps = 100, kPlanTextLength = 512;
 constexpr double kPlanGuidance = 7.5, kPlanFps = 24;
 
-// The words of the reference's scripts, as its cleaning leaves them: without brackets and "jpeg".
+// The words that the reference's scripts put around the prompt, after the reference's cleaning, which removes brackets
+// and "jpeg".
 constexpr const char *kBeforePrompt = "masterpiece , best quality , ultra-detailed , unwatermarked , ",
                      *kBehindPrompt =
                          ". emotional, harmonious, vignette, 4k epic detailed, shot on kodak, 35mm photo, "

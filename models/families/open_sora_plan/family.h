@@ -1,4 +1,4 @@
-// Open-Sora-Plan's row in the table of families. No torch.
+// Open-Sora-Plan's entry in the table of families. No torch.
 #pragma once
 
 #include "models/store/checkpoint/family.h"

@@ -14,9 +14,10 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr double kHeadEps = 1e-6;  // of the last norm, regardless of the config's
+constexpr double kHeadEps = 1e-6;  // epsilon of the last norm, for which the reference ignores norm_eps
 
-/// The texts of a batch for cross-attention: as many tokens as the longest has. Padding has a bias of -inf.
+/// The texts of a batch for cross-attention, cut to the number of tokens L' of the longest text. Padding has a bias of
+/// -inf.
 struct SeenText {
   at::Tensor rows;  // [B, L', C]
   at::Tensor bias;  // fp32 [B, L']; undefined if there is no padding
@@ -59,7 +60,7 @@ hilbert::Grid OpenSoraPlan::grid_of(const TransformerInput& input) const {
   return grid;
 }
 
-// Angles, cosines and sines are rounded to the run's dtype, as in training.
+// Rounds angles, cosines and sines to the run's dtype, as they were in training.
 TokenTables OpenSoraPlan::tables(const hilbert::Grid& grid) const {
   const int64_t axis = config_.attention_head_dim / 3;
   const AxisPositions whole = plain_axis_positions(grid, at::kFloat);
@@ -103,7 +104,7 @@ void OpenSoraPlan::block(size_t layer, Tokens& tokens, Attend& attend) const {
   const JointModulation first = modulation_rows(table, 0, 3), second = modulation_rows(table, 3, 3);
   Activation x = tokens.hidden.norm_modulate({}, config_.norm_eps, first, block.qkv);
   tokens.hidden.add(linear(self_attention(block, std::move(x), attend), block.to_out), first);
-  /// Cross-attention reads the tokens without a norm.
+  /// No norm precedes cross-attention.
   tokens.hidden.add(cross_attention(block, tokens.hidden.value(), tokens, attend));
   tokens.hidden.add_feed_forward({}, config_.norm_eps, second, block.feed_forward_in, block.feed_forward_out);
 }

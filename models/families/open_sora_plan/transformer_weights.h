@@ -1,4 +1,5 @@
-// The tensors of Open-Sora-Plan's transformer in the form of the forward pass, and their names in its checkpoints.
+// The weights of Open-Sora-Plan's transformer in the form that the forward pass uses, and their names in its
+// checkpoints.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +13,7 @@
 
 namespace sparsereel::models {
 
-// Sizes: C = heads x head_dim, P = the elements of a patch.
+// Sizes: C = heads x head_dim, P = elements of a patch.
 
 struct OpenSoraPlanBlock {
   at::Tensor modulation;     // [6, C] in fp32: shift, scale, gate of self-attention, then of feed-forward
@@ -30,18 +31,18 @@ struct OpenSoraPlanBlock {
 /// All layers outside the blocks.
 struct OpenSoraPlanEnds {
   Linear patch;                      // [C, P of in_channels], stored as a convolution kernel
-  TimestepEmbedding time_embedding;  // channels = kTimeChannels, time_embed_dim = C
+  TimestepEmbedding time_embedding;  // its channels are kTimeChannels, its outputs C
   Linear time_projection;            // [6 C, C]
   Linear text_in, text_out;          // [C, caption_channels], [C, C]
   at::Tensor modulation;             // [2, C] in fp32: shift, scale
-  Linear out;                        // [P of out_channels, C], channel fastest
+  Linear out;                        // [P of out_channels, C]; in P, the channel is the fastest axis
 
   void weights(const Visit& visit, const OpenSoraPlanConfig& config);
 };
 
-/// Returns int64 [3 C]: for each row of our qkv matrix, the row of the stored matrix. The reference rotates channels i
-/// and i + n / 2 of the n channels of an axis together. Our kernels rotate neighbors; reordering both queries and keys
-/// leaves the scores unchanged.
+/// Returns int64 [3 C]: for each row of our qkv matrix, the row of the stored matrix. The reference rotates pairs of
+/// channels (i, i + n / 2), where n is the number of channels of an axis, but our kernels rotate pairs of neighbors.
+/// Reordering queries and keys in the same way does not change the scores.
 at::Tensor rotary_order(const OpenSoraPlanConfig& config);
 
 }  // namespace sparsereel::models

@@ -12,12 +12,12 @@
 namespace sparsereel::models {
 namespace {
 
-// Settings of the reference's scripts. Each chunk of latent frames begins with the last frame of the one before. Tiles
-// are in latent pixels.
+// Settings of the reference's scripts. Each chunk of latent frames begins with the last latent frame of the chunk
+// before. Sizes of tiles are in latents.
 constexpr int64_t kChunkFrames = 8, kChunkStride = 7;
 constexpr TileAxis kTiles = {.size = 64, .stride = 56};
 
-/// Returns the number of chunks, which begin every kChunkStride frames.
+/// Returns the number of chunks. A chunk begins every kChunkStride latent frames.
 int64_t chunks_of(int64_t latent_frames) {
   return std::max<int64_t>(1, (latent_frames - 2) / kChunkStride + 1);
 }
@@ -39,7 +39,7 @@ class OpenSoraPlanVae final : public CoderVae<OpenSoraPlanVaeConfig, OpenSoraPla
                     const VaeProgress& progress) const;
 };
 
-// Drops the first `surplus` frames, which the chunk before has decoded.
+// Decodes a chunk, and drops its first `surplus` frames, which the chunk before has decoded.
 void OpenSoraPlanVae::decode_chunk(const at::Tensor& latents, const DecodeMode& mode, int64_t surplus,
                                    const TakeFrames& take, const VaeProgress& progress) const {
   auto take_new = [&, left = surplus](const at::Tensor& frames) mutable {
@@ -67,9 +67,9 @@ void OpenSoraPlanVae::decode(const at::Tensor& latents, const DecodeMode& mode, 
   }
 }
 
-// Elements of a chunk alive at the worst moment. A residual block holds its input, the normalized input after the
-// history, and a convolution's output. Between levels there are the input, the interpolated input after a history, and
-// the output. The caller holds the chunk's frames in addition.
+// Counts the elements in memory at the moment of the highest use, while a chunk is decoded. A residual block holds its
+// input, the history with the normalized input, and a convolution's output. Between levels these are the input, the
+// history with the interpolated input, and the output. In addition, the caller holds the chunk's frames.
 uint64_t OpenSoraPlanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const {
   using Upsampling = OpenSoraPlanVaeConfig::Upsampling;
   int64_t frames = std::min(latent_frames, kChunkFrames), pixels = latent_height * latent_width, peak = 0;

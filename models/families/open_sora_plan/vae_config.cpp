@@ -1,4 +1,4 @@
-// Parses the config of Open-Sora-Plan's VAE. Fallbacks are the defaults of the reference's constructor.
+// Parses the config of Open-Sora-Plan's VAE. Missing fields take the defaults of the reference's constructor.
 #include "models/families/open_sora_plan/vae_config.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace {
 
 using Upsampling = OpenSoraPlanVaeConfig::Upsampling;
 
-/// Returns one entry per level.
+/// Returns the field's entries, one for each level. Throws Error for another number of entries.
 std::vector<std::string> of_levels(const ConfigFields& fields, const char* field,
                                    const std::vector<std::string>& fallback, size_t levels) {
   std::vector<std::string> names = fields.strings(field, fallback);

@@ -19,12 +19,13 @@ struct OpenSoraPlanVaeConfig {
   int64_t z_channels = 4;  // channels inside the decoder
   int64_t embed_dim = 4;   // channels of the latents
   int64_t num_res_blocks = 2;
-  std::vector<int64_t> hidden_size_mult = {1, 2, 4, 4};  // per level, from pixels to latents, like the two lists below
+  /// one entry for each level, from pixels to latents, as in the two lists below
+  std::vector<int64_t> hidden_size_mult = {1, 2, 4, 4};
   std::vector<Upsampling> upsampling = {};
-  /// The level doubles the frames after upsampling the picture, without a convolution.
+  /// true: the level doubles the frames, without a convolution, after it has upsampled height and width.
   std::vector<bool> doubles_frames = {};
   bool use_quant_layer = true;
-  double scaling_factor = 0.18215;  // in the reference's code, not in its files
+  double scaling_factor = 0.18215;  // this number is in the reference's code, not in checkpoints
 
   int64_t pixels_a_latent() const;
   int64_t frames_a_latent() const;

@@ -16,7 +16,7 @@ std::array<int64_t, 3> parse_patch(const ConfigFields& fields) {
 /// Reads the fields for attention to images. A model has either all of them or none.
 void parse_images(const ConfigFields& fields, const std::string& file, WanConfig& config) {
   config.image_dim = fields.optional_integer("image_dim");
-  // Copies of 2.2's 5B have these fields of other models, but none of the weights.
+  // Some copies of the 2.2 5B model give these fields, which belong to other models, but do not have the weights.
   if (config.image_dim && config.in_channels == config.out_channels)
     throw bad_file(file,
                    "image_dim is " + std::to_string(*config.image_dim) + ", but in_channels has only the " +

@@ -21,10 +21,10 @@ struct WanConfig {
   int64_t num_layers = 40;
   bool cross_attn_norm = true;
   double eps = 1e-6;
-  int64_t rope_max_seq_len = 1024;  // for each axis of the grid
-  // For models that attend to the tokens of an image encoder.
-  std::optional<int64_t> image_dim{};  // channels of those tokens
-  /// Number of image tokens, of two images, if the tokens have learned positions.
+  int64_t rope_max_seq_len = 1024;  // largest number of patches on each axis of the grid
+  // The next two fields are for models that attend to the tokens of an image encoder.
+  std::optional<int64_t> image_dim{};  // channels of the image tokens; unset if the model does not attend to images
+  /// If the image tokens have learned positions: the number of tokens of two images.
   std::optional<int64_t> pos_embed_seq_len{};
 
   bool attends_to_images() const { return image_dim.has_value(); }

@@ -1,4 +1,4 @@
-// Wan's 3D causal decoder, a chunk of frames at a time.
+// Wan's 3D causal decoder. It decodes one chunk of frames at a time.
 #include "models/families/wan/decoder.h"
 
 #include <ATen/ATen.h>
@@ -11,7 +11,7 @@
 namespace sparsereel::models {
 namespace {
 
-// Doubles all frames except the video's first one, which the convolution never sees.
+// Doubles all frames of x [F, H, W, C] except the video's first frame, which does not pass through the convolution.
 at::Tensor double_frames(const CausalConv3d& conv, const at::Tensor& x, ConvHistory& history) {
   const int64_t frames = x.size(0), height = x.size(1), width = x.size(2), channels = x.size(3);
   at::Tensor& remembered = history.frames[&conv];
@@ -25,9 +25,10 @@ at::Tensor double_frames(const CausalConv3d& conv, const at::Tensor& x, ConvHist
       .reshape({2 * frames, height, width, channels});
 }
 
-// Adds x [F, H, W, in] to the larger `enlarged` [F', 2 H, 2 W, out]. Each pixel of x becomes `times` frames of 2 x 2
-// pixels with `out` channels. These elements, in the order (channel, frame, row, column), are the pixel's `in` channels
-// in order, each repeated equally often. A video's first frame keeps only the last of the frames that it becomes.
+// Adds x [F, H, W, in], enlarged without weights, to `enlarged` [F', 2 H, 2 W, out]. Each pixel of x becomes `times`
+// frames of 2 x 2 pixels with `out` channels. These elements, in the order (channel, frame, row, column), are the
+// pixel's `in` channels, each repeated equally often. Of the frames that a video's first frame becomes, only the last
+// is used.
 void add_dealt_out(const at::Tensor& enlarged, const at::Tensor& x, int64_t times) {
   const int64_t in = x.size(3), out = enlarged.size(3), places = 4 * times;
   const int64_t skipped = times - enlarged.size(0) / x.size(0);

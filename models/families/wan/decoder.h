@@ -1,4 +1,4 @@
-// The decoder of diffusers' AutoencoderKLWan: its weights, and the decoding of a chunk of latent frames.
+// The decoder of diffusers' AutoencoderKLWan: its weights, and a function that decodes a chunk of latent frames.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,8 +22,9 @@ struct WanDecoder {
   WanMidBlock mid;             // at the widest level
   std::vector<WanUpBlock> up;  // as decoder_levels() lists them
   at::Tensor norm_out;         // [narrowest]
-  CausalConv3d conv_out;     // convolution from the narrowest level to out_channels; unused channels may pad its output
-  bool is_residual = false;  // upsamplers have a shortcut without weights
+  /// convolution from the narrowest level to out_channels; its output may be padded with unused channels
+  CausalConv3d conv_out;
+  bool is_residual = false;  // true: levels that upsample have a shortcut without weights
   int64_t out_channels = 3;
 
   void weights(const Visit& visit, const WanVaeConfig& config);
@@ -31,10 +32,10 @@ struct WanDecoder {
   void finish();
 };
 
-/// Decodes the next latent frames of a video, [F, H, W, z_dim]; the first frame comes alone. Returns frames [F', s H, s
-/// W, out_channels], where s does not include patches. After the first frame, the number of frames per call does not
-/// change the result. `history` starts empty, which means zeros before the video. If it has rows, the latents are this
-/// rank's band of rows.
+/// Decodes the next latent frames of a video, [F, H, W, z_dim]. The video's first frame must come alone. Returns frames
+/// [F', s H, s W, out_channels], in which out_channels still contain the pixels of a patch, so s is the scale without
+/// patches. After the first frame, the number of frames per call does not change the result. `history` starts empty,
+/// which means zeros before the video. If history.rows is set, the latents are this rank's band of rows.
 at::Tensor decode_frames(const WanDecoder& decoder, const at::Tensor& latents, ConvHistory& history);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Wan's 3D causal encoder, a chunk of frames at a time.
+// Wan's 3D causal encoder. It encodes one chunk of frames at a time.
 #include "models/families/wan/encoder.h"
 
 #include <ATen/ATen.h>
@@ -11,7 +11,8 @@
 namespace sparsereel::models {
 namespace {
 
-// Halves frames: each two become one, which also sees the frame before them. A video's first frame stays as it is.
+// Halves the number of frames of x [F, H, W, C]. A new frame is computed from two frames and the frame before them. A
+// video's first frame stays as it is.
 at::Tensor halve_frames(const CausalConv3d& conv, const at::Tensor& x, ConvHistory& history) {
   at::Tensor& last = history.frames[&conv];
   const bool is_first = !last.defined();
@@ -25,9 +26,9 @@ at::Tensor halve_frames(const CausalConv3d& conv, const at::Tensor& x, ConvHisto
   return halved.squeeze(0).permute({1, 2, 3, 0}).contiguous();
 }
 
-// Shrinks x [F, H, W, in] to [F / times, H / side, W / side, out]. Each output pixel first takes the channels of all
-// pixels that it replaces, in the order (channel, frame, row, column). It then averages them in `out` equal groups.
-// Zero frames precede the first frame of a video.
+// Shrinks x [F, H, W, in] to [F / times, H / side, W / side, out], without weights. An output pixel replaces times x
+// side x side pixels. Their elements, in the order (channel, frame, row, column), are divided into `out` equal groups,
+// and each group is averaged. If F is not a multiple of `times`, frames of zeros are put before the first.
 at::Tensor dealt_means(const at::Tensor& x, int64_t out, int64_t times, int64_t side) {
   const int64_t missing = (times - x.size(0) % times) % times, height = x.size(1), width = x.size(2);
   const at::Tensor whole = missing == 0 ? x : at::constant_pad_nd(x, {0, 0, 0, 0, 0, 0, missing, 0});
@@ -42,7 +43,7 @@ at::Tensor downsample(const WanResampler& downsampler, const at::Tensor& x, Conv
   return downsampler.time_conv ? halve_frames(*downsampler.time_conv, smaller, history) : smaller;
 }
 
-// A level with a shortcut.
+// Runs a level whose shortcut adds the shrunk input to the output.
 at::Tensor residual_level(const WanDownBlock& level, at::Tensor x, ConvHistory& history) {
   const int64_t side = level.downsampler ? 2 : 1, times = level.downsampler && level.downsampler->time_conv ? 2 : 1;
   const at::Tensor shortcut = dealt_means(x, level.blocks.back().conv2.weight.size(0), times, side);
@@ -59,7 +60,7 @@ void WanEncoder::weights(const Visit& visit, const WanVaeConfig& config) {
   const std::string blocks = "encoder.down_blocks.";
   conv_in.weights(visit, "encoder.conv_in", levels.front().in, config.in_channels);
   down.resize(levels.size());
-  int layer = 0;  // of the plain encoder, which numbers the layers of all levels in one sequence
+  int layer = 0;  // index for encoders without shortcuts, whose names number the layers of all levels in one sequence
   for (size_t i = 0; i < levels.size(); ++i) {
     const auto& [in, out, resized, resizes_time] = levels[i];
     const std::string level = blocks + std::to_string(i);
@@ -123,7 +124,7 @@ at::Tensor WanVideoEncoder::encode(const at::Tensor& frames, bool ends) {
   const size_t settled = settled_;
   at::Tensor x = settled == 0 ? frames : settled_x_;
   for (size_t i = settled; i < layers_.size(); ++i) {
-    // Only the first of these layers has the same input as in the call before.
+    // Only the first layer that runs is known to have the same input as in the call before.
     history_.changed = i == settled && repeats ? std::optional(false) : std::nullopt;
     x = layers_[i](std::move(x), history_);
     if (history_.changed != std::optional(false)) continue;

@@ -1,4 +1,4 @@
-// The encoder of diffusers' AutoencoderKLWan: its weights, and the encoding of a chunk of frames.
+// The encoder of diffusers' AutoencoderKLWan: its weights, and a class that encodes a video chunk by chunk.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,29 +24,29 @@ struct WanEncoder {
   WanMidBlock mid;                 // at the widest level
   at::Tensor norm_out;             // [widest]
   CausalConv3d conv_out;           // convolution from the widest level to 2 z_dim channels: mean and log variance
-  Linear quant_conv;               // [z_dim, 2 z_dim], after everything else; only the rows that give the mean
-  bool is_residual = false;        // levels have a shortcut without weights
+  Linear quant_conv;               // [z_dim, 2 z_dim], after everything else; holds only the rows that compute the mean
+  bool is_residual = false;        // true: levels have a shortcut without weights
 
   void weights(const Visit& visit, const WanVaeConfig& config);
   /// Prepares the weights for encoding. Call once, after all weights are loaded.
   void finish();
 };
 
-/// Encodes one video, some frames at a time. Where frames repeat those of the call before, as the empty frames after a
-/// first image do, more layers reach a fixed point with each call: the same input and the same history give the same
-/// output, so these layers are not computed again. The result is the same to the bit.
+/// Encodes one video, some frames at a time. If calls repeat the same frames, such as the gray frames after a first
+/// image, more and more layers see the same input and the same history as in the call before. They would give the same
+/// output, so they are not computed again. The result is the same, bit for bit.
 class WanVideoEncoder {
  public:
-  /// Refers to `encoder`.
+  /// Keeps a reference to `encoder`, which must outlive this object.
   explicit WanVideoEncoder(const WanEncoder& encoder);
 
-  /// Encodes the next frames, [F, H, W, in_channels] with patches as channels. Returns the mean of the latents [F', H /
-  /// s, W / s, z_dim], where s does not include patches. The first frame of a video comes alone; later calls take the
-  /// frames of one or several latent frames. The number of frames per call does not change the result. `ends` says that
-  /// no call follows.
+  /// Encodes the next frames, [F, H, W, in_channels], in which the pixels of a patch are channels. Returns the mean of
+  /// the latents [F', H / s, W / s, z_dim]; s is the scale without patches. The first frame of a video comes alone;
+  /// later calls take the frames of one or several latent frames. The number of frames per call does not change the
+  /// result. `ends` says that no call follows.
   at::Tensor encode(const at::Tensor& frames, bool ends);
 
-  /// Returns how many layers the next call will skip if it repeats the frames of the last one.
+  /// Returns how many layers the next call will skip if it repeats the frames of the last call.
   size_t settled_layers() const { return settled_; }
 
  private:
@@ -55,8 +55,8 @@ class WanVideoEncoder {
   std::vector<Layer> layers_;
   ConvHistory history_;
   at::Tensor frames_;     // of the last call
-  size_t settled_ = 0;    // the first so many layers have reached a fixed point
-  at::Tensor settled_x_;  // the output of the last one of them
+  size_t settled_ = 0;    // number of first layers that need not be computed again
+  at::Tensor settled_x_;  // output of the last of these layers
 };
 
 }  // namespace sparsereel::models

@@ -17,11 +17,12 @@
 namespace sparsereel::models {
 namespace {
 
-// Defaults of diffusers' pipeline. Every published model was trained with 512 tokens.
+// Defaults of diffusers' pipeline; the text length is that of all published models.
 constexpr int64_t kWanSteps = 50, kTextLength = 512;
 constexpr double kWanGuidance = 5;
 
-// For version 2.1's image to video, the authors use this shift above 832 x 480, and the checkpoint's 3 up to that size.
+// For image to video with version 2.1, the authors use this shift for frames larger than 832 x 480, and the
+// checkpoint's shift of 3 for smaller ones.
 constexpr double kShiftOfLargeImages = 5;
 
 constexpr const char *kSecond = "transformer_2", *kImageEncoder = "image_encoder";
@@ -32,8 +33,8 @@ constexpr const char *kSecond = "transformer_2", *kImageEncoder = "image_encoder
   throw bad_file(checkpoint.index_file(), cause, remedy);
 }
 
-/// Checks expand_timesteps, which only version 2.2's small model with its own VAE sets. The tokens of an image that the
-/// video begins with then have timestep 0. Text to video has a single timestep in any case.
+/// Checks expand_timesteps, which only the small model of version 2.2 sets; that model has its own VAE. If it is true,
+/// the tokens of an image with which the video begins have timestep 0. Text to video does not depend on it.
 void check_expand_timesteps(const Checkpoint& checkpoint, const WanVaeConfig& vae) {
   const nlohmann::json expand = checkpoint.setting("expand_timesteps");
   if (!expand.is_null() && !expand.is_boolean())
@@ -57,7 +58,7 @@ std::vector<ExpertSpec> read_experts(const Checkpoint& checkpoint) {
           {.role = kSecond, .name = "low"}};
 }
 
-/// Checks that both experts take the same latents, text and positions.
+/// Throws Error unless both experts take the same latents, text and positions.
 void check_second(const Checkpoint& checkpoint, const WanConfig& first, const std::string& file) {
   std::string second_file;
   const nlohmann::json config = checkpoint.config(kSecond, &second_file);
@@ -74,8 +75,8 @@ void check_second(const Checkpoint& checkpoint, const WanConfig& first, const st
                    "use components of one checkpoint");
 }
 
-/// Reads the use of images from the transformer's channels: the noise's alone, or also a mask of given frames and
-/// images' latents.
+/// Derives the use of images from the transformer's in_channels: the noise's channels alone, or also channels for a
+/// mask of given frames and for images' latents.
 ImageSpec read_images(const Checkpoint& checkpoint, const WanConfig& config, const WanVaeConfig& vae,
                       const std::string& file) {
   using Latents = ImageSpec::Latents;
@@ -97,7 +98,7 @@ ImageSpec read_images(const Checkpoint& checkpoint, const WanConfig& config, con
           .has_context = config.attends_to_images()};
 }
 
-/// Checks that the image encoder exists and fits.
+/// Throws Error unless the checkpoint has the image encoder that the transformer needs.
 void check_image_encoder(const Checkpoint& checkpoint, const WanConfig& config) {
   if (!config.attends_to_images()) return;
   if (std::ranges::count(checkpoint.roles(), kImageEncoder) == 0)
@@ -121,7 +122,7 @@ std::string variant_of(const ModelSpec& spec, const WanVaeConfig& vae) {
   return (vae.is_residual ? "2.2 layout (latents of 16 x 16 pixels)" : "2.1 layout") + std::string(task);
 }
 
-/// Returns the sizes that each VAE's models were made for, and defaults that depend on the task.
+/// Returns the default size, which depends on the VAE, and the defaults that depend on the task.
 Defaults defaults_of(const ModelSpec& spec, const WanVaeConfig& vae) {
   Defaults defaults = vae.is_residual ? Defaults{.width = 1280, .height = 704, .frames = 121, .fps = 24}
                                       : Defaults{.width = 832, .height = 480, .frames = 81, .fps = 16};

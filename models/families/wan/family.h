@@ -1,5 +1,5 @@
-// Wan's row in the table of families: 2.1 T2V 1.3B and 14B, I2V 14B and FLF2V 14B, 2.2 T2V A14B, I2V A14B and TI2V 5B.
-// No torch.
+// Wan's entry in the table of families. It covers 2.1 T2V 1.3B and 14B, I2V 14B and FLF2V 14B, and 2.2 T2V A14B, I2V
+// A14B and TI2V 5B. No torch.
 #pragma once
 
 #include "models/store/checkpoint/family.h"

@@ -17,28 +17,28 @@
 namespace sparsereel::models {
 namespace {
 
-// Returns a norm's weight and bias [C] as the modulation of a norm that has none: in fp32, as they are kept, and in one
-// pass with the addition before.
+// Returns a norm's weight and bias [C] in the form of modulation. The norm then runs as a modulated norm without
+// weights, which uses fp32 and is fused with the addition before it.
 JointModulation modulation_of(const Norm& norm, int64_t entries, const Tokens& tokens) {
   const Modulation video = {
       .shift = norm.bias.expand({entries, -1}), .scale = (norm.weight - 1).expand({entries, -1}), .gate = {}};
   return {.video = video, .text = {}, .row_of_token = tokens.row_of_token};
 }
 
-// If some tokens are known, each batch entry has two rows of everything that depends on time: a row for its own
-// timestep and a row for timestep 0.
+// Returns each timestep followed by 0. If some tokens are known (an image's), each batch entry needs two rows of
+// everything that depends on time: one for its own timestep and one for timestep 0, which is that of known tokens.
 at::Tensor with_zeros(const at::Tensor& timesteps) {
   return at::stack({timesteps, at::zeros_like(timesteps)}, 1).flatten();
 }
 
-// Returns the row of each token, int64 [B, N]. known [N] is 1 for known tokens, else 0.
+// Returns the index of each token's row, int64 [B, N]. `known` [N] is 1 for known tokens, else 0.
 at::Tensor rows_of(const at::Tensor& known, int64_t batch) {
   return 2 * at::arange(batch, known.options()).unsqueeze(1) + known;
 }
 
-constexpr double kImageNormEps = 1e-5;  // torch's default, regardless of the config's eps
+constexpr double kImageNormEps = 1e-5;  // torch's default; the reference ignores the config's eps here
 
-// Computes in fp32 and rounds once.
+// Computes in fp32 and rounds the result once to the dtype of x.
 at::Tensor wide_norm(const at::Tensor& x, const Norm& norm) {
   return layer_norm(x.to(at::kFloat), norm, kImageNormEps).to(x.scalar_type());
 }
@@ -199,7 +199,7 @@ at::Tensor Wan::head(Tokens& tokens, const TokenPlan& plan) const {
 
 std::unique_ptr<LoadedTransformer> load_wan_transformer(const Component& component, at::Device device,
                                                         WeightFormat format, const Streaming& streaming) {
-  // Published image models may have this tensor, which diffusers does not use.
+  // Published image-to-video models may have this tensor, but diffusers does not use it.
   return loaded_transformer(std::make_unique<Wan>(component), component, device, format, streaming, {".norm_added_q."});
 }
 

@@ -13,7 +13,7 @@
 
 namespace sparsereel::models {
 
-// Sizes: C = heads x head_dim, F = ffn_dim, P = the elements of a patch.
+// Sizes: C = heads x head_dim, F = ffn_dim, P = elements of a patch.
 
 struct WanBlock {
   at::Tensor modulation;      // [1, 6, C] in fp32: shift, scale, gate of self-attention, then of feed-forward
@@ -46,7 +46,7 @@ struct WanImageEmbedding {
 /// All layers outside the blocks.
 struct WanEnds {
   Linear patch;                      // [C, P of in_channels], stored as a convolution kernel
-  TimestepEmbedding time_embedding;  // in fp32; channels = freq_dim, time_embed_dim = C
+  TimestepEmbedding time_embedding;  // in fp32; its channels are freq_dim, its outputs C
   Linear time_projection;            // [6 C, C]
   Linear text_in, text_out;          // [C, text_dim], [C, C]
   WanImageEmbedding image;           // undefined if the model does not attend to images

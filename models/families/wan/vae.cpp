@@ -15,13 +15,14 @@
 namespace sparsereel::models {
 namespace {
 
-// Converts frames [1, colors p p, F, H, W] to [1, colors, F, p H, p W]. Channels hold (color, column, row) of a patch.
+// Converts frames [1, colors p p, F, H, W] to [1, colors, F, p H, p W], where p is `patch`. Channels are in the order
+// (color, column, row) of a patch.
 at::Tensor unpatchify(const at::Tensor& frames, int64_t patch) {
   if (patch == 1) return frames;
   return frames.unflatten(1, {-1, patch, patch}).permute({0, 1, 4, 5, 3, 6, 2}).flatten(5, 6).flatten(3, 4);
 }
 
-// Converts frames [colors, F, p H, p W] to [F, H, W, colors p p].
+// Converts frames [colors, F, p H, p W] to [F, H, W, colors p p], the inverse of unpatchify().
 at::Tensor patchified(const at::Tensor& frames, int64_t patch) {
   if (patch == 1) return frames.permute({1, 2, 3, 0});
   return frames.unflatten(3, {-1, patch}).unflatten(2, {-1, patch}).permute({1, 2, 4, 0, 5, 3}).flatten(3);
@@ -30,7 +31,7 @@ at::Tensor patchified(const at::Tensor& frames, int64_t patch) {
 /// Returns the scratch memory of a norm, in multiples of its input. On a CPU the norm of half precision is not fused
 /// and needs three copies in fp32.
 int64_t norm_scratch(at::Device device, at::ScalarType dtype) {
-  constexpr int64_t kCopies = 3 * 2;  // in elements of half precision
+  constexpr int64_t kCopies = 3 * 2;  // three fp32 copies, counted in elements of half precision
   return device.is_cpu() && dtype != at::kFloat ? kCopies : 0;
 }
 
@@ -43,7 +44,8 @@ class WanVae final : public CoderVae<WanVaeConfig, WanDecoder, WanEncoder> {
     const int64_t pixels = config_.pixels_a_latent();
     tiles_.scale = pixels / config_.patch_size;
     tiles_.height = tiles_.width = fixed_tile_axis(pixels);
-    // The reference decides by pixels whether to use tiles, but cuts patches into tiles.
+    // The reference compares the size in pixels with the tile size to decide if it uses tiles, but cuts tiles by
+    // patches.
     encoder_tiles_ = {.height = fixed_tile_axis(tiles_.scale),
                       .width = fixed_tile_axis(tiles_.scale),
                       .scale = pixels,
@@ -115,15 +117,16 @@ LatentDistribution WanVae::encode(const at::Tensor& frames, bool tiled, const Va
   return {.mean = normalized(latents), .deviation = {}};
 }
 
-// Elements alive at the worst moment. A residual block holds its input, the normalized input after the history, and a
-// convolution's output, in whose place the norm's copies were. An upsampler holds its input, the repeated input, and
-// the convolution's output. A shortcut also holds a level's input. The history of all convolutions and the video are
-// alive throughout. Patches become pixels afterwards, a chunk at a time.
+// Counts the elements in memory at the moment of the highest use. A residual block holds its input, the history with
+// the normalized input, and either a convolution's output or the norm's copies. An upsampler holds its input, the
+// enlarged input, and the convolution's output. If there are shortcuts, a level's input is held, too. The history of
+// all convolutions and the video are always in memory. Patches become pixels afterwards, one chunk at a time.
 uint64_t WanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const {
   const std::vector<WanVaeLevel> levels = decoder_levels(config_);
-  int64_t frames = 1, pixels = latent_height * latent_width;  // frames of a chunk after the first one
+  int64_t frames = 1, pixels = latent_height * latent_width;  // frames of one of the chunks after the first
   const int64_t mid = levels.front().in;
-  int64_t peak = 7 * pixels * mid;  // attention: its input, normalized input, q, k, v, their result, its projection
+  /// attention: the input, the normalized input, q, k, v, the result and its projection
+  int64_t peak = 7 * pixels * mid;
   int64_t history = kHistoryFrames * pixels * (config_.z_dim + 4 * mid);
   for (const WanVaeLevel& level : levels) {
     const int64_t held = config_.is_residual && level.resized > 0 ? frames * pixels * level.in : 0;
@@ -147,11 +150,12 @@ uint64_t WanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int
   return static_cast<uint64_t>((std::max(peak, pieces) + history + video) * bytes_of_element());
 }
 
-// Elements alive at the worst moment, as in the decoder. A residual block holds its input, the normalized input after
-// the history, and a convolution's output or the norm's copies. A downsampler holds its input, the input padded with
-// zeros, and a quarter of it. A level's shortcut is alive too. The patches, the latents and, unless for a picture, the
-// history of all convolutions are alive throughout. What is kept of frames that repeat (encoder.h) is not counted: at
-// most one activation more, which the reserve of the callers covers.
+// Counts the elements in memory at the moment of the highest use, as for the decoder. A residual block holds its input,
+// the history with the normalized input, and either a convolution's output or the norm's copies. A downsampler holds
+// its input, the input padded with zeros, and its output, a quarter of that. A level's shortcut is held, too. The
+// patches and the latents are always in memory, and so is the history of all convolutions, which a single picture does
+// not need. The output that WanVideoEncoder keeps for repeated frames is not counted: it is at most one more
+// activation, which the callers' reserve covers.
 uint64_t WanVae::untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const {
   const std::vector<WanVaeLevel> levels = encoder_levels(config_);
   const int64_t patch = config_.patch_size;

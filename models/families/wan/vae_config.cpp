@@ -1,4 +1,4 @@
-// Parses the config of Wan's VAE. Fallbacks are the defaults of diffusers' constructor.
+// Parses the config of Wan's VAE. Missing fields take the defaults of diffusers' constructor.
 #include "models/families/wan/vae_config.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kLargestStatistic = 1e6;
 
-// Reads one number per channel of the latents.
+// Reads one number for each channel of the latents. A missing field gives `fallback`.
 std::vector<double> statistics(const ConfigFields& fields, const char* field, double least, int64_t channels,
                                std::vector<double> fallback) {
   std::vector<double> numbers = fields.optional_numbers(field, least, kLargestStatistic);
@@ -53,7 +53,7 @@ void check_encoder(const ConfigFields& fields, const WanVaeConfig& config) {
   }
 }
 
-// Checks a scale factor, which only repeats what other fields say.
+// Throws Error unless the field has the value `scale`, which follows from other fields (`others`).
 void check_scale(const ConfigFields& fields, const char* field, int64_t fallback, int64_t scale, const char* others) {
   const int64_t stated = fields.integer(field, fallback);
   if (stated != scale)

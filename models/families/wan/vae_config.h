@@ -8,7 +8,7 @@
 
 namespace sparsereel::models {
 
-/// The VAE's config, diffusers' AutoencoderKLWan. dropout is not read, and attn_scales only with the encoder.
+/// The VAE's config, diffusers' AutoencoderKLWan. dropout is not read; attn_scales is read only with the encoder.
 struct WanVaeConfig {
   int64_t base_dim = 96;  // width of the encoder's first level
   int64_t decoder_base_dim = 96;
@@ -30,15 +30,15 @@ struct WanVaeConfig {
 struct WanVaeLevel {
   int64_t in = 0;       // input channels
   int64_t out = 0;      // channels of the level's residual blocks
-  int64_t resized = 0;  // channels after halving or doubling the picture; 0 if it keeps its size
+  int64_t resized = 0;  // channels after halving or doubling the picture; 0 if the level keeps the picture's size
   bool resizes_time = false;
 };
 
 std::vector<WanVaeLevel> encoder_levels(const WanVaeConfig& config);
 std::vector<WanVaeLevel> decoder_levels(const WanVaeConfig& config);
 
-/// Parses the config. Throws Error naming `file` and the field. with_encoder also refuses what only the encoder does
-/// not support.
+/// Parses the config. Throws Error naming `file` and the field. With `with_encoder`, also throws for values that only
+/// the encoder does not support.
 WanVaeConfig parse_wan_vae_config(const nlohmann::json& json, const std::string& file, bool with_encoder = false);
 
 }  // namespace sparsereel::models

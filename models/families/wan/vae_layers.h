@@ -1,4 +1,4 @@
-// The layers that the encoder and the decoder of diffusers' AutoencoderKLWan share (Wan Team, arXiv 2503.20314).
+// The layers that both the encoder and the decoder of diffusers' AutoencoderKLWan use (Wan Team, arXiv 2503.20314).
 // Activations are laid out as in models/vae/causal_conv3d.h.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace sparsereel::models {
 
-using WanResidualBlock = ResnetBlock<at::Tensor>;  // its norms are at::Tensor gammas [channels]
+using WanResidualBlock = ResnetBlock<at::Tensor>;  // a norm is represented by its weight (gamma), [channels]
 
 /// Lists the weights of `count` blocks as list_resnets() does.
 void list_residual_blocks(std::vector<WanResidualBlock>& blocks, const Visit& visit, const std::string& name,
@@ -46,7 +46,7 @@ struct WanResampler {
   void weights(const Visit& visit, const std::string& name, int64_t in, int64_t out, std::optional<int64_t> time_out);
 };
 
-/// Returns conv(silu(norm(x))). x is freed as soon as it is normalized, unless the caller also holds it.
+/// Returns conv(silu(norm(x))). x is freed as soon as it is normalized, unless the caller holds another reference.
 at::Tensor convolve_normed(const at::Tensor& gamma, const CausalConv3d& conv, at::Tensor x, ConvHistory& history);
 
 at::Tensor residual_block(const WanResidualBlock& block, const at::Tensor& x, ConvHistory& history);

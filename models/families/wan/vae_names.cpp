@@ -24,7 +24,7 @@ void add_resampling(Pairs& pairs, const std::string& ours, const std::string& th
   for (const char* layer : {".resample", ".time_conv"}) pairs.emplace_back(ours + layer, theirs + layer);
 }
 
-/// Returns the layers that both VAEs have.
+/// Returns the names of the layers that both VAEs have.
 Pairs ends() {
   Pairs pairs = {{"quant_conv", "conv1"}, {"post_quant_conv", "conv2"}};
   for (const std::string side : {"encoder.", "decoder."}) {
