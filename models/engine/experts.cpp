@@ -1,4 +1,4 @@
-// Loads experts, and frees the others first if both do not fit into memory.
+// Loads the expert that a step needs, and first frees the other one if memory is too small for both.
 #include "models/engine/experts.h"
 
 #include <c10/core/DeviceGuard.h>

@@ -19,7 +19,7 @@ class Experts {
  public:
   /// Loads a role's transformer. May be called in any thread.
   using Load = std::function<std::shared_ptr<LoadedTransformer>(const std::string& role)>;
-  /// Returns true if the expert fits beside the loaded ones.
+  /// Returns true if a role's transformer fits into memory beside the loaded ones.
   using Fits = std::function<bool(const std::string& role)>;
 
   Experts(const ModelSpec& spec, c10::Device device, Load load, Fits fits);

@@ -100,7 +100,7 @@ MemoryFacts video_facts(const Checkpoint& checkpoint, const ModelSpec& spec, con
 
 RunFormat format_on_a_gpu(const ModelSpec& spec, c10::ScalarType dtype, WeightFormat weights, WeightFormat text) {
   weights.dtype = text.dtype = dtype;
-  weights.stored_int8 = !weights.fp8 && !weights.int8;  // as in Pipeline
+  weights.stored_int8 = !weights.fp8 && !weights.int8;  // as Pipeline::transformer_format() does
   return {.transformer = {.device = c10::Device(c10::kCUDA, 0), .format = weights},
           .text = text,
           .vae = spec.vae == Precision::fp32 ? at::kFloat : dtype,

@@ -40,8 +40,8 @@ class Vae;
 
 class Pipeline {
  public:
-  /// Opens a checkpoint. Reads only those fields of the request that decide the pipeline. Weights are loaded stage by
-  /// stage.
+  /// Opens a checkpoint. Reads only those fields of the request that decide the pipeline. Weights are loaded later,
+  /// when a stage needs them.
   static std::shared_ptr<Pipeline> open(Checkpoint folder, const Request& request);
   static std::shared_ptr<Pipeline> open(const std::string& folder, const std::string& device, const std::string& dtype);
   Pipeline(Checkpoint folder, const Request& request);

@@ -32,11 +32,11 @@ class TextStage {
   TextStage(const Checkpoint& folder, const ModelSpec& spec, at::Device device, WeightFormat format,
             const MemoryPolicy& memory);
 
-  /// Checks the files. Throws Error if the headers of the encoder's weights do not fit its config, or the tokenizer is
-  /// damaged or belongs to another encoder.
+  /// Checks the files of the encoder and the tokenizer. Throws Error if the headers of the encoder's weights do not fit
+  /// its config, or if the tokenizer is damaged or belongs to another encoder.
   void check();
-  /// Checks the part of the encoder that looks at pictures, if the model needs it. Throws Error if it does not fit its
-  /// config, or the encoder's file does not have it.
+  /// Checks the part of the encoder that looks at pictures, if the model needs it. Throws Error if this part does not
+  /// fit its config, or if the encoder's file does not have it.
   void check_vision() const;
   /// Encodes pictures of the video's size with the vision part of the text encoder, and returns Conditioning::seen.
   /// Call this before encode(). The vision part is loaded for this call only. Throws Error for pictures that are too

@@ -12,7 +12,7 @@ struct Picture {
   std::vector<uint8_t> pixels = {};
 };
 
-/// The largest picture that is accepted: 300 MB of RGB.
+/// The largest number of pixels of a picture that is accepted; as RGB it takes 300 MB.
 constexpr int64_t kMostImagePixels = 100'000'000;
 
 enum class ResampleFilter { lanczos, bicubic };

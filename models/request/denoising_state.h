@@ -20,7 +20,7 @@ struct DenoisingState {
   at::Tensor sound{};                           // latents of the sound; undefined if the model makes none
   std::map<std::string, at::Tensor> scheduler;  // Sampler::state()
   std::map<std::string, at::Tensor> cache;      // StepCache::state()
-  at::Tensor generator;                         // uint8, as libtorch keeps it
+  at::Tensor generator;                         // state of the random generator, uint8 in libtorch's form
   // As in AttentionRun, for the steps done so far.
   std::vector<std::vector<attention::Statistics>> per_step;
   std::vector<int64_t> redone_steps;

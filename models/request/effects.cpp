@@ -12,7 +12,7 @@ namespace {
 
 struct Row {
   NoEffect no_effect;
-  const char* beside;  // key of the option to blame
+  const char* beside;  // key of the option that is the cause
   const char* manual;
   std::string (*why)(const RunFacts&);  // returns an empty text if the cause does not apply
 };

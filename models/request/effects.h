@@ -33,7 +33,7 @@ struct RunFacts {
 
 struct NoEffectCause {
   NoEffect no_effect;
-  std::string beside;  // key of the option to blame
+  std::string beside;  // key of the option that is the cause, for example "attention"
   std::string why;     // "with attention full, which computes every block"; empty if the cause does not apply
 };
 

@@ -61,7 +61,8 @@ LoraChoice parse_marks(const std::string& text) {
   return choice;
 }
 
-/// Parses a text that ends in a scale, in an expert, or in both. Returns nothing if it does not.
+/// Parses a text that ends in a scale (if `with_scale`) and has an expert before that (if `with_expert`). Returns
+/// nothing if it does not have this form.
 std::optional<LoraChoice> reading(std::string text, bool with_scale, bool with_expert) {
   LoraChoice choice;
   if (with_scale) {

@@ -1,4 +1,4 @@
-// A list of options and the pairs that exclude each other.
+// Builds a list of options, and the pairs of choices that exclude each other.
 #include "models/request/option.h"
 
 #include <algorithm>

@@ -37,7 +37,7 @@ struct Inputs {
   Latents init_latents = {};
   Conditioning conditioning = {};                     // encoded texts and images of this plan; computed if undefined
   Images images = {};                                 // the pictures of the plan's files
-  std::shared_ptr<const DenoisingState> resume = {};  // continue from here; null to begin at the first step
+  std::shared_ptr<const DenoisingState> resume = {};  // state to continue from; null to begin at the first step
   bool decode = true;                                 // false to stop at the latents
   /// true: the transformer stays in memory, because another video follows at once. false: it is freed before decoding.
   bool keep_transformer = false;

@@ -131,7 +131,7 @@ struct SoundSpec {
   int64_t channels = 2;         // of the sound itself: left and right
   int64_t sampling_rate = 0;    // samples per second of each channel
   int64_t samples_a_latent = 0;
-  double latents_a_second = 0;     // of each channel
+  double latents_a_second = 0;     // latents per second of each channel
   SchedulerConfig scheduler = {};  // the sound's own scheduler; it makes the same number of steps as the video's
 
   bool any() const { return latent_channels > 0; }

@@ -38,7 +38,7 @@ struct Functions {
   std::vector<float> radius, cosine, sine;  // values of Scalar
 };
 
-/// Draws kTogether numbers.
+/// Draws kTogether normally distributed numbers to `out`.
 template <typename Scalar>
 void draw_together(at::mt19937& engine, const Functions<Scalar>& of, Scalar* out) {
   constexpr size_t kPairs = kTogether / 2;

@@ -13,11 +13,11 @@ enum class FusedRows {
   by_head,  // queries, keys and values of the first head, then of the next head: the authors' files
 };
 
-/// Tells the order from the weights, for tensors under the authors' names. A norm follows the queries and keys, so
-/// training leaves the lengths of their rows open, but not the lengths of the values' rows. The mean lengths therefore
-/// differ between queries, keys and values, and only the right order shows this difference. An analysis of variance
-/// over some rows of some layers tests it. Returns nothing if neither order shows the difference, or if the weights
-/// cannot be read because each is stored in several tensors.
+/// Tells the order from the weights, for tensors under the authors' names. Queries and keys pass a norm, so the lengths
+/// of their rows do not matter to the model; the lengths of the values' rows do. The mean lengths of the three kinds
+/// therefore differ, and the right order shows this difference more clearly than the wrong one. An analysis of variance
+/// over some rows of some layers compares the two orders. Returns nothing if neither order shows a difference, or if
+/// the weights cannot be read because each is stored in several tensors.
 std::optional<FusedRows> fused_rows_by_numbers(const TensorTable& tensors, const StoredWeights& weights);
 
 /// Tells the order from the weights, or else from the form of the file. The authors publish an index of shards, with

@@ -12,8 +12,8 @@ namespace sparsereel::models {
 
 /// The tiles along one axis, in latents.
 struct FixedTiles {
-  int64_t size = 0;               // of each tile
-  std::vector<int64_t> starts{};  // of each tile
+  int64_t size = 0;               // length of each tile
+  std::vector<int64_t> starts{};  // first latent of each tile
   /// Returns how many latents tile i shares with the tile before it; 0 for the first tile.
   int64_t overlap(size_t i) const { return i == 0 ? 0 : starts[i - 1] + size - starts[i]; }
 };

@@ -74,9 +74,9 @@ class MiniMaxH3 final : public LayeredTransformer<MiniMaxH3Config, MiniMaxH3Ends
   at::Tensor modulation_of(const Linear& projection) const;
   at::Tensor final_norm(Tokens& tokens) const;
 
-  std::vector<ModulationRow> rows_;   // of all steps
+  std::vector<ModulationRow> rows_;   // the R modulations that the steps need
   at::Tensor times_, times_of_rows_;  // embedded timesteps [times, T or K]; int64 [R], each modulation's index in them
-  at::Tensor kinds_of_rows_;          // int64 [R]
+  at::Tensor kinds_of_rows_;          // int64 [R], each modulation's TokenKind
   at::Tensor out_modulation_;         // [R, 2, C]: shift, scale
 };
 

@@ -15,7 +15,7 @@ struct WanVaeConfig {
   int64_t z_dim = 16;
   std::vector<int64_t> dim_mult = {1, 2, 4, 4};
   int64_t num_res_blocks = 2;
-  std::vector<bool> temperal_downsample = {false, true, true};  // from pixels to latents
+  std::vector<bool> temperal_downsample = {false, true, true};  // levels from pixels to latents
   std::vector<double> latents_mean, latents_std;                // one per channel of z_dim
   bool is_residual = false;
   int64_t in_channels = 3, out_channels = 3;  // colors x patch_size^2
