@@ -120,10 +120,10 @@ struct VideoRequest {
   /// block if all its scores lie `pv_threshold` log2 units or more below the largest score of their query.
   std::optional<double> topk = {}, cdf = {}, error = {}, block_error = {}, similarity = {}, pv_threshold = {};
   std::string dropped = {};  // what replaces blocks that are not computed: mean, none; if empty, mean
-  /// how blocks are ranked: error, mass; if empty, error if `dropped` is mean, mass if it is none
+  /// How blocks are ranked: error, mass; if empty, error if `dropped` is mean, mass if it is none.
   std::string select = {};
   std::optional<int64_t> cell = {};  // number of tokens that share one mean: 16, 32, 64; if unset, 16
-  /// bits of the numbers that a GPU multiplies in sparse attention: 8, 16; if unset, 8
+  /// Bits of the numbers that a GPU multiplies in sparse attention: 8, 16; if unset, 8.
   std::optional<int64_t> arithmetic = {};
   std::optional<std::string> dense_steps = {};  // first steps that compute every block: "5", or "20%" of all
   std::optional<std::string> exact_steps = {};  // first steps with full attention, in 16 bits: "2", or "4%" of all
@@ -156,7 +156,7 @@ struct Video {
   /// c * sound.size() / channels. Empty if the model makes none, or with no_audio. It may be a few milliseconds longer
   /// or shorter than the frames.
   std::vector<float> sound = {};
-  int64_t channels = 0, sampling_rate = 0;  // of the sound; samples of a channel in a second
+  int64_t channels = 0, sampling_rate = 0;  // of the sound; the rate is in samples per second and channel
   double sparsity = 0;      // share of attention's work that was skipped; work on means is not subtracted
   double mean_share = 0;    // work on the means of dropped blocks, as a share of full attention's work
   std::string defect = {};  // what is wrong with the frames, such as "is black"; empty if nothing is

@@ -87,8 +87,8 @@ std::string left_out_warning(const Checkpoint& checkpoint, const std::string& ro
 double weight_count(const Checkpoint& checkpoint, const std::string& role);
 bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role);
 
-/// Returns the size in bytes of what load_text_vision() loads, from the config alone; 0 if the config does not describe
-/// it.
+/// Returns the bytes of the weights that load_text_vision() loads, computed from the config alone; 0 if the config does
+/// not describe it.
 uint64_t text_vision_bytes(const Checkpoint& checkpoint, at::ScalarType dtype);
 
 /// Counts the weights of the VAE: of its decoder, and of its encoder if that is supported.

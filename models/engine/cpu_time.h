@@ -1,5 +1,4 @@
-// Estimates how long a CPU takes for a video, to warn users who start on a CPU what only a GPU can do in reasonable
-// time.
+// Estimates how long a CPU takes for a video, to warn users who would wait for hours.
 #pragma once
 
 #include <c10/core/ScalarType.h>

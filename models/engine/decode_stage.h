@@ -17,7 +17,7 @@ struct Decoder {
   Vae& vae;
   std::array<int64_t, 2> pixels;  // height and width of one latent, in pixels
   at::Device device;
-  /// true: decoding in tiles is possible and takes less memory; false: the VAE always works in tiles of one size
+  /// true: decoding in tiles is possible and takes less memory; false: the VAE always works in tiles of one size.
   bool has_tiles = true;
 };
 

@@ -26,7 +26,7 @@ namespace sparsereel::models {
 struct DenoisingStart {
   Conditioning conditioning;
   at::Tensor latents;       // in the model's layout; the number of frames is a multiple of the patch size in time
-  at::Generator generator;  // its state after the latents were drawn
+  at::Generator generator;  // the run's generator, as it is after the latents were drawn
   LatentLayout layout = LatentLayout::frames_first;
   Group* group = nullptr;  // ranks that make the video together, from the same start; null for this rank alone
   /// [1, rows, C] in fp32, as in TransformerInput: latents with which the sound starts; undefined if the model makes no

@@ -1,4 +1,4 @@
-// Converts frames on their device, finds defects, and words the warnings about a video's size and number of frames.
+// Converts frames on their device, finds defects, and writes the warnings about a video's size and number of frames.
 #include "models/engine/frames.h"
 
 #include <ATen/ATen.h>

@@ -60,8 +60,8 @@ void check_memory(const Plan& plan, const MemoryNeed& need, c10::Device device,
 /// The bytes that a stage is likely to take, and the remedy if they are not available.
 struct StageEstimate {
   std::string stage;                      // "text", "image", "denoise", "decode"
-  uint64_t weights = 0, activations = 0;  // on the run's device
-  uint64_t host = 0;                      // additional host memory; 0 if the device is the host
+  uint64_t weights = 0, activations = 0;  // bytes on the run's device
+  uint64_t host = 0;                      // bytes of host memory in addition; 0 if the device is the host
   bool in_pieces = false;                 // the stage works layer by layer or in tiles, and needs less memory
   uint64_t least = 0;                     // bytes that the stage needs if it works in pieces
   std::string remedy = {};                // tells the user what helps if memory is short; empty if memory suffices

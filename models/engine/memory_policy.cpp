@@ -34,7 +34,7 @@ MemoryPlan MemoryPolicy::plan_for(MemoryFacts& facts, uint64_t held, int64_t ran
 
 bool MemoryPolicy::settle(MemoryFacts facts, uint64_t held, bool loaded, int64_t ranks) {
   if (device_.is_cpu()) return true;
-  /// the present blocks take host memory, which a new plan can use again
+  // The present blocks take host memory, which a new plan can use again.
   if (loaded) facts.host_free = std::max(facts.host_free, facts_.host_free);
   MemoryPlan plan = plan_for(facts, held, ranks);
   // The free memory changes a little from video to video. Loading again takes longer than copying one more block.

@@ -66,7 +66,7 @@ void step_or_stop(Denoising& denoising, const Run& run) {
   try {
     denoising.step();
   } catch (const Cancelled&) {
-    /// this rank's own observer threw it, so the other ranks do not take part in saving
+    // This rank's own observer threw it, so the other ranks do not take part in saving.
     if (run.group != nullptr) throw;
     stop_denoising(denoising, run);
   }

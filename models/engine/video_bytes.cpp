@@ -62,7 +62,7 @@ uint64_t whole_bytes(double bytes) {
 uint64_t vae_bytes(const Checkpoint& checkpoint, c10::ScalarType dtype, c10::Device device) {
   const VaeWeights weights = describe_vae(checkpoint, dtype)->weights();
   const uint64_t in_dtype = weights.count * c10::elementSize(dtype);
-  /// a VAE that chooses its own formats chooses 16 bits only on a GPU
+  // A VAE that chooses its own formats chooses 16 bits only on a GPU.
   return device.is_cpu() ? std::max(weights.bytes, in_dtype) : weights.bytes;
 }
 

@@ -52,7 +52,7 @@ struct ClipEncoder : ImageEncoder {
   uint64_t weight_bytes() const override { return bytes; }
 };
 
-/// Loads the encoder for the table of loaders.
+/// Calls ClipEncoder::load(), for ComponentLoaders::image_encoders.
 std::unique_ptr<ImageEncoder> load_clip_encoder(const Component& component, at::Device device, at::ScalarType dtype);
 
 }  // namespace sparsereel::models

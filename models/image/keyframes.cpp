@@ -35,7 +35,7 @@ std::vector<Picture> keyframe_pictures(const std::vector<Picture>& pictures, int
 
 at::Tensor noised_keyframe(const at::Tensor& latents, double time, at::Generator& generator) {
   const at::Tensor noise = draw_noise(latents.sizes(), at::kFloat, generator).to(latents.device());
-  /// in fp32 as in the reference: `time` is rounded before it is subtracted from 1
+  // In fp32 as in the reference: `time` is rounded before it is subtracted from 1.
   const at::Tensor share = at::full({}, time, at::kFloat);
   return latents.to(at::kFloat) * share.item<float>() + noise * (1 - share).item<float>();
 }

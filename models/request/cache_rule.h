@@ -12,7 +12,7 @@ namespace sparsereel::models {
 
 enum class CacheKind {
   first_block,  // adds the later blocks' residual of the last computed step
-  /// adds that residual plus its change between the last two computed steps. The change is scaled by how far the first
+  /// Adds that residual plus its change between the last two computed steps. The change is scaled by how far the first
   /// block's residual repeats its own change.
   forecast,
   steps,  // as `forecast`, but the computed steps are fixed beforehand

@@ -1,4 +1,4 @@
-// Operations on all defined tensors of a conditioning.
+// Implements the operations that apply to all defined tensors of a conditioning.
 #include "models/request/conditioning.h"
 
 #include <ATen/ATen.h>

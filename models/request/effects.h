@@ -28,7 +28,7 @@ struct RunFacts {
   std::string narrow_blocks = {}, narrow_layers = {};
   bool has_random_seed = false;                   // the run draws its own seed
   std::string output = {};                        // the kind of output: ".gif", "PNGs"
-  bool is_encoded = true, has_frame_rate = true;  // properties of the output
+  bool is_encoded = true, has_frame_rate = true;  // the output is an encoded video; it has a frame rate
 };
 
 struct NoEffectCause {

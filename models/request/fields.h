@@ -84,7 +84,7 @@ struct Field {
   ValueKind kind = ValueKind::text;
   RunPart decides = RunPart::picture;
   InRecipe recipe = InRecipe::value;
-  /// for ValueKind::choice; empty if the choices depend on the model or the machine
+  /// For ValueKind::choice; empty if the choices depend on the model or the machine.
   std::vector<std::string> choices = {};
   std::optional<Range> range = {};
   std::vector<NoEffect> no_effect = {};  // causes that leave this option without effect

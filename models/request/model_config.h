@@ -24,7 +24,7 @@ struct Distilled {
   std::vector<std::string> loras;  // files of the LoRAs, one for each transformer; empty for a whole model
   std::string repository;          // repository in which these LoRAs, or the whole model, are published
   std::vector<std::string> words;  // in lower case; the name of such a LoRA or transformer contains one of them
-  YamlOptions options;             // what the steps need: sampler, noise levels, shift, guidance
+  YamlOptions options;             // options for these steps: sampler, noise levels, shift, guidance
 };
 
 /// A file of configs/ that describes a published checkpoint.
@@ -33,7 +33,7 @@ struct ModelConfig {
   std::map<std::string, std::string> defaults = {};
   Places places = {};                               // places of the defaults in the file
   std::map<std::string, YamlOptions> presets = {};  // options that each preset sets on top of the defaults
-  /// options of each preset for runs of few steps, in place of `presets`
+  /// Options of each preset for runs of few steps, in place of `presets`.
   std::map<std::string, YamlOptions> few_steps = {};
   std::vector<Distilled> distilled = {};  // of several rows with the same number of steps, the first is the usual one
   std::vector<std::filesystem::path> loras = {};  // LoRAs that the model was opened with, if settings do not name them

@@ -47,7 +47,8 @@ std::string_view name(ResizeRule rule);
 /// Parses the texts that name() returns. Throws Error for any other text.
 ResizeRule parse_resize_rule(const std::string& text);
 
-/// Names a generated image in place of a file, for models with random weights: their videos show nothing of the image.
+/// In place of an image's file name, this asks for a generated image. It suffices for models with random weights,
+/// because their videos show nothing of the image.
 constexpr std::string_view kMadeUpImage = "<made up>";
 
 struct PixelSize {
@@ -60,7 +61,7 @@ struct Request {
   // Members that decide the pipeline.
   std::string device = "auto";  // models/store/weights/device.h lists the values of device and dtypes
   std::string dtype = "auto";
-  /// auto: the dtype that the model prescribes for its VAE, or else the dtype of the run
+  /// auto: the dtype that the model prescribes for its VAE, or else the dtype of the run.
   std::string vae_dtype = "auto";
   /// auto: weights have the run's dtype. Matrices that the transformer's file holds as int8 are an exception: a GPU
   /// multiplies them as integers. fp8: the large matrices of the transformer's blocks (`weights`) or of the text
@@ -152,10 +153,10 @@ struct Plan {
   int64_t decoded_frames = 0;                            // differs from num_frames if frame_count_warning() says so
   std::string image, last_image;                         // as in the request
   std::optional<ResizeRule> resize = ResizeRule::cover;  // unset if the model has a rule of its own
-  std::optional<PixelSize> image_size;                   // size of that image if the video takes its shape; else unset
+  std::optional<PixelSize> image_size;  // size of first_given() if the video takes its shape; else unset
   uint64_t seed = 42;
   int64_t num_inference_steps = 0;  // denoising steps of the run
-  /// number as a request gives it; one more than num_inference_steps if the sampler counts the clean end
+  /// Number as a request gives it; one more than num_inference_steps if the sampler counts the clean end.
   int64_t asked_steps = 0;
   std::vector<double> sigmas;              // as in the request; empty if the sampler takes none
   double guidance_scale = 0;               // guidance runs if this is above 1

@@ -141,7 +141,7 @@ PixelSize grid_of(const ModelSpec& spec) {
 /// Throws if the area exceeds `largest`, which is 0 for a model without a bound.
 void check_area(const FrameArea& area, const PixelSize& largest) {
   const int64_t most = largest.height * largest.width;
-  /// the tolerance admits 768p, which is a little more than 1360 x 768
+  // The tolerance admits 768p, which is a little more than 1360 x 768.
   if (most == 0 || area.pixels() <= most + most / 20) return;
   throw bad_option("size", name(area) + " is too large for this model",
                    "use at most " + std::to_string(largest.width) + "x" + std::to_string(largest.height));

@@ -64,11 +64,13 @@ struct WithinStep {
   int64_t step = 0, steps = 0;
 };
 
+/// Finished pieces (tiles or groups of frames) of encoding or decoding, and all pieces.
 struct PieceProgress {
   int64_t done = 0, total = 0;
 };
 
-/// Receives a run's events in the thread that makes the video. An exception ends the run; Cancelled cancels it.
+/// Receives a run's events in the thread that makes the video. An exception from a function ends the run; Cancelled
+/// cancels it.
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
@@ -77,14 +79,14 @@ class RunObserver {
   virtual void within_step(const WithinStep& /*step*/) {}  // often: after each call of attention
   virtual void encoded(const PieceProgress& /*pieces*/) {}
   virtual void decoded(const PieceProgress& /*pieces*/) {}
-  /// true: attention_call() is called, which costs a copy of Q
+  /// true: attention_call() is called, which costs a copy of Q.
   virtual bool wants_attention_calls() const { return false; }
   virtual void attention_call(const AttentionCall& /*call*/) {}  // called before each call of attention
-  virtual void checkpoint(const DenoisingState& /*state*/) {}    // at CheckpointTimes
+  virtual void checkpoint(const DenoisingState& /*state*/) {}    // called at the run's CheckpointTimes
   virtual void latents(const Outcome& /*outcome*/) {}  // the latents are final, and the outcome has no frames yet
   virtual void others_released() {}                    // rank 0 of a group no longer needs the other ranks
   virtual void memory(const MemoryPlan& /*plan*/) {}   // the plan of where weights stay was decided or has changed
-  /// comes after the stage or step that caused the warning; the outcome lists all warnings
+  /// Comes after the stage or step that caused the warning; the outcome lists all warnings.
   virtual void warning(const std::string& /*text*/) {}
   virtual FrameSink* frames() { return nullptr; }  // the sink of decoded frames; if null, the outcome keeps the frames
 };

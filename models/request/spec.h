@@ -188,7 +188,7 @@ struct ModelSpec {
   bool decodes_pairs = false;      // an even number of latent frames decodes to stride[0] frames for each of them
   LatentLayout layout = LatentLayout::frames_first;
   Precision noise = Precision::run, latents = Precision::run, vae = Precision::run;
-  /// the expert of the noisiest timesteps first; the last expert's from_share is 0
+  /// The expert of the noisiest timesteps first; the last expert's from_share is 0.
   std::vector<ExpertSpec> experts = {ExpertSpec{}};
   std::vector<SamplerSpec> samplers;  // samplers that the family supports
   PromptRules prompt;

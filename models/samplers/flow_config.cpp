@@ -27,7 +27,7 @@ SchedulerConfig parse_multistep(const ConfigFields& fields) {
   fields.choice("prediction_type", "epsilon", {"flow_prediction"});
   require(fields, "use_flow_sigmas", false, true);
   require(fields, "thresholding", false, false);
-  /// the last step must be of first order, because its span in log-SNR is infinite
+  // The last step must be of first order, because its span in log-SNR is infinite.
   require(fields, "lower_order_final", true, true);
   fields.choice("final_sigmas_type", "zero", {"zero"});
   const int64_t order = fields.integer("solver_order", 2);

@@ -42,7 +42,7 @@ class Sampler {
   virtual at::Tensor predicted_original(const at::Tensor& prediction, int64_t index,
                                         const at::Tensor& sample) const = 0;
   /// Returns the tensors that a denoising checkpoint must hold in addition to the latents and the step. Empty for
-  /// samplers that need only the last prediction.
+  /// samplers whose steps need nothing from earlier steps.
   virtual std::map<std::string, at::Tensor> state() const { return {}; }
   /// Continues from the result of state(). Throws Error if the tensors do not belong to this kind of sampler.
   virtual void restore(const std::map<std::string, at::Tensor>& state);

@@ -19,14 +19,15 @@ namespace {
 
 constexpr int64_t kOrder = 2;
 
-/// The weights of two differences of clean predictions. Each difference is divided by its place r, which is 0 at the
+/// The weights of two differences from the clean prediction at the span's start: `older` belongs to the prediction
+/// before it, `end` to the prediction at the span's end. Each difference is divided by its place r, which is 0 at the
 /// span's start and 1 at its end.
 struct Weights {
   at::Tensor older, end;
 };
 
-/// Returns the weights with which the result is exact if c is a parabola. For n = 1 and 2, the sum of weight * r^(n -
-/// 1) over the places r = `older` and r = 1 must be the mean of r^n. The means are computed as in the reference,
+/// Returns the weights with which the result is exact if c is a parabola. For n = 1 and 2, the mean of r^n must equal
+/// the sum of weight * r^(n-1) over the places r = `older` and r = 1. The means are computed as in the reference,
 /// because their cancellation errors for small h affect the result.
 Weights parabola_weights(const at::Tensor& h, const at::Tensor& older) {
   const at::Tensor decay = rounded_expm1(-h);

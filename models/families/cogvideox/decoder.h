@@ -30,7 +30,7 @@ struct CogVideoXDecoder {
   std::vector<ResnetBlock<SpatialNorm>> mid;  // two blocks, at the widest level
   std::vector<UpBlock> up;                    // widest first
   SpatialNorm norm_out;
-  /// convolution from the narrowest level to out_channels; its output may be padded with unused channels
+  /// Convolution from the narrowest level to out_channels; its output may be padded with unused channels.
   CausalConv3d conv_out;
   int64_t out_channels = 3;
 

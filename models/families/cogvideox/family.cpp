@@ -14,7 +14,7 @@
 namespace sparsereel::models {
 namespace {
 
-// These are defaults of diffusers' pipeline, because a checkpoint's files do not contain them.
+// A checkpoint's files do not contain these defaults; they are those of diffusers' pipeline.
 constexpr int64_t kCogVideoXSteps = 50;
 constexpr double kCogVideoXGuidance = 6, kFps = 8;
 
@@ -52,7 +52,7 @@ ModelSpec describe_cogvideox(const Checkpoint& checkpoint) {
   const CogVideoXVaeConfig vae = parse_cogvideox_vae_config(vae_json, vae_file);
   check_text_encoder(checkpoint, "t5", "text_embed_dim", config.text_embed_dim);
   check_fits(vae_file, "latent_channels", vae.latent_channels, "out_channels", config.out_channels);
-  /// a missing field has diffusers' default, which may not fit the checkpoint
+  // A missing field has diffusers' default, which may not fit the checkpoint.
   if (transformer.contains("temporal_compression_ratio"))
     check_fits(vae_file, "temporal_compression_ratio", vae.frames_a_latent(), "temporal_compression_ratio",
                config.temporal_compression_ratio);

@@ -19,7 +19,7 @@ namespace {
 constexpr const char *kPipelineClass = "MiniMaxH3ModularPipeline", *kSchedulerClass = "MiniMaxH3Scheduler";
 constexpr const char* kRepository = "MiniMaxAI/MiniMax-H3";
 constexpr double kFramesASecond = 24, kSoundLatentsASecond = 40;  // fixed by the reference
-/// tokens, for estimates; the prompts that the model was trained on have 450 to 900
+/// Tokens, for estimates; the prompts that the model was trained on have 450 to 900.
 constexpr int64_t kUsualPrompt = 1024;
 
 /// Reads the scheduler's config, which has a single field, the shift.

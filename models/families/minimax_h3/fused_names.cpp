@@ -58,7 +58,7 @@ struct LayerNumbers {
   std::span<const std::byte> data = {};
   const TensorEntry* entry = nullptr;
   RowReader reader = {};
-  /// one for each row; empty if one factor scales all rows, because it changes no ratio of lengths
+  /// One for each row; empty if one factor scales all rows, because it changes no ratio of lengths.
   std::vector<float> factors = {};
 
   /// Returns the logarithm of the sum of squares of a row's first numbers. Files whose rows were rotated before
@@ -175,7 +175,7 @@ std::optional<FusedRows> more_likely(const Variance& by_kind, const Variance& by
 }  // namespace
 
 std::optional<FusedRows> fused_rows_by_numbers(const TensorTable& tensors, const StoredWeights& weights) {
-  /// limits for degrees of freedom; a layer of the published model has 165
+  // Limits for degrees of freedom; a layer of the published model has 165.
   constexpr int64_t kEnough = 100, kMost = 2000;
   const QuantizedLayers quantized = quantized_layers(tensors, weights.files);
   Variance by_kind, by_head;

@@ -74,7 +74,7 @@ struct MiniMaxH3Ends {
   MiniMaxH3TimeForm time_form;                               // must be set before weights() is called
   TimestepEmbedding time_embedding;                          // channels = freq_dim; undefined if there is a table
   at::Tensor time_basis, time_table;                         // in fp32, as MiniMaxH3TimeForm describes
-  std::vector<MiniMaxH3Layer> refiner;                       // of the text
+  std::vector<MiniMaxH3Layer> refiner;                       // layers that process the text before the blocks
   Norm refiner_norm{.weight = {}, .bias = {}, .rms = true};  // [C] in fp32
   Norm norm_out{.weight = {}, .bias = {}, .rms = true};      // [C] in fp32
   Linear norm_out_modulation;                                // [2 C, T or K]: shift, scale

@@ -146,7 +146,7 @@ LatentDistribution MiniMaxH3Vae::encode_raw(const at::Tensor& frames, const VaeP
                                              if (++done; progress) progress(done, std::ssize(rows.starts));
                                              return latents;
                                            }});
-  /// limits for the logarithms of variances, fixed by the reference
+  // Limits for the logarithms of variances, fixed by the reference.
   constexpr double kLeastLogarithm = -30, kMostLogarithm = 20;
   const std::vector<at::Tensor> parts = moments.chunk(2, 1);
   return {.mean = parts[0], .deviation = (parts[1].clamp(kLeastLogarithm, kMostLogarithm) / 2).exp()};

@@ -62,7 +62,7 @@ at::Tensor upsample_video(const CausalConv3d& conv, const at::Tensor& x, ConvHis
       causal_buffer(doubled(x.size(0)), 2 * x.size(1), 2 * x.size(2), x.size(3), x.options(), border);
   const at::Tensor frames = new_frames(buffer, border);
   const at::Tensor given = history.rows == nullptr ? x : history.rows->surrounded(x, RowSplit::Outside::its_edge);
-  /// rows of the result to drop: half of the extra rows lie above x, and each becomes two
+  // Rows of the result to drop: half of the extra rows lie above x, and each becomes two.
   const int64_t above = given.size(1) - x.size(1);
   each_of_twice_as_many(given, [&](int64_t to, const at::Tensor& frame) {
     frames[to].copy_(between_pixels(frame).narrow(0, above, frames.size(1)));

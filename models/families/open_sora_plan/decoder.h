@@ -28,7 +28,7 @@ struct OpenSoraPlanLevel {
   /// The convolution behind upsampling of height and width only: [channels, channels, 3, 3], channels-last. Undefined
   /// if the level does not upsample in this way.
   at::Tensor pixels_weight, pixels_bias;
-  /// the convolution behind upsampling of frames, height and width; unset if the level does not upsample in this way
+  /// The convolution behind upsampling of frames, height and width; unset if the level does not upsample in this way.
   std::optional<CausalConv3d> upsampler;
   bool doubles_frames = false;
 
@@ -43,7 +43,7 @@ struct OpenSoraPlanDecoder {
   OpenSoraPlanAttention attention;        // between mid_first and mid_last
   std::vector<OpenSoraPlanLevel> levels;  // widest first
   GroupNorm norm_out;
-  /// convolution from the narrowest level to 3 channels; its output may be padded with unused channels
+  /// Convolution from the narrowest level to 3 channels; its output may be padded with unused channels.
   CausalConv3d conv_out;
 
   void weights(const Visit& visit, const OpenSoraPlanVaeConfig& config);

@@ -14,7 +14,7 @@
 namespace sparsereel::models {
 namespace {
 
-// These are defaults of the reference's scripts, because a checkpoint's files do not contain them.
+// A checkpoint's files do not contain these defaults; they are those of the reference's scripts.
 constexpr int64_t kPlanSteps = 100, kPlanTextLength = 512;
 constexpr double kPlanGuidance = 7.5, kPlanFps = 24;
 

@@ -19,7 +19,7 @@ struct OpenSoraPlanVaeConfig {
   int64_t z_channels = 4;  // channels inside the decoder
   int64_t embed_dim = 4;   // channels of the latents
   int64_t num_res_blocks = 2;
-  /// one entry for each level, from pixels to latents, as in the two lists below
+  /// One entry for each level, from pixels to latents, as in the two lists below.
   std::vector<int64_t> hidden_size_mult = {1, 2, 4, 4};
   std::vector<Upsampling> upsampling = {};
   /// true: the level doubles the frames, without a convolution, after it has upsampled height and width.

@@ -22,7 +22,7 @@ struct WanDecoder {
   WanMidBlock mid;             // at the widest level
   std::vector<WanUpBlock> up;  // as decoder_levels() lists them
   at::Tensor norm_out;         // [narrowest]
-  /// convolution from the narrowest level to out_channels; its output may be padded with unused channels
+  /// Convolution from the narrowest level to out_channels; its output may be padded with unused channels.
   CausalConv3d conv_out;
   bool is_residual = false;  // true: levels that upsample have a shortcut without weights
   int64_t out_channels = 3;

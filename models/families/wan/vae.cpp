@@ -125,7 +125,7 @@ uint64_t WanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int
   const std::vector<WanVaeLevel> levels = decoder_levels(config_);
   int64_t frames = 1, pixels = latent_height * latent_width;  // frames of one of the chunks after the first
   const int64_t mid = levels.front().in;
-  /// attention: the input, the normalized input, q, k, v, the result and its projection
+  // Attention: the input, the normalized input, q, k, v, the result and its projection.
   int64_t peak = 7 * pixels * mid;
   int64_t history = kHistoryFrames * pixels * (config_.z_dim + 4 * mid);
   for (const WanVaeLevel& level : levels) {
