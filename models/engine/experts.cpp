@@ -39,7 +39,7 @@ void Experts::begin(size_t expert) {
   begun_expert_ = expert;
   try {
     begun_ = std::async(std::launch::async, [this, role = specs_[expert].role] {
-      const c10::InferenceMode guard;  // thread-local
+      const c10::InferenceMode guard;  // the mode is thread-local, so this thread needs its own
       const c10::OptionalDeviceGuard device(device_.is_cpu() ? std::nullopt : std::optional(device_));
       const StoppableWork stoppable(stop_);
       return load_(role);

@@ -106,7 +106,8 @@ void TextStage::check_vision() const {
 at::Tensor TextStage::look(const std::vector<Picture>& pictures) const {
   const c10::InferenceMode guard;
   const PatchConfig patches;
-  for (const Picture& picture : pictures) patched_size(picture.height, picture.width, patches);  // before loading
+  /// throws for a narrow picture, before anything loads
+  for (const Picture& picture : pictures) patched_size(picture.height, picture.width, patches);
   std::vector<TextPicture> seen;
   read_whole(folder_, {kRole}, device_, [&] {
     const auto vision = load_text_vision(folder_.component(kRole), device_, format_.dtype, patches);

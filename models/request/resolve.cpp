@@ -77,8 +77,8 @@ void require_frames(const Request& request, int64_t frames, const ModelSpec& spe
                    "use " + std::to_string(below) + " or " + std::to_string(above));
 }
 
-/// Throws if the run's sampler cannot take its steps. If the shift is at fault and comes from the checkpoint, the error
-/// names the checkpoint's file.
+/// Throws Error if the run's sampler cannot make the plan's number of steps. If the shift is at fault and comes from
+/// the checkpoint, the error names the checkpoint's file.
 void check_schedule(const Request& request, const Plan& plan, const ModelSpec& spec) {
   try {
     make_sampler(scheduler_config(plan, spec), plan.num_inference_steps);

@@ -16,7 +16,7 @@ namespace sparsereel::models {
 struct Downsampler {
   at::Tensor weight;           // [channels, channels, 3, 3], channels-last
   at::Tensor bias;             // [channels]
-  bool compress_time = false;  // also halves the number of frames
+  bool compress_time = false;  // true: halves the number of frames, too, not only height and width
 };
 
 struct DownBlock {

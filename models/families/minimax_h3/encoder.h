@@ -42,7 +42,8 @@ class MiniMaxH3Encoder {
   void finish();
 
   /// Encodes pictures, fp32 [B, 3, s h, s w] in the model's colors (ModelColors in vae.cpp), to the means and the
-  /// logarithms of the variances of their latents, [B, 2 L, h, w]. L = latent_channels, s = pixels_a_latent().
+  /// logarithms of the variances of their latents, [B, 2 L, h, w]. L is latent_channels and s is pixels_a_latent() of
+  /// the config.
   at::Tensor encode(const at::Tensor& pictures) const;
 
  private:

@@ -51,8 +51,9 @@ struct OpenSoraPlanDecoder {
   void finish();
 };
 
-/// Decodes a complete video: latents [F, H, W, embed_dim]. Returns frames [r (F - 1) + 1, s H, s W, 3]. Norms use the
-/// statistics of all frames. If `rows` is not null, the latents are this rank's band of rows.
+/// Decodes a complete video: latents [F, H, W, embed_dim]. Returns frames [r (F - 1) + 1, s H, s W, 3], where r is
+/// frames_a_latent() and s is pixels_a_latent() of the config. Norms use the statistics of all frames. If `rows` is not
+/// null, the latents are this rank's band of rows.
 at::Tensor decode_frames(const OpenSoraPlanDecoder& decoder, const at::Tensor& latents, const RowSplit* rows = nullptr);
 
 }  // namespace sparsereel::models
