@@ -101,14 +101,15 @@ std::string unusual_size_warning(const Plan& plan, const ModelSpec& spec) {
   std::ostringstream not_for, made_for;
   if (!fits_size) {
     not_for << plan.width << "x" << plan.height;
-    made_for << "shorter sides of " << usual.least_edge << " to " << usual.most_edge << " pixels and shapes up to "
-             << usual.most_ratio << " to 1";
+    made_for << "shorter sides of " << usual.least_edge << " to " << usual.most_edge
+             << " pixels and longer sides of at most " << usual.most_ratio << " times that";
   }
   if (!fits_length) {
     not_for << (fits_size ? "" : " and ") << plan.num_frames << " frames";
     made_for << (fits_size ? "" : ", and for ") << usual.least_frames << " to " << usual.most_frames << " frames";
   }
-  return "the model was not made for " + not_for.str() + ", which may look poor: it was made for " + made_for.str();
+  return "the model was not made for " + not_for.str() + ", so the video may look poor: the model was made for " +
+         made_for.str();
 }
 
 }  // namespace sparsereel::models

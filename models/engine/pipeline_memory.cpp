@@ -95,7 +95,7 @@ void Pipeline::with_less_memory(const Run& run, int64_t step, Outcome& outcome, 
     release_transformer();
     vae_.reset();
     outcome.warnings.push_back("step " + std::to_string(step + 1) + " ran out of GPU memory and was done again with " +
-                               std::to_string(memory_->plan()->resident) + " blocks on the GPU");
+                               std::to_string(memory_->plan()->resident) + " blocks of the transformer on the GPU");
     run.tell().warning(outcome.warnings.back());
     told_memory_ = sentence(*memory_->plan());
     run.tell().memory(*memory_->plan());

@@ -83,7 +83,7 @@ std::map<std::string, at::Tensor> tensors(const StateParts& parts, const std::st
 void check_consistency(const DenoisingState& state) {
   const auto is_done = [&](int64_t step) { return step >= 0 && step < state.step; };
   if (std::ssize(state.per_step) != state.step || !std::ranges::all_of(state.redone_steps, is_done))
-    throw damaged("its steps contradict each other");
+    throw damaged("its numbers of steps contradict each other");
   at::make_generator<at::CPUGeneratorImpl>().set_state(state.generator);
 }
 

@@ -113,7 +113,7 @@ void take_sigmas(const Request& request, Plan& plan) {
     throw bad_option(
         "sigmas",
         "has " + std::to_string(count) + " values, but steps is " + std::to_string(*request.num_inference_steps),
-        "leave the steps out");
+        "leave steps out, or give one sigma for each step");
   plan.sigmas = request.sigmas;
 }
 

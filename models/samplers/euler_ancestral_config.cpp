@@ -19,7 +19,8 @@ SchedulerConfig parse_euler_ancestral_config(const nlohmann::json& json, const s
   config.steps_offset = fields.integer("steps_offset", 0, 0, config.num_train_timesteps);
   if (config.beta_start > config.beta_end) fields.fail("beta_start", "is above beta_end");
   if (config.beta_start == 0 || config.beta_end == 1)
-    fields.fail(config.beta_start == 0 ? "beta_start" : "beta_end", "leaves no noise at one end, or no signal");
+    fields.fail(config.beta_start == 0 ? "beta_start" : "beta_end",
+                "makes a timestep without noise, or without signal");
   return config;
 }
 
