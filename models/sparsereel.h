@@ -1,5 +1,5 @@
 // The only public header of libsparsereel, a library that makes videos from text. It needs C++17 and no libtorch
-// headers.
+// headers. app/docs/glossary.md explains its words, such as block, query tile, mean and cell.
 //
 // On a CPU, libtorch's threads spin while they wait for each other. If other processes keep the cores busy, a video
 // then takes several times as long. To prevent that, set OMP_WAIT_POLICY=passive in the environment before the program
@@ -49,7 +49,7 @@ struct ModelOptions {
   std::string device = "auto";  // auto, cpu, cuda, cuda:N
   std::string dtype = "auto";   // auto, fp32, bf16, fp16
   /// auto, fp8, int8: number format of the large matrices of the transformer (`weights`) and of the text encoder
-  /// (`text_weights`). auto is the run's dtype.
+  /// (`text_weights`). auto: the run's dtype, or int8 where the transformer's file holds int8.
   std::string weights = "auto", text_weights = "auto";
   /// true: weights stay in host memory, and each block is copied to the GPU when it is needed. false: all weights stay
   /// on the GPU. If unset, as many of the transformer's blocks stay on the GPU as fit into its free memory.
@@ -92,7 +92,7 @@ struct VideoRequest {
   std::string prompt = {};                          // UTF-8; must contain more than white space
   std::optional<std::string> negative_prompt = {};  // UTF-8
   uint64_t seed = 42;
-  std::optional<int64_t> steps = {};
+  std::optional<int64_t> steps = {};                            // number of denoising steps
   std::optional<int64_t> width = {}, height = {}, frames = {};  // in pixels and frames; each model restricts them
   /// 480p, 720p: an area in place of width and height. The video has the shape of `image`, or 16:9 without an image.
   std::string size = {};
@@ -105,8 +105,8 @@ struct VideoRequest {
   std::string resize = {};                                 // cover (scale and crop), stretch; if empty, cover
   std::optional<int64_t> max_sequence_length = {};         // longer prompts are cut to this many tokens
   std::optional<double> cfg_scale = {}, cfg_scale_2 = {};  // guidance scales; cfg_scale_2 is for a second transformer
-  std::string guidance_passes = {};                        // batched, in-turn; if empty, batched
-  std::optional<bool> dynamic_cfg = {};                    // the guidance scale changes over the steps
+  std::string guidance_passes = {};                        // batched, in-turn (takes less memory); if empty, batched
+  std::optional<bool> dynamic_cfg = {};                    // true: the guidance scale changes over the steps
   std::string scheduler = {};                              // name of a sampler; if empty, the checkpoint's sampler
   std::optional<double> flow_shift = {};                   // for flow-matching samplers
   /// Noise levels before the shift, such as {1, 0.75, 0.5}, for flow-matching samplers. Cannot be combined with

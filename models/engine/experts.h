@@ -23,7 +23,7 @@ class Experts {
   using Fits = std::function<bool(const std::string& role)>;
 
   Experts(const ModelSpec& spec, c10::Device device, Load load, Fits fits);
-  /// Stops loading in the background and waits for its end.
+  /// Stops a load that runs in the background, and waits until its thread has ended.
   ~Experts();
   Experts(const Experts&) = delete;
   Experts& operator=(const Experts&) = delete;

@@ -55,7 +55,7 @@ struct PromptRules {
   bool lowered = false;
   /// Texts that are put before and behind the prompt. The negative prompt gets neither.
   std::string before = {}, after = {};
-  /// true: prompts are cut to a length, and padded to it. false: all tokens of a prompt are used, and no others.
+  /// true: prompts are cut to a length, and padded to it. false: prompts are neither cut nor padded.
   bool has_length = true;
 };
 
@@ -146,7 +146,7 @@ struct ClipSpec {
   bool any() const { return frames > 0; }
 };
 
-/// The size of latents, in latent frames and latent pixels.
+/// The numbers of latents of a video along each axis, and of its sound.
 struct LatentSize {
   int64_t frames = 0, height = 0, width = 0;
   int64_t sound = 0;  // latents of each channel of the sound; 0 for a model without sound

@@ -14,7 +14,8 @@
 
 namespace sparsereel::models {
 
-// Sizes: C = heads x head_dim, L = latent_channels.
+// Sizes: C = heads x head_dim, L = latent_channels, R = number of register tokens. A latent stands for t frames of s x
+// s pixels.
 
 struct MiniMaxH3DecoderBlock {
   at::Tensor norm_attention, scale_attention;        // [C] in fp32: an RMS norm's weight, and a factor for the update
@@ -35,7 +36,7 @@ class MiniMaxH3Decoder {
   void finish() {}
 
   /// Decodes tiles of latents, fp32 [tiles, L, F, h, w], to fp32 [tiles, 3, t F, s h, s w] in the model's colors
-  /// (ModelColors in vae.cpp). A latent stands for t frames of s x s pixels.
+  /// (ModelColors in vae.cpp).
   at::Tensor decode(const at::Tensor& latents, const MiniMaxH3VaeConfig& config) const;
 
  private:
