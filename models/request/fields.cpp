@@ -131,11 +131,11 @@ std::vector<Field> size() {
   const Range seconds = {.least = 0, .most = 86400, .above = true, .remedy = "give the length of the video, such as 4"};
   return {field(&Request::width, &Plan::width, {.name = "width"}),
           field(&Request::height, &Plan::height, {.name = "height"}),
-          /// recipes store the resulting width and height
+          // Recipes store the resulting width and height.
           field(&Request::size, [](const Plan&) { return nlohmann::json(); },
                 {.name = "size", .recipe = InRecipe::nothing, .excludes = {{.other = "width"}, {.other = "height"}}}),
           field(&Request::num_frames, &Plan::num_frames, {.name = "frames"}),
-          field(&Request::seconds, [](const Plan&) { return nlohmann::json(); },  // recipes store the resulting frames
+          field(&Request::seconds, [](const Plan&) { return nlohmann::json(); },  // recipes store the frames
                 {.name = "seconds", .recipe = InRecipe::nothing, .range = seconds, .excludes = {{.other = "frames"}}})};
 }
 

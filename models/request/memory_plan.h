@@ -23,9 +23,9 @@ Offload parse_offload(const std::string& text);
 struct MemoryPlan {
   int64_t blocks = 0;    // blocks of a transformer
   int64_t resident = 0;  // blocks that stay on the GPU; the others are streamed: copied to it when they are needed
-  /// Of the streamed blocks, those in host memory that is not page-locked, because page-locked memory is limited.
+  /// Streamed blocks in host memory that is not page-locked, because page-locked memory is limited.
   int64_t pageable = 0;
-  /// Of the streamed blocks, those that each step reads from their file, because the host lacks memory.
+  /// Streamed blocks that each step reads from their file, because the host lacks memory.
   int64_t from_file = 0;
   int64_t experts = 1;        // transformers that stay in memory together
   bool streams_text = false;  // the text encoder's layers pass through the GPU one by one
