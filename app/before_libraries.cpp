@@ -1,7 +1,7 @@
 // Prepares the process before libtorch loads. The libraries of libtorch open files and read the environment, the stack
-// limit and the working directory while they load. This code runs before the code of any library. If something must
-// change, it makes the change and starts the program again. A restart costs less than 0.1 s here; in main() it would
-// cost four times as much.
+// limit and the working directory while they load. This code runs before the code of any library. If the environment or
+// the stack limit must change, it changes them and starts the program again. A restart costs less than 0.1 s here; in
+// main() it would cost four times as much.
 #include <fcntl.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>
@@ -23,9 +23,10 @@ namespace sparsereel::app {
 namespace {
 
 constexpr rlim_t kUsualStack = 8 << 20;    // Linux's default
-constexpr rlim_t kLeastStack = 512 << 10;  // libtorch's threads crashed with 96 KiB, but not with 128
+constexpr rlim_t kLeastStack = 512 << 10;  // libtorch's threads crash with 96 KiB; with 128 KiB they just work
 
-/// An environment variable that is set unless the environment already has one of `choices`.
+/// A variable to add to the environment ("NAME=value"), unless the environment already has a variable that begins with
+/// one of `choices`.
 struct Setting {
   char* entry;
   std::array<std::string_view, 2> choices;
@@ -37,8 +38,8 @@ constinit const std::array<Setting, 2> kSettings = {{
     // By default, OpenMP threads spin for milliseconds while they wait. If other programs want the cores, a run then
     // takes several times as long.
     {passive, {"OMP_WAIT_POLICY=", "GOMP_SPINCOUNT="}},
-    // Keeps free GPU memory in one piece. Otherwise stages with different shapes leave gaps, which are a fifth of the
-    // memory when memory is short.
+    // Keeps libtorch's free GPU memory in one piece. Otherwise stages with tensors of different shapes leave gaps
+    // between them. In a GPU that was nearly full, the gaps were a fifth of the memory.
     {expandable, {"PYTORCH_ALLOC_CONF=", "PYTORCH_CUDA_ALLOC_CONF="}},
 }};
 
@@ -52,23 +53,25 @@ constinit const std::array<Setting, 2> kSettings = {{
 /// writing fail as on a closed descriptor.
 void open_standard_descriptors() {
   for (const int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (fcntl(number, F_GETFD) >= 0) continue;  // NOLINT(cppcoreguidelines-pro-type-vararg): of C
-    if (open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY) != number)  // the lowest free number
+    if (fcntl(number, F_GETFD) >= 0) continue;  // NOLINT(cppcoreguidelines-pro-type-vararg): a C function
+    // open() returns the lowest free number.
+    if (open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY) != number)
       refuse(
           "error: a standard descriptor is closed, and /dev/null cannot be opened\n  remedy: leave standard input, "
           "output and error open\n");
   }
 }
 
-/// Refuses a deleted working directory, because oneMKL would end the process with a message about a library.
+/// Refuses a deleted working directory. oneMKL would otherwise end the process with a misleading message about a
+/// library.
 void require_working_directory() {
   std::array<char, PATH_MAX> path{};
   if (getcwd(path.data(), path.size()) == nullptr && errno == ENOENT)
     refuse("error: the working directory was deleted\n  remedy: change to a folder that exists\n");
 }
 
-/// Raises the stack limit, which sets the size of threads' stacks when the process starts. Returns true if it was
-/// raised.
+/// Raises the stack limit to Linux's default if it is lower. Returns true if it was raised; the program must then start
+/// again, because the C library reads the limit, which sets the size of threads' stacks, at the start of the process.
 bool raise_stack_limit() {
   rlimit stack{};
   if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= kUsualStack) return false;
@@ -111,7 +114,7 @@ int64_t take_start(char** environment) {
   return start > 0 && start <= boot_nanoseconds() ? start : 0;
 }
 
-/// Returns the variable for this process, in storage that lives until execve().
+/// Returns "SPARSEREEL_STARTED=PID:NANOSECONDS" for this process, in static storage.
 char* start_entry(int64_t start) {
   static constinit std::array<char, 64> text{};  // zeros terminate it
   char* const last = text.data() + text.size() - 1;
@@ -126,7 +129,8 @@ bool lacks_settings(char** environment) {
   return std::ranges::any_of(kSettings, [&](const Setting& setting) { return !is_chosen(setting, environment); });
 }
 
-/// Returns the environment with the missing settings and the program's start; null if memory runs out.
+/// Returns a copy of the environment, to which the missing ones of kSettings and the program's start are added. Returns
+/// null if memory runs out.
 char** completed(char** environment, int64_t start) {
   size_t size = 0;
   while (environment[size] != nullptr) ++size;
@@ -141,8 +145,8 @@ char** completed(char** environment, int64_t start) {
 
 /// Starts the program again. Returns only if that is impossible; the program then runs as it is.
 void start_again(char** arguments, char** environment) {
-  // Resolve the link, so that ps and top show the program's name. If the user ran the loader with the program as its
-  // argument, the link leads to the loader, so do not start again.
+  // Resolve the link /proc/self/exe, so that ps and top show the program's name. If the user ran the dynamic loader
+  // with the program as its argument, the link leads to the loader. In that case do not start again.
   std::array<char, PATH_MAX> program{};
   if (getauxval(AT_BASE) == 0 || readlink("/proc/self/exe", program.data(), program.size() - 1) < 0) return;
   execve(program.data(), arguments, environment);
@@ -159,7 +163,7 @@ void before_libraries(int, char** arguments, char** environment) {
     if (changed != nullptr) start_again(arguments, changed);
     std::free(changed);
   }
-#ifndef __SANITIZE_ADDRESS__  // the address sanitizer is a library, too
+#ifndef __SANITIZE_ADDRESS__  // the address sanitizer is a library that is not ready yet
   start_cuda_early(arguments, environment);
 #endif
 }

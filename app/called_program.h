@@ -16,10 +16,11 @@ const std::vector<std::string>& called_words();
 /// "sparsereel" if the shell found it in the PATH.
 std::string called_program();
 
-/// Replaces the program's name in the commands that `text` quotes, such as 'sparsereel doctor', by called_program().
+/// Returns the text with called_program() in place of "sparsereel" in each quoted command, such as 'sparsereel doctor'.
 std::string as_called(std::string text);
 
-/// Replaces the program's name everywhere in a command line: at its beginning and in command substitutions.
+/// Returns the command line with called_program() in place of "sparsereel": at its beginning and in command
+/// substitutions.
 std::string command_as_called(std::string command);
 
 }  // namespace sparsereel::app

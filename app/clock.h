@@ -1,4 +1,4 @@
-// Measures elapsed time for the commands, and remembers when the process began.
+// Measures elapsed time for the commands, and keeps the time at which the process began.
 #pragma once
 
 #include <chrono>
@@ -10,16 +10,17 @@ inline double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Returns the nanoseconds of CLOCK_BOOTTIME. Setting the system's clock does not change them.
+/// Returns CLOCK_BOOTTIME in nanoseconds: the time since the machine booted. Setting the system's clock does not change
+/// it.
 int64_t boot_nanoseconds();
 
-/// Sets when the program began, by boot_nanoseconds(). before_libraries.cpp calls this before any constructor has run,
-/// so this function must not use an object that needs one.
+/// Sets the time at which the program began, as boot_nanoseconds() returns it. before_libraries.cpp calls this before
+/// any constructor has run, so this function must not use an object that needs a constructor.
 void set_program_start(int64_t boot_nanoseconds);
 
-/// Returns the seconds from the program's start to the first call of this function in main(): the time to load the
-/// libraries. Returns 0 if the start was not set. Time before the process became this program, as in a shell that runs
-/// `exec`, does not count.
+/// Returns the seconds from the program's start to the first call of this function, which run_program() makes at once.
+/// Most of them load the libraries. Returns 0 if the start was not set. If another program, such as a shell, became
+/// this one by `exec`, its time does not count.
 double seconds_before_main();
 
 /// Returns the time of the first call of this function or of seconds_before_main().

@@ -1,5 +1,5 @@
-// Reads the command line in two cases in which CLI11 cannot: CUDA is started before any library is ready, and some
-// ranks must not print CLI11's errors. Allocates nothing.
+// Reads the command line without CLI11 and without allocating memory. Two places need that: CUDA is started before any
+// library is ready, and ranks that must stay silent must not print CLI11's errors.
 #pragma once
 
 #include <algorithm>
@@ -8,10 +8,10 @@
 
 namespace sparsereel::app {
 
-/// A command, and whether it computes on a GPU.
+/// A command of the program.
 struct EarlyCommand {
   std::string_view path;  // "bench pipeline"
-  bool computes = false;
+  bool computes = false;  // true if the command may compute on a GPU
 };
 
 /// Every command. A test compares this list and the flags below with what CLI11 parses.
@@ -32,8 +32,8 @@ inline constexpr auto kEarlyCommands = std::to_array<EarlyCommand>({
     {.path = "doctor"},
 });
 
-/// The options of all commands that can stand without a value. Every other option takes the next word as its value,
-/// whatever that word is.
+/// The options, of all commands, that may be given without a value. Every other option takes the next word as its
+/// value, whatever that word is.
 inline constexpr auto kEarlyFlags = std::to_array<std::string_view>({
     "-h",        "--help",        "--help-all",       "--version",   "--causal",
     "--dry-run", "--dynamic-cfg", "--no-dynamic-cfg", "--json",      "--no-audio",
@@ -44,9 +44,9 @@ inline constexpr auto kEarlyFlags = std::to_array<std::string_view>({
 /// An option as the user typed it: "--gpus", "-p".
 struct EarlyOption {
   std::string_view name;
-  std::string_view value;  // empty if it has none
+  std::string_view value;  // empty if the option has none
 
-  /// Compares names; long names may be written with _ for -.
+  /// Returns true if this is the option `other`. Users may write _ in place of - in long names.
   constexpr bool is(std::string_view other) const {
     return std::ranges::equal(name, other, {}, [](char c) { return c == '_' ? '-' : c; });
   }
@@ -80,13 +80,13 @@ class EarlyOptions {
   const char* const* next_;
 };
 
-/// The command that the first words name, and the words after it. Both are null if the words name no command.
+/// The command that the first words name, and the words after it. Both pointers are null if the words name no command.
 struct EarlyLine {
   const EarlyCommand* command = nullptr;
   const char* const* words = nullptr;
 };
 
-/// Finds the command. `words` follow the program's name and end with a null.
+/// Finds the command. `words` are the arguments after the program's name; the list ends with a null.
 constexpr EarlyLine read_early(const char* const* words) {
   for (const EarlyCommand& command : kEarlyCommands) {
     std::string_view path = command.path;

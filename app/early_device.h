@@ -11,21 +11,23 @@
 
 namespace sparsereel::app {
 
-/// Values in place of a GPU's number. kNoDevice: start nothing. kDriverAlone: start only the driver, because a file, or
-/// the rank of this process, decides which GPU is used.
+/// Values that stand for no GPU's number. kNoDevice: start nothing. kDriverAlone: start only the driver, because the
+/// GPU is not known yet. It depends on the file of --config, on --gpus, or on the rank of this process.
 inline constexpr int kNoDevice = -1, kDriverAlone = -2;
 
-/// A variable that profilers set. If it is set, nothing is started early: a profiler acts when the process ends
-/// (main.cpp), and the process must not end while the driver starts.
+/// The environment variable that profilers set. With a profiler, nothing is started early. The process then exits
+/// normally, so that the profiler can write its report (main.cpp), and it must not exit while a thread starts the
+/// driver.
 inline constexpr std::string_view kProfilerVariable = "CUDA_INJECTION64_PATH";
 
-/// Options with which a command does no work.
+/// A command with one of these options computes nothing.
 inline constexpr auto kNoWork =
     std::to_array<std::string_view>({"-h", "--help", "--help-all", "--version", "--dry-run", "--status"});
-/// Options that may decide the device if --device is not given.
+/// Without --device, these options may decide which GPU is used.
 inline constexpr auto kElsewhere = std::to_array<std::string_view>({"--config", "--gpus"});
 
-/// Returns the variable's value; data() is null if the variable is not in `environment`. The list ends with a null.
+/// Returns the value of the variable `name`; data() is null if the variable is not in `environment`. The list ends with
+/// a null.
 constexpr std::string_view early_variable(const char* const* environment, std::string_view name) {
   for (; *environment != nullptr; ++environment) {
     const std::string_view entry = *environment;
@@ -34,6 +36,7 @@ constexpr std::string_view early_variable(const char* const* environment, std::s
   return {};
 }
 
+/// Returns the number in "cuda:1", 0 for "auto" and "cuda", and kNoDevice for any other text.
 inline int device_number(std::string_view text) {
   if (text == "auto" || text == "cuda") return 0;
   int number = kNoDevice;
@@ -45,8 +48,8 @@ constexpr bool is_one_of(const EarlyOption& option, const auto& names) {
   return std::ranges::any_of(names, [&](std::string_view name) { return option.is(name); });
 }
 
-/// Returns the GPU of the last --device among the words. Without --device, returns kDriverAlone if an option of
-/// kElsewhere is given, or else `otherwise`. Returns kNoDevice if an option of kNoWork is given.
+/// Returns the number of the GPU that the last --device among the words names. Without --device, returns kDriverAlone
+/// if an option of kElsewhere is given, or else `otherwise`. Returns kNoDevice if an option of kNoWork is given.
 inline int device_in(const char* const* words, int otherwise) {
   int device = otherwise;
   bool is_named = false;

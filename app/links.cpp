@@ -11,7 +11,7 @@
 namespace sparsereel::app {
 namespace {
 
-constexpr unsigned kMostLinks = 18;  // NVLinks of a GPU
+constexpr unsigned kMostLinks = 18;  // the most NVLinks that a GPU has
 
 /// The functions of NVML that are used here; they return 0 on success.
 struct Nvml {
@@ -68,7 +68,8 @@ double link_speed(const GpuLinks& links) {
 
 std::string link_warning(const GpuLinks& links, int64_t gpus) {
   if (gpus < 2 || !links.problem.empty() || links.gpus < 2 || links.nvlinks > 0) return {};
-  // The example is a published model of 14 billion weights: 40 layers of 40 heads at 480p, 5.2 s per step on one H100.
+  // The example of a large video: a published model of 14 billion weights (40 layers of 40 heads) at 480p, which takes
+  // 5.2 s per step on one H100.
   const VideoCost video{.tokens = 32760, .layers = 40, .heads = 40, .channels = 5120, .passes = 2, .step_ms = 5180};
   const double slow = cost_over_ranks(video, gpus, kPcieSpeed).step_ms;
   const double fast = cost_over_ranks(video, gpus, kNvlinkSpeed).step_ms;

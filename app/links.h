@@ -1,4 +1,4 @@
-// Finds how the GPUs of this host are linked. No torch, no NVIDIA headers.
+// Finds how the GPUs of this host are linked. Includes neither torch nor NVIDIA's headers.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,15 @@ struct GpuLinks {
 /// Finds the links between GPUs through NVML, which comes with the driver.
 GpuLinks find_gpu_links();
 
-/// GB/s that a GPU sends while it receives as much, as measured with all-to-alls of a few hundred MB.
+/// The speeds in GB/s at which a GPU sends while it receives as much, measured in all-to-all exchanges of a few hundred
+/// MB.
 constexpr double kNvlinkSpeed = 340, kPcieSpeed = 25;
-/// Returns one of these two speeds; kNvlinkSpeed if the links are unknown.
+/// Returns kPcieSpeed if this host has several GPUs without NVLink. Otherwise, or if the links are unknown, returns
+/// kNvlinkSpeed.
 double link_speed(const GpuLinks& links);
 
-/// Returns a warning for `gpus` of this host that are to make a video together without NVLink. Empty if they have
-/// NVLink, or if the links are unknown.
+/// Returns a warning if `gpus` GPUs of this host are to make a video together without NVLink. Returns an empty string
+/// if they have NVLink, or if the links are unknown.
 std::string link_warning(const GpuLinks& links, int64_t gpus);
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// Describes the hardware for people and reports. No torch.
+// Describes the hardware for people and reports. Does not use torch.
 #pragma once
 
 #include <string>
@@ -6,21 +6,21 @@
 
 namespace sparsereel::app {
 
-/// Returns "AMD EPYC 9B45", or "unknown CPU".
+/// Returns the name of the CPU, such as "AMD EPYC 9B45", or "unknown CPU".
 std::string cpu_model();
 
-/// Returns "Debian GNU/Linux 12 (bookworm), Linux 6.1.0-18-amd64".
+/// Returns the distribution and the kernel, such as "Debian GNU/Linux 12 (bookworm), Linux 6.1.0-18-amd64".
 std::string operating_system();
 
-/// Returns the commit of the sources when cmake last ran; "unknown" outside of a git repository.
+/// Returns the git commit that the sources had when cmake last ran; "unknown" if they were not in a git repository.
 std::string source_commit();
 
 /// The GPUs as the driver lists them, in CUDA's order. Needs no CUDA toolkit, because libcuda.so.1 comes with the
 /// driver.
 struct GpuDriver {
   bool found = false;
-  std::string version;  // CUDA version: "13.0"
-  std::vector<std::string> gpus;
+  std::string version;            // CUDA version: "13.0"
+  std::vector<std::string> gpus;  // names
 };
 GpuDriver find_gpu_driver();
 

@@ -40,8 +40,9 @@ constexpr std::array<void (*)(CLI::App&, CommandLine&), 11> kCommands = {
     add_generate, add_batch,  add_serve,      add_decode,    add_bench, add_tune,
     add_inspect,  add_config, add_completion, add_reference, add_doctor};
 
-/// Gives the value to an option that stands without one, and joins it with the next word if that is one of its choices.
-/// Otherwise `--offload set.csv` would take the name of the set as its value.
+/// Rewrites options whose value may be left out as `--option=value`. The value is the next word if that is one of the
+/// option's choices, else OptionSpec::bare. Without this, `--offload set.csv` would take the name of the set as its
+/// value.
 void complete_bare_options(std::vector<std::string>& arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     const OptionSpec* spec = find_option(key_of_option(arguments[i]));
@@ -97,7 +98,7 @@ class Help : public CLI::Formatter {
   }
 };
 
-/// If an option is repeated, lets its last value win, because scripts append to the options that they are given.
+/// Lets the last value of a repeated option win, because scripts append their options to those that they are given.
 /// Options whose values are joined, such as --lora, are the exception.
 void let_the_last_win(CLI::App& command) {
   for (CLI::Option* option : command.get_options([](const CLI::Option* each) { return !each->get_positional(); }))
@@ -105,7 +106,7 @@ void let_the_last_win(CLI::App& command) {
   for (CLI::App* below : command.get_subcommands([](const CLI::App*) { return true; })) let_the_last_win(*below);
 }
 
-/// Adds the flags of every command, and --version of the program.
+/// Adds the flags that every command has, and --version, which only the program has.
 void add_general_flags(CLI::App& program) {
   program.set_help_flag("-h,--help", packed({.help = "list the usual options and stop",
                                              .manual = R"(Lists the options of the command that people use most, and
@@ -158,7 +159,8 @@ void parse_command_line(CLI::App& program, CommandLine& line, int argc, char** a
 
 namespace {
 
-/// Lets a run that fails before its report begins still write the JSON of --json or --report.
+/// Notes in the report whether --json or --report was given, so that a run that fails before its report begins still
+/// writes its JSON.
 void ask_for_report(const CLI::App& program, const CommandLine& line, int argc, char** argv) {
   std::vector<std::string> words = normalized(argc, argv);
   std::reverse(words.begin(), words.end());
@@ -183,8 +185,8 @@ void run(int argc, char** argv, bool is_silent, RunReport& report) {
   }
 }
 
-/// Prints the cause and the remedy in one line each, and the choices as commands made from `words`. Then ends the
-/// report; if it cannot be written, the exit code stays the same.
+/// Prints the cause and the remedy of an error, and its choices as commands made from `words`, the user's arguments.
+/// Then ends the report and returns `exit_code`, even if the report cannot be written.
 int fail(RunReport& report, int exit_code, const std::string& cause, std::string remedy,
          const std::vector<ErrorChoice>& choices, const std::vector<std::string>& words) {
   remedy = choices.empty() ? as_called(remedy) : "run one of these commands";
@@ -198,10 +200,11 @@ int fail(RunReport& report, int exit_code, const std::string& cause, std::string
   } catch (const Error& error) {
     std::cerr << "warning: " << one_line(error.what()) << "\n";
   }
-  return finish(report, exit_code, cause, remedy);  // prints a report that could not be written
+  // The report's file could not be written. This second call only prints the report, if that was asked for.
+  return finish(report, exit_code, cause, remedy);
 }
 
-/// Throws Error if stdout failed, as on a full disk. A pipe whose reader has left is no failure.
+/// Throws Error if output to stdout was lost, as on a full disk. A pipe whose reader has closed it is no failure.
 void check_stdout() {
   std::cout.flush();
   const bool failed = !std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
@@ -225,8 +228,8 @@ int run_to_exit_code(int argc, char** argv, RunReport& report) {
   }
 }
 
-/// Runs a process that leaves all output to another one. With `last_words`, writes the cause of a failure to stderr,
-/// for that process to read.
+/// Runs the program in a rank that prints nothing, because rank 0 prints for all. With `last_words`, writes the cause
+/// of a failure to stderr, where the process that started this rank reads it.
 int run_silently(int argc, char** argv, bool last_words) {
   RunReport report;
   try {
@@ -254,7 +257,8 @@ int run_program(int argc, char** argv, const Additions& additions) {
     if (started && is_follower(argc, argv)) {
       auto world = std::make_unique<World>(*started);
       const int code = follow(*world);
-      // Rank 0 waits until this process ends. It ends faster if NCCL does not release its GPU first, so keep the world.
+      // Rank 0 waits until this process ends. The process ends faster if NCCL does not release the GPU first, so do not
+      // destroy the world.
       if (code == 0 && world->has_gpu()) static_cast<void>(world.release());
       return code;
     }

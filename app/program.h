@@ -10,7 +10,7 @@
 
 namespace sparsereel::app {
 
-/// Additions of another program to this one: model families, loaders of their components, and options.
+/// What a program that embeds this one adds to it: model families, loaders of their components, and options.
 struct Additions {
   std::vector<models::Family> families;
   models::ComponentLoaders loaders;
@@ -23,9 +23,9 @@ int run_program(int argc, char** argv, const Additions& additions = {});
 /// Adds every command and its options. `line` must outlive the parsing.
 void add_commands(CLI::App& program, CommandLine& line);
 
-/// Parses the command line of a program with these commands; CLI11 then runs the command. The first argument is the
-/// program's name. Throws Error for words that the command does not take, for values of the wrong kind, and for what
-/// the command throws.
+/// Parses the command line; CLI11 then runs the command that it names. `program` has the commands of add_commands(),
+/// and argv[0] is the program's name. Throws Error for words that the command does not take and for values of the wrong
+/// kind. Errors that the command throws pass through.
 void parse_command_line(CLI::App& program, CommandLine& line, int argc, char** argv);
 
 }  // namespace sparsereel::app

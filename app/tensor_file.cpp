@@ -34,7 +34,8 @@ models::TensorView view_of(const std::string& name, const at::Tensor& tensor) {
 at::Tensor copy_of(const models::TensorFile& file, const models::TensorEntry& entry) {
   for (const auto& [scalar, dtype] : kDtypes) {
     if (dtype != entry.dtype) continue;
-    void* data = const_cast<std::byte*>(file.covered(entry).data());  // from_blob needs it; the copy only reads
+    // from_blob() takes no const pointer; clone() only reads.
+    void* data = const_cast<std::byte*>(file.covered(entry).data());
     const auto options = at::TensorOptions().dtype(scalar);
     if (entry.strides.empty()) return at::from_blob(data, entry.shape, options).clone();
     return at::from_blob(data, entry.shape, entry.strides, options).clone(at::MemoryFormat::Contiguous);

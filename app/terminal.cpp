@@ -1,4 +1,4 @@
-// Finds the characters that a terminal would obey.
+// Escapes the characters that a terminal would act on instead of showing them.
 #include "app/terminal.h"
 
 #include <array>

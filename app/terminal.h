@@ -1,4 +1,4 @@
-// Makes text safe for a terminal. Names, prompts and metadata of other people's files may hide control sequences.
+// Makes text safe for a terminal. Names, prompts and metadata in other people's files may hide control sequences.
 #pragma once
 
 #include <ostream>
@@ -8,16 +8,16 @@
 
 namespace sparsereel::app {
 
-/// Escapes control characters other than line feed and tab, and characters that change the direction of writing. They
-/// become escapes such as \u001b, which JSON readers turn back into the character. Bytes that are not UTF-8 become
-/// escapes such as \x9b.
+/// Escapes control characters other than line feed and tab, and characters that change the direction of writing. The
+/// escapes look like \u001b, which JSON readers turn back into the character. Bytes that are not UTF-8 become escapes
+/// such as \x9b.
 std::string printable(std::string_view text);
 
 /// Escapes line feeds and tabs too, so that a name cannot begin a new line.
 std::string one_line(std::string_view text);
 
-/// Formats each line with one_line(). Each line after the first is indented, so that commands stand in lines of their
-/// own and can be copied.
+/// Formats each line of the text with one_line(), and indents each line after the first. Commands that stand in lines
+/// of their own can then be copied.
 std::string indented_lines(std::string_view text);
 
 /// While this object lives, all output to the stream passes through printable().
