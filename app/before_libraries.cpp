@@ -23,7 +23,7 @@ namespace sparsereel::app {
 namespace {
 
 constexpr rlim_t kUsualStack = 8 << 20;    // Linux's default
-constexpr rlim_t kLeastStack = 512 << 10;  // libtorch's threads crash with 96 KiB; with 128 KiB they just work
+constexpr rlim_t kLeastStack = 512 << 10;  // libtorch's threads crash with 96 KiB; this leaves a margin
 
 /// A variable to add to the environment ("NAME=value"), unless the environment already has a variable that begins with
 /// one of `choices`.

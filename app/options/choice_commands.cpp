@@ -25,8 +25,8 @@ bool is_named_by(const OptionSpec& option, const std::string& word) {
   return std::ranges::count(names, usual_option(word)) > 0;
 }
 
-/// Replaces the option's value everywhere in the words; if `value` is null, removes the option. Returns true if the
-/// option was there.
+/// Replaces the option's value wherever `words` has the option; if `value` is null, removes the option. Returns true if
+/// the option was there.
 bool replace_option(Words& words, const OptionSpec& option, const std::string* value) {
   bool replaced = false;
   for (size_t i = 0; i < words.size(); ++i) {

@@ -1,4 +1,5 @@
-// Prints the remedies of an error that has several. Each remedy is the user's command with other options. No torch.
+// Prints the remedies of an error that has several. Each remedy is the user's command with other options. Does not use
+// torch.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,13 +12,14 @@
 
 namespace sparsereel::app {
 
-using OptionValues = std::vector<std::pair<std::string, std::string>>;  // keyed by option key
+using OptionValues = std::vector<std::pair<std::string, std::string>>;  // option keys with their values
 
-/// Returns the command line of `words`, quoted for a shell, with `values` set: replaced where present, else appended.
-/// Removes options that exclude one of `values`. The program is named as the user called it.
+/// Returns a command line, quoted for a shell: `words`, in which each option of `values` gets its value. An option that
+/// is not there yet is appended. Options that exclude one of `values` are removed. The line begins with the program's
+/// name as the user called it.
 std::string command_with(std::vector<std::string> words, const OptionValues& values);
 
-/// Prints each choice with its command, under the name of its group.
+/// Prints each choice with its command, under the name of the choice's group. `words` is the user's command line.
 void print_choices(std::ostream& stream, const std::vector<ErrorChoice>& choices,
                    const std::vector<std::string>& words);
 

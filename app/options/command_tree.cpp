@@ -14,7 +14,7 @@
 namespace sparsereel::app {
 namespace {
 
-constexpr size_t kColumns = 100;  // most columns of a line of text
+constexpr size_t kColumns = 100;  // the longest line of text
 constexpr size_t kIndent = 30;    // column where the explanations begin
 
 OptionInfo describe_option(const CLI::Option& option) {
@@ -49,7 +49,7 @@ std::string path_of(const CLI::App& app) {
   return above + (above.empty() ? "" : " ") + app.get_name();
 }
 
-/// Returns "  -s, --seed N              seed of the noise".
+/// Returns lines such as "  -s, --seed N              seed of the noise".
 std::string row(const std::string& term, const std::string& explanation) {
   const std::string start = "  " + term;
   if (start.size() < kIndent) return wrapped(explanation, kIndent, start);
@@ -64,7 +64,7 @@ std::string with_choices(const OptionInfo& option) {
   return text;
 }
 
-/// Returns "-s, --seed N".
+/// Returns the left column of a row, such as "-s, --seed N".
 std::string term_of(const std::vector<OptionInfo>& alike, HelpLevel level) {
   std::string term;
   for (const OptionInfo& option : alike) {
@@ -81,7 +81,8 @@ bool is_shown(const OptionInfo& option, HelpLevel level) {
   return !option.positional && (level == HelpLevel::all || option.in_help == InHelp::everywhere);
 }
 
-/// Returns the rows of a heading. In --help, options with the same explanation share a row.
+/// Returns the rows under a heading; each is a list of options. In --help, options with the same explanation share a
+/// row.
 std::vector<std::vector<OptionInfo>> rows_of(const CommandInfo& command, const std::string& group, HelpLevel level) {
   std::vector<std::vector<OptionInfo>> rows;
   for (const OptionInfo& option : command.options) {
@@ -92,7 +93,7 @@ std::vector<std::vector<OptionInfo>> rows_of(const CommandInfo& command, const s
   return rows;
 }
 
-/// Returns the headings in the order of their first options, but research and other options come last.
+/// Returns the headings in the order of their first options; the headings kResearch and kOtherOptions come last.
 std::vector<std::string> groups_of(const CommandInfo& command, HelpLevel level) {
   std::vector<std::string> groups;
   for (const OptionInfo& option : command.options)
@@ -103,7 +104,7 @@ std::vector<std::string> groups_of(const CommandInfo& command, HelpLevel level) 
   return groups;
 }
 
-/// Returns the last line: where to find more than this help shows.
+/// Returns the last line of the help, which says where to find what the help does not show.
 std::string where_to_read_on(const CommandInfo& command, HelpLevel level) {
   const std::string program = called_program();
   const std::string manual = "'" + program + " reference' explains";
@@ -197,7 +198,7 @@ bool lacks_command(const CLI::App& command) {
   return command.get_require_subcommand_min() > 0 && command.get_subcommands().empty();
 }
 
-/// Lists the subcommands: "use attention, pipeline or plot".
+/// Returns a remedy that lists the subcommands: "use attention, pipeline or plot".
 std::string commands_below(const CommandInfo& info) {
   std::vector<std::string> names;
   for (const CommandInfo& below : info.commands) names.push_back(below.name());
@@ -219,7 +220,7 @@ std::string command_line_remedy(const CLI::App& program, const std::vector<std::
   const auto [command, depth] = named_command(program);
   const CommandInfo info = describe(*command);
   const std::vector<std::string> unused = command->remaining();
-  // If a command is missing, the word in its place was probably meant as one.
+  // If a command is missing, the word in its place was probably meant as a command.
   const bool lacks = lacks_command(*command), missing = lacks && depth < words.size();
   if (!unused.empty() && !unused.front().starts_with("-") && command->get_option_no_throw("--prompt") != nullptr)
     return "a prompt follows -p, in quotes: -p \"a red circle\"";

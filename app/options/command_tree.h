@@ -1,5 +1,5 @@
-// The commands and their options as plain data, read from CLI11's tree. Help, completion and reference are made from
-// it.
+// Describes the commands and their options as plain data, which is read from CLI11's tree of commands. Help, completion
+// and reference are made from these data.
 #pragma once
 
 #include <string>
@@ -18,9 +18,9 @@ struct OptionInfo {
   std::vector<std::string> names;  // "-s", "--seed"; a positional argument has one name
   std::string value;               // "N", "FILE"; empty for a flag
   std::vector<std::string> choices;
-  std::string help;     // as in OptionText
-  std::string manual;   // the same
-  std::string example;  // the same
+  std::string help;     // see OptionText
+  std::string manual;   // see OptionText
+  std::string example;  // see OptionText
   InHelp in_help = InHelp::everywhere;
   std::string group;
   bool positional = false;
@@ -48,11 +48,12 @@ std::vector<const CommandInfo*> all_commands(const CommandInfo& program);
 /// The placeholder of options that take one of a list of words; help lists the words after the explanation.
 constexpr const char* kWord = "WORD";
 
-/// Appends the words of `text` to `line`, indented by `indent`, in lines of at most 100 columns.
+/// Appends the words of `text` to `line`, and breaks the text into lines of at most 100 columns. Indents the text by
+/// `indent` columns.
 std::string wrapped(const std::string& text, size_t indent, std::string line = {});
 
 enum class HelpLevel {
-  usual,  // --help: the options that people use, each by its first long name
+  usual,  // --help: the options that most people use, each by its first long name
   all,    // --help-all: every option with all of its names
 };
 
@@ -69,8 +70,8 @@ std::pair<const CLI::App*, size_t> named_command(const CLI::App& program);
 /// Lists the words that the command does not take: "decode does not take --count 2".
 std::string unused_words(const CLI::App& program);
 
-/// Returns the error if a command is missing, or else an empty string: "speed is no command of bench", "bench needs a
-/// command". If an option stands in place of the command, returns unused_words().
+/// Returns an error if the command line lacks a command: "speed is no command of bench" or "bench needs a command". If
+/// an option stands in place of the command, returns unused_words(). Returns an empty string if no command is missing.
 std::string missing_command(const CLI::App& program, const std::vector<std::string>& words);
 
 /// Returns the remedy for a command line of these words that CLI11 refuses.

@@ -1,4 +1,4 @@
-// The options of a command under one heading of its --help.
+// Adds options to a command under one heading of its --help.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,11 +11,11 @@ namespace sparsereel::app {
 
 class OptionGroup {
  public:
-  /// `holds_lists`: the heading says that each option takes a comma list.
+  /// `holds_lists` is true if the heading already says that each of its options takes a comma list.
   OptionGroup(CLI::App& command, std::string heading, bool holds_lists = false)
       : command_(command), heading_(std::move(heading)), holds_lists_(holds_lists) {}
 
-  /// `type` is the value's placeholder in --help, or the words that it may be.
+  /// `type` is the placeholder of the value in --help, such as "N", or a comma list of the words that the value may be.
   template <typename Value>
   void add(const char* names, Value& value, const OptionText& text, const char* type) const {
     command_.add_option(names, value, packed(text))->type_name(type)->group(heading_of(text));

@@ -1,4 +1,4 @@
-// Helpers that the groups of options share.
+// Helps the files option_groups_*.cpp, which declare the options.
 #include "app/options/option_groups.h"
 
 namespace sparsereel::app::groups {

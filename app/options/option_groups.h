@@ -1,4 +1,5 @@
-// The rows of the option table, one function per heading of --help. OptionSpec in option_table.h says what a row holds.
+// Declares the options that commands share: one function per heading of --help. OptionSpec in option_table.h describes
+// an option.
 #pragma once
 
 #include <string>
@@ -16,11 +17,12 @@ std::vector<OptionSpec> machine();
 std::vector<OptionSpec> latents();
 std::vector<OptionSpec> output();
 
-/// Returns the commands that make latents, apart from `generate` and `batch`.
+/// Returns the commands that denoise, apart from `generate` and `batch`, which take every option anyway.
 std::vector<Command> that_denoise();
 /// Returns the commands that take a model, apart from `generate` and `batch`.
 std::vector<Command> with_a_model();
 
+/// Returns the lists as one list, in their order.
 std::vector<OptionSpec> joined(const std::vector<std::vector<OptionSpec>>& lists);
 
 }  // namespace sparsereel::app::groups

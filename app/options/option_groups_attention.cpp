@@ -1,4 +1,4 @@
-// Declares the options of attention. Texts take the defaults of block selection from attention::Policy.
+// Declares the options of attention. The help texts take the default values from attention::Policy.
 #include <sstream>
 
 #include "app/options/option_groups.h"
@@ -25,8 +25,7 @@ std::string default_text(const std::string& value) {
   return " (default " + value + ")";
 }
 
-/// Returns the note on the default value for the help, if `selection` is the default way of selecting blocks; else
-/// nothing.
+/// Returns " (default X)" for the help if `selection` is the default way of selecting blocks; else an empty string.
 std::string default_of(Selection selection) {
   const HeadPolicy head = Policy{}.defaults;
   if (head.selection != selection) return {};
@@ -56,104 +55,104 @@ std::string pv_threshold_help() {
          default_text(number_text(threshold) + (threshold >= never ? ": never" : ""));
 }
 
-/// The method, and how many blocks are computed.
+/// Options of the method, and of how many blocks are computed.
 std::vector<OptionSpec> method() {
   using enum Command;
   return {
       {.names = "--attention",
        .help = "method (default: preset's)",
-       .manual = R"(Chooses how attention is computed. full is libtorch's exact attention and the slowest; quantized
-           computes every block in 8 bits; sparse leaves blocks out and lets means stand for them. check runs sparse
-           and full side by side and reports the error, which takes longer than either. Without a preset the default
-           is sparse where the device can run it.)",
+       .manual = R"(Chooses how attention is computed. full is libtorch's attention, which computes every block in 16
+           or 32 bits and is the slowest. quantized computes every block in 8 bits. sparse computes some blocks and
+           uses means in place of the others. check computes sparse and full attention side by side and reports the
+           error of sparse; it takes longer than either. Without a preset, the default is sparse if the device can run
+           it.)",
        .example = "sparsereel generate -p \"a panda\" --attention full",
        .in_help = InHelp::generate},
       {.names = "--topk",
        .help = topk_help(),
        .manual = R"(Sets the share of blocks that sparse attention computes, above 0 and up to 1. With --select error,
-           the default, one budget serves all heads and tiles of a call, so those that need more take from those that
-           need less. Smaller is faster and has lower fidelity. It has no effect with --attention full or
-           quantized.)",
+           the default, all heads and query tiles of a call share these blocks, so that a head that needs more of them
+           gets more. A smaller share is faster and has lower fidelity. The option has no effect with --attention full
+           or quantized.)",
        .example = "sparsereel generate -p \"a panda\" --topk 0.3",
        .in_help = InHelp::all,
        .commands = {tune}},
       {.names = "--cdf",
-       .help = "in place of --topk: share of attention that is kept" + default_of(Selection::cdf),
-       .manual = R"(Computes the fewest blocks that together hold this share of the measure that --select chooses, above
-           0 and up to 1. How many blocks that takes depends on the layer, the step and what is drawn, so the time does
-           too. It stands in place of --topk.)",
+       .help = "replaces --topk: share of attention that is computed" + default_of(Selection::cdf),
+       .manual = R"(Computes the fewest blocks that together hold this share of the measure that --select chooses,
+           above 0 and up to 1. The number of blocks, and so the time, depends on the layer, the step and the prompt.
+           The option replaces --topk.)",
        .example = "sparsereel generate -p \"a panda\" --cdf 0.9",
        .in_help = InHelp::research,
        .commands = {tune}},
       {.names = "--error",
-       .help = "in place of --topk: bound on the predicted error of a tile" + default_of(Selection::error),
-       .manual = R"(Computes as few blocks as keep the predicted error of each tile of queries below this bound,
-           relative to the mean length of the head's outputs. Measured errors are about a quarter of it. It needs
-           --dropped mean and --select error, and stands in place of --topk.)",
+       .help = "replaces --topk: bound on the predicted error of a tile" + default_of(Selection::error),
+       .manual = R"(Computes as few blocks as possible such that the predicted error of each query tile stays below
+           this bound. The error is relative to the mean length of the head's outputs. Measured errors are about a
+           quarter of the bound. The option needs --dropped mean and --select error, and replaces --topk.)",
        .example = "sparsereel generate -p \"a panda\" --error 0.05",
        .in_help = InHelp::research,
        .commands = {tune}},
       {.names = "--block-error",
-       .help = "in place of --topk: bound on the predicted error of a block" + default_of(Selection::block_error),
+       .help = "replaces --topk: bound on the predicted error of a block" + default_of(Selection::block_error),
        .manual = R"(Computes every block whose predicted error is above this bound, relative to the mean length of all
-           heads' outputs. It gives blocks to the layers and steps that need them, so it has higher fidelity at equal
-           work. Useful values are 0.0045 to 0.03 at 2,000 tokens and a tenth of that at 9,000. The time depends on
-           what is drawn, so presets use --topk.)",
+           heads' outputs. Layers and steps that need more blocks get more, so fidelity is higher for the same work.
+           Useful values are 0.0045 to 0.03 for 2,000 tokens, and a tenth of these for 9,000. The time depends on the
+           prompt, so presets use --topk.)",
        .example = "sparsereel generate -p \"a panda\" --block-error 0.01",
        .in_help = InHelp::research,
        .commands = {tune}},
   };
 }
 
-/// Which blocks are computed, what stands for the others, and in how many bits.
+/// Options of which blocks are computed, what replaces the others, and in how many bits GPUs multiply.
 std::vector<OptionSpec> choice_of_blocks() {
   using enum Command;
   return {
       {.names = "--dropped",
-       .help = "what stands for blocks that are left out" + default_text(std::string(name(Policy{}.dropped))),
-       .manual = R"(Says what stands for blocks that are not computed. With mean, every --cell tokens of such a block
-           count as one key, their mean, so far fewer blocks will do. With none they count for nothing, which is the
-           published method SpargeAttn together with --select mass.)",
+       .help = "what replaces blocks that are not computed" + default_text(std::string(name(Policy{}.dropped))),
+       .manual = R"(Chooses how blocks are represented that attention does not compute. With mean, every --cell tokens
+           of such a block count as one key, their mean, so far fewer blocks need to be computed. With none, such a
+           block counts for nothing; together with --select mass, this is the published method SpargeAttn.)",
        .example = "sparsereel generate -p \"a panda\" --dropped none --select mass --topk 0.5",
        .in_help = InHelp::all,
        .commands = {tune}},
       {.names = "--select",
        .help = select_help(),
-       .manual = R"(Says which measure chooses the blocks. error takes the blocks whose means would be most wrong, and
-           needs means. mass takes those that hold most of the attention, however well a mean would stand for them.
-           Leave it at its default unless you compare methods.)",
+       .manual = R"(Says which measure chooses the blocks. error computes the blocks whose means would cause the
+           largest errors; it needs --dropped mean. mass computes the blocks that hold most of the attention, even if
+           means would represent them well. Leave the option at its default unless you compare methods.)",
        .example = "sparsereel generate -p \"a panda\" --select mass --topk 0.3",
        .in_help = InHelp::all,
        .commands = {tune}},
       {.names = "--cell",
-       .help = "tokens that a mean stands for" + default_text(std::to_string(Policy{}.cell) + "; GPUs have 16 only"),
-       .manual = R"(Sets how many tokens one mean stands for. The means cost 1/cell of the work of full attention;
-           larger cells cost less and are less exact. A GPU has 16 only; a CPU also computes 32 and 64. Without means
-           it has no effect.)",
+       .help = "tokens that share one mean" + default_text(std::to_string(Policy{}.cell) + "; GPUs: only 16"),
+       .manual = R"(Sets how many tokens one mean represents. The means cost 1/cell of the work of full attention;
+           larger cells cost less and are less exact. A GPU supports only 16; a CPU also supports 32 and 64. With
+           --dropped none the option has no effect.)",
        .example = "sparsereel generate -p \"a red circle\" --device cpu --cell 32",
        .in_help = InHelp::research,
        .commands = {tune}},
       {.names = "--arithmetic",
        .help = "bits of attention's products on a GPU" + default_text(std::to_string(Policy{}.arithmetic)),
        .manual = R"(Sets in how many bits a GPU multiplies in sparse attention. 16 computes the same blocks in the
-           tensors' own type, two to three times slower. Use it to separate the cost of sparsity from that of 8 bits.
-           A CPU computes sparse attention in fp32, so there 16 has no effect.)",
+           tensors' own type, two to three times slower. Use it to see the error of sparsity without the error of 8
+           bits. A CPU computes sparse attention in fp32, so 16 has no effect there.)",
        .example = "sparsereel generate -m MODEL --attention sparse --arithmetic 16 -p \"a panda\"",
        .in_help = InHelp::research,
        .commands = {tune}},
   };
 }
 
-/// Exceptions from the choice of blocks.
+/// Options that make exceptions from the choice of blocks.
 std::vector<OptionSpec> exceptions() {
   using enum ValueKind;
   using enum Command;
   return {
       {.names = "--similarity",
        .help = similarity_help(),
-       .manual = R"(Always computes blocks whose tokens are less alike than this: blocks with a mean cosine similarity
-           below it. It belongs to SpargeAttn's method, where a block's mean must predict its tokens. The
-           default, )" +
+       .manual = R"(Always computes a block if the mean cosine similarity of its tokens is below this value.
+           SpargeAttn's method needs that, because it predicts tokens from the mean of their block. The default, )" +
                  number_text(Policy{}.defaults.similarity) + R"(, is off.)",
        .example = "sparsereel generate -p \"a panda\" --dropped none --select mass --similarity 0.5",
        .in_help = InHelp::research,
@@ -161,7 +160,7 @@ std::vector<OptionSpec> exceptions() {
       {.names = "--pv-threshold",
        .help = pv_threshold_help(),
        .manual = R"(Skips the second product, P.V, of a computed block if none of its scores comes within this many
-           log2 units of the highest. Smaller values skip more and are less exact. The default, )" +
+           log2 units of the highest score. Smaller values skip more blocks and are less exact. The default, )" +
                  number_text(Policy{}.defaults.pv_threshold) + R"(, never skips.)",
        .example = "sparsereel generate -p \"a panda\" --pv-threshold 12",
        .in_help = InHelp::research,
@@ -170,8 +169,9 @@ std::vector<OptionSpec> exceptions() {
        .option = {.kind = file, .no_effect = {NoEffect::exact}},
        .help = "use the settings that tune found for this model",
        .manual = R"(Uses a profile, the settings that 'sparsereel tune' found for a model: attention, blocks, dense
-           steps, cache, 8-bit weights. It works like a preset of your own: options that you give win, and --attention
-           full alone is exact. It belongs to its model, and warns at another size or number of steps.)",
+           steps, cache, 8-bit weights. It works like a preset of your own: options that you give win, and with
+           --attention full alone the video is exact. A profile fits only its model. A warning says so if the size or
+           the number of steps differs.)",
        .example = "sparsereel generate -m MODEL --profile profile.yaml -p \"a panda\"",
        .in_help = InHelp::all,
        .commands = {bench_pipeline},
@@ -180,16 +180,16 @@ std::vector<OptionSpec> exceptions() {
       {.names = "--dense-steps",
        .help = "first steps that compute every block: 5 or 20% (default: preset's)",
        .manual = R"(Computes every block, in 8 bits, in the first steps: a number of them, or a share such as 20%.
-           Early steps decide the composition, so this keeps a sparse video close to that of full attention. Each such
-           step takes as long as with --attention quantized.)",
+           Early steps decide the composition, so dense steps keep a sparse video close to the video of full
+           attention. Each of them takes as long as with --attention quantized.)",
        .example = "sparsereel generate -p \"a panda\" --topk 0.3 --dense-steps 20%",
        .in_help = InHelp::all,
        .commands = {bench_pipeline, tune}},
       {.names = "--exact-steps",
        .help = "first steps with full attention: 2 or 4% (default: preset's)",
        .manual = R"(Uses full attention, in 16 bits, in the first steps: a number of them, or a share such as 4%. For
-           some prompts the small error of 8 bits in the first steps leads to another motion or place. Such a step
-           takes as long as with --attention full.)",
+           some prompts, the small error of 8 bits in the first steps changes where something is or how it moves. Each
+           of these steps takes as long as with --attention full.)",
        .example = "sparsereel generate -p \"a panda\" --attention quantized --exact-steps 2",
        .in_help = InHelp::all},
       {.names = "--dense-layers",
@@ -197,8 +197,8 @@ std::vector<OptionSpec> exceptions() {
        .manual = R"(Computes every block, in 8 bits, in the first N layers of the transformer, in all steps. The
            default is )" +
                  std::to_string(Policy{}.dense_layers) +
-                 R"(. Try it if the first layers of your model suffer from sparsity; 'sparsereel tune' can give each
-                     head its own number of blocks instead.)",
+                 R"(. Try it if sparsity in the first layers of your model lowers fidelity; 'sparsereel tune' can give
+                     each head its own number of blocks instead.)",
        .example = "sparsereel generate -p \"a panda\" --topk 0.3 --dense-layers 2",
        .in_help = InHelp::all,
        .commands = {bench_pipeline, bench_quality}},
@@ -209,10 +209,10 @@ std::vector<OptionSpec> order() {
   return {
       {.names = "--token-order",
        .help = "order of the video's tokens (default hilbert)",
-       .manual = R"(Sets the order in which the video's tokens stand in memory, from which the blocks are cut. hilbert
-           keeps neighbors in space and time together, so a mean stands well for them. native is the checkpoint's
-           order; morton, time-major and random are there for comparison. It changes sparse attention's result and
-           hardly its time.)",
+       .manual = R"(Sets the order in which the video's tokens stand in memory. 64 tokens in a row form a block.
+           hilbert keeps neighbors in space and time together, so a mean represents them well. native is the
+           checkpoint's order; morton, time-major and random are there for comparison. The order changes the result of
+           sparse attention, but hardly its time.)",
        .example = "sparsereel generate -p \"a panda\" --topk 0.3 --token-order native",
        .in_help = InHelp::research,
        .commands = {Command::tune}},

@@ -11,9 +11,9 @@ std::vector<OptionSpec> video_files() {
       {.names = "-o,--output",
        .option = {.kind = file},
        .help = ".mp4 .mov .mkv .webm .gif .y4m .safetensors, or a PNG folder",
-       .manual = R"(Names the file to write; its ending chooses the format, and a name without an ending is a folder
-           of PNGs. A file appears only when it is complete, and replaces an older one of that name. Without this
-           option the file is video.mp4, or video-2.mp4 and so on, so that nothing is replaced.)",
+       .manual = R"(Names the file to write. Its ending chooses the format; a name without an ending stands for a
+           folder of PNGs. A file appears only when it is complete, and replaces an older one of that name. Without
+           this option the file is video.mp4, or video-2.mp4 and so on, so that nothing is replaced.)",
        .example = "sparsereel generate -p \"a blue star spinning on a yellow background\" -o clip.gif",
        .commands = {decode},
        .written = true,
@@ -21,8 +21,8 @@ std::vector<OptionSpec> video_files() {
       {.names = "--crf",
        .option = {.kind = whole, .no_effect = {NoEffect::not_encoded}},
        .help = "quality of the encoder, 0 to 51; lower is better (default 17)",
-       .manual = R"(Sets the quality of the encoded video, from 0, the best and largest, to 51. It is x264's constant
-           rate factor; other encoders use the nearest quality that they have.)",
+       .manual = R"(Sets the quality of the encoded video, from 0, the best quality and the largest file, to 51. It is
+           x264's constant rate factor; other encoders use the nearest quality that they have.)",
        .example = "sparsereel generate -p \"a panda\" --crf 23 -o small.mp4",
        .in_help = InHelp::all,
        .commands = {decode},
@@ -38,8 +38,8 @@ std::vector<OptionSpec> video_files() {
        .recipe = InRecipe::value},
       {.names = "--no-audio",
        .help = "neither decode nor write the sound that a model makes",
-       .manual = R"(Leaves the sound out of the video of a model that makes sound. The sound is not decoded, which saves
-           a little time. The model still makes it together with the picture, so the picture stays the same.)",
+       .manual = R"(Leaves out the sound if the model makes videos with sound. The sound is not decoded, which saves a
+           little time. The model still makes it together with the picture, so the picture stays the same.)",
        .example = "sparsereel generate -m MODEL -p \"a dog barks\" --no-audio",
        .in_help = InHelp::all,
        .commands = {decode}},
@@ -71,11 +71,11 @@ std::vector<OptionSpec> pictures() {
        .scope = Scope::one_video},
       {.names = "--preview",
        .option = {.kind = file},
-       .help = "while denoising, show in this .png or .gif what it will be",
-       .manual = R"(Writes a small picture of what the video will be, after the first step and then every third one, at
+       .help = "during denoising, write previews to this .png or .gif",
+       .manual = R"(Writes a small picture of the video so far, after the first step and then after every third, at
            most twice a second. A .png shows the middle frame and a .gif all latent frames, one pixel for each latent.
-           The colors are estimated without the VAE. The video itself stays the same. A warning says so if the colors
-           of a model's latents are unknown.)",
+           The colors are estimated without the VAE. The video itself stays the same. If the colors of a model's
+           latents are unknown, a warning says that no preview is written.)",
        .example = "sparsereel generate -p \"a yellow square falling\" -o square.mp4 --preview square.png",
        .in_help = InHelp::all,
        .written = true,
@@ -101,8 +101,8 @@ std::vector<OptionSpec> reports() {
       {.names = "--verbose",
        .option = {.kind = flag},
        .help = "also print times of the stages, attention, cache and memory",
-       .manual = R"(Prints more after the last line: the seconds of each stage, how much of attention was left out,
-           how many steps were computed, and the peak of memory. --report has the same in more detail.)",
+       .manual = R"(Prints more after the last line: the seconds of each stage, the share of attention that was not
+           computed, the number of computed steps, and the peak memory. --report has the same in more detail.)",
        .example = "sparsereel generate -p \"a panda\" --verbose",
        .in_help = InHelp::all,
        .commands = {decode},
@@ -111,9 +111,9 @@ std::vector<OptionSpec> reports() {
       {.names = "--dry-run",
        .option = {.kind = flag},
        .help = "show files, size and memory needed, and stop",
-       .manual = R"(Shows which files became which parts, the size, frames, steps and preset, and the memory that each
-           stage needs. It loads no weights and writes nothing. The exit code is 0. If the run would end with an error,
-           that error is printed and the exit code is 2.)",
+       .manual = R"(Shows the file of each part of the model, the size, frames, steps and preset, and the memory that
+           each stage needs. It loads no weights and writes nothing. The exit code is 0. If the run would end with an
+           error, that error is printed and the exit code is 2.)",
        .example = "sparsereel generate -p \"a panda\" --seconds 4 --dry-run",
        .in_help = InHelp::generate,
        .scope = Scope::whole_set,
@@ -148,7 +148,7 @@ std::vector<OptionSpec> latents() {
        .option = {.kind = file},
        .help = "keep the latents in this .safetensors",
        .manual = R"(Keeps the denoised latents in a file. 'sparsereel decode' turns them into a video again, with
-           another format, quality or tiling, without denoising once more.)",
+           another format, quality or tiling, without denoising again.)",
        .example = "sparsereel generate -p \"a panda\" --save-latents clip.safetensors",
        .in_help = InHelp::all,
        .written = true,
@@ -156,9 +156,9 @@ std::vector<OptionSpec> latents() {
       {.names = "--checkpoint-every",
        .option = {.kind = whole, .no_effect = {NoEffect::random_seed}},
        .help = "save progress every N steps (default 0: only on Ctrl-C)",
-       .manual = R"(Saves the progress of denoising every N steps, so that a run that is killed can go on. Run the same
-           command again: it goes on to the same frames. Ctrl-C and SIGTERM save the progress without this option. The
-           file is removed once the video is written.)",
+       .manual = R"(Saves the progress of denoising every N steps, so that a run that was killed can continue. Run the
+           same command again: it continues and makes the same frames. Ctrl-C and SIGTERM save the progress without
+           this option. The file is removed once the video is written.)",
        .example = "sparsereel generate -m MODEL -p \"a panda\" --checkpoint-every 10",
        .in_help = InHelp::all},
       {.names = "--init-latents",

@@ -10,24 +10,26 @@ std::vector<OptionSpec> model() {
       {.names = "-m,--model",
        .option = {.kind = folder, .excludes = {{.other = "random_weights"}}},
        .help = "the model: a folder or file of weights (default: a tiny one)",
-       .manual = R"(Names the model: a diffusers folder, a folder with files of ComfyUI, of the authors or GGUF, or
-           one file that holds all parts. The tensors tell what a file is; its name does not. The name of a published
-           repository, ORGANIZATION/NAME, prints the commands that download it and use it. Without this option the
-           tiny model that comes along draws simple moving shapes.)",
+       .manual = R"(Names the model: a diffusers folder, a folder with files of ComfyUI, of the model's authors or of
+           GGUF, or one file that holds all parts. The program recognizes a file by its tensors, not by its name. If
+           you give the name of a published repository, ORGANIZATION/NAME, the program prints the commands that
+           download and use it. Without this option, the tiny model that comes with the program draws simple moving
+           shapes.)",
        .example = "sparsereel generate -m ComfyUI -p \"a panda\"",
        .commands = with_a_model()},
       {.names = "--random-weights",
        .option = {.kind = file},
        .help = "make a model with random weights from a .yaml of configs/",
-       .manual = R"(Builds a model of the size that a file of configs/ describes, with random weights. Nothing has to
-           be downloaded, so it measures speed and memory. Its videos show noise and say nothing about quality.)",
+       .manual = R"(Builds a model of the size that a file of configs/ describes, with random weights. Use it to
+           measure speed and memory without a download. Its videos show noise and say nothing about quality.)",
        .example = "sparsereel generate --random-weights configs/tiny.yaml -o noise.mp4 --dry-run",
        .in_help = InHelp::all,
        .commands = with_a_model()},
   };
 }
 
-/// One part of the model as a file. Parts with the same help text share a row of --help.
+/// Declares an option that reads one part of the model from a file. Parts with the same help text share a row of
+/// --help.
 OptionSpec part(const char* names, std::string help, std::string manual, std::string example, InHelp in_help) {
   return {.names = names,
           .option = {.kind = ValueKind::file, .excludes = {{.other = "random_weights"}}},
@@ -44,14 +46,14 @@ std::vector<OptionSpec> parts() {
   return {
       part("--transformer", kThisPart,
            R"(Reads the transformer from this file, in place of the one that -m would use. It may be a .safetensors in
-               16 or 8 bits, a .gguf, or a .pth, .bin or .ckpt, whose code never runs. With all parts given like this,
-               -m is not needed. GGUF and 8-bit weights stay packed in memory, so they need less of it.)",
+               16 or 8 bits, a .gguf, or a .pth, .bin or .ckpt, whose code never runs. If you name a file for every
+               part, -m is not needed. GGUF and 8-bit weights stay packed, and so need less memory.)",
            "sparsereel generate --transformer dit.gguf --vae vae.safetensors --text-encoder t5.gguf -p x",
            InHelp::generate),
       part("--transformer-2", "the second transformer (low noise), from a file",
-           R"(Reads the second transformer of a model that has two. The first denoises the noisy early steps, the
-               second the later ones. If only one of the two files is named, the other is looked for beside it by its
-               name.)",
+           R"(Reads the second transformer of a model that has two. The first transformer computes the noisy early
+               steps, the second the later steps. If you name only one of the two files, the program looks for the
+               other in the same folder, by its name.)",
            "sparsereel generate -m MODEL --transformer high.gguf --transformer-2 low.gguf -p \"a panda\"", InHelp::all),
       part("--vae", kThisPart,
            R"(Reads the VAE, which turns latents into frames, from a file or a folder. Use it if your folder has no
@@ -67,14 +69,14 @@ std::vector<OptionSpec> parts() {
                lists the parts that a model needs.)",
            "sparsereel generate -m MODEL --image-encoder clip_vision_h.safetensors -i a.jpg -p waves", InHelp::all),
       part("--tokenizer", "the tokenizer: its file or folder",
-           R"(Reads the tokenizer from a spiece.model, a tokenizer.json or a folder with one of them. It is needed if
-               neither the text encoder's file nor its folder nor the model has one. A tokenizer whose vocabulary is
-               not the text encoder's is refused.)",
+           R"(Reads the tokenizer from a spiece.model, a tokenizer.json or a folder with one of them. The option is
+               needed if neither the text encoder's file nor its folder nor the model has a tokenizer. A tokenizer
+               with another vocabulary than the text encoder's is refused.)",
            "sparsereel generate -m MODEL --tokenizer google/umt5-xxl -p \"a panda\"", InHelp::all),
   };
 }
 
-/// Options of sd.cpp under their names there.
+/// Options that have the names of stable-diffusion.cpp (sd.cpp).
 std::vector<OptionSpec> names_of_other_programs() {
   using enum ValueKind;
   return {
@@ -82,8 +84,8 @@ std::vector<OptionSpec> names_of_other_programs() {
        .option = {.kind = file,
                   .excludes = {{.other = "random_weights"}, {.other = "transformer"}, {.other = "transformer_2"}}},
        .help = "another name of --transformer, as sd.cpp calls it",
-       .manual = R"(Means --transformer, so that command lines of sd.cpp work. Beside --high-noise-diffusion-model it
-           means --transformer-2.)",
+       .manual = R"(Means --transformer, so that command lines of sd.cpp work. Together with
+           --high-noise-diffusion-model it means --transformer-2.)",
        .example = "sparsereel generate -m MODEL --diffusion-model dit.gguf -p \"a panda\"",
        .in_help = InHelp::all,
        .commands = with_a_model()},
@@ -106,8 +108,8 @@ std::vector<OptionSpec> loras() {
        .help = "add a LoRA; repeat it for several",
        .manual = R"(Adds the changes of a LoRA to the weights while they are read, so steps take no longer. FILE:0.8
            scales the changes by 0.8; a scale may be negative. Several LoRAs are separated by commas, or the option is
-           repeated. For a model of two transformers, FILE@high changes the one for noisy latents and FILE@low the
-           other. Layers that the model does not have are left out with a warning.)",
+           repeated. For a model of two transformers, FILE@high changes the transformer for high noise and FILE@low
+           the one for low noise. Layers that the model does not have are left out with a warning.)",
        .example = "sparsereel generate -m MODEL --lora style.safetensors:0.8 -p \"a panda\"",
        .in_help = InHelp::generate,
        .commands = that_denoise(),
@@ -115,7 +117,7 @@ std::vector<OptionSpec> loras() {
       {.names = "--strict-lora",
        .help = "refuse a LoRA with layers that the model does not have",
        .manual = R"(Makes it an error if a LoRA has layers that the model does not have. Without it such layers are
-           left out with a warning. A LoRA of which no layer fits is refused in either case.)",
+           left out with a warning. A LoRA is always refused if none of its layers fits.)",
        .example = "sparsereel generate -m MODEL --lora style.safetensors --strict-lora -p \"a panda\"",
        .in_help = InHelp::all,
        .commands = that_denoise()},
@@ -128,19 +130,19 @@ std::vector<OptionSpec> texts() {
   return {
       {.names = "--from",
        .option = {.kind = file},
-       .help = "make this video again; options beside it win",
+       .help = "make this video again; options that you add win",
        .manual = R"(Takes every setting that shapes the picture from a video that this program made, or from a .json
            with a recipe or a report. Options that you add win over the recipe. A recipe knows the model, images and
-           LoRAs by name and hash only, so name their files again. On the same machine and build the new file equals
-           the old one to the last byte.)",
+           LoRAs by name and hash only, so name their files again. On the same machine and build, the new file equals
+           the old one byte for byte.)",
        .example = "sparsereel generate --from clip.mp4 -o other.mp4 --seed 8",
        .in_help = InHelp::all,
        .serve = InServe::nothing},
       {.names = "-p,--prompt",
        .option = {.excludes = {{.other = "prompt_file"}}},
        .help = "what the video shows",
-       .manual = R"(Describes the video. Put the text in quotes. Random weights need no prompt. What does not fit into
-           --max-sequence-length tokens is left out with a warning.)",
+       .manual = R"(Describes the video. Put the text in quotes. Random weights need no prompt. The part of a prompt
+           beyond --max-sequence-length tokens is left out with a warning.)",
        .example = "sparsereel generate -p \"a red circle moving to the right on a blue background\"",
        .commands = {bench_pipeline, tune},
        .serve = InServe::request},

@@ -10,8 +10,8 @@ std::vector<OptionSpec> size() {
       {.names = "-W,--width",
        .help = kPixels,
        .manual = R"(Sets the width in pixels. Most models want a multiple of 16; an impossible width is an error that
-           names possible ones. Time and memory grow with the number of pixels, and attention's time with its square.
-           Models give their best at the size that they were trained on, which is the default.)",
+           names possible ones. Time and memory grow with the number of pixels, and the time of attention grows with
+           their square. Models give their best at the size that they were trained on, which is the default.)",
        .example = "sparsereel generate -p \"a panda\" --width 256 --height 256",
        .in_help = InHelp::generate,
        .commands = that_denoise()},
@@ -25,14 +25,14 @@ std::vector<OptionSpec> size() {
       {.names = "--size",
        .help = "720x480; or 480p: that area in the image's shape, else 16:9",
        .manual = R"(Sets width and height together. An area such as 480p or 720p leaves the shape open: the video
-           takes that of the image, and without an image it is 16:9. A model that knows one size keeps its own
-           shape.)",
+           takes that of the image, and without an image it is 16:9. A model that was made for a single size keeps its
+           own shape.)",
        .example = "sparsereel generate -m MODEL -i panda.jpg -p \"a panda waves\" --size 480p",
        .commands = that_denoise()},
       {.names = "--frames,--num-frames,--frame-num",
        .help = "number of frames (default: the model's)",
        .manual = R"(Sets the number of frames. A model can make only certain numbers: a multiple of the VAE's temporal
-           stride and 1, such as 4k + 1. An error offers the two nearest. Time grows faster than the number of
+           stride plus 1, such as 4k + 1. An error offers the two nearest. Time grows faster than the number of
            frames.)",
        .example = "sparsereel generate -p \"a panda\" --frames 33",
        .commands = that_denoise()},
@@ -57,9 +57,9 @@ std::vector<OptionSpec> images() {
        .commands = that_denoise(),
        .serve = InServe::nothing},
       {.names = "--last-image,--end-img,--last-frame",
-       .help = "picture that it ends with, if the model takes one",
-       .manual = R"(Names the picture that the video ends with. Only some image-to-video models take one. A few need
-           it, and a few take it without a first one.)",
+       .help = "picture that the video ends with, if the model takes one",
+       .manual = R"(Names the picture of the last frame. Only some image-to-video models take one. A few need it, and
+           a few take it without a first image.)",
        .example = "sparsereel generate -m MODEL -i first.jpg --last-image last.jpg -p \"a panda waves\"",
        .in_help = InHelp::all,
        .commands = that_denoise(),
@@ -67,7 +67,7 @@ std::vector<OptionSpec> images() {
       {.names = "--resize",
        .help = "how an image of another shape is fitted (default cover)",
        .manual = R"(Decides how an image of another shape than the video is fitted. The default, cover, scales it
-           until it covers the frame and crops it at the center. With stretch each axis is scaled by itself, as
+           until it covers the frame and crops it at the center. stretch scales width and height separately, as
            diffusers does, which distorts the image.)",
        .example = "sparsereel generate -m MODEL -i panda.jpg --resize stretch -p \"a panda waves\"",
        .in_help = InHelp::all,

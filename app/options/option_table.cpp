@@ -1,5 +1,4 @@
-// Collects the groups in the order of --help and gives each option its key in YAML and recipes. Errors about values
-// point to --help.
+// Collects the options in the order of --help, gives each its key in YAML and recipes, and checks their values.
 #include "app/options/option_table.h"
 
 #include <algorithm>
@@ -15,7 +14,8 @@
 namespace sparsereel::app {
 namespace {
 
-/// Derives the option's keys: the first long name is its own key.
+/// Derives the option's keys from its names. The first long name gives the key; other long names give keys that are
+/// also accepted.
 void add_keys(OptionSpec& spec) {
   for (const std::string& name : split(spec.names, ',')) {
     const std::string key = key_of_option(name);
@@ -37,7 +37,7 @@ void add_field(OptionSpec& spec, const models::Field& field) {
   if (!field.choices.empty()) spec.choices = field.choices;
 }
 
-/// Returns what InServe::usual stands for.
+/// Returns the value that InServe::usual stands for in this option.
 InServe usual_in_serve(const OptionSpec& spec) {
   const bool names_file = spec.kind() == ValueKind::file || spec.kind() == ValueKind::folder;
   const bool makes_picture = models::find_field(spec.key()) != nullptr || spec.recipe == InRecipe::value;
@@ -70,7 +70,8 @@ std::vector<OptionSpec> make_table() {
   return table;
 }
 
-/// Throws Error if the value is not of the option's kind; `what` names the value in the error.
+/// Throws Error if the value is not of the option's kind. `what` names option and value in the error, such as "--crf
+/// high".
 void check_value(const models::Option& option, const std::string& what, const std::string& value) {
   const std::string help = "see the command's --help";
   const auto require = [&](bool right, const char* needed) {

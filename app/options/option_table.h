@@ -1,5 +1,5 @@
-// The options that commands share: their names, help texts and properties, and the settings made of their values. No
-// torch.
+// The options that commands share: their names, help texts and properties, and the settings made of their values. Does
+// not use torch.
 #pragma once
 
 #include <string>
@@ -30,21 +30,22 @@ using models::ValueKind;
 /// The commands that take options from the table.
 enum class Command { generate, batch, serve, decode, bench_pipeline, bench_quality, tune };
 
-/// The places where a prompt set may give an option: rows or the command line, rows only, the command line only.
+/// Says where a command with a prompt set takes an option: in rows and on the command line (`any`), only in rows
+/// (`one_video`), or only on the command line (`whole_set`).
 enum class Scope { any, one_video, whole_set };
 
 /// Says where `serve` takes an option: as a field of requests, on its command line, or both. A command line gives the
 /// defaults of requests.
 enum class InServe {
   usual,    // `field` if the option changes the video and names no file or folder; otherwise `server`
-  field,    // both. A field that stands for a file holds a name from one of the server's folders
-  request,  // as a field only: it says what one video shows
-  server,   // on the command line only: it is about the machine or the program
-  nothing,  // nowhere. Images are uploads
+  field,    // both. If it names a file, the field holds a name from one of the server's folders
+  request,  // as a field only, because it says what one video shows
+  server,   // on the command line only, because it is about the machine or the program
+  nothing,  // nowhere, such as images, which clients upload
 };
 
-/// One option. Its key in YAML files is its first long name with '_' for '-'. If the option is one of models::fields(),
-/// its row gives only what the command line adds, and the field gives the rest.
+/// One option. Its key in YAML files is its first long name with '_' for '-'. For an option that is one of
+/// models::fields(), option_groups_*.cpp give only what the command line adds; the field gives the rest.
 struct OptionSpec {
   std::string names;           // as CLI11 takes them: "--steps,--num-inference-steps"
   models::Option option = {};  // as settings know it; its keys are derived from the names
@@ -57,9 +58,9 @@ struct OptionSpec {
   std::vector<std::string> more_choices = {};  // synonyms that help does not list
   std::string bare = {};                       // the value of the option without a value; empty if it needs one
   std::vector<Command> commands = {};          // the commands that take it, besides `generate` and `batch`; see takes()
-  InRecipe recipe = InRecipe::nothing;         // options recorded by value make the picture
+  InRecipe recipe = InRecipe::nothing;         // InRecipe::value if the option affects the frames
   bool written = false;                        // true if the run writes this file, false if it reads it
-  bool quoted = false;                         // the file's text goes into the video's recipe, word for word
+  bool quoted = false;                         // true if the file's text goes into the video's recipe, word for word
   Scope scope = Scope::any;
   InServe serve = InServe::usual;  // never `usual` in option_table()
 
@@ -70,9 +71,9 @@ struct OptionSpec {
 /// Says where a file that a row of a prompt set names may lie. The set may come from a stranger.
 enum class RowFile {
   anywhere,        // the file is read and checked, but never quoted; relative to the working directory
-  from_the_set,    // the same, but a relative path begins in the folder of the set
+  from_the_set,    // the file is read and checked, but never quoted; relative to the folder of the set
   in_the_output,   // inside the output folder, so that writing replaces nothing elsewhere
-  beside_the_set,  // in the set's folder: no file of the user who renders a stranger's set is quoted
+  beside_the_set,  // in the set's folder, so that a stranger's set cannot quote other files of the user
 };
 RowFile row_file(const OptionSpec& option);
 
@@ -80,9 +81,9 @@ RowFile row_file(const OptionSpec& option);
 const std::vector<OptionSpec>& option_table();
 /// Returns the option with this key, or with another of its long names written with '_'; null if there is none.
 const OptionSpec* find_option(std::string_view key);
-/// Converts "max_sequence_length" -> "--max-sequence-length".
+/// Converts "max_sequence_length" to "--max-sequence-length".
 std::string option_name(std::string key);
-/// Converts "--max-sequence-length" -> "max_sequence_length"; a short name gives "".
+/// Converts "--max-sequence-length" to "max_sequence_length". A short name, such as "-p", gives "".
 std::string key_of_option(std::string name);
 
 /// Returns true if the option is a field of a server's requests.

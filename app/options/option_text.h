@@ -1,4 +1,4 @@
-// Help and reference texts of an option, and the help that shows it. No torch.
+// The texts of an option for --help and `reference`, and in which help the option is listed. Does not use torch.
 #pragma once
 
 #include <string>

@@ -74,14 +74,14 @@ std::map<std::string, std::string> files_of_parts(const Settings& settings) {
   return files;
 }
 
-/// Returns true if the video begins with an image. Returns nothing without a prompt, because rows of a set may have
-/// images.
+/// Returns true if the settings give an image. If they give neither an image nor a prompt, returns nothing, because the
+/// rows of a prompt set may give images.
 std::optional<bool> gives_images(const Settings& settings) {
   if (settings.has("image") || settings.has("last_image")) return true;
   return lacks_prompt(settings) ? std::nullopt : std::optional(false);
 }
 
-/// The facts about the settings' model that are known before it is opened.
+/// What is known about the model of the settings before its weights are read.
 struct KnownModel {
   models::ModelConfig config;  // without defaults if no file of configs/ fits
   models::Defaults defaults;   // the model's own defaults
@@ -97,8 +97,8 @@ KnownModel known_model(const Settings& settings) {
   return {models::find_model_config(configs, model).value_or(models::ModelConfig{.file = configs}), model.defaults};
 }
 
-/// Returns the causes in the request and its device that leave options without effect. Every command that denoises
-/// calls it.
+/// Returns the causes that leave options without effect and that the request and its device decide. Every command that
+/// denoises calls it.
 std::vector<NoEffectCause> no_effect_beside_request(const Settings& settings, const models::Request& request) {
   const bool asks_for_gpu = request.offload == models::Offload::on || request.max_vram || request.arithmetic == 16;
   const models::RunFacts facts = {.settings = &settings,
@@ -205,8 +205,9 @@ Reservations choose_output(Settings& settings, int64_t count, bool reserves) {
   const auto is_taken = [&] { return any(count, is_there); };
   Reservations reserved;
   const auto is_reserved = [&](const fs::path& video) { return reserves && !models::reserve(video, reserved); };
-  // Check again after reserving, because the run that held the name may have just ended. A reservation keeps a file
-  // open, so the first kMostReserved stand for all.
+  // Check again after reserving, because the run that held the name may have just written its file and ended. Each
+  // reservation keeps a file open, so only the first kMostReserved names are reserved; another run that counts up finds
+  // one of them taken.
   constexpr int64_t kMostReserved = 256;
   for (int number = 2; is_taken() || any(kMostReserved, is_reserved) || is_taken(); ++number) {
     reserved.clear();
@@ -279,7 +280,7 @@ void settle_options(const Settings& settings, GenerateOptions& options, const mo
                                   .has_random_seed = options.random_seed};
   if (!facts.model->takes_frame_rate) options.run.video.fps = facts.model->defaults.fps;
   append(options.no_effect, models::no_effect_causes(models::kDecidedByRun, facts));
-  // First, because they stay when the request changes.
+  // Put the causes of the model first: they stay when the request changes.
   const std::vector<NoEffectCause> of_model = no_effect_beside_model(options.request, pipeline);
   options.no_effect.insert(options.no_effect.begin(), of_model.begin(), of_model.end());
   append(options.no_effect, no_effect_beside_output(settings, options.run));
@@ -296,7 +297,8 @@ std::vector<NoEffectCause> no_effect_beside_model(const models::Request& request
 std::vector<NoEffectCause> no_effect_beside_output(const Settings& settings, const RunOptions& run) {
   const OutputKind kind = output_kind(run.output);
   return models::no_effect_causes(models::kDecidedByOutput,
-                                  // Use the kind of output, not its name, so that many rows of a set share one warning.
+                                  // Name the kind of output, not the file, so that many rows of a set share one
+                                  // warning.
                                   {.output = kind == OutputKind::png_folder ? "PNGs" : run.output.extension().string(),
                                    .is_encoded = kind == OutputKind::encoded,
                                    .has_frame_rate = kind != OutputKind::safetensors || settings.has("save_latents")});

@@ -21,13 +21,14 @@ using models::NoEffectCause;
 
 constexpr const char* kDefaultOutput = "video.mp4";
 
-/// Names that other runs do not choose while these objects live.
+/// Reserved file names. Other runs do not choose them while these objects live.
 using Reservations = std::vector<std::unique_ptr<models::Temporary>>;
 
-/// If no output is named, chooses video.mp4, or the first of video-2.mp4, video-3.mp4 ... that is free, because nobody
-/// asked to replace a file. A name is free if its file does not exist and no running process has reserved it. With
-/// several videos, all `count` numbered files must be free. A denoising checkpoint without its video does not occupy a
-/// name: the interrupted run resumes under it. If `reserves` is false, reserves nothing and writes nothing.
+/// If the user named no output, sets it to video.mp4, or to the first of video-2.mp4, video-3.mp4 ... that is free. An
+/// existing file is not replaced, because nobody asked for that. A name is free if its file does not exist and no
+/// running process has reserved it. With several videos, all `count` numbered files must be free. A denoising
+/// checkpoint without its video does not occupy a name: the interrupted run resumes under it. If `reserves` is false,
+/// reserves nothing and writes nothing.
 Reservations choose_output(Settings& settings, int64_t count, bool reserves = true);
 
 /// The options that `generate` and `decode` share.
@@ -40,10 +41,10 @@ struct RunOptions {
   std::filesystem::path output;
   std::filesystem::path contact_sheet;  // empty if none is asked for
   std::filesystem::path thumbnail;      // the first frame as a PNG, for a server; empty if none is asked for
-  std::filesystem::path preview;        // the file of previews during denoising; empty if none is asked for
+  std::filesystem::path preview;        // picture that is rewritten during denoising; empty if none is asked for
   VideoOptions video;                   // without the recipe, which is known only at the end
   bool metadata = true;
-  bool no_audio = false;  // true if a sound is not written
+  bool no_audio = false;  // true if the video is written without its sound
   std::optional<int64_t> threads;
   bool quiet = false, verbose = false;
 };
@@ -59,7 +60,8 @@ struct GenerateOptions {
   std::vector<NoEffectCause> no_effect;         // causes that leave options without effect
 };
 
-/// Returns the files that a video's run writes, in no order. Empty paths stand for files that nobody asked for.
+/// Returns the files that the run of a video writes, in no particular order. The path of a file that nobody asked for
+/// is empty.
 std::vector<std::filesystem::path> files_written(const GenerateOptions& options);
 
 /// Adds the sources in this order: command line, --config, the recipe of --from, add_profile(), and the matching
@@ -72,15 +74,15 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
 /// profile's options.
 void add_profile(Settings& settings);
 
-/// Returns the collected settings as they would be with this preset. Throws Error (field preset) if the model does not
-/// have it.
+/// Returns a copy of the collected settings with this preset in place of their own. Throws Error (field preset) if the
+/// model does not have it.
 Settings with_preset(Settings settings, const std::string& preset);
 
 /// Returns the path given by -m or --random-weights, else the transformer's file, else the tiny model. Throws Error if
 /// none of these exists.
 std::filesystem::path model_path(const Settings& settings);
 
-/// Opens the folder, the files, or the architecture that stands in for a model.
+/// Opens the model: its folder, its files, or random weights of the architecture in a YAML.
 models::Checkpoint open_model(const RunOptions& run);
 models::Checkpoint open_model(const Settings& settings);
 
@@ -88,7 +90,7 @@ models::Checkpoint open_model(const Settings& settings);
 bool lacks_prompt(const Settings& settings);
 
 RunOptions read_run_options(const Settings& settings);
-/// Returns the request's fields that the command takes, as given. Does not read prompt files or draw random seeds.
+/// Returns a request with those given settings that `command` takes. Does not read prompt files or draw random seeds.
 models::Request read_request(const Settings& settings, Command command = Command::generate);
 /// Throws Error naming an option that is out of range. `prompt_needed` is false for callers that check lacks_prompt()
 /// themselves, and for `config show`.
@@ -104,7 +106,7 @@ std::vector<NoEffectCause> no_effect_beside_model(const models::Request& request
 /// Returns the causes in the output that leave options without effect.
 std::vector<NoEffectCause> no_effect_beside_output(const Settings& settings, const RunOptions& run);
 
-/// Returns how many videos each prompt makes. Throws Error if that is out of range.
+/// Returns how many videos are made of each prompt. Throws Error if that is out of range.
 int64_t video_count(const Settings& settings);
 
 /// Returns the file of video `index` (from 0) of `count`. For "clip.mp4" it is "clip-3.mp4", or "clip-03.mp4" if there

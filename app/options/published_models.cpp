@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr double kGigabyte = 1e9;
 
-/// One way to get a model, under one name of its repository.
+/// One way to get a model, from a repository of this name. A repository with several names has one entry per name.
 struct Known {
   const models::Architecture* architecture;
   models::Published published;
@@ -41,7 +41,7 @@ std::vector<Known> all_known(const std::vector<models::Architecture>& architectu
   return all;
 }
 
-/// Returns the entries of this repository; `name` may leave out the organization.
+/// Returns the entries of this repository. `name` may be given without the organization.
 std::vector<Known> named(const std::vector<Known>& all, const std::string& name) {
   std::vector<Known> found;
   const bool has_organization = name.find('/') != std::string::npos;
@@ -49,7 +49,7 @@ std::vector<Known> named(const std::vector<Known>& all, const std::string& name)
     const std::string own = has_organization ? known.name : models::name_of_repository(known.name);
     if (lower_case(own) != lower_case(name)) continue;
     const bool again = !found.empty() && !has_organization && known.name != found.front().name;
-    if (!again) found.push_back(known);  // one organization is enough
+    if (!again) found.push_back(known);  // without an organization, take the first that has this name
   }
   return found;
 }
@@ -98,7 +98,8 @@ DownloadAdvice advice_of(const models::Published& published, const models::Archi
   return advice;
 }
 
-/// Formats the lines of a remedy.
+/// Returns the lines of a remedy: the commands, each on a line of its own, under the titles if there are several
+/// models.
 std::string lines_of(const std::vector<DownloadAdvice>& all) {
   std::string text;
   for (const DownloadAdvice& advice : all) {

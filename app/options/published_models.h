@@ -18,11 +18,13 @@ struct DownloadAdvice {
 /// Returns the ways to get the model of a YAML, one for each of its repositories.
 std::vector<DownloadAdvice> download_advice(const models::Architecture& architecture);
 
-/// Returns the bytes of the model's weights in 16 bits: the least download from a repository without smaller weights.
+/// Returns the bytes of the model's weights in 16 bits. A download from a repository without smaller weights has at
+/// least this size.
 double bytes_in_16_bits(const models::Architecture& architecture);
 
 /// Returns the error for a model that does not exist. If `model` is a published name or close to one, the remedy holds
-/// the commands that download and use it. If it looks like a repository, the remedy is general; else returns `error`.
+/// the commands that download and use it. If `model` looks like another repository, the remedy is a general command for
+/// downloads. Otherwise returns `error`.
 Error missing_model(const std::string& model, const Error& error);
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// A recipe may come from a stranger's file, so only options that make the picture are taken from it.
+// Takes from a recipe only options that change the frames, because the recipe may come from a stranger's file.
 #include "app/options/recipe.h"
 
 #include <algorithm>
@@ -20,15 +20,15 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kRandomWeights = "random weights of ";
 
-/// Returns true for options that a recipe may set: those that make the picture. The author of the file must not choose
-/// which files are written.
+/// Returns true for options that a recipe may set: those that change the frames. The author of the file must not
+/// choose, for example, which files are written.
 bool is_value(const std::string& key) {
   const OptionSpec* option = find_option(key);
   return option != nullptr && option->key() == key && option->recipe == InRecipe::value;
 }
 
-/// Returns true for fields that are no options. The number of threads does not change the video, but older recipes hold
-/// it.
+/// Returns true for fields of a recipe that set no option. `threads` is an option, but does not change the video; older
+/// recipes hold it.
 bool is_fact(const std::string& key) {
   static const std::set<std::string, std::less<>> facts = {"version", "sparsity", "model",
                                                            "threads", "files",    "attribution"};
@@ -36,7 +36,7 @@ bool is_fact(const std::string& key) {
   return facts.contains(key) || (option != nullptr && option->recipe == InRecipe::file);
 }
 
-/// Hashes of the files that the recipe knows by name, for recipe_mismatches().
+/// The recipe's fields with hashes of files, and what recipe_mismatches() calls each file.
 const std::map<std::string, const char*, std::less<>> kHashes = {
     {"model_sha256", "model"},     {"init_latents_sha256", "file of --init-latents"},
     {"image_sha256", "image"},     {"last_image_sha256", "last image"},
@@ -76,7 +76,7 @@ std::map<std::string, std::string> option_values(const nlohmann::json& recipe, c
   return values;
 }
 
-/// Returns the option and path of a model that comes with the program; nothing for any other name.
+/// Returns option key and path if the name is that of a model that comes with the program; nothing for any other name.
 std::optional<std::pair<std::string, fs::path>> own_model(const std::string& name) {
   const bool random = name.starts_with(kRandomWeights);
   // Use only the last part of the name: a name from a file must not lead elsewhere.
@@ -87,8 +87,8 @@ std::optional<std::pair<std::string, fs::path>> own_model(const std::string& nam
   return std::pair(random ? "random_weights" : "model", path);
 }
 
-/// Adds the published method to recipes that are older than the means of dropped blocks. Today's defaults may be
-/// others.
+/// Adds --dropped none and --select mass (SpargeAttn's method) to recipes of sparse videos that lack `dropped`. They
+/// come from versions without means; the defaults of this version would make another video.
 void add_published_method(std::map<std::string, std::string>& values) {
   const auto mode = values.find("attention");
   const bool drops = mode != values.end() && (mode->second == "sparse" || mode->second == "check");
@@ -97,8 +97,8 @@ void add_published_method(std::map<std::string, std::string>& values) {
   values["select"] = attention::name(attention::Ranking::mass);
 }
 
-/// Lists the parts of the model whose files changed: " (vae: now a.safetensors, then b.safetensors)". If the names are
-/// equal, gives only the role.
+/// Returns a list of the model's parts whose files differ: " (vae: now a.safetensors, then b.safetensors)". If the
+/// names are equal, lists only the part's role.
 std::string other_files(const nlohmann::json& then, const nlohmann::json& now) {
   const nlohmann::json none = nlohmann::json::object();
   const nlohmann::json before = then.value("files", none), after = now.value("files", none);
@@ -113,7 +113,8 @@ std::string other_files(const nlohmann::json& then, const nlohmann::json& now) {
   return text.empty() ? text : text + ")";
 }
 
-/// Returns true if options given beside the recipe already decide about sparsity.
+/// Returns true if options that stronger sources than the recipe give already decide about sparsity. The profile that
+/// the recipe names is then not needed.
 bool overrides_profile(const Settings& settings) {
   if (std::ranges::any_of(models::kSelectionNames, [&](const char* key) { return settings.has(key); })) return true;
   for (const models::Option& option : settings.options().all())
@@ -133,7 +134,7 @@ void add_recipe(Settings& settings, const fs::path& video) {
   const nlohmann::json recipe = read_fields(video);
   std::map<std::string, std::string> values = option_values(recipe, video);
   add_published_method(values);
-  if (settings.has("dropped")) values.erase("select");  // another choice of --dropped brings its own ranking
+  if (settings.has("dropped")) values.erase("select");  // the user's --dropped has its own default of --select
   if (!settings.has("model") && !settings.has("random_weights")) {
     const std::string name = text_of(recipe, "model");
     const auto model = own_model(name);

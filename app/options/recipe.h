@@ -1,4 +1,4 @@
-// Reads the recipe that a video carries back into option values (`generate --from`).
+// Reads the recipe in a video's file back into option values, for `generate --from`.
 #pragma once
 
 #include <filesystem>
@@ -10,13 +10,13 @@
 
 namespace sparsereel::app {
 
-/// Returns true if --from names a video that was made with a policy for each head.
+/// Returns true if --from names a video that was made with a profile of `tune`.
 bool recipe_has_profile(const Settings& settings);
 
-/// Adds the recipe of a video as Source::recipe. A recipe holds only the model's name. If no stronger source names a
-/// model, the name must be that of the tiny model or of a file in configs/, which this then uses. Throws Error naming
-/// the file if it carries no recipe, or if the recipe has a field that this version does not know. Also throws if the
-/// user must name the model or the initial latents.
+/// Adds the recipe of a video to the settings, as Source::recipe. A recipe holds only the model's name. If no stronger
+/// source names a model, this name must be that of the tiny model or of a file in configs/, and the function sets that
+/// model. Throws Error naming the file if it carries no recipe, or if the recipe has a field that this version does not
+/// know. Also throws if the user must name the model or the initial latents.
 void add_recipe(Settings& settings, const std::filesystem::path& video);
 
 /// Returns warnings if this run differs from the video of --from. Compares the hashes of model, profile, image, LoRA

@@ -1,4 +1,4 @@
-// Reads text files that people write: prompts, prompt sets, YAML. No torch.
+// Reads text files that people write: prompts, prompt sets, YAML. Does not use torch.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace sparsereel::app {
 
-constexpr uint64_t kMostSetBytes = 64 << 20;
+constexpr uint64_t kMostSetBytes = 64 << 20;  // the largest prompt set
 
 using models::checked_text;
 using models::is_blank;

@@ -16,7 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns true for words of its training: each is one piece of the vocabulary. Other words fall into letters.
+/// Returns true for words that the tiny model was trained on. The tokenizer makes one token of each; it splits other
+/// words into letters.
 bool knows(const models::Tokenizer& tokenizer, const std::string& word) {
   constexpr int64_t kRoom = 8;
   return tokenizer.encode(word, kRoom).token_count <= 2;  // the word and the end-of-text token
@@ -35,7 +36,7 @@ bool is_tiny(const fs::path& model) {
   return fs::equivalent(model, tiny_model(), error) && !error;
 }
 
-/// Shortens very long words to their beginning.
+/// Returns the word, or only the beginning of a very long word.
 std::string shortened(const std::string& word) {
   constexpr size_t kLongest = 40;
   const std::string_view begin = models::whole_characters(word, kLongest);
@@ -50,7 +51,7 @@ fs::path tiny_model() {
 
 std::string unusual_shape_warning(const fs::path& model, const std::vector<VideoShape>& shapes) {
   constexpr int64_t kFrames = 33, kLeast = 192, kMost = 512;  // sizes at which the classifier recognizes its videos
-  constexpr int64_t kGainless = int64_t{9} * 128 * 128;       // pixels for which both modes take equally long
+  constexpr int64_t kGainless = int64_t{9} * 128 * 128;       // pixels for which full and sparse take equally long
   const auto is_unusual = [](const VideoShape& shape) {
     const auto [least, most] = std::minmax(shape.width, shape.height);
     return shape.frames != kFrames || least < kLeast || most > kMost;
