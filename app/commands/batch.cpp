@@ -37,7 +37,7 @@
 namespace sparsereel::app {
 namespace {
 
-using namespace sets;  // NOLINT(google-build-using-namespace): this file is its command
+using namespace sets;  // NOLINT(google-build-using-namespace): this file is the command of that namespace
 
 void check_options(const SetSettings& set, const BatchOptions& options) {
   if (options.set.empty()) throw bad_input("a prompt set is missing", "name a .txt, .jsonl, .csv or .yaml file");
@@ -79,7 +79,8 @@ void make_folder(const std::filesystem::path& folder) {
                     "choose another with -o");
 }
 
-/// Returns null if the rows name a model or device that cannot be used; they have then failed.
+/// Returns the pipeline of these rows. If their model or device cannot be used, reports the rows as failed and returns
+/// null.
 std::shared_ptr<models::Pipeline> open_for(const std::vector<VideoTask*>& rows, Renderer& renderer) {
   if (std::all_of(rows.begin(), rows.end(), [](const VideoTask* row) { return row->failure.has_value(); })) {
     for (const VideoTask* row : rows) renderer.failed(*row);
@@ -93,14 +94,15 @@ std::shared_ptr<models::Pipeline> open_for(const std::vector<VideoTask*>& rows, 
   return pipeline;
 }
 
-/// The results of earlier runs, from their manifests.
+/// The results of earlier runs, read from their manifests.
 struct History {
   const std::vector<ManifestEntry>& entries;
   FinishedVideos finished;
-  Identities made = {};  // identities of finished rows, by the file names under which their videos were made
+  Identities made = {};  // identities of finished rows, by the file names of their videos
 };
 
-/// Returns the rows without a finished video under their names. `ranks`: how many ranks make a video together.
+/// Returns the rows that are still to be made: no earlier run has finished them under the names of their outputs.
+/// `ranks` is the number of ranks that make a video together.
 std::vector<VideoTask*> pending(const std::vector<VideoTask*>& rows, const models::Pipeline& pipeline, History& history,
                                 Renderer& renderer, int64_t ranks) {
   std::vector<VideoTask*> left;
@@ -121,7 +123,7 @@ std::vector<VideoTask*> pending(const std::vector<VideoTask*>& rows, const model
   return left;
 }
 
-/// Throws Error if no video can be written into the folder: one error for all rows instead of one for each.
+/// Throws Error if no video can be written into the folder, so that all rows fail with a single error.
 void check_takes_files(const std::filesystem::path& folder, const std::filesystem::path& manifest) {
   try {
     const models::AtomicFile probe(manifest);
@@ -130,7 +132,8 @@ void check_takes_files(const std::filesystem::path& folder, const std::filesyste
   }
 }
 
-/// Removes the rows whose videos exist under other names, and rows whose outputs cannot be written.
+/// Removes the rows whose videos existed under other names and were `moved`. Also reports the rows whose outputs cannot
+/// be written as failed, and removes them.
 void keep_writable(std::vector<VideoTask*>& rows, const std::vector<MovedVideo>& moved, Renderer& renderer) {
   std::set<const VideoTask*> kept;
   for (const MovedVideo& each : moved) kept.insert(each.row);
@@ -192,7 +195,7 @@ void report_failures(const Tally& tally, const std::string& summary) {
                     "correct these rows and run the same command again: finished videos are kept");
 }
 
-/// Returns each row `count` times, with its own files numbered.
+/// Returns each row `count` times, with numbers added to the names of the files that it writes.
 std::vector<PromptRow> repeated(const std::vector<PromptRow>& rows, int64_t count) {
   std::vector<PromptRow> all;
   for (const PromptRow& row : rows) {
@@ -212,8 +215,8 @@ struct Group {
   std::vector<VideoTask*> rows;
 };
 
-/// Divides the GPUs of --gpus among the videos that are made at the same time. Empty if this process alone renders the
-/// set.
+/// Divides the GPUs of --gpus among the videos that are made at the same time. Returns an empty list if this process
+/// renders the set alone.
 std::vector<GpusOfAVideo> find_gpus(const Settings& settings, const BatchOptions& options, const Share& share) {
   const int64_t count = settings.whole("gpus").value_or(1);
   if (count == 1 && options.gpus_per_video == 1) return {};
@@ -239,7 +242,7 @@ void begin_batch_report(const SetSettings& set, RunReport& report) {
   start_report(set.merged.text("report", ""), set.merged.flag("json"), "batch", report);
 }
 
-/// Sums up the manifests of a folder. Renders nothing.
+/// Runs `batch --status`: adds up the manifests of a folder, and renders nothing.
 void sum_manifests(const SetSettings& set, const BatchOptions& options, RunReport& report) {
   if (!options.set.empty() || !options.folder.empty() || !options.share.empty() || !options.input_format.empty())
     throw bad_input("--status " + options.status.string() +
@@ -256,7 +259,7 @@ void sum_manifests(const SetSettings& set, const BatchOptions& options, RunRepor
 /// The rows of this process, planned before any model is opened.
 struct PlannedSet {
   Share share;
-  std::vector<GpusOfAVideo> gpus;  // empty if this process renders
+  std::vector<GpusOfAVideo> gpus;  // empty if this process renders the rows itself
   int64_t row_count = 0;           // rows of the whole set, counting repetitions
   SetPlan plan;
 };
@@ -272,7 +275,7 @@ PlannedSet plan_set(const SetSettings& set, const BatchOptions& options) {
   return planned;
 }
 
-/// Turns a planned set into videos. Holds the manifest, the results of earlier runs, and the outcome of the rows.
+/// Turns a planned set into videos. Holds the manifest, the results of earlier runs, and the results of the rows.
 class SetRun {
  public:
   /// Opens the manifest of this share, and removes what killed runs left behind for its rows.
@@ -289,7 +292,7 @@ class SetRun {
     tally_.share = static_cast<int64_t>(planned.plan.rows.size());
   }
 
-  /// Opens the models. Returns the rows that are left to render.
+  /// Opens the models, and skips the rows that are finished. Returns the rows that are left to render, by pipeline.
   std::vector<Group> skip_finished();
   /// Renders the rows. A row that fails does not stop the others.
   void render(std::vector<Group>& groups);
@@ -330,7 +333,7 @@ std::vector<Group> SetRun::skip_finished() {
   const std::vector<VideoTask*> left = rows_in(groups);
   if (!left.empty()) check_takes_files(options_.folder, manifest_path(options_.folder, planned_.share.rank));
   const std::vector<MovedVideo> moved = move_finished(left);
-  remove_checkpoints(history_.made);  // left by runs that were killed right after they wrote the manifest's line
+  remove_checkpoints(history_.made);  // runs that were killed right after they wrote the manifest's line left them
   for (Group& group : groups) keep_writable(group.rows, moved, renderer_);
   progress_.clear();
   return groups;
@@ -338,7 +341,7 @@ std::vector<Group> SetRun::skip_finished() {
 
 /// Renames finished videos that exist under other names to the names of these rows.
 std::vector<MovedVideo> SetRun::move_finished(const std::vector<VideoTask*>& rows) {
-  // If several processes share the set, none knows whether a row of another process needs the same video.
+  // If several processes share the set, a process does not know whether a row of another process needs the same video.
   if (planned_.share.size > 1) return {};
   std::vector<MovedVideo> moved = history_.finished.find_moved(rows);
   for (const MovedVideo& each : moved) {
@@ -386,7 +389,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   if (const auto gpu = find_started_rank(process_environment))
     return render_on_this_gpu(set, options, repeated(read_rows(options), video_count(set.merged)), *gpu);
   PlannedSet planned = plan_set(set, options);
-  begin_batch_report(set, report);  // only now, because the report must not be a file of the set
+  begin_batch_report(set, report);  // after planning, which refuses a report that is also a file of the set
   if (set.merged.flag("dry_run")) return show_set(planned.plan, options, planned.share, planned.row_count, report);
   make_folder(options.folder);
   SetRun run(set, options, planned);

@@ -27,7 +27,7 @@ namespace {
 
 using attention::Mode;
 
-/// Number of query rows compared with exact attention on synthetic data.
+/// Number of queries that are compared with exact attention on synthetic data.
 constexpr int64_t kSampledRows = 256;
 
 /// The state that all workloads of a run share.
@@ -43,7 +43,7 @@ struct Run {
   std::optional<Capture> capture = {};
 };
 
-/// Adds the captured calls as one workload per token order.
+/// Adds the captured calls of the file as workloads, one for each token order.
 void add_capture(const std::string& file, Run& run) {
   run.capture = read_capture(file);
   const auto sizes = run.capture->calls.front().q.sizes();
@@ -62,7 +62,7 @@ Run prepare(const bench::AttentionOptions& options) {
   run.dtype = models::resolve_dtype(options.dtype, run.device, at::kBFloat16);
   run.device_name = device_name(run.device);
   if (!run.device.is_cpu()) run.limit = bench::hardware_limit(run.device_name);
-  // A CPU run is slow and steady. A GPU's clock has to settle first.
+  // Few rounds are enough on a CPU, whose times are long and steady. A GPU's clock has to settle first.
   run.warmup = options.warmup.value_or(run.device.is_cpu() ? 1 : 5);
   run.repetitions = options.repetitions.value_or(run.device.is_cpu() ? 5 : 20);
   if (!options.captured.empty()) add_capture(options.captured, run);
@@ -72,17 +72,20 @@ Run prepare(const bench::AttentionOptions& options) {
 /// The inputs that a workload is measured on.
 struct Data {
   std::vector<Inputs> inputs;
-  bool together = false;  // captured calls: a contender runs on all, and its time is their mean. Else inputs take turns
-  std::optional<int64_t> accuracy_rows;  // rows compared per call; unset for every query
+  /// True for captured calls: a contender runs on all inputs, and its time is the mean. If false, the rounds use the
+  /// inputs in turn.
+  bool together = false;
+  std::optional<int64_t> accuracy_rows;  // queries of a call that are compared; all if unset
 
-  /// Returns how many inputs are compared with exact attention: all calls, or the first of many similar inputs.
+  /// Returns how many inputs are compared with exact attention: all captured calls, or the first of several similar
+  /// synthetic inputs.
   size_t compared() const { return together ? inputs.size() : 1; }
 };
 
 /// Throws Error if the memory is too small. Call it before the inputs are made, because Linux kills a process that runs
 /// out of memory instead of refusing the allocation.
 void check_memory(const Run& run, const Workload& workload, int64_t copies) {
-  // Besides the inputs: an output, and on a CPU fp32 copies of q, k, v and the output.
+  // Bytes needed besides the inputs: an output, and on a CPU fp32 copies of q, k, v and the output.
   const double out = workload.shape.elements(), fp32 = sizeof(float);
   const double beside = run.device.is_cpu() ? input_bytes(workload.shape, at::kFloat, 1) + 2 * out * fp32
                                             : out * static_cast<double>(c10::elementSize(run.dtype));
@@ -132,7 +135,7 @@ Data make_data(const Run& run, const Workload& workload, int64_t copies) {
   return data;
 }
 
-/// Results of a contender before it is timed, over all calls that are compared.
+/// What running a contender once, on all inputs that are compared, has shown.
 struct Trial {
   std::string kernel, failure;
   attention::Statistics statistics;
@@ -186,7 +189,7 @@ void try_contenders(const std::vector<bench::Contender>& contenders, const Data&
   for (size_t i = 0; i < contenders.size(); ++i) add_trial(trials[i], compares, rows[i]);
 }
 
-/// Returns a call that runs on the input whose turn it is, or on all.
+/// Returns a call that runs `run` on the input whose turn it is, or, for captured calls, on all inputs.
 TimedCall timed_call(const Data& data, const std::function<void(const Inputs&)>& run) {
   if (!data.together) return [&data, run](int64_t buffer) { run(data.inputs[static_cast<size_t>(buffer)]); };
   return [&data, run](int64_t) {
@@ -214,7 +217,7 @@ void add_times(const Run& run, const Workload& workload, const Measurement& meas
   if (const auto limit = limit_of(run, row)) row["limit_percent"] = 100 * tops / *limit;
 }
 
-/// Times the rows that have no note, and the pre-pass of our kernels beside them.
+/// Times the rows that have no note; a note says why a contender cannot run. Also times the pre-pass of our kernels.
 void time_rows(const Run& run, const Workload& workload, const std::vector<bench::Contender>& contenders,
                const Data& data, RunProgress& progress, Rows& rows) {
   std::vector<TimedCall> calls;

@@ -22,7 +22,7 @@
 namespace sparsereel::app {
 namespace {
 
-/// Returns a heat map for each contender that drops blocks: layers down, steps across.
+/// Returns a heat map for each contender that drops blocks. Its rows are layers and its columns are steps.
 std::vector<HeatMap> heat_maps(const Rows& rows) {
   std::vector<HeatMap> maps;
   for (const Row& row : rows) {
@@ -39,8 +39,8 @@ std::vector<HeatMap> heat_maps(const Rows& rows) {
   return maps;
 }
 
-/// The values of --dry-run: milliseconds of a step on one GPU (0 if unknown), and the links' speed in GB/s (this
-/// machine's by default).
+/// The values of --dry-run: the milliseconds of a step on one GPU (0 if unknown), and the speed of the links between
+/// GPUs in GB/s (by default, that of this machine's links).
 struct Expectation {
   double step_ms = 0, link_speed = 0;
 };
@@ -52,7 +52,7 @@ Expectation read_expectation(const std::string& text) {
     const auto step = parse_number<double>(text.substr(0, comma));
     const auto speed = comma == std::string::npos ? std::optional(0.0) : parse_number<double>(text.substr(comma + 1));
     if (!step || !(*step > 0) || !speed || (comma != std::string::npos && !(*speed > 0)))
-      throw bad_input("--dry-run " + text + " is neither milliseconds nor milliseconds and GB/s",
+      throw bad_input("--dry-run " + text + " is neither MILLISECONDS nor MILLISECONDS,GB/S",
                       "write for example 5180,340");
     given = {*step, *speed};
   }
@@ -60,7 +60,7 @@ Expectation read_expectation(const std::string& text) {
   return given;
 }
 
-/// Estimates 2, 4 and 8 GPUs, and the counts that were asked for.
+/// Returns rows with the expected times on 2, 4 and 8 GPUs, and on the numbers of GPUs that --gpus lists.
 Rows expected_rows(const VideoCost& video, const std::vector<bench::GpuCount>& gpus, double speed) {
   std::set<int64_t> counts = {2, 4, 8};
   for (const bench::GpuCount& count : gpus)

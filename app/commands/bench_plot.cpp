@@ -71,7 +71,8 @@ std::string label_of(const Json& row) {
   return value.empty() ? std::filesystem::path(text_of(row, "profile")).stem().string() : value;
 }
 
-/// Lists the settings, other than the method, in which the drawn rows differ: ", cell 16, token_order native".
+/// Returns the row's values of the settings in which the drawn rows differ, apart from the method: ", cell 16,
+/// token_order native".
 std::string settings_of(const Json& row, const Rows& drawn) {
   std::string text;
   for (const char* key :
@@ -99,8 +100,8 @@ bool has_error(const Json& row) {
   return !row.contains("stage") && number_of(row, "ms") && number_of(row, "rel_l1").value_or(0) > 0;
 }
 
-/// Returns the sparse and quantized rows of `bench attention`, or none if no row is sparse. Full attention is drawn as
-/// a mark, because its only error is the rounding of the result.
+/// Returns the sparse and quantized rows of `bench attention`, or none if no row is sparse. Rows of full attention are
+/// not among them: their only error is the rounding of the result, so the chart only marks their time.
 Rows rows_with_errors(const Json& report, const std::string& file) {
   Rows drawn;
   bool sparse = false;
@@ -253,7 +254,7 @@ Drawn kind_of(const Json& report, const std::string& file) {
   return rows_with_errors(report, file).empty() ? Drawn::bars : Drawn::errors;
 }
 
-/// Prefixes each name with its report's name if there are several reports.
+/// If there are several reports, puts the name of the report in front of each name.
 template <typename Named>
 void add_source(const std::filesystem::path& file, size_t files, std::vector<Named>& all) {
   for (Named& each : all)
@@ -311,9 +312,9 @@ void add_bench_plot(CLI::App& above, CommandLine& line) {
       ->add_option(
           "REPORT", files->reports,
           packed({.help = "reports of bench pipeline, attention or quality; several of one kind",
-                  .manual = R"(Names one or more JSON reports, which bench writes with --report. Several must be of
-                      the same command; their rows stand in one chart, so that models or machines can be
-                      compared.)",
+                  .manual = R"(Names one or more JSON reports, which bench writes with --report. If there are several,
+                      all must be of the same command; one chart then shows the rows of all, to compare models or
+                      machines.)",
                   .example = "sparsereel bench plot before.json after.json -o both.png"}))
       ->type_name("FILE")
       ->required();

@@ -40,7 +40,7 @@ std::optional<bench::Classifier> find_classifier(const QualityPlan& plan, bool a
   return {};
 }
 
-/// Checks the folder that is to hold one picture per video.
+/// Checks the folder of --pictures, which gets one picture per video.
 void check_pictures(const fs::path& folder) {
   if (folder.empty()) return;
   if (fs::exists(folder) && !fs::is_directory(folder))
@@ -97,7 +97,7 @@ std::string full_summary(const nlohmann::json& full, bool timed_here) {
   return text.empty() ? text : "full attention" + weights + ": " + text + "\n";
 }
 
-/// Returns lines that say where the times come from, and which row the others are compared with, prompt by prompt.
+/// Returns lines that say where the times come from, and with which row the others are compared prompt by prompt.
 std::string sources_of_figures(const QualityPlan& plan, const Rows& rows) {
   std::string text;
   for (const std::string& summary : plan.times ? plan.times->summaries : std::vector<std::string>{})
@@ -140,12 +140,12 @@ Rows measure(bench::QualityRuns& runs, RunReport& report) {
   if (std::ranges::all_of(rows, [](const Row& row) { return row["prompts"].empty(); }))
     throw run_failure(
         "no row could be measured; the first row failed because of this: " + text_of(rows.front(), "note"),
-        "list other values of the options that rows differ in");
+        "give other values to the options that differ between rows");
   return rows;
 }
 
-/// Measures quality. `full` in the report holds the results of full attention. Also draws a chart, and pictures of the
-/// first prompt's videos, if asked for.
+/// Measures quality. The key `full` of the report gets the results of full attention. Also draws a chart, and writes
+/// pictures of the first prompt's videos, if asked for.
 void bench_quality(const Settings& settings, const bench::QualityOptions& options, RunReport& report) {
   QualityPlan plan = bench::make_quality_plan(settings, options);
   if (!plan.options.plot.empty()) check_chart("--plot", plan.options.plot);

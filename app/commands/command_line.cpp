@@ -8,7 +8,7 @@
 namespace sparsereel::app {
 namespace {
 
-/// Returns the placeholder of the value in --help: its choices, or a word for its kind.
+/// Returns the placeholder of the option's value in --help: the choices, or a word for the kind of value.
 std::string type_name_of(const OptionSpec& spec) {
   std::string choices;
   for (const std::string& choice : spec.choices) choices += (choices.empty() ? "" : ",") + choice;
@@ -49,7 +49,8 @@ CLI::Option* add_shared_option(CLI::App& command, CommandLine& line, const Optio
 }  // namespace
 
 void CommandLine::collect(PresetUse use) {
-  report_file = values.contains("report") ? values.at("report") : "";  // first, because a wrong value throws below
+  // Before collect_settings(), which throws for a wrong value.
+  report_file = values.contains("report") ? values.at("report") : "";
   collect_settings(settings, values, config, use);
 }
 

@@ -1,4 +1,5 @@
-// The state of a command: the values of its options in option_table.h, the settings made from them, and the report.
+// Holds the state of a command: the values of the options that it takes from option_table.h, the settings made from
+// them, and the report.
 #pragma once
 
 #include <map>
@@ -16,8 +17,8 @@ class App;
 
 namespace sparsereel::app {
 
-/// The shared options and --config as the command line gives them, and the settings made from them. A CommandLine must
-/// outlive the parsing.
+/// The values of the shared options and of --config, and the settings made from them. A CommandLine must outlive the
+/// parsing.
 struct CommandLine {
   explicit CommandLine(RunReport& run_report) : report(run_report) {}
 

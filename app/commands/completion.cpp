@@ -26,7 +26,8 @@ std::string replaced(const std::string& text, const std::map<char, std::string>&
   return result;
 }
 
-/// Returns the text in single quotes. A quote in it closes them, is escaped, and opens them again.
+/// Returns the text in single quotes. Each single quote inside the text becomes '\'': it ends the quoted part, adds an
+/// escaped quote, and begins a new quoted part.
 std::string literal(const std::string& text) {
   return "'" + replaced(text, {{'\'', "'\\''"}}) + "'";
 }
@@ -40,14 +41,14 @@ std::string joined(const std::vector<std::string>& words, const std::string& sep
   return text;
 }
 
-/// Returns the choices that can be typed as they are; "cuda:N" cannot.
+/// Returns the choices that users can type as they are; a pattern such as "cuda:N" is none.
 std::string words_of(const OptionInfo& option) {
   std::vector<std::string> words = option.choices;
   std::erase_if(words, is_pattern);
   return joined(words);
 }
 
-/// Returns the state of the bash and fish scripts after the words of this command: " bench pipeline".
+/// Returns the state in which the bash and fish scripts are after the words of this command, such as " bench pipeline".
 std::string state(const CommandInfo& command) {
   return command.path.empty() ? "" : " " + command.path;
 }
@@ -57,7 +58,7 @@ bool takes_file(const CommandInfo& command) {
                      [](const OptionInfo& option) { return option.positional && option.is_file(); });
 }
 
-/// Returns the words that may stand for a positional argument: subcommands or its choices.
+/// Returns the words that may stand in place of a positional argument: the subcommands, or the choices of the argument.
 std::vector<std::string> plain_words(const CommandInfo& command) {
   std::vector<std::string> words;
   for (const CommandInfo& below : command.commands) words.push_back(below.name());

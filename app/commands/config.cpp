@@ -67,9 +67,9 @@ std::string images_taken(const models::ImageSpec& spec) {
          (spec.last_alone ? ", or one of them" : "");
 }
 
-/// Returns, by option key, values that are missing in the recipe or differ from it. Files have absolute paths, so that
-/// another folder's configuration can name them. Includes the values that a preset may set, even if no preset was
-/// chosen.
+/// Returns, by option key, the values that the recipe lacks or gives in another form. The paths of files are absolute,
+/// so that a configuration in another folder can use them. Includes the values that a preset may set, even if no preset
+/// was chosen.
 nlohmann::json other_values(const Settings& settings, const GenerateOptions& options, const models::Plan& plan) {
   nlohmann::json values = {
       {options.run.random_weights ? "random_weights" : "model", std::filesystem::absolute(options.run.model).string()},
@@ -93,7 +93,8 @@ nlohmann::json other_values(const Settings& settings, const GenerateOptions& opt
   return values;
 }
 
-/// Returns options that have no effect on this run, or that are shown as the values of other options that they set.
+/// Returns the keys of options that are not shown: they have no effect on this run, or they only set other options,
+/// whose values are shown.
 std::set<std::string> left_out(const Settings& settings, const GenerateOptions& options) {
   std::set<std::string> keys = models::options_without_effect(settings.options(), options.no_effect);
   keys.insert({"size", "seconds", "prompt_file", "from", "preset", "distilled"});
@@ -107,7 +108,7 @@ void show_config(const Settings& settings) {
   settle_options(settings, options, *pipeline);
   print_warnings(no_effect_warnings(settings, options.no_effect));
   PictureFiles pictures;
-  make_up_images(pipeline->spec(), options.request);  // needed images may be missing, like the prompt
+  make_up_images(pipeline->spec(), options.request);  // `config show` works without the images that the model needs
   settle_images(settings, pipeline->spec(), options.request, pictures);
   const models::Plan plan = pipeline->resolve_anywhere(options.request);
   if (!options.init_latents.empty()) pipeline->check_init_latents(plan, load_latents(options.init_latents).latents);
@@ -146,7 +147,7 @@ void add_config(CLI::App& program, CommandLine& line) {
   command->footer("sparsereel config show -m MODEL --size 480p");
   add_shared_options(*command, line, Command::generate);
   command->callback([&line] {
-    collect_settings(line.settings, line.values, line.config);  // --report names no file of this command
+    collect_settings(line.settings, line.values, line.config);  // not line.collect(): this command writes no report
     show_config(line.settings);
   });
 }

@@ -44,8 +44,8 @@ bool user_gave(const Settings& settings, const char* key) {
   return given != nullptr && given->source != Source::matched_config;
 }
 
-/// Returns the recipe's frame rate, for which the latents were made. Returns `rate_of_settings` if the user gave a
-/// rate, or if the recipe has none.
+/// Returns the frame rate in the recipe: the latents were made for this rate. Returns `rate_of_settings` if the user
+/// gave a rate, or if the recipe has none.
 double frame_rate_of(const Settings& settings, const nlohmann::json& recipe, double rate_of_settings) {
   if (user_gave(settings, "fps")) return rate_of_settings;
   const auto saved = recipe.find("fps");
@@ -93,7 +93,7 @@ std::vector<NoEffectCause> no_effect_on(const RunOptions& run, const Settings& s
   return causes;
 }
 
-/// Shows the decoded pieces and hands the frames to their writer.
+/// Shows the progress of decoding, and hands the frames to their writer.
 class DecodedRun final : public ShownRun {
  public:
   DecodedRun(Progress& progress, FrameWriter& writer) : ShownRun(progress), writer_(writer) {}
@@ -104,7 +104,8 @@ class DecodedRun final : public ShownRun {
   FrameWriter& writer_;
 };
 
-/// Takes the model's frame rate, leaves out a sound that is not wanted, and checks that the output can hold the video.
+/// Sets the model's frame rate if the user cannot choose one, drops the sound with --no-audio, and checks that the
+/// output can hold the video.
 void fit_to_model(const models::ModelSpec& spec, RunOptions& run, models::Latents& latents) {
   if (!spec.takes_frame_rate) run.video.fps = spec.defaults.fps;
   if (run.no_audio) latents.sound.reset();
@@ -176,8 +177,8 @@ void add_decode(CLI::App& program, CommandLine& line) {
   CLI::App* command = program.add_subcommand("decode", "Makes a video from the latents that --save-latents kept");
   command->footer("sparsereel decode clip.safetensors -o clip.mp4");
   const auto latents = std::make_shared<std::string>();
-  constexpr const char* kManual = R"(Names a file of --save-latents, or one that a failed run kept: a .safetensors
-      with the tensor latents. The file's recipe goes into the video. Give -m if the latents are not the tiny
+  constexpr const char* kManual = R"(Names a file of --save-latents, or a file that a failed run kept: a .safetensors
+      with the tensor `latents`. The file's recipe goes into the video. Give -m unless the latents are the tiny
       model's.)";
   command
       ->add_option("LATENTS", *latents,

@@ -1,4 +1,5 @@
-// `sparsereel doctor`: shows version, build, CPU, GPU, encoders and the tiny model; says how to close each gap.
+// `sparsereel doctor`: shows version, build, CPU, GPU, encoders and the tiny model, and says how to get what is
+// missing.
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 
@@ -40,7 +41,7 @@ constexpr bool kCudaBuild = true;
 constexpr bool kCudaBuild = false;
 #endif
 
-/// The findings, as lines for people and fields for programs.
+/// Collects the findings, as lines for people and as JSON fields for programs.
 class Findings {
  public:
   /// Adds a line. An empty `what` continues the previous finding.
@@ -68,7 +69,7 @@ class Findings {
 
 constexpr const char* kQuickstart = "run ./app/quickstart on this machine: it installs libtorch with CUDA's libraries";
 
-/// How the program came to this machine.
+/// How the program was installed on this machine.
 struct Installation {
   std::string kind;  // "wheel", "tarball", "deb", "cmake --install" or "build"
   std::filesystem::path folder;
@@ -86,7 +87,8 @@ Installation find_installation() {
   return {installed ? "cmake --install" : "build", installed ? data.parent_path().parent_path() : data};
 }
 
-/// Returns the remedy for a GPU that cannot be used. A package cannot build.
+/// Returns the remedy for a GPU that cannot be used. A package has no sources to build, so its remedy is another
+/// package; `without_package` is the remedy for a build.
 std::string gpu_remedy(const std::string& without_package) {
   const std::string kind = find_installation().kind;
   if (kind == "wheel") return "install a wheel of sparsereel that was built with CUDA, and torch with its dependencies";
@@ -121,7 +123,7 @@ void find_kernels(Findings& findings) {
 }
 #endif
 
-/// Finds how the GPUs are linked, which limits making a video together.
+/// Finds how the GPUs are linked: the links limit how fast GPUs make a video together.
 void find_links(Findings& findings, bool usable) {
   const GpuLinks links = find_gpu_links();
   const std::string text = !links.problem.empty() ? "unknown: " + links.problem
@@ -179,7 +181,7 @@ void find_encoders(Findings& findings, const std::vector<FormatEncoders>& format
   findings.set("encoders_of", of_formats);
 }
 
-/// Shows one line for formats that share their encoders, and which encoders are missing.
+/// Shows one line for all formats that have the same encoders, and says which encoders are missing.
 void show_encoders(Findings& findings, const std::vector<FormatEncoders>& formats) {
   for (size_t i = 0; i < formats.size();) {
     const FormatEncoders& format = formats[i];

@@ -40,10 +40,10 @@ using Clock = std::chrono::steady_clock;
 struct GivenOutput {
   fs::path path;
   bool is_named = true;          // true if the user named it
-  bool has_random_seed = false;  // true if the videos' seeds count up from a drawn one
+  bool has_random_seed = false;  // true if the first seed was drawn at random
 };
 
-/// Seconds of a run that models::StageSeconds does not count.
+/// Seconds of those parts of a run that models::StageSeconds does not count.
 struct EndSeconds {
   double start = 0, libraries = 0, open = 0, write = 0, total = 0;
 };
@@ -75,7 +75,7 @@ std::string attention_summary(const models::AttentionRun& run) {
   return text;
 }
 
-/// Returns nothing if no cache was asked for.
+/// Returns how many steps were computed; an empty string if no cache was asked for.
 std::string cache_summary(const models::CacheRule& rule, const models::AttentionRun& run) {
   if (!rule.on()) return {};
   return ", " + std::to_string(models::computed_steps(run)) + " of " + counted(std::ssize(run.per_step), "step") +
@@ -144,8 +144,8 @@ class Generation : private JobUser {
   std::vector<VideoTask> videos_;
   std::shared_ptr<models::Pipeline> pipeline_;
   std::string model_;                       // absolute path of the model's folder, which may be moved during the run
-  Clock::time_point start_ = main_start();  // of this video; the first starts with the program
-  EndSeconds begun_;                        // seconds before this video's stages
+  Clock::time_point start_ = main_start();  // start of the current video; the first video starts with the program
+  EndSeconds begun_;                        // seconds spent before the current video's stages
   std::vector<std::string> early_;
   std::set<std::string> told_;  // warnings already printed
   fs::path current_;            // output of the current video
@@ -187,7 +187,7 @@ void Generation::open() {
   begun_.open = seconds_since(start_) - begun_.libraries;
 }
 
-/// Tells the other ranks the model first, so that they open it while this one does.
+/// First tells the other ranks which model to open, so that all ranks open it at the same time.
 void Generation::meet() {
   const GenerateOptions& options = videos_.front().options;
   const int threads = options.run.threads ? static_cast<int>(*options.run.threads) : world_->threads();
@@ -207,7 +207,7 @@ void Generation::begin(const VideoTask& video) {
   video_ = {{"model", model_}, {"recipe", video.recipe}};
   if (!pipeline_->part_files().empty()) video_["files"] = models::shown(pipeline_->part_files());
   if (video.resumed_at_step > 0) video_["resumed_at_step"] = video.resumed_at_step;
-  shown_.steps = 0;  // encoding texts counts as steps of its stage
+  shown_.steps = 0;  // encoding the text has counted its own steps
   current_ = video.options.run.output;
   show();
 }
@@ -250,8 +250,8 @@ void Generation::written(const VideoTask& video, const Made& made) {
   begun_ = {};
 }
 
-/// Returns the advice to run the command again. Adds the output and the seed if the user did not give them. Without
-/// them, the next run might choose another name, and would draw another seed.
+/// Returns the advice to run the command again, with the output and the seed if the user did not give them. Without
+/// these options, the next run might choose another name, and would draw another seed.
 std::string Generation::same_command() const {
   std::string options;
   if (!output_.is_named) options += " -o " + shell_quoted(output_.path);
@@ -294,8 +294,8 @@ void Generation::run() {
 }
 
 /// Makes one video per entry of `settings`. The report describes a single video at its top level, and several videos as
-/// a list under the key `videos`. `world` holds the ranks that make the videos together, of which this process is rank
-/// 0; null if it is alone.
+/// a list under the key `videos`. `world` holds the ranks that make the videos together; this process is rank 0. It is
+/// null if this process works alone.
 void generate(const std::vector<Settings>& settings, const GivenOutput& output, World* world, RunReport& report) {
   try {
     Generation(settings, output, world, report).run();
@@ -310,14 +310,14 @@ void follow_rank_0(CommandLine& line) {
   std::exception_ptr failure;
   try {
     line.collect();
-    if (line.settings.flag("dry_run")) return;  // rank 0 does it alone
+    if (line.settings.flag("dry_run")) return;  // rank 0 shows the dry run alone
   } catch (const Error&) {
     failure = std::current_exception();
   }
   const std::unique_ptr<World> world = World::find(line.settings, line.given());
   if (!world) {
-    std::cerr
-        << "error: a file says gpus 1, but a rank of a launcher reads the file too late\n  remedy: give --gpus 1\n";
+    std::cerr << "error: the file of --config says gpus 1, but a launcher has started several ranks\n  remedy: give "
+                 "--gpus 1\n";
     throw run_failure("this rank has no rank 0", "give --gpus 1");
   }
   const int code = follow(*world, failure);

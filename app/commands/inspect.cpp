@@ -67,7 +67,8 @@ void print_component(const models::ComponentSummary& component) {
               << " or int8\n";
 }
 
-/// Returns the bytes in memory of each component that can have 8-bit layers, for a run in bf16 with fp8 weights.
+/// Returns, by role, the bytes in memory of each component that can have 8-bit layers, for a run in bf16 with fp8
+/// weights.
 std::map<std::string, uint64_t> fp8_bytes(const models::Checkpoint& folder) {
   std::vector<std::string> roles = {kTextEncoder};
   for (const models::ExpertSpec& expert : models::describe(folder).experts) roles.push_back(expert.role);
@@ -88,7 +89,7 @@ std::string fp8_options(const models::CheckpointSummary& summary) {
   return text;
 }
 
-/// Fills in the parameters and 16-bit bytes of a model that has no files.
+/// Fills in the numbers of parameters, and the bytes in 16 bits, of a model that has no files.
 void count_weights(models::CheckpointSummary& summary, const models::Checkpoint& checkpoint) {
   for (models::ComponentSummary& component : summary.components) {
     if (!models::has_weights(component.name)) continue;
@@ -99,7 +100,7 @@ void count_weights(models::CheckpointSummary& summary, const models::Checkpoint&
   }
 }
 
-/// Returns the defaults of a model of configs/ by option key.
+/// Returns the defaults that a file of configs/ gives its model, by option key.
 nlohmann::json defaults_of(const Settings& settings) {
   nlohmann::json defaults = nlohmann::json::object();
   for (const char* key :
@@ -132,7 +133,8 @@ void print_downloads(const models::Architecture& architecture, const Settings& s
   }
 }
 
-/// Returns where the weights would stay on the GPU that the options name, or on this machine's; nothing without a GPU.
+/// Returns which weights would stay on a GPU of `max_vram` GiB, or on this machine's GPU if it is 0. Returns nothing
+/// without a GPU.
 std::optional<models::MemoryPlan> plan_on_gpu(const models::Checkpoint& folder, const models::ModelSpec& spec,
                                               const models::LatentSize& size, double max_vram) {
   const bool has_gpu = max_vram == 0 && models::cuda_available();
@@ -144,8 +146,8 @@ std::optional<models::MemoryPlan> plan_on_gpu(const models::Checkpoint& folder, 
   }
 }
 
-/// Prints what a model holds. `architecture` is set if `path` is a model's YAML, else null. `inventory` describes the
-/// folder that holds the model; null if the user named the model.
+/// Prints what a model holds. `architecture` is null unless `path` is the YAML of a model. `inventory` describes the
+/// folder in which the model was found; it is null if the user named the model itself.
 void inspect_model(const fs::path& path, const InspectOptions& options,
                    const models::Architecture* architecture = nullptr, const FolderInventory* inventory = nullptr) {
   Settings settings;
@@ -216,9 +218,9 @@ void inspect_video(const fs::path& path, bool json) {
               << "\n";
 }
 
-/// Prints to stdout. Throws Error if the path cannot be inspected.
+/// Prints what the path holds to stdout. Throws Error if the path cannot be inspected.
 void inspect(const fs::path& path, const InspectOptions& options) {
-  if (fs::exists(path / "model_index.json")) return inspect_model(path, options);  // whatever else it holds
+  if (fs::exists(path / "model_index.json")) return inspect_model(path, options);  // even if it holds other models
   if (fs::is_directory(path) && !fs::exists(recipe_beside(path))) return inspect_folder(path, options);
   if (path.empty()) throw bad_input("the argument PATH is an empty text", "name a file or a folder");
   if (!fs::exists(path)) throw missing_model(path.string(), bad_file(path, "no such file or folder", "check the path"));
@@ -241,9 +243,10 @@ void add_inspect(CLI::App& program, CommandLine& /*line*/) {
   command->footer("sparsereel inspect clip.mp4");
   const auto path = std::make_shared<std::string>();
   const auto options = std::make_shared<InspectOptions>();
-  constexpr const char* kManual = R"(Names what to look at. A model or a .yaml of configs/ shows its parts and the
-      memory that it needs. A folder shows the models and LoRAs in it, what each lacks, and the command that uses it.
-      A file of weights shows what it is for. A video, a folder of PNGs or a .json shows its recipe.)";
+  constexpr const char* kManual = R"(Names what to look at. For a model or a .yaml of configs/, shows the parts and
+      the memory that they need. For a folder, shows the models and LoRAs in it, what each lacks, and the command that
+      uses it. For a file of weights, shows what it is for. For a video, a folder of PNGs or a .json, shows the
+      recipe.)";
   command
       ->add_option("PATH", *path,
                    packed({.help = "a model, folder, file of weights, .yaml of configs/, video or .json recipe",
@@ -254,7 +257,8 @@ void add_inspect(CLI::App& program, CommandLine& /*line*/) {
   const OptionGroup group(*command, kOtherOptions);
   group.flag("--json", options->json,
              {.help = "print one JSON object",
-              .manual = "Prints what was found as one JSON object, for scripts. For a file it lists every tensor.",
+              .manual = "Prints what was found as one JSON object, for scripts. The object for a file of weights lists "
+                        "every tensor.",
               .example = "sparsereel inspect clip.mp4 --json"});
   group.flag("--tensors", options->tensors,
              {.help = "list each tensor of a file",

@@ -32,9 +32,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// An unknown file is listed whole if it has at most this many tensors, as saved latents do.
+/// All tensors of an unknown file are listed if they are at most this many, as in saved latents.
 constexpr size_t kFewTensors = 8;
-/// Most bytes shown of a metadata value, which may be a whole workflow.
+/// The most bytes that are shown of a metadata value, because some values hold a whole workflow of ComfyUI.
 constexpr size_t kMostMetadata = 100;
 
 /// Converts "transformer_blocks.3.attn1.to_q" to "transformer_blocks.*.attn1.to_q".
@@ -45,7 +45,7 @@ std::string in_any_block(std::string name) {
   return name.replace(begin, std::min(name.find_first_not_of(kDigits, begin), name.size()) - begin, "*");
 }
 
-/// Returns the method and the number of steps of a distilled LoRA, as its name tells them; null if it tells none.
+/// Returns the method and the number of steps of a distilled LoRA, if its file name tells them; else null.
 nlohmann::json distilled_by_name(const fs::path& path) {
   for (const models::Architecture& model : models::architectures_in(models::data_folder() / "configs"))
     if (const models::Distilled* row = models::distilled_as(model.config, path))
@@ -112,7 +112,7 @@ void print_lora(const nlohmann::json& lora) {
     std::cout << "  " << one_line(target) << "  " << count.get<int64_t>() << "\n";
 }
 
-/// Configs of the known models that may use the file, by role: "some-model.yaml".
+/// For each role, the names of the files in configs/ whose models may use the file in that role.
 using Parts = std::map<std::string, std::vector<std::string>>;
 
 Parts parts_in(const fs::path& path) {
@@ -141,14 +141,14 @@ std::vector<std::string> parts_of_no_config(const fs::path& path, std::string& o
   return parts;
 }
 
-/// The findings from a file's header, which is read once.
+/// What the header of a file says. The header is read once.
 struct Look {
   models::StoredWeights weights;
   uint64_t bytes = 0;
   std::string format = {};
   Parts parts = {};
   std::string other = {};                     // "an SDXL checkpoint"; empty if it is a part or unknown
-  std::vector<std::string> other_sizes = {};  // parts whose sizes no model of configs/ has
+  std::vector<std::string> other_sizes = {};  // see parts_of_no_config()
   std::map<std::string, std::string> metadata = {};
 };
 

@@ -11,8 +11,8 @@ struct InspectOptions {
   double max_vram = 0;   // GiB of a GPU; 0 for the GPU of this machine, if there is one
 };
 
-/// Prints what a file of weights, or the index of its shards, holds, and the models that can use it as a part. Says so
-/// if this program runs no such model. Throws Error if the file is damaged.
+/// Prints what a file of weights (or the index of its shards) holds, and which models can use it as a part. If this
+/// program runs no model with such a part, prints that. Throws Error if the file is damaged.
 void inspect_weights(const std::filesystem::path& path, const InspectOptions& options);
 
 }  // namespace sparsereel::app

@@ -20,15 +20,15 @@ using models::Candidate;
 using Paths = std::vector<fs::path>;
 
 constexpr const char* kTokenizer = "tokenizer";
-constexpr size_t kNamed = 10;  // most files that are named; the rest are counted
+constexpr size_t kNamed = 10;  // names at most so many files, and counts the rest
 
 std::string below(const fs::path& file, const fs::path& folder) {
   const fs::path name = file.lexically_relative(folder);
   return one_line((name.empty() ? file : name).string());
 }
 
-/// Returns the command that runs a model. It names each file, unless the folder holds one model only: a folder may hold
-/// the same model twice in one format.
+/// Returns the command that runs a model. Names each file of the model, unless the folder holds a single model:
+/// otherwise -m alone would not say which model is meant.
 std::string command_for(const FolderInventory& inventory, const Candidate& model) {
   std::vector<std::string> words = {"generate", "-p", "a panda", "-m", inventory.folder.string()};
   if (model.images.needed) words.insert(words.end(), {"--image", "picture.jpg"});
@@ -41,7 +41,7 @@ bool can_run(const Candidate& model) {
   return model.is_complete() && !model.lacks_tokenizer;
 }
 
-/// Returns the missing roles, each with the file that is published for it.
+/// Returns a text for each missing role, with the name of the file that is published for it.
 std::vector<std::string> missing_parts(const Candidate& model) {
   std::vector<std::string> roles = model.missing, texts;
   if (model.lacks_tokenizer) roles.emplace_back(kTokenizer);
@@ -75,7 +75,7 @@ void print_model(const FolderInventory& inventory, const Candidate& model) {
   if (can_run(model)) std::cout << "    " << one_line(command_for(inventory, model)) << "\n";
 }
 
-/// Returns the file's name, and what it is if it belongs to another program's model.
+/// Returns the file's name, and the name of its model if this program does not run that model.
 std::string named_file(const fs::path& file, const fs::path& folder) {
   const std::string model = models::foreign_model(file);
   return below(file, folder) + (model.empty() ? "" : " (" + model + ")");

@@ -1,4 +1,4 @@
-// Lists the models in a folder: which can run, from which files, and with which command.
+// Lists the models in a folder: which of them can run, from which files, and with which command.
 #pragma once
 
 #include <filesystem>

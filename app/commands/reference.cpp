@@ -14,7 +14,7 @@
 namespace sparsereel::app {
 namespace {
 
-/// A heading, a paragraph (without term), or a term with its explanation and perhaps an example.
+/// A heading, a paragraph (a text without a term), or a term with its explanation and perhaps an example.
 struct Entry {
   std::string heading = {}, term = {}, text = {}, example = {};
 };
@@ -38,9 +38,9 @@ std::string choice_name(const std::string& key, const std::string& value) {
   return option_name(key) + (value.empty() ? "" : " " + value);
 }
 
-/// Returns a sentence on the options that the option excludes, and one for each of its values that excludes some.
+/// Returns a sentence about the options that the option excludes, and one for each value that excludes other options.
 std::string exclusions(const OptionSpec& spec) {
-  std::map<std::string, std::string> excluded;  // by value; empty: any
+  std::map<std::string, std::string> excluded;  // options by value; the value is empty if every value excludes them
   const auto add = [&](const std::string& value, const std::string& other) {
     std::string& list = excluded[value];
     list += (list.empty() ? "" : ", ") + other;
@@ -82,7 +82,7 @@ bool is_general(const OptionInfo& option) {
   return option.names.back() == "--help" || option.names.back() == "--help-all";
 }
 
-/// Adds a command: its own options in full, and the names of those that `generate` has too.
+/// Adds a command. Options that `generate` has too are only named; the others are explained.
 void add_command(const CommandInfo& command, const CommandInfo* generate, std::vector<Entry>& entries) {
   std::string usage = "sparsereel " + command.path;
   for (const OptionInfo& option : command.options)
@@ -119,41 +119,40 @@ std::vector<Entry> general_entries(const CommandInfo& program) {
 }
 
 std::vector<Entry> attention_entries() {
-  return {
-      {.heading = "SPARSE ATTENTION"},
-      {.text = R"(Attention compares each token of the video with all others, and few of these pairs matter. The
-          tokens are ordered so that neighbors in space and time stand together (--token-order), in blocks of 64. Each
-          tile of queries computes some blocks of keys and leaves the others out. --topk, --cdf, --error or
-          --block-error says how many blocks are computed, --select says which, and --dropped says what stands for the
+  return {{.heading = "SPARSE ATTENTION"},
+          {.text = R"(Attention compares each token of the video with all others, but few of these pairs matter. The
+          tokens are ordered so that neighbors in space and time stand together (--token-order), and are divided into
+          blocks of 64. For each tile of queries, only some blocks of keys are computed. --topk, --cdf, --error or
+          --block-error says how many blocks are computed, --select says which, and --dropped says what replaces the
           others.)"},
-      {.text = R"(The means of --dropped mean cost 1/cell of full attention's work. If as many blocks are computed, the
-          error is several times smaller than without means. Reports have the sparsity of a run (the share of blocks
-          that were not computed), the share that means cost (mean_share), and with --attention check the measured
-          error beside the predicted one.)"}};
+          {.text = R"(The means of --dropped mean cost 1/cell of full attention's work. For the same number of computed
+          blocks, the error is several times smaller than without means. Reports have the sparsity of a run (the share
+          of blocks that were not computed), the cost of the means as a share of full attention's work (mean_share),
+          and with --attention check the measured and the predicted error.)"}};
 }
 
 std::vector<Entry> file_entries() {
   return {
       {.heading = "SETTINGS AND THEIR SOURCES"},
       {.text = R"(Every option with a YAML key can stand in the file of --config. A row of a prompt set wins over the
-          command line. Then follow --config, the profile of --profile, the recipe of --from, the preset, the file of
-          configs/ that fits the model, and the checkpoint. 'sparsereel config show' prints each value and its
-          source.)"},
+          command line. The command line wins over --config. Then follow, each stronger than the next: the profile of
+          --profile, the recipe of --from, the preset, the file of configs/ that fits the model, and the checkpoint.
+          'sparsereel config show' prints each value and its source.)"},
       {.heading = "FILES"},
       {.term = "F.mp4, F.gif.json",
        .text = R"(A video's recipe: in the comment tag of .mp4, .mov, .mkv and .webm, and in a file beside a GIF, a
            Y4M or a folder of PNGs.)"},
       {.term = "F.latents.safetensors", .text = "The latents of a run, kept until its video is written."},
       {.term = "F.checkpoint.safetensors",
-       .text = "The progress of a denoising that was interrupted. The same command goes on from it."},
+       .text = "The progress of a denoising that was interrupted. The same command continues from it."},
       {.term = "manifest.<rank>.jsonl",
        .text = "One line for each video of a set, in the folder of batch. A later run skips what is finished."},
       {.term = "F.txt, F.jsonl, F.csv, F.yaml",
        .text = R"(A prompt set. The format of standard input is recognized by its beginning: { for JSON lines, names
-           of options such as prompt,seed for CSV, - for a YAML list, else one prompt a line. A set may be somebody
-           else's. What a row writes (output, save_latents, contact_sheet, preview) is therefore a name without a
-           folder, and goes where -o says. A prompt_file must lie beside the set. Other files that a row reads (image,
-           from, transformer) are looked for from the folder of the set.)"},
+           of options such as prompt,seed for CSV, - for a YAML list, else one prompt a line. A set may come from a
+           stranger. The files that a row writes (output, save_latents, contact_sheet, preview) are therefore names
+           without a folder, and go into the folder of -o. A prompt_file must lie in the folder of the set. The paths
+           of other files that a row reads (image, from, transformer) are relative to that folder.)"},
       {.term = "F.yaml, F.yaml.search",
        .text = "A profile of tune, and the progress of its search until the search is complete."},
       {.term = "configs/*.yaml",
@@ -166,36 +165,37 @@ std::vector<Entry> rank_entries() {
       {.term = "RANK, WORLD_SIZE, LOCAL_RANK",
        .text = R"(The rank of this process, as torchrun sets it. The variables of mpirun (OMPI_COMM_WORLD_RANK and so
            on) and of Slurm (SLURM_PROCID and so on) do the same. With batch, each rank renders a share of the set;
-           --share wins over them. With generate, such ranks make one video together.)"},
+           --share wins over these variables. With generate, the ranks make one video together.)"},
       {.term = "MASTER_ADDR, MASTER_PORT",
-       .text = R"(Where such ranks meet: rank 0's host and a free port there. torchrun sets them. Under srun they are
-           not needed.)"},
+       .text = R"(Where the ranks meet: rank 0's host, and a free port there. torchrun sets both variables. Under srun
+           they are not needed.)"},
       {.term = "SPARSEREEL_START_SECONDS, SPARSEREEL_GROUP_SECONDS",
-       .text = R"(How long ranks wait for one that has not started (60), and for one that does not answer (600). If a
-           process of batch --gpus says nothing for so long, the others take its rows.)"},
+       .text = R"(How many seconds a rank waits for a rank that has not started (default 60), and for a rank that does
+           not answer (default 600). If a process of batch --gpus does not answer for so long, the others take its
+           rows.)"},
       {.term = "SPARSEREEL_JOB_SECRET",
-       .text = R"(A random text of 16 characters or more, the same for all ranks, by which they know each other. Ranks
-           of several hosts need one.)"},
+       .text = R"(A random text of 16 characters or more, the same for all ranks, by which they recognize each other.
+           Ranks on several hosts need it.)"},
       {.term = "NCCL_NVLS_ENABLE",
        .text = "NVLink's multicast, which not every host allows. The program sets it to 0 unless you set it."},
       {.term = "NCCL_CUMEM_ENABLE",
-       .text = R"(Buffers of CUDA's virtual memory. The program sets it to 0, with which several GPUs start faster,
+       .text = R"(Buffers of CUDA's virtual memory. The program sets it to 0, so that several GPUs start faster,
            unless you set it or /dev/shm has little room.)"}};
 }
 
 std::vector<Entry> machine_entries() {
   return {{.term = "CUDA_VISIBLE_DEVICES",
-           .text = "The GPUs that the program sees, as for every CUDA program. --device cuda:N counts among them."},
+           .text = "The GPUs that the program sees, as for every CUDA program. --device cuda:N counts only these."},
           {.term = "OMP_NUM_THREADS", .text = "The number of CPU threads, if --threads is not given."},
           {.term = "OMP_WAIT_POLICY",
            .text = R"(The program sets it to passive, unless this or GOMP_SPINCOUNT is set: CPU threads that wait
                leave the CPU to others.)"},
           {.term = "SPARSEREEL_ATTENTION_KERNEL",
            .text = R"(hopper, ada, ampere, avx512, avx2 or portable: uses this kernel in place of the best one, for
-               comparisons. With ada, a CPU emulates that kernel's arithmetic in place of hopper's.)"},
+               comparisons. With ada, a CPU emulates the arithmetic of ada in place of that of hopper.)"},
           {.term = "TERM",
-           .text = R"(With dumb, progress is printed as lines in place of a bar. The same happens if stderr is no
-               terminal.)"}};
+           .text = R"(With dumb, progress is printed as lines in place of a bar. The same happens if standard error is
+               not a terminal.)"}};
 }
 
 std::vector<Entry> exit_status_entries() {
@@ -226,7 +226,8 @@ std::vector<Entry> manual(const CommandInfo& program) {
   return entries;
 }
 
-/// Examples stand in a line of their own, which is not wrapped, so that people can copy it. An empty line follows them.
+/// Returns the entries as plain text. An example stands in a line of its own, which is not wrapped, so that people can
+/// copy it. An empty line follows the example.
 std::string as_text(const std::vector<Entry>& entries) {
   std::string text;
   for (const Entry& entry : entries) {
@@ -265,8 +266,8 @@ std::string as_man(const std::vector<Entry>& entries) {
   return text;
 }
 
-/// Returns the manual in a format: text, or man (for `man -l` or a folder of manual pages). Throws Error for any other
-/// format.
+/// Returns the manual in the format `text` or `man` (for `man -l`, or for a folder of manual pages). Throws Error for
+/// any other format.
 std::string reference(const CommandInfo& program, const std::string& format) {
   require_choice("--format " + format, format, {"text", "man"}, "see 'sparsereel reference --help'");
   return format == "text" ? as_text(manual(program)) : as_man(manual(program));
@@ -282,7 +283,7 @@ void add_reference(CLI::App& program, CommandLine& /*line*/) {
       .add("--format", *format,
            {.help = "plain text, or a page for man (default text)",
             .manual = R"(Prints the manual as plain text, or as a page that 'man -l -' shows. Save the page as
-                sparsereel.1 in a folder of manual pages to have it always.)",
+                sparsereel.1 in a folder of manual pages, and 'man sparsereel' shows it.)",
             .example = "sparsereel reference --format man > sparsereel.1"},
            "text,man");
   command->callback([&program, format] { std::cout << reference(describe(program), *format); });

@@ -16,8 +16,8 @@ void add_server_options(CLI::App& command, ServeOptions& options) {
   const OptionGroup server(command, "Server");
   server.add("--host", options.http.host,
              {.help = "address to listen on (default 127.0.0.1, this machine only)",
-              .manual = R"(Names the address to listen on. The default is reached from this machine only. With another
-                  address, others on the network reach the server, so a key is needed, or --no-auth.)",
+              .manual = R"(Names the address to listen on. Only this machine can reach the default. Other machines on
+                  the network can reach other addresses, which therefore need --api-key-file or --no-auth.)",
               .example = "sparsereel serve --host 0.0.0.0 --api-key-file key.txt"},
              "ADDRESS");
   server.add("--port", options.http.port,
@@ -27,20 +27,21 @@ void add_server_options(CLI::App& command, ServeOptions& options) {
              "N");
   server.add("--api-key-file", options.key_file,
              {.help = "let in only clients that send the key in this file",
-              .manual = R"(Names a file with a key. Clients send it as 'Authorization: Bearer KEY', as OpenAI's clients
-                  do; the page asks for it once. Only the page, /health and /session need no key.)",
+              .manual = R"(Names a file with a key. Clients send it as 'Authorization: Bearer KEY', as OpenAI's
+                  clients do; the browser page asks for it once. Only the page, /health and /session need no key.)",
               .example = "sparsereel serve --api-key-file key.txt"},
              "FILE");
   server.flag("--no-auth", options.no_auth,
               {.help = "let in everybody, whatever --host is",
-               .manual = R"(Allows a --host that others on the network reach, without a key. Everybody who reaches it
-                   can then make, see and delete videos.)",
+               .manual = R"(Allows a --host that other machines on the network can reach, without a key. Everybody who
+                   can reach it can then make, see and delete videos.)",
                .example = "sparsereel serve --host 0.0.0.0 --no-auth",
                .in_help = InHelp::all});
   server.add("--allow-host", options.allowed_hosts,
              {.help = "another name by which clients call this server; repeat it for several",
-              .manual = R"(Lets requests in whose Host header has this name, such as the name of a proxy. Requests with
-                  other names are refused, because a foreign page could use them to reach this server.)",
+              .manual = R"(Lets requests in whose Host header has this name, such as the name of a proxy. Requests
+                  with other names are refused, because another site's page could use such a name to reach this
+                  server.)",
               .example = "sparsereel serve --allow-host video.example.org",
               .in_help = InHelp::all},
              "NAME");
@@ -51,8 +52,8 @@ void add_store_options(CLI::App& command, ServeOptions& options) {
   videos.add(
       "-o,--output-dir", options.folder,
       {.help = "folder of the videos (default videos-served)",
-       .manual = R"(Names the folder where videos, their records and uploaded pictures go. The next server that is
-                  started with it serves the finished videos and goes on with the others.)",
+       .manual = R"(Names the folder where videos, their records and uploaded pictures go. The next server that uses
+                  the folder serves the finished videos and makes the others.)",
        .example = "sparsereel serve -o videos"},
       "DIR");
   videos.add(
@@ -70,22 +71,22 @@ void add_store_options(CLI::App& command, ServeOptions& options) {
              "N");
   videos.add("--keep", options.keep,
              {.help = "remove finished videos after a time or beyond a size: 7d, 12h, 20GB (default: never)",
-              .manual = R"(Says how long finished videos are kept: for a number of days or hours, or as long as all of
-                  them take less than this size; then the oldest go first. Other files of the folder are never
-                  removed.)",
+              .manual = R"(Says how long finished videos are kept: for a number of days or hours, or until all of them
+                  together are larger than this size; then the oldest are removed first. Other files in the folder are
+                  never removed.)",
               .example = "sparsereel serve --keep 7d"},
              "TIME|SIZE");
   videos.add("--lora-dir", options.lora_dir,
              {.help = "folder of LoRAs that requests may name",
-              .manual = R"(Names a folder of .safetensors. A request uses one by its name without the ending, such as
-                  style or style:0.8 in its field lora. Without this option requests cannot use LoRAs.)",
+              .manual = R"(Names a folder of .safetensors. A request names a LoRA, without the ending, in its
+                  field lora, such as style or style:0.8. Without this option requests cannot use LoRAs.)",
               .example = "sparsereel serve -m MODEL --lora-dir loras",
               .in_help = InHelp::all},
              "DIR");
   videos.add("--profile-dir", options.profile_dir,
              {.help = "folder of profiles that requests may name",
-              .manual = R"(Names a folder of profiles that 'sparsereel tune' wrote. A request uses one by its name
-                  without the ending, in its field profile.)",
+              .manual = R"(Names a folder of profiles that 'sparsereel tune' wrote. A request names a profile, without
+                  the ending, in its field profile.)",
               .example = "sparsereel serve -m MODEL --profile-dir profiles",
               .in_help = InHelp::all},
              "DIR");

@@ -31,8 +31,9 @@ namespace fs = std::filesystem;
 using tuning::Found;
 using tuning::TunePlan;
 
-/// Returns a key of everything that videos and samples depend on, apart from the goal. A search resumes only if the key
-/// is equal. The recipe covers what makes a video; how the file is written does not matter here.
+/// Returns a key that covers everything on which videos and measurements depend, apart from the goal. A saved search
+/// resumes only if its key is equal. The recipe in the key covers what changes the frames; how files are written does
+/// not matter.
 std::string search_key(const TunePlan& plan, const models::Plan& untuned, const models::Pipeline& pipeline) {
   GenerateOptions video;
   video.run = plan.run;
@@ -47,7 +48,7 @@ std::string search_key(const TunePlan& plan, const models::Plan& untuned, const 
       {"format", kFormat},
       {"video", recipe_identity(make_recipe(video, sparse, pipeline, *plan.pictures), sparse, video.run)},
       {"prompts", plan.prompts},
-      {"machine", device_name(pipeline.device())},  // because the file holds its times
+      {"machine", device_name(pipeline.device())},  // because the file of the search holds times of this machine
       {"offload", offload},                         // because times depend on it
       {"bounds", {plan.bounds.l1, plan.bounds.l2, plan.bounds_asked}},
       {"samples", plan.samples},
@@ -72,7 +73,7 @@ void write_profile(const fs::path& path, const attention::Profile& profile) {
   file.commit();
 }
 
-/// Throws Error unless `path` may be replaced, because it holds a profile or nothing. `what` names the file.
+/// Throws Error unless `path` may be replaced: it holds a profile, is empty or does not exist. `what` begins the error.
 void check_profile_output(const std::string& what, const fs::path& path) {
   const models::AtomicFile probe(path);
   if (!fs::exists(path) || fs::is_empty(path)) return;
@@ -156,7 +157,7 @@ std::vector<std::string> warnings_of_search(const TunePlan& plan, const Found& f
   return warnings;
 }
 
-/// Adds the prompts, and the options that say what is asked for.
+/// Adds the option of the prompts, and the options of the goal.
 void add_goal_options(CLI::App& command, tuning::TuneOptions& options) {
   command
       .add_option(
@@ -172,8 +173,8 @@ void add_goal_options(CLI::App& command, tuning::TuneOptions& options) {
       "--min-psnr", options.min_psnr,
       {.help = "find the fastest setting with at least this PSNR, in dB",
        .manual = R"(Asks for the fastest setting whose videos reach this PSNR against those of full attention, in dB.
-           Higher is closer. Without a goal tune keeps what the preset balanced promises: 40 dB in the mean and 36 in
-           the worst. If no setting reaches it, the exit code is 1.)",
+           Higher is closer. Without a goal, tune asks for what the preset balanced promises: a mean of 40 dB, and 36
+           dB for the worst prompt. If no setting reaches the goal, the exit code is 1.)",
        .example = "sparsereel tune prompts.txt --min-psnr 35 -o profile.yaml"},
       "X");
   goal.add(
@@ -181,14 +182,15 @@ void add_goal_options(CLI::App& command, tuning::TuneOptions& options) {
       {.help = "let --min-psnr bound this percentile, such as 5, not the mean",
        .manual =
            R"(Asks that --min-psnr holds for the given percentile of the prompts in place of their mean: with 5, 95%
-           of the videos reach it. 0 is the worst video. The result says how sure this is for other prompts, from the
-           number of prompts that were compared: 59 prompts of which none is below make the 5th percentile 95% sure.)",
+           of the videos reach it. 0 is the worst video. The result says how sure this is for other prompts, which
+           depends on the number of compared prompts. If all of 59 prompts reach the goal, the 5th percentile is 95%
+           sure.)",
        .example = "sparsereel tune prompts.txt --min-psnr 35 --percentile 5 --videos 59"},
       "P");
   goal.add("--min-ssim", options.min_ssim,
            {.help = "find the fastest setting with at least this SSIM, up to 1",
             .manual = R"(Asks for the fastest setting whose videos reach this structural similarity to those of full
-                attention; 1 is identical. It can stand beside --min-psnr.)",
+                attention; 1 is identical. It can be combined with --min-psnr.)",
             .example = "sparsereel tune prompts.txt --min-ssim 0.95"},
            "X");
   goal.add("--at-most", options.at_most,
@@ -205,30 +207,31 @@ void add_search_options(CLI::App& command, tuning::TuneOptions& options) {
   search.add(
       "--budget", options.budget,
       {.help = "time for the whole search: 90s, 10m, 1h30m (default 10m)",
-       .manual = R"(Sets the time for all of the search. The best setting found by then is written. The same command
-           goes on with the search where it stopped.)",
+       .manual = R"(Sets the time for the search as a whole. When it ends, the best setting found so far is written.
+           The same command continues the search where it stopped.)",
        .example = "sparsereel tune prompts.txt -m MODEL --budget 1h30m"},
       "TIME");
   search.add(
       "--videos", options.videos,
       {.help = "compare videos of the first N prompts; 0: none (default 4)",
-       .manual = R"(Sets on how many prompts videos are compared. Each costs one video of full attention, and more of
-           them make the result safer. With 0 no videos are made, and only the heads of attention are measured.)",
+       .manual = R"(Sets on how many prompts videos are compared. Each prompt costs one video of full attention; more
+           prompts make the result safer. With 0 no videos are made, and only the heads of attention are measured.)",
        .example = "sparsereel tune prompts.txt -m MODEL --videos 8 --budget 2h"},
       "N");
   search.add(
       "--times", options.times,
       {.help = "take times from reports of bench pipeline for another model",
-       .manual = R"(Takes the times of steps from JSON reports of 'bench pipeline' in place of measuring them. With
-           it, a small model that shows quality is tuned for the speed of a large one. Heads are then not tuned.)",
+       .manual = R"(Takes the times of steps from JSON reports of 'bench pipeline' in place of measuring them. So a
+           small model, which shows the quality, can be tuned for the speed of a large one. Heads then get no settings
+           of their own.)",
        .example = "sparsereel tune prompts.txt --times large.json",
        .in_help = InHelp::all},
       "FILE,FILE");
   search.add(
       "--samples", options.samples,
       {.help = "steps of each run in which heads are measured (default 6)",
-       .manual = R"(Sets in how many steps of each prompt's run the heads are measured. More take longer and represent
-           the run better.)",
+       .manual = R"(Sets in how many steps of each prompt's run the heads are measured. More steps take longer and
+           represent the run better.)",
        .example = "sparsereel tune prompts.txt --samples 10",
        .in_help = InHelp::all},
       "N");
@@ -239,17 +242,17 @@ void add_profile_options(CLI::App& command, tuning::TuneOptions& options) {
   const OptionGroup search(command, "Search");
   search.add(
       "--l1", options.l1,
-      {.help = "most error of a head by leaving blocks out (default 0.06)",
+      {.help = "largest error of a head from dropped blocks (default 0.06)",
        .manual = R"(Bounds the relative L1 error that leaving out blocks may cause in a head. A bound that you give
-           holds in every measured call. The default, 0.06, holds in the mean, and only if heads with their own
-           numbers of blocks are not slower.)",
+           holds in every measured call. The default, 0.06, holds only on average, and heads then get their own
+           numbers of blocks only where that is not slower.)",
        .example = "sparsereel tune prompts.txt --l1 0.05 --l2 0.06",
        .in_help = InHelp::all},
       "X");
   search.add("--l2", options.l2,
-             {.help = "most error of a head if P.V is skipped too (default 0.065)",
-              .manual = R"(Bounds the relative L1 error of a head if products with V are skipped besides, as with
-                  --pv-threshold. It follows the rules of --l1.)",
+             {.help = "largest error of a head if P.V is skipped too (default 0.065)",
+              .manual = R"(Bounds the relative L1 error of a head if products with V are skipped as well, as with
+                  --pv-threshold. The rules of --l1 apply.)",
               .example = "sparsereel tune prompts.txt --l1 0.05 --l2 0.06",
               .in_help = InHelp::all},
              "X");
@@ -257,8 +260,8 @@ void add_profile_options(CLI::App& command, tuning::TuneOptions& options) {
   output.add("-o,--output", options.output,
              {.help = "profile to write (default profile.yaml)",
               .manual = R"(Names the profile to write, which generate --profile uses. Until the search is complete,
-                  its progress is beside it in profile.yaml.search. A setting that misses the goal goes to
-                  profile.missed.yaml.)",
+                  its progress is in profile.yaml.search beside the profile. If no setting reaches the goal, the best
+                  one is written to profile.missed.yaml.)",
               .example = "sparsereel tune prompts.txt -o profile.yaml"},
              "FILE");
   output.add("--heat-map", options.heat_map,
@@ -269,8 +272,8 @@ void add_profile_options(CLI::App& command, tuning::TuneOptions& options) {
              "FILE");
 }
 
-/// Writes the profile and fills the report. Results are kept beside the profile until the search is complete. Throws
-/// Error if options are out of range, or if the budget ends before anything was compared.
+/// Searches, writes the profile and fills the report. Results are kept in a file beside the profile until the search is
+/// complete. Throws Error if options are out of range, or if the budget ends before anything was compared.
 void tune(const Settings& settings, const tuning::TuneOptions& options, RunReport& report) {
   const auto start = std::chrono::steady_clock::now();
   TunePlan plan = tuning::make_tune_plan(settings, options);
