@@ -22,7 +22,7 @@ void add_set_options(CLI::App& command, BatchOptions& options) {
   set.add("--input-format", options.input_format,
           {.help = "format of FILE (default: by its name)",
            .manual = R"(Names the format of the prompt set if the ending of its name does not. The format of standard
-           input is guessed from its beginning; use this option if the guess is wrong.)",
+               input is guessed from its beginning; use this option if the guess is wrong.)",
            .example = "sparsereel batch - -o videos --input-format csv",
            .in_help = InHelp::all},
           "txt,csv,jsonl,yaml");
@@ -44,8 +44,8 @@ void add_set_options(CLI::App& command, BatchOptions& options) {
       "N");
   set.add("--status", options.status,
           {.help = "add up the manifests in this folder and make nothing",
-           .manual = R"(Adds up the manifests of all shares in a folder of videos: how many videos are finished and how
-           many failed. It makes no video, and needs no prompt set.)",
+           .manual = R"(Adds up the manifests of all shares in a folder of videos: how many videos are finished and
+               how many failed. It makes no video, and needs no prompt set.)",
            .example = "sparsereel batch --status videos",
            .in_help = InHelp::all},
           "DIR");

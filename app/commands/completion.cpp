@@ -243,8 +243,8 @@ void add_completion(CLI::App& program, CommandLine& /*line*/) {
       ->add_option(
           "SHELL", *shell,
           packed({.help = "your shell",
-                  .manual = R"(Takes bash, zsh or fish. The script completes commands, options, their values and
-                               file names. Load it in the shell's start file.)",
+                  .manual = R"(Takes bash, zsh or fish. The script completes commands, options, their values and file
+                      names. Load it in the shell's start file.)",
                   .example = "sparsereel completion fish > ~/.config/fish/completions/sparsereel.fish"}))
       ->type_name("bash,zsh,fish")
       ->required();

@@ -269,7 +269,8 @@ void add_inspect(CLI::App& program, CommandLine& /*line*/) {
       "--max-vram", *gibibytes,
       {.help = "show where weights would stay on a GPU of X GiB",
        .manual = R"(Shows how many blocks of a model's transformer would stay on a GPU of this size, in GiB, and how
-                 many would be copied to it in turn. Without this option, inspect uses the GPU of this machine, if there is one.)",
+           many would be copied to it in turn. Without this option, inspect uses the GPU of this machine, if there is
+           one.)",
        .example = "sparsereel inspect MODEL --max-vram 12"},
       "X");
   command->callback([path, options, gibibytes] {

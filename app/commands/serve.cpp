@@ -53,14 +53,14 @@ void add_store_options(CLI::App& command, ServeOptions& options) {
       "-o,--output-dir", options.folder,
       {.help = "folder of the videos (default videos-served)",
        .manual = R"(Names the folder where videos, their records and uploaded pictures go. The next server that uses
-                  the folder serves the finished videos and makes the others.)",
+           the folder serves the finished videos and makes the others.)",
        .example = "sparsereel serve -o videos"},
       "DIR");
   videos.add(
       "--gpus-per-video", options.gpus_per_video,
       {.help = "how many of --gpus make a video together (default 1)",
        .manual = R"(Lets this many GPUs make each video together. --gpus must be a multiple of it. If both are equal,
-                  all GPUs make one video after the other.)",
+           all GPUs make one video after the other.)",
        .example = "sparsereel serve -m MODEL --gpus 4 --gpus-per-video 2",
        .in_help = InHelp::all},
       "N");

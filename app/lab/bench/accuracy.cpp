@@ -32,7 +32,7 @@ ExactRows exact_attention(const Inputs& inputs, int64_t rows, bool causal) {
   const at::Tensor positions = at::arange(tokens, exact.queries.options()).unsqueeze(0);
   for (int64_t b = 0; b < batch; ++b) {
     for (int64_t h = 0; h < heads; ++h) {
-      const auto head = [&](const at::Tensor& t) {  // k and v may have fewer heads
+      const auto head = [&](const at::Tensor& t) {  // several heads of q may share a head of k and v
         return t.select(0, b).select(1, h * t.size(2) / heads).to(at::kDouble);
       };
       const at::Tensor queries = head(q), keys = head(inputs.k).t(), values = head(inputs.v);

@@ -1,4 +1,4 @@
-// Compares results with full attention, computed exactly in fp64 for a sample of the queries.
+// Compares results with exact attention, which is computed in fp64 for a sample of the queries.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,14 +7,15 @@
 
 namespace sparsereel::app::bench {
 
+/// Exact attention for R sampled queries.
 struct ExactRows {
-  at::Tensor queries;  // int64 [R], ascending positions in the sequence, equal for every head
+  at::Tensor queries;  // int64 [R]: ascending positions in the sequence; the same for every head
   at::Tensor out;      // fp64 [B, R, H, D]
 };
 
 /// Returns softmax(q k^T D^-0.5) v in fp64 for `rows` queries: the sequence is divided into `rows` equal stretches, and
-/// one query is drawn from each. If the sequence has at most `rows` queries, all are used. The inputs keep the rounding
-/// of their dtype. `causal`: query i sees keys up to i.
+/// one query is drawn from each. If the sequence has at most `rows` queries, all are used. The inputs are used as their
+/// dtype has rounded them. If `causal`, query i sees the keys up to i.
 ExactRows exact_attention(const Inputs& inputs, int64_t rows, bool causal);
 
 /// Sums over outputs o and exact outputs o*, of one call or of several.

@@ -1,4 +1,4 @@
-// Runs the classifier: convolutions over nine frames, then a linear head for each trait.
+// Runs the classifier: convolutions over nine frames, then a linear layer for each trait.
 #include "app/lab/bench/classifier.h"
 
 #include <ATen/ATen.h>
@@ -52,7 +52,8 @@ std::map<std::string, std::vector<int64_t>> shapes() {
   return all;
 }
 
-/// Samples and scales frames [F, H, W, 3] in 0..1 to the classifier's input, [1, 3, 9, 64, 64] in -1..1.
+/// Turns frames [F, H, W, 3] in 0..1 into the classifier's input, [1, 3, 9, 64, 64] in -1..1: picks nine frames and
+/// scales them.
 at::Tensor view(const at::Tensor& frames) {
   const at::Tensor index = at::linspace(0, static_cast<double>(frames.size(0) - 1), kFrames).round().to(at::kLong);
   const at::Tensor some = frames.index_select(0, index).permute({0, 3, 1, 2}) * 2 - 1;

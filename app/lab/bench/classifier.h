@@ -1,5 +1,5 @@
 // The tiny model's classifier: a small network that recognizes shape, color, background and motion in a clip. Also
-// reads from prompts what should be seen (assets/tiny-training/judge.py and shapes.py).
+// reads from a prompt what its video should show. Both follow assets/tiny-training/judge.py and shapes.py.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,16 +15,16 @@
 namespace sparsereel::app::bench {
 
 constexpr size_t kTraits = 4;
-/// The traits that the classifier recognizes, named like its heads.
+/// The traits that the classifier recognizes, under the names that its file gives to their layers.
 constexpr std::array<std::string_view, kTraits> kTraitNames = {"shape", "colour", "background", "motion"};
 
-/// The index of each trait's value, in the order of the classifier's training; -1 if unknown.
+/// For each trait, the index of its value (such as "circle") in the order of the classifier's training; -1 if unknown.
 using Traits = std::array<int, kTraits>;
 
+/// Returns how many values the trait can have.
 size_t trait_values(size_t trait);
 
-/// Returns the traits that the prompt describes. Looks for the words that shapes.py uses, as labels() of evaluate.py
-/// does.
+/// Returns the traits that the prompt describes. Looks for the words that shapes.py uses, like labels() in evaluate.py.
 Traits traits_of(const std::string& prompt);
 
 class Classifier {
@@ -42,12 +42,11 @@ class Classifier {
   std::map<std::string, at::Tensor> weights_;  // fp32
 };
 
-/// Returns the classifier in the folder beside the model that is called like the model with "-training" added; empty if
-/// there is none.
+/// Returns the file of the classifier in the folder MODEL-training beside the folder MODEL; empty if there is none.
 std::filesystem::path classifier_beside(const std::filesystem::path& model);
 
-/// Returns a JSON object that says, for each trait that the prompt describes, whether the video shows it: {"shape":
-/// true, "colour": false}.
+/// Returns a JSON object that says, for each trait that the prompt describes (`told`), whether the video shows it
+/// (`seen`): {"shape": true, "colour": false}.
 nlohmann::json verdict(const Traits& told, const Traits& seen);
 
 /// Counts the non-empty verdicts and returns the counts as a JSON object: {"prompts": 20, "right": 19, "shape": [20,

@@ -1,5 +1,5 @@
-// Adds the items of each combination to the settings and reads the result, so that the rules of settings are not
-// repeated here.
+// For each combination, adds its items to the settings and reads the result, so that this file does not repeat the
+// rules of settings.
 #include "app/lab/bench/combinations.h"
 
 #include <algorithm>
@@ -51,7 +51,8 @@ Keys given_of(const Lists& lists, const Keys& keys) {
   return given;
 }
 
-/// The most combinations that are compared. More would take weeks to measure, and each row is compared with all others.
+/// The most combinations that can be compared. More would take weeks to measure, and the program compares each row with
+/// all others.
 constexpr size_t kMostCombinations = 1000;
 
 void check_combinations(double count) {
@@ -110,7 +111,8 @@ class Expansion {
   }
 
  private:
-  /// Throws Error if two items exclude each other, or if one is not of its option's kind.
+  /// Returns the settings with these items. Throws Error if two items exclude each other, or if an item is not of its
+  /// option's kind.
   Settings settings_of(Items items) const { return with(base_, std::move(items)); }
   static Settings with(Settings settings, Items items) {
     items.erase(kRows);
@@ -196,7 +198,7 @@ class Expansion {
     if (first.preset.empty()) first.preset = combination.preset;
   }
 
-  /// Throws Error if contradictions leave no combination.
+  /// Adds all combinations of the lists `keys`. Throws Error if each of them has options that exclude each other.
   void add_products(Mode mode, Keys keys, const Items& order) {
     keys.insert(keys.end(), {"cache", "weights"});
     std::string refused;
@@ -229,7 +231,7 @@ class Expansion {
   void add_sparse(const Items& order) {
     const bool untuned = compared_.profiles.empty() || !compared_.profiles_alone;
     Keys how_many = given_of(lists_, kSelectionFields);
-    if (how_many.empty() && untuned) how_many.emplace_back();  // the settings decide
+    if (how_many.empty() && untuned) how_many.emplace_back();  // the settings say how many blocks are computed
     for (const std::string& key : how_many) {
       Keys keys = kHowChosen;
       keys.insert(keys.end(), {key, "dense_steps"});
@@ -355,7 +357,7 @@ std::string value_name(const Row& row, const std::string& topk) {
 
 namespace {
 
-/// Returns "in 16 bits", or nothing for 8.
+/// Returns "in 16 bits", or an empty string for 8 bits.
 std::string bits_name(const Row& row) {
   const auto bits = number_of(row, "arithmetic");
   return bits ? "in " + exact_text(*bits) + " bits" : "";

@@ -19,7 +19,7 @@ namespace sparsereel::app::bench {
 /// its value from the settings.
 using Lists = std::map<std::string, std::optional<std::string>>;
 
-/// The only list that is not an option of `generate`, and its choices.
+/// The key of the only list that is not an option of `generate`, and the choices of its items.
 constexpr const char* kRows = "selection_rows";
 inline std::vector<std::string> row_choices() {
   return {"64", "128", "192"};
@@ -31,7 +31,7 @@ std::vector<std::string> selections_given(const Lists& lists);
 
 /// Parses "full,sparse"; a repeated mode counts once. Throws Error naming an item that is not one of the choices.
 std::vector<attention::Mode> parse_modes(const std::string& text, const std::vector<std::string>& choices);
-/// Parses token orders in the same way as parse_modes() parses modes.
+/// Parses a list of token orders as parse_modes() parses modes.
 std::vector<hilbert::TokenOrder> parse_orders(const std::string& text);
 
 /// One way to denoise. All combinations share seed, noise and prompts.
@@ -43,10 +43,10 @@ struct Combination {
   models::CacheRule cache{};
   std::string preset{};                             // name of the preset; empty if it is none
   std::string weights = "auto";                     // as in a request
-  std::optional<models::FirstSteps> dense_share{};  // replaces the number of dense steps of the policy in settle()
+  std::optional<models::FirstSteps> dense_share{};  // settle() makes it the policy's number of dense steps
   std::optional<models::FirstSteps> exact{};        // first steps with full attention
   std::vector<std::string> terms{};                 // the mode or preset=NAME, then items of the lists: "topk=0.5"
-  models::Request asked{};                          // request that the policy of mode sparse is read from
+  models::Request asked{};                          // the request from which `policy` was read
 
   /// Returns the request with the block selection of this combination in place of its own.
   models::Request selected(models::Request request) const;
@@ -54,7 +54,7 @@ struct Combination {
   /// Turns dense_share and exact into numbers of steps. Call it once the number of steps of a run is known.
   void settle(int64_t steps);
   bool sparse() const { return mode == attention::Mode::sparse; }
-  bool untuned() const { return sparse() && profile.empty(); }  // its policy comes from the lists and the settings
+  bool untuned() const { return sparse() && profile.empty(); }  // the lists and the settings give its policy
   bool by_head() const { return sparse() && !policy.per_head.empty(); }
   bool has_untuned_means() const { return untuned() && policy.dropped == attention::Dropped::mean; }
 };
@@ -63,13 +63,15 @@ struct Combination {
 /// token_order, cache and weights; also exact_steps if it is given.
 Row fields_of(const Combination& combination);
 /// Returns topk, cdf, error_bound, block_error, dropped, select, cell, and also arithmetic if it is 16. All are null
-/// without a policy. `tuned`: each head has its own policy, so that no single number says how many blocks are computed.
+/// without a policy. If `tuned`, each head has its own policy, so the fields that say how many blocks are computed are
+/// null too.
 Row selection_fields(const attention::Policy* policy, bool tuned = false);
 const Columns& selection_columns();
 
-/// Describe a row's selection for titles and plots: "0.5", "0.5 means of 16 by error", "error 0.05 means of 16 by
-/// error". Empty if the row has no selection. value_name() returns only the first part: "0.5", "cdf 0.9", "error 0.05",
-/// "block error 0.008"; it puts `topk` before a share of blocks.
+/// These describe the block selection of a row for titles and charts. selection_name() returns texts such as "0.5",
+/// "0.5 means of 16 by error", "error 0.05 means of 16 by error". Empty if the row has no selection. value_name()
+/// returns only the first part: "0.5", "cdf 0.9", "error 0.05", "block error 0.008"; it puts `topk` before a share of
+/// blocks.
 std::string selection_name(const Row& row);
 std::string value_name(const Row& row, const std::string& topk = {});
 /// Returns "sparse 0.5 means of 16 by error native first-block:0.1 on 2 GPUs": mode, selection, token order unless it
@@ -78,11 +80,11 @@ std::string row_name(const Row& row);
 /// Returns "topk 0.3, mean, error, cell 16, hilbert" from fields_of(), for errors and pictures.
 std::string combination_name(const Row& row);
 
-/// A profile and its file.
+/// What a profile of `tune` sets.
 struct ProfilePolicy {
   std::string file;
-  std::map<std::string, std::string> options{};  // as Source::profile adds them
-  attention::Policy policy{};                    // if the profile has a policy for each head
+  std::map<std::string, std::string> options{};  // option values by key, as Source::profile adds them
+  attention::Policy policy{};                    // used only if the profile has a policy for each head
 };
 
 /// Throws Error naming the file if a profile may not set one of its options.
@@ -100,11 +102,11 @@ struct Grid {
   std::vector<std::string> warnings = {};  // about lists without effect
 };
 
-/// Prints `warnings`, which must include those of the grid, and adds them to the report. Then does the same for the
-/// combinations that were left out.
+/// Prints `warnings`, which must include the warnings of the grid, and adds them to the report. Then prints and adds
+/// the combinations that were left out.
 void report_choices(const Grid& grid, const std::vector<std::string>& warnings, RunReport& report);
 
-/// The reason why selection options have no effect if all combinations are profiles.
+/// The end of the warning that a selection option "has no effect" because all combinations are profiles.
 constexpr const char* kBesideProfilesAlone = "beside --profile alone, which has a selection of its own";
 
 /// The choices that a benchmark compares in addition to the items of its Lists.
@@ -112,18 +114,18 @@ struct Compared {
   std::vector<attention::Mode> modes = {attention::Mode::sparse};
   std::vector<ProfilePolicy> profiles = {};
   std::vector<PresetSettings> presets = {};
-  bool profiles_alone = false;  // if no list says how many blocks, only the profiles, if any, get rows
+  bool profiles_alone = false;  // true: if no list says how many blocks are computed, only profiles get rows
 };
 
-/// Combines the items of the lists in every way. Returns a combination for each: the settings, as if the command line
-/// gave just these items. As with `generate`, an item brings its own defaults and removes weaker values that it
-/// excludes. Presets come first. Modes and token orders vary slowest, then methods; how many blocks, dense steps,
-/// caches and weights vary fastest. Exceptions:
+/// Combines the items of the lists in every way. Each combination has the settings that `generate` would have if its
+/// command line gave exactly these items: an item brings its own defaults and removes weaker values that it excludes.
+/// Presets come first. Modes and token orders vary slowest, then `dropped`, `select` and the like; the number of
+/// blocks, dense steps, caches and weights vary fastest. Exceptions:
 ///   topk, cdf, error and block_error exclude each other, so each has its own rows;
 ///   a profile has its own selection and combines only with listed dense steps, caches, weights and token orders;
 ///   a preset combines only with weights;
 ///   modes other than sparse combine only with caches and weights, in the first order;
-///   contradictions are left out, such as ranking blocks by the error of a mean that they do not have.
+///   contradictory combinations are left out, such as `select` error, which needs means, with `dropped` none.
 /// Throws Error naming an item that is out of range, and options that would have no row.
 Grid expand(const Settings& base, const Lists& lists, const Compared& compared);
 

@@ -1,4 +1,4 @@
-// Names rows, compares them by prompt and finds the frontier.
+// Names rows, compares them prompt by prompt, and finds rows that another row beats.
 #include "app/lab/bench/comparison.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ std::string term_of(std::string word) {
   return word;
 }
 
-/// For each prompt for which both rows have the figure, returns the figure of `row` minus the figure of the other row.
+/// Returns the figure of `row` minus the figure of `other`, for each prompt for which both rows have it.
 std::vector<double> differences(const Row& row, const Row& other, const std::string& figure) {
   std::vector<double> all;
   for (size_t i = 0; i < std::min(row["prompts"].size(), other["prompts"].size()); ++i) {
@@ -51,8 +51,8 @@ void compare(const Row& other, const std::string& figure, Row& row) {
   if (count > 1) row[figure + "_difference_se"] = std::sqrt(squares / (count - 1) / count);
 }
 
-/// Returns the quartile of the seconds, or the seconds themselves if the row has no quartiles. `key`: denoise_seconds
-/// or full_denoise_seconds.
+/// Returns the quartile of the seconds, or the seconds themselves if the row has no quartiles. `key` is denoise_seconds
+/// or full_denoise_seconds; `quartile` is the ending of the quartile's key.
 std::optional<double> seconds_of(const Row& row, const std::string& key, const char* quartile) {
   const auto bound = number_of(row, key + quartile);
   return bound ? bound : number_of(row, key);

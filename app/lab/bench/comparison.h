@@ -8,13 +8,13 @@
 
 namespace sparsereel::app::bench {
 
-/// Returns a name for each row: its terms without those that all rows have, or its first term if none is left:
-/// "sparse", "topk=0.3,cache=forecast:0.1".
+/// Returns a name for each row. It consists of the row's terms that not all rows have; if there are none, it is the
+/// row's first term: "sparse", "topk=0.3,cache=forecast:0.1".
 std::vector<std::string> names_of(const std::vector<Combination>& rows);
 
-/// Returns the index of the row that has all terms of the list, as in "quantized,cache=0". A whole name selects its row
-/// even if other rows have more terms. Throws Error naming the rows unless exactly one fits. `names` are the names of
-/// the rows.
+/// Returns the index of the row that has all terms of the comma list `terms`, such as "quantized,cache=0". A list that
+/// equals a row's name selects that row, even if other rows have these terms too. Throws Error naming the rows unless
+/// exactly one row fits. `names` are the names of the rows.
 size_t find_row(const std::string& terms, const std::vector<Combination>& rows, const std::vector<std::string>& names);
 
 /// Compares each other row with `rows[against]`, prompt by prompt. Fills psnr_difference, ssim_difference and

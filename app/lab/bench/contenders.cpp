@@ -1,4 +1,4 @@
-// Builds the contenders and lists the limits of GPUs.
+// Builds the contenders, and lists the limits of known GPUs.
 #include "app/lab/bench/contenders.h"
 
 #include <ATen/ATen.h>
@@ -14,7 +14,8 @@ using attention::Mode;
 
 enum class Backend { flash, cudnn, efficient };
 
-/// Enables only one SDPA backend, and restores the process's choice at the end.
+/// While it lives, enables only one backend of torch's scaled_dot_product_attention. Restores the previous choice at
+/// the end.
 class OnlyBackend {
  public:
   explicit OnlyBackend(Backend backend) {
@@ -76,7 +77,7 @@ Contender ours(Mode mode, const std::optional<attention::Policy>& policy, const 
   attention::Context context;
   context.mode = mode;
   if (policy) context.policy = policy->at(0, 0);
-  context.policy.dense_operations = 0;  // run sparse attention even where it does not pay
+  context.policy.dense_operations = 0;  // run sparse attention even for shapes where full attention is faster
   context.text_tokens = workload.text_tokens;
   context.causal = workload.causal;
   Contender contender{.mode = mode, .kernel = "", .policy = policy, .run = {}};
@@ -106,7 +107,7 @@ std::vector<Contender> make_contenders(const AttentionPlan& plan, const Workload
 }
 
 std::optional<HardwareLimit> hardware_limit(std::string_view gpu) {
-  // The first name contained in the GPU's name counts, so variants stand before their family.
+  // The first entry whose name is a part of the GPU's name counts, so variants stand before their family.
   static constexpr std::array<std::pair<std::string_view, HardwareLimit>, 7> table{{
       {"H100 PCIe", {1513, 756}},
       {"H100 NVL", {1671, 835}},
@@ -114,7 +115,7 @@ std::optional<HardwareLimit> hardware_limit(std::string_view gpu) {
       {"H200", {1979, 989}},
       {"A100", {624, 312}},
       {"L40S", {733, 362}},
-      {"RTX 4090", {660, 330}},  // 16 bits with fp16 accumulation; half of it with fp32
+      {"RTX 4090", {660, 330}},  // 16 bits with sums in fp16; with sums in fp32 it is half
   }};
   for (const auto& [name, limit] : table)
     if (gpu.find(name) != std::string_view::npos) return limit;

@@ -14,7 +14,7 @@ std::string with_commas(const std::vector<std::string>& words) {
   return text;
 }
 
-/// Returns the placeholder of a list's items, or the words that they may be.
+/// Returns the placeholder of the list in --help: the words that an item may be, or a word for the kind of its items.
 std::string type_of_list(const std::string& key, const OptionSpec* option) {
   const std::string words = with_commas(key == kRows ? row_choices() : option->choices);
   return !words.empty()                       ? words
@@ -26,7 +26,7 @@ std::string type_of_list(const std::string& key, const OptionSpec* option) {
 
 constexpr const char* kRowsHelp = "queries that share one choice of blocks";
 constexpr const char* kRowsManual = R"(Takes how many queries share one choice of blocks: a comma list of 64, 128 and
-    192, one row each. Fewer choose more finely and take longer to choose.)";
+    192, one row each. With fewer queries, the choice is finer and takes longer.)";
 
 }  // namespace
 

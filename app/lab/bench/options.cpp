@@ -1,4 +1,4 @@
-// Turns the command line's texts into a plan.
+// Turns the options of `bench attention` into a plan.
 #include "app/lab/bench/options.h"
 
 #include <algorithm>
@@ -17,9 +17,9 @@ namespace {
 using attention::Mode;
 
 constexpr const char* kHelp = "give one of them";
-constexpr const char* kDefaultTopk = "0.5,0.3,0.1";  // used if no list says how many blocks to compute
+constexpr const char* kDefaultTopk = "0.5,0.3,0.1";  // the default if no list says how many blocks are computed
 
-/// Returns the number of text tokens, or -1 for "model": as many as the workload's model has.
+/// Returns the number of text tokens. Returns -1 for "model", which means as many as the workload's model has.
 int64_t parse_text_tokens(const std::string& text) {
   if (text == "model") return -1;
   const int64_t tokens = parse_number<int64_t>(text).value_or(-1);
@@ -54,8 +54,7 @@ std::vector<Workload> collect_workloads(const AttentionOptions& options) {
   return workloads;
 }
 
-/// Warns about options for synthetic data if all data are captured, and about options for captured data if there are
-/// none.
+/// Warns about options of synthetic data if all data are captured, and about options of captured data if no data are.
 void warn_of_data(const AttentionOptions& options, std::vector<std::string>& warnings) {
   if (options.token_orders && options.captured.empty())
     warnings.emplace_back("--token-order has no effect on made-up data");
@@ -72,7 +71,8 @@ DataKind parse_data(const std::string& text) {
   return static_cast<DataKind>(std::ranges::find(names, text) - names.begin());
 }
 
-/// Returns the rows of mode sparse; if there are none, warns that options of the selection have no effect.
+/// Returns the rows of mode sparse. If --modes leaves out that mode, adds warnings that the options of block selection
+/// have no effect.
 Grid make_grid(const AttentionOptions& options, const Settings& given, const std::vector<Mode>& modes) {
   Lists lists = options.lists;
   if (const auto& rows = options.selection_rows) {
@@ -127,40 +127,39 @@ constexpr const char* kShape = "sparsereel bench attention --shape 1,4,2336,64 "
 
 /// Adds the options that say which tensors are measured.
 void add_inputs(const OptionGroup& group, AttentionOptions& options) {
-  group.add(
-      "--shape", options.shapes,
-      {.help = "batch, heads, tokens and head_dim; repeat it, or separate by ;",
-       .manual = R"(Sets the shape of the tensors: batch, heads, tokens, head_dim. H/K heads mean that H heads of q
-           share K heads of k and v. Several shapes are separated by semicolons, or the option is repeated.)",
-       .example = "sparsereel bench attention --shape 1,4,2336,64"},
-      "B,H,N,D");
+  group.add("--shape", options.shapes,
+            {.help = "batch, heads, tokens and head_dim; repeat it, or separate by ;",
+             .manual = R"(Sets the shape of the tensors: batch, heads, tokens, head_dim. H/K in place of H means that
+                 H heads of q share K heads of k and v. Separate several shapes by semicolons, or repeat the option.)",
+             .example = "sparsereel bench attention --shape 1,4,2336,64"},
+            "B,H,N,D");
   std::string names;
   for (const Workload& workload : known_workloads()) names += (names.empty() ? "" : ", ") + workload.name;
   group.add("--workload", options.workloads,
             {.help = "shapes of known models, a comma list of " + names,
-             .manual = "Takes the shapes that attention has in known models. It is a comma list of: " + names + ".",
+             .manual = "Measures the shapes that attention has in known models. Give a comma list of: " + names + ".",
              .example = "sparsereel bench attention --workload " + known_workloads().front().name},
             "NAMES");
   group.add(
       "--captured", options.captured,
       {.help = "measure q, k and v that a run has kept in this file",
-       .manual = R"(Measures q, k and v of a real run, as tests/bench/capture_attention writes them. Their errors are
-           those of a trained model.)",
+       .manual = R"(Measures q, k and v of a real run, which tests/bench/capture_attention writes into the file. The
+           errors are then those of a trained model.)",
        .example = "sparsereel bench attention --captured qkv.safetensors",
        .in_help = InHelp::all},
       "FILE");
   group.add("--token-order", options.token_orders,
             {.help = "comma list: token orders of --captured (default hilbert)",
-             .manual = R"(Puts the tokens of --captured into each order of a comma list: hilbert, native, time-major,
-                 morton, random. Made-up data have no order.)",
+             .manual = R"(Takes a comma list of hilbert, native, time-major, morton and random, and measures
+                 --captured with its tokens in each of these orders. Made-up data have no order.)",
              .example = "sparsereel bench attention --captured qkv.safetensors --token-order hilbert,native",
              .in_help = InHelp::research},
             "ORDERS");
   group.add(
       "--modes", options.modes,
       {.help = "comma list of methods (default full,quantized,sparse)",
-       .manual = R"(Chooses the methods to measure, a comma list of full, quantized and sparse. Those not named are
-           left out.)",
+       .manual = R"(Chooses the methods to measure: a comma list of full, quantized and sparse. Methods that the list
+           does not name are not measured.)",
        .example = std::string(kShape) + "--modes full,sparse"},
       "MODES");
 }
@@ -169,13 +168,13 @@ void add_inputs(const OptionGroup& group, AttentionOptions& options) {
 void add_masks(const OptionGroup& group, AttentionOptions& options) {
   group.add("--text-tokens", options.text_tokens,
             {.help = "how many of the last tokens are text (default 0)",
-             .manual = R"(Says that the last N tokens are text, whose blocks are always computed. With --workload,
-                 model means as many as the model has.)",
+             .manual = R"(Says that the last N tokens are text, whose blocks are always computed. With --workload, the
+                 word model stands for the number that the model has.)",
              .example = std::string(kShape) + "--text-tokens 226",
              .in_help = InHelp::all},
             "N");
   group.flag("--causal", options.causal,
-             {.help = "let each token attend to earlier ones only",
+             {.help = "let each token attend to itself and earlier tokens only",
               .manual = "Lets token i attend to tokens up to i, as language models do. Video models do not need it.",
               .example = std::string(kShape) + "--causal",
               .in_help = InHelp::all});
@@ -187,8 +186,8 @@ void add_selection(CLI::App& command, AttentionOptions& options) {
   const std::string rows = std::to_string(attention::Policy{}.selection_rows);
   group.add("--selection-rows", options.selection_rows,
             {.help = "queries that share one choice of blocks (default " + rows + ")",
-             .manual = R"(Sets how many queries share one choice of blocks. Fewer choose more finely and take longer
-                 to choose. The default is )" +
+             .manual = R"(Sets how many queries share one choice of blocks. With fewer queries, the choice is finer
+                 and takes longer. The default is )" +
                        rows + ".",
              .example = std::string(kShape) + "--topk 0.3 --selection-rows 64",
              .in_help = InHelp::research},
@@ -206,7 +205,7 @@ void add_selection(CLI::App& command, AttentionOptions& options) {
   }
 }
 
-/// Adds the options of the machine and of the made-up data.
+/// Adds the options of the machine and of synthetic ("made-up") data.
 void add_machine(const OptionGroup& group, AttentionOptions& options) {
   group.add("--device", options.device,
             {.help = "where it runs (default auto)",
@@ -227,15 +226,16 @@ void add_machine(const OptionGroup& group, AttentionOptions& options) {
   group.add(
       "--data", options.data,
       {.help = "made-up data: noise, a model's (default), or hard cases",
-       .manual = R"(Chooses the made-up data. structured, the default, has means, outlier channels and locality like a
-           trained model's; gaussian is plain noise, where errors of sparse attention mean nothing. smooth has values
-           that hardly change along the tokens. In loud, four channels of k hold most of its energy.)",
+       .manual = R"(Chooses the made-up data. structured, the default, has means, outlier channels and locality like
+           the data of a trained model. gaussian is plain noise, for which errors of sparse attention mean nothing.
+           smooth has values that hardly change along the tokens. In loud, four channels of k hold most of its
+           energy.)",
        .example = std::string(kShape) + "--data smooth",
        .in_help = InHelp::all},
       "gaussian,structured,smooth,loud");
   group.add("-s,--seed", options.seed,
             {.help = "seed of the data (default 42)",
-             .manual = "Sets the seed of the made-up data. Figures of two runs are comparable on the same data only.",
+             .manual = "Sets the seed of the made-up data. Compare figures of two runs only if they had the same data.",
              .example = std::string(kShape) + "--seed 7",
              .in_help = InHelp::all},
             "N");
@@ -245,21 +245,21 @@ void add_machine(const OptionGroup& group, AttentionOptions& options) {
 void add_rounds(const OptionGroup& group, AttentionOptions& options) {
   group.add("--warmup", options.warmup,
             {.help = "rounds that do not count (default 5, on a CPU 1)",
-             .manual = "Sets how many rounds run before the measurement. Clocks and caches settle meanwhile.",
+             .manual = "Sets how many rounds run before the measurement. Meanwhile, clocks and caches settle.",
              .example = std::string(kShape) + "--warmup 10",
              .in_help = InHelp::all},
             "N");
   group.add("--repetitions", options.repetitions,
             {.help = "rounds that count (default 20, on a CPU 5)",
-             .manual = R"(Sets how many rounds count. In each round every contender has its turn, so that a slower
-                 clock meets all alike. Tables show the median.)",
+             .manual = R"(Sets how many rounds count. In each round, every contender has its turn, so that a slower
+                 clock affects all of them alike. Tables show the median.)",
              .example = std::string(kShape) + "--repetitions 50"},
             "N");
   group.add(
       "--turn", options.turn_ms,
       {.help = "milliseconds of a turn (default 0: one call)",
-       .manual = R"(Lets a contender run for so many milliseconds in its turn, of which the later half counts. Use it
-           where a single call is too short for the clock of the GPU to settle. With 0 a turn is one call.)",
+       .manual = R"(Lets a contender run for so many milliseconds in its turn; only the later half counts. Use this
+           option if a single call is too short for the clock of the GPU to settle. With 0, a turn is one call.)",
        .example = std::string(kShape) + "--turn 50",
        .in_help = InHelp::all},
       "MS");
@@ -267,7 +267,7 @@ void add_rounds(const OptionGroup& group, AttentionOptions& options) {
       "--accuracy-rows", options.accuracy_rows,
       {.help = "queries compared with exact attention (default 256; 0: none)",
        .manual = R"(Sets how many queries are compared with exact attention, for the columns of errors. The default is
-           256, and all queries of --captured. 0 leaves the comparison out.)",
+           256 for made-up data, and all queries for --captured. With 0, nothing is compared.)",
        .example = std::string(kShape) + "--accuracy-rows 0",
        .in_help = InHelp::all},
       "N");

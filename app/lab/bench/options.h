@@ -15,16 +15,16 @@ class App;
 
 namespace sparsereel::app::bench {
 
-/// The default of --data. Errors on plain noise would say little, because there no block matters more than another.
+/// The default of --data. Errors on plain noise would say little, because in noise no block matters more than another.
 constexpr const char* kUsualData = "structured";
 
-/// The options as the command line gives them; an unset one means the default.
+/// The options as the command line gives them. An unset option stands for its default.
 struct AttentionOptions {
   std::vector<std::string> shapes;     // --shape; each text holds one or more B,H,N,D
   std::vector<std::string> workloads;  // comma lists of names from --workload
   std::string modes = "full,quantized,sparse";
   std::string captured;                     // file of q, k and v; empty if none
-  std::optional<std::string> token_orders;  // orders for the captured data
+  std::optional<std::string> token_orders;  // token orders for the captured data; "hilbert" if unset
   Lists lists;
   std::optional<std::string> selection_rows, similarity, pv_threshold;  // one value for all rows
   std::optional<std::string> text_tokens;                               // a number, or "model"; 0 if unset
@@ -37,7 +37,7 @@ struct AttentionOptions {
   std::optional<int64_t> warmup;
   std::optional<int64_t> repetitions;
   int64_t turn_ms = 0;
-  std::optional<int64_t> accuracy_rows;  // if unset, 256, or all rows of captured data
+  std::optional<int64_t> accuracy_rows;  // queries; if unset, 256, or all queries of captured data
   TableOptions table;
   std::string report;  // empty if none
   bool json = false;
@@ -47,10 +47,10 @@ struct AttentionOptions {
 /// Adds the options to the command; `options` must outlive the parsing.
 void add_options(CLI::App& command, AttentionOptions& options);
 
-/// The checked plan, in the order of the rows.
+/// The checked options. Lists are in the order of the table's rows.
 struct AttentionPlan {
   std::vector<hilbert::TokenOrder> orders;  // of captured data; empty if none
-  std::vector<Workload> workloads;          // with synthetic data; text_tokens and causal as they will run
+  std::vector<Workload> workloads;          // workloads with synthetic data
   std::vector<attention::Mode> modes;
   Grid grid;                          // the rows of mode sparse
   std::vector<std::string> warnings;  // about options without effect

@@ -1,4 +1,4 @@
-// Turns the options into contenders.
+// Turns the options of `bench pipeline` into a plan.
 #include "app/lab/bench/pipeline_plan.h"
 
 #include <algorithm>
@@ -11,14 +11,14 @@
 namespace sparsereel::app::bench {
 namespace {
 
-constexpr int64_t kDefaultSteps = 4;  // enough to measure time; a good video takes more
+constexpr int64_t kDefaultSteps = 4;  // enough to measure time, but too few for a good video
 constexpr const char* kPrompt = "a red circle moving to the right on a blue background";
 
 Grid contenders(const Settings& settings, const PipelineOptions& options, const GenerateOptions& given) {
   Compared compared{.modes = parse_modes(options.modes, {"full", "quantized", "sparse"})};
   if (given.profile) compared.profiles = {policy_of(*given.profile)};
   Grid grid = expand(settings, options.lists, compared);
-  for (Combination& each : grid.combinations) {  // one pipeline serves all
+  for (Combination& each : grid.combinations) {  // all combinations run in one pipeline, so they have the same weights
     if (each.weights != given.request.weights)
       grid.warnings.push_back("--profile " + each.profile + ": its weights " + each.weights +
                               " have no effect, because one model serves all rows: give --weights " + each.weights);
@@ -27,7 +27,8 @@ Grid contenders(const Settings& settings, const PipelineOptions& options, const 
   return grid;
 }
 
-/// Warns of selection options if no contender drops blocks, and of options of means if none uses means.
+/// Warns that options of block selection have no effect if no contender drops blocks, and that options of means have
+/// none if no contender uses means.
 void warn_of_selection(const Settings& settings, std::vector<NoEffectCause> no_effect, PipelinePlan& plan) {
   const std::vector<Combination>& rows = plan.grid.combinations;
   PipelineOptions& options = plan.options;
@@ -56,7 +57,7 @@ PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions&
   const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/false);
   PipelinePlan plan{make_video_plan(given, options.lists), options};
   if (given.profile) plan.profiles = {*given.profile};
-  for (models::TunedProfile& profile : plan.profiles)  // its row has its heads, whatever the other rows choose
+  for (models::TunedProfile& profile : plan.profiles)  // its row uses the profile's own policies of heads
     profile.heads = models::heads_of(*profile.content);
   if (!settings.has("prompt") && !settings.has("prompt_file")) plan.request.prompt = kPrompt;
   plan.decode = !options.no_decode;
@@ -81,13 +82,12 @@ constexpr const char* kExample = "sparsereel bench pipeline -m assets/tiny ";  /
 /// Adds the options that say which rows the table has.
 void add_rows(const OptionGroup& group, PipelineOptions& options) {
   const std::string example = kExample;
-  group.add(
-      "--modes", options.modes,
-      {.help = "comma list of methods (default full,quantized,sparse)",
-       .manual = R"(Chooses the methods of attention to measure, a comma list of full, quantized and sparse. All make
-           the same video from the same noise.)",
-       .example = example + "--modes full,sparse"},
-      "MODES");
+  group.add("--modes", options.modes,
+            {.help = "comma list of methods (default full,quantized,sparse)",
+             .manual = R"(Chooses the methods of attention to measure: a comma list of full, quantized and sparse. All
+                 methods make the same video from the same noise.)",
+             .example = example + "--modes full,sparse"},
+            "MODES");
   add_selection_lists(group, options.lists, "bench pipeline -m assets/tiny", "as generate");
   add_list(group, options.lists, "token_order",
            {.help = "token orders of sparse attention (default hilbert)",
@@ -95,30 +95,30 @@ void add_rows(const OptionGroup& group, PipelineOptions& options) {
   add_list(
       group, options.lists, "cache",
       {.help = "caches, as generate takes them (default 0: none)",
-       .manual = R"(Takes a comma list of caches, and measures a row for each. With a cache a run computes all steps
-           of a video, because a few steps do not show how many are reused.)",
+       .manual = R"(Takes a comma list of caches, and measures a row for each. With a cache, a run has all steps of a
+           video, because a few steps do not show how many are reused.)",
        .example = example + "--modes full --cache 0,steps:10"});
   add_list(group, options.lists, "gpus",
            {.help = "how many GPUs make a video together (default 1)",
-            .manual = R"(Takes a comma list of numbers of GPUs, and measures how long a video takes on so many of them
-                together. The table shows the gain over the first number of the list.)",
+            .manual = R"(Takes a comma list of numbers of GPUs, and measures how long each number of GPUs needs to
+                make a video together. The table shows the gain over the first number of the list.)",
             .example = "sparsereel bench pipeline -m MODEL --gpus 1,2,4"});
 }
 
-/// Adds the options that leave something out, or add rows that are not measured.
+/// Adds the options that leave out measurements, or add rows that are not measured.
 void add_extras(CLI::App& command, const OptionGroup& group, PipelineOptions& options) {
   const std::string example = kExample;
   group.flag(
       "--no-decode", options.no_decode,
       {.help = "leave decoding out",
-       .manual = R"(Leaves decoding out, and with it the frames and how close they are to full attention's. Use it to
-           measure steps only, or if memory is too small to decode.)",
+       .manual = R"(Does not decode. The table then lacks the time of decoding and the fidelity of the frames. Use it
+           to measure steps only, or if memory is too small to decode.)",
        .example = example + "--no-decode",
        .in_help = InHelp::all});
   group.add("--dry-run", options.dry_run,
-            {.help = "print the gain to expect of several GPUs; measure nothing",
-             .manual = R"(Prints what to expect of several GPUs, by a cost model, and measures nothing. The value is
-                 the milliseconds of a step on one GPU, and after a comma the GB/s that a GPU can send.)",
+            {.help = "print the expected gain of several GPUs; measure nothing",
+             .manual = R"(Prints the gain of several GPUs that a cost model expects, and measures nothing. The value
+                 gives the milliseconds of a step on one GPU and, after a comma, the GB/s that a GPU can send.)",
              .example = "sparsereel bench pipeline --gpus 4 --dry-run 5180,340",
              .in_help = InHelp::all},
             "MS");
@@ -138,20 +138,20 @@ void add_measuring(CLI::App& command, PipelineOptions& options) {
   const std::string example = kExample;
   group.add("--steps", options.steps,
             {.help = "steps of a run (default 4; with a cache the model's number)",
-             .manual = R"(Sets how many steps each run computes; all are timed, and the table tells the time of a
-                 whole video from them. The default is 4. With a cache it is the model's number, which a comparison of
-                 quality needs too.)",
+             .manual = R"(Sets how many steps each run has. All are timed, and the time of a whole video is
+                 extrapolated from them. The default is 4, or with a cache the model's number. To compare quality,
+                 give the model's number too.)",
              .example = example + "--steps 10"},
             "N");
   group.add("--warmup", options.warmup,
             {.help = "steps that do not count (default 2, on a CPU 1)",
-             .manual = "Sets how many steps run before the measurement. Clocks and caches settle meanwhile.",
+             .manual = "Sets how many steps run before the measurement. Meanwhile, clocks and caches settle.",
              .example = example + "--warmup 4",
              .in_help = InHelp::all},
             "N");
   group.add("--repetitions", options.repetitions,
             {.help = "runs that count (default 3, on a CPU 1)",
-             .manual = "Sets how many runs over all steps count. More make the median more certain and take longer.",
+             .manual = "Sets how many runs count. More runs take longer and make the median more certain.",
              .example = example + "--repetitions 5"},
             "N");
 }

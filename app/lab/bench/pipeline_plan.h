@@ -8,7 +8,7 @@
 
 namespace sparsereel::app::bench {
 
-constexpr const char* kNoDryRun = "off";
+constexpr const char* kNoDryRun = "off";  // PipelineOptions::dry_run if --dry-run is not given
 
 /// The options of `bench pipeline` that `generate` does not have; an unset option means the default.
 struct PipelineOptions {
@@ -30,7 +30,7 @@ void add_options(CLI::App& command, PipelineOptions& options);
 
 struct PipelinePlan : VideoPlan {
   PipelineOptions options;
-  int64_t video_steps = 0;  // steps of a whole video, to which times are extrapolated; 0 until choose_steps()
+  int64_t video_steps = 0;  // steps of a whole video, for which times are extrapolated; 0 until choose_steps()
 };
 
 /// Returns the plan without the number of steps, which depends on the model. Throws Error naming an option that is out

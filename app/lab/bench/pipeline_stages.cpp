@@ -1,4 +1,4 @@
-// Measures each stage and lets the contenders take turns.
+// Measures the stages of a video. In the denoising steps, the contenders take turns.
 #include "app/lab/bench/pipeline_stages.h"
 
 #include <ATen/ATen.h>
@@ -25,9 +25,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kFarLonger = 1.25;  // a step that takes so many times as long while it is split gets a note
+constexpr double kFarLonger = 1.25;  // a row gets a note if measuring the parts of a step slows it down by this factor
 
-/// Adds the parts of the row's time, with a note if the calls that were split took far longer.
+/// Adds to the row how `milliseconds` divide into matmul, attention and rest. Adds a note if the split calls took far
+/// longer.
 void add_parts(const std::vector<Split>& splits, double milliseconds, Row& row) {
   if (splits.empty()) return;
   row.update(part_fields(parts_of(milliseconds, splits)));
@@ -43,14 +44,14 @@ class PipelineStages {
  public:
   PipelineStages(const PipelinePlan& plan, models::Pipeline& pipeline, RunProgress& progress)
       : plan_(plan), pipeline_(pipeline), progress_(progress) {
-    const bool cpu = pipeline.device().is_cpu();  // a CPU is slow and steady; a GPU's clock has to settle first
+    const bool cpu = pipeline.device().is_cpu();  // few runs suffice on a CPU: its times are steady
     warmup_ = plan.options.warmup.value_or(cpu ? 1 : 2);
     repetitions_ = plan.options.repetitions.value_or(cpu ? 1 : 3);
-    at::empty({1}, at::TensorOptions().device(pipeline.device()));  // starts CUDA, which belongs to no stage
+    at::empty({1}, at::TensorOptions().device(pipeline.device()));  // starts CUDA, so that no stage includes that time
   }
 
-  /// Encodes the images, if there are any. Then loads and runs the text encoder, which may look at them, and releases
-  /// it.
+  /// Encodes the images, if there are any. Then loads the text encoder, encodes the text (which may refer to the
+  /// images), and releases the encoder.
   void measure_text() {
     models::Conditioning images;
     const std::optional<Row> image_row = measure_image(images);
@@ -80,9 +81,9 @@ class PipelineStages {
   }
 
   /// Loads the transformer and measures the steps. Each contender warms up; then they take turns step by step, all from
-  /// the same noise. In each repetition one more step is split into sections, whose shares are applied to the median
-  /// step. A contender with a cache takes turns run by run and has no sections, because its steps differ. A contender's
-  /// failure becomes its row's note.
+  /// the same noise. In each repetition, the time of one more step is split into matmul, attention and rest, and their
+  /// shares are applied to the median step. A contender with a cache takes turns with whole runs, and its time is not
+  /// split, because its steps differ. A contender's failure becomes its row's note.
   void measure_steps() {
     progress_.stage("load transformer");
     models::reset_peak_memory(pipeline_.device());
@@ -118,7 +119,7 @@ class PipelineStages {
       std::vector<double> milliseconds;
       const std::string failure = failure_of([&] {
         after_.push_back(shared_row("load vae", {time([this] { pipeline_.load_vae(); })}));
-        if (!pipeline_.device().is_cpu()) decode(*done.front(), milliseconds);  // the first decode chooses convolutions
+        if (!pipeline_.device().is_cpu()) decode(*done.front(), milliseconds);  // lets cuDNN choose its algorithms
         milliseconds.clear();
         for (int64_t i = 0; i < repetitions_; ++i)
           for (Entry* entry : done) decode(*entry, milliseconds);
@@ -156,7 +157,7 @@ class PipelineStages {
 
   int64_t text_tokens() const { return conditioning_.text.size(1); }
 
-  /// Returns the rows measured so far, in the order of a run.
+  /// Returns the rows measured so far, in the order in which a run has their stages.
   Rows rows() const {
     Rows rows = before_;
     for (const Entry& entry : entries_) rows.push_back(entry.row);
@@ -171,7 +172,7 @@ class PipelineStages {
     Row row;
     std::unique_ptr<models::Denoising> denoising;
     std::vector<double> milliseconds;  // of each step; with a cache, the mean of each run
-    std::vector<Split> splits;         // one step of each repetition
+    std::vector<Split> splits;         // of one step in each repetition
     uint64_t peak_bytes = 0;
     models::Latents latents;  // on the CPU
     at::Tensor frames;        // on the CPU, [F, H, W, 3]
@@ -203,7 +204,7 @@ class PipelineStages {
     return row;
   }
 
-  /// Runs the call; a failure becomes the contender's note.
+  /// Runs the call. If it fails, its error becomes the note of the contender's row.
   void attempt(Entry& entry, const std::function<void()>& call) {
     const std::string failure = failure_of(call);
     if (failure.empty()) return;
@@ -218,10 +219,10 @@ class PipelineStages {
       if (!entry.denoising || entry.denoising->finished()) restart(entry);
       entry.denoising->step();
     }
-    entry.denoising.reset();  // frees what a cache keeps, for the other contenders
+    entry.denoising.reset();  // frees what the cache has stored, to make room for the other contenders
   }
 
-  /// Splits a step that comes after the dense first ones.
+  /// Splits the time of a step that comes after the dense first steps.
   void split_step(Entry& entry) {
     restart(entry);
     models::Denoising& denoising = *entry.denoising;
@@ -239,7 +240,8 @@ class PipelineStages {
     return taken;
   }
 
-  /// Contenders without a cache share a round; each contender with a cache has its own rounds.
+  /// Shows the progress of rounds. Contenders without a cache share a round; each contender with a cache has its own
+  /// rounds.
   void next_round() {
     const auto cached = std::ranges::count_if(entries_, [](const Entry& entry) { return entry.cached(); });
     const int64_t sharing = cached < std::ssize(entries_) ? 1 : 0;
@@ -288,7 +290,7 @@ class PipelineStages {
     entry.denoising.reset();
   }
 
-  /// Measures the sound by itself. A failure becomes the row's note.
+  /// Measures the decoding of the sound alone. A failure becomes the note of its row.
   void decode_sound(const at::Tensor& latents) {
     if (!latents.defined()) return;
     progress_.stage("sound");
@@ -337,7 +339,7 @@ class PipelineStages {
   std::vector<Entry> entries_;
   Rows before_, after_;  // shared stages before and after the steps
   std::string decode_note_;
-  models::Sound sound_;  // none if the model makes none
+  models::Sound sound_;  // empty if the model makes no sound
 };
 
 }  // namespace

@@ -6,8 +6,8 @@
 
 namespace sparsereel::app::bench {
 
-/// Measures text, steps, decoding, sound and encoding. `measured` gets the rows after each stage, in the order of a
-/// run.
+/// Measures text, steps, decoding, sound and encoding. After each stage, calls `measured` with all rows so far, in the
+/// order in which a run has their stages.
 void measure_stages(const PipelinePlan& plan, models::Pipeline& pipeline, RunProgress& progress,
                     const Measured& measured);
 

@@ -1,4 +1,4 @@
-// Turns the options into prompts and combinations.
+// Turns the options of `bench quality` into prompts and combinations.
 #include "app/lab/bench/quality_plan.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ std::vector<std::string> items_of(const Lists& lists, const std::string& key) {
   return is_given(lists, key) ? split(*lists.at(key), ',') : std::vector<std::string>{};
 }
 
-/// Returns true if the lists ask only for presets, with or without weights.
+/// Returns true if the options list presets, and no other rows apart from weights.
 bool are_presets_alone(const QualityOptions& options) {
   return is_given(options.lists, "preset") && !options.modes &&
          std::ranges::none_of(options.lists, [](const auto& list) {
@@ -56,7 +56,7 @@ std::vector<Mode> modes_of(const QualityOptions& options) {
   return modes;
 }
 
-/// Returns full attention with each kind of weights that the reference does not have.
+/// Returns full attention with each listed kind of weights that differs from the reference's.
 std::vector<Combination> reduced_weights(const QualityOptions& options, const QualityPlan& plan) {
   std::vector<std::string> weights = items_of(options.lists, "weights");
   if (weights.empty()) weights = {plan.request.weights};
@@ -169,8 +169,9 @@ void add_prompts(CLI::App& command, QualityOptions& options) {
   command
       .add_option("PROMPTS", options.prompts,
                   packed({.help = "prompts: .txt (one a line), .jsonl, .csv or .yaml; - is standard input",
-                          .manual = R"(Names the prompts whose videos are compared. Each prompt costs one video of
-                              full attention and one of every row. Use prompts that no setting was chosen on.)",
+                          .manual = R"(Names the prompts whose videos are compared. Each prompt costs one video with
+                              full attention and one video for each row. Use prompts that were not used to choose
+                              settings.)",
                           .example = "sparsereel bench quality prompts.txt --limit 4 --topk 0.5,0.3"}))
       ->type_name("FILE")
       ->required();
@@ -186,8 +187,8 @@ void add_lists(CLI::App& command, QualityOptions& options) {
   add_list(group, lists, "similarity", {.example = example + "--dropped none --select mass --similarity 0.3,0.5"});
   add_list(group, lists, "profile",
            {.help = "profiles of tune, each a row of its own",
-            .manual = R"(Takes a comma list of profiles of 'sparsereel tune', and makes a row of each. A profile has
-                its own choice of blocks, so the lists of that choice make rows of their own.)",
+            .manual = R"(Takes a comma list of profiles of 'sparsereel tune', and measures a row for each. A profile
+                chooses its own blocks, so it is not combined with lists like --topk.)",
             .example = example + "--preset balanced --profile profile.yaml"});
   add_list(group, lists, "dense_steps",
            {.help = "first steps that compute every block: 0,20% (default 0)",
@@ -197,22 +198,21 @@ void add_lists(CLI::App& command, QualityOptions& options) {
   add_list(group, lists, "cache",
            {.help = "caches, as generate takes them (default 0: none)",
             .example = example + "--modes full --cache 0.1,forecast:0.1"});
-  add_list(
-      group, lists, "weights",
-      {.help = "fp8 and int8 add a row of full attention",
-       .manual = R"(Takes one or several of auto, fp8 and int8. fp8 and int8 measure 8-bit weights, and add a row of
-           full attention with them, which shows what the weights alone cost.)",
-       .example = example + "--weights fp8"});
+  add_list(group, lists, "weights",
+           {.help = "fp8 and int8 add a row of full attention",
+            .manual = R"(Takes one or several of auto, fp8 and int8. fp8 and int8 measure 8-bit weights. They also add
+                a row of full attention with these weights, which shows how the weights alone change the video.)",
+            .example = example + "--weights fp8"});
   add_list(group, lists, "preset",
            {.help = "presets as they are; alone: no other rows",
-            .manual = R"(Takes a comma list of presets, and makes a row of each as generate would use it. Without
-                another list there are no other rows.)",
+            .manual = R"(Takes a comma list of presets, and measures a row for each, as generate would use it. Unless
+                you give another list, there are no other rows.)",
             .example = example + "--preset near,balanced,fast"});
   group.add("--modes", options.modes,
             {.help = "full, quantized, sparse (default sparse)",
-             .manual = R"(Chooses the methods of attention that make rows. full compares caches and 8-bit weights
-                 alone; quantized adds rows with every block in 8 bits. Full attention without a cache is what all are
-                 compared with, and no row.)",
+             .manual = R"(Chooses the methods of attention to measure. full measures caches and 8-bit weights with
+                 full attention; quantized measures every block in 8 bits. Full attention without a cache is the
+                 baseline, so it has no row.)",
              .example = example + "--modes quantized,sparse --topk 0.3"},
             "MODES");
 }
@@ -227,16 +227,17 @@ void add_extent(const OptionGroup& group, QualityOptions& options) {
             "N");
   group.add("--timed-steps", options.timed_steps,
             {.help = "steps to time; 0: none (default: a whole video's)",
-             .manual = R"(Times so many steps of each row in turns with full attention. The default is all steps of
-                 the first prompt's video. Rows with a cache have no time if fewer are timed. 0 measures quality
-                 only.)",
+             .manual = R"(Times so many steps of each row, which take turns with steps of full attention. The default
+                 is all steps of the first prompt's video. If you give fewer, rows with a cache get no time. 0
+                 measures quality only.)",
              .example = example + "--topk 0.5 --timed-steps 3",
              .in_help = InHelp::all},
             "N");
   group.add("--times", options.times,
             {.help = "take times from reports of bench pipeline for another model",
-             .manual = R"(Takes times from JSON reports of 'bench pipeline' of another model, so that quality of a
-                 small model and speed of a large one stand together. Each mode and topk must be in the report.)",
+             .manual = R"(Takes times from JSON reports of 'bench pipeline' of another model, so that a table shows
+                 the quality of a small model with the speed of a large one. The reports must have each mode and
+                 topk.)",
              .example = example + "--topk 0.5,0.3 --times large.json",
              .in_help = InHelp::all},
             "FILE,FILE");
@@ -249,8 +250,8 @@ void add_comparison(const OptionGroup& group, QualityOptions& options) {
       "--against", options.against,
       {.help = "compare each row with this one: quantized, or topk=0.5,cache=0",
        .manual = R"(Compares every row with this one, prompt by prompt, and shows the mean difference in PSNR with its
-           standard error. That error is far smaller than that of the means. A row is named by its mode and its items
-           of the lists.)",
+           standard error. This difference is far more certain than the difference of two mean PSNRs. Name the row by
+           its mode and its items of the lists.)",
        .example = example + "--modes quantized,sparse --topk 0.3 --against quantized",
        .in_help = InHelp::all},
       "ROW");
@@ -262,9 +263,9 @@ void add_comparison(const OptionGroup& group, QualityOptions& options) {
   group.add(
       "--judge", options.judge,
       {.help = "the classifier of the tiny model's videos",
-       .manual = R"(Names the classifier, a small network that reads shape, color, background and motion off the tiny
-           model's videos. It says how many videos show what their prompts say. The default lies beside the model, in
-           MODEL-training/judge.safetensors, as in the source tree.)",
+       .manual = R"(Names the classifier, a small network that recognizes shape, color, background and motion in the
+           tiny model's videos. The table then says how many videos show what their prompts describe. The default is
+           MODEL-training/judge.safetensors beside the folder MODEL, as in the source tree.)",
        .example = example + "--judge assets/tiny-training/judge.safetensors",
        .in_help = InHelp::all},
       "FILE");
@@ -279,15 +280,17 @@ void add_options(CLI::App& command, QualityOptions& options) {
   add_extent(measuring, options);
   add_comparison(measuring, options);
   const OptionGroup output(command, "Output and reports");
-  output.add("--plot", options.plot,
-             {.help = "draw PSNR against seconds of denoising (.png, .svg, .pdf)",
-              .manual = "Draws the PSNR of each row against its seconds of denoising. It needs gnuplot, and times.",
-              .example = std::string(kQuality) + "--topk 0.5,0.3,0.1 --plot quality.png"},
-             "FILE");
+  output.add(
+      "--plot", options.plot,
+      {.help = "draw PSNR against seconds of denoising (.png, .svg, .pdf)",
+       .manual = "Draws the PSNR of each row against its seconds of denoising. It needs gnuplot and measured times.",
+       .example = std::string(kQuality) + "--topk 0.5,0.3,0.1 --plot quality.png"},
+      "FILE");
   output.add(
       "--pictures", options.pictures,
       {.help = "write frames of the first prompt's videos into this folder",
-       .manual = "Writes frames of the first prompt's videos into a folder, as pictures. Look at them side by side.",
+       .manual =
+           "Writes frames of the first prompt's videos into a folder, as pictures. Use them to compare videos by eye.",
        .example = std::string(kQuality) + "--topk 0.5,0.3 --pictures frames",
        .in_help = InHelp::all},
       "DIR");

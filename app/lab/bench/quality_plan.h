@@ -11,13 +11,13 @@
 
 namespace sparsereel::app::bench {
 
-/// The options of `bench quality` that `generate` does not have; an unset option means the default.
+/// The options of `bench quality` that `generate` does not have. An unset option stands for its default.
 struct QualityOptions {
   std::string prompts;  // file of a prompt set
   std::optional<int64_t> limit;
   Lists lists;
   std::optional<std::string> modes;
-  std::string against;  // terms of a row; empty if none
+  std::string against;  // terms that name a row, see find_row(); empty if not given
   std::string times;    // reports of `bench pipeline`, a comma list; empty if none
   std::optional<int64_t> timed_steps;
   bool no_rel_l1 = false;
@@ -36,30 +36,31 @@ void add_options(CLI::App& command, QualityOptions& options);
 struct QualityPlan : VideoPlan {
   QualityOptions options;  // with the classifier beside the model filled in, and without `plot` if there are no times
   std::vector<std::string> prompts;
-  std::optional<StepTimes> times = {};  // used in place of this run's times
+  std::optional<StepTimes> times = {};  // times from --times, which replace times of this run
   std::optional<size_t> against = {};   // the row that others are compared with, prompt by prompt
 
   /// Returns the reference that all rows are compared with.
   Combination full() const { return {.mode = attention::Mode::full, .order = request.token_order}; }
-  /// Returns how many steps to time in each row without a cache: all steps of a video if --timed-steps is unset.
-  /// Otherwise the largest number of dense steps plus --timed-steps, so that both kinds of steps occur; 0 for
-  /// --timed-steps 0. Call it once the number of steps is resolved.
+  /// Returns how many steps to time in each row without a cache. That is all steps of a video if --timed-steps is
+  /// unset, and 0 for --timed-steps 0. Otherwise it is --timed-steps plus the largest number of dense steps of a row,
+  /// so that both kinds of steps occur. Call it once the number of steps is resolved.
   int64_t rounds_to_time() const;
-  /// Returns true if rows with a cache are timed. That takes whole videos: a few steps do not show how many are reused.
+  /// Returns true if rows with a cache are timed. They are timed only over whole videos, because a few steps do not
+  /// show how many are reused.
   bool times_caches() const { return rounds_to_time() >= video.num_inference_steps; }
   /// Returns the plan of a prompt's video. A sparse combination runs in `mode`, which is sparse or check. As in
   /// `batch`, the seed grows by one from prompt to prompt.
   models::Plan video_of(size_t prompt, const Combination& combination, attention::Mode mode) const;
 };
 
-/// Returns the plan. Full attention without a cache is the reference, so it gets no row. If weights are reduced, full
-/// attention with these weights becomes the first row, whatever --modes says, to show what the weights alone cost. If
-/// only presets are given, only they get rows. Throws Error for options out of range, unreadable files, and if nothing
-/// is left to compare.
+/// Returns the plan. Full attention without a cache is the reference, so it gets no row. If 8-bit weights are asked
+/// for, full attention with these weights becomes the first row, whatever --modes says, to show what the weights alone
+/// cost. If only presets are given, only presets get rows. Throws Error for options out of range, unreadable files, and
+/// if nothing is left to compare.
 QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& options);
 
-/// Call it once the number of steps is resolved. Throws Error if --plot would have nothing to draw. Returns a warning
-/// if some rows are not timed, or if fewer steps are timed than asked for; else nothing.
+/// Returns a warning if some rows are not timed, or if fewer steps are timed than asked for; else an empty string.
+/// Throws Error if --plot would have nothing to draw. Call it once the number of steps is resolved.
 std::string check_times(const QualityPlan& plan);
 
 }  // namespace sparsereel::app::bench

@@ -1,4 +1,4 @@
-// Denoises prompt by prompt, then times steps, then decodes.
+// Makes the latents prompt by prompt, then times steps, then decodes and compares frames.
 #include "app/lab/bench/quality_runs.h"
 
 #include <ATen/ATen.h>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kPictureFrames = 6;
 
-/// The statistics of a time in a row, by the endings of its fields.
+/// A statistic of a time, and the ending that the keys of its fields have in a row.
 struct TimeFigure {
   std::string ending;
   double Spread::*figure;
@@ -32,7 +32,7 @@ at::Tensor some_frames(const at::Tensor& frames) {
   return frames.index_select(0, index);
 }
 
-/// Returns the figures of a prompt's video. Those that need frames stay empty.
+/// Returns the figures of a prompt's video. The figures that need frames stay empty.
 Row figures_of(const std::string& prompt, const models::AttentionRun& run) {
   const attention::Statistics& statistics = run.statistics;
   Row figures = {{"prompt", prompt},
@@ -77,7 +77,7 @@ QualityRuns::QualityRuns(const QualityPlan& plan, const Pipelines& pipelines, Ru
   for (size_t i = 0; i < rows.size(); ++i) entries_.emplace_back(rows[i], names[i]);
   for (Entry& entry : entries_) {
     models::Pipeline& own = *pipelines.by_weights.at(entry.combination.weights);
-    // If no weights are reduced, use the reference instead of loading the same model twice.
+    // If the row has no 8-bit weights, use the reference instead of loading the same model twice.
     models::Pipeline& pipeline = own.weights() != "auto" || own.text_weights() != "auto" ? own : *pipelines.reference;
     auto side = std::ranges::find_if(sides_, [&](const Side& each) { return &each.pipeline == &pipeline; });
     if (side == sides_.end()) {
@@ -126,7 +126,7 @@ int64_t QualityRuns::text_tokens() const {
   return most;
 }
 
-/// Releases the other side's transformer first, because two may not fit into memory.
+/// Begins a stage on one pipeline. First releases the transformers of the others, because two may not fit into memory.
 void QualityRuns::begin(const std::string& stage, const Side& side) {
   for (const Side& other : sides_)
     if (&other != &side) other.pipeline.release_transformer();
@@ -179,13 +179,13 @@ void QualityRuns::denoise() {
 
 double QualityRuns::time_step(const Side& side, Entry& entry) {
   progress_.stop_if_interrupted();
-  entry.denoising->load_expert();  // not part of the step
+  entry.denoising->load_expert();  // loading is not part of the step
   return milliseconds_of(side.pipeline.device(), [&] { entry.denoising->step(); });
 }
 
-/// Times the contenders in turns. Contenders without a cache take turns step by step. After them, each contender with a
-/// cache makes a whole run, so that it shares memory with no other. It is not timed if too few steps are timed to show
-/// how many it reuses. In the end all denoisings are released.
+/// Times the contenders in turns. Contenders without a cache take turns step by step. Then each contender with a cache
+/// makes a whole run alone, so that its cache shares memory with no other. It is not timed if fewer steps are timed
+/// than a video has, because these would not show how many are reused. In the end, all denoisings are released.
 void QualityRuns::take_turns(const Side& side, std::span<Entry*> all, int64_t rounds) {
   begin("time steps", side);
   const auto restart = [&](Entry& entry) { entry.denoising = start(side, entry, 0, attention::Mode::sparse); };
@@ -289,7 +289,8 @@ Row times_of_cached(const std::vector<double>& milliseconds, const std::vector<b
                                               {"_upper_quartile", 1.0, &Spread::upper_quartile}}) {
     const double own_ms = spread(own).*figure, reused_ms = reused.empty() ? 0 : spread(reused).*figure;
     const double all = own_ms * static_cast<double>(own.size()) + reused_ms * static_cast<double>(reused.size());
-    row[std::string("step_ms") + ending] = bound * std::max(bound * step, bound * own_ms);  // a mean may lie outside
+    // A mean may lie outside of the quartiles, so widen them to contain it.
+    row[std::string("step_ms") + ending] = bound * std::max(bound * step, bound * own_ms);
     row[std::string("denoise_seconds") + ending] = bound * std::max(bound * seconds, bound * all / 1000);
   }
   return row;

@@ -23,8 +23,8 @@ struct Picture {
   at::Tensor frames;  // fp32, CPU, [F, H, W, 3]
 };
 
-/// The reference makes the videos of full attention with weights that are not reduced. The others make the rows' videos
-/// with the rows' weights.
+/// `reference` makes the videos of full attention, without 8-bit weights. `by_weights` makes the videos of the rows,
+/// each with the row's kind of weights.
 struct Pipelines {
   std::shared_ptr<models::Pipeline> reference;
   std::map<std::string, std::shared_ptr<models::Pipeline>> by_weights = {};  // not loaded if nothing is reduced
@@ -33,17 +33,19 @@ Pipelines open_pipelines(const QualityPlan& plan, const models::Checkpoint& fold
 
 class QualityRuns {
  public:
-  /// `judge`: the classifier; null if there is none.
+  /// `judge` is the classifier; null if there is none.
   QualityRuns(const QualityPlan& plan, const Pipelines& pipelines, RunProgress& progress, const Classifier* judge);
 
   void encode_prompts();
   /// Returns the number of tokens of the longest prompt, once prompts are encoded.
   int64_t text_tokens() const;
-  /// Denoises each prompt by full attention and by every combination, from the same noise. A combination's failure
-  /// becomes its row's note. Only one pipeline at a time has its transformer in memory; the reference comes first.
+  /// Denoises each prompt by full attention and by every combination, from the same noise. If a combination fails, its
+  /// error becomes the note of its row. Only one pipeline at a time has its transformer in memory; the reference comes
+  /// first.
   void denoise();
-  /// Times steps of the first prompt, without measuring errors. All combinations and full attention take turns, but
-  /// rows with other weights than the reference run separately and first. Does nothing if --times gives the times.
+  /// Times steps of the first prompt, without measuring errors. All combinations take turns with full attention, except
+  /// rows with other weights than the reference, which are timed before and by themselves. Does nothing if --times
+  /// gives the times.
   void time_steps();
   /// Decodes the latents and compares the frames.
   void compare();
@@ -51,7 +53,8 @@ class QualityRuns {
   Rows rows() const;
   /// Returns the fields of a row for full attention, the reference.
   Row full() const;
-  /// Returns true if rows have other weights than the reference: their steps take no turns with its steps.
+  /// Returns true if some rows have other weights than the reference. Their steps take no turns with the steps of full
+  /// attention.
   bool reduces_weights() const { return sides_.size() > 1; }
   const std::vector<Picture>& pictures() const { return pictures_; }
 
@@ -70,7 +73,7 @@ class QualityRuns {
 
     bool cached() const { return combination.cache.on(); }
   };
-  /// A pipeline, the prompts encoded by its text encoder, and the rows with its weights.
+  /// A pipeline, the prompts as its text encoder encodes them, and the rows with the pipeline's weights.
   struct Side {
     models::Pipeline& pipeline;
     std::vector<Entry*> entries = {};
@@ -89,17 +92,17 @@ class QualityRuns {
   const QualityPlan& plan_;
   RunProgress& progress_;
   const Classifier* classifier_;
-  int64_t videos_ = 0;          // videos begun
+  int64_t videos_ = 0;          // number of videos begun so far, for the progress bar
   Entry full_;                  // entry of the reference
   std::vector<Entry> entries_;  // one per combination
   std::vector<Side> sides_;     // the reference comes first
   std::vector<Picture> pictures_;
 };
 
-/// Returns the milliseconds of an average step of a whole run. It is the mean of two medians, of the first
-/// `dense_steps` and of the other steps, weighted by how many of `steps` are of each kind. `milliseconds` holds the
-/// times of a run's first steps, and must include both kinds of steps if the run has both. `figure` selects another
-/// statistic than the median.
+/// Returns the milliseconds of an average step of a whole run. It is the weighted mean of two medians: of the first
+/// `dense_steps`, and of the other steps. The weights are the numbers of such steps among all `steps`. `milliseconds`
+/// holds the times of a run's first steps, and must include both kinds of steps if the run has both. `figure` selects a
+/// statistic in place of the medians.
 double step_milliseconds(const std::vector<double>& milliseconds, int64_t dense_steps, int64_t steps,
                          double Spread::*figure = &Spread::median);
 

@@ -1,4 +1,4 @@
-// Starts a team for each count, and times videos in turns.
+// For each number of GPUs, starts a team of ranks and times the contenders' videos in turns.
 #include "app/lab/bench/rank_stages.h"
 
 #include <ATen/ATen.h>
@@ -41,10 +41,11 @@ const models::TunedProfile& profile_of(const PipelinePlan& plan, const Combinati
   return *std::ranges::find(plan.profiles, std::filesystem::path(combination.profile), &models::TunedProfile::file);
 }
 
-/// Returns the request that resolves to the combination. Other ranks are told nothing else about it.
+/// Returns a request that resolves to the combination. It must say everything, because the other ranks get only the
+/// request.
 models::Request request_of(const PipelinePlan& plan, const Combination& combination) {
   models::Request request = combination.selected(plan.request);
-  request.policy.reset();  // only the contender with the profile has its policy
+  request.policy.reset();  // a policy belongs only to the contender with the profile
   request.attention_mode = combination.mode;
   request.token_order = combination.order;
   request.cache = combination.cache;
@@ -65,7 +66,7 @@ struct TimedSteps final : models::RunObserver {
   std::vector<double> milliseconds, exchange;
 };
 
-/// The times of a contender's videos for one count.
+/// The times of a contender's videos for one number of GPUs.
 struct Entry {
   Row row;
   VideoTask video;
@@ -112,7 +113,7 @@ class RankStages {
     conditioning_ = encode_texts(pipeline_, {plan_.video}, *plan_.pictures, progress_, [](int64_t) {}).front();
     text_ms_ = Timer::now() - began;
     progress_.stage("load transformer");
-    pipeline_.load_transformer();  // all of it: ranks that share a video stream no blocks
+    pipeline_.load_transformer();  // onto the GPU as a whole: ranks that share a video do not stream blocks
   }
 
   void measure(const GpuCount& count) {
@@ -157,7 +158,8 @@ class RankStages {
     return share ? threads_of_each(count.gpus) : threads_;
   }
 
-  /// Runs the call. A failure becomes the contender's note, but the loss of a rank ends the run.
+  /// Runs the call. If it fails, its error becomes the note of the contender's row; but if a rank was lost, the run
+  /// ends.
   static void attempt(Team& team, Entry& entry, const std::function<void()>& call) {
     const std::string failure = failure_of(call);
     if (failure.empty()) return;
@@ -173,8 +175,8 @@ class RankStages {
     return models::lead_video(*world, pipeline_, video.options.request, video.plan, inputs, run);
   }
 
-  /// Makes some steps of a video, which all ranks then abandon together. `whole`: makes the frames too, because a GPU's
-  /// first decode chooses convolutions and other ranks have to load the decoder.
+  /// Makes the warm-up steps of a video, which all ranks then abandon together. If `whole`, makes the whole video with
+  /// its frames: in the first decode, cuDNN chooses its algorithms, and other ranks load the decoder.
   void warm_up(Team& team, const Entry& entry, bool whole) {
     if (warmup_ == 0) return;
     TimedSteps steps(meter_);
@@ -193,7 +195,7 @@ class RankStages {
     models::Run run;
     run.cancelled = interrupted;
     run.observer = &steps;
-    meter_.take();  // discards what came before
+    meter_.take();  // resets the meter
     try {
       entry.last = make(team, entry.video, run);
     } catch (const models::Cancelled&) {
@@ -207,7 +209,8 @@ class RankStages {
     if (entry.last.sound.samples.defined()) entry.sound.push_back(entry.last.seconds.decode_sound);
   }
 
-  /// With a cache, steps differ, and a median would show only one kind of them.
+  /// Adds the times of a video's steps; with a cache only their mean. Computed and reused steps differ, so a median
+  /// would show only one kind.
   static void add_times(bool cached, const std::vector<double>& of_steps, std::vector<double>& times) {
     if (cached)
       times.push_back(sum_of(of_steps) / static_cast<double>(of_steps.size()));
@@ -237,7 +240,7 @@ class RankStages {
     entry.row["exchange_percent"] = 100 * sum_of(entry.exchange) / sum_of(entry.milliseconds);
   }
 
-  /// Entries before mode full in the list are compared, too.
+  /// Compares the entries with mode full, also those that stand before it in the list.
   void compare_with_full(std::vector<Entry>& entries) {
     const Entry* full = nullptr;  // not compared with itself
     for (const Entry& entry : entries) {
@@ -259,11 +262,11 @@ class RankStages {
   RunProgress& progress_;
   models::ExchangeMeter meter_;
   int64_t warmup_, repetitions_;
-  const int threads_ = at::get_num_threads();  // for a single GPU
+  const int threads_ = at::get_num_threads();  // CPU threads if one rank makes a video alone
   GenerateOptions model_;
   std::vector<VideoTask> videos_;  // one per combination
   models::Conditioning conditioning_;
-  models::Outcome full_;  // mode full on the first count
+  models::Outcome full_;  // the video of mode full on the first number of GPUs
   double text_ms_ = 0;
   Rows rows_;
 };
@@ -273,7 +276,8 @@ std::string combination_of(Row row) {
   return row_name(row);
 }
 
-/// Returns the first row of the same combination that fits; null if there is none or if it was not measured.
+/// Returns the first row of the same combination for which `fits` is true; null if there is none, or if it was not
+/// measured.
 template <typename Fits>
 const Row* find_alike(const Rows& rows, const Row& row, const Fits& fits) {
   const auto found = std::ranges::find_if(

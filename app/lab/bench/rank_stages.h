@@ -12,18 +12,19 @@
 
 namespace sparsereel::app::bench {
 
-/// An item of --gpus: how many GPUs make a video together. A single GPU needs no group, but SPARSEREEL_GROUP=of-one
-/// measures it both ways.
+/// An item of --gpus: how many GPUs make a video together. If `together` is false, a single GPU runs without the code
+/// for groups of ranks. With SPARSEREEL_GROUP=of-one, a single GPU is measured both with that code and without it.
 struct GpuCount {
   int64_t gpus = 1;
   bool together = false;
 };
 
-/// Returns the list of --gpus in its order; by default a single GPU. Throws Error naming an invalid item.
+/// Returns the items of --gpus in their order; by default a single GPU. Throws Error naming an invalid item.
 std::vector<GpuCount> gpu_counts(const Settings& settings, const Lists& lists);
-/// Returns true if any count uses a group.
+/// Returns true if `together` is true for any item.
 bool any_together(const std::vector<GpuCount>& counts);
-/// Returns the smallest count. A video that fits into the memory of so many GPUs also fits if more GPUs make it.
+/// Returns the smallest number of GPUs. A video that fits into the memory of so many GPUs also fits if more GPUs make
+/// it.
 int64_t fewest(const std::vector<GpuCount>& counts);
 
 /// Returns the device of the first rank, which also makes the videos of a single GPU. `device` is the value of
@@ -34,9 +35,9 @@ std::string first_device(const std::vector<GpuCount>& counts, const std::string&
 VideoCost video_cost(const models::ModelSpec& spec, const models::Plan& video);
 
 /// Returns the columns of a row, in addition to those of its combination (see rows.h):
-///   gpus; grouped, true if a single GPU ran the code for several;
+///   gpus; grouped, true if a single GPU ran the code for groups of ranks;
 ///   ms of the steps (with a cache, of each video's average step);
-///   exchange_ms, rank 0's time in exchanges in a step, waiting for the slowest rank included; exchange_percent of ms;
+///   exchange_ms, the time of a step that rank 0 spends in exchanges, including waiting; exchange_percent, that of ms;
 ///   decode_seconds; scaling and decode_scaling, relative to the first count;
 ///   speedup, over mode full on as many GPUs; steps_ms, the time of each step; video_seconds;
 ///   expected_ms and expected_exchange_ms, which ranks_cost.h estimates from a single GPU's time in this run;
@@ -48,9 +49,9 @@ Row rank_row(const Combination& combination, const GpuCount& count);
 /// of steps and the time of text encoding of a whole video. `link_speed` is in GB/s, 0 if unknown.
 void compare_counts(Rows& rows, const VideoCost& video, double link_speed, int64_t steps, double text_ms);
 
-/// Measures one count after the other, each with its own processes. Contenders take turns, one video each. `pipeline`
-/// is on the first device. `measured` gets the rows after each count. Throws Error, before anything is loaded, if a
-/// count of ranks cannot make one of the videos.
+/// Measures one number of GPUs after the other, each with its own processes. Contenders take turns, one video each.
+/// `pipeline` is on the first device. After each number of GPUs, calls `measured` with all rows so far. Throws Error,
+/// before anything is loaded, if so many ranks cannot make one of the videos.
 void measure_over_ranks(const Settings& settings, const PipelinePlan& plan, const std::vector<GpuCount>& counts,
                         models::Pipeline& pipeline, RunProgress& progress, const Measured& measured);
 

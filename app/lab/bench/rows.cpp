@@ -1,4 +1,4 @@
-// Declares columns and computes fields from measurements.
+// Declares the columns of each benchmark, and computes fields from measurements.
 #include "app/lab/bench/rows.h"
 
 #include <algorithm>
@@ -80,14 +80,14 @@ bool is_step(const Row& row) {
   return text_of(row, "stage") == kStepStage;
 }
 
-/// Returns whose steps share the other stages: empty for our contenders, or the first word of a baseline's mode
-/// ("diffusers" for "diffusers eager").
+/// Returns which program made the row: empty for this program, else the first word of a baseline's mode ("diffusers"
+/// for "diffusers eager"). Steps of one program share its other stages.
 std::string owner_of(const Row& row) {
   const std::string mode = text_of(row, "mode");
   return text_of(row, "token_order").empty() ? mode.substr(0, mode.find(' ')) : "";
 }
 
-/// Returns the milliseconds of a stage that the owner's steps share; 0 without a time.
+/// Returns the milliseconds of a stage that the steps of `owner` share; 0 if it has no time.
 double shared_ms(const Rows& rows, const std::string& owner, const std::string& stage) {
   for (const Row& row : rows)
     if (const auto ms = number_of(row, "ms"); ms && text_of(row, "stage") == stage && owner_of(row) == owner)
@@ -95,7 +95,7 @@ double shared_ms(const Rows& rows, const std::string& owner, const std::string& 
   return 0;
 }
 
-/// Scales the parts so that they add up to ms, whatever unit they have.
+/// Scales the parts so that they add up to the row's ms. The parts may be in any unit.
 void scale_parts(const Row& parts, Row& row) {
   const auto matmul = number_of(parts, "matmul_ms"), attention = number_of(parts, "attention_ms");
   const auto rest = number_of(parts, "rest_ms");
@@ -127,12 +127,12 @@ Row baseline_row(const Row& json, const std::string& where) {
   return row;
 }
 
-/// Throws Error if the two runs differ in a setting that times depend on.
+/// Throws Error if the settings of the baseline's run and of this run differ in a setting on which times depend.
 void check_settings(const nlohmann::json& theirs, const nlohmann::json& ours, bool text_has_length,
                     const std::string& file) {
   for (const std::string field :
        {"layers", "heads", "head_dim", "tokens", "text_tokens", "batch", "dtype", "width", "height", "frames"}) {
-    if (!text_has_length && field.ends_with("tokens")) continue;  // known only once the text is encoded
+    if (!text_has_length && field.ends_with("tokens")) continue;  // this run knows these only once its text is encoded
     const nlohmann::json value = theirs.is_object() ? theirs.value(field, nlohmann::json()) : nlohmann::json();
     if (value != ours.at(field))
       throw bad_file(

@@ -35,24 +35,24 @@ void split_prepass(Rows& rows);
 
 /// Returns the columns of `bench quality`. A row compares a combination with full attention from the same noise.
 ///   the fields of the combination, its name and preset;
-///   psnr, ssim and ms_ssim of the frames, means over the prompts; psnr_lowest;
+///   psnr, ssim and ms_ssim of the frames, averaged over the prompts; psnr_lowest;
 ///   from two prompts on, also the 5th percentile (psnr_p5) and the standard deviation (psnr_sd) of each of these;
 ///   rel_l1 of attention calls against exact attention on the same inputs; predicted_error; sparsity, without means;
 ///   mean_share, the cost of means as a share of full attention's work;
-///   computed_steps, which no cache replaced; computed_dense_steps, those of them with every block;
-///   kept_share, the share of blocks in the other computed steps;
-///   step_ms of a computed step: the median of steps that took turns, with a cache the mean;
+///   computed_steps, the steps that the cache did not skip; computed_dense_steps, those of them with every block;
+///   kept_share, the share of blocks that the other computed steps compute;
+///   step_ms of a computed step: the median of steps that took turns; with a cache, the mean;
 ///   denoise_seconds of all steps of a video; full_step_ms and full_denoise_seconds, the same times of full attention;
 ///   the quartiles of each of these times (step_ms_lower_quartile and so on); speedup, by seconds;
 ///   the fields of comparison.h; `judge`, the share of videos that the classifier calls right; judge_counts; kernel;
-///   note, why a figure is missing or what to know about it; prompts, an object each with the same figures.
+///   note, why a figure is missing or what to know about it; prompts, a list with the figures of each prompt.
 Columns quality_columns();
 
 /// Returns a row without measurements.
 Row quality_row(const Combination& combination, const std::string& name = {});
 
-/// Fills the fields that follow from the prompts and from the times. `times`, if given, are those of another model and
-/// replace the times of this run. `run_steps` is the number of steps of the row's videos.
+/// Fills the fields that are computed from the figures of the prompts and from the times. `times`, if given, are those
+/// of another model and replace the times of this run. `run_steps` is the number of steps of the row's videos.
 void summarise(Row& row, const std::optional<StepTimes>& times = {}, int64_t run_steps = 0);
 
 /// A denoising step, the only stage in which contenders differ.
@@ -89,13 +89,14 @@ constexpr double gibibytes(uint64_t bytes) {
 /// Fills speedup and video_seconds of the steps. `steps`: number of steps of a whole video.
 void compare_steps(Rows& rows, int64_t steps);
 
-/// Returns two tables: the contenders, then the stages that they share.
+/// Returns two Markdown tables: the contenders, then the stages that they share.
 std::string stage_markdown(const Rows& rows, int64_t steps, bool aligned = false);
 
 /// Reads the rows of a baseline's JSON report: an object with the keys `rows` (each with at least the keys mode, stage
-/// and ms) and `settings`, the settings of its measurement. Throws Error naming file, row and field, also if a setting
-/// that affects times differs from `settings`, the settings of this run. Numbers of tokens are compared only if the
-/// model's texts have one length (text_has_length); otherwise this run knows them once its text is encoded.
+/// and ms) and `settings`, the settings of its measurement. Throws Error naming file, row and field if a field is
+/// missing or wrong, or if a setting that affects times differs from `settings`, the settings of this run. Numbers of
+/// tokens are compared only if `text_has_length`, which means that all texts of the model have the same number of
+/// tokens. Otherwise this run knows the number only once its text is encoded.
 Rows read_baseline(const std::string& file, const nlohmann::json& settings, bool text_has_length = true);
 
 }  // namespace sparsereel::app::bench

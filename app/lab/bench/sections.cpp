@@ -1,4 +1,4 @@
-// Places marks on the device's time line.
+// Records points in time around each section, on a GPU as events of its stream.
 #include "app/lab/bench/sections.h"
 
 #include "models/request/attention_run.h"
@@ -37,7 +37,7 @@ class Mark {
   std::optional<c10::Event> event_;
 };
 
-/// The sections of a call. A section inside of another belongs to the outer one.
+/// Collects the sections of a call. The time of a section inside another counts for the outer section.
 class Sections {
  public:
   explicit Sections(c10::Device device) : device_(device) {}
@@ -66,7 +66,8 @@ class Sections {
   std::deque<Span> spans_;
 };
 
-/// The measurement that runs in this thread. libtorch's hooks are plain functions, so they find it in this variable.
+/// The measurement that runs in this thread. libtorch's hooks are plain functions without state, so they find the
+/// measurement in this variable.
 thread_local Sections* measured = nullptr;
 
 bool is_matmul(std::string_view name) {
@@ -88,7 +89,7 @@ void leave(const at::RecordFunction& /*function*/, at::ObserverContext* context)
   if (context != nullptr) measured->end(&Split::matmul);
 }
 
-/// Installs the hooks while it lives.
+/// Installs the hooks, and removes them when it is destroyed.
 class Hooks {
  public:
   Hooks(Sections& sections, models::AttentionRun& run) : run_(run) {

@@ -16,7 +16,7 @@ namespace sparsereel::app::bench {
 
 /// Milliseconds of the sections.
 struct Split {
-  double matmul = 0;     // linear layers and other matrix products outside of attention, with their fused epilogues
+  double matmul = 0;  // linear layers and other matrix products outside of attention, with operations fused into them
   double attention = 0;  // attention::attend(), with its norms and rotary embedding
   double rest = 0;       // the rest of the call
 
@@ -25,11 +25,11 @@ struct Split {
 
 /// Runs the call and measures its sections: attention by the run's `watcher` and `attended`, matrix products by
 /// libtorch's operator hook. On a GPU it uses events that are read at the end, so that nothing waits in between. All
-/// hooks are removed afterwards. Hooks and events slow this call down, so use only the shares of its sections, with the
-/// time of calls that have no hooks.
+/// hooks are removed afterwards. Hooks and events slow this call down. So use only the shares of its sections, and
+/// apply them to the time of calls without hooks; parts_of() does so.
 Split measure_split(c10::Device device, models::AttentionRun& run, const std::function<void()>& call);
 
-/// Returns parts that add up to `milliseconds`, by their mean shares in these calls. Needs at least one call, each with
+/// Divides `milliseconds` into parts by the mean shares of the sections in `calls`. Needs at least one call, each with
 /// a time above 0.
 Split parts_of(double milliseconds, const std::vector<Split>& calls);
 

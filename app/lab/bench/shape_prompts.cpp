@@ -10,7 +10,7 @@ namespace {
 
 struct Value {
   std::string name;
-  std::vector<std::string> words;  // words with this meaning
+  std::vector<std::string> words;  // the words for this value in prompts
 };
 
 const std::array<std::vector<Value>, kTraits>& vocabulary() {

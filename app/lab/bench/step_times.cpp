@@ -1,4 +1,4 @@
-// Finds, in reports of `bench pipeline`, the steps that compute the same as a given row.
+// Finds the steps in reports of `bench pipeline` that compute the same as a given row.
 #include "app/lab/bench/step_times.h"
 
 #include <algorithm>
@@ -20,13 +20,13 @@ bool is_reduced(const Row& row) {
 
 constexpr const char* kMedian = "ms";
 
-/// Returns the bits of a GPU's multiplications.
+/// Returns the bits in which a GPU multiplies in the row's attention.
 double bits_of(const Row& row) {
   return number_of(row, "arithmetic").value_or(8);
 }
 
-/// Returns true if a step has the mode and settings of `like`. With `by_topk`, the step may have any topk in place of
-/// the bound of `like`.
+/// Returns true if a step has the mode and settings of `like`. With `by_topk`, the step must have a topk, with any
+/// value, in place of the bound of `like` on the error of blocks.
 bool is_alike(const Row& step, const Row& like, const std::string& mode, bool by_topk = false) {
   const auto same = [&](const std::string& key) {
     if (by_topk && (key == "topk" || key == "block_error")) return number_of(step, "topk").has_value();
@@ -39,7 +39,8 @@ bool is_alike(const Row& step, const Row& like, const std::string& mode, bool by
          std::ranges::all_of(selection_columns(), same, &Column::key);
 }
 
-/// Returns the step's time in column `figure`, a quartile; or the median, column "ms", if the report has no quartiles.
+/// Returns the step's time in the column `figure`, such as a quartile. If the report lacks that column, returns the
+/// median, which is in the column "ms".
 double time_of(const StepTimes::Step& step, const std::string& figure) {
   return number_of(step.row, figure).value_or(step.row["ms"].get<double>());
 }
@@ -67,7 +68,7 @@ const StepTimes::Step* StepTimes::find(const Row& like, const char* mode) const 
 }
 
 /// Returns a step that computes every block in the arithmetic of `like`: a step of mode quantized if there is one, or
-/// else of mode full. In 16 bits, computing all blocks takes about as long as full attention.
+/// else of mode full. For 16 bits it is always mode full, because computing all blocks in 16 bits takes about as long.
 const StepTimes::Step* StepTimes::find_every_block(const Row& like) const {
   const Step* quantized = bits_of(like) == 16 ? nullptr : find(like, "quantized");
   return quantized == nullptr ? find(like, "full") : quantized;
@@ -95,8 +96,8 @@ double ShareTimes::ms(double share) const {
   return below.ms + (share - below.share) / (above->share - below.share) * (above->ms - below.ms);
 }
 
-/// Fills one figure of the row: "ms" or a quartile. The names of the filled fields end like the quartile's. Returns
-/// false if no report has such a step.
+/// Fills the row's times from one column of the reports: "ms", or a quartile. The keys of the filled fields then have
+/// the quartile's ending. Returns false if no report has such a step.
 bool StepTimes::fill(Row& row, int64_t run_steps, const std::string& figure) const {
   const double dense = number_of(row, "computed_dense_steps").value_or(0), computed = *number_of(row, "computed_steps");
   ShareTimes own;
@@ -109,7 +110,8 @@ bool StepTimes::fill(Row& row, int64_t run_steps, const std::string& figure) con
   if (own.points.empty() || (dense > 0 && every_block == nullptr)) return false;
   const std::string ending = figure.substr(std::string(kMedian).size());
   const auto all = static_cast<double>(run_steps);
-  const double exact = std::min(number_of(row, "exact_steps").value_or(0), computed);  // no preset reuses one of these
+  // Exact steps are the first steps, which no preset's cache skips.
+  const double exact = std::min(number_of(row, "exact_steps").value_or(0), computed);
   if (exact > 0 && full == nullptr) return false;
   const double own_ms = own.ms(number_of(row, "kept_share").value_or(1)), first = std::max(dense, exact);
   double sum = (computed - first) * own_ms;

@@ -9,15 +9,15 @@
 
 namespace sparsereel::app::bench {
 
-/// Times of steps by the share of blocks that they compute.
+/// The time of a step as a function of the share of blocks that it computes.
 struct ShareTimes {
   struct Point {
     double share, ms;
   };
-  std::vector<Point> points;  // by share; empty if unknown
+  std::vector<Point> points;  // in ascending order of the share; empty if unknown
   int64_t layers = 0;
 
-  /// Interpolates linearly between the points; constant beyond them.
+  /// Returns the time for this share, interpolated linearly between the points. Beyond the outer points it is constant.
   double ms(double share) const;
 };
 
@@ -31,17 +31,18 @@ struct StepTimes {
   std::vector<Step> steps;
   std::vector<std::string> summaries;  // of each report, from run_summary()
 
-  /// Fills step_ms and denoise_seconds, for the row and for full attention, with quartiles if steps have them. A
-  /// computed step takes the time of the reported step with equal mode, selection, token order and weights, but no
-  /// cache; if no report has that step, this adds a note. A row without computed_steps stays as it is. `run_steps` is
-  /// the number of steps of the row's videos. With a bound on the error of blocks, by_share() gives the time for the
-  /// row's kept_share. A step with every block takes the time of `quantized` (of `full` if that is missing), an exact
-  /// step that of `full`. A reused step takes as long as one layer of a computed step.
+  /// Fills step_ms and denoise_seconds, for the row and for full attention, with quartiles if the reports have them.
+  /// `run_steps` is the number of steps of the row's videos. A computed step takes as long as the reported step with
+  /// equal mode, selection, token order and weights, and no cache. If the row has a bound on the error of blocks,
+  /// by_share() gives the time for its kept_share. A step with every block takes as long as a step of mode quantized
+  /// (or of mode full, if there is none), and an exact step as long as a step of mode full. A reused step takes as long
+  /// as one layer of a computed step. If no report has a needed step, adds a note to the row. A row without
+  /// computed_steps stays as it is.
   void fill(Row& row, int64_t run_steps) const;
   /// Returns the time of a step by its share of blocks, for rows with a bound on the error of blocks. How many blocks
-  /// such a bound keeps depends on the picture, and random weights draw no picture. Therefore the result is
-  /// interpolated between steps with a topk, or with every block, whose other settings equal those of `like`. `figure`
-  /// is "ms" or a quartile.
+  /// such a bound keeps depends on the picture, and a report of random weights has no picture. So the result is
+  /// interpolated between steps with a topk, and steps with every block, whose other settings equal those of `like`.
+  /// `figure` is "ms" or a quartile.
   ShareTimes by_share(const Row& like, const char* figure = "ms") const;
 
  private:

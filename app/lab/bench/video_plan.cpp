@@ -29,8 +29,8 @@ nlohmann::json architecture_of(const models::Checkpoint& folder) {
   return architecture;
 }
 
-/// Returns the settings that all combinations share: a recipe's fields except texts and the combinations' own. Adds
-/// facts that a baseline needs for an equal run.
+/// Returns the settings that all combinations share: the fields of a recipe, without texts and without the settings in
+/// which combinations differ. Adds facts that another program needs to make an equal run.
 nlohmann::json run_settings(const VideoPlan& plan, const models::Pipeline& pipeline) {
   const models::ModelSpec& spec = pipeline.spec();
   const models::Plan& video = plan.video;
@@ -61,7 +61,7 @@ bool cache_is_of_a_preset(const Settings& settings) {
   return settings.has("preset") && cache != nullptr && cache->source == Source::matched_config;
 }
 
-/// Adds a warning that the cache reuses nothing, but only once.
+/// Warns if the combination's cache can reuse nothing. Adds each such warning only once.
 void add_cache_warning(const Settings& settings, const Combination& combination, const models::ModelSpec& spec,
                        VideoPlan& plan) {
   models::Request request = plan.request;
@@ -91,7 +91,7 @@ models::Plan VideoPlan::video_of(const Combination& combination) const {
 
 VideoPlan make_video_plan(const GenerateOptions& given, const Lists& lists) {
   VideoPlan plan{.run = given.run, .request = given.request, .caches_listed = is_given(lists, "cache")};
-  plan.request.attention_mode = attention::Mode::full;  // the combinations have their own modes and caches
+  plan.request.attention_mode = attention::Mode::full;  // each combination sets its own mode and cache
   plan.request.cache = {};
   return plan;
 }

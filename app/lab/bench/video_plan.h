@@ -19,7 +19,7 @@ namespace sparsereel::app::bench {
 
 struct VideoPlan {
   RunOptions run;
-  models::Request request;  // the request without the settings of combinations: it has no cache
+  models::Request request;  // the request that all combinations share: full attention, without a cache
   models::Plan video = {};  // the resolved request, set by begin_report()
   std::shared_ptr<PictureFiles> pictures = std::make_shared<PictureFiles>();  // the request's images
   bool decode = true;                                                         // true if frames are needed
@@ -35,16 +35,16 @@ struct VideoPlan {
 /// Returns the plan without combinations and profiles.
 VideoPlan make_video_plan(const GenerateOptions& given, const Lists& lists);
 
-/// Resolves the request, checks the profiles, warns, and begins the report. The report gets machine, architecture and
-/// settings: model, LoRAs, dtype, size, tokens, guidance scale, sampler, steps, seed and the shared part of the policy.
-/// `ranks`: the fewest that make a video together.
+/// Resolves the request, checks the profiles, prints warnings, and begins the report. The report gets machine,
+/// architecture and settings: model, LoRAs, dtype, size, tokens, guidance scale, sampler, steps, seed and the shared
+/// part of the policy. `ranks` is the smallest number of ranks that make a video together.
 void begin_report(const Settings& settings, VideoPlan& plan, const models::Checkpoint& folder,
                   const models::Pipeline& pipeline, RunReport& report, int64_t ranks = 1);
 
-/// Takes the rows that were measured so far, and the number of text tokens.
+/// A callback that gets the rows that were measured so far, and the number of text tokens.
 using Measured = std::function<void(Rows so_far, int64_t text_tokens)>;
 
-/// Replaces the report's estimate of text tokens by their number, if the model's prompts have no length of their own.
+/// Replaces the report's estimate of the text tokens by `text_tokens`, if the number depends on the prompt.
 void settle_tokens(nlohmann::json& settings, const models::ModelSpec& spec, const models::Plan& video,
                    int64_t text_tokens);
 

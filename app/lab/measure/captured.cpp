@@ -1,4 +1,4 @@
-// Reads tensors called stepS.layerL.q, and checks the file's metadata while reading.
+// Reads the tensors, which are called stepS.layerL.q and so on, and checks the file's metadata.
 #include "app/lab/measure/captured.h"
 
 #include <ATen/ATen.h>

@@ -1,5 +1,5 @@
-// Reads the q, k and v of a real run's attention calls from a file that tests/support/capture_file.h writes. Benchmarks
-// measure on them.
+// Reads the q, k and v of attention calls of a real run, on which benchmarks measure. tests/support/capture_file.h
+// writes the file.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +13,8 @@
 
 namespace sparsereel::app {
 
-/// q, k, v [B, N, heads, head_dim] after norm and rotary embedding; video tokens in native order, then text.
+/// An attention call: fp16 q, k and v, [B, N, heads, head_dim], after norm and rotary embedding. Video tokens come
+/// first, in native order, then text tokens.
 struct CapturedCall {
   int64_t step = 0, layer = 0;
   at::Tensor q = {}, k = {}, v = {};
@@ -28,7 +29,8 @@ struct Capture {
 /// Reads the calls in fp16. Throws Error naming the file and the part that is missing or wrong.
 Capture read_capture(const std::filesystem::path& file);
 
-/// Returns the index [N] that puts a capture's video tokens into an order; text stays last.
+/// Returns int64 [N]: for each place in the token order `order`, the index of its token in the capture. Text tokens
+/// stay last.
 at::Tensor places_in(hilbert::TokenOrder order, const Capture& capture);
 
 }  // namespace sparsereel::app

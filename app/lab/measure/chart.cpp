@@ -30,7 +30,7 @@ constexpr const char* kChartScript =
     ;
 constexpr const char* kInstall = "install it (apt-get install gnuplot-nox)";
 constexpr int kNotFound = 127;             // exit code of a shell for a missing program
-constexpr size_t kCharactersOfALine = 56;  // that fit into 8 cm
+constexpr size_t kCharactersOfALine = 56;  // characters of a line that fit into 8 cm
 
 /// Replaces characters that gnuplot would take for the end of a text, an escape or a command.
 std::string plain(std::string text) {
@@ -43,7 +43,7 @@ std::string quoted(const std::string& text) {
   return '"' + plain(text) + '"';
 }
 
-/// Breaks the text at spaces.
+/// Breaks the text at spaces into lines of at most kCharactersOfALine.
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines(1);
   for (const std::string& word : split(text, ' ')) {
@@ -53,7 +53,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// The input of gnuplot: named values, then blocks of data, then the script.
+/// Builds the input of gnuplot: named values, then blocks of data, then the script.
 class Input {
  public:
   Input(const fs::path& path, const std::string& caption) {
@@ -74,7 +74,7 @@ class Input {
     for (const std::string& line : lines) add(line);
     end();
   }
-  /// Quotes a name of a curve or a bar. The longest name decides the size of small names.
+  /// Quotes the name of a curve or a bar. The length of the longest name decides in which font size names are drawn.
   std::string named(const std::string& name) {
     longest_ = std::max(longest_, name.size());
     return quoted(name);
@@ -90,7 +90,7 @@ std::string point_line(const Curve::Point& point) {
   return exact_text(point.x) + " " + exact_text(point.y);
 }
 
-/// Returns the picture. Throws Error naming `path`.
+/// Runs gnuplot and returns the picture's bytes. Throws Error naming `path` if gnuplot is missing or fails.
 std::string drawn(const fs::path& path, const Input& input) {
   const models::Temporary folder(fs::temp_directory_path() / "sparsereel-chart", models::Temporary::Kind::folder);
   const fs::path script = folder.path() / "chart.gnuplot", errors = folder.path() / "errors";

@@ -25,7 +25,7 @@ struct PlotData {
   std::vector<PlotRow> rows;
 };
 
-/// Configurations that differ in one number, drawn as points or as a line.
+/// A series of configurations that differ in one number, drawn as points or as a line.
 struct Curve {
   struct Point {
     std::string label;  // the number: "0.3"
@@ -41,15 +41,15 @@ struct CurvesData {
   bool logarithmic = false;  // a logarithmic y axis; all y must be above 0
   std::vector<Curve> curves;
   bool joined = true;                       // draw each curve as a line
-  std::vector<Curve::Point> frontier = {};  // a separate line through points of the curves
-  std::optional<double> mark;               // x of a vertical line
+  std::vector<Curve::Point> frontier = {};  // points of the curves through which a separate line is drawn
+  std::optional<double> mark;               // x of a vertical line, which mark_name explains
   std::string mark_name;
 };
 
-/// A table of shares, drawn in colors from pale (0) to dark (1). NaN leaves the field empty.
+/// A table of shares, drawn in colors from pale (0) to dark (1). A field with NaN stays empty.
 struct HeatMap {
   std::string title;
-  std::string rows, columns;                // what rows and columns are: "layer", "step"
+  std::string rows, columns;                // names of the axes: "layer", "step"
   std::vector<std::vector<double>> values;  // [row][column]
 };
 
@@ -57,15 +57,15 @@ struct HeatMap {
 /// only prints a warning, because it may be installed during a long run.
 void check_chart(const std::string& option, const std::filesystem::path& path);
 
-/// Draws the bars, and below them any points. The write is atomic. Throws Error naming the file if check_chart() would
-/// refuse it, or if gnuplot is missing or fails.
+/// Draws the bars, and below them the points of rows that have speedup and quality. The write is atomic. Throws Error
+/// naming the file if check_chart() would refuse it, or if gnuplot is missing or fails.
 void write_plot(const std::filesystem::path& path, const PlotData& data);
 
-/// Draws all curves in one picture with their names below; the axes follow the first entry. Writes and throws as
-/// write_plot() does.
+/// Draws the curves of all entries in one picture, with their names below. The first entry gives the labels and the
+/// scale of the axes. Writes and throws like write_plot().
 void write_curves(const std::filesystem::path& path, const std::vector<CurvesData>& data);
 
-/// Draws the maps one below the other, each with a scale. Writes and throws as write_plot() does.
+/// Draws the maps one below the other, each with a scale. Writes and throws like write_plot().
 void write_heat_maps(const std::filesystem::path& path, const std::string& caption, const std::vector<HeatMap>& maps);
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// Declares every choice and figure of the benchmarks' tables: a key has one title, unit and meaning in all of them.
+// Declares every column of the benchmarks' tables. A key has the same title, unit and meaning in all tables.
 #include <algorithm>
 
 #include "app/lab/measure/table.h"
@@ -20,24 +20,24 @@ const std::vector<Choice> kChoices = {
     {"mode", "mode", "full: torch's attention; quantized: every block in 8 bits; sparse: some of the blocks"},
     {"error_bound", "error", "predicted relative L1 of a call's output that selects its blocks"},
     {"arithmetic", "bits", "bits of the products in attention; 8 if the cell is empty"},
-    {"selection_rows", "rows", "queries that share one selection of blocks"},
+    {"selection_rows", "rows", "queries that share one choice of blocks"},
     {"token_order", "order", "the order of the video's tokens"},
     {"kernel", "kernel", "what computed the attention"},
     {"causal", "causal", "1: token i sees tokens up to i"},
-    {"kv_heads", "heads of k and v", "where k and v have fewer heads than q"},
+    {"kv_heads", "heads of k and v", "heads of k and v, if q has more"},
     {"text_tokens", "text tokens", "the last tokens, which are always dense"},
-    {"name", "name", "the items of the lists that tell this row from the others"},
+    {"name", "name", "the items of the lists in which this row differs from the others"},
     {"stage", "stage", "the part of a run that is timed"},
-    {"gpus", "GPUs", "how many make a video together"},
+    {"gpus", "GPUs", "GPUs that make a video together"},
     {"passes", "passes side by side", "guidance passes that different GPUs compute at the same time"},
     {"ulysses", "GPUs a pass", "GPUs that share the tokens of a guidance pass"},
     {"most_heads", "heads, at most", "attention heads of one GPU"},
     {"what", "", "the profile that was found, or a preset"},
-    {"setting", "setting", "the options that make it"},
+    {"setting", "setting", "the options of the row"},
     {"prompts", "prompts", "videos that were compared"},
-    {"note", "note", "why there is no figure, or what to know about it"}};
+    {"note", "note", "why a figure is missing, or what to know about the row"}};
 
-/// Key, title, digits, unit, meaning.
+/// Measured values: key, title, significant digits, unit, meaning.
 const std::vector<Column> kFigures = {
     {"ms", "ms", 4, "ms", "median of the rounds, or of the steps"},
     {"ms_min", "least", 4, "ms", "the shortest time"},
@@ -51,27 +51,28 @@ const std::vector<Column> kFigures = {
     {"prediction_ms", "prediction ms", 3, "ms", "the part of the pre-pass that chooses the blocks"},
     {"sparsity", "sparsity", 3, "",
      "share of all blocks that were not computed; dense layers, dense steps and text count as computed"},
-    {"skipped_pv", "P.V skipped", 3, "", "share of the computed blocks that were left before their product with V"},
-    {"mean_share", "mean share", 3, "", "work on the means that stand for blocks, as a share of full attention's work"},
-    {"predicted_error", "predicted", 3, "", "error of attention's calls, as predicted when blocks are selected"},
+    {"skipped_pv", "P.V skipped", 3, "", "share of the computed blocks whose product with V was skipped"},
+    {"mean_share", "mean share", 3, "", "work on the means that replace blocks, as a share of full attention's work"},
+    {"predicted_error", "predicted", 3, "", "error of attention that was predicted when blocks were chosen"},
     {"rel_l1", "rel. L1", 3, "",
      "error of attention's calls, each against exact attention on the same inputs; lower is closer"},
-    {"cosine", "cosine", 6, "", "cosine of the output and exact attention's; 1 is equal"},
-    {"computed_steps", "computed", 3, "steps", "steps that no cache replaced"},
+    {"cosine", "cosine", 6, "", "cosine of the angle between the output and the output of exact attention; 1 is equal"},
+    {"computed_steps", "computed", 3, "steps", "steps that the cache did not skip"},
     {"computed_dense_steps", "computed dense", 3, "steps", "computed steps that computed every block"},
     {"psnr", "PSNR dB", 3, "dB",
-     "of the frames against full attention's from the same noise, mean over the prompts; higher is closer"},
-    {"psnr_lowest", "lowest", 3, "dB", "PSNR of the prompt that came out worst"},
+     "of the frames against the frames of full attention, mean over the prompts; higher is closer"},
+    {"psnr_lowest", "lowest", 3, "dB", "PSNR of the prompt with the lowest PSNR"},
     {"psnr_difference", "paired, dB", 4, "dB",
      "PSNR minus that of the row that --against names, for the same prompt; mean ± standard error"},
-    {"ssim", "SSIM", 4, "", "structural similarity of the frames and full attention's; 1 is equal"},
+    {"ssim", "SSIM", 4, "", "structural similarity of the frames to the frames of full attention; 1 is equal"},
     {"ms_ssim", "MS-SSIM", 4, "", "the same similarity over five scales"},
-    {"step_ms", "ms a step", 4, "ms", "of a step that no cache replaced: the median; in a run with a cache, the mean"},
+    {"step_ms", "ms a step", 4, "ms",
+     "of a step that the cache did not skip: the median; in a run with a cache, the mean"},
     {"denoise_seconds", "denoising, s", 4, "s", "all steps of a video"},
     {"full_step_ms", "full, ms a step", 4, "ms", kFullTime},
     {"full_denoise_seconds", "full, s", 4, "s", kFullTime},
     {"beaten_by", "beaten by", 0, "",
-     "the closest row of those that are both closer and faster than this one; faster: the quartiles of their times do "
+     "of the rows that are both closer and faster, the closest; a row is faster only if the quartiles of the times do "
      "not overlap"},
     {"judge", "judge", 3, "", "prompts whose video the classifier calls right"},
     {"matmul_ms", "matmul", 3, "ms",
@@ -79,7 +80,7 @@ const std::vector<Column> kFigures = {
     {"attention_ms", "attention", 3, "ms", "the part of the step in attention, with its norms and rotary embedding"},
     {"rest_ms", "rest", 3, "ms", "the remainder of the step"},
     {"video_seconds", "video, s", 3, "s", "text, all steps of a whole video, frames and sound, without loading"},
-    {"peak_gib", "peak GiB", 3, "GiB", "GPU memory in use, at most"},
+    {"peak_gib", "peak GiB", 3, "GiB", "most GPU memory in use"},
     {"scaling", "x fewest", 3, "", "how many times as fast as the same row on the fewest GPUs"},
     {"exchange_ms", "exchange ms", 3, "ms", "the part of a step that rank 0 spends in exchanges, waiting included"},
     {"exchange_percent", "exchange %", 3, "%", "the exchanges in percent of the step"},
@@ -90,7 +91,7 @@ const std::vector<Column> kFigures = {
     {"decode_scaling", "decode x fewest", 3, "", "how many times as fast as decoding on the fewest GPUs"},
     {"megabytes", "MB sent a layer", 3, "MB", "what a GPU sends in a layer: q, k, v and the output"}};
 
-/// A figure derived from another, recognized by the end of its key.
+/// A figure that is derived from another figure. The key of the other figure, with `ending` appended, is its key.
 struct Derived {
   std::string ending, title, meaning;
 };
@@ -98,7 +99,7 @@ const Derived kDerived[] = {{"_lower_quartile", ", lower quartile", "a quarter o
                             {"_upper_quartile", ", upper quartile", "a quarter of the times lies above it"},
                             {"_p5", ", 5th percentile", "95% of the prompts exceed it"},
                             {"_sd", ", deviation", "standard deviation over the prompts"},
-                            {"_difference", ", paired", "minus that of the row of --against for the same prompt"},
+                            {"_difference", ", paired", "minus the figure of the row of --against for the same prompt"},
                             {"_se", ", error", "standard error of the mean"}};
 
 Column column_of(const std::string& key) {

@@ -5,19 +5,19 @@
 //   q = smooth + a F(t) + mean_q            mean_q  ~ 0.5 N(0, 1) per channel
 //   k = (smooth + a F(t)) . g + mean_k      mean_k  ~ 2 N(0, 1) per channel, as K's mean dwarfs its spread in models
 //   v = smooth . g + mean_v                 mean_v  ~ 0.5 N(0, 1) per channel
-// smooth: unit variance, half of it shared by 16 neighboring tokens, so that blocks resemble their mean.
+// smooth: random with unit variance; 16 neighboring tokens share half of it, so that blocks resemble their mean.
 // g: 1, except for D / 32 outlier channels of K (x 3) and V (x 6), drawn for each head.
 // F(t): cos and sin of D / 2 angles w t, with periods spread logarithmically from 32 tokens to 4 N. F(s) . F(t) falls
-// with |s - t|, so attention mass gathers near the diagonal. `a` makes the logit rise at s = t by 4 (a diffuse head) to
-// 16 (a local one), uniform over the heads. If several heads of q share a head of k and v, k and v use the `a` of the
-// first of them.
+// with |s - t|, so attention gathers near the diagonal. `a` raises the logit at s = t by 4 (a diffuse head) to 16 (a
+// local head); each head draws this rise uniformly. If several heads of q share a head of k and v, k and v use the `a`
+// of the first of these heads.
 //
-// `smooth` differs only in V, which changes slowly, as features of a video do:
+// The data kind `smooth` equals `structured` except for V, which changes slowly, like features of a video:
 //   v = cos(w t + phase) + 0.2 N(0, 1)      for each channel a period of N / 8 to N tokens and a phase
-// It shows any loss in long sums of equal sign in P.V, which the other two hardly show.
+// It shows losses of precision in P.V where long sums have terms of equal sign. Other data hardly show these losses.
 //
-// `loud` is normal data except for four channels, which hold most of K's energy, as in trained models. Before a rotary
-// embedding k is +-30 in them for every token, and q is 0.3 N(0, 1).
+// `loud` is `gaussian` data except for four channels, which hold most of K's energy, as in trained models. Before the
+// rotary embedding, k is +-30 in these channels for every token, and q is 0.3 N(0, 1).
 #include "app/lab/measure/inputs.h"
 
 #include <ATen/ATen.h>
@@ -60,7 +60,7 @@ at::Tensor outlier_gains(int64_t head_dim, double gain, const at::TensorOptions&
   return gains.index_fill_(0, channels, gain);
 }
 
-/// Returns V of `smooth` [N, D].
+/// Returns V [N, D] of the data kind `smooth`.
 at::Tensor slow_values(int64_t tokens, int64_t head_dim, const at::TensorOptions& options) {
   const at::Tensor periods = (1 + 7 * at::rand({head_dim}, options)) * (static_cast<double>(tokens) / 8);
   const at::Tensor phase = 2 * M_PI * at::rand({head_dim}, options);
@@ -68,7 +68,7 @@ at::Tensor slow_values(int64_t tokens, int64_t head_dim, const at::TensorOptions
   return angle.cos() + 0.2 * at::randn({tokens, head_dim}, options);
 }
 
-/// Writes the [N, D] of one head into q, k and v.
+/// Draws q, k and v of one head, [N, D] each, and writes them into `inputs`.
 void fill_head(const Inputs& inputs, DataKind data, int64_t batch, int64_t head, const at::Tensor& features) {
   const int64_t group = inputs.q.size(2) / inputs.k.size(2);
   const at::TensorOptions options = features.options();
@@ -98,9 +98,10 @@ attention::Prologue rotary(int64_t tokens, int64_t head_dim, const at::TensorOpt
   return prologue;
 }
 
-/// Makes four channels (two pairs) of normal q and k [B, N, H, D] loud.
+/// Turns q and k [B, N, H, D] of `gaussian` data into `loud` data: changes four channels (two pairs of the rotary
+/// embedding).
 void make_loud(Inputs& inputs) {
-  const int64_t head_dim = inputs.q.size(3), padded = head_dim + head_dim % 2;  // so that all channels form pairs
+  const int64_t head_dim = inputs.q.size(3), padded = head_dim + head_dim % 2;  // even, so that all channels form pairs
   at::Tensor q = at::pad(inputs.q, {0, padded - head_dim}), k = at::pad(inputs.k, {0, padded - head_dim});
   for (const int64_t pair : {int64_t{1}, head_dim / 4}) {
     q.narrow(3, 2 * pair, 2).mul_(0.3);

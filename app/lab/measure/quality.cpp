@@ -12,9 +12,10 @@ namespace {
 
 constexpr int64_t kWindow = 11;
 constexpr double kDeviation = 1.5;
-constexpr double kC1 = 0.01 * 0.01, kC2 = 0.03 * 0.03;  // (K1 L)^2 and (K2 L)^2 of the paper for L = 1
+constexpr double kC1 = 0.01 * 0.01, kC2 = 0.03 * 0.03;  // (K1 L)^2 and (K2 L)^2 of the paper of SSIM, for L = 1
 constexpr int64_t kFramesAtOnce = 8;
-constexpr std::array<double, 5> kPowers = {0.0448, 0.2856, 0.3001, 0.2363, 0.1333};  // the paper's, finest scale first
+/// The powers of the paper of MS-SSIM, the finest scale first.
+constexpr std::array<double, 5> kPowers = {0.0448, 0.2856, 0.3001, 0.2363, 0.1333};
 static_assert(kLeastOfMsSsim >> (kPowers.size() - 1) == kWindow);
 
 at::Tensor gaussian(at::Device device) {
@@ -28,13 +29,13 @@ at::Tensor window_means(const at::Tensor& x, const at::Tensor& weights) {
   return at::conv2d(at::conv2d(x, weights.view({1, 1, kWindow, 1})), weights.view({1, 1, 1, kWindow}));
 }
 
-/// Means over the windows of each frame, [F].
+/// The terms of SSIM, averaged over the windows of each frame: [F].
 struct Similarity {
   at::Tensor structure;  // the term of contrast and structure
-  at::Tensor whole;      // the product with the term of luminance
+  at::Tensor whole;      // the product of `structure` and the term of luminance
 };
 
-/// x, y: [F, 1, H, W] in double, because the variance of a flat window is a small difference of squares, of which fp32
+/// x and y are [F, 1, H, W] in fp64: the variance of a flat window is a small difference of squares, of which fp32
 /// would keep few digits.
 Similarity compare(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weights) {
   const at::Tensor mx = window_means(x, weights), my = window_means(y, weights);

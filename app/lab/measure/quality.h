@@ -7,8 +7,8 @@
 
 namespace sparsereel::app {
 
-/// Returns the PSNR in dB over all values; nothing if both are equal. `frames` and `reference`: fp32 [F, H, W, 3] in
-/// 0..1.
+/// Returns the PSNR in dB over all values; nothing if the frames equal the reference. In all functions, `frames` and
+/// `reference` are fp32 [F, H, W, 3] in 0..1.
 std::optional<double> psnr(const at::Tensor& frames, const at::Tensor& reference);
 
 /// Returns the structural similarity of luma (Wang et al., IEEE Transactions on Image Processing 13(4), 2004, equation
@@ -16,14 +16,14 @@ std::optional<double> psnr(const at::Tensor& frames, const at::Tensor& reference
 /// W must be at least 11. Computes a few frames at a time on `device`.
 double ssim(const at::Tensor& frames, const at::Tensor& reference, at::Device device);
 
-/// The least side, in pixels, of frames that have an MS-SSIM: a window still fits at the fifth scale, after four
-/// halvings.
+/// The least width and height, in pixels, of frames that have an MS-SSIM: a window must fit into the fifth scale, after
+/// four halvings.
 constexpr int64_t kLeastOfMsSsim = 176;
 
 /// Returns the multi-scale SSIM of luma (Wang, Simoncelli and Bovik, Asilomar 2003, equation 7) in the same windows, as
-/// the mean over the frames. Each scale averages 2 x 2 pixels of the previous one. The result multiplies all scales'
-/// contrast and structure terms and the last one's luminance, with the paper's powers. Negative terms count as 0.
-/// Returns nothing if a side is below kLeastOfMsSsim.
+/// the mean over the frames. Each scale averages 2 x 2 pixels of the previous one. The result is the product of the
+/// contrast and structure terms of all scales and of the luminance term of the last scale, each raised to the paper's
+/// power. Negative terms count as 0. Returns nothing if width or height is below kLeastOfMsSsim.
 std::optional<double> ms_ssim(const at::Tensor& frames, const at::Tensor& reference, at::Device device);
 
 constexpr double kEqualPsnr = 100;  // dB; frames with this PSNR or more count as equal

@@ -1,4 +1,4 @@
-// Adds up the bytes, calls and computation of a step.
+// Adds up the computation, the bytes sent and the calls of a step.
 #include "app/lab/measure/ranks_cost.h"
 
 #include <algorithm>
@@ -6,8 +6,8 @@
 namespace sparsereel::app {
 namespace {
 
-constexpr double kCallMs = 0.05, kReductionMs = 0.04, kReductions = 2;
-constexpr double kBytes = 2;  // bytes of an element
+constexpr double kCallMs = 0.05, kReductionMs = 0.04, kReductions = 2;  // see cost_over_ranks()
+constexpr double kBytes = 2;                                            // bytes of an element
 
 /// Returns attention's share of a step's operations. Assumes that a layer has 12 C^2 weights for C channels, as is
 /// common.
@@ -30,7 +30,8 @@ RanksCost cost_over_ranks(const VideoCost& video, int64_t gpus, double speed) {
   const auto ranks = static_cast<double>(cost.ulysses);
   const double passes_each = static_cast<double>(video.passes) / static_cast<double>(cost.passes);
   if (cost.ulysses > 1) {
-    // A GPU has 1/n of the tokens and sends all heads but its own 1/n: q, k and v first, then the output back.
+    // Each of n GPUs has 1/n of the tokens, and sends all heads but its own 1/n to the others: first q, k and v, then
+    // the output.
     const double one = video.tokens * video.channels * kBytes / ranks * (1 - 1 / ranks);
     cost.megabytes = 4 * one * passes_each / 1e6;
     const double layer_ms =

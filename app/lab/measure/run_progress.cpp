@@ -1,4 +1,4 @@
-// Implements progress, the machine's name, checks, and the text stage.
+// Implements what the benchmarks share: progress, the machine's name, checks, and the text stage.
 #include "app/lab/measure/run_progress.h"
 
 #include <ATen/ATen.h>

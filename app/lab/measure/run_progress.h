@@ -1,4 +1,4 @@
-// All benchmarks use this for progress, Ctrl-C, the machine's name, warnings, and the first stages of whole videos.
+// What all benchmarks share: progress, Ctrl-C, the machine's name, warnings, and the first stages of whole videos.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -17,8 +17,8 @@
 
 namespace sparsereel::app {
 
-/// Shows progress, and ends the run when the user asks for it. As an observer it shows encoded pieces; after decoded
-/// pieces it only checks for Ctrl-C.
+/// Shows progress, and ends the run when the user presses Ctrl-C. As an observer of a pipeline, it shows the progress
+/// of encoding; during decoding it only checks for Ctrl-C.
 class RunProgress : public models::RunObserver {
  public:
   /// `recovery` tells the user how to resume an interrupted run.
@@ -44,7 +44,8 @@ class RunProgress : public models::RunObserver {
   std::chrono::steady_clock::time_point last_;
 };
 
-/// Returns how to resume an interrupted benchmark, and where its finished `parts` ("stages") are.
+/// Returns the remedy for an interrupted benchmark: to run it again, and where the results of its finished `parts`
+/// (such as "stages") are.
 std::string remedy_of_interruption(const RunReport& report, const std::string& parts);
 
 /// Returns "NVIDIA H200", or the processor's name.
@@ -56,22 +57,22 @@ void report_run(c10::Device device, RunReport& report);
 /// Prints the warnings of a benchmark before it begins, and adds them to the report.
 void report_warnings(const std::vector<std::string>& warnings, RunReport& report);
 
-/// Adds warnings about options that have no effect on this model, and about steps that take very long. Plans are made
-/// before the model is known. `plan` is the plan of the request.
+/// Adds warnings about options that have no effect on this model, and about steps that take very long. Benchmarks call
+/// it once the model is open, because they plan their rows before. `plan` is the resolved request.
 void add_model_warnings(std::vector<std::string>& warnings, const Settings& settings, const models::Request& request,
                         const models::Plan& plan, const models::Pipeline& pipeline);
 
 /// Throws Error if the pipeline's device or dtype has no sparse attention.
 void check_sparse_runs(const models::Pipeline& pipeline);
 
-/// Encodes the text and images of each plan; the results are on the CPU. `before` gets the number of finished texts and
-/// may throw to end the run.
+/// Encodes the text and images of each plan, and returns the results on the CPU. Calls `before` with the number of
+/// finished texts before each text; it may throw to end the run.
 std::vector<models::Conditioning> encode_texts(models::Pipeline& pipeline, const std::vector<models::Plan>& plans,
                                                PictureFiles& pictures, RunProgress& progress,
                                                const std::function<void(int64_t done)>& before);
 
-/// Loads the transformer as a separate stage, unless it is already loaded. The plan's video decides where its weights
-/// stay.
+/// Loads the transformer as a stage of its own, unless it is already loaded. The memory that the plan's video needs
+/// decides where the weights stay.
 void load_transformer(models::Pipeline& pipeline, const models::Plan& plan, RunProgress& progress);
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// Formats rows as Markdown and CSV, and writes tables.
+// Formats rows as Markdown and CSV, and writes the table in the chosen format.
 #include "app/lab/measure/table.h"
 
 #include <unistd.h>
@@ -49,7 +49,7 @@ std::vector<std::string> cells(const Column& column, const Rows& rows, bool peop
   return texts;
 }
 
-/// Returns true if Markdown shows the column with these cells.
+/// Returns true if Markdown shows the column, whose cells have these texts.
 bool is_shown(const Column& column, const std::vector<std::string>& texts) {
   const bool same = std::adjacent_find(texts.begin(), texts.end(), std::not_equal_to()) == texts.end();
   if (column.shown == Shown::in_csv || (same && (texts.empty() || texts.front().empty()))) return false;
@@ -78,7 +78,7 @@ bool is_figure(const std::string& cell) {
   return cell.empty() || std::isdigit(static_cast<unsigned char>(cell.front())) != 0 || cell.front() == '-';
 }
 
-/// Pads a cell to at least this width.
+/// Returns a cell of a Markdown table, padded to at least this width. Figures are aligned to the right.
 std::string padded(const std::string& text, size_t width, bool figures) {
   const std::string air(width - std::min(width, width_of(text)), ' ');
   return " " + (figures ? air + text : text + air) + " |";
@@ -182,7 +182,8 @@ Row descriptions(const Columns& columns) {
   return all;
 }
 
-/// Adds to each row the values that distinguish runs, so that the files of several runs can be joined.
+/// Returns CSV in which each row also has the values that distinguish runs, so that files of several runs can be
+/// joined.
 std::string csv_of_run(Columns columns, Rows rows, const nlohmann::json& report) {
   const Row settings = report.value("settings", Row::object());
   std::string size;
@@ -202,7 +203,7 @@ void add_table_options(const OptionGroup& group, TableOptions& options, const st
       "--format", options.format,
       {.help = "format of the table (default: by the output's ending, else md)",
        .manual = R"(Sets the format of the table. md is Markdown for people, with medians; csv also has quartiles and
-           all digits; json is the whole report. Without it the ending of --output decides.)",
+           all digits; json is the whole report. Without this option, the ending of --output decides.)",
        .example = command + "--format csv",
        .in_help = InHelp::all},
       "md,csv,json");

@@ -26,14 +26,14 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-/// How many calls a contender's next turn has, and how many it has done in this round.
+/// How many calls the contender's next turn has, and how many the contender has done in this round.
 struct Turn {
   size_t calls = 1;
   size_t done = 0;
 };
 
-/// Returns, for each turn, the median of the later half of its times, or 0 if it has no calls. `times` holds the times
-/// of all turns, one turn after the other.
+/// For each turn, returns the median of the later half of its times; 0 if the turn has no calls. `times` holds the
+/// times of the calls of all turns, one turn after the other.
 std::vector<double> turn_times(const std::vector<double>& times, const std::vector<Turn>& turns) {
   std::vector<double> medians;
   auto first = times.begin();
@@ -77,11 +77,11 @@ void Timer::time(const std::function<void()>& call) {
     times_.push_back(clock_() - start);
     return;
   }
-  // The CUDA library is loaded at run time, so streams and events go through c10's virtual interface.
+  // Use c10's virtual interface for streams and events, because libtorch's CUDA library is loaded only at run time.
   const c10::Stream stream = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
   c10::Event before(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
   c10::Event after(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
-  after.record(stream);  // the first record creates the event, which must not be timed
+  after.record(stream);  // the first record() creates the event; that time must not count
   before.record(stream);
   call();
   after.record(stream);

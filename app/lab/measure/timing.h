@@ -1,5 +1,5 @@
-// Fair timing: contenders take turns, input buffers rotate, and medians count. Measures device time on a GPU, wall time
-// on a CPU.
+// Times contenders fairly: they take turns, use copies of the inputs in rotation, and are compared by medians. On a
+// GPU, device time is measured; on a CPU, wall time.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -28,11 +28,11 @@ double quantile(std::vector<double> values, double share);
 /// Returns the statistics of the values. Needs at least one value.
 Spread spread(std::vector<double> values);
 
-/// Times calls on a device, in milliseconds each. On a GPU it records events on the current stream around the call, so
-/// that host time counts only while the device waits for the host.
+/// Times calls on a device, in milliseconds each. On a GPU, records events on the current stream before and after the
+/// call. Host time then counts only where the device waits for the host.
 class Timer {
  public:
-  /// Milliseconds of a CPU's clock; its zero does not matter.
+  /// A clock for calls on a CPU, in milliseconds since any point in time. Tests give their own.
   using Clock = std::function<double()>;
   static double now();
 
@@ -50,17 +50,18 @@ class Timer {
   std::vector<std::pair<c10::Event, c10::Event>> pending_;  // GPU: before and after each call
 };
 
-/// Returns the milliseconds of a call that does not synchronize by itself. The device is idle before and after it.
+/// Times a call that does not wait for the device itself, and returns its milliseconds. Waits for the device before and
+/// after the call.
 double milliseconds_of(c10::Device device, const std::function<void()>& call);
 
 struct Rounds {
   int64_t warmup = 1;
   int64_t repetitions = 5;
-  int64_t buffers = 1;  // copies of the inputs
+  int64_t buffers = 1;  // number of copies of the inputs
   double turn_ms = 0;   // milliseconds that a contender runs in its turn; 0 for one call
 };
 
-/// A contender's call. It runs once on copy `buffer` of the inputs.
+/// A contender's call. It runs once, on the copy of the inputs with the index `buffer`.
 using TimedCall = std::function<void(int64_t buffer)>;
 
 struct Measurement {
@@ -68,15 +69,15 @@ struct Measurement {
   std::string failure;               // why the contender failed; empty if it did not
 };
 
-/// Gives every contender one turn per round (A B C, A B C, ...), with each call on the next buffer. A turn is one call,
-/// or as many calls as fill `turn_ms` at the speed of the previous round. In such a turn only the later half counts. By
-/// then, the clock of a GPU at its power limit has adapted to this contender. `before_round` gets the number of
-/// finished rounds and may throw to end the run.
+/// Gives every contender one turn per round (A B C, A B C, ...). Each call uses the next copy of the inputs. A turn is
+/// one call, or as many calls as fill `turn_ms` at the speed of the previous round. Of several calls only the later
+/// half counts: by then, the clock of a GPU at its power limit has adapted to this contender. `before_round` gets the
+/// number of finished rounds and may throw to end the run.
 std::vector<Measurement> alternate(const std::vector<TimedCall>& contenders, const Rounds& rounds, Timer& timer,
                                    const std::function<void(int64_t done)>& before_round);
 
-/// Runs the call. Returns the error and remedy on one line, or nothing if it succeeded. Used for contenders: if one
-/// cannot run, that is a result of the benchmark.
+/// Runs the call. Returns its error and remedy on one line, or an empty string if it succeeded. Benchmarks use it
+/// because a contender that cannot run is a result, not the end of the run.
 std::string failure_of(const std::function<void()>& call);
 
 }  // namespace sparsereel::app

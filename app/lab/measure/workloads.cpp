@@ -13,7 +13,7 @@ namespace sparsereel::app {
 namespace {
 
 constexpr std::string_view kSpace = " \t\n";
-constexpr int64_t kLargest = 1 << 30;  // small enough for the arithmetic on a shape's sizes
+constexpr int64_t kLargest = 1 << 30;  // so that sums and products of two sizes do not overflow
 
 /// Parses 1 to kLargest; returns 0 for anything else.
 int64_t parse_size(std::string_view text) {
@@ -21,7 +21,7 @@ int64_t parse_size(std::string_view text) {
   return value > 0 && value <= kLargest ? value : 0;
 }
 
-/// Takes "/K" off "H/K" and returns K; nothing if there is none.
+/// Removes "/K" from "H/K" and returns K; returns nothing if there is no slash.
 std::optional<std::string> take_kv_heads(std::string& heads) {
   const size_t slash = heads.find('/');
   if (slash == std::string::npos) return {};

@@ -1,4 +1,5 @@
-// The attention workloads to measure: workloads of known models by name, and shapes as B,H,N,D. No torch.
+// The attention workloads to measure: those of known models, by name, and shapes written as B,H,N,D. Does not use
+// torch.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,8 @@
 
 namespace sparsereel::app {
 
-/// The shape [batch, tokens, heads, head_dim] of q, k and v. As text it is B,H,N,D, as in papers, or B,H/K,N,D if k and
-/// v have K heads.
+/// The shape [batch, tokens, heads, head_dim] of q, k and v. The text of a shape has the order of papers: B,H,N,D, or
+/// B,H/K,N,D if k and v have K heads.
 struct Shape {
   int64_t batch = 1;
   int64_t heads = 1;
@@ -23,7 +24,7 @@ struct Shape {
   std::string text() const;     // "2,30,17776,64", "1,32/8,24576,128"
 };
 
-/// The distribution of synthetic q, k and v; inputs.cpp draws each.
+/// The distribution of synthetic q, k and v. inputs.cpp describes and draws each.
 enum class DataKind { gaussian, structured, smooth, loud };
 
 struct Workload {
@@ -31,12 +32,11 @@ struct Workload {
   Shape shape;
   int64_t text_tokens = 0;  // text tokens of the model, which come last
   bool causal = false;
-  std::string token_order = {};  // order of captured q, k and v; empty for synthetic ones
+  std::string token_order = {};  // token order in which captured q, k and v are measured; empty for synthetic data
 
   bool captured() const { return !token_order.empty(); }
 
-  /// Returns the multiplications and additions of both matrix products over the visible pairs: 4 B H N^2 D, half if
-  /// causal.
+  /// Returns the number of multiplications and additions in Q.K and P.V: 4 B H N^2 D, or half of that if causal.
   double operations() const;
 };
 

@@ -1,4 +1,4 @@
-// Builds the grid of candidates.
+// Builds the candidates from lists of values.
 #include "app/lab/tune/candidate.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using models::FirstSteps;
 
 constexpr double kTopks[] = {0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7};
 constexpr double kBlockErrors[] = {0.0003, 0.0005, 0.0007, 0.001, 0.0014, 0.002,
-                                   0.003,  0.0045, 0.008,  0.015, 0.03};  // the small ones are for long videos
+                                   0.003,  0.0045, 0.008,  0.015, 0.03};  // long videos need the small values
 constexpr double kThresholds[] = {0.07, 0.085, 0.1, 0.115, 0.13, 0.15, 0.17, 0.2, 0.225, 0.25, 0.3, 0.35, 0.4, 0.5};
 constexpr double kFirstPercents[] = {0, 10, 20, 30};
 
@@ -51,7 +51,7 @@ std::vector<CacheRule> usual_caches() {
   return caches;
 }
 
-/// Returns a key that is equal for candidates that make the same run.
+/// Returns a key. Two candidates with equal keys compute the same in a run of `steps` steps.
 auto key_of(const Candidate& candidate, int64_t steps) {
   const CacheRule& cache = candidate.cache;
   return std::tuple(candidate.mode, candidate.topk.value_or(0), candidate.block_error.value_or(0),
@@ -96,7 +96,7 @@ Axes axes_of(const Settings& settings) {
             .caches = usual_caches(),
             .weights = {"auto", "fp8"}};
   if (std::ranges::any_of(models::kSelectionNames, [&](const char* key) { return is_given(settings, key); })) {
-    axes.topks = {settings.number("topk")};  // if unset, the settings decide
+    axes.topks = {settings.number("topk")};  // if topk is unset, other settings choose the blocks
     axes.block_errors.clear();
   }
   if (is_given(settings, "block_error")) {

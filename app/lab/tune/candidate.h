@@ -1,4 +1,4 @@
-// The settings that `tune` may choose from.
+// The settings from which `tune` chooses.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,23 @@ namespace sparsereel::app::tuning {
 /// One setting that `tune` may choose, with the same parts as a preset.
 struct Candidate {
   attention::Mode mode = attention::Mode::sparse;
-  // Mode sparse has at most one of these two. Without either, the settings select the blocks.
+  // In mode sparse, at most one of these is set. If neither is, the user's settings say how many blocks are computed.
   std::optional<double> topk = {}, block_error = {};
-  models::FirstSteps dense = {};  // steps with every block, in mode sparse
+  models::FirstSteps dense = {};  // in mode sparse, the first steps, which compute every block
   models::CacheRule cache = {};
   std::string weights = "auto";
-  models::FirstSteps exact = {};  // steps with full attention; only presets have them
+  models::FirstSteps exact = {};  // the first steps, with full attention; only presets have such steps
 
   bool sparse() const { return mode == attention::Mode::sparse; }
   bool operator==(const Candidate&) const = default;
-  /// Returns the values by option name, as in a profile.
+  /// Returns the values by option key, as in a profile.
   std::map<std::string, std::string> options() const;
 };
 
-/// Returns "topk 0.3, 20% dense, forecast:0.2:20%, weights fp8"; names are unique.
+/// Returns "topk 0.3, 20% dense, forecast:0.2:20%, weights fp8"; different candidates have different names.
 std::string name(const Candidate& candidate);
 
-/// The values that are searched.
+/// The values that the search combines.
 struct Axes {
   std::vector<std::optional<double>> topks;
   std::vector<double> block_errors;
@@ -42,17 +42,18 @@ struct Axes {
   std::vector<std::string> weights;
 };
 
-/// Returns the default values of topk: they are searched, and steps are timed for each.
+/// Returns the values of topk that are searched by default. Steps are timed with each of them.
 std::vector<std::optional<double>> usual_topks();
 
-/// Returns, for each option, the user's value if given, else the values to search by default. These contain fp8, which
-/// `tune` replaces by int8 where that is faster.
+/// For each option, returns the user's value if it is given, else the values to search by default. The default weights
+/// contain fp8, which `tune` replaces by int8 where int8 is faster.
 Axes axes_of(const Settings& settings);
 
-/// Returns every combination of the values in sparse, quantized and full attention, except the reference. Candidates
-/// that are equal in a run of `steps` steps are returned once.
+/// Returns every combination of the values with sparse, quantized and full attention, except full attention alone,
+/// which is the reference. Of candidates that compute the same in a run of `steps` steps, returns only one.
 std::vector<Candidate> candidates_of(const Axes& axes, int64_t steps);
 
+/// Returns the candidate that these settings, such as those of a preset, describe.
 Candidate candidate_of(const Settings& settings);
 
 }  // namespace sparsereel::app::tuning

@@ -21,7 +21,7 @@ double sum_of_magnitudes(const at::Tensor& x) {
 
 }  // namespace
 
-/// Returns one entry of the call's batch, with the prologue applied.
+/// Returns q, k and v of one entry of the call's batch, with norm and rotary embedding (the prologue) applied.
 HeadTrials::Inputs HeadTrials::inputs_of(const models::AttentionCall& call, int64_t entry) {
   const auto only = [entry](const at::Tensor& x) { return x.narrow(0, entry, 1); };
   Inputs inputs;
@@ -45,11 +45,11 @@ attention::Trial HeadTrials::measure(const Inputs& inputs, int64_t head, const a
                                      const attention::HeadPolicy& policy, int64_t selection_rows) {
   attention::Context context = inputs.context;
   context.mode = attention::Mode::sparse;
-  context.slot = 0;  // for policy and counts, this is a model of one layer and head
+  context.slot = 0;  // the policy and the counts are those of a model with one layer and one head
   context.policy = {untuned_};
   context.policy.defaults = policy;
   context.policy.selection_rows = selection_rows;
-  context.policy.dense_operations = 0;  // a single head is a short call, but the model's is not
+  context.policy.dense_operations = 0;  // do not switch to full attention because a call with one head is short
   const auto only = [head](const at::Tensor& x) { return x.narrow(2, head, 1); };
   const attention::Result result =
       attention::attend(only(inputs.q), only(inputs.k), only(inputs.v), context, workspace_);
@@ -65,7 +65,7 @@ attention::Trial HeadTrials::measure(const Inputs& inputs, int64_t head, const a
 
 void HeadTrials::run(const models::AttentionCall& call, HeadSearches& searches) {
   std::vector<attention::HeadSearch>& heads = searches.at(static_cast<size_t>(call.layer));
-  // Take turns between the guidance passes, one per step.
+  // Use one guidance pass per step, in turn.
   const Inputs inputs = inputs_of(call, heads.front().calls() % call.q.size(0));
   const at::Tensor full = attention::attend(inputs.q, inputs.k, inputs.v, inputs.context, workspace_).out;
   for (size_t head = 0; head < heads.size(); ++head) {

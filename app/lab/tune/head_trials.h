@@ -1,5 +1,5 @@
-// Measures policies of single heads on the q, k and v of a running transformer, inside its attention calls. Keeps no q,
-// k or v.
+// Measures policies of single heads on the q, k and v of a running transformer, while it computes attention. Stores no
+// q, k or v.
 #pragma once
 
 #include <functional>
@@ -15,14 +15,14 @@ using HeadSearches = std::vector<std::vector<attention::HeadSearch>>;  // [layer
 
 class HeadTrials {
  public:
-  /// `untuned` decides in all trials what replaces dropped blocks and how blocks are ranked. `selection_rows` is the
-  /// number of queries that share one selection, except in trials of the untuned policy. `poll` is called between
-  /// trials and may throw to end the run.
+  /// In all trials, `untuned` says what replaces dropped blocks and how blocks are ranked. `selection_rows` is the
+  /// number of queries that share one choice of blocks, except in trials of the untuned policy. `poll` is called
+  /// between trials; it may throw to end the run.
   HeadTrials(const attention::BlockPolicy& untuned, int64_t selection_rows, std::function<void()> poll);
 
-  /// Measures the policies that the search of each head in the call's layer asks for, until the search has enough. Uses
-  /// one entry of the batch. The reference is full attention on the same device and dtype, so the error includes the
-  /// error of quantization.
+  /// For each head in the call's layer, measures the policies that the head's search asks for, until the search asks
+  /// for no more. Uses one entry of the batch. The reference is full attention on the same device and dtype, so the
+  /// error includes the error of quantization.
   void run(const models::AttentionCall& call, HeadSearches& searches);
 
  private:
@@ -38,7 +38,7 @@ class HeadTrials {
   attention::BlockPolicy untuned_;
   int64_t selection_rows_;
   std::function<void()> poll_;
-  attention::Workspace workspace_;  // separate from the workspace of the run, which counts its own calls
+  attention::Workspace workspace_;  // not the workspace of the run, which counts the calls of the run
 };
 
 }  // namespace sparsereel::app::tuning

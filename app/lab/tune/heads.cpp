@@ -1,4 +1,4 @@
-// Measures heads inside attention calls, and chooses their policies.
+// Measures heads while runs of the prompts compute attention, and chooses their policies.
 #include "app/lab/tune/heads.h"
 
 #include <algorithm>
@@ -68,7 +68,7 @@ bool HeadPhase::measure_prompt(size_t prompt, const std::vector<int64_t>& steps)
     const int64_t step = denoising->done();
     context_.progress.round(step, end);
     const bool sampled = std::ranges::find(steps, step) != steps.end();
-    HeadSearches heads = sampled ? heads_.searches : HeadSearches();  // copied back when the step is complete
+    HeadSearches heads = sampled ? heads_.searches : HeadSearches();  // a copy, kept only if the step completes
     denoising->attention().watcher = nullptr;
     if (sampled) {
       denoising->attention().watcher = [&](const models::AttentionCall& call) {

@@ -1,4 +1,4 @@
-// Finds a policy for each head: heads are measured inside full-attention runs of the prompts.
+// Finds a policy for each head. Heads are measured while the prompts' videos are denoised with full attention.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,21 @@
 
 namespace sparsereel::app::tuning {
 
-/// The choices for the heads and their cost.
+/// The policies chosen for the heads, and what they cost.
 struct FoundHeads {
-  std::vector<std::vector<attention::HeadChoice>> choices;
+  std::vector<std::vector<attention::HeadChoice>> choices;  // [layer][head]
   int64_t selection_rows = 0;
-  double untuned_work = 1, work = 1;  // shares of full attention's work, averaged over the heads
+  /// The work with the untuned policy and with `choices`, as shares of full attention's work, averaged over the heads.
+  double untuned_work = 1, work = 1;
 };
 
 class HeadPhase {
  public:
-  /// Each head starts from the blocks of `candidate`.
+  /// The search for each head starts from the candidate's number of blocks.
   HeadPhase(const TuneContext& context, const Candidate& candidate, VideoRuns& videos);
 
-  /// Measures heads in the planned steps. Returns false if the part of the time budget for this phase ended it. Throws
-  /// OutOfTime if a head was not measured even once.
+  /// Measures heads in the planned steps. Returns false if this phase's part of the time budget ended before all steps
+  /// were measured. Throws OutOfTime if by then a head was not measured even once.
   bool measure();
   FoundHeads found() const;
   /// Returns the candidate's policy with the heads' own blocks.
@@ -36,7 +37,7 @@ class HeadPhase {
   HeadState& heads_;
   attention::HeadSearch fresh_;
   int64_t selection_rows_;
-  double ends_;  // seconds of the budget after which the measurements so far must suffice
+  double ends_;  // seconds since the start of the command at which this phase ends
 };
 
 }  // namespace sparsereel::app::tuning

@@ -1,4 +1,4 @@
-// Fits a dozen parameters with libtorch's linear algebra.
+// Fits about a dozen parameters with libtorch's linear algebra.
 #include "app/lab/tune/noise_model.h"
 
 #include <ATen/ATen.h>
@@ -35,14 +35,14 @@ const Prior kPrior[kShared] = {{std::log(1.5e-5), 1.5},
                                {std::log(2.3e-4), 1},
                                {std::log(2.3e-5), 1},
                                {std::log(0.6), 0.5}};
-constexpr double kOfPrompts = 3;      // dB
-constexpr double kLeastNoise = 1e-9;  // for settings that do not differ visibly from full attention
+constexpr double kOfPrompts = 3;      // standard deviation, in dB, of the prior of each prompt's ease
+constexpr double kLeastNoise = 1e-9;  // mean squared error of settings that hardly differ from full attention
 constexpr double kUsualThreshold = 0.1;
-constexpr double kLeastTopk = 0.01;  // share of blocks; with none, the noise would be infinite
+constexpr double kLeastTopk = 0.01;  // a share of blocks; at 0, the noise would be infinite
 constexpr int kIterations = 30;
 
-/// Returns how many of the videos have the same setting. Several videos of one setting say less than as many videos of
-/// different settings.
+/// Returns how many of the videos have the setting `traits`. Several videos of one setting say less than the same
+/// number of videos of different settings.
 double count_alike(const std::vector<Decibels>& measured, const Traits& traits) {
   return static_cast<double>(std::ranges::count_if(measured, [&](const Decibels& each) {
     const Traits& other = each.traits;

@@ -1,4 +1,4 @@
-// Turns the command line's texts into a plan.
+// Turns the options of `tune` into a plan.
 #include "app/lab/tune/options.h"
 
 #include <algorithm>
@@ -17,7 +17,8 @@ namespace {
 
 constexpr double kLongest = 30.0 * 24 * 3600;
 
-/// The mean and the lowest PSNR, in dB, that the preset balanced promises (configs/README.md).
+/// The mean PSNR over prompts and the lowest PSNR of a prompt, in dB, that the preset balanced promises
+/// (configs/README.md).
 constexpr double kBalancedPsnr = 40, kBalancedLowest = 36;
 
 void check_bound(const char* option, double value) {
@@ -69,7 +70,8 @@ void check_options(const TuneOptions& options) {
   check_goal(options);
 }
 
-/// Returns the presets except full attention, which is the reference and cannot be chosen.
+/// Returns the model's presets, except the preset with full attention alone, which is the reference and cannot be
+/// chosen.
 std::vector<Preset> presets_of(const Settings& settings) {
   std::vector<Preset> presets;
   for (const std::string& name : settings.preset_names()) {
@@ -79,7 +81,7 @@ std::vector<Preset> presets_of(const Settings& settings) {
   return presets;
 }
 
-/// Returns the user's selection options, except those that say how many blocks.
+/// Returns the options of block selection that the user gave, except those that say how many blocks are computed.
 std::map<std::string, std::string> given_selection(const Settings& settings) {
   std::map<std::string, std::string> given;
   for (const models::Option& option : settings.options().all()) {
@@ -137,9 +139,9 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   plan.request = given.request;
   plan.request.cache = {};
   if (options.videos > 0) plan.request.weights = "auto";
-  plan.request.dense_steps.reset();                     // candidates have their own, and their own cache and weights
-  plan.request.attention_mode = attention::Mode::full;  // for the samples
-  plan.request.policy.reset();                          // set if --config names a profile for `generate`
+  plan.request.dense_steps.reset();                     // candidates have their own dense steps, caches and weights
+  plan.request.attention_mode = attention::Mode::full;  // because heads are measured in runs of full attention
+  plan.request.policy.reset();  // it may be set, if the file of --config names a profile for `generate`
   std::vector<NoEffectCause> no_effect = given.no_effect;
   if (models::dropped_of(plan.request) == attention::Dropped::none)
     no_effect.push_back({NoEffect::no_means, "dropped", "without means for dropped blocks"});

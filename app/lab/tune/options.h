@@ -47,17 +47,18 @@ struct TunePlan {
   bool goal_asked = false;  // if false, the goal is what the preset balanced promises
   Axes axes;
   std::vector<Preset> presets;
-  std::map<std::string, std::string> given;  // options that select blocks; the profile keeps them
-  std::optional<bench::StepTimes> times;     // step times of another model, used in place of this model's times
-  attention::Bounds bounds;
-  bool bounds_asked = false;  // if true, heads keep the bounds even where that is slower
+  std::map<std::string, std::string> given;  // the user's options of block selection, which go into the profile
+  std::optional<bench::StepTimes> times;  // step times of another model, from --times, which replace this model's times
+  attention::Bounds bounds;               // --l1 and --l2
+  bool bounds_asked = false;  // true if the user gave --l1 or --l2: heads keep these bounds even where that is slower
   int64_t samples = 0;        // number of steps of each prompt's run in which heads are measured
-  int64_t videos = 0;         // number of prompts whose videos are compared; 0 for heads alone
+  int64_t videos = 0;         // number of prompts whose videos are compared; if 0, only heads are measured
   std::filesystem::path output, heat_map;
   std::vector<std::string> warnings;  // about options without effect
 
-  /// Returns how many queries share one selection in a policy for each head. A CPU's tiles have 64 rows, so finer
-  /// choices cost nothing there. A GPU's kernels need the policy's own number.
+  /// Returns how many queries share one choice of blocks if each head has its own policy. On a CPU, 64: its tiles have
+  /// 64 queries, so the finest choice costs nothing. On a GPU, the number of the untuned policy, which its kernels
+  /// need.
   static int64_t selection_rows(const models::Plan& untuned) {
     return untuned.device == "cpu" ? 64 : untuned.attention_policy.selection_rows;
   }
@@ -70,7 +71,7 @@ struct TunePlan {
 /// Returns the seconds of "90s", "10m", "1h30m" or "45" (seconds). Throws Error for anything else.
 double parse_duration(const std::string& text);
 
-/// Throws Error naming an option that is out of range.
+/// Checks the options and makes the plan. Throws Error naming an option that is out of range.
 TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options);
 
 }  // namespace sparsereel::app::tuning

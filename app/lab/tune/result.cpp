@@ -21,7 +21,8 @@ attention::ProfileSetting made_with(const models::Plan& untuned) {
           .dtype = untuned.dtype};
 }
 
-/// Returns the bounds that the heads keep. If untuned heads are kept for their speed, these are wider than planned.
+/// Returns the bounds that all heads keep. They are wider than planned if some heads keep the untuned policy because it
+/// is faster.
 attention::Bounds kept_bounds(const TunePlan& plan, const attention::Profile& profile) {
   double worst = 0;
   for (const auto& layer : profile.heads)
@@ -54,7 +55,7 @@ void add_heads(const TunePlan& plan, const models::Plan& untuned, const Found& f
   }
   profile.error = count > 0 ? error / count : 0;
   profile.bounds = kept_bounds(plan, profile);
-  profile.settings.erase("topk");  // each head has its own
+  profile.settings.erase("topk");  // each head has its own number of blocks
   profile.settings.erase("dense_steps");
 }
 
@@ -72,7 +73,8 @@ Row row_of(const std::string& what, const Standing& standing, double full_second
           {"speedup", full_seconds / standing.seconds}};
 }
 
-/// Returns the rows of the choice, then of presets with videos and of full attention, fastest first.
+/// Returns the row of the chosen setting, then the rows of full attention and of the presets that have videos, fastest
+/// first.
 Rows rows_of(const TunePlan& plan, const Found& found, int64_t steps) {
   Rows rows;
   if (!found.best) return rows;
@@ -99,7 +101,7 @@ Columns found_columns() {
                  Columns{to_people("psnr_p5", {})}, columns({"psnr_lowest", "ssim", "denoise_seconds", "speedup"})});
 }
 
-/// Returns ", 1.42 x as fast as balanced": the comparison with the fastest preset that also reaches the goal.
+/// Returns ", 1.42 x as fast as balanced": compares the result with the fastest preset that also reaches the goal.
 std::string beside_presets(const TunePlan& plan, const Found& found) {
   const Standing* fastest = nullptr;
   std::string named;
@@ -115,10 +117,10 @@ std::string beside_presets(const TunePlan& plan, const Found& found) {
   return ", " + fixed(fastest->seconds / found.chosen().seconds, 2) + " x as fast as " + named;
 }
 
-/// How well the videos of a setting support the goal's percentile for other prompts.
+/// How well the compared videos of a setting support that other prompts reach the goal's percentile, too.
 struct Tail {
-  int64_t prompts = 0, below = 0;  // videos, and those below the bound
-  double share = 0, sure = 0;      // at most `share` of all prompts have a video below; `sure` by sureness()
+  int64_t prompts = 0, below = 0;  // number of videos, and of those that are below the bound
+  double share = 0, sure = 0;  // sureness(), which is `sure`, that at most `share` of all prompts are below the bound
 };
 
 Tail tail_of(const Goal& goal, const Standing& chosen) {

@@ -14,7 +14,7 @@ namespace sparsereel::app::tuning {
 attention::Profile make_profile(const TunePlan& plan, const models::Plan& untuned, const models::Pipeline& pipeline,
                                 const Found& found);
 
-/// Returns how the videos miss the goal; empty if they reach it.
+/// Returns a text that says how the best videos miss the goal; empty if they reach it.
 std::string missed_goal(const TunePlan& plan, const Found& found);
 
 std::vector<std::string> warnings_of(const TunePlan& plan, const Found& found, const attention::Profile& profile);
@@ -22,7 +22,7 @@ std::vector<std::string> warnings_of(const TunePlan& plan, const Found& found, c
 nlohmann::json found_report(const TunePlan& plan, const Found& found, const attention::Profile& profile,
                             const TuneState& state);
 
-/// Returns one line about the result, then a table of it beside the presets.
+/// Returns a line about the result, then a table that compares it with the presets.
 std::string summary(const TunePlan& plan, const Found& found, const attention::Profile& profile,
                     const std::filesystem::path& output, double seconds);
 

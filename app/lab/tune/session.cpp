@@ -1,4 +1,4 @@
-// Searches settings, then heads, within the budget.
+// Searches settings, then policies for heads, within the budget.
 #include "app/lab/tune/session.h"
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 namespace sparsereel::app::tuning {
 namespace {
 
-/// A policy for each head is not worth its file if it saves less than this share of the work or of the time.
+/// If policies for heads save less than this share of the work, or of the time, the profile does without them.
 constexpr double kLeastGain = 0.01;
 
-/// Returns a candidate that selects blocks as the settings do, in every step.
+/// Returns a candidate that chooses blocks in every step as the user's settings do.
 Candidate blocks_of(const models::Plan& untuned, const std::string& weights) {
   const attention::HeadPolicy& head = untuned.attention_policy.defaults;
   Candidate candidate{.weights = weights};
@@ -22,8 +22,9 @@ Candidate blocks_of(const models::Plan& untuned, const std::string& weights) {
   return candidate;
 }
 
-/// Returns the first preset with a topk, but with a bound on the errors of blocks that should keep as many blocks. How
-/// many blocks a bound keeps depends on the video's size, so until one bound was measured, every bound may look slow.
+/// Returns the first preset with a topk, in which a bound on the errors of blocks replaces the topk. The bound is the
+/// one that should compute about as many blocks. How many blocks a bound computes depends on the size of the video, so
+/// until a bound was measured, all bounds may look slow.
 std::optional<Candidate> bounded_twin(const std::vector<Candidate>& presets, const std::vector<double>& bounds) {
   const auto preset = std::ranges::find_if(presets, [](const Candidate& each) { return each.topk.has_value(); });
   if (preset == presets.end() || bounds.empty()) return {};
@@ -66,7 +67,7 @@ void Session::make(SettingSearch& search, size_t candidate, size_t prompt) {
   search.report(candidate, prompt, videos.at(prompt));
 }
 
-/// Searches candidates with these weights, in addition to earlier ones.
+/// Adds the candidates with these weights to the search, and searches.
 void Session::search_with(const std::string& weights, const bench::StepTimes& times, SettingSearch& search) {
   const Costs costs = [&](const Candidate& candidate) { return cost_of(videos_.combination_of(candidate), times); };
   std::vector<Candidate> presets;
@@ -86,7 +87,7 @@ void Session::search_with(const std::string& weights, const bench::StepTimes& ti
   while (const auto next = search.wanted()) make(search, next->candidate, next->prompt);
 }
 
-/// Makes the presets' videos, so that people see what they gain.
+/// Makes the presets' videos, so that the table can compare the result with them.
 void Session::compare_presets(SettingSearch& search) {
   for (const Preset& preset : context_.plan.presets) {
     const auto known = search.find(preset.candidate);
@@ -122,7 +123,7 @@ void Session::search_setting(Found& found) {
   compare_presets(*found.search);
 }
 
-/// Returns seconds of denoising a video. Heads do not speed up steps that keep every block.
+/// Returns the seconds of denoising a video with the heads' policies, which speed up only the steps that drop blocks.
 double Session::seconds_by_heads(const Candidate& candidate, const HeadState& heads) const {
   const Standing standing{.candidate = candidate, .videos = heads.videos};
   const double computed = standing.mean(&Seen::computed_steps), dense = standing.mean(&Seen::computed_dense_steps);
@@ -134,7 +135,7 @@ double Session::seconds_by_heads(const Candidate& candidate, const HeadState& he
 bool Session::gain_by_heads(const Candidate& candidate, const HeadPhase& phase, Found& found) {
   HeadState& state = context_.own.state.heads;
   const auto samples = static_cast<int64_t>(state.sampled.size());
-  if (state.compared_samples != samples) {  // with more samples, the heads' choices change
+  if (state.compared_samples != samples) {  // more samples were measured since, which may change the choices of heads
     state.compared_samples = samples;
     state.videos.clear();
     state.speedup = 0;

@@ -1,4 +1,5 @@
-// A tuning run: compares settings by whole videos, then gives the heads of the best one their own blocks if that gains.
+// A tuning run. It compares settings by whole videos. Then it finds a policy for each head of the best setting, and
+// keeps these policies if they make it faster.
 #pragma once
 
 #include <optional>
@@ -14,18 +15,18 @@ namespace sparsereel::app::tuning {
 /// The result of the search.
 struct Found {
   std::optional<SettingSearch> search;  // set if videos were compared
-  std::optional<size_t> best;           // index of its best candidate
+  std::optional<size_t> best;           // index of the best candidate of `search`
   double full_seconds = 0;              // seconds of denoising a video by full attention
-  std::optional<FoundHeads> heads;      // set if heads gain, or if only they were asked for
-  Videos head_videos;                   // videos made with these heads and the best candidate
-  double speedup = 1;                   // speedup of a step with these heads
-  double head_seconds = 0;              // seconds of denoising a video with these heads
+  std::optional<FoundHeads> heads;      // set if policies for heads make steps faster, or if only heads were measured
+  Videos head_videos;                   // videos made with the best candidate and the policies of `heads`
+  double speedup = 1;                   // speedup of a step by the policies of `heads`
+  double head_seconds = 0;              // seconds of denoising a video with the policies of `heads`
   std::string no_heads;                 // why heads have no blocks of their own
   bool complete = true;                 // false if the budget ended the search
-  std::string ended_before;             // what the budget ended before: "all heads were measured"
+  std::string ended_before;             // completes "the budget ended before ...": "all heads were measured"
 
   const Standing& setting() const { return search->standings().at(*best); }
-  /// Returns the best standing, with the heads that were found.
+  /// Returns the best candidate's results; if `heads` is set, the results with these policies.
   Standing chosen() const;
   bool passed() const { return !search || (best && search->holds(chosen())); }
 };
@@ -34,7 +35,7 @@ class Session {
  public:
   explicit Session(const TuneContext& context) : context_(context), videos_(context) {}
 
-  /// Throws Error if the budget ends before there is any result.
+  /// Runs the search. Throws Error if the budget ends before there is any result.
   Found run();
 
  private:

@@ -1,5 +1,6 @@
-// Searches by expected improvement. Each setting promises the seconds that it saves times the probability that it keeps
-// the floor, which is the least fidelity of the goal. The next video is that of the setting that promises most.
+// Searches by expected improvement. The expected improvement of a setting is the time that it saves, times the
+// probability that its videos keep the floor, which is the least fidelity that the goal allows. The next video is made
+// with the setting of the largest expected improvement.
 #include "app/lab/tune/setting_search.h"
 
 #include <algorithm>
@@ -11,28 +12,29 @@
 namespace sparsereel::app::tuning {
 namespace {
 
-/// A candidate is worth its videos if they promise to gain at least this share of the best candidate's seconds, or so
-/// many decibels.
+/// Videos of a candidate are made only if they promise to gain at least this share of the best candidate's seconds, or
+/// so many decibels.
 constexpr double kLeastShare = 0.005, kLeastDecibels = 0.1;
-/// PSNR above which no difference is visible. A cache that never reused a step makes equal videos, which the noise
-/// model cannot explain.
+/// The PSNR above which no difference is visible; higher values count as this one. For example, a cache that never
+/// reused a step makes equal videos, which the noise model cannot explain.
 constexpr double kMostDecibels = 60;
-/// The floor assumed if none is given: the level for which the noise model was made.
+/// The floor in dB if the goal has none: the level of PSNR for which the noise model was made.
 constexpr double kUsualDecibels = 40;
 
 double normal(double x) {
   return 0.5 * std::erfc(-x / std::sqrt(2.0));
 }
 
-/// The share of steps that a forecast cache computes in the first fifth of a run, and later. Measured with the tiny
-/// model at 512 x 512 and 50 steps (assets/charts). With fewer steps, each step changes more.
+/// The share of steps that a forecast cache computes, in the first fifth of a run (`early`) and after it (`late`). It
+/// was measured with the tiny model at 512 x 512 and 50 steps (assets/charts). With fewer steps, each step changes
+/// more, so a larger share is computed.
 struct Density {
   Density(double threshold, double steps) {
     const double of_few = std::pow(50 / steps, 0.8);
     early = std::min(1.0, 0.8 * std::pow(threshold / 0.1, -0.45) * of_few);
     late = std::min(1.0, 0.31 * std::pow(threshold / 0.1, -0.95) * of_few);
   }
-  /// `position`: 0 to 1 of the run.
+  /// `position` is 0 at the start of the run and 1 at its end.
   double at(double position) const { return position < 0.2 ? early : late; }
 
   double early, late;
@@ -104,8 +106,9 @@ void SettingSearch::report(size_t candidate, size_t prompt, const Seen& seen) {
   update();
 }
 
-/// Returns the PSNR if the goal bounds only PSNR. If it bounds SSIM, returns the floor plus the distance of the SSIM
-/// from its bound, in dB of 1 - SSIM. If it bounds both, returns the smaller figure.
+/// Returns the figure in dB that must reach the floor. If the goal bounds only PSNR, it is the PSNR. If the goal bounds
+/// SSIM, it is the floor plus the distance of the SSIM from its bound, in dB of 1 - SSIM. If the goal bounds both, it
+/// is the smaller figure.
 double SettingSearch::figure_of(const Seen& seen) const {
   double figure = seen.psnr;
   if (goal_.min_ssim) {
@@ -130,8 +133,8 @@ bool SettingSearch::holds(const Standing& standing) const {
          standing.psnr_percentile(goal_.tail) >= goal_.min_tail.value_or(0);
 }
 
-/// Estimates, before any video was made, how many steps are computed in the first part of a run; `share`, 0 to 1, is
-/// the size of that part.
+/// Estimates how many steps are computed in the first part of a run, without any video of the candidate. `share`, from
+/// 0 to 1, is the size of that part.
 double SettingSearch::steps_by(const Candidate& candidate, double share) const {
   const auto steps = static_cast<double>(steps_);
   const models::CacheRule& cache = candidate.cache;
@@ -147,8 +150,8 @@ double SettingSearch::steps_by(const Candidate& candidate, double share) const {
   return sum;
 }
 
-/// Returns the factor by which measured steps with a cache exceed the expected ones, taken from the measured candidate
-/// with the closest cache rule. Steps that every rule computes do not count.
+/// Returns the number of measured computed steps divided by the number that steps_by() estimates, for the measured
+/// candidate with the closest cache rule. Steps that every rule computes do not count.
 double SettingSearch::correction(const Candidate& candidate) const {
   const models::CacheRule& cache = candidate.cache;
   if (!cache.on() || cache.kind == models::CacheKind::steps) return 1;
@@ -166,8 +169,8 @@ double SettingSearch::correction(const Candidate& candidate) const {
   return expected > 0.5 ? std::max(0.1, (nearest->mean(&Seen::computed_steps) - forced) / expected) : 1;
 }
 
-/// Estimates the share of computed blocks before any video was made. If videos with another bound were measured, the
-/// estimate is corrected by its error at the closest bound.
+/// Estimates the share of computed blocks, without any video of the candidate. If videos with another bound on the
+/// errors of blocks were measured, the estimate is corrected by its error for the closest such bound.
 double SettingSearch::share_by(const Candidate& candidate) const {
   const double usual = usual_share(candidate);
   const auto distance_of = [&](const Standing& standing) {
@@ -178,7 +181,7 @@ double SettingSearch::share_by(const Candidate& candidate) const {
     const Standing& each = standings_[index];
     if (!each.candidate.block_error || !candidate.block_error) continue;
     if (each.mean(&Seen::computed_steps) <= each.mean(&Seen::computed_dense_steps))
-      continue;  // the bound was used in no step
+      continue;  // no step of its videos used the bound
     if (nearest == nullptr || distance_of(each) < distance_of(*nearest)) nearest = &each;
   }
   return std::min(1.0,
@@ -207,8 +210,8 @@ void SettingSearch::update_times(Standing& standing) const {
       (dense * cost.every_block + (computed - dense) * cost.own + (steps - computed) * cost.reused) / 1000;
 }
 
-/// Combines the measured figures with the noise model's guesses for the other prompts. The guesses are shifted by the
-/// model's error for the measured prompts.
+/// Sets the guess of the mean PSNR: combines the measured figures with the noise model's guesses for the other prompts.
+/// The guesses are shifted by the model's error on the measured prompts.
 void SettingSearch::guess(Standing& standing) const {
   const auto all = static_cast<double>(prompts_), seen = static_cast<double>(standing.videos.size());
   const Guess model = model_.guess(traits(standing));
@@ -227,7 +230,8 @@ void SettingSearch::guess(Standing& standing) const {
   standing.psnr = {.mean = sum / all, .deviation = left / all * std::sqrt(variance)};
 }
 
-/// Uses the measured share of blocks for a bound; a topk is exact.
+/// Returns the traits for the noise model. For a bound on errors, the share of blocks is the one that the search knows;
+/// a topk is the share itself.
 Traits SettingSearch::traits(const Standing& standing) const {
   const bool bounded = standing.candidate.block_error.has_value();
   return traits_of(standing.candidate, steps_, bounded ? std::optional(standing.share) : std::nullopt);
@@ -252,8 +256,8 @@ double SettingSearch::chance(const Standing& standing) const {
   return goal_.min_tail ? chance * tail_chance(standing) : chance;
 }
 
-/// Returns the probability that the percentile keeps its bound. Guesses the PSNR of the videos that are missing. A
-/// video above the bound cannot break it, so its figure does not matter.
+/// Returns the probability that the goal's percentile of the PSNR reaches its bound. Guesses the PSNR of the missing
+/// videos. How far a video lies above the bound does not matter.
 double SettingSearch::tail_chance(const Standing& standing) const {
   const double bound = *goal_.min_tail, share = goal_.tail / 100;
   std::vector<double> at_best, expected;
@@ -267,11 +271,12 @@ double SettingSearch::tail_chance(const Standing& standing) const {
   return normal((quantile(expected, share) - bound) / std::hypot(standing.psnr.deviation, kOfVideos));
 }
 
-/// Returns the gain that the candidate's videos promise, over the least gain that is worth a video. The gain is a share
-/// of the best candidate's seconds or, if the goal limits seconds, decibels.
+/// Returns the gain that further videos of the candidate promise, divided by the least gain that is worth a video. The
+/// gain is a share of the best candidate's seconds; if the goal limits seconds, it is in decibels.
 double SettingSearch::gain(const Standing& standing, const std::optional<size_t>& best) const {
   if (complete(standing) || !has_time(standing)) return 0;
-  const bool keeps_all = standing.candidate.block_error && standing.share >= 1;  // mode quantized does the same
+  // A bound that keeps all blocks computes the same as mode quantized.
+  const bool keeps_all = standing.candidate.block_error && standing.share >= 1;
   if (keeps_all && standing.videos.empty()) return 0;
   const bool held = best && holds(standings_[*best]);
   if (goal_.at_most) {

@@ -1,5 +1,5 @@
-// Decides which video to make next and which setting is best. Uses no timer, no tensor and no GPU: the caller makes the
-// videos and reports the results.
+// Decides which video to make next, and which setting is best. The caller makes the videos and reports the results, so
+// this code needs no timer, no tensor and no GPU.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +19,9 @@ namespace sparsereel::app::tuning {
 /// The goal: bounds on averages over the prompts, and on a percentile of the PSNR over them.
 struct Goal {
   std::optional<double> min_psnr = {}, min_ssim = {};
-  std::optional<double> min_tail = {};  // bound on the percentile `tail`
-  double tail = 0;                      // 0 to 50; 0 is the lowest PSNR
-  std::optional<double> at_most = {};   // most seconds of denoising; if set, the highest fidelity wins
+  std::optional<double> min_tail = {};  // bound, in dB, on the percentile `tail` of the PSNR
+  double tail = 0;                      // a percentile, 0 to 50; 0 stands for the lowest PSNR
+  std::optional<double> at_most = {};   // most seconds of denoising; if set, the setting of highest fidelity wins
 
   bool has_floor() const { return min_psnr || min_ssim || min_tail; }
 };
@@ -29,16 +29,16 @@ struct Goal {
 /// The measurements of a setting's video, compared with the video of full attention.
 struct Seen {
   double psnr = 0, ssim = 0;
-  double computed_steps = 0, computed_dense_steps = 0;  // the dense ones compute every block, and count as computed too
-  double share = 1;                                     // share of blocks in the other computed steps
+  double computed_steps = 0, computed_dense_steps = 0;  // all computed steps; those of them that compute every block
+  double share = 1;                                     // share of blocks that the other computed steps compute
 };
 
 /// Milliseconds of a step: `own` with the candidate's blocks, `every_block`, or `reused` by a cache.
 struct StepCost {
   double own = 0, every_block = 0, reused = 0;
-  bench::ShareTimes by_share = {};  // for a bound on the blocks' errors; own and reused come from it
+  bench::ShareTimes by_share = {};  // set for a bound on the errors of blocks; at() takes own and reused from it
 
-  /// Returns the cost with own and reused for this share of blocks.
+  /// Returns the cost for this share of blocks: own and reused come from by_share, if it is set.
   StepCost at(double share) const;
 };
 using Costs = std::function<std::optional<StepCost>(const Candidate&)>;
@@ -47,10 +47,10 @@ using Costs = std::function<std::optional<StepCost>(const Candidate&)>;
 struct Standing {
   Candidate candidate;
   std::map<size_t, Seen> videos = {};  // by prompt
-  double computed_steps = 0;           // expected, or the mean of the measured ones
+  double computed_steps = 0;           // expected, or the mean over the measured videos
   double share = 1;                    // share of blocks in steps that drop some; expected or measured
   double seconds = 0;                  // seconds of denoising a video; expected or measured
-  Guess psnr = {};                     // PSNR averaged over all prompts; if SSIM decides, a comparable figure
+  Guess psnr = {};  // expected mean of the PSNR over all prompts; if the goal bounds SSIM, of figure_of()
 
   double mean(double Seen::*figure) const;
   double lowest_psnr() const { return psnr_percentile(0); }
@@ -58,10 +58,10 @@ struct Standing {
   double psnr_percentile(double percentile) const;
 };
 
-/// Returns how sure it is, 0 to 1, that at most `share` of all prompts have videos below a floor, if `below` of
-/// `prompts` videos are. It is the confidence of a one-sided test of the binomial distribution: 1 minus the probability
-/// of so few videos below the floor if exactly `share` of all prompts were below it. Assumes that the prompts were
-/// drawn from the prompts of interest, and nothing else.
+/// Returns how sure it is, from 0 to 1, that at most `share` of all prompts have videos below a floor, if `below` of
+/// `prompts` videos are below it. This is the confidence of a one-sided binomial test: 1 minus the probability that so
+/// few of these videos are below the floor if exactly `share` of all prompts are. Assumes only that the prompts were
+/// drawn at random from the prompts of interest.
 double sureness(int64_t prompts, int64_t below, double share);
 
 class SettingSearch {
@@ -70,19 +70,21 @@ class SettingSearch {
   /// denoising by full attention.
   SettingSearch(const Goal& goal, size_t prompts, int64_t steps, double full_seconds);
 
-  /// Adds candidates to the search. Skips candidates that are known, or whose times are unknown. With `first`, as for
-  /// presets, their first videos are made before others are chosen.
+  /// Adds candidates to the search. Skips candidates that it already has, or for which `costs` returns nothing. If
+  /// `first`, as for presets, a first video of each of them is made before other videos are chosen.
   void add(const std::vector<Candidate>& candidates, const Costs& costs, bool first = false);
-  /// The video to make next. wanted() returns nothing when the search is over.
+  /// A video to make: the index of its candidate, and of its prompt.
   struct Wanted {
     size_t candidate = 0, prompt = 0;
   };
+  /// Returns the video to make next; nothing when the search is over.
   std::optional<Wanted> wanted() const;
+  /// Takes the results of a video.
   void report(size_t candidate, size_t prompt, const Seen& seen);
 
   const std::vector<Standing>& standings() const { return standings_; }
   std::optional<size_t> find(const Candidate& candidate) const;
-  /// Returns true if every prompt has its video.
+  /// Returns true if the candidate has a video of every prompt.
   bool complete(const Standing& standing) const { return standing.videos.size() == prompts_; }
   /// Returns true if the candidate is complete, reaches the goal and is faster than full attention.
   bool holds(const Standing& standing) const;

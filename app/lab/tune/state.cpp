@@ -70,7 +70,7 @@ std::vector<double> numbers_of(const models::TensorFile& file) {
   return numbers;
 }
 
-/// Returns the latents of the first prompts, without a gap.
+/// Returns the latents of the prompts from 0 up to the first prompt that has none.
 std::map<int64_t, at::Tensor> latents_of(const models::TensorFile& file, const SearchLimits& limits) {
   std::map<int64_t, at::Tensor> latents;
   const auto entry_of = [&](int64_t prompt) { return file.find("latents." + std::to_string(prompt)); };
@@ -90,7 +90,7 @@ void read_heads(const models::TensorFile& file, const NewHead& new_head, const S
   try {
     for (auto& layer : state.heads.searches)
       for (attention::HeadSearch& head : layer) left = head.restore(left);
-  } catch (const Error&) {  // restore() does not know the file's name
+  } catch (const Error&) {  // replaces an error of restore(), which does not name the file
     throw damaged(file.path());
   }
   if (!left.empty()) throw damaged(file.path());
@@ -135,7 +135,7 @@ TuneState read(const models::TensorFile& file, const json& text, const NewHead& 
   return state;
 }
 
-/// Returns nothing if the file has another key.
+/// Reads a saved search. Returns nothing if the file has another key.
 std::optional<TuneState> load(const fs::path& path, const std::string& key, const NewHead& new_head,
                               const SearchLimits& limits) {
   try {

@@ -1,4 +1,4 @@
-// The progress of a tuning run, in a file beside the profile from which an interrupted run resumes.
+// The progress of a tuning run. It is saved in a file beside the profile, so that an interrupted run can resume.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,27 +22,27 @@ using Videos = std::map<size_t, Seen>;  // by prompt
 
 /// The progress of the search for heads' policies.
 struct HeadState {
-  std::string setting;              // name of the candidate whose selection the heads start from
+  std::string setting;              // name of the candidate from whose policy the heads' searches start
   std::optional<double> topk = {};  // the candidate's topk
   HeadSearches searches = {};
   std::set<std::pair<int64_t, int64_t>> sampled = {};  // finished (prompt, step) pairs
-  // `videos` and `speedup` were measured with the choices made after `compared_samples` samples; more samples make them
-  // invalid.
+  // `videos` and `speedup` were measured with the policies that were chosen after `compared_samples` samples. Once
+  // there are more samples, both are invalid.
   int64_t compared_samples = 0;
   Videos videos = {};
-  double speedup = 0;  // of a step, over a step with one share of blocks in all heads; 0 if not timed
+  double speedup = 0;  // of a step, compared with a step in which all heads have one policy; 0 if not timed
 };
 
 struct TuneState {
   std::string key;                        // hash of everything that the search depends on
   std::map<int64_t, at::Tensor> latents;  // by prompt: final latents of full attention, CPU, fp32
-  Rows steps;                             // one per timed step, as in `bench pipeline`
-  std::map<std::string, Videos> videos;   // by the candidate's name
+  Rows steps;                             // the timed kinds of steps, as rows of `bench pipeline`
+  std::map<std::string, Videos> videos;   // by the name of the candidate
   HeadState heads;
 
   /// Returns the number of videos, without those of full attention.
   int64_t video_count() const;
-  /// Returns the number of calls in which every head was measured.
+  /// Returns in how many calls the least measured head was measured.
   int64_t least_calls() const;
   /// Saves the state. The write is atomic.
   void save(const std::filesystem::path& path) const;
@@ -65,13 +65,13 @@ std::vector<std::filesystem::path> states_beside(const std::filesystem::path& pr
 struct OwnState {
   std::filesystem::path path;                 // file of the state with this key, else the first free name
   TuneState state;                            // the state with this key, else an empty one
-  std::vector<std::filesystem::path> others;  // files with other keys, found before it; they stay
+  std::vector<std::filesystem::path> others;  // files of other searches that were found before `path`; they are kept
 };
 
-/// Returns the search that each head starts with, given the candidate's topk.
+/// Makes the search that each head starts with, for the topk of the candidate.
 using NewHead = std::function<attention::HeadSearch(std::optional<double> topk)>;
 
-/// Returns the state with this key or a new one. Throws Error for a damaged file.
+/// Returns the saved state with this key, or a new state. Throws Error for a damaged file.
 OwnState find_state(const std::filesystem::path& profile, const std::string& key, const NewHead& new_head,
                     const SearchLimits& limits);
 

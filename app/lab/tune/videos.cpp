@@ -18,7 +18,7 @@ namespace {
 using attention::Mode;
 using bench::Combination;
 
-/// Steps are timed for this long, within the least and most counts.
+/// Each kind of step is timed for about this many seconds, but at least kLeastTimed and at most kMostTimed times.
 constexpr double kTimingSeconds = 3;
 constexpr int64_t kLeastTimed = 3, kMostTimed = 9;
 constexpr const char* kFullWeights = "auto";
@@ -216,7 +216,7 @@ double VideoRuns::speedup_of(const Candidate& candidate, const attention::Policy
 std::optional<StepCost> cost_of(const Combination& combination, const bench::StepTimes& times) {
   const auto seconds_of = [&](double computed, double dense, int64_t steps) {
     Row row = bench::fields_of(combination);
-    row.erase("exact_steps");  // a step of each kind is timed by itself
+    row.erase("exact_steps");  // each kind of step is timed separately
     row.update({{"computed_steps", computed}, {"computed_dense_steps", dense}});
     times.fill(row, steps);
     return number_of(row, "denoise_seconds");

@@ -18,7 +18,7 @@
 
 namespace sparsereel::app::tuning {
 
-/// Thrown if the budget ends in the middle of a piece of work, whose result is then discarded.
+/// Thrown if the budget ends in the middle of some work. The results of that work are discarded.
 struct OutOfTime {};
 
 /// The budget, counted from the command's start.
@@ -48,7 +48,7 @@ struct TuneContext {
   const Pipelines& pipelines;
   RunProgress& progress;
   const Deadline& deadline;
-  OwnState& own;  // collects slow results, and is saved after each
+  OwnState& own;  // collects the results that take long, and is saved after each
 
   void save() const { own.state.save(own.path); }
 };
@@ -58,16 +58,16 @@ class VideoRuns {
   explicit VideoRuns(const TuneContext& context) : context_(context) {}
 
   void encode_prompts();
-  /// Makes the missing latents of full attention. Throws OutOfTime.
+  /// Makes the latents of full attention that are not saved yet. Throws OutOfTime if the budget ends.
   void make_references();
   /// Times steps with these weights: full and quantized attention, and each topk.
   void time_steps(const std::string& weights, const std::vector<std::optional<double>>& topks);
-  /// Returns the step times so far.
+  /// Returns the times of the steps that were timed so far.
   bench::StepTimes times() const;
-  /// Makes a video and compares it with the video of full attention. `policy`, if not null, replaces the candidate's
-  /// blocks in each head. Throws OutOfTime.
+  /// Makes a video and compares it with the video of full attention. `policy`, if not null, holds policies for heads
+  /// that replace the candidate's. Throws OutOfTime if the budget ends.
   Seen compare(const Candidate& candidate, size_t prompt, const attention::Policy* policy = nullptr);
-  /// Returns how many times faster a step is with this policy for the heads; both take turns.
+  /// Returns how many times as fast a step is with this policy for the heads as without it. Both take turns.
   double speedup_of(const Candidate& candidate, const attention::Policy& policy);
 
   bench::Combination combination_of(const Candidate& candidate) const;
