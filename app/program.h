@@ -10,7 +10,7 @@
 
 namespace sparsereel::app {
 
-/// What a program that embeds this one adds to it: model families, loaders of their components, and options.
+/// The additions of a program that embeds this one: model families, loaders of their components, and options.
 struct Additions {
   std::vector<models::Family> families;
   models::ComponentLoaders loaders;

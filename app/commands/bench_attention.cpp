@@ -135,7 +135,7 @@ Data make_data(const Run& run, const Workload& workload, int64_t copies) {
   return data;
 }
 
-/// What running a contender once, on all inputs that are compared, has shown.
+/// The results of running a contender once, on all inputs that are compared.
 struct Trial {
   std::string kernel, failure;
   attention::Statistics statistics;

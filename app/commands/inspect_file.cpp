@@ -141,7 +141,7 @@ std::vector<std::string> parts_of_no_config(const fs::path& path, std::string& o
   return parts;
 }
 
-/// What the header of a file says. The header is read once.
+/// The contents of a file's header, which is read once.
 struct Look {
   models::StoredWeights weights;
   uint64_t bytes = 0;

@@ -81,7 +81,7 @@ std::optional<bool> gives_images(const Settings& settings) {
   return lacks_prompt(settings) ? std::nullopt : std::optional(false);
 }
 
-/// What is known about the model of the settings before its weights are read.
+/// The facts about the settings' model that are known before its weights are read.
 struct KnownModel {
   models::ModelConfig config;  // without defaults if no file of configs/ fits
   models::Defaults defaults;   // the model's own defaults

@@ -80,7 +80,7 @@ std::string row_name(const Row& row);
 /// Returns "topk 0.3, mean, error, cell 16, hilbert" from fields_of(), for errors and pictures.
 std::string combination_name(const Row& row);
 
-/// What a profile of `tune` sets.
+/// The settings of a profile of `tune`.
 struct ProfilePolicy {
   std::string file;
   std::map<std::string, std::string> options{};  // option values by key, as Source::profile adds them

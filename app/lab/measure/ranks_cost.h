@@ -5,7 +5,7 @@
 
 namespace sparsereel::app {
 
-/// What a step of a video costs on one GPU, in 16 bits.
+/// The cost of a step of a video on one GPU, in 16 bits.
 struct VideoCost {
   double tokens = 0;  // tokens of one pass
   int64_t layers = 0, heads = 0;

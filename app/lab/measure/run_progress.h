@@ -1,4 +1,5 @@
-// What all benchmarks share: progress, Ctrl-C, the machine's name, warnings, and the first stages of whole videos.
+// The code that all benchmarks share: progress, Ctrl-C, the machine's name, warnings, and the first stages of whole
+// videos.
 #pragma once
 
 #include <c10/core/Device.h>
