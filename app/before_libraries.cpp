@@ -49,8 +49,8 @@ constinit const std::array<Setting, 2> kSettings = {{
 }
 
 /// Opens closed standard descriptors. Otherwise a file or socket that is opened later could get the number of a
-/// standard descriptor, and receive messages and progress. The modes are swapped on purpose, so that reading and
-/// writing fail as on a closed descriptor.
+/// standard descriptor, and messages and progress would be written into it. Standard input is opened for writing and
+/// the others for reading, so that using them fails as on closed descriptors.
 void open_standard_descriptors() {
   for (const int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(number, F_GETFD) >= 0) continue;  // NOLINT(cppcoreguidelines-pro-type-vararg): a C function
@@ -116,7 +116,7 @@ int64_t take_start(char** environment) {
 
 /// Returns "SPARSEREEL_STARTED=PID:NANOSECONDS" for this process, in static storage.
 char* start_entry(int64_t start) {
-  static constinit std::array<char, 64> text{};  // zeros terminate it
+  static constinit std::array<char, 64> text{};  // the zeros after the text end it
   char* const last = text.data() + text.size() - 1;
   char* end = std::ranges::copy(kStarted, text.data()).out;
   end = std::to_chars(end, last, getpid()).ptr;
@@ -153,7 +153,7 @@ void start_again(char** arguments, char** environment) {
 }
 
 void before_libraries(int, char** arguments, char** environment) {
-  open_standard_descriptors();  // before anything else is opened
+  open_standard_descriptors();  // first, before anything else can get these numbers
   const int64_t now = boot_nanoseconds(), handed_over = take_start(environment),
                 start = handed_over > 0 ? handed_over : now;
   set_program_start(start);

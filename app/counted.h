@@ -8,7 +8,7 @@
 
 namespace sparsereel::app {
 
-/// Returns "1 row" or "2 rows".
+/// Returns the count with its noun: "1 row" or "2 rows" for `what` "row".
 inline std::string counted(int64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }

@@ -14,7 +14,7 @@ struct EarlyCommand {
   bool computes = false;  // true if the command may compute on a GPU
 };
 
-/// Every command. A test compares this list and the flags below with what CLI11 parses.
+/// Every command. A test compares this list, and kEarlyFlags, with the commands and flags that CLI11 knows.
 inline constexpr auto kEarlyCommands = std::to_array<EarlyCommand>({
     {.path = "generate", .computes = true},
     {.path = "batch", .computes = true},
@@ -55,13 +55,13 @@ struct EarlyOption {
   }
 };
 
-/// Reads the options one by one from words that end with a null. Like CLI11, it takes the word after an option as its
-/// value, even if that looks like another option.
+/// Reads the options one by one from words that end with a null. Like CLI11, takes the word after an option as its
+/// value, even if that word looks like another option.
 class EarlyOptions {
  public:
   constexpr explicit EarlyOptions(const char* const* words) : next_(words) {}
 
-  /// Returns false if no option is left.
+  /// Reads the next option into `option`. Returns false if none is left.
   constexpr bool read(EarlyOption& option) {
     while (*next_ != nullptr) {
       const std::string_view word = *next_++;

@@ -9,11 +9,11 @@ namespace sparsereel::app {
 
 struct GpuLinks {
   int64_t gpus = 0;
-  int64_t nvlinks = 0;  // active links of the GPU that has the fewest
+  int64_t nvlinks = 0;  // active NVLinks of the GPU that has the fewest
   std::string problem;  // why the links are unknown; empty if they are known
 };
 
-/// Finds the links between GPUs through NVML, which comes with the driver.
+/// Asks NVML, which comes with the driver, for the links between GPUs.
 GpuLinks find_gpu_links();
 
 /// The speeds in GB/s at which a GPU sends while it receives as much, measured in all-to-all exchanges of a few hundred

@@ -1,4 +1,5 @@
-// Reads the processor from /proc, and loads the GPU driver by dlopen so that machines without one run the program too.
+// Reads the processor's name from /proc. Loads the GPU driver by dlopen, so that the program also runs on machines
+// without it.
 #include "app/machine.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-// The program: subcommands, errors on stderr, and exit codes (0 done, 1 failed, 2 bad input, 130 interrupted).
+// Runs the program: its subcommands, errors on stderr, and exit codes (0 done, 1 failed, 2 bad input, 130 interrupted).
 #pragma once
 
 #include <vector>

@@ -23,7 +23,7 @@ std::string escaped(char kind, unsigned code) {
   return text.data();
 }
 
-/// Returns how many bytes at the end belong to an incomplete character.
+/// Returns how many bytes at the end of the text belong to an incomplete UTF-8 character.
 size_t unfinished(std::string_view text) {
   constexpr size_t kLongest = 4;
   for (size_t back = 1; back < kLongest && back <= text.size(); ++back) {

@@ -36,7 +36,7 @@ class PrintableOnly : private std::streambuf {
 
   std::ostream& stream_;
   std::streambuf* target_;
-  std::string begun_;  // the first bytes of an incomplete character
+  std::string begun_;  // the bytes so far of a UTF-8 character that is still incomplete
 };
 
 }  // namespace sparsereel::app

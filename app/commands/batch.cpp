@@ -209,7 +209,7 @@ std::vector<PromptRow> repeated(const std::vector<PromptRow>& rows, int64_t coun
   return all;
 }
 
-/// The unfinished rows of one pipeline.
+/// Rows that are left to render with the same pipeline.
 struct Group {
   std::shared_ptr<models::Pipeline> pipeline;
   std::vector<VideoTask*> rows;
@@ -278,7 +278,7 @@ PlannedSet plan_set(const SetSettings& set, const BatchOptions& options) {
 /// Turns a planned set into videos. Holds the manifest, the results of earlier runs, and the results of the rows.
 class SetRun {
  public:
-  /// Opens the manifest of this share, and removes what killed runs left behind for its rows.
+  /// Opens the manifest of this share, and removes temporary files that killed runs left behind for its rows.
   SetRun(const SetSettings& set, const BatchOptions& options, PlannedSet& planned)
       : set_(set),
         options_(options),
@@ -301,7 +301,7 @@ class SetRun {
 
  private:
   std::vector<ManifestEntry> read_earlier_entries() {
-    remove_leftovers(planned_.plan.rows);  // safe, because the manifest is locked
+    remove_leftovers(planned_.plan.rows);  // no other process makes these rows, because the manifest is locked
     return read_manifests(options_.folder, tally_.warnings);
   }
   std::vector<MovedVideo> move_finished(const std::vector<VideoTask*>& rows);
@@ -339,7 +339,7 @@ std::vector<Group> SetRun::skip_finished() {
   return groups;
 }
 
-/// Renames finished videos that exist under other names to the names of these rows.
+/// Finds finished videos of these rows that exist under other names, and renames them to the rows' names.
 std::vector<MovedVideo> SetRun::move_finished(const std::vector<VideoTask*>& rows) {
   // If several processes share the set, a process does not know whether a row of another process needs the same video.
   if (planned_.share.size > 1) return {};

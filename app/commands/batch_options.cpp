@@ -9,7 +9,7 @@ namespace {
 
 using sets::BatchOptions;
 
-/// Adds the options that say which rows to make and who makes them.
+/// Adds the options that say which rows are made, and by which machines and GPUs.
 void add_set_options(CLI::App& command, BatchOptions& options) {
   const OptionGroup set(command, "Prompt set");
   set.add("FILE", options.set,

@@ -9,7 +9,7 @@ class App;
 
 namespace sparsereel::app {
 
-/// `options` must outlive the parsing.
+/// Adds the options to the command. `options` must outlive the parsing.
 void add_batch_options(CLI::App& command, sets::BatchOptions& options);
 
 }  // namespace sparsereel::app

@@ -12,15 +12,16 @@ namespace sparsereel::app {
 /// or else to stdout. They throw Error for options that are out of range and for models or shapes that cannot be used.
 /// If one contender cannot run, the note of its row gives the reason.
 void add_bench_attention(CLI::App& above, CommandLine& line);  // full, quantized and sparse attention side by side
-void add_bench_pipeline(CLI::App& above, CommandLine& line);   // whole videos in the same modes, timed by stage
+void add_bench_pipeline(CLI::App& above, CommandLine& line);   // the stages of whole videos, timed in the same modes
 void add_bench_quality(CLI::App& above, CommandLine& line);    // fidelity of videos to full attention, and speed
 void add_bench_plot(CLI::App& above, CommandLine& line);       // charts from the JSON reports of a benchmark
 
 /// Returns the caption for charts of a report: "some-model, bf16, NVIDIA H200".
 std::string caption_of(const nlohmann::json& report);
 
-/// Returns the bars of a report: the steps of `bench pipeline` (or of a baseline's report), or the rows of `bench
-/// attention` if none is sparse. Leaves out rows without a time. Throws Error naming `file` if it holds none of these.
+/// Returns the bar chart of a report. It has a bar for each step in a report of `bench pipeline` (or of another
+/// program), or for each row of `bench attention` if no row is sparse. Rows without a time are left out. Throws Error
+/// naming `file` if no row is left.
 PlotData plot_of(const nlohmann::json& report, const std::string& file);
 
 /// Returns the chart of a report of `bench quality`: PSNR in dB against seconds of denoising. It has the points of each

@@ -1,4 +1,5 @@
-// `sparsereel bench attention`: runs the plan workload by workload. The parts are in app/lab/bench/.
+// `sparsereel bench attention`: measures workload after workload. app/lab/bench/ holds its options, contenders and
+// rows.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
@@ -264,7 +265,7 @@ Rows measure(const Run& run, const Workload& workload, RunProgress& progress) {
   return rows;
 }
 
-/// Describes the data: "structured", "9 calls of tiny.safetensors", or both.
+/// Returns a description of the data: "structured", "9 calls of tiny.safetensors", or both.
 std::string data_text(const Run& run) {
   const bench::AttentionOptions& options = run.options;
   std::string text;
@@ -291,7 +292,8 @@ nlohmann::json settings_report(const Run& run) {
   return settings;
 }
 
-/// Describes the measurement: "NVIDIA H200, gaussian data, seed 42, median of 20 rounds after 5 to warm up".
+/// Returns a line that describes the measurement: "NVIDIA H200, gaussian data, seed 42, median of 20 rounds after 5 to
+/// warm up".
 std::string summary(const Run& run) {
   std::string text = run.device_name;
   if (run.device.is_cpu()) text += ", " + counted(at::get_num_threads(), "thread");

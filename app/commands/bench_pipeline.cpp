@@ -1,4 +1,5 @@
-// `sparsereel bench pipeline`: options, stages and report. The parts are in app/lab/bench/.
+// `sparsereel bench pipeline`: plans the run, measures the stages and fills the report. app/lab/bench/ holds these
+// parts.
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
 

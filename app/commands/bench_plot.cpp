@@ -62,8 +62,8 @@ bool is_sparse(const Json& row) {
   return text_of(row, "mode") == attention::name(attention::Mode::sparse);
 }
 
-/// Returns a point's label: the preset, "0.3" for topk, "cdf 0.9", "block error 0.008", or the profile's name. Rows
-/// that are not sparse are labeled by their cache.
+/// Returns a point's label, which says how many blocks are computed: the preset, "0.3" for topk, "cdf 0.9", "block
+/// error 0.008", or the profile's name. Rows that are not sparse are labeled by their cache.
 std::string label_of(const Json& row) {
   if (const std::string preset = text_of(row, "preset"); !preset.empty()) return preset;
   if (!is_sparse(row)) return text_of(row, "cache");
@@ -86,7 +86,8 @@ std::string settings_of(const Json& row, const Rows& drawn) {
   return text;
 }
 
-/// Returns "dropped mean, select error", followed by settings_of().
+/// Returns the name of the row's curve: "presets", a mode, or for sparse attention "dropped mean, select error"
+/// followed by settings_of().
 std::string method_of(const Json& row, const Rows& drawn) {
   if (!text_of(row, "preset").empty()) return "presets";
   if (!is_full(row) && !is_sparse(row)) return text_of(row, "mode");
@@ -113,7 +114,7 @@ Rows rows_with_errors(const Json& report, const std::string& file) {
   return sparse ? drawn : Rows{};
 }
 
-/// Returns "1,24,44776,128, bf16, NVIDIA H200".
+/// Returns the title of a chart of `bench attention`, such as "1,24,44776,128, bf16, NVIDIA H200".
 std::string attention_title(const Json& report, const Rows& drawn) {
   std::string title = text_of(drawn.front(), "workload");
   const Json shape = drawn.front().value("shape", Json());
@@ -127,7 +128,7 @@ std::string workload_of(const Json& row) {
   return name.empty() ? row.value("shape", Json()).dump() : name;
 }
 
-/// Names the row's curve: the method, and the workload if there are several.
+/// Returns the name of the row's curve: the method, and the workload if the rows have several.
 std::string error_curve_of(const Json& row, const Rows& drawn) {
   const std::string workload = workload_of(row);
   const bool several =
@@ -176,7 +177,7 @@ Rows rows_with_seconds(const Json& report, const std::string& file) {
   return drawn;
 }
 
-/// Returns the points that no other row beats, fastest first.
+/// Returns the points of the rows that no other row beats, fastest first.
 std::vector<Curve::Point> frontier_of(const Rows& drawn) {
   std::vector<Curve::Point> points;
   for (const Json& row : drawn)

@@ -1,4 +1,5 @@
-// `sparsereel bench quality`: options, stages and report. The parts are in app/lab/bench/.
+// `sparsereel bench quality`: plans the run, makes and compares the videos, and fills the report. app/lab/bench/ holds
+// these parts.
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
 
@@ -26,7 +27,8 @@ namespace {
 namespace fs = std::filesystem;
 using bench::QualityPlan;
 
-/// Returns the classifier, if there is one and some prompt describes a trait that it can recognize.
+/// Returns the classifier if there is one, and if a prompt describes a trait that it can recognize. `asked` is true if
+/// the user gave --judge; it is then an error if no prompt does.
 std::optional<bench::Classifier> find_classifier(const QualityPlan& plan, bool asked) {
   if (plan.options.judge.empty()) return {};
   const bool tells = std::any_of(plan.prompts.begin(), plan.prompts.end(), [](const std::string& prompt) {
@@ -76,7 +78,8 @@ nlohmann::json full_report(const bench::QualityRuns& runs) {
   return full;
 }
 
-/// Returns "full attention: 612 ms a step, the classifier is right for 20 of 20 prompts".
+/// Returns a line about the baseline, such as "full attention: 612 ms a step, the classifier is right for 20 of 20
+/// prompts".
 std::string full_summary(const nlohmann::json& full, bool timed_here) {
   std::string text;
   const bool in_turns = full.at("in_turns");
@@ -115,7 +118,7 @@ void add_weights_warning(const bench::Lists& lists, const bench::Pipelines& pipe
       plan.warnings.push_back("--weights " + weights + " has no effect " + why);
 }
 
-/// Throws Error if no row has both a time and a PSNR.
+/// Returns the curves for --plot. Throws Error if no row has both a time and a PSNR.
 CurvesData curves_to_draw(const std::string& plot, const Rows& rows, const RunReport& report) {
   const auto is_drawn = [](const Row& row) { return number_of(row, "denoise_seconds") && number_of(row, "psnr"); };
   if (std::ranges::none_of(rows, is_drawn)) {

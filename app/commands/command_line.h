@@ -26,7 +26,7 @@ struct CommandLine {
   std::string config;                         // --config
   Settings settings;                          // merged by collect()
   bool is_silent = false;                     // true on ranks other than rank 0, which print nothing
-  std::optional<std::string> report_file;     // --report; set once a command that writes reports has begun
+  std::optional<std::string> report_file;     // --report, or empty; unset until a command that writes reports begins
   RunReport& report;
 
   /// Merges the settings. Throws Error like collect_settings().

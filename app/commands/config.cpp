@@ -46,8 +46,8 @@ std::string source_name(const Settings& settings, const std::string& key) {
   return {};
 }
 
-/// Returns the source of a value. A number of frames may come from a length in seconds. If no source gives width and
-/// height, they come from the requested area and the shape of the image.
+/// Returns the source of a value. The number of frames may come from --seconds. Width and height, if no source gives
+/// them, come from the area of --size and the shape of the image.
 std::string source_of(const Settings& settings, const models::Plan& plan, const std::string& key) {
   if (const auto seconds = settings.text("seconds"); seconds && key == "frames")
     return "seconds " + *seconds + " of " + source_name(settings, "seconds");
@@ -58,8 +58,8 @@ std::string source_of(const Settings& settings, const models::Plan& plan, const 
   return "size " + *area + " of " + source_name(settings, "size") + (shape.empty() ? "" : ", " + shape);
 }
 
-/// Returns "takes image (needed) and last_image", or "takes image and last_image, or one of them"; empty for a model
-/// that takes only text.
+/// Returns which images the model takes: "takes image (needed) and last_image", or "takes image and last_image, or one
+/// of them". Returns an empty string for a model that takes only text.
 std::string images_taken(const models::ImageSpec& spec) {
   if (!spec.any()) return {};
   return std::string("takes image") + (spec.needed ? " (needed)" : "") +
@@ -85,7 +85,7 @@ nlohmann::json other_values(const Settings& settings, const GenerateOptions& opt
     for (models::LoraChoice& lora : loras) lora.file = std::filesystem::absolute(lora.file);
     values["lora"] = models::text_of(loras, /*whole_paths=*/true);
   }
-  if (options.random_seed) values["seed"] = kRandomSeed;  // each run draws its own
+  if (options.random_seed) values["seed"] = kRandomSeed;  // each run draws its own seed
   for (const OptionSpec& option : option_table()) {
     const std::string path = option.kind() == ValueKind::file ? settings.text(option.key(), "") : "";
     if (!path.empty()) values[option.key()] = std::filesystem::absolute(path).string();

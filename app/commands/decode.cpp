@@ -61,9 +61,9 @@ const char* kind_of(at::Device device) {
   return device.is_cpu() ? "cpu" : "cuda";
 }
 
-/// Returns the user's dtype. Without one, returns the dtype that the latents were made in, if they were made on the
-/// same kind of device. The video then equals the one that `generate` makes. On another kind of device, returns the
-/// request's dtype.
+/// Returns the dtype of --dtype. Without that option, returns the dtype in which the latents were made, if they were
+/// made on the same kind of device: the video then equals the video that `generate` makes. On another kind of device,
+/// returns the request's dtype.
 std::string dtype_of(const Settings& settings, const nlohmann::json& recipe, const models::Request& request) {
   const std::string made_in = saved_text(recipe, "dtype");
   const bool known = made_in == "fp32" || made_in == "bf16" || made_in == "fp16";
@@ -72,7 +72,7 @@ std::string dtype_of(const Settings& settings, const nlohmann::json& recipe, con
 }
 
 /// Returns a warning if the latents were made in another dtype, or on another kind of device, than the video was
-/// decoded with. The video's recipe then describes only how the latents were made. Otherwise returns nothing.
+/// decoded. The video's recipe then describes only how the latents were made. Otherwise returns an empty string.
 std::string recipe_warning(const nlohmann::json& recipe, const models::Pipeline& pipeline) {
   const std::string made = saved_text(recipe, "dtype") + " on " + saved_text(recipe, "device");
   const std::string now = models::dtype_name(pipeline.dtype()) + " on " + kind_of(pipeline.device());

@@ -104,7 +104,7 @@ std::string machine_code(const attention::cuda::Gpu& gpu) {
   return gpu.compiled_from_ptx ? code + ", compiled by the driver from PTX" : code;
 }
 
-/// Finds the machine code of this build that each GPU would run.
+/// Finds, for each GPU, the machine code of this build that it would run.
 void find_kernels(Findings& findings) {
   std::string reason;
   const auto gpus = attention::cuda::list_gpus(&reason);

@@ -36,7 +36,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-/// The output that was asked for, before videos are numbered.
+/// The output of the command line, before the files of several videos are numbered.
 struct GivenOutput {
   fs::path path;
   bool is_named = true;          // true if the user named it
@@ -93,7 +93,7 @@ std::string last_line(const VideoTask& video, const models::VideoShape& shape, c
   return text + (tells_seed ? ", seed " + std::to_string(video.plan.seed) : "");
 }
 
-/// Returns the details that --verbose adds to the last line.
+/// Returns the lines that --verbose adds after the last line.
 std::string details(const VideoTask& video, const models::Outcome& result, const EndSeconds& ends,
                     const nlohmann::json& memory) {
   const models::StageSeconds& seconds = result.seconds;
@@ -105,7 +105,7 @@ std::string details(const VideoTask& video, const models::Outcome& result, const
          cache_summary(video.plan.cache, result.attention) + ", " + memory_summary(memory);
 }
 
-/// Counts the steps while showing them.
+/// Shows the progress of steps, and counts the steps.
 class CountedRun final : public ShownRun {
  public:
   using ShownRun::ShownRun;
@@ -115,7 +115,7 @@ class CountedRun final : public ShownRun {
     ShownRun::step(step);
   }
 
-  int64_t steps = 0;  // computed by this run for the current video
+  int64_t steps = 0;  // steps that this run has computed for the current video
 };
 
 /// Makes the videos of a command line and reports them.
@@ -212,7 +212,7 @@ void Generation::begin(const VideoTask& video) {
   show();
 }
 
-/// Prints a warning that several videos share only once.
+/// Prints the warning, unless an earlier video has already caused the same warning.
 void Generation::warn(const VideoTask& /*video*/, const std::string& warning) {
   progress_.clear();
   if (told_.insert(warning).second) print_warnings({warning});

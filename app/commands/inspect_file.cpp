@@ -53,7 +53,8 @@ nlohmann::json distilled_by_name(const fs::path& path) {
   return {};
 }
 
-/// Describes a LoRA and the model that it was made for. If the LoRA cannot be used, returns a "problem" and a "remedy".
+/// Describes a LoRA and the model that it was made for, as a JSON object. If the LoRA cannot be used, the object has
+/// the keys "problem" and "remedy".
 nlohmann::json describe_lora(const fs::path& path) {
   try {
     const models::LoraFile lora = models::read_lora(path);
@@ -126,8 +127,8 @@ Parts parts_in(const fs::path& path) {
   return parts;
 }
 
-/// Returns the parts in the file that belong to supported families but have sizes that no model of configs/ has: "vae
-/// of A, in sizes ...". If the file is a part of a model that no family runs, describes it in `other`.
+/// Describes the parts in the file that belong to supported families, but whose sizes no model of configs/ has: "vae of
+/// A, in sizes ...". If the file is a part of a model that no family runs, sets `other` to its description.
 std::vector<std::string> parts_of_no_config(const fs::path& path, std::string& other) {
   std::vector<std::string> parts;
   try {
@@ -147,7 +148,7 @@ struct Look {
   uint64_t bytes = 0;
   std::string format = {};
   Parts parts = {};
-  std::string other = {};                     // "an SDXL checkpoint"; empty if it is a part or unknown
+  std::string other = {};  // description of another program's model, such as "an SDXL checkpoint"; else empty
   std::vector<std::string> other_sizes = {};  // see parts_of_no_config()
   std::map<std::string, std::string> metadata = {};
 };

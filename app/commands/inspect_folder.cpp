@@ -1,4 +1,4 @@
-// Sorts a folder's files by model and prints them.
+// Sorts a folder's files by the models that can use them, and prints the list.
 #include "app/commands/inspect_folder.h"
 
 #include <algorithm>

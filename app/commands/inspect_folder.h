@@ -28,7 +28,7 @@ FolderInventory take_inventory(const std::filesystem::path& folder);
 
 void print_inventory(const FolderInventory& inventory);
 
-/// Prints the command for the folder's only model, and what else lies in the folder.
+/// Prints the command that runs the folder's only model, and the folder's other files.
 void print_rest_of_inventory(const FolderInventory& inventory);
 
 /// Returns the inventory as a JSON object with the keys "models", "loras", "other_files" and "unread".

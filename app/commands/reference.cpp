@@ -1,4 +1,4 @@
-// Builds one list of headings, paragraphs and entries and prints it as plain text or as a manual page.
+// Builds the manual as a list of headings, paragraphs and entries, and prints it as plain text or as a page for man.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
@@ -25,7 +25,7 @@ std::string names_of(const OptionInfo& option) {
   return option.positional || option.value.empty() ? text : text + " " + option.value;
 }
 
-/// Returns the row of the option table that the option was made from; null for other options.
+/// Returns the OptionSpec from which the option was made; null for options that are not in the option table.
 const OptionSpec* find_spec(const OptionInfo& option) {
   for (const std::string& name : option.names) {
     const OptionSpec* spec = find_option(key_of_option(name));
@@ -110,7 +110,7 @@ void add_command(const CommandInfo& command, const CommandInfo* generate, std::v
   if (!shared.empty()) entries.push_back({.text = "It also takes these options of generate: " + shared + "."});
 }
 
-/// The flags that every command has.
+/// Returns the entries of the flags that every command has.
 std::vector<Entry> general_entries(const CommandInfo& program) {
   std::vector<Entry> entries;
   for (const OptionInfo& option : program.options)

@@ -1,4 +1,5 @@
-// `sparsereel tune`: options, search, profile and report. The parts are in app/lab/tune/.
+// `sparsereel tune`: declares the options, searches, and writes the profile and the report. app/lab/tune/ holds the
+// search.
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
 
@@ -41,9 +42,9 @@ std::string search_key(const TunePlan& plan, const models::Plan& untuned, const 
   video.run.video = {};
   video.run.metadata = true;
   models::Plan sparse = untuned;
-  sparse.attention_mode = attention::Mode::sparse;  // its recipe holds the untuned policy
+  sparse.attention_mode = attention::Mode::sparse;  // so that the recipe contains the untuned policy
   const bool offload = plan.request.offload == models::Offload::on && !pipeline.device().is_cpu();
-  constexpr int kFormat = 4;  // version of the file's content; increase it if the content changes
+  constexpr int kFormat = 4;  // version of the search's file; increase it if the form of the file changes
   const nlohmann::json key = {
       {"format", kFormat},
       {"video", recipe_identity(make_recipe(video, sparse, pipeline, *plan.pictures), sparse, video.run)},
@@ -58,7 +59,8 @@ std::string search_key(const TunePlan& plan, const models::Plan& untuned, const 
 
 tuning::SearchLimits limits_of(const TunePlan& plan, const models::Plan& untuned, const models::Pipeline& pipeline) {
   std::vector<int64_t> latents = models::latents_shape(pipeline.spec(), untuned.latent);
-  latents[static_cast<size_t>(models::frames_axis(pipeline.spec().layout))] = untuned.latent.frames;  // as decoded
+  // Only the frames that are decoded.
+  latents[static_cast<size_t>(models::frames_axis(pipeline.spec().layout))] = untuned.latent.frames;
   return {.layers = static_cast<size_t>(pipeline.spec().layers),
           .heads = static_cast<size_t>(pipeline.spec().heads),
           .prompts = static_cast<int64_t>(plan.prompts.size()),
@@ -84,7 +86,7 @@ void check_profile_output(const std::string& what, const fs::path& path) {
   }
 }
 
-/// Checks the outputs before any time is spent.
+/// Checks the output files before the search spends any time.
 void check_profile_outputs(const TunePlan& plan) {
   check_profile_output("--output " + plan.output.string(), plan.output);
   const fs::path missed = tuning::missed_beside(plan.output);
@@ -285,7 +287,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   const auto& pipeline = pipelines.begin()->second;
   say_terms(plan.run, pipeline->spec());
   check_sparse_runs(*pipeline);
-  pipeline->model_hash();  // before its files can change
+  pipeline->model_hash();  // computed and kept now, before the model's files can change
   settle_images(settings, pipeline->spec(), plan.request, *plan.pictures);
   const models::Plan untuned = pipeline->resolve(plan.request, /*decode=*/plan.videos > 0);
   add_model_warnings(plan.warnings, settings, plan.request, untuned, *pipeline);
@@ -323,12 +325,12 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   report.last_line = tuning::summary(plan, found, profile, output, deadline.elapsed()) + "\n" +
                      report.content["use"].get<std::string>();
   if (!plan.heat_map.empty() && found.heads) {
-    if (missed.empty()) show_last_line(report);  // drawing may fail
+    if (missed.empty()) show_last_line(report);  // now, because drawing may fail
     write_heat_maps(plan.heat_map, profile.model + ", " + text_of(report.content["machine"], "name"),
                     {tuning::heat_map(profile)});
   }
   if (missed.empty()) return;
-  report.recovery.clear();  // the error below says it
+  report.recovery.clear();  // the error below says how to continue
   throw run_failure(
       plan.output.string() + " is not written: " + missed,
       "the best setting that was found is in " + output.string() +

@@ -25,8 +25,8 @@ OptionInfo describe_option(const CLI::Option& option) {
   for (const std::string& name : option.get_lnames()) info.names.push_back("--" + name);
   if (option.get_items_expected_max() > 0) info.value = option.get_type_name();
   info.takes_next = option.get_items_expected_min() > 0;
-  // An option's type name may list its choices, words or numbers: "auto,on,off". A list of capitals only, such as
-  // "B,H,N,D", describes the form of the value instead.
+  // The type name of an option may list its choices, which are words or numbers: "auto,on,off". A list with capitals
+  // only, such as "B,H,N,D", describes the form of the value.
   const bool listed = info.value.find(',') != std::string::npos &&
                       std::any_of(info.value.begin(), info.value.end(),
                                   [](unsigned char c) { return std::islower(c) || std::isdigit(c); });
@@ -193,7 +193,7 @@ std::string unused_words(const CLI::App& program) {
 
 namespace {
 
-/// Returns true if the innermost named command needs a subcommand.
+/// Returns true if the command needs a subcommand, but the command line names none.
 bool lacks_command(const CLI::App& command) {
   return command.get_require_subcommand_min() > 0 && command.get_subcommands().empty();
 }

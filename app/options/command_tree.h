@@ -45,7 +45,7 @@ CommandInfo describe(const CLI::App& app);
 /// Returns every command: the program first, each command before its subcommands.
 std::vector<const CommandInfo*> all_commands(const CommandInfo& program);
 
-/// The placeholder of options that take one of a list of words; help lists the words after the explanation.
+/// The placeholder of options that take one of several words. The help lists these words after the explanation.
 constexpr const char* kWord = "WORD";
 
 /// Appends the words of `text` to `line`, and breaks the text into lines of at most 100 columns. Indents the text by
@@ -74,7 +74,7 @@ std::string unused_words(const CLI::App& program);
 /// an option stands in place of the command, returns unused_words(). Returns an empty string if no command is missing.
 std::string missing_command(const CLI::App& program, const std::vector<std::string>& words);
 
-/// Returns the remedy for a command line of these words that CLI11 refuses.
+/// Returns the remedy if CLI11 refuses the command line `words`.
 std::string command_line_remedy(const CLI::App& program, const std::vector<std::string>& words);
 
 }  // namespace sparsereel::app

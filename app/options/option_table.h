@@ -34,8 +34,8 @@ enum class Command { generate, batch, serve, decode, bench_pipeline, bench_quali
 /// (`one_video`), or only on the command line (`whole_set`).
 enum class Scope { any, one_video, whole_set };
 
-/// Says where `serve` takes an option: as a field of requests, on its command line, or both. A command line gives the
-/// defaults of requests.
+/// Says where `serve` takes an option: as a field of requests, on its command line, or both. If both, the command line
+/// gives the default of requests.
 enum class InServe {
   usual,    // `field` if the option changes the video and names no file or folder; otherwise `server`
   field,    // both. If it names a file, the field holds a name from one of the server's folders
@@ -56,7 +56,7 @@ struct OptionSpec {
   InHelp in_help = InHelp::everywhere;
   std::vector<std::string> choices = {};       // for ValueKind::choice
   std::vector<std::string> more_choices = {};  // synonyms that help does not list
-  std::string bare = {};                       // the value of the option without a value; empty if it needs one
+  std::string bare = {};                       // the value that the option has if none is given; empty if it needs one
   std::vector<Command> commands = {};          // the commands that take it, besides `generate` and `batch`; see takes()
   InRecipe recipe = InRecipe::nothing;         // InRecipe::value if the option affects the frames
   bool written = false;                        // true if the run writes this file, false if it reads it

@@ -5,7 +5,7 @@
 
 namespace sparsereel::app {
 
-/// Says where an option is listed besides `--help-all`, which lists every option, and `reference`.
+/// Says in which --help an option is listed. `--help-all` and `reference` list every option.
 enum class InHelp {
   everywhere,  // in --help of every command that takes it
   generate,    // in --help of `generate`, `batch` and `config show`
@@ -26,8 +26,8 @@ struct OptionText {
 /// Replaces line breaks and repeated spaces by single spaces.
 std::string single_spaced(const std::string& text);
 
-/// CLI11 keeps one description of an option. packed() puts the whole text into it, and unpacked() takes it out again.
-/// The paragraph is single-spaced.
+/// CLI11 keeps a single description for an option. packed() puts all texts into one description, with the paragraph
+/// single-spaced, and unpacked() separates them again.
 std::string packed(const OptionText& text);
 OptionText unpacked(const std::string& description);
 

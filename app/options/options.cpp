@@ -1,4 +1,4 @@
-// Turns merged settings into option structs, with every check that needs no model weights.
+// Turns merged settings into option structs, and makes every check that needs no model weights.
 #include "app/options/options.h"
 
 #include <ATen/ATen.h>
@@ -169,8 +169,7 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
     settings.add(Source::config_file, config.values, config_file, config.places);
   }
   if (const auto video = settings.text("from")) add_recipe(settings, *video);
-  if (use == PresetUse::whole)
-    add_profile(settings);  // in other cases the caller compares the profile with other settings
+  if (use == PresetUse::whole) add_profile(settings);  // otherwise the caller compares the profile with other settings
   const KnownModel known = known_model(settings);
   settings.set_fallbacks(known.defaults);
   settings.set_model_config(known.config);
@@ -257,7 +256,7 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
   request.fps = options.run.video.fps;
   options.random_seed = is_random_seed(settings.text("seed", ""));
   if (options.random_seed) {
-    request.seed = std::random_device{}();  // 32 bits, because people copy it
+    request.seed = std::random_device{}();  // only 32 bits, so that people can copy it easily
     options.checkpoint_every = 0;           // the same command would make another video, so nothing could resume
   }
   models::make_policy(request);  // refuses settings that no model can run

@@ -1,4 +1,4 @@
-// The options of `generate` and `decode` as plain structs, read from merged settings.
+// The options of `generate` and `decode` as plain structs, which are read from the merged settings.
 #pragma once
 
 #include <filesystem>
@@ -64,9 +64,9 @@ struct GenerateOptions {
 /// is empty.
 std::vector<std::filesystem::path> files_written(const GenerateOptions& options);
 
-/// Adds the sources in this order: command line, --config, the recipe of --from, add_profile(), and the matching
-/// configs/*.yaml with its preset. Throws Error if a file or the model cannot be read. After an error, the sources that
-/// were already added stay, so that Settings::with_place() can use them.
+/// Adds the values of these sources to the settings, in this order: command line, --config, the recipe of --from,
+/// add_profile(), and the matching configs/*.yaml with its preset. Throws Error if a file or the model cannot be read.
+/// After an error, the sources that were already added stay, so that Settings::with_place() can use them.
 void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
                       const std::string& config_file, PresetUse use = PresetUse::whole);
 
@@ -78,8 +78,8 @@ void add_profile(Settings& settings);
 /// model does not have it.
 Settings with_preset(Settings settings, const std::string& preset);
 
-/// Returns the path given by -m or --random-weights, else the transformer's file, else the tiny model. Throws Error if
-/// none of these exists.
+/// Returns the path of -m or --random-weights; without them, the file of --transformer; without it, the tiny model.
+/// Throws Error if none of these exists.
 std::filesystem::path model_path(const Settings& settings);
 
 /// Opens the model: its folder, its files, or random weights of the architecture in a YAML.
@@ -92,18 +92,18 @@ bool lacks_prompt(const Settings& settings);
 RunOptions read_run_options(const Settings& settings);
 /// Returns a request with those given settings that `command` takes. Does not read prompt files or draw random seeds.
 models::Request read_request(const Settings& settings, Command command = Command::generate);
-/// Throws Error naming an option that is out of range. `prompt_needed` is false for callers that check lacks_prompt()
-/// themselves, and for `config show`.
+/// Reads and checks the options. Throws Error naming an option that is out of range, or if `prompt_needed` and there is
+/// no prompt. Callers that check lacks_prompt() themselves, and `config show`, need none.
 GenerateOptions read_generate_options(const Settings& settings, bool prompt_needed = true);
 
-/// Fills in the attention mode, by default sparse if it runs on the device, and the causes that leave options without
+/// Fills in the attention mode (by default sparse, if the device can run it) and the causes that leave options without
 /// effect. Throws Error if the device cannot run the mode with this dtype, or if a profile does not fit the model.
 void settle_options(const Settings& settings, GenerateOptions& options, const models::Pipeline& pipeline);
 
-/// Returns the causes in the model and its sampler that leave options without effect.
+/// Returns the causes that leave options without effect and that lie in the model or its sampler.
 std::vector<NoEffectCause> no_effect_beside_model(const models::Request& request, const models::Pipeline& pipeline);
 
-/// Returns the causes in the output that leave options without effect.
+/// Returns the causes that leave options without effect and that lie in the output.
 std::vector<NoEffectCause> no_effect_beside_output(const Settings& settings, const RunOptions& run);
 
 /// Returns how many videos are made of each prompt. Throws Error if that is out of range.

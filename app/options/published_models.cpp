@@ -117,7 +117,7 @@ std::string remedy_of(const std::vector<Known>& found) {
          " and name the folder:" + lines_of(all);
 }
 
-/// Returns the repository's folder in the working directory; empty if none.
+/// Returns the folder in the working directory that has the repository's name; empty if there is none.
 std::string folder_here(const std::string& model) {
   const std::string name = models::name_of_repository(model);
   std::error_code ignored;

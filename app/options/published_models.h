@@ -1,4 +1,4 @@
-// Says what to download if -m names a published model instead of a folder.
+// Says what to download if -m names a published model that is not on this machine.
 #pragma once
 
 #include <string>

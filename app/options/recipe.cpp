@@ -79,7 +79,7 @@ std::map<std::string, std::string> option_values(const nlohmann::json& recipe, c
 /// Returns option key and path if the name is that of a model that comes with the program; nothing for any other name.
 std::optional<std::pair<std::string, fs::path>> own_model(const std::string& name) {
   const bool random = name.starts_with(kRandomWeights);
-  // Use only the last part of the name: a name from a file must not lead elsewhere.
+  // Use only the last part of the name, so that a stranger's recipe cannot name a file outside of these folders.
   const fs::path file = fs::path(random ? name.substr(kRandomWeights.size()) : name).filename();
   const fs::path path = models::data_folder() / (random ? "configs" : "assets") / file;
   if (file.empty() || !(random ? fs::is_regular_file(path) : fs::is_regular_file(path / "model_index.json")))

@@ -1,4 +1,4 @@
-// Reads a file, or standard input in its place.
+// Reads a file, or standard input if its name is "-".
 #include "app/options/text_file.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Finds the tiny model, and the words and sizes that it was not trained on.
+// Finds the tiny model, and the words and sizes in requests on which it was not trained.
 #include "app/options/tiny_model.h"
 
 #include <algorithm>

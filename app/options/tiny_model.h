@@ -1,4 +1,4 @@
-// The tiny model that comes with the program, and warnings about prompts and sizes that it does not know.
+// Finds the tiny model that comes with the program, and warns about prompts and sizes on which it was not trained.
 #pragma once
 
 #include <cstdint>

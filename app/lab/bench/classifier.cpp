@@ -14,7 +14,8 @@ namespace fs = std::filesystem;
 constexpr int64_t kFrames = 9, kSide = 64, kGroups = 8, kFeatures = 48;
 constexpr int64_t kFlat = 64 * 5 * 4 * 4;  // channels x frames x height x width after the convolutions
 
-/// A convolution followed by a group norm. `index` is its position in the network's list of layers.
+/// A convolution followed by a group norm. `index` is the convolution's position in the network's list of layers, which
+/// is part of its tensors' names.
 struct Convolution {
   int index;
   std::vector<int64_t> shape, stride, padding;

@@ -29,7 +29,7 @@ Traits traits_of(const std::string& prompt);
 
 class Classifier {
  public:
-  /// Throws Error naming the file and a tensor that is missing, misshaped or unexpected.
+  /// Reads the weights. Throws Error naming the file and a tensor that is missing, has a wrong shape or is unexpected.
   explicit Classifier(const std::filesystem::path& file);
 
   /// Returns the traits of a clip. `frames` are fp32, CPU, [F, H, W, 3] in 0..1, of any length and size; the classifier

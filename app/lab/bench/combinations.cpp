@@ -170,7 +170,7 @@ class Expansion {
   void check(const Keys& keys) const {
     for (const std::string& key : keys) {
       for (const Items& item : product(lists_, {key})) {
-        if (item.empty()) continue;  // the list was not given
+        if (item.empty()) continue;  // the option was not given a list
         const std::string named = option_name(key) + " " + item.at(key);
         if (key == kRows) require_choice(named, item.at(key), row_choices(), "give one of them");
         const Settings settings = settings_of(item);

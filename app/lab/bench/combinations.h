@@ -15,8 +15,8 @@
 
 namespace sparsereel::app::bench {
 
-/// Comma-separated lists by option key, as the command line gives them. An option whose list is unset or missing keeps
-/// its value from the settings.
+/// Comma-separated lists by option key, as the command line gives them. An option without a list keeps its value from
+/// the settings.
 using Lists = std::map<std::string, std::optional<std::string>>;
 
 /// The key of the only list that is not an option of `generate`, and the choices of its items.
@@ -34,7 +34,7 @@ std::vector<attention::Mode> parse_modes(const std::string& text, const std::vec
 /// Parses a list of token orders as parse_modes() parses modes.
 std::vector<hilbert::TokenOrder> parse_orders(const std::string& text);
 
-/// One way to denoise. All combinations share seed, noise and prompts.
+/// A combination of list items: one way to denoise. All combinations share seed, noise and prompts.
 struct Combination {
   attention::Mode mode = attention::Mode::sparse;
   attention::Policy policy{};  // for mode sparse
@@ -48,7 +48,7 @@ struct Combination {
   std::vector<std::string> terms{};                 // the mode or preset=NAME, then items of the lists: "topk=0.5"
   models::Request asked{};                          // the request from which `policy` was read
 
-  /// Returns the request with the block selection of this combination in place of its own.
+  /// Returns the request with this combination's block selection in place of the request's own.
   models::Request selected(models::Request request) const;
 
   /// Turns dense_share and exact into numbers of steps. Call it once the number of steps of a run is known.
@@ -74,10 +74,11 @@ const Columns& selection_columns();
 /// blocks.
 std::string selection_name(const Row& row);
 std::string value_name(const Row& row, const std::string& topk = {});
-/// Returns "sparse 0.5 means of 16 by error native first-block:0.1 on 2 GPUs": mode, selection, token order unless it
-/// is hilbert, cache, and the number of GPUs if the row has one.
+/// Returns the name of a row, such as "sparse 0.5 means of 16 by error native first-block:0.1 on 2 GPUs": mode,
+/// selection, token order unless it is hilbert, cache, and the number of GPUs if the row has one.
 std::string row_name(const Row& row);
-/// Returns "topk 0.3, mean, error, cell 16, hilbert" from fields_of(), for errors and pictures.
+/// Returns a name for errors and files of pictures, such as "topk 0.3, mean, error, cell 16, hilbert". `row` is from
+/// fields_of().
 std::string combination_name(const Row& row);
 
 /// The settings of a profile of `tune`.
@@ -87,15 +88,16 @@ struct ProfilePolicy {
   attention::Policy policy{};                    // used only if the profile has a policy for each head
 };
 
-/// Throws Error naming the file if a profile may not set one of its options.
+/// Returns the settings of the profile. Throws Error naming the file if it sets an option that profiles may not set.
 ProfilePolicy policy_of(const models::TunedProfile& profile);
 
-/// The settings that `generate --preset` would use.
+/// A preset's name, and the settings that `generate --preset` would use.
 struct PresetSettings {
   std::string name;
   Settings settings;
 };
 
+/// The combinations of a benchmark.
 struct Grid {
   std::vector<Combination> combinations;   // all different
   std::vector<std::string> left_out = {};  // a sentence for each contradictory combination

@@ -20,7 +20,7 @@ std::string list_of(const std::vector<std::string>& words, const char* between) 
   return text;
 }
 
-/// Normalizes a term: "--topk 0.5" becomes "topk=0.5", and "dense_steps=1" becomes "dense-steps=1".
+/// Returns the normal form of a term: "--topk 0.5" becomes "topk=0.5", and "dense_steps=1" becomes "dense-steps=1".
 std::string term_of(std::string word) {
   if (word.starts_with("--")) word.erase(0, 2);
   const size_t end = std::min(word.find_first_of("= "), word.size());
@@ -59,7 +59,7 @@ std::optional<double> seconds_of(const Row& row, const std::string& key, const c
 }
 
 /// Returns true if `other` is faster than `row` and their quartiles do not overlap, so that noise does not explain the
-/// difference. `key` names the seconds of `other`.
+/// difference. `key` is the key of the seconds of `other`.
 bool is_faster(const Row& other, const std::string& key, const Row& row) {
   const auto most = seconds_of(other, key, "_upper_quartile");
   return most && *most < *seconds_of(row, "denoise_seconds", "_lower_quartile");

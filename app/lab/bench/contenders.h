@@ -26,7 +26,8 @@ struct Contender {
   std::optional<attention::Policy> policy;  // for mode sparse
   /// Computes attention. Throws Error or c10::Error if the contender cannot run on these inputs.
   std::function<AttentionResult(const Inputs&)> run;
-  /// Runs only the pre-pass that our attention needs on a GPU; empty for other contenders.
+  /// Runs only the pre-pass of this project's attention on a GPU, which quantizes and chooses blocks. Empty for other
+  /// contenders.
   std::function<void(const Inputs&)> run_prepass{};
 };
 
@@ -44,7 +45,8 @@ struct HardwareLimit {
   double bits16 = 0;  // fp16 and bf16
 };
 
-/// Returns the limit of a GPU by the driver's name for it, such as "NVIDIA H200"; nothing for an unknown GPU.
+/// Returns the limit of a GPU. `gpu` is the name that the driver gives it, such as "NVIDIA H200". Returns nothing for
+/// an unknown GPU.
 std::optional<HardwareLimit> hardware_limit(std::string_view gpu);
 
 }  // namespace sparsereel::app::bench

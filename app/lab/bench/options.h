@@ -1,4 +1,5 @@
-// The options of `bench attention`, as given and as checked.
+// The options of `bench attention`: AttentionOptions as the command line gives them, and AttentionPlan after they are
+// checked.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +50,7 @@ void add_options(CLI::App& command, AttentionOptions& options);
 
 /// The checked options. Lists are in the order of the table's rows.
 struct AttentionPlan {
-  std::vector<hilbert::TokenOrder> orders;  // of captured data; empty if none
+  std::vector<hilbert::TokenOrder> orders;  // token orders in which captured data are measured; empty without such data
   std::vector<Workload> workloads;          // workloads with synthetic data
   std::vector<attention::Mode> modes;
   Grid grid;                          // the rows of mode sparse

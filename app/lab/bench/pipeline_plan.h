@@ -1,4 +1,5 @@
-// The options of `bench pipeline`, as given and as checked.
+// The options of `bench pipeline`: PipelineOptions as the command line gives them, and PipelinePlan after they are
+// checked.
 #pragma once
 
 #include <optional>
@@ -10,7 +11,7 @@ namespace sparsereel::app::bench {
 
 constexpr const char* kNoDryRun = "off";  // PipelineOptions::dry_run if --dry-run is not given
 
-/// The options of `bench pipeline` that `generate` does not have; an unset option means the default.
+/// The options of `bench pipeline` that `generate` does not have; An unset option stands for its default.
 struct PipelineOptions {
   std::string modes = "full,quantized,sparse";
   Lists lists;

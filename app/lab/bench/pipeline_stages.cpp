@@ -105,8 +105,9 @@ class PipelineStages {
     for (Entry& entry : entries_) finish_steps(entry);
   }
 
-  /// Loads the decoder, decodes the latents of each contender, and compares frames and latents with the results of mode
-  /// full. A failure in this or a later stage becomes a note in the row, because the steps are already measured.
+  /// Loads the VAE's decoder, decodes the latents of each contender, and compares frames and latents with those of mode
+  /// full. The steps are already measured, so a failure here or in a later stage does not end the run but becomes a
+  /// note in the row.
   void measure_decode() {
     std::vector<Entry*> done;
     for (Entry& entry : entries_)
@@ -133,7 +134,7 @@ class PipelineStages {
     compare_with_full();
   }
 
-  /// Writes a video with its sound to a temporary file.
+  /// Measures the encoding of a video file: writes a video with its sound to a temporary file.
   void measure_encode() {
     const auto made =
         std::find_if(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.frames.defined(); });
@@ -181,7 +182,7 @@ class PipelineStages {
     bool failed() const { return row.contains("note"); }
   };
 
-  /// Returns the row of encoding the images; nothing if there are none.
+  /// Measures the encoding of the images and returns its row; returns nothing if there are no images.
   std::optional<Row> measure_image(models::Conditioning& images) const {
     if (!plan_.video.has_images()) return std::nullopt;
     progress_.stage("image");
@@ -334,10 +335,10 @@ class PipelineStages {
   models::Pipeline& pipeline_;
   RunProgress& progress_;
   int64_t warmup_, repetitions_;
-  int64_t rounds_ = 0;  // rounds of steps
+  int64_t rounds_ = 0;  // number of rounds of steps that have begun
   models::Conditioning conditioning_;
   std::vector<Entry> entries_;
-  Rows before_, after_;  // shared stages before and after the steps
+  Rows before_, after_;  // rows of the shared stages before and after the steps
   std::string decode_note_;
   models::Sound sound_;  // empty if the model makes no sound
 };

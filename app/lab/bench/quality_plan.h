@@ -1,4 +1,5 @@
-// The options of `bench quality`, as given and as checked.
+// The options of `bench quality`: QualityOptions as the command line gives them, and QualityPlan after they are
+// checked.
 #pragma once
 
 #include <filesystem>
@@ -34,12 +35,12 @@ struct QualityOptions {
 void add_options(CLI::App& command, QualityOptions& options);
 
 struct QualityPlan : VideoPlan {
-  QualityOptions options;  // with the classifier beside the model filled in, and without `plot` if there are no times
+  QualityOptions options;  // `judge` is filled in if the default exists; `plot` is empty if there are no times to draw
   std::vector<std::string> prompts;
   std::optional<StepTimes> times = {};  // times from --times, which replace times of this run
   std::optional<size_t> against = {};   // the row that others are compared with, prompt by prompt
 
-  /// Returns the reference that all rows are compared with.
+  /// Returns the combination with which all rows are compared: full attention without a cache.
   Combination full() const { return {.mode = attention::Mode::full, .order = request.token_order}; }
   /// Returns how many steps to time in each row without a cache. That is all steps of a video if --timed-steps is
   /// unset, and 0 for --timed-steps 0. Otherwise it is --timed-steps plus the largest number of dense steps of a row,

@@ -225,7 +225,7 @@ void QualityRuns::add_times(Entry& entry) const {
       row["step_ms" + each.ending] = step;
       row["denoise_seconds" + each.ending] = step * static_cast<double>(steps) / 1000;
     }
-  } else if (std::ssize(all) == steps) {  // a few steps do not show how many are reused
+  } else if (std::ssize(all) == steps) {  // else untimed: a few steps do not show how many are reused
     row.update(times_of_cached(all, entry.computed));
   }
   for (const TimeFigure& each : kTimeFigures)

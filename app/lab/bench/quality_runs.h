@@ -17,7 +17,7 @@
 
 namespace sparsereel::app::bench {
 
-/// Frames of a video of the first prompt, to look at.
+/// Some frames of a video of the first prompt, for --pictures.
 struct Picture {
   std::string name;   // "full", or the combination's name
   at::Tensor frames;  // fp32, CPU, [F, H, W, 3]
@@ -27,7 +27,8 @@ struct Picture {
 /// each with the row's kind of weights.
 struct Pipelines {
   std::shared_ptr<models::Pipeline> reference;
-  std::map<std::string, std::shared_ptr<models::Pipeline>> by_weights = {};  // not loaded if nothing is reduced
+  std::map<std::string, std::shared_ptr<models::Pipeline>> by_weights =
+      {};  // those without 8-bit weights stay unloaded
 };
 Pipelines open_pipelines(const QualityPlan& plan, const models::Checkpoint& folder);
 
@@ -47,11 +48,11 @@ class QualityRuns {
   /// rows with other weights than the reference, which are timed before and by themselves. Does nothing if --times
   /// gives the times.
   void time_steps();
-  /// Decodes the latents and compares the frames.
+  /// Decodes the latents and compares each row's frames with those of full attention.
   void compare();
 
   Rows rows() const;
-  /// Returns the fields of a row for full attention, the reference.
+  /// Returns the results of full attention, the reference, as the fields of a row.
   Row full() const;
   /// Returns true if some rows have other weights than the reference. Their steps take no turns with the steps of full
   /// attention.

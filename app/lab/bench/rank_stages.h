@@ -28,7 +28,8 @@ bool any_together(const std::vector<GpuCount>& counts);
 int64_t fewest(const std::vector<GpuCount>& counts);
 
 /// Returns the device of the first rank, which also makes the videos of a single GPU. `device` is the value of
-/// --device. Throws Error if there are too few GPUs, if `device` names one of several, or if a launcher started ranks.
+/// --device. Throws Error if there are too few GPUs, if `device` names a single GPU although a count asks for several,
+/// or if a launcher started this process as a rank.
 std::string first_device(const std::vector<GpuCount>& counts, const std::string& device);
 
 /// Returns the cost of the plan's video, without the time of its steps.

@@ -45,7 +45,7 @@ std::vector<std::string> with_endings(const std::vector<std::string>& keys, cons
   return all;
 }
 
-/// Returns the figures of the prompts that have them.
+/// Returns the figure `key` of each prompt that has it.
 std::vector<double> figures(const Row& prompts, const char* key) {
   std::vector<double> known;
   for (const Row& prompt : prompts)
@@ -64,7 +64,7 @@ void add_spread(const Row& prompts, const std::string& key, Row& row) {
   row[key + "_sd"] = std::sqrt(squares / static_cast<double>(known.size() - 1));
 }
 
-/// Returns "-1.25 ± 0.08".
+/// Returns the mean difference in PSNR with its standard error, such as "-1.25 ± 0.08".
 std::string difference_text(const Row& row) {
   const auto mean = number_of(row, "psnr_difference"), error = number_of(row, "psnr_difference_se");
   if (!mean) return {};

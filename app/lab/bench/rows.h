@@ -26,11 +26,12 @@ Columns attention_columns();
 /// Returns a row without measurements. `policy` is the policy of mode sparse; null for other modes.
 Row attention_row(const Workload& workload, const std::string& mode, const attention::Policy* policy);
 
-/// Fills speedup: the fastest row of mode full over each row. All rows must be of one workload.
+/// Fills speedup of each row: the time of the fastest row of mode full, divided by the row's time. All rows must be of
+/// one workload.
 void compare_with_dense(Rows& rows);
 
-/// Fills prediction_ms of the sparse rows: their pre-pass minus the pre-pass of mode quantized, which quantizes in the
-/// same way and chooses no blocks. Without a quantized row it stays empty.
+/// Fills prediction_ms of the sparse rows: the time of their pre-pass minus that of mode quantized, which quantizes in
+/// the same way but chooses no blocks. Without a quantized row it stays empty.
 void split_prepass(Rows& rows);
 
 /// Returns the columns of `bench quality`. A row compares a combination with full attention from the same noise.
@@ -70,7 +71,7 @@ constexpr const char* kStepStage = "step";
 ///   layer did not run.
 Columns stage_columns();
 
-/// Returns the column rel_l1 for whole videos, where it compares latents.
+/// Returns the column rel_l1 of `bench pipeline`, which compares latents and not attention.
 Column latents_column();
 
 /// Returns a row of a stage without measurements.
@@ -86,7 +87,7 @@ constexpr double gibibytes(uint64_t bytes) {
   return static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0);
 }
 
-/// Fills speedup and video_seconds of the steps. `steps`: number of steps of a whole video.
+/// Fills speedup and video_seconds of the steps. `steps` is the number of steps of a whole video.
 void compare_steps(Rows& rows, int64_t steps);
 
 /// Returns two Markdown tables: the contenders, then the stages that they share.

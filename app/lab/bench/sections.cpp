@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A point in time; on a GPU, in the device's stream.
+/// A point in time; on a GPU, a point in the device's stream.
 class Mark {
  public:
   explicit Mark(c10::Device device) : time_(Clock::now()) {

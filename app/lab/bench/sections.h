@@ -14,7 +14,7 @@
 
 namespace sparsereel::app::bench {
 
-/// Milliseconds of the sections.
+/// How the milliseconds of a call divide into sections.
 struct Split {
   double matmul = 0;  // linear layers and other matrix products outside of attention, with operations fused into them
   double attention = 0;  // attention::attend(), with its norms and rotary embedding

@@ -51,7 +51,7 @@ const std::array<std::vector<Value>, kTraits>& vocabulary() {
 
 constexpr size_t kBackground = 2;
 
-/// Returns lower case with one space around each word, without full stops and commas.
+/// Returns the prompt in lower case, without full stops and commas, and with one space before and after each word.
 std::string plain(const std::string& prompt) {
   std::string text = " ";
   for (const char c : prompt + " ") {
@@ -62,7 +62,8 @@ std::string plain(const std::string& prompt) {
   return text;
 }
 
-/// Finds "on a blue background" and removes it from the text, because its color is not the color of the shape.
+/// Finds a phrase like "on a blue background", returns the index of its color, and removes it from the text, because
+/// this color is not the color of the shape.
 int take_background(std::string& text) {
   const std::vector<Value>& backgrounds = vocabulary()[kBackground];
   int found = -1;

@@ -45,7 +45,7 @@ double time_of(const StepTimes::Step& step, const std::string& figure) {
   return number_of(step.row, figure).value_or(step.row["ms"].get<double>());
 }
 
-/// Adds the report's steps that have a time.
+/// Adds the steps of the report that have a time to `times`.
 void add_report(const std::string& file, StepTimes& times) {
   const nlohmann::json report = models::read_json(file, kRemedy);
   const size_t before = times.steps.size();

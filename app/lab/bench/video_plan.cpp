@@ -17,7 +17,7 @@
 namespace sparsereel::app::bench {
 namespace {
 
-/// Returns the config of each component.
+/// Returns a JSON object with the config of each component of the model.
 nlohmann::json architecture_of(const models::Checkpoint& folder) {
   nlohmann::json architecture;
   for (const std::string& name : folder.roles()) {

@@ -8,10 +8,10 @@
 
 namespace sparsereel::app {
 
-/// One configuration: a stacked bar, and a point of quality against speed.
+/// One configuration. It is drawn as a stacked bar, and as a point of quality against speed.
 struct PlotRow {
   std::string name;               // "sparse 0.5"
-  std::vector<double> parts;      // milliseconds, in the order of PlotData::parts; empty for a single part
+  std::vector<double> parts;      // milliseconds, in the order of PlotData::parts; empty if the bar has no parts
   double total = 0;               // milliseconds
   std::optional<double> speedup;  // x of the point, which is drawn only if speedup and quality are set
   std::optional<double> quality;  // y of the point

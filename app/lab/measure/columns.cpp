@@ -10,7 +10,8 @@ namespace {
 
 constexpr const char* kFullTime = "the same time of full attention";
 
-/// A value that the user chose. All its digits are shown, and the list below the table does not explain it.
+/// A column of values that the user chose. All digits are shown, and the list below the table does not explain the
+/// column.
 struct Choice {
   std::string key, title, meaning;
 };

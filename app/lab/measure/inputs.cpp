@@ -33,7 +33,7 @@ namespace {
 constexpr double kBeyondCache = 200e6;
 constexpr int64_t kMostCopies = 256;
 
-/// Returns [N, D] with unit variance, in which neighbors are alike.
+/// Returns `smooth`, [N, D].
 at::Tensor smooth_tokens(int64_t tokens, int64_t head_dim, const at::TensorOptions& options) {
   constexpr int64_t group = 16;
   const at::Tensor shared = at::randn({(tokens + group - 1) / group, head_dim}, options);
@@ -53,7 +53,7 @@ at::Tensor position_features(int64_t tokens, int64_t head_dim, const at::TensorO
   return features;
 }
 
-/// Returns [D], 1 except for a few channels.
+/// Returns `g`, [D]: 1, and `gain` in D / 32 random channels.
 at::Tensor outlier_gains(int64_t head_dim, double gain, const at::TensorOptions& options) {
   at::Tensor gains = at::ones({head_dim}, options);
   const at::Tensor channels = at::randperm(head_dim, options.dtype(at::kLong)).narrow(0, 0, (head_dim + 31) / 32);

@@ -9,8 +9,8 @@ namespace {
 constexpr double kCallMs = 0.05, kReductionMs = 0.04, kReductions = 2;  // see cost_over_ranks()
 constexpr double kBytes = 2;                                            // bytes of an element
 
-/// Returns attention's share of a step's operations. Assumes that a layer has 12 C^2 weights for C channels, as is
-/// common.
+/// Returns attention's share of a step's operations. Assumes that a layer with C channels has 12 C^2 weights, as most
+/// transformers have.
 double attention_share(const VideoCost& video) {
   const double attention = 4 * video.tokens * video.channels, layers = 24 * video.channels * video.channels;
   return attention / (attention + layers);
@@ -38,7 +38,7 @@ RanksCost cost_over_ranks(const VideoCost& video, int64_t gpus, double speed) {
         cost.megabytes / speed + (2 * kCallMs + kReductions * kReductionMs) * passes_each;  // MB / (GB/s) = ms
     cost.exchange_ms = layer_ms * static_cast<double>(video.layers);
   }
-  if (cost.passes > 1) cost.exchange_ms += kCallMs;  // exchanges the passes' predictions
+  if (cost.passes > 1) cost.exchange_ms += kCallMs;  // the passes exchange their predictions once
   if (video.step_ms <= 0) return cost;
   const double attention = attention_share(video);
   const double share = attention * divided_up(video.heads, cost.ulysses) + (1 - attention) / ranks;

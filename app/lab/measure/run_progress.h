@@ -22,7 +22,7 @@ namespace sparsereel::app {
 /// of encoding; during decoding it only checks for Ctrl-C.
 class RunProgress : public models::RunObserver {
  public:
-  /// `recovery` tells the user how to resume an interrupted run.
+  /// `recovery` is the remedy that an interrupted run prints.
   RunProgress(bool show, RunReport& report, std::string recovery)
       : progress_(show), report_(report), recovery_(std::move(recovery)) {}
 
@@ -49,7 +49,7 @@ class RunProgress : public models::RunObserver {
 /// (such as "stages") are.
 std::string remedy_of_interruption(const RunReport& report, const std::string& parts);
 
-/// Returns "NVIDIA H200", or the processor's name.
+/// Returns the name of the GPU, such as "NVIDIA H200", or of the processor.
 std::string device_name(c10::Device device);
 
 /// Fills `machine` and how the run came about: date (UTC), commit of the sources, os and command_line.

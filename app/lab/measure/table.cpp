@@ -173,7 +173,8 @@ std::string number_text(double value, int digits) {
 
 namespace {
 
-/// Returns {"psnr": {"title": "PSNR dB", "unit": "dB", "meaning": "..."}, ...}.
+/// Returns an object that describes the columns by key: {"psnr": {"title": "PSNR dB", "unit": "dB", "meaning": "..."},
+/// ...}.
 Row descriptions(const Columns& columns) {
   Row all = Row::object();
   for (const Column& column : columns)

@@ -24,7 +24,7 @@ using Rows = std::vector<Row>;
 /// Says which tables show a column: all, only CSV, or only Markdown ("to people").
 enum class Shown { everywhere, in_csv, to_people };
 
-/// A field of the rows.
+/// A column of a table, which shows a field of the rows.
 struct Column {
   std::string key;           // key of the field in rows; also the head of the column in CSV
   std::string title;         // head of the column in Markdown
@@ -55,7 +55,7 @@ Column titled(const std::string& key, const std::string& title, const std::strin
 Columns joined(const std::vector<Columns>& lists);
 /// Returns a column for Markdown that shows the fields key + "_lower_quartile" and key + "_upper_quartile" of a row.
 Column quartiles_column(const std::string& key);
-/// Returns the columns of "ms" under this title, its quartiles and its extremes.
+/// Returns columns for "ms" with this title, and for its quartiles, least and largest value.
 Columns time_columns(const std::string& title);
 /// Returns the fields of time_columns(); null if nothing was measured.
 Row time_fields(const std::optional<Spread>& milliseconds);
@@ -78,7 +78,7 @@ struct TableOptions {
   std::optional<std::string> format = {};
   std::string output = {};  // empty for stdout
 };
-/// `command` begins the examples: "sparsereel bench quality prompts.txt ".
+/// Adds --format and --output. `command` begins their examples: "sparsereel bench quality prompts.txt ".
 void add_table_options(const OptionGroup& group, TableOptions& options, const std::string& command);
 
 /// Returns the format. Throws Error unless it is md, csv or json. If it is not given, the extension of the output

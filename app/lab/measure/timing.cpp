@@ -1,4 +1,4 @@
-// Implements the timer and the rounds.
+// Implements the timer, the rounds of turns, and the statistics.
 #include "app/lab/measure/timing.h"
 
 #include <ATen/ATen.h>

@@ -74,7 +74,8 @@ double Workload::operations() const {
 }
 
 const std::vector<Workload>& known_workloads() {
-  // Sizes and text tokens come from the published configurations; batch 2 is classifier-free guidance.
+  // Sizes and text tokens come from the published configurations. Batch 2 holds the two passes of guidance. Comments
+  // give frames x height x width.
   static const std::vector<Workload> table = {
       {"cogvideox-2b", {2, 30, 17776, 64}, 226, false},  // 49 x 480 x 720
       {"cogvideox-5b", {2, 48, 17776, 64}, 226, false},

@@ -12,7 +12,7 @@
 namespace sparsereel::app::tuning {
 namespace {
 
-constexpr double kBroken = 1e30;  // for a sum with NaN or Inf: finite, so that it can be saved
+constexpr double kBroken = 1e30;  // replaces a sum with NaN or Inf, because only finite numbers can be saved
 
 double sum_of_magnitudes(const at::Tensor& x) {
   const double sum = x.abs().sum(at::kDouble).item<double>();

@@ -26,7 +26,7 @@ class HeadTrials {
   void run(const models::AttentionCall& call, HeadSearches& searches);
 
  private:
-  /// The arguments of attention::attend(), without a prologue.
+  /// The arguments of attention::attend(). Norm and rotary embedding are already applied to q and k.
   struct Inputs {
     at::Tensor q, k, v;
     attention::Context context;

@@ -12,7 +12,7 @@ namespace sparsereel::app::tuning {
 
 /// The properties of a candidate from which the noise model predicts.
 struct Traits {
-  bool quantized = true;  // blocks in 8 bits
+  bool quantized = true;  // true if blocks are computed in 8 bits
   double topk = 1;        // share of blocks that are computed
   bool bounded = false;   // true if one bound on the errors of blocks (--block-error) chooses the blocks
   double dense = 0;       // share of steps with every block

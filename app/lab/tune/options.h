@@ -1,4 +1,4 @@
-// The options of `tune`, as given and as checked.
+// The options of `tune`: TuneOptions as the command line gives them, and TunePlan after they are checked.
 #pragma once
 
 #include <filesystem>
@@ -38,7 +38,7 @@ struct Preset {
 
 struct TunePlan {
   RunOptions run;
-  models::Request request;  // without a profile's policy; its prompt is set later
+  models::Request request;  // the request before tuning; the prompt of each video is set later
   std::shared_ptr<PictureFiles> pictures = std::make_shared<PictureFiles>();  // the request's images
   std::vector<std::string> prompts;
   std::string budget;  // as given

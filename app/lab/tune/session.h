@@ -12,7 +12,7 @@
 
 namespace sparsereel::app::tuning {
 
-/// The result of the search.
+/// The result of a tuning run.
 struct Found {
   std::optional<SettingSearch> search;  // set if videos were compared
   std::optional<size_t> best;           // index of the best candidate of `search`

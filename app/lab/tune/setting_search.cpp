@@ -246,7 +246,7 @@ void SettingSearch::update() {
   for (Standing& standing : standings_) guess(standing);
 }
 
-/// Returns the probability that the candidate keeps the floor.
+/// Returns the probability that the candidate's videos reach the floor.
 double SettingSearch::chance(const Standing& standing) const {
   if (complete(standing)) return holds(standing) ? 1 : 0;
   if (!goal_.has_floor()) return 1;

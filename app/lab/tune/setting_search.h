@@ -16,7 +16,7 @@
 
 namespace sparsereel::app::tuning {
 
-/// The goal: bounds on averages over the prompts, and on a percentile of the PSNR over them.
+/// The goal: bounds on the mean PSNR and SSIM over the prompts, on a percentile of the PSNR, and on the seconds.
 struct Goal {
   std::optional<double> min_psnr = {}, min_ssim = {};
   std::optional<double> min_tail = {};  // bound, in dB, on the percentile `tail` of the PSNR
@@ -33,7 +33,8 @@ struct Seen {
   double share = 1;                                     // share of blocks that the other computed steps compute
 };
 
-/// Milliseconds of a step: `own` with the candidate's blocks, `every_block`, or `reused` by a cache.
+/// The milliseconds of a step: `own` with the candidate's blocks, `every_block` with all blocks, and `reused` if the
+/// cache skips the step.
 struct StepCost {
   double own = 0, every_block = 0, reused = 0;
   bench::ShareTimes by_share = {};  // set for a bound on the errors of blocks; at() takes own and reused from it

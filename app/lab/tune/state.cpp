@@ -96,7 +96,7 @@ void read_heads(const models::TensorFile& file, const NewHead& new_head, const S
   if (!left.empty()) throw damaged(file.path());
 }
 
-/// Returns true if the state holds only what a search with these limits can find.
+/// Returns true if a search with these limits can have saved this state.
 bool fits(const TuneState& state, const SearchLimits& limits) {
   const HeadState& heads = state.heads;
   const auto is_planned = [&](const std::pair<int64_t, int64_t>& sample) {

@@ -51,17 +51,18 @@ struct TuneState {
 /// Returns the file for the best result if it misses the goal: for "p.yaml" it is "p.missed.yaml".
 std::filesystem::path missed_beside(const std::filesystem::path& profile);
 
-/// The sizes that a saved search must match.
+/// The sizes of this search, which a saved search must match.
 struct SearchLimits {
   size_t layers = 0, heads = 0;  // layers and heads of the model
   int64_t prompts = 0, steps = 0;
   std::vector<int64_t> latents;  // shape of each prompt's latents
 };
 
-/// Returns every file beside the profile that may hold a search.
+/// Returns the files beside the profile that hold a search, and the next free name for such a file.
 std::vector<std::filesystem::path> states_beside(const std::filesystem::path& profile);
 
-/// The state of a search. For "profile.yaml", its file is "profile.yaml.search", or "profile.yaml.search-2" and so on.
+/// The saved or new state of this search, and its file. For "profile.yaml", its file is "profile.yaml.search", or
+/// "profile.yaml.search-2" and so on.
 struct OwnState {
   std::filesystem::path path;                 // file of the state with this key, else the first free name
   TuneState state;                            // the state with this key, else an empty one

@@ -163,7 +163,7 @@ at::Tensor VideoRuns::decode(const at::Tensor& latents) {
     decode_seconds_ = seconds_since(begun);
     return frames;
   } catch (const models::Cancelled&) {
-    poll();  // throws the reason
+    poll();  // throws an exception that says whether the user or the budget ended the run
     throw;
   }
 }

@@ -38,10 +38,10 @@ class Deadline {
   double seconds_;
 };
 
-/// A pipeline for each kind of weights; the reference has "auto".
+/// A pipeline for each kind of weights, by the value of --weights. The reference has "auto".
 using Pipelines = std::map<std::string, std::shared_ptr<models::Pipeline>>;
 
-/// The shared state of the search and its videos.
+/// The objects that all parts of a tuning run share.
 struct TuneContext {
   const TunePlan& plan;
   models::Plan untuned;  // the plan of the request before tuning
@@ -74,7 +74,7 @@ class VideoRuns {
   /// Loads the transformer with these weights and frees any other.
   models::Pipeline& with_transformer(const std::string& weights);
   std::unique_ptr<models::Denoising> start(const bench::Combination& combination, size_t prompt);
-  /// Throws if the user or the time budget ends the run.
+  /// Throws models::Cancelled if the user has interrupted the run, and OutOfTime if the budget has ended.
   void poll();
 
  private:
