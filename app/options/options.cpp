@@ -279,7 +279,7 @@ void settle_options(const Settings& settings, GenerateOptions& options, const mo
                                   .has_random_seed = options.random_seed};
   if (!facts.model->takes_frame_rate) options.run.video.fps = facts.model->defaults.fps;
   append(options.no_effect, models::no_effect_causes(models::kDecidedByRun, facts));
-  // Put the causes of the model first: they stay when the request changes.
+  // A warning names the first cause of an option, so put the causes of the model first: they hold for every request.
   const std::vector<NoEffectCause> of_model = no_effect_beside_model(options.request, pipeline);
   options.no_effect.insert(options.no_effect.begin(), of_model.begin(), of_model.end());
   append(options.no_effect, no_effect_beside_output(settings, options.run));

@@ -27,8 +27,8 @@ struct Picture {
 /// each with the row's kind of weights.
 struct Pipelines {
   std::shared_ptr<models::Pipeline> reference;
-  std::map<std::string, std::shared_ptr<models::Pipeline>> by_weights =
-      {};  // those without 8-bit weights stay unloaded
+  /// Pipelines without 8-bit weights are never loaded, because the reference makes their videos.
+  std::map<std::string, std::shared_ptr<models::Pipeline>> by_weights = {};
 };
 Pipelines open_pipelines(const QualityPlan& plan, const models::Checkpoint& folder);
 
