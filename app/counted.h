@@ -19,8 +19,8 @@ inline std::string fixed(double value, int digits) {
   return text.data();
 }
 
-/// Formats a value below `bound` with at least `digits` decimals, and with more if rounding would show the bound
-/// itself.
+/// Formats a value below `bound` with at least `digits` decimals. Uses more decimals if the rounded text would equal
+/// the bound.
 inline std::string fixed_below(double value, double bound, int digits) {
   constexpr int kMost = 17;
   std::string text = fixed(value, digits);

@@ -19,7 +19,7 @@ std::string source_commit();
 /// driver.
 struct GpuDriver {
   bool found = false;
-  std::string version;            // CUDA version: "13.0"
+  std::string version;            // the CUDA version that the driver supports: "13.0"
   std::vector<std::string> gpus;  // names
 };
 GpuDriver find_gpu_driver();

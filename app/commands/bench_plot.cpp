@@ -161,7 +161,8 @@ std::optional<double> full_ms(const Rows& rows, const Json& drawn) {
   return fastest;
 }
 
-/// Returns the rows with a time and a PSNR. Older reports have no names, and milliseconds per step instead of seconds.
+/// Returns the rows with a time and a PSNR. Rows of older reports have no names, and milliseconds per step in place of
+/// seconds; this function adds what they lack.
 Rows rows_with_seconds(const Json& report, const std::string& file) {
   const double steps = number_of(report.value("settings", Json::object()), "steps").value_or(0);
   Rows drawn;

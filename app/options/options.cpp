@@ -205,8 +205,8 @@ Reservations choose_output(Settings& settings, int64_t count, bool reserves) {
   Reservations reserved;
   const auto is_reserved = [&](const fs::path& video) { return reserves && !models::reserve(video, reserved); };
   // Check again after reserving, because the run that held the name may have just written its file and ended. Each
-  // reservation keeps a file open, so only the first kMostReserved names are reserved; another run that counts up finds
-  // one of them taken.
+  // reservation keeps a file open, so only the first kMostReserved names are reserved. That is enough: another run that
+  // tries the same names finds these taken.
   constexpr int64_t kMostReserved = 256;
   for (int number = 2; is_taken() || any(kMostReserved, is_reserved) || is_taken(); ++number) {
     reserved.clear();

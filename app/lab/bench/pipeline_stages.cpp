@@ -27,8 +27,8 @@ namespace fs = std::filesystem;
 
 constexpr double kFarLonger = 1.25;  // a row gets a note if measuring the parts of a step slows it down by this factor
 
-/// Adds to the row how `milliseconds` divide into matmul, attention and rest. Adds a note if the split calls took far
-/// longer.
+/// Adds to the row how `milliseconds` divide into matmul, attention and rest. Adds a note if the calls that were split
+/// took far longer than `milliseconds`.
 void add_parts(const std::vector<Split>& splits, double milliseconds, Row& row) {
   if (splits.empty()) return;
   row.update(part_fields(parts_of(milliseconds, splits)));

@@ -153,7 +153,7 @@ QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& op
   if (!options.against.empty()) plan.against = find_row(options.against, rows, names_of(rows));
   if (!options.times.empty()) plan.times = read_step_times(split(options.times, ','));
   const auto sparse = std::ranges::find_if(plan.grid.combinations, &Combination::sparse);
-  if (sparse != plan.grid.combinations.end()) plan.request.policy = sparse->policy;  // the settings' own policy
+  if (sparse != plan.grid.combinations.end()) plan.request.policy = sparse->policy;  // the report shows its values
   plan.warnings = warnings_of(settings, plan, given.no_effect);
   if (options.judge.empty()) plan.options.judge = classifier_beside(plan.run.model);
   if (plan.times) plan.options.timed_steps = 0;

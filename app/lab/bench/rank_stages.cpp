@@ -242,7 +242,7 @@ class RankStages {
 
   /// Compares the entries with mode full, also those that stand before it in the list.
   void compare_with_full(std::vector<Entry>& entries) {
-    const Entry* full = nullptr;  // not compared with itself
+    const Entry* full = nullptr;  // the entry of mode full, which is not compared with itself
     for (const Entry& entry : entries) {
       if (full_.latents.defined() || !entry.is_full()) continue;
       full_ = entry.last;

@@ -52,7 +52,7 @@ std::string remedy_of_interruption(const RunReport& report, const std::string& p
 /// Returns the name of the GPU, such as "NVIDIA H200", or of the processor.
 std::string device_name(c10::Device device);
 
-/// Fills `machine` and how the run came about: date (UTC), commit of the sources, os and command_line.
+/// Fills the report's fields about this run: machine, date (UTC), commit of the sources, os and command_line.
 void report_run(c10::Device device, RunReport& report);
 
 /// Prints the warnings of a benchmark before it begins, and adds them to the report.

@@ -1,4 +1,4 @@
-// Fits about a dozen parameters with libtorch's linear algebra.
+// Fits the parameters of the noise model, about a dozen, with libtorch's linear algebra.
 #include "app/lab/tune/noise_model.h"
 
 #include <ATen/ATen.h>

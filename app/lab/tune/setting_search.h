@@ -48,10 +48,10 @@ using Costs = std::function<std::optional<StepCost>(const Candidate&)>;
 struct Standing {
   Candidate candidate;
   std::map<size_t, Seen> videos = {};  // by prompt
-  double computed_steps = 0;           // expected, or the mean over the measured videos
-  double share = 1;                    // share of blocks in steps that drop some; expected or measured
-  double seconds = 0;                  // seconds of denoising a video; expected or measured
-  Guess psnr = {};  // expected mean of the PSNR over all prompts; if the goal bounds SSIM, of figure_of()
+  double computed_steps = 0;  // steps that the cache does not skip: expected, or the mean over the measured videos
+  double share = 1;           // share of blocks in steps that drop some; expected or measured
+  double seconds = 0;         // seconds of denoising a video; expected or measured
+  Guess psnr = {};            // expected mean of the PSNR over all prompts; if the goal bounds SSIM, of figure_of()
 
   double mean(double Seen::*figure) const;
   double lowest_psnr() const { return psnr_percentile(0); }
