@@ -51,7 +51,8 @@ void check_options(const SetSettings& set, const BatchOptions& options) {
   }
   if (is_random_seed(set.merged.text("seed", "")))
     throw bad_option(
-        "seed", *set.merged.text("seed") + ": a set is resumed by the seeds of its videos, which must stay the same",
+        "seed",
+        *set.merged.text("seed") + ": an interrupted set is resumed only if the seeds of its videos stay the same",
         "give a number; row i adds i to it");
   if (const auto threads = set.merged.whole("threads")) models::check_threads(*threads);
   std::vector<NamedFile> files = files_of(Command::batch, set.merged);

@@ -47,7 +47,7 @@ namespace {
 
 Rows rows_of(const Json& report, const std::string& file) {
   if (!report.is_object() || !report.contains("rows") || !report["rows"].is_array())
-    throw bad_file(file, "rows is missing or not an array", kDrawableReports);
+    throw bad_file(file, "the key rows is missing or not an array", kDrawableReports);
   Rows rows;
   for (const Json& row : report["rows"])
     if (row.is_object()) rows.push_back(row);

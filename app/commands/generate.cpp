@@ -318,7 +318,7 @@ void follow_rank_0(CommandLine& line) {
   if (!world) {
     std::cerr << "error: the file of --config says gpus 1, but a launcher has started several ranks\n  remedy: give "
                  "--gpus 1\n";
-    throw run_failure("this rank has no rank 0", "give --gpus 1");
+    throw run_failure("rank 0 makes the video without this rank", "give --gpus 1");
   }
   const int code = follow(*world, failure);
   for (const ErrorKind kind : {ErrorKind::bad_input, ErrorKind::failed, ErrorKind::cancelled})

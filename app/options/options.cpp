@@ -318,7 +318,7 @@ fs::path numbered(const fs::path& file, int64_t index, int64_t count) {
   number.insert(0, std::to_string(count).size() - number.size(), '0');
   const fs::path name = file.has_filename() ? file.filename() : file.parent_path().filename();
   if (name.empty() || name == "." || name == "..")
-    throw bad_file(file, "this has no name that --batch-count could number", "name a file or a new folder");
+    throw bad_file(file, "this has no file name that --batch-count could number", "name a file or a new folder");
   if (!file.has_filename()) return (file.parent_path().string() + "-" + number) / fs::path();  // a folder
   return fs::path(file).replace_filename(file.stem().string() + "-" + number + file.extension().string());
 }

@@ -163,7 +163,7 @@ Error missing_model(const std::string& model, const Error& error) {
   if (!found.empty()) return with_remedy((exact ? "" : "did you mean " + found.front().name + "? ") + remedy_of(found));
   if (!looks_like_a_repository(model)) return error;
   const std::string name = models::name_of_repository(model);
-  return with_remedy("check the path; a model of Hugging Face is downloaded first:\nhf download " + model +
+  return with_remedy("check the path, or download the model from Hugging Face first:\nhf download " + model +
                      " --local-dir " + name + "\n" + command_to_use("-m " + name));
 }
 

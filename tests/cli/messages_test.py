@@ -123,7 +123,7 @@ class Errors(CommandLineTest):
         for name in ('.mp4', 'none/.GIF', '.safetensors'):
             self.fail_with(self.generate('-o', name), 2, f'--output {name} has no name before its ending')
         for name in ('.', './', '..'):
-            self.fail_with(self.generate('-o', name, '--count', 2), 2, f'{name}: this has no name that --batch-count could number')
+            self.fail_with(self.generate('-o', name, '--count', 2), 2, f'{name}: this has no file name that --batch-count could number')
         self.fail_with(self.run_program('inspect', ''), 2, 'PATH is an empty text')
         self.fail_with(self.generate('--cfg-scale', '-1e300'), 2, '--cfg-scale -1e+300 is not')
         self.assertEqual(self.names(), [])

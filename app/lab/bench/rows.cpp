@@ -331,7 +331,7 @@ Rows read_baseline(const std::string& file, const nlohmann::json& settings, bool
   const nlohmann::json json = models::read_json(file, remedy);
   const auto rows = json.is_object() ? json.find("rows") : json.end();
   if (rows == json.end() || !rows->is_array() || rows->empty())
-    throw bad_file(file, "rows is missing, empty or not an array", remedy);
+    throw bad_file(file, "the key rows is missing, empty or not an array", remedy);
   check_settings(json.value("settings", nlohmann::json()), settings, text_has_length, file);
   Rows baselines;
   for (size_t i = 0; i < rows->size(); ++i)

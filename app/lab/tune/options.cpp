@@ -133,7 +133,8 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
     throw bad_input("there is no prompt to tune on", "name a file of prompts, or give one with -p \"...\"");
   const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/options.prompts.empty());
   if (given.random_seed)
-    throw bad_option("seed", *settings.text("seed") + ": a search is resumed by its seed, which must stay the same",
+    throw bad_option("seed",
+                     *settings.text("seed") + ": an interrupted search is resumed only if its seed stays the same",
                      "give a number");
   plan.run = given.run;
   plan.request = given.request;
