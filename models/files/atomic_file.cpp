@@ -63,10 +63,11 @@ int flush_to_disk(const fs::path& path) {
 AtomicFile::AtomicFile(const fs::path& target) {
   check_target(target);
   target_ = behind_links(target);
-  // The temporary's name is cut to fit, so without this check only the rename at the end would fail.
+  // Temporary shortens its own name if needed. Without this check, a name that is too long would fail only at the
+  // rename.
   if (target_.filename().native().size() > NAME_MAX) throw_write_failure(target_, ENAMETOOLONG);
   temporary_.emplace(target_, Temporary::Kind::file);
-  // A copy of the descriptor, which can be closed while the temporary keeps its lock.
+  // complete() closes this duplicate. The temporary's own descriptor stays open and holds the lock.
   descriptor_ = ::fcntl(temporary_->descriptor(), F_DUPFD_CLOEXEC, 0);
   if (descriptor_ < 0) throw_write_failure(target_, errno);
   take_permissions();
@@ -75,7 +76,7 @@ AtomicFile::AtomicFile(const fs::path& target) {
 void AtomicFile::take_permissions() {
   struct stat old {};
   if (::stat(target_.c_str(), &old) != 0 || ::fchown(descriptor_, old.st_uid, old.st_gid) != 0) return;
-  constexpr mode_t kOwnerMustWrite = 0600;  // until commit()
+  constexpr mode_t kOwnerMustWrite = 0600;  // until complete() sets the final mode
   const mode_t mode = old.st_mode & 0777;
   if (::fchmod(descriptor_, mode | kOwnerMustWrite) == 0) mode_ = mode;
 }
@@ -89,7 +90,7 @@ void AtomicFile::write(const void* data, size_t bytes) {
   if (const int error = write_all(descriptor_, data, bytes)) throw_write_failure(target_, error);
   written_ += bytes;
   if (written_ - flushing_ < kFlushed) return;
-  // A hint, which may fail: the disk begins now, so that commit() waits only for the rest.
+  // Starts writing to the disk now, so that commit() waits only for the rest. It is a hint, so errors are ignored.
   ::sync_file_range(descriptor_, static_cast<off_t>(flushing_), static_cast<off_t>(written_ - flushing_),
                     SYNC_FILE_RANGE_WRITE);
   flushing_ = written_;
@@ -123,7 +124,7 @@ void AtomicFile::place() {
     placed_ = Placed::exchanged;
     struct stat replaced = {};
     if (::lstat(temporary().c_str(), &replaced) != 0 || !S_ISREG(replaced.st_mode)) {
-      take_back();  // somebody's folder, which would be removed with the temporary
+      take_back();  // The target became a folder meanwhile. Without this, the destructor would remove that folder.
       throw_write_failure(target_, EISDIR);
     }
   }

@@ -1,5 +1,5 @@
-// Output files that appear completely or not at all: written under another name beside the target, renamed at the end.
-// No torch.
+// Output files that appear completely or not at all: AtomicFile writes a hidden file beside the target, and renames it
+// to the target at the end. No torch.
 #pragma once
 
 #include <sys/types.h>
@@ -14,26 +14,28 @@
 
 namespace sparsereel::models {
 
-/// Throws Error if `path` is a folder, a device, a pipe, or a file without any write permission, which stops root too.
+/// Throws Error if `path` is a folder, a device, a pipe, or a file without any write permission. Root gets the last
+/// error too, although the system would let root write.
 void check_target(const std::filesystem::path& path);
 
 /// Writes all bytes. Returns 0, or the system's error number.
 int write_all(int descriptor, const void* data, size_t bytes);
 
-/// Flushes a file or folder, whoever wrote it. Returns 0, or the system's error number. Also returns 0 if the file
-/// system cannot flush.
+/// Flushes what any process wrote to a file or folder. Returns 0, or the system's error number. Also returns 0 if the
+/// file system cannot flush.
 int flush_to_disk(int descriptor);
 int flush_to_disk(const std::filesystem::path& path);
 
-/// A file in the making. write(), or anybody who opens temporary() by path, fills its temporary; commit() makes it the
-/// target. Whatever ends it earlier (an exception, an early return, a full disk) leaves the target as it was and
-/// removes the temporary. If the target is a symbolic link, the file that it points to is made or replaced. The new
-/// file takes the owner and permissions of the file that it replaces, if the process may set them.
+/// A file in the making. The caller fills its temporary file with write(), or opens the path temporary() and writes
+/// there. commit() renames the temporary to the target. If the object is destroyed before commit(), for example by an
+/// exception, the target stays as it was and the temporary is removed. If the target is a symbolic link, the file that
+/// it points to is made or replaced. The new file takes the owner and permissions of the file that it replaces, if the
+/// process may set them.
 class AtomicFile {
  public:
   /// Creates an empty temporary. Throws Error naming the target if its folder is missing or not writable, if
-  /// check_target() refuses it, or if its name is too long. So errors appear before the work of a long run, not after
-  /// it.
+  /// check_target() refuses it, or if its name is too long. So these errors appear before the work of a long run, not
+  /// after it.
   explicit AtomicFile(const std::filesystem::path& target);
   ~AtomicFile();  // removes the temporary unless committed
   AtomicFile(const AtomicFile&) = delete;
@@ -52,8 +54,8 @@ class AtomicFile {
   /// Completes the temporary and renames it to the target. Throws Error as write() does, leaving the target untouched.
   void commit();
 
-  /// Does what commit() does, but keeps the file that it replaces as long as this object lives, if the file system can
-  /// exchange two files.
+  /// Does what commit() does, but keeps the replaced file for take_back() until this object is destroyed. This needs a
+  /// file system that can exchange two names; on others the replaced file is lost at once.
   void place();
   /// Undoes place(): puts the replaced file back, or removes the new one. Does nothing if place() was not called.
   void take_back() noexcept;
@@ -64,7 +66,7 @@ class AtomicFile {
 
   std::filesystem::path target_;
   std::optional<Temporary> temporary_;
-  std::optional<mode_t> mode_;  // mode of the file that is replaced, if the new file takes it
+  std::optional<mode_t> mode_;  // permission bits of the replaced file, if the new file takes them
   int descriptor_ = -1;
   enum class Placed { no, new_file, exchanged } placed_ = Placed::no;
   size_t written_ = 0, flushing_ = 0;  // bytes from write(), and how many of them are on their way to the disk

@@ -7,8 +7,8 @@
 
 namespace sparsereel::models {
 
-/// Returns the bytes of base64 (RFC 4648, section 4); nothing if the text has another character. The padding may be
-/// missing.
+/// Returns the bytes of base64 (RFC 4648, section 4); nullopt if the text has a character outside of base64's alphabet.
+/// The padding ("=") may be missing.
 std::optional<std::string> decode_base64(std::string_view text);
 
 }  // namespace sparsereel::models

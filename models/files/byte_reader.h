@@ -1,4 +1,4 @@
-// Reads numbers and texts of a binary file one after the other, little-endian, never beyond its end. No torch.
+// Reads numbers (little-endian) and texts from the bytes of a file, one after the other. No torch.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@
 
 namespace sparsereel::models {
 
-/// Throws Error naming `source`, with `remedy`, if the bytes end too early.
+/// Reads from the front of `bytes`, which must outlive the reader. A read beyond the end throws Error naming `source`,
+/// with the remedy `remedy`.
 class ByteReader {
  public:
   ByteReader(std::span<const std::byte> bytes, std::string source, std::string remedy)

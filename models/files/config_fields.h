@@ -9,20 +9,22 @@
 
 namespace sparsereel::models {
 
-/// Larger than any real width, length or count. Products of three fit into 63 bits.
+/// Limit for widths, lengths and counts; real ones are smaller. A product of three of them fits into 63 bits.
 inline constexpr int64_t kMaxSize = int64_t{1} << 20;
 inline constexpr int64_t kMaxLayers = 4096;
 
 /// Joins choices for error messages: "a, b or c".
 std::string list_of(const std::vector<std::string>& choices);
-/// Joins the first 20 names for error messages that list everything that does not fit: "a, b, c, ...".
+/// Joins the first 20 names for an error message; "..." stands for the others: "a, b, c, ...".
 std::string first_of(const std::vector<std::string>& names);
 
-/// Reads fields. A missing field takes `fallback`, the reference's default. null counts as a wrong type unless a field
-/// is optional. Fields that nobody asks for are ignored, because published configs contain many.
+/// Reads fields. If a field is missing, the result is `fallback`, the default of the model's reference implementation.
+/// null counts as a wrong type unless a field is optional. Fields that nobody asks for are ignored, because published
+/// configs contain many.
 class ConfigFields {
  public:
-  ConfigFields(const nlohmann::json& json, const std::string& file);  // throws unless json is an object
+  /// Keeps references to both arguments. Throws Error unless json is an object.
+  ConfigFields(const nlohmann::json& json, const std::string& file);
 
   int64_t integer(const char* field, int64_t fallback, int64_t least = 1, int64_t most = kMaxSize) const;
   std::optional<int64_t> optional_integer(const char* field, int64_t least = 1, int64_t most = kMaxSize) const;
@@ -36,14 +38,15 @@ class ConfigFields {
   std::vector<double> optional_numbers(const char* field, double least, double most) const;  // empty if null or missing
   std::vector<std::string> strings(const char* field, const std::vector<std::string>& fallback) const;
 
-  /// Throws Error unless the field is missing or null, because what it asks for is not supported.
+  /// Throws Error unless the field is missing or null: this program does not support what other values ask for.
   void require_null(const char* field) const;
   /// Throws Error if `_class_name` exists and differs: the file then belongs to another model.
   void require_class(const std::string& class_name) const;
 
   /// Throws Error unless `divisor` divides `value`. `field` may describe a product of fields.
   void require_multiple(const std::string& field, int64_t value, int64_t divisor) const;
-  /// Throws Error if the width of an attention exceeds kMaxSize.
+  /// Throws Error if `width`, the total width of an attention layer's heads, exceeds kMaxSize. `field` describes how it
+  /// is computed.
   void check_width(const std::string& field, int64_t width) const;
 
   [[noreturn]] void fail(const std::string& field, const std::string& problem) const;

@@ -8,8 +8,9 @@
 namespace sparsereel::models {
 
 /// The data type of a stored tensor: plain numbers, or packed blocks. Packed means quantized as GGUF files store
-/// weights: blocks of consecutive elements of a row share scales (layers/cuda/packed_blocks.h). The types from mxfp8 on
-/// are formats of ComfyUI, whose files keep codes and scales in several tensors. Reading joins them.
+/// weights: blocks of consecutive elements of a row share scales (layers/cuda/packed_blocks.h). mxfp8, nvfp4, int4 and
+/// awq4 are formats of ComfyUI, whose files keep a weight's codes and scales in separate tensors. Reading joins these
+/// tensors.
 enum class Dtype {
   f64,
   f32,
@@ -39,7 +40,7 @@ enum class Dtype {
   nvfp4,
   int4,
   awq4,
-  f8_e8m0,  // a number: a power of two, the scale of a block
+  f8_e8m0,  // one number, a power of two: the scale of an mxfp8 block
 };
 
 }  // namespace sparsereel::models

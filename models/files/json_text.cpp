@@ -25,7 +25,7 @@ std::string brief(const std::string& what) {
   return text;
 }
 
-/// Builds the value from the parser's events, and throws Error at the first that breaks a limit. nlohmann's own
+/// Builds the value from the parser's events, and throws Error at the first event that breaks a limit. nlohmann's own
 /// callback searches all members of an object after each new one, which takes minutes for large headers.
 class Builder final : public nlohmann::json_sax<json> {
  public:
@@ -85,8 +85,9 @@ class Builder final : public nlohmann::json_sax<json> {
   const std::string& source_;
   const std::string& remedy_;
   json value_;
-  std::vector<json*> open_;  // the open containers; none of them moves while one inside it is open
-  json* member_ = nullptr;   // the member of the innermost object that waits for its value
+  // The open containers, outermost first. A container does not move while one inside it is open.
+  std::vector<json*> open_;
+  json* member_ = nullptr;  // the member whose key was just read and whose value comes next
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Maps files, and handles SIGBUS by mapping zeros where a file has ended.
+// Maps files. The handler of SIGBUS maps zeros where a file has ended.
 #include "models/files/mapped_file.h"
 
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 
 namespace sparsereel::models {
 
-/// The addresses of one mapping, for the handler. Ranges are reused and never deleted, because a handler may run at
-/// any time.
+/// The addresses of one mapping, in a list that the signal handler reads. Ranges are reused and never deleted, because
+/// the handler may run at any time.
 struct GuardedRange {
   std::atomic<uintptr_t> begin = 0, end = 0;  // both 0 if the range is unused
   std::atomic<bool> is_cut = false;
@@ -37,7 +37,8 @@ GuardedRange* range_of(uintptr_t address) {
   return nullptr;
 }
 
-/// Maps zeros over the rest of the file, because all that follows is lost too, or soon read.
+/// Maps zeros from the faulting page to the end of the mapping: if this page is lost, the following pages usually are
+/// too.
 bool put_zeros(GuardedRange& range, uintptr_t address) {
   const uintptr_t page = address / page_size * page_size;
   range.is_cut = true;
@@ -49,7 +50,7 @@ void pass_on(int signal, siginfo_t* info, void* context) {
   if ((handler_before.sa_flags & SA_SIGINFO) != 0) return handler_before.sa_sigaction(signal, info, context);
   if (handler_before.sa_handler != SIG_DFL && handler_before.sa_handler != SIG_IGN)
     return handler_before.sa_handler(signal);
-  ::signal(signal, SIG_DFL);  // the fault happens again and ends the process
+  ::signal(signal, SIG_DFL);  // After the return, the same instruction faults again and ends the process.
 }
 
 void on_bus_error(int signal, siginfo_t* info, void* context) {
@@ -124,7 +125,7 @@ MappedFile::~MappedFile() {
   ::close(descriptor_);
 }
 
-/// Also compares sizes, because the rest of a file's last page reads as zeros without a signal.
+/// Also compares sizes: if the file was cut within a page, the rest of that page reads as zeros without a signal.
 void MappedFile::check_whole() const {
   struct stat status = {};
   const bool is_shorter = ::fstat(descriptor_, &status) == 0 && static_cast<uint64_t>(status.st_size) < bytes_.size();

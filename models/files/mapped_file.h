@@ -1,4 +1,4 @@
-// Maps files into memory. A mapped file that becomes shorter does not end the process. No torch.
+// Maps files into memory. If a mapped file becomes shorter, the process survives. No torch.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,13 @@
 
 namespace sparsereel::models {
 
-/// Maps an ordinary file read-only. Throws Error naming the file if it is missing, empty, no ordinary file, or cannot
-/// be opened.
+/// Maps an ordinary file read-only. Throws Error naming the file if it is missing or empty, is not an ordinary file, or
+/// cannot be opened.
 ///
-/// A file may become shorter while it is mapped: by a download, a copy over it, or a failing network file system. The
-/// lost part then reads as zeros in every thread, instead of ending the process with SIGBUS. Call check_whole() after
-/// reading. The SIGBUS handler for this passes on signals that do not concern such a file.
+/// A file may become shorter while it is mapped: a download or a copy may overwrite it, or a network file system may
+/// fail. Every thread then reads zeros in place of the lost part, and the process does not end with SIGBUS. So call
+/// check_whole() after reading. This class installs a SIGBUS handler, which passes other signals to the handler before
+/// it.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);
@@ -21,7 +22,7 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::span<const std::byte> bytes() const { return bytes_; }
-  /// Throws Error naming the file if it became shorter since it was opened, or a part could not be read.
+  /// Throws Error naming the file if it became shorter since it was opened, or if a part could not be read.
   void check_whole() const;
 
  private:

@@ -1,4 +1,4 @@
-// Reads with POSIX calls, because a stream of the standard library would wait for a pipe's other end when opening it.
+// Reads with POSIX calls, because std::ifstream would wait at opening a pipe until another process opens its other end.
 #include "models/files/regular_file.h"
 
 #include <fcntl.h>

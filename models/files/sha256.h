@@ -12,7 +12,7 @@ namespace sparsereel::models {
 
 using Sha256Digest = std::array<uint8_t, 32>;
 
-/// Hashes bytes piece by piece. digest() or hex() finishes the hash.
+/// Hashes bytes piece by piece. digest() or hex() finishes the hash; call only one of them, once.
 class Sha256 {
  public:
   void update(const void* data, size_t bytes);
@@ -28,7 +28,7 @@ class Sha256 {
                                     0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   std::array<uint8_t, 64> block_{};
   size_t filled_ = 0;   // bytes in block_
-  uint64_t bytes_ = 0;  // bytes of the message so far
+  uint64_t bytes_ = 0;  // message length so far, in bytes
 };
 
 std::string sha256(std::string_view text);

@@ -24,8 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The temporaries of this process. When a signal ends the process, one thread removes them. They are never destroyed,
-/// because that thread outlives main().
+/// The temporaries of this process. When a signal ends the process, one thread removes them. This object is never
+/// destroyed, because that thread may still use it after main() has returned.
 struct LiveTemporaries {
   std::mutex mutex;
   std::set<fs::path> paths;
@@ -36,10 +36,11 @@ LiveTemporaries& live_temporaries() {
   return live;
 }
 
-constexpr pid_t kAnyProcess = 0;  // the process id in the names of reservations
+/// Stands for the process id in the names of reservations, which must be the same in all processes.
+constexpr pid_t kAnyProcess = 0;
 
-/// Returns `.name.<pid>.partial.ext`. Attempts after the first, made if a killed process with the same id left a file,
-/// get a number.
+/// Returns `.name.<pid>.partial.ext`. If a killed process with the same id left a file of this name, the caller tries
+/// again with attempt 1, 2, .., which puts a number behind the id.
 fs::path temporary_name(const fs::path& target, pid_t process, int attempt) {
   std::ostringstream suffix;
   suffix << "." << process;
@@ -54,8 +55,8 @@ fs::path temporary_name(const fs::path& target, pid_t process, int attempt) {
 
 enum class Lock { ours, others, unknown };
 
-/// Tries to lock an open file. Returns `unknown` if the file system has no locks, and `others` also if `path` no longer
-/// names the opened file.
+/// Tries to lock an open file. Returns `unknown` if the file system has no locks. Also returns `others` if `path` no
+/// longer names the opened file.
 Lock lock(int descriptor, const fs::path& path) {
   if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK ? Lock::others : Lock::unknown;
   struct stat opened = {}, named = {};
@@ -64,15 +65,16 @@ Lock lock(int descriptor, const fs::path& path) {
   return same ? Lock::ours : Lock::others;
 }
 
-/// Opens a path to lock it. Network file systems lock only what may be written, but folders and other users' files can
-/// only be read.
+/// Opens a path to lock it. Network file systems lock only a descriptor that is open for writing, so it tries that
+/// first. Folders and other users' files can only be opened for reading.
 int open_to_lock(const fs::path& path, int flags) {
   const int common = flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   const int descriptor = ::open(path.c_str(), O_RDWR | common, 0666);
   return descriptor >= 0 ? descriptor : ::open(path.c_str(), O_RDONLY | common, 0666);
 }
 
-/// Returns false if something is left. fs::remove_all() opens even a file, for which no descriptor may be left.
+/// Returns false if something could not be removed. fs::remove_all() opens even a plain file, which fails if the
+/// process has no free descriptor; so fs::remove() comes first.
 bool remove_tree(const fs::path& path) {
   std::error_code error;
   fs::remove(path, error);
@@ -90,7 +92,7 @@ void remove_unless_held(const fs::path& path) {
   ::close(descriptor);
 }
 
-/// Returns true if `ours` has the name, or its beginning up to a dot.
+/// Returns true if `ours` contains the name, or the name's beginning before one of its dots.
 bool is_of(const std::string& name, const std::set<std::string>& ours) {
   if (ours.contains(name)) return true;
   for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
@@ -118,7 +120,7 @@ void Temporary::create(const fs::path& target, Kind kind) {
   if (kind == Kind::folder) {
     const bool made = ::mkdir(path_.c_str(), 0777) == 0;
     if (made) descriptor_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (made && descriptor_ < 0 && errno == ENOENT) return;  // removed as a leftover
+    if (made && descriptor_ < 0 && errno == ENOENT) return;  // another process removed the folder before it was locked
   } else {
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
   }
@@ -130,8 +132,9 @@ Temporary::~Temporary() {
   if (path_.empty()) return;
   const bool removed = remove_tree(path_);
   forget();
-  if (descriptor_ >= 0) ::close(descriptor_);  // last, so that whoever gets the lock finds no file any more
-  if (!removed) remove_tree(path_);            // listing a folder takes a descriptor, and now one is free
+  // Closing releases the lock. By then the file is gone, so nobody who gets the lock can take it for a leftover.
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!removed) remove_tree(path_);  // Listing a folder needs a descriptor; close() has just freed one.
 }
 
 void Temporary::keep() {
@@ -162,7 +165,8 @@ void Temporary::remove_all() noexcept {
   LiveTemporaries& live = live_temporaries();
   const std::lock_guard lock(live.mutex);
   for (const fs::path& path : live.paths) {
-    // Another thread may still fill a folder. Once the folder is gone, that thread fails, and then waits for the lock.
+    // Another thread may still add files to a folder, so one attempt may not be enough. Once the folder is gone, that
+    // thread fails, and its destructor waits for this lock.
     constexpr int kAttempts = 100;
     for (int attempt = 0; attempt < kAttempts && !remove_tree(path); ++attempt) continue;
   }
@@ -187,8 +191,8 @@ void remove_leftovers(const std::vector<fs::path>& targets) {
     if (target.empty()) continue;
     std::error_code ignored;
     const fs::path file = fs::absolute(target.has_filename() ? target : target.parent_path(), ignored);
-    for (const fs::path& each : {file, behind_links(file)})  // a link's recipe lies beside the link
-      names[each.parent_path()].insert(each.filename().string());
+    // A video written through a link has its recipe beside the link.
+    for (const fs::path& each : {file, behind_links(file)}) names[each.parent_path()].insert(each.filename().string());
   }
   for (const auto& [folder, ours] : names) {
     std::error_code error;

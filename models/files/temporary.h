@@ -1,5 +1,5 @@
-// Files and folders in the making, under hidden names beside their targets. Also handles leftovers of killed processes,
-// and names that a process reserves. No torch.
+// Temporary files and folders with hidden names beside their targets. Also removes those that killed processes left,
+// and reserves names for a process. No torch.
 #pragma once
 
 #include <filesystem>
@@ -10,9 +10,9 @@
 namespace sparsereel::models {
 
 /// A temporary `dir/.name.<pid>.partial.ext` for the target `dir/name.ext`. It keeps the extension, so that FFmpeg can
-/// guess the format. It is removed at the end, or when a signal ends the process, unless keep() was called. It is
-/// locked (flock) during its lifetime. The system releases the lock however the process ends, so an unlocked temporary
-/// is a leftover.
+/// guess the format. The destructor removes it unless keep() was called; it is also removed if a signal ends the
+/// process. It is locked (flock) during its lifetime. The system releases the lock however the process ends, so an
+/// unlocked temporary is one that a killed process left.
 class Temporary {
  public:
   enum class Kind { file, folder };
@@ -24,12 +24,13 @@ class Temporary {
   Temporary& operator=(const Temporary&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// Returns the open temporary. Writes to a file are appended.
+  /// Returns the temporary's open descriptor. It appends what is written to a file.
   int descriptor() const { return descriptor_; }
-  /// Keeps the temporary at the end. Call this when it has become its target.
+  /// Stops the destructor from removing the temporary. Call this after renaming it to its target.
   void keep();
 
-  /// Returns "clip.mp4" for the temporary ".clip.1234.partial.mp4"; empty for other names.
+  /// Returns the target's name: "clip.mp4" for ".clip.1234.partial.mp4". Empty if `name` is not the name of a
+  /// temporary.
   static std::string target_of(const std::string& name);
   /// Removes all temporaries of this process, which is about to end.
   static void remove_all() noexcept;
@@ -47,12 +48,14 @@ class Temporary {
   int descriptor_ = -1;  // holds the lock
 };
 
-/// Reserves the target's name for this process while the object added to `kept` lives. Returns false if another process
-/// holds it. Adds nothing if the folder accepts no file. Without locks in the file system, the name is not protected.
+/// Reserves the target's name for this process by adding an object to `kept`, and until that object is destroyed.
+/// Returns false if another process has reserved the name. If the folder is not writable, it adds nothing and returns
+/// true. On a file system without locks, the name is not protected.
 bool reserve(const std::filesystem::path& target, std::vector<std::unique_ptr<Temporary>>& kept);
 
-/// Removes what killed processes left of these files and of the files beside them whose names begin alike (checkpoint,
-/// latents, recipe). Temporaries that a process holds stay, and so does everything on file systems without locks.
+/// Removes temporaries that killed processes left for these files, and for files beside them whose names begin alike
+/// (checkpoint, latents, recipe). It keeps temporaries that a process has locked, and removes nothing on file systems
+/// without locks.
 void remove_leftovers(const std::vector<std::filesystem::path>& targets);
 
 }  // namespace sparsereel::models

@@ -129,8 +129,8 @@ std::string to_utf8(std::u32string_view text) {
 }
 
 std::u32string normal_form_c(std::u32string_view text) {
-  // utf8proc 2.8 drops this vowel after a Hangul syllable. Nothing composes with it, so the parts around it are
-  // composed separately.
+  // utf8proc 2.8 loses this code point after a Hangul syllable. It joins with no other character, so the parts of the
+  // text before and behind it are composed separately.
   constexpr char32_t kLostVowel = 0x11A7;
   std::u32string result;
   for (size_t at = text.find(kLostVowel); at != std::u32string_view::npos; at = text.find(kLostVowel)) {

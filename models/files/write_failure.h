@@ -1,4 +1,4 @@
-// Errors for files that cannot be written, and the targets of links. No torch.
+// Errors for files that cannot be written. Also finds the targets of symbolic links. No torch.
 #pragma once
 
 #include <filesystem>
@@ -13,17 +13,17 @@ class DiskError : public Error {
   using Error::Error;
 };
 
-/// Throws DiskError if the system's error number has such a reason, or else a plain Error.
+/// Throws `error`, as a DiskError if the system's error number means a full, read-only or broken disk.
 [[noreturn]] void throw_write_error(int system_error, const Error& error);
 
-/// Returns the cause and remedy for a failed write to `target`, by the system's error number.
+/// Returns the Error for a failed write to `target`, with the cause and remedy for the system's error number.
 Error write_failure(const std::filesystem::path& target, int system_error);
 
 /// Throws write_failure() through throw_write_error().
 [[noreturn]] void throw_write_failure(const std::filesystem::path& target, int system_error);
 
-/// Returns the absolute path behind a chain of symbolic links, which need not exist. If the links form a circle,
-/// returns one of them.
+/// Follows symbolic links, and returns the absolute path that the last one names; that path need not exist. If the
+/// links form a circle, returns one of them.
 std::filesystem::path behind_links(const std::filesystem::path& path);
 
 }  // namespace sparsereel::models

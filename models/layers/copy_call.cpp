@@ -19,11 +19,12 @@ using attention::on_16_bytes;
 
 constexpr int64_t kWord = 16;  // bytes
 
-/// Collects dimensions, innermost first. Neighbors that are contiguous in both tensors are merged.
+/// Collects the dimensions of a copy, innermost first. Merges neighboring dimensions that are contiguous in both
+/// tensors.
 class Dimensions {
  public:
   explicit Dimensions(cuda::StridedCopy& copy) : copy_(copy) {}
-  /// Adds a dimension with strides in words. Returns false if there are too many.
+  /// Adds a dimension with strides in words. Returns false if the kernel cannot take another dimension.
   bool add(int64_t size, int64_t from_stride, int64_t to_stride) {
     const int last = count_ - 1;
     if (count_ > 0 && from_stride == copy_.from_strides[last] * copy_.sizes[last] &&
@@ -64,7 +65,7 @@ std::optional<cuda::StridedCopy> in_words(const at::Tensor& to, const at::Tensor
   return copy;
 }
 
-/// Returns the copies in words; nothing if one of them cannot be done so.
+/// Returns the copies in 16-byte words; nullopt if one of them cannot be split into such words.
 std::optional<std::vector<cuda::StridedCopy>> all_in_words(std::span<const StridedCopy> copies) {
   std::vector<cuda::StridedCopy> all;
   for (const auto& [to, from] : copies) {

@@ -1,5 +1,6 @@
-// CPU threads of libtorch. If OpenMP gives fewer threads than libtorch asks for, oneDNN's products silently leave rows
-// out. This happens with OMP_DYNAMIC=true, OMP_MAX_ACTIVE_LEVELS=0, or more threads than OMP_THREAD_LIMIT.
+// Sets libtorch's CPU threads. If OpenMP gives fewer threads than libtorch asks for, oneDNN's matrix products silently
+// leave rows uncomputed. This happens with OMP_DYNAMIC=true, OMP_MAX_ACTIVE_LEVELS=0, or more threads than
+// OMP_THREAD_LIMIT.
 #pragma once
 
 namespace sparsereel::models {
@@ -7,8 +8,8 @@ namespace sparsereel::models {
 /// Returns true if OpenMP gives the calling thread as many threads as libtorch asks for.
 bool gives_all_threads();
 
-/// Makes gives_all_threads() true on its thread during its lifetime. It restores OpenMP's settings afterwards, but not
-/// a number of threads above OMP_THREAD_LIMIT.
+/// Makes gives_all_threads() true on the calling thread during this object's lifetime. Its destructor restores OpenMP's
+/// settings. If libtorch's number of threads was above OMP_THREAD_LIMIT, it stays reduced.
 class AllThreads {
  public:
   AllThreads();

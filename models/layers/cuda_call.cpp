@@ -38,7 +38,7 @@ class Arguments {
     return rows_of(keep(rows_fit(tensor) ? tensor : tensor.clone(at::MemoryFormat::Contiguous)));
   }
 
-  /// Returns a vector [C] in x's dtype; null if undefined.
+  /// Returns a vector [C] in x's dtype; null if `tensor` is undefined.
   const void* channels(const at::Tensor& tensor) {
     return tensor.defined() ? keep(tensor.to(x_.scalar_type()).contiguous()).const_data_ptr() : nullptr;
   }
@@ -76,7 +76,7 @@ class Arguments {
   std::vector<at::Tensor> kept_;
 };
 
-/// Returns an unfilled result of these sizes in the format, for rows of x.
+/// Returns an uninitialized result of these sizes and this format, on x's device.
 Activation empty_in(const RowFormat& format, const at::Tensor& x, at::IntArrayRef sizes) {
   if (format.kind == RowFormat::run_dtype) return at::empty(sizes, x.options());
   const at::ScalarType bytes = format.kind == RowFormat::int8 ? at::kChar : at::kFloat8_e4m3fn;

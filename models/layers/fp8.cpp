@@ -1,5 +1,5 @@
-// Rows in 8 bits. Our kernels quantize fp16 and bf16 on a GPU; torch's operators quantize everything else, with the
-// same bits. torch computes matrix products through cuBLASLt and CUTLASS.
+// Quantizes rows to 8 bits and multiplies them. Our kernels quantize fp16 and bf16 on a GPU; torch's operators quantize
+// everything else, with the same bits. torch computes matrix products through cuBLASLt and CUTLASS.
 #include "models/layers/fp8.h"
 
 #include <ATen/ATen.h>
@@ -22,7 +22,7 @@ at::Tensor emulated_product(const Activation& x, const at::Tensor& weight, const
   return at::linear(rows, weight.to(at::kFloat)).mul_(x.scale).mul_(scale);
 }
 
-/// Computes in bf16, the only result that torch's kernels give on every GPU with e4m3.
+/// The result is bf16, because torch's e4m3 products have no other result type that works on every GPU.
 at::Tensor gpu_product(const Activation& x, const at::Tensor& weight, const at::Tensor& scale, const at::Tensor& bias) {
   const std::optional<at::Tensor> bf16 =
       bias.defined() ? std::optional(bias.to(at::kBFloat16)) : std::optional<at::Tensor>();

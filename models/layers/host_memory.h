@@ -9,10 +9,10 @@
 
 namespace sparsereel::models {
 
-/// Temporaries of tens of MB would return to the kernel when a layer frees them. The next layer would then pay a page
-/// fault per 4 KB: 13% of a transformer step of the tiny model. After this call glibc keeps blocks of up to 64 MB, and
-/// at most 512 MB at the end of its heap. Larger blocks (weights) still return at once. It affects the whole process;
-/// calling it again, or with another C library, has no effect.
+/// By default, glibc returns freed temporaries of tens of MB to the operating system. The next layer then pays a page
+/// fault per 4 KB, which takes 13% of a transformer step of the tiny model. After this call glibc keeps blocks of up to
+/// 64 MB, and at most 512 MB at the end of its heap. Larger blocks (weights) still return at once. The call affects the
+/// whole process. A second call has no effect, nor has a call with another C library.
 inline void keep_freed_host_memory() {
 #ifdef __GLIBC__
   mallopt(M_MMAP_THRESHOLD, 64 << 20);

@@ -22,8 +22,8 @@ namespace sparsereel::models {
 namespace {
 
 constexpr int64_t kMostRotation = 256, kLeastRotation = 16;
-constexpr double kMostGrowth = 1.1;                        // of a weight's squared error, for which it is still rotated
-constexpr int64_t kRowsAtOnce = 32, kColumnsAtOnce = 256;  // of a product in one thread
+constexpr double kMostGrowth = 1.1;  // A weight is rotated if this does not make its squared error grow by more.
+constexpr int64_t kRowsAtOnce = 32, kColumnsAtOnce = 256;  // the part of a product that a thread computes at once
 
 int64_t rotation_for(int64_t columns) {
   for (int64_t group = kMostRotation; group >= kLeastRotation; group /= 4)
@@ -76,7 +76,7 @@ at::Tensor int8_linear_on_cpu(const at::Tensor& x, const Linear& layer) {
     if (!rows.values.defined() || is_scaled || rows.rotation != part.rotation)
       rows = quantize_int8(is_scaled ? input.to(at::kFloat) * part.column_scale : input, part.rotation);
     at::Tensor y = scaled_product(rows, weight_of(layer, part), layer.scale.narrow(0, first, part.rows));
-    if (is_scaled) rows = {};  // of other columns than the next part's
+    if (is_scaled) rows = {};  // The next part does not have these column scales, so it needs rows of its own.
     for (const LowRank& delta : part.deltas) {
       const at::Tensor down = at::mm(input.to(at::kFloat), delta.down.to(at::kFloat).t());
       y.addmm_(down, delta.up.to(at::kFloat).t(), 1, delta.scale);
@@ -123,7 +123,8 @@ Int8Rows quantize_int8_weight(const at::Tensor& weight) {
   Int8Rows plain = quantize_int8(weight, 0);
   if (rotation == 0) return plain;
   Int8Rows rotated = quantize_int8(weight, rotation);
-  // The mean squared error of a row is a twelfth of its squared scale.
+  // A rounding error is uniform in +-scale/2, so a row's mean squared error is scale^2 / 12. The twelfth cancels out
+  // below.
   const auto error = [](const Int8Rows& rows) { return rows.scale.to(at::kDouble).square().sum().item<double>(); };
   return error(rotated) <= kMostGrowth * error(plain) ? rotated : plain;
 }
@@ -149,7 +150,7 @@ std::optional<int64_t> shared_rotation(const at::Tensor& x, const Linear& layer)
 }
 
 at::Tensor int8_linear(const Activation& x, const Linear& layer) {
-  RECORD_FUNCTION("sparsereel::int8_linear", std::vector<c10::IValue>());  // profilers see it as they see at::linear
+  RECORD_FUNCTION("sparsereel::int8_linear", std::vector<c10::IValue>());  // shows this product to profilers
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = layer.scale.size(0);
 #ifdef SPARSEREEL_CUDA

@@ -20,7 +20,7 @@ using attention::element_of;
 
 constexpr int64_t kMultiple = 16;
 
-/// Returns true if the kernel that quantizes rows also rotates such groups.
+/// Returns true if the kernel that quantizes rows can also rotate groups of `rotation` columns.
 bool rotates(int64_t rotation) {
   return rotation == 0 || rotation == 16 || rotation == 64 || rotation == cuda::kMaxRotation;
 }
@@ -37,7 +37,7 @@ Activation quantize_for(const StoredRows& part, const at::Tensor& x) {
   return rows;
 }
 
-/// Writes the product of rows and a part's weight, with `first` outputs before it, to its columns of y.
+/// Writes the product of rows and a part's weight to the part's columns of y, which begin at column `first`.
 void multiply(const Activation& rows, const Linear& layer, const StoredRows& part, int64_t first, const at::Tensor& y) {
   const at::Tensor out = y.narrow(1, first, part.rows),
                    bias =
@@ -83,7 +83,7 @@ at::Tensor int8_linear_on_cuda(const Activation& x, const Linear& layer) {
     const bool is_scaled = part.column_scale.defined();
     if (!rows || is_scaled || rows->format.rotation != part.rotation) rows = quantize_for(part, input);
     multiply(*rows, layer, part, first, y);
-    if (is_scaled) rows.reset();  // of other columns than the next part's
+    if (is_scaled) rows.reset();  // The next part does not have these column scales, so it needs rows of its own.
     if (!part.deltas.empty()) add_loras(input, part, first, y);
     first += part.rows;
   }

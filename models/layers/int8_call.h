@@ -1,4 +1,4 @@
-// Binds the kernels for products of int8 rows to tensors.
+// Multiplies tensors with the kernels for int8 rows.
 #pragma once
 
 #include <ATen/core/Tensor.h>

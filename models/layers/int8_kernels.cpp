@@ -16,14 +16,15 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kWeightRows = 4, kInputRows = 2;  // of a tile, whose sums stay in registers
-constexpr float kLeastScale = 1e-30F;               // of a row of zeros, as in other programs
+constexpr int64_t kWeightRows = 4, kInputRows = 2;  // size of a tile of the result, whose sums stay in registers
+constexpr float kLeastScale = 1e-30F;               // scale of a row of zeros; other programs use the same number
 
 inline __attribute__((always_inline)) void widen(const int8_t* from, int64_t count, int16_t* to) {
   for (int64_t i = 0; i < count; ++i) to[i] = from[i];
 }
 
-/// Multiplies two rows by four. A missing row repeats another one, and its sums are dropped.
+/// Multiplies two rows of x by four rows of the weight. At an edge, the caller repeats a row in place of a missing one
+/// and drops its sums.
 inline __attribute__((always_inline)) void multiply_tile(const int16_t* const* x, const int16_t* const* w,
                                                          int64_t depth, int32_t (*sums)[kWeightRows]) {
   const int16_t* __restrict x0 = x[0], * __restrict x1 = x[1];

@@ -13,7 +13,7 @@ struct Int8Product {
   int64_t rows, columns, depth, out_stride;
 };
 
-/// Computes a product with one thread. A few tens of rows fit into the cache.
+/// Computes a product with one thread. Call it with a few tens of rows, so that they stay in the cache.
 void multiply_int8(const Int8Product& p);
 
 /// A row of fp32 numbers and its int8 values.

@@ -1,5 +1,5 @@
-// Linear layers by oneDNN's fused operator for fp32 on a CPU, by cuBLASLt's epilogue behind torch's operator on a GPU,
-// and by torch otherwise.
+// Computes linear layers: fp32 on a CPU with oneDNN's fused operator, GELU on a GPU in cuBLASLt's epilogue (through a
+// torch operator), everything else with torch.
 #include "models/layers/linear.h"
 
 #include <ATen/ATen.h>
@@ -23,7 +23,8 @@ using LinearPointwise = at::Tensor(const at::Tensor&, const at::Tensor&, const s
                                    std::string_view, c10::List<std::optional<at::Scalar>>,
                                    std::optional<std::string_view>);
 
-// torch.compile's own linear operator for CPUs. It is not in a public header of torch, but registered like any other.
+// torch.compile's own linear operator for CPUs. No public header of torch declares it, so it is looked up among the
+// registered operators.
 const c10::TypedOperatorHandle<LinearPointwise>* onednn_linear() {
   static const auto handle = []() -> std::optional<c10::TypedOperatorHandle<LinearPointwise>> {
     const auto schema = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
@@ -45,8 +46,8 @@ at::Tensor run_onednn(const at::Tensor& x, const Linear& layer, std::string_view
                                algorithm);
 }
 
-// torch adds the bias in a separate pass if rows lie apart and form no matrix, such as those that attention wrote over
-// its queries.
+// If x is 3D and its rows are not contiguous, torch adds the bias in a separate pass over memory. A 2D view avoids this
+// pass. Such rows come from attention that wrote its output over its queries.
 at::Tensor run_torch(const at::Tensor& x, const Linear& layer) {
   if (!layer.bias.defined()) return at::linear(x, layer.weight);
   const bool is_matrix = x.dim() == 3 && (x.size(0) == 1 || x.stride(0) == x.size(1) * x.stride(1));
@@ -54,7 +55,7 @@ at::Tensor run_torch(const at::Tensor& x, const Linear& layer) {
   return at::linear(x.flatten(0, 1), layer.weight, layer.bias).view({x.size(0), x.size(1), -1});
 }
 
-// torch's CUDA matmul passes bias and GELU, there the tanh approximation, to cuBLASLt's epilogue.
+// torch passes bias and GELU (by the tanh approximation) to cuBLASLt's epilogue, which saves a pass over memory.
 at::Tensor run_gelu_epilogue(const at::Tensor& x, const Linear& layer) {
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
   std::vector<int64_t> sizes = x.sizes().vec();
@@ -110,7 +111,8 @@ at::Tensor linear_gelu_tanh(const Activation& x, const Linear& layer) {
 }
 
 at::Tensor feed_forward_gelu_tanh(Activation x, const Linear& in, const Linear& out) {
-  const bool makes_8_bits = in.is_fp8() || multiplies_in_int8(x, in);  // otherwise GELU is part of the first product
+  // In 16 or 32 bits, GELU is part of the first product.
+  const bool makes_8_bits = in.is_fp8() || multiplies_in_int8(x, in);
   at::Tensor hidden =
       makes_8_bits ? linear(Activation(std::move(x)), in) : linear_gelu_tanh(Activation(std::move(x)), in);
   if (!makes_8_bits) return linear(hidden, out);

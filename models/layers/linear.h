@@ -10,14 +10,14 @@
 
 namespace sparsereel::models {
 
-/// Returns the format in which the layer takes rows like x [.., in] at best: 8 bits if it multiplies 8 bits, and one
-/// format serves all its outputs.
+/// Returns the best format for the layer's input x [.., in]: an 8-bit format if the layer multiplies in 8 bits and one
+/// format suits all its outputs, otherwise x's dtype.
 RowFormat format_for(const at::Tensor& x, const Linear& layer);
 
-/// Returns x weight^T + bias [.., out] for x [.., in], in x's dtype. fp32 on a CPU uses oneDNN if torch has it, because
-/// oneDNN's AVX-512 code runs on every vendor's processors, while MKL's (behind at::linear) runs only on Intel
-/// processors. With an 8-bit weight, x is quantized (quantize_rows()) unless it is already; 8-bit x needs an 8-bit
-/// weight. int8 rows are multiplied in integers if the layer asks for it (int8.h).
+/// Returns x weight^T + bias [.., out] for x [.., in], in x's dtype. For fp32 on a CPU, oneDNN computes it if torch has
+/// oneDNN, because oneDNN's AVX-512 code runs on every vendor's processors, while MKL's (behind at::linear) runs only
+/// on Intel processors. With an 8-bit weight, x is quantized (quantize_rows()) unless it is already; 8-bit x needs an
+/// 8-bit weight. int8 rows are multiplied in integers if the layer asks for it (int8.h).
 at::Tensor linear(const Activation& x, const Linear& layer);
 
 /// Writes linear(x, layer) to out [B, N, out], which may be rows of a larger tensor [B, M, out]. On a GPU, this needs
@@ -37,9 +37,9 @@ at::Tensor feed_forward_gelu_tanh(Activation x, const Linear& in, const Linear& 
 /// takes one pass over memory.
 at::Tensor feed_forward_swiglu(const Activation& x, const Linear& in, const Linear& out);
 
-/// Returns linear(x, layer) for each layer, [B, out] in x's dtype. It is for few rows x [B, in], such as the modulation
-/// vectors of a batch, where reading the weights dominates. Up to 4 rows and 4 layers of fp16 or bf16 on a GPU are one
-/// launch with fp32 results.
+/// Returns linear(x, layer) for each layer, [B, out] in x's dtype. Use it for few rows x [B, in], such as the
+/// modulation vectors of a batch, for which reading the weights takes most of the time. On a GPU, up to 4 rows and 4
+/// layers of fp16 or bf16 take one kernel launch.
 std::vector<at::Tensor> linear_few_rows(const at::Tensor& x, at::ArrayRef<const Linear*> layers);
 
 }  // namespace sparsereel::models

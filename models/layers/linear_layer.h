@@ -17,14 +17,14 @@ struct Linear {
   at::Tensor bias{};    // [out]; undefined if the layer has no bias
   at::Tensor scale{};   // fp32 [out], one for each row of an 8-bit weight
   std::vector<StoredRows> rows{};  // places of the packed rows within `weight`, which is unpacked for each product;
-                                   // empty if `weight` holds numbers
+                                   // empty if `weight` is [out, in]
 
-  /// Returns true if the product is computed in 8 bits.
+  /// Returns true if the weight is e4m3, so that the product is computed in 8-bit floating point.
   bool is_fp8() const { return rows.empty() && scale.defined(); }
-  /// Returns the layer, unpacked to `dtype` if it is packed.
+  /// Returns the layer with a weight [out, in] of `dtype`: unpacks a packed weight, or returns the layer as it is.
   Linear in(at::ScalarType dtype) const;
-  /// Returns the part of the layer that computes `count` consecutive outputs. A packed weight must be int8, without
-  /// LoRAs beside it.
+  /// Returns the part of the layer that computes `count` consecutive outputs. If the weight is packed, it must be int8
+  /// and have no LoRAs.
   Linear outputs(int64_t first, int64_t count) const;
 
   /// Lists the layer's weights, `name`.weight and `name`.bias. stored_weight is the weight's shape in files if it
