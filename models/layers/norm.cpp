@@ -1,5 +1,5 @@
-// Layer norms, RMS norms and modulation. Fused row kernels take fp32 on a CPU, fused CUDA kernels fp16 and bf16 on a
-// GPU, torch's operators the rest.
+// Layer norms, RMS norms and modulation. Fused kernels compute fp32 on a CPU (row_kernels.h) and fp16 and bf16 on a GPU
+// (cuda/launch.h). Torch's operators compute the rest.
 #include "models/layers/norm.h"
 
 #include <ATen/ATen.h>
@@ -19,7 +19,7 @@
 namespace sparsereel::models {
 namespace {
 
-// Rows are a few KB; fewer than this do not pay for another thread.
+// Least rows per thread. A row has a few KB, and with fewer rows, starting a thread takes longer than the work.
 constexpr int64_t kRowGrain = 16;
 
 // Returns true for fp32 x [B, N, C] on a CPU with consecutive rows of C floats. The batch stride may be longer.
@@ -32,7 +32,8 @@ at::Tensor to_fp32(const at::Tensor& x) {
 }
 
 #ifdef SPARSEREEL_CUDA
-// Returns true if the kernels can use this modulation: they use one choice of rows for all vectors.
+// Returns true if the CUDA kernels take x and this modulation. They use one row_of_token for all vectors, so gates and
+// modulation must share it.
 bool is_for_kernels(const at::Tensor& x, const JointModulation& modulation, const JointModulation& gates = {}) {
   return has_norm_kernel(x) && (!gates.video.gate.defined() || gates.row_of_token.is_same(modulation.row_of_token));
 }
@@ -41,7 +42,8 @@ bool is_for_kernels(const at::Tensor& x, const JointModulation& modulation, cons
 struct TokenRange {
   int64_t first, count;
   const Modulation* modulation;
-  at::Tensor rows;  // int64 [B, count], contiguous: each token's row of the vectors; undefined if it is the batch entry
+  // int64 [B, count], contiguous: each token's row of the vectors; undefined if that is its batch entry.
+  at::Tensor rows;
 };
 
 std::vector<TokenRange> parts_of(const at::Tensor& x, int64_t video_tokens, const JointModulation& modulation) {
@@ -53,18 +55,19 @@ std::vector<TokenRange> parts_of(const at::Tensor& x, int64_t video_tokens, cons
   return parts;
 }
 
-// Returns the rows of vectors [R, C] for the part's tokens, [B, count, C], or [B, 1, C] if all tokens share one row.
+// Looks up the rows of vectors [R, C] for the part's tokens. Returns [B, count, C], or [B, 1, C] if all tokens of a
+// batch entry share one row.
 at::Tensor of_tokens(const at::Tensor& vectors, const TokenRange& part) {
   if (!part.rows.defined()) return vectors.unsqueeze(1);
   return vectors.index_select(0, part.rows.view(-1)).unflatten(0, part.rows.sizes());
 }
 
-// Tokens begin to end of a batch entry, which share a row of the vectors.
+// Tokens begin to end - 1 of batch entry `entry`. All use row `row` of the modulation's vectors.
 struct SharedRow {
   int64_t entry, row, begin, end;
 };
 
-// Calls body for runs of the part's tokens, on all threads.
+// Splits the part's tokens into runs that share a row, and calls body for each run, on all threads.
 void for_runs(int64_t batch, const TokenRange& part, const std::function<void(const SharedRow&)>& body) {
   for (int64_t b = 0; b < batch; ++b) {
     const int64_t* rows = part.rows.defined() ? part.rows.const_data_ptr<int64_t>() + b * part.count : nullptr;
@@ -108,7 +111,8 @@ void gate_rows(at::Tensor& x, const at::Tensor& update, const at::Tensor& gate, 
                   .channels = channels});
 }
 
-// Computes to = rms_norm(x) * factor, or adds that to `to`, in fp32. Both tensors must fulfill use_row_kernels().
+// Computes to = rms_norm(x) * factor, or with `adds`, to += rms_norm(x) * factor. use_row_kernels() must be true for x
+// and `to`.
 void rms_norm_all_rows(const at::Tensor& x, at::Tensor& to, const at::Tensor& factor, double eps, bool adds) {
   const at::Tensor factors = factor.to(at::kFloat).contiguous();
   const int64_t channels = x.size(2);
@@ -123,7 +127,7 @@ void rms_norm_all_rows(const at::Tensor& x, at::Tensor& to, const at::Tensor& fa
   });
 }
 
-// Computes in fp32 with torch's operators.
+// Returns rms_norm_modulate() in fp32, computed with torch's operators.
 at::Tensor rms_norm_modulate_wide(const at::Tensor& x, double eps, const at::Tensor& factor) {
   const at::Tensor normed = at::rms_norm(x.to(at::kFloat), {x.size(2)}, {}, eps);
   return normed * factor.to(at::kFloat).unsqueeze(1);
@@ -210,7 +214,7 @@ at::Tensor add_gated_norm_modulate_(at::Tensor& x, const at::Tensor& update, con
     const at::Tensor gate = gated[i].modulation->gate.contiguous();
     for_runs(x.size(0), parts[i], [&](const SharedRow& run) {
       SharedRow few = run;
-      for (; few.begin < run.end; few.begin = few.end) {  // few enough to be still in the cache for the norm
+      for (; few.begin < run.end; few.begin = few.end) {  // so few rows that they are still in the cache for the norm
         few.end = std::min(few.begin + kRowGrain, run.end);
         gate_rows(x, update, gate, few);
         norm_rows(x, out, folded, eps, few);

@@ -1,4 +1,4 @@
-// The list of a module's weights. Loading, streaming and counting all use this one list.
+// Each module lists its weights by calling a Visit. Loading, streaming and counting all use this list.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,7 +18,7 @@ enum class Products {
   in_dtype,  // in the run's dtype
   fp8,       // in e4m3 with a scale per row
   int8,      // in integers with a scale per row
-  stored,    // in integers where the file holds int8, otherwise in the run's dtype
+  stored,    // in integers for weights that the file holds as int8, otherwise in the run's dtype
 };
 
 /// The format in which a module keeps its weights.
@@ -26,7 +26,7 @@ struct WeightFormat {
   at::ScalarType dtype;      // the run's dtype
   bool fp8 = false;          // parameters with Parameter::fp8 are e4m3 with a scale per row
   bool int8 = false;         // parameters with Parameter::fp8 are int8 with a scale per row
-  bool stored_int8 = false;  // parameters that their file holds as int8 are multiplied in integers
+  bool stored_int8 = false;  // weights that their file holds as int8 are multiplied in integers
 
   WeightFormat(at::ScalarType run, bool in_fp8 = false) : dtype(run), fp8(in_fp8) {}
   WeightFormat(at::ScalarType run, Products products)
@@ -42,30 +42,31 @@ struct LowRank {
   double scale;
 };
 
-/// Packed rows: rows of a matrix as their file stores them, quantized, within a tensor of bytes.
+/// Packed rows: consecutive rows of a matrix, quantized as their file stores them. They lie within a tensor of bytes.
 struct StoredRows {
   Dtype dtype;
   int64_t rows, columns;
   int64_t offset;                    // offset of the first row, in bytes; a multiple of 16
   std::vector<LowRank> deltas = {};  // changes by LoRAs, added to the unpacked rows
-  int64_t rotation = 0;              // columns of a group that were rotated before quantizing (rotation.h); 0: none
-  bool multiplies = false;           // int8 rows whose products are computed in integers (int8.h)
+  int64_t rotation = 0;              // columns of each group that was rotated before quantizing (rotation.h); 0: none
+  bool multiplies = false;           // true if products with these int8 rows are computed in integers (int8.h)
   at::Tensor column_scale{};         // fp32 [columns], multiplies the unpacked and rotated columns; may be undefined
 };
 
 /// A tensor of a module, and how checkpoints store it.
 struct Parameter {
-  /// Names in the checkpoint; if several, their tensors are stacked, as q, k and v of one projection.
+  /// Names in the checkpoint. The tensors of several names are stacked in this order, for example q, k and v of one
+  /// projection.
   std::vector<std::string> names;
-  std::vector<int64_t> stored;  // the shape under each name
+  std::vector<int64_t> stored;  // shape of the checkpoint's tensor under each name
   std::vector<int64_t> shape;   // shape of the module's tensor
-  bool fp32 = false;            // fp32 in a run of any dtype
-  bool reshaped = false;        // may be stored in another shape with the same elements
-  bool fp8 = false;             // in 8 bits if the run asks for it
+  bool fp32 = false;            // stays fp32 in a run of any dtype
+  bool reshaped = false;        // the checkpoint may store it in another shape with as many elements
+  bool fp8 = false;             // quantized to 8 bits (fp8 or int8) if the run asks for it
   /// int64 [rows], CPU: row i of the module's tensor is row row_order[i] of the stored tensor; undefined if the order
   /// is the same.
   at::Tensor row_order{};
-  // Set only for a linear layer's weight: where its scales go, and where the layout goes if its rows stay packed.
+  // Set only for a linear layer's weight: where loading writes the scales of 8-bit rows, and the layout of packed rows.
   at::Tensor* scale = nullptr;
   std::vector<StoredRows>* rows = nullptr;
 
@@ -73,7 +74,8 @@ struct Parameter {
   bool is_int8(const WeightFormat& format) const { return fp8 && format.int8 && rows != nullptr; }
 };
 
-/// Called with each tensor that the configuration asks for, in a fixed order. Other tensors stay undefined.
+/// Called with each tensor of the module that its configuration asks for, in a fixed order. The module's other tensors
+/// stay undefined.
 using Visit = std::function<void(at::Tensor&, const Parameter&)>;
 
 /// Wraps a visit for a module that stays in fp32 in a run of any dtype.
@@ -85,7 +87,7 @@ inline Visit in_fp32(const Visit& visit) {
   };
 }
 
-/// Wraps a visit for tensors that some programs store in another shape with the same elements.
+/// Wraps a visit for tensors that some programs store in another shape with as many elements.
 inline Visit in_any_shape(const Visit& visit) {
   return [&visit](at::Tensor& tensor, const Parameter& parameter) {
     Parameter kept = parameter;
@@ -103,8 +105,9 @@ inline Visit in_row_order(const Visit& visit, at::Tensor order) {
   };
 }
 
-/// Wraps a visit for linear layers whose products take most of a module's time. Their weights are in 8 bits if the run
-/// asks for 8 bits and the widths of inputs and outputs are multiples of 16, as the GPU's kernels need.
+/// Wraps a visit for linear layers whose products take most of a module's time. If the run asks for 8-bit weights,
+/// these layers get them: fp8 or int8. Their widths of inputs and outputs must be multiples of 16, as the GPU's kernels
+/// need; others keep the run's dtype.
 inline Visit in_fp8(const Visit& visit) {
   return [&visit](at::Tensor& tensor, const Parameter& parameter) {
     Parameter kept = parameter;
@@ -113,7 +116,7 @@ inline Visit in_fp8(const Visit& visit) {
   };
 }
 
-/// Returns a parameter that is stored in the module's own shape.
+/// Returns a parameter that the checkpoint stores in the module's own shape.
 inline Parameter parameter(std::string name, const std::vector<int64_t>& shape, bool fp32 = false) {
   return {.names = {std::move(name)}, .stored = shape, .shape = shape, .fp32 = fp32};
 }

@@ -1,4 +1,5 @@
-// Position tables. Types and order of operations follow the reference, so that tables agree to the last bits.
+// Position tables. Types and order of operations follow the models' reference implementation, so that the tables agree
+// to the last bits.
 #include "models/layers/positions.h"
 
 #include <ATen/ATen.h>
@@ -8,7 +9,7 @@
 namespace sparsereel::models {
 namespace {
 
-// Returns sines, then cosines of fp32 positions [n]: fp64 [n, channels].
+// Returns the sines, then the cosines, of fp32 positions [n] at channels / 2 frequencies: fp64 [n, channels].
 at::Tensor sincos_1d(const at::Tensor& positions, int64_t channels) {
   const int64_t half = channels / 2;
   const at::Tensor frequency = at::pow(10000.0, at::arange(half, at::kDouble) / static_cast<double>(half)).reciprocal();
@@ -23,7 +24,7 @@ at::Tensor rotary_1d(const at::Tensor& positions, int64_t channels) {
   return at::outer(positions, frequency).repeat_interleave(2, 1);
 }
 
-// Combines the tables of the three axes to [frames * height * width, sum of channels].
+// Combines the tables of the three axes, [positions, channels] each, to [frames * height * width, sum of channels].
 at::Tensor combine(const at::Tensor& t, const at::Tensor& h, const at::Tensor& w) {
   const int64_t frames = t.size(0), height = h.size(0), width = w.size(0);
   return at::cat({t.view({frames, 1, 1, -1}).expand({frames, height, width, -1}),
@@ -37,7 +38,7 @@ int64_t round_half_even(double value) {
   return static_cast<int64_t>(std::nearbyint(value));
 }
 
-// Returns `count` positions from start towards stop, stop excluded.
+// Returns `count` evenly spaced positions from `start` up to but not including `stop`.
 at::Tensor spread(int64_t start, int64_t stop, int64_t count) {
   return at::linspace(start, static_cast<double>(stop * (count - 1)) / static_cast<double>(count), count, at::kFloat);
 }

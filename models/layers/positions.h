@@ -1,4 +1,5 @@
-// Tables of token positions in native token order: 3D sinusoids that are added to the tokens, and 3D rotary angles.
+// Tables of token positions: 3D sinusoids that are added to the tokens, and 3D rotary angles. Tokens are in the order
+// frame, row, column.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,9 +12,9 @@
 
 namespace sparsereel::models {
 
-/// Returns fp64 [grid.size(), channels] on the CPU: channels / 4 for time, then 3/8 for the column, 3/8 for the row.
-/// Each part has sines, then cosines of position / scale at frequencies 10000^(-i / n). channels must be a multiple of
-/// 16.
+/// Returns fp64 [grid.size(), channels] on the CPU: channels / 4 for time, then 3/8 for the column, then 3/8 for the
+/// row. Each of these parts, of 2n channels, has n sines, then n cosines of position / scale * 10000^(-i / n), i = 0 ..
+/// n - 1. channels must be a multiple of 16.
 at::Tensor sincos_positions_3d(int64_t channels, const hilbert::Grid& grid, double spatial_scale,
                                double temporal_scale);
 
@@ -22,14 +23,14 @@ struct AxisPositions {
   at::Tensor t, h, w;
 };
 
-/// Returns positions for resized grids. Frames are 0, 1, ... Rows and columns are spread over the crop of the base grid
-/// that the grid covers when resized to it.
+/// Returns positions for a grid of another size than the base grid, for which the model was trained. Frames are 0, 1,
+/// .. Rows and columns are spread evenly over the center crop of the base grid that has the grid's aspect ratio.
 AxisPositions cropped_axis_positions(const hilbert::Grid& grid, int64_t base_height, int64_t base_width);
 
 /// Returns positions 0, 1, ... on every axis.
 AxisPositions plain_axis_positions(const hilbert::Grid& grid, at::ScalarType dtype);
 
-/// Channels of a head that each axis rotates, each a multiple of 2.
+/// How many channels of a head each axis rotates; each number is even.
 struct AxisChannels {
   int64_t t, h, w;
 };
@@ -38,9 +39,9 @@ struct RotaryTable {
   at::Tensor cos, sin;  // fp32 [tokens, head_dim]; entries 2i and 2i + 1 are equal (interleaved pairs)
 };
 
-/// Returns rotary angles (Su et al., arXiv 2104.09864) per axis, theta 10000, in the positions' dtype: time, row and
-/// column beside each other. If `rounded` is given, the angles are rounded to this dtype, and their cosines and sines
-/// are computed in it.
+/// Returns rotary tables (Su et al., arXiv 2104.09864) with theta 10000. The head's channels are split among time, row
+/// and column, in this order. Angles are computed in the positions' dtype. If `rounded` is given, the angles are
+/// rounded to this dtype, and their cosines and sines are computed in it.
 RotaryTable rotary_positions_3d(const AxisChannels& channels, const AxisPositions& positions,
                                 std::optional<at::ScalarType> rounded = {});
 

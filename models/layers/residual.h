@@ -1,5 +1,5 @@
-// The residual stream of a transformer. Updates of sub-blocks wait for the next norm, which adds them in its own pass
-// over memory.
+// The residual stream of a transformer. The update of a sub-block (attention or feed-forward) is kept until the next
+// norm, which adds it in its own pass over memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,28 +17,27 @@ class Residual {
   /// `hidden` [B, N, C] is changed in place. Its first video_tokens tokens are video, the rest are text.
   Residual(at::Tensor hidden, int64_t video_tokens) : hidden_(std::move(hidden)), video_tokens_(video_tokens) {}
 
-  /// Adds gate * update to the stream, or the update itself without gates. The addition happens in the next call of a
-  /// function below.
+  /// Adds gate * update to the stream, or the update itself if `gates` has none. The addition happens in the next call
+  /// of any function below.
   void add(at::Tensor update, const JointModulation& gates = {}) {
     add_pending();
     update_ = std::move(update);
     gates_ = gates;
   }
 
-  /// Adds rms_norm_modulate(update, eps, gate) to the stream, also in the next call of a function below.
+  /// Adds rms_norm_modulate(update, eps, gate) to the stream, in the next call of any function below.
   void add_normed(at::Tensor update, double eps, const at::Tensor& gate) {
     add(std::move(update), {.video = {.shift = {}, .scale = {}, .gate = gate}, .text = {}});
     update_eps_ = eps;
   }
 
-  /// Adds gate * feed_forward_gelu_tanh(norm_modulate(hidden)) to the stream, also in the next call of a function
-  /// below.
+  /// Adds gate * feed_forward_gelu_tanh(norm_modulate(stream)) to the stream, in the next call of any function below.
   void add_feed_forward(const Norm& norm, double eps, const JointModulation& modulation, const Linear& in,
                         const Linear& out) {
     add(feed_forward_gelu_tanh(norm_modulate(norm, eps, modulation, in), in, out), modulation);
   }
 
-  /// Returns rms_norm_modulate() of all tokens, in the format that `reader`, the layer that multiplies it, takes.
+  /// Returns rms_norm_modulate() of all tokens, in the format that the layer `reader` takes as its input.
   Activation rms_norm_modulate(double eps, const at::Tensor& factor, const Linear& reader) {
     const double update_eps = update_eps_.value_or(0);
     if (!std::exchange(update_eps_, {})) add_pending();
@@ -52,7 +51,7 @@ class Residual {
     return add_gated_norm_modulate_(hidden_, std::exchange(update_, {}), gates_, norm, eps, video_tokens_, modulation);
   }
 
-  /// Returns layer_norm_modulate() of all tokens, in the format that `reader` takes.
+  /// Returns layer_norm_modulate() of all tokens, in the format that the layer `reader` takes as its input.
   Activation norm_modulate(const Norm& norm, double eps, const JointModulation& modulation, const Linear& reader) {
     const RowFormat format = format_for(hidden_, reader);
     if (format.kind == RowFormat::run_dtype) return norm_modulate(norm, eps, modulation);
@@ -83,7 +82,7 @@ class Residual {
   at::Tensor hidden_, update_;
   int64_t video_tokens_;
   JointModulation gates_;
-  std::optional<double> update_eps_{};  // set if update_ must be normalized
+  std::optional<double> update_eps_{};  // set if update_ must be normalized before it is added
 };
 
 }  // namespace sparsereel::models

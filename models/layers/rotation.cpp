@@ -1,4 +1,4 @@
-// Rotates by one step for each factor of 4 on a CPU, and by products with matrices of up to 256 columns on a GPU.
+// A CPU rotates in one step for each factor of 4 of the group. A GPU multiplies by matrices of up to 256 columns.
 #include "models/layers/rotation.h"
 
 #include <ATen/ATen.h>
@@ -13,8 +13,8 @@
 namespace sparsereel::models {
 namespace {
 
-/// Rotates groups of 4 elements that lie `stride` apart. Each becomes half of the sum of all four minus its opposite:
-/// the first and the last are opposites, and so are the two between them.
+/// Rotates groups of 4 elements that lie `stride` apart. Each element becomes half of the sum of all four, minus its
+/// opposite. Opposites are the first and the last element, and the second and the third.
 void rotate_fours(float* x, int64_t columns, int64_t stride) {
   for (int64_t first = 0; first < columns; first += 4 * stride) {
     for (int64_t i = first; i < first + stride; ++i) {
@@ -25,8 +25,9 @@ void rotate_fours(float* x, int64_t columns, int64_t stride) {
   }
 }
 
-/// Returns the whole matrix, fp32 [group, group]. Two base-4 digits are opposite if both of their bits differ. An
-/// element is negative if its row and column have opposite digits at an odd number of places.
+/// Returns the matrix, fp32 [group, group]. Rows and columns are numbered in base 4. Two base-4 digits are opposite if
+/// both of their bits differ. An element is negative if its row and column have opposite digits at an odd number of
+/// places.
 at::Tensor matrix_of(int64_t group, at::Device device) {
   const auto size = static_cast<uint64_t>(group);
   const float value = 1 / static_cast<float>(uint64_t{1} << std::countr_zero(size) / 2);
@@ -40,8 +41,8 @@ at::Tensor matrix_of(int64_t group, at::Device device) {
   return matrix.to(device);
 }
 
-/// Returns the matrix on this device, made once. The matrices stay until the process ends: a GPU's memory cannot be
-/// freed any more when static objects are destroyed.
+/// Returns matrix_of(), which is made once per device. The matrices are never freed: when static objects are destroyed,
+/// CUDA may already have shut down.
 at::Tensor kept_matrix(int64_t group, at::Device device) {
   static std::mutex mutex;
   static auto* const kept = new std::map<std::pair<int64_t, std::string>, at::Tensor>;

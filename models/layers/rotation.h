@@ -1,5 +1,6 @@
 // The rotation of ConvRot: groups of columns of a weight are multiplied by an orthogonal matrix before they are
-// quantized, so that no column stands out. The columns of a layer's input turn with them.
+// quantized, which spreads large values over the group. The layer's input is multiplied by the same matrix, so the
+// product does not change.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,8 +14,8 @@ namespace sparsereel::models {
 /// Kronecker power of H4 / 2, where H4 is 1 with -1 on its antidiagonal.
 void rotate_(const at::Tensor& rows, int64_t group);
 
-/// Does the same on any device, by matrix products: rotate_() uses it on a GPU. A group of more than 256 columns takes
-/// one product for each factor of 256.
+/// Does what rotate_() does, by matrix products, on any device; rotate_() calls it on a GPU. A group of more than 256
+/// columns takes one product for each factor of 256.
 void rotate_by_products_(const at::Tensor& rows, int64_t group);
 
 }  // namespace sparsereel::models

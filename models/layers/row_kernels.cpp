@@ -1,5 +1,5 @@
-// The loops of row_kernels.h, compiled once per instruction set. The loader picks one at start-up (GCC's
-// target_clones).
+// The loops of row_kernels.h, compiled once per instruction set. When the program starts, the loader picks the best one
+// for the processor (GCC's target_clones).
 #include "models/layers/row_kernels.h"
 
 #include <cmath>
@@ -13,11 +13,12 @@
 namespace sparsereel::models {
 namespace {
 
-// Partial sums, which let a reduction vectorize without reordering floating point: four AVX-512 registers.
+// A reduction keeps 64 partial sums ("lanes"), which fill four AVX-512 registers. A compiler can vectorize them without
+// changing the order of floating-point additions.
 constexpr int64_t kRowLanes = 64;
 
-// Adds the second half of the lanes to the first, again and again, because a running sum would lose precision.
-// Overwrites the lanes.
+// Returns the sum of the lanes. Adds their second half to their first until one is left, which loses less precision
+// than adding one after the other. Overwrites the lanes.
 inline __attribute__((always_inline)) float add_up(float* lanes) {
   for (int64_t width = kRowLanes / 2; width > 0; width /= 2) {
     for (int64_t i = 0; i < width; ++i) lanes[i] += lanes[i + width];
@@ -42,7 +43,8 @@ SPARSEREEL_CLONES void layer_norm_rows(const LayerNormRows& p) {
       for (int64_t c = whole; c < channels; ++c) lanes[c - whole] += x[c];
       mean = add_up(lanes) / static_cast<float>(channels);
     }
-    // A second pass over a row in the first-level cache is exact where sum of squares minus mean squared cancels.
+    // The variance takes a second pass over the row, which is still in the first-level cache: mean(x^2) - mean(x)^2
+    // would lose precision by cancellation.
     for (float& lane : lanes) lane = 0;
     for (int64_t c = 0; c < whole; c += kRowLanes) {
       for (int64_t i = 0; i < kRowLanes; ++i) lanes[i] += (x[c + i] - mean) * (x[c + i] - mean);

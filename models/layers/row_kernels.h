@@ -6,7 +6,7 @@
 
 namespace sparsereel::models {
 
-/// Rows of `channels` consecutive floats.
+/// Rows of `channels` consecutive floats, for layer_norm_rows().
 struct LayerNormRows {
   const float* input;   // [rows, channels]
   float* output;        // [rows, channels]; may be `input`
@@ -19,12 +19,12 @@ struct LayerNormRows {
 };
 
 /// Computes output = (input - mean) / sqrt(variance + eps) * weight + bias, with mean and (biased) variance over a row.
-/// Unless `centers`, the mean is replaced by 0, which gives an RMS norm.
+/// If `centers` is false, 0 replaces the mean, which gives an RMS norm.
 void layer_norm_rows(const LayerNormRows& p);
 
 struct RmsNormRows {
   const float* input;   // [rows, channels]
-  float* output;        // [rows, channels], written or added to; must not overlap `input`
+  float* output;        // [rows, channels]; must not overlap `input`
   const float* factor;  // [channels]
   int64_t rows;
   int64_t channels;
@@ -32,7 +32,8 @@ struct RmsNormRows {
   bool adds;
 };
 
-/// Computes output = input / sqrt(mean(input^2) + eps) * factor, or adds this to output. The mean is over a row.
+/// Computes output = input / sqrt(mean(input^2) + eps) * factor, or adds this to output if `adds` is true. The mean is
+/// over a row.
 void rms_norm_rows(const RmsNormRows& p);
 
 struct AddGatedRows {

@@ -1,4 +1,5 @@
-// Copies with a kernel or the copy engines if these accept the tensors, else with torch one after another.
+// Copies with our kernel or the copy engines if these accept the tensors, and otherwise with torch, one tensor after
+// the other.
 #include "models/layers/strided_copies.h"
 
 #include <ATen/ATen.h>
@@ -12,7 +13,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Makes later work of `second` wait for the work of `first` so far.
+/// Makes later work of `second` wait for the work that `first` has enqueued so far.
 void put_behind(const c10::Stream& first, const c10::Stream& second) {
   c10::Event event(first.device_type());
   event.record(first);
@@ -31,7 +32,8 @@ void copy_all(std::span<const StridedCopy> copies) {
 CopiesBeside::~CopiesBeside() {
   try {
     join();
-  } catch (...) {  // NOLINT(bugprone-empty-catch): a device that is lost reads nothing more
+  } catch (
+      ...) {  // NOLINT(bugprone-empty-catch): join() fails only if the device is lost, and then no copy runs any more
   }
 }
 

@@ -1,4 +1,4 @@
-// Copies of strided tensors: many at once, or concurrently with other work.
+// Copies strided tensors: many at once, or concurrently with other work.
 #pragma once
 
 #include <c10/core/Stream.h>
@@ -10,19 +10,20 @@
 
 namespace sparsereel::models {
 
-/// Copies all tensors, in one launch on a GPU if they consist of runs of 16 bytes. Copies over a link to another GPU
-/// then overlap those within the GPU's memory. No copy may write what another one reads or writes.
+/// Copies all tensors, on a GPU in one launch if copy_on_cuda() accepts them. In one launch, copies over a link to
+/// another GPU run at the same time as copies within the GPU's memory. No copy may write what another one reads or
+/// writes.
 void copy_all(std::span<const StridedCopy> copies);
 
-/// Runs copies on one device concurrently with the current stream, using a GPU's copy engines. On a CPU it copies at
-/// once.
+/// Runs copies on one device concurrently with the current stream, using a GPU's copy engines. On a CPU, begin() itself
+/// copies.
 class CopiesBeside {
  public:
   explicit CopiesBeside(at::Device device) : device_(device) {}
   ~CopiesBeside();
   CopiesBeside(const CopiesBeside&) = delete;
   CopiesBeside& operator=(const CopiesBeside&) = delete;
-  /// Starts copies after the current stream's work so far. Keep the tensors until join().
+  /// Starts copies after the current stream's work so far. The caller must keep the tensors until join() returns.
   void begin(std::span<const StridedCopy> copies);
   /// Makes later work of the current stream wait for all copies that were begun. The destructor does the same.
   void join();

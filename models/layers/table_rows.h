@@ -1,4 +1,4 @@
-// Rows of a table: the embeddings of tokens.
+// Looks up rows of a table, such as the embeddings of tokens.
 #pragma once
 
 #include <ATen/core/Tensor.h>

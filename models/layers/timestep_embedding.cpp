@@ -1,4 +1,5 @@
-// Timestep embedding. The sinusoids are computed in fp32, in the reference's order of operations.
+// Timestep embedding. The sinusoids are computed in fp32, in the order of operations of the models' reference
+// implementation.
 #include "models/layers/timestep_embedding.h"
 
 #include <ATen/ATen.h>

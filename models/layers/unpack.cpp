@@ -18,9 +18,9 @@ namespace sparsereel::models {
 namespace {
 
 struct Format {
-  int64_t elements = 0, bytes = 0;  // of a block; 0 if not packed
+  int64_t elements = 0, bytes = 0;  // size of a block; 0 if the type is not packed
   void (*eight)(const uint8_t* block, int first, float* out) = nullptr;
-  float (*scale_of)(const uint8_t* block) = nullptr;  // null if a block has no factor
+  float (*scale_of)(const uint8_t* block) = nullptr;  // null if a block has no scale
 };
 
 template <Dtype kDtype>
@@ -98,10 +98,11 @@ void unpack_on_cpu(const uint8_t* bytes, const StoredRows& stored, const at::Ten
   std::vector<LowRank> deltas;
   for (const auto& [up, down, strength] : stored.deltas)
     deltas.push_back({up.to(at::kFloat), down.to(at::kFloat), strength});
-  constexpr int64_t kAtOnce = int64_t{1} << 16;  // elements in fp32 before they are rounded
+  constexpr int64_t kAtOnce = int64_t{1} << 16;  // elements that a thread unpacks to fp32 before it rounds them
   const int64_t step = std::max<int64_t>(1, kAtOnce / columns);
   at::parallel_for(0, stored.rows, step, [&](int64_t begin, int64_t end) {
-    const c10::InferenceMode inference;  // each thread has its own mode, and `out` may be the caller's tensor
+    // Threads do not inherit this mode, which writing to a part of an inference tensor needs.
+    const c10::InferenceMode inference;
     for (int64_t first = begin; first < end; first += step) {
       const int64_t count = std::min(step, end - first);
       at::Tensor rows = at::empty({count, columns}, at::kFloat);

@@ -1,4 +1,5 @@
-// Packed weights stay as their file stores them until just before a product: ggml's blocks, 8-bit floats and integers.
+// Unpacks weights that stay in memory as their file stores them (ggml's blocks, 8-bit floats and integers) until just
+// before a product.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,15 +17,17 @@ bool can_unpack(Dtype dtype, int64_t columns);
 /// Returns the bytes of a packed row.
 int64_t packed_bytes(Dtype dtype, int64_t columns);
 
-/// Unpacks packed rows: `bytes` (uint8, the rows one after the other) to [all rows, columns] in fp32, fp16 or bf16.
+/// Unpacks the rows `stored` from `bytes` (uint8) to [all rows, columns] in fp32, fp16 or bf16.
 /// scale, fp32 [all rows], multiplies the rows; it may be undefined. Rotated columns are rotated back in fp32, which is
 /// exact for integers, before their scales are applied. Changes by LoRAs are added in fp32, and each value is rounded
-/// once. A GPU needs one launch for each of `stored`; with LoRAs, one product and one launch for some rows at a time.
+/// once. A GPU takes one launch for each element of `stored`; with LoRAs or rotation, it works on some rows at a time,
+/// with several launches for each.
 at::Tensor unpack(const at::Tensor& bytes, const std::vector<StoredRows>& stored, const at::Tensor& scale,
                   at::ScalarType dtype);
 
 /// Converts a LoRA's change from fp32 to bf16 with three times the rank, which a GPU multiplies many times faster. Both
-/// factors become sums of two bf16 numbers. Only the smallest of their products is dropped, an error of 2^-16.
+/// factors become sums of two bf16 numbers, a large and a small one. The product of the two small ones is dropped, a
+/// relative error of 2^-16.
 LowRank in_bf16(const LowRank& delta);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,5 @@
-// Calls the kernel that unpacks packed rows, a few rows at a time if LoRAs change them.
+// Calls the kernel that unpacks packed rows. Rows that LoRAs change, or that were rotated, are unpacked some at a time,
+// because they need an fp32 copy.
 #include "models/layers/unpack_call.h"
 
 #include <ATen/ATen.h>
@@ -15,16 +16,16 @@
 namespace sparsereel::models {
 namespace {
 
-// Elements; with fewer, launching costs the host more than the work costs the GPU.
+// Elements that are unpacked at a time. With fewer, launching takes the host longer than the work takes the GPU.
 constexpr int64_t kAddedAtOnce = int64_t{16} << 20;
-constexpr int64_t kAlignedRows = 16;  // rows whose bytes are aligned to 16 in every format
+constexpr int64_t kAlignedRows = 16;  // In every format, this number of rows takes a multiple of 16 bytes.
 
 /// Returns fp32 [count, columns]: the sum of all changes by LoRAs to the rows from `first` on.
 at::Tensor sum_of_deltas(const StoredRows& stored, int64_t first, int64_t count) {
   at::Tensor sum;
   for (const LowRank& delta : stored.deltas) {
     const at::Tensor up = delta.up.narrow(0, first, count);
-    // Beta is 0, so it is never read.
+    // addmm() needs a matrix to add to. Its factor beta is 0, so the matrix is never read.
     const at::Tensor unread = at::empty({1, 1}, up.options()).expand({count, stored.columns});
     at::Tensor product = up.scalar_type() == at::kFloat ? at::addmm(unread, up, delta.down, 0, delta.scale)
                                                         : at::addmm(unread, up, delta.down, at::kFloat, 0, delta.scale);

@@ -1,4 +1,4 @@
-// Binds the kernel that unpacks rows to tensors.
+// Unpacks tensors with the kernel of layers/cuda/unpack.cu.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,8 +7,8 @@
 
 namespace sparsereel::models {
 
-/// Unpacks the bytes of packed rows to out [rows, columns] in fp32, fp16 or bf16, with changes by LoRAs added. See
-/// unpack().
+/// Unpacks the bytes of packed rows to out [rows, columns] in fp32, fp16 or bf16, with changes by LoRAs added, as
+/// unpack() does.
 void unpack_on_cuda(const at::Tensor& bytes, const StoredRows& stored, const at::Tensor& scale, at::Tensor& out);
 
 }  // namespace sparsereel::models

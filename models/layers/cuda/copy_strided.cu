@@ -1,5 +1,5 @@
-// Many copies in one launch. Each copy has its own blocks, in proportion to its words. All run at once, so that some
-// use the GPU's own memory while others wait for a link.
+// Many copies in one launch. Each copy has thread blocks of its own, in proportion to its words. All blocks run at
+// once, so that some use the GPU's own memory while others wait for a link to another GPU.
 #include <algorithm>
 #include <utility>
 
@@ -9,7 +9,7 @@
 namespace sparsereel::models::cuda {
 namespace {
 
-constexpr int kThreads = 256, kWordsInFlight = 4;  // words that a thread loads together
+constexpr int kThreads = 256, kWordsInFlight = 4;  // words that a thread loads before it stores the first
 constexpr int kBlocks = 396;  // three per multiprocessor of an H100, as many as its registers allow
 
 struct Work {
@@ -26,7 +26,8 @@ __device__ Places places_of(const StridedCopy& copy, int index) {
   Places places{};
 #pragma unroll
   for (int dim = 0; dim < kMaxCopyDims; ++dim) {
-    const int above = copy.sizes[dim] == 1 ? index : index / copy.sizes[dim];  // all threads take the same branch
+    // The same branch in all threads; it saves a division.
+    const int above = copy.sizes[dim] == 1 ? index : index / copy.sizes[dim];
     const int here = index - above * copy.sizes[dim];
     places.from += here * copy.from_strides[dim];
     places.to += here * copy.to_strides[dim];
@@ -62,7 +63,8 @@ __global__ void __launch_bounds__(kThreads) copy_kernel(const __grid_constant__ 
   }
 }
 
-/// Copies rows of the first dimension: all rows of the second in one call, for each place in dimensions 2 to `dim`.
+/// Copies dimensions 0 to `dim`, with one cudaMemcpy2DAsync over dimensions 0 and 1 for each index in dimensions 2 to
+/// `dim`. from and to are offsets in words.
 cudaError_t copy_rows(const StridedCopy& p, int dim, int64_t from, int64_t to, cudaStream_t stream) {
   constexpr size_t kWord = sizeof(uint4);
   if (dim > 1) {
@@ -83,7 +85,7 @@ cudaError_t copy_rows(const StridedCopy& p, int dim, int64_t from, int64_t to, c
 const char* copy_by_engine(const StridedCopy& given, Stream stream) {
   StridedCopy p = given;
   const int longest = static_cast<int>(std::max_element(p.sizes + 1, p.sizes + kMaxCopyDims) - p.sizes);
-  std::swap(p.sizes[1], p.sizes[longest]);  // one call copies all rows of a dimension, so the longest goes there
+  std::swap(p.sizes[1], p.sizes[longest]);  // copy_rows() copies dimension 1 in one call, so the longest one goes there
   std::swap(p.from_strides[1], p.from_strides[longest]);
   std::swap(p.to_strides[1], p.to_strides[longest]);
   return attention::cuda::launched([&] { attention::cuda::note(copy_rows(p, kMaxCopyDims - 1, 0, 0, stream)); });

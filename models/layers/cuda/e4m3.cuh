@@ -13,7 +13,7 @@ namespace sparsereel::models::cuda {
 using attention::cuda::kLaneElements;
 using attention::cuda::Packed;
 
-/// Returns the scale of a row by its largest absolute value, with the same bits as quantize_rows() in layers/fp8.cpp.
+/// Returns the scale of a row from its largest absolute value, with the same bits as quantize_rows() in layers/fp8.cpp.
 __device__ inline float e4m3_scale(float largest) {
   return __fmul_rn(fmaxf(largest, kLeastE4m3Row), 1 / kE4m3Most);
 }
@@ -27,7 +27,7 @@ __device__ inline float largest_of(const Packed<T>& x) {
   return most;
 }
 
-/// Stores eight elements as e4m3. `to` is aligned to 8 bytes. NaN stays NaN.
+/// Stores x * inverse_scale as eight e4m3 numbers. `to` must be aligned to 8 bytes. NaN stays NaN.
 template <typename T>
 __device__ inline void store_e4m3(uint8_t* to, const Packed<T>& x, float inverse_scale) {
   float values[kLaneElements];
@@ -43,8 +43,9 @@ __device__ inline void store_e4m3(uint8_t* to, const Packed<T>& x, float inverse
       make_uint2(pair[0] | static_cast<uint32_t>(pair[1]) << 16, pair[2] | static_cast<uint32_t>(pair[3]) << 16);
 }
 
-/// Stores this thread's packs of a row. Pack i starts at channel column(i) and is zero after the last of `channels`.
-/// `largest` is the largest absolute value of the whole row. The thread with channel 0 writes the row's scale.
+/// Stores this thread's packs (eight elements each) of a row. Pack i starts at channel column(i); elements from
+/// `channels` on are zero. `largest` is the largest absolute value of the whole row. The thread with channel 0 writes
+/// the row's scale.
 template <typename T, int kPacks, typename Column>
 __device__ inline void store_e4m3_row(const Packed<T> (&x)[kPacks], float largest, int channels, const Column& column,
                                       uint8_t* to, float* to_scale) {

@@ -1,4 +1,5 @@
-// Projections of a few rows. Each warp takes some outputs and reads their weights once, at memory speed.
+// Products of a few rows with the weights of several layers. Each warp computes kOutputs outputs and reads their
+// weights once, at memory speed.
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
 #include "attention/cuda/warp.cuh"
@@ -15,7 +16,7 @@ using attention::cuda::unpack;
 using attention::cuda::warp_sum;
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
-constexpr int kOutputs = 4;  // per warp; their weights are loaded together
+constexpr int kOutputs = 4;  // outputs per warp, whose weights are loaded together
 
 template <typename T, int kRows>
 __global__ void __launch_bounds__(kThreads) few_rows_kernel(const __grid_constant__ FewRows p) {

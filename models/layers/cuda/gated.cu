@@ -1,4 +1,4 @@
-// Gated residual addition for places where no norm follows that could include it.
+// Adds gate * update to the residual stream where no norm follows that could include the addition.
 #include <algorithm>
 
 #include "attention/cuda/launched.cuh"

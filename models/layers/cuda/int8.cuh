@@ -9,7 +9,7 @@
 
 namespace sparsereel::models::cuda {
 
-/// Returns the largest magnitude; infinity if a number is NaN.
+/// Returns the largest magnitude; infinity if a number is NaN or infinite.
 __device__ inline float largest_of(const float (&x)[kLaneElements]) {
   float most = 0;
 #pragma unroll
@@ -17,9 +17,9 @@ __device__ inline float largest_of(const float (&x)[kLaneElements]) {
   return most;
 }
 
-/// Rounds x / scale to integers from -128 to 127, ties to even, and packs them. One step of Newton's method makes
-/// the quotient as exact as a division (Markstein, "Computation of elementary functions on the IBM RISC System/6000
-/// processor", 1990).
+/// Rounds x / scale to integers from -128 to 127, ties to even, and packs them. `inverse` is about 1 / scale. One step
+/// of Newton's method makes the quotient as exact as a division (Markstein, "Computation of elementary functions on the
+/// IBM RISC System/6000 processor", 1990).
 __device__ inline uint32_t pack_int8(const float* x, float scale, float inverse) {
   int integer[4];
 #pragma unroll
@@ -33,8 +33,8 @@ __device__ inline uint32_t pack_int8(const float* x, float scale, float inverse)
   return all;
 }
 
-/// Stores this thread's numbers of a row, with the same bits as quantize_int8() on a CPU. Numbers i start at channel
-/// column(i) and are zero after the last of `channels`. `largest` is largest_of() the whole row. The thread with
+/// Stores this thread's numbers of a row, with the same bits as quantize_int8() on a CPU. x[i] starts at channel
+/// column(i); numbers from `channels` on are zero. `largest` is largest_of() over the whole row. The thread with
 /// channel 0 writes the row's scale.
 template <int kPacks, typename Column>
 __device__ inline void store_int8_row(const float (&x)[kPacks][kLaneElements], float largest, int channels,

@@ -1,5 +1,5 @@
 // The elementwise kernels of transformer blocks as plain functions of raw pointers, strides and a stream. No torch, no
-// CUDA header. Each enqueues one launch, computes in fp32, and returns null or CUDA's error message. Their CPU
+// CUDA header. Each function enqueues one launch, computes in fp32, and returns null or CUDA's error message. Their CPU
 // counterparts are layers/row_kernels.h and torch's operators.
 #pragma once
 
@@ -16,9 +16,9 @@ using attention::cuda::Stream;
 /// The element types of tensors: fp32, and the types of Element (fp16 and bf16).
 enum class Scalar { fp32, fp16, bf16 };
 
-constexpr int kMaxNormChannels = 6144;       // four warps hold such a row in registers
-constexpr int kMaxQuantizeChannels = 16384;  // a block holds such a row in registers
-constexpr int kMaxRotation = 256;            // a warp holds such a group of columns in registers
+constexpr int kMaxNormChannels = 6144;       // longest row that four warps can hold in registers
+constexpr int kMaxQuantizeChannels = 16384;  // longest row that a thread block can hold in registers
+constexpr int kMaxRotation = 256;            // largest group of columns that a warp can hold in registers
 
 /// [batch, tokens, channels] with contiguous channels, a multiple of 8. Strides are in elements; rows are aligned to 16
 /// bytes.
@@ -28,7 +28,7 @@ struct Rows {
   int64_t row_stride = 0;
 };
 
-/// fp32 [batch, channels] with contiguous channels; null for none.
+/// fp32 [batch, channels] with contiguous channels; data is null if there are no vectors.
 struct Vectors {
   const float* data = nullptr;
   int64_t batch_stride = 0;
@@ -39,20 +39,20 @@ struct PartVectors {
   Vectors video{}, text{};
 };
 
-/// Maps each token [batch, tokens] to a row of the vectors [entries, channels]. If null, a token uses the row of its
-/// batch entry.
+/// int64 [batch, tokens]: for each token, the row of the vectors [entries, channels] that it uses. If data is null, a
+/// token uses the row of its batch entry.
 struct EntryOfToken {
   const int64_t* data = nullptr;
   int entries = 0;
 };
 
-/// The 8-bit numbers of rows that a matrix product reads.
+/// The 8-bit format of rows that a matrix product will read.
 struct EightBits {
   bool int8 = false;  // int8 (layers/cuda/int8.h); otherwise e4m3 (layers/cuda/e4m3.h)
-  int rotation = 0;   // columns of a group that is rotated before it becomes int8: 0, 16, 64 or 256
+  int rotation = 0;   // columns of each group that is rotated before rounding to int8: 0, 16, 64 or 256
 };
 
-/// Residual update and layer norm or RMS norm. residual += gate * update if there is an update, rounded to Element.
+/// Updates the residual stream and normalizes it. If there is an update: residual += gate * update, rounded to Element.
 /// Then out = (norm(residual) * weight + bias) * (1 + scale) + shift.
 struct NormModulate {
   int batch = 0;
@@ -63,21 +63,22 @@ struct NormModulate {
   Rows residual{};
   Rows update{};  // null if there is no update
   Rows out{};
-  EightBits to{};  // the numbers of out, rounded to Element first, if out_scale is not null
-  /// [batch, tokens], the scales of 8-bit numbers; null if out is Element.
+  EightBits to{};  // format of out if out_scale is not null; values are first rounded to Element
+  /// [batch, tokens]: the scales of an 8-bit out. Null if out is Element.
   float* out_scale = nullptr;
   const void* weight = nullptr;  // Element [channels]; null for weights of 1
   const void* bias = nullptr;    // null for a bias of 0
   float eps = 0;
   bool centers = true;  // false for an RMS norm, which subtracts no mean
   PartVectors scale{}, shift{}, gate{};
-  EntryOfToken entry{};  // for scale, shift and gate
+  EntryOfToken entry{};  // the rows of scale, shift and gate
 };
 
 const char* norm_modulate(const NormModulate& p, Stream stream);
 
-/// Residual update and RMS norm. residual += update / rms(update) * gate if there is an update, rounded to Element.
-/// Then, if there is an out, out = residual / rms(residual) * factor. rms(x) = sqrt(mean(x^2) + eps).
+/// Updates the residual stream and normalizes it. If there is an update: residual += update / rms(update) * gate,
+/// rounded to Element. Then, if there is an out, out = residual / rms(residual) * factor. rms(x) = sqrt(mean(x^2) +
+/// eps).
 struct RmsNormModulate {
   int batch = 0;
   int tokens = 0;
@@ -86,20 +87,21 @@ struct RmsNormModulate {
   Rows residual{};
   Rows update{};               // null if there is no update
   Rows out{};                  // null if only the residual is needed
-  float* out_scale = nullptr;  // as in NormModulate, for e4m3
+  float* out_scale = nullptr;  // [batch, tokens]: the scales of an e4m3 out. Null if out is Element
   float update_eps = 0, eps = 0;
   Vectors gate{}, factor{};  // per batch entry; aligned to 16 bytes
 };
 
 const char* rms_norm_modulate(const RmsNormModulate& p, Stream stream);
 
-/// Quantizes rows to 8 bits: scale = largest / 448 for e4m3 and largest / 127 for int8, out = x / scale.
+/// Quantizes rows to 8 bits: out = x / scale. A row's scale is its largest magnitude, divided by 448 for e4m3 and by
+/// 127 for int8.
 struct QuantizeRows {
   int64_t rows = 0;
   int channels = 0;            // a multiple of 8 and of the rotation, at most kMaxQuantizeChannels
-  Scalar from = Scalar::bf16;  // fp32 only for int8
+  Scalar from = Scalar::bf16;  // type of x; fp32 is allowed only for int8
   EightBits to{};
-  bool gelu = false;                    // quantize gelu(x) by the tanh approximation, rounded as x is, instead of x
+  bool gelu = false;                    // quantizes gelu(x) (tanh approximation, rounded to x's type) instead of x
   const float* column_scale = nullptr;  // [channels], multiplies x before it becomes int8; null for scales of 1
   const void* x = nullptr;              // [rows, channels], aligned to 16 bytes
   void* out = nullptr;                  // 8 bits [rows, channels]
@@ -121,8 +123,8 @@ struct MultiplyRows {
   const float* weight_scale = nullptr;  // [outputs]
   const void* bias = nullptr;           // Element [outputs]; null if there is no bias
   void* out = nullptr;                  // Element [rows, outputs], aligned to 16 bytes
-  int64_t out_stride = 0;               // elements between rows of out, a multiple of 8
-  bool by_mma = false;  // uses the kernel for older GPUs on compute capability 9.0 too; the result is the same
+  int64_t out_stride = 0;               // in elements; a multiple of 8
+  bool by_mma = false;  // true: uses the kernel for older GPUs also on compute capability 9.0, with the same result
 };
 
 const char* multiply_rows(const MultiplyRows& p, Stream stream);
@@ -131,16 +133,16 @@ const char* multiply_rows(const MultiplyRows& p, Stream stream);
 /// fp32 and rounded to Element.
 struct SwiGlu {
   int64_t rows = 0;
-  int channels = 0;  // of out: a multiple of 8, at most kMaxQuantizeChannels
+  int channels = 0;  // channels of out: a multiple of 8, at most kMaxQuantizeChannels
   Element element = Element::bf16;
   const void* x = nullptr;  // Element [rows, 2 channels], aligned to 16 bytes
   void* out = nullptr;      // Element [rows, channels], aligned to 16 bytes, or e4m3
-  float* scale = nullptr;   // [rows], the scales if out is e4m3, as in QuantizeRows; null if out is Element
+  float* scale = nullptr;   // [rows]: the scales of an e4m3 out. Null if out is Element
 };
 
 const char* swiglu(const SwiGlu& p, Stream stream);
 
-/// Residual update: residual += gate * update.
+/// Updates the residual stream: residual += gate * update.
 struct AddGated {
   int batch = 0;
   int tokens = 0;
@@ -155,7 +157,7 @@ struct AddGated {
 
 const char* add_gated(const AddGated& p, Stream stream);
 
-constexpr int kMaxCopies = 48, kMaxCopyDims = 5;
+constexpr int kMaxCopies = 48, kMaxCopyDims = 5;  // how many copies a launch takes, and dimensions a copy may have
 
 /// A copy of 16-byte words, aligned to 16 bytes. Strides are in words. The first dimension is the innermost.
 struct StridedCopy {
@@ -175,8 +177,8 @@ struct StridedCopies {
 
 const char* copy_strided(const StridedCopies& p, Stream stream);
 
-/// Copies with a copy engine. Each call covers the first dimension and the longest other one, so the others should be
-/// small.
+/// Copies with a copy engine. It makes one CUDA call for each index of the dimensions other than the first and the
+/// longest of the rest, so those dimensions should be small.
 const char* copy_by_engine(const StridedCopy& given, Stream stream);
 
 constexpr int kMaxFewRows = 4, kMaxProjections = 4;
@@ -189,7 +191,7 @@ struct Projection {
   int outputs = 0;
 };
 
-/// A few projections of the same few rows. Reading the weights takes most of the time.
+/// A few products of the same few rows x. Reading the weights takes most of the time.
 struct FewRows {
   int rows = 0;    // 1 to kMaxFewRows
   int inputs = 0;  // a multiple of 8
@@ -201,15 +203,15 @@ struct FewRows {
 
 const char* project_few_rows(const FewRows& p, Stream stream);
 
-/// Unpacks the rows of a packed weight to numbers (layers/cuda/packed_blocks.h).
+/// Unpacks the rows of a packed weight (layers/cuda/packed_blocks.h).
 struct UnpackRows {
-  Dtype from = Dtype::q8_0;  // packed or 8-bit
+  Dtype from = Dtype::q8_0;  // a packed or 8-bit type
   Scalar to = Scalar::bf16;
   int64_t rows = 0;
-  int64_t columns = 0;           // a multiple of the block's elements
+  int64_t columns = 0;           // a multiple of the number of elements in a block
   const void* packed = nullptr;  // aligned to 16 bytes
   const float* scale = nullptr;  // [rows], multiplies each row; null for scales of 1
-  const float* delta = nullptr;  // [rows, columns], added afterwards, aligned to 16 bytes; null if nothing is added
+  const float* delta = nullptr;  // [rows, columns], added after scaling, aligned to 16 bytes; null if nothing is added
   void* out = nullptr;           // [rows, columns], aligned to 16 bytes
 };
 

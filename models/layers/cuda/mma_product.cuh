@@ -1,5 +1,5 @@
-// The product of int8 rows for every GPU from compute capability 8.0 on: mma.sync on tiles that cp.async copies to
-// shared memory some stages ahead.
+// The product of int8 rows for every GPU from compute capability 8.0 on: mma.sync multiplies tiles in shared memory.
+// cp.async copies tiles up to kStages - 1 steps ahead.
 #pragma once
 
 #include "attention/cuda/mma.cuh"
@@ -7,7 +7,7 @@
 
 namespace sparsereel::models::cuda {
 
-/// The work of a block: 8 warps, each of which computes 64 x 64 products of the tile.
+/// The sizes of a thread block's tile. Its 8 warps compute 64 x 64 results each.
 struct MmaTile {
   static constexpr int kRows = 128, kOutputs = 256, kDepth = 64, kStages = 4, kThreads = 256;
   static constexpr int kWarpRows = 64, kWarpOutputs = 64, kRowTiles = kWarpRows / 16, kOutputTiles = kWarpOutputs / 8;
@@ -22,12 +22,13 @@ __device__ inline void copy_or_clear(uint32_t to, const void* from, bool exists)
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(exists ? 16 : 0) : "memory");
 }
 
-/// Returns the place of a 16-byte chunk of a row of 64 bytes. Eight rows' chunks lie in different banks.
+/// Returns the offset in bytes of a 16-byte chunk of a 64-byte row. The XOR puts equal chunks of eight neighboring rows
+/// into different banks.
 __device__ inline uint32_t place_of(int row, int chunk) {
   return static_cast<uint32_t>(row * MmaTile::kDepth + ((chunk ^ (row >> 1 & 3)) << 4));
 }
 
-/// The sums of a warp's part of a tile, and the loop over the depth.
+/// Computes the sums of a warp's part of a tile, in a loop over the depth.
 class MmaSums {
   using Tile = MmaTile;
 
@@ -52,7 +53,7 @@ class MmaSums {
     }
   }
 
-  /// Writes the results. `outputs` are the tile's scales and biases.
+  /// Writes the results. `outputs` holds the tile's scales and biases (load_outputs()).
   template <typename T>
   __device__ void write(const float4* outputs) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;

@@ -1,4 +1,4 @@
-// Starts the product of int8 rows that fits the GPU.
+// Launches the product of int8 rows with the kernel that suits the GPU.
 #include <algorithm>
 
 #include "attention/cuda/launched.cuh"
@@ -10,7 +10,7 @@ namespace {
 
 using attention::cuda::note;
 
-/// Returns the driver's function that describes a matrix to copies; null if the driver lacks it. It is looked up, so
+/// Returns the driver's function that makes tensor maps; null if the driver lacks it. It is looked up at run time, so
 /// that programs need not be linked to the driver.
 auto encode_map() {
   using Encode = decltype(&cuTensorMapEncodeTiled);
@@ -24,7 +24,8 @@ auto encode_map() {
   return encode;
 }
 
-/// Describes int8 [rows, depth], copied in boxes of box_rows rows whose 128 bytes are swizzled.
+/// Returns the tensor map of an int8 matrix [rows, depth]. TMA copies it in boxes of box_rows rows of 128 bytes,
+/// swizzled.
 CUtensorMap map_of(const int8_t* data, int64_t rows, int depth, int box_rows) {
   CUtensorMap map{};
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(depth), static_cast<cuuint64_t>(rows)}, strides[] = {sizes[0]};

@@ -1,4 +1,4 @@
-// Starts the norms, and instantiates those whose results are not int8.
+// Launches the norm kernels, and instantiates those whose results are not int8.
 #include "models/layers/cuda/norm.cuh"
 
 namespace sparsereel::models::cuda {

@@ -1,5 +1,6 @@
-// Residual addition, layer norm and modulation in one pass. A team of warps keeps a row in registers; the vectors of a
-// part of the sequence are in shared memory. Results in int8 are compiled apart, because they take more registers.
+// Residual addition, layer norm and modulation in one pass. A team of warps keeps a row in registers. Shared memory
+// holds the modulation vectors, of either video or text. Kernels with int8 results are instantiated separately
+// (norm_int8.cu), because they take more registers.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@ using attention::cuda::unpack;
 
 constexpr int kChunk = 32 * kLaneElements;  // channels that a warp loads at once
 
-/// The rows of one block, all in one part (video or text) of one batch entry.
+/// The rows (tokens) of one thread block. All are video or all are text, and all belong to one batch entry.
 struct RowRange {
   int batch, first, end;
   bool video;
@@ -43,10 +44,10 @@ struct RowRange {
   }
 };
 
-/// The vectors' entry that each row of the block uses.
+/// Tells which entry (row) of the modulation vectors each row of the block uses.
 struct RowEntries {
-  const int64_t* rows;  // entry per row of the batch entry; null if all use their own
-  int first, end;       // range of entries that rows may use
+  const int64_t* rows;  // [tokens], the entry that each token uses; null if all use the entry `batch`
+  int first, end;       // entries `first` to end - 1 may be used
 
   __device__ RowEntries(const NormModulate& p, int batch)
       : rows(p.entry.data == nullptr ? nullptr : p.entry.data + static_cast<int64_t>(batch) * p.tokens),
@@ -54,7 +55,7 @@ struct RowEntries {
         end(rows == nullptr ? batch + 1 : p.entry.entries) {}
 
   __device__ bool has(int row, int entry) const { return rows == nullptr || rows[row] == entry; }
-  /// Returns true if any row uses the entry. Synchronizes the block if rows have their own entries.
+  /// Returns true if any row of the range uses the entry. Synchronizes the block if `rows` is not null.
   __device__ bool any(const RowRange& range, int entry) const {
     if (rows == nullptr) return true;
     int found = 0;
@@ -64,8 +65,8 @@ struct RowEntries {
   }
 };
 
-/// Channel vectors in shared memory, in the order in which lanes read them without bank conflicts. For each chunk and
-/// each half of a lane's elements of each vector, there are 32 lanes of four floats.
+/// kVectors vectors [channels] in shared memory, in an order that lanes read without bank conflicts:
+/// [chunk][vector][half of a lane's 8 elements][32 lanes][4 floats].
 template <int kVectors>
 struct SharedVectors {
   float* data;
@@ -85,7 +86,8 @@ struct SharedVectors {
 
 enum Vector { kScale, kShift, kGate };
 
-/// Combines the norm's weight and bias with the modulation into one scale and one shift of the normalized row.
+/// Combines the norm's weight and bias with the modulation into one scale and one shift of the normalized row, and
+/// writes them to shared memory.
 template <typename T, int kVectors>
 __device__ void fold(const NormModulate& p, const RowRange& range, int entry, const SharedVectors<kVectors>& vectors) {
   const T* weight = static_cast<const T*>(p.weight);
@@ -100,7 +102,7 @@ __device__ void fold(const NormModulate& p, const RowRange& range, int entry, co
   }
 }
 
-/// This lane's elements of a row of kTeam times kChunks chunks.
+/// This lane's elements of a row. Each of the team's kTeam warps holds kChunks chunks of the row.
 template <typename T, int kTeam, int kChunks, bool kUpdates>
 class Row {
  public:
@@ -117,9 +119,10 @@ class Row {
     }
   }
 
-  /// Computes residual += gate * update. The norm reads the same sum.
+  /// Computes residual += gate * update and stores it. The norm reads the rounded sum from registers.
   __device__ void add(const T* update, T* residual) {
-    constexpr int kTogether = kChunks < 6 ? kChunks : 4;  // chunks of the update loaded together, limited by registers
+    // Chunks of the update that are loaded together; more would not fit into registers.
+    constexpr int kTogether = kChunks < 6 ? kChunks : 4;
 #pragma unroll
     for (int first = 0; first < kChunks; first += kTogether) {
       Packed<T> more[kTogether];
@@ -143,7 +146,7 @@ class Row {
       mean = team_.sum(sum) / size;
       forget_unpacked();
     }
-    // A second pass over registers is exact where mean square minus squared mean cancels.
+    // The variance takes a second pass over the registers: mean(x^2) - mean(x)^2 would lose precision by cancellation.
     float squares = 0;
     for_each([&](float x) { squares += (x - mean) * (x - mean); });
     const float inverse = rsqrtf(team_.sum(squares) / size + eps);
@@ -220,8 +223,8 @@ class Row {
     store_packed(residual + column(chunk), x_[chunk]);
   }
 
-  /// Makes the compiler forget the unpacked row. Otherwise it keeps the row as floats between passes, in twice the
-  /// registers, and spills.
+  /// Makes the compiler forget the unpacked row. Otherwise the compiler keeps the row as floats between passes, which
+  /// takes twice the registers, and spills them.
   __device__ void forget_unpacked() {
 #pragma unroll
     for (int i = 0; i < kChunks; ++i) {
@@ -253,8 +256,8 @@ __device__ T* row_of(const Rows& rows, int batch, int row) {
   return static_cast<T*>(rows.data) + batch * rows.batch_stride + row * rows.row_stride;
 }
 
-/// Returns the blocks per multiprocessor, so that a row and its update fit into registers. A row that becomes int8 has
-/// fp32 numbers.
+/// Returns how many thread blocks a multiprocessor runs at once, so that a row and its update fit into registers. A row
+/// that becomes int8 takes more registers, because it is held in fp32.
 constexpr int blocks_together(int chunks, bool updates, bool int8) {
   if (int8) return chunks > 4 ? 2 : 3;
   return chunks > (updates ? 5 : 8) ? 2 : 3;
@@ -268,8 +271,8 @@ __global__ void __launch_bounds__(kThreads, blocks_together(kChunks, kUpdates, k
   const RowRange range(p, rows_per_block);
   const RowEntries entries(p, range.batch);
   Team<kTeam> team;
-  // There are few entries, mostly one. The vectors of one entry at a time are in shared memory, for the rows that use
-  // it.
+  // There are few entries, mostly one. The loop loads the vectors of one entry into shared memory, then computes the
+  // rows that use that entry.
   for (int entry = entries.first; entry < entries.end; ++entry) {
     if (!entries.any(range, entry)) continue;
     fold<T>(p, range, entry, vectors);
@@ -299,7 +302,8 @@ inline int blocks_of(const NormModulate& p, int rows_per_block) {
   return (video + rows_per_block - 1) / rows_per_block + (text + rows_per_block - 1) / rows_per_block;
 }
 
-/// Returns the rows per block, a multiple of kWarps, with which all blocks run in one wave.
+/// Returns the rows per block, a multiple of kWarps. The number is so large that at most `resident` blocks are needed,
+/// so all blocks run at the same time.
 inline int choose_rows_per_block(const NormModulate& p, int64_t resident) {
   const int64_t rows = static_cast<int64_t>(p.batch) * p.tokens;
   int64_t each = (rows + resident - 1) / resident;

@@ -1,4 +1,4 @@
-// Instantiates the norms whose results are int8.
+// Instantiates the norm kernels whose results are int8.
 #include "models/layers/cuda/norm.cuh"
 
 namespace sparsereel::models::cuda::norms {

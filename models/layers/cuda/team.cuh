@@ -1,4 +1,4 @@
-// Teams of warps that share a row: their size, sums and maxima.
+// Teams of warps that share a row, and their sums and maxima.
 #pragma once
 
 #include <type_traits>
@@ -9,13 +9,14 @@
 
 namespace sparsereel::models::cuda {
 
-constexpr int kThreads = 256, kWarps = kThreads / 32;  // per block
+constexpr int kThreads = 256, kWarps = kThreads / 32;  // per thread block
 
 /// The kTeam warps that share a row, including this one. Other teams of the block's kBlockWarps warps take other rows.
 template <int kTeam, int kBlockWarps = kWarps>
 class Team {
  public:
-  // A constant if there is only one team, because a barrier number that is no constant makes a block claim all 16.
+  // With one team, the index is a constant 0. If a barrier's number is not a constant, the compiler reserves all 16
+  // barriers for the block.
   static __device__ int index() { return kTeam == kBlockWarps ? 0 : static_cast<int>(threadIdx.x) / (32 * kTeam); }
   static __device__ int member() { return static_cast<int>(threadIdx.x) / 32 % kTeam; }
 
@@ -39,8 +40,9 @@ class Team {
   }
 
  private:
-  /// Shares each warp's number with the team. Two places alternate: a warp that overwrites the first has passed the
-  /// second's barrier, so all have read the first.
+  /// Shares each warp's number with the team; returns the team's numbers. Calls alternate between two arrays. A warp
+  /// that writes to an array again has passed the other array's barrier since then, so all warps have read the array's
+  /// old numbers.
   __device__ const float* exchange(float x) {
     __shared__ float of_warps[2][kBlockWarps];
     turn_ ^= 1;
@@ -52,8 +54,8 @@ class Team {
   int turn_ = 0;
 };
 
-/// Chooses the shape of rows with this number of channels, for kernels of kThreads. Calls f(warps per row, packs of
-/// eight elements per thread), both constants.
+/// Chooses how a block of kThreads threads holds rows of this many channels. Calls f(warps per row, packs of eight
+/// elements per thread), both as compile-time constants.
 template <typename F>
 void for_row_shape(int channels, const F& f) {
   constexpr int warp = 32 * attention::cuda::kLaneElements, block = kThreads * attention::cuda::kLaneElements;
