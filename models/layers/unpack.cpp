@@ -101,7 +101,7 @@ void unpack_on_cpu(const uint8_t* bytes, const StoredRows& stored, const at::Ten
   constexpr int64_t kAtOnce = int64_t{1} << 16;  // elements that a thread unpacks to fp32 before it rounds them
   const int64_t step = std::max<int64_t>(1, kAtOnce / columns);
   at::parallel_for(0, stored.rows, step, [&](int64_t begin, int64_t end) {
-    // Threads do not inherit this mode, which writing to a part of an inference tensor needs.
+    // Other threads do not inherit this mode, and without it torch refuses to write to an inference tensor.
     const c10::InferenceMode inference;
     for (int64_t first = begin; first < end; first += step) {
       const int64_t count = std::min(step, end - first);

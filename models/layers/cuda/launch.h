@@ -102,7 +102,7 @@ struct QuantizeRows {
   Scalar from = Scalar::bf16;  // type of x; fp32 is allowed only for int8
   EightBits to{};
   bool gelu = false;                    // quantizes gelu(x) (tanh approximation, rounded to x's type) instead of x
-  const float* column_scale = nullptr;  // [channels], multiplies x before it becomes int8; null for scales of 1
+  const float* column_scale = nullptr;  // [channels], multiplies x before rounding to int8; null for scales of 1
   const void* x = nullptr;              // [rows, channels], aligned to 16 bytes
   void* out = nullptr;                  // 8 bits [rows, channels]
   float* scale = nullptr;               // [rows]

@@ -1,6 +1,7 @@
-// Packed formats: blocks of consecutive elements of a row share scales. One description serves CPUs and GPUs. The
-// formulas of ggml's formats come from its reference code (ggml-quants.c, ggml-common.h), and the tests compare them
-// with the gguf package. The tests compare ComfyUI's formats with the comfy-kitchen package. No torch, C++17.
+// Unpacks packed formats, in which blocks of consecutive elements of a row share scales. CPUs and GPUs use the same
+// code. The formulas of ggml's formats come from its reference code (ggml-quants.c, ggml-common.h), and the tests
+// compare them with the gguf package. The tests compare ComfyUI's formats with the comfy-kitchen package. No torch,
+// C++17.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace sparsereel::models {
 
-constexpr int kUnpackedAtOnce = 8;  // elements that a GPU thread stores with one instruction
+constexpr int kUnpackedAtOnce = 8;  // a GPU thread stores this many 16-bit elements with one instruction
 
 namespace packed_bits {
 
@@ -31,7 +32,8 @@ SPARSEREEL_BOTH inline float bfloat_at(const uint8_t* p) {
   return float_at(wide);
 }
 
-/// Reads an e4m3 number: an fp16 without infinity whose exponent is 8 too small.
+/// Reads an e4m3 number. Its bits, shifted left by 7, are those of an fp16 number that is 256 times too small. e4m3 has
+/// a NaN but no infinity.
 SPARSEREEL_BOTH inline float e4m3_at(const uint8_t* p) {
   const int bits = *p & 0x7F, sign = *p & 0x80;
   const int half = bits == 0x7F ? 0x7E00 : bits << 7;
@@ -46,7 +48,7 @@ SPARSEREEL_BOTH inline float power_at(const uint8_t* p) {
   return value;
 }
 
-/// Returns the number with these four bits: a sign, two bits of exponent and one of mantissa.
+/// Returns the number with these four bits: one bit of sign, two of exponent and one of mantissa.
 SPARSEREEL_BOTH inline float e2m1(int bits) {
   const int magnitude = bits & 7, exponent = magnitude >> 1, mantissa = magnitude & 1;
   const float value = exponent == 0
@@ -70,8 +72,8 @@ SPARSEREEL_BOTH inline SixBits six_bits(const uint8_t* s, int j) {
   return {(s[j + 4] & 15) | s[j - 4] >> 6 << 4, s[j + 4] >> 4 | s[j] >> 6 << 4};
 }
 
-/// Returns one of the 16 levels of four bits in ggml's IQ4 formats, which are finer near zero. Each number holds eight
-/// signed bytes, the first level lowest.
+/// Returns the number for a 4-bit code of ggml's IQ4 formats, whose 16 numbers lie closer together near zero. Each
+/// constant holds eight of them as signed bytes, the first in the lowest byte.
 SPARSEREEL_BOTH inline float iq4_level(int index) {
   const uint64_t eight = index < 8 ? 0xF6EADDCFBFAD9881 : 0x7159453526190D01;
   return static_cast<float>(static_cast<int8_t>(eight >> 8 * (index % 8) & 0xFF));
@@ -79,14 +81,14 @@ SPARSEREEL_BOTH inline float iq4_level(int index) {
 
 }  // namespace packed_bits
 
-/// A block of each packed dtype: its number of elements, its bytes, and at(), which unpacks eight elements from
-/// `first`, a multiple of eight. scale_of() returns the factor of the whole block, which is first multiplied by the
-/// row's scale.
+/// Describes a block of a packed dtype: its number of elements, its size in bytes, and at(), which unpacks the eight
+/// elements from `first` on (a multiple of eight). If kHasBlockScale is true, at() leaves out the block's scale, which
+/// scale_of() returns; the caller first multiplies it by the row's scale.
 template <Dtype kDtype>
 struct PackedBlock;
 
-/// 32 elements of four or five bits with one scale. Elements j and j + 16 share a byte. With kMinimum, values start at
-/// a minimum; otherwise they are centered.
+/// 32 elements of four or five bits with one scale. Elements j and j + 16 share a byte. With kMinimum, an element is
+/// scale * code + minimum; otherwise codes are centered at zero.
 template <int kBits, bool kMinimum>
 struct SmallBlock {
   static constexpr int elements = 32, header = kMinimum ? 4 : 2, bytes = header + (kBits == 5 ? 4 : 0) + 16;
@@ -124,7 +126,8 @@ struct PackedBlock<Dtype::q8_0> {
   }
 };
 
-/// 256 elements of four or five bits in groups of 32, with a scale and a minimum each. Two groups share bytes.
+/// 256 elements of four or five bits in groups of 32. Each group has a scale and a minimum. Two groups share their
+/// bytes: one has the low four bits, one the high four.
 template <int kBits>
 struct MiddleBlock {
   static constexpr int elements = 256, bytes = 16 + (kBits == 5 ? 32 : 0) + 128;
@@ -147,8 +150,8 @@ struct PackedBlock<Dtype::q4_k> : MiddleBlock<4> {};
 template <>
 struct PackedBlock<Dtype::q5_k> : MiddleBlock<5> {};
 
-/// 256 elements of six bits in groups of 16, with one scale for each group. The low four and high two bits are stored
-/// apart.
+/// 256 elements of six bits in groups of 16, with one scale for each group. The low four bits and the high two bits of
+/// an element are stored in different bytes.
 template <>
 struct PackedBlock<Dtype::q6_k> {
   static constexpr int elements = 256, bytes = 210;
@@ -166,7 +169,8 @@ struct PackedBlock<Dtype::q6_k> {
   }
 };
 
-/// 256 elements of three bits in groups of 16, with a 6-bit scale each. The third bit is stored apart.
+/// 256 elements of three bits in groups of 16. Each group has a 6-bit scale. The third bit of an element is stored in
+/// another byte than the low two.
 template <>
 struct PackedBlock<Dtype::q3_k> {
   static constexpr int elements = 256, bytes = 110;
@@ -183,7 +187,7 @@ struct PackedBlock<Dtype::q3_k> {
   }
 };
 
-/// 256 elements of two bits in groups of 16, with a scale and a minimum of 4 bits each.
+/// 256 elements of two bits in groups of 16. Each group has a scale and a minimum of 4 bits.
 template <>
 struct PackedBlock<Dtype::q2_k> {
   static constexpr int elements = 256, bytes = 84;
@@ -198,7 +202,7 @@ struct PackedBlock<Dtype::q2_k> {
   }
 };
 
-/// 32 levels of four bits with one scale. Elements j and j + 16 share a byte.
+/// 32 elements with 4-bit codes (iq4_level()) and one scale. Elements j and j + 16 share a byte.
 template <>
 struct PackedBlock<Dtype::iq4_nl> {
   static constexpr int elements = 32, bytes = 18;
@@ -210,8 +214,8 @@ struct PackedBlock<Dtype::iq4_nl> {
   }
 };
 
-/// 256 levels of four bits in groups of 32, with a 6-bit scale each. The scales' low four and high two bits are stored
-/// apart.
+/// 256 elements with 4-bit codes (iq4_level()) in groups of 32. Each group has a 6-bit scale, whose low four bits and
+/// high two bits are stored in different bytes.
 template <>
 struct PackedBlock<Dtype::iq4_xs> {
   static constexpr int elements = 256, bytes = 136;
@@ -227,7 +231,7 @@ struct PackedBlock<Dtype::iq4_xs> {
   }
 };
 
-/// 8-bit numbers. Their scales are in another tensor.
+/// 8-bit integers. Their scales are in another tensor.
 template <>
 struct PackedBlock<Dtype::i8> {
   static constexpr int elements = kUnpackedAtOnce, bytes = kUnpackedAtOnce;
@@ -237,7 +241,7 @@ struct PackedBlock<Dtype::i8> {
   }
 };
 template <>
-struct PackedBlock<Dtype::f8_e5m2> {  // the upper half of an fp16
+struct PackedBlock<Dtype::f8_e5m2> {  // the upper eight bits of an fp16 number
   static constexpr int elements = kUnpackedAtOnce, bytes = kUnpackedAtOnce;
 
   SPARSEREEL_BOTH static void at(const uint8_t* block, int /*first*/, float* out) {
@@ -288,7 +292,8 @@ struct PackedBlock<Dtype::int4> {
   }
 };
 
-/// 64 four-bit integers from -8, even elements in the low bits, then their scale and their zero point in fp32.
+/// 64 four-bit integers from -8 to 7, stored with 8 added, even elements in the low bits. Then the fp32 scale and zero
+/// point of element = integer * scale + zero.
 template <>
 struct PackedBlock<Dtype::awq4> {
   static constexpr int elements = 64, bytes = 40;
@@ -302,11 +307,12 @@ struct PackedBlock<Dtype::awq4> {
   }
 };
 
-/// True for the formats whose blocks have a factor (PackedBlock::scale_of()).
+/// True for the formats whose blocks have a scale that at() leaves out (PackedBlock::scale_of()).
 template <Dtype kDtype>
 inline constexpr bool kHasBlockScale = kDtype == Dtype::nvfp4;
 
-/// Unpacked numbers. A fused layer may hold them beside packed rows.
+/// Numbers that are not packed, in the same interface: a layer joined from several tensors may hold them beside packed
+/// rows.
 template <int kBytes, float (*kRead)(const uint8_t*)>
 struct Numbers {
   static constexpr int elements = kUnpackedAtOnce, bytes = kUnpackedAtOnce * kBytes;

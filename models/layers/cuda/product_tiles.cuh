@@ -1,4 +1,4 @@
-// The order of the tiles of a product of int8 rows, and the scales and bias of its results.
+// The product of int8 rows: the order of its tiles, and the scaling and writing of its results.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -9,8 +9,8 @@
 
 namespace sparsereel::models::cuda {
 
-/// The order of a product's tiles. Blocks that run at the same time share rows and weights, which are then in the L2
-/// cache: tiles go down kBand tiles of rows before they go on to the next outputs.
+/// The order in which a product's tiles are computed. It goes through kBand tiles of rows before it goes on to the next
+/// outputs. So thread blocks that run at the same time read the same rows and weights, which stay in the L2 cache.
 struct TileOrder {
   static constexpr int kBand = 16;
   int row_tiles, output_tiles;
@@ -54,8 +54,8 @@ __device__ inline void transpose_among_four(uint32_t (&word)[4]) {
   }
 }
 
-/// Scales and biases of a tile's outputs in shared memory, where reading them does not delay the results. Each element
-/// holds those of two neighboring outputs: scale, scale, bias, bias.
+/// Loads the scales and biases of a tile's outputs to shared memory, so that reading them later does not delay the
+/// results. Each float4 is for two neighboring outputs: scale, scale, bias, bias.
 template <typename T>
 __device__ inline void load_outputs(float4* to, const MultiplyRows& p, int first, int count, int thread, int threads) {
   for (int i = thread; i < count / 2; i += threads) {
@@ -69,9 +69,9 @@ __device__ inline void load_outputs(float4* to, const MultiplyRows& p, int first
   }
 }
 
-/// A row of results. Sums are scaled and biases added in the CPU's order and with its rounding (layers/int8.cpp). A
-/// lane has pairs of neighboring outputs, as matrix instructions leave them: lane t of four has outputs 2 t and 2 t + 1
-/// of each eight.
+/// Writes a row of results. Sums are scaled, and biases added, in the same order and with the same rounding as on a CPU
+/// (layers/int8.cpp). Four lanes share a row, as the matrix instructions leave it: lane t has outputs 2 t and 2 t + 1
+/// of every eight.
 template <typename T>
 struct ResultRow {
   const MultiplyRows& p;
@@ -81,8 +81,9 @@ struct ResultRow {
   __device__ ResultRow(const MultiplyRows& call, int64_t of_row)
       : p(call), row(of_row), x_scale(row < p.rows ? p.x_scale[row] : 0) {}
 
-  /// Writes 32 outputs from `first` on, with those of the other three lanes. All lanes of a warp must call this
-  /// together. `outputs` are the tile's, from `first` on.
+  /// Writes 32 outputs from `first` on, together with the row's other three lanes. All lanes of a warp must call this
+  /// together. `outputs` holds scales and biases (load_outputs()) from output `first` on. sums(i, j) returns this
+  /// lane's output j of the i-th eight.
   template <typename Sums>
   __device__ void write_32(int first, const float4* outputs, const Sums& sums) const {
     const int lane = static_cast<int>(threadIdx.x) % 4;

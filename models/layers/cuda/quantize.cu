@@ -1,4 +1,5 @@
-// Quantizes rows to e4m3 in one pass, with the row in registers. A warp takes a short row, a block a long one.
+// Quantizes rows to e4m3 in one pass, with the row in registers. A warp takes a short row, a thread block takes a long
+// one.
 #include "attention/cuda/launched.cuh"
 #include "models/layers/cuda/e4m3.cuh"
 #include "models/layers/cuda/gelu.cuh"
@@ -11,12 +12,12 @@ namespace {
 
 using attention::cuda::load_packed;
 
-/// Quantizes rows. One warp or the whole block takes a row. A thread holds kPacks times eight of its elements.
+/// Quantizes rows. A team of kTeam warps takes a row. Each thread holds kPacks times eight of the row's elements.
 template <typename T, int kTeam, int kPacks>
 __global__ void __launch_bounds__(kThreads) quantize_rows_kernel(const __grid_constant__ QuantizeRows p) {
   constexpr int row_threads = 32 * kTeam;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (kWarps / kTeam) + Team<kTeam>::index();
-  if (row >= p.rows) return;  // only whole warps return, and no warp of the same row waits for them
+  if (row >= p.rows) return;  // all warps of a row return together, so none waits for another
   const int first = static_cast<int>(threadIdx.x) % row_threads * kLaneElements;
   const auto column = [&](int i) { return first + i * row_threads * kLaneElements; };
   const T* from = static_cast<const T*>(p.x) + row * p.channels;

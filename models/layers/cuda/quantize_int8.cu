@@ -1,4 +1,4 @@
-// Rotates rows and quantizes them to int8 in one pass, with the row in the registers of a block.
+// Rotates rows and quantizes them to int8 in one pass, with each row in the registers of one thread block.
 #include "models/layers/cuda/quantize_int8.h"
 
 #include "attention/cuda/launched.cuh"
@@ -11,10 +11,10 @@ namespace {
 
 using attention::cuda::load_packed;
 
-constexpr int kChunk = 32 * kLaneElements;  // columns that a warp holds in one pack of each lane
+constexpr int kChunk = 32 * kLaneElements;  // columns that a warp holds if each lane has one pack
 constexpr int kMaxWarps = 16;
 
-/// Returns the largest x of a block's threads. All of them must call this together, once.
+/// Returns the largest x >= 0 of a block's threads. All threads must call this together, and only once in a kernel.
 __device__ float block_max(float x) {
   __shared__ float of_warps[kMaxWarps];
   const int lane = static_cast<int>(threadIdx.x) % 32, warps = static_cast<int>(blockDim.x) / 32;
@@ -24,7 +24,7 @@ __device__ float block_max(float x) {
   return attention::cuda::warp_max(lane < warps ? of_warps[lane] : 0);
 }
 
-/// Quantizes a row with each block. A thread holds kPacks times eight of its elements.
+/// Each thread block quantizes one row. Each thread holds kPacks times eight of the row's elements.
 template <typename T, int kPacks>
 __global__ void __launch_bounds__(32 * kMaxWarps) quantize_int8_kernel(const __grid_constant__ QuantizeRows p) {
   const int64_t row = blockIdx.x;

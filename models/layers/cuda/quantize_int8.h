@@ -1,4 +1,4 @@
-// The part of quantize_rows() that makes int8. No torch, no CUDA header.
+// Does quantize_rows()'s work if the result is int8. No torch, no CUDA header.
 #pragma once
 
 #include "models/layers/cuda/launch.h"

@@ -1,5 +1,5 @@
-// RMS norms of a residual stream in one pass: a normalized and gated update, and the norm of the sum. Blocks of four
-// warps keep a row and its update in registers.
+// Adds a normalized, gated update to a residual stream, and computes the RMS norm of the sum, in one pass over memory.
+// A thread block of four warps keeps a row and its update in registers.
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
 #include "models/layers/cuda/e4m3.cuh"
@@ -16,9 +16,9 @@ using attention::cuda::unpack;
 
 constexpr int kRowWarps = 4, kRowThreads = 32 * kRowWarps;
 using RowTeam = Team<kRowWarps, kRowWarps>;
-constexpr int kPassElements = kRowThreads * kLaneElements;  // elements of a row that its threads load at once
+constexpr int kPassElements = kRowThreads * kLaneElements;  // elements of a row that the block loads at once
 
-/// This thread's elements of a row: kPacks times eight.
+/// This thread's elements of a row: kPacks packs of eight.
 template <typename T, int kPacks>
 struct RowShare {
   Packed<T> x[kPacks];

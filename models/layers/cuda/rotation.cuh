@@ -1,5 +1,5 @@
-// Rotates groups of a row's columns (layers/rotation.h) in registers. A warp holds 256 consecutive columns, and each of
-// its lanes eight of them.
+// Rotates groups of a row's columns (layers/rotation.h) in registers. A warp holds 256 consecutive columns, eight in
+// each lane.
 #pragma once
 
 #include "attention/cuda/packed.cuh"
@@ -15,14 +15,15 @@ __device__ inline float from_lane(float x, int exclusive_or) {
   return __shfl_xor_sync(0xFFFFFFFFU, x, exclusive_or);
 }
 
-/// Rotates four numbers that differ in one base-4 digit of their columns. Each becomes half of the sum of all four
-/// minus its opposite: a and d are opposites, and so are b and c.
+/// Rotates four numbers whose column numbers differ in only one base-4 digit. Each becomes half of the sum of all four,
+/// minus its opposite. a and d are opposites, and so are b and c.
 __device__ inline void rotate_four(float& a, float& b, float& c, float& d) {
   const float half = 0.5F * ((a + b) + (c + d)), y[] = {half - d, half - c, half - b, half - a};
   a = y[0], b = y[1], c = y[2], d = y[3];
 }
 
-/// Does the same where the four numbers lie in lanes that differ in the bits `low` and 2 low of their numbers.
+/// Does what rotate_four() does if the four numbers are in four lanes, whose lane numbers differ in the bits `low` and
+/// 2 * low.
 __device__ inline void rotate_among_lanes(float (&x)[kLaneElements], int low) {
 #pragma unroll
   for (float& own : x) {
@@ -32,11 +33,11 @@ __device__ inline void rotate_among_lanes(float (&x)[kLaneElements], int low) {
 }
 
 /// Multiplies each group of `group` columns (16, 64 or 256) by the regular Hadamard matrix. All lanes of a warp must
-/// call this together. The bits equal those of rotate_() on a CPU.
+/// call this together. The result has the same bits as rotate_() on a CPU.
 __device__ inline void rotate(float (&x)[kLaneElements], int group) {
   rotate_four(x[0], x[1], x[2], x[3]);
   rotate_four(x[4], x[5], x[6], x[7]);
-  // A lane holds two numbers of each four whose columns are 4 apart, and its neighbor the other two.
+  // The second base-4 digit: of four columns that are 4 apart, a lane holds two and the neighboring lane the other two.
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const float low = from_lane(x[i], 1), high = from_lane(x[i + 4], 1);

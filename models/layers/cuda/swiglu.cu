@@ -1,4 +1,4 @@
-// The gated activation of a feed-forward layer in one pass. A warp takes a short row, a block a long one.
+// The gated activation of a feed-forward layer in one pass. A warp takes a short row, a thread block takes a long one.
 #include "attention/cuda/fast_math.cuh"
 #include "attention/cuda/launched.cuh"
 #include "models/layers/cuda/e4m3.cuh"
@@ -15,7 +15,7 @@ using attention::cuda::pack;
 using attention::cuda::store_packed;
 using attention::cuda::unpack;
 
-/// Returns a * silu(b), silu(b) = b / (1 + exp(-b)).
+/// Returns a * silu(b) for a = value and b = gate, where silu(b) = b / (1 + exp(-b)).
 template <typename T>
 __device__ Packed<T> gated(const Packed<T>& value, const Packed<T>& gate) {
   constexpr float kLog2e = 1.4426950408889634F;
@@ -27,13 +27,13 @@ __device__ Packed<T> gated(const Packed<T>& value, const Packed<T>& gate) {
   return pack<T>(a);
 }
 
-/// Computes gated linear units. One warp or the whole block takes a row. A thread holds kPacks times eight of its
+/// Computes gated linear units. A team of kTeam warps takes a row. Each thread holds kPacks times eight of the row's
 /// elements.
 template <typename T, int kTeam, int kPacks>
 __global__ void __launch_bounds__(kThreads) swiglu_kernel(const __grid_constant__ SwiGlu p) {
   constexpr int row_threads = 32 * kTeam;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (kWarps / kTeam) + Team<kTeam>::index();
-  if (row >= p.rows) return;  // only whole warps return, and no warp of the same row waits for them
+  if (row >= p.rows) return;  // all warps of a row return together, so none waits for another
   const int first = static_cast<int>(threadIdx.x) % row_threads * kLaneElements;
   const auto column = [&](int i) { return first + i * row_threads * kLaneElements; };
   const T* from = static_cast<const T*>(p.x) + row * 2 * p.channels;

@@ -1,5 +1,6 @@
-// Unpacks weights from a file's bytes to the run's dtype just before their product. Memory bounds the time, so a block
-// copies whole blocks of the format, 16 bytes per thread. Then each thread unpacks eight elements at a time.
+// Unpacks weights from a file's bytes to the run's dtype just before their product. The speed of memory limits this
+// kernel. So a thread block first copies blocks of the format to shared memory, 16 bytes per thread. Then each thread
+// unpacks eight elements at a time.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -11,7 +12,7 @@
 namespace sparsereel::models::cuda {
 namespace {
 
-constexpr int kUnpackThreads = 256, kTile = 4096;  // elements per block, whole blocks of every format
+constexpr int kUnpackThreads = 256, kTile = 4096;  // elements per thread block: whole blocks of every format
 
 __device__ inline void store_eight(float* to, const float (&x)[kUnpackedAtOnce]) {
   auto* quads = reinterpret_cast<float4*>(to);

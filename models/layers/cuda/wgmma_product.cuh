@@ -1,5 +1,6 @@
-// The product of int8 rows for compute capability 9.0: warpgroup matrix instructions on tiles that the tensor memory
-// accelerator copies. Two CTAs of a cluster compute neighboring rows, and each copies half of the weights for both.
+// The product of int8 rows for compute capability 9.0: warpgroup matrix instructions (wgmma) on tiles that the tensor
+// memory accelerator (TMA) copies to shared memory. The two CTAs of a cluster compute neighboring rows, and each copies
+// half of the weights to both.
 #pragma once
 
 #include <cuda.h>
@@ -13,11 +14,13 @@ namespace sparsereel::models::cuda {
 
 namespace ptx = attention::cuda::ptx;
 
-/// The work of a CTA: a warpgroup whose first thread copies, and two that compute 64 rows each.
+/// The sizes of a CTA's tile. A CTA has one warpgroup whose first thread copies, and two warpgroups that compute 64
+/// rows each.
 struct WgmmaTile {
   static constexpr int kRows = 128, kOutputs = 256, kDepth = 128, kStages = 4, kCtas = 2, kWarpgroups = 2;
   static constexpr int kThreads = 128 * (kWarpgroups + 1), kCopiedOutputs = kOutputs / kCtas;
-  static constexpr int kArrivals = kCtas * kWarpgroups * 4;  // every computing warp of the cluster frees a stage
+  // Before a stage is free, every computing warp of the cluster must arrive.
+  static constexpr int kArrivals = kCtas * kWarpgroups * 4;
 };
 
 struct WgmmaStage {
@@ -27,13 +30,13 @@ struct WgmmaStage {
 
 struct alignas(1024) WgmmaMemory {
   WgmmaStage stages[WgmmaTile::kStages];
-  float4 outputs[WgmmaTile::kWarpgroups][WgmmaTile::kOutputs / 2];  // each warpgroup's scales and biases
+  float4 outputs[WgmmaTile::kWarpgroups][WgmmaTile::kOutputs / 2];  // scales and biases, one copy for each warpgroup
   uint64_t full[WgmmaTile::kStages], empty[WgmmaTile::kStages];
 };
 constexpr int kWgmmaBytes = sizeof(WgmmaMemory);
 static_assert(kWgmmaBytes <= 232448, "a tile exceeds the shared memory of an SM");
 
-/// The matrices as the copies see them: rows of `depth` bytes, zeros outside.
+/// TMA's descriptions of the matrices: rows of `depth` bytes, with zeros outside of the matrix.
 struct WgmmaMaps {
   CUtensorMap x, weight;
 };
@@ -46,12 +49,12 @@ __device__ inline uint32_t cluster_rank() {
   return rank;
 }
 
-/// Waits until all threads of the cluster have come here.
+/// Waits until all threads of the cluster have called this.
 __device__ inline void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-/// Arrives at the copy of `barrier` in CTA `cta` of the cluster.
+/// Arrives at the barrier that has the same shared address in CTA `cta` of the cluster.
 __device__ inline void arrive_at(uint32_t barrier, uint32_t cta) {
   asm volatile(
       "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
@@ -60,7 +63,7 @@ __device__ inline void arrive_at(uint32_t barrier, uint32_t cta) {
       : "memory");
 }
 
-/// Waits as ptx::barrier_wait() does, also for arrivals from the other CTA.
+/// Waits as ptx::barrier_wait() does, but also sees what the other CTA did before it arrived.
 __device__ inline void cluster_wait(uint32_t barrier, int phase) {
   asm volatile(
       "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
@@ -69,7 +72,7 @@ __device__ inline void cluster_wait(uint32_t barrier, int phase) {
       : "memory");
 }
 
-/// Copies a box of a matrix and reports its bytes to `barrier`.
+/// Starts copying a box of a matrix. The copy adds its bytes to `barrier` when it ends.
 __device__ inline void copy_box(uint32_t to, const CUtensorMap& map, int column, int row, uint32_t barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
@@ -78,7 +81,8 @@ __device__ inline void copy_box(uint32_t to, const CUtensorMap& map, int column,
       : "memory");
 }
 
-/// Copies a box to the same place of both CTAs, and reports it to the barriers of both.
+/// Does the same for both CTAs of the cluster: copies to the same shared address in each, and adds the bytes to each
+/// one's barrier.
 __device__ inline void copy_box_to_both(uint32_t to, const CUtensorMap& map, int column, int row, uint32_t barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
@@ -92,7 +96,8 @@ __device__ inline void copy_box_to_both(uint32_t to, const CUtensorMap& map, int
       "+r"(d[(i) + 6]), "+r"(d[(i) + 7])
 #define SPARSEREEL_32(i) SPARSEREEL_8(i), SPARSEREEL_8((i) + 8), SPARSEREEL_8((i) + 16), SPARSEREEL_8((i) + 24)
 
-/// Computes d (+)= x weight for 64 rows, 256 outputs and 32 columns, with both operands in shared memory.
+/// Starts d = x weight^T, or d += x weight^T if `add` is true, for 64 rows, 256 outputs and 32 columns. x and weight
+/// are descriptors of shared memory.
 __device__ inline void multiply_256(int (&d)[128], uint64_t x, uint64_t weight, bool add) {
   asm volatile(
       "{\n.reg .pred add;\nsetp.ne.b32 add, %130, 0;\nwgmma.mma_async.sync.aligned.m64n256k32.s32.s8.s8 {"
@@ -109,7 +114,7 @@ __device__ inline void multiply_256(int (&d)[128], uint64_t x, uint64_t weight, 
 #undef SPARSEREEL_8
 #undef SPARSEREEL_32
 
-/// Copies the stages of all tiles of a CTA. One thread runs it.
+/// Copies the operands of a CTA's tiles to shared memory, stage by stage. One thread runs this.
 class WgmmaProducer {
   using Tile = WgmmaTile;
 
@@ -137,7 +142,7 @@ class WgmmaProducer {
   WgmmaCursor cursor_;
 };
 
-/// The sums of a warpgroup's 64 rows.
+/// Computes the sums of a warpgroup's 64 rows.
 class WgmmaSums {
   using Tile = WgmmaTile;
 
@@ -146,7 +151,7 @@ class WgmmaSums {
 
   __device__ void add_up(int depth) {
     const int steps = (depth + Tile::kDepth - 1) / Tile::kDepth;
-    int last = -1;  // the stage that the previous step reads; -1 in the first step
+    int last = -1;  // stage that the previous step reads, which may still be running; -1 in the first step
     for (int step = 0; step < steps; ++step, cursor_.advance()) {
       ptx::barrier_wait(attention::cuda::shared_address(&shared_.full[cursor_.stage]), cursor_.phase);
       multiply(shared_.stages[cursor_.stage], step > 0);
@@ -160,7 +165,7 @@ class WgmmaSums {
     free(last);
   }
 
-  /// Writes the results of the rows from first_row on. `outputs` are the tile's scales and biases.
+  /// Writes the results of the rows from first_row on. `outputs` holds the tile's scales and biases (load_outputs()).
   template <typename T>
   __device__ void write(const MultiplyRows& p, int64_t first_row, int first_output, const float4* outputs) const {
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
@@ -232,7 +237,7 @@ __global__ void __launch_bounds__(WgmmaTile::kThreads, 1)
     float4* outputs = shared.outputs[warpgroup];
     for (int i = cluster; i < order.count(); i += clusters) {
       const int first_output = order.at(i).output * Tile::kOutputs;
-      ptx::named_wait(1 + warpgroup, 128);  // all have written the tile before
+      ptx::named_wait(1 + warpgroup, 128);  // all warps are done with `outputs` of the tile before
       load_outputs<T>(outputs, p, first_output, Tile::kOutputs, static_cast<int>(threadIdx.x) % 128, 128);
       sums.add_up(p.depth);
       ptx::named_wait(1 + warpgroup, 128);

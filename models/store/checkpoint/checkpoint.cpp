@@ -22,18 +22,18 @@ using nlohmann::json;
 constexpr const char *kScheduler = "scheduler", *kTokenizer = "tokenizer", *kEncoder = "text_encoder",
                      *kImageProcessor = "image_processor";
 
-/// Returns the file that holds a component's settings, in its folder.
+/// Returns the name of the file with a component's settings in the component's folder.
 const char* config_file_of(const std::string& role) {
   if (role == kScheduler || role == kSoundScheduler) return "scheduler_config.json";
   return role == kImageProcessor ? "preprocessor_config.json" : "config.json";
 }
 
-/// Returns true for [library, class], and for [library, class, {...}] of modular pipelines.
+/// Returns true for [library, class], and for [library, class, {...}], which modular pipelines have.
 bool is_entry(const json& entry) {
   return entry.is_array() && (entry.size() == 2 || (entry.size() == 3 && entry[2].is_object()));
 }
 
-/// Returns false if the component is left out or is [null, null].
+/// Returns true if the index has the component. An entry [null, null] means that it does not.
 bool names(const json& index, const std::string& component) {
   const auto entry = index.find(component);
   if (entry == index.end()) return false;
@@ -48,25 +48,26 @@ std::string examples(const Component& component) {
   return names.empty() ? "nothing" : first_of(names);
 }
 
-/// Returns what a folder without a tokenizer lacks.
+/// Says which tokenizer files a folder lacks, for errors.
 std::string lacks_tokenizer(const Part& part) {
   const bool is_one = part.tokenizer_files.find(' ') == std::string::npos;
   return std::string("holds neither ") + (is_one ? "a " : "") + part.tokenizer_files + " nor a tokenizer.json";
 }
 
-/// Names the file to give for a part, for errors.
+/// Describes the file that the user should give for a part, for errors.
 std::string file_of(const Part& part) {
   const std::string names = part.published.empty() ? "" : " (" + part.published + ")";
   return "a file with the weights of this model's " + part.role + names;
 }
 
-/// Throws Error if the tensors have other sizes than the config says.
+/// Throws Error if the component's tensors are not this part, or have other sizes than the config says.
 void check_sizes(const Component& component, const Part& part) {
   if (part.sizes_by_tensors == nullptr) return;
   const Sizes found = part.sizes_by_tensors(component.tensors);
   if (const std::string what = found.empty() ? foreign_model(component.origin) : ""; !what.empty())
     throw foreign_file(component.origin, what);
-  // Weights in a refused form have other shapes, which say nothing about the model.
+  // These checks come before the comparison of sizes: weights in an unsupported quantized form have other shapes, which
+  // say nothing about the model's sizes.
   check_quantization(component.files);
   check_layers(component.quantized, component.files);
   if (found.empty())
@@ -86,7 +87,7 @@ void check_sizes(const Component& component, const Part& part) {
                    "use " + file_of(part) + ", or the folder of the model to which the weights belong");
 }
 
-/// Returns the config.json beside the weights of a part; null if there is none or it belongs to another part.
+/// Returns the config.json beside the weights of a part; null if there is none, or if it belongs to another part.
 json config_beside(const fs::path& weights, const Part& part) {
   const fs::path file = weights.parent_path() / config_file_of(part.role);
   std::error_code ignored;
@@ -172,7 +173,7 @@ Checkpoint Checkpoint::of_files(const fs::path& path, const fs::path& file, cons
   checkpoint.places_.clear();
   for (const auto& [role, place] : files) {
     checkpoint.places_.push_back(place);
-    if (role == kTokenizer) {  // only the fallback: a tokenizer in the text encoder's file comes before it
+    if (role == kTokenizer) {  // A tokenizer in the text encoder's own file has precedence over this one.
       checkpoint.sources_[role].weights = place;
       continue;
     }

@@ -1,4 +1,4 @@
-// A checkpoint: a config and weights for each component, whichever files they come from. No torch.
+// A checkpoint: the config and the weights of each component of a model, whichever files they come from. No torch.
 #pragma once
 
 #include <filesystem>
@@ -13,21 +13,22 @@
 
 namespace sparsereel::models {
 
-/// Checks the content of a model_index.json and returns its pipeline class. The family must be known (family.h), and
-/// every component that it needs named, with a supported class. Throws Error naming `file` and the entry.
+/// Checks the content of a model_index.json and returns its pipeline class. Throws Error naming `file` and the entry if
+/// no family (family.h) has this class, or if a component that the family needs is missing or has an unsupported class.
 std::string check_model_index(const nlohmann::json& index, const std::string& file);
 
-/// A file that was chosen for a part.
+/// A file that open_model() chose for a part because the user did not name one.
 struct ChosenFile {
   std::string role;
   std::filesystem::path path;
   size_t found = 1;         // how many files could have been this part
-  bool is_partner = false;  // found as the other expert of the one that the user named
+  bool is_partner = false;  // true if it is the second expert, found beside the first one that the user named
 };
 
-/// The model of a run: its pipeline class, and a config and weights for each role ("transformer", "vae"). It is a
-/// folder in diffusers' layout, in which other files may replace weights, or an architecture with weights from files or
-/// random ones. Opening reads only JSON; component() maps the weights.
+/// The model of a run: its pipeline class, and a config and weights for each role ("transformer", "vae"). There are two
+/// kinds: a folder in diffusers' layout, of which other files may replace single weights; or an architecture (the
+/// configs of all components in one file), with weights from files or random weights. Opening reads only JSON;
+/// component() maps the weights.
 class Checkpoint {  // NOLINT(bugprone-exception-escape): as in Component
  public:
   /// Opens a folder with a model_index.json and the folders of its components. Throws Error if the index is missing or
@@ -46,15 +47,16 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as in Component
                              const std::map<std::string, std::filesystem::path>& files);
 
   const std::filesystem::path& path() const { return path_; }  // the folder, or the file of the architecture
-  /// Returns the file that names the components: model_index.json, or the file of the architecture.
+  /// Returns the file that lists the components: model_index.json, or the file of the architecture.
   const std::filesystem::path& index_file() const { return index_file_; }
   const std::string& pipeline_class() const { return pipeline_class_; }
-  /// Returns true if open_model() made it of files, including files that the user named for single parts.
+  /// Returns true if open_model() put the model together from single files, with or without files that the user named.
   bool is_of_files() const { return is_of_files_; }
-  /// Returns the files that were chosen because the user did not name all of them.
+  /// Returns the files that open_model() chose because the user did not name all files.
   const std::vector<ChosenFile>& choices() const { return choices_; }
   void set_choices(std::vector<ChosenFile> choices) { choices_ = std::move(choices); }
-  /// Returns the index, folders of components, architecture file and files of weights that the model is read from.
+  /// Returns every place that the model is read from: index, folders of components, architecture file and files of
+  /// weights.
   const std::vector<std::filesystem::path>& places() const { return places_; }
   /// Returns the roles of the family's parts that this checkpoint has, in the family's order.
   std::vector<std::string> roles() const;
@@ -62,37 +64,39 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as in Component
   /// Returns a scalar of model_index.json, or of the architecture that replaces it; null if there is no such scalar.
   nlohmann::json setting(const std::string& name) const;
   /// Returns the tokenizer that the user named, or else the one in or beside the text encoder's single file, or else
-  /// the one in the model's folder. Returns nothing for a text encoder with random weights. Throws Error (field:
-  /// tokenizer) naming what is needed if there is no tokenizer.
+  /// the one in the model's folder. Returns nullopt if there is none and the text encoder's weights are random. For
+  /// other weights without a tokenizer, throws Error (field: tokenizer) naming what is needed.
   std::optional<TokenizerPlace> tokenizer() const;
   /// Returns what tokenizer() returns, but never the tokenizer of the model's own folder.
   std::optional<TokenizerPlace> other_tokenizer() const;
-  /// Replaces the weights of a role by a file, by the shards of an index, or by the only such file in a folder. Tensors
-  /// have the names of diffusers or of the model's authors, with or without a prefix. The role's config stays. Reads
-  /// the header. A tokenizer may be a folder. Throws Error (field: the role) if the checkpoint has no such role. Throws
-  /// Error naming the file if it is damaged or its sizes contradict the config.
+  /// Replaces the weights of a role by a file, by the shards of an index, or by the only file or index of weights in a
+  /// folder. The file may use the tensor names of diffusers or of the model's authors, with or without a prefix. The
+  /// role's config stays. Reads only headers. If the role is the tokenizer, `file` may also be its folder. Throws Error
+  /// (field: the role) if the checkpoint has no such role. Throws Error naming the file if it is damaged or its sizes
+  /// contradict the config.
   void replace(const std::string& role, const std::filesystem::path& file);
   /// Maps the weights of a component. In a folder these are diffusion_pytorch_model.safetensors or model.safetensors,
-  /// or the shards of the *.index.json beside it. If neither exists, a variant is taken (*.bf16.safetensors), then
-  /// *.bin in the same order. Throws one Error for missing shards, and for tensors in two shards that the index does
-  /// not assign. A component stays open, so the folder may be moved afterwards.
+  /// or the shards of the *.index.json beside it. If neither exists, it takes a variant (*.bf16.safetensors), and then
+  /// *.bin in the same order. Throws one Error that names all missing shards. Also throws Error if a tensor is in two
+  /// shards and the index does not say which one counts. A component stays open, so the folder may be moved afterwards.
   const Component& component(const std::string& role) const;
-  /// Adds these changes to a role's weights when the weights are read.
+  /// Registers changes that are added to a role's weights when these are read.
   void add(const std::string& role, const WeightDeltas& deltas);
-  /// Makes a tensor of a role be read in a shape with more columns, the new ones zero (Component::widened), and
-  /// replaces the role's config by one for this shape.
+  /// Sets the shape in which a tensor of a role is read. It has more columns than the stored tensor; the new columns
+  /// are zero (Component::widened). Replaces the role's config by `config`, which must fit this shape.
   void widen(const std::string& role, const std::string& tensor, const std::vector<int64_t>& shape,
              nlohmann::json config);
   bool is_widened(const std::string& role) const;
-  /// Returns a component's config.json (scheduler_config.json for the scheduler). `file` receives its name in errors.
+  /// Returns a component's config.json (scheduler_config.json for the scheduler). If `file` is not null, it receives
+  /// the name that errors use for this config.
   nlohmann::json config(const std::string& role, std::string* file = nullptr) const;
 
  private:
   /// The files that a component is read from.
   struct Source {
     std::string class_name;
-    std::string config_file;             // its name in errors
-    nlohmann::json config = {};          // null to read config_file
+    std::string config_file;             // the config's name in errors
+    nlohmann::json config = {};          // if null, config_file is read instead
     std::filesystem::path weights = {};  // a folder or one file; empty if there are none
     std::optional<uint64_t> random_seed = {};
   };
@@ -105,7 +109,8 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as in Component
   nlohmann::json index_;  // model_index.json, or its equivalent made from an architecture
   std::vector<std::filesystem::path> places_;
   std::map<std::string, Source> sources_;  // by role
-  std::filesystem::path tokenizer_;        // replaces all other tokenizers; empty if the user named none
+  // The user's tokenizer, which has precedence over all others; empty if the user named none.
+  std::filesystem::path tokenizer_;
   bool is_of_files_ = false;
   std::vector<ChosenFile> choices_;
   mutable std::map<std::string, Component> opened_;

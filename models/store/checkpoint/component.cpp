@@ -14,7 +14,8 @@
 namespace sparsereel::models {
 namespace {
 
-/// The names in a file without wrappers, and where each tensor lies.
+/// The names of a file's tensors without the prefixes of wrapper modules (wrapped_name.h), and the place of each
+/// tensor.
 using BareTensors = std::vector<std::pair<std::string, TensorTable::mapped_type>>;
 
 BareTensors bare_tensors(const TensorTable& tensors) {
@@ -23,8 +24,8 @@ BareTensors bare_tensors(const TensorTable& tensors) {
   return bare;
 }
 
-/// Returns the prefixes of the part with which names begin, one behind another. At each position, the first prefix that
-/// occurs counts; others belong to another component.
+/// Joins the part's prefixes that the file's names begin with. At each position, the first of the part's prefixes that
+/// some name has is taken. Names without it belong to another component.
 std::string prefix_of(const BareTensors& stored, const Part& part) {
   std::vector<std::string> prefixes = {part.role + "."};
   prefixes.insert(prefixes.end(), part.names.prefixes.begin(), part.names.prefixes.end());
@@ -41,7 +42,8 @@ std::string prefix_of(const BareTensors& stored, const Part& part) {
   return all;
 }
 
-/// Returns the first of the maps that know the most names of the file; null if the names are diffusers'.
+/// Returns the map that knows the most names of the file, the first one if several do; null if no map knows a name, so
+/// the names are diffusers'.
 const NameMap* map_of(const BareTensors& stored, const std::string& prefix, const std::vector<NameMap>& maps) {
   const auto known = [&](const NameMap& map) {
     return std::ranges::count_if(stored, [&](const auto& tensor) {
@@ -54,8 +56,8 @@ const NameMap* map_of(const BareTensors& stored, const std::string& prefix, cons
   return most == maps.end() || known(*most) == 0 ? nullptr : &*most;
 }
 
-/// Returns the rows of a group if the parts of a layer are interleaved (MovedRows::turns_like). Returns 0 if they are
-/// not, or if the tensor that tells is missing.
+/// If the parts of a layer are interleaved (MovedRows::turns_like), returns the number of rows in a group. Returns 0 if
+/// they are not, or if the tensor that gives the number is missing.
 int64_t group_rows(const TensorTable& named, const std::string& name, const MovedRows& rows) {
   if (rows.turns_like.empty()) return 0;
   size_t end = 0;  // behind the module that holds the layer
@@ -64,12 +66,12 @@ int64_t group_rows(const TensorTable& named, const std::string& name, const Move
   return like == named.end() ? 0 : static_cast<int64_t>(like->second.second->elements());
 }
 
-/// Returns the part of a stored tensor that belongs to a layer. Single numbers, descriptions of quantization
-/// and factors of columns belong to every layer, undivided.
+/// Returns the part of a stored tensor that belongs to a layer. Single numbers, descriptions of quantization and scales
+/// of columns are not divided: every layer gets the whole tensor.
 const TensorEntry* entry_of(Component& component, const TensorEntry* stored, const MovedRows* rows, int64_t group) {
   if (rows == nullptr || stored->elements() <= 1 || is_undivided(stored->name)) return stored;
   const auto part = part_of(*stored, *rows, group);
-  if (!part) return stored;  // the rows do not divide, so reading reports the wrong shape
+  if (!part) return stored;  // The rows cannot be divided. Reading the tensor will report its wrong shape.
   return component.parts.emplace_back(std::make_shared<TensorEntry>(*part)).get();
 }
 
@@ -120,8 +122,8 @@ void name_tensors(Component& component, const StoredWeights& weights, const Part
   if (component.names != nullptr) rename_last_block(component, names.of_last_block);
 }
 
-/// Finds quantized layers. Their weights get the sizes and dtypes that they have in memory, and what only joins them is
-/// no tensor of the component any more.
+/// Finds quantized layers. Their weights get the shapes and dtypes that they have in memory. Tensors that are joined to
+/// a weight, such as scales, are removed from the component's list.
 void join_quantized(Component& component) {
   component.quantized = quantized_layers(component.tensors, component.files);
   for (const auto& [name, layer] : component.quantized) {
@@ -134,7 +136,7 @@ void join_quantized(Component& component) {
     auto joined = std::make_shared<TensorEntry>(*weight);
     joined->dtype = layer.format->packed;
     joined->shape = {layer.rows, layer.columns};
-    // If rows are padded, the bias tells how many there are.
+    // If the file pads the rows, the length of the bias is the true number of rows.
     const auto bias = component.tensors.find(stem + "bias");
     if (bias != component.tensors.end() && bias->second.second->shape.size() == 1) {
       const int64_t rows = bias->second.second->shape[0], unit = layer.format->padding_rows;

@@ -19,39 +19,42 @@ namespace sparsereel::models {
 
 struct Part;  // family.h
 
-/// A weight delta: a change, usually of a LoRA, that is added to a tensor when the tensor is read. It is scale x up x
-/// down, with up [out, rank] and down [rank, in].
+/// A weight delta: a change, usually from a LoRA, that is added to a tensor when the tensor is read. The change is
+/// scale * up * down, with up [out, rank] and down [rank, in].
 struct WeightDelta {
   std::shared_ptr<const TensorFile> file;
   const TensorEntry* up = nullptr;
-  const TensorEntry* down = nullptr;  // null if `up` is the difference itself, in the tensor's shape
+  const TensorEntry* down = nullptr;  // null if `up` is the whole change, in the tensor's shape
   double scale = 1;
-  std::vector<std::shared_ptr<const TensorEntry>> made = {};  // owner of `up` and `down` if the file does not own them
+  std::vector<std::shared_ptr<const TensorEntry>> made = {};  // own `up` and `down` if `file` does not own them
 };
 
 /// Weight deltas by the name of the tensor that they change, in the order in which they are added.
 using WeightDeltas = std::map<std::string, std::vector<WeightDelta>>;
 
-/// One component (transformer, vae, text_encoder): its config, and its weights in memory-mapped files or random.
-struct Component {               // NOLINT(bugprone-exception-escape): json asserts inside its noexcept move
+/// One component (transformer, vae, text_encoder): its config and its weights, which are in memory-mapped files or
+/// random.
+struct Component {               // NOLINT(bugprone-exception-escape): json's noexcept move contains assertions
   std::string class_name;        // from model_index.json
   std::filesystem::path origin;  // the folder of the weights, or their single file
   nlohmann::json config;
   std::string config_file;
-  std::vector<std::shared_ptr<TensorFile>> files;  // one, or the shards in order
+  std::vector<std::shared_ptr<TensorFile>> files;  // one file, or the shards in order
   TensorTable tensors;
-  std::vector<std::shared_ptr<const TensorEntry>> parts = {};  // owner of entries for parts of the files' tensors
-  QuantizedLayers quantized = {};            // by the weight's name; `tensors` has such weights as they are in memory
+  std::vector<std::shared_ptr<const TensorEntry>> parts = {};  // own the entries for parts of the files' tensors
+  // By the weight's name; `tensors` lists these weights with their shape and dtype in memory.
+  QuantizedLayers quantized = {};
   std::optional<uint64_t> random_seed = {};  // set if there are no files: every tensor is made from this seed
-  /// The number of elements of each tensor that a module asked for.
+  /// The number of elements of each tensor that a module asked for, by name.
   std::shared_ptr<std::map<std::string, uint64_t>> counted = {};
   std::shared_ptr<std::vector<std::string>> left_out = {};  // names and shapes of tensors that no module asked for
   WeightDeltas deltas = {};                                 // changes to tensors of the component
-  /// Shapes of tensors that get further columns of zeros when they are read. A delta then changes the new columns.
+  /// Shapes of tensors that get additional columns when they are read. The new columns are zero until a delta changes
+  /// them.
   std::map<std::string, std::vector<int64_t>> widened = {};
   std::string prefix = {};         // prefix of every name in the file, after wrappers are stripped
   const NameMap* names = nullptr;  // maps diffusers' names to the names in the file; null if they are equal
-  bool by_itself = false;          // the weights are a single file, not a folder in diffusers' layout
+  bool by_itself = false;          // true if the weights are a single file, not a folder in diffusers' layout
 
   /// Returns the shape in which a tensor is read.
   const std::vector<int64_t>& shape_of(const std::string& tensor) const;
@@ -60,12 +63,12 @@ struct Component {               // NOLINT(bugprone-exception-escape): json asse
   /// Throws Error naming the file if a file of the component, or of its weight deltas, became shorter since it was
   /// opened.
   void check_whole() const;
-  /// Returns the name that the file gives, or would give, to a tensor.
+  /// Returns the name that the file has, or would have, for a tensor with diffusers' name `name`.
   std::string name_in_file(const std::string& name) const;
 };
 
-/// Makes a component for this part from weights, without a config or a check of sizes. It takes only tensors under the
-/// part's prefixes if the file holds several components.
+/// Makes a component for this part from weights, without a config or a check of sizes. If the file holds several
+/// components, only tensors whose names have the part's prefixes are taken.
 Component component_of(const StoredWeights& weights, const Part& part);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Adds what the family's row and the scheduler's config say.
+// Adds what the family's row and the scheduler's config say to the family's own description.
 #include "models/store/checkpoint/describe.h"
 
 #include <nlohmann/json.hpp>

@@ -6,7 +6,8 @@
 
 namespace sparsereel::models {
 
-/// Returns the family's description of the checkpoint. Throws Error as Family::describe does.
+/// Returns what a run must know about the model: what Family::describe returns, the family's samplers and prompt rules,
+/// and the scheduler's settings. Throws Error as Family::describe does.
 ModelSpec describe(const Checkpoint& checkpoint);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Rewrites names of files without the words "high" and "low".
+// Removes the words "high" and "low" from names of files.
 #include "models/store/checkpoint/expert_partner.h"
 
 #include <regex>

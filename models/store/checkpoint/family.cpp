@@ -37,7 +37,7 @@ std::string tokenizer_of(const Part& part) {
 std::string tokenizer_remedy(const Part& part) {
   const std::string give = "give " + tokenizer_of(part);
   if (part.published.empty()) return give;
-  std::string names;  // without the words between them
+  std::string names;  // the words that are names of files, without "or" and commas
   std::istringstream words(part.tokenizer_files);
   for (std::string word; words >> word;)
     if (word.find('.') != std::string::npos) names += word.substr(0, word.find(',')) + " ";
