@@ -23,14 +23,15 @@ struct Sign {
   int64_t size = 0;  // 0 for any size
 };
 
-/// A kind of file, recognized if all signs are found.
+/// A kind of file. A file is of this kind if it has all signs.
 struct Row {
   const char* what;
   std::array<Sign, 3> signs;
 };
 
-/// The first row that fits wins, so a model comes before other models that share its names. A file of a whole pipeline
-/// also holds VAE and text encoder, so these come last. The names are used by ComfyUI, diffusers and the authors.
+/// The first row that fits wins. So a model with special names comes before models that have only the names both share.
+/// VAEs and text encoders come last, because the file of a whole pipeline holds them too. Names are those of ComfyUI,
+/// diffusers and the models' authors.
 constexpr Row kModels[] = {
     {"a ControlNet", {{{"controlnet_cond_embedding."}}}},
     {"a ControlNet", {{{"control_model."}}}},
@@ -108,7 +109,7 @@ constexpr Row kModels[] = {
     {"a textual inversion", {{{"emb_params"}}}},
 };
 
-/// LoRAs, whose names are searched with underscores for dots, as kohya writes them.
+/// LoRAs. Underscores replace dots in a tensor's name before it is searched, because kohya writes names so.
 constexpr Row kLoras[] = {
     {"an AnimateDiff LoRA", {{{"motion_modules_"}}}},
     {"a Flux.2 LoRA", {{{"double_stream_modulation"}}}},
@@ -182,7 +183,8 @@ std::string told_by_names(const StoredWeights& weights) {
 std::string foreign_model(const std::filesystem::path& file) {
   try {
     const std::string what = told_by_names(open_weights(file));
-    // A whole pipeline of another model may also hold a text encoder that we support.
+    // A file of another model's whole pipeline is foreign, even if it also holds a text encoder that this program
+    // supports.
     const std::vector<FoundPart> parts = what.empty() ? std::vector<FoundPart>() : parts_of(file);
     const bool is_ours = std::ranges::count(parts, "transformer", &FoundPart::role) > 0;
     return is_ours || (!parts.empty() && !what.ends_with("checkpoint")) ? "" : what;

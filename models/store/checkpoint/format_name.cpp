@@ -64,7 +64,7 @@ bool has_scale(const TensorTable& tensors, const std::string& name) {
 }
 
 WeightsFormat format_of(const Component& component) {
-  std::map<std::pair<Dtype, std::string>, uint64_t> bytes;  // with the usual name of a format, if it has one
+  std::map<std::pair<Dtype, std::string>, uint64_t> bytes;  // by dtype and label_of()
   uint64_t all_bytes = 0, elements = 0;
   bool scaled = false;
   for (const auto& [tensor, place] : component.tensors) {

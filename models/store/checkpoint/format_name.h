@@ -1,4 +1,4 @@
-// The short name of the format that a part's weights are stored in. No torch.
+// The short name of the format in which a part's weights are stored. No torch.
 #pragma once
 
 #include <string>
@@ -12,10 +12,12 @@ struct WeightsFormat {
   double bits = 0;   // average bits per weight
 };
 
-/// Returns the format that most bytes are stored in. Only the file's name tells a GGUF's mixture (the M of Q4_K_M).
+/// Returns the format in which most bytes are stored. A GGUF's mixture of types (the M of Q4_K_M) comes from the file's
+/// name, because nothing else tells it.
 WeightsFormat format_of(const Component& component);
 
-/// Returns the usual name of the weight's format, "int8_convrot"; empty if its dtype and its scales tell the format.
+/// Returns the usual name of a quantized weight's format, such as "int8_convrot"; empty if the weight is not one of
+/// `layers`.
 std::string label_of(const QuantizedLayers& layers, const std::string& weight);
 
 /// Returns true for the name of a scale, or of another tensor that only describes quantized weights.

@@ -57,7 +57,8 @@ struct KnownFile {
   std::vector<FoundPart> parts = {};
 };
 
-/// A run opens its model several times, so the result for an unchanged file is kept.
+/// Returns what the file holds. A run opens its model several times, so results are kept as long as the file does not
+/// change.
 KnownFile known_file(const fs::path& file) {
   static std::mutex mutex;
   static std::map<fs::path, KnownFile> known;
@@ -86,7 +87,7 @@ void add_file(FoundParts& found, const fs::path& file) {
   }
 }
 
-/// Returns the sibling folders whose names differ only in the expert.
+/// Returns the sibling folders of `beside` whose names differ only in the expert, and say `expert`.
 std::vector<fs::path> folders_of(const std::string& expert, const fs::path& beside) {
   std::error_code ignored;
   const fs::path own = fs::absolute(beside / "any", ignored).lexically_normal().parent_path();

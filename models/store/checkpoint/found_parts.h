@@ -14,15 +14,16 @@
 namespace sparsereel::models {
 
 struct FoundPart {
-  std::filesystem::path file;      // of weights, or the index of its shards
-  const Family* family = nullptr;  // a file may be a part of several families' models
-  std::string role;                // for roles of the same classes ("transformer", "transformer_2"), the first role
+  std::filesystem::path file;      // a file of weights, or the index of its shards
+  const Family* family = nullptr;  // one of the families that have such a part; a file may fit several
+  // If several roles have the same classes ("transformer", "transformer_2"), the first of them.
+  std::string role;
   Sizes sizes = {};
   std::string expert = {};       // "high" or "low" if the name of the file, or else of its folder, says so
-  std::string other_model = {};  // result of Part::other_model
+  std::string other_model = {};  // the result of Part::other_model: an unsupported model; empty if supported
   WeightsFormat format = {};
-  uint64_t bytes = 0;          // bytes of the tensors of this part
-  bool has_tokenizer = false;  // for a text encoder: a tokenizer is in the file or beside it
+  uint64_t bytes = 0;          // size of the part's tensors
+  bool has_tokenizer = false;  // for a text encoder: true if a tokenizer is in the file or beside it
 };
 
 struct FoundParts {
@@ -31,7 +32,7 @@ struct FoundParts {
   std::vector<std::filesystem::path> pipelines = {};   // folders in diffusers' layout
   std::vector<std::filesystem::path> loras = {};
   std::vector<std::filesystem::path> others = {};  // files that are no part of any supported model
-  std::vector<std::string> unread = {};            // error messages of files that could not be read
+  std::vector<std::string> unread = {};            // error messages about files that could not be read
   bool whole = true;                               // false if the folder was too large to search completely
 };
 
@@ -41,12 +42,13 @@ std::vector<FoundPart> parts_of(const std::filesystem::path& file);
 /// Finds the parts in a folder and its subfolders (search_tree()).
 FoundParts find_parts(const std::filesystem::path& folder);
 
-/// Returns the files for the other expert. They lie beside the file of this expert, or in the sibling folder that is
-/// named for the other expert. Only files whose names say their expert count. Damaged files are left out.
+/// Returns the files that hold the other expert of the same model. It looks beside this expert's file, and in a sibling
+/// folder whose name says the other expert. Only files whose names say their expert count. Damaged files are left out.
 std::vector<FoundPart> parts_beside(const FoundPart& expert);
 
-/// Returns the file that a user named for a role. In a folder this is the one file or index of shards for the role.
-/// Throws Error (field: role) if there are none or several; its choices name each.
+/// Returns the file for a role if the user named `named`. If that is a folder, it returns the folder's only file, or
+/// index of shards, for the role. Throws Error (field: role) if the folder has none or several; the Error's choices
+/// list the candidates.
 std::filesystem::path file_of_role(const std::string& role, const std::filesystem::path& named);
 
 /// Returns the role that FoundPart uses for `role`: the family's first role with the same classes.

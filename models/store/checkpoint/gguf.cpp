@@ -21,12 +21,12 @@ constexpr std::string_view kMagic = "GGUF";
 constexpr const char* kGgufRemedy = "download the file again; it is incomplete or damaged";
 constexpr uint32_t kMaxGgufRank = 5;
 constexpr uint64_t kDefaultAlignment = 32, kMaxAlignment = 1 << 20;
-constexpr uint64_t kMaxKept = 1 << 22;  // elements of one key-value; the largest vocabulary has 262,144
+constexpr uint64_t kMaxKept = 1 << 22;  // most elements of an array; the largest vocabulary has 262,144
 constexpr std::string_view kShapeKey = "comfy.gguf.orig_shape.";
 
 enum class ValueType : uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, text, array, u64, i64, f64, count };
 
-/// The file's number for a type. Types without a dtype are known but not read.
+/// A type and its number in files. A type without a dtype is known by name, for the error, but not supported.
 struct GgufType {
   uint32_t number;
   std::string_view name;
@@ -98,7 +98,7 @@ class GgufReader {
   }
 
  private:
-  static constexpr uint64_t kLeastTensor = 8 + 4 + 4 + 8, kLeastValue = 8 + 4 + 1;  // minimum bytes of one
+  static constexpr uint64_t kLeastTensor = 8 + 4 + 4 + 8, kLeastValue = 8 + 4 + 1;  // smallest size in bytes
 
   [[noreturn]] void fail(const std::string& what) const { throw bad_file(path_, what, kGgufRemedy); }
 
@@ -120,7 +120,8 @@ class GgufReader {
 
   void check_utf8(const std::string& text, const std::string& who) const {
     try {
-      static_cast<void>(json(text).dump());  // throws unless UTF-8, like every later dump
+      // dump() throws if the text is not UTF-8, and later calls of it must not throw.
+      static_cast<void>(json(text).dump());
     } catch (const json::exception&) {
       fail(who + ": is not UTF-8");
     }
@@ -171,7 +172,7 @@ class GgufReader {
     }
   }
 
-  /// Returns null if the array is not kept.
+  /// Reads an array. Returns null instead of its elements if `kept` is false.
   json array(const std::string& key, bool kept) {
     constexpr std::array<uint64_t, static_cast<size_t>(ValueType::count)> kLeast = {1, 1, 2, 2, 4, 4, 4,
                                                                                     1, 8, 0, 8, 8, 8};
@@ -234,7 +235,7 @@ class GgufReader {
     const auto bytes = byte_count(entry.shape, entry.dtype);
     if (!bytes) fail(who + "shape overflows: its product does not fit into 63 bits");
     entry.bytes = *bytes;
-    entry.offset = bytes_.number<uint64_t>();  // from the start of the data; place_data() makes it absolute
+    entry.offset = bytes_.number<uint64_t>();  // counted from the start of the data; place_data() makes it absolute
     reshape(entry, who);
     list_.entries.push_back(std::move(entry));
   }
@@ -257,8 +258,8 @@ class GgufReader {
     entry.shape = found->second;
   }
 
-  /// ggml has at most four dimensions, so its files fold a 3-D convolution's outputs and inputs into one. The bias has
-  /// the number of outputs.
+  /// Restores the five dimensions of a 3-D convolution's weight. ggml has at most four dimensions, so its files fold
+  /// outputs and inputs into one. The length of the bias is the number of outputs.
   void unfold(TensorEntry& entry) const {
     constexpr std::string_view kWeight = ".weight";
     if (entry.shape.size() != 4 || !entry.name.ends_with(kWeight) || shapes_.contains(entry.name)) return;
@@ -271,7 +272,8 @@ class GgufReader {
     entry.shape.insert(entry.shape.begin(), outputs);
   }
 
-  /// Makes offsets absolute. They count from the first aligned byte after the list of tensors.
+  /// Makes offsets absolute, and checks them. In the file they count from the first aligned byte after the list of
+  /// tensors.
   void place_data() {
     const uint64_t start = (bytes_.place() + alignment_ - 1) / alignment_ * alignment_;
     std::vector<TensorEntry*> ordered;
@@ -281,7 +283,7 @@ class GgufReader {
       if (entry.offset % alignment_ != 0)
         fail(who + "its offset " + std::to_string(entry.offset) + " is not a multiple of " +
              std::to_string(alignment_));
-      // If nothing follows the list, only empty tensors fit.
+      // This is 0 if the file ends with the list; then only empty tensors fit.
       const uint64_t data_bytes = file_.size() - std::min<uint64_t>(start, file_.size());
       if (entry.offset > data_bytes || entry.bytes > data_bytes - entry.offset)
         fail("truncated: " + who + std::to_string(entry.bytes) + " bytes at " + std::to_string(entry.offset) +

@@ -19,13 +19,13 @@ int64_t whole(int64_t value, int64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-/// The position of the scale of a block of a row, as cuBLAS wants scales to lie: tiles of 128 rows and 4 blocks.
+/// Returns the position of a block's scale in cuBLAS's layout: tiles of 128 rows and 4 blocks.
 int64_t tiled(int64_t row, int64_t block, int64_t blocks) {
   const int64_t tiles = (blocks + 3) / 4;
   return (row / 128 * tiles + block / 4) * 512 + row % 32 * 16 + row % 128 / 32 * 4 + block % 4;
 }
 
-/// Reads scales of blocks of a row, tiled or in rows.
+/// Reads the scales of blocks. They are stored in cuBLAS's tiles or row by row; the shape of the tensor tells which.
 class BlockScales {
  public:
   BlockScales(const LayerTensors& tensors, int64_t block)
@@ -47,7 +47,7 @@ std::byte swapped(std::byte codes) {
   return codes << 4 | codes >> 4;
 }
 
-/// Returns the scale of each row; one number is the scale of all.
+/// Returns the scale of each row. If the tensor has only one number, that is the scale of all rows.
 std::vector<float> spread(const LayerTensors& tensors, const std::string& part, int64_t rows) {
   std::vector<float> scales = tensors.numbers(part);
   const float first = scales.front();
@@ -55,7 +55,8 @@ std::vector<float> spread(const LayerTensors& tensors, const std::string& part, 
   return scales;
 }
 
-/// Returns the code of a column: the low four bits lie in one plane, the two high bits of six in another behind it.
+/// Returns the code of a column. A row begins with the low four bits of all codes. If codes have six bits, the high two
+/// bits of all codes follow.
 int code_of_w4a8(std::span<const std::byte> row, int64_t column, int64_t columns, int bits) {
   const auto byte = [&](int64_t at) { return static_cast<int>(row[static_cast<size_t>(at)]); };
   const int low = byte(column / 2) >> 4 * (column % 2) & 15;
@@ -71,7 +72,7 @@ float number_at(const uint8_t* p, Dtype dtype, size_t i) {
     case Dtype::bf16:
       return packed_bits::bfloat_at(p + 2 * i);
     default:
-      return packed_bits::e4m3_at(p + i);  // also if it is stored as U8
+      return packed_bits::e4m3_at(p + i);  // U8 too: see numbers()
   }
 }
 
@@ -132,7 +133,8 @@ std::vector<std::byte> join_nvfp4(const LayerTensors& tensors, int64_t rows, int
   return joined;
 }
 
-/// LightX2V stores the product of the weight's factor and the input's, and the input's reciprocal.
+/// Without weight_scale_2, the file is LightX2V's: "alpha" is weight scale * input scale, and "input_global_scale" is 1
+/// / input scale.
 std::vector<float> scales_of_nvfp4(const LayerTensors& tensors, int64_t rows) {
   if (tensors.has("weight_scale_2")) return spread(tensors, "weight_scale_2", rows);
   const float scale = tensors.numbers("alpha").front() * tensors.numbers("input_global_scale").front();
@@ -148,7 +150,8 @@ std::vector<float> scales_of_w4a4(const LayerTensors& tensors, int64_t rows) {
   return spread(tensors, "weight_scale", rows);
 }
 
-/// Returns the int8 levels that the codes stand for. Products take them, so memory holds 8 bits where the file has 4.
+/// Replaces codes by the int8 numbers that they stand for, because int8 products read those. So memory holds 8 bits
+/// where the file has 4 or 6.
 std::vector<std::byte> join_w4a8(const LayerTensors& tensors, int64_t rows, int64_t columns) {
   const QuantizedLayer& layer = tensors.layer();
   const std::span<const std::byte> codes = tensors.bytes("weight");
@@ -207,7 +210,7 @@ std::span<const std::byte> LayerTensors::bytes(const std::string& part) const {
 
 std::vector<float> LayerTensors::numbers(const std::string& part) const {
   const TensorEntry& entry = *layer_.find(part);
-  // Only the format of these scales has e4m3 numbers that some files store as U8.
+  // Some files store the e4m3 numbers of weight_s_rel as U8.
   const bool is_byte = entry.dtype == Dtype::u8 && part == "weight_s_rel";
   if (!is_number(entry.dtype) && !is_byte) refuse(part, "is stored as " + std::string(name(entry.dtype)));
   const auto* from = reinterpret_cast<const uint8_t*>(bytes(part).data());

@@ -12,7 +12,8 @@
 
 namespace sparsereel::models {
 
-/// Reads the numbers of a layer's tensors. Throws Error naming file, tensor and format if a number is NaN or infinite.
+/// Reads the tensors of a quantized layer. numbers() throws Error naming file, tensor and format if a number is NaN or
+/// infinite.
 class LayerTensors {
  public:
   LayerTensors(const QuantizedLayer& layer, const std::vector<std::shared_ptr<TensorFile>>& files)
@@ -29,15 +30,16 @@ class LayerTensors {
   const std::vector<std::shared_ptr<TensorFile>>& files_;
 };
 
-/// Returns the layer's rows as they are kept in memory: [rows, columns], packed as layer.format->packed.
+/// Returns the layer's weight as it is kept in memory: the bytes of [rows, columns] in the packed type
+/// layer.format->packed.
 std::vector<std::byte> joined_rows(const LayerTensors& tensors, int64_t rows, int64_t columns);
-/// Returns the factor of each row; none if the format has no such factors.
+/// Returns the scale of each row; empty if the format has no scales of rows.
 std::vector<float> joined_row_scales(const LayerTensors& tensors, int64_t rows);
-/// Returns the factors of the columns, pre_quant_scale; none if there are no such factors.
+/// Returns the scale of each column (pre_quant_scale); empty if the layer has none.
 std::vector<float> column_scales(const LayerTensors& tensors, int64_t columns);
 
-/// The formats' own functions (QuantizedFormat). Rows of asym_w4a8_int8 become the int8 levels that its codes stand
-/// for.
+/// The functions join and row_scales of each QuantizedFormat. A row of asym_w4a8_int8 becomes int8 numbers: each code
+/// is replaced by the number that it stands for.
 std::vector<std::byte> join_mxfp8(const LayerTensors& tensors, int64_t rows, int64_t columns);
 std::vector<std::byte> join_nvfp4(const LayerTensors& tensors, int64_t rows, int64_t columns);
 std::vector<std::byte> join_w4a4(const LayerTensors& tensors, int64_t rows, int64_t columns);
@@ -47,11 +49,13 @@ std::vector<float> scales_of_nvfp4(const LayerTensors& tensors, int64_t rows);
 std::vector<float> scales_of_w4a4(const LayerTensors& tensors, int64_t rows);
 std::vector<float> scales_of_w4a8(const LayerTensors& tensors, int64_t rows);
 
-/// Returns the shape of scales of blocks that lie as cuBLAS wants them: in tiles of 128 rows and 4 blocks.
+/// Returns the shape of the scales of `rows` rows of `blocks` blocks in cuBLAS's layout: tiles of 128 rows and 4
+/// blocks.
 std::vector<int64_t> tiled_shape(int64_t rows, int64_t blocks);
-/// Returns the bits of a code of asym_w4a8_int8: its rows have half as many bytes as columns, or three quarters.
+/// Returns the number of bits of a code of asym_w4a8_int8: 4 if a row has half as many bytes as columns, 6 if it has
+/// three quarters.
 int bits_of_w4a8(const QuantizedLayer& layer);
-/// Returns the columns of asym_w4a8_int8 that share a scale.
+/// Returns how many columns of asym_w4a8_int8 share a scale.
 int64_t group_of_w4a8(const QuantizedLayer& layer);
 
 }  // namespace sparsereel::models

@@ -29,7 +29,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
-/// Returns the number of a layer's block, and replaces it by 0 in `name`; nothing if it is in no block.
+/// Returns the number of a layer's block, and replaces it by 0 in `name`. Returns nullopt if the layer is in no block.
 std::optional<int64_t> take_block(std::string& name, const std::string& blocks) {
   if (!name.starts_with(blocks)) return std::nullopt;
   int64_t number = 0;
@@ -40,8 +40,8 @@ std::optional<int64_t> take_block(std::string& name, const std::string& blocks) 
   return number;
 }
 
-/// Maps a family's spelling of a layer of its first block to its index in LoraNames::layers and the name of that
-/// spelling.
+/// Maps every spelling of the names of the first block's layers to the layer's index in LoraNames::layers, and to the
+/// name of the spelling ("kohya").
 using Spelled = std::map<std::string, std::pair<size_t, const char*>>;
 
 Spelled spelled_layers(const Family& family) {
@@ -89,15 +89,16 @@ int64_t product(const Shape& shape, size_t axis) {
   return result;
 }
 
-/// Returns true if B times A has the shape of a weight with `rows` rows. A convolution's weight [out, in, kernel] is a
-/// matrix with in x kernel columns. Files hold its A in either shape, and a GGUF holds the weight as [out x in,
-/// kernel].
+/// Returns true if `shape`, the shape of B times A, fits a weight of shape `wanted` with `rows` rows. A convolution's
+/// weight [out, in, kernel] counts as a matrix with in * kernel columns: files store its A in either shape, and a GGUF
+/// stores the weight as [out * in, kernel].
 bool product_fits(const Shape& shape, const Shape& wanted, int64_t rows) {
   if (shape.size() == wanted.size()) return shape == wanted;
   return shape[0] == rows && product(shape, 0) > 0 && product(shape, 0) == product(wanted, 0);
 }
 
-/// Returns true if a convolution differs only in its input channels, as in models that take an image besides the video.
+/// Returns true if two weights of convolutions differ only in the number of input channels. A model that takes an image
+/// besides the video has more of them.
 bool takes_other_channels(Shape shape, const Shape& wanted) {
   if (wanted.size() < 3) return false;
   const int64_t kernel = product(wanted, 2);
@@ -107,13 +108,13 @@ bool takes_other_channels(Shape shape, const Shape& wanted) {
   return shape == wanted;
 }
 
-/// Returns the same numbers as a matrix with the same number of rows.
+/// Returns the entry with the shape of a matrix, with the same number of rows.
 std::shared_ptr<const TensorEntry> as_matrix(TensorEntry entry) {
   entry.shape = {entry.shape[0], product(entry.shape, 1)};
   return std::make_shared<TensorEntry>(std::move(entry));
 }
 
-/// Everything in a file's layers that cannot be added, for one message.
+/// Collects everything in a file that cannot be added, for one message.
 struct Complaints {
   std::vector<std::string> unknown, strangers, other_channels, pruned, convolutions, misshaped;
 
@@ -135,7 +136,8 @@ struct Complaints {
   }
 };
 
-/// Returns "it was made for inner width 5120, but this transformer has 1536"; empty if nothing tells.
+/// Says how the LoRA's model differs from this one: "it was made for inner width 5120, but this transformer has 1536".
+/// Empty if no difference is known.
 std::string difference(const LoraOrigin& origin, const Family& family, const ModelSpec& spec) {
   if (origin.family == nullptr) return "its layers belong to no model that this program knows";
   if (origin.family->name != family.name)
@@ -191,7 +193,7 @@ class Adding {
     std::vector<std::string> roles;
     for (const ExpertSpec& expert : spec_.experts) {
       const bool chosen = choice_.expert.empty() || choice_.expert == expert.name;
-      // A file that names no other transformer is saved under the first one's name, whichever expert it is for.
+      // If a file names only the first transformer, the name says nothing: trainers use it for every expert.
       const bool of_all = layer.part.empty() || (layer.part == spec_.experts.front().role && !names_experts_);
       const bool named = of_all || layer.part == expert.role;
       if (chosen && named) roles.push_back(expert.role);
@@ -205,7 +207,7 @@ class Adding {
       return note(complaints_.convolutions, in_quotes(layer.up->name));
     const LayerSpellings& layers = layers_of(role);
     std::vector<PlacedName> changed = layers.find(layer);
-    if (changed.empty()) changed.push_back({});  // reports each of its tensors as unknown
+    if (changed.empty()) changed.push_back({});  // so that take() reports each of the layer's tensors as unknown
     for (const PlacedName& place : changed) {
       take(layers, {role, place}, layer.up, layer.down, ".weight", layer.strength);
       take(layers, {role, place}, layer.bias, nullptr, ".bias", layer.strength);
@@ -256,7 +258,8 @@ class Adding {
     deltas_[place.role][tensor].push_back(std::move(delta));
   }
 
-  /// Returns true if the checkpoint, or the model that the LoRA was made for, has the layer with fewer inputs.
+  /// Returns true if the shapes differ because either the checkpoint or the LoRA's model is pruned: it has fewer inputs
+  /// of this layer.
   bool is_pruned(const std::string& layer, const Shape& shape, const Shape& wanted) const {
     const auto is_end = [&](const std::string& end) { return layer.ends_with(end); };
     return std::ranges::any_of(family_.lora.pruned, is_end) && shape.size() == 2 && wanted.size() == 2 &&
@@ -293,7 +296,8 @@ class Adding {
   const LoraChoice& choice_;
   LoraFile lora_;
   bool strict_;
-  bool names_experts_;                            // its layers say which of several transformers they are for
+  // True if the layers' names say for which of several transformers they are.
+  bool names_experts_;
   std::map<std::string, LayerSpellings> layers_;  // by role
   std::map<std::string, WeightDeltas> deltas_;    // by role
   Complaints complaints_;
@@ -367,7 +371,8 @@ std::vector<std::string> add_loras(Checkpoint& checkpoint, const ModelSpec& spec
     throw bad_option("lora", "has no effect on random weights, for which no LoRA was trained", "name a checkpoint");
   const std::vector<LoraChoice> loras = with_experts(given, spec);
   if (const std::string chosen = chosen_by_name(given, loras); !chosen.empty()) warnings.push_back(chosen);
-  std::map<std::filesystem::path, std::string> experts;  // expert of each file that changes the text encoder
+  // For each file that changes the text encoder, the expert of its first use.
+  std::map<std::filesystem::path, std::string> experts;
   for (const LoraChoice& choice : loras) {
     check_expert(choice, spec);
     Adding adding(checkpoint, spec, choice, strict);

@@ -1,4 +1,4 @@
-// The LoRAs of a run: their files and scales, and what they add to the tensors of the checkpoint. No torch.
+// Adds the LoRAs of a run to the checkpoint's tensors, and tells for which model a LoRA was made. No torch.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace sparsereel::models {
 
-/// Returns the SHA-256 of each file, separated by commas. If a file has settings beside it (adapter_config_of()), the
-/// hash covers both files' hashes. Reads whole files.
+/// Returns the SHA-256 of each file, separated by commas. If a file has settings beside it (adapter_config_of()), its
+/// hash is the SHA-256 of both files' hashes. Reads whole files.
 std::string hash_of(const std::vector<LoraChoice>& loras);
 
-/// The model that a LoRA was made for, as far as its layers' names and shapes tell.
+/// The model for which a LoRA was made, as far as the names and shapes of its layers tell.
 struct LoraOrigin {
   const Family* family = nullptr;  // null if the layers fit no known family
   std::string naming;              // "diffusers", "kohya", "original"
@@ -26,17 +26,17 @@ struct LoraOrigin {
 };
 LoraOrigin origin_of(const LoraFile& lora);
 
-/// If the model has several experts, assigns each file without an expert to the expert that its name, or else the name
-/// of its folder, contains. Files whose layers name their transformer are not changed. Reads the headers of files whose
-/// names say an expert. Throws Error as read_lora() does.
+/// Does nothing if the model has only one expert. Otherwise, assigns each file without an expert to the expert that the
+/// file's name, or else its folder's name, says. A file whose layers name their transformer is not assigned. Reads the
+/// headers of the files whose names say an expert. Throws Error as read_lora() does.
 std::vector<LoraChoice> with_experts(std::vector<LoraChoice> loras, const ModelSpec& spec);
 
-/// Makes the checkpoint add the LoRAs to its weights when they are read, and returns warnings. Only headers are read. A
-/// warning counts and names what is left out of a file: layers that the checkpoint does not have, tensors that do not
-/// belong to a LoRA, and convolutions with other input channels (as in LoRAs of models that take images) or with a
-/// kernel in B. A warning says which files with_experts() assigned. Throws one Error for all that does not fit in a
-/// file, saying what the file seems made for, if nothing fits, a layer has another shape, or the file is for another
-/// model. With `strict`, throws it for anything that would be left out.
+/// Registers the LoRAs' changes with the checkpoint, which adds them when it reads weights. Reads only headers. Returns
+/// warnings. One kind counts and names what is left out of a file: layers that the checkpoint does not have, tensors
+/// that do not belong to a LoRA, and convolutions with other input channels (as in LoRAs of models that take images) or
+/// with a kernel in B. Another kind says which files with_experts() assigned. Throws Error if nothing in a file fits,
+/// if a layer has another shape, or if the file is for another model. The Error lists everything that does not fit, and
+/// says for which model the file seems to be. With `strict`, anything that would be left out throws this Error.
 std::vector<std::string> add_loras(Checkpoint& checkpoint, const ModelSpec& spec, const std::vector<LoraChoice>& loras,
                                    bool strict = false);
 

@@ -36,7 +36,7 @@ Number number_at(std::span<const std::byte> data) {
   return value;
 }
 
-/// Returns the number in a tensor of one element; nothing if its dtype is not supported for alphas.
+/// Returns the number in a tensor of one element; nullopt if the dtype is not supported for alphas.
 std::optional<double> scalar(const TensorFile& file, const TensorEntry& entry) {
   const std::span<const std::byte> data = file.data(entry);
   switch (entry.dtype) {
@@ -156,7 +156,7 @@ class Reader {
     layer.strength = layer.alpha / (settings_.uses_rslora(layer.part) ? std::sqrt(rank) : rank);
   }
 
-  /// Comes from the layer's tensor, or else from the settings.
+  /// Returns the alpha from the layer's tensor, or else from the settings.
   std::optional<double> alpha_of(const LoraLayer& layer) const {
     const auto found = alphas_.find({layer.part, layer.name, layer.underscores});
     return found != alphas_.end() ? found->second : settings_.alpha(layer.part, layer.name);

@@ -1,5 +1,5 @@
-// Reads LoRA files (Hu et al., arXiv:2106.09685): a layer's weight becomes W + alpha / rank B A. Reads headers and the
-// few bytes of the alphas. No torch.
+// Reads LoRA files (Hu et al., arXiv:2106.09685): a layer's weight W becomes W + (alpha / rank) * B * A. Reads headers
+// and the few bytes of the alphas. No torch.
 #pragma once
 
 #include <filesystem>
@@ -13,32 +13,35 @@ namespace sparsereel::models {
 
 /// The tensors that a file holds for one layer.
 struct LoraLayer {
-  std::string part;  // part of the model, "text_encoder"; empty if the file does not say, which means the transformer
-  std::string name;  // name in the file, after the part: "blocks.0.attn1.to_q"
+  // Role of the model's part ("text_encoder"); empty if the file names none, which means the transformer.
+  std::string part;
+  std::string name;                   // the rest of the name in the file: "blocks.0.attn1.to_q"
   bool underscores = false;           // the name has underscores in place of dots
-  bool has_adapter = false;           // as in LoraName, for any of the layer's tensors
+  bool has_adapter = false;           // LoraName::has_adapter of any of the layer's tensors
   const TensorEntry* down = nullptr;  // A [rank, in]; for a convolution [rank, in, ..]
   const TensorEntry* up = nullptr;    // B [out, rank], or [out, rank, ..]
-  const TensorEntry* bias = nullptr;  // [out], beside B and scaled like it
-  const TensorEntry* diff = nullptr;  // difference of the whole weight, in the weight's shape, without A and B
+  const TensorEntry* bias = nullptr;  // [out], scaled like B times A
+  const TensorEntry* diff = nullptr;  // change of the whole weight, in the weight's shape; such a layer has no A and B
   const TensorEntry* diff_bias = nullptr;
-  double alpha = 0;     // the rank if the file says nothing
-  double strength = 1;  // alpha / rank
+  double alpha = 0;     // equal to the rank if the file gives no alpha
+  double strength = 1;  // alpha / rank, or alpha / sqrt(rank) (LoraSettings::uses_rslora)
 
   int64_t rank() const { return down == nullptr ? 0 : down->shape[0]; }
 };
 
 struct LoraFile {
   std::shared_ptr<const TensorFile> file;
-  std::vector<LoraLayer> layers;       // by their names
+  std::vector<LoraLayer> layers;       // sorted by name
   std::vector<std::string> strangers;  // quoted names of tensors that do not belong to a LoRA
-  bool numbers_transformers = false;   // names say "transformer_1", which means only the first of several transformers
-  bool guesses_alpha = false;          // names are PEFT's, which keeps alphas in another file, and no alpha was found
+  // True if names say "transformer_1", which means only the first of several transformers.
+  bool numbers_transformers = false;
+  // True if names are PEFT's, which stores alphas in another file, and no alpha was found.
+  bool guesses_alpha = false;
 };
 
-/// Reads the tensors by the names of lora_names.h, and alphas from tensors or lora_settings.h. Throws Error naming file
-/// and tensor for other kinds of adapters, files without layers, an A without its B, and impossible ranks, shapes or
-/// alphas.
+/// Sorts a file's tensors into layers by their names (lora_names.h). Takes alphas from tensors or from settings
+/// (lora_settings.h). Throws Error naming file and tensor if the file is another kind of adapter or has no layers, if
+/// an A has no B, or if a rank, shape or alpha is impossible.
 LoraFile read_lora(const std::filesystem::path& path);
 
 }  // namespace sparsereel::models

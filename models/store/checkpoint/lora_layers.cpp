@@ -16,7 +16,8 @@ std::string layer_of(const std::string& tensor) {
   return tensor;
 }
 
-/// The first of two layers with one name counts, unless both are rows of different layers.
+/// Adds a layer to those of one spelling. If a spelling stands for two layers, only the first counts, unless each is a
+/// part of the rows of a joined layer.
 void add(std::vector<PlacedName>& layers, const PlacedName& layer) {
   if (std::ranges::find(layers, layer.name, &PlacedName::name) != layers.end()) return;
   if (layers.empty() || (layer.rows != nullptr && layers.front().rows != nullptr)) layers.push_back(layer);

@@ -1,4 +1,5 @@
-// Finds the layers of a checkpoint that a LoRA's layers change, in every naming that the checkpoint's family knows.
+// Finds the layers of a checkpoint that a LoRA's layers change. The LoRA may use any naming that the checkpoint's
+// family knows.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +15,32 @@
 
 namespace sparsereel::models {
 
-/// Returns the name in every known naming, diffusers' first.
+/// Returns a layer's name in every naming that the part knows; diffusers' name comes first.
 std::vector<PlacedName> spellings(const std::string& name, const Part& part);
 
-/// The names of a component's layers in every spelling. The component must outlive it.
+/// Looks up a component's layers by any spelling of their names. The component must outlive this object.
 class LayerSpellings {
  public:
   /// `with_adapter` is LoraNames::names_with_adapter.
   LayerSpellings(const Component& component, const Part& part, std::optional<size_t> with_adapter);
 
-  /// Returns the layers that a file's layer changes: several if it joins their rows, none if unknown.
+  /// Returns the component's layers that a file's layer changes: several if the file's layer joins their rows, none if
+  /// the name is unknown.
   std::vector<PlacedName> find(const LoraLayer& layer) const;
-  /// Returns the tensor of the layer's weight or bias; empty if none. `kind` is ".weight" or ".bias".
+  /// Returns the name of the layer's weight or bias tensor; empty if there is none. `kind` is ".weight" or ".bias".
   std::string tensor(const std::string& layer, const char* kind) const;
   const std::vector<int64_t>& shape(const std::string& tensor) const { return component_.shape_of(tensor); }
-  /// Returns the tensor's shape for a change with this number of columns: a file may have padded the tensor's columns.
+  /// Returns the shape that a change of the shape `change` must have. It is the tensor's shape, but without padding
+  /// columns if the checkpoint's file padded them.
   std::vector<int64_t> shape_for(const std::string& tensor, const std::vector<int64_t>& change) const;
-  /// Returns the number of rows of the layer's matrix, by its bias or else its weight; 0 if it has neither.
+  /// Returns the number of rows of the layer's weight, taken from the bias or else from the weight; 0 if the layer has
+  /// neither.
   int64_t rows(const std::string& layer) const;
 
  private:
   const Component& component_;
-  /// For each spelling, the layer's name in the checkpoint.
+  /// For each spelling of a name, the component's layers that it stands for. dotted_: names with dots; flat_: with
+  /// underscores; with_adapter_: names of LoraNames::names_with_adapter.
   std::map<std::string, std::vector<PlacedName>> dotted_, flat_, with_adapter_;
 };
 

@@ -1,4 +1,4 @@
-// Tables of suffixes and prefixes.
+// Splits names by tables of suffixes and prefixes.
 #include "models/store/checkpoint/lora_names.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 struct Suffix {
   std::string_view text;
   LoraPiece piece;
-  std::string_view instead = {};  // replaces the suffix in the layer's name
+  std::string_view instead = {};  // what replaces the suffix at the end of the layer's name
 };
 constexpr Suffix kSuffixes[] = {{".lora_A.weight", LoraPiece::down},
                                 {".lora_B.weight", LoraPiece::up},
@@ -34,7 +34,7 @@ constexpr Suffix kSuffixes[] = {{".lora_A.weight", LoraPiece::down},
                                 {".diff_b", LoraPiece::diff_bias},
                                 {".diff_m", LoraPiece::diff, ".modulation"}};
 
-/// Other adapters that are published as LoRAs, by a piece of their tensors' names.
+/// A piece of a tensor's name, and the adapter that has it. These adapters are published as LoRAs.
 constexpr std::pair<std::string_view, std::string_view> kOthers[] = {{"lycoris_", "LyCORIS"},
                                                                      {"dora_scale", "DoRA"},
                                                                      {"lora_magnitude_vector", "DoRA"},
@@ -47,7 +47,7 @@ constexpr std::pair<std::string_view, std::string_view> kOthers[] = {{"lycoris_"
                                                                      {"lora_embedding_", "a LoRA of an embedding"}};
 
 constexpr const char *kTransformer = "transformer", *kEncoderOfText = "text_encoder";
-constexpr const char* kFirstTransformer = "transformer_1.";  // some trainers' name of the first of two
+constexpr const char* kFirstTransformer = "transformer_1.";  // what some trainers call the first of two transformers
 constexpr std::pair<std::string_view, const char*> kUnderscored[] = {
     {"lora_unet_", ""}, {"lora_transformer_", ""}, {"lora_te_", kEncoderOfText}, {"lora_te1_", kEncoderOfText}};
 
@@ -79,7 +79,7 @@ const Suffix* suffix_of(std::string_view tensor) {
   return found == std::end(kSuffixes) ? nullptr : found;
 }
 
-/// Strips the word for the model's part; false if there is none.
+/// Removes the model's part from the front of name.layer and sets name.part. Returns false if the name has no part.
 bool take_part(LoraName& name) {
   if (take_prefix(name.layer, kFirstTransformer)) {
     name.part = kTransformer;
@@ -90,7 +90,8 @@ bool take_part(LoraName& name) {
     for (const Part& part : family.parts) {
       const auto& prefixes = part.names.prefixes;
       const bool is_text = part.role == kEncoderOfText;
-      // An encoder's own "transformer." counts only after another of its prefixes.
+      // "transformer." at the front of a name means the transformer. It is also a prefix of text encoders, but there
+      // only after another of their prefixes.
       const bool takes = take_prefix(name.layer, part.role + ".") ||
                          (is_text && !name.layer.starts_with("transformer.") && take_one_of(name.layer, prefixes));
       if (!takes) continue;
@@ -101,7 +102,7 @@ bool take_part(LoraName& name) {
   return false;
 }
 
-/// Returns the prefixes that may follow the part's own.
+/// Returns the prefixes that may follow the name of the part.
 const std::vector<std::string>& prefixes_behind(const std::string& part) {
   if (part.empty() || part == kTransformer) return transformer_prefixes();
   for (const Family& family : families())
@@ -120,7 +121,7 @@ bool take_underscored(LoraName& name) {
     if (!take_prefix(name.layer, prefix)) continue;
     name.part = part;
     name.underscores = true;
-    name.layer = without_wrappers(underscored(name.layer), '_');  // some programs leave dots in
+    name.layer = without_wrappers(underscored(name.layer), '_');  // some programs leave dots in the name
     name.layer.erase(0, name.layer.find_first_not_of('_'));       // some programs write two underscores
     return true;
   }

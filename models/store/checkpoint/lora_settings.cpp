@@ -19,18 +19,20 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kMetadata = "lora_adapter_metadata";  // diffusers' key
-/// A trainer's key for the arguments of its layers, with an alpha for each kind, told by the start of its last name.
+/// One trainer's key in the header. Its value holds an alpha for each kind of layer. The start of the last word of a
+/// layer's name tells its kind (kAlphasOfKinds).
 constexpr const char* kArguments = "kwargs";
 constexpr std::pair<const char*, std::string_view> kAlphasOfKinds[] = {{"qkv_proj_lora_alpha", "qkv_"},
                                                                        {"out_proj_lora_alpha", "proj_"}};
 constexpr const char* kAlphas[] = {"lora_alpha", "network_alpha", "alpha"};
 constexpr const char* kCorrect = "correct this field, or export the LoRA again";
-constexpr size_t kMostOfPattern = 512;    // bytes
-constexpr size_t kMostExpressions = 256;  // expressions per lookup
+constexpr size_t kMostOfPattern = 512;    // longest pattern, in bytes
+constexpr size_t kMostExpressions = 256;  // most regular expressions that one lookup compiles
 
-constexpr char kAny = '\0';  // stands for any one character
+constexpr char kAny = '\0';  // in a plain pattern: matches any one character
 
-/// Returns the characters of a pattern without operators except the dot; nothing for others.
+/// If a pattern has no operators except dots, returns its characters, with kAny for a dot that is not escaped. Returns
+/// nullopt for other patterns.
 std::optional<std::string> plain_pattern(std::string_view pattern) {
   constexpr std::string_view kOperators = "\\^$*+?()[]{}|";
   std::string plain;
@@ -52,14 +54,14 @@ bool fits_plain(std::string_view plain, std::string_view layer, bool from_start)
   return (before == 0 || layer[before - 1] == '.') && std::ranges::equal(plain, layer.substr(before), same);
 }
 
-/// Applies PEFT's rule: the pattern matches the whole name, or the rest after one of its dots. Returns nothing if the
-/// pattern cannot be read. Limits and libstdc++'s polynomial matcher bound the time; libstdc++'s default matcher may
-/// try exponentially many ways.
+/// Applies PEFT's rule: the pattern must match the whole name, or the rest of the name after one of its dots. Returns
+/// nullopt if the pattern cannot be read. A file may come from anywhere, so limits and libstdc++'s polynomial matcher
+/// bound the time. The default matcher may take exponential time.
 std::optional<bool> fits(std::string_view pattern, const std::string& layer, size_t& expressions) {
   const bool from_start = pattern.starts_with('^');
   if (const auto plain = plain_pattern(pattern.substr(from_start ? 1 : 0)))
     return fits_plain(*plain, layer, from_start);
-  // Counted repeats would multiply the expression's states.
+  // Patterns with '{' are refused: counted repeats would multiply the states of the matcher.
   if (pattern.size() > kMostOfPattern || pattern.find('{') != std::string_view::npos ||
       ++expressions > kMostExpressions)
     return std::nullopt;
@@ -71,7 +73,7 @@ std::optional<bool> fits(std::string_view pattern, const std::string& layer, siz
   }
 }
 
-/// Returns a number, or else the text itself.
+/// Returns the number that the text is, or else the text itself.
 json number_in(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -135,7 +137,7 @@ LoraSettings::LoraSettings(const fs::path& file, const std::map<std::string, std
   arguments_ = {.file = name, .where = std::string(kArguments) + ": ", .values = json::object()};
   if (const auto found = metadata.find(kArguments); found != metadata.end())
     if (json arguments = parse_json_if_valid(found->second);
-        arguments.is_object())  // other programs may use this key for other things
+        arguments.is_object())  // not an error if it is no object: other programs may use this key for other things
       arguments_.values = std::move(arguments);
 }
 

@@ -1,4 +1,4 @@
-// The places that a model is read from, so that nothing is written there. No torch.
+// The files and folders from which a model is read, so that no output is written there. No torch.
 #pragma once
 
 #include <sys/types.h>
@@ -14,17 +14,17 @@ namespace sparsereel::models {
 
 class ModelFiles {
  public:
-  ModelFiles() = default;  // protects nothing
+  ModelFiles() = default;  // touched_by() is always false
   explicit ModelFiles(const Checkpoint& folder);
 
-  /// Returns true if writing to `path` would replace a file of the model, also through links or another name. Also
-  /// returns true if it would add a file to the folder of a component, where the file might be taken for part of the
-  /// model. The rest of the model's folder is free.
+  /// Returns true if writing to `path` would replace a file of the model, also through links or another name of the
+  /// file. Also returns true if it would add a file to a component's folder, where the file might be taken for a part
+  /// of the model. Other places in the model's folder may be written.
   bool touched_by(const std::filesystem::path& path) const;
 
  private:
-  std::vector<std::filesystem::path> places_;  // index and components' folders, links resolved
-  std::set<std::pair<dev_t, ino_t>> files_;    // all files in them, by device and inode
+  std::vector<std::filesystem::path> places_;  // index and components' folders, with links resolved
+  std::set<std::pair<dev_t, ino_t>> files_;    // all files in these places, by device and inode
 };
 
 }  // namespace sparsereel::models
