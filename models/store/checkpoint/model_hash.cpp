@@ -8,14 +8,14 @@
 namespace sparsereel::models {
 namespace {
 
-/// Ends every part with a byte that no text holds, so that parts cannot run into each other.
+/// Hashes a part and a NUL byte, which no part holds. Otherwise "ab", "c" and "a", "bc" would have the same hash.
 void add(Sha256& hash, const std::string& part) {
   hash.update(part);
   hash.update(std::string_view("\0", 1));
 }
 
-/// Hashes a tokenizer that is neither in the model's own folder nor in a file of weights. The latter is hashed with
-/// that file.
+/// Hashes a tokenizer that is neither in the model's own folder nor in a file of weights. A tokenizer in a file of
+/// weights is hashed with that file.
 void add_other_tokenizer(Sha256& hash, const Checkpoint& checkpoint) {
   const auto place = checkpoint.other_tokenizer();
   if (!place || place->weights != nullptr || place->path == checkpoint.path() / "tokenizer") return;
@@ -33,13 +33,14 @@ void add_header(Sha256& hash, const TensorFile& file) {
   }
 }
 
-constexpr uint64_t kMostElements = 1 << 15;  // enough for six rows of 5120, the modulation of a block
+constexpr uint64_t kMostElements = 1 << 15;  // includes the modulation of a block: six rows of 5120
 
 bool is_small(const TensorEntry& entry) {
   return entry.shape.size() <= 1 || entry.elements() <= kMostElements;
 }
 
-/// Hashes what descriptions say about layers whose tensors do not tell how to read them. Other models keep their hash.
+/// Hashes the descriptions of layers whose tensors alone do not tell how to read them. Without such layers it hashes
+/// nothing, so that hashes in existing recipes stay valid.
 void add_quantized(Sha256& hash, const Component& component) {
   for (const auto& [weight, layer] : component.quantized)
     if (layer.is_joined() || layer.rotation > 0)

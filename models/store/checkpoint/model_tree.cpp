@@ -24,13 +24,13 @@ namespace {
 namespace fs = std::filesystem;
 using Identity = std::pair<dev_t, ino_t>;
 
-// No collection of models is deeper or larger; searches of a home folder or a whole disk end here.
+// Limits that no collection of models reaches. They end the search of a home folder or of a whole disk.
 constexpr int kDeepest = 8;
 constexpr size_t kMostFolders = 5'000, kMostEntries = 100'000, kMostFiles = 2'000;
 
 constexpr const char* kModelIndex = "model_index.json";
 
-/// Folders that programs keep beside their models.
+/// Names of folders that programs keep beside their models. They are not searched.
 constexpr std::array kFoldersOfPrograms = {"custom_nodes", "node_modules", "site-packages", "__pycache__", "venv",
                                            "output",       "outputs",      "input",         "temp"};
 
@@ -47,8 +47,8 @@ bool names_weights(const fs::path& file) {
   return ends_with_one_of(file, {".safetensors", ".gguf", ".pth", ".pt", ".safetensors.index.json"});
 }
 
-/// Returns true for files that count only in a folder without others: they may hold a trainer's state or a second copy
-/// of the weights.
+/// Returns true for files that count only if the folder has no file with names_weights(): they may hold a trainer's
+/// state, or a second copy of the weights.
 bool may_hold_weights(const fs::path& file) {
   return ends_with_one_of(file, {".bin", ".ckpt", ".bin.index.json"});
 }
@@ -58,7 +58,7 @@ bool is_searched(const fs::path& folder) {
   return !name.starts_with('.') && std::ranges::find(kFoldersOfPrograms, name) == kFoldersOfPrograms.end();
 }
 
-/// Returns the parts after the first one, which stands for all.
+/// Returns the parts of split files except each first part, which stands for the whole file.
 std::set<std::string> further_parts(const std::vector<fs::path>& paths) {
   std::set<std::string> names, further;
   for (const fs::path& path : paths) names.insert(path.filename().string());
@@ -68,7 +68,7 @@ std::set<std::string> further_parts(const std::vector<fs::path>& paths) {
   return further;
 }
 
-/// Sorts by name; links come after the files that they may lead to.
+/// Lists a folder, sorted by name. Links come last, so that a file is found under its own name first.
 std::vector<fs::path> sorted_entries(const fs::path& folder) {
   std::error_code ignored;
   std::vector<std::pair<bool, fs::path>> entries;
@@ -90,7 +90,7 @@ std::set<std::string> shards_in(const std::vector<fs::path>& paths) {
     if (path.extension() != ".json" || !(names_weights(path) || may_hold_weights(path))) continue;
     try {
       for (const auto& [tensor, shard] : parse_weight_map(read_json(path), path.string())) shards.insert(shard);
-    } catch (const Error&) {  // opening the model reports it
+    } catch (const Error&) {  // a damaged index is reported when the model is opened
     }
   }
   return shards;
@@ -169,7 +169,7 @@ class TreeSearch {
 
   ModelTree tree_;
   std::set<Identity> folders_;
-  std::set<std::pair<Identity, std::string>> files_;  // with the expert that the file's name says
+  std::set<std::pair<Identity, std::string>> files_;  // each file with the expert that its name says
   size_t entries_ = 0;
 };
 

@@ -4,7 +4,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Returns the distance in bytes between a row and the row `rows` below it.
+/// Returns the distance in bytes between row i and row i + `rows`.
 size_t bytes_between(const TensorEntry& entry, int64_t rows) {
   if (entry.strides.empty()) return static_cast<size_t>(rows) * bytes_of_row(entry);
   return static_cast<size_t>(rows * entry.strides.front()) * size_of(entry.dtype);

@@ -1,5 +1,5 @@
-// Rows of a matrix that lie elsewhere in other programs' files: joined with other layers, or in another order. No
-// torch.
+// Describes layers whose rows lie elsewhere in other programs' files: joined with rows of other layers, or in another
+// order. No torch.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,23 @@
 
 namespace sparsereel::models {
 
-/// The place of a layer's rows in the other program's layer: {"blocks.*.attn.to_k", "blocks.*.attn.qkv", 1, 3}.
+/// The place of a layer's rows in another program's joined layer: {"blocks.*.attn.to_k", "blocks.*.attn.qkv", 1, 3}.
 struct MovedRows {
-  std::string first = {};       // the layer; a * stands for a number, as in NameMap
-  std::string second = {};      // the layer that holds its rows
-  int64_t part = 0, parts = 1;  // index and number of equal parts, stacked
-  bool halves_swapped = false;  // the layer's first half is the second half of these rows
-  /// If not empty, the parts are interleaved: a group of rows of each part, then the next group of each. A group has as
-  /// many rows as this tensor beside `second` has: "q_norm.weight", one number for each channel of a head.
+  std::string first = {};   // the layer; a * stands for a number, as in NameMap
+  std::string second = {};  // the other program's layer, which holds the rows
+  // `second` consists of `parts` equal parts, stacked; this is number `part`, counted from 0.
+  int64_t part = 0, parts = 1;
+  bool halves_swapped = false;  // true if the other program stores the second half of the layer's rows first
+  /// If not empty, the parts are interleaved: a group of rows of each part, then the next group of each part, and so
+  /// on. The name of a tensor beside `second` that has as many elements as a group has rows: "q_norm.weight" has one
+  /// for each channel of a head.
   std::string turns_like = {};
 };
 
-/// Returns the entry for the layer's rows: its shape, its offset, TensorEntry::halves_swapped, and groups if the parts
-/// are interleaved in groups of `group` rows. Returns nothing if the rows cannot be divided: there are none, their
-/// number does not fit, packed blocks span several rows, or the groups have no size.
+/// Returns the entry for the layer's rows within `entry`, with its shape, offset and halves_swapped, and with groups of
+/// `group` rows if the parts are interleaved. Returns nullopt if the rows cannot be divided: there are none, their
+/// number is no multiple of the parts, a packed block spans several rows, or `group` is 0 although the parts are
+/// interleaved.
 std::optional<TensorEntry> part_of(const TensorEntry& entry, const MovedRows& rows, int64_t group = 0);
 
 }  // namespace sparsereel::models

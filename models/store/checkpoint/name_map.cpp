@@ -8,7 +8,8 @@
 namespace sparsereel::models {
 namespace {
 
-/// Replaces `from` by `to` in a name that is `from` or goes on with a dot; nothing for others.
+/// If the name is `from`, or begins with `from` and a dot, returns it with `to` in place of `from`. Returns nullopt for
+/// other names.
 std::optional<std::string> rewritten(std::string_view name, std::string_view from, std::string_view to) {
   std::vector<std::string_view> numbers;
   for (const char c : from) {

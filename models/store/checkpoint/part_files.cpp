@@ -14,7 +14,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Returns true for a tensor beside a quantized weight, such as LightX2V's "q.alpha".
+/// Returns true if the tensor only helps to read a quantized weight beside it, such as LightX2V's "q.alpha".
 bool is_beside(const QuantizedLayers& layers, const std::string& tensor) {
   const size_t dot = std::min(tensor.rfind('.'), tensor.size());
   const auto found = layers.find(tensor.substr(0, dot) + ".weight");

@@ -1,4 +1,5 @@
-// The files of a model whose parts are one file each, or one file in shards: paths, formats and hashes. No torch.
+// Lists the parts of a model that are single files, or sharded files, and not folders in diffusers' layout: paths,
+// formats and hashes. No torch.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +20,14 @@ struct PartFile {
   std::string sha256;          // weights_hash()
 };
 
-/// Returns the files in the order of the roles, without parts in diffusers' folders. Reads headers and small tensors.
+/// Returns such files in the order of the roles. Reads headers and small tensors.
 std::vector<PartFile> part_files(const Checkpoint& checkpoint);
 
 /// Counts the tensors of each format, the most frequent first: "F8_E4M3 with scales 406, F16 689", "int8_convrot 200".
 std::string types_of(const TensorTable& tensors, const QuantizedLayers& layers);
 
-/// Return JSON objects by role. Those of shown(), for reports, have the keys "path", "bytes" and "format". Those of
-/// remembered(), for recipes, have the keys "name", "bytes" and "sha256".
+/// Return a JSON object with an object for each role. shown() is for reports: its objects have the keys "path", "bytes"
+/// and "format". remembered() is for recipes: its objects have the keys "name", "bytes" and "sha256".
 nlohmann::json shown(const std::vector<PartFile>& files);
 nlohmann::json remembered(const std::vector<PartFile>& files);
 

@@ -1,4 +1,4 @@
-// A pickle machine for the operations that torch.save() writes (Python's pickletools.py documents each).
+// Interprets the pickle operations that torch.save() writes (Python's pickletools.py documents each).
 #include "models/store/checkpoint/pickle.h"
 
 #include <algorithm>
@@ -18,18 +18,18 @@ using Kind = PickleItem::Kind;
 constexpr const char* kPickleRemedy =
     "load it with torch.load(path, weights_only=True), and save the tensors with safetensors.torch.save_file()";
 constexpr size_t kStorageFields = 5;
-constexpr size_t kMaxGlobal = 256;  // bytes of a global's name
-constexpr size_t kMostCopied = 4;   // items per byte of the pickle
+constexpr size_t kMaxGlobal = 256;  // longest name of a global, in bytes
+constexpr size_t kMostCopied = 4;   // limit of copied items, per byte of the pickle
 
-/// The effect of calling a global.
+/// What a pickle gets if it calls a global.
 enum class CallEffect {
-  none,        // it is only named, never called: a storage's class, a dtype
-  tensor,      // its arguments describe the tensor
-  first,       // returns its first argument: a parameter is its tensor
-  function,    // calls its first argument with the third: a tensor with attributes
-  tuple,       // returns its argument, a tuple
-  dictionary,  // returns a dictionary of its argument, pairs; empty without one
-  other,       // returns a value that tensors do not need
+  none,        // an error: it may only be named, as a storage's class or a dtype
+  tensor,      // a tensor, which the arguments describe
+  first,       // the first argument: a parameter is its tensor
+  function,    // the result of calling the first argument with the third: a tensor with attributes
+  tuple,       // the argument, which must be a tuple
+  dictionary,  // a dictionary of the pairs in the argument; empty without an argument
+  other,       // a value that tensors do not need
 };
 
 struct Global {
@@ -59,7 +59,7 @@ constexpr Global kGlobals[] = {
 };
 
 /// Returns true for names such as torch.FloatStorage, torch.storage.UntypedStorage and torch.float32. torch_zip.cpp
-/// decides which ones a weight may have.
+/// decides which of them weights may have.
 bool is_storage_or_dtype(std::string_view name) {
   if (name == "torch.storage.UntypedStorage" || name == "torch.storage.TypedStorage") return true;
   constexpr std::string_view kTorch = "torch.";
@@ -140,7 +140,7 @@ class Machine {
     return &pickle_.items.back();
   }
 
-  /// A few bytes may name a long list again and again, so the number of copied items is limited by the file's size.
+  /// Limits copied items by the pickle's size: a small hostile pickle may copy one long list again and again.
   void count(size_t copied) {
     copied_ += copied;
     if (copied_ > kMostCopied * size_) fail("is a damaged pickle: it repeats a long list");
@@ -207,7 +207,8 @@ class Machine {
     }
   }
 
-  /// Reads an integer in two's complement of any length. No size of a tensor needs more than eight bytes.
+  /// Reads an integer in two's complement. If it has more than eight bytes, it cannot be a size of a tensor, so the
+  /// result is `other`.
   PickleItem long_integer() {
     const auto size = bytes_.number<uint8_t>();
     const std::span<const std::byte> digits = bytes_.take(size);
@@ -261,7 +262,7 @@ class Machine {
       case kSetItems:
         return extend(pop_to_mark(), Kind::dictionary), true;
       case kBuild:
-        // Sets attributes of an OrderedDict (_metadata), which hold no tensor.
+        // Drops attributes that are set on an OrderedDict (_metadata): they hold no tensor.
         pop_value();
         if (top()->kind != Kind::dictionary && top()->kind != Kind::other)
           fail("sets attributes of something that is not a dictionary");
@@ -286,7 +287,7 @@ class Machine {
     container->items.insert(container->items.end(), values.begin(), values.end());
   }
 
-  /// Handles a function call or an object's construction by pushing its known result.
+  /// Replaces a function call, or the construction of an object, by the known result. Nothing is called.
   void reduce() {
     const PickleItem* arguments = pop_value();
     const PickleItem* function = pop_value();
@@ -319,7 +320,7 @@ class Machine {
     fail("calls " + in_quotes(name) + ", which files of tensors do not need");
   }
 
-  /// Makes a dictionary of pairs, which are tuples or lists.
+  /// Makes a dictionary from the pairs (tuples or lists) in the first argument.
   PickleItem* dictionary_of(const std::vector<const PickleItem*>& arguments) {
     PickleItem* dictionary = kept({.kind = Kind::dictionary});
     if (arguments.empty()) return dictionary;

@@ -17,10 +17,10 @@ using nlohmann::json;
 
 constexpr std::string_view kQuantMark = ".comfy_quant", kWeight = ".weight";
 constexpr const char *kQuantMetadata = "_quantization_metadata", *kInt8 = "int8_tensorwise";
-constexpr int64_t kUsualRotation = 256, kMostColumns = int64_t{1} << 30;  // of a group
+constexpr int64_t kUsualRotation = 256, kMostColumns = int64_t{1} << 30;  // both in columns of a group
 
-/// Keys of a description that do not change the meaning of the weights. A format's own parameters stand under "params"
-/// or beside it.
+/// Keys of a description that do not change the meaning of the weights. A format's own parameters are under the key
+/// "params", or beside it.
 constexpr std::string_view kNoEffectKeys[] = {"full_precision_matrix_mult", "orig_dtype", "orig_shape", "per_row"};
 /// The last parts of names that may occur beside the weight of every format.
 constexpr std::string_view kCompanions[] = {"weight",       "bias",        "input_scale",    "scale_input",
@@ -29,13 +29,13 @@ constexpr std::string_view kCompanions[] = {"weight",       "bias",        "inpu
 constexpr std::pair<std::string_view, std::string_view> kQuanto[] = {{".weight._data", ".weight"},
                                                                      {".weight._scale", ".weight_scale"}};
 
-/// The description of a layer, or what its tensors tell.
+/// What a layer's description says, or what its tensors tell.
 struct Described {
   const QuantizedFormat* format = nullptr;
   int64_t rotation = 0, group = 0;
-  bool is_marked = false;  // described, not recognized
+  bool is_marked = false;  // true if a description names the format, false if it was recognized by tensors
 };
-/// Layers by their names in the files.
+/// By the layer's name in the files.
 using DescribedLayers = std::map<std::string, Described>;
 
 [[noreturn]] void refuse(const TensorFile& file, const std::string& layer, const std::string& format) {
@@ -52,7 +52,7 @@ std::string file_layer_of(const TensorEntry& entry) {
   return layer_of(without_quanto(entry.name));
 }
 
-/// Returns the layer's name without prefixes of programs, and without ".weight".
+/// Returns the layer's name without the prefixes that programs write, and without ".weight".
 std::string bare_layer(const std::string& name) {
   std::string bare = without_wrappers(name);
   for (bool goes_on = true; goes_on;) {
@@ -64,13 +64,13 @@ std::string bare_layer(const std::string& name) {
   return bare.ends_with(kWeight) ? layer_of(bare) : bare;
 }
 
-/// Reads one description: {"format": "nvfp4", ...}. Some programs write only the format.
+/// Reads one layer's description: {"format": "nvfp4", ...}. Some programs write only the format, as a string.
 class Description {
  public:
   Description(const TensorFile& file, const std::string& layer, const json& keys, bool is_int8)
       : file_(file), layer_(layer), keys_(keys.is_object() ? keys : json{{"format", keys}}) {
     const json format = keys_.value("format", json());
-    // Some converters leave the format of int8 out.
+    // Some converters leave out "format" if it is int8.
     const bool unnamed = format.is_null() && is_int8 && (keys_.contains("convrot") || keys_.contains("per_row"));
     if (!format.is_string() && !unnamed) refuse(file, layer, "an unnamed format");
     name_ = unnamed ? kInt8 : format.get<std::string>();
@@ -92,7 +92,7 @@ class Description {
   }
 
  private:
-  /// Returns the value beside the format, or else the value under "params".
+  /// Returns the value of a key beside "format", or else under "params".
   json value(const char* key) const {
     const json root = keys_.value(key, json());
     return root.is_null() ? params_.value(key, json()) : root;
@@ -106,7 +106,7 @@ class Description {
     return found.get<int64_t>();
   }
 
-  /// Refuses unknown keys, and keys that the format does not have.
+  /// Throws Error for keys that are unknown, or that the format does not have.
   void check_keys(const json& keys) const {
     const QuantizedFormat& format = *described_.format;
     for (const auto& [key, value] : keys.items()) {
@@ -129,12 +129,13 @@ class Description {
 };
 
 json parsed_description(const TensorFile& file, std::string_view text, const std::string& place) {
-  const size_t end = text.find_last_not_of(std::string_view("\0 \n", 3));  // some programs pad
+  const size_t end = text.find_last_not_of(std::string_view("\0 \n", 3));  // some programs pad the text
   return parse_json(text.substr(0, end == std::string_view::npos ? 0 : end + 1), file.path().string() + ": " + place,
                     "download the file again");
 }
 
-/// Recognizes the format of a weight without a description by its dtype and by the tensors beside it. Null: none.
+/// Recognizes the format of a weight without a description by its dtype and by the tensors beside it. Returns null if
+/// it is not quantized in a known format.
 const QuantizedFormat* recognized(const TensorEntry& weight, const std::map<std::string, Dtype>& beside) {
   const auto has = [&](const char* part) { return beside.contains(part); };
   switch (weight.dtype) {
@@ -154,7 +155,7 @@ const QuantizedFormat* recognized(const TensorEntry& weight, const std::map<std:
   }
 }
 
-/// Formats that always rotate do so in the usual groups, as where a description names none.
+/// Returns what is known without a description. A format that always rotates then has groups of the usual size.
 Described undescribed(const QuantizedFormat* format) {
   return {.format = format, .rotation = format != nullptr && format->must_rotate ? kUsualRotation : 0};
 }
@@ -163,7 +164,7 @@ bool is_of_8_bits(Dtype dtype) {
   return dtype == Dtype::i8 || dtype == Dtype::u8 || dtype == Dtype::f8_e4m3 || dtype == Dtype::f8_e5m2;
 }
 
-/// The quantized layers of files, by their names there.
+/// Finds the quantized layers of files. Names are the files' names.
 class FileLayers {
  public:
   explicit FileLayers(const std::vector<std::shared_ptr<TensorFile>>& files) : files_(files) {
@@ -199,8 +200,8 @@ class FileLayers {
     return found != beside_.end() && found->second.contains("weight");
   }
 
-  /// Returns the layers with weights that a description's name means. It may lack the prefix of the file's names, have
-  /// another one, or be the name of the weight itself.
+  /// Returns the layers with weights that the name in a description may mean. That name may lack the prefix of the
+  /// file's names, have another prefix, or end in ".weight".
   std::vector<std::string> meant(const std::string& name) const {
     if (has_weight(name)) return {name};
     const std::string bare = bare_layer(name);
@@ -210,7 +211,8 @@ class FileLayers {
     return found;
   }
 
-  /// A description without a weight may have another meaning than the weights have without it.
+  /// Adds a description. If no layer has its name, it is refused if it would change how a weight is read: which weight
+  /// is meant is unknown.
   void add(const TensorFile& file, const std::string& name, const json& keys) {
     const std::vector<std::string> layers = meant(name);
     for (const std::string& layer : layers) layers_[layer] = Description(file, layer, keys, is_int8(layer)).read();
@@ -263,9 +265,9 @@ class FileLayers {
   }
 
   const std::vector<std::shared_ptr<TensorFile>>& files_;
-  std::map<std::string, std::map<std::string, Dtype>> beside_;  // by layer: the last parts of names
-  std::vector<std::pair<std::string, std::string>> bare_;       // bare_layer() of each layer with a weight, the layer
-  std::map<std::string, const TensorEntry*> weights_;           // of 8 bits, by layer
+  std::map<std::string, std::map<std::string, Dtype>> beside_;  // by layer, then by the last part of the name
+  std::vector<std::pair<std::string, std::string>> bare_;       // bare_layer() and name of each layer that has a weight
+  std::map<std::string, const TensorEntry*> weights_;           // the weights of 8 bits, by layer
   DescribedLayers layers_;
 };
 
@@ -281,7 +283,7 @@ QuantizedLayers quantized_layers(const TensorTable& tensors, const std::vector<s
   try {
     described = FileLayers(files).all();
   } catch (const Error&) {
-    return layers;  // check_quantization() throws it again, when the weights are read
+    return layers;  // check_quantization() throws it again when the weights are read
   }
   for (const auto& [name, place] : tensors) {
     if (!name.ends_with(kWeight)) continue;

@@ -1,4 +1,4 @@
-// Knows each format's tensors and their shapes.
+// Lists each format's tensors, and checks their shapes.
 #include "models/store/checkpoint/quantized_format.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using Shape = std::vector<int64_t>;
 
 constexpr int64_t kMxColumns = PackedBlock<Dtype::mxfp8>::elements, kNvColumns = PackedBlock<Dtype::nvfp4>::elements,
                   kAwqColumns = PackedBlock<Dtype::awq4>::elements;
-constexpr int64_t kDefaultGroup = 16;  // of asym_w4a8_int8
+constexpr int64_t kDefaultGroup = 16;  // columns that share a scale in asym_w4a8_int8
 
 std::string text_of(const Shape& shape) {
   std::string text = "[";
@@ -23,11 +23,11 @@ std::string text_of(const Shape& shape) {
   return text + "]";
 }
 
-/// Says that the tensor has none of these shapes; empty if it has one.
+/// Returns a complaint if the tensor exists and has none of these shapes, or else an empty string.
 std::string unless_shaped(const QuantizedLayer& layer, const std::string& part, const std::vector<Shape>& shapes) {
   const TensorEntry* entry = layer.find(part);
   if (entry == nullptr || std::ranges::count(shapes, entry->shape) > 0) return {};
-  return in_quotes(entry->name) + " is " + text_of(entry->shape) + ", expected " + text_of(shapes.front());
+  return in_quotes(entry->name) + " of the shape " + text_of(entry->shape) + " instead of " + text_of(shapes.front());
 }
 
 std::string unless_one_a_row(const QuantizedLayer& layer, const std::string& part) {
@@ -42,7 +42,8 @@ std::string problem_of_blocks(const QuantizedLayer& layer, int64_t block, Dtype 
   if (layer.columns % block != 0) return "blocks of " + std::to_string(block) + " that do not divide its columns";
   const Shape tiled = tiled_shape(layer.rows, blocks), in_rows = {layer.rows, blocks};
   if (layer.is_marked) return unless_shaped(layer, "weight_scale", {tiled});
-  // Without a description only LightX2V's files are known to tile. NVIDIA's own do not.
+  // Files without a description may store scales tiled (LightX2V's, which have "alpha") or row by row (NVIDIA's). If
+  // both have the same shape, nothing else tells the order.
   const bool tiles = layer.find("alpha") != nullptr && layer.find("weight_scale_2") == nullptr;
   if (tiled == in_rows && scale.shape == tiled && !tiles)
     return in_quotes(scale.name) + " " + text_of(scale.shape) + " in an order that nothing describes";
@@ -73,8 +74,8 @@ std::string problem_of_w4a8(const QuantizedLayer& layer) {
   const int64_t bytes = layer.find("weight")->shape[1];
   const bool fits = bytes * 2 == layer.columns || bytes * 4 == layer.columns * 3;
   if (!fits || scales.size() != 2 || scales[1] == 0 || layer.columns % scales[1] != 0 || layer.columns % 16 != 0)
-    return in_quotes(layer.find("weight_s_rel")->name) + " is " + text_of(scales) + ", which does not fit rows of " +
-           std::to_string(bytes) + " bytes";
+    return in_quotes(layer.find("weight_s_rel")->name) + " of the shape " + text_of(scales) +
+           ", which does not fit rows of " + std::to_string(bytes) + " bytes";
   if (layer.group != 0 && layer.group != group_of_w4a8(layer))
     return "a group of " + std::to_string(layer.group) + " but scales for groups of " +
            std::to_string(group_of_w4a8(layer));
@@ -91,7 +92,7 @@ std::string problem_of_awq(const QuantizedLayer& layer) {
   const Shape& scales = layer.find("weight_scale")->shape;
   const int64_t groups = scales.empty() ? 0 : scales[0];
   if (groups == 0 || layer.columns % groups != 0 || layer.columns / groups % kAwqColumns != 0)
-    return in_quotes(layer.find("weight_scale")->name) + " is " + text_of(scales) + ", expected " +
+    return in_quotes(layer.find("weight_scale")->name) + " of the shape " + text_of(scales) + " instead of " +
            text_of({layer.columns / kAwqColumns, layer.rows});
   if (layer.group != 0 && layer.group != layer.columns / groups)
     return "a group of " + std::to_string(layer.group) + " but scales for groups of " +
@@ -103,7 +104,8 @@ std::string problem_of_awq(const QuantizedLayer& layer) {
 
 const std::vector<std::string> kOneScale = {"weight_scale", "scale_weight"};
 
-/// The formats that can be read. Reading checks the scales of e4m3, e5m2 and int8.
+/// The supported formats. float8_e4m3fn, float8_e5m2 and int8_tensorwise have no `problem`: their scales are checked
+/// when weights are read.
 const QuantizedFormat kFormats[] = {
     {.name = "float8_e4m3fn", .stored = Dtype::f8_e4m3, .packed = Dtype::f8_e4m3, .more = kOneScale},
     {.name = "float8_e5m2", .stored = Dtype::f8_e5m2, .packed = Dtype::f8_e5m2, .more = kOneScale},
@@ -184,9 +186,10 @@ std::string problem_of(const QuantizedLayer& layer) {
   const TensorEntry& weight = *layer.find("weight");
   const bool turned = layer.rotation > 0, is_plain = format.problem == nullptr && !turned;
   if (weight.dtype != format.stored)
-    return std::string(name(format.stored)) + " but stored as " + std::string(name(weight.dtype));
+    return std::string(name(format.stored)) + " weights, but its weight is stored as " +
+           std::string(name(weight.dtype));
   if (!is_plain && (weight.shape.size() != 2 || weight.elements() == 0))
-    return in_quotes(weight.name) + " is " + text_of(weight.shape);
+    return in_quotes(weight.name) + " of the shape " + text_of(weight.shape);
   if (turned && (!std::has_single_bit(static_cast<uint64_t>(layer.rotation)) ||
                  std::countr_zero(static_cast<uint64_t>(layer.rotation)) % 2 == 1 || layer.rotation < 4))
     return "ConvRot in groups of " + std::to_string(layer.rotation) + ", not a power of 4";

@@ -1,4 +1,4 @@
-// The formats of quantized weights in .safetensors files, one row each. No torch.
+// The table of formats of quantized weights in .safetensors files. No torch.
 #pragma once
 
 #include <string>
@@ -11,10 +11,11 @@ namespace sparsereel::models {
 /// Returns the format of this name; null if it is unknown.
 const QuantizedFormat* format_named(std::string_view name);
 
-/// Derives the layer's rows and columns from its tensors.
+/// Sets the layer's rows and columns, from the shapes of its tensors.
 void set_size(QuantizedLayer& layer);
 
-/// Says what is wrong with the layer's shapes or rotation; empty if nothing is.
+/// Says what is wrong with the layer's tensors or rotation, as a phrase that follows "quantized as FORMAT with"; empty
+/// if nothing is wrong.
 std::string problem_of(const QuantizedLayer& layer);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// A layer whose weight is quantized in several tensors of a .safetensors file. No torch.
+// Describes layers whose weight is stored quantized, in several tensors of a .safetensors file. No torch.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,23 @@ namespace sparsereel::models {
 struct QuantizedLayer;
 class LayerTensors;
 
-/// A format, and how its tensors become rows in memory. Functions are null where a format has nothing to do.
+/// A format, and how its tensors become packed rows in memory (StoredRows). A function is null if the format does not
+/// need it.
 struct QuantizedFormat {
-  std::string_view name;               // in descriptions
-  Dtype stored;                        // the weight in files
-  Dtype packed;                        // the weight in memory
-  int64_t codes = 1;                   // columns in one byte of the file; 0 if a tensor beside the weight tells
-  std::vector<std::string> own = {};   // the last parts of the names of tensors that must lie beside the weight
-  std::vector<std::string> more = {};  // those that may lie there
-  bool may_rotate = false, must_rotate = false;  // ConvRot
+  std::string_view name;  // the name in files' descriptions
+  Dtype stored;           // dtype of the weight in files
+  Dtype packed;           // dtype of the weight in memory
+  // Columns in one byte of the file; 0 if that follows from a tensor beside the weight.
+  int64_t codes = 1;
+  std::vector<std::string> own = {};             // last parts of the names of tensors that must be beside the weight
+  std::vector<std::string> more = {};            // last parts of the names of tensors that may be there
+  bool may_rotate = false, must_rotate = false;  // whether columns are rotated (layers/rotation.h)
   /// Says what is wrong with the tensors beside the weight; empty if nothing is.
   std::string (*problem)(const QuantizedLayer& layer) = nullptr;
-  /// Returns packed rows, joined from codes and scales. `rows` and `columns` may be fewer than the file's, which pads.
+  /// Returns packed rows, joined from codes and scales. `rows` and `columns` may be fewer than the file's, which
+  /// includes padding.
   std::vector<std::byte> (*join)(const LayerTensors& tensors, int64_t rows, int64_t columns) = nullptr;
-  /// Returns a factor for each row; none for a format whose blocks have them all.
+  /// Returns a scale for each row. Null if the format has scales only in its blocks.
   std::vector<float> (*row_scales)(const LayerTensors& tensors, int64_t rows) = nullptr;
   int64_t padding_rows = 1, padding_columns = 1;  // the file's sizes are multiples of these
 };
@@ -37,10 +40,10 @@ struct QuantizedFormat {
 /// A layer whose weight is quantized, and the tensors of the file that belong to it.
 struct QuantizedLayer {
   const QuantizedFormat* format = nullptr;
-  int64_t rotation = 0;           // columns of a group of ConvRot; 0 if the weight is not rotated
-  int64_t group = 0;              // columns that share a scale as the description says; 0 if it does not say
-  bool is_marked = false;         // a description names the format
-  int64_t rows = 0, columns = 0;  // including the file's padding
+  int64_t rotation = 0;           // columns of each rotated group (layers/rotation.h); 0 if the weight is not rotated
+  int64_t group = 0;              // columns that share a scale according to the description; 0 if it does not say
+  bool is_marked = false;         // true if the file has a description that names the format
+  int64_t rows = 0, columns = 0;  // as stored, with the file's padding
   /// By the last part of the name: "weight", "weight_scale".
   std::map<std::string, std::pair<size_t, const TensorEntry*>> tensors = {};
 

@@ -18,8 +18,8 @@ using nlohmann::json;
 static_assert(std::endian::native == std::endian::little,
               "safetensors data is little-endian and used as it lies in the file");
 
-constexpr size_t kLengthBytes = 8;                 // the header's length comes first, u64
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the format's reference
+constexpr size_t kLengthBytes = 8;                 // a file begins with the header's length, a u64
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the format's reference implementation
 constexpr size_t kMaxRank = 64;                    // libtorch's limit
 constexpr const char* kMetadataKey = "__metadata__";
 constexpr Dtype kOwnDtypes[] = {Dtype::f64,     Dtype::f32,     Dtype::f16,    Dtype::bf16, Dtype::i64,
@@ -135,7 +135,7 @@ void check_coverage(const std::vector<TensorEntry>& entries, uint64_t data_start
     throw bad_file(path, std::to_string(file_size - end) + " bytes at its end belong to no tensor", kRemedy);
 }
 
-/// Returns the length of the header's JSON, checked against the file.
+/// Returns the length of the header's JSON in bytes. Checks that the file is that long.
 uint64_t header_length(std::span<const std::byte> file, uint64_t file_size, const std::string& path) {
   if (file_size < kLengthBytes || file.size() < kLengthBytes)
     throw bad_file(path, "truncated: " + std::to_string(file_size) + " bytes are too few for the header's length",
@@ -155,7 +155,8 @@ uint64_t header_length(std::span<const std::byte> file, uint64_t file_size, cons
   return length;
 }
 
-/// Orders tensors by falling element size, as the format's reference does, so that each is aligned to its elements.
+/// Orders tensors by falling element size, so that each is aligned to its element size. The format's reference
+/// implementation uses the same order.
 std::vector<const TensorView*> writing_order(const std::vector<TensorView>& tensors) {
   std::vector<const TensorView*> ordered;
   ordered.reserve(tensors.size());

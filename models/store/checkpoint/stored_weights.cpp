@@ -19,18 +19,18 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr uint64_t kMaxJsonBytes = 100 << 20;
-constexpr size_t kListed = 20;  // names of each kind in one error
-// Variants of a file, appended to its stem. If the plain name does not exist, they are tried in this order.
+constexpr size_t kListed = 20;  // most names of each kind in one error
+// Words for a variant, which follow the stem of a file's name. They are tried in this order.
 constexpr const char* kVariants[] = {"", ".bf16", ".fp16", ".fp32"};
-/// Stems: diffusers' name, then transformers'. Files of torch.save() come last, because a folder with both has all
-/// weights twice.
+/// The file names of weights. The first stem is diffusers', the second transformers'. Files of torch.save() (.bin) come
+/// last: some folders have all weights in both forms, and .safetensors is preferred.
 struct WeightFiles {
   const char *ending, *stems[2];
 };
 constexpr WeightFiles kWeightFiles[] = {{".safetensors", {"diffusion_pytorch_model", "model"}},
                                         {".bin", {"diffusion_pytorch_model", "pytorch_model"}}};
 
-/// Collects every complaint about a sharded component, so that one error lists them all.
+/// Collects the complaints about shards or parts, so that one error lists them all.
 class Disagreements {
  public:
   void add(const std::string& kind, const std::string& what) {
@@ -53,8 +53,8 @@ class Disagreements {
   std::map<std::string, std::pair<size_t, std::string>> kinds_;
 };
 
-/// Adds the tensors of the last file. `weight_map` says which shard each tensor lies in. If two shards have the same
-/// tensor, the one that `weight_map` names counts.
+/// Adds the tensors of the last file of `weights`. If two shards have the same tensor, the shard that `weight_map`
+/// names for it counts; if it names neither, that is a complaint.
 void add_tensors(StoredWeights& weights, const std::map<std::string, std::string>& weight_map,
                  Disagreements& disagreements) {
   const size_t number = weights.files.size() - 1;
@@ -71,8 +71,8 @@ void add_tensors(StoredWeights& weights, const std::map<std::string, std::string
   }
 }
 
-/// Opens the shards of an index. A tensor that only the index or only a shard names is no fault: loading reports it if
-/// the model needs it.
+/// Opens the shards of an index. It is no error if only the index or only a shard names a tensor: loading reports the
+/// tensor if the model needs it.
 StoredWeights open_shards(const fs::path& index_file) {
   StoredWeights weights{.origin = index_file};
   const auto weight_map = parse_weight_map(read_json(index_file), index_file.string());
@@ -111,7 +111,8 @@ StoredWeights open_parts(const fs::path& file, const PartName& name) {
   return weights;
 }
 
-/// A split GGUF stores the number of its parts, which cannot be found if its name does not say it too.
+/// Throws Error if a split GGUF was opened without its other parts. The file stores the number of parts, but the others
+/// can be found only if the file's name has the usual form.
 void check_whole(const StoredWeights& weights) {
   constexpr const char* kCount = "split.count";
   for (const auto& file : weights.files) {
@@ -125,7 +126,7 @@ void check_whole(const StoredWeights& weights) {
   }
 }
 
-/// Describes a folder whose weights are missing or in a form that cannot be read.
+/// Returns the error for a folder whose weights are missing, or have names that are not supported.
 Error no_weights(const fs::path& folder) {
   std::string found;
   std::error_code ignored;
@@ -218,8 +219,9 @@ fs::path weights_in(const fs::path& folder) {
       for (const char* stem : stems) {
         const std::string plain = (folder / stem).string() + ending;
         const std::array<fs::path, 3> files = {(folder / stem).string() + variant + ending,
-                                               plain + ".index" + variant + ".json",  // diffusers' current naming
-                                               plain + variant + ".index.json"};      // its former naming
+                                               plain + ".index" + variant + ".json",  // diffusers' present naming
+                                               // Naming of older diffusers versions.
+                                               plain + variant + ".index.json"};
         if (const auto found = std::ranges::find_if(files, exists); found != files.end()) return *found;
       }
     }

@@ -31,7 +31,7 @@ ComponentSummary summarize_component(const Checkpoint& checkpoint, const std::st
   return summary;
 }
 
-/// Paths may hold any bytes, but JSON text must be UTF-8.
+/// Replaces bytes that are not UTF-8: a path may have any bytes, but JSON text must be UTF-8.
 std::string as_utf8(const std::string& text) {
   return parse_json_if_valid(json(text).dump(-1, ' ', false, json::error_handler_t::replace)).get<std::string>();
 }

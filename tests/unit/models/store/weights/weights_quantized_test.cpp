@@ -210,20 +210,20 @@ TEST_F(SmallFile, RefusesScalesOfOtherShapes) {
   const at::Tensor tiled = at::zeros({128, 4}, at::kByte);
   write({{"weight", packed}, {"weight_scale", at::zeros({16, 2}, at::kByte)}, {"weight_scale_2", one}},
         R"({"format":"nvfp4"})");
-  EXPECT_TRUE(is_refused({16, 32}, {"nvfp4", "weight_scale\" is [16, 2], expected [128, 4]"}));
+  EXPECT_TRUE(is_refused({16, 32}, {"nvfp4", "weight_scale\" of the shape [16, 2] instead of [128, 4]"}));
   write({{"weight", packed}, {"weight_scale", tiled}}, R"({"format":"nvfp4"})");
   EXPECT_TRUE(is_refused({16, 32}, {"nvfp4", "no \"weight_scale_2\" beside its weight"}));
   write({{"weight", codes(2, 32)}, {"weight_scale", at::ones({3})}},
         R"({"format":"convrot_w4a4","convrot_groupsize":16})");
-  EXPECT_TRUE(is_refused({2, 64}, {"convrot_w4a4", "weight_scale\" is [3], expected [2]"}));
+  EXPECT_TRUE(is_refused({2, 64}, {"convrot_w4a4", "weight_scale\" of the shape [3] instead of [2]"}));
   write({{"weight", codes(2, 32)}, {"weight_scale", at::ones({1, 3})}, {"weight_zeros", at::ones({1, 2})}});
-  EXPECT_TRUE(is_refused({2, 64}, {"awq_w4a16", "weight_scale\" is [1, 3], expected [1, 2]"}));
+  EXPECT_TRUE(is_refused({2, 64}, {"awq_w4a16", "weight_scale\" of the shape [1, 3] instead of [1, 2]"}));
   write({{"weight", codes(2, 32)}, {"weight_s_rel", at::ones({2, 4})}, {"weight_s_channel", at::ones({3})}},
         R"({"format":"asym_w4a8_int8","convrot_groupsize":64})");
-  EXPECT_TRUE(is_refused({2, 64}, {"asym_w4a8_int8", "weight_s_channel\" is [3], expected [2]"}));
+  EXPECT_TRUE(is_refused({2, 64}, {"asym_w4a8_int8", "weight_s_channel\" of the shape [3] instead of [2]"}));
   write({{"weight", codes(2, 64)}, {"weight_scale", at::ones({2})}, {"pre_quant_scale", at::ones({63})}},
         R"({"format":"int8_tensorwise"})");
-  EXPECT_TRUE(is_refused({2, 64}, {"pre_quant_scale\" is [63], expected [64]"}));
+  EXPECT_TRUE(is_refused({2, 64}, {"pre_quant_scale\" of the shape [63] instead of [64]"}));
   write({{"weight", codes(2, 64)}, {"weight_scale", at::ones({3})}});
   EXPECT_TRUE(is_refused({2, 64}, {"weight_scale\" is [3], expected [2] (scale of a weight in int8, "}));
   write({{"weight", codes(2, 64)}, {"weight_scale", at::ones({2, 2})}});
