@@ -31,9 +31,9 @@ struct ComponentSummary {
   std::vector<FileSummary> files = {};          // files of weights; none for scheduler and tokenizer
 };
 
-/// The memory in bytes that a run needs in one dtype, for a video of the size for which the checkpoint was made. Two
-/// moments are compared: encoders of text and images run alone; then the VAE and one transformer are in memory
-/// together, as when several videos are made.
+/// The memory in bytes that a run needs in one dtype, for a video of the size for which the checkpoint was made. It is
+/// the largest need of three stages: the text encoder alone, the encoder of images alone, and the VAE together with one
+/// transformer. These two stay in memory together if several videos are made.
 struct MemoryEstimate {
   std::string dtype;  // "fp32", "bf16", "fp8" (bf16 with 8-bit weights where possible)
   uint64_t weights = 0;

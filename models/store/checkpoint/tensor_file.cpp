@@ -19,8 +19,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "tensors are little-endian and used as they lie in the file");
 
-/// Files that carry names of weights but are something else. A file of safetensors has the opening brace of its header
-/// at byte 8.
+/// A format of files that are not weights but may have such names, and the bytes `mark` at offset `place` that show it.
+/// Every .safetensors file has the opening brace of its header at byte 8.
 struct OtherFormat {
   size_t place;
   std::string_view mark;
@@ -74,8 +74,8 @@ TensorList parse_tensors(std::span<const std::byte> file, const std::string& pat
   return parse_safetensors_header(file, file.size(), path);
 }
 
-/// Calls madvise on the pages that a tensor touches. The pages are clean, so dropping a neighbor's is harmless, and so
-/// is a failed hint.
+/// Calls madvise on the pages that a tensor touches. Pages of a read-only mapping can be read again, so it does no harm
+/// that pages are shared with neighboring tensors. Errors are ignored, because this is only a hint.
 void advise(const std::byte* mapping, const TensorEntry& entry, int advice) {
   const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   const size_t begin = entry.offset / page * page;
@@ -89,7 +89,7 @@ TensorFile::TensorFile(const std::filesystem::path& path)
   try {
     list_ = parse_tensors(mapping_->bytes(), path.string());
   } catch (const Error&) {
-    mapping_->check_whole();  // a better error if the file was cut and reads as zeros
+    mapping_->check_whole();  // throws a better error if the file became shorter, so that its end reads as zeros
     throw;
   }
   mapping_->check_whole();

@@ -15,17 +15,17 @@
 
 namespace sparsereel::models {
 
-/// Keeps the file mapped during its lifetime. The first bytes tell the format. The constructor throws Error if the file
-/// is missing, truncated or malformed.
+/// Recognizes the format by the file's first bytes. The file stays mapped during this object's lifetime. The
+/// constructor throws Error if the file is missing, truncated or malformed.
 class TensorFile {
  public:
   explicit TensorFile(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
-  const std::vector<TensorEntry>& entries() const { return list_.entries; }  // by name
+  const std::vector<TensorEntry>& entries() const { return list_.entries; }  // sorted by name
   const std::map<std::string, std::string>& metadata() const { return list_.metadata; }
   const TensorEntry* find(std::string_view name) const;  // null if there is none
-  /// Returns the elements of a contiguous tensor: unaligned, read-only. Throws Error if the tensor has strides or
+  /// Returns the bytes of a contiguous tensor. They may be unaligned. Throws Error if the tensor has strides or
   /// groups of rows.
   std::span<const std::byte> data(const TensorEntry& entry) const;
   /// Returns the bytes from the first to the last element of any tensor, including the gaps between them.
@@ -33,7 +33,8 @@ class TensorFile {
     return mapping_->bytes().subspan(entry.offset, entry.bytes);
   }
   void prefetch(const TensorEntry& entry) const;  // hint: the whole tensor will be read soon
-  void release(const TensorEntry& entry) const;   // hint: its pages may leave memory; reading them again still works
+  // Hint: the tensor's pages may leave memory; they can still be read again.
+  void release(const TensorEntry& entry) const;
   /// Returns the file's bytes. The pointer keeps the mapping alive for tensors that alias it.
   std::shared_ptr<const void> mapping() const { return {mapping_, mapping_->bytes().data()}; }
   /// Throws Error if the file became shorter since it was opened.

@@ -40,7 +40,7 @@ const DtypeInfo& info(Dtype dtype) {
   return kDtypes[static_cast<size_t>(dtype)];
 }
 
-/// Returns a * b, or nothing if it does not fit into an int64.
+/// Returns a * b, or nullopt if it does not fit into an int64.
 std::optional<uint64_t> multiply(uint64_t a, uint64_t b) {
   if (b != 0 && a > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / b) return std::nullopt;
   return a * b;

@@ -25,7 +25,7 @@ void TensorSizes::add_blocks(const char* name, std::string_view prefix) {
 int64_t count_blocks(const TensorTable& tensors, std::string_view prefix) {
   int64_t count = 0;
   for (const auto& [tensor, place] : tensors) {
-    int32_t number = -1;  // keeps this value if a damaged file has a larger number
+    int32_t number = -1;  // stays -1 if a damaged file has a number that does not fit
     if (tensor.starts_with(prefix))
       std::from_chars(tensor.data() + prefix.size(), tensor.data() + tensor.size(), number);
     count = std::max(count, int64_t{number} + 1);

@@ -22,15 +22,15 @@ constexpr uint32_t kLocalMark = 0x04034B50, kEntryMark = 0x02014B50, kEndMark = 
                    kLocator64Mark = 0x07064B50;
 constexpr size_t kLocalBytes = 30, kEntryBytes = 46, kEndBytes = 22, kLocatorBytes = 20, kEnd64Bytes = 56;
 constexpr size_t kMaxComment = 0xFFFF;
-constexpr uint32_t kIn64 = 0xFFFFFFFF;  // marks a number that is in the 64-bit field instead
-constexpr size_t kMostBeside = 64;      // entries of a dictionary that may hold a "state_dict"
+constexpr uint32_t kIn64 = 0xFFFFFFFF;  // stands in a 32-bit field if the number is in the zip64 field instead
+constexpr size_t kMostBeside = 64;      // largest dictionary that is searched for a dictionary of tensors
 constexpr uint64_t kMaxPickle = 4 << 20, kMaxStorages = 1 << 20;
 
 struct Extent {
   uint64_t offset = 0, bytes = 0;
 };
 
-/// The central directory, which lists where every entry lies.
+/// The central directory of a zip, which lists the place of every entry.
 class Zip {
  public:
   Zip(std::span<const std::byte> file, const std::string& path) : file_(file), path_(path) {
@@ -101,7 +101,8 @@ class Zip {
       fail("zip entry " + in_quotes(name) + " appears twice");
   }
 
-  /// The data follows a local header, whose name and padding have their own lengths.
+  /// Returns the place of an entry's data. It follows a local header, which has lengths of its own for name and
+  /// padding.
   Extent extent_of(const std::string& name, uint64_t local, uint64_t bytes) const {
     const std::string who = "zip entry " + in_quotes(name);
     if (local > file_.size() || file_.size() - local < kLocalBytes || number_at<uint32_t>(local) != kLocalMark)
@@ -130,7 +131,7 @@ class TorchReader {
     const PickleItem* tensors = dictionary_of_tensors(data.root);
     for (size_t i = 0; i < tensors->items.size(); i += 2) {
       const PickleItem *key = tensors->items[i], *value = tensors->items[i + 1];
-      if (value->kind != ItemKind::tensor) continue;  // such as a number of steps
+      if (value->kind != ItemKind::tensor) continue;  // for example, a number of steps
       const std::string name = name_of(key);
       if (const auto dtype = dtype_of(*value, "tensor " + in_quotes(name) + ": "))
         list_.entries.push_back(entry(name, *value, *dtype));
@@ -142,7 +143,7 @@ class TorchReader {
  private:
   [[noreturn]] void fail(const std::string& what) const { throw bad_file(path_, what, kSaveAgain); }
 
-  /// Finds "archive/data.pkl", whatever the archive is called.
+  /// Finds "NAME/data.pkl", for any NAME of the archive.
   Extent find_pickle() {
     constexpr std::string_view kName = "data.pkl";
     for (const auto& [name, extent] : zip_.entries()) {
@@ -171,7 +172,8 @@ class TorchReader {
   }
   static bool has_tensors(const PickleItem* item) { return count_tensors(item) > 0; }
 
-  /// Returns false if an inner dictionary has the weights: a trainer's step or random state may be a tensor beside it.
+  /// Returns true if the weights are in the root dictionary. It may have some tensors, such as a trainer's random
+  /// state, although an inner dictionary has the weights.
   static bool has_most_tensors(const PickleItem* root) {
     const size_t own = count_tensors(root);
     if (own == 0 || root->items.size() > 2 * kMostBeside) return own > 0;
@@ -180,7 +182,8 @@ class TorchReader {
     return true;
   }
 
-  /// Returns the entry of a dictionary; null if it is no dictionary or lacks the name.
+  /// Returns a dictionary's value for the key `name`; null if `item` is not a dictionary, is too large, or does not
+  /// have the key.
   static const PickleItem* entry_of(const PickleItem* item, std::string_view name) {
     if (item == nullptr || item->kind != ItemKind::dictionary || item->items.size() > 2 * kMostBeside) return nullptr;
     for (size_t i = 0; i < item->items.size(); i += 2)
@@ -190,7 +193,7 @@ class TorchReader {
 
   const PickleItem* dictionary_of_tensors(const PickleItem* root) const {
     if (has_most_tensors(root)) return root;
-    // A trainer saves its model beside a discriminator and averages of the weights. The averages come first.
+    // A trainer saves its model together with a discriminator and averages of the weights. The averages are preferred.
     for (const PickleItem* item : {entry_of(root, "ema_state_dict"), entry_of(root, "generator_ema"),
                                    entry_of(root, "model_ema"), entry_of(root, "ema_model"), entry_of(root, "ema"),
                                    entry_of(entry_of(root, "state_dict"), "gen_model"), entry_of(root, "generator")})
@@ -199,14 +202,14 @@ class TorchReader {
     if (root->kind == ItemKind::dictionary && root->items.size() <= 2 * kMostBeside)
       for (size_t i = 1; i < root->items.size(); i += 2)
         if (has_tensors(root->items[i])) inside.push_back(root->items[i]);
-    if (inside.size() != 1) fail("is not a dictionary of tensors and does not hold exactly one");
+    if (inside.size() != 1) fail("is neither a dictionary of tensors nor a dictionary that holds exactly one of these");
     return inside[0];
   }
 
   std::string name_of(const PickleItem* key) {
     if (key->kind != ItemKind::text) fail("a tensor's name is not a text");
     try {
-      // Throws unless UTF-8, like every later dump.
+      // dump() throws if the text is not UTF-8, and later calls of it must not throw.
       static_cast<void>(nlohmann::json(key->text).dump());
     } catch (const nlohmann::json::exception&) {
       fail("tensor " + in_quotes(key->text) + ": the name is not UTF-8");
@@ -249,7 +252,7 @@ class TorchReader {
     return entry;
   }
 
-  /// Dimensions of size one may have any stride.
+  /// Returns true if the elements are contiguous. The stride of a dimension of size one does not matter.
   static bool is_contiguous(const TensorEntry& entry) {
     if (entry.elements() == 0) return true;
     int64_t expected = 1;
@@ -260,7 +263,7 @@ class TorchReader {
     return true;
   }
 
-  /// Returns nothing if no weight has such a dtype, such as complex numbers.
+  /// Returns nullopt for dtypes that weights do not have, such as complex numbers.
   std::optional<Dtype> dtype_of(const PickleItem& tensor, const std::string& who) const {
     const PickleItem& storage = *tensor.items[0];
     if (storage.kind != ItemKind::storage) fail(who + "does not refer to a storage");
@@ -292,7 +295,8 @@ class TorchReader {
     return {found->second.offset, *bytes};
   }
 
-  /// torch's names for the dtypes of weights: the class of a typed storage, and the dtype if the storage is untyped.
+  /// A dtype of weights, and torch's names for it: the class of a typed storage, and the dtype that a tensor with an
+  /// untyped storage names.
   struct StorageType {
     std::string_view storage, dtype_name;
     Dtype dtype;
@@ -310,7 +314,7 @@ class TorchReader {
                                               {"", "torch.float8_e4m3fn", Dtype::f8_e4m3},
                                               {"", "torch.float8_e5m2", Dtype::f8_e5m2}};
   static constexpr const char* kUntyped = "torch.storage.UntypedStorage";
-  static constexpr size_t kDtypePlace = 6;  // among a tensor's items
+  static constexpr size_t kDtypePlace = 6;  // index in a tensor's items
   static constexpr size_t kMaxTorchRank = 64;
 
   std::string path_, root_;

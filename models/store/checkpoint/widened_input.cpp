@@ -1,4 +1,4 @@
-// Widens the weight before the LoRA is added, so that the LoRA then fits as any other.
+// Widens the weight before LoRAs are added, so that add_loras() treats them all alike.
 #include "models/store/checkpoint/widened_input.h"
 
 #include <algorithm>
@@ -25,7 +25,8 @@ int64_t columns(const Shape& shape) {
   return std::accumulate(shape.begin() + 1, shape.end(), int64_t{1}, std::multiplies<>());
 }
 
-/// Returns the tensor of the LoRA that has the input's columns; null if the LoRA does not change this layer.
+/// Returns the LoRA's tensor for this layer that has a column for each of the layer's inputs: A, or the whole change.
+/// Null if the LoRA does not change the layer.
 const TensorEntry* change_of(const LoraFile& lora, const std::string& layer) {
   for (const LoraLayer& each : lora.layers) {
     const bool is_of_transformer = each.part.empty() || each.part == kRole;
@@ -35,7 +36,8 @@ const TensorEntry* change_of(const LoraFile& lora, const std::string& layer) {
   return nullptr;
 }
 
-/// Returns true if the change is for a weight of this shape. A may be a matrix even if the weight is a convolution.
+/// Returns true if the change is for a weight of the shape `wider`. It may be a matrix although the weight is a
+/// convolution's.
 bool fits(const TensorEntry& change, const Shape& wider) {
   if (change.shape.size() < 2) return false;
   const bool same_kernel = change.shape.size() == wider.size() &&
@@ -47,7 +49,7 @@ bool is_plain(Dtype dtype) {
   return dtype == Dtype::f64 || dtype == Dtype::f32 || dtype == Dtype::f16 || dtype == Dtype::bf16;
 }
 
-/// Throws Error if zeros cannot be appended to the weight's rows.
+/// Throws Error if the weight is quantized, because zeros cannot be appended to its rows then.
 void check_plain(const Component& component, const std::string& tensor, const LoraFile& lora,
                  const TensorEntry& change) {
   const auto& [file, entry] = component.tensors.at(tensor);

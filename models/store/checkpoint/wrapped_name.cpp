@@ -7,8 +7,8 @@
 namespace sparsereel::models {
 namespace {
 
-/// Prefixes that wrappers add to names. The dot stands for whichever separator the name uses. A prefix that contains
-/// another one comes before it in this list.
+/// Names of wrapping modules. The dot at the end stands for the separator of the name. If a wrapper's name ends with
+/// another wrapper's name, the longer one comes first.
 constexpr std::array<std::string_view, 6> kWrappers = {"_fsdp_wrapped_module.", "_checkpoint_wrapped_module.",
                                                        "_forward_module.",      "_orig_mod.",
                                                        "base_model.model.",     "module."};
@@ -36,7 +36,7 @@ std::string without_wrappers(std::string_view name, char separator) {
 }
 
 const std::vector<std::string>& transformer_prefixes() {
-  // A trainer's averages of the weights are preferred to the weights themselves, so they come first.
+  // "generator_ema." comes before "generator.", because a trainer's average of the weights is preferred to the weights.
   static const std::vector<std::string> kPrefixes = {"model.diffusion_model.",
                                                      "diffusion_model.",
                                                      "generator_ema.",

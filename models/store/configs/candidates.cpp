@@ -26,7 +26,7 @@ const FoundPart* named_part(const Offered& offered, const std::string& role) {
   return found == offered.named.end() ? nullptr : &found->second.front();
 }
 
-/// Finds the candidates of one model.
+/// Finds the candidates of one model. `is_only_model` is false if another known model has the same transformer.
 class Matching {
  public:
   Matching(const Offered& offered, std::shared_ptr<const KnownModel> known, bool is_only_model)
@@ -59,7 +59,7 @@ class Matching {
     return candidates;
   }
 
-  /// Returns candidates with an expert that the user named and the other expert, which this function finds.
+  /// Returns candidates for an expert that the user named. This function finds the files of the other expert.
   std::vector<Candidate> of_one_expert(const std::vector<FoundPart>& named, const std::string& expert) const {
     std::vector<Candidate> candidates;
     for (const FoundPart& part : named) {
@@ -80,7 +80,8 @@ class Matching {
 
   bool fits(const FoundPart& part) const { return known_->fits(part); }
 
-  /// Returns fitting files that the user named, or else all found ones.
+  /// Returns the fitting files among those that the user named for the role; if the user named none, among all found
+  /// files.
   std::vector<FoundPart> transformers(const char* role) const {
     const auto named = offered_.named.find(role);
     const std::vector<FoundPart>& all = named == offered_.named.end() ? offered_.found.parts : named->second;
@@ -144,7 +145,8 @@ class Matching {
   const bool takes_unnamed_;
 };
 
-/// Throws Error if no family runs the folder or it is damaged.
+/// Returns the candidate for a folder in diffusers' layout. Throws Error if no family runs its model, or if it is
+/// damaged.
 Candidate of_pipeline(const fs::path& folder, const fs::path& configs) {
   const Checkpoint checkpoint = Checkpoint::open(folder);
   const ModelSpec spec = describe(checkpoint);
@@ -180,7 +182,8 @@ std::vector<Candidate> candidates_of(Offered& offered, const fs::path& configs) 
   for (KnownModel& known : known_models(configs)) models.push_back(std::make_shared<KnownModel>(std::move(known)));
   std::vector<Candidate> candidates;
   for (const auto& model : models) {
-    // One transformer may be a whole model or one of two experts. Only its name tells, if both models exist.
+    // A transformer may be the only one of a model, or one of two experts. If configs/ has both models with equal
+    // sizes, only the file's name tells which one it is.
     const auto is_twin = [&](const auto& other) {
       return other->family == model->family && other->has_experts() != model->has_experts() &&
              other->sizes.at(kTransformer) == model->sizes.at(kTransformer);

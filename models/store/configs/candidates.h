@@ -1,5 +1,5 @@
-// The ways to run a model with the files that were found: one for each model, format and naming of its transformers. No
-// torch.
+// Lists the ways to run a model with the files that were found. Each way is a Candidate: a known model with one choice
+// of files for its transformers. No torch.
 #pragma once
 
 #include <cstdint>
@@ -16,49 +16,51 @@
 
 namespace sparsereel::models {
 
-/// Roles of transformers; with two experts the one for high noise is first.
+/// Roles of transformers. Of two experts, the expert for high noise is the first.
 inline constexpr const char *kTransformer = "transformer", *kSecondTransformer = "transformer_2";
 
-/// The files that models can be made of.
+/// The files from which a model can be put together.
 struct Offered {
   FoundParts found = {};
-  std::map<std::string, std::vector<FoundPart>> named = {};  // the user's files by role; they replace found ones
-  bool names_tokenizer = false;
+  // Files that the user named, by role; they replace found ones.
+  std::map<std::string, std::vector<FoundPart>> named = {};
+  bool names_tokenizer = false;  // true if the user named a tokenizer
 };
 
-/// A model and files for its parts, or a folder in diffusers' layout, which holds its own files.
+/// A known model with files for its parts; or a folder in diffusers' layout, which has all files itself.
 struct Candidate {
   std::shared_ptr<const KnownModel> known = nullptr;  // null for a folder in diffusers' layout
   std::filesystem::path pipeline = {};                // the folder in diffusers' layout
-  std::string model = {};                             // name of its YAML, without the extension
-  std::string format = {};                            // format of its transformers: "fp8_scaled"
-  uint64_t bytes = 0;                                 // bytes of all its weights
+  std::string model = {};                             // name of the model's YAML, without the extension
+  std::string format = {};                            // format of the transformers: "fp8_scaled"
+  uint64_t bytes = 0;                                 // bytes of all weights
   ImageSpec images = {};
   std::map<std::string, FoundPart> parts = {};  // by role
-  /// All files that could have been a part, by role, if the user named none for it.
+  /// For each role for which the user named no file: all files that could fill it.
   std::map<std::string, std::vector<std::filesystem::path>> fitting = {};
-  std::vector<std::string> missing = {};  // roles that no file fills
-  std::filesystem::path tokenizer = {};   // a folder; empty if the text encoder has one, or if none or several fit
-  std::vector<std::filesystem::path> tokenizers = {};  // folders that fit equally, if there are several
+  std::vector<std::string> missing = {};  // roles for which no file was found
+  // A folder; empty if the text encoder has a tokenizer, or if none or several fit.
+  std::filesystem::path tokenizer = {};
+  std::vector<std::filesystem::path> tokenizers = {};  // if several folders fit equally: these folders
 
-  bool lacks_tokenizer = false;
+  bool lacks_tokenizer = false;  // true if a tokenizer is needed and none fits
 
-  /// Returns the roles of its parts, transformers first.
+  /// Returns the roles of `parts`, transformers first.
   std::vector<std::string> roles() const;
   /// Returns true if `other` is the same model, made of the same files.
   bool is(const Candidate& other) const;
   bool is_complete() const { return missing.empty(); }
 };
 
-/// Returns candidates in the order of the models' names. Adds a diffusers folder that cannot be read to the unread
-/// files of `offered`.
+/// Returns the candidates in the order of the models' names. If a diffusers folder cannot be read, adds the message to
+/// offered.found.unread.
 std::vector<Candidate> candidates_of(Offered& offered, const std::filesystem::path& configs);
 
 /// Returns the options that choose this candidate: "transformer" and its file, or "model" and its folder. If several
 /// tokenizers fit, the first one is included.
 std::vector<std::pair<std::string, std::string>> values_of(const Candidate& candidate);
 
-/// Returns "14.3 GB" or "98.3 MB", in powers of ten like download pages.
+/// Formats a size: "14.3 GB" or "98.3 MB". GB and MB are powers of ten, as on download pages.
 std::string in_gigabytes(uint64_t bytes);
 
 }  // namespace sparsereel::models

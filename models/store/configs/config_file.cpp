@@ -25,12 +25,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Limits that no config reaches. Aliases can make a small file a huge or endless tree.
+/// Limits that no config reaches. They stop aliases, which can expand a small file to a huge or endless tree.
 constexpr int kDeepest = 20;
 constexpr int kMostNodes = 20'000;
 
-/// Throws Error for what would be read in part or without end: trees too deep or large, keys that are no text or occur
-/// twice.
+/// Throws Error if the tree is too deep or too large, or if a key is not a scalar or occurs twice. Otherwise a part of
+/// the file would be ignored, or reading would not end.
 void check_tree(const YAML::Node& node, const fs::path& file, int depth, int& nodes) {
   if (depth > kDeepest || ++nodes > kMostNodes)
     throw bad_yaml(file, node.Mark(), "the file is nested too deeply or too large", "write it without aliases");
@@ -49,7 +49,7 @@ void check_tree(const YAML::Node& node, const fs::path& file, int depth, int& no
   }
 }
 
-/// Parses the file's single document; null if it has nothing but comments.
+/// Parses the file's only document. The node is null if the file has only comments.
 YAML::Node parse(const std::string& text, const fs::path& file) {
   YAML::Node document = load_yaml(text, file);
   int nodes = 0;
@@ -94,7 +94,7 @@ bool is_number(const std::string& text, Number& value) {
 
 nlohmann::json scalar_to_json(const YAML::Node& node) {
   const std::string& text = node.Scalar();
-  if (node.Tag() == "!") return text;  // in quotes, so it is text
+  if (node.Tag() == "!") return text;  // YAML's tag of text in quotes
   if (text == "true" || text == "false") return text == "true";
   int64_t whole = 0;
   double number = 0;
@@ -142,8 +142,8 @@ std::vector<std::string> texts_of(const YAML::Node& node) {
   return texts;
 }
 
-/// Throws Error for a row without one of the keys. A row without `lora` is for whole models. `source` says where the
-/// values come from, for readers of the file.
+/// Reads a row of `distilled`. All keys but `lora` are required; a row without `lora` describes a distilled checkpoint
+/// instead of a LoRA. `source` says where the values come from; only people read it.
 Distilled distilled_row(const YAML::Node& node, const fs::path& file) {
   const std::vector<std::string> keys = {"name", "steps", "lora", "repository", "words", "source", "options"};
   require_map(node, file, "a row of distilled");
@@ -220,8 +220,8 @@ Architecture parse_model(const std::string& text, const fs::path& file) {
   return model;
 }
 
-/// Returns the parsed file. Opening a model asks for all files of configs/ several times, so results are kept until a
-/// text changes.
+/// Returns the parsed file. Opening a model reads all files of configs/ several times, so a result is kept as long as
+/// the file's text does not change.
 std::shared_ptr<const Architecture> parsed(const fs::path& file) {
   using Parsed = std::pair<std::string, std::shared_ptr<const Architecture>>;
   static std::mutex mutex;

@@ -5,8 +5,8 @@
 
 namespace sparsereel::models {
 
-/// Returns the folder of configs/ and assets/: share/sparsereel of this program's or library's installation, the folder
-/// above its build folder, or the source tree.
+/// Returns the folder that contains configs/ and assets/. It is share/sparsereel in this program's or library's
+/// installation, or else the folder above the build folder, or else the source tree.
 std::filesystem::path data_folder();
 
 }  // namespace sparsereel::models

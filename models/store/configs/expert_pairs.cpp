@@ -26,7 +26,7 @@ std::vector<FoundPart> that_match(const FoundPart& expert, const std::vector<Fou
   return matching;
 }
 
-/// If several folders hold a matching file, returns the nearest.
+/// Returns those of `others` whose folders are nearest to the expert's folder.
 std::vector<FoundPart> nearest_ones(const FoundPart& expert, std::vector<FoundPart> others) {
   const auto distance = [&](const FoundPart& other) { return folders_between(expert.file, other.file); };
   std::ranges::stable_sort(others, {}, distance);

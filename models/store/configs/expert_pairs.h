@@ -1,4 +1,4 @@
-// Pairs the files for high and low noise that belong together. No torch.
+// Pairs the files of the two experts of a model, for high and low noise. No torch.
 #pragma once
 
 #include <utility>
@@ -10,18 +10,18 @@ namespace sparsereel::models {
 
 struct ExpertPairs {
   std::vector<std::pair<FoundPart, FoundPart>> pairs = {};  // for high noise, for low noise
-  std::vector<FoundPart> alone = {};
+  std::vector<FoundPart> alone = {};                        // files without a partner
 };
 
-/// Pairs files of one model: by their names, then by their formats. If one file of each kind is left, these two are a
-/// pair.
+/// Pairs files of one model: first files whose names differ only in the expert, then files of one format. If several
+/// match, the nearest folder decides. If one file of each expert is left, these two are a pair.
 ExpertPairs pair_experts(std::vector<FoundPart> high, std::vector<FoundPart> low);
 
-/// Returns the files among `others` (files for the other expert) that belong to `expert`, by the rules of
-/// pair_experts(). Returns several if nothing decides.
+/// Returns the files among `others`, which are for the other expert, that belong to `expert` by the rules of
+/// pair_experts(). Returns several if the rules do not decide.
 std::vector<FoundPart> partners_of(const FoundPart& expert, const std::vector<FoundPart>& others);
 
-/// Returns the number of path components that differ between two files.
+/// Returns the number of path components that two paths do not share.
 size_t folders_between(const std::filesystem::path& first, const std::filesystem::path& second);
 
 }  // namespace sparsereel::models

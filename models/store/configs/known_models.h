@@ -1,4 +1,4 @@
-// The models that configs/ describes, and the files that fit their parts. No torch.
+// The models that configs/ describes, and which files fit their parts. No torch.
 #pragma once
 
 #include <filesystem>
@@ -21,14 +21,14 @@ struct KnownModel {
   std::string name() const { return architecture.config.file.stem().string(); }
   /// Returns true if the model has two transformers, for high and for low noise.
   bool has_experts() const { return sizes.contains("transformer_2"); }
-  /// Returns true if the part's tensors have the sizes that the YAML says. Files of both experts have the role
-  /// "transformer".
+  /// Returns true if the part's tensors have the sizes that the YAML gives for its role. FoundPart gives files of both
+  /// experts the role "transformer".
   bool fits(const FoundPart& part) const;
   /// Describes how the model uses images.
   ImageSpec images() const;
 };
 
-/// Returns the models of all YAML files of the folder whose transformer some family runs.
+/// Returns the models of the YAML files in `configs`. A model whose transformer no family runs is left out.
 std::vector<KnownModel> known_models(const std::filesystem::path& configs);
 
 }  // namespace sparsereel::models

@@ -83,7 +83,7 @@ Error lone_expert(const Candidate& candidate, const Offered& offered) {
 }
 
 Error missing_parts(const Candidate& candidate, const Offered& offered) {
-  std::vector<std::string> others;  // files for missing roles, but of another model
+  std::vector<std::string> others;  // files that have a missing role but belong to another model
   for (const FoundPart& part : offered.found.parts)
     if (std::ranges::count(candidate.missing, part.role) > 0)
       others.push_back(part.file.string() + " (" + sizes_text(part.sizes) + ")");
@@ -95,7 +95,7 @@ Error missing_parts(const Candidate& candidate, const Offered& offered) {
                       ", or put all files of the model into one folder and give that folder as the model");
 }
 
-/// Returns the error for several candidates, saying what each lacks.
+/// Returns the error for the case that several candidates are incomplete. It says what each lacks.
 Error several_without_parts(const fs::path& model, const std::vector<Candidate>& all, const Offered& offered) {
   std::vector<std::string> texts;
   std::set<std::string> roles;
@@ -159,13 +159,13 @@ Error several_models(const fs::path& model, const std::vector<Candidate>& candid
   }
   if (values.size() == 1)
     return bad_input(model.string() + ": fits " + list_of({names.begin(), names.end()}),
-                     "make the sizes of their architectures differ");
+                     "make the sizes of these models' architectures differ in their YAML files");
   std::vector<std::string> others;
   for (const Candidate& candidate : all)
     if (std::ranges::none_of(candidates, [&](const Candidate& each) { return each.is(candidate); }))
       others.push_back(candidate.model + " " + candidate.format);
   const std::string more =
-      others.empty() ? "" : ", without those that lack a part or do not fit the request: " + first_of(others);
+      others.empty() ? "" : ", not counting those that lack a part or do not fit the request: " + first_of(others);
   return bad_file(model, "could be run in " + std::to_string(candidates.size()) + " ways" + more,
                   "choose one of these, by the files that it names")
       .with_choices(choices_among(candidates));

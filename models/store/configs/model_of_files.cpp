@@ -1,4 +1,4 @@
-// Finds the one model that a set of files makes.
+// Finds the model that can be put together from a set of files.
 #include "models/store/configs/model_of_files.h"
 
 #include <algorithm>
@@ -29,7 +29,8 @@ bool are_one_file(const FoundPart& first, const FoundPart& second) {
   return fs::equivalent(first.file, second.file, ignored);
 }
 
-/// Returns the parts of this role, of any family, in a file or a folder's one file. Throws Error if there are none.
+/// Returns the parts of this role, of any family, in the file that the user named, or in the only such file of the
+/// folder that the user named. Throws Error if there are none.
 std::vector<FoundPart> named_parts(const std::string& role, const fs::path& named) {
   const fs::path file = file_of_role(role, named);
   std::vector<FoundPart> parts = parts_of(file);
@@ -43,7 +44,7 @@ std::vector<FoundPart> named_parts(const std::string& role, const fs::path& name
   return parts;
 }
 
-/// Adds the files for the other expert that parts_beside() finds near the file of this expert.
+/// Adds the files of the other expert that are near this expert's file (parts_beside()).
 void add_partners(FoundParts& found, const FoundPart& expert) {
   if (expert.role != kTransformer || expert.expert.empty()) return;
   for (FoundPart& part : parts_beside(expert)) {
@@ -69,7 +70,7 @@ Offered offer(const fs::path& model, const Files& files) {
     else
       offered.named[role] = named_parts(role, file);
   }
-  // If the model is a single file, it names the transformer in it.
+  // If the user gave a single file as the model, its transformer counts as named by the user.
   const bool names_none = !offered.named.contains(kTransformer) && !offered.named.contains(kSecondTransformer);
   if (!is_folder && names_none) {
     std::vector<FoundPart> own;
@@ -89,13 +90,14 @@ void check_named_experts(const Offered& offered) {
   const FoundPart &high = first->second.front(), &low = second->second.front();
   if (are_one_file(high, low)) throw one_file_for_two(low.file);
   if (high.expert == "low" || low.expert == "high")
-    throw bad_option(kTransformer,
-                     high.file.string() + ": by its name, this file or " + low.file.string() + " is the other expert",
-                     "give the file for high noise as " + std::string(kTransformer) +
-                         ", and the file for low noise as " + kSecondTransformer);
+    throw bad_option(
+        kTransformer,
+        high.file.string() + ": by their names, this file or " + low.file.string() + " is the other expert",
+        "give the file for high noise as " + std::string(kTransformer) + ", and the file for low noise as " +
+            kSecondTransformer);
 }
 
-/// Keeps the candidates that fit a request with or without images. If none fits, keeps all.
+/// Removes candidates that do not fit a request with images, or without images. If no candidate fits, keeps all.
 void keep_those_for_images(std::vector<Candidate>& candidates, bool with_images) {
   const auto fits = [&](const Candidate& candidate) {
     return with_images ? candidate.images.any() : !candidate.images.needed;
@@ -103,7 +105,7 @@ void keep_those_for_images(std::vector<Candidate>& candidates, bool with_images)
   if (std::ranges::any_of(candidates, fits)) std::erase_if(candidates, [&](const auto& each) { return !fits(each); });
 }
 
-/// Returns the expert that the user named, if the other one is not named; else null.
+/// If the user named exactly one of two experts, returns it; otherwise returns null.
 const FoundPart* named_expert(const Offered& offered) {
   const auto first = offered.named.find(kTransformer), second = offered.named.find(kSecondTransformer),
              none = offered.named.end();
@@ -111,7 +113,7 @@ const FoundPart* named_expert(const Offered& offered) {
   return &(first == none ? second : first)->second.front();
 }
 
-/// `ways` is the number of candidates that were found.
+/// Returns the files that were chosen for a candidate's parts. `ways` is the number of candidates that were found.
 std::vector<ChosenFile> choices_of(const Candidate& candidate, const Offered& offered, size_t ways) {
   std::vector<ChosenFile> choices;
   const FoundPart* named = named_expert(offered);
@@ -139,7 +141,7 @@ Checkpoint open_candidate(const Candidate& candidate, const fs::path& model, con
   const Architecture& architecture = candidate.known->architecture;
   Checkpoint checkpoint = Checkpoint::of_files(model, architecture.config.file, architecture.transformer_class,
                                                architecture.components, files);
-  for (const auto& [role, file] : named)  // a tokenizer, or a role without part in this model
+  for (const auto& [role, file] : named)  // a tokenizer, or a role that this model does not have, which is an error
     if (!file.empty() && !candidate.parts.contains(role)) checkpoint.replace(role, file);
   return checkpoint;
 }
@@ -187,7 +189,7 @@ Checkpoint open_model(const fs::path& named, const Files& files, const fs::path&
   Offered offered = offer(model, files);
   const FoundParts& found = offered.found;
   if (found.parts.empty() && found.unread.empty() && found.pipelines.empty() && offered.named.empty())
-    return Checkpoint::open(model);  // throws Error saying what it lacks
+    return Checkpoint::open(model);  // throws an Error that says what the folder lacks
   return open_best(model, files, offered, configs, with_images);
 }
 

@@ -1,6 +1,6 @@
-// Opens a model that is a set of files for its parts instead of a folder in diffusers' layout. The config of a part is
-// the config.json beside the file if _class_name fits the part, and otherwise comes from the YAML of the recognized
-// model. No torch.
+// Opens a model from single files for its parts instead of a folder in diffusers' layout. A part's config is the
+// config.json beside its file, if the _class_name there fits the part. Otherwise it comes from the YAML of the
+// recognized model. No torch.
 #pragma once
 
 #include <filesystem>
@@ -13,23 +13,25 @@
 
 namespace sparsereel::models {
 
-/// Opens `model`: a folder in diffusers' layout, another folder with files or such folders in it, or one file that
-/// holds some or all parts. `files` (by role, "vae") replace what is found; for a folder in diffusers' layout the
-/// caller applies them with Checkpoint::replace(). `configs` is the folder of the known models' YAML. `with_images`
-/// says whether an image is given, if known: models that need one, or take none, are then passed over.
+/// Opens `model`: a folder in diffusers' layout, another folder that contains files of weights or such folders, or one
+/// file with some or all parts. `files` are the user's files by role ("vae"); they replace files that are found. For a
+/// folder in diffusers' layout this function ignores `files`: the caller applies them with Checkpoint::replace().
+/// `configs` is the folder of the known models' YAML files. `with_images` says whether the request has an image, if
+/// that is known. Models that do not fit it (they need an image, or take none) are then passed over, if others fit.
 ///
-/// If `model` or `files` name one of two experts, the other is found by its name. If several files fit a part,
-/// choices() of the checkpoint say so. Throws Error if parts are missing, and if several models could run; its choices
-/// name each.
+/// If `model` or `files` name one of two experts, the other expert is found by its file's name. If several files fit a
+/// part, the checkpoint's choices() say which one was taken. Throws Error if parts are missing, or if several models
+/// could run; the Error's choices list these models.
 Checkpoint open_model(const std::filesystem::path& model, const std::map<std::string, std::string>& files,
                       const std::filesystem::path& configs, std::optional<bool> with_images = {});
 
 /// Returns true if open_model() would search the folder because it is not in diffusers' layout.
 bool is_searched(const std::filesystem::path& model);
 
-/// Returns each role that a file fills, with the YAML files (in `configs`) of the models in which it fills this role.
-/// There are several such models if they differ only in other parts, or if one of them has the file as one of two
-/// experts. Returns nothing for an unrelated file. Throws Error if the file is damaged.
+/// Returns the roles that a file can fill, and for each role the YAML files in `configs` of the models in which it can.
+/// A role has several models if these differ only in other parts, or if the file is one of two experts in one model and
+/// the only transformer of another. Returns an empty map for a file that fits no model. Throws Error if the file is
+/// damaged.
 std::map<std::string, std::vector<std::filesystem::path>> models_of_file(const std::filesystem::path& configs,
                                                                          const std::filesystem::path& file);
 

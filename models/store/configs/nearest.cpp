@@ -6,7 +6,8 @@
 namespace sparsereel::models {
 namespace {
 
-/// Longer words mistype no known name, so the quadratic table is not worth it.
+/// A longer word cannot be a mistyped name, so it is not compared. The table of edits grows with the square of the
+/// length.
 constexpr size_t kLongest = 64;
 
 size_t edits(std::string_view a, std::string_view b) {

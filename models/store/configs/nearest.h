@@ -1,4 +1,4 @@
-// Suggests the known name that a mistyped one most likely means, for errors.
+// Suggests, for errors, the known name that a mistyped name most likely means.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace sparsereel::models {
 
 /// Returns the candidate with the fewest edits from `word` (letters added, omitted, replaced, or swapped with a
-/// neighbor). Empty if even that one differs in more than a third of its letters.
+/// neighbor). Empty if even this candidate differs in more than a third of its letters.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 /// Returns "did you mean steps? see ...", or only `otherwise` if no candidate is near.

@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Below this fraction of the transformer's bits per weight, a text encoder has too few. Two files of one format differ
-/// less, by a few fp32 biases.
+/// A text encoder has enough bits per weight if it has at least this fraction of the transformer's. The bits of two
+/// files of one format differ by less than this leaves, for example by some fp32 biases.
 constexpr double kAlmost = 0.9;
 
 /// Returns a cost; smaller is better.
@@ -36,7 +36,8 @@ auto rank_of(const FoundPart& part, const FoundPart& transformer, bool needs_tok
                     part.file);
 }
 
-/// Returns true if the tokenizer fits. Encoders pad their vocabulary to a round number, by far less than half of it.
+/// Returns true if the tokenizer has as many pieces as the encoder's vocabulary, or somewhat fewer: encoders pad the
+/// vocabulary to a round number. Fewer than half means another tokenizer.
 bool fits_vocabulary(const Tokenizer& tokenizer, const Sizes& encoder) {
   const auto vocabulary = encoder.find("vocab_size");
   return vocabulary == encoder.end() ||
@@ -51,7 +52,7 @@ FoundPart best_part(std::vector<FoundPart> parts, const FoundPart& transformer, 
 }
 
 std::vector<fs::path> fitting_tokenizers(const std::vector<fs::path>& folders, const Sizes& encoder) {
-  if (folders.size() <= 1) return folders;  // if it does not fit, opening it gives a better error
+  if (folders.size() <= 1) return folders;  // if the tokenizer does not fit, opening it gives a better error
   std::vector<fs::path> fitting;
   std::set<std::string> contents;
   for (const fs::path& folder : folders) {
@@ -60,7 +61,7 @@ std::vector<fs::path> fitting_tokenizers(const std::vector<fs::path>& folders, c
       for (const fs::path& file : files_of(TokenizerPlace{folder})) content += sha256_of_file(file);
       if (fits_vocabulary(Tokenizer::load(folder), encoder) && contents.insert(content).second)
         fitting.push_back(folder);
-    } catch (const Error&) {  // another program's
+    } catch (const Error&) {  // not a tokenizer that this program reads
     }
   }
   return fitting;

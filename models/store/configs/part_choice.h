@@ -8,13 +8,14 @@
 
 namespace sparsereel::models {
 
-/// Chooses one of `parts`, which all fit one role. The transformer's own file comes first. The best text encoder is the
-/// smallest with about as many bits per weight as the transformer, or else the largest. The best other part is the most
-/// exact. The nearest file wins a tie. With `needs_tokenizer`, text encoders with a tokenizer come before others.
+/// Chooses one of `parts`, which all fit one role. Rules, in this order: a part in the transformer's own file is best.
+/// With `needs_tokenizer`, a text encoder with a tokenizer is better than one without. The best text encoder has the
+/// fewest bits per weight that are about as many as the transformer's, or else the most bits. The best other part has
+/// the most bits per weight. If files are equal, the nearest file is taken.
 FoundPart best_part(std::vector<FoundPart> parts, const FoundPart& transformer, bool needs_tokenizer);
 
-/// Returns folders whose tokenizers fit a text encoder of these sizes, one folder for each content. Unreadable folders
-/// are left out.
+/// Returns the folders whose tokenizers fit a text encoder of these sizes. Of folders with equal tokenizers, it returns
+/// only one. Unreadable folders are left out. A single folder is returned unchecked.
 std::vector<std::filesystem::path> fitting_tokenizers(const std::vector<std::filesystem::path>& folders,
                                                       const Sizes& encoder);
 
