@@ -1,4 +1,4 @@
-// Runs each attention call of a block: projects, tells watchers, attends, counts.
+// Runs the attention calls of a block: projects the tokens, calls the watcher, attends, and adds up statistics.
 #include "models/transformer/attend.h"
 
 #include <ATen/ATen.h>
@@ -14,8 +14,8 @@
 namespace sparsereel::models {
 namespace {
 
-/// Projects tokens and text, each by its layer, into one tensor [B, N, outputs]. Concatenating them afterwards would
-/// cost another copy.
+/// Projects tokens and text, each by its own layer, into one tensor [B, N, outputs]. Concatenating two results would
+/// take another copy.
 at::Tensor project(const AttentionInput& tokens, const AttentionInput& text, int64_t outputs) {
   const Activation& x = tokens.x.value();
   if (!text.x) return linear(x, *tokens.qkv);
@@ -74,17 +74,18 @@ attention::Result Attend::run(const at::Tensor& q, const at::Tensor& k, const at
   if (run_.watcher)
     run_.watcher({.q = q, .k = k, .v = v, .context = context_, .grid = plan_.grid, .layer = layer_, .step = run_.step});
   context_.takes_e4m3 = reader.is_fp8();
-  // Watchers may keep the queries, and 8-bit rows would be made from a copy.
+  // The output may replace the queries in memory. Not with a watcher, which may keep the queries; and not if the result
+  // becomes 8-bit rows, which would first need a copy.
   context_.may_overwrite_q = !run_.watcher && !reader.is_fp8() && plan_.group == nullptr;
   attention::Result result = attention::attend(q, k, v, context_, workspace_);
-  context_.takes_e4m3 = false;  // a watcher that repeats the call does not take e4m3
+  context_.takes_e4m3 = false;  // the context goes to watchers, which may repeat the call and do not take e4m3
   if (run_.attended) run_.attended();
   run_.per_layer[static_cast<size_t>(layer_)] += result.statistics;
   run_.kernel = result.kernel;
   return result;
 }
 
-/// Narrows the context from all heads to these.
+/// Narrows the context from all heads of the layer (`all`) to the heads of this rank.
 void Attend::narrow_to(const Slice& heads, int64_t all) {
   const auto some = [&](at::Tensor& x, int64_t size) {
     if (x.defined()) x = x.narrow(0, heads.first * size, heads.count * size);
@@ -158,8 +159,8 @@ at::Tensor Attend::cross(const at::Tensor& q, const at::Tensor& k, const at::Ten
   return linear(rows_of(attention::attend(q, k, v, context, workspace_), q.scalar_type()), out);
 }
 
-// Adding the results costs one more pass, but the output layer multiplies only once. The few-keys shortcut is not used
-// even if the first context is short, because the second has many keys.
+// The results are added before the output layer: this takes a pass over memory, but saves a second product with the
+// layer. linear_of_weights() is not used even if the first context is short, because the second one has many keys.
 at::Tensor Attend::cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                          const attention::Prologue& prologue, const at::Tensor& key_bias, const KeysAndValues& second,
                          const Linear& out) {

@@ -1,4 +1,4 @@
-// The attention in the blocks of a diffusion transformer.
+// Computes the attention in the blocks of a diffusion transformer.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,9 +14,9 @@
 
 namespace sparsereel::models {
 
-/// Tokens, and the layer [3 x heads x head_dim, C] that projects the tokens to queries, keys and values.
+/// Tokens, and the layer [3 * heads * head_dim, C] that projects them to queries, keys and values.
 struct AttentionInput {
-  std::optional<Activation> x;  // [B, tokens, C]; nothing if there are no tokens
+  std::optional<Activation> x;  // [B, tokens, C]; nullopt if there are no tokens
   const Linear* qkv = nullptr;
 };
 
@@ -24,31 +24,30 @@ struct Heads {
   int64_t count = 0, dim = 0;
 };
 
-/// Runs the attention of one forward pass, layer by layer. Everything that it refers to must outlive it.
+/// Runs the attention of one forward pass, layer by layer. The constructor's arguments must outlive this object.
 class Attend {
  public:
-  /// `key_lengths`, int64 [B], are the numbers of keys before the padding. They count the plan's slice of the video
-  /// tokens and the text tokens. If undefined, there is no padding.
+  /// `key_lengths`, int64 [B], are the numbers of keys before the padding: the plan's slice of the video tokens plus
+  /// the text tokens without padding. Undefined if there is no padding.
   Attend(AttentionRun& run, const TokenPlan& plan, int64_t text_tokens, attention::Workspace& workspace,
          const at::Tensor& key_lengths = {});
 
   void begin_layer(size_t layer);
-  /// Projects the tokens and attends: the plan's slice of the video tokens in its order, then text. `tokens` holds
-  /// both, or only the video tokens if a separate layer projects `text`. Both are released before attention, which
-  /// needs the most memory of a block. Returns [B, N, heads x head_dim], in e4m3 if `reader`, the layer that multiplies
-  /// the result, has 8-bit weights and the kernel can write e4m3. The family fills in the prologue's norms; the plan's
-  /// rotary positions are added here. If ranks share the tokens, each rank attends with some of the heads, and the next
-  /// call overwrites the result.
+  /// Projects the tokens and attends. `tokens` has the plan's slice of the video tokens, in the plan's order, then the
+  /// text. If another layer projects the text, `tokens` has only the video and `text` the text. Both are freed before
+  /// attention, which needs the most memory of a block. Returns [B, N, heads * head_dim]. It is in e4m3 if `reader`,
+  /// the layer that takes the result, has e4m3 weights and the kernel can write e4m3. The caller sets the norms of the
+  /// prologue; this function sets the plan's rotary positions. If ranks share the tokens, each rank attends with some
+  /// of the heads, and the result is valid only until the next call.
   Activation operator()(AttentionInput tokens, const Heads& heads, attention::Prologue prologue,
                         const Linear& reader = {}, AttentionInput text = {});
   /// Returns linear(cross-attention, out), [B, N, out], on this rank alone. k and v are [B, L, heads, head_dim] of a
-  /// context, with the bias of its padding (text_padding.h). Cross-attention computes every block; no watcher sees it,
-  /// and no statistics count it.
+  /// context, with the bias of its padding (text_padding.h). Cross-attention computes every block. Watchers and
+  /// statistics leave it out.
   at::Tensor cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
                    const at::Tensor& key_bias, const Linear& out);
-  /// Returns linear(cross-attention, out) for two contexts, each with its own softmax, whose results are added. The
-  /// prologue is applied to q and the first context's keys; it must have been applied to the second context's keys
-  /// before.
+  /// Returns linear(the sum of two cross-attentions, out), for two contexts with a softmax of their own each. The
+  /// prologue is applied to q and to the first context's keys k. The keys in `second` must already have it applied.
   at::Tensor cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const attention::Prologue& prologue,
                    const at::Tensor& key_bias, const KeysAndValues& second, const Linear& out);
 
@@ -62,7 +61,7 @@ class Attend {
   const TokenPlan& plan_;
   attention::Workspace& workspace_;
   attention::Context context_;
-  attention::CallPolicy policy_;  // policy for the layer's heads on all ranks
+  attention::CallPolicy policy_;  // the policy of all heads of the layer, on whichever rank they are
   int64_t layer_ = 0;
 };
 

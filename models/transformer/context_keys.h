@@ -1,4 +1,4 @@
-// Caches the keys and values of a context that all steps and guidance passes share, such as the image.
+// Keeps the keys and values of a context that is the same in all steps and guidance passes, such as an image.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,14 +9,14 @@
 
 namespace sparsereel::models {
 
-/// Keys and values, [B, L, heads, head_dim] each; with B = 1, all batch entries share them.
+/// Keys and values, [B, L, heads, head_dim] each. If B is 1, all batch entries use them.
 struct KeysAndValues {
   at::Tensor k, v;
 };
 
-/// Keys and values of one context, for the layers of one transformer. They are computed when a layer first runs,
-/// because its weights are then on the device even if blocks stream. They stay on the run's device: 5 MB per layer for
-/// 257 tokens of width 5120 in 16 bits, where that layer's weights take 700 MB.
+/// Keys and values of one context, for the layers of one transformer. They are computed when a layer first runs: only
+/// then are the layer's weights on the device, if layers are streamed (streamed_layers.h). They stay on the run's
+/// device. This takes 5 MB per layer for 257 tokens of width 5120 in 16 bits; such a layer's weights take 700 MB.
 class ContextKeys {
  public:
   /// Returns the layer's keys and values, computed by make() on the first call.
@@ -25,7 +25,7 @@ class ContextKeys {
     if (!layers_[layer].k.defined()) layers_[layer] = make();
     return layers_[layer];
   }
-  /// Returns true if the keys and values of all layers are computed: the context itself is no longer needed then.
+  /// Returns true if the keys and values of all layers are computed. Then the context itself is no longer needed.
   bool complete(size_t layers) const {
     if (layers_.size() < layers) return false;
     for (const KeysAndValues& each : layers_)

@@ -1,4 +1,5 @@
-// Attention to few keys, and the linear layer W behind it, multiplied in the other order: P (V W) instead of (P V) W.
+// Attention to few keys, followed by a linear layer W, with the products in the other order: P (V W) instead of (P V)
+// W. P is the softmax of the scores.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,14 +9,15 @@
 
 namespace sparsereel::models {
 
-/// Returns true if P (V W) takes at most half as many multiplications as (P V) W. It assumes many more queries than
-/// keys, so that the product V W hardly counts. Always false in fp16, because V W may exceed its range. v is [B, L,
-/// heads, head_dim].
+/// Returns true if P (V W) takes at most half as many multiplications as (P V) W. It assumes that there are many more
+/// queries than keys, so the product V W hardly counts. Always false in fp16, because V W may exceed the range of fp16.
+/// v is [B, L, heads, head_dim].
 bool is_less_work(const at::Tensor& v, const Linear& layer);
 
 /// Returns linear(P v, layer), [B, N, out], for the attention weights P that attention::attention_weights() returns.
-/// Multiplies each head's part of the layer's weight by the head's values, which gives a weight [out, heads x keys] for
-/// P. The product with P is in 8 bits if the layer is. Throws Error if P does not have v's keys and heads.
+/// It multiplies each head's part of the layer's weight by the head's values, which gives a weight [out, heads * keys],
+/// and multiplies P by that. The product with P is in 8 bits if the layer's weight is. Throws Error if P and v differ
+/// in keys or heads.
 at::Tensor linear_of_weights(const attention::Result& weights, const at::Tensor& v, const Linear& layer);
 
 }  // namespace sparsereel::models

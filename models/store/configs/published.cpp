@@ -41,7 +41,8 @@ bool is_repository_name(const std::string& text) {
 std::string download_command(const Download& download) {
   std::string files;
   for (const std::string& file : download.files) files += " " + file;
-  if (!download.pattern.empty()) files += std::string(" --include '") + download.pattern + "'";  // of hf download
+  // An option of hf download.
+  if (!download.pattern.empty()) files += std::string(" --include '") + download.pattern + "'";
   const std::string folder = download.folder.empty() ? name_of_repository(download.repository) : download.folder;
   return "hf download " + download.repository + files + " --local-dir " + folder;
 }

@@ -26,7 +26,7 @@ void check_map(const YAML::Node& node, const fs::path& file, const std::vector<s
                      did_you_mean(entry.first.Scalar(), keys, remedy));
 }
 
-/// Returns a text, or the texts of a list.
+/// Returns the texts under a key, which holds one text or a list of texts; empty if there is no such key.
 std::vector<std::string> texts(const YAML::Node& node, const fs::path& file, const char* key) {
   const YAML::Node value = node[key];
   if (!value) return {};
@@ -35,7 +35,8 @@ std::vector<std::string> texts(const YAML::Node& node, const fs::path& file, con
   if (value.IsMap())
     throw bad_yaml(file, value.Mark(), std::string(key) + " is a map", "write a text, or a list of them");
   for (const auto& item : value) {
-    if (!item.IsScalar()) throw bad_yaml(file, value.Mark(), std::string(key) + " is not a list of texts", "write one");
+    if (!item.IsScalar())
+      throw bad_yaml(file, value.Mark(), std::string(key) + " is not a list of texts", "write a list of texts");
     all.push_back(item.Scalar());
   }
   return all;
@@ -43,7 +44,8 @@ std::vector<std::string> texts(const YAML::Node& node, const fs::path& file, con
 
 std::string text(const YAML::Node& node, const fs::path& file, const char* key) {
   const std::vector<std::string> all = texts(node, file, key);
-  if (all.size() > 1) throw bad_yaml(file, node[key].Mark(), std::string(key) + " is not one text", "write one");
+  if (all.size() > 1)
+    throw bad_yaml(file, node[key].Mark(), std::string(key) + " is not one text", "write a single text");
   return all.empty() ? "" : all.front();
 }
 

@@ -10,7 +10,7 @@
 
 namespace sparsereel::models {
 
-/// Parses the value of `published`. Throws Error naming file, line and key.
+/// Parses the value of `published`. Throws Error naming file, line and key if it is malformed.
 std::vector<Published> parse_published(const YAML::Node& node, const std::filesystem::path& file);
 
 }  // namespace sparsereel::models

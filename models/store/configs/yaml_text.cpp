@@ -1,4 +1,4 @@
-// Loads YAML, and refuses what yaml-cpp lets pass: a second document, and texts that it never stops reading.
+// Loads YAML with yaml-cpp. Also refuses what yaml-cpp does not: a second document, and text that is not UTF-8.
 #include "models/store/configs/yaml_text.h"
 
 #include <yaml-cpp/eventhandler.h>
@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Counts documents and ignores their content. yaml-cpp's own LoadAll never ends on texts such as ",".
+/// Counts documents and ignores their content. It replaces yaml-cpp's LoadAll, which never ends on texts such as ",".
 class DocumentCounter : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override { last = mark; }

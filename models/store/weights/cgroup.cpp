@@ -21,7 +21,7 @@ constexpr Names kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "
                              "total_inactive_file"};
 constexpr Names kVersion2 = {"memory.max", "memory.current", "active_file", "inactive_file"};
 
-/// Returns the whole number in a file; nothing if there is no file or it says "max".
+/// Returns the whole number in a file; nullopt if there is no such file, or if it says "max" (no limit).
 std::optional<uint64_t> number_in(const fs::path& file) {
   std::ifstream stream(file);
   uint64_t number = 0;
@@ -29,7 +29,8 @@ std::optional<uint64_t> number_in(const fs::path& file) {
   return std::nullopt;
 }
 
-/// Returns the bytes of cached files. The kernel drops such pages, recently used or not, when memory runs short.
+/// Returns the bytes of the group's cached files. They do not count as used, because the kernel drops such pages when
+/// memory runs short.
 uint64_t page_cache(const fs::path& group, const Names& names) {
   uint64_t bytes = 0;
   std::ifstream stream(group / "memory.stat");
@@ -39,7 +40,7 @@ uint64_t page_cache(const fs::path& group, const Names& names) {
   return bytes;
 }
 
-/// Returns the group's limit minus its usage.
+/// Returns the group's limit minus its usage without cached files.
 uint64_t left_in(const fs::path& group, const Names& names) {
   const auto limit = number_in(group / names.limit), usage = number_in(group / names.usage);
   if (!limit || !usage) return std::numeric_limits<uint64_t>::max();
@@ -47,7 +48,8 @@ uint64_t left_in(const fs::path& group, const Names& names) {
   return *limit - std::min(*limit, used);
 }
 
-/// Returns the least of what `ask` says of all levels of the process's groups; the largest uint64_t if there are none.
+/// Calls ask(folder, names) for the process's groups and all groups above them. Returns the least result, or the
+/// largest uint64_t if there are no groups.
 template <typename Ask>
 uint64_t least_of_groups(const fs::path& membership, const fs::path& mount, const Ask& ask) {
   uint64_t least = std::numeric_limits<uint64_t>::max();

@@ -12,11 +12,11 @@
 
 namespace sparsereel::models {
 
-/// Returns true if the tensor has no NaN or Inf.
+/// Returns true if the tensor has no NaN and no infinity.
 bool holds_numbers(const at::Tensor& tensor);
 
-/// Adds a delta that in_fp32() returned to `rows`: fp32 [count, columns], the rows of a weight that begin at row
-/// `first`.
+/// Adds a delta from in_fp32() to `rows`, fp32 [count, columns], in place. These are the weight's rows from row `first`
+/// on.
 void add_delta(const LowRank& delta, at::Tensor& rows, int64_t first);
 
 class DeltaReader {
@@ -25,13 +25,13 @@ class DeltaReader {
   DeltaReader(const Component& component, at::Device device)
       : component_(component), device_(device), uploader_(device) {}
 
-  /// Reads deltas in fp32 onto the device. `down` is undefined if `up` is the difference itself.
+  /// Reads deltas onto the device in fp32. In the result, `down` is undefined if `up` is the whole change.
   std::vector<LowRank> in_fp32(const std::vector<WeightDelta>& deltas);
-  /// Reads a delta that is not added to its weight, because the weight stays packed. It is applied beside the packed
-  /// rows in each product, for a run in this dtype.
+  /// Reads a delta of a weight that stays packed, for a run in the dtype `run`. The delta cannot be added to packed
+  /// rows, so each product applies it in addition (StoredRows::deltas).
   LowRank beside_packed(const WeightDelta& delta, at::ScalarType run);
-  /// Throws Error about the delta that turns a finite weight into NaN or Inf in this dtype. The error names a delta
-  /// that holds NaN or Inf, or else the delta with the largest scale.
+  /// Throws the Error for a weight that is finite, but becomes NaN or Inf in `dtype` by adding the deltas. It names a
+  /// delta that holds NaN or Inf, or else the delta with the largest scale.
   [[noreturn]] void blame(const StoredTensor& stored, const std::vector<WeightDelta>& deltas, at::ScalarType dtype);
 
  private:

@@ -53,8 +53,8 @@ fs::path libtorch_folder() {
   return fs::weakly_canonical(info.dli_fname, ignored).parent_path();
 }
 
-/// Loads CUDA, which registers itself with ATen for the rest of the process. The program is not linked to
-/// libtorch_cuda.so: it must start without CUDA's libraries, and a CPU run should not pay for loading them.
+/// Loads CUDA's part of libtorch, which then registers itself with ATen. The program is not linked to libtorch_cuda.so:
+/// it must start on machines without CUDA's libraries, and a run on a CPU should not spend time on loading them.
 CudaState load_cuda() {
   if (::dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) == nullptr)
     return {false, "no NVIDIA driver: libcuda.so.1 was not found (" + loader_error() + ")"};
@@ -74,7 +74,7 @@ const CudaState& cuda_state() {
   return state;
 }
 
-/// Returns the N of cuda:N; throws Error for anything else.
+/// Returns the N of "cuda:N". Throws Error if N is not a number from 0.
 int64_t device_number(const std::string& text) {
   int64_t number = -1;
   const char* begin = text.data() + std::string("cuda:").size();
@@ -101,7 +101,7 @@ c10::DeviceIndex index_of(c10::Device device) {
   return device.has_index() ? device.index() : c10::DeviceIndex{0};
 }
 
-/// Returns the share of a GPU that the user lets libtorch's allocator use; 1 if not limited.
+/// Returns share_of_allocator() of the environment's settings; 1 if there are none.
 double allowed_share() {
   static const double share = [] {
     for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
@@ -121,7 +121,7 @@ uint64_t free_gpu_memory(c10::Device device) {
   const auto reserved = static_cast<double>(stats.reserved_bytes.at(kAllSizes).current);
   const auto allocated = static_cast<double>(stats.allocated_bytes.at(kAllSizes).current);
   const double allowed = std::max(allowed_share() * static_cast<double>(all) - reserved, 0.0);
-  // Memory that libtorch's allocator holds but does not use can be handed out again.
+  // Memory that libtorch's allocator has reserved but does not use counts as free.
   return static_cast<uint64_t>(std::min(static_cast<double>(unclaimed), allowed) + std::max(reserved - allocated, 0.0));
 }
 
@@ -164,8 +164,8 @@ c10::Device resolve_device(const std::string& text) {
 }
 
 void check_threads(int64_t threads) {
-  // The largest machines have this many cores, and small machines render their recipes too. A run with 2000 threads on
-  // 2 cores never ends.
+  // The largest machines have this many cores. The limit is not this machine's number of cores, because it may run a
+  // recipe of a larger machine. A run with 2000 threads on 2 cores never ends.
   constexpr int64_t kMost = 512;
   if (threads < 1 || threads > kMost)
     throw bad_option("threads", std::to_string(threads) + " is outside 1 to " + std::to_string(kMost),
@@ -210,7 +210,7 @@ uint64_t obtainable_memory(c10::Device device) {
     return unused + static_cast<uint64_t>(stats.allocated_bytes.at(kAllSizes).current);
   }
   const uint64_t available = available_by_meminfo();
-  if (available == 0) return std::numeric_limits<uint64_t>::max();  // no /proc
+  if (available == 0) return std::numeric_limits<uint64_t>::max();  // /proc is missing
   const uint64_t held =
       bytes_in("/proc/self/status", "RssAnon") + bytes_in("/proc/self/status", "VmSwap") + page_locked_memory();
   const uint64_t swap = bytes_in("/proc/meminfo", "SwapFree");
@@ -243,7 +243,7 @@ void give_back_kept_memory(c10::Device device) {
   if (device.is_cpu()) return;
   auto* allocator = c10::getDeviceAllocator(device.type());
   const auto [unclaimed, all] = allocator->getMemoryInfo(index_of(device));
-  // The driver takes memory back 2 MiB at a time, 80 ms for 16 GB.
+  // Only if memory is short, because giving it back is slow: 80 ms for 16 GB, in pieces of 2 MiB.
   if (unclaimed < all / 8) allocator->emptyCache();
 }
 

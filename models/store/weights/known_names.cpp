@@ -1,4 +1,4 @@
-// Collects the layers and last words of known names.
+// Collects the layers and the last words of known names.
 #include "models/store/weights/known_names.h"
 
 namespace sparsereel::models {
@@ -12,7 +12,8 @@ std::string layer_of(const std::string& name) {
   return name.substr(0, name.rfind('.') + 1);
 }
 
-/// Returns "blocks." of "blocks.0.attn1.to_q.weight"; empty if no part is a number.
+/// Returns the text before the first number between dots: "blocks." for "blocks.0.attn1.to_q.weight". Empty if there is
+/// none.
 std::string list_of_blocks(const std::string& name) {
   for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
     const size_t end = name.find_first_not_of("0123456789", dot + 1);

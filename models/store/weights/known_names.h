@@ -1,4 +1,4 @@
-// Tells which unused tensors of a file belong to a module.
+// Tells whether an unused tensor of a file belongs to a module.
 #pragma once
 
 #include <set>
@@ -6,14 +6,15 @@
 
 namespace sparsereel::models {
 
-/// Tells the meaning of unexpected names, given the names that the module asked for. A tensor of a layer that the
-/// config leaves out, or of one more block, shows that the file belongs to another model. A counter or marker that a
-/// trainer left does not.
+/// Judges names of a file's tensors for which the module did not ask. A tensor of a layer that the module does not
+/// have, or of an additional block, shows that the file belongs to another model. A counter or marker that a trainer
+/// left in the file does not.
 class KnownNames {
  public:
-  explicit KnownNames(const std::set<std::string>& used);
+  explicit KnownNames(const std::set<std::string>& used);  // the names for which the module asked
 
-  /// Returns true if a tensor of this name would belong to one of the module's layers or lists of blocks.
+  /// Returns true if the last word of the name is that of a known weight, and the name belongs to one of the module's
+  /// layers or lists of blocks.
   bool has_place_for(const std::string& name) const;
 
  private:

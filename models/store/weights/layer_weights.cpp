@@ -1,4 +1,4 @@
-// Collects a module's tensors, and fetches the weights of layers.
+// Collects a module's tensors, and reads layers that stay in the file.
 #include "models/store/weights/layer_weights.h"
 
 #include <ATen/ATen.h>
@@ -9,7 +9,7 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kAlignment = 256;  // bytes; the allocator's own tensors have at least this alignment
+constexpr int64_t kAlignment = 256;  // bytes; at least the alignment of tensors that libtorch allocates
 
 class FileLayers final : public LayerWeights {
  public:

@@ -1,5 +1,5 @@
-// The weights of layers that run one after the other, repeatedly: they stay on the device, are copied from host memory
-// in time, or are read from the file.
+// The weights of layers that run one after the other, repeatedly. A layer's weights stay on the device, are copied from
+// host memory before their turn, or are read from the file.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,13 +24,13 @@ struct Slot {
 /// The tensors of one layer, in the order in which the layer lists them.
 using Slots = std::vector<Slot>;
 
-/// Returns the tensors of the slots, including scales of 8-bit tensors and weight deltas of packed tensors.
+/// Returns the tensors of the slots, with the scales of 8-bit tensors and the weight deltas of packed tensors.
 std::vector<at::Tensor*> tensors_of(const Slots& slots);
 
-/// Collects what `list` visits. The tensors must not move afterwards.
+/// Collects the tensors that `list` visits. A slot points to its tensor, so the tensors must not move afterwards.
 Slots slots_of(const std::function<void(const Visit&)>& list);
 
-/// Returns the bytes of the tensors that this reader has loaded.
+/// Returns the bytes of the slots' tensors after this reader has loaded them.
 uint64_t bytes_of(const Slots& slots, const WeightReader& reader);
 /// Returns true if any of the weights is rounded a second time (WeightReader::rounds_again()).
 bool rounds_again(const Slots& slots, const WeightReader& reader);
@@ -39,34 +39,36 @@ bool rounds_again(const Slots& slots, const WeightReader& reader);
 class LayerWeights {
  public:
   virtual ~LayerWeights() = default;
-  /// Fills the layer's tensors with its weights, for work that is enqueued on the current stream before the next call.
-  /// Visit layers in order. Any other order is correct but waits, except repeated visits of the first layer.
+  /// Fills the layer's tensors with its weights. They are valid for work that is enqueued on the current stream before
+  /// the next call. Visit layers in order: any other order gives correct results but waits for copies. Repeated visits
+  /// of the first layer do not wait.
   virtual void visit(size_t layer) = 0;
-  /// Frees what the last visit has read. No effect for layers that stay in memory.
+  /// Frees the layer that the last visit has read from the file. Has no effect on layers that stay in memory.
   virtual void release() {}
 };
 
 enum class Residence {
   device,  // all layers stay on the device
-  host,    // layers stay in page-locked host memory; a GPU holds two layers: one computes while the other is copied
+  host,    // all layers stay in page-locked host memory; a GPU holds two: one computes, the next one is copied
   file,    // each visit reads one layer from the file, for modules that run once
 };
 
-/// The number of layers that do not stay on the device. They are spread evenly over all layers, so that copies overlap
-/// with the layers that stay. On a CPU all layers stay.
+/// How many layers do not stay on the device. They are spread evenly over all layers, so that they are copied while
+/// layers that stay compute. On a CPU, all layers stay.
 struct Streaming {
-  int64_t layers = 0;    // layers that are copied to the device in turn
-  int64_t pageable = 0;  // of these, layers in host memory that is not page-locked, which are copied more slowly
-  int64_t from_file =
-      0;  // of these, layers that each visit reads from the file; the component must outlive the weights
+  int64_t layers = 0;    // number of layers that do not stay on the device
+  int64_t pageable = 0;  // how many of `layers` are in host memory that is not page-locked, which is slower
+  /// How many of `layers` each visit reads from the file. If any, the component must outlive the weights.
+  int64_t from_file = 0;
 
   static Streaming all() { return {.layers = std::numeric_limits<int64_t>::max()}; }
 };
 
-/// Loads layers, which may differ in shapes and dtypes. The caller then runs the reader's check_complete().
+/// Loads layers, which may differ in shapes and dtypes. The caller must then call the reader's check_complete().
 std::unique_ptr<LayerWeights> load_layers(std::shared_ptr<WeightReader> reader, std::vector<Slots> layers,
                                           const Streaming& streaming);
-/// With Residence::file, visit() runs the reader's check_complete() each time it has read the last layer.
+/// Does the same. With Residence::file, visit() itself calls the reader's check_complete() after it has read the last
+/// layer.
 std::unique_ptr<LayerWeights> load_layers(std::shared_ptr<WeightReader> reader, std::vector<Slots> layers,
                                           Residence residence);
 
@@ -76,7 +78,7 @@ class Packing {
   explicit Packing(const std::vector<at::Tensor*>& tensors);
 
   int64_t bytes() const { return bytes_; }
-  /// Views tensor `index` of the list in uint8 `memory` of at least bytes().
+  /// Returns a view of `memory` as tensor `index` of the list. `memory` is uint8 and has at least bytes() elements.
   at::Tensor view(const at::Tensor& memory, size_t index) const;
 
  private:

@@ -24,7 +24,7 @@ const std::vector<WeightDelta>* deltas_of(const Component& component, const std:
   return changed == component.deltas.end() ? &kNone : &changed->second;
 }
 
-/// Says why the stored tensor does not fit; empty if it does.
+/// Says why the stored tensor does not fit the parameter; empty if it fits.
 std::string complaint_of(const TensorSource& source, const StoredTensor& stored, const Parameter& parameter) {
   const bool fits =
       parameter.reshaped ? count(stored.shape) == count(parameter.stored) : stored.shape == parameter.stored;
@@ -38,7 +38,7 @@ std::string complaint_of(const TensorSource& source, const StoredTensor& stored,
   return {};
 }
 
-/// Returns true if the tensor's columns have factors in another tensor.
+/// Returns true if another tensor has scales for this tensor's columns.
 bool has_column_scales(const StoredTensor& stored) {
   return stored.quantized != nullptr && stored.quantized->find("pre_quant_scale") != nullptr;
 }
@@ -71,8 +71,8 @@ std::vector<StoredRows> packed_rows(const std::vector<StoredPart>& parts, const 
   return layout;
 }
 
-/// Returns the largest number of bytes of a weight delta that is kept beside packed rows. An fp32 delta in a 16-bit run
-/// takes 6 bytes per number on a GPU (in_bf16()).
+/// Returns an upper bound of the bytes of a weight delta that is kept apart from packed rows. An fp32 delta in a 16-bit
+/// run takes 6 bytes per number on a GPU (in_bf16()), and fewer on a CPU.
 uint64_t kept_bytes(const WeightDelta& delta, at::ScalarType run) {
   const at::ScalarType kept = kept_dtype(delta);
   const size_t each = kept != at::kFloat ? c10::elementSize(kept) : run == at::kFloat ? 4 : 6;
@@ -96,7 +96,8 @@ uint64_t bytes_of_plan(const LoadPlan& plan, const Parameter& parameter, at::Sca
   const auto elements = static_cast<uint64_t>(count(parameter.shape));
   const uint64_t scales = sizeof(float) * static_cast<uint64_t>(parameter.shape.empty() ? 1 : parameter.shape[0]);
   if (plan.form == LoadForm::numbers) return elements * c10::elementSize(plan.dtype);
-  if (plan.form != LoadForm::packed) return elements + scales;  // the widths of int8 are multiples of 16 too
+  // One byte per element; int8 rows need no padding, because their widths are multiples of 16.
+  if (plan.form != LoadForm::packed) return elements + scales;
   const bool scaled = std::ranges::any_of(plan.rows, has_scale, &StoredRows::dtype);
   uint64_t sum = static_cast<uint64_t>(end_of(plan.rows.back())) + (scaled ? scales : 0);
   for (const StoredPart& part : plan.parts)

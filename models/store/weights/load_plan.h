@@ -1,4 +1,4 @@
-// Decides from the files' headers how a module's parameter is loaded, before any data is read.
+// Plans how a parameter of a module is loaded. Needs only the files' headers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,20 +13,20 @@
 
 namespace sparsereel::models {
 
-/// The form in which a parameter is kept in memory. Packed: quantized as its file stores it (see Dtype).
+/// The form in which a parameter is kept in memory.
 enum class LoadForm {
-  numbers,    // LoadPlan::dtype, after scaling stored 8-bit numbers and adding all weight deltas
-  quantized,  // e4m3 with one scale per row, quantized from fp32 numbers made as above
-  e4m3,       // e4m3 and scales as in the file
-  int8,       // int8 rows with one scale each, quantized from fp32 numbers made as above
-  packed,     // the bytes of packed rows as in the file, with their scales and low-rank deltas kept beside them
+  numbers,    // in LoadPlan::dtype, after 8-bit numbers were scaled and all weight deltas were added
+  quantized,  // e4m3 with one scale per row, quantized from such numbers in fp32
+  e4m3,       // e4m3 numbers and scales as the file has them
+  int8,       // int8 with one scale per row, quantized from such numbers in fp32
+  packed,     // the bytes of packed rows as the file has them (StoredRows); scales and low-rank deltas are kept apart
 };
 
-/// A stored tensor that a parameter is made from.
+/// A stored tensor that becomes a parameter, or a part of a stacked parameter.
 struct StoredPart {
   std::string name;
-  std::optional<StoredTensor> stored = {};           // nothing if it is missing
-  std::string complaint = {};                        // why it does not fit; empty if it does
+  std::optional<StoredTensor> stored = {};           // nullopt if it is missing
+  std::string complaint = {};                        // why the tensor does not fit the parameter; empty if it fits
   const std::vector<WeightDelta>* deltas = nullptr;  // changes to add; never null after find_part(), often empty
 
   bool fits() const { return complaint.empty(); }
@@ -34,13 +34,14 @@ struct StoredPart {
 
 struct LoadPlan {
   LoadForm form = LoadForm::numbers;
-  at::ScalarType dtype = at::kFloat;   // used with `numbers`
+  at::ScalarType dtype = at::kFloat;   // only for LoadForm::numbers
   std::vector<StoredPart> parts = {};  // one for each of the parameter's names
-  std::vector<StoredRows> rows = {};   // used with `packed`: the places of the parts' rows in memory
+  std::vector<StoredRows> rows = {};   // for LoadForm::packed and int8: the places of the parts' rows in memory
   uint64_t bytes = 0;                  // bytes of the loaded parameter, with scales and deltas
-  bool rounds_again = false;           // the file holds packed or 8-bit numbers, which are quantized again
+  // True if the file holds packed or 8-bit numbers, and loading quantizes them again.
+  bool rounds_again = false;
 
-  /// Returns false if a part is missing or does not fit. A placeholder then replaces the parameter.
+  /// Returns false if a part is missing or does not fit. Then the parameter becomes a placeholder (is_stand_in()).
   bool fits() const;
 };
 
@@ -48,14 +49,15 @@ struct LoadPlan {
 StoredPart find_part(const TensorSource& source, const Component& component, const std::string& name,
                      const Parameter& parameter);
 
-/// Plans the loading of a parameter. Matrix products in fp8 accept only e4m3. Tensors whose blocks hold their scales,
-/// and e4m3 tensors with deltas, are therefore quantized again to e4m3 for these products. Tensors with other 8- or
-/// 4-bit numbers and scales of rows stay as they are, and are multiplied in the run's dtype. Products in integers take
-/// int8 as stored, with low-rank deltas beside it; other tensors are quantized to int8.
+/// Plans the loading of a parameter. If the format asks for products in fp8: e4m3 tensors without deltas are used as
+/// stored. Tensors with scales in their blocks, and e4m3 tensors with deltas, are quantized again to e4m3. Tensors of
+/// other 8-bit or 4-bit numbers with scales of rows stay as they are, and are multiplied in the run's dtype. If the
+/// format asks for products in integers: int8 tensors are used as stored, with low-rank deltas applied in addition.
+/// Other tensors are quantized to int8.
 LoadPlan plan_load(const TensorSource& source, const Component& component, const Parameter& parameter,
                    const WeightFormat& format);
 
-/// Returns the end of packed rows in memory, where the next rows begin: a multiple of 16 bytes.
+/// Returns the offset in bytes at which the next packed rows begin in memory. It is a multiple of 16.
 int64_t end_of(const StoredRows& rows);
 
 /// Returns true for dtypes whose rows may have scales in another tensor.

@@ -1,4 +1,4 @@
-// Lets unneeded work end early, between two tensors or layers.
+// Lets work that is no longer needed end early, between two tensors or layers.
 #pragma once
 
 #include <atomic>
@@ -7,11 +7,11 @@
 
 namespace sparsereel::models {
 
-/// Thrown by work that was told to stop; only the code that told it catches this.
+/// Thrown by work that was told to stop. Only the code that told it to stop catches this.
 struct WorkStopped {};
 
-/// While it exists, its thread calls `stop` before each tensor that a WeightReader loads, each convolution of a VAE and
-/// each layer of an encoder. If `stop` returns true, that work throws WorkStopped.
+/// While this object exists, its thread calls `stop` before each tensor that a WeightReader loads, each convolution of
+/// a VAE and each layer of an encoder. If `stop` returns true, that work throws WorkStopped.
 class StoppableWork {
  public:
   explicit StoppableWork(std::function<bool()> stop) : stop_(std::move(stop)), before_(std::exchange(here_, &stop_)) {}

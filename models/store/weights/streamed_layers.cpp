@@ -20,20 +20,21 @@
 namespace sparsereel::models {
 namespace {
 
-// libtorch rounds page-locked memory up to a power of two, so a layer in one piece could take twice its size.
+// A layer in host memory is split into chunks of this many bytes. libtorch rounds page-locked memory up to a power of
+// two, so a layer in one piece could take twice its size.
 constexpr int64_t kPackingChunk = int64_t{16} << 20;
 
 c10::Stream current_stream(at::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-/// Returns true for `count` of `all` indices, which are spread evenly and include the last index.
+/// Chooses `count` of `all` indices, spread evenly, including the last one. Returns true if `index` is chosen.
 bool is_chosen(size_t index, size_t all, size_t count) {
   return (index + 1) * count / all > index * count / all;
 }
 
-/// Returns memory of the host, page-locked if `pinned`. Systems limit how much can be page-locked; beyond the limit,
-/// returns pageable memory and clears `pinned`.
+/// Returns host memory, page-locked if `pinned` is true. Systems limit page-locked memory. Beyond the limit, returns
+/// pageable memory and sets `pinned` to false.
 at::Tensor host_memory(int64_t bytes, bool& pinned) {
   const auto options = at::TensorOptions().dtype(at::kByte);
   if (!pinned) return at::empty({bytes}, options);
@@ -59,22 +60,23 @@ class StreamedLayers final : public LayerWeights {
   StreamedLayers(const StreamedLayers&) = delete;
   StreamedLayers& operator=(const StreamedLayers&) = delete;
 
-  /// Takes over the next layer, whose tensors are on the GPU. If the layer does not stay there, leaves them undefined.
+  /// Takes over the next layer, whose tensors are on the GPU. If the layer does not stay on the GPU, its tensors become
+  /// undefined.
   void take(Slots slots, LayerPlace place);
   void visit(size_t layer) override;
 
  private:
-  /// A layer that is copied through the buffers.
+  /// A layer in host memory.
   struct Layer {
     std::vector<at::Tensor*> tensors;
     Packing packing;
-    std::vector<at::Tensor> host;  // chunks, in order
+    std::vector<at::Tensor> host;  // the layer's bytes in chunks, in order
     bool pinned;
   };
   struct Buffer {
     at::Tensor memory;
     c10::Event copied;
-    std::future<void> copying;  // a thread that copies from pageable memory
+    std::future<void> copying;  // the end of a thread that copies from pageable memory
     size_t layer = 0;           // index in copied_
     bool filled = false;
   };
@@ -90,15 +92,16 @@ class StreamedLayers final : public LayerWeights {
   std::shared_ptr<WeightReader> reader_;
   at::Device device_;
   c10::Stream side_;
-  c10::Event reached_;  // the current stream has finished all earlier uses of the buffers
+  // Recorded on the current stream; a copy waits for it, because earlier work may still read the buffer.
+  c10::Event reached_;
   std::vector<LayerPlace> places_;
-  std::vector<Slots> slots_;   // of layers from the file; empty for the others
-  std::vector<size_t> next_;   // for each layer, the first of copied_ that is not before it
-  std::vector<Layer> copied_;  // layers that pass through the buffers
-  int64_t bytes_ = 0;          // bytes of the largest of them
+  std::vector<Slots> slots_;   // for each layer, its slots if it is read from the file, or else empty
+  std::vector<size_t> next_;   // for each layer, the index in copied_ of this layer or of the first one after it
+  std::vector<Layer> copied_;  // the layers that are in host memory, and are copied to the buffers
+  int64_t bytes_ = 0;          // bytes of the largest layer in copied_
   std::array<Buffer, 2> buffers_;
   Uploader uploader_;
-  size_t read_ = 0;  // the layer that was read from the file last
+  size_t read_ = 0;  // the last layer that was read from the file
 };
 
 StreamedLayers::StreamedLayers(std::shared_ptr<WeightReader> reader)
@@ -122,12 +125,12 @@ StreamedLayers::~StreamedLayers() {
 
 void StreamedLayers::wait(Buffer& buffer) {
   if (!buffer.copying.valid()) return;
-  buffer.filled = false;  // if the copy failed
+  buffer.filled = false;  // stays false if get() throws the copy's error
   buffer.copying.get();
   buffer.filled = true;
 }
 
-// Buffers grow only while layers are taken, when none is in use.
+// Replaces a buffer that is too small. This happens only in take(), when no buffer is in use.
 void StreamedLayers::reserve(Buffer& buffer) const {
   if (buffer.memory.defined() && buffer.memory.numel() >= bytes_) return;
   buffer.memory.reset();
@@ -181,7 +184,7 @@ void StreamedLayers::enqueue(const Layer& layer, Buffer& buffer) {
 }
 
 void StreamedLayers::copy(size_t layer, Buffer& buffer) {
-  for (Buffer& each : buffers_) wait(each);  // the threads share the uploader
+  for (Buffer& each : buffers_) wait(each);  // a thread may still be copying, and all threads share uploader_
   reserve(buffer);
   reached_.record(current_stream(device_));
   reached_.block(side_);
@@ -192,11 +195,13 @@ void StreamedLayers::copy(size_t layer, Buffer& buffer) {
     buffer.filled = true;
     return;
   }
-  // A CPU moves pageable memory itself and waits for the stream. In this thread, it could not enqueue the next layer.
+  // Copying from pageable memory keeps a CPU thread busy. If it were this thread, it could not enqueue the work of the
+  // next layer meanwhile.
   buffer.copying = std::async(std::launch::async, [this, layer, &buffer] {
-    const c10::InferenceMode inference;  // thread-local
+    const c10::InferenceMode inference;  // a new thread does not inherit it
     const c10::DeviceGuard device(device_);
-    const c10::ParallelGuard alone(true);  // a new thread would start its own team of threads
+    // Without this, the new thread would start a team of OpenMP threads of its own.
+    const c10::ParallelGuard alone(true);
     enqueue(copied_[layer], buffer);
   });
   buffer.filled = true;
@@ -224,7 +229,8 @@ void StreamedLayers::visit(size_t layer) {
     if (holds(buffers_[0], first)) here = 0;
     if (!holds(buffers_[here], first)) copy(first, buffers_[here]);
     if (place == LayerPlace::pinned || place == LayerPlace::pageable) use(first, buffers_[here]);
-    // All layers before this one are enqueued by now, so the other buffer is free once the current stream gets here.
+    // The work of all earlier layers is already enqueued. So the other buffer is free when the current stream gets to
+    // this point, and the copy waits for that.
     if (second != first && !holds(buffers_[1 - here], second)) copy(second, buffers_[1 - here]);
   }
   if (places_[layer] == LayerPlace::file) read_file(layer);

@@ -1,5 +1,5 @@
-// Mapped files are aliased if dtype and device allow it, else copied and converted once. Random tensors are drawn anew
-// each time.
+// Reads tensors. If dtype and device allow it, a tensor uses the mapped file's memory; otherwise it is copied and
+// converted once. Random tensors are drawn again at each read.
 #include "models/store/weights/tensor_source.h"
 
 #include <ATen/ATen.h>
@@ -13,7 +13,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Returns a tensor over the mapping's own bytes, which are read-only. The tensor keeps the mapping alive.
+/// Returns a tensor whose memory is the mapped file itself, which is read-only. The tensor keeps the mapping alive.
 at::Tensor alias(const TensorFile& file, const TensorEntry& entry, at::IntArrayRef shape, at::ScalarType stored) {
   void* data = const_cast<std::byte*>(file.covered(entry).data());
   const auto keep = [mapping = file.mapping()](void*) {};
@@ -28,7 +28,8 @@ at::Tensor halves_in_order(const TensorEntry& entry, const at::Tensor& bytes) {
   return at::cat({bytes.narrow(0, half, half), bytes.narrow(0, 0, half)});
 }
 
-/// Returns the bytes of rows that lie in groups, one row behind the other.
+/// Returns the bytes of a tensor whose rows are in groups (TensorEntry::group_rows), without the rows between the
+/// groups.
 at::Tensor joined_groups(const TensorFile& file, const TensorEntry& entry) {
   const auto row = static_cast<int64_t>(bytes_of_row(entry));
   const at::Tensor all = alias(file, entry, {static_cast<int64_t>(entry.bytes)}, at::kByte);
@@ -60,7 +61,7 @@ bool lies_in_order(const TensorEntry& entry) {
   return !entry.halves_swapped && entry.strides.empty() && entry.group_rows == 0;
 }
 
-/// Returns the length of the innermost dimension, which packed blocks divide.
+/// Returns the size of the innermost dimension.
 int64_t last_of(at::IntArrayRef shape) {
   return shape.empty() ? 1 : shape.back();
 }
@@ -89,7 +90,7 @@ class MappedTensors final : public TensorSource {
       return wanted[axis] == tensor.shape[axis] || padded(wanted[axis], unit) == tensor.shape[axis];
     };
     if (fits(0, format.padding_rows) && fits(1, format.padding_columns)) tensor.shape = wanted;
-    // Rows that are no whole blocks have no packed form.
+    // If rows without padding are not whole blocks, they cannot stay packed, so they are read as fp32 numbers.
     if (!is_readable(tensor)) tensor.dtype = Dtype::f32;
     return tensor;
   }
@@ -135,7 +136,8 @@ class MappedTensors final : public TensorSource {
   static bool is_joined(const StoredTensor& tensor) {
     return tensor.quantized != nullptr && tensor.quantized->is_joined();
   }
-  /// Returns true if the tensor is read as numbers with all their scales, because its rows are no whole blocks.
+  /// Returns true if the tensor is read as fp32 numbers with all scales applied, because its rows are not whole blocks
+  /// (find()).
   static bool is_expanded(const StoredTensor& tensor) {
     return is_joined(tensor) && tensor.dtype != tensor.quantized->format->packed;
   }
@@ -151,7 +153,8 @@ class MappedTensors final : public TensorSource {
     return at::from_blob(
         rows->data(), {std::ssize(*rows)}, [rows](void*) {}, at::TensorOptions().dtype(at::kByte));
   }
-  /// Returns fp32 numbers of the logical columns, on the CPU: rows with the file's padding are whole blocks.
+  /// Returns the tensor as fp32 numbers on the CPU. Unpacks whole rows with the file's padding, which are whole blocks,
+  /// and then drops the padding.
   at::Tensor expanded(const StoredTensor& tensor) const {
     StoredTensor whole = stored(tensor.name, *component_.tensors.at(tensor.name).second);
     whole.shape[0] = tensor.shape[0];
@@ -170,7 +173,8 @@ class MappedTensors final : public TensorSource {
   Uploader uploader_;
 };
 
-/// Random tensors, which count as stored in the run's dtype. Read in another dtype, they are the same model.
+/// Random tensors. They count as stored in the run's dtype: reading a tensor in another dtype
+/// converts these numbers and draws no others.
 class RandomTensors final : public TensorSource {
  public:
   RandomTensors(const Component& component, at::Device device, at::ScalarType dtype)
@@ -309,7 +313,7 @@ at::ScalarType stored_dtype(const Component& component) {
   return stored;
 }
 
-/// Converts on the device, because converting first would need a second copy on the host.
+/// Converts to `dtype` on the device. Converting on the host would need a second copy there.
 at::Tensor read_tensor(const TensorFile& file, const TensorEntry& entry, at::ScalarType dtype, at::Device device,
                        Uploader& uploader) {
   if (!scalar_type(entry.dtype)) {

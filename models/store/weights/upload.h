@@ -1,4 +1,5 @@
-// Copies bytes of a mapped file to a GPU through page-locked chunks. The CPU fills one while the GPU copies the other.
+// Copies bytes of a mapped file to a GPU through two page-locked chunks: the CPU fills one while the GPU copies the
+// other. The driver would copy from pageable memory with a single thread, which is slower.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,11 +16,10 @@ class Uploader {
  public:
   explicit Uploader(at::Device device) : device_(device) {}
 
-  /// Copies into `to`: uint8 [bytes.size()], contiguous, on the device. Returns once the bytes are read, before they
-  /// have arrived on the device; later work on the current stream sees them. The host needs only two page-locked
-  /// chunks. The driver would copy from pageable memory with a single thread.
+  /// Copies into `to`: uint8 [bytes.size()], contiguous, on the device. Returns when the bytes are read, perhaps before
+  /// they have arrived on the device. Later work on the current stream sees them.
   void upload(std::span<const std::byte> bytes, const at::Tensor& to);
-  at::Tensor upload(std::span<const std::byte> bytes);
+  at::Tensor upload(std::span<const std::byte> bytes);  // copies into a new tensor
 
  private:
   struct Chunk {

@@ -1,4 +1,4 @@
-// Loads the parameters of a module as their plans say.
+// Loads the parameters of a module in the forms that their plans give (load_plan.h).
 #include "models/store/weights/weights.h"
 
 #include <ATen/ATen.h>
@@ -21,7 +21,7 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kMergedAtOnce = 1 << 21;  // elements: 8 MiB of fp32
+constexpr int64_t kMergedAtOnce = 1 << 21;  // elements that are merged at a time: 8 MiB of fp32
 
 /// Returns a placeholder with the dtypes and shapes of quantize_rows()'s result.
 Activation stand_in_fp8(const at::Tensor& like) {
@@ -35,12 +35,13 @@ Activation stand_in_fp8(const at::Tensor& like) {
 
 at::Tensor in_order(const at::Tensor& tensor, const at::Tensor& order) {
   if (is_stand_in(tensor)) return tensor;
-  const bool is_fp8 = tensor.scalar_type() == at::kFloat8_e4m3fn;  // torch has few operators for it
+  // Torch has no index_select() for e4m3, so it is viewed as bytes.
+  const bool is_fp8 = tensor.scalar_type() == at::kFloat8_e4m3fn;
   const at::Tensor rows = (is_fp8 ? tensor.view(at::kByte) : tensor).index_select(0, order.to(tensor.device()));
   return is_fp8 ? rows.view(at::kFloat8_e4m3fn) : rows;
 }
 
-/// Reorders packed rows and their weight deltas within each part. No row moves to another part.
+/// Reorders packed rows and their weight deltas. The order must keep each row within its part.
 void reorder_stored(at::Tensor& bytes, const Parameter& parameter) {
   const at::Tensor before = bytes;
   bytes = before.clone();
@@ -64,8 +65,8 @@ void reorder(at::Tensor& tensor, const Parameter& parameter) {
   if (parameter.scale != nullptr && parameter.scale->defined()) *parameter.scale = in_order(*parameter.scale, order);
 }
 
-/// Returns true if reading does not simply convert numbers: its tensors are joined in blocks, its columns are rotated
-/// or have factors.
+/// Returns true if reading takes more than a conversion of numbers: the tensor is packed, or its columns are rotated or
+/// have scales.
 bool is_unpacked(const StoredTensor& stored) {
   const QuantizedLayer* layer = stored.quantized;
   return layer != nullptr && stored.dtype == layer->format->packed &&
@@ -158,12 +159,14 @@ void WeightReader::load(at::Tensor& tensor, const Parameter& parameter) {
   if (parameter.row_order.defined() && !device_.is_meta()) reorder(tensor, parameter);
 }
 
-/// Expands one element to the whole shape, so that a wrong config costs no memory before check_complete() reports it.
+/// Expands one element to the whole shape. So a wrong config, with huge shapes, takes no memory before check_complete()
+/// reports it.
 at::Tensor WeightReader::placeholder(const Parameter& parameter, at::ScalarType dtype) const {
   return at::zeros({}, at::TensorOptions().dtype(dtype).device(device_)).expand(parameter.shape);
 }
 
-/// Remembers names that were asked for, and complaints for check_complete(). Returns false if a part does not fit.
+/// Remembers the parts' names, which were asked for, and their complaints, for check_complete(). Returns false if a
+/// part does not fit.
 bool WeightReader::note(const std::vector<StoredPart>& parts) {
   for (const StoredPart& part : parts) {
     const bool is_new = used_.insert(part.name).second;
@@ -174,8 +177,9 @@ bool WeightReader::note(const std::vector<StoredPart>& parts) {
   return std::ranges::all_of(parts, &StoredPart::fits);
 }
 
-/// Reads the parts of one tensor directly into it. Joining them afterwards would leave gaps between tensors that stay,
-/// too small for later tensors: a twentieth of a model's memory on a GPU.
+/// Reads the parts of a stacked tensor directly into the result. If they were read first and then joined, the freed
+/// parts would leave gaps that are too small for later tensors. On a GPU, this would waste a twentieth of a model's
+/// memory.
 at::Tensor WeightReader::numbers(const std::vector<StoredPart>& parts, const Parameter& parameter,
                                  at::ScalarType dtype) {
   if (!note(parts)) return placeholder(parameter, dtype);
@@ -206,8 +210,8 @@ at::Tensor WeightReader::part_numbers(const StoredPart& part, const Parameter& p
   return merged(part, shape, scales, dtype);
 }
 
-/// Adds in fp32, because bf16 would lose some of many small changes. Takes a few rows at a time: on a CPU, fresh memory
-/// for a whole tensor in fp32 costs more than the products.
+/// Adds in fp32, because bf16 would lose some of the small changes. Works on a few rows at a time: on a CPU, new memory
+/// for a whole fp32 tensor takes longer than the products.
 at::Tensor WeightReader::merged(const StoredPart& part, const std::vector<int64_t>& shape, at::Tensor scales,
                                 at::ScalarType dtype) {
   const std::vector<LowRank> deltas = deltas_.in_fp32(*part.deltas);
@@ -220,7 +224,7 @@ at::Tensor WeightReader::merged(const StoredPart& part, const std::vector<int64_
   at::Tensor result = at::empty(weight.sizes(), weight.options().dtype(dtype));
   const int64_t rows = weight.size(0), step = std::max<int64_t>(1, kMergedAtOnce * rows / weight.numel());
   const at::Tensor from = weight.view({rows, -1}), to = result.view({rows, -1});
-  // Stays on the device, so that nothing waits for it.
+  // It is a tensor on the device, so that the loop does not wait for the GPU.
   at::Tensor are_numbers = at::ones({}, weight.options().dtype(at::kBool));
   for (int64_t row = 0; row < rows; row += step) {
     const int64_t count = std::min(step, rows - row);
@@ -346,7 +350,8 @@ at::Tensor WeightReader::row_scales(const StoredPart& part, int64_t rows) {
   return ones;
 }
 
-/// Returns fp32 [rows] or [1]: ones if the scales do not fit, which check_complete() reports.
+/// Returns the scales: fp32 [rows] or [1]. If they do not fit, returns a 1 and notes the complaint for
+/// check_complete().
 at::Tensor WeightReader::scales_at(const std::string& place, const StoredTensor& found, const StoredPart& part,
                                    int64_t rows) {
   const at::Tensor one = at::ones({1}, at::TensorOptions().dtype(at::kFloat).device(device_));
@@ -375,7 +380,8 @@ at::Tensor WeightReader::scales_at(const std::string& place, const StoredTensor&
 
 void WeightReader::check_complete() const {
   component_.check_whole();
-  // Used names, also as the file spells them, because unused tensors have no other spelling.
+  // Names that were asked for, in diffusers' spelling and in the file's spelling. The names of unused tensors are known
+  // only in the file's spelling.
   std::set<std::string> names = used_;
   for (const std::string& name : used_) names.insert(component_.name_in_file(name));
   const KnownNames known(names);
