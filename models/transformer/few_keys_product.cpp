@@ -18,14 +18,15 @@ int64_t padded_keys(const at::Tensor& v) {
   return (v.size(1) + kPadding - 1) / kPadding * kPadding;
 }
 
-/// Returns [out, heads, head_dim] in v's dtype.
+/// Returns the layer's weight, unpacked and scaled: [out, heads, head_dim] in v's dtype.
 at::Tensor weight_of_heads(const Linear& layer, const at::Tensor& v) {
   at::Tensor weight = layer.in(v.scalar_type()).weight.to(v.scalar_type());
   if (layer.is_fp8()) weight.mul_(layer.scale.unsqueeze(1));
   return weight.view({weight.size(0), v.size(-2), v.size(-1)});
 }
 
-/// Returns the layer that multiplies the attention weights. v is one batch entry's [heads, head_dim, keys], padded.
+/// Returns the layer with the weight [out, heads * keys] that multiplies the attention weights. v has the values of one
+/// batch entry: [heads, head_dim, keys], with keys padded to kPadding.
 Linear layer_of_keys(const at::Tensor& weight, const at::Tensor& v, const Linear& layer) {
   const at::Tensor product = at::bmm(weight.transpose(0, 1), v);  // [heads, out, keys]
   const at::Tensor of_keys = product.transpose(0, 1).flatten(1);
@@ -34,7 +35,7 @@ Linear layer_of_keys(const at::Tensor& weight, const at::Tensor& v, const Linear
   return {.weight = rows.values, .bias = layer.bias, .scale = rows.scale.view({-1})};
 }
 
-/// Returns [N, heads x keys] of batch entry b.
+/// Returns the attention weights of batch entry b: [N, heads * keys].
 Activation weights_of_entry(const attention::Result& weights, int64_t b, at::ScalarType dtype) {
   const at::Tensor rows = weights.out[b].flatten(1);
   if (!weights.out_scale.defined()) return rows;

@@ -1,5 +1,5 @@
-// Exchanges before attention and back. A rank receives one row for each token: its heads of q, k and v, and the token's
-// moments. Rows are written directly to their final place.
+// Exchanges data before and after attention. Before attention, a rank receives one row for each token: q, k and v of
+// the rank's heads, and the token's moments. Rows are written directly to their final place.
 #include "models/transformer/head_exchange.h"
 
 #include <ATen/ATen.h>
@@ -15,8 +15,9 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kMomentBytes = 16;  // mean and 1 / deviation of q and k in fp32; keeps rows aligned for the kernels
-constexpr int64_t kAlignment = 256;   // of tensors in a window
+// Four fp32 numbers: mean and 1 / deviation of q and k. 16 bytes keep rows aligned for the kernels.
+constexpr int64_t kMomentBytes = 16;
+constexpr int64_t kAlignment = 256;  // of tensors in a window, in bytes
 
 int64_t element_size(const at::TensorOptions& options) {
   return static_cast<int64_t>(options.dtype().itemsize());
@@ -36,14 +37,15 @@ HeadExchange::HeadExchange(Group& group, const Shape& shape)
     throw bad_input(std::to_string(group.size()) + " ranks cannot share a video of only " +
                         std::to_string(shape.heads) + " attention heads",
                     "use at most one rank for each attention head");
-  int64_t there = 0, back = 0;  // bytes of the rank that needs most
+  int64_t there = 0, back = 0;  // the most bytes that any rank needs for to_heads(), and for to_tokens()
   for (int64_t rank = 0; rank < group.size(); ++rank) {
     there = std::max(there, bytes_of(rows_of_heads(rank), shape.options));
     back = std::max(back, bytes_of(rows_of_tokens(rank), shape.options));
   }
   const auto aligned = [](int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; };
   windows_ = group.windows(aligned(there) + aligned(back), shape.options.device());
-  // At the end, whatever the shape: a call with longer text must not touch what one with shorter text left there.
+  // to_tokens() writes to the end of the windows, whatever the shape. Otherwise to_heads() of a call with longer text
+  // could overwrite the result of a call with shorter text, which a peer may still read.
   if (windows_ != nullptr) tokens_offset_ = windows_->of(group.rank()).numel() - aligned(back);
 }
 
@@ -63,7 +65,8 @@ at::Tensor HeadExchange::in_window(int64_t rank, const std::vector<int64_t>& siz
       .view(sizes);
 }
 
-/// Each rank sends to a different rank first, and copies its own part last, when the links are already busy.
+/// Each rank begins with the rank after it, so that no two ranks send to the same rank at once. Its own part comes
+/// last, when the links are already busy.
 at::Tensor HeadExchange::deliver(const Whole& whole, int64_t offset, CopiesBeside& beside) const {
   if (windows_ == nullptr) return deliver_by_messages(whole);
   Copies copies;
@@ -81,8 +84,8 @@ at::Tensor HeadExchange::deliver(const Whole& whole, int64_t offset, CopiesBesid
   return own;
 }
 
-/// Sends contiguous parts. Parts that are not contiguous at the receiver are copied to their place after they have
-/// arrived.
+/// Sends contiguous messages. If a part is not contiguous in the receiver's tensor, the receiver copies it to its place
+/// after it has arrived.
 at::Tensor HeadExchange::deliver_by_messages(const Whole& whole) const {
   const at::TensorOptions& options = shape_.options;
   const at::Tensor own = at::empty(whole.sizes(group_.rank()), options), nothing = at::empty({0}, options);
@@ -109,8 +112,8 @@ at::Tensor HeadExchange::deliver_by_messages(const Whole& whole) const {
   return own;
 }
 
-/// Returns the copy to rows [n, B, row] of `rank`: its heads of x [B, N, heads, head_dim], for tokens from `first` on.
-/// `part` says whether x holds queries, keys or values.
+/// Returns a copy from x [B, N, heads, head_dim] to rows [n, B, row] of rank `rank`: that rank's heads, for n tokens
+/// from `first` on. x holds queries (part 0), keys (1) or values (2).
 StridedCopy HeadExchange::piece(const at::Tensor& rows, const at::Tensor& x, int64_t part, int64_t first,
                                 int64_t rank) const {
   const Slice some = heads(rank);
@@ -138,11 +141,11 @@ AttentionRows HeadExchange::to_heads(const std::function<at::Tensor(int64_t part
     }
     beside.begin(copies);
   }
-  at::Tensor packed;  // [N, B, the bytes of both moments in q's dtype]
+  at::Tensor packed;  // [N, B, moment_elements_]: the bytes of both moments, viewed in q's dtype
   if (shape_.has_moments)
     packed = at::cat({moments(made[0]), moments(made[1])}, 2).view(made[0].scalar_type()).transpose(0, 1);
   const auto fill = [&](const at::Tensor& rows, int64_t first, int64_t rank, Copies& copies) {
-    if (windows_ == nullptr || rank == own)  // other ranks have been sent these parts above
+    if (windows_ == nullptr || rank == own)  // with windows, the loop above has sent q, k and v to the other ranks
       for (int64_t part = 0; part < 3; ++part)
         copies.push_back(piece(rows, made[static_cast<size_t>(part)], part, first, rank));
     if (packed.defined())
@@ -160,7 +163,7 @@ AttentionRows HeadExchange::to_heads(const std::function<at::Tensor(int64_t part
   return views_of(deliver(whole, 0, beside));
 }
 
-/// Returns views of rows [N, B, row]; moments are copied.
+/// Returns q, k and v as views of the rows `all` [N, B, row]. Moments are copied.
 AttentionRows HeadExchange::views_of(const at::Tensor& all) const {
   const int64_t size = all.size(2) - moment_elements_;
   const at::Tensor qkv = all.narrow(2, 0, size).unflatten(2, {3, -1, shape_.head_dim}).transpose(0, 1);

@@ -15,42 +15,47 @@
 
 namespace sparsereel::models {
 
-/// q, k and v [B, N, heads, head_dim]; moments as in attention::Prologue, undefined if the prologue needs none.
+/// q, k and v are [B, N, heads, head_dim]. The moments have the form of attention::Prologue::q_moments; they are
+/// undefined if the prologue needs none.
 struct AttentionRows {
   at::Tensor q, k, v;
   at::Tensor q_moments{}, k_moments{};
 };
 
-/// The exchange around one attention call. Ranks hold slices of the video tokens; behind them come text tokens, all of
-/// which every rank holds. slice_of() gives the slices of tokens and heads. Each rank of the group calls to_heads()
-/// before attention and to_tokens() after it. If ranks can reach each other's memory, a call of either function
-/// overwrites the result of the previous call of this function.
+/// The exchange around one attention call. Each rank holds a slice of the video tokens, followed by all text tokens.
+/// slice_of() gives the slices of tokens and of heads. Each rank of the group calls to_heads() before attention and
+/// to_tokens() after it. If ranks can reach each other's memory, the result of either function is valid only until the
+/// next call of the same function, also on another object.
 class HeadExchange {
  public:
   struct Shape {
     int64_t batch = 1;
-    int64_t video_tokens = 0, text_tokens = 0;  // video tokens of all ranks together; text tokens, which every rank has
-    int64_t heads = 0, head_dim = 0;            // heads of all ranks together
+    // The video tokens of all ranks together, and the text tokens, which every rank has.
+    int64_t video_tokens = 0, text_tokens = 0;
+    int64_t heads = 0, head_dim = 0;  // heads of all ranks together
     bool has_moments = false;
-    at::TensorOptions options{};  // of the queries, keys and values
+    at::TensorOptions options{};  // dtype and device of queries, keys and values
   };
   /// Throws Error if there are fewer heads than ranks.
   HeadExchange(Group& group, const Shape& shape);
 
-  Slice heads() const { return heads(group_.rank()); }
+  Slice heads() const { return heads(group_.rank()); }  // this rank's heads
   /// Returns queries, keys and values of all tokens with this rank's heads, as views of one tensor. `project` computes
   /// the queries (0), keys (1) or values (2) of this rank's tokens with all heads. If ranks can reach each other's
-  /// memory, one of the three is sent while the next is computed. `moments` computes the moments of queries or keys, if
-  /// the shape has moments.
+  /// memory, one of the three is sent while the next is computed. `moments` computes the moments of queries or keys x.
+  /// It is called only if the shape has moments.
   AttentionRows to_heads(const std::function<at::Tensor(int64_t part)>& project,
                          const std::function<at::Tensor(const at::Tensor& x)>& moments) const;
-  /// Turns x [B, N, this rank's heads, head_dim] of all tokens into this rank's tokens with all heads, contiguous.
+  /// Exchanges attention's result x [B, N, this rank's heads, head_dim] of all tokens. Returns this rank's tokens with
+  /// all heads, contiguous.
   at::Tensor to_tokens(const at::Tensor& x) const;
 
  private:
   using Copies = std::vector<StridedCopy>;
-  /// The tensor that a rank has after an exchange. Each rank computes a piece `part` of it. `fill` lists the copies
-  /// that send this rank's piece to another rank's tensor, and `fill_own` lists the copies within this rank.
+  /// The tensor that each rank has after an exchange. Its shape on rank `rank` is sizes(rank). part(whole, maker) is
+  /// the view of what rank `maker` contributes. fill(part, rank, copies) adds the copies of this rank's contribution
+  /// into `part`, the view of rank `rank`'s tensor. fill_own(whole, copies) adds copies within this rank, besides those
+  /// of fill().
   struct Whole {
     std::function<std::vector<int64_t>(int64_t rank)> sizes;
     std::function<at::Tensor(const at::Tensor& whole, int64_t maker)> part;
@@ -71,9 +76,9 @@ class HeadExchange {
 
   Group& group_;
   Shape shape_;
-  int64_t moment_elements_;     // per token, counted in elements of q; 0 if there are no moments
-  int64_t tokens_offset_ = 0;   // offset in windows of the result of to_tokens()
-  Windows* windows_ = nullptr;  // null if ranks send messages
+  int64_t moment_elements_;     // space for the moments of a token, counted in elements of q; 0 if there are none
+  int64_t tokens_offset_ = 0;   // where in the windows the result of to_tokens() begins, in bytes
+  Windows* windows_ = nullptr;  // memory that all ranks can reach; null if ranks send messages instead
 };
 
 }  // namespace sparsereel::models

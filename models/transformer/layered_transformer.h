@@ -1,4 +1,5 @@
-// The common base of all families' transformers: a config, identical blocks, and the layers around them.
+// The base class of all families' transformers. A transformer has a config, blocks of one type, and layers before and
+// after the blocks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,8 +13,8 @@
 
 namespace sparsereel::models {
 
-/// `Config` has num_layers, num_attention_heads and attention_head_dim. `Ends` and `Block` list their weights by
-/// Ends::weights(visit, config) and Block::weights(visit, name, config).
+/// `Config` must have num_layers, num_attention_heads and attention_head_dim. `Ends` holds the layers before and after
+/// the blocks. Ends::weights(visit, config) and Block::weights(visit, name, config) list their weights.
 template <typename Config, typename Ends, typename Block>
 class LayeredTransformer : public Transformer {
  public:
@@ -24,7 +25,7 @@ class LayeredTransformer : public Transformer {
   }
 
  protected:
-  /// `blocks_name` is the tensors' prefix before a block's number, "blocks.". Throws Error if parse() does.
+  /// `blocks_name` is the part of a tensor's name before a block's number: "blocks.". Throws Error as `parse` does.
   LayeredTransformer(const Component& component, Config (*parse)(const nlohmann::json& json, const std::string& file),
                      std::string blocks_name)
       : config_(parse(component.config, component.config_file)),
@@ -33,7 +34,7 @@ class LayeredTransformer : public Transformer {
         blocks_(static_cast<size_t>(config_.num_layers)) {}
 
   Heads heads() const { return {config_.num_attention_heads, config_.attention_head_dim}; }
-  /// Splits x [B, N, parts x C] into [B, N, parts, heads, head_dim].
+  /// Views x [B, N, parts * C] as [B, N, parts, heads, head_dim], where C = heads * head_dim.
   at::Tensor split_heads(const at::Tensor& x) const { return x.unflatten(2, {-1, heads().count, heads().dim}); }
 
   const Config config_;

@@ -1,4 +1,5 @@
-// The loop that runs every family's transformer: it streams, watches, counts and skips blocks.
+// The loop that runs every family's transformer. It fetches the blocks' weights, and skips blocks if the step cache
+// says so.
 #include "models/transformer/loaded_transformer.h"
 
 #include <ATen/ATen.h>
@@ -17,9 +18,9 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr size_t kMostPlans = 8;  // plans that are kept for inputs to come
+constexpr size_t kMostPlans = 8;  // most token plans that are kept for later inputs
 
-/// Returns the timesteps of one forward pass.
+/// Returns the timesteps of one forward pass, taken from its first batch entry.
 StepTimes times_of(const TransformerInput& input) {
   const auto first = [](const at::Tensor& times) -> std::vector<double> {
     if (!times.defined()) return {};
@@ -61,7 +62,7 @@ class BlockLoop final : public LoadedTransformer {
 
   std::unique_ptr<Transformer> transformer_;
   std::unique_ptr<LayerWeights> layers_;      // weights of transformer_
-  std::unique_ptr<LayerWeights> modulation_;  // weights that only modulation needs; null if there are none
+  std::unique_ptr<LayerWeights> modulation_;  // weights that only the modulation needs; null if there are none
   uint64_t weight_bytes_;
   std::vector<uint64_t> block_bytes_;
   bool rounds_again_;
@@ -83,7 +84,7 @@ const TokenPlan& BlockLoop::plan(const TransformerInput& input, const AttentionR
     const TokenTables tables = transformer_->tables_of(input, grid);
     found = plans_.emplace(key, make_token_plan(tables, grid, run.token_order, options_, group)).first;
   }
-  found->second.group = group;  // may be another group of the same size
+  found->second.group = group;  // a later run may have another group object of the same size
   return found->second;
 }
 
@@ -95,11 +96,12 @@ void BlockLoop::run_blocks(size_t first, size_t end, Tokens& tokens, Attend& att
   }
 }
 
-/// The first block's residual of the video's tokens decides about reuse. The other blocks' residual of all tokens is
-/// remembered, except that of text with another width than the video's, which is not needed after the blocks.
+/// Runs the blocks, or only the first one if the cache reuses the step. The cache decides by what the first block adds
+/// to the video tokens. It remembers what the other blocks add to tokens.hidden. Text of another width (tokens.text) is
+/// not remembered, because nothing reads it after the blocks.
 void BlockLoop::run_blocks(Tokens& tokens, Attend& attend, StepCache& cache) {
   at::Tensor first;
-  if (cache.undecided()) first = tokens.hidden.video().clone();  // blocks change it in place
+  if (cache.undecided()) first = tokens.hidden.video().clone();  // a copy, because blocks change it in place
   run_blocks(0, 1, tokens, attend);
   if (cache.undecided()) cache.decide(first.neg_().add_(tokens.hidden.video()));
   if (cache.reuses()) return tokens.hidden.add(cache.recall());
@@ -126,12 +128,13 @@ Prediction BlockLoop::predict(const TransformerInput& given, AttentionRun& run, 
   Tokens tokens = transformer_->embed(input, tokens_plan);
   Attend attend(run, tokens_plan, tokens.text_tokens, workspace_, tokens.key_lengths);
   cache != nullptr ? run_blocks(tokens, attend, *cache) : run_blocks(0, transformer_->layers(), tokens, attend);
-  workspace_.scratch.reset();  // frees memory for a second expert or the decoder
+  workspace_.scratch.reset();  // frees memory, which a second expert or the decoder may need
   Prediction prediction = {.video = transformer_->head(tokens, tokens_plan).to(given.latents.scalar_type()),
                            .sound = transformer_->sound_head(tokens)};
   if (prediction.sound.defined()) {
     prediction.sound = prediction.sound.to(given.latents.scalar_type()).contiguous();
-    // Every rank computes the sound. Kernels round differently for another number of tokens, but ranks must agree.
+    // Every rank computes the sound, but ranks with other numbers of video tokens may round it differently. All take
+    // rank 0's sound, because ranks must agree.
     if (tokens_plan.group != nullptr) tokens_plan.group->broadcast(prediction.sound, 0);
   }
   if (run.collects) collect(run);
@@ -153,7 +156,7 @@ std::unique_ptr<LoadedTransformer> loaded_transformer(std::unique_ptr<Transforme
   if (device.is_cpu()) keep_freed_host_memory();
   const auto reader = std::make_shared<WeightReader>(component, device, format);
   for (const auto& tensor : component.tensors) {
-    const std::string& name = tensor.first;  // Clang cannot capture a structured binding with OpenMP
+    const std::string& name = tensor.first;  // Clang with OpenMP cannot capture a structured binding in a lambda
     if (std::ranges::any_of(unused, [&](const std::string& part) { return name.find(part) != std::string::npos; }))
       reader->ignore_prefix(name);
   }

@@ -1,4 +1,4 @@
-// Permutes axes to make patches, then gathers rows for the token order.
+// Permutes axes to make patches, then gathers tokens in the plan's order.
 #include "models/transformer/patches.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Cuts latents into patches, one for each video token, and joins them again.
+// Cuts latents into patches, one for each video token, and joins patches to latents.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,26 +9,26 @@
 
 namespace sparsereel::models {
 
-/// Sizes in latent frames and latent pixels.
+/// The size of a patch in latent frames and latent pixels.
 struct PatchSize {
   int64_t frames = 1, height = 2, width = 2;
 };
 
-/// Cuts latents [B, F, C, H, W] of the plan's grid into [B, slice, C x patch], channel slowest: the plan's slice of the
-/// tokens in its order.
+/// Cuts latents [B, F, C, H, W] of the plan's grid into patches. Returns the plan's slice of the tokens, in the plan's
+/// order: [B, slice, C * patch]. In the last dimension the channel is the slowest index.
 at::Tensor patchify(const at::Tensor& latents, const PatchSize& patch, const TokenPlan& plan);
 
-/// Joins patches of any number of channels to latents, the inverse of patchify(). All ranks of the plan's group
-/// contribute their slices.
+/// Does the inverse of patchify(), for any number of channels. All ranks of the plan's group must call it, each with
+/// its own slice; each gets all latents.
 at::Tensor unpatchify(const at::Tensor& patches, const PatchSize& patch, const TokenPlan& plan);
 
-/// Joins patches [B, slice, patch x all channels], channel fastest. Returns the first `channels` of the `all` channels,
-/// [B, channels, F, H, W], contiguous.
+/// Joins patches [B, slice, patch * all], in which the channel is the fastest index of the last dimension and `all` is
+/// the number of channels. Returns the first `channels` channels, [B, channels, F, H, W], contiguous.
 at::Tensor unpatchify_channels_last(const at::Tensor& patches, int64_t all, int64_t channels, const PatchSize& patch,
                                     const TokenPlan& plan);
 
-/// Returns int64 [slice], in the plan's order: 1 for tokens whose latents are known at least in part, else 0. `mask` is
-/// Conditioning::mask, with axes [1, F, 1, H, W] of length 1 or the length of the latents.
+/// Returns int64 [slice], in the plan's order: 1 for tokens of which any latent is known, or else 0. `mask` is
+/// Conditioning::mask [1, F, 1, H, W]. Each of its axes has length 1 or the length of the latents.
 at::Tensor known_tokens(const at::Tensor& mask, const PatchSize& patch, const TokenPlan& plan);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Prints shapes.
+// Formats shapes.
 #include "models/transformer/shape_text.h"
 
 #include <sstream>

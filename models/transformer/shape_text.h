@@ -7,7 +7,7 @@
 
 namespace sparsereel::models {
 
-/// Returns "[1, 16, 4]".
+/// Formats a tensor's shape: "[1, 16, 4]".
 std::string shape_of(const at::Tensor& tensor);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Compares two steps, extrapolates residuals, and saves the state for a denoising checkpoint.
+// Compares two steps, extrapolates residuals, and saves and restores the state.
 #include "models/transformer/step_cache.h"
 
 #include <ATen/ATen.h>
@@ -11,28 +11,29 @@
 namespace sparsereel::models {
 namespace {
 
-/// Returns the p-norm (sum |x|^p)^(1/p), in fp32 whatever x's dtype.
+/// Returns the p-norm (sum |x|^p)^(1/p), in fp32 for any dtype of x.
 at::Tensor size_of(const at::Tensor& x, int p) {
   return at::linalg_vector_norm(x, p, c10::nullopt, /*keepdim=*/false, at::kFloat);
 }
 
-/// Indices of sums of squares: of two tensors, of their sum and of their difference.
+/// Indices of sums of squares: of two tensors y and x, of their sum, and of their difference.
 enum Square { kOfY, kOfX, kOfSum, kOfDifference, kSquares };
 
 void add_squares(const at::Tensor& y, const at::Tensor& x, std::vector<at::Tensor>& sums) {
   for (const at::Tensor& each : {y, x, x + y, x - y}) sums.push_back(size_of(each, 2).square());
 }
 
-/// Returns how many times y is contained in x: the least-squares multiple, times the share of x's square that it
-/// explains. It shrinks if x differs from y in other ways, because less is known then. Norms of sums give the product,
-/// since fp16 products could overflow.
+/// Returns the factor by which the last change y (of the first block's residual) predicts the present change x. It is m
+/// * r^2: m = (x y) / (y y) minimizes |x - m y|, and r^2 is the fraction of |x|^2 that m y explains, which makes the
+/// factor small if x points elsewhere. The product x y comes from norms of x + y and x - y, because fp16 products could
+/// overflow.
 at::Tensor share_of_squares(const at::Tensor* squares) {
   const at::Tensor& yy = squares[kOfY];
   const at::Tensor multiple = (squares[kOfSum] - squares[kOfDifference]) / (4 * yy);
   return multiple.pow(3) * yy / squares[kOfX];
 }
 
-constexpr const char* kCounts = "counts";  // [2]: computed steps, forward passes of each
+constexpr const char* kCounts = "counts";  // int64 [2]: number of computed steps, number of forward passes in a step
 
 std::string rest_name(size_t forward) {
   return "rest." + std::to_string(forward);
@@ -46,7 +47,7 @@ void StepCache::begin_step(std::optional<bool> reused) {
   known_ = reused;
 }
 
-/// Returns true if another rank decides for this rank's pass.
+/// Returns true if this rank computes another pass than the one that decides.
 bool StepCache::is_other_pass() const {
   return in_turn_ && share_.passes && share_.passes->rank() > 0;
 }
@@ -59,7 +60,7 @@ void StepCache::add_up_ranks(std::vector<at::Tensor>& sums) const {
   sums = all.unbind();
 }
 
-/// NaN by itself does not cause reuse; the guard of the steps handles it.
+/// A NaN does not lead to reuse, because comparing it with the threshold is false.
 void StepCache::decide(const at::Tensor& first) {
   if (first_.last.defined() && known_.value_or(true)) {
     const at::Tensor difference = first - first_.last;
@@ -93,8 +94,8 @@ void StepCache::update(Memory& memory, const at::Tensor& now) const {
   memory.last = now;
 }
 
-/// Returns what all ranks remember in place of `memory`, which holds a slice of the video's tokens, then text. The
-/// result has all tokens: one entry with all passes, or one for each pass if they run in turn.
+/// Gathers what all ranks remember. `memory` has this rank's slice of the video tokens, then the text. The result has
+/// all tokens. It has one element with all passes as a batch, or one for each pass if passes run in turn.
 std::vector<StepCache::Memory> StepCache::of_all_ranks(const Memory& memory, int64_t video_tokens) const {
   if (share_.all == nullptr) return {memory};
   const auto with_all_tokens = [&](const at::Tensor& x) {
@@ -117,7 +118,7 @@ std::vector<StepCache::Memory> StepCache::of_all_ranks(const Memory& memory, int
   return all;
 }
 
-/// Returns this rank's part of such an entry.
+/// Returns this rank's part of an element from of_all_ranks().
 StepCache::Memory StepCache::of_this_rank(const Memory& memory, int64_t video_tokens) const {
   const auto own = [&](at::Tensor x) {
     if (!x.defined() || share_.all == nullptr) return x;

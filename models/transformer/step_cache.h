@@ -1,5 +1,6 @@
-// First-block caching of a transformer's steps. If the first block adds nearly the same as before, the other blocks are
-// skipped, and what they added before is added again. The test comes from ParaAttention's first-block cache.
+// First-block caching of a transformer's steps. If the first block adds nearly the same to the tokens as in the last
+// computed step, the other blocks are skipped, and what they added then is added again. The test comes from
+// ParaAttention's first-block cache.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,42 +17,45 @@
 
 namespace sparsereel::models {
 
-/// The memory of one denoising by one transformer. The first forward pass of a step decides for the later passes of the
-/// step (guidance passes in turn), and the entries of a batch decide together. If each pass decided alone, passes would
-/// drift apart, and guidance would amplify the difference. Ranks also decide together, as a single rank with all tokens
-/// and passes would. Each rank remembers its own tokens. Copying a cache is cheap, because tensors are replaced, never
-/// changed.
+/// What one transformer remembers during one denoising. A residual is what blocks add to the tokens. The first forward
+/// pass of a step decides for the step's later passes (guidance passes in turn), and the entries of a batch decide
+/// together. If each pass decided alone, passes would drift apart, and guidance would amplify the difference. Ranks
+/// also decide together, as a single rank with all tokens and passes would. Each rank remembers its own tokens. A copy
+/// of a cache is cheap: it shares tensors, which are replaced but never changed.
 class StepCache {
  public:
-  /// `passes` says how a single rank would compute the passes that ranks share: as one batch or in turn.
+  /// `share` is the groups of ranks that share tokens or passes. `passes` says how a single rank would compute the
+  /// passes that ranks share: as one batch, or in turn.
   explicit StepCache(CacheRule rule, SplitGroups share = {}, GuidancePasses passes = GuidancePasses::batched)
       : rule_(rule), share_(std::move(share)), in_turn_(passes == GuidancePasses::in_turn) {}
 
-  /// Begins a step. `reused` is the rule's decision, if known (CacheRule::reuses()). A step is always computed if no
-  /// earlier step can be reused.
+  /// Begins a step. `reused` is the rule's decision (CacheRule::reuses()) if it is known before the first block runs. A
+  /// step is always computed if no earlier step can be reused.
   void begin_step(std::optional<bool> reused = {});
 
   // Each forward pass calls these, in this order.
-  /// Returns true if decide() needs the first block's residual, [B, N, C].
+  /// Returns true if this forward pass must call decide() with the first block's residual [B, N, C].
   bool undecided() const { return forward_ == 0; }
-  /// Decides from the first block's residual. Waits once for the device, unless the step is known to be computed.
+  /// Decides from the first block's residual. Waits once for the device, unless it is known that the step will be
+  /// computed.
   void decide(const at::Tensor& first);
   /// Returns true if the other blocks are skipped.
   bool reuses() const { return reuses_; }
-  /// Returns the residual to add in place of the skipped blocks.
+  /// Returns the residual that replaces the skipped blocks.
   at::Tensor recall();
-  /// Remembers the other blocks' residual, if they ran.
+  /// Remembers the residual of the other blocks. Call it only if they ran.
   void remember(const at::Tensor& rest);
 
-  /// Returns the state by name, as a single rank with all tokens and passes would have it. All ranks call this.
+  /// Returns the state as named tensors, in the form that a single rank with all tokens and passes would have. All
+  /// ranks must call this together.
   std::map<std::string, at::Tensor> state() const;
-  /// Continues from a state. Throws Error naming a missing tensor, which a state of another version may lack: without
-  /// it, reused steps would differ.
+  /// Continues from a state. Throws Error naming a tensor that the state lacks, for example because another version of
+  /// this program saved it.
   void restore(const std::map<std::string, at::Tensor>& state);
 
  private:
-  /// Residuals of the last computed step and of the one before; undefined if there was no such step, or the rule does
-  /// not need its residuals.
+  /// Residuals of the last computed step and of the computed step before it. Undefined if there was no such step, or if
+  /// the rule does not need the residual.
   struct Memory {
     at::Tensor last, before;
   };
@@ -66,11 +70,11 @@ class StepCache {
   bool in_turn_;
   int64_t computed_ = 0;       // number of steps computed so far
   size_t forward_ = 0;         // index of the forward pass within the step
-  bool reuses_ = false;        // this step is reused
+  bool reuses_ = false;        // true if this step is reused
   std::optional<bool> known_;  // the value of reuses_, if known before the first block has run
-  double along_ = 0;           // how many times the first block's last change is contained in its current one
-  Memory first_;
-  std::vector<Memory> rests_;  // one for each forward pass of a step
+  double along_ = 0;           // how far to extrapolate: see share_of_squares()
+  Memory first_;               // residuals of the first block
+  std::vector<Memory> rests_;  // residuals of the other blocks, for each forward pass of a step
 };
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Folds padding into two rows, with biases that give them the weight of all.
+// Folds padding into two rows, with biases that give them the weight of all padding rows.
 #include "models/transformer/text_padding.h"
 
 #include <ATen/ATen.h>
@@ -10,10 +10,10 @@
 namespace sparsereel::models {
 namespace {
 
-/// Returns two biases [B, 1] that together weigh as much as `counts` [B, 1] keys. Torch's GPU kernels want biases in
-/// the keys' dtype. A log n rounded to bf16 would count up to 1.6% too many or too few keys (3.2% from e^8 on). So the
-/// first bias is exact in bf16 and stands for 31/32 of the keys, to stay below n when rounded. The second, a small
-/// share, makes up the rest.
+/// Returns two biases [B, 1] with which two keys together weigh as much as `counts` [B, 1] keys. Torch's GPU kernels
+/// take biases in the keys' dtype. A single bias log n, rounded to bf16, would count up to 1.6% too many or too few
+/// keys (3.2% from n = e^8 on). So the first bias stands for about 31/32 of the keys and is rounded to bf16 here; 31/32
+/// keeps it below n after rounding. The second bias stands for the exact rest, and its own rounding hardly matters.
 std::pair<at::Tensor, at::Tensor> biases_of(const at::Tensor& counts) {
   const at::Tensor first = (counts * (31.0 / 32)).log().to(at::kBFloat16).to(at::kFloat);
   return {first, (counts - first.exp()).log()};

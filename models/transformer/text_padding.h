@@ -1,4 +1,5 @@
-// Folds a text's padding for cross-attention. Equal rows give equal keys, so two rows can represent all of them.
+// Shortens a text's padding for cross-attention. Padding rows are equal and give equal keys and values, so two of them
+// with a bias can stand for all.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,13 +11,13 @@ namespace sparsereel::models {
 
 struct FoldedText {
   at::Tensor rows;  // [B, L', C]
-  at::Tensor bias;  // fp32 [B, L'], added to the scores of the keys; undefined if not needed
+  at::Tensor bias;  // fp32 [B, L'], added to the scores of the keys; undefined if no row was dropped
 };
 
-/// Folds text [B, L, C], in which all rows of an entry from its length on are equal. Of n equal rows, two are kept,
-/// with biases b and c so that e^b + e^c = n, which is the weight of n equal keys and values in a softmax. Rows that
-/// only longer entries need get the bias -inf. If less than half of the rows could be dropped, or no lengths are given,
-/// all rows stay.
+/// Folds the padding of text [B, L, C]. lengths[i] is the number of text rows of entry i; its rows from there on must
+/// be equal. Of n equal rows, it keeps two, with biases b and c such that e^b + e^c = n: in a softmax, the two then
+/// weigh as much as n equal keys. If entries differ in length, superfluous rows of the shorter ones get the bias -inf.
+/// If less than half of the rows can be dropped, or if lengths is empty, all rows stay.
 FoldedText fold_padding(const at::Tensor& text, const std::vector<int64_t>& lengths);
 
 }  // namespace sparsereel::models

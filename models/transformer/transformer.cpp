@@ -1,4 +1,4 @@
-// Checks that families share for a forward pass's input, and modulation from a table.
+// Checks of a forward pass's input, and other functions that families share.
 #include "models/transformer/transformer.h"
 
 #include <ATen/ATen.h>
@@ -11,7 +11,7 @@ namespace sparsereel::models {
 
 hilbert::Grid grid_of_patches(const at::Tensor& latents, int64_t channels, const PatchSize& patch,
                               const std::string& config_file, LatentLayout layout) {
-  // axis of the frames; the channels have the other one
+  // The axis of the frames, 1 or 2; the other one is the axis of the channels.
   const int64_t frames = layout == LatentLayout::frames_first ? 1 : 2;
   if (latents.dim() == 5 && latents.size(3 - frames) == channels && latents.size(frames) % patch.frames == 0 &&
       latents.size(3) % patch.height == 0 && latents.size(4) % patch.width == 0 && latents.numel() > 0)

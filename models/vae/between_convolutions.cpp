@@ -1,4 +1,4 @@
-// Residuals and changes of picture size, with our own kernels if they accept the tensors.
+// Adds residuals and changes picture sizes, with our CUDA kernels if they accept the tensors.
 #include "models/vae/between_convolutions.h"
 
 #include <ATen/ATen.h>
@@ -15,7 +15,7 @@
 namespace sparsereel::models {
 namespace {
 
-// Repeats every pixel 2 x 2 times: [frames, channels, 2 height, 2 width], channels-last.
+// Repeats every pixel of x [F, H, W, C] 2 x 2 times. Returns [F, C, 2 H, 2 W], channels-last.
 at::Tensor repeat_pixels(const at::Tensor& x) {
 #ifdef SPARSEREEL_CUDA
   if (has_vae_kernels(x)) return repeat_on_cuda(x, {}, 2, false).permute({0, 3, 1, 2});
@@ -23,8 +23,8 @@ at::Tensor repeat_pixels(const at::Tensor& x) {
   return at::upsample_nearest2d(x.permute({0, 3, 1, 2}), {2 * x.size(1), 2 * x.size(2)});
 }
 
-// Applies a convolution of pictures to frames [F, H, W, C], as many per call as cuDNN can index. elements is the input
-// size per frame.
+// Applies a convolution of pictures to frames [F, H, W, C], as many frames per call as cuDNN can index. `elements` is
+// the number of input elements of a frame.
 at::Tensor by_frames(const at::Tensor& x, int64_t elements, const auto& convolved) {
   const int64_t frames = x.size(0), per_call = std::max<int64_t>(1, kMaxElementsPerCall / elements);
   std::vector<at::Tensor> parts;
@@ -59,8 +59,8 @@ at::Tensor upsample_pixels(const at::Tensor& x, const at::Tensor& weight, const 
     return by_frames(x, 4 * x[0].numel(), [&](const at::Tensor& frames) {
       return convolve(repeat_pixels(frames), weight, bias, /*padding=*/{1, 1});
     });
-  // Each neighbor's row becomes two rows, of which the convolution needs only the inner one. So the result's first and
-  // last row are dropped.
+  // A row of the neighboring band becomes two rows, of which only the inner one belongs to this convolution's input. So
+  // the result has one row too many at either end, which is dropped.
   const at::Tensor given = rows->surrounded(x, RowSplit::Outside::zeros);
   return by_frames(given, 4 * given[0].numel(), [&](const at::Tensor& frames) {
     return convolve(repeat_pixels(frames), weight, bias, /*padding=*/{0, 1}).narrow(2, 1, 2 * x.size(1));

@@ -1,4 +1,5 @@
-// The causal convolution: history in front, then one conv3d without padding in time, or a conv2d for a single picture.
+// A causal convolution is a conv3d without padding in time of the remembered and the new frames; or a conv2d for a
+// single picture.
 #include "models/vae/causal_conv3d.h"
 
 #include <ATen/ATen.h>
@@ -13,7 +14,8 @@
 namespace sparsereel::models {
 namespace {
 
-// Fills the border of frames [frames, height, width, in] along an axis with the edge inside it.
+// Fills the border of `border` pixels at both ends of an axis of frames [frames, height, width, in] with the outermost
+// pixels inside it.
 void repeat_edges(const at::Tensor& frames, int64_t axis, int64_t border) {
   const int64_t last = frames.size(axis) - border;
   for (const auto& [to, from] : {std::pair{int64_t{0}, border}, std::pair{last, last - 1}}) {
@@ -32,7 +34,7 @@ void fill_border(const CausalConv3d& conv, const at::Tensor& buffer, const RowSp
   if (border.columns > 0) repeat_edges(frames, 2, border.columns);  // includes the corners
 }
 
-// Zeros around frames beyond the buffer's border.
+// Zeros that the convolution adds around frames, beyond the buffer's border.
 struct Padding {
   int64_t rows, columns;
 };
@@ -75,7 +77,8 @@ void fill_history(const at::Tensor& buffer, const at::Tensor& remembered, bool s
 
 thread_local bool allows_tf32 = false;
 
-// at::convolution reads whether TF32 is allowed from a process-wide setting that other threads use too.
+// Calls cuDNN's operator, which takes the permission for TF32 as an argument. at::convolution would read it from a
+// process-wide setting that other threads use too.
 at::Tensor convolve_by_cudnn(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                              at::IntArrayRef padding, at::IntArrayRef stride, at::IntArrayRef dilation) {
   const at::Context& settings = at::globalContext();

@@ -1,4 +1,4 @@
-// Memory formats of decoder and encoder weights, and the scale of latents.
+// Chooses memory formats of weights, and scales latents.
 #include "models/vae/coder_vae.h"
 
 #include <ATen/ATen.h>

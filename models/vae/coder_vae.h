@@ -1,4 +1,4 @@
-// The VAE of every family: a convolutional encoder and a convolutional decoder, which are loaded by the same functions.
+// The base class of all families' VAEs: a convolutional decoder and, for most, a convolutional encoder.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,25 +15,26 @@
 
 namespace sparsereel::models {
 
-/// Returns a visitor that loads the tensors of a decoder or encoder as numbers in the reader's dtype, convolution
-/// weights channels-last. It refers to `reader`.
+/// Returns a visitor that loads the tensors of a decoder or encoder as numbers in the reader's dtype. Weights of
+/// convolutions become channels-last. The visitor refers to `reader`, which must outlive it.
 Visit loads_of_coder(WeightReader& reader);
 
-/// Wraps a visit that loads, and adds the size of each tensor to `weights`, which must outlive it.
+/// Wraps a visitor that loads tensors, and adds the size of each to `weights`, which must outlive the result.
 Visit counted(Visit load, VaeWeights& weights);
 
 /// Returns one value per channel as fp32 [1, channels, 1, 1, 1], on the device of `latents`.
 at::Tensor channel_values(const std::vector<double>& values, const at::Tensor& latents);
 
-/// Returns factor * latents * deviation + mean, per channel in fp32, rounded once to the dtype of `latents`.
+/// Returns factor * latents * deviation + mean, where mean and deviation have a value for each channel. Computes in
+/// fp32, and rounds once to the dtype of `latents`.
 at::Tensor denormalized(const at::Tensor& latents, const std::vector<double>& mean,
                         const std::vector<double>& deviation, double factor = 1);
 
-/// Replaces the encoder of families that have none.
+/// The type of the encoder for families that have none.
 struct NoEncoder {};
 
-/// A VAE made of a decoder and an encoder. Config has frames_a_latent(). Decoder and Encoder have weights(visit,
-/// config), which lists their tensors, and finish(), which is called after all are loaded.
+/// A VAE made of a decoder and an encoder. Config must have frames_a_latent(). Decoder and Encoder must have
+/// weights(visit, config), which lists their tensors, and finish(), which is called after all tensors are loaded.
 template <typename Config, typename Decoder, typename Encoder = NoEncoder>
 class CoderVae : public Vae {
  public:
@@ -45,8 +46,8 @@ class CoderVae : public Vae {
   }
 
  protected:
-  /// Loads the parts' weights. `ignored` lists prefixes of other tensors that may be present. Throws Error if the
-  /// weights do not fit.
+  /// Loads the weights of `parts`. `ignored` lists prefixes of unused tensors that the file may have. Throws Error if
+  /// the weights do not fit the config.
   CoderVae(Config config, const Component& component, at::Device device, at::ScalarType dtype, VaeParts parts,
            const std::vector<std::string>& ignored = {})
       : config_(std::move(config)), device_(device), dtype_(dtype) {

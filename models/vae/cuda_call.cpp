@@ -23,8 +23,9 @@ const void* data_or_null(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
 
-// Measures x [frames, .., channels] + input_bias and fills the defined one of two results: affine, fp32 [2, frames,
-// channels], with scales, then shifts; or moments, fp64 [2, frames, groups], with means, then variances.
+// Measures x [frames, .., channels] + input_bias. Fills one of two results; the other must be undefined. affine, fp32
+// [2, frames, channels], receives scales, then shifts. moments, fp64 [2, frames, groups], receives means, then
+// variances.
 void measure_groups(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& input_bias, const at::Tensor& affine,
                     const at::Tensor& moments) {
   const int64_t frames = x.size(0), channels = x.size(-1);
@@ -63,7 +64,7 @@ at::Tensor group_affine_on_cuda(const GroupNorm& norm, const at::Tensor& x, cons
   return at::stack({affine.scale, affine.shift});
 }
 
-// Computes ScaleSilu. affine: fp32 [2, frames, channels], for x's frames.
+// Runs ScaleSilu. affine is fp32 [2, frames, channels]: scales, then shifts.
 void scale_on_cuda(const at::Tensor& x, const at::Tensor& affine, const at::Tensor& out) {
   const int64_t frames = x.size(0), channels = x.size(3);
   const cuda::ScaleSilu call = {.x = x.const_data_ptr(),
@@ -80,7 +81,8 @@ void scale_on_cuda(const at::Tensor& x, const at::Tensor& affine, const at::Tens
   check_launch(cuda::scale_silu(call, current_stream(x.device())), "group norm");
 }
 
-// Computes ModulateSilu. affine: fp32 [2, 1, channels], for all frames. All tensors are contiguous.
+// Runs ModulateSilu. affine is fp32 [2, 1, channels]: a scale and a shift for all frames. All tensors must be
+// contiguous.
 void modulate_on_cuda(const at::Tensor& x, const at::Tensor& affine, const at::Tensor& y, const at::Tensor& b,
                       const at::Tensor& out) {
   const int64_t channels = x.size(3);

@@ -1,4 +1,4 @@
-// Binds the elementwise kernels of vae/cuda to tensors.
+// Runs the elementwise kernels of vae/cuda on tensors. If a kernel cannot be launched, these functions throw.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,8 +12,9 @@ namespace sparsereel::models {
 /// a multiple of 8 up to 2048.
 bool has_vae_kernels(const at::Tensor& x);
 
-/// Computes out = silu(group_norm(x + input_bias) * y + b). y and b [Fz, Hz, Wz, C] are in x's dtype; input_bias is [C]
-/// or undefined; frames of out may lie farther apart. `rows`, here and below, is as in group_norm.h.
+/// Computes out = silu(group_norm(x + input_bias) * y + b). y and b are [Fz, Hz, Wz, C], in x's dtype, and are repeated
+/// to x's size. input_bias is [C] or undefined. Frames of out may lie farther apart. If `rows` is not null, here and
+/// below, x is this rank's band of rows.
 void spatial_norm_silu_on_cuda(const SpatialNorm& norm, double eps, const at::Tensor& x, const at::Tensor& input_bias,
                                const at::Tensor& y, const at::Tensor& b, const at::Tensor& out,
                                const RowSplit* rows = nullptr);
@@ -30,11 +31,11 @@ void video_norm_silu_on_cuda(const GroupNorm& norm, const at::Tensor& x, const a
 void rms_norm_silu_on_cuda(const at::Tensor& x, const at::Tensor& input_bias, const at::Tensor& gamma,
                            const at::Tensor& out);
 
-/// Computes x += residual + bias, where bias is [C] or undefined.
+/// Computes x += residual + bias in place. bias is [C] or undefined.
 void add_residual_on_cuda(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& bias);
 
-/// Repeats every pixel of x + bias `space` x `space` times (1 or 2). With `twice`, every frame appears twice, except
-/// the first of an odd number of frames.
+/// Returns x + bias with every pixel repeated `space` x `space` times; `space` is 1 or 2. With `twice`, every frame is
+/// also repeated, except the first one if the number of frames is odd.
 at::Tensor repeat_on_cuda(const at::Tensor& x, const at::Tensor& bias, int64_t space, bool twice);
 
 }  // namespace sparsereel::models

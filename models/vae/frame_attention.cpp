@@ -1,4 +1,4 @@
-// Gathers keys and values from all ranks; each rank computes its own pixels' queries.
+// Gathers keys and values of all ranks' bands. Each rank attends with the queries of its own pixels.
 #include "models/vae/frame_attention.h"
 
 #include <ATen/ATen.h>
@@ -11,7 +11,7 @@ namespace sparsereel::models {
 
 at::Tensor attend_within_frames(const at::Tensor& qkv, const RowSplit* rows) {
   const int64_t channels = qkv.size(3) / 3;
-  const auto as_head = [](const at::Tensor& x) { return x.flatten(1, 2).unsqueeze(1); };  // [F, one head, H W, ..]
+  const auto as_head = [](const at::Tensor& x) { return x.flatten(1, 2).unsqueeze(1); };  // [F, 1 head, H * W, ..]
   at::Tensor mixed;
   if (rows == nullptr) {
     const std::vector<at::Tensor> parts = as_head(qkv).chunk(3, -1);

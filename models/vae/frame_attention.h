@@ -1,5 +1,5 @@
-// Attention between the pixels of each frame with a single head of all channels, as some decoders have at the latents'
-// size.
+// Attention between the pixels of each frame, with a single head that has all channels. Some decoders have such a layer
+// at the size of the latents.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,8 +8,8 @@ namespace sparsereel::models {
 
 class RowSplit;
 
-/// Returns the attention [F, H, W, C] of qkv [F, H, W, 3 C], which holds queries, keys and values side by side. If the
-/// frames are bands of `rows`, queries attend to all pixels of the whole frames.
+/// Returns the attention [F, H, W, C] of qkv [F, H, W, 3 C], which holds queries, keys and values side by side. If
+/// `rows` is not null, qkv is this rank's band of rows, and its queries attend to all pixels of the whole frames.
 at::Tensor attend_within_frames(const at::Tensor& qkv, const RowSplit* rows = nullptr);
 
 }  // namespace sparsereel::models

@@ -1,5 +1,5 @@
-// One pass for the statistics, one for the rest: our own loops for fp32 on a CPU, our kernels on a GPU, torch's
-// operators otherwise.
+// One pass over memory computes the statistics, and another one the result. Our own loops compute fp32 on a CPU, our
+// kernels compute on a GPU, and torch's operators compute the rest.
 #include "models/vae/group_norm.h"
 
 #include <ATen/ATen.h>
@@ -18,14 +18,13 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kPixelsPerTask = 4096;  // minimum for a separate thread
+constexpr int64_t kPixelsPerTask = 4096;  // fewer pixels are not worth a thread
 
 bool is_fp32_on_cpu(const at::Tensor& x) {
   return x.is_cpu() && x.scalar_type() == at::kFloat;
 }
 
-// Returns mean and variance of each group, fp64 [2, groups]. Computed in fp32, a frame at a time to keep the fp32 copy
-// small.
+// Returns mean and variance of each group, fp64 [2, groups]. Works on one frame at a time, to keep its fp32 copy small.
 at::Tensor group_moments(const GroupNorm& norm, const at::Tensor& x) {
   const int64_t frames = x.size(0), channels = x.size(3);
   std::vector<at::Tensor> means, variances;
@@ -44,7 +43,8 @@ at::Tensor group_moments(const GroupNorm& norm, const at::Tensor& x) {
 at::Tensor group_moments_cpu(const GroupNorm& norm, const at::Tensor& x) {
   const int64_t channels = x.size(3), pixels = x.numel() / channels;
   const float* data = x.const_data_ptr<float>();
-  // Each task has a slot, and slots are added in order, so the number of threads does not change sums.
+  // Each task writes to a slot of its own, and slots are added in order. So sums do not depend on the number of
+  // threads.
   const int64_t tasks = (pixels + kPixelsPerTask - 1) / kPixelsPerTask;
   at::Tensor parts = at::zeros({tasks, 2, channels}, at::kDouble);
   auto* slots = parts.mutable_data_ptr<double>();
@@ -61,7 +61,7 @@ at::Tensor group_moments_cpu(const GroupNorm& norm, const at::Tensor& x) {
     }
   });
   at::Tensor moments = parts.sum(0);
-  moments.div_(static_cast<double>(pixels));  // mean and mean square of x - origin
+  moments.div_(static_cast<double>(pixels));  // now mean and mean square of x - origin
   const at::Tensor channel_mean = moments[0] + x.view({-1, channels})[0].to(at::kDouble);
   const at::Tensor channel_variance = moments[1] - moments[0].square();
   const at::Tensor mean = channel_mean.view({norm.groups, -1}).mean(1);
@@ -69,7 +69,7 @@ at::Tensor group_moments_cpu(const GroupNorm& norm, const at::Tensor& x) {
   return at::stack({mean, (channel_variance.view({norm.groups, -1}) + spread).mean(1)});
 }
 
-// Computes out = silu(frame * scale + shift). frame and out are [H, W, C]; rows of out may lie farther apart.
+// Computes out = silu(frame * scale + shift). frame and out are [H, W, C]; the rows of out may lie farther apart.
 void scale_silu_cpu(const at::Tensor& frame, const ChannelAffine& affine, at::Tensor& out) {
   const int64_t width = frame.size(1), channels = frame.size(2), out_row = out.stride(0);
   const float *source = frame.const_data_ptr<float>(), *scale = affine.scale.const_data_ptr<float>(),

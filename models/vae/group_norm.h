@@ -12,7 +12,8 @@ namespace sparsereel::models {
 
 class RowSplit;
 
-/// Returns a function that lists norms of `groups` groups, for ResnetBlock::weights(). suffix follows a norm's name.
+/// Returns the argument list_norm for ResnetBlock::weights(). It lists norms of `groups` groups; `suffix` is appended
+/// to a norm's name.
 inline auto list_group_norms(const Visit& visit, int64_t groups, double eps, const std::string& suffix = {}) {
   return [&visit, groups, eps, suffix](GroupNorm& norm, const std::string& name, int64_t channels) {
     norm.groups = groups;
@@ -21,17 +22,17 @@ inline auto list_group_norms(const Visit& visit, int64_t groups, double eps, con
   };
 }
 
-// If `rows` is given, below, x holds bands of rows, and statistics are over the whole frames.
+// Below, if `rows` is not null, x is this rank's band of the frames' rows, and statistics are over the whole frames.
 
-/// Returns the norm of x as a scale and a shift, with common statistics of all frames.
+/// Returns the norm of x as a scale and a shift. All frames share their statistics.
 ChannelAffine group_affine(const GroupNorm& norm, const at::Tensor& x, const RowSplit* rows = nullptr);
 
-/// Computes out = silu(group_norm(x + input_bias)), with separate statistics per frame. out has x's shape, and its rows
-/// may lie farther apart. input_bias is [channels] or undefined.
+/// Computes out = silu(group_norm(x + input_bias)), with statistics for each frame. out has x's shape; its rows may lie
+/// farther apart. input_bias is [channels] or undefined.
 void group_norm_silu(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& out,
                      const at::Tensor& input_bias = {}, const RowSplit* rows = nullptr);
 
-/// Computes group_norm_silu() with common statistics of all frames. out must be contiguous unless `rows` is given.
+/// Does the same, but all frames share their statistics. out must be contiguous unless `rows` is given.
 void video_norm_silu(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& out,
                      const at::Tensor& input_bias = {}, const RowSplit* rows = nullptr);
 

@@ -11,7 +11,7 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr float kHalfRange = 127.5F;  // -1..1 becomes 0..255
+constexpr float kHalfRange = 127.5F;  // maps -1 .. 1 to 0 .. 255, after adding 1
 
 }  // namespace
 
@@ -30,7 +30,7 @@ at::Tensor LatentPreview::draw(const at::Tensor& latents) const {
   const int64_t channels = factors_.size(0);
   if (latents.dim() != 5 || latents.size(0) != 1 || latents.size(channels_axis(layout_)) != channels)
     throw bad_input("latents without " + std::to_string(channels) + " channels cannot be drawn",
-                    "draw latents of the model that the map was made for");
+                    "draw latents of the model for which the map of colors was made");
   const at::Tensor last =
       layout_ == LatentLayout::frames_first ? latents[0].permute({0, 2, 3, 1}) : latents[0].permute({1, 2, 3, 0});
   const at::Tensor colors = at::matmul(last.to(at::kFloat), factors_.to(last.device(), /*non_blocking=*/true));

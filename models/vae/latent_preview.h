@@ -10,18 +10,18 @@
 
 namespace sparsereel::models {
 
-using LinearColor = std::array<float, 3>;  // red, green and blue; black is -1 and white is 1
+using LinearColor = std::array<float, 3>;  // red, green and blue; from -1 (black) to 1 (white)
 
-/// A linear map from latents, at the scale at which they are denoised, to the mean color of the pixels and frames that
-/// each latent stands for.
+/// A linear map from a latent, at the scale at which it is denoised, to the mean color of the pixels and frames that it
+/// stands for.
 struct LatentColors {
-  std::span<const LinearColor> channels;  // what one unit of each channel adds
+  std::span<const LinearColor> channels;  // the color that one unit of each channel adds
   LinearColor constant{};                 // the color of a latent of zeros
 };
 
 class LatentPreview {
  public:
-  /// `layout` is that of the latents to draw.
+  /// `layout` is the layout of the latents that draw() will get.
   LatentPreview(const LatentColors& colors, LatentLayout layout);
 
   /// Draws latents of any dtype: [1, C, F, H, W] or [1, F, C, H, W], as the layout says. Returns bytes [F, H, W, 3] in
@@ -30,7 +30,7 @@ class LatentPreview {
   at::Tensor draw(const at::Tensor& latents) const;
 
  private:
-  at::Tensor factors_, constant_;  // fp32 [C, 3] and [3] on the CPU, in bytes
+  at::Tensor factors_, constant_;  // fp32 [C, 3] and [3] on the CPU, scaled so that colors are 0 to 255
   LatentLayout layout_;
 };
 

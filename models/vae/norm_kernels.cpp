@@ -1,5 +1,5 @@
-// The loops of norm_kernels.h, compiled once per instruction set. The loader picks one at start-up (GCC's
-// target_clones).
+// The loops of norm_kernels.h, compiled once per instruction set. When the program starts, the loader picks the best
+// one for the processor (GCC's target_clones).
 #include "models/vae/norm_kernels.h"
 
 #include <algorithm>
@@ -16,18 +16,19 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kChannelLanes = 16;    // channels at once: one AVX-512 register
-constexpr int64_t kPixelsInFloat = 128;  // pixels summed in single precision before they are added to the double
+constexpr int64_t kChannelLanes = 16;    // channels that are computed at once: one AVX-512 register
+constexpr int64_t kPixelsInFloat = 128;  // pixels that are summed in fp32 before the sum is added in fp64
 
-// Returns exp(x) to 2 units in the last place, without branches. x = n ln 2 + r, and exp(r) is its Taylor polynomial
-// for |r| <= ln 2 / 2.
+// Returns exp(x) with an error of at most 2 units in the last place, without branches. With x = n ln 2 + r and |r| <=
+// ln 2 / 2, exp(x) = 2^n exp(r), and a Taylor polynomial gives exp(r).
 SPARSEREEL_INLINE float exponential(float x) {
-  constexpr float kRounder = 12582912.0F;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+  constexpr float kRounder = 12582912.0F;  // 1.5 * 2^23: adding it rounds to an integer, which is in the low bits
   x = x < -87.0F ? -87.0F : x;
   x = x > 88.0F ? 88.0F : x;
   const float shifted = x * 1.44269504F + kRounder;
   const float n = shifted - kRounder;
-  const float r = (x - n * 0.693145752F) - n * 1.42860677e-6F;  // ln 2 in two parts; the first times n is exact
+  // The constant ln 2 is split into two parts, so that n times the first part is exact.
+  const float r = (x - n * 0.693145752F) - n * 1.42860677e-6F;
   float sum = 1.0F / 720;
   sum = sum * r + 1.0F / 120;
   sum = sum * r + 1.0F / 24;
@@ -39,7 +40,7 @@ SPARSEREEL_INLINE float exponential(float x) {
   return sum * std::bit_cast<float>((exponent + 127) << 23);
 }
 
-// Sums `lanes` channels of `pixels` pixels that lie `stride` floats apart.
+// Adds the sums and sums of squares of `lanes` channels, over `pixels` pixels that lie `stride` floats apart.
 SPARSEREEL_INLINE void moments_of_lanes(const float* x, const float* origin, int64_t pixels, int64_t stride,
                                         int64_t lanes, double* sum, double* squares) {
   float first[kChannelLanes] = {}, second[kChannelLanes] = {};

@@ -1,23 +1,25 @@
-// Elementwise work of the decoders' norms on fp32 activations on a CPU. Each call runs on one thread. No torch.
+// The loops of the decoders' norms on fp32 activations on a CPU. Each call runs on one thread. No torch.
 #pragma once
 
 #include <cstdint>
 
 namespace sparsereel::models {
 
-/// Sums each channel over some pixels, as differences from an `origin` near the values, so that squares do not cancel.
+/// Sums of each channel over some pixels. They are sums of differences from `origin`, which must be near the values, so
+/// that a variance computed from them does not lose precision by cancellation.
 struct ChannelMoments {
   const float* x;       // [pixels, channels]
   const float* origin;  // [channels]
-  double* sum;          // [channels], to which the sum of x - origin is added
-  double* squares;      // [channels], to which the sum of (x - origin)^2 is added
+  double* sum;          // [channels]; receives the sum of x - origin
+  double* squares;      // [channels]; receives the sum of (x - origin)^2
   int64_t pixels;
   int64_t channels;
 };
 
+/// Adds the sums of these pixels to sum and squares.
 void add_channel_moments(const ChannelMoments& p);
 
-/// One row of pixels. `repeat` neighboring pixels share a latent pixel's scale and shift.
+/// One row of pixels, for modulate_silu(). `repeat` neighboring pixels have the scale and shift of one latent pixel.
 struct ModulatedRow {
   const float* x;      // [latent_width, repeat, channels]
   float* out;          // the same shape, not overlapping x

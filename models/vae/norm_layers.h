@@ -16,7 +16,7 @@ struct GroupNorm {
   double eps = 1e-5;
 };
 
-/// The effect of a norm on each channel: x * scale + shift, fp32 [channels] each.
+/// A norm as a scale and a shift for each channel, fp32 [channels]: norm(x) = x * scale + shift.
 struct ChannelAffine {
   at::Tensor scale, shift;
 };
@@ -27,13 +27,13 @@ ChannelAffine to_channel_affine(const GroupNorm& norm, const at::Tensor& moments
 
 struct SpatialNorm {
   Norm norm;      // [channels]
-  Linear conv_y;  // computes the scale from the latents: [channels, latent channels]
-  Linear conv_b;  // computes the shift from the latents: [channels, latent channels]
+  Linear conv_y;  // [channels, latent channels]: computes the scale from the latents
+  Linear conv_b;  // [channels, latent channels]: computes the shift from the latents
   int64_t groups = 1;
 };
 
-/// Returns the latent frame from which frame t of `frames` is decoded. If `frames` is odd, the first frame was not
-/// repeated in time.
+/// Returns the latent frame that belongs to frame t of `frames`. Decoders repeat frames in time; if `frames` is odd,
+/// they did not repeat the first one.
 int64_t latent_frame_of(int64_t t, int64_t frames, int64_t latent_frames);
 
 }  // namespace sparsereel::models

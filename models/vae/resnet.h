@@ -1,4 +1,5 @@
-// The residual block of causal encoders and decoders, for any norm. Activations are as in causal_conv3d.h.
+// The residual block of causal encoders and decoders, with any norm. Activations are [F, H, W, C], as causal_conv3d.h
+// describes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,13 +21,13 @@ struct ResnetNames {
 
 template <typename Norm>
 struct ResnetBlock {
-  Norm norm1;          // in channels
+  Norm norm1;          // over the input channels
   CausalConv3d conv1;  // [out, in, 3, 3, 3]
-  Norm norm2;          // out channels
+  Norm norm2;          // over the output channels
   CausalConv3d conv2;  // [out, out, 3, 3, 3]
   Linear shortcut;     // [out, in], undefined if in = out; finish() adds its bias to the bias of conv2
 
-  /// Lists the block's weights. list_norm(norm, name, channels) lists a norm's tensors.
+  /// Lists the block's weights. list_norm(norm, name, channels) must list a norm's tensors.
   void weights(const Visit& visit, const std::string& name, int64_t in, int64_t out, const auto& list_norm,
                const ResnetNames& names = {}) {
     list_norm(norm1, name + ".norm1", in);
@@ -35,7 +36,7 @@ struct ResnetBlock {
     conv2.weights(visit, name + ".conv2" + names.convolution, out, out);
     if (in != out) shortcut.weights(visit, name + names.shortcut, out, in, true, {out, in, 1, 1, 1});
   }
-  /// Prepares the weights. Call once, after all weights are loaded.
+  /// Prepares the weights. Call it once, after all weights are loaded.
   void finish() {
     if (shortcut.weight.defined()) conv2.bias = conv2.bias.add(shortcut.bias);
   }
@@ -50,8 +51,9 @@ void list_resnets(std::vector<ResnetBlock<Norm>>& blocks, const Visit& visit, co
     blocks[i].weights(visit, name + "." + std::to_string(i), i == 0 ? in : out, out, list_norm, names);
 }
 
-/// Returns conv(silu(norm(x + bias))). x is freed as soon as it is normalized, unless the caller also holds it.
-/// norm_silu(norm, x, out, bias, rows) must compute out = silu(norm(x + bias)), with rows as in ConvHistory.
+/// Returns conv(silu(norm(x + bias))). Frees x after the norm, unless the caller also holds it. norm_silu(norm, x, out,
+/// bias, rows) must compute out = silu(norm(x + bias)); rows is ConvHistory::rows. If with_bias is false, the
+/// convolution's own bias is left out.
 at::Tensor convolve_normed(const auto& norm, const CausalConv3d& conv, at::Tensor x, const at::Tensor& bias,
                            const auto& norm_silu, ConvHistory& history, bool with_bias = true) {
   const Border border = conv.border(history.rows);

@@ -1,4 +1,5 @@
-// One pass for fp32 on a CPU and for all dtypes on a GPU. Otherwise the RMS norm of layers/norm.h and torch's SiLU.
+// Our own code computes fp32 on a CPU and all dtypes on a GPU, in one pass over memory. The RMS norm of layers/norm.h
+// and torch's SiLU compute the rest.
 #include "models/vae/rms_norm.h"
 
 #include <ATen/ATen.h>
@@ -16,12 +17,12 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kValuesPerTask = int64_t{1} << 18;  // minimum for a separate thread
+constexpr int64_t kValuesPerTask = int64_t{1} << 18;  // fewer values are not worth a thread
 
 }  // namespace
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma) {
-  // This epsilon, added to the mean square, only keeps a pixel of zeros zero.
+  // The epsilon is so small that it only keeps a pixel of zeros from becoming NaN.
   const double eps = kLeastNorm * kLeastNorm / static_cast<double>(x.size(-1));
   return rms_norm(x, gamma.to(at::kFloat), eps).to(x.scalar_type());
 }

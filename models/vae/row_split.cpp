@@ -1,5 +1,5 @@
-// Exchanges the rows at the edges of bands with the neighbors by all-to-all. Whole bands and their moments are gathered
-// from all ranks, and joined in the order of the ranks.
+// Exchanges rows at the edges of bands with an all-to-all, and gathers whole bands and their moments. Results are
+// joined in the order of the ranks, so all ranks get the same bits.
 #include "models/vae/row_split.h"
 
 #include <ATen/ATen.h>
@@ -15,7 +15,7 @@ RowSplit::RowSplit(Group& group, int64_t rows, at::Device device) : group_(group
   parts_ = at::tensor(parts, at::kDouble).to(device);
 }
 
-/// Returns the rows of another rank's band if this rank's has own_rows.
+/// Returns the number of rows of another rank's band if this rank's band has own_rows.
 int64_t RowSplit::rows_of(int64_t rank, int64_t own_rows) const {
   return own_rows / own().count * slice_of(rows_, group_.size(), rank).count;
 }

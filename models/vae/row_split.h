@@ -1,5 +1,5 @@
-// Several ranks decode a video together, each a band of rows of every frame. A RowSplit exchanges what layers need from
-// other ranks. A rank that decodes alone has no RowSplit.
+// If several ranks decode a video together, each decodes a band of rows of every frame. A RowSplit exchanges what
+// layers need from other ranks. A rank that decodes alone has no RowSplit.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,12 +12,12 @@
 namespace sparsereel::models {
 
 /// Divides frames into bands of rows. The first rank's band is at the top, the last rank's at the bottom. All ranks
-/// make the same calls in the same order, which throw as Group's calls do. Activations x are [F, h, W, C], where h is
-/// the same multiple of the number of latent rows on all ranks.
+/// must make the same calls in the same order; these throw as Group's calls do. Activations x are [F, h, W, C]. On all
+/// ranks, h is the same multiple of the number of the rank's latent rows.
 class RowSplit {
  public:
-  /// `rows` is the number of latent rows, at least one per rank, divided by slice_of(). `device` is the device of the
-  /// activations. The group must outlive the split.
+  /// `rows` is the number of latent rows of the whole frame, at least one per rank; slice_of() divides them. `device`
+  /// is the device of the activations. The group must outlive the split.
   RowSplit(Group& group, int64_t rows, at::Device device);
 
   bool is_first() const { return group_.rank() == 0; }
@@ -28,23 +28,23 @@ class RowSplit {
 
   /// The values beyond the edges of the picture: zeros, or the picture's edge repeated.
   enum class Outside { zeros, its_edge };
-  /// Fills the first and last row of framed [F, 1 + h + 1, W, C] from neighboring bands, or with the values beyond the
-  /// picture.
+  /// Fills the first and the last row of framed [F, 1 + h + 1, W, C] with rows of the neighboring bands, or with the
+  /// values beyond the picture.
   void fill_ends(const at::Tensor& framed, Outside outside) const;
   /// Returns x with the rows of fill_ends() added above and below: [F, h + 2, W, C].
   at::Tensor surrounded(const at::Tensor& x, Outside outside) const;
 
-  /// Returns all bands together, on all ranks: [F, H, W, C].
+  /// Returns all bands joined, on all ranks: [F, H, W, C].
   at::Tensor whole(const at::Tensor& x) const;
-  /// Returns all bands together along `dim`, on the first rank only; undefined on the others.
+  /// Returns all bands joined along `dim` on the first rank; an undefined tensor on the other ranks.
   at::Tensor collected(const at::Tensor& x, int64_t dim) const;
 
-  /// Combines the means and variances of the ranks' bands, fp64 [2, ..], to those of the whole frames. All ranks get
-  /// the same bits.
+  /// Combines the means and variances of the ranks' bands, fp64 [2, ..], to the means and variances of the whole
+  /// frames. All ranks get the same bits.
   at::Tensor joined_moments(const at::Tensor& moments) const;
 
  private:
-  /// The rows next to this rank's band; undefined at the picture's edge.
+  /// The rows next to this rank's band, [F, 1, W, C] each; undefined at the picture's edge.
   struct Neighbors {
     at::Tensor above, below;
   };

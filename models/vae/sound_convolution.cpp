@@ -1,5 +1,5 @@
-// Convolves by torch on a CPU. On a GPU cuDNN is called directly, because torch's functions obey a process-wide setting
-// that allows TF32.
+// torch convolves on a CPU. On a GPU, cuDNN's operators are called directly, because torch's functions obey a
+// process-wide setting that may allow TF32.
 #include "models/vae/sound_convolution.h"
 
 #include <ATen/ATen.h>
@@ -13,7 +13,7 @@ bool has_cudnn(const at::Tensor& x) {
   return x.is_cuda() && at::globalContext().userEnabledCuDNN() && at::Context::hasCuDNN();
 }
 
-/// cuDNN convolves pictures: here of one row.
+/// cuDNN convolves pictures, so a sound becomes a picture with one row.
 struct PictureSteps {
   std::array<int64_t, 2> padding, stride, dilation;
 

@@ -1,4 +1,4 @@
-// Convolutions along the time of a sound [B, channels, length], in fp32: no product is rounded to TF32.
+// Convolutions along the time of a sound [B, channels, length], in fp32 without rounding to TF32.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,7 +7,7 @@
 
 namespace sparsereel::models {
 
-/// How the kernel moves along the sound, and how many zeros surround the sound on either side.
+/// How the kernel moves along the sound. `padding` is the number of zeros on either side of the sound.
 struct SoundSteps {
   int64_t padding = 0, stride = 1, dilation = 1;
 };
@@ -16,8 +16,8 @@ struct SoundSteps {
 at::Tensor convolve_sound(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                           const SoundSteps& steps);
 
-/// Convolves x [B, in, length] with weight [in, out, kernel] in the other direction: each element of x adds a kernel to
-/// the result, `stride` elements behind the one before. `padding` elements at either end are left out.
+/// The transposed convolution of x [B, in, length] with weight [in, out, kernel]. Each element of x adds a kernel to
+/// the result, `stride` elements after the kernel before. `padding` elements at either end of the result are left out.
 at::Tensor spread_sound(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const SoundSteps& steps);
 
 }  // namespace sparsereel::models

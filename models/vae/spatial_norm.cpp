@@ -1,4 +1,4 @@
-// Spatial norm: group norm, then one scale and shift per latent pixel and channel.
+// Computes the group norm, then applies a scale and a shift for each latent pixel and channel.
 #include "models/vae/spatial_norm.h"
 
 #include <ATen/ATen.h>
@@ -16,8 +16,9 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr double kEps = 1e-6;            // the reference ignores the config's norm_eps here
-constexpr int64_t kPixelsOfTask = 4096;  // minimum for a separate thread
+// The model's reference implementation uses this and ignores the config's norm_eps.
+constexpr double kEps = 1e-6;
+constexpr int64_t kPixelsOfTask = 4096;  // fewer pixels are not worth a thread
 
 void modulate_frames(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift, at::Tensor& out) {
   const int64_t frames = x.size(0), latent_frames = scale.size(0), height = scale.size(1), width = scale.size(2);

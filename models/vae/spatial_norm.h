@@ -17,9 +17,9 @@ void list_spatial_norm(SpatialNorm& norm, const Visit& visit, const std::string&
                        int64_t latent_channels);
 
 /// Computes out = silu(group_norm(x + input_bias) * conv_y(z) + conv_b(z)), with z repeated to x's size. x and out [T,
-/// H, W, C] may be the same; frames of out may lie farther apart. z is [Tz, Hz, Wz, Cz], H = s Hz, W = s Wz; input_bias
-/// is [C] or undefined. conv_y and conv_b run at the latents' size: pointwise convolutions commute with repeating. x
-/// and z may be bands of `rows`.
+/// H, W, C] may be the same tensor; frames of out may lie farther apart. z is [Tz, Hz, Wz, Cz] with H = s Hz and W = s
+/// Wz. input_bias is [C] or undefined. conv_y and conv_b are computed before z is repeated: they are pointwise, so the
+/// result is the same. If `rows` is not null, x and z are this rank's bands of rows.
 void spatial_norm_silu(const SpatialNorm& norm, const at::Tensor& x, const at::Tensor& z, at::Tensor out,
                        const at::Tensor& input_bias = {}, const RowSplit* rows = nullptr);
 

@@ -1,5 +1,5 @@
-// Processes tiles in reading order. Only the strips that a later tile blends with are kept; the rest goes directly into
-// the result.
+// Processes tiles row by row, from left to right. Keeps only the strips of a tile that later tiles will be blended
+// with; the rest of the tile goes directly into the result.
 #include "models/vae/tiling.h"
 
 #include <ATen/ATen.h>
@@ -18,7 +18,8 @@ at::Tensor last_strip(const at::Tensor& tile, int64_t dim, int64_t length) {
   return tile.narrow(dim, tile.size(dim) - length, length).clone();
 }
 
-// Turns the tile's first rows or columns into a ramp from the neighbor's strip to the tile.
+// Blends the tile's first rows (dim 3) or columns (dim 4) with the neighbor's strip. The tile's weight grows linearly
+// from 0.
 void blend(const at::Tensor& strip, at::Tensor& tile, int64_t dim) {
   const int64_t length = std::min(strip.size(dim), tile.size(dim));
   std::vector<int64_t> shape(5, 1);
@@ -29,7 +30,7 @@ void blend(const at::Tensor& strip, at::Tensor& tile, int64_t dim) {
   edge.copy_(at::lerp(strip.narrow(dim, strip.size(dim) - length, length).to(at::kFloat), edge.to(at::kFloat), weight));
 }
 
-// Pixels per latent pixel of the input and of the output.
+// How many pixels of the input, and of the output, correspond to one latent pixel along an axis.
 struct Scales {
   int64_t in, out;
 };
@@ -38,7 +39,8 @@ at::Tensor code_tiles(const TilePlan& plan, const Scales& scale, const at::Tenso
   const int64_t height = whole.size(3) / scale.in, width = whole.size(4) / scale.in;
   const int64_t row_overlap = (plan.height.size - plan.height.stride) * scale.out;
   const int64_t column_overlap = (plan.width.size - plan.width.stride) * scale.out;
-  std::vector<at::Tensor> above(static_cast<size_t>(plan.width.count(width)));  // bottom strips of the row above
+  // Bottom strips of the tiles in the row above.
+  std::vector<at::Tensor> above(static_cast<size_t>(plan.width.count(width)));
   at::Tensor result;
   for (int64_t top = 0; top < height; top += plan.height.stride) {
     at::Tensor left;  // right strip of the tile to the left
@@ -63,9 +65,9 @@ at::Tensor code_tiles(const TilePlan& plan, const Scales& scale, const at::Tenso
   return result;
 }
 
-constexpr int64_t kFramesAPiece = 8;  // when handing out a video that was decoded in tiles
+constexpr int64_t kFramesAPiece = 8;  // frames per call of `take` for a video that was decoded in tiles
 
-/// Counts the steps of all tiles, or of the whole.
+/// Returns a function that counts a finished step, and reports it to `progress`. `total` is the number of all steps.
 std::function<void()> step_counter(int64_t total, const VaeProgress& progress) {
   return [total, &progress, done = int64_t{0}]() mutable {
     ++done;
@@ -73,7 +75,7 @@ std::function<void()> step_counter(int64_t total, const VaeProgress& progress) {
   };
 }
 
-/// Decodes this rank's rows. The first rank joins all frames.
+/// Decodes this rank's rows. The first rank joins the bands of all ranks, and hands out whole frames.
 void decode_rows(const RowSplit& rows, const at::Tensor& latents, const TakeFrames& take, const PieceDecoder& decode,
                  const std::function<void()>& step_done) {
   const Slice own = rows.own();
@@ -86,7 +88,8 @@ void decode_rows(const RowSplit& rows, const at::Tensor& latents, const TakeFram
 at::Tensor decode_tile(const at::Tensor& tile, const PieceDecoder& decode, const std::function<void()>& step_done) {
   std::vector<at::Tensor> pieces;
   decode(tile, [&](const at::Tensor& frames) {
-    pieces.push_back(frames.contiguous());  // drops meaningless channels that kernels may add
+    // Frames may be a view that leaves out unused channels (with_padded_outputs()); this frees those.
+    pieces.push_back(frames.contiguous());
     step_done();
   });
   return at::cat(pieces, 2);

@@ -1,4 +1,5 @@
-// Decodes and encodes in overlapping spatial tiles that are blended where they meet.
+// Decodes and encodes in overlapping spatial tiles, and blends the overlaps. "The reference" is diffusers' tiled
+// decoding.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,7 +10,8 @@
 
 namespace sparsereel::models {
 
-/// Tiles along one axis, in latent pixels. Tile i covers [i * stride, i * stride + size), cut at the end.
+/// Tiles along one axis, in latent pixels. Tile i covers [i * stride, i * stride + size), cut off at the end of the
+/// picture.
 struct TileAxis {
   int64_t size = 0;
   int64_t stride = 0;
@@ -17,11 +19,11 @@ struct TileAxis {
   int64_t count(int64_t length) const { return (length + stride - 1) / stride; }
 };
 
-/// Returns the reference's tiles. Each covers half of the frame that the model was made for, `sample` pixels, and
-/// shares the fraction `overlap` with its neighbor. `scale` is the number of frame pixels per latent pixel. If size *
-/// (1 - overlap) is not a whole number, the reference returns a frame of the wrong size, because its rounded lengths
-/// for blending and cropping do not add up. Our stride is rounded down and determines the blended length, so the
-/// results are equal wherever the reference is right.
+/// Returns the reference's tiles. `sample` is the side in pixels of the frames for which the model was made. A tile
+/// covers half of it, and shares the fraction `overlap` with its neighbor. `scale` is the number of frame pixels per
+/// latent pixel. If size * (1 - overlap) is not a whole number, the reference returns a frame of the wrong size,
+/// because it rounds the lengths of blending and cropping separately. Our stride is rounded down, and the blended
+/// length follows from it. So results are equal wherever the reference's size is right.
 TileAxis tile_axis(int64_t sample, int64_t scale, double overlap);
 
 /// Returns tiles of 256 frame pixels every 192 pixels, for any model.
@@ -30,7 +32,7 @@ TileAxis fixed_tile_axis(int64_t pixels_a_latent);
 struct TilePlan {
   TileAxis height, width;
   int64_t scale = 8;  // frame pixels per latent pixel
-  int64_t whole = 0;  // latent pixels per side that need no tiles; 0 for a tile's size
+  int64_t whole = 0;  // pictures up to this many latent pixels per side need no tiles; 0: the size of a tile
 
   bool needed(int64_t latent_height, int64_t latent_width) const {
     return latent_height > (whole > 0 ? whole : height.size) || latent_width > (whole > 0 ? whole : width.size);
@@ -40,7 +42,7 @@ struct TilePlan {
   }
 };
 
-/// Decodes one tile, latents [1, C, F, h, w], to frames [1, 3, F', scale h, scale w]; or encodes one tile of frames to
+/// Decodes one tile of latents [1, C, F, h, w] to frames [1, 3, F', scale h, scale w], or encodes one tile of frames to
 /// latents.
 using TileCoder = std::function<at::Tensor(const at::Tensor& tile)>;
 
@@ -51,18 +53,19 @@ at::Tensor decode_tiles(const TilePlan& plan, const at::Tensor& latents, const T
 /// Encodes frames [1, 3, F', scale H, scale W] tile by tile. Returns latents [1, C, F, H, W].
 at::Tensor encode_tiles(const TilePlan& plan, const at::Tensor& frames, const TileCoder& encode);
 
-/// A TileCoder that calls step_done after each of its steps.
+/// A TileCoder that also calls step_done after each of its steps.
 using StepCoder = std::function<at::Tensor(const at::Tensor& tile, const std::function<void()>& step_done)>;
 
-/// Decodes one tile, some frames per step.
+/// Decodes one tile, and calls `take` with the frames of each step.
 using PieceDecoder = std::function<void(const at::Tensor& tile, const TakeFrames& take)>;
 
-/// Decodes latents as a whole, in tiles if asked for and needed, or only this rank's rows. `progress` counts `steps`,
-/// the steps of one tile or of all rows.
+/// Decodes latents: as a whole; in tiles, if `mode` asks for them and they are needed; or only this rank's rows.
+/// `steps` is the number of steps of one call of `decode`. `progress` receives the number of finished steps, and the
+/// number of all steps.
 void decode_by_plan(const TilePlan& plan, const at::Tensor& latents, const DecodeMode& mode, int64_t steps,
                     const TakeFrames& take, const VaeProgress& progress, const PieceDecoder& decode);
 
-/// Encodes frames as a whole, or in tiles if asked for and needed.
+/// Encodes frames as a whole, or in tiles if `tiled` is true and tiles are needed. steps and progress are as above.
 at::Tensor encode_by_plan(const TilePlan& plan, const at::Tensor& frames, bool tiled, int64_t steps,
                           const VaeProgress& progress, const StepCoder& encode);
 

@@ -1,4 +1,4 @@
-// The interface of a VAE to the pipeline, for any family.
+// The interface of a VAE of any family to the pipeline.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,16 +13,17 @@ namespace sparsereel::models {
 class RowSplit;
 class WeightReader;
 
-/// Called after each finished piece of a decode or encode: done of total.
+/// Called after each finished step of a decode or encode, with the number of finished steps and of all steps.
 using VaeProgress = std::function<void(int64_t done, int64_t total)>;
 
-/// Takes the next frames of a video as soon as they are final: [1, colors, f, s H, s W], on the decoder's device.
+/// Called with the next frames of a video as soon as they are final: [1, 3, f, s H, s W], on the decoder's device.
 using TakeFrames = std::function<void(const at::Tensor& frames)>;
 
 /// Options of a decode.
 struct DecodeMode {
-  bool tiled = false;  // in overlapping spatial tiles, blended as the reference does
-  /// Set if several ranks decode, each a band of rows and never in tiles; null for this rank alone.
+  bool tiled = false;  // decode in overlapping spatial tiles that are blended (tiling.h)
+  /// Set if several ranks decode together, each a band of rows; they never decode in tiles. Null if this rank decodes
+  /// alone.
   const RowSplit* rows = nullptr;
 };
 
@@ -39,7 +40,7 @@ inline bool has_encoder(VaeParts parts) {
 /// An encoder's result for latents [1, C, F, H, W], at the scale at which they are denoised.
 struct LatentDistribution {
   at::Tensor mean;
-  at::Tensor deviation;  // for families that sample latents; otherwise undefined
+  at::Tensor deviation;  // undefined for families that use the mean and do not sample latents
 };
 
 /// The size of the loaded weights.
@@ -51,47 +52,49 @@ class Vae {
  public:
   virtual ~Vae() = default;
 
-  /// Decodes latents [1, C, F, H, W] to frames [1, 3, F', s H, s W] in about [-1, 1], in latents' dtype. Latents have
-  /// the scale at which they are denoised and saved. `take` receives the frames a few at a time, in order. Tiles save
-  /// memory, change pixels slightly, and give no frame before the last tile.
+  /// Decodes latents [1, C, F, H, W] to frames [1, 3, F', s H, s W] with values of about -1 to 1, in the dtype of the
+  /// latents. Latents have the scale at which they are denoised and saved. `take` receives the frames a few at a time,
+  /// in order. Tiles save memory, but change pixels slightly. With tiles, the first frames come after the last tile.
   ///
-  /// If several ranks decode, all of them have the latents, and the frames differ from those of one rank only by the
-  /// order of sums. Only the first rank takes the frames; all report progress. Throws Error if only the encoder was
-  /// loaded, and as Group does. Exceptions of `take` and `progress` end the decode.
+  /// If several ranks decode together, all of them must have the latents. Their frames differ from the frames of a
+  /// single rank only by rounding, because sums have another order. `take` is called on the first rank only, `progress`
+  /// on all. Throws Error if only the encoder was loaded, and as Group does. An exception from `take` or `progress`
+  /// ends the decode.
   virtual void decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
                       const VaeProgress& progress) = 0;
   /// Returns true if several ranks can decode a video together.
   virtual bool decodes_in_pieces() const { return false; }
   /// Decodes all frames on this rank.
   at::Tensor decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress = {});
-  /// Returns true if there is an encoder and its weights were asked for.
+  /// Returns true if the VAE has an encoder and its weights were loaded.
   virtual bool encodes() const { return false; }
-  /// Encodes frames [1, 3, r (F - 1) + 1, s H, s W] in [-1, 1] to latents [1, C, F, H, W] in frames' dtype. r frames
-  /// and s pixels are one latent; tiled is as in decode(). A single frame is encoded as a picture. Throws Error for
-  /// other shapes, and unless encodes().
+  /// Encodes frames [1, 3, r (F - 1) + 1, s H, s W] in [-1, 1] to latents [1, C, F, H, W], in the dtype of the frames.
+  /// One latent stands for r frames and s x s pixels. `tiled` asks for tiles, as in decode(). A single frame is encoded
+  /// as a picture. Throws Error for other shapes, or if encodes() is false.
   virtual LatentDistribution encode(const at::Tensor& frames, bool tiled, const VaeProgress& progress = {});
-  /// Encodes a picture, a single frame as encode() takes it, to the latents [1, C, 1, H, W] that stand for it in a
-  /// video, in fp32: the mean of encode(), or a draw if the family draws from a generator of its own. Throws Error as
+  /// Encodes a picture, [1, 3, 1, s H, s W], to the latents [1, C, 1, H, W] in fp32 that stand for it in a video. These
+  /// are the mean from encode(), or a sample for families that sample with a generator of their own. Throws Error as
   /// encode() does.
   virtual at::Tensor encode_keyframe(const at::Tensor& frame, const VaeProgress& progress = {});
   /// Returns the factor by which encode()'s latents must be multiplied before decode() takes them.
   virtual double encoded_scale() const { return 1; }
   /// Returns the weights of the parts that were loaded.
   virtual VaeWeights weights() const = 0;
-  /// Returns the number of frames that F latent frames decode to.
+  /// Returns how many frames are decoded from this number of latent frames.
   virtual int64_t frames_of(int64_t latent_frames) const = 0;
-  /// Estimates the peak bytes of an untiled decode of this size besides the weights, for VaeTiling::automatic. It
-  /// counts the tensors alive at the worst moment, but not a convolution library's own memory.
+  /// Estimates the peak bytes of an untiled decode of this size, without the weights, for VaeTiling::automatic. It
+  /// counts the tensors at the moment when they need the most memory, but not the memory that a convolution library
+  /// itself uses.
   virtual uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const = 0;
-  /// Estimates the peak bytes of an untiled encode of frames of this size in pixels, even if no encoder was loaded.
-  /// Throws Error if the family has no encoder.
+  /// Estimates the peak bytes of an untiled encode of frames of this size in pixels. Works even if the encoder was not
+  /// loaded. Throws Error if the family has no encoder.
   virtual uint64_t untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const;
 };
 
 /// Throws Error unless latents are [1, channels, F, H, W] of at least one element.
 void check_latents(const at::Tensor& latents, int64_t channels);
 
-/// Frames and pixels per latent.
+/// How many frames, and pixels per side, one latent stands for.
 struct VaeStride {
   int64_t frames, pixels;
 };
@@ -99,10 +102,10 @@ struct VaeStride {
 /// Throws Error unless Vae::encode() accepts the frames.
 void check_frames(const at::Tensor& frames, const VaeStride& stride);
 
-/// Lets the file hold weights of parts that are not loaded.
+/// Tells the reader that the file may hold weights of the parts that are not loaded.
 void ignore_other_parts(WeightReader& reader, VaeParts parts);
 
-/// Throws Error saying that the part's weights were not loaded.
+/// Throw Error: the decoder was not loaded; the VAE cannot encode.
 [[noreturn]] void refuse_to_decode();
 [[noreturn]] void refuse_to_encode();
 

@@ -1,4 +1,4 @@
-// The kernels between a decoder's convolutions, each one pass over the activations.
+// The kernels that run between a decoder's convolutions. Each takes one pass over the activations.
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
 #include "models/vae/cuda/launch.h"
@@ -38,14 +38,15 @@ __device__ inline float silu(float x) {
   return __fdividef(x, 1.0F + __expf(-x));
 }
 
-/// Returns the latent frame that frame t belongs to. An odd number of frames begins with one that was not repeated.
+/// Does what latent_frame_of() (vae/norm_layers.h) does.
 __device__ inline int latent_frame(const ModulateSilu& p, int t) {
   if (p.frames == 1) return 0;
   if (p.frames % 2 == 0) return t * p.latent_frames / p.frames;
   return t == 0 ? 0 : 1 + (t - 1) * (p.latent_frames - 1) / (p.frames - 1);
 }
 
-/// Computes ModulateSilu. A thread takes eight channels of those pixels of a row that share a latent pixel.
+/// Computes ModulateSilu. A thread computes eight channels of the neighboring pixels of a row that belong to one latent
+/// pixel.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) modulate_kernel(const __grid_constant__ ModulateSilu p) {
   const int columns = p.channels / kLaneElements, repeat = p.width / p.latent_width;
@@ -84,10 +85,11 @@ __global__ void __launch_bounds__(kThreads) modulate_kernel(const __grid_constan
   }
 }
 
-constexpr int kPixelsAtOnce = 4, kPixelRounds = 2;  // per thread: loads that are started together, and rounds of them
+// A thread loads kPixelsAtOnce pixels together, and does so kPixelRounds times.
+constexpr int kPixelsAtOnce = 4, kPixelRounds = 2;
 
-/// Computes ScaleSilu. A thread takes eight channels of a few pixels of a frame; the threads of a block take
-/// neighboring pixels. grid: pixels, frames.
+/// Computes ScaleSilu. A thread computes eight channels of a few pixels of a frame. The threads of a block have
+/// neighboring pixels. The grid is (pixels, frames).
 template <typename T>
 __global__ void __launch_bounds__(kThreads) scale_silu_kernel(const __grid_constant__ ScaleSilu p) {
   const int columns = p.channels / kLaneElements, at_once = kThreads / columns;
@@ -136,7 +138,7 @@ __global__ void __launch_bounds__(kThreads) residual_kernel(const __grid_constan
   store_packed(to, pack<T>(x));
 }
 
-/// Computes Repeat. A thread takes eight channels of a pixel of x and writes them to all their places.
+/// Computes Repeat. A thread reads eight channels of a pixel of x, and writes them to all their places in out.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) repeat_kernel(const __grid_constant__ Repeat p) {
   const int columns = p.channels / kLaneElements;
@@ -182,7 +184,7 @@ const char* modulate_silu(const ModulateSilu& p, Stream stream) {
 
 const char* scale_silu(const ScaleSilu& p, Stream stream) {
   if (p.frames == 0) return nullptr;
-  const int pixels = kThreads / (p.channels / kLaneElements) * kPixelsAtOnce * kPixelRounds;  // per block
+  const int pixels = kThreads / (p.channels / kLaneElements) * kPixelsAtOnce * kPixelRounds;  // pixels per thread block
   const dim3 grid(static_cast<unsigned>((p.height * p.width + pixels - 1) / pixels), static_cast<unsigned>(p.frames));
   return attention::cuda::launched([&] {
     attention::cuda::start(

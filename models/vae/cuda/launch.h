@@ -1,7 +1,7 @@
 // The elementwise kernels of VAE decoders as plain functions of raw pointers, sizes and a stream. No torch, no CUDA
 // header. Activations are [frames, height, width, channels], contiguous, aligned to 16 bytes, with channels a multiple
-// of 8. All compute in fp32, enqueue without waiting, and return null or CUDA's error message. CPU counterparts:
-// vae/norm_kernels.h and torch's operators.
+// of 8. All functions compute in fp32, enqueue kernels without waiting, and return null or CUDA's error message. Their
+// CPU counterparts are vae/norm_kernels.h and torch's operators.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace sparsereel::models::cuda {
 
-constexpr int kStatisticsBlocks = 512;  // partial sums per frame in group_statistics()'s scratch memory
+constexpr int kStatisticsBlocks = 512;  // most partial sums per frame in the scratch memory of group_statistics()
 constexpr int kMaxStatisticsChannels = 2048;
 
 /// Expresses the group norm of x + input_bias as a scale and a shift of x. Each frame has its own statistics.
@@ -22,7 +22,7 @@ struct GroupStatistics {
   float* partials = nullptr;         // scratch [frames, kStatisticsBlocks, 2, channels]
   float* scale = nullptr;            // [frames, channels], written
   float* shift = nullptr;            // [frames, channels], written
-  /// [2, frames, groups], means and variances, written instead of scale and shift; null to write scale and shift
+  /// [2, frames, groups]: if not null, means and variances are written here, and scale and shift are not written.
   double* moments = nullptr;
   int frames = 1;
   int64_t pixels = 0;
@@ -37,17 +37,18 @@ const char* group_statistics(const GroupStatistics& p, Stream stream);
 /// Computes out = silu(x * scale + shift), with scale and shift per frame.
 struct ScaleSilu {
   const void* x = nullptr;       // Scalar [frames, height, width, channels]
-  void* out = nullptr;           // the same shape; frames and rows lie out_frame and out_row apart
+  void* out = nullptr;           // the same shape; out_frame and out_row are the strides of frames and rows
   const float* scale = nullptr;  // [frames, channels]
   const float* shift = nullptr;
   int frames = 0, height = 0, width = 0, channels = 0;
-  int64_t out_frame = 0, out_row = 0;  // in elements, multiples of 8
+  int64_t out_frame = 0, out_row = 0;  // strides in elements, multiples of 8
   Scalar element = Scalar::bf16;
 };
 
 const char* scale_silu(const ScaleSilu& p, Stream stream);
 
-/// Computes out = silu((x * scale + shift) * y + b), with y and b of the latent pixel that x belongs to.
+/// Computes out = silu((x * scale + shift) * y + b), with y and b from the latent pixel to which the pixel of x
+/// belongs.
 struct ModulateSilu {
   const void* x = nullptr;       // Scalar [frames, height, width, channels]
   void* out = nullptr;           // the same shape; may be x
@@ -56,13 +57,15 @@ struct ModulateSilu {
   const void* y = nullptr;       // Scalar [latent_frames, latent_height, latent_width, channels]
   const void* b = nullptr;       // the same shape
   int frames = 0, height = 0, width = 0, channels = 0;
-  int latent_frames = 0, latent_height = 0, latent_width = 0;  // latent height and width divide height and width
+  // latent_height must divide height, and latent_width width.
+  int latent_frames = 0, latent_height = 0, latent_width = 0;
   Scalar element = Scalar::bf16;
 };
 
 const char* modulate_silu(const ModulateSilu& p, Stream stream);
 
-/// Computes out = silu((x + input_bias) / max(|x + input_bias|, least_norm) * sqrt(channels) * gamma).
+/// Computes out = silu((x + input_bias) / max(|x + input_bias|, least_norm) * sqrt(channels) * gamma), where |x| is the
+/// Euclidean norm of a pixel's channels.
 struct RmsNormSilu {
   const void* x = nullptr;           // Scalar [pixels, channels]
   const void* input_bias = nullptr;  // Scalar [channels]; null if there is no bias
@@ -88,8 +91,8 @@ struct AddResidual {
 
 const char* add_residual(const AddResidual& p, Stream stream);
 
-/// Repeats every pixel of x + bias `space` x `space` times. With `twice`, every frame appears twice, except the first
-/// of an odd number of frames.
+/// Repeats every pixel of x + bias `space` x `space` times. With `twice`, every frame is also repeated, except the
+/// first one if the number of frames is odd.
 struct Repeat {
   const void* x = nullptr;     // Scalar [frames, height, width, channels]
   const void* bias = nullptr;  // Scalar [channels]; null if there is no bias

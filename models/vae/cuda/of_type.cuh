@@ -1,4 +1,4 @@
-// Selects one of three instantiations by the element type.
+// Selects one of three instantiations of a kernel by the element type.
 #pragma once
 
 #include "models/layers/cuda/launch.h"

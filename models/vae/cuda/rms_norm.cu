@@ -15,10 +15,11 @@ using attention::cuda::store_packed;
 using attention::cuda::unpack;
 
 constexpr int kThreads = 256;
-constexpr int kPixelsPerThread = 4;  // they share the thread's loads of gamma and bias
+constexpr int kPixelsPerThread = 4;  // a thread loads gamma and bias once for all its pixels
 constexpr int kWarp = 32;
 
-/// Lane l of a pixel holds the groups of eight channels l, l + lanes, l + 2 lanes, ..., at most kGroups.
+/// `lanes` lanes share a pixel. Channels are in groups of eight; lane l has the groups l, l + lanes, l + 2 lanes, ..,
+/// at most kGroups.
 template <typename T, int kGroups>
 __global__ void __launch_bounds__(kThreads) rms_norm_silu_kernel(const __grid_constant__ RmsNormSilu p, int lanes) {
   const int groups = p.channels / kLaneElements, lane = static_cast<int>(threadIdx.x) % lanes;
@@ -36,7 +37,7 @@ __global__ void __launch_bounds__(kThreads) rms_norm_silu_kernel(const __grid_co
 #pragma unroll
   for (int turn = 0; turn < kPixelsPerThread; ++turn) {
     const int64_t pixel = first + static_cast<int64_t>(turn) * at_once;
-    const bool inside = pixel < p.pixels;  // all lanes must take part in the sum
+    const bool inside = pixel < p.pixels;  // lanes outside go on, because all lanes must take part in the sum
     const T* x = static_cast<const T*>(p.x) + pixel * p.channels;
     float value[kGroups][kLaneElements], squares = 0;
 #pragma unroll
@@ -53,7 +54,7 @@ __global__ void __launch_bounds__(kThreads) rms_norm_silu_kernel(const __grid_co
       }
     }
     for (int other = lanes / 2; other > 0; other /= 2) squares += __shfl_xor_sync(0xFFFFFFFFU, squares, other);
-    // This form keeps NaN.
+    // A comparison with NaN is false, so a NaN norm stays NaN; fmaxf() would drop it.
     const float norm = sqrtf(squares), factor = root / (norm < p.least_norm ? p.least_norm : norm);
     T* out = static_cast<T*>(p.out) + pixel * p.channels;
 #pragma unroll

@@ -1,4 +1,5 @@
-// Means and variances of channel groups over all pixels of a frame: partial sums per block, then one block per group.
+// Means and variances of channel groups over all pixels of a frame. First each thread block writes partial sums, then
+// one block per group adds them.
 #include <algorithm>
 
 #include "attention/cuda/launched.cuh"
@@ -15,15 +16,15 @@ using attention::cuda::to_float;
 using attention::cuda::unpack;
 
 constexpr int kThreads = 256;
-constexpr int kTogether = 4;  // pixels loaded together
+constexpr int kTogether = 4;  // pixels that a thread loads before it uses the first
 
 template <typename T>
 __device__ const T* frame_of(const GroupStatistics& p) {
   return static_cast<const T*>(p.x) + static_cast<int64_t>(blockIdx.y) * p.pixels * p.channels;
 }
 
-/// Returns the value that is subtracted from channel `c` so that squares do not cancel: the channel at the frame's
-/// first pixel.
+/// Returns the value that is subtracted from channel c, so that the variance does not lose precision by cancellation.
+/// It is the channel's value at the frame's first pixel.
 template <typename T>
 __device__ float origin_of(const GroupStatistics& p, int c) {
   return to_float(frame_of<T>(p)[c]);
@@ -34,8 +35,8 @@ __device__ float* partials_of(const GroupStatistics& p, int blocks) {
   return p.partials + static_cast<int64_t>(blockIdx.y) * blocks * 2 * p.channels;
 }
 
-/// Sums x - origin and its square over this block's pixels of a frame. grid: blocks, frames. A thread takes eight
-/// channels of every `stride`-th pixel; threads beyond the last whole pixel idle.
+/// Sums x - origin and its square over this block's pixels of a frame. The grid is (blocks, frames). A thread sums
+/// eight channels of every `stride`-th pixel. Threads that are too few for another whole pixel do nothing.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, 4) partial_sums(const __grid_constant__ GroupStatistics p) {
   extern __shared__ float shared[];  // [2][pixels at once][channels]
@@ -74,8 +75,8 @@ __global__ void __launch_bounds__(kThreads, 4) partial_sums(const __grid_constan
   }
 }
 
-/// Returns the sum of part(i) for i < count, added as a tree over kThreads. All lanes of a warp must call it together;
-/// the first lane gets the result.
+/// Returns the sum of part(i) for 0 <= i < count, in the first lane. All lanes of a warp must call it together. It adds
+/// in a fixed tree of kThreads partial sums.
 template <typename Part>
 __device__ double warp_total(int count, const Part& part) {
   constexpr int kShare = kThreads / 32;
@@ -94,15 +95,16 @@ __device__ double warp_total(int count, const Part& part) {
   return total;
 }
 
-/// One block per group of a frame. grid: groups, frames. Channels have different origins, so their means are combined
-/// first, then the squares around the common mean.
+/// Combines the partial sums. Each block computes one group of a frame; the grid is (groups, frames). Channels have
+/// different origins. So their means are combined first, and then the squares around the common mean.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) finish(const __grid_constant__ GroupStatistics p, int blocks) {
   __shared__ double sums[2][kMaxStatisticsChannels];
   const int per_group = p.channels / p.groups, first = static_cast<int>(blockIdx.x) * per_group;
   const double pixels = static_cast<double>(p.pixels);
   const float* partials = partials_of(p, blocks) + first;
-  for (int i = static_cast<int>(threadIdx.x) / 32; i < 2 * per_group; i += kThreads / 32) {  // one warp each
+  // A warp adds one channel's sum.
+  for (int i = static_cast<int>(threadIdx.x) / 32; i < 2 * per_group; i += kThreads / 32) {
     const float* from = partials + i / per_group * p.channels + i % per_group;
     const double total = warp_total(
         blocks, [&](int block) { return static_cast<double>(from[static_cast<int64_t>(block) * 2 * p.channels]); });
@@ -142,7 +144,8 @@ __global__ void __launch_bounds__(kThreads) finish(const __grid_constant__ Group
 template <typename T>
 void launch(const GroupStatistics& p, Stream stream) {
   const int columns = p.channels / kLaneElements, at_once = kThreads / columns;
-  // With many frames there are many blocks, and a block's partial sums should be small beside its input.
+  // A block's partial sums should be small compared with its input. One frame gives few blocks, so each gets few
+  // pixels; with several frames there are enough blocks for four times as many pixels.
   const int64_t each = at_once * kTogether * (p.frames > 1 ? 4 : 1), wanted = (p.pixels + each - 1) / each;
   const int blocks = static_cast<int>(std::min<int64_t>(kStatisticsBlocks, wanted));
   const auto frames = static_cast<unsigned>(p.frames);
