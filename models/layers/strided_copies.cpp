@@ -32,8 +32,7 @@ void copy_all(std::span<const StridedCopy> copies) {
 CopiesBeside::~CopiesBeside() {
   try {
     join();
-  } catch (
-      ...) {  // NOLINT(bugprone-empty-catch): join() fails only if the device is lost, and then no copy runs any more
+  } catch (...) {  // NOLINT(bugprone-empty-catch): fails only on a lost device, which copies nothing more
   }
 }
 

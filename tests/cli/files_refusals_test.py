@@ -51,7 +51,7 @@ class Refusals(Models):
     def test_refuses_equal_or_swapped_experts(self):
         folder = self.comfy('two', 'comfy', {'transformer': 'a_high', 'transformer_2': 'a_low'})
         high, low = (folder / 'diffusion_models' / f'a_{name}.safetensors' for name in ('high', 'low'))
-        self.refused(['by their names, this file or', '--transformer'], '-m', folder, '--transformer', low, '--transformer-2', high)
+        self.refused(['by its name, this file or', '--transformer'], '-m', folder, '--transformer', low, '--transformer-2', high)
         low.unlink()
         low.symlink_to(high)
         self.refused(['a_low.safetensors: is also the file of transformer'], '-m', folder)
