@@ -25,7 +25,8 @@ bool rotates(int64_t rotation) {
   return rotation == 0 || rotation == 16 || rotation == 64 || rotation == cuda::kMaxRotation;
 }
 
-/// Quantizes x [rows, in] for a part of a layer. Rotations that the kernel lacks take a pass in fp32 first.
+/// Quantizes x [rows, in] for a part of a layer. If the kernel cannot do the part's rotation, rotates in a separate
+/// pass in fp32 first.
 Activation quantize_for(const StoredRows& part, const at::Tensor& x) {
   if (rotates(part.rotation))
     return quantize_on_cuda(x, {.kind = RowFormat::int8, .rotation = part.rotation}, /*gelu=*/false, part.column_scale);

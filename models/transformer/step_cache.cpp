@@ -24,9 +24,9 @@ void add_squares(const at::Tensor& y, const at::Tensor& x, std::vector<at::Tenso
 }
 
 /// Returns the factor by which the last change y (of the first block's residual) predicts the present change x. It is m
-/// * r^2: m = (x y) / (y y) minimizes |x - m y|, and r^2 is the fraction of |x|^2 that m y explains, which makes the
-/// factor small if x points elsewhere. The product x y comes from norms of x + y and x - y, because fp16 products could
-/// overflow.
+/// r^2. m = <x, y> / <y, y> minimizes |x - m y|. r^2 = |m y|^2 / |x|^2 is the fraction of x that m y explains; it makes
+/// the factor small if x points elsewhere. The inner product <x, y> is computed from the norms of x + y and x - y,
+/// because products in fp16 could overflow.
 at::Tensor share_of_squares(const at::Tensor* squares) {
   const at::Tensor& yy = squares[kOfY];
   const at::Tensor multiple = (squares[kOfSum] - squares[kOfDifference]) / (4 * yy);

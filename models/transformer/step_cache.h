@@ -17,11 +17,11 @@
 
 namespace sparsereel::models {
 
-/// What one transformer remembers during one denoising. A residual is what blocks add to the tokens. The first forward
-/// pass of a step decides for the step's later passes (guidance passes in turn), and the entries of a batch decide
-/// together. If each pass decided alone, passes would drift apart, and guidance would amplify the difference. Ranks
-/// also decide together, as a single rank with all tokens and passes would. Each rank remembers its own tokens. A copy
-/// of a cache is cheap: it shares tensors, which are replaced but never changed.
+/// The memory of one transformer during one denoising. A residual is the sum that blocks add to the tokens. The first
+/// forward pass of a step decides for the step's later passes (guidance passes in turn), and the entries of a batch
+/// decide together. If each pass decided alone, passes would drift apart, and guidance would amplify the difference.
+/// Ranks also decide together, as a single rank with all tokens and passes would. Each rank remembers its own tokens. A
+/// copy of a cache is cheap: it shares tensors, which are replaced but never changed.
 class StepCache {
  public:
   /// `share` is the groups of ranks that share tokens or passes. `passes` says how a single rank would compute the

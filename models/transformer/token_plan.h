@@ -27,7 +27,7 @@ struct TokenTables {
   RotaryByHead rotary_by_head{};  // if defined, used instead of `rotary`
 };
 
-/// What a forward pass needs to know about its tokens: order, slice and positions. All tensors are on the run's device.
+/// The order, the slice and the positions of a forward pass's tokens. All tensors are on the run's device.
 /// Video tokens are in the run's order.
 struct TokenPlan {
   hilbert::Grid grid;

@@ -33,7 +33,7 @@ hilbert::Grid grid_of_patches(const at::Tensor& latents, int64_t channels, const
 JointModulation modulation_rows(const at::Tensor& table, int64_t first, int64_t rows,
                                 const at::Tensor& row_of_token = {});
 /// Throws Error unless each batch entry of the latents has one text and one timestep, and the text has the width
-/// text_dim, the config's `field`.
+/// text_dim (called `field` in the config).
 void check_conditions(const TransformerInput& input, int64_t text_dim, const std::string& field,
                       const std::string& config_file);
 /// Throws Error if the conditioning has anything but a text. For families that take only text.

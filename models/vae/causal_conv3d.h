@@ -41,10 +41,10 @@ struct CausalConv3d {
   void weights(const Visit& visit, const std::string& name, int64_t out, int64_t in, int64_t side = 3);
 };
 
-/// What the convolutions of an encoder or decoder remember from one batch of frames to the next: the last
-/// kHistoryFrames input frames [2, height, width, in] of each.
+/// The memory of an encoder's or decoder's convolutions from one batch of frames to the next: the last kHistoryFrames
+/// input frames [2, height, width, in] of each convolution.
 struct ConvHistory {
-  // What precedes a video's first frame: zeros if true, repetitions of that frame if false.
+  // If true, zeros precede a video's first frame; if false, copies of that frame.
   bool starts_on_zeros = false;
   bool ends = false;  // true if the next frames are the video's last, which need not be remembered
   // Becomes true if a convolution remembers other frames than before; nullopt: do not compare.

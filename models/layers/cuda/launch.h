@@ -157,7 +157,7 @@ struct AddGated {
 
 const char* add_gated(const AddGated& p, Stream stream);
 
-constexpr int kMaxCopies = 48, kMaxCopyDims = 5;  // how many copies a launch takes, and dimensions a copy may have
+constexpr int kMaxCopies = 48, kMaxCopyDims = 5;  // at most so many copies in a launch, and dimensions in a copy
 
 /// A copy of 16-byte words, aligned to 16 bytes. Strides are in words. The first dimension is the innermost.
 struct StridedCopy {

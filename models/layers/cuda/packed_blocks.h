@@ -62,7 +62,7 @@ SPARSEREEL_BOTH inline int nibble(uint8_t byte, bool high) {
   return high ? byte >> 4 : byte & 15;
 }
 
-/// The scale and the minimum of one sub-block.
+/// The scale and the minimum, 6 bits each, of a group of 32 elements (MiddleBlock).
 struct SixBits {
   int scale, minimum;
 };

@@ -29,7 +29,7 @@ struct ChosenFile {
 /// kinds: a folder in diffusers' layout, of which other files may replace single weights; or an architecture (the
 /// configs of all components in one file), with weights from files or random weights. Opening reads only JSON;
 /// component() maps the weights.
-class Checkpoint {  // NOLINT(bugprone-exception-escape): as in Component
+class Checkpoint {  // NOLINT(bugprone-exception-escape): json's noexcept move contains assertions
  public:
   /// Opens a folder with a model_index.json and the folders of its components. Throws Error if the index is missing or
   /// malformed, or names an unsupported pipeline class.

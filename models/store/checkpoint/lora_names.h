@@ -9,7 +9,7 @@
 
 namespace sparsereel::models {
 
-/// What a tensor is for its layer: A (down), B (up), and the others as in LoraLayer (lora_file.h).
+/// The kind of a tensor within its layer: `down` is A and `up` is B; LoraLayer (lora_file.h) describes the other kinds.
 enum class LoraPiece { down, up, bias, alpha, diff, diff_bias };
 
 struct LoraName {

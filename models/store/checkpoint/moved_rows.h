@@ -18,7 +18,7 @@ struct MovedRows {
   int64_t part = 0, parts = 1;
   bool halves_swapped = false;  // true if the other program stores the second half of the layer's rows first
   /// If not empty, the parts are interleaved: a group of rows of each part, then the next group of each part, and so
-  /// on. The name of a tensor beside `second` that has as many elements as a group has rows: "q_norm.weight" has one
+  /// on. The text names a tensor beside `second` that has as many elements as a group has rows: "q_norm.weight" has one
   /// for each channel of a head.
   std::string turns_like = {};
 };

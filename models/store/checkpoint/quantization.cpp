@@ -29,7 +29,7 @@ constexpr std::string_view kCompanions[] = {"weight",       "bias",        "inpu
 constexpr std::pair<std::string_view, std::string_view> kQuanto[] = {{".weight._data", ".weight"},
                                                                      {".weight._scale", ".weight_scale"}};
 
-/// What a layer's description says, or what its tensors tell.
+/// The format of a layer, from its description or from its tensors.
 struct Described {
   const QuantizedFormat* format = nullptr;
   int64_t rotation = 0, group = 0;

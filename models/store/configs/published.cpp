@@ -41,8 +41,7 @@ bool is_repository_name(const std::string& text) {
 std::string download_command(const Download& download) {
   std::string files;
   for (const std::string& file : download.files) files += " " + file;
-  // An option of hf download.
-  if (!download.pattern.empty()) files += std::string(" --include '") + download.pattern + "'";
+  if (!download.pattern.empty()) files += std::string(" --include '") + download.pattern + "'";  // of hf download
   const std::string folder = download.folder.empty() ? name_of_repository(download.repository) : download.folder;
   return "hf download " + download.repository + files + " --local-dir " + folder;
 }
