@@ -30,26 +30,26 @@ Activation rms_norm_on_cuda(const at::Tensor& x, const at::Tensor& update, doubl
 void add_gated_on_cuda(const at::Tensor& x, const at::Tensor& update, int64_t video_tokens,
                        const JointModulation& modulation);
 
-/// Returns true if quantize_on_cuda() accepts x [.., in]: fp16 or bf16 on a GPU, where `in` is a
-/// multiple of 8 and at most 16384.
+/// Returns true if quantize_on_cuda() accepts x [.., in]: fp16 or bf16 on a GPU, where `in` is a multiple of 8 and at
+/// most 16384.
 bool has_quantize_kernel(const at::Tensor& x);
 
-/// Returns x in an 8-bit format. With `gelu`, first applies gelu by the tanh approximation to x
-/// and rounds to x's dtype. For int8, `in` must be a multiple of 16, and x may also be fp32; a
-/// column_scale, fp32 [in], multiplies x first.
+/// Returns x in an 8-bit format. With `gelu`, first applies gelu by the tanh approximation to x and rounds to x's
+/// dtype. For int8, `in` must be a multiple of 16, and x may also be fp32; a column_scale, fp32 [in], multiplies x
+/// first.
 Activation quantize_on_cuda(const at::Tensor& x, const RowFormat& format, bool gelu = false,
                             const at::Tensor& column_scale = {});
 
-/// Returns true if swiglu_on_cuda() accepts x [.., 2 F]: fp16 or bf16 on a GPU, contiguous, F a
-/// multiple of 8 up to 16384.
+/// Returns true if swiglu_on_cuda() accepts x [.., 2 F]: fp16 or bf16 on a GPU, contiguous, F a multiple of 8 up to
+/// 16384.
 bool has_swiglu_kernel(const at::Tensor& x);
 
-/// Returns a * silu(b) [.., F] for x = (a, b). With fp8, the result is rounded to x's dtype,
-/// then quantized by quantize_rows().
+/// Returns a * silu(b) [.., F] for x = (a, b). With fp8, the result is rounded to x's dtype, then quantized by
+/// quantize_rows().
 Activation swiglu_on_cuda(const at::Tensor& x, bool fp8);
 
-/// Returns true if project_on_cuda() accepts x [B, in] and these layers: fp16 or bf16 on a GPU,
-/// at most 4 rows and 4 layers, and a multiple of 8 for `in`.
+/// Returns true if project_on_cuda() accepts x [B, in] and these layers: fp16 or bf16 on a GPU, at most 4 rows and 4
+/// layers, and a multiple of 8 for `in`.
 bool has_projection_kernel(const at::Tensor& x, at::ArrayRef<const Linear*> layers);
 
 /// Returns fp32 [B, out] for each layer.

@@ -25,7 +25,7 @@ struct AttentionRows {
 /// The exchange around one attention call. Each rank holds a slice of the video tokens, followed by all text tokens.
 /// slice_of() gives the slices of tokens and of heads. Each rank of the group calls to_heads() before attention and
 /// to_tokens() after it. If ranks can reach each other's memory, the result of either function is valid only until the
-/// next call of the same function, also on another object.
+/// next call of the same function, also by another HeadExchange of the group.
 class HeadExchange {
  public:
   struct Shape {

@@ -33,7 +33,7 @@ class StepCache {
   /// step is always computed if no earlier step can be reused.
   void begin_step(std::optional<bool> reused = {});
 
-  // Each forward pass calls these, in this order.
+  // Each forward pass calls the following functions, in this order.
   /// Returns true if this forward pass must call decide() with the first block's residual [B, N, C].
   bool undecided() const { return forward_ == 0; }
   /// Decides from the first block's residual. Waits once for the device, unless it is known that the step will be

@@ -35,7 +35,7 @@ uint64_t bytes_of(const Slots& slots, const WeightReader& reader);
 /// Returns true if any of the weights is rounded a second time (WeightReader::rounds_again()).
 bool rounds_again(const Slots& slots, const WeightReader& reader);
 
-/// Fetches the weights of layers when it is their turn.
+/// Makes the weights of a layer available when the layer runs.
 class LayerWeights {
  public:
   virtual ~LayerWeights() = default;

@@ -173,8 +173,8 @@ class MappedTensors final : public TensorSource {
   Uploader uploader_;
 };
 
-/// Random tensors. They count as stored in the run's dtype: reading a tensor in another dtype
-/// converts these numbers and draws no others.
+/// Random tensors. They count as stored in the run's dtype: reading a tensor in another dtype converts
+/// these numbers and draws no others.
 class RandomTensors final : public TensorSource {
  public:
   RandomTensors(const Component& component, at::Device device, at::ScalarType dtype)
