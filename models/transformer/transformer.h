@@ -50,8 +50,8 @@ struct Tokens {
   /// of its batch entry.
   at::Tensor row_of_token{};
   at::Tensor modulation{};  // [R, ..]: modulation from which all blocks derive theirs; undefined if the model has none
-  /// int64 [R]: for each row of `time`, its row in the modulation that make_modulation() has computed. Undefined if the
-  /// family does not compute modulation in advance.
+  /// int64 [R]: used instead of `time` and `modulation` if make_modulation() has computed the modulation: the rows of
+  /// that modulation that row_of_token refers to. Otherwise undefined.
   at::Tensor modulation_rows{};
   at::Tensor context{};       // [B, L, C]: text for cross-attention
   at::Tensor context_bias{};  // fp32 [B, L], added to the scores of the context's keys; undefined if not needed

@@ -53,10 +53,10 @@ enum class Residence {
   file,    // each visit reads one layer from the file, for modules that run once
 };
 
-/// How many layers do not stay on the device. They are spread evenly over all layers, so that they are copied while
-/// layers that stay compute. On a CPU, all layers stay.
+/// The number of layers that do not stay on the device. They are spread evenly over all layers, so that they are copied
+/// while layers that stay compute. On a CPU, all layers stay.
 struct Streaming {
-  int64_t layers = 0;    // number of layers that do not stay on the device
+  int64_t layers = 0;    // layers that do not stay on the device
   int64_t pageable = 0;  // how many of `layers` are in host memory that is not page-locked, which is slower
   /// How many of `layers` each visit reads from the file. If any, the component must outlive the weights.
   int64_t from_file = 0;
