@@ -17,7 +17,7 @@ namespace sparsereel::models {
 /// no family (family.h) has this class, or if a component that the family needs is missing or has an unsupported class.
 std::string check_model_index(const nlohmann::json& index, const std::string& file);
 
-/// A file that open_model() chose for a part because the user did not name one.
+/// The file that open_model() took for a part.
 struct ChosenFile {
   std::string role;
   std::filesystem::path path;
@@ -52,7 +52,8 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): json's noexcept move c
   const std::string& pipeline_class() const { return pipeline_class_; }
   /// Returns true if open_model() put the model together from single files, with or without files that the user named.
   bool is_of_files() const { return is_of_files_; }
-  /// Returns the files that open_model() chose because the user did not name all files.
+  /// Returns the files that open_model() took for the parts, found or named by the user. Empty for a folder in
+  /// diffusers' layout.
   const std::vector<ChosenFile>& choices() const { return choices_; }
   void set_choices(std::vector<ChosenFile> choices) { choices_ = std::move(choices); }
   /// Returns every place that the model is read from: index, folders of components, architecture file and files of

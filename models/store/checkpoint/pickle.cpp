@@ -21,7 +21,7 @@ constexpr size_t kStorageFields = 5;
 constexpr size_t kMaxGlobal = 256;  // longest name of a global, in bytes
 constexpr size_t kMostCopied = 4;   // limit of copied items, per byte of the pickle
 
-/// The result of a pickle's call of a global.
+/// The result if a pickle calls a global.
 enum class CallEffect {
   none,        // an error: it may only be named, as a storage's class or a dtype
   tensor,      // a tensor, which the arguments describe

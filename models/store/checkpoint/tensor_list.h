@@ -39,7 +39,7 @@ struct TensorEntry {
   bool halves_swapped = false;        // the file stores the second half of the rows first
   std::vector<int64_t> strides = {};  // in elements, one per dimension; empty if contiguous
   // Set if other rows lie between the tensor's rows: it has groups of group_rows consecutive rows. A group begins
-  // group_step rows after the begin of the group before it.
+  // group_step rows after the beginning of the previous group.
   int64_t group_rows = 0, group_step = 0;  // group_rows is 0 if the rows are consecutive
 
   uint64_t elements() const;

@@ -71,7 +71,7 @@ bool widen_input(Checkpoint& checkpoint, const std::vector<LoraChoice>& loras) {
   if (factor <= 1) return false;
   const Component& component = checkpoint.component(kRole);
   const std::string tensor = names.input + ".weight";
-  if (!component.tensors.contains(tensor)) return false;  // loading the model reports it
+  if (!component.tensors.contains(tensor)) return false;  // loading the model reports the missing tensor
   Shape wider = component.shape_of(tensor);
   if (wider.size() < 2) return false;
   wider[1] *= factor;
