@@ -1,4 +1,4 @@
-// A run observer made of functions.
+// A run observer whose events call functions that a test sets.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace sparsereel::test {
 
-/// Calls its function for an event, if that function is set.
+/// Passes each event of a run to the function of that event. Ignores the event if the function is not set.
 struct CallbackObserver final : models::RunObserver {
   std::function<void(const std::string& name)> on_stage;
   std::function<void(const models::StepDone&)> on_step;

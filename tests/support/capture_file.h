@@ -15,14 +15,14 @@
 
 namespace sparsereel::app {
 
-/// Writes `capture` as fp16: kernels take fp16, and the file is half as large. `metadata` is added to the metadata that
-/// read_capture() needs. Throws Error if fp16 cannot hold a value.
+/// Writes `capture` in fp16, because the kernels take fp16 and the file is then half as large. `metadata` is added to
+/// the metadata that read_capture() needs. Throws Error if fp16 cannot hold a value.
 inline void write_capture(const std::filesystem::path& file, const Capture& capture,
                           std::map<std::string, std::string> metadata) {
   const auto tensor_name = [](const CapturedCall& call, const std::string& part) {
     return "step" + std::to_string(call.step) + ".layer" + std::to_string(call.layer) + "." + part;
   };
-  std::vector<at::Tensor> halves;  // keeps the bytes alive
+  std::vector<at::Tensor> halves;  // own the bytes that `views` refer to
   std::vector<models::TensorView> views;
   std::string names;
   for (const CapturedCall& call : capture.calls) {
@@ -39,7 +39,7 @@ inline void write_capture(const std::filesystem::path& file, const Capture& capt
   metadata["height"] = std::to_string(capture.grid.height);
   metadata["width"] = std::to_string(capture.grid.width);
   metadata["text_tokens"] = std::to_string(capture.text_tokens);
-  metadata["calls"] = names;  // STEP/LAYER ...
+  metadata["calls"] = names;  // "STEP/LAYER STEP/LAYER ..."
   models::write_safetensors(file, views, metadata);
 }
 

@@ -27,7 +27,7 @@ inline void check_command_line(std::vector<std::string> words) {
   app::CommandLine line(report);
   CLI::App program;
   app::add_commands(program, line);
-  program.parse_complete_callback([] { throw Parsed(); });  // comes before the commands' own callbacks
+  program.parse_complete_callback([] { throw Parsed(); });  // runs before the commands' callbacks, so no command starts
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   try {

@@ -36,8 +36,8 @@ inline void expect_other_latents_refused(models::Vae& vae) {
     EXPECT_TRUE(throws_error([&] { vae.decode(latents, false); }, {"[1, 4, frames, height, width]"}));
 }
 
-/// Returns the number of frames of each piece that the decoder hands out. Expects that the pieces together are the
-/// whole video. Without tiling, also expects that each piece arrives before the decoder reports it as progress.
+/// Decodes the latents and returns the number of frames of each piece that the decoder hands out. Expects the pieces
+/// together to equal the whole video. Without tiling, also expects each piece before the progress report about it.
 inline std::vector<int64_t> pieces_of(models::Vae& vae, const at::Tensor& latents, bool tiled) {
   std::vector<at::Tensor> pieces;
   std::vector<int64_t> sizes;
@@ -68,7 +68,8 @@ inline void expect_other_frames_refused(models::Vae& vae) {
   refused({1, 3, 1, 16, 17}, "height and width must be multiples of 8");
 }
 
-/// Expects the peak memory of `work` to be 0.8 to 1.1 times `said`, the VAE's estimate in bytes.
+/// Expects the VAE's estimate `said`, in bytes, to be close to the peak memory of `work`: the peak must be 0.8 to 1.1
+/// times the estimate.
 inline void expect_peak_memory(const std::function<void()>& work, uint64_t said, at::IntArrayRef shape) {
   const auto allocated = std::make_shared<AllocatedBytes>();
   {

@@ -19,17 +19,19 @@
 namespace sparsereel::test {
 
 struct ParityFamily {
-  std::string name;    // appears in test names
-  std::string folder;  // below tests/parity/data, with a final slash; empty for that folder itself
+  std::string name;    // the family's name in the names of tests
+  std::string folder;  // path of its data below tests/parity/data, with a final slash; may be empty
   std::string transformer_class, vae_class;
-  bool cross_attention = false;  // if false, text tokens attend along with the video tokens
-  double fp8_error = 0.025;  // largest relative L1 of an 8-bit forward. It is larger in families that normalize updates
-                             // before they add them, because the residual stream then outweighs their errors less. It
-                             // is also larger if cross-attention adds the outputs of two contexts.
-  double vae_tolerance = 1e-5;  // in fp32, relative to the frames' scale; larger if norms divide by a pixel's length
-  std::vector<std::string> lists{};  // names of the lists of cases that the family has; empty if it has all
-  /// The case for tests that run on one case of each family: the first one if empty. A family with a name here has its
-  /// data, and so its lists, in common with another one, which runs them.
+  bool cross_attention = false;  // false: text and video tokens attend to each other in one sequence
+  /// Bound on the relative L1 error of a forward pass in 8 bits. It is larger in families that normalize a layer's
+  /// output before they add it to the residual stream, because errors of the output then weigh more. It is also larger
+  /// in families whose cross-attention adds the outputs of two contexts.
+  double fp8_error = 0.025;
+  /// Bound on errors of frames in fp32, relative to max|frames|. It is larger for VAEs with RMS norms over channels.
+  double vae_tolerance = 1e-5;
+  std::vector<std::string> lists{};  // files of cases that the family has, such as "dit_cases.json"; empty: all of them
+  /// The case for tests that run on one case of each family. Empty: the first case of each list. Not empty: the family
+  /// shares its data and its lists of cases with another family, and the tests of all cases run for that other family.
   std::string usual_case{};
 };
 
@@ -88,13 +90,13 @@ struct ParityCase {
   nlohmann::json content;
 };
 
-/// Returns the case of a list on which tests run that hold for every family.
+/// Returns the case for tests that run on one case of each family. `list` is a file such as dit_cases.json.
 inline nlohmann::json usual_case(const ParityFamily& family, const std::string& list) {
   const nlohmann::json listed = read_data(family.folder + list);
   return family.usual_case.empty() ? *listed.begin() : listed.at(family.usual_case);
 }
 
-/// Returns the cases in `list` of every family.
+/// Returns the cases of every family from its file `list`, such as dit_cases.json.
 inline std::vector<ParityCase> parity_cases(const std::string& list) {
   std::vector<ParityCase> cases;
   for (const ParityFamily& family : parity_families()) {
@@ -158,9 +160,9 @@ inline TransformerForward transformer_forward(const ParityCase& one, const Golde
           .timesteps = tensor("timesteps").to(options.device())};
 }
 
-/// Returns the VAE in the folder `name` of the family's data. The folder holds config.json and a weight file, or two if
-/// the encoder has its own. The scaling factor is set to 1, because diffusers' decode() and encode(), which made the
-/// golden latents, do not apply it.
+/// Returns the VAE in the folder `name` of the family's data. The folder holds config.json and one weight file, or two
+/// weight files if the encoder has its own. The scaling factor is set to 1, because the golden latents come from
+/// diffusers' decode() and encode(), which do not apply the factor.
 inline models::Component vae_component(const ParityFamily& family, const std::string& name) {
   models::Component component;
   component.class_name = family.vae_class;
@@ -186,7 +188,8 @@ inline models::Component with_random_weights(models::Component component, uint64
   return component;
 }
 
-/// Returns the frames of a case of vae_encoder_cases.json. The case's script makes the same frames.
+/// Returns frames of this shape for a case of vae_encoder_cases.json, in fp32 from -1 to 1. The script that made the
+/// case's golden latents computes the same frames.
 inline at::Tensor frames_to_encode(at::IntArrayRef shape) {
   const at::Tensor index = at::arange(c10::multiply_integers(shape), at::kLong);
   return (index * index * 31 + index * 7919).remainder(251).to(at::kFloat).div(125).sub(1).view(shape);

@@ -1,5 +1,5 @@
-// Reads golden tensors, which the scripts in tests/parity made with the reference, and compares with them. All parity
-// tests use this.
+// Reads golden tensors and compares results with them. The scripts in tests/parity made these tensors with the models'
+// reference code. All parity tests use this file.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -1,5 +1,5 @@
-// Checks that every kind of Group must pass. Each rank of a group runs the checks, and the tests of each kind run all
-// checks.
+// Checks that every implementation of Group must pass. The tests of each implementation run all checks, and every rank
+// of the group runs each check.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,19 +16,20 @@ namespace sparsereel::test {
 
 using models::Group;
 
-/// Runs `part` on `size` ranks at once, each with its own group. Throws the exception of a rank that failed.
+/// Runs `part` on `size` ranks at once. Each rank gets its own Group object. Throws the exception of a rank that
+/// failed.
 using RunRanks = std::function<void(int64_t size, const std::function<void(Group&)>& part)>;
 
 inline void require(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error("this does not hold: " + what);
 }
 
-/// Returns `count` numbers that depend on the sender and the receiver.
+/// Returns the `count` numbers that rank `from` sends to rank `to`; they differ for each pair of ranks.
 inline at::Tensor told(int64_t from, int64_t to, int64_t count, const at::TensorOptions& options) {
   return (at::arange(count, options.dtype(at::kLong)) + (10 * from + to)).to(options);
 }
 
-/// Checks all_to_all with sizes that differ by pair; some are zero.
+/// Checks all_to_all with a different size for each pair of ranks. Some sizes are zero.
 inline void exchanges_uneven_pieces(Group& group, at::Device device) {
   for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kByte}) {
     const auto options = at::TensorOptions().device(device).dtype(dtype);
@@ -45,7 +46,8 @@ inline void exchanges_uneven_pieces(Group& group, at::Device device) {
   }
 }
 
-/// Exchanges more bytes than sockets buffer, in both directions at once.
+/// Sends more bytes in both directions at once than the buffers of sockets hold. A group in which all ranks write
+/// before they read would hang.
 inline void exchanges_large_pieces(Group& group, at::Device device) {
   const auto options = at::TensorOptions().device(device).dtype(at::kFloat);
   const int64_t count = int64_t{1} << 20;
@@ -78,7 +80,7 @@ inline void reduces_to_the_same_bits(Group& group, at::Device device) {
     require(at::equal(sum, base * n + n * (n - 1) / 2), "sums");
     require(at::equal(most, base + (n - 1)), "maxima");
   }
-  // The result depends on the order of the sum, yet every rank must get rank 0's result.
+  // The sum of these floats depends on the order of the additions, yet every rank must get the same bits as rank 0.
   at::Tensor odd = at::arange(1000, at::TensorOptions().device(device).dtype(at::kFloat)).add_(0.1).pow_(group.rank());
   group.all_reduce_sum(odd);
   const at::Tensor first = odd.clone();
@@ -94,8 +96,8 @@ inline void broadcasts_from_every_root(Group& group, at::Device device) {
   }
 }
 
-/// Splits the group into two parts, and alternates sums over a part with sums over the whole group. Neither may disturb
-/// the other.
+/// Splits the group into two parts, and alternates sums over a part with sums over the whole group. Each sum must be
+/// correct.
 inline void splits_by_color(Group& group, at::Device device) {
   const auto part = group.split(group.rank() % 2);
   require(part->size() == (group.size() + 1 - group.rank() % 2) / 2, "the part's size");
@@ -115,19 +117,24 @@ inline void splits_by_color(Group& group, at::Device device) {
   alone->all_reduce_sum(at::ones({1}, at::TensorOptions().device(device)));
 }
 
-/// Checks that every rank finds what the others put into its windows, over several rounds. The windows grow, and are
-/// closed and opened again. Returns false, on all ranks, if the group has no windows.
+/// Checks in several rounds that every rank finds the numbers that the other ranks wrote into its window (memory into
+/// which peers write directly). The windows grow, and are closed and opened again. Returns false on all ranks if the
+/// group has no windows.
 inline bool puts_into_windows(Group& group, at::Device device) {
   const int64_t size = group.size(), own = group.rank();
   const auto options = at::TensorOptions().device(device).dtype(at::kLong);
   for (const int64_t count : {10, 100'000, 100'000}) {
-    at::Tensor right = at::ones({}, options.dtype(at::kBool));  // read at the end, so that no round waits for the GPU
+    // Collects whether all rounds were correct. It is read only after the last round, so that no round waits for the
+    // GPU.
+    at::Tensor right = at::ones({}, options.dtype(at::kBool));
     for (int64_t round = 0; round < 20; ++round) {
       models::Windows* windows = group.windows(2 * size * count * 8, device);
       if (windows == nullptr) return false;
-      const auto part = [&](int64_t rank, int64_t maker) {  // alternates between the two halves of a window
-        return windows->of(rank).view(at::kLong).narrow(0, (round % 2 * size + maker) * count, count);
-      };
+      const auto part =
+          [&](int64_t rank,
+              int64_t maker) {  // what `maker` wrote into the window of `rank`; rounds alternate between two halves
+            return windows->of(rank).view(at::kLong).narrow(0, (round % 2 * size + maker) * count, count);
+          };
       windows->exchange([&] {
         for (int64_t rank = 0; rank < size; ++rank) part(rank, own).copy_(told(own, rank, count, options) + round);
       });
@@ -145,13 +152,13 @@ inline bool puts_into_windows(Group& group, at::Device device) {
   return true;
 }
 
-/// Repeats a sum over the group until it throws, and returns the message.
+/// Repeats a sum over the group until the sum throws an Error. Returns the error's message.
 inline std::string end_of(Group& group, at::Device device) {
   try {
     for (;;) {
       const at::Tensor one = at::ones({1}, at::TensorOptions().device(device));
       group.all_reduce_sum(one);
-      one.item<float>();  // waits for the GPU
+      one.item<float>();  // waits for the GPU, which shows errors of the sum
     }
   } catch (const Error& error) {
     return error.what();
@@ -160,7 +167,8 @@ inline std::string end_of(Group& group, at::Device device) {
 
 inline void aborts_for_all(Group& group, at::Device device) {
   if (group.rank() == group.size() - 1) {
-    group.all_reduce_sum(at::ones({1}, at::TensorOptions().device(device)));  // after all ranks have started
+    group.all_reduce_sum(
+        at::ones({1}, at::TensorOptions().device(device)));  // returns only after all ranks have started
     group.abort("it rains");
     group.abort("something else");
   }
@@ -170,7 +178,7 @@ inline void aborts_for_all(Group& group, at::Device device) {
   require(end_of(group, device) == said, "nothing can be exchanged after that");
 }
 
-/// The last rank leaves silently after a few calls. The others must name it.
+/// Checks that the other ranks name the last rank in their errors if it ends without calling abort().
 inline void names_who_left(Group& group, at::Device device) {
   if (group.rank() == group.size() - 1) return;
   const std::string said = end_of(group, device);

@@ -14,8 +14,8 @@
 
 namespace sparsereel::test {
 
-/// Runs call(part, number of its heads) for all parts at once, each in its own thread. `sizes` holds the number of
-/// heads of each part. `alike` is true if the head policies of all parts are equal.
+/// Splits the heads into parts of `sizes` heads, and calls `call` for all parts at once, each in its own thread.
+/// `alike` says whether the block selection settings of all heads are equal.
 inline void run_parts(const std::vector<int64_t>& sizes, bool alike,
                       const std::function<void(const attention::HeadPart& part, int64_t heads)>& call) {
   std::barrier meeting(static_cast<std::ptrdiff_t>(sizes.size()));
@@ -32,7 +32,7 @@ inline void run_parts(const std::vector<int64_t>& sizes, bool alike,
     meeting.arrive_and_wait();
     const std::lock_guard lock(mutex);
     sums.clear();
-    // The next barrier, in `exchange`, keeps every part from adding to the next sum before all parts have cleared this.
+    // `exchange` now waits at a third barrier, so no part adds to the next sum before all parts have cleared this one.
   };
   const auto exchange = [&](int64_t* counts, int64_t count) {
     sum(counts, count);

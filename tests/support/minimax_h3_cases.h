@@ -1,4 +1,5 @@
-// The small MiniMax-H3 models that make_minimax_h3_dit.py, make_minimax_h3_vae.py and make_minimax_h3_sound.py made.
+// The cases of the small MiniMax-H3 models, which make_minimax_h3_dit.py, make_minimax_h3_vae.py and
+// make_minimax_h3_sound.py in tests/parity made.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -27,7 +28,7 @@ inline std::vector<ParityCase> minimax_h3_cases() {
   return cases;
 }
 
-/// Returns the input of a case's forward pass. The text has the dtype of the run; latents are in fp32.
+/// Returns the input of a case's forward pass. The text is converted to `dtype`; latents are in fp32.
 inline models::TransformerInput minimax_h3_input(const ParityCase& one, const Golden& golden, at::ScalarType dtype) {
   const auto tensor = [&](const char* key) { return golden[one.name + "/" + key]; };
   const auto time = [&](size_t stream) {

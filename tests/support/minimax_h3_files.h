@@ -26,8 +26,8 @@ inline ParityCase minimax_h3_case(const std::string& name = "both") {
   return {&minimax_h3(), name, read_data("minimax_h3/dit_cases.json").at(name)};
 }
 
-/// Returns the weights of a small transformer under diffusers' names, in fp32. Rows of queries and keys are longer than
-/// those of values by this factor. Norms hide the factor.
+/// Returns the weights of a small transformer under diffusers' names, in fp32. The weights of queries and keys are
+/// multiplied by `queries_and_keys`. The output stays the same, because the model normalizes queries and keys.
 inline NamedTensors minimax_h3_weights(const ParityCase& one, double queries_and_keys = 1) {
   const Golden golden("minimax_h3/dit_golden");
   NamedTensors weights;
@@ -39,7 +39,7 @@ inline NamedTensors minimax_h3_weights(const ParityCase& one, double queries_and
   return weights;
 }
 
-/// Returns the same weights under the authors' names, with fused layers in this order.
+/// Returns the same weights under the authors' names, with the rows of each fused layer in this order.
 inline NamedTensors in_authors_names(const NamedTensors& weights, models::FusedRows order, int64_t head_dim) {
   const models::NameMap names = models::minimax_h3_transformer_part().names.others.front();
   NamedTensors renamed;
@@ -101,9 +101,10 @@ inline std::filesystem::path write_index(const std::filesystem::path& folder, co
   return index;
 }
 
-/// Opens a transformer's file or index with the config of a small transformer.
+/// Opens a transformer's weight file, or the index of its shards, with the config of this case's small transformer.
 inline models::Component open_minimax_h3(const std::filesystem::path& file, const ParityCase& one) {
-  static const models::Part part = models::minimax_h3_transformer_part();  // the component refers to its names
+  static const models::Part part =
+      models::minimax_h3_transformer_part();  // static, because the component refers to its names
   models::Component component = component_of(models::open_weights(file), part);
   component.config = one.content["config"];
   component.config_file = "small/config.json";

@@ -1,4 +1,4 @@
-// Layers whose weights are packed, with LoRAs on them, and the same layers in fp32.
+// Makes layers with packed 8-bit weights and LoRAs, and the same layers with fp32 weights.
 #pragma once
 
 #include <ATen/ATen.h>

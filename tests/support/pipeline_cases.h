@@ -32,7 +32,7 @@ inline models::Request request_of(const nlohmann::json& content) {
       {"scheduler", [&](const auto& value) { request.scheduler = value; }},
       {"flow_shift", [&](const auto& value) { request.flow_shift = value.template get<double>(); }},
       {"max_sequence_length", [&](const auto& value) { request.max_sequence_length = value.template get<int64_t>(); }},
-      {"attention", [](const auto&) {}},  // read before these
+      {"attention", [](const auto&) {}},  // read before this table
       {"topk", [&](const auto& value) { request.topk = value.template get<double>(); }},
       {"error", [&](const auto& value) { request.error = value.template get<double>(); }},
       {"block_error", [&](const auto& value) { request.block_error = value.template get<double>(); }},

@@ -1,4 +1,4 @@
-// The small Qwen3-VLs of make_qwen3.py and make_qwen3_vision.py in tests/parity, as a checkpoint would open them.
+// Opens the small Qwen3-VL models of make_qwen3.py and make_qwen3_vision.py in tests/parity as a checkpoint does.
 #pragma once
 
 #include <filesystem>
@@ -11,12 +11,13 @@
 
 namespace sparsereel::test {
 
-/// Opens a file of weights under any of the published names, with the config.json in this folder of the data. The
-/// default is the folder's own file.
+/// Opens a weight file whose tensors may have any of the published names. `name` is the folder of tests/parity/data
+/// that holds config.json. If `file` is empty, opens model.safetensors of that folder.
 inline models::Component qwen3_in(const std::string& name, std::filesystem::path file = {}) {
   const std::filesystem::path folder = std::filesystem::path(SPARSEREEL_TEST_DATA) / name;
   if (file.empty()) file = folder / "model.safetensors";
-  static const models::Part part = models::qwen3_vl_part("qwen3.safetensors");  // the component refers to its names
+  static const models::Part part =
+      models::qwen3_vl_part("qwen3.safetensors");  // static, because the component refers to its names
   models::Component component = component_of(models::open_weights(file), part);
   component.class_name = "Qwen3VLForConditionalGeneration";
   component.origin = file;
@@ -30,7 +31,8 @@ inline models::Component small_qwen3(const std::filesystem::path& file = {}) {
   return qwen3_in("qwen3", file);
 }
 
-/// Writes the weights that video models use as ComfyUI's files have them: other names, four layers, no final norm.
+/// Writes the component's weights to `file` as ComfyUI's files for video models hold them, and opens the file. Such
+/// files have other names, only the first four layers, and no final norm.
 inline models::Component small_qwen3_renamed(const models::Component& component, const std::filesystem::path& file) {
   const models::NameMap comfy = models::qwen3_names().others.front();
   std::vector<models::TensorView> views;

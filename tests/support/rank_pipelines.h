@@ -1,4 +1,4 @@
-// Pipelines of the tiny model for ranks that are threads.
+// Opens pipelines of the tiny model for ranks that are threads of one process.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace sparsereel::test {
 
-/// Opens one pipeline per rank. `device` is that of devices_of_threads().
+/// Opens one pipeline per rank. `device` is passed to devices_of_threads().
 inline std::vector<std::shared_ptr<models::Pipeline>> pipelines_of(int64_t ranks, const std::string& device) {
   std::vector<std::shared_ptr<models::Pipeline>> all;
   for (const std::string& each : models::devices_of_threads(ranks, device))

@@ -1,5 +1,5 @@
-// The scalar reference of attention. It prepares a head; to emulate 8-bit arithmetic it also smooths and rounds. Then
-// it runs online softmax over one row of blocks at a time.
+// The scalar reference of attention. For each head it prepares keys and values; to emulate 8-bit arithmetic it smooths
+// and rounds them. Then it computes one query block at a time, with online softmax over the key blocks.
 #include "tests/support/reference_attention.h"
 
 #include <atomic>
@@ -17,12 +17,12 @@ constexpr double kNoScore = -std::numeric_limits<double>::infinity();
 
 using Matrix = std::vector<double>;  // [tokens, head_dim]
 
-/// One head's keys and values as the emulated arithmetic sees them.
+/// One head's keys and values after smoothing and rounding, if the arithmetic rounds.
 struct Head {
   Matrix k, v;
   std::vector<double> k_mean, v_mean;  // [head_dim], subtracted from k and v; zero in exact arithmetic
-  std::vector<float> balance;          // [head_dim], divides k and multiplies q; one in exact arithmetic
-  std::vector<double> v_scale;         // [head_dim], factor of the e4m3 numbers in v; otherwise one
+  std::vector<float> balance;          // [head_dim], divisor of k and factor of q; one in exact arithmetic
+  std::vector<double> v_scale;         // [head_dim], scale of v if v holds e4m3 numbers; otherwise one
   Matrix cell_k, cell_v;               // [cells, head_dim], means of the cells in full blocks of video tokens
 };
 
@@ -33,7 +33,7 @@ Matrix read(const View<const float>& view, int64_t b, int64_t h, int64_t tokens,
   return m;
 }
 
-/// Subtracts the mean token from the first `tokens` rows and returns it.
+/// Subtracts the mean of the first `tokens` tokens from these tokens. Returns the mean, [head_dim].
 std::vector<double> center(Matrix& m, int64_t tokens, int64_t head_dim) {
   std::vector<double> mean(static_cast<size_t>(head_dim), 0.0);
   for (int64_t t = 0; t < tokens; ++t)
@@ -43,7 +43,7 @@ std::vector<double> center(Matrix& m, int64_t tokens, int64_t head_dim) {
   return mean;
 }
 
-/// Returns the mean square of each column over the first `tokens` rows.
+/// Returns the mean square of each of the head_dim channels over the first `tokens` tokens.
 std::vector<double> squares(const Matrix& m, int64_t tokens, int64_t head_dim) {
   std::vector<double> sum(static_cast<size_t>(head_dim), 0.0);
   for (int64_t t = 0; t < tokens; ++t)
@@ -52,8 +52,8 @@ std::vector<double> squares(const Matrix& m, int64_t tokens, int64_t head_dim) {
   return sum;
 }
 
-/// Divides the zero-mean keys of head h by factors. The queries of all heads that share these keys are multiplied by
-/// the same factors.
+/// Divides each channel of the zero-mean keys of head h by a factor, which the head stores in `balance`. The queries of
+/// all heads that share these keys are multiplied by the same factors, so scores do not change.
 void balance_keys(const KernelParams& params, int64_t b, int64_t h, Head& head) {
   const int64_t tokens = params.key_length(b), head_dim = params.head_dim;
   const int64_t queries = balanced_queries(params.queries, params.keys, tokens);
@@ -100,7 +100,7 @@ std::vector<double> round_values(Matrix& v, int64_t tokens, int64_t head_dim) {
   return scales;
 }
 
-/// Rounds v, or the means of its cells, to int8 with a scale for each channel of 64 rows.
+/// Rounds v, or the means of its cells, to int8. Each channel has one scale per 64 rows.
 void round_int8_values(Matrix& v, int64_t head_dim) {
   const int64_t tokens = static_cast<int64_t>(v.size()) / head_dim;
   for (int64_t block = 0; block < tokens; block += kBlock)
@@ -113,7 +113,7 @@ void round_int8_values(Matrix& v, int64_t head_dim) {
     }
 }
 
-/// Returns the mean row of each cell of `cell` consecutive rows, for the first `cells` cells.
+/// Returns the means [cells, head_dim] of the first `cells` cells. A cell is `cell` consecutive rows of m.
 Matrix cell_means(const Matrix& m, int64_t cells, int64_t cell, int64_t head_dim) {
   Matrix means(static_cast<size_t>(cells * head_dim), 0.0);
   for (int64_t t = 0; t < cells * cell; ++t)
@@ -186,13 +186,13 @@ Head prepare(const KernelParams& params, int64_t b, int64_t h, Arithmetic arithm
 
 /// The running state of one query row.
 struct Row {
-  std::vector<double> q;       // as the arithmetic sees it
-  std::vector<double> scores;  // of the current block, in log2 units; -inf where masked
+  std::vector<double> q;       // balanced, and rounded unless the arithmetic is exact
+  std::vector<double> scores;  // scores with the current key block, in log2 units; -inf where masked
   std::vector<double> out;
   double block_max = kNoScore;
   double max = kNoScore;
   double sum = 0;
-  double smoothing = 0;  // what the subtraction of K's mean took from every score, in natural units
+  double smoothing = 0;  // the amount by which subtracting K's mean lowered every score, in natural units
 };
 
 class RowOfBlocks {
@@ -241,7 +241,8 @@ class RowOfBlocks {
     if (arithmetic_ != Arithmetic::exact) round_query(row.q.data(), params_.head_dim);
   }
 
-  /// Adds the means of dropped blocks that have means, 64 cells at a time. Returns the number of cells added.
+  /// Attends to the cells' means of the blocks that are not computed and have means, 64 cells at a time. `kept` is
+  /// nonzero for computed blocks. Returns the number of cells.
   int64_t add_cells(const uint8_t* kept) {
     std::vector<int64_t> cells;
     for (int64_t j = 0; j < params_.blocks_with_means(b_, block_); ++j)
@@ -271,7 +272,7 @@ class RowOfBlocks {
     return score * params_.scale * std::numbers::log2e;
   }
 
-  /// Rescales the sums of a row to a maximum that includes `score`.
+  /// Raises a row's maximum to `score` if it is lower, and rescales the row's sums to the new maximum.
   static void raise_maximum(Row& row, double score) {
     const double max = std::max(row.max, score), alpha = std::exp2(row.max - max);
     row.sum *= alpha;
@@ -279,7 +280,8 @@ class RowOfBlocks {
     row.max = max;
   }
 
-  /// Returns the weight of a score, as rounded, for `times` tokens.
+  /// Returns the softmax weight of a score, rounded as the arithmetic rounds it, times `times`, the number of tokens
+  /// that have this score.
   double weight(const Row& row, double score, double times) const {
     if (arithmetic_ == Arithmetic::int8_values)
       return std::nearbyint(kUint8Max * std::exp2(score - row.block_max)) / kUint8Max * times *
@@ -288,15 +290,15 @@ class RowOfBlocks {
     return arithmetic_ == Arithmetic::int8 ? round_e4m3(exact) : exact;
   }
 
-  /// Adds a value with the weight of `times` tokens.
+  /// Adds `value` [head_dim] to a row's output with the weight of `times` tokens that have this score.
   void add_value(Row& row, double score, double times, const double* value) const {
     const double p = weight(row, score, times);
     row.sum += p;
     for (size_t d = 0; d < row.out.size(); ++d) row.out[d] += p * value[d];
   }
 
-  /// Computes the scores of key block j for every row. Returns the largest rise of a row's maximum; negative if no
-  /// maximum rose.
+  /// Computes the scores of key block j for every query row. Returns the largest difference between a row's maximum in
+  /// this block and its maximum before; the result is negative if no maximum rose.
   double score(int64_t j) {
     double rise = kNoScore;
     for (size_t r = 0; r < rows_.size(); ++r) {

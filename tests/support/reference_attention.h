@@ -1,4 +1,4 @@
-// Scalar attention in double precision: the definition that the fast kernels are tested against.
+// Scalar attention in double precision: the reference that the fast kernels are compared with.
 #pragma once
 
 #include <span>

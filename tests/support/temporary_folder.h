@@ -1,4 +1,4 @@
-// A temporary folder for each test, and a check that a call throws an Error with given parts.
+// A temporary folder for each test, and a check that a call throws an Error whose message has given parts.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace sparsereel::test {
 
-/// A new empty folder, removed with its contents at the end.
+/// A new empty folder. The destructor removes it with its contents.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

@@ -11,8 +11,8 @@
 namespace sparsereel::test {
 
 /// Counts the bytes of CPU tensors while this object lives, and their peak. Only one such object may exist at a time.
-/// Resident memory is no substitute: it also counts pages of libraries and what malloc keeps, which differ between
-/// runs.
+/// Tests do not use resident memory instead, because it also counts pages of libraries and freed memory that malloc
+/// keeps. These differ between runs.
 class TensorMemory {
  public:
   TensorMemory() : saved_(c10::GetAllocator(c10::kCPU)) {
@@ -24,11 +24,11 @@ class TensorMemory {
   TensorMemory(const TensorMemory&) = delete;
   TensorMemory& operator=(const TensorMemory&) = delete;
 
-  /// Peak in bytes; tensors that existed before do not count.
+  /// Returns the peak in bytes. Tensors that are older than this object do not count.
   int64_t highest() const { return peak(); }
 
  private:
-  /// Allocates with libtorch's default allocator and counts. Tensors may outlive the TensorMemory.
+  /// Allocates with libtorch's default allocator and counts the bytes. Tensors may outlive the TensorMemory.
   struct CountingAllocator final : c10::Allocator {
     at::DataPtr allocate(size_t size) override {
       void* const data = c10::GetDefaultCPUAllocator()->raw_allocate(size);

@@ -14,17 +14,19 @@ namespace sparsereel::test {
 
 constexpr std::chrono::seconds kLongestWait{60};
 
-/// Waits until `event()` is true; returns false after a minute. It polls, so use it only for events that notify nobody.
+/// Waits until `event()` returns true. Returns false if that takes longer than a minute. This function polls, so use it
+/// only for events without a notification.
 inline bool wait_until(const std::function<bool()>& event) {
   const auto end = std::chrono::steady_clock::now() + kLongestWait;
   while (!event()) {
     if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // polls
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   return true;
 }
 
-/// An event that one process tells and another waits for. Make it before the fork. Only one process may wait for it.
+/// An event that one process signals with tell() and another process waits for. Make this object before the fork. Only
+/// one process may wait.
 class ProcessEvent {
  public:
   ProcessEvent() {
@@ -39,7 +41,7 @@ class ProcessEvent {
   void tell() const {
     if (write(ends_[1], "!", 1) != 1) throw std::runtime_error("the event could not be written to its pipe");
   }
-  /// Returns once the event has happened; throws std::runtime_error after a minute.
+  /// Returns once the other process has called tell(). Throws std::runtime_error after a minute.
   void wait() const {
     pollfd told{.fd = ends_[0], .events = POLLIN, .revents = 0};
     const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(kLongestWait);

@@ -1,4 +1,4 @@
-// Videos that wait in a server's store, and makers that tests control.
+// Adds waiting videos to a server's store, and replaces the server's video makers by ones that tests control.
 #pragma once
 
 #include <condition_variable>
@@ -28,7 +28,7 @@ inline std::vector<std::string> add_videos(app::serve::VideoStore& store, size_t
   return ids;
 }
 
-/// A maker whose make() calls a function.
+/// A Maker whose make() calls a function of the test. The maker is dead once that function throws MakerLost.
 class FakeMaker final : public app::serve::Maker {
  public:
   using Make = std::function<app::serve::MadeVideo(const app::serve::VideoRecord&, app::serve::MakingObserver&,
@@ -52,7 +52,7 @@ class FakeMaker final : public app::serve::Maker {
   bool is_alive_ = true;
 };
 
-/// A door that is closed at first. Threads wait at it.
+/// A latch that is closed at first: threads wait until a test opens it.
 class Door {
  public:
   void open() {

@@ -1,5 +1,5 @@
-// Checkpoints of published models for tests: they have the right names and shapes, but zeros instead of gigabytes of
-// weights.
+// Imitates the checkpoints of published models in tests. Tensors have the published names and shapes, but hold zeros
+// and take no disk space.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,12 +24,13 @@
 
 namespace sparsereel::test {
 
-/// A module with the names, shapes and dtype of a published one. All its tensors overlap in one file of zeros.
+/// A component with the tensor names, shapes and dtype of a published one. All its tensors overlap in one file of
+/// zeros.
 class ZeroComponent {
  public:
-  /// `model` has "config" and "rest", which maps names to shapes. A transformer also has "block", a map of one block's
-  /// tensors, and "blocks", the number of equal blocks; blocks that differ are in "rest". `blocks` is the prefix before
-  /// a block's number.
+  /// `model` has "config", and "rest", a map from names to shapes. A transformer also has "block", the same map for the
+  /// tensors of one layer, and may have "blocks", the number of equal layers (default: the config's num_layers). Layers
+  /// that differ are in "rest". `blocks` is the part of a tensor's name before the layer's number.
   ZeroComponent(const std::string& class_name, const std::string& blocks, const nlohmann::json& model) {
     component.class_name = class_name;
     component.origin = "zeros";
@@ -73,7 +74,8 @@ class ZeroComponent {
     file.write(reinterpret_cast<const char*>(&length), 8);
     file << header;
     file.close();
-    std::filesystem::resize_file(path_, kHeaderBytes + largest_);  // the data is a hole
+    std::filesystem::resize_file(path_,
+                                 kHeaderBytes + largest_);  // the data is a hole in the file, which reads as zeros
     component.files = {std::make_shared<models::TensorFile>(path_)};
   }
 
@@ -110,8 +112,8 @@ inline std::string load_complaint(const models::Component& component, const Load
   return "";
 }
 
-/// Expects a published transformer to load, and loading to fail if a tensor is missing or belongs to one more block.
-/// Other additional tensors are ignored.
+/// Expects a published transformer to load. Expects loading to fail if a tensor is missing, or if a tensor of a layer
+/// beyond the last one is there. Expects any other additional tensor to be ignored.
 inline void expect_exact_names(ZeroComponent& zeros, const Load& load = load_transformer) {
   EXPECT_EQ(load_complaint(zeros.component, load), "");
   const models::TensorEntry* entry = zeros.component.tensors["proj_out.bias"].second;
@@ -120,7 +122,7 @@ inline void expect_exact_names(ZeroComponent& zeros, const Load& load = load_tra
   zeros.component.tensors["proj_out.bias"] = {0, entry};
   zeros.add("proj_out.extra", {3});
   EXPECT_EQ(load_complaint(zeros.component, load), "") << "a stranger is left out";
-  std::string more;  // a weight of one more block
+  std::string more;  // a weight of layer 99, which the model does not have
   for (const auto& [name, place] : zeros.component.tensors)
     if (const size_t number = name.find(".0."); more.empty() && number != std::string::npos)
       more = std::string(name).replace(number, 3, ".99.");

@@ -1,5 +1,5 @@
-// The toy's option --draft. This row alone adds it to the command line, help, YAML, prompt sets, recipes and resumed
-// runs.
+// The toy program's option --draft. The Field that draft() returns is all that the command line, help, YAML, prompt
+// sets, recipes and resumed runs need.
 #include <nlohmann/json.hpp>
 
 #include "tests/toy/toy.h"
@@ -9,7 +9,7 @@ namespace {
 
 using namespace models;
 
-/// Returns the row of --draft, which asks for a video of one step.
+/// Returns the description of --draft, an option that asks for a video of one step.
 Field draft() {
   return {
       .name = "draft",

@@ -1,4 +1,4 @@
-// Loads the toy's components. Its VAE makes each latent a block of pixels.
+// Loads the components of the toy family. Its VAE decodes each latent to a block of pixels with one linear layer.
 #include "models/store/weights/weights.h"
 #include "tests/toy/toy.h"
 #include "tests/toy/toy_transformer.h"
@@ -22,7 +22,7 @@ class ToyVae final : public Vae {
       reader.ignore_prefix("encoder.");
   }
 
-  // Each pixel depends on one latent only, so tiled and untiled decoding give the same frames.
+  // Ignores the mode, because each pixel depends on one latent only: tiled and untiled decoding give the same frames.
   void decode(const at::Tensor& latents, const DecodeMode& /*mode*/, const TakeFrames& take,
               const VaeProgress& progress) override {
     const auto& [t, h, w] = config_.stride;
@@ -36,7 +36,8 @@ class ToyVae final : public Vae {
   bool encodes() const override { return encoder_.weight.defined(); }
   LatentDistribution encode(const at::Tensor& frames, bool /*tiled*/, const VaeProgress& progress) override {
     const auto& [t, h, w] = config_.stride;
-    const at::Tensor first = frames.narrow(2, 0, 1).expand({-1, -1, t - 1, -1, -1});  // fills the first latent
+    const at::Tensor first = frames.narrow(2, 0, 1).expand(
+        {-1, -1, t - 1, -1, -1});  // repeats the first frame, so that the first latent has t frames, too
     const at::Tensor blocks = at::cat({first, frames}, 2)
                                   .unflatten(4, {-1, w})
                                   .unflatten(3, {-1, h})

@@ -1,4 +1,4 @@
-// The main() of the tests' program, which has one more model family, the toy family, and one more option.
+// The main() of the tests' program, which adds the toy family and the option --draft to the usual program.
 #include "app/program.h"
 #include "tests/toy/toy.h"
 

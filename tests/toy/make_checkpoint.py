@@ -1,4 +1,4 @@
-"""Writes the toy family's checkpoint, with two transformers of random weights. Standard library only.
+"""Writes the toy family's checkpoint, with two transformers of random weights. Needs only the standard library.
 
     python3 tests/toy/make_checkpoint.py FOLDER
 """
@@ -9,7 +9,7 @@ import struct
 import sys
 from pathlib import Path
 
-PIPELINE = Path(__file__).resolve().parents[1] / 'parity' / 'data' / 'pipeline'  # the toy uses its tokenizer and text encoder
+PIPELINE = Path(__file__).resolve().parents[1] / 'parity' / 'data' / 'pipeline'  # the toy's tokenizer and text encoder are copies of this folder's
 TRANSFORMER = {'_class_name': 'ToyTransformer3DModel', 'num_layers': 2, 'num_attention_heads': 2, 'attention_head_dim': 16, 'in_channels': 4,
                'text_dim': 32, 'text_width': 24, 'patch_size': [2, 2, 2]}
 VAE = {'_class_name': 'AutoencoderKLToy', 'latent_channels': 4, 'stride': [2, 4, 4]}
@@ -38,7 +38,7 @@ def transformer_shapes():
 
 
 def write_weights(path, shapes, seed):
-    """Writes normal numbers with a deviation of (number of inputs that an output sums)^-0.5."""
+    """Writes normally distributed weights. Their standard deviation is n^-0.5, where n is the number of inputs of an output."""
     draw, header, body = random.Random(seed), {}, b''
     for name, shape in shapes.items():
         count = shape[0] * (shape[1] if len(shape) == 2 else 1)

@@ -1,4 +1,4 @@
-// The row of the toy family in the table of families.
+// Describes the toy family to the engine: its entry for the table of model families.
 #include "models/samplers/flow_config.h"
 #include "models/samplers/linear_quadratic.h"
 #include "models/store/checkpoint/checkpoint.h"

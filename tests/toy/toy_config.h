@@ -1,5 +1,5 @@
-// The configs of the toy family. The family is small. It differs from published families wherever general code might
-// rely on what they have in common. make_checkpoint.py makes its checkpoint.
+// The configs of the toy family, a small model that only tests use. Published families have properties in common on
+// which general code might rely by mistake; the toy family lacks them. make_checkpoint.py makes its checkpoint.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace sparsereel::test {
 
-/// The config.json of a transformer.
+/// The fields of the transformer's config.json.
 struct ToyConfig {
   int64_t layers = 3, heads = 2, head_dim = 16, channels = 4, text_dim = 8, text_width = 12;
   std::array<int64_t, 3> patch{1, 1, 1};
@@ -36,7 +36,7 @@ inline ToyConfig parse_toy_config(const nlohmann::json& json, const std::string&
   return config;
 }
 
-/// The config.json of a VAE.
+/// The fields of the VAE's config.json.
 struct ToyVaeConfig {
   int64_t channels = 4;
   std::array<int64_t, 3> stride{2, 4, 4};  // frames, height, width

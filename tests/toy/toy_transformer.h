@@ -1,5 +1,6 @@
 // The toy's transformer for latents [B, C, F, H, W]. Text and video tokens have different widths and attend to each
-// other. Each layer attends, then adds a product whose inner width differs by layer. Known tokens have timestep 0.
+// other. Each layer has attention and a feed-forward network whose inner width differs by layer. Tokens of known
+// latents (an image that the video begins with) get timestep 0.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -58,7 +59,7 @@ class ToyTransformer final : public models::Transformer {
                              .time = at::sin(input.timesteps).view({-1, 1})};
     if (!given.text_lengths.empty())
       tokens.key_lengths = at::tensor(given.text_lengths, at::kLong).add(video.size(1)).to(video.device());
-    if (given.mask.defined()) {  // two rows per batch entry: its timestep, and timestep 0
+    if (given.mask.defined()) {  // two rows of tokens.time per batch entry: its timestep and timestep 0
       tokens.time = at::stack({tokens.time, at::zeros_like(tokens.time)}, 1).flatten(0, 1);
       const at::Tensor entries = at::arange(video.size(0), video.options().dtype(at::kLong)).unsqueeze(1);
       tokens.row_of_token = 2 * entries + models::known_tokens(given.mask.transpose(1, 2), patch(), plan);
@@ -88,7 +89,7 @@ class ToyTransformer final : public models::Transformer {
     models::Linear text_qkv, text_out, inner, outer;
   };
 
-  /// Returns a modulation in which `time` enlarges the norm and the gate.
+  /// Returns a modulation without shift, whose scale is `time` and whose gate is 1 + `time`, equal in all channels.
   static models::JointModulation modulation(int64_t width, const at::Tensor& time, const at::Tensor& row_of_token) {
     const at::Tensor scale = time.expand({-1, width});
     return {.video = {at::zeros_like(scale), scale, 1 + scale}, .text = {}, .row_of_token = row_of_token};
