@@ -1,4 +1,5 @@
-"""Tests `batch --gpus` on CPUs: several processes make a set side by side, alone or in teams. In some tests processes fail."""
+"""Tests `batch --gpus` on CPUs: several processes make the videos of a prompt set at the same time, each process alone or a team of processes for each video. In
+some tests processes fail."""
 import json
 import math
 import os
@@ -42,7 +43,7 @@ class Gpus(CommandLineTest):
         wait_until(lambda: len(self.rows(folder)) >= count, process, seconds=120)
 
     def signal_a_gpu(self, folder, number, process):
-        """Sends the signal to one worker of the set once a row is done. Returns what the set wrote to standard error, and its workers."""
+        """Sends signal `number` to one worker process once a row is done. Returns what the run wrote to standard error, and the ids of all workers."""
         self.wait_for_rows(folder, 1, process)
         children = children_of(process)
         if not children:
@@ -99,7 +100,7 @@ class Gpus(CommandLineTest):
         process = subprocess.Popen([PROGRAM, *arguments], cwd=self.folder, stdin=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
         self.addCleanup(process.kill)
         self.addCleanup(process.stdin.close)
-        with self.assertRaises(BrokenPipeError):  # the reader has ended
+        with self.assertRaises(BrokenPipeError):  # the program stops reading once its limit is reached, and ends
             for _ in range(160):
                 process.stdin.write(b'x\n' * (1 << 19))
         errors = process.stderr.read().decode()
@@ -143,7 +144,7 @@ class Gpus(CommandLineTest):
         result = self.succeed(self.run_program(*self.arguments('teams', '--gpus', 4, '--gpus-per-video', 2)))
         self.assertEqual(result.stderr, '')
         self.assertEqual(self.rows('teams'), list(range(5)))
-        self.assertEqual(len(list((self.folder / 'teams').glob('manifest.*.jsonl'))), 3)  # two teams and the set itself
+        self.assertEqual(len(list((self.folder / 'teams').glob('manifest.*.jsonl'))), 3)  # one of each team, and one of the process that leads them
         self.assert_videos_of_one('teams')
 
     def test_row_that_fails_on_a_group_of_gpus_fails_alone(self):
@@ -156,7 +157,7 @@ class Gpus(CommandLineTest):
         self.assertEqual(self.rows('team'), [0, 2])
 
     def start_team(self, text, *more, program=PROGRAM, **options):
-        """Starts a set on one team of two ranks."""
+        """Starts `batch` on a prompt set with one team of two ranks."""
         (self.folder / 'set.csv').write_text(text)
         arguments = self.arguments('team', '--gpus', 2, '--gpus-per-video', 2, *more)
         arguments[1] = 'set.csv'
@@ -179,10 +180,10 @@ class Gpus(CommandLineTest):
         self.wait_for_rows('team', 1, process)
         follower = self.follower_of(process)
         pages = int(Path(f'/proc/{follower}/statm').read_text().split()[0])
-        stacks = 16 << 20  # a stack that cannot grow would end the process by a signal; the large row needs far more than this
+        stacks = 16 << 20  # leave room for stacks, because a stack that cannot grow ends the process by a signal; the large row needs far more memory than this
         resource.prlimit(follower, resource.RLIMIT_AS, (pages * resource.getpagesize() + stacks,) * 2)
         errors = self.end_of_team(process, 1)
-        self.assertRegex(errors, r'set.csv:3: rank 1 \(cpu\): (.*memory|could not create a primitive)')  # the second alternative is oneDNN's message
+        self.assertRegex(errors, r'set.csv:3: rank 1 \(cpu\): (.*memory|could not create a primitive)')  # oneDNN says "could not create a primitive" if memory runs out
         self.assertIn('1 row failed', errors)
         self.assertNotIn('its rows went', errors)
         self.assertEqual(self.rows('team'), [0, 2])
@@ -191,13 +192,13 @@ class Gpus(CommandLineTest):
         model = self.copy_of_the_model()
         weights = model / 'vae' / 'diffusion_pytorch_model.safetensors'
         name = FAMILY.decoders_last
-        weights.write_bytes(weights.read_bytes().replace(name.encode(), name[:-1].encode() + b'x'))  # the program finds this fault only when it loads the tensors
+        weights.write_bytes(weights.read_bytes().replace(name.encode(), name[:-1].encode() + b'x'))  # misspells a tensor's name, which the program notices only when it loads the tensors
         process = self.start_team(f'prompt,model\na,{MODEL}\nb,{model}\nc,{MODEL}\n')
         errors = self.end_of_team(process, 1)
         self.assertIn('set.csv:3', errors)
         self.assertIn('1 row failed', errors)
         self.assertNotIn('its rows went', errors)
-        self.assertIn('"failed"', (self.folder / 'team' / 'manifest.1.jsonl').read_text())  # rank 0 wrote this before the other ranks read the manifests
+        self.assertIn('"failed"', (self.folder / 'team' / 'manifest.1.jsonl').read_text())  # rank 0 wrote this line before the other ranks read the manifests, so all ranks skip the row
         self.assertEqual(self.rows('team'), [0, 2])
 
     def test_row_of_another_device_fails_alone(self):
@@ -207,7 +208,7 @@ class Gpus(CommandLineTest):
         self.assertEqual(self.rows('team'), [0, 2])
 
     def three_models(self):
-        """Returns three models. The second one's videos are NaN, which shows only after decoding."""
+        """Returns three models. The frames of the second model are NaN, which the program notices only after decoding."""
         return MODEL, self.model_whose_videos_are(math.nan), shutil.copytree(MODEL, self.folder / 'other')
 
     def test_group_ends_if_its_other_ranks_cannot_be_restarted(self):

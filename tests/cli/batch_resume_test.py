@@ -1,4 +1,4 @@
-"""Tests runs after sets and videos that were cut short: what they make, and which files they leave alone."""
+"""Tests runs that continue an interrupted prompt set or video: which videos they make, and which files they leave unchanged."""
 import hashlib
 import json
 import os
@@ -55,10 +55,10 @@ class Resuming(BatchTest):
         good, bad = (row.replace('}', ', "seed": 5}') for row in (good, bad))
         for text, rendered, skipped, status in ((good + other, 2, 0, (2, 2, 0, 0)),
                                                 (bad + other, 0, 1, (2, 1, 1, 0)),
-                                                (good + other, 0, 2, (2, 2, 0, 0)),  # edited back
-                                                (new + good + other, 1, 2, (3, 3, 0, 0)),  # a new row in front
+                                                (good + other, 0, 2, (2, 2, 0, 0)),  # the first row as before
+                                                (new + good + other, 1, 2, (3, 3, 0, 0)),  # a new first row
                                                 (good + other, 0, 2, (2, 2, 0, 0)),
-                                                (good, 0, 1, (1, 1, 0, 0))):  # a shorter set
+                                                (good, 0, 1, (1, 1, 0, 0))):  # without the last row
             result = self.batch(self.write('set.jsonl', text), 'out', '--steps', '2', '--json')
             report = json.loads(result.stdout)['set']
             self.assertEqual((report['rendered'], report['skipped']), (rendered, skipped), text)
@@ -78,7 +78,7 @@ class Resuming(BatchTest):
         self.assertEqual((self.manifest(), self.videos()), (manifest, videos))
 
     def lines(self, *lines, options=('--steps', 2)):
-        """Returns the report of a .txt with these prompts, and (row, seed) of each of its videos."""
+        """Runs a .txt prompt set with these prompts. Returns the report, and (name, seed) of the video of each row."""
         report = self.set_report(self.write('set.txt', ''.join(f'{line}\n' for line in lines)), 'out', *options)
         last = {line['row']: line for line in self.manifest()}
         for row, prompt in enumerate(lines):
@@ -90,20 +90,20 @@ class Resuming(BatchTest):
         _, first = self.lines('a', 'b', 'c')
         self.assertEqual(first, [('0000-a.mp4', 42), ('0001-b.mp4', 43), ('0002-c.mp4', 44)])
         for lines, rendered, moved, videos in (
-                (('new', 'a', 'b', 'c'), 1, 3, [('0000-new.mp4', 42), ('0001-a.mp4', 42), ('0002-b.mp4', 43), ('0003-c.mp4', 44)]),  # a new line on top
+                (('new', 'a', 'b', 'c'), 1, 3, [('0000-new.mp4', 42), ('0001-a.mp4', 42), ('0002-b.mp4', 43), ('0003-c.mp4', 44)]),  # a new first line
                 (('new', 'a', 'b', 'c'), 0, 0, [('0000-new.mp4', 42), ('0001-a.mp4', 42), ('0002-b.mp4', 43), ('0003-c.mp4', 44)]),
-                (('a', 'b', 'c'), 0, 3, first),  # the line removed again
-                (('b', 'c', 'a'), 0, 3, [('0000-b.mp4', 43), ('0001-c.mp4', 44), ('0002-a.mp4', 42)])):  # another order
+                (('a', 'b', 'c'), 0, 3, first),  # the new line is removed again
+                (('b', 'c', 'a'), 0, 3, [('0000-b.mp4', 43), ('0001-c.mp4', 44), ('0002-a.mp4', 42)])):  # the lines in another order
             report, now = self.lines(*lines)
             self.assertEqual((report['rendered'], report['moved'], now), (rendered, moved, videos), lines)
             old = set(self.videos()) - {name for name, _ in now}
             self.assertEqual(report['left_over'], sorted(old))
         self.assertEqual(old, {'0000-new.mp4'})
         self.assertIn(', files that belong to no row any more: 0000-new.mp4', self.succeed(self.batch('set.txt', 'out', '--steps', 2)).stdout)
-        self.assertEqual(self.lines('b', 'c', 'a', options=('--steps', 2, '--seed', 142))[0]['rendered'], 3)  # other seeds were asked for
+        self.assertEqual(self.lines('b', 'c', 'a', options=('--steps', 2, '--seed', 142))[0]['rendered'], 3)  # --seed asks for other videos, so all are rendered
 
     def test_videos_swap_names_when_their_lines_swap(self):
-        """File names hold the beginning of a prompt. These prompts begin alike, so the names differ only in their numbers."""
+        """File names consist of the row's number and the beginning of its prompt. These prompts begin alike, so the names differ only in their numbers."""
         usual = ('--steps', 2, '--format', 'y4m')
         new, one, two, three = (f'{PROMPT} {word}' for word in ('again', 'circle', 'square', 'star'))
         self.lines(one, two, three, options=usual)
@@ -117,7 +117,7 @@ class Resuming(BatchTest):
         for (name, seed), prompt in zip(now, (one, two, three)):
             recipe = json.loads((self.folder / 'out' / f'{name}.json').read_text())
             self.assertEqual((recipe['seed'], recipe['prompt']), (seed, prompt))
-        report, _ = self.lines(two, one, three, options=usual)  # each takes the other's place
+        report, _ = self.lines(two, one, three, options=usual)  # the first two lines change places
         self.assertEqual((report['rendered'], report['skipped']), (2, 1))
 
     def test_moved_video_does_not_replace_files_that_a_rendered_one_would_keep(self):
@@ -142,7 +142,7 @@ class Resuming(BatchTest):
         usual = ('--steps', 2, '--format', 'y4m')
         self.lines('a', 'b', options=usual)
         out = self.folder / 'out'
-        for recipe in ((out / '0000-a.y4m.json').read_text(), None):  # a recipe of another video at the new name; then b's recipe, moved before its video
+        for recipe in ((out / '0000-a.y4m.json').read_text(), None):  # first a recipe of another video is at the new name; then b's recipe, as if a run had ended after it moved the recipe and before it moved the video
             (out / '0002-b.y4m.json').write_text(recipe or (out / '0001-b.y4m.json').read_text())
             (out / '0001-b.y4m.json').unlink()
             self.lines('new', 'a', 'b', options=usual)
@@ -194,7 +194,7 @@ class Resuming(BatchTest):
         share = ('--steps', 2, '--share', '0/2')
         self.assertEqual(self.set_report(self.folder / 'set.txt', 'out', *share)['skipped'], 2)
         report = self.set_report(self.write('set.txt', 'first\nnew\na\nb\n'), 'out', *share)
-        self.assertEqual((report['rendered'], report['moved']), (2, 0))  # a row that another process makes may need the files
+        self.assertEqual((report['rendered'], report['moved']), (2, 0))  # no video is moved, because a row that another process makes may need it
 
     def test_incomplete_manifest_line_is_ignored(self):
         file = self.prompts(2)
@@ -229,14 +229,14 @@ class Resuming(BatchTest):
     def test_interrupted_set_keeps_its_videos_and_resumes(self):
         file = self.prompts(3)
         process = subprocess.Popen([PROGRAM, *map(str, self.arguments(file, 'out', '--steps', '60'))], cwd=self.folder, stderr=subprocess.PIPE, text=True)
-        wait_until(lambda: list((self.folder / 'out').glob('[!.]*.mp4')))  # not the hidden file with which the program tries the folder before the first step
+        wait_until(lambda: list((self.folder / 'out').glob('[!.]*.mp4')))  # hidden files do not count: the program writes one before the first step to test the folder
         process.send_signal(signal.SIGINT)
         _, text = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130, text)
         self.assertIn('goes on where this run stopped', text)
         finished = len(self.manifest())
         self.assertEqual(len(list((self.folder / 'out').glob('*.mp4'))), finished)
-        kept = len(list((self.folder / 'out').glob('*.checkpoint.safetensors')))  # 1, or 0 if the video that was cut short had made no step
+        kept = len(list((self.folder / 'out').glob('*.checkpoint.safetensors')))  # 1, or 0 if the interrupted video had made no step
         report = self.set_report(file, 'out', '--steps', '60')
         self.assertEqual(len([line for line in self.manifest() if line.get('resumed_at_step', 0) > 0]), kept)
         self.assertEqual((report['skipped'], report['rendered']), (finished, 3 - finished))
@@ -292,13 +292,13 @@ class Checkpoints(BatchTest):
         self.assertEqual(checkpoint.read_bytes(), before)
         self.assertGreaterEqual(self.report('--steps', '150', '--checkpoint-every', '2', '-o', 'clip.mp4')['resumed_at_step'], 2)
         self.assertEqual(self.names(), ['clip.mp4'])
-        (self.folder / 'clip.mp4.checkpoint-2.safetensors').write_bytes(before)  # the other of the two checkpoints does not exist any more
+        (self.folder / 'clip.mp4.checkpoint-2.safetensors').write_bytes(before)  # only this second checkpoint exists now; the first one was removed with the finished video
         self.succeed(self.generate('--steps', '3', '--checkpoint-every', '2', '-o', 'clip.mp4'))
         self.assertGreaterEqual(self.report('--steps', '150', '--checkpoint-every', '2', '-o', 'clip.mp4')['resumed_at_step'], 2)
         self.assertEqual(self.names(), ['clip.mp4'])
 
     def test_keeps_files_that_are_not_checkpoints(self):
-        """Tests an output that has the name of a checkpoint."""
+        """Tests an output file whose name is that of another video's checkpoint."""
         checkpoint = self.folder / 'clip.mp4.checkpoint.safetensors'
         (self.folder / 'out').mkdir()
         theirs = self.folder / 'out' / '0000-a.mp4.checkpoint.safetensors'
@@ -308,7 +308,7 @@ class Checkpoints(BatchTest):
             before = checkpoint.read_bytes()
             result = self.succeed(self.generate('--frames', '1', '--checkpoint-every', '1', '-o', 'clip.mp4'))
             self.assertIn('clip.mp4.checkpoint.safetensors is not used', result.stderr)
-            for _ in range(2):  # renders it first, then finds it finished
+            for _ in range(2):  # the first run renders the video, the second one finds it finished
                 self.succeed(self.batch(self.write('set.txt', 'a\n'), 'out', '--checkpoint-every', '1', '--frames', '1', '--steps', '2'))
             self.assertEqual((checkpoint.read_bytes(), theirs.read_bytes()), (before, before))
             self.assertEqual(self.names(), ['clip.mp4', checkpoint.name, 'out', 'set.txt'])
@@ -335,13 +335,13 @@ class Checkpoints(BatchTest):
 
     def test_checkpoint_that_cannot_be_written_is_a_warning(self):
         options = ['--checkpoint-every', '1', '--steps', '3', '--size', '16x16', '--frames', '1', '--crf', '51']
-        smaller = limited(5000)  # smaller than the state of the noise generator, but larger than this small video
+        smaller = limited(5000)  # a file size in bytes that this small video does not reach, but its checkpoint does: the checkpoint holds the state of the noise generator
         for result in (self.generate(*options, '-o', 'clip.mp4', **smaller), self.batch(self.write('set.txt', 'a\n'), 'out', *options, **smaller)):
             self.succeed(result)
             self.assertEqual(result.stderr.count('the denoising checkpoint is not saved: '), 1, result.stderr)
 
     def test_checkpoint_without_the_tensors_of_its_cache_is_not_used(self):
-        """Resumes a checkpoint of an older version, whose forecasts stored a change."""
+        """Tests a checkpoint of the format of an older version, in which --cache forecast stored other tensors."""
         options = ['--steps', '300', '--threads', '1', '--cache', 'forecast:0.01']
         self.succeed(self.generate(*options, '-o', 'whole.mp4'))
         self.run_to_step(10, '--checkpoint-every', '5', *options)

@@ -1,6 +1,6 @@
 """Tests `batch` over several processes, some of which are killed: no row is made twice, no row is missing, and no finished video is lost.
 
-The long form of the killed runs, as tests/bench/README.md reports it:
+tests/bench/README.md reports a longer version of the test of killed runs:
   SPARSEREEL_BATCH_ROWS=24 SPARSEREEL_BATCH_KILLS=10 SPARSEREEL_TEST_MODEL=assets/tiny SPARSEREEL_BATCH_OPTIONS='--size 64x64 --frames 5 --steps 4' \\
     python3 tests/cli/batch_runs_test.py KilledRuns
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from batch_support import KILLS, OPTIONS, ROWS, BatchTest
 from support import PROGRAM, wait_until, write_checkpoint
 
-# The script that the launcher runs as each rank. It runs the program; on rank 2 it kills the program once that has made a video.
+# The script that the launcher starts as each rank. It runs the program. On rank 2 it kills the program after its first video.
 KILLER = """
 import os, subprocess, sys
 from pathlib import Path
@@ -98,12 +98,12 @@ class Shares(BatchTest):
 
 class KilledRuns(BatchTest):
     def checkpoints(self):
-        """Returns a value that changes whenever a checkpoint is written."""
+        """Returns (name, inode) of each checkpoint. Each write makes a new file with another inode, so the result changes whenever a checkpoint is written."""
         return {(path.name, path.stat().st_ino) for path in (self.folder / 'out').glob('[!.]*.checkpoint.safetensors') if path.exists()}
 
     def run_and_kill(self, file, lines, delay):
-        """Starts a run. Waits until it has written this number of manifest lines and then a checkpoint, waits for the delay, and kills it. Returns true if it was
-        still running."""
+        """Starts a run, and waits until the run has written `lines` manifest lines and after them a checkpoint. Waits `delay` seconds more, then kills the run. Returns
+        true if the run had not ended before."""
         lines += len(self.manifest()) if (self.folder / 'out').exists() else 0
         process = subprocess.Popen([PROGRAM, *map(str, self.arguments(file, 'out', '--checkpoint-every', '1', *OPTIONS))], cwd=self.folder,
                                    stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -111,7 +111,7 @@ class KilledRuns(BatchTest):
         wait_until(lambda: manifest.exists() and manifest.read_bytes().count(b'\n') >= lines, process)
         before = self.checkpoints()
         wait_until(lambda: not self.checkpoints() <= before, process)
-        time.sleep(delay)  # runs are killed at any moment
+        time.sleep(delay)  # a random delay, so that runs are killed at any moment
         process.kill()
         return process.wait() == -signal.SIGKILL
 

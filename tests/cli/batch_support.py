@@ -1,4 +1,4 @@
-"""Helpers that the tests of `batch` share: sets, runs, manifests and the hashes of videos."""
+"""Helpers that the tests of `batch` share: they write prompt sets, run them, and read manifests and videos."""
 import hashlib
 import json
 import os
@@ -19,7 +19,7 @@ class BatchTest(CommandLineTest):
         return path
 
     def prompts(self, count=ROWS):
-        """Writes a set of `count` rows. Some rows repeat a prompt, and the last one gives a seed."""
+        """Writes a prompt set of `count` rows. Some rows repeat a prompt, and the last row gives a seed."""
         rows = [{'prompt': f'a {COLORS[i % 6]} {SHAPES[i // 2 % 4]} moving'} for i in range(count)]
         rows[-1]['seed'] = 1234
         return self.write('set.jsonl', ''.join(json.dumps(row) + '\n' for row in rows))
@@ -34,7 +34,7 @@ class BatchTest(CommandLineTest):
         return json.loads(self.succeed(self.batch(*arguments, '--json', **options)).stdout)['set']
 
     def manifest(self, folder='out'):
-        """Returns the lines of all manifests, and fails if a line is incomplete."""
+        """Returns the lines of all manifests in the folder. Fails if a line is incomplete."""
         lines = []
         for path in sorted((self.folder / folder).glob('manifest.*.jsonl')):
             text = path.read_text()
@@ -47,7 +47,7 @@ class BatchTest(CommandLineTest):
                 for path in (self.folder / folder).iterdir() if not path.name.startswith('manifest.')}
 
     def check_consistent(self, rows, folder='out'):
-        """Checks that there is one video per row and nothing else in the folder, and that the last line of each row names it by its hash."""
+        """Checks that the folder has one video per row and nothing else, and that each row's last manifest line holds the hash of its video."""
         videos, last = self.videos(folder), {}
         for line in self.manifest(folder):
             last[line['row']] = line

@@ -1,4 +1,4 @@
-"""Tests `batch`: prompt sets, rows that fail without affecting others, and what the program prints."""
+"""Tests `batch`: prompt sets, rows that fail while the other rows succeed, and what the program prints."""
 import json
 import os
 import pty
@@ -204,7 +204,7 @@ class PromptSets(BatchTest):
         self.assertEqual([(made[i]['preset']['name'], made[i]['recipe'].get('topk'), made[i]['recipe'].get('dense_steps'), made[i]['recipe'].get('cache')) for i in range(5)],
                          [('balanced', 0.5, 2, 'forecast:0.15:20%'), ('exact', None, None, None), ('balanced', 0.5, 1, None), ('balanced', 0.7, 2, 'forecast:0.15:20%'),
                           ('balanced', 0.5, 2, 'forecast:0.15:20%')])
-        self.assertNotIn('preset', self.succeed(self.run_program(*tiny)).stdout)  # all videos were made before
+        self.assertNotIn('preset', self.succeed(self.run_program(*tiny)).stdout)  # no video is rendered, because all exist
 
     def test_row_that_cannot_be_decoded_keeps_its_latents(self):
         model = self.model_whose_videos_are(float('nan'))
@@ -226,7 +226,7 @@ class PromptSets(BatchTest):
         self.assertIn('a.y4m exists, but cannot write', text)
         self.assertEqual([(line['output'], line['state']) for line in self.manifest()], [('a.y4m', 'failed'), ('b.y4m', 'done')])
         in_the_way.rmdir()
-        self.assertEqual(sorted(self.videos()), ['a.y4m', 'a.y4m.checkpoint.safetensors', 'a.y4m.json', 'b.y4m', 'b.y4m.json'])  # the failed row's checkpoint holds all of its steps
+        self.assertEqual(sorted(self.videos()), ['a.y4m', 'a.y4m.checkpoint.safetensors', 'a.y4m.json', 'b.y4m', 'b.y4m.json'])  # the failed row leaves a checkpoint of its last step, so only decoding is left
         self.succeed(self.run_program('batch', file, '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 60))
         self.assertEqual(self.manifest()[-1]['resumed_at_step'], 60)
         self.assertEqual(sorted(self.videos()), ['a.safetensors', 'a.y4m', 'a.y4m.json', 'b.y4m', 'b.y4m.json'])
@@ -279,7 +279,7 @@ class PromptSets(BatchTest):
         self.assertEqual(json.loads(result.stdout)['warnings'], [told.removeprefix('warning: ')])
         self.assertEqual([len(line['warnings']) for line in self.manifest()], [1, 1, 0, 1])
         again = self.succeed(self.run_program('batch', file, '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 1))
-        self.assertNotIn('warning', again.stderr)  # all rows are finished
+        self.assertNotIn('warning', again.stderr)  # no warning about the words of finished rows
 
     def test_warns_of_words_unknown_to_the_tiny_model_in_unfinished_rows(self):
         arguments = ['batch', self.write('set.txt', 'a zebra\na giraffe\n'), '-o', 'out', '--device', 'cpu', '--steps', 1, '--size', '64x64', '--frames', 1, '--quiet']

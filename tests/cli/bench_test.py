@@ -65,7 +65,7 @@ class BenchAttention(CommandLineTest):
         self.assertIn('left out: --dropped none and --error exclude each other', result.stderr)
 
     def captured(self, name, scales, grid=(4, 8, 8), text=5):
-        """Writes q, k, v [1, N, 2, 16] of one call for each scale of v. Neighbors in space and time resemble each other."""
+        """Writes q, k and v [1, N, 2, 16] of one attention call for each scale of v. Tokens that are neighbors in space and time resemble each other."""
         heads, head_dim = 2, 16
         tokens = grid[0] * grid[1] * grid[2]
         places = [(t, y, x) for t in range(grid[0]) for y in range(grid[1]) for x in range(grid[2])]
@@ -97,7 +97,7 @@ class BenchAttention(CommandLineTest):
             self.assertGreater(row['ms'], 0)
         self.assertLess(rows[0]['rel_l1'], 1e-5)
         self.assertLess(rows[3]['rel_l1'], rows[2]['rel_l1'])
-        self.assertLess(rows[3]['rel_l1'], rows[7]['rel_l1'])  # means of neighbors lose less
+        self.assertLess(rows[3]['rel_l1'], rows[7]['rel_l1'])  # the hilbert order has the smaller error, because its cells hold similar tokens
         self.assertEqual(report['settings']['data'], '2 calls of a.safetensors')
         self.assertEqual(self.succeed(self.run_program('bench', 'plot', 'r.json', '-o', 'r.png')).stdout, 'r.png: 6 curves\n')
         self.assertEqual((self.folder / 'r.png').read_bytes()[:8], b'\x89PNG\r\n\x1a\n')
@@ -109,7 +109,8 @@ class BenchAttention(CommandLineTest):
         both, first = (self.report(*arguments, '--captured', name)['rows'][0] for name in ('both.safetensors', 'first.safetensors'))
         self.captured('even.safetensors', [1, 1])
         even = self.report(*arguments, '--captured', 'even.safetensors')['rows'][0]
-        # The first call has a weight of a millionth in `both` and a larger one in `even`, so the error of `even` lies between those of `first` and `both`.
+        # Calls count in proportion to their values. The first call is a millionth of `both` and a larger part of `even`, so the error of `even` lies between those of
+        # `first` and `both`.
         self.assertGreater(abs(both['rel_l1'] - first['rel_l1']), 0.005)
         self.assertGreater((first['rel_l1'] - even['rel_l1']) * (even['rel_l1'] - both['rel_l1']), 0)
 
@@ -290,7 +291,7 @@ class BenchPipeline(CommandLineTest):
     def test_compares_a_checkpoint_with_a_baseline_and_plots_both(self):
         rows = [{'mode': 'diffusers eager', 'stage': 'step', 'ms': 12345.0}, {'mode': 'diffusers eager', 'stage': 'decode', 'ms': 9.0}]
         arguments = ['--device', 'cpu', '-m', MODEL, '--steps', 1, '--modes', 'full,sparse', '--quiet']
-        settings = self.report(*arguments, '--no-decode')['settings']  # the settings that diffusers_report.py repeats
+        settings = self.report(*arguments, '--no-decode')['settings']  # the settings that tests/bench/diffusers_report.py copies into its report
         (self.folder / 'rival.json').write_text(json.dumps({'rows': rows, 'settings': settings}))
         self.fail_with(self.bench(*arguments, '--frames', 5, '--against', 'rival.json'), 2, 'rival.json', 'this run')
         out = self.succeed(self.bench(*arguments, '--against', 'rival.json', '--report', 'r.json')).stdout
@@ -406,7 +407,7 @@ class BenchPipeline(CommandLineTest):
         self.assertEqual(caches('cache: steps:1\n'), [('steps:1', 1)])
         self.assertEqual(caches('preset: fast\n')[0][0], 'forecast:0.2')
         self.assertEqual(caches('cache: steps:1\n', '--cache', '0,steps:2'), [(None, None), ('steps:2', 2)])
-        rows = self.report(*SMALL, '--modes', 'full,sparse', '--no-decode')['rows']  # takes only the blocks of the default preset, because no preset was named
+        rows = self.report(*SMALL, '--modes', 'full,sparse', '--no-decode')['rows']  # no preset was named, so the rows take the default preset's block selection, but not its cache or dense steps
         self.assertEqual([(row['cache'], row['dense_steps'], row['topk']) for row in rows if row['stage'] == 'step'], [(None, 0, None), (None, 0, 0.5)])
         one_step = [1 if option == 2 else option for option in SMALL]
         for config, named in (('cache: steps:1\n', 'a.yaml:1:8: cache steps:1'), ('preset: fast\n', 'a.yaml:1:9: preset fast')):
@@ -425,7 +426,7 @@ class BenchPipeline(CommandLineTest):
         for arguments, steps in (([], 4), (['--steps', 2], 2), (['--steps', 5], 5), (['--cache', 'steps:2'], 5)):
             settings = self.report(*flow, *arguments)['settings']
             self.assertEqual((settings['steps'], settings['video_steps']), (steps, 5), arguments)
-        for steps in ([], ['--steps', 5]):  # for a sampler that takes no noise levels
+        for steps in ([], ['--steps', 5]):  # now with the default sampler, which takes no noise levels
             report = self.report('-m', MODEL, *flow[2:10], '--modes', 'full', '--warmup', 0, '--no-decode', '--quiet', '--cache', '0,steps:5', *steps)
             self.assertEqual(report['settings']['video_steps'], 50)
             self.assertEqual(report['settings']['steps'], 5 if steps else 50)

@@ -1,4 +1,4 @@
-"""Tests `--cache`: which work it skips, and what it does not change."""
+"""Tests `--cache`: which steps it skips, and which results it leaves unchanged."""
 import json
 import unittest
 

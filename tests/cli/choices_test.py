@@ -1,5 +1,5 @@
-"""Tests folders with several models, several formats of a model, or several files of one name: which one the program takes, and when it asks the user to choose.
-Each command that it prints must work."""
+"""Tests folders with several models, several formats of a model, or several files of one name: which file the program takes, and when it asks the user to choose.
+Each command that the program prints must work."""
 import json
 import os
 import re
@@ -23,7 +23,7 @@ class ModelTrees(Models):
         self.known = {}
 
     def transformer(self, file, model, role='transformer', dtype='F16'):
-        """Writes ComfyUI's file, or a GGUF. `dtype`: F16, or F8_E4M3 with a scale for each matrix."""
+        """Writes a transformer as ComfyUI's file, or as GGUF if the name ends in .gguf. `dtype` is F16, or F8_E4M3 with a scale for each matrix."""
         tensors = {authors_name(name): tensor for name, tensor in self.weights(model, role).items()}
         path = self.folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,14 +43,14 @@ class ModelTrees(Models):
         return self.folder / folder
 
     def run_words(self, words):
-        """Runs the command that an error or `inspect` printed. Returns the frames."""
+        """Runs a command that an error or `inspect` printed. Returns the frames of its video."""
         words = [word for word in words if word != 'clip.mp4']
         self.assertEqual(words[0], self.program)
         self.succeed(self.run_program(*words[1:], '-o', 'a.safetensors', *self.small[2:]))
         return read_safetensors(self.folder / 'a.safetensors')['frames']
 
     def refused_with_choices(self, result, *words):
-        """Returns the commands that the error prints."""
+        """Checks that the run failed and asked the user to choose. Returns the commands that the error prints."""
         self.assertEqual(result.returncode, 2, result.stderr)
         lines = result.stderr.splitlines()
         self.assertTrue(lines[0].startswith('error: ') and lines[1] == '  remedy: run one of these commands', result.stderr)
@@ -59,7 +59,7 @@ class ModelTrees(Models):
         return self.commands(result.stderr)
 
     def of_diffusers(self, prompt, model, rest):
-        """Returns the frames of the diffusers folder, made with the decoder and text encoder of the folder under test."""
+        """Returns the frames that the transformer of the diffusers folder `model` makes with the VAE and text encoder of the folder `rest`."""
         others = ['--vae', f'{rest}/vae', '--text-encoder', f'{rest}/text_encoders']
         return self.run_words([self.program, 'generate', '-p', prompt, '-m', self.models[model], *others])
 
@@ -123,7 +123,7 @@ class Choices(ModelTrees):
 
 
 class FolderNames(ModelTrees):
-    """A model may have several files of one name, in any folder."""
+    """Tests models whose files lie in folders of any name, where several files may have the same name."""
     def test_finds_models_in_subfolders_and_links_of_any_name(self):
         usual = self.video('-m', self.models['one'])
         root = self.rest('ComfyUI/models')

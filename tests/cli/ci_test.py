@@ -1,5 +1,5 @@
-"""Tests the promises of .ci/run: it builds what a newcomer builds, and the build for the tests adds to that build. Runs in a copy of this tree. In the copy a
-stand-in for the compiler only looks for the word BROKEN, and a stand-in for the tests only says that it ran."""
+"""Tests that .ci/run builds what a newcomer builds, and that its build for the tests compiles only what the first build lacks. Works in a copy of this tree with two
+stand-ins: one replaces the compiler and only looks for the word BROKEN; the other replaces the tests and only says that it ran."""
 import json
 import os
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ['SPARSEREEL']).parent
-LIBRARIES = ('models/public_members.cpp', 'models/text_to_video.cpp', 'attention/library/c_interface.cpp')  # parts of the libraries for other programs; the program does not contain them
+LIBRARIES = ('models/public_members.cpp', 'models/text_to_video.cpp', 'attention/library/c_interface.cpp')  # sources of the libraries for other programs, which our program does not use
 
 # Stands in for the compiler. It passes CMake's test compilations to the real compiler. For our sources it writes empty files, and fails if one has the word
 # BROKEN.
@@ -66,13 +66,13 @@ class CleanClone(unittest.TestCase):
         script(cls.folder / 'bin' / 'nvidia-smi', '#!/bin/sh\nexit 1\n')
         compiler = cls.folder / 'bin' / 'c++'
         script(compiler, COMPILER.replace('REAL', re.search(r'^CMAKE_CXX_COMPILER:\w+=(.*)', cache, re.M)[1]).replace('TREE', str(cls.tree)))
-        script(cls.tree / 'tests' / 'format', '#!/bin/sh\n')  # the real one asks git for the sources
+        script(cls.tree / 'tests' / 'format', '#!/bin/sh\n')  # the real script needs git, but this copy is no repository
         script(cls.tree / 'tests' / 'run', '#!/bin/sh\necho "the tests ran"\n')
         script(cls.tree / '.ci' / 'newest-debian', '#!/bin/sh\necho "the newest Debian"\n')
         script(cls.tree / '.ci' / 'wheel', '#!/bin/sh\necho "the wheel"\n')
         shutil.copy2(cls.tree / '.ci' / 'kernels', cls.tree / '.ci' / 'real-kernels')
         script(cls.tree / '.ci' / 'kernels', '#!/bin/sh\necho "the kernels"\n')
-        os.environ.pop('SPARSEREEL_CMAKE_FLAGS', None)  # continuous integration sets it
+        os.environ.pop('SPARSEREEL_CMAKE_FLAGS', None)  # continuous integration sets this variable, and it would change the build
         cls.environment = {**os.environ, 'CCACHE_DISABLE': '1', 'CXX': str(compiler), 'PATH': f'{cls.folder / "bin"}:{os.environ["PATH"]}'}
 
     def setUp(self):
@@ -86,7 +86,7 @@ class CleanClone(unittest.TestCase):
         return self.run_in_tree('.ci/run')
 
     def compiled(self):
-        """Returns the sources compiled since the last call."""
+        """Returns the sources that were compiled since the last call of this function."""
         log = self.tree / 'compiled.log'
         names = log.read_text().splitlines() if log.exists() else []
         log.unlink(missing_ok=True)
@@ -165,7 +165,7 @@ class CleanClone(unittest.TestCase):
         tests = self.compiled()
         self.assertTrue(any(name.startswith('tests/') for name in tests))
         again = {'app/before_libraries.cpp', 'app/early_cuda.cpp'} | {name for name in program if name.startswith('app/media/') and '/with_libraries/' not in name}
-        again |= {name for name in program if 'SPARSEREEL_CUDA' in (self.tree / name).read_text()}  # sources that a build for GPUs compiles differently
+        again |= {name for name in program if 'SPARSEREEL_CUDA' in (self.tree / name).read_text()}  # a build for GPUs compiles these sources differently
         self.assertEqual(tests & program - again, set())
 
 

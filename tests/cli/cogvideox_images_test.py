@@ -1,4 +1,4 @@
-"""Tests CogVideoX's image to video: videos of a picture, seeds that share one encoding of the picture, and what is refused."""
+"""Tests image to video with CogVideoX: videos that begin with a picture, several seeds that encode the picture only once, and what is refused."""
 import json
 import math
 import shutil
@@ -55,13 +55,13 @@ class Images(CommandLineTest):
         for options, words in ((['--size', '48x80'], '--width 48'), (['--frames', 5], '--frames 5'), (['--max-sequence-length', 8], '--max-sequence-length 8')):
             self.fail_with(self.generate('-o', 'a.mp4', '-m', FIXED, '--image', 'warm.ppm', *options), 2, words, 'leave it out')
         report = self.report('-o', 'a.mp4', '-m', FIXED, '--image', 'warm.ppm', '--steps', 1)
-        self.assertEqual((report['output']['width'], report['output']['height']), (64, 64))  # this model's size, whatever the shape of the picture
+        self.assertEqual((report['output']['width'], report['output']['height']), (64, 64))  # this model has one size, so the shape of the picture does not matter
 
     def test_newer_model_uses_the_shape_of_the_picture(self):
         (self.folder / 'square.ppm').write_bytes(b'P6 20 20 255\n' + bytes(1200))
         report = self.report('-o', 'a.mp4', '-m', FREE, '--image', 'square.ppm', '--frames', 1, '--steps', 1)
         self.assertEqual((report['output']['width'], report['output']['height']), (160, 160))
-        report = self.report('-o', 'b.mp4', '-m', FREE, '--image', 'warm.ppm', '--frames', 1, '--steps', 1)  # the picture is 30x20; positions end at 160
+        report = self.report('-o', 'b.mp4', '-m', FREE, '--image', 'warm.ppm', '--frames', 1, '--steps', 1)  # the picture is 30x20, and the model has positions for at most 160 pixels
         self.assertEqual((report['output']['width'], report['output']['height']), (160, 96))
         self.fail_with(self.generate('-o', 'c.mp4', '-m', FREE, '--image', 'warm.ppm', '--frames', 1, '--size', '192x128'), 2, '--width 192 is beyond this model', 'use at most 160')
 
@@ -106,7 +106,7 @@ class Images(CommandLineTest):
 
 
 class WidenedInput(CommandLineTest):
-    """A model for text with a LoRA that gives its input the channels of an image."""
+    """Tests a text-to-video model with a LoRA that widens the input layer by the channels of an image."""
     def setUp(self):
         super().setUp()
         (self.folder / 'warm.ppm').write_bytes(b'P6 30 20 255\n' + b'\xfa\x80\x20' * 300 + b'\x10\x50\xe0' * 300)
@@ -114,7 +114,7 @@ class WidenedInput(CommandLineTest):
         self.weights = read_weights(model / 'transformer')
         _, (rows, self.channels, *kernel), _ = self.weights[PATCHES]
         self.columns = 2 * self.channels * math.prod(kernel)
-        self.up, self.down = [(k % 3 - 1) / 2 for k in range(rows)], [(k % 5 - 2) / 2 for k in range(self.columns)]  # powers of two and small products: sums are exact
+        self.up, self.down = [(k % 3 - 1) / 2 for k in range(rows)], [(k % 5 - 2) / 2 for k in range(self.columns)]  # the products are small multiples of 1/4, so sums are exact
         self.lora = self.write_lora('wide.safetensors', [1, 2 * self.channels, *kernel])
         self.size = ['--frames', 5, '--steps', 2, '--attention', 'full']
 
@@ -123,7 +123,7 @@ class WidenedInput(CommandLineTest):
         return write_safetensors(self.folder / name, {f'transformer.patch_embed.proj.{end}.weight': tensor for end, tensor in tensors.items()})
 
     def model_with_images(self):
-        """Writes the model for images that the LoRA makes of the model for text."""
+        """Writes the image-to-video model that results when the LoRA is added to the text-to-video model."""
         model = Path(shutil.copytree(DATA / 'pipeline', self.folder / 'model'))
         dtype, (rows, channels, *kernel), data = self.weights[PATCHES]
         self.assertEqual(dtype, 'F16')

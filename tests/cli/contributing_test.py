@@ -1,4 +1,4 @@
-"""Tests CONTRIBUTING.md: it has a HOWTO for each common kind of change, and every file and folder that it names exists. Also tests what tests/words refuses."""
+"""Tests that CONTRIBUTING.md has a HOWTO for each common kind of change, and that the files and folders that it names exist. Also tests what tests/words refuses."""
 import re
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ CHANGES = ('an option', 'a model family', 'a packed weight type', 'an attention 
 
 
 def paths_of(text):
-    """Returns the text between backquotes that begins with a folder of the tree, unless it has DIR or NAME as placeholders."""
+    """Returns the paths between backquotes that begin with a folder of this tree. Leaves out paths with placeholders such as DIR or NAME."""
     return [path for path in re.findall(r'`((?:app|models|attention|hilbert|configs|assets|tests)/[^`\s]*)`', text) if not re.search('[A-Z]{2}', path.replace('README', ''))]
 
 
@@ -37,7 +37,7 @@ class Contributing(unittest.TestCase):
 
 class Words(unittest.TestCase):
     def refused(self, page, text):
-        """Returns the output of tests/words on a copy of the pages, with the text added at the end of that page or new file."""
+        """Copies the pages, adds the text at the end of the file `page` (a new file if there is none), and returns the output of tests/words on the copy."""
         listed = re.search(r"^caps='(.*?)'$", (ROOT / 'tests' / 'words').read_text(), re.M | re.S)[1]
         with tempfile.TemporaryDirectory() as folder:
             for name in ('tests/words', *(line.split()[0] for line in listed.splitlines())):

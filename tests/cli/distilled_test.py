@@ -1,4 +1,4 @@
-"""`--distilled`: the settings that it gives to models of a few steps, and what is said of such LoRAs without it."""
+"""Tests `--distilled`: the settings that it gives to models of a few steps, and the advice that the program prints if a LoRA of a few steps is given without it."""
 import json
 import re
 import unittest
@@ -6,20 +6,20 @@ import unittest
 import published
 from support import PROMPT, ROOT, CommandLineTest, write_safetensors
 
-WIDTH = 5120  # of the transformers of A14B
+WIDTH = 5120  # channels of the transformers of Wan 2.2 A14B
 PARTS = [f'diffusion_models/wan2.2_t2v_{noise}_noise_14B_fp8_scaled.safetensors' for noise in ('high', 'low')]
 PARTS += ['text_encoders/umt5_xxl_fp8_e4m3fn_scaled.safetensors', 'vae/wan_2.1_vae.safetensors']
 
 
 class Distilled(CommandLineTest):
     def setUp(self):
-        """Writes the files of Wan 2.2 A14B as in ComfyUI's folder. Their contents are holes."""
+        """Writes the files of Wan 2.2 A14B as in ComfyUI's folder. Their contents are holes, which take no disk space."""
         super().setUp()
         for part in PARTS:
             published.write(self.folder / 'comfy' / part, published.FILES[part.rsplit('/', 1)[-1]]())
 
     def pair(self, folder):
-        """Writes a pair of LoRAs for the transformers of A14B, with names as on Hugging Face."""
+        """Writes one LoRA for each of the two transformers of A14B, with file names as on Hugging Face."""
         (self.folder / folder).mkdir(parents=True)
         layer = {f'diffusion_model.blocks.0.self_attn.q.lora_{end}.weight': ('BF16', shape, bytes(2 * WIDTH)) for end, shape in (('down', [1, WIDTH]), ('up', [WIDTH, 1]))}
         for noise in ('high', 'low'):
@@ -27,7 +27,7 @@ class Distilled(CommandLineTest):
         return folder
 
     def settings(self, *arguments):
-        """Returns what `config show` prints: each option's value, and its source."""
+        """Returns what `config show` prints: {option: value and source}."""
         out = self.succeed(self.run_program('config', 'show', '-m', 'comfy', *arguments)).stdout
         return dict(re.findall(r'^(\w+): (.*)$', out, re.M))
 

@@ -60,7 +60,7 @@ class DryRun(CommandLineTest):
         text = self.succeed(self.run_program(*command, '--max-vram', 5)).stdout
         self.assertIn(f'{resident[1]} of 30 blocks of the transformer stay in 5.0 GiB of the GPU', text)
         self.assertIn('the time of a step is unknown', text)
-        self.assertNotIn('plan', self.shown()['memory'])  # a CPU has none
+        self.assertNotIn('plan', self.shown()['memory'])  # there is no plan for memory on a CPU
         self.fail_with(self.run_program(*command, '--max-vram', 0), 2, '--max-vram 0')
 
     def test_shows_the_step_from_which_a_checkpoint_resumes(self):

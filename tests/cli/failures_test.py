@@ -100,9 +100,9 @@ class Failures(CommandLineTest):
                             ['bench', 'pipeline', *model], ['tune', '-p', PROMPT, *model, '-o', 'profile.yaml']):
                 with self.subTest(command=command[:2], size=size):
                     start = time.monotonic()
-                    # the limit protects the machine's memory if the program does not refuse this
+                    # if the program does not refuse these sizes, this limit protects the memory of the machine
                     result = self.run_program(*command, *size, **limited_memory(8 << 30))
-                    self.assertLess(time.monotonic() - start, 10)  # half a second on an idle machine
+                    self.assertLess(time.monotonic() - start, 10)  # usually it takes half a second
                     self.fail_with(result, 2, f'{size[1]}'.partition('x')[0], 'needs at least', 'but only', remedy)
                     self.assertEqual(self.names(), [])
 
@@ -161,7 +161,7 @@ class Failures(CommandLineTest):
                           ['bench', 'plot', 'pipe']):
             with self.subTest(arguments=arguments):
                 self.fail_with(self.run_program(*arguments, timeout=20), 2, 'pipe')
-        # makes clip.gif.json, the recipe that is read when the GIF is replaced
+        # This run writes clip.gif.json. A run that replaces the GIF reads this recipe.
         self.succeed(self.generate('-o', 'clip.gif', '--no-metadata', timeout=20))
 
     def test_refuses_files_that_are_too_large(self):
@@ -204,7 +204,7 @@ class Failures(CommandLineTest):
                 else:
                     config = model / component / 'config.json'
                     config.write_text(config.read_text().replace('"time_embed_dim": 16', '"time_embed_dim": 32'))
-                (model / 'tokenizer' / 'spiece.model').write_bytes(b'')  # without this check first, the text stage would fail on it
+                (model / 'tokenizer' / 'spiece.model').write_bytes(b'')  # an empty tokenizer would make the text stage fail, so this shows that weights are checked before it
                 self.fail_with(self.generate_from(model), 2, 'the weights do not fit', component)
                 self.assertEqual(self.names(), sorted({'vae', component}))
 
@@ -227,7 +227,7 @@ class Failures(CommandLineTest):
     def test_refuses_init_latents_of_another_shape(self):
         self.succeed(self.generate('--save-latents', 'latents.safetensors', '-o', 'a.mp4'))
         self.fail_with(self.generate('--init-latents', 'latents.safetensors', '--frames', 5), 2, '--init-latents')
-        # refused before anything is loaded: `config show` loads nothing
+        # `config show` loads no model, yet it refuses the latents: the program checks them before it loads anything.
         self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--init-latents', 'latents.safetensors', '--frames', 5), 2,
                        '--init-latents')
 
@@ -240,7 +240,7 @@ class Failures(CommandLineTest):
         self.assertEqual(self.names(), ['a.mp4', 'latents.safetensors'])
 
     def test_out_of_memory_error_suggests_what_needs_less(self):
-        # 2048 x 2048 latents, whose first convolution needs 3 GiB for its result. The file takes no disk space, because its data is a hole.
+        # The result of the first convolution on 2048 x 2048 latents needs 3 GiB. The file takes no disk space, because its data is a hole.
         header = json.dumps({'latents': {'dtype': 'F16', 'shape': [1, 1, 4, 2048, 2048], 'data_offsets': [0, 1 << 25]}}).encode()
         with open(self.folder / 'latents.safetensors', 'wb') as file:
             file.write(struct.pack('<Q', len(header)) + header)

@@ -6,17 +6,17 @@ from pathlib import Path
 TABLE = json.loads((Path(__file__).parents[1] / 'families.json').read_text())
 Family = namedtuple('Family', [
     'name',           # as `inspect` prints it
-    'classes',        # of the transformer and of the scheduler
-    'video',          # default width, height and number of frames by the checkpoint
-    'size',           # options that make videos of 64x64, if the default is larger
-    'frames',         # default number of frames; the tests set the steps
+    'classes',        # class names of the transformer and the scheduler
+    'video',          # width, height and number of frames that the checkpoint gives by default
+    'size',           # options that make videos of 64x64; empty if that is the default
+    'frames',         # number of frames of a video in the tests
     'latents',        # shape of a video's latents
     'even_latents',   # a number of frames that gives an even number of latents, and the number of frames that the video then has
-    'multiples',      # divisor of widths
-    'samplers',       # names; the first is the checkpoint's
-    'draws',          # true if the first sampler draws noise in its steps: the seed then matters even if latents are given
-    'fewest_steps',   # 1 unless the model counts the clean end as a step
-    'decoders_last',  # the bias that the decoder adds last
+    'multiples',      # widths must be a multiple of this number of pixels
+    'samplers',       # names of the samplers; the checkpoint uses the first one
+    'draws',          # true if the first sampler adds noise in its steps, so that the seed matters even if the first latents are given
+    'fewest_steps',   # smallest number of steps: 1, or more if the model's schedule counts its end without noise as a step
+    'decoders_last',  # name of the bias of the VAE decoder's last layer
 ])
 
 

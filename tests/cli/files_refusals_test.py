@@ -1,4 +1,4 @@
-"""Tests single files that are refused: models without a part, decoders and transformers that do not fit, files of other models."""
+"""Tests single files that the program refuses: models in which a component is missing, VAEs and transformers that do not fit each other, and files of other models."""
 import unittest
 
 from published import authors_name, authors_vae_name, authors_vae_name_5b
@@ -7,7 +7,7 @@ from support import read_safetensors, read_weights
 
 
 class LargerLatents(Models):
-    """Tests the small model of Wan 2.2, whose transformer has the same size as the tests' Wan 2.1."""
+    """Tests the small model like Wan 2.2 5B. Its transformer has the same layers and width as the tests' model like Wan 2.1."""
     sources = {'large': WAN_5B}
 
     def test_reads_a_comfyui_folder(self):

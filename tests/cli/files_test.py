@@ -1,10 +1,10 @@
-"""Tests models whose parts are single files, as other programs store them. The frames must equal those of the diffusers folder with the same weights."""
+"""Tests models whose components are single files, as other programs store them. The frames must equal those of the diffusers folder with the same weights."""
 import json
 import re
 import shutil
 import unittest
 
-import quantized  # adds the path of torch_files
+import quantized  # must come first: it adds the folder of torch_files to sys.path
 import torch_files
 from model_files import write_shards
 from published import authors_clip, authors_name, authors_t5_name, authors_vae_name
@@ -14,7 +14,7 @@ from support import read_safetensors, read_weights, write_safetensors
 
 
 class UnusualFiles(SingleFiles):
-    """Folders and files as downloads and trainers leave them."""
+    """Tests unusual folders and files that downloads and training programs produce."""
     def setUp(self):
         super().setUp()
         self.model = self.folder_of(WAN)
@@ -22,13 +22,13 @@ class UnusualFiles(SingleFiles):
         self.write_transformer(self.transformer)
 
     def write_transformer(self, tensors):
-        """Writes all tensors in one file."""
+        """Replaces the transformer's files by one file with these tensors."""
         for file in (self.model / 'transformer').glob('*.safetensors*'):
             file.unlink()
         write_safetensors(self.model / 'transformer' / 'diffusion_pytorch_model.safetensors', tensors)
 
     def warned(self, *arguments):
-        """Returns the frames of the run, and the lines about what was left out."""
+        """Returns the frames of the run, and the warnings about tensors that were left out."""
         result = self.run_program('generate', *self.small, *arguments, '-o', 'a.safetensors')
         self.succeed(result)
         return read_safetensors(self.folder / 'a.safetensors')['frames'], [line for line in result.stderr.splitlines() if 'left out' in line]
@@ -265,7 +265,7 @@ class Images(Models):
         for layer, name in (('blocks.0.cross_attn.k_img', 'blocks.0.attn2.add_k_proj'), ('blocks.1.cross_attn.v_img', 'blocks.1.attn2.add_v_proj'),
                             ('img_emb.proj.1', 'condition_embedder.image_embedder.ff.net.0.proj')):
             rows, columns = weights[f'{name}.weight'][1]
-            half = b'\0\x38'  # 0.5
+            half = b'\0\x38'  # 0.5 in fp16
             lora = self.write('lora.safetensors', {f'diffusion_model.{layer}.lora_A.weight': ('F16', [1, columns], half * columns),
                                                    f'diffusion_model.{layer}.lora_B.weight': ('F16', [rows, 1], half * rows)})
             with self.subTest(layer):
@@ -273,7 +273,7 @@ class Images(Models):
 
 
 class Records(Models):
-    """Tests that the program tells which file became which part, and that its recipes recognize the files."""
+    """Tests that the program tells which file became which component, and that recipes notice other files."""
     def test_report_names_each_file_with_its_format(self):
         folder = self.comfy('one', 'comfy')
         (folder / 'diffusion_models' / 'one.safetensors').unlink()

@@ -1,5 +1,4 @@
-"""Tests names that are no files, and files of models that only other programs support. The error says what they are, or gives the command that downloads the
-model."""
+"""Tests models that do not exist or that only other programs support. The error says what the name or file is, or gives the command that downloads the model."""
 import json
 import shlex
 import unittest
@@ -63,7 +62,7 @@ class ForeignFiles(CommandLineTest):
 
 class ModelNames(CommandLineTest):
     def commands(self, model):
-        """Returns the lines of an error that users should copy to the command line."""
+        """Runs `generate` with a model that it cannot open. Returns the commands that the error shows for users to copy."""
         result = self.run_program('generate', '-p', 'x', '-m', model)
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn(f'error: {model}: there is no file or folder', result.stderr)

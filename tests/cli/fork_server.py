@@ -1,4 +1,4 @@
-"""Runs the program by forking a process that has loaded it already (fork_server.cpp). A run gives what subprocess.run() gives, but does not load libraries."""
+"""Runs the program by forking a process that has already loaded it (fork_server.cpp). The result is that of subprocess.run(), but the run need not load libraries."""
 import array
 import atexit
 import contextlib
@@ -11,9 +11,9 @@ import threading
 import time
 
 LIBRARY = os.environ.get('SPARSEREEL_FORK_SERVER_LIBRARY')
-LONGEST_REQUEST = 1 << 16  # bytes that fork_server.cpp reads
+LONGEST_REQUEST = 1 << 16  # in bytes; fork_server.cpp has a buffer of this size
 MOST_SERVERS = 2  # each holds a loaded program in memory
-# The program restarts itself if these are missing (app/before_libraries.cpp), and would then load its libraries again.
+# If one of these variables is missing, the program restarts itself (app/before_libraries.cpp) and loads its libraries again.
 SETTINGS = {'OMP_WAIT_POLICY': 'passive', 'PYTORCH_ALLOC_CONF': 'expandable_segments:True'}
 
 servers, lock = {}, threading.Lock()
@@ -23,14 +23,14 @@ def run_forked(command, folder, options):
     """Returns the CompletedProcess of a run, with its output captured as text. Returns None if the program cannot be forked for this run and must be started."""
     if LIBRARY is None or options.keys() - {'cwd', 'timeout'}:
         return None
-    if any(word.startswith('--gpus') for word in command):  # the program would start its ranks with the arguments in /proc/self/cmdline, but those are the server's
+    if any(word.startswith('--gpus') for word in command):  # the program starts ranks with the arguments in /proc/self/cmdline, but a forked process has the server's arguments there
         return None
     request = b''.join(os.fsencode(word) + b'\0' for word in (options.get('cwd', folder), *command))
     if len(request) > LONGEST_REQUEST or not lock.acquire(blocking=False):
         return None
     try:
         return server_of(command[0]).run(request, command, options.get('timeout', 300))
-    except BaseException:  # stop the server, because its next answer would belong to this run
+    except BaseException:  # stop the server: its next answer would still be about this run
         if command[0] in servers:
             servers.pop(command[0]).close()
         raise
@@ -39,12 +39,12 @@ def run_forked(command, folder, options):
 
 
 def server_of(program):
-    """Returns the server of this program in the test's present environment."""
+    """Returns a running server of this program that has the test's environment variables. Starts one if necessary."""
     server = servers.pop(program, None)
     if server and server.environment != os.environ:
         server.close()
         server = None
-    servers[program] = server or ForkServer(program)  # moves it to the end, so that the first server is the one used longest ago
+    servers[program] = server or ForkServer(program)  # adds it at the end, so that the first entry is the least recently used server
     while len(servers) > MOST_SERVERS:
         servers.pop(next(iter(servers))).close()
     return servers[program]
@@ -85,7 +85,7 @@ class ForkServer:
         process = self.answer()
         written = read_all([out, err], end)
         if written is None:
-            with contextlib.suppress(ProcessLookupError):  # the run has ended, but a process that it started holds its pipe open
+            with contextlib.suppress(ProcessLookupError):  # no such process: the run has ended, but a process that it started still holds the pipe open
                 os.kill(process, 9)
         status = os.waitstatus_to_exitcode(self.answer())
         if written is None:
@@ -94,7 +94,7 @@ class ForkServer:
 
 
 def read_all(descriptors, end):
-    """Reads each descriptor until its writers have closed it, then closes it. Returns their contents, or None if `end` comes first."""
+    """Reads each descriptor until its writers have closed it. Then closes all descriptors. Returns their contents, or None if the time `end` comes first."""
     written = {descriptor: b'' for descriptor in descriptors}
     with selectors.DefaultSelector() as selector:
         for descriptor in descriptors:

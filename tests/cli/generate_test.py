@@ -1,4 +1,4 @@
-"""Tests `generate`: outputs of every kind, reports, recipes, latents, and repeated seeds."""
+"""Tests `generate`: every kind of output, reports, recipes, latents, and that equal seeds give equal videos."""
 import json
 import shutil
 import struct
@@ -19,7 +19,7 @@ class Generate(CommandLineTest):
         result = self.succeed(self.generate('-o', 'clip.mp4', '--fps', 8))
         self.assertEqual(self.names(), ['clip.mp4'])
         self.assertRegex(result.stdout, rf'\Aclip\.mp4: {FAMILY.frames / 8:.1f} s of video, 64x64, made in [0-9.]+ s\n\Z')
-        self.assertEqual(result.stderr, '')  # without a terminal there is no bar
+        self.assertEqual(result.stderr, '')  # no progress bar, because stderr is no terminal
 
     def test_verbose_adds_times_attention_and_memory(self):
         first, second = self.succeed(self.generate('-o', 'clip', '--verbose', '--seed', 'random')).stdout.splitlines()
@@ -28,7 +28,8 @@ class Generate(CommandLineTest):
             self.assertIn(word, second)
 
     def test_eight_bit_folder_makes_the_frames_of_its_unpacked_weights(self):
-        """Writes two models with the same numbers. In one, every weight of all three parts except vectors is packed; the other has all numbers in fp32."""
+        """Compares two models with the same numbers. One packs all matrices of the transformer, the VAE and the text encoder in 8 bits; the other has all numbers in
+        fp32."""
         for name in ('packed', 'twin'):
             shutil.copytree(MODEL, self.folder / name)
         scale = struct.unpack('<f', struct.pack('<f', 0.01))[0]
@@ -85,7 +86,7 @@ class Generate(CommandLineTest):
             self.assertNotEqual(usual, self.frames(f'{i}.safetensors', '--attention', 'full', *changed), changed)
 
     def test_sparsity_grows_as_topk_falls(self):
-        # 192 x 192 has enough tokens that some blocks can be left out. 64 x 64 may have only one block, which cannot be left out.
+        # 192 x 192 pixels have enough tokens that some blocks can be left out. 64 x 64 may have only one block, which is always computed.
         sparsity, frames = [], []
         for topk in ('1', '0.5', '0.2'):
             name = f'{topk}.safetensors'
@@ -112,13 +113,13 @@ class Generate(CommandLineTest):
         asked, made = FAMILY.even_latents
         report = self.report('-o', 'clip.mp4', '--frames', asked)
         self.assertEqual(report['output']['frames'], made)
-        other = [warning for warning in report['warnings'] if 'the model was not made for' not in warning]  # of a video so small
+        other = [warning for warning in report['warnings'] if 'the model was not made for' not in warning]  # without the warning that the video is too small for the model
         self.assertEqual([f'{made} frames instead of {asked}' in warning for warning in other], [True] * (made > asked))
 
     def test_seconds_of_all_stages_add_up_to_those_of_the_process(self):
-        ticks = 0.02  # resolution of the system's process start times
+        ticks = 0.02  # in seconds: resolution of the system's process start times
         shares = []
-        for _ in range(3):  # try again on a busy machine, where a process may take long to end, which no report can count
+        for _ in range(3):  # tries again, because on a busy machine a process may take long to end, and no report can contain that time
             begun = time.monotonic()
             report = self.report('-o', 'clip.y4m')
             wall = time.monotonic() - begun
@@ -169,7 +170,7 @@ class Generate(CommandLineTest):
         self.assertEqual(recipe['dense_layers'], 1)
         self.assertEqual(layers[0], 0)
         self.assertGreater(layers[1], 0)
-        recipe, layers = attention('--dense-steps', 1)  # one of two steps
+        recipe, layers = attention('--dense-steps', 1)  # dense in one of two steps
         self.assertEqual(recipe['dense_steps'], 1)
         for share, usually in zip(layers, usual):
             self.assertAlmostEqual(share, usually / 2)
@@ -227,7 +228,7 @@ class AnyFamily(CommandLineTest):
         report = json.loads(self.succeed(self.run_program('generate', '-p', PROMPT, '--steps', 2, '--device', 'cpu', '-o', 'clip.mp4', '--json')).stdout)
         self.assertTrue(report['model'].endswith('assets/tiny'), report['model'])
         self.assertEqual([report['output'][key] for key in ('width', 'height', 'frames', 'fps')], [256, 256, 33, 8])
-        self.assertEqual(report['recipe']['topk'], 0.5)  # from the config that matches the tiny model
+        self.assertEqual(report['recipe']['topk'], 0.5)  # comes from configs/tiny.yaml, which matches this model
         self.assertEqual((report['preset']['name'], 'cache' in report), ('balanced', False))
         self.assertIn('balanced for fewer than 10 steps: 1 of 2 steps with every block, then topk 0.5; every step computed', report['preset']['text'])
         self.assertGreater(report['attention']['sparsity'], 0)
@@ -247,7 +248,7 @@ class AnyFamily(CommandLineTest):
                 self.assertRegex(first, rf'^a\.mp4: 1\.1 s of video, 64x64, made in [0-9.]+ s, preset {line.split(": ")[0]}$')
                 self.assertRegex(third, f'^preset {line}$')
         self.assertEqual(len(self.succeed(self.run_program(*tiny[:-1], 'b.mp4', '--from', 'a.mp4')).stdout.splitlines()), 1)
-        self.assertEqual(len(self.succeed(self.generate('-o', 'c.mp4')).stdout.splitlines()), 1)  # this model has no presets
+        self.assertEqual(len(self.succeed(self.generate('-o', 'c.mp4')).stdout.splitlines()), 1)  # no line about presets, because this model has none
         lines = self.succeed(self.run_program(*tiny, '--count', 2)).stdout.splitlines()
         self.assertEqual([line.split(':')[0] for line in lines], ['a-1.mp4', 'a-2.mp4'])
         lines = self.succeed(self.run_program(*tiny, '--count', 2, '--verbose')).stdout.splitlines()
@@ -281,7 +282,7 @@ class AnyFamily(CommandLineTest):
         self.succeed(self.generate('-o', 'again.gif'))
         self.assertIn('again.gif.json', self.names())
         self.succeed(self.generate('-o', 'again.gif', '--no-metadata'))
-        self.assertNotIn('again.gif.json', self.names())  # the recipe of the earlier GIF is removed with it
+        self.assertNotIn('again.gif.json', self.names())  # the recipe of the replaced GIF is removed, too
         (self.folder / 'again.gif.json').write_text('{"mine": 1}')
         self.succeed(self.generate('-o', 'again.gif', '--no-metadata'))
         self.assertIn('again.gif.json', self.names())
@@ -300,7 +301,7 @@ class AnyFamily(CommandLineTest):
         self.assertEqual(*latents)
         picture = (self.folder / 'preview.png').read_bytes()
         self.assertEqual(picture[:8], b'\x89PNG\r\n\x1a\n')
-        self.assertEqual(struct.unpack('>II', picture[16:24]), (8, 8))  # a pixel for each latent
+        self.assertEqual(struct.unpack('>II', picture[16:24]), (8, 8))  # the preview has a pixel for each latent
         self.succeed(tiny('-o', 'clip.gif', '--preview', 'preview.gif', '--no-metadata', '--count', 2))
         for name in ('preview-1.gif', 'preview-2.gif'):
             self.assertEqual((self.folder / name).read_bytes()[:6], b'GIF89a')

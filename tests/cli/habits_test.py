@@ -36,7 +36,7 @@ class Habits(CommandLineTest):
         for name in ('video.mp4', 'video-2.mp4', 'video-3.mp4'):
             self.assertIn(f'{name}: 1 frame,', self.succeed(self.generate('--frames', 1)).stdout)
         self.assertEqual(self.names(), ['video-2.mp4', 'video-3.mp4', 'video.mp4'])
-        self.succeed(self.generate('--frames', 1, '--save-latents', 'a.safetensors', '-o', 'video.mp4'))  # replaced, because the option names it
+        self.succeed(self.generate('--frames', 1, '--save-latents', 'a.safetensors', '-o', 'video.mp4'))  # video.mp4 is replaced, because -o names it
         self.assertIn('video-4.mp4: ', self.succeed(self.run_program('decode', 'a.safetensors', '-m', MODEL)).stdout)
 
     def test_interrupted_run_resumes_under_its_name(self):

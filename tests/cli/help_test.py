@@ -8,12 +8,12 @@ from pathlib import Path
 
 from support import PROGRAM, CommandLineTest
 
-# compopt works in an interactive shell only.
+# A bash script that prints the completions of its arguments. It defines compopt, because bash has this command only in interactive shells.
 BASH = 'compopt() { :; }; source "$0"; COMP_WORDS=("${@}"); COMP_CWORD=$(($# - 1)); _sparsereel; printf "%s\\n" "${COMPREPLY[@]}"'
 
 
 class Help(CommandLineTest):
-    texts = {}  # kept for all tests, because starting the program takes longer than they do
+    texts = {}  # what each command printed; shared by all tests, because starting the program takes most of the time
 
     def text(self, *arguments):
         if arguments not in self.texts:
@@ -21,7 +21,7 @@ class Help(CommandLineTest):
         return self.texts[arguments]
 
     def script(self, shell):
-        """Writes the completion for a shell to a file and returns its path."""
+        """Writes the completion script for a shell to a file and returns the file's path."""
         path = self.folder / f'completion.{shell}'
         path.write_text(self.text('completion', shell))
         return str(path)
@@ -39,7 +39,7 @@ class Help(CommandLineTest):
             text, everything = self.text(*command, '--help'), self.text(*command, '--help-all')
             for each in (text, everything):
                 self.assertIn(' '.join(['usage: sparsereel', *command]), each)
-                short = each.replace(PROGRAM, 'sparsereel')  # commands are not wrapped, since they are copied
+                short = each.replace(PROGRAM, 'sparsereel')  # this path is long, and commands are not wrapped, since users copy them
                 self.assertLessEqual(max(map(len, short.splitlines())), 100, command)
             self.assertLessEqual(len(text.splitlines()), 45, command)
             self.assertRegex(text.splitlines()[-1], f"^'{re.escape(' '.join([PROGRAM, *command]))} --help-all' lists all; '.* reference' explains them")
@@ -58,7 +58,7 @@ class Help(CommandLineTest):
             self.assertIn(f"'{called} reference' explains", run('bench', '--help').stdout)
             self.assertIn(f'source <({called} completion bash)', run('completion', '--help').stdout)
             self.assertIn(f"see '{called} generate --help'", run('generate', 'a', '--qqq').stderr + run('generate', '--qqqqqqqq').stderr)
-            self.assertIn(f"'{called} doctor'", run('generate', '-p', 'x', '--device', 'cuda:77').stderr)  # the library makes this message
+            self.assertIn(f"'{called} doctor'", run('generate', '-p', 'x', '--device', 'cuda:77').stderr)  # a message of the library names the program's command, too
             self.assertIn('sparsereel generate', run('reference').stdout)
             self.assertNotIn('program', run('completion', 'bash').stdout)
 

@@ -1,5 +1,6 @@
-"""Recipes and identities must stay those of identities.json. It has a request for each option: its recipe (for all but the first, the difference from the
-first) and its identity, the hash by which a killed run recognizes its own work. People's videos and unfinished sets depend on both.
+"""Tests that recipes and identities stay those of identities.json, because users' videos and unfinished prompt sets depend on them. An identity is the hash by which
+a resumed run recognizes its own videos and checkpoints. identities.json has a request for each option, with its identity and its recipe. All recipes but the first
+are stored as differences from the first.
 
 `identity_test.py --record` writes identities.json anew.
 """
@@ -31,7 +32,7 @@ layers:
   - [{topk: 0.12, similarity: -0.1, pv_threshold: 50, error: 0.1, sparsity: 0.2}, {dense: true, error: 0, sparsity: 0}]
   - [{topk: 0.3, similarity: -0.1, pv_threshold: 50, error: 0.1, sparsity: 0.2}, {cdf: 0.9, similarity: -0.1, pv_threshold: 50, error: 0.1, sparsity: 0.2}]
 """
-# The options of each row. All rows also have a prompt, one frame, one step and the size 64x64. "model" is one of MODELS, "output" a file extension.
+# The options of each request. All requests also have a prompt, one frame, one step and the size 64x64. "model" is one of MODELS, "output" a file extension.
 ROWS = [
     {}, {'prompt': 'ein grüner Stern'}, {'prompt_file': 'prompt.txt'}, {'negative_prompt': 'blurry'}, {'negative_prompt': 'blurry', 'cfg_scale': 1},
     {'max_sequence_length': 8}, {'width': 48, 'height': 32}, {'size': '32x48'}, {'frames': 5}, {'fps': 12.5}, {'seed': 18446744073709551615}, {'steps': 2},
@@ -56,7 +57,7 @@ ROWS = [
     {'model': 'two_images', 'image': 'first.ppm', 'last_image': 'last.ppm', 'frames': 5}, {'arithmetic': 16}, {'block_error': 0.01}, {'seconds': 1}, {'max_vram': 12},
     {'exact_steps': 1}, {'no_audio': True},
 ]
-# Options that no row of identities.json sets: a row cannot set them, or a recipe has another name for them.
+# Options without a request in identities.json, because a prompt set's row cannot set them or a recipe has another name for them.
 NO_ROW = {'batch_count', 'dry_run', 'preset', 'distilled', 'threads', 'gpus', 'report', 'quiet', 'verbose', 'json', 'random_weights', 'save_latents', 'contact_sheet', 'preview', 'help', 'diffusion_model', 'high_noise_diffusion_model'}
 
 
@@ -64,7 +65,7 @@ class Identity(BatchTest):
     maxDiff = None
 
     def recorded(self):
-        """Returns what the manifest says of each row."""
+        """Runs all requests as one prompt set. Returns the row, identity and recipe of each request, from the manifest."""
         (self.folder / 'prompt.txt').write_text('a blue square')
         (self.folder / 'profile.yaml').write_text(PROFILE)
         shutil.copy(DATA / 'lora' / 'metadata.safetensors', self.folder / 'style.safetensors')
@@ -92,14 +93,14 @@ class Identity(BatchTest):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         made = {line['row']: line for line in self.manifest()}
         for line in made.values():
-            line['recipe'].pop('sparsity', None)  # the run's result, not a part of the request
+            line['recipe'].pop('sparsity', None)  # a result of the run, not a setting
         first = made[0]['recipe']
         return [{'row': row, 'identity': made[i]['identity'], 'recipe': first if i == 0 else self.difference(first, made[i]['recipe'])}
                 for i, row in enumerate(ROWS)]
 
     @staticmethod
     def difference(first, other):
-        """Returns the values in which another recipe differs, with null for keys that it lacks."""
+        """Returns the entries of `other` that differ from `first`, and None for keys that only `first` has."""
         return {key: other.get(key) for key in first | other if first.get(key) != other.get(key)}
 
     def test_recipes_and_identities_do_not_change(self):

@@ -22,7 +22,7 @@ class Interrupt(CommandLineTest):
     CHECKPOINT = 'clip.mp4.checkpoint.safetensors'
 
     def step_kept(self, text, options=''):
-        """Returns the step at which the same command would resume, by the last line that a run printed."""
+        """Returns the step at which the same command would resume, from the last line that an interrupted run printed."""
         self.assertIn('interrupted: nothing half-written is left behind', text)
         line = rf'run the same command again{options}: it goes on from step (\d+) in (\S+)'
         self.assertRegex(text, line)
@@ -78,7 +78,7 @@ class Interrupt(CommandLineTest):
         self.assertEqual(self.names(), [])
 
     def test_signal_ends_a_step_in_the_middle(self):
-        # The only step of such a large video takes many seconds, so Ctrl-C comes before its end. After it, the latents would be kept.
+        # The only step of such a large video takes many seconds, so Ctrl-C comes before its end. If it came later, the run would keep the latents.
         process, terminal = self.start('-o', 'clip.mp4', '--size', '768x768', '--frames', '49', steps=1)
         self.assertIn('denoise', self.read_until(terminal, 'denoise'))
         code, text = self.stop(process, terminal, signal.SIGINT)
@@ -95,13 +95,13 @@ class Interrupt(CommandLineTest):
         self.assertEqual(self.names(), ['clip.safetensors.latents.safetensors'])
 
     def killed_while_writing(self, *arguments):
-        """Returns false if the program had written everything before this test could look, as on a busy machine."""
+        """Starts a run and kills it while it writes the video. Returns false if the run had already written the whole video, which happens on busy machines."""
         process, _ = self.start(*arguments, steps=1)
         try:
             if not wait_until(lambda: any(file.stat().st_size for file in self.folder.glob('.clip.*.partial.y4m')), process):
                 self.assertEqual(process.returncode, 0)
                 return False
-        except FileNotFoundError:  # the file has its final name by now
+        except FileNotFoundError:  # the program has renamed the complete file
             self.assertEqual(process.wait(timeout=60), 0)
             return False
         process.kill()
@@ -128,7 +128,7 @@ class Interrupt(CommandLineTest):
         self.addCleanup(process.stdin.close)
         process.stdin.write(b'a red')
         process.stdin.flush()
-        wait_until(lambda: self.unread(process.stdin) == 0)  # the program has begun to read
+        wait_until(lambda: self.unread(process.stdin) == 0)  # the pipe is empty, so the program has begun to read the prompt
         code, text = self.stop(process, terminal, signal.SIGINT)
         self.assertEqual(code, 130)
         self.assertIn('interrupted: no step was done', text)
@@ -140,14 +140,14 @@ class Interrupt(CommandLineTest):
         return count
 
     def test_second_signal_stops_at_once(self):
-        # The program checks for the first signal between calls of attention, each of which takes long for such a large video.
+        # After a first signal the program stops between two attention calls. Each call takes long for such a large video.
         process, terminal = self.start('-o', 'clip.mp4', '--size', '1024x1024', '--frames', '49', '--attention', 'quantized', '--threads', 1, steps=1)
         self.assertIn('denoise', self.read_until(terminal, 'denoise'))
         process.send_signal(signal.SIGINT)
         self.assertIn('press Ctrl-C again', self.read_until(terminal, 'press Ctrl-C again'))
         code, text = self.stop(process, terminal, signal.SIGINT)
         self.assertEqual(code, 130)
-        self.assertNotIn('interrupted', text)  # a run that ends on a first signal prints this; the second signal must end it at once
+        self.assertNotIn('interrupted', text)  # a run that stops after one signal prints this word; a second signal ends the program before it prints anything
         self.assertEqual(self.names(), [])
 
     def test_ignored_hangup_stays_ignored(self):

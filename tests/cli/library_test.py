@@ -1,4 +1,4 @@
-"""Tests cmake --install, and the example of tests/library, built with the installed files."""
+"""Tests `cmake --install`, and builds and runs the example of tests/library with the installed files."""
 import json
 import os
 import subprocess
@@ -21,13 +21,13 @@ class Library(CommandLineTest):
         return result.stdout
 
     def install(self):
-        """Installs into a folder with a space in its name. The environment does not lead to any library."""
+        """Installs into a folder with a space in its name. The test's environment has no LD_LIBRARY_PATH, so the program must find its libraries itself."""
         prefix = self.folder / 'the prefix'
         self.command('cmake', '--install', Path(PROGRAM).parent, '--prefix', prefix)
         return prefix
 
     def pictures(self, file):
-        """Returns the frames in a .safetensors file, converted to the format that the example writes."""
+        """Returns the frames of a .safetensors file as the bytes of a .ppm, which the example writes."""
         dtype, (count, height, width, _), data = read_safetensors(self.folder / file)['frames']
         pictures, values = b'', floats((dtype, None, data))
         for frame in range(count):
@@ -42,7 +42,7 @@ class Library(CommandLineTest):
         self.command('cmake', '--build', 'example')
         environment = {key: value for key, value in os.environ.items() if key != 'LD_LIBRARY_PATH'}
         example = self.folder / 'example' / 'example'
-        # Three models whose defaults come from the checkpoint, from the tiny model's file, and from a file like Wan's.
+        # Three models whose defaults come from three places: the checkpoint, configs/tiny.yaml, and a file in configs/ that this test writes.
         tiny, wan = prefix / 'share' / 'sparsereel' / 'assets' / 'tiny', ROOT / 'tests' / 'parity' / 'data' / 'wan' / 'pipeline'
         (prefix / 'share' / 'sparsereel' / 'configs' / 'small.yaml').write_text(
             'match: {class: WanTransformer3DModel, layers: 2, heads: 2}\n'
@@ -56,16 +56,16 @@ class Library(CommandLineTest):
                 self.command(program, 'generate', '-m', model, '-p', PROMPT, '--steps', steps, '-o', 'frames.safetensors', *options, env=environment)
                 made, expected = (self.folder / 'frames.ppm').read_bytes(), self.pictures('frames.safetensors')
                 self.assertEqual(len(made), len(expected), shown)
-                # the example rounds products in float, pictures() in double, so a few values may differ
+                # The example rounds products in float and pictures() in double, so a few values may differ.
                 self.assertLess(sum(a != b for a, b in zip(made, expected)), 5 + len(made) // 100000)
-                # OpenMP would give one thread if libtorch asks for more.
+                # With these variables, OpenMP may give libtorch only one thread. The frames must stay the same.
                 self.command(example, model, PROMPT, steps, 'again.ppm', *profile, env=environment | {'OMP_MAX_ACTIVE_LEVELS': '0', 'OMP_DYNAMIC': 'true'})
                 self.assertEqual((self.folder / 'again.ppm').read_bytes(), made)
 
         for arguments, options in ((('nowhere', PROMPT, 2), ['-m', 'nowhere']), ((MODEL, PROMPT, 0), ['-m', MODEL, '--steps', 0])):
             library = subprocess.run([example, *map(str, arguments), 'x.ppm'], capture_output=True, text=True)
             program = self.run_program('generate', '-p', PROMPT, '-o', 'x.mp4', *options)
-            # The messages are equal, except that the library names the field and the program the option.
+            # The two messages are equal, except that the library names the field (steps) and the program names the option (--steps).
         self.assertEqual((library.returncode, library.stderr), (program.returncode, program.stderr.replace('--steps', 'steps')))
 
     def test_installed_program_finds_its_data_and_its_libraries(self):

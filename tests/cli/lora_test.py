@@ -1,4 +1,4 @@
-"""Tests `--lora`: its effects, where it may be given, what recipes and reports say about it, and what is refused."""
+"""Tests `--lora`: how LoRAs change videos, where the option may be given, what recipes and reports say about LoRAs, and what is refused."""
 import json
 import shutil
 import struct
@@ -13,7 +13,7 @@ ONE = ['--frames', 1, '--steps', 1, '--quiet']
 
 class Lora(CommandLineTest):
     def latents(self, *arguments):
-        """Returns the final latents of a run."""
+        """Runs `generate` for one frame with these arguments. Returns the latents after the last step."""
         self.succeed(self.generate(*ONE, '-o', 'a.gif', '--save-latents', 'a.safetensors', *arguments))
         return read_safetensors(self.folder / 'a.safetensors')['latents']
 
@@ -21,7 +21,7 @@ class Lora(CommandLineTest):
         return json.loads(self.succeed(self.run_program('inspect', name, '--json')).stdout)['recipe']
 
     def changed(self, file):
-        """Changes a file's numbers, but not its layers."""
+        """Changes one number in a LoRA file, but no layer name or shape."""
         data = bytearray(file.read_bytes())
         data[-1] ^= 1
         file.write_bytes(data)
@@ -60,7 +60,7 @@ class Lora(CommandLineTest):
             self.assertEqual(self.latents('--lora', 'renamed.safetensors', '--strict-lora'), expected)
 
     def test_takes_alpha_from_the_peft_config_beside_the_file(self):
-        """Tests STYLE's layers without their metadata. Its alpha, in peft's config beside them, makes them 1.5 times as strong, and 0.75 times where a pattern fits."""
+        """STYLE holds its alphas in its metadata. This test moves them to adapter_config.json beside the file, where peft stores them. The result must be the same."""
         plain = read_safetensors(STYLE)
         metadata = json.loads(plain.pop('__metadata__')['lora_adapter_metadata'])
         settings = {name.removeprefix('transformer.'): value for name, value in metadata.items() if name.startswith('transformer.')}
@@ -168,7 +168,7 @@ class Lora(CommandLineTest):
         header = json.loads(broken.read_bytes()[8:8 + size])
         name = next(name for name, entry in header.items() if name.endswith('lora_B.weight'))
         end = 8 + size + header[name]['data_offsets'][1]
-        broken.write_bytes(broken.read_bytes()[:end - 2] + b'\xff\x7f' + broken.read_bytes()[end:])  # NaN in F32, F16 and BF16
+        broken.write_bytes(broken.read_bytes()[:end - 2] + b'\xff\x7f' + broken.read_bytes()[end:])  # these bytes are NaN in F32, F16 and BF16
         self.fail_with(self.generate('-o', 'a.mp4', *ONE, '--lora', broken), 2, 'broken.safetensors', f'"{name}" holds NaN or Inf')
         self.assertEqual(self.names(), ['broken.safetensors'])
 
@@ -218,7 +218,7 @@ class Lora(CommandLineTest):
 
 
 class Experts(CommandLineTest):
-    """Tests a model of two transformers, with a LoRA for each."""
+    """Tests a model of two transformers, with one LoRA for each transformer."""
     model = FILES.parent / 'wan' / 'pipeline_two_experts'
 
     def frames_with(self, *loras, output='a.mp4'):

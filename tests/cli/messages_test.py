@@ -1,4 +1,4 @@
-"""Tests the program's messages: errors name the file and the option, and printed facts are true."""
+"""Tests that errors name the file and the option, and that what the program prints is true."""
 import json
 import struct
 import unittest
@@ -41,7 +41,7 @@ class Errors(CommandLineTest):
                           ['generate', '-m', MODEL, '-p', evil * 300, '-o', f'{evil}/a.gif', '--frames', 1, '--steps', 1, '--device', 'cpu']):
             with self.subTest(arguments):
                 result = self.run_program(*arguments, text=False)
-                told = (result.stdout + result.stderr).decode().replace(r'\r', r'\u000d')  # as JSON spells it
+                told = (result.stdout + result.stderr).decode().replace(r'\r', r'\u000d')  # a carriage return as JSON spells it
                 self.assertIn(shown, told)
                 self.assertEqual([c for c in told if c in evil and not c.isprintable()], [])
                 self.assertFalse(any(line.startswith('error: ') and not line.startswith('error: --') and shown not in line for line in told.splitlines()[1:]), told)
@@ -82,7 +82,7 @@ class Errors(CommandLineTest):
                 (['generate', '-p', 'x', '-m', 'nowhere', '--config', 'my.yaml'], 'generate', 'nowhere'),
                 (['batch', '--report', 'r.json', '-m', MODEL], 'batch', 'a prompt set is missing'),
                 (['bench', 'attention', '--shape', '1,1,64,64', '--report', 'r.json', '-o', 'none/a.md'], 'bench attention', 'none')):
-            for _ in range(2):  # the second run replaces an earlier report
+            for _ in range(2):  # the second run finds the report of the first run, which it replaces
                 with self.subTest(arguments):
                     self.fail_with(self.run_program(*arguments), 2, cause)
                     name = 'named.json' if 'my.yaml' in arguments else 'r.json'

@@ -18,7 +18,7 @@ VAE = {r'^encoder\.down_blocks\.(\d+)\.downsamplers\.0': r'encoder.down.\1.downs
 
 
 def together(tensors):
-    """Returns one tensor with the rows of all."""
+    """Returns one tensor that holds the rows of all tensors, one tensor below the other."""
     dtype, shape, _ = tensors[0]
     return dtype, [sum(each[1][0] for each in tensors), *shape[1:]], b''.join(each[2] for each in tensors)
 
@@ -29,7 +29,8 @@ def halves_swapped(tensor):
 
 
 def as_comfyui(tensors, names):
-    """Joins the queries, keys and values of the transformer, all queries first, and puts gates before values."""
+    """Returns the tensors as ComfyUI's files hold them: one matrix for the transformer's queries, keys and values, in this order, and feed-forward layers with their
+    gates before their values."""
     result = {}
     for name, tensor in tensors.items():
         fuses = names is TRANSFORMER

@@ -1,4 +1,4 @@
-"""Tests MiniMax-H3's videos of a first image, a last image or both: sets, recipes, resuming, ranks, and what is refused before anything is loaded."""
+"""Tests MiniMax-H3's videos from a first image, a last image or both: prompt sets, recipes, resumed runs, ranks, and what is refused before anything is loaded."""
 import json
 import shutil
 import unittest
@@ -11,7 +11,7 @@ CHOICES = ([], FIRST, LAST, FIRST + LAST)
 
 
 def given(images):
-    """Returns the columns of a prompt set for these options."""
+    """Returns the columns of a prompt set that ask for the same images as these options."""
     return {'image': images[images.index('--image') + 1] if '--image' in images else '',
             'last_image': images[images.index('--last-image') + 1] if '--last-image' in images else ''}
 

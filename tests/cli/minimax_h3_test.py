@@ -1,4 +1,4 @@
-"""Tests MiniMax-H3 on the command line: options without effect, sizes, the terms of its license, a set of prompts, resuming, and latents with sound."""
+"""Tests MiniMax-H3 on the command line: options without effect, sizes, the terms of its license, a prompt set, resumed runs, and latents with sound."""
 import json
 import shutil
 import unittest
@@ -56,7 +56,7 @@ class MiniMaxH3(CommandLineTest):
             with self.subTest(command=command):
                 for options, count in (((), 1), (('--quiet',), 0)):
                     result = self.run_program(*command, *small, *options)
-                    if result.returncode != 0:  # a model so small may leave tune nothing that is faster than full attention
+                    if result.returncode != 0:  # with such a small model, `tune` may find nothing that is faster than full attention
                         self.assertEqual(result.returncode, 1, result.stderr)
                         self.assertRegex(result.stderr, 'profile.yaml is not written: .*full attention takes only')
                     self.assertEqual(result.stderr.count('terms of their own'), count, result.stderr)

@@ -1,4 +1,4 @@
-"""Tests Mochi in files of other programs, with its tensors named and laid out as its authors do. The frames must equal those of the diffusers folder with the same
+"""Tests files of other programs in which Mochi's tensors have its authors' names and layout. The frames must equal those of the diffusers folder with the same
 weights."""
 import shutil
 import struct
@@ -14,7 +14,7 @@ TEXT = 'text_encoders.t5xxl.transformer.'
 
 
 def numbers_of(data):
-    """Returns the numbers in fp16 data."""
+    """Returns the numbers that these bytes hold in fp16."""
     return struct.unpack(f'<{len(data) // 2}e', data)
 
 
@@ -26,7 +26,7 @@ class MochiFiles(single_files.Models):
         return Path(shutil.copytree(source, self.folder / name))
 
     def part(self, role):
-        """Returns a part's tensors as the authors store them."""
+        """Returns a component's tensors as Mochi's authors store them."""
         tensors = self.weights('mochi', role)
         return mochi_as_authors(tensors) if role == 'transformer' else mochi_as_authors(tensors, MOCHI_VAE) if role == 'vae' else tensors
 
@@ -48,7 +48,7 @@ class Folders(MochiFiles):
     def test_reads_the_folder_of_the_authors(self):
         vae = self.part('vae')
         self.write('weights/dit.safetensors', self.part('transformer'))
-        for part in ('decoder', 'encoder'):  # separate files whose names do not tell the part
+        for part in ('decoder', 'encoder'):  # separate files, in which the tensors' names do not tell encoder from decoder
             self.write(f'weights/{part}.safetensors', {name[len(part) + 1:]: tensor for name, tensor in vae.items() if name.startswith(part)})
         self.refused(["dit.safetensors: is the transformer of mochi, but the model's text_encoder is missing"], '-m', 'weights')
         self.write('t5/model.safetensors', self.part('text_encoder'))
@@ -88,7 +88,8 @@ class OneFile(MochiFiles):
         self.assertNotEqual(self.video('-m', self.models['mochi'], '--vae', self.write('vae.safetensors', changed)), usual)
 
     def formats(self):
-        """Yields (format, how a matrix is packed: name, numbers, rows -> dtype, bytes, values and scales)."""
+        """Yields (format, function that packs a matrix). The function takes a name, numbers and a number of rows. It returns the dtype, the bytes, the numbers that the
+        bytes represent, and the scales."""
         scale = struct.unpack('<f', struct.pack('<f', 0.003))[0]
 
         def by_row(numbers, rows):
@@ -104,7 +105,7 @@ class OneFile(MochiFiles):
 
     def test_quantized_files_make_the_frames_of_their_unpacked_weights(self):
         for form, packing in self.formats():
-            packed, twin = {}, {}  # the twin holds the same numbers in fp32, under diffusers' names
+            packed, twin = {}, {}  # the twin is a file with the same numbers in fp32, under diffusers' names
             for name, (_, shape, data) in self.weights('mochi', 'transformer').items():
                 is_matrix = name.startswith('transformer_blocks.') and len(shape) == 2 and shape[-1] % 32 == 0
                 rest = quantized.f32 if 'vectors' not in form else lambda numbers: quantized.e4m3(numbers, 1)
@@ -155,13 +156,13 @@ class OneFile(MochiFiles):
 
 
 class Loras(MochiFiles):
-    """Tests LoRAs for q, k, v and other layers whose rows the authors place elsewhere. LoRAs named by the authors and by diffusers must change weights equally, and
-    weights may be named either way, too."""
+    """Tests LoRAs for q, k, v and other layers whose rows the authors store in another order. A LoRA under the authors' names and one under diffusers' names must
+    change the weights equally, whichever names the weights have."""
     changed = ('to_q', 'to_k', 'to_v', 'add_q_proj', 'add_k_proj', 'add_v_proj', 'net.0.proj', 'norm_out.linear', 'norm1_context.linear_1')
     rank = 2
 
     def layers(self):
-        """Returns {diffusers' layer: (A, B)} as tensors. q, k and v share one A, as in a layer that holds all three."""
+        """Returns {diffusers' name of a layer: (A, B)}, the matrices of a LoRA. q, k and v share one A, as in the authors' layer that joins all three."""
         layers = {}
         for name, (_, (rows, *columns), _) in self.weights('mochi', 'transformer').items():
             layer = name[:-len('.weight')]
@@ -181,7 +182,7 @@ class Loras(MochiFiles):
         theirs = self.write('theirs.safetensors', prefixed('diffusion_model.', up | down))
         usual = self.usual('--lora', ours, '--strict-lora')
         self.assertNotEqual(usual, self.usual())
-        trainers = self.write('trainers.safetensors', {name[:-len('.weight')]: tensor for name, tensor in (up | down).items()})  # as the authors' trainer does
+        trainers = self.write('trainers.safetensors', {name[:-len('.weight')]: tensor for name, tensor in (up | down).items()})  # the authors' training program leaves out ".weight"
         for lora in (theirs, trainers):
             self.assertEqual(self.usual('--lora', lora, '--strict-lora'), usual)
         file = self.write('one.safetensors', self.part('transformer'))

@@ -1,4 +1,4 @@
-"""Tests Mochi's checkpoints: prompts that are empty or of unequal length, guidance passes, and faults of a folder."""
+"""Tests Mochi: prompts that are empty or of unequal length, guidance passes, and faulty model folders."""
 import json
 import shutil
 import unittest
@@ -15,7 +15,8 @@ class Mochi(CommandLineTest):
         self.assertLess(max(abs(a - b) for a, b in zip(batched, in_turn)), 1e-4)
 
     def test_guidance_passes_in_turn_round_to_eight_bits_alike(self):
-        """In a batch the shorter text is padded. That must not change the result of its pass, except that sums in another order may round a few values differently."""
+        """If both passes are one batch, the shorter text is padded. That must not change its result, except that sums in another order may round a few values
+        differently."""
         batched, in_turn = (self.frames(f'{name}.safetensors', '--attention', 'quantized', '-n', 'blurry', '--guidance-passes', name) for name in ('batched', 'in-turn'))
         self.assertLess(sum(abs(a - b) for a, b in zip(batched, in_turn)) / len(batched), 2e-4)
 

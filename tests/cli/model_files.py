@@ -1,4 +1,4 @@
-"""Writes small models as other programs store them: folders of single files, and an installation whose configs/ describe them."""
+"""Writes small models as other programs store them, as folders of single files. Also makes an installation of the program whose configs/ describe these models."""
 import json
 import math
 import os
@@ -10,7 +10,7 @@ from support import PROGRAM, ROOT, write_safetensors
 
 
 def install(folder, models):
-    """Installs the program in a folder of its own, whose configs/ describe these diffusers folders {name: folder}. Returns the program."""
+    """Installs the program in this folder, with configs/ that describe the diffusers folders of `models` {name: folder}. Returns the program's path."""
     (folder / 'build').mkdir(parents=True)
     shutil.copy(PROGRAM, folder / 'build' / 'sparsereel')
     (folder / 'assets').symlink_to(ROOT / 'assets')
@@ -36,7 +36,7 @@ def install(folder, models):
 
 
 def write_shards(folder, tensors, count=2):
-    """Writes a transformer as Wan's authors do: shards and their index."""
+    """Writes a transformer as Wan's authors publish theirs: `count` shards and their index."""
     folder.mkdir(parents=True, exist_ok=True)
     names, weight_map = sorted(tensors), {}
     for i in range(count):

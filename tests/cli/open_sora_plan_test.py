@@ -1,4 +1,4 @@
-"""Tests Open-Sora-Plan's checkpoints: words around the prompt, noise at every step, folders as its authors publish them, and faults of a folder."""
+"""Tests Open-Sora-Plan: the words that it adds around a prompt, noise at every step, folders as its authors publish them, and faulty model folders."""
 import json
 import shutil
 import unittest
@@ -18,7 +18,7 @@ class OpenSoraPlan(CommandLineTest):
         self.assertLess(max(abs(a - b) for a, b in zip(batched, in_turn)), 1e-4)
 
     def test_cleans_prompts_as_the_authors_do(self):
-        """The authors' cleaning also applies to the words around a prompt, which go on with a full stop after it."""
+        """The authors' cleaning of text also applies to the words that the model adds around a prompt. The words after the prompt begin with a full stop."""
         prompts = ('a green star', '\n A Green  STAR', 'a green star. ', 'a green star.', 'a green star \n', 'a green square')
         whole, spaced, stopped_and_spaced, stopped, behind, other = (self.frames(f'{i}.safetensors', '--attention', 'full', '-p', prompt) for i, prompt in enumerate(prompts))
         self.assertEqual(whole, spaced)
@@ -47,7 +47,8 @@ class OpenSoraPlan(CommandLineTest):
                          ['load text_encoder', 'text', 'load transformer', 'step', 'step', 'load vae', 'decode'])
 
     def test_published_bounds_of_tuning_hold_when_measured_again(self):
-        """Tests bounds like SpargeAttn's l1 and pv_l1 for this model: on the relative L1 of a head with its block selection, and on that with P.V skipped, too."""
+        """Tests the bounds of SpargeAttn's tuning on each head's relative L1 error: l1 with only the block selection, and l2 (SpargeAttn's pv_l1) if the head also skips
+        P.V products."""
         l1, l2 = 0.03, 0.035
         usual = ['-m', MODEL, '--size', '256x256', '--frames', 13, '--steps', 4, '--device', 'cpu', '-p', 'a green star', '--quiet', '--json']
         for dropped in ('mean', 'none'):
@@ -59,13 +60,13 @@ class OpenSoraPlan(CommandLineTest):
                 self.assertGreater(tune['sparsity'], 0.05)
                 run = self.run_program('generate', *usual, '--profile', 'p.yaml', '--attention', 'check', '-o', 'a.y4m')
                 attention = json.loads(self.succeed(run).stdout)['attention']
-                for step in (1, 3):  # the steps in which the heads were measured
+                for step in (1, 3):  # `tune` measured the heads in these steps
                     self.assertLessEqual(max(attention['step_layer_relative_l1'][step]), l2)
                 self.assertAlmostEqual(attention['sparsity'], tune['sparsity'], delta=0.02)
 
 
 class Published(CommandLineTest):
-    """Tests models whose transformer, VAE and text encoder are in unrelated folders."""
+    """Tests models whose transformer, VAE and text encoder are in three separate folders, as the authors publish them."""
 
     def setUp(self):
         super().setUp()

@@ -1,4 +1,4 @@
-"""Tests options: their names, the precedence of command line, --config, matched config and checkpoint, and `config show`."""
+"""Tests options: their names, `config show`, and which value wins if the command line, --config, the model's file in configs/ and the checkpoint differ."""
 import json
 import re
 import subprocess
@@ -26,18 +26,18 @@ class Options(CommandLineTest):
     def test_presets_come_from_the_config_of_the_model_and_yield_to_options(self):
         def show(*arguments):
             return self.succeed(self.run_program('config', 'show', '-p', 'a dog', *arguments)).stdout
-        usual = show()  # the tiny model, which has a file in configs/
+        usual = show()  # the default model is the tiny model, whose presets are in configs/tiny.yaml
         self.assertEqual(show('--preset', 'balanced'), usual)
         self.assertEqual(show('--preset', 'quality'), show('--preset', 'near'))
         for preset in ('near', 'balanced', 'fast'):
             self.assertRegex(show('--preset', preset), r'(?m)^cache: "forecast:[0-9.:%]+" +# .*configs/tiny.yaml:[0-9]+')
-        self.assertRegex(usual, r'(?m)^dense_steps: 5 +# .*configs/tiny.yaml:[0-9]+')  # of 25 steps
+        self.assertRegex(usual, r'(?m)^dense_steps: 5 +# .*configs/tiny.yaml:[0-9]+')  # 20% of 25 steps
         exact = show('--preset', 'exact')
         self.assertRegex(exact, r'(?m)^attention: "full" +# .*configs/tiny.yaml:[0-9]+')
         self.assertRegex(exact, r'(?m)^cache: "0" +# default')
         self.assertEqual(exact.replace(re.search('# .*tiny.yaml:.*', exact.split('attention: ')[1])[0], '# command line'), show('--attention', 'full'))
         self.assertRegex(show('--attention', 'full', '--preset', 'balanced'), r'(?m)^cache: "forecast:[0-9.:%]+" +# .*configs/tiny.yaml:[0-9]+')
-        self.assertRegex(show('--steps', 9), r'(?m)^dense_steps: 1 +# .*configs/tiny.yaml:[0-9]+')  # presets of few steps
+        self.assertRegex(show('--steps', 9), r'(?m)^dense_steps: 1 +# .*configs/tiny.yaml:[0-9]+')  # fewer than 10 steps have presets of their own
         self.assertRegex(show('--steps', 9), r'(?m)^cache: "0" +# default')
         self.assertRegex(show('--preset', 'fast', '--topk', 0.9), r'(?m)^topk: 0.9 +# command line')
         self.assertRegex(show('--preset', 'fast', '--cache', 0.5), r'(?m)^cache: "first-block:0.5" +# command line')
@@ -84,7 +84,7 @@ class Options(CommandLineTest):
         self.assertEqual(rows['prompt'], (PROMPT, 'command line'))
 
     def means(self, *arguments):
-        """Returns what `config show` shows about the means: {option: value}."""
+        """Returns what `config show` shows about block selection and means: {option: value}."""
         rows = self.show('--attention', 'sparse', *arguments)
         return {key: rows[key][0] for key in ('dropped', 'select', 'cell', 'topk', 'cdf', 'error', 'block_error') if key in rows}
 
@@ -155,7 +155,7 @@ class Options(CommandLineTest):
     def test_names_the_place_of_file_options_without_effect_unless_overridden(self):
         name = self.config('topk: 0.5\ncrf: 20\n')
         arguments = ['--steps', 1, '-o', 'a.y4m', '--config', name]
-        self.warn_with(self.generate(*arguments, '--attention', 'full'))  # the choice of the command line
+        self.warn_with(self.generate(*arguments, '--attention', 'full'))  # no warning: the command line overrides the file
         self.config('attention: full\ntopk: 0.5\n')
         self.warn_with(self.generate(*arguments), 'my.yaml:2:7: topk 0.5 has no effect with my.yaml:1:12: attention full, which computes every block')
 
@@ -203,7 +203,7 @@ class Options(CommandLineTest):
                 self.succeed(self.run_program('generate', '--config', f'../{name}', cwd=self.folder / 'sub'))
 
     def test_shows_defaults_of_the_matched_config_only_if_they_apply(self):
-        tiny = ROOT / 'assets' / 'tiny'  # its config sets a similarity
+        tiny = ROOT / 'assets' / 'tiny'  # configs/tiny.yaml sets a similarity
         for mode, shown in (('sparse', True), ('full', False)):
             text = self.succeed(self.run_program('config', 'show', '-m', tiny, '-p', PROMPT, '--attention', mode)).stdout
             self.assertEqual('similarity: ' in text, shown, mode)
@@ -219,7 +219,7 @@ class Options(CommandLineTest):
             with self.subTest(arguments):
                 shown = show(*([] if '--from' in arguments else ['-p', PROMPT]), *arguments)
                 self.assertEqual(show('--config', self.config('\n'.join(shown))), shown)
-        self.assertIn('cache: "0"', shown)  # from the recipe, which no preset changes
+        self.assertIn('cache: "0"', shown)  # `shown` is that of the recipe, which presets do not change
 
     def test_fails_if_stdout_cannot_be_written(self):
         for command in (['completion', 'bash'], ['reference'], ['config', 'show', '-m', MODEL], ['inspect', MODEL, '--json']):

@@ -1,4 +1,4 @@
-"""Tests outputs: where the program may write, full disks, and what a failed run leaves behind."""
+"""Tests output files: where the program may write, full disks, and which files a failed run leaves."""
 import fcntl
 import json
 import os
@@ -65,7 +65,7 @@ class Outputs(CommandLineTest):
     def test_outputs_never_replace_a_part_of_the_model(self):
         model = self.copy_of_the_model()
         weights = model / 'vae' / 'diffusion_pytorch_model.safetensors'
-        weights.rename(self.folder / 'blob')  # like a cache of downloads
+        weights.rename(self.folder / 'blob')  # replace the file by a link to it, as in Hugging Face's cache
         weights.symlink_to('../../blob')
         config = model / 'transformer' / 'config.json'
         os.link(config, self.folder / 'hard.json')
@@ -125,7 +125,7 @@ class Outputs(CommandLineTest):
         for arguments in (['-o', 'old.y4m'], ['--report', 'old.json'], ['--save-latents', 'old.safetensors'], ['--contact-sheet', 'old.png'],
                           ['-o', 'clip.gif']):
             with self.subTest(arguments=arguments):
-                old = self.folder / arguments[1].replace('.gif', '.gif.json')  # a GIF's recipe counts too
+                old = self.folder / arguments[1].replace('.gif', '.gif.json')  # for a GIF, tests its recipe
                 old.write_text('old')
                 old.chmod(0o444)
                 self.fail_with(self.generate(*arguments), 2, 'cannot write', old.name, 'read-only')
@@ -133,7 +133,7 @@ class Outputs(CommandLineTest):
         self.assertEqual(self.names(), sorted(['old.y4m', 'old.json', 'old.safetensors', 'old.png', 'clip.gif.json']))
 
     def test_refuses_devices_and_pipes(self):
-        for name in ('/dev/null', '/dev/stdout', '/dev/stdout/'):  # stdout is a pipe here
+        for name in ('/dev/null', '/dev/stdout', '/dev/stdout/'):  # stdout is a pipe in this test
             with self.subTest(name=name):
                 self.fail_with(self.generate('-o', name), 2, name, 'choose another name')
 
@@ -144,16 +144,16 @@ class Outputs(CommandLineTest):
         self.assertRegex(warning, 'warning: .*clip.safetensors.latents.safetensors')
         self.assertRegex(cause, 'error: .*clip.safetensors: ')
         self.assertIn('file size limit', remedy)
-        self.assertNotIn('sparsereel decode', remedy)  # there is nothing to decode
+        self.assertNotIn('sparsereel decode', remedy)  # no advice to decode, because no latents were saved
         self.assertEqual(self.names(), [])
 
     def test_video_is_written_even_if_its_latents_found_no_room(self):
-        # 9 frames of 16 x 16 are far smaller as a GIF than their latents with this long prompt's recipe.
+        # The latents' file contains the recipe with its long prompt. It is far larger than the GIF of a few frames of 16 x 16.
         video = ['generate', '-m', MODEL, '-p', PROMPT + ' ' * 9000, '--size', '16x16', '--steps', '1', '-o', 'clip.gif', '--no-metadata']
         report = json.loads(self.succeed(self.run_program(*video, '--json', **limited(8000))).stdout)
         self.assertIn('clip.gif.latents.safetensors', report['warnings'][0])
         self.assertEqual(self.names(), ['clip.gif'])
-        # if the latents were asked for, their loss is a failure
+        # With --save-latents, the run fails if the latents cannot be written.
         result = self.run_program(*video, '--save-latents', 'latents.safetensors', '--json', **limited(8000))
         self.assertEqual(result.returncode, 1, result.stderr)
         warning, cause, remedy = result.stderr.splitlines()
@@ -167,7 +167,7 @@ class Outputs(CommandLineTest):
         result = self.generate('-o', 'clip.safetensors', **limited(65536))
         self.fail_with(result, 1, 'clip.safetensors', 'sparsereel decode clip.safetensors.latents.safetensors -o clip.safetensors')
         self.assertEqual(self.names(), ['clip.safetensors.latents.safetensors'])
-        self.assertNotIn('--fps', result.stderr)  # names only options that were given
+        self.assertNotIn('--fps', result.stderr)  # the command repeats only options that were given
         command = result.stderr.split('sparsereel decode ')[1].split()
         self.succeed(self.run_program('decode', *command))
         self.succeed(self.generate('-o', 'direct.safetensors'))
@@ -178,9 +178,9 @@ class Outputs(CommandLineTest):
         for more in ([], ['--save-latents', 'latents.safetensors']):
             self.assertEqual(self.generate('-o', 'clip.safetensors', **limited(65536)).returncode, 1)
             self.assertEqual(self.generate('-o', 'clip.safetensors', **limited(65536)).returncode, 1)
-            self.assertEqual(self.names(), [kept])  # both runs share it
+            self.assertEqual(self.names(), [kept])  # the second run replaced the latents of the first
             self.succeed(self.generate('-o', 'clip.safetensors', '--seed', 5))
-            self.assertEqual(self.names(), ['clip.safetensors', kept])  # the kept file belongs to another video
+            self.assertEqual(self.names(), ['clip.safetensors', kept])  # the latents stay, because they belong to a video with another seed
             self.succeed(self.generate('-o', 'clip.safetensors', *more))
             self.assertEqual(self.names(), ['clip.safetensors', *more[1:]])
             (self.folder / 'clip.safetensors').unlink()
@@ -192,7 +192,7 @@ class Outputs(CommandLineTest):
                 self.assertEqual(self.generate('-o', 'clip.safetensors', **limited(65536)).returncode, 1)
                 self.succeed(self.generate('-o', 'clip.safetensors', '--save-latents', spelling))
                 self.assertEqual(self.names(), ['clip.safetensors', kept])
-                self.assertNotIn('kept', read_safetensors(self.folder / kept)['__metadata__'])  # the file is no longer marked as a leftover
+                self.assertNotIn('kept', read_safetensors(self.folder / kept)['__metadata__'])  # without this mark, later runs do not remove the file as a leftover
                 for name in self.names():
                     (self.folder / name).unlink()
 
@@ -219,7 +219,7 @@ class Outputs(CommandLineTest):
         command = result.stderr.split('sparsereel decode ')[1].strip()
         for words in ('--fps 12', '--vae-tiling on', '--no-metadata', "--contact-sheet 'a sheet.png'", '--dtype fp32', '--device cpu'):
             self.assertIn(words, command)
-        self.assertNotIn('--crf', command)  # a .safetensors has no --crf
+        self.assertNotIn('--crf', command)  # --crf has no effect on .safetensors
         self.assertNotIn('--seed', command)
         self.succeed(self.run_program('decode', *shlex.split(command)))
         self.assertIn('a sheet.png', self.names())
@@ -282,7 +282,7 @@ class Outputs(CommandLineTest):
 
 
 class OverlappingRuns(CommandLineTest):
-    """Tests runs at the same time without -o: each must write different files."""
+    """Tests runs without -o at the same time: each run must write files of its own."""
     def start(self, *arguments):
         process = subprocess.Popen([PROGRAM, *map(str, arguments), '-m', MODEL, '--device', 'cpu', '--threads', '1', '--quiet'], cwd=self.folder,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

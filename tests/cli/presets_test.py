@@ -11,18 +11,18 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROMISES = {'near': (42, 39), 'balanced': (40, 36), 'fast': (35, 28)}  # PSNR against full attention: mean, lowest
-DENSE = 0.2  # share of dense steps before a published model's sparse steps
+PROMISES = {'near': (42, 39), 'balanced': (40, 36), 'fast': (35, 28)}  # in dB against full attention: (mean of the prompts, lowest of the prompts)
+DENSE = 0.2  # with sparse attention, at least this share of the steps must be dense
 
 
 def presets_of(name):
-    """Returns {preset: {option: value}} of a file of configs/."""
+    """Returns the presets of a file in configs/: {preset: {option: value}}."""
     text = (ROOT / 'configs' / name).read_text().split('\npresets:')[1].split('\nfew_steps:')[0]
     return {preset: dict(item.split(': ', 1) for item in options.split(', ')) for preset, options in re.findall(r'^  (\w+): {(.*)}$', text, re.M)}
 
 
 def as_row(options, steps):
-    """Returns the fields of a preset's row."""
+    """Returns the settings of a preset as the fields of a report's row."""
     mode = options.get('attention', 'sparse')
     dense = options.get('dense_steps', '0')
     return {'mode': mode, 'topk': float(options['topk']) if mode == 'sparse' else None, 'cache': options.get('cache'), 'weights': options.get('weights', 'auto'),
@@ -38,7 +38,8 @@ def beats(row, other):
 
 
 def faults(report, presets):
-    """Returns the faults of the presets that the rows of the report show, a sentence for each."""
+    """Returns a sentence for each fault: a preset without a row, one measured with other settings, below its promised PSNR, with too few dense steps, or beaten by
+    another row."""
     steps = report['settings']['steps']
     rows = [row for row in report['rows'] if all(row[key] is not None for key in ('psnr', 'psnr_lowest', 'denoise_seconds'))]
     found = []
@@ -61,7 +62,7 @@ def faults(report, presets):
 
 class Presets(unittest.TestCase):
     def report(self, changes=(), more=()):
-        """Returns a report of made-up figures without a fault, except for the given changes of a preset's row and additional rows."""
+        """Returns a report with made-up figures. It has no fault unless `changes` of a preset's row or the additional rows `more` cause one."""
         figures = {'near': (43, 40, 3), 'balanced': (41, 37, 2), 'fast': (36, 29, 1)}
         rows = [{'name': f'preset={name}', 'preset': name, 'psnr': psnr, 'psnr_lowest': lowest, 'denoise_seconds': seconds, **as_row(presets_of('tiny.yaml')[name], 50)}
                 for name, (psnr, lowest, seconds) in figures.items()]

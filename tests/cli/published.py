@@ -1,6 +1,6 @@
-"""Makes files like published ones: with the same names, shapes and dtypes of tensors, but with zeros (holes that take no disk space) or random numbers.
+"""Writes weight files with the tensor names, shapes and dtypes of published files. Their data are zeros (holes that take no disk space) or random numbers.
 
-python3 tests/cli/published.py FOLDER FILE... writes these files with random contents (FILES lists them; none: all)."""
+python3 tests/cli/published.py FOLDER FILE... writes these files with random numbers. FILES lists the names. Without a FILE, it writes all of them."""
 import json
 import os
 import random
@@ -12,9 +12,9 @@ from pathlib import Path
 
 DATA = Path(__file__).parents[1] / 'parity/data'
 BITS = {'F32': 32, 'F16': 16, 'BF16': 16, 'F8_E4M3': 8, 'U8': 8}
-# ggml's number, a block's elements and bytes, and the offsets of its 16-bit scales
+# For each GGUF type: ggml's number of the type, elements per block, bytes per block, and the offsets of the 16-bit scales in a block.
 GGML = {'F32': (0, 1, 4, ()), 'F16': (1, 1, 2, ()), 'Q8_0': (8, 32, 34, (0,)), 'Q4_K': (12, 256, 144, (0, 2)), 'Q6_K': (14, 256, 210, (208,))}
-SPIECE_BYTES = 4548313  # the size of google/umt5-xxl's spiece.model
+SPIECE_BYTES = 4548313  # size of spiece.model in google/umt5-xxl
 
 
 def lists(file, model):
@@ -71,13 +71,14 @@ MOCHI_VAE = MOCHI_RESIDUAL | {
     r'^encoder\.block_out\.(resnets|attentions|norms)\.(\d)': lambda at: f'encoder.layers.{int(at[2]) + 7}' + MOCHI_ATTENTION[at[1]],
     r'attn\.to_q': 'attn.qkv', r'attn\.to_out\.0': 'attn.out', r'attn_block\.norm\.norm_layer': 'attn_block.norm'}
 MOCHI_ATTENTION = {'resnets': '', 'attentions': '.attn_block.attn', 'norms': '.attn_block.norm'}
-# Matrices that Mochi's authors store as one matrix, one below the other, under the name of the first; and matrices whose halves they swap.
+# Mochi's authors store some matrices as one, below each other and under the name of the first. MOCHI_JOINED maps the first one to the others. They store the two
+# halves of the matrices of MOCHI_SWAPPED in the other order.
 MOCHI_JOINED = {r'attn1\.to_q\.': ('to_k.', 'to_v.'), r'attn1\.add_q_proj\.': ('add_k_proj.', 'add_v_proj.'), r'attentions\.\d\.to_q\.': ('to_k.', 'to_v.')}
 MOCHI_SWAPPED = r'^norm_out\.linear|ff(_context)?\.net\.0\.proj'
 
 
 def authors_name(name):
-    """Returns the authors' name of a transformer's tensor, given diffusers' name."""
+    """Returns the name that Wan's authors give to a tensor of the transformer. `name` is diffusers' name."""
     return renamed(name, TRANSFORMER)
 
 
@@ -98,7 +99,7 @@ def llama_t5_name(name):
 
 
 def transformer(model):
-    """Returns {authors' name: shape}."""
+    """Returns the shapes of a Wan transformer's tensors: {authors' name: shape}."""
     names = lists('wan_i2v/dit_names.json' if 'i2v' in model or 'flf2v' in model else 'wan/dit_names.json', model)
     shapes = dict(names['rest'])
     for layer in range(names['config']['num_layers']):
@@ -116,7 +117,7 @@ def text_encoder(spelling):
 
 
 def clip_vision():
-    """Returns {transformers' name: shape} of ViT-H 14 for 224 pixels, as in CLIPVisionModelWithProjection."""
+    """Returns the shapes of CLIP's ViT-H 14 for pictures of 224 pixels: {name in transformers' CLIPVisionModelWithProjection: shape}."""
     channels, inner = 1280, 5120
     shapes = {'embeddings.class_embedding': [channels], 'embeddings.position_embedding.weight': [257, channels], 'embeddings.patch_embedding.weight': [channels, 3, 14, 14]}
     for norm in ['pre_layrnorm', 'post_layernorm'] + [f'encoder.layers.{i}.layer_norm{j}' for i in range(32) for j in (1, 2)]:
@@ -129,8 +130,8 @@ def clip_vision():
 
 
 def authors_clip(tensors):
-    """Returns the tower as Wan's authors store it: q, k and v of a layer in one matrix, and axes for batches. tensors: {transformers' name: (dtype, shape, data
-    if there are any)}"""
+    """Returns CLIP's image encoder as Wan's authors store it: with q, k and v of a layer in one matrix, and embeddings with a batch axis. `tensors` is {transformers'
+    name: (dtype, shape) or (dtype, shape, data)}."""
     theirs = {}
     for name, (dtype, shape, *data) in tensors.items():
         if '.k_proj.' in name or '.v_proj.' in name:
@@ -147,16 +148,16 @@ def authors_clip(tensors):
 
 
 def mochi_as_authors(tensors, names=MOCHI):
-    """Returns Mochi's transformer as its authors store it, or its VAE with MOCHI_VAE. tensors: {diffusers' name: (dtype, shape, data if there are any)}"""
+    """Returns Mochi's transformer as its authors store it, or its VAE if `names` is MOCHI_VAE. `tensors` is {diffusers' name: (dtype, shape) or (dtype, shape, data)}."""
     theirs = {}
     for name, (dtype, shape, *data) in tensors.items():
         if re.search(r'\.(to_k|to_v|add_k_proj|add_v_proj)\.', name):
-            continue  # stored with q
+            continue  # stored in the same matrix as q
         for pattern, others in MOCHI_JOINED.items():
             if at := re.search(pattern, name):
                 stem = name[:at.end()].rsplit('.', 2)[0] + '.'
                 parts = [tensors[stem + other + name[at.end():]] for other in others]
-                if shape:  # no shape: one scale for all three
+                if shape:  # a scale without a shape holds for all three matrices, so it is not joined
                     shape, data = [3 * shape[0], *shape[1:]], [b''.join([*data, *(part[2] for part in parts)])] if data else []
         if shape and data and re.search(MOCHI_SWAPPED, name):
             half = len(data[0]) // 2
@@ -166,26 +167,26 @@ def mochi_as_authors(tensors, names=MOCHI):
 
 
 def mochi_transformer():
-    """Returns {authors' name: shape}."""
+    """Returns the shapes of the transformer's tensors: {authors' name: shape}."""
     names = lists('mochi/dit_names.json', '1 preview')
     shapes = dict(names['rest']) | {f'transformer_blocks.{layer}.{name}': shape for layer in range(names['blocks']) for name, shape in names['block'].items()}
     return {name: shape for name, (_, shape) in mochi_as_authors(plain(shapes, '')).items()}
 
 
 def mochi_vae(part=''):
-    """Returns the same for the VAE. With part 'decoder.', returns only that part, without the prefix, as the authors publish it."""
+    """Returns the shapes of the VAE's tensors: {authors' name: shape}. With part 'decoder.', returns only the decoder's, without this prefix, as in the authors' file."""
     theirs = mochi_as_authors(plain(lists('mochi/vae_names.json', '1 preview')['rest'], ''), MOCHI_VAE)
     return {name[len(part):]: shape for name, (_, shape) in theirs.items() if name.startswith(part)}
 
 
 def t5_text_encoder():
-    """Returns the encoder's tensors as ComfyUI stores them, with the embedding under both of its names."""
+    """Returns the shapes of T5's encoder as ComfyUI's file has them: with the embedding under both of its names."""
     tensors = json.loads((DATA / 't5_names.json').read_text())['tensors']
     return tensors | {'encoder.embed_tokens.weight': tensors['shared.weight']}
 
 
 def plain(shapes, dtype, **others):
-    """Returns {name: (dtype, shape)}."""
+    """Returns {name: (dtype, shape)}. `others` gives other dtypes to some tensors; its keys are the names with "_" instead of "."."""
     return {name: (others.get(name.replace('.', '_'), dtype), shape) for name, shape in shapes.items()}
 
 
@@ -201,7 +202,7 @@ def is_matrix(name, shape):
 
 
 def scaled_fp8(shapes, rest, inputs, keep=()):
-    """Returns the tensors as older files of ComfyUI mark 8 bits: with a scale for each matrix, and one for its inputs."""
+    """Returns the tensors with matrices in fp8, as in older files of ComfyUI: with a scale for each matrix and, if `inputs`, one for the matrix's inputs."""
     tensors = {'scaled_fp8': ('F8_E4M3', [0])}
     for name, shape in shapes.items():
         reduced = is_matrix(name, shape) and not any(word in name for word in keep)
@@ -212,28 +213,28 @@ def scaled_fp8(shapes, rest, inputs, keep=()):
 
 
 def packed(shapes, kind_of, keep):
-    """Returns the tensors with matrices in kind_of(name). Matrices with a word of `keep` and all vectors have 32 bits."""
+    """Returns the tensors with the GGUF type kind_of(name) for matrices. Vectors, and matrices whose names contain a word of `keep`, have 32 bits."""
     def kind(name, shape):
         return 'F32' if len(shape) != 2 or any(word in name for word in keep) else kind_of(name)
     return {name: (kind(name, shape), shape) for name, shape in shapes.items()}
 
 
 def q4_k_m(shapes, more, keep):
-    """Returns the tensors with six bits for the matrices for which more(name) is true, and four for the others."""
+    """Returns the tensors with 6 bits for matrices for which more(name) is true, and 4 bits for the other matrices. `keep` is that of packed()."""
     return packed(shapes, lambda name: 'Q6_K' if more(name) else 'Q4_K', keep)
 
 
-# Words in the names of tensors that ComfyUI-GGUF's tool does not pack.
+# ComfyUI-GGUF's conversion tool does not pack tensors whose names contain one of these words.
 WAN_KEEPS = ('modulation', 'patch_embedding', 'text_embedding', 'time_projection', 'time_embedding', 'head.', 'img_emb.')
 
 
 def wan_q4_k_m(model='2.1 14b'):
-    """Returns the mix of types that this tool chooses: 10.1 GB, as published."""
+    """Returns Wan's transformer with the mix of types that ComfyUI-GGUF's tool chooses: 10.1 GB for 14B, as published."""
     return q4_k_m(transformer(model), lambda name: 'attn.v.' in name or 'ffn.2.' in name, WAN_KEEPS)
 
 
 def umt5_q4_k_m():
-    """Returns the mix of types that llama.cpp chooses, with more bits for half of the layers: 3.66 GB, as published."""
+    """Returns UMT5 with the mix of types that llama.cpp chooses, which gives half of the layers more bits: 3.66 GB, as published."""
     def more(name):
         layer = re.search(r'blk\.(\d+)\.(attn_v|ffn_down)', name)
         return name.startswith('token_embd') or layer and (not 3 <= int(layer[1]) < 21 or int(layer[1]) % 3 == 2)
@@ -283,7 +284,7 @@ FILES = {
     'wan_2.1_vae.safetensors': lambda: plain(vae('2.1', authors_vae_name), 'BF16'),
     'wan2.2_vae.safetensors': lambda: plain(vae('2.2 5b', authors_vae_name_5b), 'F16'),
 }
-# The sizes on Hugging Face's pages.
+# The sizes of files in bytes, from Hugging Face's pages.
 PUBLISHED_BYTES = {'wan2.2_t2v_low_noise_14B_fp8_scaled.safetensors': 14293923632, 'wan2.1_t2v_14B_fp16.safetensors': 28577761176,
                    'umt5_xxl_fp8_e4m3fn_scaled.safetensors': 6735906897, 't5xxl_fp16.safetensors': 9787841024, 't5xxl_fp8_e4m3fn_scaled.safetensors': 5157348688,
                    'wan2.2_vae.safetensors': 1409400960}
@@ -304,13 +305,13 @@ def repeated(unit, size):
 
 
 def spiece(size):
-    """Returns a SentencePiece model with UMT5's vocabulary in this number of bytes: made-up pieces of letters, each with a score."""
+    """Returns a SentencePiece model of `size` bytes with as many pieces as UMT5's vocabulary. The pieces are made-up letters, each with a score."""
     def piece(text, kind=b''):
         message = b'\x0a' + bytes([len(text)]) + text + b'\x15' + struct.pack('<f', -10) + kind
         return b'\x0a' + bytes([len(message)]) + message
     count, control, unknown = 256000, b'\x18\x03', b'\x18\x02'
-    ids = b'\xc0\x02\x02\xc8\x02' + b'\xff' * 9 + b'\x01' + b'\xd0\x02\x01\xd8\x02\x00'  # unk 2, bos -1, eos 1, pad 0
-    trainer = b'\x18\x01\x20\x80\xd0\x0f' + ids  # unigram, vocab_size
+    ids = b'\xc0\x02\x02\xc8\x02' + b'\xff' * 9 + b'\x01' + b'\xd0\x02\x01\xd8\x02\x00'  # ids of special tokens: unk 2, bos -1 (none), eos 1, pad 0
+    trainer = b'\x18\x01\x20\x80\xd0\x0f' + ids  # model type unigram, then the vocabulary's size and the ids
     normalizer = b'\x0a\x08identity'
     end = b'\x12' + bytes([len(trainer)]) + trainer + b'\x1a' + bytes([len(normalizer)]) + normalizer
     first = piece(b'<pad>', control) + piece(b'</s>', control) + piece(b'<unk>', unknown)
@@ -322,7 +323,7 @@ def spiece(size):
 
 
 def contents(name, dtype, shape):
-    """Returns random numbers with which the activations of a model neither vanish nor grow."""
+    """Returns random data for a tensor. Weights are so small that activations neither vanish nor grow over the layers."""
     if name == 'spiece_model':
         return spiece(shape[0])
     size, is_norm = size_of(dtype, shape), 'norm' in name or name.endswith('gamma') or '.head.0.' in name
@@ -334,9 +335,9 @@ def contents(name, dtype, shape):
         _, _, block, scales = GGML[dtype]
         unit = bytearray(POOL[:block * 4096])
         for at in scales:
-            unit[at::block], unit[at + 1::block] = POOL[:4096], bytes([0x08]) * 4096  # about 1.3e-4
+            unit[at::block], unit[at + 1::block] = POOL[:4096], bytes([0x08]) * 4096  # an fp16 scale of about 1.3e-4
         return repeated(bytes(unit), size)
-    high = {'F32': (0x3c, 0xbc), 'BF16': (0x3c, 0xbc), 'F16': (0x22, 0xa2)}[dtype]  # about +-0.01
+    high = {'F32': (0x3c, 0xbc), 'BF16': (0x3c, 0xbc), 'F16': (0x22, 0xa2)}[dtype]  # high bytes of numbers near +-0.01
     one = {'F32': b'\0\0\x80\x3f', 'BF16': b'\x80\x3f', 'F16': b'\0\x3c'}[dtype]
     if is_norm and name.endswith(('weight', 'gamma')):
         return repeated(one, size)
@@ -347,7 +348,7 @@ def contents(name, dtype, shape):
 
 
 def safetensors_header(tensors):
-    # Larger elements come first, as the format's own writer lays them out.
+    # Tensors with larger elements come first, as in files of the safetensors library.
     order = sorted(tensors, key=lambda name: (-BITS[tensors[name][0]], name))
     header, end = {}, 0
     for name in order:
@@ -371,7 +372,8 @@ def gguf_header(tensors, architecture):
 
 
 def write(path, tensors, filled=False):
-    """Writes a file. tensors: {name: (dtype, shape)}. If not filled, the file is a hole of the right size that takes no disk space, except for the tokenizer."""
+    """Writes a .gguf or safetensors file. `tensors` is {name: (dtype, shape)}. If `filled`, writes random numbers. Otherwise the data, except for a tokenizer, are a
+    hole that takes no disk space."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == '.gguf':
         header, offsets, size = gguf_header(tensors, 'wan' if any('attn.q' in name for name in tensors) else 't5encoder')

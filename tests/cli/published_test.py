@@ -1,4 +1,4 @@
-"""Tests files with the names, shapes and dtypes of those that people download. Their contents are holes, which take no disk space."""
+"""Tests files with the names, shapes and dtypes of published files. Their contents are holes, which take no disk space."""
 import shutil
 import unittest
 
@@ -28,13 +28,13 @@ class Published(CommandLineTest):
                 self.assertIn(f'transformer of {model}\n', self.succeed(self.run_program('inspect', self.write(name))).stdout)
 
     def write_all(self, folder, *names):
-        """Writes the files of these names, with their subfolders, laid out as on ComfyUI's pages."""
+        """Writes the files of these names into the subfolders that ComfyUI's pages give for them."""
         for name in names:
             published.write(self.folder / folder / name, published.FILES[name.rsplit('/', 1)[-1]]())
         return self.folder / folder
 
     def known(self, folder, model, *formats, options=()):
-        """Checks that `config show` finds the model's defaults, and that `inspect` tells which file became which part, in which format."""
+        """Checks that `config show` finds the model's defaults, and that `inspect` tells which file became which component and in which format."""
         shown = self.succeed(self.run_program('config', 'show', '-m', folder, *options)).stdout
         self.assertIn(model, shown)
         found = self.succeed(self.run_program('inspect', folder)).stdout

@@ -1,4 +1,4 @@
-"""Tests `bench quality` on a CPU: figures that must hold, every format, pictures and charts, bad arguments, Ctrl-C."""
+"""Tests `bench quality` on a CPU: figures whose values are known, every format, pictures and charts, bad arguments, and Ctrl-C."""
 import csv
 import hashlib
 import io
@@ -12,7 +12,7 @@ from support import MODEL, ROOT, CommandLineTest, limited, needs_gnuplot
 TINY = ROOT / 'assets' / 'tiny'
 SMALL = ['--device', 'cpu', '-m', MODEL, '--steps', 2, '--quiet']
 METHOD = ['--dropped', 'none', '--select', 'mass', '--similarity', '-0.1', '--token-order', 'hilbert', '--selection-rows', 64]
-LARGER = [*SMALL[:4], '--size', '128x128', '--steps', 2, '--quiet']  # four blocks
+LARGER = [*SMALL[:4], '--size', '128x128', '--steps', 2, '--quiet']  # videos of this size have four blocks
 FIELDS = {'topk', 'cdf', 'error_bound', 'block_error', 'profile', 'dropped', 'select', 'cell', 'selection_rows', 'similarity', 'dense_steps', 'token_order', 'mode', 'cache', 'weights', 'preset', 'name',
           'computed_steps', 'computed_dense_steps', 'kept_share', 'psnr', 'psnr_lowest', 'ssim', 'ms_ssim', 'psnr_difference', 'psnr_difference_se', 'ssim_difference', 'ssim_difference_se',
           'ms_ssim_difference', 'ms_ssim_difference_se', 'rel_l1', 'predicted_error', 'sparsity', 'mean_share', 'step_ms', 'denoise_seconds', 'full_step_ms', 'full_denoise_seconds',
@@ -39,7 +39,7 @@ class BenchQuality(CommandLineTest):
         self.assertEqual([row['mode'] for row in report['rows']], ['full', 'sparse'])
         full, sparse = report['rows']
         self.assertTrue(15 < full['psnr_lowest'] <= full['psnr'] < 60, full)
-        self.assertAlmostEqual(sparse['psnr'], full['psnr'], delta=0.1)  # every block is kept
+        self.assertAlmostEqual(sparse['psnr'], full['psnr'], delta=0.1)  # sparse attention computes every block here
         self.assertEqual(report['settings']['weights'], 'fp8')
         self.assertEqual(self.report(*SMALL, '--modes', 'full', '--no-rel-l1', '--timed-steps', 0, '--weights', 'fp8')['rows'], [full])
 
@@ -72,7 +72,7 @@ class BenchQuality(CommandLineTest):
         for row in report['rows']:
             self.assertEqual(set(row) - {'judge_counts'}, FIELDS)
             self.assertEqual((row['cdf'], row['error_bound'], row['profile'], row['cell'], row['dropped'], row['select'], row['token_order']), (None, None, None, None, 'none', 'mass', 'hilbert'))
-            self.assertEqual((row['psnr'], row['psnr_p5'], row['psnr_sd']), (row['psnr_lowest'], None, None))  # one prompt only
+            self.assertEqual((row['psnr'], row['psnr_p5'], row['psnr_sd']), (row['psnr_lowest'], None, None))  # one prompt gives no percentile and no deviation
             for time in TIMES:
                 self.assertTrue(row[time + '_lower_quartile'] <= row[time] <= row[time + '_upper_quartile'], time)
             self.assertAlmostEqual(row['speedup'], row['full_step_ms'] / row['step_ms'])
@@ -109,7 +109,7 @@ class BenchQuality(CommandLineTest):
         for model, expected in ((MODEL, [('none', 0.5), ('mean', 0.12)]), (TINY, [('none', 0.5), ('mean', 0.5)])):
             rows = self.report('-m', model, '--size', '64x64', '--frames', 9, *arguments)['rows']
             self.assertEqual([(row['dropped'], row['topk']) for row in rows], expected)
-            self.assertEqual({(row['cache'], row['dense_steps']) for row in rows}, {(None, 0)})  # the preset's blocks alone
+            self.assertEqual({(row['cache'], row['dense_steps']) for row in rows}, {(None, 0)})  # rows take the preset's block selection, but not its cache or dense steps
 
     def test_prompts_get_seeds_as_in_a_batch_and_full_attention_is_the_reference(self):
         arguments = [*LARGER, *METHOD, '--topk', 0.3, '--timed-steps', 0]
@@ -123,7 +123,7 @@ class BenchQuality(CommandLineTest):
         self.assertAlmostEqual(both['psnr_sd'], (most - least) / 2**0.5)
         (self.folder / 'dog.jsonl').write_text('{"prompt": "a dog"}\n')
         self.assertEqual(self.report(*arguments, '--seed', 43, prompts='dog.jsonl')['rows'][0]['prompts'], both['prompts'][1:])
-        self.assertEqual(both['judge'], None)  # this model comes without a classifier
+        self.assertEqual(both['judge'], None)  # null, because this model has no classifier
 
     def test_caches_reuse_steps_of_full_attention_and_of_sparse(self):
         arguments = [*LARGER[:6], '--steps', 6, '--quiet', '--limit', 1]
@@ -140,7 +140,7 @@ class BenchQuality(CommandLineTest):
                 self.assertGreater(row['psnr'], 80)
                 self.assertAlmostEqual(row['denoise_seconds'], 6 * row['step_ms'] / 1000)
             else:
-                self.assertGreater(row['denoise_seconds'], row['computed_steps'] * row['step_ms'] / 1000)  # more, because reused steps take some time, too
+                self.assertGreater(row['denoise_seconds'], row['computed_steps'] * row['step_ms'] / 1000)  # more than the computed steps, because reused steps take some time, too
                 self.assertLess(row['computed_steps'], 6)
                 self.assertLess(row['psnr'], 80)
         self.assertEqual([row['computed_steps'] for row in rows if row['cache'] == 'steps:4'], [4, 4])
@@ -169,7 +169,7 @@ class BenchQuality(CommandLineTest):
             self.assertAlmostEqual(row['psnr_difference'], sum(pairs) / 2)
             self.assertAlmostEqual(row['psnr_difference_se'], abs(pairs[0] - pairs[1]) / 2)
             self.assertAlmostEqual(row['ssim_difference'], row['ssim'] - against['ssim'])
-            self.assertIsNone(row['ms_ssim'])  # the frames are too small for five scales
+            self.assertIsNone(row['ms_ssim'])  # null, because the frames are too small for five scales
         self.assertGreater(rows[0]['psnr_difference'], 0)
         out = self.succeed(self.bench(*arguments, '--against', '--topk 0.2, dense_steps 0')).stdout
         self.assertIn('paired: PSNR minus that of sparse,dense-steps=0,topk=0.2 for the same prompt', out)
@@ -195,7 +195,7 @@ class BenchQuality(CommandLineTest):
             own, dense = times[row['mode']], row['computed_dense_steps'] or 0
             computed = (row['computed_steps'] - dense) * own + dense * times['quantized']
             self.assertAlmostEqual(row['step_ms'], computed / row['computed_steps'])
-            self.assertAlmostEqual(row['denoise_seconds'], (computed + (4 - row['computed_steps']) * own / 2) / 1000)  # a reused step computes one of two layers
+            self.assertAlmostEqual(row['denoise_seconds'], (computed + (4 - row['computed_steps']) * own / 2) / 1000)  # a reused step computes one of the model's two layers
             self.assertEqual(row['full_step_ms'], times['full'])
             self.assertTrue(row['step_ms_lower_quartile'] <= row['step_ms'] <= row['step_ms_upper_quartile'])
         self.warn_with(self.bench(*usual, '--times', 't.json', '--timed-steps', 1), '--timed-steps has no effect with --times')
@@ -246,8 +246,8 @@ class BenchQuality(CommandLineTest):
         table, meanings = lines[3:7], lines[7:]
         self.assertEqual([line[:2] for line in table], ['| '] + ['|-'] + 2 * ['| '])
         self.assertEqual(meanings[0], '')
-        timed = ['- beaten by:'] if '| beaten by |' in table[0] else []  # a row that is slower than one closer to full attention
-        quartiles = ['- quartiles:'] if '| quartiles |' in table[0] else []  # two steps may take the same time
+        timed = ['- beaten by:'] if '| beaten by |' in table[0] else []  # the column appears only if a row is slower than another row that is closer to full attention
+        quartiles = ['- quartiles:'] if '| quartiles |' in table[0] else []  # the column appears only if the quartiles differ
         self.assertEqual([line[:line.index(':') + 1] for line in meanings[1:]],
                          ['- PSNR dB:', '- lowest:', '- SSIM:', '- sparsity:', '- ms a step:', *quartiles, '- denoising, s:', '- x full:', *timed])
 
@@ -255,7 +255,7 @@ class BenchQuality(CommandLineTest):
     def test_prints_the_table_even_if_drawing_fails(self):
         arguments = [*SMALL, *METHOD, '--limit', 1, '--topk', '0.5', '--no-rel-l1']
         for drawn in (['--plot', 'a.png'], ['--pictures', 'frames']):
-            result = self.run_program('bench', 'quality', 'p.txt', *arguments, *drawn, **limited(3000))  # bytes; each picture has more
+            result = self.run_program('bench', 'quality', 'p.txt', *arguments, *drawn, **limited(3000))  # a limit in bytes that each picture exceeds
             self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
             self.assertIn('| topk |', result.stdout)
             self.assertIn('cannot write ', result.stderr)

@@ -1,4 +1,4 @@
-"""Makes weights as quantized files hold them. Each function returns the dtype and bytes of a tensor, and the numbers that they represent."""
+"""Packs weights as quantized files hold them. Each format's function returns the dtype and bytes of a tensor, and the numbers that the bytes represent."""
 import bisect
 import collections
 import math
@@ -65,7 +65,7 @@ def _e4m3(byte):
     return -number if byte & 128 else number
 
 
-_E4M3 = [_e4m3(byte) for byte in range(127)]  # without NaN
+_E4M3 = [_e4m3(byte) for byte in range(127)]  # the 127 nonnegative e4m3 numbers, without NaN
 
 
 def e4m3(numbers, scale):
@@ -91,7 +91,7 @@ def _flat(rows):
 
 
 def rotated(row, group):
-    """Returns the row with each group of columns times the regular Hadamard matrix of that size (a power of 4)."""
+    """Multiplies each group of `group` columns of the row by the regular Hadamard matrix of that size, a power of 4. Returns the product."""
     stride, row = 1, list(row)
     while stride < group:
         for first in range(0, len(row), 4 * stride):
@@ -104,7 +104,7 @@ def rotated(row, group):
 
 
 def _whole_rows(numbers, columns, most, group):
-    """Returns the integers of rotated rows, a scale for each row, and the numbers that they represent."""
+    """Rotates each row by groups of columns and rounds it to integers of at most `most`. Returns the integers, a scale for each row, and the numbers that they represent."""
     steps, scales, values = [], [], []
     for row in (rotated(each, group) for each in _rows(numbers, columns)):
         scales.append(_round(max(map(abs, row)) / most or 1))
@@ -132,7 +132,7 @@ def w4a4(shape, numbers):
 
 
 def _tiled(scales, blocks):
-    """Returns bytes of scales, by row and block, in tiles of 128 rows and 4 blocks, and their shape."""
+    """Arranges one-byte scales [rows, blocks] in tiles of 128 rows and 4 blocks, as NVIDIA's block-scaled formats do. Returns the padded shape and the bytes."""
     rows, wide = -(-len(scales) // 128) * 128, -(-blocks // 4)
     data = bytearray(rows * wide * 4)
     for r, row in enumerate(scales):
@@ -182,7 +182,7 @@ def mxfp8(shape, numbers):
 
 
 def scaled_columns(shape, numbers):
-    """int8 with factors of the columns, as files of AWQ have."""
+    """Packs in int8 with a scale for each row and a factor for each column (pre_quant_scale), as AWQ's files do."""
     factors = [0.5 + column % 3 for column in range(shape[1])]
     steps, scale, values = _whole_rows([number / factors[i % shape[1]] for i, number in enumerate(numbers)], shape[1], 127, 1)
     values = [_round(value * factors[i % shape[1]]) for i, value in enumerate(values)]
@@ -194,7 +194,7 @@ GGML_TYPES = {'F32': 0, 'F16': 1, 'Q4_0': 2, 'Q8_0': 8}
 
 
 def write_gguf(path, tensors, keys=b'', count=0, architecture='wan'):
-    """Returns a GGUF file. tensors: {name: (dtype, shape, bytes)}. keys: `count` further key-values."""
+    """Writes a GGUF file and returns its path. `tensors` is {name: (dtype, shape, bytes)}. `keys` holds the bytes of `count` more key-value pairs."""
     header, body = b'GGUF' + struct.pack('<IQQ', 3, len(tensors), 1 + count) + gguf_key('general.architecture', architecture) + keys, b''
     for name, (dtype, shape, data) in tensors.items():
         header += gguf_text(name) + struct.pack(f'<I{len(shape)}QIQ', len(shape), *reversed(shape), GGML_TYPES[dtype], len(body))
@@ -208,7 +208,7 @@ def gguf_text(value):
 
 
 def gguf_key(name, value):
-    """Returns the GGUF key-value of a text, a flag, or a list of texts, numbers or bytes."""
+    """Returns the bytes of a GGUF key-value pair. The value is a string, a bool, a number, a list of these, or bytes."""
     def item(each):
         return (8, gguf_text(each)) if isinstance(each, str) else (7, bytes([each])) if isinstance(each, bool) else (6, struct.pack('<f', each)) if isinstance(each, float) else (5, struct.pack('<i', each))
     if isinstance(value, bytes):
@@ -221,8 +221,8 @@ def gguf_key(name, value):
 
 
 def write_pth(path, tensors=None, beside=None, transposed=False, parameters=False, **models):
-    """Writes a file as torch.save() does, with a storage for each tensor. tensors: as above, or models by their names, as a trainer saves them. beside: entries
-    beside a "state_dict". transposed: matrices are stored by columns."""
+    """Writes a file as torch.save() does, with a storage for each tensor. `tensors` is {name: (dtype, shape, bytes)}. `models` holds such tensors by a model's name, as
+    a trainer saves several models. `beside` holds entries beside a "state_dict". With `transposed`, matrices are stored column by column."""
     storages = {}
 
     def state_of(tensors):

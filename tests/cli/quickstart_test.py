@@ -1,4 +1,4 @@
-"""Tests app/quickstart with stand-ins for everything that it calls: where it runs the program, and when it configures again."""
+"""Tests app/quickstart: where it runs the program, and when it configures the build again. Stand-ins replace every program that the script calls."""
 import os
 import shutil
 import subprocess
@@ -21,7 +21,7 @@ class Quickstart(unittest.TestCase):
         self.script(self.folder / 'bin' / 'cmake', 'echo "$@" >> cmake.log; touch build/build.ninja')
         self.script(self.folder / 'bin' / 'ninja', 'echo no work to do')
         self.script(self.folder / 'bin' / 'nvcc', 'exit 0')
-        self.script(self.tree / '.venv' / 'bin' / 'pip', 'echo of another folder >&2; exit 1')  # as in a copied folder
+        self.script(self.tree / '.venv' / 'bin' / 'pip', 'echo of another folder >&2; exit 1')  # in a copied folder, pip still belongs to the old folder
         self.script(self.tree / '.venv' / 'bin' / 'python3', 'echo "$@" >> pip.log')
         self.script(self.tree / 'build' / 'sparsereel', 'pwd; printf "%s\\n" "$@"')
 
@@ -38,7 +38,7 @@ class Quickstart(unittest.TestCase):
         return result.stdout.splitlines()
 
     def configured(self):
-        """Returns the arguments of each cmake call since the last query."""
+        """Returns the arguments of each cmake call since the last call of this function."""
         log = self.tree / 'cmake.log'
         lines = log.read_text().splitlines() if log.exists() else []
         log.unlink(missing_ok=True)
@@ -105,7 +105,7 @@ class Quickstart(unittest.TestCase):
         link.symlink_to(self.tree)
         subprocess.run([link / 'app' / 'quickstart', '--cpu'], capture_output=True, env=self.environment, check=True)
         self.assertEqual(self.configured(), [])
-        for copied in (shutil.copytree, shutil.move):  # with the old folder still there, and without
+        for copied in (shutil.copytree, shutil.move):  # the old folder stays, or it is gone
             old, self.tree = self.tree, self.folder / copied.__name__
             copied(old, self.tree)
             self.run_quickstart('--cpu')

@@ -1,9 +1,9 @@
-"""Helpers that the tests of several ranks share: they find the ranks that a process started."""
+"""Helpers that the tests of several ranks share: they find the rank processes that the program started."""
 from pathlib import Path
 
 from support import wait_until
 
-SECONDS_TO_END = 10  # the longest time from a fault of a rank to the end of all ranks
+SECONDS_TO_END = 10  # longest time between the failure of one rank and the end of all ranks
 
 
 def lives(process_id):
@@ -14,13 +14,13 @@ def lives(process_id):
 
 
 def children_of(process):
-    """Returns {process id: arguments} of the living ranks that the process started. Between fork and exec a child has its parent's arguments and environment,
-    and stopping it would stop its parent too, so it does not count yet."""
+    """Returns {process id: arguments} of the living ranks that the process started. A child counts only after exec: before exec, a signal that stops the child would
+    stop its parent, too."""
     return children_of_id(process.pid)
 
 
 def wait_for_children(process, count):
-    """Returns children_of() once there are `count` of them. Raises AssertionError if the process ends before."""
+    """Waits until the process has `count` children, and returns children_of(). Raises AssertionError if the process ends before."""
     children = wait_until(lambda: found if len(found := children_of(process)) >= count else None, process)
     assert children is not None, f'it ended with {process.returncode}'
     return children
@@ -39,5 +39,5 @@ def children_of_id(process_id):
                 if b'SPARSEREEL_RANK_PARENT=%d' % process_id in (status.parent / 'environ').read_bytes().split(b'\0'):
                     found[int(status.parent.name)] = (status.parent / 'cmdline').read_bytes().split(b'\0')[1:]
         except (OSError, IndexError):
-            pass  # it has ended meanwhile
+            pass  # this process has ended meanwhile
     return found

@@ -1,4 +1,4 @@
-"""Tests --gpus on CPUs: several processes make a video together. In some tests processes fail."""
+"""Tests `generate --gpus` on CPUs: several processes make a video together. In some tests processes fail."""
 import json
 import os
 import random
@@ -17,7 +17,7 @@ FULL = 'SPARSEREEL_FULL_TESTS' in os.environ
 
 class SharedVideo(CommandLineTest):
     def assert_same_video(self, name, other):
-        """Compares two videos up to the rounding of sums in another order. Ranks multiply fewer rows at a time than one process does."""
+        """Compares two videos. They may differ by rounding: ranks multiply fewer rows at a time than one process does, so sums have another order."""
         one, several = (floats(read_safetensors(self.folder / each)['frames']) for each in (name, other))
         self.assertEqual(len(one), len(several))
         self.assertLess(max(abs(a - b) for a, b in zip(one, several)), 1e-4)
@@ -31,13 +31,13 @@ class Ranks(SharedVideo):
         return process
 
     def wait_for_the_first_step(self, process, count):
-        """Returns the children of a run with --checkpoint-every 1, once all ranks have made a step together."""
+        """Waits until all ranks of a run with --checkpoint-every 1 have made a step together. Returns the run's children."""
         children = wait_for_children(process, count)
         self.assertTrue(wait_until(lambda: list(self.folder.glob('*.checkpoint.safetensors')), process))
         return children
 
     def end_of(self, process, children):
-        """Returns the exit code and the output. Checks that the run ends within the allowed time and that no process that it started lives on."""
+        """Checks that the run ends within SECONDS_TO_END and that none of its children lives on. Returns the exit code, stdout and stderr."""
         start = time.monotonic()
         output, errors = process.communicate(timeout=60)
         self.assertLess(time.monotonic() - start, SECONDS_TO_END)
@@ -84,7 +84,7 @@ class Ranks(SharedVideo):
         for attempt in range(50 if FULL else 3):
             process = self.start('--gpus', 4, '--size', '256x256', '--frames', 17)
             children = wait_for_children(process, 3)
-            time.sleep(moments.uniform(0, 2) if attempt > 0 else 0)  # ranks die at any moment
+            time.sleep(moments.uniform(0, 2) if attempt > 0 else 0)  # a random delay, so that ranks are killed at any moment
             os.kill(moments.choice(sorted(children)), signal.SIGKILL)
             code, output, errors = self.end_of(process, children)
             self.assertEqual((code, output), (1, ''), errors)
@@ -111,7 +111,7 @@ class Ranks(SharedVideo):
         self.assert_same_video('whole.safetensors', 'clip.safetensors')
 
     def kill_after_the_latents(self, *arguments):
-        """Kills another rank while rank 0 decodes."""
+        """Starts a run with two ranks, and kills rank 1 while rank 0 decodes."""
         process = self.start('--gpus', 2, '--size', '512x512', '--frames', 17, *arguments, steps=1)
         child, = wait_for_children(process, 1)
         wait_until(lambda: list(self.folder.glob('*.latents.safetensors')), process)
@@ -149,7 +149,7 @@ class Ranks(SharedVideo):
         process.send_signal(signal.SIGINT)
         errors = self.read_until(terminal, None)
         self.assertEqual(process.wait(timeout=60), 130, errors)
-        said = ' '.join(errors.split())  # a terminal breaks lines anywhere
+        said = ' '.join(errors.split())  # messages are wrapped for the terminal, so a line break may be anywhere
         self.assertIn('it goes on from step', said)
         step = int(re.search('it goes on from step ([0-9]+)', said).group(1))
         report = self.report('-o', 'clip.safetensors', *given, '--steps', 20)
@@ -191,8 +191,8 @@ class Ranks(SharedVideo):
             process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=errors, env={**os.environ, 'NCCL_DEBUG': 'WARN'})
             self.addCleanup(process.kill)
             child, = wait_for_children(process, 1)
-            named = wait_until(lambda: re.search(rb'NCCL_DEBUG_FILE=/proc/self/fd/(\d+)', Path(f'/proc/{child}/environ').read_bytes()))  # the environment that exec() set
-            with open(f'/proc/{child}/fd/{int(named[1])}', 'w') as words:  # as NCCL opens it
+            named = wait_until(lambda: re.search(rb'NCCL_DEBUG_FILE=/proc/self/fd/(\d+)', Path(f'/proc/{child}/environ').read_bytes()))  # matches only after exec(), which sets the rank's environment
+            with open(f'/proc/{child}/fd/{int(named[1])}', 'w') as words:  # NCCL opens its log file in this way
                 words.write('a word of rank 1\n')
             written = self.folder / 'errors.txt'
             wait_until(lambda: 'a word of rank 1' in written.read_text())
@@ -216,7 +216,7 @@ class Ranks(SharedVideo):
 
 
 class LaunchedRanks(SharedVideo):
-    """Tests ranks that are started as mpirun and srun do. With torchrun, another process keeps the meeting place."""
+    """Tests ranks that a launcher starts, such as mpirun and srun. With torchrun, another process listens at the address where the ranks meet."""
 
     def start(self, rank, size, name='clip.safetensors', given=(), **more):
         variables = {'SLURM_PROCID': rank, 'SLURM_STEP_NUM_TASKS': size, 'SLURM_STEP_NODELIST': '127.0.0.1', 'SLURM_JOB_ID': os.getpid(), **more}
@@ -363,7 +363,7 @@ class BenchOverRanks(CommandLineTest):
         self.assertIn('random weights of tiny.yaml', out[0])
         self.assertRegex(out[2], r'\| GPUs \| ms a step \|.*\| exchange ms \| exchange % \|')
         self.assertNotIn('decode', out[2])
-        self.assertEqual(len([line for line in out if line.startswith('|')]), 4, out)  # the table's head, the line below it, and two rows
+        self.assertEqual(len([line for line in out if line.startswith('|')]), 4, out)  # the table has a header, a separator line and two rows
 
     def test_dry_run_adds_the_requested_counts(self):
         rows = json.loads(self.succeed(self.bench('--gpus', '1,3', '--dry-run', '100,340', '--json')).stdout)['rows']

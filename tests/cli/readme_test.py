@@ -1,6 +1,6 @@
-"""Runs every command of the front page and of the pages of app/docs/ as it stands there, with few small frames. Also checks the links of all pages.
+"""Runs every command of README.md and of the pages in app/docs/ as it is printed there, but for few and small frames. Also checks the links of all pages.
 
-Left out are commands that need a GPU or a checkpoint, downloads, and the two scripts, which have tests of their own or run this one.
+Leaves out downloads, commands that need a GPU or a checkpoint, and two scripts, which have their own tests or run this test.
 """
 import json
 import os
@@ -19,7 +19,8 @@ PAGES = sorted(str(path.relative_to(ROOT)) for folder in ('.', '.github', 'app',
 SCRIPTS = ('./app/quickstart', './tests/run')
 CHART = re.compile(r'--plot|bench plot|--heat-map')
 NOT_HERE = re.compile(r'needs (?:a GPU|four GPUs|two hosts|a checkpoint)|tests/gpu/|tests/fresh-debian|tests/bench/diffusers_report|^hf download|pip install')
-# Stands in for build/sparsereel and adds settings for small videos. The command line overrides them, and they override recipes and models' defaults.
+# Replaces build/sparsereel by a script that runs the program with settings for small videos. The command line overrides these settings. They override recipes and
+# models' defaults.
 SMALL = """#!/bin/bash
 words=1
 [ "$1" = bench ] && words=2
@@ -53,13 +54,13 @@ class Readme(CommandLineTest):
         (self.folder / 'small.yaml').write_text('size: 64x64\nframes: 9\nsteps: 2\ndevice: cpu\nthreads: 2\n')
 
     def write_files_of(self, page):
-        """Writes prompts.csv and my.yaml as the page shows them."""
+        """Writes the files that the page shows, prompts.csv and my.yaml."""
         for kind, text in re.findall(r'^```(csv|yaml)\n(.*?)^```$', page, re.M | re.S):
             name = 'prompts.csv' if kind == 'csv' else text.split()[1]
             (self.folder / name).write_text(text)
 
     def commands_of(self, page):
-        """Returns the commands in the page's order: the lines of blocks without a language, and commands within sentences."""
+        """Returns the page's commands in their order: the lines of code blocks without a language, and commands between backquotes in sentences."""
         commands = []
         for block, sentence in re.findall(r'^```\n(.*?)^```$|`((?:build/sparsereel|tests/|\./)[^`]* [^`]*)`', re.sub(r'^```[a-z]+\n.*?^```$', '', page, flags=re.M | re.S), re.M | re.S):
             lines = block.splitlines() if block else [sentence.replace('\n', ' ')]
@@ -67,7 +68,7 @@ class Readme(CommandLineTest):
         return commands
 
     def run_page(self, name, least):
-        """Runs the page's commands in their order. Returns what they wrote to stdout."""
+        """Runs the page's commands in their order, which must be at least `least`. Returns what they wrote to stdout."""
         page = (ROOT / name).read_text()
         self.write_files_of(page)
         commands = self.commands_of(page)
@@ -175,7 +176,7 @@ class Readme(CommandLineTest):
         pieces = [piece for piece in pieces if len(piece.split()) > 2]
         self.assertGreater(len(pieces), 4)
         for piece in pieces:
-            self.assertTrue(piece in sources, piece)  # not assertIn, which would print all sources
+            self.assertTrue(piece in sources, piece)  # assertIn would print all sources
 
     def test_kernel_page_names_sources_that_exist(self):
         found = set(re.findall(r'`(?:[\w/]*/)?([\w*]+\.(?:cu|cuh|h|cpp))`', (ROOT / 'attention/docs/kernels.md').read_text()))
@@ -187,8 +188,8 @@ class Readme(CommandLineTest):
         for name in PAGES:
             page = ROOT / name
             found = re.findall(r'(?<![\w/.-])(?:app|models|attention|hilbert|configs|assets|tests)/[\w./*-]+', page.read_text())
-            for path in {path.rstrip('./') for path in found if not re.search('^configs/distill/|DIR|NAME', path)}:  # the first is a folder of LightX2V's
-                there = [*ROOT.glob(path), *page.parent.glob(path), *ROOT.glob(path + '.c*')]  # a page may name a program instead of its source
+            for path in {path.rstrip('./') for path in found if not re.search('^configs/distill/|DIR|NAME', path)}:  # configs/distill is a folder in LightX2V's repository
+                there = [*ROOT.glob(path), *page.parent.glob(path), *ROOT.glob(path + '.c*')]  # the last one, because a page may name a program without its source's extension
                 self.assertTrue(there, f'{name}: {path}')
 
     def test_page_of_sets_names_the_videos_of_its_prompt_set(self):

@@ -1,4 +1,4 @@
-"""Tests `generate --from`: the recipe inside a video renders it again, and options on the command line override the recipe."""
+"""Tests `generate --from`: it renders a video again from the recipe inside the video file, and options on the command line override the recipe."""
 import json
 import os
 import unittest
@@ -37,14 +37,14 @@ class Recipe(CommandLineTest):
         self.assertNotIn('threads', report['recipe'])
         recipe = json.loads((self.folder / 'a.gif.json').read_text())
         self.assertNotIn('threads', recipe)
-        (self.folder / 'a.gif.json').write_text(json.dumps(recipe | {'threads': 3}))  # as older versions wrote it
+        (self.folder / 'a.gif.json').write_text(json.dumps(recipe | {'threads': 3}))  # recipes of older versions contain threads
         shown = self.succeed(self.run_program('config', 'show', '--from', 'a.gif', '-m', MODEL)).stdout
         self.assertNotRegex(shown, '(?m)^threads: 3')
         self.succeed(self.render('--from', 'a.gif', '-m', MODEL, '-o', 'b.gif'))
         self.assertEqual(self.read('a.gif'), self.read('b.gif'))
 
     def test_recipe_with_an_empty_prompt_is_rendered_again(self):
-        """Renders a recipe as videos of older versions have it."""
+        """Recipes of older versions may have an empty prompt."""
         self.succeed(self.generate('-o', 'a.y4m'))
         recipe = json.loads((self.folder / 'a.y4m.json').read_text())
         (self.folder / 'a.y4m.json').write_text(json.dumps(recipe | {'prompt': ''}))

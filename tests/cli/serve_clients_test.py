@@ -1,4 +1,4 @@
-"""Tests `sparsereel serve` with clients that others wrote: curl and OpenAI's."""
+"""Tests `sparsereel serve` with curl and with OpenAI's Python client."""
 import json
 import os
 import shutil
@@ -26,7 +26,8 @@ class Curl(ServeTest):
 
 
 class OpenAI(ServeTest):
-    """Runs OpenAI's client in the Python programs that SPARSEREEL_OPENAI_PYTHONS names, separated by colons; else in this one."""
+    """Runs OpenAI's client in each Python interpreter of SPARSEREEL_OPENAI_PYTHONS, a list separated by colons. The default is the interpreter of this test. Skips
+    interpreters without the client."""
     PYTHONS = [each for each in os.environ.get('SPARSEREEL_OPENAI_PYTHONS', sys.executable).split(':')
                if subprocess.run([each, '-c', 'import openai'], capture_output=True).returncode == 0]
 

@@ -1,4 +1,4 @@
-"""Tests what `sparsereel serve` keeps on disk: stops, kills and restarts, full disks and foreign files."""
+"""Tests the files of `sparsereel serve`: what a stopped, killed or restarted server keeps, full disks, and files that are not the server's."""
 import random
 import shutil
 import signal
@@ -37,7 +37,7 @@ class Disk(ServeTest):
         for kill in range(KILLS):
             for _ in range(2):
                 ids.append(server.create(steps=8, seed=len(ids)).json['id'])
-            if kill % 2:  # a video that ends three servers in a row is given up, so the one that ran must end first
+            if kill % 2:  # let the running video finish: the server gives up a video that was running when three servers in a row ended
                 made = self.made()
                 wait_until(lambda: self.made() > made, server.process)
             time.sleep(random.uniform(0, 0.8))
@@ -74,7 +74,7 @@ class Disk(ServeTest):
         self.assertEqual(self.stored(), sorted(foreign))
 
     def test_full_disk_is_a_failed_video(self):
-        server = self.serve(**limited(5000))  # a record fits, a video does not
+        server = self.serve(**limited(5000))  # a limit in bytes that a video's record meets, but the video exceeds
         video = server.finish(server.create().json['id'])
         self.assertEqual((video['status'], video['error']['code']), ('failed', 'generation_failed'), video)
         self.assertIn('cannot write video_', video['error']['message'])

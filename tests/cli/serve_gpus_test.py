@@ -1,4 +1,4 @@
-"""Tests `sparsereel serve --gpus` on CPUs: a process for each video that is made at the same time, alone or in groups. In some tests processes fail."""
+"""Tests `sparsereel serve --gpus` on CPUs. Several videos are made at the same time, each by one process or by a group of processes. In some tests processes fail."""
 import os
 import signal
 import unittest
@@ -49,7 +49,7 @@ class Gpus(ServeTest):
         wait_until(lambda: self.running(server), server.process)
         follower, = children_of_id(child)
         os.kill(follower, signal.SIGKILL)
-        self.assertEqual(server.finish(server.create().json['id'], 120)['status'], 'completed')  # behind the long video, which was made again
+        self.assertEqual(server.finish(server.create().json['id'], 120)['status'], 'completed')  # waits for the long video, which the server makes again
 
     def test_cancel_frees_one_gpu(self):
         server = self.serve('--gpus', '2')
@@ -104,7 +104,7 @@ class Gpus(ServeTest):
         self.assertEqual(server.stop(), 0)
         for name in ids[:2]:
             self.assertIn(f'{name}.mp4.checkpoint.safetensors', self.stored())
-        server = self.serve()  # on one GPU
+        server = self.serve()  # the new server has one GPU, and resumes these videos
         ended = [server.finish(name) for name in ids]
         self.assertEqual([video['status'] for video in ended], ['completed'] * 3, ended)
         self.succeed(self.generate('-o', 'clip.mp4', '-p', 'a red circle', '--seed', 1, '--steps', 300, '--threads', 1))

@@ -1,4 +1,4 @@
-"""Tests the page of `sparsereel serve`: its source, and, if Chromium and chromedriver are installed, what it does in a browser."""
+"""Tests the web page of `sparsereel serve`: its source and, if Chromium and chromedriver are installed, its behavior in a browser."""
 import html.parser
 import json
 import re
@@ -54,7 +54,7 @@ class Source(unittest.TestCase):
         self.assertEqual([tag for tag, _ in self.tags].count('script'), 1)
         self.assertEqual([tag for tag, _ in self.tags].count('style'), 1)
         for tag, attributes in self.tags:
-            self.assertEqual([name for name in attributes if name == 'style' or name.startswith('on')], [], tag)  # the server's policy forbids them
+            self.assertEqual([name for name in attributes if name == 'style' or name.startswith('on')], [], tag)  # the server's Content-Security-Policy forbids inline styles and event handlers
             self.assertFalse(attributes.get('src'), tag)
 
     def test_never_makes_html_of_texts(self):
@@ -118,7 +118,7 @@ class Browser:
         self.press(*text)
 
     def tab_to(self, wanted, most=120):
-        """Presses Tab until an element has the focus whose id or text begins with `wanted`."""
+        """Presses Tab at most `most` times, until the focused element has an id or a text that begins with `wanted`."""
         focus = 'const a = document.activeElement; return [a.id, a.textContent.trim()]'
         for _ in range(most):
             if any(each.startswith(wanted) for each in self.run(focus)):
@@ -137,7 +137,7 @@ class Browser:
 @unittest.skipUnless(BROWSER and DRIVER, 'needs Chromium and chromedriver (packages chromium and chromium-driver)')
 @unittest.skipUnless(Server, 'needs serve_support.py')
 class Page(CommandLineTest):
-    """Does everything with the keyboard, in a window of 390 pixels."""
+    """Uses the page only with the keyboard, in a window of 390 pixels width."""
 
     def open(self, *arguments, **options):
         self.server = Server(self.folder, *arguments, **options)
@@ -173,7 +173,7 @@ class Page(CommandLineTest):
         page.tab_to('Again with another seed')
         page.press('Enter')
         self.wait(lambda: page.count('#results video') == 2)
-        self.assertTrue(page.run('return document.activeElement.textContent').startswith('Again'))  # the focus stays
+        self.assertTrue(page.run('return document.activeElement.textContent').startswith('Again'))  # the focus stays on this button
         seeds = [video['options']['seed'] for video in self.server.get('/v1/videos').json['data']]
         self.assertEqual(len(set(seeds)), 2, seeds)
         page.tab_to('Delete')
@@ -211,7 +211,7 @@ class Page(CommandLineTest):
         width, height, text = shown()
         self.assertEqual((width, height), (8, 8))
         self.assertRegex(text, 'Preview at step [0-9]+')
-        self.wait(lambda: shown() and shown()[2] != text)  # the next one
+        self.wait(lambda: shown() and shown()[2] != text)  # a later preview replaces this one
 
     def test_cancels_and_asks_for_the_key(self):
         (self.folder / 'key').write_text('a secret of sixteen letters\n')
@@ -224,7 +224,7 @@ class Page(CommandLineTest):
         page.type('a secret of sixteen letters')
         page.press('Enter')
         self.wait(lambda: page.text('#link') == 'Connected' and page.count('#options input') > 0)
-        page.type('a star')  # the focus is in the prompt
+        page.type('a star')  # typed into the prompt, which has the focus
         page.tab_to('steps')
         page.type('1000')
         page.tab_to('send')

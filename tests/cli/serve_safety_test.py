@@ -1,4 +1,4 @@
-"""Tests what `sparsereel serve` refuses: foreign pages, wrong keys, unclear bodies, floods."""
+"""Tests what `sparsereel serve` refuses: requests from other sites' pages, wrong API keys, bodies of ambiguous length, and too many or too large requests."""
 import json
 import socket
 import threading
@@ -53,7 +53,7 @@ class Safety(ServeTest):
                                 (b'Content-Length: 99999999999\r\n\r\n' + hidden, b'413'), (b'Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc' + hidden, b'415')):
             answer = server.raw(head + framing)
             self.assertTrue(answer.startswith(b'HTTP/1.1 ' + status), (framing, answer))
-            self.assertEqual(answer.count(b'HTTP/1.1 '), 1, answer)  # nothing hidden in the body was answered
+            self.assertEqual(answer.count(b'HTTP/1.1 '), 1, answer)  # one answer: the server did not take the body for a second request
             self.assertIn(b'Connection: close', answer)
         for start in (b'GET /health', b'DELETE /v1/videos/x', b'POST /v1/videos/x/cancel', b'POST /nothing'):
             answer = server.raw(start + b' HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n' % len(hidden) + hidden)
@@ -63,7 +63,7 @@ class Safety(ServeTest):
         for answer in (server.get('/health'), server.get('/none'), server.create(), server.create(steps=0)):
             self.assertEqual(answer.headers['X-Content-Type-Options'], 'nosniff')
             self.assertTrue(answer.headers['x-request-id'].startswith('req_'))
-        large = server.ask('POST', '/v1/videos', bytes(65 << 20), {'Content-Type': 'application/json'})  # the client sees the answer, not a reset
+        large = server.ask('POST', '/v1/videos', bytes(65 << 20), {'Content-Type': 'application/json'})  # the server reads the whole body, so that the client gets the answer instead of a connection reset
         self.refused(large, 413, 'body_too_large')
         self.refused(server.ask('POST', '/session', b'{' + b' ' * 5000, {'Content-Type': 'application/json'}), 413, 'body_too_large')
         self.refused(server.ask('POST', '/session', b'api_key=x', {'Content-Type': 'application/x-www-form-urlencoded'}), 415, 'unsupported_body')

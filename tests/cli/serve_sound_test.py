@@ -1,4 +1,4 @@
-"""Tests `sparsereel serve` with a model that makes sound: its sound, fields and terms, and that a stopped server loses no sound."""
+"""Tests `sparsereel serve` with a model that makes sound: the sound, the fields that requests may have, the license's terms, and that a stopped server loses no sound."""
 import json
 import shutil
 import subprocess
@@ -38,7 +38,7 @@ class ServedSound(ServeTest):
         model, = server.get('/v1/models').json['data']
         self.assertTrue(model['makes_sound'])
         self.assertNotIn('cfg_scale', model['default'])
-        self.made(server, cfg_scale=4)  # such a field of another client does no harm
+        self.made(server, cfg_scale=4)  # this model has no guidance scale; the server ignores the field, which other clients may send
 
     def test_says_that_there_are_no_previews(self):
         server = self.serve()

@@ -1,4 +1,4 @@
-"""Starts `sparsereel serve` for tests, and talks to it. Standard library only."""
+"""Starts `sparsereel serve` for tests, and sends it requests. Needs only the standard library."""
 import http.client
 import json
 import os
@@ -30,7 +30,7 @@ class Answer:
 
 
 class Server:
-    """A running server. `log` is what it printed so far."""
+    """A running server. `log` is the file with what it has printed so far."""
     def __init__(self, folder, *arguments, model=MODEL, **options):
         self.folder, self.log = Path(folder), Path(folder) / 'serve.log'
         size = FAMILY.size if model == MODEL else ()
@@ -47,7 +47,7 @@ class Server:
         self.port = int(ports[-1]) if ports else None
         try:
             return self.port is not None and self.get('/health').status > 0
-        except OSError:  # the port is that of an earlier server with this log
+        except OSError:  # an earlier server with the same log file printed this port
             return False
 
     def ask(self, method, path, body=None, headers=None):
@@ -67,7 +67,7 @@ class Server:
         return self.ask('POST', '/v1/videos', {'prompt': prompt, **fields})
 
     def create_form(self, parts):
-        """Sends (name, file name or None, bytes) as a form, as OpenAI's client does."""
+        """Creates a video with a multipart form, as OpenAI's client does. `parts` is a list of (name, file name or None, bytes)."""
         body = b''
         for name, file, content in parts:
             where = f'; filename="{file}"\r\nContent-Type: image/png' if file else ''
@@ -78,7 +78,7 @@ class Server:
         return self.get(f'/v1/videos/{name}').json
 
     def finish(self, name, seconds=60):
-        """Waits until the video has ended, and returns it."""
+        """Waits until the video is completed or failed. Returns its JSON."""
         return wait_until(lambda: (lambda video: video if video['status'] in ENDED else None)(self.video(name)), self.process, seconds)
 
     def raw(self, *pieces, seconds=20):
@@ -106,7 +106,7 @@ class Server:
 
 
 def png(width=64, height=64, shown=None):
-    """Returns a gray PNG. `shown` replaces the size in its header."""
+    """Returns a gray PNG. If `shown` is given, the header claims this size instead of the true one."""
     def chunk(kind, data):
         return len(data).to_bytes(4, 'big') + kind + data + zlib.crc32(kind + data).to_bytes(4, 'big')
     w, h = shown or (width, height)

@@ -1,4 +1,4 @@
-"""Tests the API of `sparsereel serve` as clients see it: videos, models, fields, the queue and events."""
+"""Tests the HTTP API of `sparsereel serve`: videos, models, fields of requests, the queue and events."""
 import base64
 import os
 import shutil
@@ -28,7 +28,7 @@ class Api(ServeTest):
         content = server.get(f'/v1/videos/{done["id"]}/content?variant=video', {'Accept': 'application/binary'})
         self.assertEqual((content.status, content.headers['Content-Type']), (200, 'video/mp4'))
         self.succeed(self.generate('-o', 'clip.mp4', '-p', 'a red circle', '--seed', 7, '--cfg-scale', 4.5, '--threads', 1))
-        self.assertEqual(content.body, (self.folder / 'clip.mp4').read_bytes())  # the same video as by `generate`
+        self.assertEqual(content.body, (self.folder / 'clip.mp4').read_bytes())  # `generate` makes the same bytes
         part = server.get(f'/v1/videos/{done["id"]}/content', {'Range': 'bytes=4-11'})
         self.assertEqual((part.status, part.body), (206, content.body[4:12]))
         self.assertEqual(part.headers['Content-Range'], f'bytes 4-11/{len(content.body)}')
@@ -54,7 +54,7 @@ class Api(ServeTest):
         wait_until(lambda: server.get(f'/v1/videos/{video}').json['has_preview'], server.process)
         picture = server.get(f'/v1/videos/{video}/preview')
         self.assertEqual((picture.status, picture.headers['Content-Type'], picture.headers['Cache-Control']), (200, 'image/png', 'no-store'))
-        self.assertEqual(picture.body[16:24], (8).to_bytes(4, 'big') * 2)  # a pixel for each latent of 64x64
+        self.assertEqual(picture.body[16:24], (8).to_bytes(4, 'big') * 2)  # width and height in the PNG: a pixel for each latent of a 64x64 video
         self.assertEqual(server.get('/v1/videos/none/preview').status, 404)
         server.ask('POST', f'/v1/videos/{video}/cancel', {})
         self.assertEqual(server.finish(video)['error']['code'], 'cancelled')
@@ -85,7 +85,7 @@ class Api(ServeTest):
             self.assertEqual((cancelled['status'], cancelled['error']['code']), ('failed', 'cancelled'))
         self.refused(server.ask('POST', f'/v1/videos/{running}/cancel'), 409, 'video_finished')
         self.assertEqual(self.stored(), sorted(f'{name}.json' for name in (running, waiting)))
-        self.assertEqual(server.finish(server.create().json['id'])['status'], 'completed')  # the server goes on
+        self.assertEqual(server.finish(server.create().json['id'])['status'], 'completed')  # the server still makes videos
 
     def test_models_and_options(self):
         server = self.serve('--cfg-scale', '3')
@@ -120,7 +120,7 @@ class Api(ServeTest):
         self.refused(server.create(input_reference='http://127.0.0.1/x.png'), 400, 'invalid_value', param='input_reference')
         self.refused(server.create(input_reference={'file_id': 'x'}), 400, 'invalid_value', param='input_reference')
         url = 'data:image/png;base64,' + base64.b64encode(png()).decode()
-        self.refused(server.create(input_reference=url), 400, 'invalid_value', param='input_reference')  # this model takes no image
+        self.refused(server.create(input_reference=url), 400, 'invalid_value', param='input_reference')  # refused, because this model takes no image
         self.assertEqual(server.ask('POST', '/v1/videos/video_x/remix', {'prompt': 'x'}).status, 404)
         json_type = {'Content-Type': 'application/json'}
         for body in ('', '[1]', '{"prompt": ', '{"prompt": "\xff"}', '{"a":' * 100, 'null'):
@@ -194,7 +194,7 @@ class Api(ServeTest):
         server = self.serve()
         with socket.create_connection(('127.0.0.1', server.port), timeout=30) as stream:
             stream.sendall(b'GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n')
-            video = server.create(steps=40).json['id']  # long, because a new event replaces one that the client has not read yet
+            video = server.create(steps=40).json['id']  # many steps, because a new event replaces an event that the client has not read yet
             text = b''
             while b'"status":"completed"' not in text:
                 text += stream.recv(65536)

@@ -1,4 +1,4 @@
-"""Code that the tests of models in single files share: small models, and an installation whose configs/ describe them."""
+"""Code that the tests of models in single files share. It writes small models, and an installation of the program whose configs/ describe these models."""
 import json
 import math
 import shutil
@@ -14,7 +14,7 @@ WAN, WAN_5B, TWO, COGVIDEOX, I2V, WAN_I2V = (DATA / name for name in ('wan/pipel
 
 class SingleFiles(CommandLineTest):
     def folder_of(self, source, name='model'):
-        """Returns a copy of a Wan model whose VAE has as many layers per level as published ones. The authors number the layers, so the names depend on it."""
+        """Returns a copy of the model. Wan's VAE gets as many layers per level as published VAEs have, because its authors number the layers and names depend on the number."""
         folder = Path(shutil.copytree(source, self.folder / name))
         if source == COGVIDEOX:
             return folder
@@ -29,7 +29,8 @@ class SingleFiles(CommandLineTest):
 
     @staticmethod
     def with_second_blocks(tensors):
-        """If this is an encoder whose layers are numbered in one list, adds after each residual block another one that adds nothing."""
+        """Adds a second residual block, whose output is its input, after each residual block of an encoder. Changes nothing if the encoder does not number its layers in
+        one list."""
         row = 'encoder.down_blocks.'
         if f'{row}0.conv1.weight' not in tensors:
             return tensors
@@ -49,7 +50,7 @@ class SingleFiles(CommandLineTest):
 
     @staticmethod
     def other(tensors):
-        """Returns the tensors with the last bias of a decoder changed."""
+        """Returns a VAE's tensors with another bias in the decoder's last layer, so that videos differ."""
         name = 'decoder.conv_out.bias' if 'decoder.conv_out.bias' in tensors else 'decoder.conv_out.conv.bias'
         dtype, shape, data = tensors[name]
         return tensors | {name: (dtype, shape, b'\0\x30' * (len(data) // 2))}
@@ -59,7 +60,7 @@ class SingleFiles(CommandLineTest):
         return write_safetensors(self.folder / name, {spell(each): tensor for each, tensor in tensors.items()})
 
     def video(self, *arguments):
-        """Returns frames of 64x64."""
+        """Runs `generate` for a video of 64x64 and returns its frames."""
         self.succeed(self.run_program('generate', *self.small, *arguments, '--quiet', '-o', 'a.safetensors'))
         return read_safetensors(self.folder / 'a.safetensors')['frames']
 
@@ -71,7 +72,7 @@ class SingleFiles(CommandLineTest):
 
 
 class Models(SingleFiles):
-    """Tests with an installation whose configs/ describe the small models."""
+    """Base of tests that use an installation of the program whose configs/ describe the small models."""
     sources = {'one': WAN, 'two': TWO, 'cog': COGVIDEOX}
 
     def setUp(self):
@@ -89,7 +90,8 @@ class Models(SingleFiles):
         shutil.copytree(self.models[model] / 'tokenizer', self.folder / folder)
 
     def comfy(self, model, folder, names={'transformer': 'one'}, spell=authors_name):
-        """Writes ComfyUI's folders. names: those of the transformers. The tokenizer is the authors'."""
+        """Writes a model as ComfyUI's folders. `names` gives a file name to each transformer. `spell` renames the transformers' tensors. The tokenizer lies beside the text
+        encoder, as in the authors' folders."""
         vae_name = authors_vae_name_5b if model == 'large' else str if model == 'cog' else authors_vae_name
         for role, name in names.items():
             self.write(f'{folder}/diffusion_models/{name}.safetensors', self.weights(model, role), str if model == 'cog' else spell)

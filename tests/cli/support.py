@@ -1,4 +1,4 @@
-"""Helpers that the command-line tests share: they run the program and read what it wrote. Standard library only.
+"""Helpers that the command-line tests share: they run the program and read its files. Need only the standard library.
 
 By hand: SPARSEREEL=build/sparsereel python3 tests/cli/generate_test.py
 """
@@ -22,7 +22,7 @@ from families import family_of
 from fork_server import run_forked
 
 ROOT = Path(__file__).resolve().parents[2]
-# Absolute paths, because tests run in folders of their own.
+# These paths are absolute, because each test runs in its own folder.
 PROGRAM = os.path.abspath(os.environ.get('SPARSEREEL', ROOT / 'build' / 'sparsereel'))
 MODEL = os.path.abspath(os.environ.get('SPARSEREEL_TEST_MODEL', ROOT / 'tests' / 'parity' / 'data' / 'pipeline'))
 FAMILY = family_of(MODEL)
@@ -33,21 +33,21 @@ needs_gnuplot = unittest.skipUnless(shutil.which('gnuplot'), 'needs gnuplot (pac
 
 
 def wait_until(event, process=None, seconds=60):
-    """Returns the value of event() once it is true. If the process ends first, returns the value that event() has then. Raises AssertionError when the time is
-    over."""
+    """Calls event() until its value is true, and returns that value. If the process ends first, returns the value that event() has then. Raises AssertionError after
+    `seconds`."""
     end = time.monotonic() + seconds
     while True:
-        has_ended = process is not None and process.poll() is not None  # asked first: if the process ends right after the event, the event counts
+        has_ended = process is not None and process.poll() is not None  # checked before event(), so that an event just before the end of the process counts
         result = event()
         if result or has_ended:
             return result
         if time.monotonic() > end:
             raise AssertionError(f'it did not happen within {seconds} s')
-        time.sleep(0.002)  # the only poll of these tests: files and other processes do not notify us
+        time.sleep(0.002)  # polls, because files and other processes send no notification; no other code of these tests polls
 
 
 def read_safetensors(path):
-    """Returns {name: (dtype, shape, bytes)}, with the metadata under '__metadata__'."""
+    """Returns the tensors of a file, {name: (dtype, shape, bytes)}, and its metadata as '__metadata__'."""
     data = Path(path).read_bytes()
     size, = struct.unpack('<Q', data[:8])
     header = json.loads(data[8:8 + size])
@@ -85,26 +85,26 @@ def floats(tensor):
 
 
 def psnr(pixels, reference):
-    """Returns the PSNR in dB of two videos' pixels in 0 to 1."""
+    """Returns the PSNR of two videos in dB. Pixels are from 0 to 1."""
     error = sum((a - b) ** 2 for a, b in zip(pixels, reference, strict=True)) / len(reference)
     return math.inf if error == 0 else -10 * math.log10(error)
 
 
 def write_checkpoint(path, identity='of another run'):
-    """Writes a checkpoint of a denoising that was cut short, without the tensors to resume from."""
+    """Writes a checkpoint of an interrupted run, without the tensors that resuming needs."""
     header = json.dumps({'__metadata__': {'identity': identity, 'run': '{}'}, 'latents': {'dtype': 'F32', 'shape': [1], 'data_offsets': [0, 4]}}).encode()
     Path(path).write_bytes(struct.pack('<Q', len(header)) + header + bytes(4))
 
 
 def limited(size):
-    """Returns options under which files cannot grow beyond `size`: write() fails as on a full disk."""
+    """Returns options for subprocess with which no file can grow beyond `size` bytes: write() fails as on a full disk."""
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
     return {'preexec_fn': limit}
 
 
 def kept_off():
-    """Returns options under which even root cannot write files without write permission."""
+    """Returns options for subprocess with which even root cannot write files without write permission."""
     def drop():
         drop_from_bounding_set, override_permissions = 24, 1
         ctypes.CDLL(None).prctl(drop_from_bounding_set, override_permissions, 0, 0, 0)
@@ -112,14 +112,14 @@ def kept_off():
 
 
 def limited_memory(size):
-    """Returns options under which a process has at most `size` bytes of address space. Larger allocations fail."""
+    """Returns options for subprocess with which the process has at most `size` bytes of address space. Further allocations fail."""
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (size, size))
     return {'preexec_fn': limit}
 
 
 def without(descriptors):
-    """Returns options of a process in which these standard descriptors are closed."""
+    """Returns options for subprocess that close these file descriptors (0, 1 or 2) in the process."""
     def close():
         for descriptor in descriptors:
             os.close(descriptor)
@@ -127,7 +127,7 @@ def without(descriptors):
 
 
 class Long:
-    """Holds bytes or a list. It compares like them but has a short text."""
+    """Wraps bytes, a tuple or a list. It compares like the wrapped value, but assertions print it in a few words."""
     def __init__(self, value):
         self.value = value
 
@@ -150,7 +150,7 @@ def brief(value):
 
 class CommandLineTest(unittest.TestCase):
     def assertEqual(self, first, second, msg=None):
-        """Compares short forms, because unittest takes minutes to find the differing lines of a tuple that holds a video."""
+        """Wraps long values before it compares, because unittest takes minutes to find the differing lines of a tuple that holds a video."""
         super().assertEqual(brief(first), brief(second), msg)
 
     def setUp(self):
@@ -161,7 +161,7 @@ class CommandLineTest(unittest.TestCase):
         return Path(shutil.copytree(MODEL, self.folder / 'model'))
 
     def model_whose_videos_are(self, number):
-        """Returns a copy of the model whose decoder's last bias is this number."""
+        """Returns a copy of the model in which the bias of the decoder's last layer is `number`."""
         model = self.copy_of_the_model()
         weights = model / 'vae' / 'diffusion_pytorch_model.safetensors'
         data = bytearray(weights.read_bytes())
@@ -174,12 +174,13 @@ class CommandLineTest(unittest.TestCase):
         return model
 
     def run_program(self, *arguments, program=PROGRAM, **options):
-        """Runs the program. Forks it from a loaded one if that makes no difference: the environment is the test's, and no option prepares the process."""
+        """Runs the program and returns a CompletedProcess. If the options change neither the environment nor the process, forks a process that has already loaded the
+        program, which is faster."""
         command = [str(program), *map(str, arguments)]
         return run_forked(command, self.folder, options) or subprocess.run(command, **{'cwd': self.folder, 'capture_output': True, 'text': True, 'timeout': 300, **options})
 
     def start_program(self, *arguments, **options):
-        """Starts the program with its progress bar on a terminal that the test reads. Returns (process, terminal)."""
+        """Starts the program with a pseudo-terminal as stderr, where it draws its progress bar. Returns (process, file descriptor from which the test reads)."""
         ours, theirs = pty.openpty()
         process = subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=self.folder, stdout=subprocess.PIPE, stderr=theirs, **options)
         os.close(theirs)
@@ -188,7 +189,7 @@ class CommandLineTest(unittest.TestCase):
         return process, ours
 
     def read_until(self, terminal, word, seconds=60):
-        """Returns the terminal's text up to `word`, or all of it until the program ends if word is None."""
+        """Reads from the terminal until `word` appears, or until the program ends if `word` is None. Returns what was read."""
         text, end = '', time.monotonic() + seconds
         while (word is None or word not in text) and time.monotonic() < end:
             if select.select([terminal], [], [], 0.2)[0]:
@@ -199,7 +200,7 @@ class CommandLineTest(unittest.TestCase):
         return text
 
     def generate(self, *arguments, **options):
-        """Runs `generate` on the small checkpoint, with 2 steps and the model's frames of 64x64 unless the arguments say otherwise."""
+        """Runs `generate` on the small checkpoint with 2 steps and frames of 64x64, unless the arguments say otherwise."""
         return self.run_program('generate', '-m', MODEL, '-p', PROMPT, *self.unless(arguments, '--steps', '2', '--device', 'cpu', *FAMILY.size), *arguments, **options)
 
     def run_to_step(self, step, *arguments):
@@ -215,13 +216,13 @@ class CommandLineTest(unittest.TestCase):
         self.assertFalse((self.folder / 'clip.mp4').exists())
 
     def frames(self, name, *arguments):
-        """Returns the pixels of a video that `generate` makes."""
+        """Runs `generate` and returns the pixels of its video."""
         self.succeed(self.generate('-o', name, *arguments))
         return floats(read_safetensors(self.folder / name)['frames'])
 
     @staticmethod
     def unless(arguments, *options):
-        """Returns the options that the arguments do not give already. `options` holds names and values in turn."""
+        """Returns the options whose names are not among the arguments. `options` holds names and values in turn."""
         left = []
         for name, value in zip(options[::2], options[1::2]):
             names = {name, '--num-inference-steps', '--config'} if name == '--steps' else {name}
@@ -233,7 +234,7 @@ class CommandLineTest(unittest.TestCase):
         return result
 
     def fail_with(self, result, code, *words):
-        """Checks the exit code, that stderr has one line of cause and one of remedy, and that these contain every word."""
+        """Checks the exit code, and that stderr has two lines, the cause and the remedy, that contain each of `words`."""
         self.assertEqual(result.returncode, code, result.stdout + result.stderr)
         lines = result.stderr.strip().splitlines()
         self.assertEqual(len(lines), 2, result.stderr)

@@ -1,4 +1,4 @@
-"""Tests how the program prepares its process when it starts: wait policy, stack limit, working directory."""
+"""Tests how the program prepares its process at its start: OpenMP's wait policy, stack limit, working directory."""
 import json
 import os
 import resource
@@ -21,14 +21,14 @@ def limited_stack(soft, hard):
 
 @unittest.skipIf(fork_server.LIBRARY is None, 'SPARSEREEL_FORK_SERVER_LIBRARY is not set')
 class ForkedRuns(CommandLineTest):
-    """Tests that a forked run behaves like one that is started. The other tests rely on that."""
+    """Tests that forking a loaded process behaves like starting the program. The other tests rely on that."""
     def forked(self, *arguments):
         run = fork_server.run_forked([PROGRAM, *map(str, arguments)], self.folder, {})
         self.assertIsNotNone(run)
         return run
 
     def started(self, *arguments):
-        return self.run_program(*arguments, env=dict(os.environ))  # with `env` given, the run is not forked
+        return self.run_program(*arguments, env=dict(os.environ))  # a run with `env` is never forked
 
     def test_behave_like_started_runs(self):
         (self.folder / 'my.yaml').write_text('steps: 3\n')
@@ -55,7 +55,7 @@ class ForkedRuns(CommandLineTest):
 
 class Surroundings(CommandLineTest):
     def environment_of_a_run(self, **given):
-        """Returns the name and the environment of a run that waits for its input, as the system knows them."""
+        """Starts a run that waits for its prompt on standard input. Returns the process's name and its environment variables, as /proc shows them."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
         process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '--prompt-file', '-', '-o', 'clip.mp4'], cwd=self.folder,
                                    stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment | given)
@@ -63,14 +63,14 @@ class Surroundings(CommandLineTest):
         self.addCleanup(process.kill)
         self.addCleanup(process.stdin.close)
         home = Path('/proc') / str(process.pid)
-        wait_until(lambda: len(os.listdir(home / 'task')) > 1)  # main() has begun: it first starts the thread that waits for signals
+        wait_until(lambda: len(os.listdir(home / 'task')) > 1)  # a second thread shows that main() has begun: it starts the thread that waits for signals
         entries = (home / 'environ').read_text().split('\0')
         return (home / 'comm').read_text().strip(), [entry for entry in entries if entry.startswith(SETTINGS)]
 
     def test_time_starts_with_the_program_not_with_the_shell(self):
         command = [PROGRAM, 'generate', '-m', MODEL, '-p', 'a dog', '-o', 'clip.safetensors', '--steps', '1', '--device', 'cpu', '--quiet', '--json']
-        chosen = {'OMP_WAIT_POLICY': 'passive', 'PYTORCH_ALLOC_CONF': 'backend:native'}  # if both are set, the program does not restart itself
-        for given in ({}, chosen, {'SPARSEREEL_STARTED': '1:1'}):  # the last one belongs to another process
+        chosen = {'OMP_WAIT_POLICY': 'passive', 'PYTORCH_ALLOC_CONF': 'backend:native'}  # the program does not restart itself if both variables are set
+        for given in ({}, chosen, {'SPARSEREEL_STARTED': '1:1'}):  # the last one has the value that a program sets when it restarts itself, but for another process
             before = time.monotonic()
             result = subprocess.run(['sh', '-c', 'sleep 3; exec "$@"', 'sh', *command], cwd=self.folder, env=os.environ | given, capture_output=True, text=True)
             taken = time.monotonic() - before - 3
@@ -113,7 +113,7 @@ class Surroundings(CommandLineTest):
 
     def test_closed_standard_descriptors_are_not_reused_for_files(self):
         self.succeed(self.generate('-o', 'whole.y4m'))
-        (self.folder / 'set.txt').write_text('a dog\n' + 'a cat ' * 300 + '\n')  # too long, which causes a warning
+        (self.folder / 'set.txt').write_text('a dog\n' + 'a cat ' * 300 + '\n')  # the second prompt is too long, which causes a warning
         for closed in ([2], [0, 2], [1, 2], [0, 1, 2]):
             clip, folder = self.folder / f'{closed}.y4m', self.folder / f'{closed}'
             self.generate('-o', clip, **without(closed))

@@ -1,4 +1,4 @@
-"""Tests text encoders and tokenizers in separate files, with the names that each program gives to tensors. They replace the model's."""
+"""Tests --text-encoder and --tokenizer, which replace the model's text encoder and tokenizer by files of other programs with other names of tensors."""
 import json
 import re
 import shutil
@@ -78,7 +78,7 @@ class TextTest(CommandLineTest):
         self.assertFalse((self.folder / 'clip.mp4').exists())
 
     def packed(self, packing=halves, spelling=str, more=None, drop='', rows=None):
-        """Returns the tensors of a file, and the numbers that they represent under transformers' names."""
+        """Packs the model's text encoder. Returns the tensors of the packed file, and fp32 tensors with the same numbers under transformers' names."""
         file, twin = {}, {}
         for name, (dtype, shape, data) in read_weights(Path(MODEL) / 'text_encoder').items():
             if name == drop:
@@ -93,7 +93,7 @@ class TextTest(CommandLineTest):
 
 
 class Encoders(TextTest):
-    """Compares each file with a folder that holds the same numbers."""
+    """Compares each text encoder file with a model folder that holds the same numbers in fp32."""
 
     def test_every_format_and_naming_scheme_makes_the_frames_of_its_unpacked_weights(self):
         marker = {'text_encoders.umt5xxl.transformer.scaled_fp8': ('F8_E4M3', [0], b''), 'spiece_model': ('U8', [SPIECE.stat().st_size], SPIECE.read_bytes())}
@@ -137,13 +137,13 @@ class Encoders(TextTest):
         self.fail_with(self.run_program(*again), 2, 'one.safetensors', '--text-encoder')
         self.warn_with(self.run_program(*again, '--text-encoder', file, '--tokenizer', 'pieces.model'))
         self.assertEqual((self.folder / 'd.mp4').read_bytes(), (self.folder / 'c.mp4').read_bytes())
-        (self.folder / 'pieces.model').write_bytes(SPIECE.read_bytes() + bytes([8 << 3, 0]))  # an unknown field
+        (self.folder / 'pieces.model').write_bytes(SPIECE.read_bytes() + bytes([8 << 3, 0]))  # appends a protobuf field that no reader knows, which changes the file's hash
         other = self.succeed(self.run_program(*again, '--text-encoder', file, '--tokenizer', 'pieces.model')).stderr
         self.assertIn('the model is not the one that c.mp4 was made with', other)
 
 
 def fields(message):
-    """Yields the fields of a protobuf message: (number, value)."""
+    """Yields (number, value) for each field of a protobuf message."""
     place = 0
 
     def varint():
@@ -166,7 +166,7 @@ def fields(message):
 
 
 def gguf_keys(spiece):
-    """Returns the GGUF keys that llama.cpp's converter makes of a spiece.model."""
+    """Returns the GGUF key-value pairs that llama.cpp's converter writes for a spiece.model."""
     all_fields = list(fields(spiece))
     pieces = [dict(fields(value)) for number, value in all_fields if number == 1]
     normalizer = dict(fields(next(value for number, value in all_fields if number == 3)))
@@ -177,12 +177,12 @@ def gguf_keys(spiece):
 
 
 def others(spiece):
-    """Returns the model with the ids of two words of the prompt exchanged."""
+    """Returns a SentencePiece model in which two words of the prompt have each other's ids."""
     return spiece.replace('▁red'.encode(), b'??????').replace('▁the'.encode(), '▁red'.encode()).replace(b'??????', '▁the'.encode())
 
 
 class Tokenizers(TextTest):
-    """Tests a model whose folder has no tokenizer, with a tokenizer in each place where one may be."""
+    """Tests a model folder without a tokenizer. The tokenizer is in each of the other places where the program looks for it."""
 
     def setUp(self):
         super().setUp()

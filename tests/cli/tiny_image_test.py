@@ -1,4 +1,4 @@
-"""The tiny model with the LoRA that makes it begin with a picture."""
+"""Tests the tiny model with the LoRA that lets its videos begin with a picture."""
 import struct
 import unittest
 import zlib
@@ -13,7 +13,7 @@ SIDE = 256
 
 
 def pixels_of(path):
-    """Returns the bytes of an RGB picture whose rows have no filter, as values in 0..1."""
+    """Returns the pixels of an RGB PNG as values in 0..1. The PNG's rows must have no filter."""
     data, at, packed = path.read_bytes(), 8, b''
     while at < len(data):
         size, kind = struct.unpack('>I4s', data[at:at + 8])

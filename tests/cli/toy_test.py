@@ -1,4 +1,4 @@
-"""Tests the toy family (tests/toy): features of a family's row that the suites for all families do not cover."""
+"""Tests the toy family (tests/toy): features that a family's row may have and that the tests of all families do not cover."""
 import hashlib
 import json
 import math
@@ -23,8 +23,8 @@ class Toy(CommandLineTest):
         weights = {name: 4 * component['parameters'] for name, component in components.items()}
         encoder = sum(4 * math.prod(shape) for name, (_, shape, _) in read_weights(Path(MODEL) / 'vae').items() if name.startswith('encoder.'))
         self.assertGreater(encoder, 0)
-        decoder = weights['vae'] - encoder  # the encoder is loaded for an image only, and is gone before the steps
-        self.assertEqual(summary['memory'][1]['weights'], weights['transformer'] + decoder)  # in fp32; encoding a text needs less memory in total
+        decoder = weights['vae'] - encoder  # the VAE's encoder is loaded only to encode an image, and is freed before the first step
+        self.assertEqual(summary['memory'][1]['weights'], weights['transformer'] + decoder)  # in bytes of fp32. The steps need these weights; encoding the text needs less memory
 
     def test_optional_part_may_be_missing(self):
         model = self.copy_of_the_model()
@@ -41,7 +41,7 @@ class Toy(CommandLineTest):
             self.succeed(self.run_program('generate', '-m', model, '-p', PROMPT, '--device', 'cpu', '-o', 'one.safetensors'))
 
     def test_each_step_uses_the_transformer_of_its_timestep(self):
-        # With this schedule and its shift, the first three of four steps lie above nine tenths of the noise.
+        # The toy's first transformer computes steps with more than nine tenths of the noise. With this schedule and its shift, these are the first three of four steps.
         model = self.copy_of_the_model()
         for name, step in (('transformer_2', 4), ('transformer', 1)):
             weights = model / name / 'diffusion_pytorch_model.safetensors'
@@ -95,7 +95,7 @@ class Toy(CommandLineTest):
 
 
 def png(width, height, pixel):
-    """Writes a picture of pixel(x, y) -> (red, green, blue)."""
+    """Returns an RGB PNG. pixel(x, y) returns (red, green, blue)."""
     rows = b''.join(b'\0' + bytes(value for x in range(width) for value in pixel(x, y)) for y in range(height))
 
     def chunk(kind, data):
@@ -105,7 +105,7 @@ def png(width, height, pixel):
 
 
 class ImageConditions(CommandLineTest):
-    """Tests masked text, a first picture, and a schedule that only this family has."""
+    """Tests text with a mask, videos that begin with a picture, and a schedule that only the toy family has."""
 
     def setUp(self):
         super().setUp()
@@ -117,7 +117,7 @@ class ImageConditions(CommandLineTest):
         (self.folder / name).write_bytes(png(*size, pixel))
 
     def latents(self, name, *arguments):
-        """Returns, for each latent frame, its values in all channels."""
+        """Runs `generate` and returns a list with the values of each latent frame, all channels together."""
         self.succeed(self.generate('-o', 'some.safetensors', '--save-latents', name, *arguments))
         dtype, shape, data = read_safetensors(self.folder / name)['latents']
         values, (_, channels, frames, height, width) = floats((dtype, shape, data)), shape
@@ -125,7 +125,7 @@ class ImageConditions(CommandLineTest):
         return [[values[(c * frames + f) * size:(c * frames + f + 1) * size] for c in range(channels)] for f in range(frames)]
 
     def test_picture_stays_the_first_frame(self):
-        for frames in (7, 5):  # an even number of latents, and an odd one, which is filled up in front
+        for frames in (7, 5):  # 4 latent frames, then 3: the model takes pairs of them, so one is added in front of an odd number
             options = ['--frames', frames, '--steps', 3, '--size', '64x64']
             plain, warm = self.latents('a.safetensors', *options), self.latents('b.safetensors', *options, '--image', 'warm.png')
             other = self.latents('c.safetensors', *options, '--image', 'warm.png', '--seed', 7)
@@ -133,7 +133,7 @@ class ImageConditions(CommandLineTest):
             self.assertEqual(warm[0], other[0])
             self.assertNotEqual(warm[0], plain[0])
             self.assertNotEqual(warm[0], cold[0])
-            for frame in range(1, len(warm)):  # the other frames see the first one
+            for frame in range(1, len(warm)):  # the other frames attend to the first one, so a picture changes them, too
                 self.assertNotEqual(warm[frame], plain[frame])
                 self.assertNotEqual(warm[frame], cold[frame])
                 self.assertNotEqual(warm[frame], other[frame])
@@ -148,8 +148,8 @@ class ImageConditions(CommandLineTest):
         self.warn_with(self.run_program(*again, '--image', 'cold.png'), 'the image is not the one that a.mp4 was made with: the new video differs')
 
     def test_video_has_the_shape_of_the_image_unless_a_size_is_given(self):
-        report = self.report('-o', 'a.mp4', '--steps', 1, '--image', 'warm.png')  # 30x20
-        self.assertEqual((report['output']['width'], report['output']['height']), (80, 48))  # on a grid of 8, within the area of 64x64
+        report = self.report('-o', 'a.mp4', '--steps', 1, '--image', 'warm.png')  # the picture has 30x20 pixels
+        self.assertEqual((report['output']['width'], report['output']['height']), (80, 48))  # the picture's shape, rounded to multiples of the model's unit, with about the area of 64x64
         self.assertEqual(report['shape_of_image'], {'width': 30, 'height': 20})
         self.assertEqual((report['recipe']['width'], report['recipe']['height'], report['recipe']['resize']), (80, 48, 'cover'))
         self.picture('high.png', lambda x, y: (9, 9, 9), (20, 30))
@@ -212,7 +212,7 @@ class ImageConditions(CommandLineTest):
         return json.loads(report)['set']['rendered']
 
     def test_each_row_of_a_set_uses_its_picture(self):
-        self.picture('other/warm.png', lambda x, y: (0, 0, 6 * x))  # a different picture with the same name
+        self.picture('other/warm.png', lambda x, y: (0, 0, 6 * x))  # another picture with the same file name
         images = ('warm.png', 'other/warm.png', 'cold.png', None)
         rows = [{'prompt': PROMPT, 'output': f'{i}.safetensors', 'seed': 5, **({'image': image} if image else {})} for i, image in enumerate(images)]
         self.assertEqual(self.rendered(*rows), 4)
@@ -220,7 +220,7 @@ class ImageConditions(CommandLineTest):
             alone = self.frames('alone.safetensors', '--steps', 2, '--seed', 5, *(['--image', image] if image else []))
             self.assertEqual(floats(read_safetensors(self.folder / 'out' / f'{i}.safetensors')['frames']), alone, image)
         self.assertEqual(self.rendered(*rows), 0)
-        self.picture('cold.png', lambda x, y: (1, 2, 3))  # another content makes another video
+        self.picture('cold.png', lambda x, y: (1, 2, 3))  # the file's content has changed, so its row is rendered again
         self.assertEqual(self.rendered(*rows), 1)
 
     def test_rows_with_the_same_picture_have_separate_sizes(self):
@@ -270,7 +270,7 @@ class ImageConditions(CommandLineTest):
         usual = frames('a.safetensors', '--steps', 4)
         self.assertEqual(usual, frames('b.safetensors', '--sigmas', '1,0.9875,0.975,0.725'))
         self.assertNotEqual(usual, frames('c.safetensors', '--sigmas', '1,0.75,0.5,0.25'))
-        even = frames('d.safetensors', '--steps', 4, '--scheduler', 'unipc')  # the row gives this sampler no schedule
+        even = frames('d.safetensors', '--steps', 4, '--scheduler', 'unipc')  # the family's row gives no schedule to this sampler
         self.assertEqual(even, frames('e.safetensors', '--sigmas', '1,0.75025,0.5005,0.25075', '--scheduler', 'unipc'))
 
 

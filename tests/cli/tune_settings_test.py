@@ -1,5 +1,5 @@
-"""Tests `tune` when it searches for complete settings: what it finds above a quality floor or within a limit of seconds, how an interrupted search continues, and
-how its profile is applied."""
+"""Tests `tune` when it searches for complete settings: what it finds for a lowest PSNR or a longest time, how an interrupted search continues, and how its profile is
+applied."""
 import json
 import re
 import signal
@@ -10,7 +10,7 @@ from support import PROGRAM, PROMPT, ROOT, CommandLineTest, wait_until
 
 
 def write_times(path, full=508, quantized=325, sparse=lambda topk: 200 + 120 * topk):
-    """Returns a made-up report of `bench pipeline` for a large model. The arguments are milliseconds of a step."""
+    """Writes a made-up report of `bench pipeline` for a large model. The arguments are milliseconds for a step with full, quantized and sparse attention."""
     row = {'stage': 'step', 'cache': None, 'weights': 'auto', 'token_order': 'hilbert', 'topk': None, 'cdf': None, 'error_bound': None, 'dropped': None, 'select': None,
            'cell': None}
     rows = [row | {'mode': 'full', 'ms': full}, row | {'mode': 'quantized', 'ms': quantized}]
@@ -20,11 +20,11 @@ def write_times(path, full=508, quantized=325, sparse=lambda topk: 200 + 120 * t
 
 
 class Settings(CommandLineTest):
-    """Searches for complete settings with the tiny model's quality and invented times, so that every search is the same."""
+    """Searches for complete settings with the quality of the tiny model and the made-up times of write_times(), so that every search has the same result."""
     VIDEO = ['-m', ROOT / 'assets' / 'tiny', '--size', '128x128', '--frames', 9, '--steps', 20, '--device', 'cpu', '--threads', 1]
-    # At this size there are too few blocks for sparse attention to come close.
+    # Videos of this size have few blocks, so sparse attention differs much from full attention.
     SEARCH = ['tune', *VIDEO, '-p', PROMPT, '-o', 'p.yaml', '--times', 't.json', '--budget', '10m', '--quiet', '--json']
-    found = None  # report, profile and files of whole_search()
+    found = None  # (report, profile, other files) of whole_search()
 
     def setUp(self):
         super().setUp()
@@ -35,7 +35,7 @@ class Settings(CommandLineTest):
         return json.loads(self.succeed(self.run_program(*self.SEARCH, *arguments)).stdout)
 
     def whole_search(self):
-        """Returns the report of the search for PSNR 29, and writes its profile to p.yaml. The search is slow and always the same, so the tests share one."""
+        """Returns the report of a search for a PSNR of at least 29 dB, and writes its profile to p.yaml. All tests share one search, because it is slow and always the same."""
         if Settings.found is None:
             report = self.search('--min-psnr', 29, '--heat-map', 'h.png')
             Settings.found = report, (self.folder / 'p.yaml').read_text(), self.names()
@@ -60,12 +60,12 @@ class Settings(CommandLineTest):
         settings = self.settings_of()
         self.assertEqual(settings, tune['settings'])
         self.assertLessEqual({'attention', 'cache', 'weights'}, settings.keys())
-        # bench quality measures for the profile what the search found.
+        # `bench quality --profile` must measure the same figures that the search found.
         quality = self.run_program('bench', 'quality', 'one.txt', *self.VIDEO, '--profile', 'p.yaml', '--times', 't.json', '--no-rel-l1', '--quiet', '--json')
         row, = json.loads(self.succeed(quality).stdout)['rows']
         for key in ('psnr', 'ssim', 'computed_steps', 'denoise_seconds'):
             self.assertAlmostEqual(row[key], best[key], 6, key)
-        # generate and batch apply the profile, too. Options that are given override it.
+        # `generate` and `batch` must apply the profile, too. Options on the command line override it.
         video = [*self.VIDEO, '-p', PROMPT, '--profile', 'p.yaml', '--quiet', '--json']
         made = json.loads(self.succeed(self.run_program('generate', *video, '-o', 'a.y4m')).stdout)
         self.assertEqual((made['attention']['mode'], made['cache']['rule']), (settings['attention'], settings['cache']))
@@ -101,7 +101,7 @@ class Settings(CommandLineTest):
 
     def test_missed_floor_fails_and_a_lower_floor_resumes(self):
         (self.folder / 'p.yaml').touch()
-        given = ['--cache', 0, '--topk', 0.5]  # with so few blocks, a small bound on each block's error computes all of them, which on a CPU is exact
+        given = ['--cache', 0, '--topk', 0.5]  # without these options the search would reach 99 dB: with so few blocks, a small bound on each block's error computes all of them, which is exact on a CPU
         result = self.run_program(*self.SEARCH, '--min-psnr', 99, *given)
         self.assertEqual(result.returncode, 1, result.stderr)
         for words in ('p.yaml is not written: the best videos reach PSNR ', ' dB instead of --min-psnr 99', 'the best setting that was found is in p.missed.yaml; use it, or lower the goal'):
@@ -143,7 +143,7 @@ class Settings(CommandLineTest):
         for row in rows:
             for key in ('psnr', 'denoise_seconds'):
                 self.assertAlmostEqual(row[key], best[key], 6, key)
-        share = 1 - row['sparsity'] * 20 / 16  # over the 16 steps that may skip blocks; the other 4 keep every block
+        share = 1 - row['sparsity'] * 20 / 16  # share of blocks that the 16 sparse steps compute; the other 4 steps compute every block
         self.assertLess(share, 1)
         times = [(0.2, 224), (0.3, 236), (0.5, 260), (0.7, 284), (1, 325)]
         for (below, less), (above, more) in zip(times, times[1:]):
@@ -163,7 +163,7 @@ class Settings(CommandLineTest):
         whole = self.whole_search()
         text = (self.folder / 'p.yaml').read_text()
         (self.folder / 'p.yaml').unlink()
-        for seconds in (4, 8, 16, 32):  # tries longer times until one suffices for one video, but not for all
+        for seconds in (4, 8, 16, 32):  # tries longer budgets until one suffices for some videos of the search, but not for all
             result = self.run_program(*self.SEARCH, '--min-psnr', 29, '--budget', f'{seconds}s')
             self.assertIn('run the same command again to continue', (result.stderr + result.stdout).replace('\n', ' '))
             if 'p.yaml.search' in self.names():

@@ -1,5 +1,4 @@
-"""Tests `tune` and `--profile`. The search keeps its bounds, ends in time and resumes after an interruption. Its profile is loaded, checked and applied in full.
-Also tests traces."""
+"""Tests `tune` and `--profile`: the search keeps its bounds, ends within its budget and resumes after an interruption; its profile is read, checked and applied."""
 import ctypes
 import json
 import os
@@ -12,7 +11,7 @@ import unittest
 
 from support import MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest, needs_gnuplot, wait_until
 
-# 192 x 192 has 432 video tokens, of which some blocks can be left out.
+# 192 x 192 pixels make 432 video tokens, which are 7 blocks, so some blocks can be left out.
 SIZE = ['--size', '192x192', '--device', 'cpu']
 
 
@@ -55,21 +54,21 @@ class Tune(CommandLineTest):
         self.assertNotIn('p.png', self.names())
 
     def bounds_and_worst(self, file):
-        """Returns the bounds that a profile claims, and the largest error that it gives for its heads."""
+        """Returns the bounds [l1, l2] that a profile states, and the largest error that it gives for a head."""
         text = (self.folder / file).read_text()
         bounds = [float(number) for number in re.search(r'bounds: {l1: ([0-9.]+), l2: ([0-9.]+)}', text).groups()]
         return bounds, max(float(number) for number in re.findall(r'error: ([0-9.]+)', text.split('layer 0')[1]))
 
     def test_keeps_the_requested_bounds(self):
         usual = ['-p', PROMPT, '--videos', 0]
-        self.succeed(self.tune(*usual, '-o', 'p.yaml', '--l1', 0.02))  # the untuned policy's errors are larger
+        self.succeed(self.tune(*usual, '-o', 'p.yaml', '--l1', 0.02))  # with the settings before tuning, errors are larger than these bounds
         bounds, worst = self.bounds_and_worst('p.yaml')
         self.assertEqual(bounds, [0.02, 0.065])
         self.assertLessEqual(worst, 0.065)
         self.succeed(self.tune(*usual, '-o', 'p.yaml', '--l2', 0.03))
         self.assertEqual(self.bounds_and_worst('p.yaml')[0], [0.03, 0.03])
         self.assertLessEqual(self.bounds_and_worst('p.yaml')[1], 0.03)
-        result = self.succeed(self.tune(*usual, '-o', 'free.yaml'))  # without bounds, the profile may not be slower than the untuned policy
+        result = self.succeed(self.tune(*usual, '-o', 'free.yaml'))  # without bounds, the profile must be at least as fast as the settings before tuning
         bounds, worst = self.bounds_and_worst('free.yaml')
         self.assertGreater(worst, 0.065)
         self.assertGreaterEqual(bounds[0], worst)
@@ -110,8 +109,8 @@ class Tune(CommandLineTest):
         self.assertEqual((self.folder / 'p.y4m').read_bytes(), (self.folder / 'old.y4m').read_bytes())
 
     def opens(self, path, *arguments):
-        """Returns how often a successful run opens a file."""
-        opened, closed = 0x20, 0x10  # watch for closing, too: without it, several events of opening in a row would count as one
+        """Runs the program, which must succeed. Returns how often it opens the file at `path`."""
+        opened, closed = 0x20, 0x10  # masks of inotify. Close events keep inotify from merging several open events into one
         libc = ctypes.CDLL(None)
         descriptor = libc.inotify_init()
         self.addCleanup(os.close, descriptor)
@@ -187,14 +186,14 @@ class Tune(CommandLineTest):
             with self.subTest(name):
                 self.fail_with(self.tune(name), 2, *words)
         (self.folder / 'd.csv').write_text('prompt\n"a red ball, a box"\n')
-        self.assertEqual(self.tuned('d.csv', '-o', 'p.yaml', '--videos', 0)['tune']['samples'], 2)  # one prompt, no header
+        self.assertEqual(self.tuned('d.csv', '-o', 'p.yaml', '--videos', 0)['tune']['samples'], 2)  # only the samples of one prompt, because the first line is a header
 
     def test_budget_ends_the_run_in_time(self):
-        # A complete search with so many samples would take far longer.
+        # A complete search with so many samples would take far longer than the budget.
         start = time.monotonic()
         report = self.tuned('-p', PROMPT, '-o', 'p.yaml', '--steps', 900, '--samples', 900, '--videos', 0, '--budget', '8s', '--threads', 1)
-        self.assertLess(time.monotonic() - start, 30)  # loading the libraries comes before the clock's start
-        self.assertLess(report['seconds']['total'], 8 * 1.05 + 0.2)  # 0.2 s for other processes
+        self.assertLess(time.monotonic() - start, 30)  # longer than the budget, because the program's clock starts after it has loaded its libraries
+        self.assertLess(report['seconds']['total'], 8 * 1.05 + 0.2)  # tolerance for a busy machine: 0.2 s
         self.assertFalse(report['tune']['complete'])
         self.assertEqual(self.names(), ['p.yaml', 'p.yaml.search'])
         self.assertIn('run the same command again to continue', ' '.join(report['warnings']))
@@ -276,7 +275,7 @@ class Tune(CommandLineTest):
         self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml'), 2, 'p.yaml.search')
 
     def test_search_that_does_not_fit_its_model_is_named(self):
-        # The rest of an interrupted search has the right key. Then one thing in it is made wrong.
+        # The file of an interrupted search fits its model. The test then breaks one thing in it at a time.
         arguments = ['-p', PROMPT, '-o', 'p.yaml', '--steps', 900, '--samples', 900, '--budget', '10m', '--videos', 0]
         self.interrupt_once_saved(arguments)
         search = self.folder / 'p.yaml.search'
@@ -290,7 +289,7 @@ class Tune(CommandLineTest):
             search.write_bytes(struct.pack('<Q', len(text)) + text + good[8 + size:])
             with self.subTest(change):
                 self.fail_with(self.tune(*arguments), 2, 'p.yaml.search')
-        header = json.loads(good[8:8 + size])  # one head less
+        header = json.loads(good[8:8 + size])  # removes one head
         header['heads']['shape'][0] -= 1
         header['heads']['data_offsets'][1] -= 8
         text = json.dumps(header).encode()

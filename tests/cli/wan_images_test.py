@@ -1,4 +1,4 @@
-"""Tests Wan's image to video: videos of one picture or two, and what is refused before anything is loaded."""
+"""Tests Wan's image to video: videos from one picture or two, and what is refused before anything is loaded."""
 import hashlib
 import json
 import math
@@ -42,7 +42,7 @@ class Images(CommandLineTest):
         for model, arguments in ((ONE, FIRST), (EXPERTS, FIRST + LAST), (KNOWN, FIRST)):
             report = self.report('-o', 'clip.mp4', *self.options(model, *arguments))
             self.assertEqual({*report['image']}, {'first_frame_psnr', 'first_frame_difference', 'colour_drift', 'colour_drift_most'})
-            # In this model the first latent is the picture's, and the first frame does not depend on a frame before it.
+            # Only the model KNOWN uses the picture's latent as its first latent. The first frame depends on no other latent, so it equals the decoded picture.
             self.assertEqual(report['image']['first_frame_psnr'] == 100, model is KNOWN, report['image'])
         self.assertNotIn('image', self.report('-o', 'clip.mp4', *self.options(KNOWN)))
 
@@ -68,7 +68,7 @@ class Images(CommandLineTest):
                 file = next((model / role).glob('*.safetensors'))
                 write_safetensors(file, {name: tensor for name, tensor in read_weights(source / role).items() if not name.startswith(prefix)})
                 self.fail_with(self.generate('-o', 'a.mp4', *self.options(model, *FIRST)), 2, f'{model.name}/{role}', gone)
-        self.video(self.folder / 'pipeline_5b-vae')  # text to video does not need the encoder
+        self.video(self.folder / 'pipeline_5b-vae')  # this model works without the encoder if no picture is given
 
     def test_encoding_shows_its_progress(self):
         process, terminal = self.start_program('generate', '-p', PROMPT, '--device', 'cpu', '--steps', 1, '-o', 'a.mp4', *self.options(ONE, *FIRST, frames=9))

@@ -1,4 +1,4 @@
-"""Tests Wan's checkpoints: two transformers, and faults of a folder. Errors name the file and the field before anything is made."""
+"""Tests Wan: models of two transformers, and faulty model folders. The error must name the file and the field before a step is made."""
 import itertools
 import json
 import math
@@ -165,7 +165,7 @@ class BadFolders(CommandLineTest):
 
 
 class OneFile(CommandLineTest):
-    """Tests a transformer in one file, with its authors' or diffusers' names, which replaces the folder's transformer."""
+    """Tests --transformer with one file that replaces the folder's transformer. The file's tensors have the authors' or diffusers' names."""
 
     def file(self, name, change=lambda tensors: None, spell=authors_name, folder=Path(MODEL) / 'transformer'):
         tensors = {spell(each): tensor for each, tensor in read_weights(folder).items()}
@@ -173,7 +173,7 @@ class OneFile(CommandLineTest):
         return write_safetensors(self.folder / name, tensors)
 
     def video(self, *arguments):
-        """Returns frames and latents."""
+        """Runs `generate`. Returns the frames and the latents after the last step."""
         frames = self.frames('a.safetensors', '--save-latents', 'latents.safetensors', *arguments)
         return frames, read_safetensors(self.folder / 'latents.safetensors')['latents']
 
@@ -184,7 +184,7 @@ class OneFile(CommandLineTest):
 
     @staticmethod
     def folded(tensors):
-        """Returns the tensors as in GGUF, with at most four dimensions."""
+        """Merges dimensions so that no tensor has more than four, as in GGUF files."""
         for name in tensors:
             dtype, shape, data = tensors[name]
             if name == 'patch_embedding.weight':
@@ -260,10 +260,10 @@ class OneFile(CommandLineTest):
         self.assertEqual((self.folder / 'out' / 'a.y4m').read_bytes(), (self.folder / 'out' / 'b.y4m').read_bytes())
 
     def quantized_files(self):
-        """Yields (format, file, a twin that holds the same numbers in fp32)."""
+        """Yields (format, quantized file, twin) for GGUF and 8-bit formats. The twin is a file with the same numbers in fp32."""
         scale = struct.unpack('<f', struct.pack('<f', 0.003))[0]
 
-        def mixed(name):  # as in published files, q, k and v of one product have different types
+        def mixed(name):  # q, k and v of a layer have different types, as in published files
             return quantized.q4_0 if name.endswith('attn.k.weight') else quantized.f16 if name.endswith('attn.v.weight') else quantized.q8_0
         formats = {'gguf': mixed, 'e4m3': lambda _: lambda numbers: quantized.e4m3(numbers, scale), 'e5m2': lambda _: lambda numbers: quantized.e5m2(numbers, scale),
                    'int8': lambda _: lambda numbers: quantized.int8(numbers, scale)}
@@ -287,7 +287,8 @@ class OneFile(CommandLineTest):
                 self.refused(file, file.name, 'truncated')
 
     def comfy_files(self):
-        """Yields (format, file, a twin that holds the same numbers in fp32). The description lies in a tensor or, by turns, in the header."""
+        """Yields (format, file, twin) for ComfyUI's formats. The twin is a file with the same numbers in fp32. The format's description is in the file's header for the
+        matrices of block 0, and in a tensor beside each other matrix."""
         for form in (quantized.int8_convrot, quantized.scaled_columns, quantized.nvfp4, quantized.mxfp8, quantized.w4a4):
             packed, twin, layers = {}, {}, {}
             for name, (_, shape, data) in read_weights(Path(MODEL) / 'transformer').items():
@@ -316,7 +317,7 @@ class OneFile(CommandLineTest):
                 self.assertIn(name, self.succeed(self.run_program('inspect', file.name)).stdout)
 
     def test_int8_files_are_multiplied_as_they_are(self):
-        """Other formats are rounded a second time."""
+        """Files whose matrices are already in int8 are not rounded again by --weights int8. Other packed formats are, and a warning says so."""
         lora = ['--lora', PIPELINES / 'lora' / 'kohya.safetensors']
         words = 'weights int8 rounds weights of transformer a second time: its file already holds them packed or in 8 bits'
         for form, file, twin in self.comfy_files():
@@ -332,7 +333,7 @@ class OneFile(CommandLineTest):
                     self.assertLess(sum(abs(a - b) for a, b in zip(found, exact)) / len(exact), 0.03)
 
     def test_loras_on_quantized_files_match_those_on_unpacked_weights(self):
-        """Sums in fp32 have another order, so the latents differ in their last bits."""
+        """Allows differences in the last bits of the latents, because sums in fp32 have another order."""
         kohya, original = (PIPELINES / 'lora' / f'{name}.safetensors' for name in ('kohya', 'original'))
         for form, file, twin in itertools.chain(self.quantized_files(), self.comfy_files()):
             latents = []
@@ -351,7 +352,7 @@ class OneFile(CommandLineTest):
         lora = ['--lora', PIPELINES / 'lora' / 'kohya.safetensors']
         for form, file, twin in self.quantized_files():
             kept = []
-            if form in ('e5m2', 'int8'):  # no product takes them
+            if form in ('e5m2', 'int8'):  # no 8-bit matrix product of --weights fp8 takes these formats
                 count = sum(name.endswith(('.scale_weight', '.weight_scale')) for name in read_safetensors(file))
                 kept = [f'weights fp8 has no effect for {count} weights in {"int8" if form == "int8" else "float8_e5m2"} of transformer: they stay as their file stores '
                         'them, and are not multiplied in 8 bits']
@@ -373,7 +374,7 @@ class OneFile(CommandLineTest):
         text = json.dumps(header).encode()
         with open(self.folder / 'large.safetensors', 'wb') as file:
             file.write(struct.pack('<Q', len(text)) + text)
-            file.truncate(8 + len(text) + end)  # a hole
+            file.truncate(8 + len(text) + end)  # the tensors' data are a hole, which takes no disk space
         shown = self.succeed(self.run_program('inspect', 'large.safetensors')).stdout.splitlines()
         self.assertEqual(shown[1], '  transformer of wan-2.1-14b.yaml or wan-2.2-a14b.yaml')
         summary = json.loads(self.succeed(self.run_program('inspect', 'large.safetensors', '--json')).stdout)

@@ -124,17 +124,15 @@ inline bool puts_into_windows(Group& group, at::Device device) {
   const int64_t size = group.size(), own = group.rank();
   const auto options = at::TensorOptions().device(device).dtype(at::kLong);
   for (const int64_t count : {10, 100'000, 100'000}) {
-    // Collects whether all rounds were correct. It is read only after the last round, so that no round waits for the
-    // GPU.
+    // True while all rounds were correct. It is read only after the last round, so that no round waits for the GPU.
     at::Tensor right = at::ones({}, options.dtype(at::kBool));
     for (int64_t round = 0; round < 20; ++round) {
       models::Windows* windows = group.windows(2 * size * count * 8, device);
       if (windows == nullptr) return false;
-      const auto part =
-          [&](int64_t rank,
-              int64_t maker) {  // what `maker` wrote into the window of `rank`; rounds alternate between two halves
-            return windows->of(rank).view(at::kLong).narrow(0, (round % 2 * size + maker) * count, count);
-          };
+      // The numbers that `maker` wrote into the window of `rank`. Rounds alternate between the two halves of a window.
+      const auto part = [&](int64_t rank, int64_t maker) {
+        return windows->of(rank).view(at::kLong).narrow(0, (round % 2 * size + maker) * count, count);
+      };
       windows->exchange([&] {
         for (int64_t rank = 0; rank < size; ++rank) part(rank, own).copy_(told(own, rank, count, options) + round);
       });
@@ -167,8 +165,8 @@ inline std::string end_of(Group& group, at::Device device) {
 
 inline void aborts_for_all(Group& group, at::Device device) {
   if (group.rank() == group.size() - 1) {
-    group.all_reduce_sum(
-        at::ones({1}, at::TensorOptions().device(device)));  // returns only after all ranks have started
+    // The sum returns only after all ranks have started.
+    group.all_reduce_sum(at::ones({1}, at::TensorOptions().device(device)));
     group.abort("it rains");
     group.abort("something else");
   }
