@@ -1,4 +1,4 @@
-// Tests how messages show numbers.
+// Tests that a number below a bound is printed with enough digits to look smaller than the bound.
 #include "app/counted.h"
 
 #include <gtest/gtest.h>

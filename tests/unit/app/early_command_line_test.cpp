@@ -1,4 +1,4 @@
-// Tests that what is read from the command line before CLI11 runs agrees with what CLI11 reads.
+// The program reads some options before CLI11 parses the command line. Tests that both readings agree.
 #include "app/early_command_line.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ Texts options_in(const std::vector<const char*>& words) {
   return texts;
 }
 
-/// `words` are those after the program's name.
+/// Returns the number of the GPU that is read from these words and variables. `words` leaves out the program's name.
 int device_for(std::vector<const char*> words, const std::vector<const char*>& environment = {}) {
   words.insert(words.begin(), "sparsereel");
   return likely_device(ended(words).data(), ended(environment).data());

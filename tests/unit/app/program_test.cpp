@@ -38,7 +38,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// Returns the words of a command line up to a pipe or a redirection. Spaces between double quotes are kept.
+/// Splits an example at spaces outside double quotes, up to a pipe or a redirection. Returns the words.
 std::vector<std::string> words_of_example(const std::string& example) {
   std::vector<std::string> words(1);
   bool quoted = false;
@@ -68,7 +68,7 @@ bool names(const std::string& text, const std::string& option) {
   return false;
 }
 
-/// Returns true if a line of the help begins with this name of an option, or with other names of the option before it.
+/// Returns true if the help has a line about the option `name`, perhaps with other names of the option before it.
 bool lists(const std::string& help, const std::string& name) {
   return std::ranges::any_of(lines_of(help), [&](const std::string& line) {
     const size_t at = line.find(name), end = at + name.size();
@@ -134,7 +134,7 @@ TEST(Reference, ExplainsEveryOptionInAParagraph) {
 
 TEST(Reference, ShowsExamplesThatTheProgramTakes) {
   const std::string start = "sparsereel ";
-  std::set<std::string> seen;  // commands share options
+  std::set<std::string> seen;  // examples already checked, because commands share options
   for (const CommandInfo* command : all_commands(program())) {
     std::vector<std::string> examples;
     if (command->example.starts_with(start)) examples.push_back(command->example);
@@ -148,7 +148,7 @@ TEST(Reference, ShowsExamplesThatTheProgramTakes) {
     for (const std::string& example : examples) {
       if (!seen.insert(example).second) continue;
       EXPECT_TRUE(example.starts_with(start)) << example;
-      EXPECT_LE(example.size(), 92) << example;  // the reference does not wrap it
+      EXPECT_LE(example.size(), 92) << example;  // the reference does not wrap longer lines
       EXPECT_NO_THROW(test::check_command_line(words_of_example(example))) << example;
     }
   }

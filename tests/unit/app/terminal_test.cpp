@@ -1,4 +1,4 @@
-// Tests that control characters, which a terminal would obey, are shown as escapes.
+// Tests that control characters are printed as escapes, because a terminal would obey them.
 #include "app/terminal.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests the chart of `bench attention`. It plots relative L1 against time, with one curve per method.
+// Tests the chart of `bench attention`, which plots relative L1 error against time with one curve per method.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ TEST(ErrorCurves, DrawsOneCurvePerMethodOnALogarithmicAxis) {
   EXPECT_EQ(data.curves[0].name, "quantized");
   EXPECT_EQ(data.curves[1].name, "dropped none, select mass");
   ASSERT_EQ(data.curves[1].points.size(), 2U);
-  EXPECT_EQ(data.curves[1].points[0].label, "0.15");  // points are sorted by time
+  EXPECT_EQ(data.curves[1].points[0].label, "0.15");  // the fastest point comes first
   EXPECT_EQ(data.curves[1].points[0].x, 2);
   EXPECT_EQ(data.curves[1].points[0].y, 0.4);
   EXPECT_EQ(data.curves[2].name, "dropped mean, select mass");
@@ -58,7 +58,8 @@ TEST(ErrorCurves, SeparatesTokenOrdersAndWorkloads) {
   EXPECT_EQ(data.curves[0].name, "tiny: dropped none, select mass, token_order hilbert");
   EXPECT_EQ(data.curves[1].name, "tiny: dropped none, select mass, token_order native");
   EXPECT_EQ(data.curves[2].name, "[1,1,64,64]: dropped none, select mass");
-  EXPECT_FALSE(data.mark.has_value());  // a mark would be right for one workload only
+  // The chart shows two workloads. A mark (a marked point) could be right for only one of them.
+  EXPECT_FALSE(data.mark.has_value());
 }
 
 TEST(ErrorCurves, RefusesReportsWithoutASparseRow) {

@@ -1,5 +1,5 @@
-// Tests that a run resumed from a checkpoint gives the same bits, and that other checkpoints are not used. Also tests
-// that no file is replaced or removed but the run's checkpoint.
+// Tests that a run resumed from its checkpoint gives the same bits, and that checkpoints of other runs are not used.
+// Also tests that a run replaces and removes only its own checkpoint.
 #include "app/jobs/denoising_checkpoint.h"
 
 #include <ATen/ATen.h>
@@ -98,7 +98,7 @@ TEST_F(DenoisingCheckpoint, IsFoundAndRemovedIfEarlierNumbersAreMissing) {
   EXPECT_EQ(test::names_in(folder_.path()).size(), 4U);
 }
 
-/// A tensor of a checkpoint that a test damages.
+/// A tensor of a checkpoint, which a test can change before it writes the file again.
 struct Tensor {
   std::string name;
   at::Tensor values;
@@ -163,7 +163,7 @@ TEST_F(DenoisingCheckpoint, PassesOverDamagedFilesAndRemovesThemWithTheVideo) {
   EXPECT_THAT(test::names_in(folder_.path()), IsEmpty());
 }
 
-/// Each checkpoint has the right checksum but content that no run writes.
+/// Each checkpoint of this test has the right checksum, but its content contradicts itself.
 TEST_F(DenoisingCheckpoint, PassesOverContradictoryStates) {
   using State = models::DenoisingState;
   const std::vector<std::pair<const char*, std::function<void(State&)>>> contradictions = {
@@ -186,7 +186,8 @@ TEST_F(DenoisingCheckpoint, PassesOverContradictoryStates) {
   }
 }
 
-/// The file claims 2^40 steps of 0 layers, which take no bytes in it.
+/// The file claims statistics of 2^40 steps with 0 layers each. They take no bytes in the file, so only the checksum
+/// shows that the number is wrong.
 TEST_F(DenoisingCheckpoint, VerifiesTheChecksumBeforeItTrustsTheSizes) {
   const models::TensorFile sound(file_);
   const auto metadata = sound.metadata();

@@ -1,4 +1,4 @@
-// Tests files that are written while frames arrive: a file is complete or absent, and errors stop the decoder.
+// Tests writing a video while its frames arrive: the file is complete or absent, and an error stops the decoder.
 #include "app/jobs/frame_writer.h"
 
 #include <ATen/ATen.h>
@@ -23,7 +23,7 @@ using ::testing::IsEmpty;
 constexpr models::VideoShape kShape{.frames = 5, .height = 32, .width = 48};
 constexpr std::array kNames = {"clip.y4m", "clip.safetensors", "frames", "clip.mp4", "clip.webm", "clip.gif"};
 
-/// Returns those of kNames that can be written here. Without FFmpeg, these are the first three.
+/// Returns the names in kNames whose formats this build can write. Without FFmpeg, these are the first three.
 std::span<const char* const> writable_names() {
   return std::span(kNames).first(media_report().libraries.empty() ? 3 : kNames.size());
 }
@@ -38,12 +38,12 @@ class FrameWriterTest : public ::testing::Test {
   static FrameWriter::Text text() {
     return {.recipe = [](bool tiled) { return tiled ? R"({"tiled":true})" : R"({"tiled":false})"; }, .caption = "a"};
   }
-  /// Returns the frames from `first` up to `end`, in the writer's type.
+  /// Returns the frames [first, end) in the dtype that the writer takes.
   at::Tensor frames(const FrameWriter& writer, int64_t first, int64_t end) const {
     const at::Tensor piece = values_.narrow(0, first, end - first);
     return writer.dtype() == at::kFloat ? piece : piece.mul(255).add_(0.5).to(at::kByte);
   }
-  /// Returns a file's bytes, or those of all files in a folder.
+  /// Returns the bytes of a file, or of all files in a folder, one after the other.
   std::string content(const std::string& name) const {
     const std::filesystem::path path = folder_ / name;
     if (!std::filesystem::is_directory(path)) return test::read_text(path);
@@ -96,7 +96,7 @@ TEST_F(FrameWriterTest, DiscardsEarlierFramesWhenItBeginsAgain) {
   EXPECT_EQ(content("clip.y4m.json"), R"({"tiled":true})");
 }
 
-/// A second of a stereo tone.
+/// Returns one second of a stereo tone of 440 Hz, with 32000 samples a second.
 models::Sound tone() {
   const at::Tensor left = at::arange(32000).mul(440 * 2 * 3.14159265 / 32000).sin().mul(0.5);
   return {.samples = at::stack({left, left.mul(0.5)}), .sampling_rate = 32000};
@@ -171,7 +171,7 @@ TEST_F(FrameWriterTest, LeavesNoSoundIfFramesAreMissing) {
   EXPECT_THAT(test::names_in(folder_.path()), IsEmpty());
 }
 
-/// The decoder gets the error with one of the next pieces, or at the end.
+/// Another thread writes the frames, so the decoder gets its error with one of the next pieces or at the end.
 TEST_F(FrameWriterTest, TellsTheDecoderThatTheDiskIsFull) {
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
   rlimit old{};

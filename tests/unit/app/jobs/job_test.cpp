@@ -1,5 +1,5 @@
-// Tests sets whose encoded texts do not fit into memory at once. They are encoded in parts; each part's videos are made
-// before the next part's texts.
+// Tests prompt sets whose encoded texts do not fit into memory at once. The job encodes the texts in parts. It makes
+// the videos of a part before it encodes the texts of the next part.
 #include "app/jobs/job.h"
 
 #include <c10/core/InferenceMode.h>
@@ -79,7 +79,7 @@ class JobTest : public ::testing::Test {
     return counts;
   }
 
-  c10::InferenceMode guard_;  // as in main()
+  c10::InferenceMode guard_;  // inference mode, as in main()
   test::TemporaryFolder folder_;
   std::string model_ = std::string(SPARSEREEL_TEST_DATA) + "/pipeline";
   std::shared_ptr<models::Pipeline> pipeline_ = models::Pipeline::open(model_, "cpu", "fp32");
@@ -96,7 +96,8 @@ TEST_F(JobTest, EncodesAPictureOnceForSeveralPrompts) {
   test::write_text(picture, "P6 2 1 255\nabcdef");
   add({"a", "b", "a"}, {{"image", picture}});
   Job job(recorded_, never, of_a_set({}));
-  test::write_text(picture, "no picture any more");  // the job has decoded it, and must not do so again
+  // The job has already decoded the picture. It fails if it opens the file again.
+  test::write_text(picture, "no picture any more");
   EXPECT_EQ(job.load(rows_, *pipeline_), 3U);
   EXPECT_THAT(recorded_.told, ElementsAre("image", "encoded 1 of 1", "text", "load"));
   const models::Conditioning& first = videos_[0].conditioning;

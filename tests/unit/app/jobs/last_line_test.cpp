@@ -1,4 +1,4 @@
-// Tests the words for how long a run took and how long its video is.
+// Tests the line that `generate` prints at its end: the length of the video and the duration of the run.
 #include "app/jobs/last_line.h"
 
 #include <gtest/gtest.h>

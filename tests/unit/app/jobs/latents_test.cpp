@@ -1,4 +1,4 @@
-// Tests latents on disk: with and without those of a sound, and files that are refused.
+// Tests files of latents: latents of a video, latents of a video with its sound, and files that are refused.
 #include "app/jobs/latents.h"
 
 #include <ATen/ATen.h>

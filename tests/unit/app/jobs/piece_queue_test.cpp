@@ -1,5 +1,5 @@
-// Tests the queue of decoded pieces: it keeps their order, holds only a few, and ends a wait if the other thread has
-// stopped.
+// Tests the queue of decoded pieces between two threads: it keeps the order, its length is limited, and no thread waits
+// for a thread that has stopped.
 #include "app/jobs/piece_queue.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Tests which steps are drawn, what errors do, and the files of previews.
+// Tests previews: which steps are drawn, what happens after an error, and which files are written.
 #include "app/jobs/preview.h"
 
 #include <ATen/ATen.h>
@@ -28,7 +28,8 @@ models::LatentPreview gray() {
 
 class PreviewsTest : public ::testing::Test {
  protected:
-  /// Tells `previews` of the steps from `first` on, without a pause. The latents of step n are n / 100.
+  /// Reports the steps from `first` to `steps` to `previews`, without a pause. The latents of step n have the value
+  /// n / 100.
   void run(Previews& previews, int64_t first, int64_t steps) {
     for (int64_t step = first; step <= steps; ++step)
       previews.step({.step = step, .steps = steps, .predicted_latents = [this, step] {
@@ -55,13 +56,14 @@ TEST_F(PreviewsTest, EndsWithTheLastStep) {
   EXPECT_TRUE(taken.equal(at::full({3, 4, 6, 3}, 153, at::kByte))) << taken;
   ASSERT_GE(drawn_.size(), 2U);
   EXPECT_EQ(drawn_.front(), 1);
-  EXPECT_LE(drawn_.size(), 8U);  // all others only if each step took a sixth of a second
+  // Previews are rate-limited. Only if each step took a sixth of a second would all steps be drawn.
+  EXPECT_LE(drawn_.size(), 8U);
 }
 
 TEST_F(PreviewsTest, BeginsWithTheFirstStepOfAResumedRun) {
   std::vector<int64_t> taken;
   Previews previews(gray(), [&](int64_t step, const at::Tensor&) { taken.push_back(step); });
-  previews.step({.step = 1, .steps = 9});  // a text
+  previews.step({.step = 1, .steps = 9});  // a step without latents, such as an encoded text
   run(previews, 9, 9);
   EXPECT_EQ(previews.finish(), nullptr);
   EXPECT_THAT(taken, ElementsAre(9));

@@ -1,4 +1,4 @@
-// Tests the progress line, and the texts that reports and messages consist of.
+// Tests the progress line, and how reports and messages write times, sizes and names.
 #include "app/jobs/progress.h"
 
 #include <ATen/ATen.h>
@@ -65,7 +65,7 @@ TEST_F(ProgressLines, ArePrintedWhenTheIntervalHasPassed) {
 
 TEST_F(ProgressLines, ReportOnlyFinishedVideosWithinTheInterval) {
   Progress progress(true);
-  progress.set("set", 3, 9, 0, 0);  // from an earlier run
+  progress.set("set", 3, 9, 0, 0);  // 3 of 9 rows were finished in an earlier run
   progress.stage("denoise");
   progress.step(1, 4, 2);
   progress.set("set", 4, 9, 1, 10);

@@ -1,4 +1,4 @@
-// Tests what is said of a written video: defects, and the facts of its sound.
+// Tests the warnings about defects of a written video, and what the report says about its sound.
 #include "app/jobs/write.h"
 
 #include <ATen/ATen.h>

@@ -1,5 +1,4 @@
-// Code that the tests of media share: clips to write, a folder that is removed afterwards, and a reader of written
-// files.
+// Code that the tests of media files share: it makes clips to write, and decodes the written files.
 #pragma once
 
 #include <unistd.h>
@@ -22,8 +21,8 @@ namespace sparsereel::app {
 using test::names_in;
 using test::TemporaryFolder;
 
-/// Frames of a colored disk that moves over a gradient. Its edge is so soft that chroma of half the resolution shows
-/// it.
+/// Frames of a colored disk that moves over a gradient. The disk's edge is so soft that an encoder which halves the
+/// resolution of chroma can show it.
 struct Clip {
   std::vector<float> values;
   FramesView view;
@@ -67,7 +66,7 @@ struct Decoded {
   double seconds = 0;
 };
 
-/// Converts as a player does: with BT.709 if the stream says so.
+/// Returns the frame as RGB [H, W, 3]. Converts colors as a player does: by BT.709 if the stream says so.
 inline std::vector<uint8_t> to_rgb(const AVFrame& frame) {
   ffmpeg::Scaler scaler(sws_getContext(frame.width, frame.height, static_cast<AVPixelFormat>(frame.format), frame.width,
                                        frame.height, AV_PIX_FMT_RGB24,

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 const fs::path kPictures = SPARSEREEL_TEST_DATA "/images";
 
-/// The largest allowed difference from Pillow, for lossy formats and for colors that are converted.
+/// The largest allowed difference of a pixel from Pillow's, of 255. Lossy formats and converted colors need one.
 const std::map<std::string, int> kTolerances = {
     {"turned1.avif", 3},    {"turned2.avif", 3}, {"turned3.avif", 3}, {"turned4.avif", 3}, {"turned5.avif", 3},
     {"turned6.avif", 3},    {"turned7.avif", 3}, {"turned8.avif", 3}, {"turned.jpg", 3},   {"half-colour.jpg", 6},
@@ -148,7 +148,7 @@ TEST(Image, TakesNamesWithPatternCharactersLiterally) {
   }
 }
 
-// Only a decoder can find the size of these images, and it must not take gigabytes to do so.
+// The headers of these images do not tell their size. The decoder that finds it must not allocate gigabytes.
 TEST(Image, RefusesTooManyPixelsThatOnlyTheDecoderFinds) {
   const test::TemporaryFolder folder;
   std::ofstream(folder / "large.pam") << "P7\nWIDTH 30000\nHEIGHT 30000\nDEPTH 3\nMAXVAL 255\nTUPLTYPE RGB\nENDHDR\n"
@@ -177,14 +177,16 @@ TEST(Image, ReadsTheSizeFromTheHeader) {
     const ImageHeader header = read_image_header(format, bytes);
     EXPECT_EQ(header.height, 12) << name;
     EXPECT_EQ(header.width, 20) << name;
-    for (size_t size = 0; size < bytes.size(); ++size) read_image_header(format, bytes.first(size));  // must terminate
+    // Must return for every truncated header.
+    for (size_t size = 0; size < bytes.size(); ++size) read_image_header(format, bytes.first(size));
   }
 }
 
 TEST(Image, TakesTheLastFrameOfAVideo) {
   const test::TemporaryFolder folder;
   constexpr int64_t frames = 30, height = 32, width = 48;
-  std::vector<float> pixels;  // the last frame's red grows to the right, the other frames are blue
+  // In the last frame, red increases from left to right. All other frames are blue.
+  std::vector<float> pixels;
   for (int64_t i = 0; i < frames * height * width; ++i) {
     const bool last = i / (height * width) == frames - 1;
     const std::array<float, 3> blue = {0, 0, 1}, red = {static_cast<float>(i % width) / width, 0.25F, 0.25F};
@@ -241,7 +243,8 @@ TEST(Image, SaysWhatIsNeededForFilesWithoutAPicture) {
   EXPECT_EQ(read_image(folder / "a.ppm").pixels, (std::vector<uint8_t>{'a', 'b', 'c', 'd', 'e', 'f'}));
   std::ofstream(folder / "b.ppm") << "P6 2 x";
   EXPECT_TRUE(test::throws_error([&] { read_image(folder / "b.ppm"); }, {"b.ppm", "is not a PPM"}));
-  std::ofstream(folder / "c.pgm", std::ios::binary) << std::string("P5 1 1 1023\n\x01\xff", 14);  // about half of 1023
+  // A gray of 0x1ff = 511 of 1023.
+  std::ofstream(folder / "c.pgm", std::ios::binary) << std::string("P5 1 1 1023\n\x01\xff", 14);
   EXPECT_EQ(read_image(folder / "c.pgm").pixels, (std::vector<uint8_t>{127, 127, 127}));
 }
 

@@ -1,4 +1,5 @@
-// Tests .wav files: their bytes, their place beside videos that cannot hold sound, and what they may replace.
+// Tests .wav files: their bytes, their names beside videos whose format holds no sound, and which files they may
+// replace.
 #include "app/media/sound.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +25,7 @@ using ::testing::IsEmpty;
 constexpr SoundFormat kStereo = {.channels = 2, .sampling_rate = 32000};
 constexpr std::array kSilentFormats = {"clip.gif", "clip.y4m", "clip.safetensors", "frames", "frames/"};
 
-/// Reads a number of `count` bytes, lowest first.
+/// Returns the little-endian number of `count` bytes at `place`.
 int64_t number_at(const std::string& bytes, size_t place, int count) {
   int64_t number = 0;
   for (int i = 0; i < count; ++i) number |= static_cast<int64_t>(static_cast<uint8_t>(bytes.at(place + i))) << (8 * i);

@@ -1,4 +1,4 @@
-// Tests what the writers refuse, and a full disk, which must leave no new file behind and the old file unchanged.
+// Tests which videos the writers refuse, and that a full disk leaves no new file and does not change an old file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -151,7 +151,7 @@ TEST_F(WriterFailures, RefusesRecipesOfMissingOrBrokenFiles) {
 }
 
 TEST_F(WriterFailures, RemovesAnUnfinishedPngFolderAtASecondInterrupt) {
-  // The function is for a process that is about to end, so a child process calls it.
+  // The function may be called only in a process that is about to end, so a child process calls it.
   const auto holds_a_picture = [&] {
     std::error_code gone;
     for (std::filesystem::recursive_directory_iterator each(folder.path(), gone), end; each != end;

@@ -98,7 +98,7 @@ TEST_F(Writers, WriteY4mColorsAsFfmpegReadsThem) {
 }
 
 TEST_F(Writers, WriteY4mInTheLimitedRangeOfBt601) {
-  // White, black, and pure red, green and blue by ITU-R BT.601.
+  // The pixels are white, black, and pure red, green and blue. The expected bytes follow ITU-R BT.601.
   const std::vector<float> pixels = {1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1};
   const auto path = folder / "colours.y4m";
   write_video(path, {.data = pixels.data(), .frames = 1, .height = 1, .width = 5}, {});

@@ -1,4 +1,4 @@
-// Tests the guess which name a misspelled one stands for.
+// Tests which name is suggested for a misspelled name.
 #include "app/options/nearest.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Tests how option values from several sources are merged: which source overrides which, options that exclude each
-// other, wrong values.
+// Tests how option values from several sources are merged: which source overrides which, which options exclude each
+// other, and which values are refused.
 #include "app/options/option_table.h"
 #include "models/request/asked_policy.h"
 
@@ -57,7 +57,7 @@ TEST(Settings, RemoveWeakerChoicesThatAStrongerOneExcludesInAnyOrder) {
 TEST(Settings, RemoveValuesThatAStrongerChoiceOfMeansExcludes) {
   using Values = std::map<std::string, std::string>;
   struct Case {
-    Values weak, strong, left;  // left: the values of `weak` that stay
+    Values weak, strong, left;  // `strong` overrides `weak`; `left` is what stays of `weak`
   };
   const Values published = {{"dropped", "none"}, {"select", "mass"}, {"topk", "0.3"}};
   const Values by_error = {{"dropped", "mean"}, {"select", "error"}, {"error", "0.05"}};
@@ -171,7 +171,7 @@ TEST(Settings, AddThePlaceOfAValueToErrorsOfLaterStages) {
   EXPECT_EQ(placed("num_frames", "8 is wrong"), "c.yaml:2:9: frames 8 is wrong");
   EXPECT_EQ(placed("topk", "is 3"), "c.yaml:3:7: topk is 3");
   EXPECT_EQ(placed("width", "8 is wrong"), "--width 8 is wrong");
-  EXPECT_EQ(placed("negative_prompt", "is too long"), "--negative-prompt is too long");  // nobody gave this option
+  EXPECT_EQ(placed("negative_prompt", "is too long"), "--negative-prompt is too long");  // no source gave this option
   EXPECT_EQ(placed("per_head[0][1].topk", "is 3"), "per_head[0][1].topk is 3");
   settings.given_as_lists({"--topk"});
   EXPECT_EQ(placed("topk", "is 3"), "--topk is 3");
@@ -188,8 +188,8 @@ TEST(Settings, NameTheLineOfARowOfASet) {
   EXPECT_EQ(settings.describe("frames"), "frames 8") << "the row's place stands before its warnings";
 }
 
-/// Puts all values into a file and returns the key that with_place() blames for an error about `file`; empty if it
-/// blames none.
+/// Puts the values into a configuration file. Returns the key that with_place() names for an error about `file`; empty
+/// if it names none.
 std::string blamed(const std::map<std::string, std::string>& values, const std::string& file,
                    const std::map<std::string, std::string>& command_line = {}) {
   Settings settings;

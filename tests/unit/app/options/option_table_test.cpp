@@ -1,4 +1,4 @@
-// Tests that the option table is consistent and that the pages agree with it.
+// Tests that the option table is consistent and that the documentation agrees with it.
 #include "app/options/option_table.h"
 
 #include <gmock/gmock.h>
@@ -74,7 +74,7 @@ TEST(OptionTable, KeepsFilesThatAreReadOrWrittenOutOfRecipes) {
   EXPECT_EQ(find_option("report")->recipe, InRecipe::nothing);
 }
 
-/// Returns how a page writes a key and its value: "`dropped: none`", or "`topk`" if `value` is empty, for any value.
+/// Returns a key and its value as pages write them: "`dropped: none`". An empty value stands for any value: "`topk`".
 std::string in_yaml(const std::string& key, const std::string& value) {
   return "`" + key + (value.empty() ? "" : ": " + value) + "`";
 }
@@ -83,7 +83,7 @@ bool is_value_of(const OptionSpec& option, const std::string& value) {
   return value.empty() || std::find(option.choices.begin(), option.choices.end(), value) != option.choices.end();
 }
 
-/// Returns the lines that the table requires in configs/README.md.
+/// Returns the lines about options that exclude each other, which configs/README.md must contain.
 std::vector<std::string> lines_of_contradictions() {
   std::vector<std::string> lines;
   for (const OptionSpec& spec : option_table()) {
@@ -136,7 +136,7 @@ TEST(OptionTable, ListsContradictionsAndOptionsWithoutEffectInTheManual) {
   ASSERT_LT(begin, end);
   size_t bars = 0;
   for (size_t at = manual.find("\n| ", begin); at < end; at = manual.find("\n| ", at + 1)) ++bars;
-  EXPECT_EQ(bars, rows + 2);  // two headings
+  EXPECT_EQ(bars, rows + 2);  // one more line for each of the two table headings
 }
 
 }  // namespace

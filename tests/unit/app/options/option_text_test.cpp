@@ -1,4 +1,4 @@
-// Tests that all texts of an option can be stored in the one description that CLI11 has for it.
+// CLI11 stores one description per option, but our help has several texts. Tests that they are joined and split again.
 #include "app/options/option_text.h"
 
 #include <gtest/gtest.h>

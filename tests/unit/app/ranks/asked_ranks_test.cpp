@@ -1,4 +1,4 @@
-// Tests how the environment and the command line ask for ranks.
+// Tests how many ranks the environment and the command line ask for.
 #include "app/ranks/asked_ranks.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ TEST(GroupLimits, AreReadFromTheEnvironment) {
         {"SPARSEREEL_GROUP_SECONDS", wrong}));
 }
 
-/// `words` are those after the program's name.
+/// Returns true if this process should print nothing. `words` is the command line without the program's name.
 bool is_silent(std::vector<const char*> words, const Environment& environment) {
   words.push_back(nullptr);
   return is_silent_rank(words.data(), environment);

@@ -1,4 +1,4 @@
-// Tests the environment of a started rank, and which line of its output is quoted.
+// Tests the environment of a rank's process, and which line of its output an error quotes.
 #include "app/ranks/children.h"
 
 #include <gtest/gtest.h>

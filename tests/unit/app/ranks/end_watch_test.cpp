@@ -1,4 +1,4 @@
-// Tests how the end of another rank affects this rank in each stage.
+// Tests what this rank does when another rank ends, in each stage of a run.
 #include "app/ranks/end_watch.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ TEST(EndWatch, LetsAnIdleRankContinueWhenTheGroupEnds) {
   watch.rest();
   second->end(run_failure("no more", "begin again"));
   EXPECT_TRUE(test::wait_until([&] { return first->ended(); }));
-  watch.leave();  // does not end this process
+  watch.leave();  // after this call, the end of a rank does not end this process
 }
 
 TEST(EndWatch, TellsTheGroupHowAChildEnded) {

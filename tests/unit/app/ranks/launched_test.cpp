@@ -1,4 +1,4 @@
-// Tests what launchers tell a process: its rank, the number of ranks, and where they meet.
+// Tests what a process learns from its launcher: its rank, the number of ranks, and the address where they meet.
 #include "app/ranks/launched.h"
 
 #include <map>
@@ -85,7 +85,7 @@ TEST(Launched, PrefersTheVariablesOfSlurmToThoseThatItSetsForMpi) {
     return found == variables.end() ? nullptr : found->second.c_str();
   };
   EXPECT_EQ(find_launched(environment)->local_rank, 1);
-  variables["SLURM_STEP_NUM_TASKS"] = "2";  // counts mpirun's helpers, one per node
+  variables["SLURM_STEP_NUM_TASKS"] = "2";  // here Slurm counts mpirun's helper processes, one per node
   EXPECT_EQ(find_launched(environment)->local_rank, std::nullopt);
   EXPECT_EQ(find_launched(environment)->size, 8);
 }

@@ -12,7 +12,7 @@
 namespace sparsereel::app::serve {
 namespace {
 
-/// A server whose only worker does not stop a video before the door opens.
+/// Tests a server with one worker. The worker finishes a video, or stops a cancelled one, only once `door` is open.
 class ApiTest : public ::testing::Test {
  protected:
   ApiTest() {
@@ -75,7 +75,7 @@ TEST_F(ApiTest, AcceptsACancelThatTakesLong) {
   door_.open();
   ASSERT_TRUE(test::wait_until([&] { return store_.find(id_)->is_finished(); }));
   EXPECT_EQ(store_.find(id_)->error_code, "cancelled");
-  EXPECT_TRUE(test::wait_until([&] { return cancel(id_).status == 409; }));  // once the worker has forgotten it
+  EXPECT_TRUE(test::wait_until([&] { return cancel(id_).status == 409; }));  // 409 once the worker has stopped
 }
 
 TEST_F(ApiTest, RefusesACancelWhileTheServerStops) {
@@ -86,7 +86,7 @@ TEST_F(ApiTest, RefusesACancelWhileTheServerStops) {
   EXPECT_EQ(json_of(refused).at("error").at("code"), "stopping");
   door_.open();
   stopper.join();
-  EXPECT_EQ(store_.find(id_)->error_code, "cancelled");  // it is cancelled all the same
+  EXPECT_EQ(store_.find(id_)->error_code, "cancelled");  // the stop of the server does not change the result
 }
 
 TEST_F(ApiTest, CancelsAWaitingVideoAtOnce) {

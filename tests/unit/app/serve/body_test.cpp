@@ -11,7 +11,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-/// Returns the field that the error names; empty if the body is accepted.
+/// Calls `parse` and returns the field that its error names; empty if it accepts the body.
 template <typename Parse>
 std::string field_at_fault(const Parse& parse) {
   try {

@@ -10,7 +10,8 @@ TEST(HiddenPaths, LeaveTheNamesOfFilesAlone) {
   EXPECT_EQ(hidden.for_clients("cannot write /srv/videos/video_1.mp4: disk full"),
             "cannot write video_1.mp4: disk full");
   EXPECT_EQ(hidden.for_clients("/srv/videos/a, then '/srv/videos/b'"), "a, then 'b'");
-  EXPECT_EQ(hidden.for_clients("no model in /srv/videos"), "no model in videos");  // the folder beside it is hidden too
+  // The folder's own path is shortened, too.
+  EXPECT_EQ(hidden.for_clients("no model in /srv/videos"), "no model in videos");
 }
 
 TEST(HiddenPaths, CutOffTheLongestFolder) {

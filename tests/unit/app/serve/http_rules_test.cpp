@@ -43,7 +43,7 @@ TEST(Framing, RefusesBodiesWithoutACertainEnd) {
   EXPECT_EQ(status(post({{"content-length", "5"}, {"content-encoding", "gzip"}})), 415);
   EXPECT_EQ(status(post({{"host", "other"}})), 400);
   EXPECT_EQ(status(post({{"content-length ", "5"}})), 400);
-  EXPECT_EQ(status(post({{"content-length", "16777217"}})), 413);  // no form
+  EXPECT_EQ(status(post({{"content-length", "16777217"}})), 413);  // only forms may be so large
   EXPECT_TRUE(has_unread_body({.method = "GET", .path = "/", .headers = {{"content-length", "1"}}}));
   EXPECT_FALSE(has_unread_body({.method = "GET", .path = "/", .headers = {}}));
 }

@@ -13,7 +13,8 @@ std::string part(const std::string& parameters, const std::string& content) {
   return "--limit\r\nContent-Disposition: form-data; " + parameters + "\r\n\r\n" + content + "\r\n";
 }
 
-/// Returns "name=content", with '@' before the name of a file, or the error.
+/// Returns each part of the form as "name=content", with '@' before the name of a file part. Returns the error if the
+/// body is refused.
 std::vector<std::string> parse(const std::string& body, const std::string& type = kType) {
   std::vector<std::string> all;
   try {
@@ -46,7 +47,7 @@ TEST(Multipart, RefusesWhatIsNoForm) {
   for (const char* body :
        {"", "x", "--limit", "--limit\r\n", "--limitx\r\n", "--limit\r\n\r\n\r\n--limit--", "--limit-"})
     EXPECT_THAT(parse(body), refused) << body;
-  EXPECT_THAT(parse(part("name=a", "x")), refused);  // no last boundary
+  EXPECT_THAT(parse(part("name=a", "x")), refused);  // the last boundary is missing
   EXPECT_THAT(parse(part("filename=a", "x") + "--limit--"), refused);
   EXPECT_THAT(parse("--limit--", "multipart/form-data"), refused);
   EXPECT_THAT(parse("--limit--", "multipart/form-data; boundary=" + std::string(71, 'x')), refused);

@@ -10,7 +10,7 @@ namespace {
 
 class PublisherTest : public ::testing::Test {
  protected:
-  /// Returns what a client reads next.
+  /// Returns the text that the client of the event stream reads next.
   std::string next() {
     std::string text;
     EXPECT_TRUE(stream_(text));
@@ -55,7 +55,7 @@ TEST_F(PublisherTest, TellsADeletedVideoInPlaceOfItsState) {
   publisher_.video(id);
   store_.remove(id);
   publisher_.deleted(id);
-  publisher_.video(id);  // nobody can tell its state any more
+  publisher_.video(id);  // no event follows, because the video is gone
   EXPECT_EQ(next(), "begin\nevent: deleted\ndata: {\"id\":\"" + id + "\"}\n\n");
 }
 

@@ -22,7 +22,7 @@ MakerLost lost() {
 
 class WorkersTest : public ::testing::Test {
  protected:
-  /// Starts `count` workers whose makers call `make`.
+  /// Starts `count` workers. Their makers call `make` for each video.
   void start(size_t count, const test::FakeMaker::Make& make) {
     start(std::vector<Worker::StartMaker>(count, [make] { return std::make_unique<test::FakeMaker>(make); }));
   }

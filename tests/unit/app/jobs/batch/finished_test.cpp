@@ -1,4 +1,4 @@
-// Tests that a video whose sound lies beside it counts as finished only together with that sound.
+// Tests that a video with its sound in a separate file counts as finished only if both files exist.
 #include "app/jobs/batch/finished.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 
 class FinishedSound : public ::testing::Test {
  protected:
-  /// Returns the manifest's line of a video that exists.
+  /// Writes a video file and returns the manifest entry that describes it.
   ManifestEntry done(const std::string& name, bool has_sound) const {
     test::write_text(folder_ / name, "frames");
     ManifestEntry entry;

@@ -1,4 +1,4 @@
-// Tests manifests: writing and reading, those of killed processes, the lock, and files that are no manifests.
+// Tests manifests: writing and reading them, manifests of killed processes, the lock, and files that are no manifests.
 #include "app/jobs/batch/manifest.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Tests file names of videos.
+// Tests the file names that `batch` gives to videos.
 #include "app/jobs/batch/names.h"
 
 #include <gtest/gtest.h>

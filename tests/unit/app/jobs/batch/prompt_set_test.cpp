@@ -1,4 +1,4 @@
-// Tests prompt sets in every format. Errors name the file and the line.
+// Tests prompt sets in every format, and that errors name the file and the line.
 #include "app/jobs/batch/prompt_set.h"
 
 #include "tests/support/temporary_folder.h"
@@ -120,7 +120,7 @@ TEST(PromptSet, GuessesTheFormatFromTheFirstLine) {
   for (const auto& [text, format] : {std::pair<const char*, SetFormat>{"", txt},
                                      {"\n# a comment", txt},
                                      {"a red ball, rolling\n", txt},
-                                     {"seed, size\n", txt},  // no row could have a prompt
+                                     {"seed, size\n", txt},  // no column for prompts, so this is no header
                                      {"prompt of a shell\n", txt},
                                      {"[close-up] a red ball\n", txt},
                                      {"[", txt},

@@ -1,4 +1,4 @@
-// Tests the queue that hands rows of a set to GPUs.
+// Tests the queue from which GPUs take the rows of a prompt set.
 #include "app/jobs/batch/row_queue.h"
 
 #include <gmock/gmock.h>
@@ -59,7 +59,7 @@ TEST(RowQueue, GivesTheRowsOfALostGpuBeforeAllOthers) {
   queue.finished(0, 0);
   EXPECT_THAT(queue.lost(0), IsEmpty());
   EXPECT_FALSE(queue.is_done());
-  EXPECT_THAT(queue.take(1, 1), ElementsAre(1));  // alone, because it may have ended the GPU's process
+  EXPECT_THAT(queue.take(1, 1), ElementsAre(1));  // no other row with it: it may have ended a GPU's process
   EXPECT_THAT(queue.take(2, 1), ElementsAre(2, 3, 4, 5));
 }
 

@@ -1,4 +1,4 @@
-// Tests which rows of a set a process makes if an option or a launcher splits the set.
+// Tests which rows of a prompt set a process makes if an option or a launcher divides the set among processes.
 #include "app/jobs/batch/share.h"
 
 #include <map>

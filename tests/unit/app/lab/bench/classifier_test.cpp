@@ -1,4 +1,5 @@
-// Tests the tiny model's classifier on clips drawn here and on files that hold no classifier, and how prompts are read.
+// Tests the tiny model's classifier on clips that this file draws. Also tests files that hold no classifier, and how
+// the classifier reads prompts.
 #include "app/lab/bench/classifier.h"
 
 #include <ATen/ATen.h>
@@ -92,9 +93,9 @@ TEST(Classifier, IsFoundBesideItsModel) {
 }
 
 TEST(Traits, AreReadFromAllFormsOfPrompts) {
-  // Each trait counts from 0 in this order. Shape: circle square triangle ring star. Color: red orange yellow green
-  // blue purple white black. Background: white black gray blue green yellow. Motion: right left up down grow shrink
-  // spin still.
+  // The four numbers are indexes from 0 into these lists. Shape: circle square triangle ring star. Color: red orange
+  // yellow green blue purple white black. Background: white black gray blue green yellow. Motion: right left up down
+  // grow shrink spin still.
   EXPECT_THAT(traits_of("a red circle moving to the right on a blue background"), ElementsAre(0, 0, 3, 0));
   EXPECT_THAT(traits_of("the blue triangle slides to the right in front of a white wall"), ElementsAre(2, 4, 0, 0));
   EXPECT_THAT(traits_of("On a green background, a white square moves from left to right."), ElementsAre(1, 6, 4, 0));

@@ -1,4 +1,4 @@
-// Tests shapes, lists and checks of `bench attention`.
+// Tests how `bench attention` reads shapes and lists, and which options it refuses.
 #include "app/lab/bench/options.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ std::string refusal(const AttentionOptions& options) {
   return {};
 }
 
-/// Returns the plan's sparse rows, such as "0.5" or "0.5 means of 16 by error".
+/// Describes each sparse row of the plan, such as "0.5" (the topk) or "0.5 means of 16 by error".
 std::vector<std::string> names(const AttentionPlan& plan) {
   std::vector<std::string> names;
   for (const Combination& each : plan.grid.combinations) names.push_back(selection_name(fields_of(each)));

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-/// Settings of a config file that names every value, because defaults may change.
+/// Settings of a config file. They name every value, so that the tests do not depend on defaults.
 const std::map<std::string, std::string> kDropping = {
     {"dropped", "none"}, {"select", "mass"}, {"cell", "16"}, {"topk", "0.4"}};
 const std::map<std::string, std::string> kMeans = {
@@ -52,7 +52,7 @@ TEST(QualityGrid, RefusesTooManyCombinationsBeforeItMakesAny) {
   const Lists all = {{"topk", numbers(100)},   {"similarity", numbers(100)}, {"dropped", "none,mean"},
                      {"select", "mass,error"}, {"dense_steps", "0,1,2,3,4"}, {"cell", "16,32,64"}};
   EXPECT_TRUE(throws_error([&] { expanded(all); }, {"the lists make 600000 combinations"}));
-  // Each list is short enough, but all together are too long.
+  // Each list alone gives few enough combinations, but the lists together give too many.
   const Lists several = {{"topk", numbers(600)}, {"error", numbers(600)}};
   EXPECT_TRUE(throws_error([&] { expanded(several, kMeans); }, {"the lists make 1001 combinations"}));
 }

@@ -1,4 +1,4 @@
-// Tests that only one of two pipelines has its transformer in memory while `bench quality` runs.
+// Tests that `bench quality`, which uses two pipelines, keeps the transformer of only one of them in memory.
 #include "app/lab/bench/quality_runs.h"
 
 #include <c10/core/InferenceMode.h>

@@ -1,4 +1,4 @@
-// Tests the rows of `bench attention` as Markdown, CSV and JSON, and what all tables have in common.
+// Tests how rows of `bench attention` are written as Markdown, CSV and JSON, and features that all tables share.
 #include "app/lab/bench/rows.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Tests the rows of `bench quality` as tables, JSON and curves, and how the steps of a run become one time.
+// Tests how rows of `bench quality` become tables, JSON and curves, and how the times of a run's steps are combined.
 #include "app/lab/bench/rows.h"
 
 #include <gmock/gmock.h>
@@ -97,7 +97,7 @@ TEST(QualityRows, FormATableWithoutUninformativeColumns) {
   const std::string text =
       quality_table_of({row(0.5, attention::Dropped::none, 50), row(0.5, attention::Dropped::mean, 60)});
   EXPECT_THAT(text, HasSubstr("| topk | dropped | select | cell | PSNR dB |"));
-  EXPECT_THAT(text, Not(HasSubstr("order")));  // both rows have the same token order
+  EXPECT_THAT(text, Not(HasSubstr("order")));  // no column, because all rows have the same token order
   EXPECT_THAT(text, Not(HasSubstr("rel. L1")));
   Combination other = combination(0.5, attention::Dropped::none);
   other.order = hilbert::TokenOrder::native;

@@ -1,4 +1,4 @@
-// Tests the rows of `bench pipeline` as tables and JSON, alone and beside the rows of a baseline, and their charts.
+// Tests how rows of `bench pipeline` become tables, JSON and charts, alone and beside the rows of a baseline.
 #include "app/lab/bench/rows.h"
 
 #include <gmock/gmock.h>
@@ -38,7 +38,7 @@ Row step(attention::Mode mode, double ms, const std::string& cache = "0") {
   return row;
 }
 
-/// Returns a row with another selection than the default.
+/// Returns the row of a sparse step with these selection options. `ms` is the time of the step.
 Row sparse(const nlohmann::json& selection, double ms = 300) {
   Row row = step(Mode::sparse, ms);
   row.update(selection_fields(nullptr));
@@ -224,7 +224,7 @@ TEST(Baseline, NamesTheFieldThatDiffersFromThisRun) {
   EXPECT_TRUE(refused(other, "settings.dtype is \"fp32\", but in this run it is \"bf16\""));
   EXPECT_TRUE(refused(nullptr, "settings.layers is null"));
   other = settings();
-  other["seed"] = 7;  // times do not depend on the seed
+  other["seed"] = 7;  // another seed is allowed, because times do not depend on it
   EXPECT_FALSE(refused(other, ""));
 }
 
@@ -270,7 +270,7 @@ TEST(Plot, DrawsTheRowsOfAttention) {
   ASSERT_EQ(data.rows.size(), 1U);
   EXPECT_EQ(data.unit, "ms a call");
   EXPECT_EQ(data.quality, "relative L1 (less is better)");
-  EXPECT_EQ(data.rows[0].quality, 1e-7);  // as in the table
+  EXPECT_EQ(data.rows[0].quality, 1e-7);  // relative L1, the same number as in the table
   EXPECT_TRUE(data.parts.empty());
 }
 

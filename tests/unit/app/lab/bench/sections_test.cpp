@@ -1,5 +1,5 @@
-// Tests how the time of a call is split: matrix products outside of attention, attention as a whole, and the rest. Also
-// tests that no trace stays active afterwards.
+// Tests how the time of a call is divided into matrix products outside attention, attention as a whole, and the rest.
+// Also tests that no trace stays active after the measurement.
 #include "app/lab/bench/sections.h"
 
 #include <ATen/ATen.h>
@@ -16,10 +16,10 @@ namespace sparsereel::app::bench {
 namespace {
 
 void wait(int milliseconds) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));  // sets the time to be measured
+  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));  // the time that the test measures
 }
 
-/// Calls what a transformer's attention calls: the watcher, the operation and `attended`.
+/// Runs `call` as a transformer runs attention: notifies the watcher before it, and calls `attended` after it.
 void attend(const models::AttentionRun& run, const std::function<void()>& call) {
   const at::Tensor none;
   const attention::Context context;

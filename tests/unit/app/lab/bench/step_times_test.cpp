@@ -1,4 +1,4 @@
-// Tests rows of `bench quality` whose times come from another model.
+// Tests --times of `bench quality`, which takes the times of steps from a report about another model.
 #include "app/lab/bench/step_times.h"
 
 #include <gmock/gmock.h>
@@ -109,11 +109,11 @@ Combination bounded(double bound) {
   return result;
 }
 
-// The report has a row for a bound, but its time must not count: with the report's random weights, a bound keeps next
-// to no blocks.
+// The report also has a row for an error bound, but the time of that row must not count: with the random weights of the
+// report's model, a bound keeps hardly any block.
 TEST_F(StepTimesTest, DerivesTheTimeOfABoundFromTheShareOfComputedBlocks) {
   Row few = step(sparse(0.1), 150);
-  few["sparsity"] = 0.8;  // not 0.9, because text blocks are always computed
+  few["sparsity"] = 0.8;  // not 1 - topk = 0.9, because text blocks are always computed
   const StepTimes times = read_step_times({write(
       "r.json", report({step({.mode = attention::Mode::full}, 500), step({.mode = attention::Mode::quantized}, 300),
                         step(bounded(0.01), 1), step(sparse(0.5), 210), few}))});

@@ -1,4 +1,4 @@
-// Tests that files of captured q, k and v read back as they were written, and that errors name the fault.
+// Tests that reading a file of captured q, k and v gives the tensors that were written, and that errors name the fault.
 #include "app/lab/measure/captured.h"
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@ using test::TemporaryFolder;
 using test::throws_error;
 using ::testing::ElementsAre;
 
-/// Returns two calls of 2 x 2 x 3 video tokens and one text token. The values of q are 0, 1, 2 and so on.
+/// Returns two attention calls with 2 x 2 x 3 video tokens and one text token. The values of q are 0, 1, 2 and so on.
 Capture capture() {
   Capture result{.grid = {.frames = 2, .height = 2, .width = 3}, .text_tokens = 1, .calls = {}};
   for (const int64_t layer : {0, 7}) {
@@ -48,7 +48,8 @@ TEST(Capture, KeepsTextLastInEveryTokenOrder) {
     EXPECT_EQ(places[12].item<int64_t>(), 12);
     EXPECT_TRUE(at::equal(std::get<0>(places.sort()), at::arange(13)));
   }
-  EXPECT_EQ(places_in(hilbert::TokenOrder::time_major, one)[1].item<int64_t>(), 6);  // the first of the next frame
+  // Token 1 in this order is the first token of frame 1.
+  EXPECT_EQ(places_in(hilbert::TokenOrder::time_major, one)[1].item<int64_t>(), 6);
 }
 
 TEST(Capture, NamesTheTensorThatIsWrong) {

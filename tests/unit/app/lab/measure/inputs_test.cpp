@@ -1,4 +1,4 @@
-// Tests the benchmark's inputs, its exact reference, and its contenders on a CPU.
+// Tests the inputs, the exact reference and the contenders of `bench attention` on a CPU.
 #include "app/lab/measure/inputs.h"
 
 #include <ATen/ATen.h>
@@ -46,7 +46,7 @@ TEST(StructuredInputs, ConcentrateAttentionNearTheDiagonal) {
   const at::Tensor position = at::arange(1024);
   const at::Tensor near = (position.unsqueeze(0) - position.unsqueeze(1)).abs() < 128;
   const double share = (mass * near).sum().item<double>() / mass.sum().item<double>();
-  EXPECT_GT(share, 0.5);  // half of the mass, in 0.23 of the keys
+  EXPECT_GT(share, 0.5);  // these keys, 0.23 of all, hold more than half of the attention
 }
 
 TEST(StructuredInputs, HaveLargeMeansInK) {
@@ -107,7 +107,7 @@ TEST(MadeInputs, HaveFewerHeadsOfKeysAndValuesOnRequest) {
     EXPECT_EQ(inputs.k.sizes(), at::IntArrayRef({2, 300, 2, 32}));
     EXPECT_EQ(inputs.v.sizes(), inputs.k.sizes());
     for (const at::Tensor& x : {inputs.q, inputs.k, inputs.v})
-      EXPECT_GT(x.std(1).min().item<double>(), 0.1);  // every element is written
+      EXPECT_GT(x.std(1).min().item<double>(), 0.1);  // every channel varies, so no element was left out
   }
   EXPECT_DOUBLE_EQ(input_bytes(kShared, at::kHalf, 3), 3 * 2.0 * 2 * 300 * 32 * (6 + 2 * 2));
 }
@@ -156,7 +156,8 @@ TEST(Accuracy, AddsSumsNotRatios) {
   Accuracy pooled = compare(exact.out, exact);
   ExactRows large = exact;
   large.out = exact.out * 3;
-  pooled += compare(exact.out, large);  // the error is 2/3, and the reference is three times as large
+  // The references of the two comparisons have the sizes 1 and 3, and the sums of differences are 0 and 2.
+  pooled += compare(exact.out, large);
   EXPECT_NEAR(pooled.relative_l1(), 2.0 / 4, 1e-12);
   EXPECT_NEAR(pooled.cosine(), 4 / std::sqrt(2 * 10.0), 1e-12);
 }

@@ -1,4 +1,4 @@
-// Tests PSNR and SSIM against values worked out by hand.
+// Compares PSNR and SSIM with values that were computed by hand.
 #include "app/lab/measure/quality.h"
 
 #include <ATen/ATen.h>
@@ -9,7 +9,7 @@
 namespace sparsereel::app::bench {
 namespace {
 
-/// Returns waves in 0..1 that differ by frame and channel.
+/// Returns frames with waves from 0 to 1. Frames and channels differ.
 at::Tensor pattern(int64_t frames, int64_t height, int64_t width) {
   const at::Tensor t = at::arange(frames, at::kFloat).view({frames, 1, 1, 1});
   const at::Tensor y = at::arange(height, at::kFloat).view({1, height, 1, 1});
@@ -38,8 +38,9 @@ TEST(Ssim, IsTheTermOfTheMeansForFlatFrames) {
 }
 
 TEST(Ssim, MatchesTheFormulaForAChangeOfContrast) {
-  // y = 0.5 x + 0.25 has nearly the same mean as x, 0.5. With the means mx, my and the variance vx, a window has the
-  // SSIM (2 mx my + C1)(vx + C2) / ((mx^2 + my^2 + C1)(1.25 vx + C2)).
+  // The means mx of x and my of y = 0.5 x + 0.25 are both near 0.5. With vx, the variance of x in a window, y has the
+  // variance 0.25 vx and the covariance 0.5 vx with x. So the SSIM of the window is
+  // (2 mx my + C1)(vx + C2) / ((mx^2 + my^2 + C1)(1.25 vx + C2)).
   const at::Tensor x = pattern(9, 32, 32), y = x * 0.5 + 0.25;
   const double forward = ssim(x, y, at::kCPU), backward = ssim(y, x, at::kCPU);
   EXPECT_NEAR(forward, backward, 1e-6) << "it is symmetric";
@@ -55,7 +56,7 @@ TEST(Ssim, CountsFramesAfterTheFirstChunkAlike) {
   EXPECT_NEAR(ssim(changed, frames, at::kCPU), (8 + last) / 9, 1e-5);
 }
 
-/// The values are those of pytorch-msssim 1.0.0 for one channel of luma in fp64.
+/// The expected values come from pytorch-msssim 1.0.0 for luma as a single channel in fp64.
 TEST(MsSsim, MatchesTheReferenceImplementation) {
   const at::Tensor x = pattern(2, 176, 192);
   EXPECT_NEAR(*ms_ssim(x.roll({2, 3}, {1, 2}) * 0.7 + 0.1, x, at::kCPU), 0.2751078039182075, 1e-6);

@@ -8,7 +8,7 @@
 namespace sparsereel::app {
 namespace {
 
-/// Returns the milliseconds of one layer's all-to-all of q, k and v for one pass over four GPUs.
+/// Returns the predicted milliseconds in which four GPUs exchange q, k and v of one layer and one pass.
 double all_to_all_ms(double tokens, double channels) {
   const RanksCost cost =
       cost_over_ranks({.tokens = tokens, .layers = 1, .heads = 40, .channels = channels}, 4, kNvlinkSpeed);

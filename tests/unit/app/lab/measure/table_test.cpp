@@ -23,7 +23,7 @@ TEST(Columns, HaveAnExplanationInEveryTable) {
 }
 
 TEST(Columns, HaveOneTitleAndUnitPerKey) {
-  const std::vector<std::string> of_their_table = {"ms", "rel_l1", "step_ms"};  // differ by table
+  const std::vector<std::string> of_their_table = {"ms", "rel_l1", "step_ms"};  // keys whose title depends on the table
   std::map<std::string, std::pair<std::string, std::string>> known;
   for (const Columns& table :
        {bench::attention_columns(), bench::quality_columns(), bench::stage_columns(), bench::rank_columns()}) {

@@ -1,4 +1,4 @@
-// Tests quantiles and the turns that contenders take.
+// Tests quantiles, and how the contenders of a benchmark take turns.
 #include "app/lab/measure/timing.h"
 
 #include <ATen/ATen.h>
@@ -79,7 +79,8 @@ TEST(Alternate, RepeatsCallsToFillATurnAndCountsTheLaterHalf) {
   Timer timer(at::kCPU, [&now] { return now; });
   const auto measurements =
       alternate({quick}, {.warmup = 1, .repetitions = 1, .buffers = 1, .turn_ms = 120}, timer, [](int64_t) {});
-  EXPECT_EQ(calls, 7);  // one call of 20 ms, then a turn of six, of which the first three are slow
+  // The first call takes 20 ms, so a turn of 120 ms has six calls. Only the last three of these are fast.
+  EXPECT_EQ(calls, 7);
   EXPECT_THAT(measurements[0].milliseconds, ElementsAre(1));
 }
 

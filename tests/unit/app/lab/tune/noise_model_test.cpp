@@ -1,4 +1,4 @@
-// Tests what the model expects before and after it has seen videos.
+// Tests which errors the noise model expects before and after it has seen videos.
 #include "app/lab/tune/noise_model.h"
 
 #include <gtest/gtest.h>

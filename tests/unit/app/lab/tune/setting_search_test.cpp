@@ -1,5 +1,5 @@
-// Tests the search for a setting on invented models whose fidelity and times are known: the result and the number of
-// videos it needs.
+// Tests the search for a setting on made-up models whose fidelity and times are known: the setting that it finds, and
+// the number of videos that it makes.
 #include "app/lab/tune/setting_search.h"
 
 #include <gmock/gmock.h>
@@ -19,13 +19,13 @@ constexpr int64_t kSteps = 50;
 constexpr size_t kPrompts = 3;
 constexpr double kFullSeconds = 50;
 
-/// An invented model whose errors follow another formula than the search expects: other factors and powers. Each
-/// candidate also deviates from the formula at random, and prompts differ.
+/// A made-up model. Its errors follow a formula with other factors and powers than the formula that the search expects.
+/// Each candidate also deviates from the formula at random, and prompts differ.
 struct Truth {
   double of_topk = 2e-5, of_cache = 1e-5, power = 3, of_fp8 = 1e-4, of_int8 = 1.5e-5, scatter = 0.7;
   double topk_power = 1.2;
-  double of_bounds = 0.5;    // error of blocks that one bound drops, relative to those of a topk
-  double more_blocks = 1.3;  // factor by which a bound keeps more blocks than expected
+  double of_bounds = 0.5;    // error of the blocks that an error bound drops, if that of a topk is 1
+  double more_blocks = 1.3;  // blocks that a bound keeps, as a multiple of the expected number
 
   Seen video(const Candidate& candidate, size_t prompt) const {
     const double share = candidate.block_error ? std::min(1.0, more_blocks * usual_share(candidate)) : 1;
@@ -36,7 +36,9 @@ struct Truth {
     if (traits.threshold > 0) noise += of_cache * std::pow(traits.threshold / 0.1, power) * std::exp(-3 * traits.first);
     if (traits.fp8) noise += of_fp8;
     if (traits.int8) noise += of_int8;
-    Candidate run = candidate;  // a bound that keeps every block makes the same video as `quantized`
+    // A bound that keeps every block makes the same video as quantized attention, so both must get the same random
+    // error.
+    Candidate run = candidate;
     if (share >= 1 && candidate.block_error)
       run = {.mode = Mode::quantized, .cache = candidate.cache, .weights = candidate.weights};
     std::mt19937 random(static_cast<unsigned>(std::hash<std::string>()(name(run)) + prompt));
@@ -112,8 +114,8 @@ TEST(SettingSearch, FindsNearlyTheFastestSettingAboveTheFloorWithFewVideos) {
       const Standing& best = search.standings()[*search.best()];
       EXPECT_TRUE(search.holds(best)) << floor;
       EXPECT_GE(best.mean(&Seen::psnr), floor);
-      // The best of thousands of candidates is best partly by chance, and the search knows a candidate's deviation from
-      // the model only after it made videos with it. So the search may miss the best by a tenth.
+      // The best of thousands of candidates is best partly by chance. The search learns how a candidate deviates from
+      // the formula only when it makes videos with it. So its result may take up to 10% longer than the best one.
       EXPECT_LE(best.seconds, 1.1 * least_seconds(truth, floor, candidates)) << floor << " " << name(best.candidate);
       EXPECT_LE(videos, 110) << "of " << candidates.size() * kPrompts;
     }
@@ -189,7 +191,8 @@ TEST(SettingSearch, IsAsSureOfAPercentileAsTheNumberOfPromptsAllows) {
   EXPECT_NEAR(sureness(58, 0, 0.05), 0.949, 5e-4);
   EXPECT_NEAR(sureness(59, 0, 0.05), 0.9515, 5e-4);
   EXPECT_NEAR(sureness(4, 0, 0.05), 1 - std::pow(0.95, 4), 1e-12);
-  EXPECT_NEAR(sureness(93, 1, 0.05), 0.95, 2e-3);  // 93 prompts with one below: a table of tolerance limits
+  // One of 93 prompts below the limit; from a table of tolerance limits.
+  EXPECT_NEAR(sureness(93, 1, 0.05), 0.95, 2e-3);
   EXPECT_NEAR(sureness(10, 10, 0.05), 0, 1e-12);
 }
 
@@ -268,7 +271,7 @@ TEST(Candidates, ChooseBlocksByATopkOrABoundUnlessOneIsGiven) {
 TEST(Candidates, ContainNoDuplicatesWithFewSteps) {
   Settings settings;
   settings.add(Source::command_line, {{"cache", "0"}, {"topk", "0.3"}, {"weights", "auto"}});
-  EXPECT_THAT(candidates_of(axes_of(settings), 2).size(), Le(3U));  // quantized, and sparse with no dense step or one
+  EXPECT_THAT(candidates_of(axes_of(settings), 2).size(), Le(3U));  // quantized, sparse, and sparse with a dense step
 }
 
 }  // namespace

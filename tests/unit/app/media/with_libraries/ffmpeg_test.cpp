@@ -1,4 +1,4 @@
-// Tests the messages of FFmpeg's libraries.
+// Tests how messages of FFmpeg's libraries become parts of errors.
 #include "app/media/with_libraries/ffmpeg.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Tests the sound in video files by reading them as players do: streams, rates, lengths, and that a click in the sound
-// meets its flash in the picture.
+// Tests the sound in video files by reading them as players do: streams, sample rates, lengths, and that each click in
+// the sound comes at the same time as its flash in the picture.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,9 +20,9 @@ using ::testing::HasSubstr;
 
 constexpr double kFps = 24;
 constexpr int64_t kFrames = 40, kRate = 32000;
-constexpr std::array<int64_t, 3> kFlashes = {6, 17, 30};  // frames that are white, each with a click
+constexpr std::array<int64_t, 3> kFlashes = {6, 17, 30};  // white frames, during which the sound is loud
 
-/// A tone of 440 Hz, much louder while a frame is white. The right channel is half as loud as the left.
+/// Returns a tone of 440 Hz that is much louder while a frame is white. The right channel is half as loud as the left.
 std::vector<float> make_sound(int64_t count, int64_t channels) {
   std::vector<float> samples(static_cast<size_t>(count * channels));
   for (int64_t channel = 0; channel < channels; ++channel) {
@@ -37,7 +37,7 @@ std::vector<float> make_sound(int64_t count, int64_t channels) {
   return samples;
 }
 
-/// Gray frames, and white ones at the flashes.
+/// Returns gray frames, except for white frames at kFlashes.
 Clip make_flashes() {
   Clip clip;
   constexpr int64_t kSide = 64;
@@ -48,15 +48,15 @@ Clip make_flashes() {
   return clip;
 }
 
-/// A stream's content as a player shows it: values at times, in seconds.
+/// A stream's content as a player shows it: values[i] at times[i] seconds.
 struct Played {
   std::vector<double> times;
-  std::vector<float> values;  // brightness of frames, 0..1; samples of the first channel
+  std::vector<float> values;  // of a video, the brightness of frames in 0..1; of a sound, the first channel
   AVCodecID codec = AV_CODEC_ID_NONE;
   int64_t rate = 0, channels = 0;
-  double seconds = 0;  // as the container says; 0 if it does not
+  double seconds = 0;  // duration that the container gives; 0 if it gives none
 
-  /// Returns the times at which values pass the threshold after `quiet` seconds below it.
+  /// Returns the times, in seconds, at which values rise above the threshold after at least `quiet` seconds below it.
   std::vector<double> rises(float threshold, double quiet) const {
     std::vector<double> all;
     double last = -1e9;
@@ -92,7 +92,7 @@ void play_frame(const AVFrame& frame, double time, Played& played) {
   }
 }
 
-/// Decodes all streams of a file. The demuxer and the decoders follow edit lists and drop priming.
+/// Decodes all streams of a file. Like players, FFmpeg follows edit lists and drops the encoder's priming samples.
 std::vector<Played> play(const std::filesystem::path& file) {
   AVFormatContext* input = nullptr;
   if (avformat_open_input(&input, file.c_str(), nullptr, nullptr) < 0 || avformat_find_stream_info(input, nullptr) < 0)
@@ -175,11 +175,11 @@ TEST_P(SoundInVideo, ClicksWhenThePictureFlashes) {
   const double start = streams[0].times.front();
   for (size_t i = 0; i < flashes.size(); ++i) {
     EXPECT_NEAR(flashes[i] - start, static_cast<double>(kFlashes[i]) / kFps, 2e-3) << i;
-    EXPECT_NEAR(clicks[i], flashes[i], 0.01) << i;  // a quarter of a frame
+    EXPECT_NEAR(clicks[i], flashes[i], 0.01) << i;  // 10 ms, a quarter of a frame
   }
 }
 
-/// A model may make a few milliseconds more or less sound than picture.
+/// The sound of a model may be a few milliseconds longer or shorter than the video.
 TEST_P(SoundInVideo, KeepsItsOwnLength) {
   const int64_t as_long = kFrames * kRate / static_cast<int64_t>(kFps);
   for (const int64_t count : {as_long - 260, as_long + 267, as_long / 2}) {
@@ -190,7 +190,7 @@ TEST_P(SoundInVideo, KeepsItsOwnLength) {
     const double seconds = static_cast<double>(count) / kRate, packet = 1024.0 / kRate;
     const double end = streams[1].times.back() - streams[0].times.front();
     EXPECT_GT(end, seconds - 2e-3) << count;
-    EXPECT_LT(end, seconds + packet) << count;  // decoders do not cut the last packet
+    EXPECT_LT(end, seconds + packet) << count;  // decoders play the last packet as a whole
     if (path.extension() != ".mp4" && path.extension() != ".mov") continue;
     EXPECT_NEAR(streams[0].seconds, kFrames / kFps, 1e-3) << count;
     EXPECT_NEAR(streams[1].seconds, seconds, 1e-3) << count;
@@ -233,7 +233,7 @@ TEST_P(SoundInVideo, MayHoldNaN) {
   for (const float value : sound.values) ASSERT_TRUE(std::isfinite(value));
 }
 
-/// AAC has no such rate. The tiny models of tests have it.
+/// The small models of tests have a sample rate that AAC does not support.
 TEST_P(SoundInVideo, KeepsAnUnusualRate) {
   samples = make_sound(1600, 2);
   VideoOptions options{.fps = kFps};
@@ -255,7 +255,7 @@ TEST_P(SoundInVideo, OfAnImpossibleRateIsRefusedBeforeTheWork) {
                            {path.string(), "no encoder takes the sound", "0 Hz"}));
 }
 
-/// In the MP4, an edit list skips the encoder's priming, and frames and sound lie close to each other.
+/// Tests that an edit list skips the encoder's priming samples, and that frames and sound alternate in the file.
 TEST(SoundInMp4, HasAnEditListAndAlternatesWithFrames) {
   const TemporaryFolder folder;
   const Clip clip = make_flashes();

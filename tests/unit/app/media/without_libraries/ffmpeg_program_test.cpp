@@ -1,5 +1,5 @@
-// Tests a build without FFmpeg's libraries: with no ffmpeg program, and with programs that fail. What it writes with a
-// good one is tested by the tests of all writers, which are run with this build too.
+// Tests a build without FFmpeg's libraries, which runs the program ffmpeg: if there is no such program, and if the
+// program fails. The tests of all writers run with this build, too, and test what a working ffmpeg writes.
 #include "app/media/without_libraries/ffmpeg_program.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 constexpr const char* kVariable = "SPARSEREEL_FFMPEG";
 
-/// Sets a variable of the environment, and restores it at the end.
+/// Sets an environment variable while this object lives.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name) {
@@ -44,7 +44,7 @@ class Variable {
 
 class FfmpegProgram : public ::testing::Test {
  protected:
-  /// Makes a program of this shell script.
+  /// Writes an executable shell script that replaces ffmpeg. Returns its path.
   std::string program(const std::string& script) const {
     const std::filesystem::path path = folder_ / "my ffmpeg";
     test::write_text(path, "#!/bin/sh\n" + script);
@@ -61,7 +61,8 @@ class FfmpegProgram : public ::testing::Test {
   FramesView frames_{.data = pixels_.data(), .frames = 40, .height = 64, .width = 64};
 };
 
-/// Pretends to know the encoder mpeg4 and to try it, and then runs `while_writing`.
+/// Returns a script that imitates ffmpeg. It lists the encoder mpeg4, succeeds when the encoder is tried, and runs
+/// `while_writing` when a video is written.
 std::string pretending(const std::string& while_writing) {
   return "case \"$*\" in *-encoders*) echo ' ------'; echo ' V..... mpeg4 MPEG-4'; exit 0;; *:/dev/null) cat > "
          "/dev/null; "
@@ -131,9 +132,10 @@ TEST_F(FfmpegProgram, SaysThatTheDiskIsFull) {
 }
 
 TEST_F(FfmpegProgram, StartsWithUsualSignalsAndIsWaitedFor) {
-  // Signals that are blocked or ignored here must act as usual in the program, which ends by one here.
+  // This process blocks or ignores all signals. In the program they must have their default action: it ends by a
+  // signal.
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGCHLD, SIG_IGN);  // the system would forget how children ended
+  std::signal(SIGCHLD, SIG_IGN);  // would make the system discard exit codes of children
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);

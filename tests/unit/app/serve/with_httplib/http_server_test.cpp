@@ -20,7 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-/// Counts the requests whose bodies arrived.
+/// Counts the requests whose bodies have arrived completely.
 class CountingHandler final : public HttpHandler {
  public:
   std::optional<HttpResponse> before_body(const HttpRequest& request) override {
@@ -65,8 +65,8 @@ class HttpServerTest : public ::testing::Test {
   void send_text(const std::string& text) const {
     ASSERT_EQ(send(client_, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
   }
-  /// Reads until the server closes the connection. Sends `piece` whenever nothing has come for 10 ms. Returns how long
-  /// that took, in milliseconds.
+  /// Reads until the server closes the connection, and sends `piece` whenever nothing has arrived for 10 ms. Returns
+  /// the milliseconds until the connection was closed.
   int64_t milliseconds_until_closed(const std::string& piece) {
     constexpr milliseconds kMost{20'000};
     while (Clock::now() - start_ < kMost) {
@@ -84,8 +84,8 @@ class HttpServerTest : public ::testing::Test {
   }
 
   static constexpr milliseconds kShort{200}, kLong{60'000};
-  static constexpr int64_t kAtLeast = 190;  // milliseconds; kShort, less what poll() rounds off
-  static constexpr int64_t kSoon = 15'000;  // milliseconds; far from kLong, and enough for a busy machine
+  static constexpr int64_t kAtLeast = 190;  // milliseconds: a little less than kShort, because poll() rounds
+  static constexpr int64_t kSoon = 15'000;  // milliseconds: far less than kLong, but enough for a busy machine
   const std::string head_ = "POST /v1/videos HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n";
   CountingHandler handler_;
   std::unique_ptr<HttpServer> server_;
@@ -109,7 +109,8 @@ TEST_F(HttpServerTest, ClosesAConnectionWhoseBodyComesTooSlowly) {
   start({.idle = kLong, .head = kLong, .transfer = kLong, .body = kShort});
   send_text(head_);
   const int64_t took = milliseconds_until_closed(" ");
-  EXPECT_GE(took, kAtLeast + 1000 * (100000 >> 10) / 64);  // its bytes may come at 64 KiB/s
+  // The server allows a body the time that it takes at 64 KiB/s.
+  EXPECT_GE(took, kAtLeast + 1000 * (100000 >> 10) / 64);
   EXPECT_LT(took, kSoon);
   EXPECT_EQ(handler_.bodies, 0);
 }
