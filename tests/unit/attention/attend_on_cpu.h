@@ -1,4 +1,4 @@
-// Code that the tests of attend() on a CPU share: inputs, the call, and the difference between results.
+// Code that the tests of attend() on a CPU share: it makes inputs, calls attend() and compares results.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,7 +13,7 @@ struct Projection {
   explicit Projection(const at::Tensor& qkv) : q(qkv.select(2, 0)), k(qkv.select(2, 1)), v(qkv.select(2, 2)) {}
 };
 
-/// The same noise for each call, of shape [2, tokens, 3, heads, head_dim].
+/// Noise of shape [2, tokens, 3, heads, head_dim]. It is the same in every test.
 struct Inputs : Projection {
   explicit Inputs(int64_t tokens, int64_t head_dim = 64, at::ScalarType dtype = at::kFloat, int64_t heads = 3)
       : Projection(noise({2, tokens, 3, heads, head_dim}).to(dtype)) {}

@@ -1,4 +1,5 @@
-// Tests attend() on a CPU with means for dropped blocks and selection by predicted error: modes, maps, statistics.
+// Tests attend() on a CPU if means replace dropped blocks and blocks are selected by predicted error: modes, maps,
+// statistics.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -50,12 +51,13 @@ Context sparse(double topk, Dropped dropped = Dropped::mean, Ranking ranking = R
 BlockMap some_blocks(const GroupedInputs& x) {
   BlockMap map(2, kHeads, blocks_of(x.q.size(1)), blocks_of(x.k.size(1)), true);
   for (size_t i = 0; i < map.bits.size(); ++i) map.bits[i] = i * 7 % 5 < 2 ? 1 : 0;
-  std::fill(map.row(1, 2, 1), map.row(1, 2, 1) + map.key_blocks, uint8_t{0});  // a row that keeps no block
+  // Query block 1 of this head keeps no block.
+  std::fill(map.row(1, 2, 1), map.row(1, 2, 1) + map.key_blocks, uint8_t{0});
   return map;
 }
 
-/// Computes in double the softmax over the keys of kept blocks and the means of dropped blocks. Supports no text, masks
-/// or key lengths. Returns the output and its log-sum-exp.
+/// Computes attention to the keys of kept blocks and the means of dropped blocks, in double. Supports no text, masks or
+/// key lengths. Returns the output and the log-sum-exp of its scores.
 std::pair<at::Tensor, at::Tensor> by_hand(const GroupedInputs& x, const BlockMap& map, int64_t cell) {
   const int64_t tokens = x.q.size(1), keys = x.k.size(1);
   const double scale = 1 / std::sqrt(static_cast<double>(x.q.size(3)));
@@ -143,7 +145,7 @@ TEST(AttendWithMeans, ErrsLessThanDroppingAndLeastWithRankingByError) {
   const GroupedInputs x(1280);
   const at::Tensor full = run(x, Context()).out;
   const auto error = [&](Context context) {
-    context.policy.selection_rows = 64;  // if 128 queries share a selection, errors differ less
+    context.policy.selection_rows = 64;  // with more queries per selection, the errors would differ less
     const Result result = run(x, context);
     EXPECT_EQ(result.statistics.kept_blocks, 2 * kHeads * 20 * 6);
     return relative_l1(result.out, full);
@@ -166,7 +168,8 @@ TEST(AttendWithMeans, RunsHalfPrecision) {
 
 TEST(AttendWithMeans, CountsMeansSeparatelyFromBlocks) {
   const Result result =
-      run(GroupedInputs(640), sparse(0.3, Dropped::mean, Ranking::mass));  // the same number in every tile
+      // Ranking by mass keeps the same number of blocks in every tile.
+      run(GroupedInputs(640), sparse(0.3, Dropped::mean, Ranking::mass));
   EXPECT_EQ(result.statistics.kept_blocks, 2 * kHeads * 10 * 3);
   EXPECT_EQ(result.statistics.mean_blocks, 2 * kHeads * 10) << "7 dropped blocks of 4 cells: 28 cells, one block";
   EXPECT_NEAR(result.statistics.sparsity(), 0.7, 1e-9);

@@ -1,4 +1,4 @@
-// A needle-in-a-haystack test: causal sparse attention must find the few keys among 128K that matter.
+// A needle-in-a-haystack test: causal sparse attention must find the few keys that matter among 128K keys.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -11,18 +11,18 @@ namespace sparsereel::attention {
 namespace {
 
 constexpr int64_t kKeys = 128 << 10, kNeedles = 9, kDim = 64;
-constexpr int64_t kLength = 4;   // tokens of a needle, as in a short word; sparse attention may lose a single token
-constexpr int64_t kAsking = 64;  // queries that ask for each needle
-constexpr double kScore = 15;    // of all tokens of a needle: the needle then gets 0.9 of the attention
+constexpr int64_t kLength = 4;   // tokens of a needle; sparse attention may lose a needle of one token
+constexpr int64_t kAsking = 64;  // number of queries that ask for each needle
+constexpr double kScore = 15;    // score of a needle's tokens, which gives the needle 0.9 of the attention
 
 int64_t place_of(int64_t needle) {
   return (needle + 1) * kKeys / (kNeedles + 1);
 }
 
-/// A needle lies after each tenth of the keys. Each needle has another value, and kAsking of the last queries attend to
-/// it. The heads of q share one head of k and v, and ask for the needles in different orders.
+/// Keys with nine needles, one at each tenth of the keys. Each needle has its own value. Of the last queries, kAsking
+/// attend to each needle. All heads of q share one head of k and v. They ask for the needles in different orders.
 struct Haystack {
-  at::Tensor q, k, v, values;  // values [heads, kNeedles, D], in the order in which queries ask for them
+  at::Tensor q, k, v, values;  // values: [heads, kNeedles, D], the needles' v in the order of the queries
 
   explicit Haystack(int64_t heads) {
     at::manual_seed(3);
@@ -48,7 +48,8 @@ struct Haystack {
     q = in_orders(directions).repeat_interleave(kAsking, 1).transpose(0, 1).unsqueeze(0) * root;
   }
 
-  /// Returns how much of each needle's value is in the output of its queries, [heads, kNeedles].
+  /// Returns the weight [heads, kNeedles] with which each needle's value is in the output of the queries that ask for
+  /// it.
   at::Tensor weights(const Context& context) const {
     Workspace workspace;
     const at::Tensor out = attend(q, k, v, context, workspace).out[0].transpose(0, 1).unflatten(1, {kNeedles, kAsking});

@@ -1,4 +1,4 @@
-// Tests which calls attend() refuses, and which modes a device supports.
+// Tests which calls attend() refuses, and which modes each device supports.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests attend() on a CPU: every mode against torch's attention, masks, statistics and policies.
+// Tests attend() on a CPU: compares every mode with attention in double, and tests masks, statistics and policies.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -145,7 +145,7 @@ TEST(Attend, CountsAKeyWithABiasOfLogNAsNKeys) {
 TEST(Attend, ObeysTheBlockMapOfTheCallerExactly) {
   for (Context context : exact_contexts()) {
     context.return_lse = true;
-    context.text_tokens = 20;  // has no effect on a map that the caller gives
+    context.text_tokens = 20;  // has no effect, because the caller gives the map
     context.policy.dropped = Dropped::none;
     context.policy.ranking = Ranking::mass;
     const Inputs x(200);
@@ -181,7 +181,7 @@ TEST(Attend, StaysNearExactAttentionInQuantizedMode) {
   context.return_lse = true;
   const Result full = run(x, context);
   context.mode = Mode::quantized;
-  context.policy.defaults.topk = 0.1;  // must not matter: every block is computed
+  context.policy.defaults.topk = 0.1;  // has no effect, because quantized mode computes every block
   const Result result = run(x, context);
   EXPECT_LT(relative_l1(result.out, full.out), 0.045);
   EXPECT_GT(relative_l1(result.out, full.out), 0.01);

@@ -21,7 +21,7 @@ class HeadParts : public ::testing::Test {
   HeadParts() {
     at::manual_seed(3);
     qkv_ = at::randn({2, kVideo + kText, 3, kHeads, kHeadDim});
-    qkv_.select(2, 1).mul_(2);  // so that some blocks matter more than others
+    qkv_.select(2, 1).mul_(2);  // larger v, so that some blocks matter more than others
     context_.mode = Mode::sparse;
     context_.text_tokens = kText;
     context_.policy.selection_rows = 64;
@@ -107,7 +107,7 @@ TEST_F(HeadParts, ChooseTheSameBlocksByMass) {
   check();
 }
 
-// The first two heads have equal policies, the others differ, so every head has its own budget.
+// Not all policies are equal, so every head has its own budget, even the first two heads with their equal policies.
 TEST_F(HeadParts, HaveSeparateBudgetsIfPoliciesDiffer) {
   policies_.assign(kHeads, HeadPolicy{});
   policies_[3].topk = 0.4;

@@ -1,4 +1,4 @@
-// Tests the exact sum behind the mean length of outputs.
+// Tests the sum from which the mean length of outputs is computed. It is exact, so it does not depend on the order.
 #include "attention/length_sum.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST(LengthSum, IgnoresValuesThatAreNotFinite) {
   EXPECT_TRUE(std::isnan(sum_of({}).mean()));
 }
 
-/// The lengths are such that a sum in fp32 or fp64 would depend on their order.
+/// The lengths differ by so many orders of magnitude that a sum in fp32 or fp64 would depend on their order.
 TEST(LengthSum, IsTheSameInAnyOrder) {
   std::mt19937 generator(1);
   std::lognormal_distribution<float> lengths(0, 20);

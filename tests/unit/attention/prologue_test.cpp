@@ -1,4 +1,4 @@
-// Tests the prologue of attend() on a CPU: norms and rotary embeddings against their formulas.
+// Tests the prologue of attend() on a CPU: compares norms and rotary embeddings with their formulas.
 #include "attention/prologue.h"
 
 #include <ATen/ATen.h>
@@ -121,7 +121,7 @@ TEST(Prologue, RotatesTextTokensToo) {
   EXPECT_THROW(run(x, context), Error) << "tables of all tokens without rotates_text";
 }
 
-/// Computes in fp64 what a prologue makes of q or k if norm weights differ by token and angles by head.
+/// Computes the prologue of q or k in double for norm weights that differ by token and angles that differ by head.
 at::Tensor parts_by_hand(const Prologue& p, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& of_text,
                          int64_t text) {
   const int64_t video = x.size(1) - text;

@@ -1,5 +1,5 @@
-// Tests token orders: every order is a bijection with its inverse, the Hilbert order is the expected one, and the cache
-// is thread-safe.
+// Tests token orders: every order is a permutation with the right inverse, the Hilbert order is the expected one, and
+// the cache of orders is thread-safe.
 #include "hilbert/token_order.h"
 
 #include <gmock/gmock.h>
@@ -70,7 +70,8 @@ TEST(HilbertOrder, StepsToANeighborEverywhereInEvenBoxes) {
 }
 
 TEST(HilbertOrder, TakesTheAxesAsWidthHeightTime) {
-  // 4 wide, 2 high, 1 frame, worked out by hand: up, along and down, twice. Native index = h * 4 + w.
+  // One frame, 4 tokens wide and 2 high. The expected curve was drawn by hand: it goes along the height, one step to
+  // the side and back, twice. The index in native order is h * 4 + w.
   EXPECT_THAT(permutation(TokenOrder::hilbert, {.frames = 1, .height = 2, .width = 4}).order,
               ElementsAre(0, 4, 5, 1, 2, 6, 7, 3));
   const Grid grid{.frames = 9, .height = 16, .width = 16};
@@ -109,15 +110,16 @@ TEST(TokenOrder, MakesTheMostCompactBlocksWithHilbert) {
   const auto box = [&](TokenOrder order) { return locality(permutation(order, grid), grid).mean_bounding_box; };
   EXPECT_LT(box(TokenOrder::hilbert), box(TokenOrder::time_major));
   EXPECT_LT(box(TokenOrder::time_major), box(TokenOrder::random));
-  EXPECT_DOUBLE_EQ(box(TokenOrder::native), 128);  // eight whole rows of one frame
+  EXPECT_DOUBLE_EQ(box(TokenOrder::native), 128);  // blocks of 128 tokens are eight rows of one frame
 }
 
 TEST(Locality, CountsNonUnitStepsAndBoundingBoxes) {
   const Grid grid{.frames = 1, .height = 2, .width = 3};
   const Locality native = locality(permutation(TokenOrder::native, grid), grid, 2);
-  EXPECT_EQ(native.non_unit_steps, 1);                  // from the end of row 0 to the start of row 1
-  EXPECT_DOUBLE_EQ(native.mean_bounding_box, 10. / 3);  // 2, 6 and 2 tokens
-  EXPECT_DOUBLE_EQ(locality(permutation(TokenOrder::native, grid), grid, 4).mean_bounding_box, 4);  // 6 and the last 2
+  EXPECT_EQ(native.non_unit_steps, 1);                  // only from the end of row 0 to the start of row 1
+  EXPECT_DOUBLE_EQ(native.mean_bounding_box, 10. / 3);  // boxes of 2, 6 and 2 tokens
+  // Boxes of 6 and 2 tokens.
+  EXPECT_DOUBLE_EQ(locality(permutation(TokenOrder::native, grid), grid, 4).mean_bounding_box, 4);
 }
 
 TEST(TokenOrder, CachesOnePermutationForAllThreads) {

@@ -58,7 +58,7 @@ TEST(ErrorCurves, SeparatesTokenOrdersAndWorkloads) {
   EXPECT_EQ(data.curves[0].name, "tiny: dropped none, select mass, token_order hilbert");
   EXPECT_EQ(data.curves[1].name, "tiny: dropped none, select mass, token_order native");
   EXPECT_EQ(data.curves[2].name, "[1,1,64,64]: dropped none, select mass");
-  // The chart shows two workloads. A mark (a marked point) could be right for only one of them.
+  // No vertical line: the chart shows two workloads, and a line could be right for only one of them.
   EXPECT_FALSE(data.mark.has_value());
 }
 

@@ -1,4 +1,4 @@
-// Tests that fp32 is rounded to the nearest 16-bit number.
+// Tests that fp32 numbers are rounded to the nearest number in fp16 or bf16.
 #include "attention/core/elements.h"
 
 #include <gtest/gtest.h>

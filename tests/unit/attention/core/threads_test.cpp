@@ -1,4 +1,4 @@
-// Tests the threads of the attention library, which it uses in programs that pass it none.
+// Tests the attention library's own threads, which it uses if the calling program provides none.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,9 +34,9 @@ TEST(AttentionThreads, RunEveryPartOnce) {
   }
 }
 
-#ifndef __SANITIZE_THREAD__  // that sanitizer's runtime starts no threads in a child
-/// Runs `works` in a child process and returns the child's status: 0 if `works` returned true. A signal ends a child
-/// that hangs.
+#ifndef __SANITIZE_THREAD__  // with ThreadSanitizer, a forked child cannot start threads
+/// Runs `works` in a child process. Returns the child's wait status, which is 0 if `works` returned true. A signal ends
+/// the child after a minute.
 int status_of_child(const std::function<bool()>& works) {
   const pid_t child = fork();
   if (child == 0) {
@@ -55,10 +55,10 @@ TEST(AttentionThreads, AreRestartedInAForkedChild) {
     threads.run(9, [&](int64_t begin, int64_t end) { sum += end - begin; });
     return sum == 9;
   };
-  EXPECT_EQ(status_of_child(sums_up), 0);  // before the first task
+  EXPECT_EQ(status_of_child(sums_up), 0);  // forks before the threads have run a task
   EXPECT_TRUE(sums_up());
   EXPECT_EQ(status_of_child([&] { return sums_up() && status_of_child(sums_up) == 0; }), 0);
-  // One thread of the parent runs a task and holds its mutex while another thread forks.
+  // Forks while another thread of the parent runs a task and holds the mutex of `threads`.
   std::atomic<bool> begun{false}, forked{false};
   std::thread other([&] {
     threads.run(3, [&](int64_t, int64_t) {

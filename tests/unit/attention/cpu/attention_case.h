@@ -1,5 +1,5 @@
-// Cases for the tests of CPU attention: random inputs with a fixed seed, strided like a packed projection, and a naive
-// softmax in double as the reference.
+// Cases for the tests of attention on CPUs: random inputs with a fixed seed and the strides of a packed projection, and
+// a naive softmax in double as the reference.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,8 +29,8 @@ inline void serial(int64_t count, const std::function<void(int64_t, int64_t)>& b
   body(0, count);
 }
 
-/// The parameters of a call and the memory of its inputs. If there are as many queries as keys, q, k and v are views of
-/// one array [batch, tokens, 3, heads, head_dim].
+/// The parameters of an attention call, and the memory of its inputs. q, k and v are views of one array
+/// [batch, max(queries, keys), 3, heads, head_dim].
 class Case {
  public:
   explicit Case(const Sizes& sizes, unsigned seed = 1) : sizes_(sizes) {
@@ -83,7 +83,7 @@ class Case {
         threshold);
   }
 
-  /// Computes softmax over the visible keys of the kept blocks in one pass, in double.
+  /// Computes attention to the visible keys of the kept blocks in double, without online softmax.
   Output naive(const BlockMap& map) {
     return run(
         [&](const KernelParams& p, const std::vector<double>&) {
@@ -140,8 +140,8 @@ class Case {
   Sizes sizes_;
 };
 
-/// A case of grouped-query attention, where several heads of q share a head of k and v. In `repeated` the shared heads
-/// are repeated.
+/// A case of grouped-query attention: several heads of q share a head of k and v. `repeated` is the equivalent case in
+/// which each head of q has its own copy of k and v.
 struct GroupedCase {
   static constexpr int64_t kGroup = 3, kHeads = 6;
 
@@ -155,7 +155,8 @@ struct GroupedCase {
             std::copy_n(view.row(b, t, h / kGroup * kGroup), p.head_dim, repeated.row(view, b, t, h));
   }
 
-  /// Returns the current inputs and masks of `repeated` without the repetitions.
+  /// Returns the case with shared heads: the current inputs and masks of `repeated`, with one copy of each head of k
+  /// and v.
   Case fewer() const {
     Case c = repeated;
     c.params.kv_heads = kHeads / kGroup;
@@ -200,10 +201,11 @@ inline BlockMap random_map(const KernelParams& params, unsigned seed = 7) {
   return map;
 }
 
-constexpr double kTolerance = 1e-5;  // for near(), if a fast kernel is compared with the reference
+constexpr double kTolerance = 1e-5;  // for near(): bound on the difference of a fast kernel from the reference
 
-/// The largest relative L1 between a fast kernel and the reference in 8 bits. fp32 and double differ in the last digit,
-/// so a few values round the other way. The formats themselves err by 1% or more.
+/// Bound on the relative L1 difference between a fast kernel and the reference, both in 8 bits. They differ because
+/// fp32 and double round a few values to different 8-bit numbers. The error of the 8-bit formats themselves is 1% or
+/// more.
 constexpr double kSameArithmetic = 1e-3;
 
 /// Makes every third key block larger than the others, so that some P.V products can be skipped.
@@ -215,8 +217,9 @@ inline void make_loud_and_quiet(Case& c) {
         for (int64_t d = 0; d < p.head_dim; ++d) c.row(p.k, b, t, h)[d] *= t / kBlock % 3 == 0 ? 5.0F : 0.5F;
 }
 
-/// Gives K four channels (two rotary pairs) that hold most of its energy but have no mean. Before the rotary embedding,
-/// k is +-30 in these channels of every token, and q is a third as large as in the others.
+/// Makes four channels (two rotary pairs) of k so loud that they hold most of its energy. Subtracting the mean does not
+/// help, because the rotary embedding makes their mean zero. Before the embedding, k is +-30 in these channels of every
+/// token. q is a third as large there as in the other channels.
 inline void make_loud_channels(Case& c) {
   const KernelParams& p = c.params;
   const auto turn = [&](const View<const float>& view, int64_t tokens, double mean, double gain) {
@@ -236,7 +239,8 @@ inline void make_loud_channels(Case& c) {
   turn(p.k, p.keys, 30, 1);
 }
 
-/// Expects every kernel to skip as many P.V products as the reference (some, not all) and to compute the same.
+/// Expects every kernel to skip as many P.V products as the reference skips (some, but not all), and to give the same
+/// output.
 inline void expect_same_skips(Case& c, const BlockMap& map) {
   const Case::Output reference = c.reference(map, 2);
   EXPECT_GT(reference.counts.skipped_pv_blocks, 0);

@@ -1,4 +1,5 @@
-// Tests heads of q that share one head of k and v, against the same call with k and v repeated.
+// Tests heads of q that share one head of k and v: compares with a call in which k and v are repeated for each head of
+// q.
 #include <gtest/gtest.h>
 
 #include "attention_case.h"
@@ -6,7 +7,7 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-/// Expects the same bits: without rounding, all products and sums are the same.
+/// Expects the same bits, because in fp32 all products and sums are the same.
 void expect_same(Case fewer, Case repeated) {
   for (const BlockMap& map : {visible_blocks(fewer.params), random_map(fewer.params)}) {
     const Case::Output naive = repeated.naive(map), reference = fewer.reference(map);
@@ -63,8 +64,8 @@ TEST(Groups, ChooseTheSameBlocksAsRepeatedKeysAndValues) {
   }
 }
 
-/// Expects the fast 8-bit kernels to compute the same as the reference, with no larger error than if k and v are
-/// repeated.
+/// Expects the fast 8-bit kernels to give the same output as the reference. Their error must be below the bound and not
+/// larger than if k and v are repeated.
 void expect_near_exact(const GroupedCase& groups, double bound) {
   Case fewer = groups.fewer(), repeated = groups.repeated;
   const BlockMap map = random_map(fewer.params);
@@ -88,7 +89,7 @@ TEST(Groups, StayNearExactAttentionInEightBits) {
   expect_near_exact(groups, 0.06);
 }
 
-// A record of k serves every head of its group, so its channels are balanced for the queries of all these heads.
+// All heads of a group read the same 8-bit keys, so the keys' channels are balanced for the queries of all these heads.
 TEST(Groups, BalanceChannelsForAllTheirHeads) {
   GroupedCase groups({.queries = 128, .keys = 1500});
   make_loud_channels(groups.repeated);

@@ -1,5 +1,5 @@
-// Tests means that replace dropped blocks: the reference against formulas in double, and every fast kernel against the
-// reference.
+// Tests means that replace dropped blocks: compares the reference with formulas in double, and every fast kernel with
+// the reference.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -23,13 +23,13 @@ bool has_means(const KernelParams& p, int64_t b, int64_t query_block, int64_t ke
   return true;
 }
 
-/// Computes the softmax of one row over all scores at once.
+/// Computes the attention of one query over all its scores at once, in double.
 class RowByHand {
  public:
   RowByHand(const KernelParams& p, int64_t b, int64_t h, int64_t query)
       : p_(p), b_(b), h_(h), q_(p.q.row(b, query, h)), visible_(p.visible_keys(b, query)) {}
 
-  /// Adds the mean of `count` tokens, starting at `first`.
+  /// Adds the mean of the tokens [first, first + count).
   void add(int64_t first, int64_t count) {
     std::vector<double> key(static_cast<size_t>(p_.head_dim)), value(key.size());
     for (int64_t t = first; t < first + count; ++t)
@@ -111,7 +111,8 @@ BlockMap no_blocks(const KernelParams& p) {
   return {p.batch, p.heads, p.query_blocks(), p.key_blocks(), false};
 }
 
-/// Compares the formulas, the reference and every fast kernel, with maps that keep some, no and all blocks.
+/// Compares the formulas, the reference and every fast kernel with each other, for maps that keep some blocks, no
+/// blocks and all blocks.
 void expect_all_agree_on_means(Case& c) {
   for (const BlockMap& map : {random_map(c.params), no_blocks(c.params), visible_blocks(c.params)}) {
     const Case::Output expected = by_hand(c, map), reference = c.reference(map);
@@ -163,7 +164,7 @@ TEST_P(Cells, IgnorePaddedKeys) {
   c.params.mean_cell = GetParam();
   const int64_t lengths[] = {0, 63, 64, 200, 399};
   c.params.key_lengths = lengths;
-  for (int64_t token = 200; token < 400; ++token)  // padding may hold anything
+  for (int64_t token = 200; token < 400; ++token)  // padding may hold anything, such as NaN
     for (int64_t b = 0; b < 4; ++b)
       for (int64_t d = 0; d < 64; ++d) c.row(c.params.v, b, token, 0)[d] = c.row(c.params.k, b, token, 1)[d] = NAN;
   expect_all_agree_on_means(c);
@@ -219,7 +220,8 @@ TEST_P(Cells, PropagateNan) {
   }
 }
 
-/// Returns a case with far more cells than a panel holds, in which some key blocks hold larger numbers than others.
+/// Returns a case with far more than 64 cells, which kernels process in several groups of 64. Some key blocks hold
+/// larger numbers than others.
 Case loud_and_quiet(int64_t cell) {
   Case c({.queries = 200, .keys = 2000, .batch = 1});
   make_loud_and_quiet(c);
@@ -282,7 +284,8 @@ TEST_P(Cells, AreRoundedAlikeByTheInt8Emulations) {
 }
 
 TEST(Means, WeighAsMuchAsTheirTokensInEightBits) {
-  // All keys are equal, so the weight of a mean is the number of its tokens. Even the largest weight must not saturate.
+  // All keys are equal, so the weight of a mean is the number of its tokens. The largest weight must still fit into the
+  // 8-bit format.
   Case c({.queries = 70, .keys = 384, .head_dim = 32});
   for (int64_t b = 0; b < 2; ++b)
     for (int64_t h = 0; h < 2; ++h)

@@ -1,4 +1,4 @@
-// Tests every fast kernel that this machine can run against the scalar reference, and the reference against a naive
+// Compares every fast kernel that this machine can run with the scalar reference, and the reference with a naive
 // softmax.
 #include "attention/cpu/block_sparse.h"
 
@@ -60,7 +60,7 @@ TEST(BlockSparse, ObeysKeyLengths) {
   Case c({.queries = 100, .keys = 200, .batch = 4});
   const int64_t lengths[] = {0, 1, 64, 150};
   c.params.key_lengths = lengths;
-  for (int64_t token = 150; token < 200; ++token)  // padding may hold anything
+  for (int64_t token = 150; token < 200; ++token)  // padding may hold anything, such as NaN
     for (int64_t b = 0; b < 4; ++b)
       for (int64_t d = 0; d < 64; ++d) c.row(c.params.v, b, token, 0)[d] = c.row(c.params.k, b, token, 1)[d] = NAN;
   expect_all_agree(c);
@@ -87,7 +87,8 @@ TEST(BlockSparse, GivesZerosForCausalRowsBeforeTheFirstKey) {
   c.params.causal = true;
   expect_all_agree(c);
   const Case::Output fast = c.fast(visible_blocks(c.params), tile_kernels().front());
-  EXPECT_EQ(fast.lse[129], -std::numeric_limits<float>::infinity());  // sees keys up to 129 + 70 - 200 = -1
+  // Query 129 sees keys up to 129 + 70 - 200 = -1: none.
+  EXPECT_EQ(fast.lse[129], -std::numeric_limits<float>::infinity());
   EXPECT_TRUE(std::isfinite(fast.lse[130]));
 }
 
@@ -97,7 +98,8 @@ TEST(BlockSparse, SurvivesHugeValues) {
   for (const BlockMap& map : {visible_blocks(c.params), random_map(c.params)}) {
     const Case::Output naive = c.naive(map);
     for (const TileKernel& kernel : tile_kernels()) {
-      // Scores reach 1e9, where one fp32 step is 64. Softmax is then one-hot, and all must pick the same key.
+      // Scores reach 1e9, where neighboring fp32 numbers differ by 64. Softmax then gives all weight to one key, and
+      // all kernels must choose the same key.
       EXPECT_TRUE(near(c.fast(map, kernel).out, naive.out, kTolerance)) << kernel.name;
     }
   }
@@ -121,7 +123,8 @@ TEST(BlockSparse, PropagatesNan) {
   }
 }
 
-/// Returns a case in which all queries are equal, and keys of block j score about levels[j] in log2 units.
+/// Returns a case in which all queries are equal, and their scores with the keys of block j are about levels[j] in log2
+/// units.
 Case stairs(const std::vector<double>& levels) {
   Case c({.queries = 64, .keys = static_cast<int64_t>(levels.size()) * kBlock, .head_dim = 16, .heads = 1, .batch = 1});
   c.params.scale = std::numbers::ln2;
@@ -146,8 +149,8 @@ TEST(PvSkip, SkipsBlocksFarBelowTheRunningMaximum) {
       EXPECT_TRUE(near(fast.lse, reference.lse, kTolerance));
     }
   };
-  expect_skips(15, 2);    // the block at -16 (maximum 0) and that at -13 (maximum 3); never the last block
-  expect_skips(13.5, 4);  // also the blocks at -14 and at -11 (14 below 3)
+  expect_skips(15, 2);    // block -16 at maximum 0, -13 at 3; never the last one
+  expect_skips(13.5, 4);  // also -14 at maximum 0, -11 at 3
   expect_skips(31, 0);
   expect_skips(kNeverSkip, 0);
 }
@@ -176,7 +179,7 @@ TEST(ChosenTileKernel, IsTheFastestUnlessTheEnvironmentNamesAnother) {
     setenv(variable, kernel.name, 1);
     EXPECT_STREQ(chosen_tile_kernel().name, kernel.name);
   }
-  setenv(variable, "ampere", 1);  // a kernel for GPUs
+  setenv(variable, "ampere", 1);  // names a GPU kernel, which does not change the choice on CPUs
   EXPECT_STREQ(chosen_tile_kernel().name, tile_kernels().front().name);
   setenv(variable, "amper", 1);
   EXPECT_THROW(chosen_tile_kernel(), Error);

@@ -1,5 +1,5 @@
-// Tests the budget of blocks that all tiles of a batch entry share, against a sort of all candidates. Also tests the
-// bound on the errors of blocks against its formula.
+// Tests the budget of blocks that all tiles of a batch entry share: compares it with sorting all candidates. Also tests
+// the bound on the errors of blocks: compares it with its formula.
 #include "attention/cpu/budget.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ TEST(Budget, GoesToTheBestBlocksOfAllHeadsAndTiles) {
   const std::vector<RankedHead> given = {ranked({{1, 2, 3, 4}, {9, 8, 7, 6}}, 4),
                                          ranked({{0, 1, 5, 1}, {5.5F, 0, 0, 0}}, 4)};
   auto heads = given;
-  spend_budget(heads, 0.25);  // 4 blocks: the best of each tile
+  spend_budget(heads, 0.25);  // 4 blocks: the best block of each tile
   EXPECT_THAT(heads[0].kept, ElementsAre(0, 0, 0, 1, 1, 0, 0, 0));
   EXPECT_THAT(heads[1].kept, ElementsAre(0, 0, 1, 0, 1, 0, 0, 0));
   heads = given;
@@ -56,7 +56,7 @@ TEST(Budget, GoesToTheBestBlocksOfAllHeadsAndTiles) {
 
 TEST(Budget, DistributesTiesEquallyAmongTiles) {
   std::vector<RankedHead> heads = {ranked({{1, 1, 1, 1, 1, 1}, {1, 1, 2, 1, 1, 1}, {0, 0, 1, 1, 1, 1}}, 6)};
-  spend_budget(heads, 0.5);  // 9 blocks: the best of each tile, then 6 of rank 1, 2 for each tile
+  spend_budget(heads, 0.5);  // 9 blocks: the best one of each tile, then 2 more of rank 1 for each tile
   EXPECT_THAT(heads[0].kept, ElementsAre(1, 1, 1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1, 0));
 }
 
@@ -69,7 +69,7 @@ TEST(Budget, GivesEveryTileABlockButDenseTilesNone) {
 
 TEST(Budget, KeepsNan) {
   std::vector<RankedHead> heads = {ranked({{NAN, 2, NAN, NAN}, {3, 4, 1, NAN}}, 4)};
-  spend_budget(heads, 0.25);  // 2 blocks, but 4 ranks are NaN
+  spend_budget(heads, 0.25);  // a budget of 2 blocks, but all 4 blocks with the rank NaN are kept
   EXPECT_THAT(heads[0].kept, ElementsAre(1, 0, 1, 1, 0, 0, 0, 1));
   heads = {ranked({{NAN, 2, 0, 0}, {3, 4, 1, NAN}}, 4)};
   spend_budget(heads, 0.75);  // 6 blocks, 2 of them with NaN
@@ -91,7 +91,7 @@ TEST(BlockBound, KeepsBlocksAboveTheBoundAndTheBestOfEachTile) {
   const std::vector<RankedHead> given = {with_lengths(ranked({one, other}, 4), {3, 100}),
                                          with_lengths(ranked({other, one}, 4), {1, 100})};
   auto heads = given;
-  keep_above_bound(heads, 0.01);  // times 2, the mean length of the heads' first tiles
+  keep_above_bound(heads, 0.01);  // the bound is multiplied by 2, the mean output length
   EXPECT_THAT(heads[0].kept, ElementsAre(0, 1, 1, 1, 0, 1, 0, 0));
   EXPECT_THAT(heads[1].kept, ElementsAre(0, 1, 0, 0, 0, 1, 1, 1));
   heads = given;
@@ -128,7 +128,7 @@ TEST(BlockBound, KeepsNanAndKeepsEverythingIfNoLengthIsFinite) {
 }
 
 TEST(BlockBound, KeepsOnlyTheBestBlockIfValuesAreZero) {
-  const float none = log_of(1e-30);  // the rank of no error, before the mass is added
+  const float none = log_of(1e-30);  // the rank of a block without error, before log(mass) is added
   std::vector<RankedHead> heads = {with_lengths(ranked({{none - 1, none - 0.5F, none - 2}}, 3), {0})};
   keep_above_bound(heads, 0.01);
   EXPECT_THAT(heads[0].kept, ElementsAre(0, 1, 0));
@@ -141,7 +141,7 @@ TEST(BlockBound, LeavesDenseTilesAlone) {
   EXPECT_THAT(heads[0].kept, ElementsAre(1, 0, 1, 1));
 }
 
-/// Returns `count` heads whose ranks often tie; some ranks are NaN.
+/// Returns `count` heads with random ranks. Many ranks are equal, and some are NaN.
 std::vector<RankedHead> some_heads(int64_t count, int64_t seed) {
   std::vector<RankedHead> heads;
   uint64_t state = static_cast<uint64_t>(seed);
@@ -161,8 +161,8 @@ std::vector<RankedHead> some_heads(int64_t count, int64_t seed) {
   return heads;
 }
 
-/// Expects calls that each have a part of the heads to choose the same blocks as one call with all heads. `choose` is
-/// spend_budget() or keep_above_bound(); `of` lists budgets or bounds.
+/// Expects several calls, each with a part of the heads, to choose the same blocks as one call with all heads. `choose`
+/// is spend_budget() or keep_above_bound(). `of` lists the budgets or bounds to try.
 void expect_parts_choose_as_one(void (*choose)(std::span<RankedHead>, double, const HeadPart*),
                                 std::initializer_list<double> of) {
   for (int64_t seed = 1; seed <= 20; ++seed) {
@@ -196,17 +196,18 @@ TEST(Budget, IsSeparateForHeadsWithDifferentPolicies) {
   for (size_t head = 0; head < alone.size(); ++head) EXPECT_EQ(part_of_more[head].kept, alone[head].kept);
 }
 
-/// A block that the budget may keep, and its rank by the formulas.
+/// A block that may be kept if the budget allows, and its rank by the formulas.
 struct Candidate {
   double rank;
   int64_t h, tile, block;
 };
 
-/// One batch entry: the number of blocks that topk grants its tiles beyond one for each tile, and the candidates for
-/// them. The best block of each tile is always kept and is no candidate. Supports no similarity.
+/// The budget of one batch entry. `wanted` is the number of blocks that topk allows in addition to the best block of
+/// each tile. The candidates are all other blocks, because the best block of each tile is always kept. Supports no
+/// similarity.
 struct Entry {
   int64_t wanted = 0;
-  std::vector<Candidate> candidates;  // best first
+  std::vector<Candidate> candidates;  // sorted, highest rank first
 
   Entry(const KernelParams& p, double topk, int64_t rows, int64_t b) {
     const int64_t queries = video_part(p.queries, p.text_tokens);
@@ -214,7 +215,7 @@ struct Entry {
       const ByHand hand = predict_by_hand(p, rows, b, h);
       for (int64_t first = 0; first < queries; first += rows) {
         const int64_t last = std::min(first + rows, queries) - 1;
-        int64_t end = p.video_keys(b) / kBlock;  // whole blocks
+        int64_t end = p.video_keys(b) / kBlock;  // number of whole blocks
         if (p.causal) end = std::min(end, std::max<int64_t>(p.visible_keys(b, first) - 1, 0) / kBlock);
         const auto share = std::floor(topk * static_cast<double>(blocks_of(p.visible_keys(b, last))));
         const Vector& rank = hand.rank[static_cast<size_t>(first / rows)];
@@ -229,8 +230,8 @@ struct Entry {
   }
 };
 
-/// Expects each batch entry to keep its best candidates, as many as its tiles are granted, and all visible blocks that
-/// are no candidates.
+/// Expects each batch entry to keep its best candidates, as many as its budget allows, and all visible blocks that are
+/// no candidates.
 void expect_budgets(const Case& c, double topk, int64_t rows) {
   const KernelParams& p = c.params;
   const BlockMap map = choose(c, keep(topk), rows).prediction.map;
@@ -261,8 +262,8 @@ TEST(BatchEntryBudget, MovesBlocksBetweenHeadsAndBetweenTiles) {
   Case c = uneven_case({.queries = 640, .keys = 640, .head_dim = 32, .batch = 1});
   for (int64_t t = 0; t < 640; ++t)
     for (int64_t d = 0; d < 32; ++d) {
-      c.row(c.params.v, 0, t, 1)[d] *= 1.3F;                // means err more in head 1,
-      if (t >= 320) c.row(c.params.q, 0, t, 0)[d] *= 0.1F;  // and less for the later queries of head 0
+      c.row(c.params.v, 0, t, 1)[d] *= 1.3F;                // larger errors of means in head 1,
+      if (t >= 320) c.row(c.params.q, 0, t, 0)[d] *= 0.1F;  // smaller ones for late queries of head 0
     }
   expect_budgets(c, 0.3, 64);
   const BlockMap map = choose(c, keep(0.3), 64).prediction.map;
@@ -302,7 +303,7 @@ HeadPolicy bounded(double bound) {
   return policy;
 }
 
-/// Returns the mean output length of the heads [first, end) of a batch entry.
+/// Returns the mean length of the predicted outputs of heads [first, end) of batch entry b.
 double mean_length(const KernelParams& p, int64_t rows, int64_t b, int64_t first, int64_t end) {
   LengthSum sum;
   for (int64_t h = first; h < end; ++h) {
@@ -312,14 +313,14 @@ double mean_length(const KernelParams& p, int64_t rows, int64_t b, int64_t first
   return sum.mean();
 }
 
-/// Expects every tile to keep its best block and the blocks that err by more than the bound. `length(b, h)` returns the
-/// output length that the bound is relative to. Supports no similarity and no mask.
+/// Expects every tile to keep its best block and each block whose error would exceed bound * length(b, h), where
+/// length(b, h) is an output length. Supports no similarity and no mask.
 template <typename F>
 void expect_bounded(const Case& c, const BlockMap& map, double bound, int64_t rows, const F& length) {
   const KernelParams& p = c.params;
   int64_t kept = 0, candidates = 0;
   for (int64_t b = 0; b < p.batch; ++b) {
-    const int64_t end = p.video_keys(b) / kBlock;  // whole blocks
+    const int64_t end = p.video_keys(b) / kBlock;  // number of whole blocks
     for (int64_t h = 0; h < p.heads; ++h) {
       const ByHand hand = predict_by_hand(p, rows, b, h);
       const double most = bound * length(b, h);
@@ -343,7 +344,7 @@ void expect_bounded(const Case& c, const BlockMap& map, double bound, int64_t ro
 
 TEST(BatchEntryBlockBound, KeepsBlocksThatErrByMoreThanAShareOfTheMeanLength) {
   Case c = uneven_case({.queries = 700, .keys = 640, .head_dim = 32, .heads = 3});
-  for (int64_t t = 0; t < 640; ++t)  // each batch entry has another length
+  for (int64_t t = 0; t < 640; ++t)  // outputs of batch entry 1 are longer
     for (int64_t h = 0; h < 3; ++h)
       for (int64_t d = 0; d < 32; ++d) c.row(c.params.v, 1, t, h)[d] *= 1000;
   for (const int64_t rows : {64, 192}) {
@@ -401,7 +402,7 @@ TEST(BatchEntryBudget, IsSharedEquallyAmongTilesOfConstantInputs) {
 
 TEST(BatchEntryBudget, LeavesOutTilesThatKeepEveryBlock) {
   Case c = uneven_case({.queries = 640, .keys = 640, .head_dim = 32, .heads = 1, .batch = 1});
-  for (int64_t t = 0; t < 640; ++t)  // the queries of block 3 are unlike each other; those of other blocks are alike
+  for (int64_t t = 0; t < 640; ++t)  // queries of block 3 differ; those of any other block are similar
     for (int64_t d = 0; d < 32; ++d) {
       if (t / kBlock != 3) c.row(c.params.q, 0, t, 0)[d] += 10;
       c.row(c.params.k, 0, t, 0)[d] += t / kBlock % 2 == 0 ? 20.0F : -20.0F;

@@ -1,5 +1,5 @@
-// Tests how blocks are ranked and selected by the error that means in their place would cause, against formulas in
-// double.
+// Tests how blocks are ranked and selected by the error that would arise if means replaced them: compares with formulas
+// in double.
 #include "attention/cpu/mean_error.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,8 @@ double dropped_error(const ByHand& hand, size_t tile, const uint8_t* row) {
 TEST(MeanErrors, MatchTheFormulas) {
   for (const int64_t head_dim : {16, 40, 64, 128, 256}) {
     for (const int64_t cell : {16, 32, 64}) {
-      Case c = uneven_case({.queries = 200, .keys = 330, .head_dim = head_dim}, cell);  // ragged tile, cells and block
+      // Sizes that leave incomplete tiles, cells and blocks.
+      Case c = uneven_case({.queries = 200, .keys = 330, .head_dim = head_dim}, cell);
       const KernelParams& p = c.params;
       const ByHand hand = predict_by_hand(p, 192, 1, 1);
       const auto group = [&](const View<const float>& view, int64_t tokens, int64_t size) {
@@ -44,7 +45,7 @@ TEST(MeanErrors, MatchTheFormulas) {
   }
 }
 
-/// If all tokens of a cell are equal, means cause no error, even if the cells of a block differ.
+/// Means cause no error if all tokens of each cell are equal, even if the cells of a block differ.
 TEST(MeanErrors, AreZeroIfTokensAreEqualWithinCells) {
   Case c = uneven_case({.queries = 64, .keys = 320, .head_dim = 16, .heads = 1, .batch = 1});
   for (int64_t t = 0; t < 320; ++t)
@@ -110,7 +111,8 @@ TEST(SelectionUpToAnError, KeepsTheFewestBlocksThatMeetTheBound) {
     int64_t tiles = 0;
     for_tiles(c, choice.prediction.map, 128, [&](const ByHand& hand, size_t tile, const uint8_t* row) {
       const double dropped = dropped_error(hand, tile, row), most = bound * hand.output_length;
-      double least = 1e30;  // smallest error of the kept blocks, except the last block, which is ragged and always kept
+      // Smallest error of kept blocks; leaves out the last, incomplete block, which is always kept.
+      double least = 1e30;
       for (size_t j = 0; j + 1 < hand.error[tile].size(); ++j)
         if (row[j] != 0) least = std::min(least, hand.error[tile][j]);
       EXPECT_LE(dropped, most * (1 + 1e-4));
@@ -155,7 +157,7 @@ TEST(SelectionUpToAnError, KeepsBlocksThatContainNan) {
 TEST(Means, KeepIncompleteBlocksOfVideo) {
   for (const Ranking ranking : {Ranking::mass, Ranking::error}) {
     Case c = uneven_case({.queries = 192, .keys = 300, .head_dim = 32});
-    const int64_t lengths[] = {300, 170};  // in the second entry, block 2 is ragged and the others are padding
+    const int64_t lengths[] = {300, 170};  // in entry 1, block 2 is incomplete and later ones are padding
     c.params.key_lengths = lengths;
     const std::vector<HeadPolicy> heads(2, HeadPolicy{.topk = 0.01});
     const BlockMap map = predict_blocks(c.params, {.heads = heads, .rows = 64, .ranking = ranking}, serial).map;
@@ -172,7 +174,7 @@ TEST(Means, KeepIncompleteBlocksOfVideo) {
 
 TEST(RankingByError, KeepsTextAndTheDiagonal) {
   Case c = uneven_case({.queries = 400, .keys = 400, .head_dim = 32});
-  c.params.text_tokens = 70;  // the video has 5 blocks
+  c.params.text_tokens = 70;  // the video then has 5 whole blocks
   HeadPolicy policy;
   policy.selection = Selection::error;
   policy.error = 1e6;
@@ -191,7 +193,7 @@ TEST(RankingByError, KeepsDiverseBlocks) {
   HeadPolicy policy;
   policy.selection = Selection::error;
   policy.error = 1e6;
-  policy.similarity = 1;  // no block is similar enough
+  policy.similarity = 1;  // no block reaches this similarity, so all are computed
   const Prediction prediction = choose(c, policy, 64).prediction;
   EXPECT_EQ(count_blocks(prediction.map), static_cast<int64_t>(prediction.map.bits.size()));
   EXPECT_EQ(prediction.sum_error, 0);

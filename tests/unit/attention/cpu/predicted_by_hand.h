@@ -1,4 +1,4 @@
-// Computes the errors of means in double, straight from their formulas, and makes cases whose blocks differ.
+// Predicts the errors of means by their formulas in double, and makes cases whose blocks differ.
 #pragma once
 
 #include <algorithm>
@@ -12,11 +12,12 @@ namespace sparsereel::attention::cpu {
 
 using Vector = std::vector<double>;
 
-/// One head's predictions, [tiles][blocks of video keys]. A tile that sees no block has empty vectors.
+/// The predictions for one head. `rank` and `error` are [tiles][blocks of video keys]. Their vectors are empty for a
+/// tile that sees no block.
 struct ByHand {
   std::vector<Vector> rank, error;
-  Vector lengths;            // [tiles], of outputs
-  double output_length = 0;  // their mean
+  Vector lengths;            // [tiles], predicted lengths of outputs
+  double output_length = 0;  // mean of `lengths`
 };
 
 inline Vector mean_of(const View<const float>& view, int64_t b, int64_t h, int64_t first, int64_t count,
@@ -27,7 +28,7 @@ inline Vector mean_of(const View<const float>& view, int64_t b, int64_t h, int64
   return mean;
 }
 
-/// Returns the mean over the tokens of (x - mean of the token's cell)^2, for each dimension.
+/// Returns (x - mean of the token's cell)^2, averaged over `count` tokens from `first` on, for each channel.
 inline Vector spread_in_cells(const View<const float>& view, int64_t b, int64_t h, int64_t first, int64_t count,
                               int64_t cell, int64_t head_dim) {
   Vector spread(static_cast<size_t>(head_dim));
@@ -64,7 +65,7 @@ inline ByHand predict_by_hand(const KernelParams& p, int64_t rows, int64_t b, in
     const int64_t first = i * rows, count = std::min(rows, queries - first);
     const int64_t seen = std::min(blocks, blocks_of(p.visible_keys(b, first + count - 1)));
     Vector mass(static_cast<size_t>(seen)), q2 = zero;
-    for (int64_t start = 0; start < count; start += 16) {  // pooled queries
+    for (int64_t start = 0; start < count; start += 16) {  // groups of 16 queries, each pooled to its mean
       const int64_t size = std::min<int64_t>(16, count - start);
       const double weight = static_cast<double>(size) / static_cast<double>(count);
       const Vector q = mean_of(p.q, b, h, first + start, size, p.head_dim);
@@ -122,7 +123,7 @@ inline Choice choose(const Case& c, const HeadPolicy& policy, int64_t rows) {
   return choice;
 }
 
-/// Calls f(predictions, tile, the tile's row of the map) for every tile of every head.
+/// Calls f(the head's predictions, tile, the tile's row of the map) for every tile of every head.
 template <typename F>
 void for_tiles(const Case& c, const BlockMap& map, int64_t rows, const F& f) {
   for (int64_t b = 0; b < c.params.batch; ++b)

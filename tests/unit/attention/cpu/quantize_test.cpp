@@ -1,5 +1,5 @@
-// Tests 8-bit arithmetic: the number formats, the fast emulation against the scalar one, and its error against exact
-// attention.
+// Tests attention in 8 bits on a CPU: the number formats, whether the fast kernels emulate GPUs as the scalar reference
+// does, and the error against exact attention.
 #include <gtest/gtest.h>
 
 #include "attention/cpu/balance.h"
@@ -9,7 +9,7 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-/// Returns every non-negative e4m3 value by the format's definition: exponent bias 7, 3 mantissa bits, 0x7F is NaN.
+/// Returns every non-negative e4m3 number by the format's definition: exponent bias 7, 3 mantissa bits, 0x7F is NaN.
 std::vector<double> e4m3_values() {
   std::vector<double> values;
   for (int code = 0; code < 0x7F; ++code) {
@@ -95,7 +95,7 @@ TEST(Quantized, KeepsThePrecisionOfKeysBesideLoudChannels) {
   for (const int64_t head_dim : {64, 128}) {
     Case c({.queries = 128, .keys = 1500, .head_dim = head_dim, .heads = 1, .batch = 2});
     make_loud_channels(c);
-    expect_same_arithmetic(c, 0.046);  // without loud channels 0.04; 0.1 if all channels share one scale
+    expect_same_arithmetic(c, 0.046);  // 0.04 without loud channels; without balancing, 0.1
   }
 }
 
@@ -153,7 +153,8 @@ TEST(Quantized, IsNotChangedByPaddedQueries) {
   for (Case* c : {&usual, &padded}) c->params.key_lengths = lengths;
   for (int64_t h = 0; h < 2; ++h)
     for (int64_t token = kReal; token < kTokens; ++token)
-      std::fill_n(padded.row(padded.params.q, 0, token, h), 32, 100.0F);  // loud in half of the channels
+      // Large values in half of the channels of padding.
+      std::fill_n(padded.row(padded.params.q, 0, token, h), 32, 100.0F);
   const BlockMap map = visible_blocks(usual.params);
   const auto real_rows = [](std::vector<float> out) {
     constexpr int64_t kRow = 2 * 64;
@@ -170,7 +171,7 @@ TEST(Quantized, IsNotChangedByPaddedQueries) {
 
 TEST(Quantized, HandlesConstantInputs) {
   Case c({.queries = 70, .keys = 100, .head_dim = 32});
-  std::fill(c.inputs.begin(), c.inputs.end(), 0.75F);  // K and V minus their means are zero
+  std::fill(c.inputs.begin(), c.inputs.end(), 0.75F);  // equal tokens: K and V minus their means are zero
   const BlockMap map = visible_blocks(c.params);
   for (const TileKernel& kernel : tile_kernels())
     EXPECT_TRUE(near(c.fast(map, kernel, kNeverSkip, Arithmetic::int8).out, c.reference(map).out, 1e-6));

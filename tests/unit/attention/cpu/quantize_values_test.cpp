@@ -1,5 +1,5 @@
-// Tests P.V in int8: the rounding of V, the fast emulation against the scalar one, and its error against exact
-// attention, alone and with the rounding of Q and K.
+// Tests P.V in int8 on a CPU: the rounding of V, whether the fast kernels emulate GPUs as the scalar reference does,
+// and the error against exact attention, alone and together with the rounding of Q and K.
 #include <gtest/gtest.h>
 
 #include "attention/cpu/quantize.h"
@@ -9,16 +9,16 @@ namespace sparsereel::attention::cpu {
 namespace {
 
 TEST(RoundValues, MakesTheLargestValueOfAChannel127) {
-  std::vector<float> values = {1, -254, 0, -2, 127, 0, 0.5F, 2, 0, 0.0079F, 3, 0};  // four rows of three channels
+  std::vector<float> values = {1, -254, 0, -2, 127, 0, 0.5F, 2, 0, 0.0079F, 3, 0};  // 4 rows of 3 channels
   std::vector<float> scale(3);
   round_values(values.data(), 4, 3, scale.data());
-  EXPECT_EQ(values, std::vector<float>({64, -127, 0, -127, 64, 0, 32, 1, 0, 1, 2, 0}));  // 63.5 and 1.5 are ties
+  EXPECT_EQ(values, std::vector<float>({64, -127, 0, -127, 64, 0, 32, 1, 0, 1, 2, 0}));  // 63.5 and 1.5 round to even
   EXPECT_EQ(scale, std::vector<float>({2.0F / 127, 254.0F / 127, 0}));
 }
 
 TEST(RoundValues, NeverReachesMinus128) {
   std::mt19937 generator(1);
-  std::lognormal_distribution<float> sizes(0, 15);  // up to about 1e28, down to 1e-28
+  std::lognormal_distribution<float> sizes(0, 15);  // sizes from 1e-28 to 1e28
   for (int i = 0; i < 20000; ++i) {
     std::vector<float> values = {-sizes(generator)}, scale(1);
     const float before = values[0];
@@ -84,7 +84,7 @@ TEST(Int8Values, AreZeroForQueriesWithoutKeys) {
   Case c({.queries = 130, .keys = 70});
   const int64_t lengths[] = {70, 0};
   c.params.key_lengths = lengths;
-  c.params.causal = true;  // the first 60 queries see nothing
+  c.params.causal = true;  // the first 60 queries see no key
   const BlockMap map = visible_blocks(c.params);
   for (const TileKernel& kernel : tile_kernels()) {
     const Case::Output fast = c.fast(map, kernel, kNeverSkip, Arithmetic::int8_values);
@@ -153,8 +153,9 @@ double relative_l2(const std::vector<float>& actual, const std::vector<float>& e
   return std::sqrt(error / size);
 }
 
-/// A call of 4096 keys whose Q.K int8 computes exactly: all elements of q and k are 1 or -1, and every second key is
-/// the negative of the one before it. The scores have a deviation of `deviation`.
+/// Returns a case of 4096 keys in which int8 computes Q.K exactly, so only P.V rounds. All elements of q and k are 1 or
+/// -1. Every second key is the negative of the key before it, so the mean of keys is zero. `deviation` is the standard
+/// deviation of the scores.
 Case with_exact_scores(int64_t head_dim, double deviation = 1) {
   constexpr int64_t kQueries = 64;
   Case c({.queries = kQueries, .keys = 4096, .head_dim = head_dim, .heads = 1, .batch = 1});
@@ -206,7 +207,7 @@ PvErrors errors_of(int64_t head_dim, Values values, float gain = 1, double devia
   return errors_of(c);
 }
 
-// The bounds are 1.1 times what an emulation in double measured, with exact scores.
+// The bounds are 1.1 times the errors that an emulation in double measured with exact scores.
 TEST(Int8Values, ErrByAThirdOfE4m3) {
   for (const int64_t head_dim : {64, 128}) {
     SCOPED_TRACE(head_dim);
@@ -243,7 +244,7 @@ TEST(Int8Values, GiveTheMeanOfVForConstantInputs) {
     EXPECT_TRUE(near(c.fast(map, kernel, kNeverSkip, Arithmetic::int8_values).out, c.reference(map).out, 1e-6));
 }
 
-// All weights are 255 and all values of a block are 127 or -127, so the integer sums are as large as they can be.
+// All weights are 255 and all values of a block are 127 or all are -127, which gives the largest possible integer sums.
 TEST(Int8Values, SumTheLargestProductsExactly) {
   Case c({.queries = 70, .keys = 4096, .heads = 1, .batch = 1});
   std::fill(c.inputs.begin(), c.inputs.end(), 1.0F);
@@ -254,7 +255,7 @@ TEST(Int8Values, SumTheLargestProductsExactly) {
       ASSERT_NEAR(x, 1.5, 1e-5) << kernel.name;
 }
 
-// The exponent of the largest weight must not be rounded up, or 256 would become 0 in a uint8.
+// The largest weight is 255. If its exponent were rounded up, it would become 256, which is 0 in a uint8.
 TEST(Int8Values, KeepTheLargestWeightForScoresOfAnySize) {
   for (const float size : {1e3F, 1e5F, 1e6F}) {
     SCOPED_TRACE(size);

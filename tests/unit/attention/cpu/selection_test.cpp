@@ -11,7 +11,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// One head with head_dim 16. Every query scores levels[j] (in natural units) with the keys of block j.
+/// A case of one head with head_dim 16. Every query has the score levels[j], in natural units, with the keys of block
+/// j.
 class Levels {
  public:
   explicit Levels(const std::vector<double>& levels, int64_t text_tokens = 0)
@@ -62,7 +63,7 @@ TEST(Topk, BreaksTiesByIndex) {
 }
 
 TEST(Cdf, KeepsTheCrossingBlock) {
-  Levels x({std::log(1.0), std::log(5.0), std::log(1.0), std::log(3.0)});  // shares of the mass: 0.1, 0.5, 0.1, 0.3
+  Levels x({std::log(1.0), std::log(5.0), std::log(1.0), std::log(3.0)});  // attention: 0.1, 0.5, 0.1, 0.3
   x.policy.selection = Selection::cdf;
   x.policy.cdf = 0.45;
   EXPECT_THAT(x.row(0), ElementsAre(0, 1, 0, 0));
@@ -75,7 +76,7 @@ TEST(Cdf, KeepsTheCrossingBlock) {
 }
 
 TEST(Text, IsDenseAsKeysAndQueriesInAdditionToTheSelection) {
-  // There are 6 blocks, and text starts at token 5 * 64 - 10: block 4, where video meets text, counts as text.
+  // There are 6 blocks. Text starts at token 5 * 64 - 10, in block 4, so blocks 4 and 5 count as text.
   Levels x({1, 5, 2, 4, 3, 9}, 64 + 10);
   x.policy.topk = 0.34;  // floor(0.34 * 6) = 2 video blocks in addition to blocks 4 and 5
   for (const int64_t block : {0, 1, 2, 3}) EXPECT_THAT(x.row(block), ElementsAre(0, 1, 0, 1, 1, 1));
@@ -90,8 +91,8 @@ TEST(Text, ForcesNoVideoBlockIfItStartsAtABlockBoundary) {
 }
 
 TEST(Selection, AveragesRealTokensOnly) {
-  // The last block has only 8 keys, and they score 4. If its mean counted 56 more keys as 0, the block would rank below
-  // the first one, whose keys score 1.
+  // The last block has only 8 keys, with the score 4. If its mean counted the 56 missing keys as zeros, the block would
+  // rank below the first block, whose keys have the score 1.
   Case c({.queries = 64, .keys = 2 * kBlock + 8, .head_dim = 16, .heads = 1, .batch = 1});
   std::fill(c.inputs.begin(), c.inputs.end(), 0.0F);
   c.params.scale = 1;
@@ -106,7 +107,8 @@ TEST(Selection, AveragesRealTokensOnly) {
 }
 
 TEST(Selection, MakesOneChoiceForAllSelectionRows) {
-  // Queries of block 0 match key block 0, blocks 1 and 2 match key block 1, block 3 matches key block 3.
+  // Queries of block 0 prefer key block 0, queries of blocks 1 and 2 prefer key block 1, and queries of block 3 prefer
+  // key block 3.
   Levels x({0, 0, 0, 0});
   const int64_t likes[] = {0, 1, 1, 3};
   for (int64_t t = 0; t < x.c.params.keys; ++t) {
@@ -125,7 +127,7 @@ TEST(Selection, MakesOneChoiceForAllSelectionRows) {
     return result;
   };
   EXPECT_THAT(chosen(64), ElementsAre(0, 1, 1, 3));
-  EXPECT_THAT(chosen(128), ElementsAre(1, 1, 1, 1));  // the tie in the second pair goes to the lower index
+  EXPECT_THAT(chosen(128), ElementsAre(1, 1, 1, 1));  // blocks 2 and 3 prefer different blocks; the lower index wins
   EXPECT_THAT(chosen(192), ElementsAre(1, 1, 1, 3));
 }
 
@@ -133,10 +135,10 @@ TEST(Similarity, ForcesDiverseKeyBlocksAndQueryTiles) {
   Levels x({1, 5, 2, 4});
   x.policy.topk = 0.25;
   x.policy.similarity = 0.5;
-  // Key block 2 gets tokens of alternating sign: its mean does not represent them.
+  // Tokens of key block 2 get alternating signs, so that their mean does not represent them.
   for (int64_t t = 128; t < 192; ++t) x.c.row(x.c.params.k, 0, t, 0)[1] = t % 2 == 0 ? 50.0F : -50.0F;
   EXPECT_THAT(x.row(0), ElementsAre(0, 1, 1, 0));
-  // The queries of tile 1 (blocks 2 and 3) get alternating signs as well.
+  // Queries of tile 1 (blocks 2 and 3) get alternating signs, too.
   for (int64_t t = 128; t < 256; ++t) x.c.row(x.c.params.q, 0, t, 0)[1] = t % 2 == 0 ? 50.0F : -50.0F;
   EXPECT_THAT(x.row(0), ElementsAre(0, 1, 1, 0));
   EXPECT_THAT(x.row(2), ElementsAre(1, 1, 1, 1));
@@ -162,7 +164,8 @@ TEST(Selection, KeepsTheDiagonalUnderACausalMask) {
   x.c.params.causal = true;
   x.policy.topk = 0.25;
   EXPECT_THAT(x.row(0, 64), ElementsAre(1, 0, 0, 0, 0, 0));
-  EXPECT_THAT(x.row(1, 64), ElementsAre(1, 1, 0, 0, 0, 0));  // the best of 2 visible blocks, and the diagonal block
+  // The best of 2 visible blocks, and the block on the diagonal.
+  EXPECT_THAT(x.row(1, 64), ElementsAre(1, 1, 0, 0, 0, 0));
   EXPECT_THAT(x.row(4, 128), ElementsAre(1, 0, 0, 0, 1, 0));
   EXPECT_THAT(x.row(5, 128), ElementsAre(1, 0, 0, 0, 1, 1));
 }

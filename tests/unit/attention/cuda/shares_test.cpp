@@ -1,4 +1,5 @@
-// Tests how the Hopper kernel's last query tiles are cut into shares. This is plain arithmetic and needs no GPU.
+// Tests how the Hopper kernel divides its last query tiles into one equal share per processor. This is plain arithmetic
+// and needs no GPU.
 #include "attention/cuda/shares.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@ struct Piece {
   ListRange part;
 };
 
-/// Returns for each tile the pieces that the shares compute.
+/// Returns the pieces into which each tile is cut, in the order of the shares that compute them.
 std::vector<std::vector<Piece>> pieces(const Shares& shares, int length, int stage) {
   std::vector<std::vector<Piece>> tiles(static_cast<size_t>(shares.tiles));
   for (int share = 0; share < shares.processors; ++share)

@@ -1,4 +1,4 @@
-// Tests how query tiles are numbered, and how a number leads back to its tile.
+// Tests how query tiles of all heads are numbered, and that a number gives its tile back.
 #include "attention/cuda/tile_index.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 TEST(TileIndex, NumbersEveryTileOnceAndInverts) {
-  for (const int listed : {0, 1, 5, 7}) {  // causal; then text in most, some and no tiles
+  for (const int listed : {0, 1, 5, 7}) {  // 0 if causal; otherwise the number of tiles without text
     const TileCounts counts{.batch_heads = 3, .query_tiles = 7, .listed_tiles = listed};
     std::set<int64_t> lists;
     for (int index = 0; index < 21; ++index) {

@@ -13,7 +13,8 @@ namespace {
 
 using cpu::Case;
 
-/// Changes a valid call with `spoil` and returns the status of the call, which must leave the output alone.
+/// Changes a valid call with `spoil`, runs it and returns its status. Expects `cause` in the message, and the output to
+/// be unchanged.
 sparsereel_status refused(const std::function<void(Caller&)>& spoil, const std::string& cause) {
   const Case c({.queries = 100, .keys = 100});
   Caller caller(c);

@@ -1,4 +1,4 @@
-// Tests that the C interface computes the same as the core.
+// Tests that the C interface gives the same results as the C++ core.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -106,7 +106,7 @@ TEST(AttentionLibrary, SharesHeadsOfKeysAndValues) {
     if (quantized == 0) {
       EXPECT_EQ(caller.out, all.out);
       EXPECT_EQ(caller.lse, all.lse);
-    } else {  // a group's channels are balanced together
+    } else {  // different 8-bit keys: channels are balanced for all heads of a group together
       EXPECT_LT(cpu::relative_l1(caller.out, all.out), 0.05);
     }
     EXPECT_EQ(caller.counts[SPARSEREEL_COUNT_KEPT], all.counts[SPARSEREEL_COUNT_KEPT]);
@@ -114,7 +114,7 @@ TEST(AttentionLibrary, SharesHeadsOfKeysAndValues) {
   }
 }
 
-/// The program was compiled with a header older than kv_heads, so its struct ends before that field.
+/// Imitates a program that was compiled with a header without the field kv_heads, so its struct ends before the field.
 TEST(AttentionLibrary, AcceptsCallsOfItsFirstHeader) {
   constexpr size_t first = offsetof(sparsereel_attention_call, kv_heads);
   Case c({.queries = 130, .keys = 130});
@@ -151,7 +151,8 @@ TEST(AttentionLibrary, AcceptsADifferentPolicyForEachHead) {
 
 TEST(AttentionLibrary, ObeysAMapOf64Or128Queries) {
   Case c({.queries = 300, .keys = 300});
-  const BlockMap tall = cpu::random_map(c.params);  // one row for 64 queries; the other map has every second
+  // One row per 64 queries; `given` has every second row, for 128 queries each.
+  const BlockMap tall = cpu::random_map(c.params);
   std::vector<uint8_t> given;
   BlockMap wide = tall;
   for (int64_t b = 0; b < 2; ++b)
@@ -198,7 +199,7 @@ TEST(AttentionLibrary, WritesToAnyOrderOfBatchTokensAndHeads) {
                                &other[((b * 2 + h) * 90 + i) * 64]));
 }
 
-/// Returns the case's tensors in 16 bits, contiguous.
+/// Returns the view's tensor [batch, tokens, heads, head_dim] in 16 bits, contiguous.
 std::vector<uint16_t> narrowed(const cpu::View<const float>& view, const Case& c, uint16_t (*convert)(float)) {
   std::vector<uint16_t> all;
   for (int64_t b = 0; b < c.params.batch; ++b)
@@ -260,7 +261,7 @@ TEST(AttentionLibrary, AppliesThePrologueBeforeAttention) {
   caller.call.prologue.rotary_sin = sines.data();
   caller.call.prologue.interleaved = 0;
   caller.run();
-  // Applies the same prologue by hand, in place.
+  // The expected result: applies the prologue to the inputs in place.
   const auto apply = [&](const cpu::View<const float>& view, bool weighted) {
     for (int64_t b = 0; b < 2; ++b)
       for (int64_t t = 0; t < 80; ++t) {
@@ -292,7 +293,8 @@ TEST(AttentionLibrary, AppliesSeparateTextWeightsAndAnglesPerHead) {
     text_weight[i] = 1.5F - 0.02F * static_cast<float>(i);
   }
   for (int64_t t = 0; t < video; ++t)
-    for (const int64_t axis : {t / 16, t / 4 % 4 - 2, t % 4 - 2, int64_t{1000}})  // the last number is not read
+    // The last number is padding, which must not be read.
+    for (const int64_t axis : {t / 16, t / 4 % 4 - 2, t % 4 - 2, int64_t{1000}})
       positions.push_back(static_cast<float>(axis));
   for (int64_t i = 0; i < 2 * 3 * 16; ++i) frequencies.push_back(std::sin(static_cast<float>(i)) * 3);
   Caller caller(c);
@@ -305,7 +307,7 @@ TEST(AttentionLibrary, AppliesSeparateTextWeightsAndAnglesPerHead) {
                        .rotary_positions = positions.data(),
                        .rotary_frequencies = frequencies.data()};
   caller.run();
-  // Applies the same rotation by hand, in place.
+  // The expected result: rotates the inputs in place.
   const auto turn = [&](float* x, int64_t t, int64_t h) {
     for (int64_t i = 0; i < 16; ++i) {
       double angle = 0;

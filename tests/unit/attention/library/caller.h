@@ -15,7 +15,7 @@ inline sparsereel_tensor tensor_of(const cpu::View<const float>& view) {
   return {const_cast<float*>(view.data), view.batch_stride, view.token_stride, view.head_stride};
 }
 
-/// A call for a case, and memory for its results.
+/// A call of the C interface for a case, and memory for its results.
 struct Caller {
   explicit Caller(const cpu::Case& c, int device = SPARSEREEL_CPU) : library(device) {
     const cpu::KernelParams& p = c.params;
@@ -38,7 +38,7 @@ struct Caller {
     call.counts = counts;
   }
 
-  /// Runs the call with the workspace that the library asks for, filled with garbage, and returns the output.
+  /// Runs the call and returns the output. The workspace has the size that the library asks for, and holds garbage.
   std::vector<float> run() {
     workspace.assign(library.workspace_size(call), '\xFF');
     EXPECT_TRUE(library.run(call, workspace.data(), workspace.size()));

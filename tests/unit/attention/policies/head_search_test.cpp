@@ -1,4 +1,5 @@
-// Tests the policy search on invented heads whose errors are known: its result, the number of trials, and saving it.
+// Tests the search for a head's policy on made-up heads whose errors are known: the policy that it finds, the number of
+// trials, and saving its state.
 #include "attention/policies/head_search.h"
 
 #include <gtest/gtest.h>
@@ -15,8 +16,8 @@ Trial trial(double error, double work) {
   return {.error = error, .size = 1, .total_blocks = 1000, .kept_blocks = 1000 * work, .calls = 1};
 }
 
-/// Runs one call on a ladder whose setting i has the error error(i). Returns the number of settings that the ladder
-/// wanted to try.
+/// Runs one attention call in which setting i of the ladder has the error error(i). Returns the number of settings that
+/// the ladder wanted to try.
 int call(Ladder& ladder, const std::function<double(size_t)>& error, double bound) {
   int asked = 0;
   ladder.begin_call();
@@ -72,7 +73,7 @@ TEST(Ladder, FindsNothingIfNothingPasses) {
   }
 }
 
-/// A head maps a policy to its relative L1 and work.
+/// A made-up head: returns the relative L1 error and the work of a policy.
 using Head = std::function<Trial(const HeadPolicy&)>;
 
 void measure(HeadSearch& search, const Head& head, int calls = 1) {
@@ -85,8 +86,8 @@ void measure(HeadSearch& search, const Head& head, int calls = 1) {
   }
 }
 
-/// A head whose mass is concentrated: for the same error, cdf keeps fewer blocks than topk. A P.V threshold below 3
-/// adds an error of 0.01.
+/// A head whose attention is concentrated in few blocks: for the same error, cdf keeps fewer blocks than topk. A P.V
+/// threshold below 3 adds an error of 0.01.
 Trial concentrated(const HeadPolicy& policy) {
   if (policy.dense) return trial(0, 1);
   const bool cdf = policy.selection == Selection::cdf;
@@ -107,7 +108,7 @@ TEST(HeadSearch, ChoosesThePolicyWithTheLeastWorkWithinTheBounds) {
   EXPECT_EQ(choice.policy.selection, Selection::cdf);
   EXPECT_LT(choice.policy.similarity, 0);
   EXPECT_LE(choice.trial.relative_l1(), 0.065);
-  EXPECT_NEAR(choice.policy.cdf, 0.9, 0.021);  // 0.5 x (1 - cdf) + 0.01 within 0.065
+  EXPECT_NEAR(choice.policy.cdf, 0.9, 0.021);  // the smallest cdf with 0.5 (1 - cdf) + 0.01 <= 0.065
   EXPECT_LT(choice.policy.pv_threshold, 3);
   EXPECT_NEAR(search.untuned().trial.relative_l1(), 0.075, 1e-9);
 }
@@ -135,7 +136,7 @@ TEST(HeadSearch, KeepsTheBoundsInEachCallIfEachCallCounts) {
 }
 
 TEST(HeadSearch, KeepsTheBoundOfTheSelectionIfEachCallCounts) {
-  const Head head = [](const HeadPolicy& policy) {  // skipping P.V costs next to nothing
+  const Head head = [](const HeadPolicy& policy) {  // skipping P.V products adds an error of only 0.001
     Trial result = concentrated(policy);
     if (policy.pv_threshold < 3) result.error -= 0.009;
     return result;
@@ -150,7 +151,7 @@ TEST(HeadSearch, KeepsTheBoundOfTheSelectionIfEachCallCounts) {
 
 TEST(HeadSearch, SkipsPvEvenIfAnotherSelectionBecomesBetterLater) {
   bool first = true;
-  const Head head = [&](const HeadPolicy& policy) {  // topk is best in the first call, cdf over all calls together
+  const Head head = [&](const HeadPolicy& policy) {  // topk is best in the first call, cdf in all calls together
     const bool cdf = policy.selection == Selection::cdf;
     const double share = cdf ? policy.cdf : policy.topk, bad = cdf ? 0.3 : first ? 0.15 : 0.55;
     Trial result = policy.dense ? trial(0, 1) : trial((1 - share) * bad, share * (cdf ? 0.65 : 0.6));
@@ -213,14 +214,15 @@ TEST(HeadSearch, RefusesDamagedNumbers) {
   const std::span<const double> all = numbers;
   EXPECT_THROW(HeadSearch({}, {}).restore(all.first(all.size() - 1)), Error);
   const size_t dropped = 8,
-               way = 1 + 2 + 20 * 7;  // position of the first way's flag, and distance to the next way's
+               // Indexes of the flag of the first selection method, and distance to the next one's.
+      way = 1 + 2 + 20 * 7;
   numbers[dropped] = 2;
   EXPECT_THROW(HeadSearch({}, {}).restore(numbers), Error);
   for (size_t i = 0; i < 8; ++i) numbers[dropped + i * way] = 1;
   EXPECT_THROW(HeadSearch({}, {}).restore(numbers), Error);
   numbers[dropped] = 0;
   EXPECT_NO_THROW(HeadSearch({}, {}).restore(numbers));
-  numbers[4] = 2000;  // kept blocks, more than the 1000 blocks in all
+  numbers[4] = 2000;  // 2000 kept blocks, but there are only 1000 blocks
   EXPECT_THROW(HeadSearch({}, {}).restore(numbers), Error);
 }
 
@@ -232,7 +234,8 @@ double total_work(const std::vector<std::vector<HeadChoice>>& choices) {
 }
 
 TEST(Choose, NeverNeedsMoreWorkThanTheUntunedPolicy) {
-  // The untuned policy keeps half of the blocks. To keep the bound, the first head needs more, the second head few.
+  // The untuned policy keeps half of the blocks. Within the error bound, the first head needs more blocks and the
+  // second head needs few.
   const Head difficult = [](const HeadPolicy& policy) {
     const double share = policy.selection == Selection::topk ? policy.topk : policy.cdf;
     return policy.dense ? trial(0, 1) : trial((1 - share) * 0.2, share);
@@ -240,20 +243,20 @@ TEST(Choose, NeverNeedsMoreWorkThanTheUntunedPolicy) {
   HeadSearch first({.topk = 0.5}, {}), second({.topk = 0.5}, {});
   measure(first, difficult);
   measure(second, concentrated);
-  const auto balanced = choose({{first, second}});  // the second's savings pay for the first
+  const auto balanced = choose({{first, second}});  // the second head saves what the first needs
   EXPECT_LE(total_work(balanced), 1);
   EXPECT_LE(balanced[0][0].trial.relative_l1(), 0.065);
   const auto alone = choose({{first, first}});
   EXPECT_LE(total_work(alone), 1);
   EXPECT_EQ(alone[0][0].policy, HeadPolicy{.topk = 0.5});
-  const auto bounded = within_bounds({{first, first}});  // keeps the bound even if the work grows
+  const auto bounded = within_bounds({{first, first}});  // within the bound, although the work grows
   EXPECT_GT(total_work(bounded), 1);
   EXPECT_LE(bounded[0][0].trial.relative_l1(), 0.065);
 }
 
 TEST(Choose, LeavesHeadsDenseThatTheUntunedPolicyBreaks) {
-  // The untuned policy keeps next to nothing and errs hugely. The other policies need more blocks, and no search that
-  // only saved work would want them.
+  // The untuned policy keeps hardly any block and has a huge error. All other policies need more blocks, so a search
+  // that only reduces work would not choose them.
   HeadPolicy untuned;
   untuned.topk = 0.01;
   const Head fragile = [&](const HeadPolicy& policy) {

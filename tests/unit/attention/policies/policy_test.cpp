@@ -1,4 +1,4 @@
-// Tests names and ranges of policies, their lookup by head, and the arithmetic of statistics.
+// Tests names and ranges of policies, which policy a head gets, and the arithmetic of statistics.
 #include "attention/policies/policy.h"
 
 #include <gmock/gmock.h>
@@ -78,7 +78,7 @@ TEST(Policy, LooksUpHeadsInTheProfile) {
 TEST(Statistics, AddUpAndGiveTheShareOfSkippedWork) {
   EXPECT_EQ(Statistics().sparsity(), 0);
   Statistics sum{.total_blocks = 100, .kept_blocks = 60, .skipped_pv_blocks = 20, .calls = 1, .seconds = 1};
-  EXPECT_DOUBLE_EQ(sum.sparsity(), 0.5);  // 40 of 100 in QK, 60 of 100 in PV
+  EXPECT_DOUBLE_EQ(sum.sparsity(), 0.5);  // skips 40 of 100 Q.K products and 60 of 100 P.V products
   sum.max_relative_l1 = 0.3;
   sum += Statistics{.total_blocks = 100,
                     .kept_blocks = 100,

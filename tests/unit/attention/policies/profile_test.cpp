@@ -1,4 +1,5 @@
-// Tests that profiles read back as they were written, and that errors about others name file, line and key.
+// Tests that reading a written profile gives the same profile, and that errors about wrong profiles name file, line and
+// key.
 #include "attention/policies/profile.h"
 
 #include <gmock/gmock.h>
@@ -44,7 +45,7 @@ Profile example() {
   cdf.similarity = 0.35;
   cdf.pv_threshold = 2.5;
   error.selection = Selection::error;
-  error.error = 1e-7;  // so small that it must not be rounded
+  error.error = 1e-7;  // so small that rounding to a few decimals would make it zero
   block_error.selection = Selection::block_error;
   block_error.block_error = 0.0045;
   dense.dense = true;
@@ -85,8 +86,7 @@ TEST(Profile, WritesReadableYaml) {
   EXPECT_THAT(text, HasSubstr("\n# layer 1\n"));
 }
 
-/// Returns the example without the keys `dropped`, `select` and `cell`. Profiles lacked them before sparse attention
-/// had means.
+/// Returns the example without the keys `dropped`, `select` and `cell`, as in files of versions without means.
 std::string of_before_means() {
   Profile profile = example();
   profile.heads[1][1] = profile.heads[0][2] = profile.heads[1][0];
@@ -105,7 +105,7 @@ TEST(Profile, TreatsOldFilesWithoutMeansAsThePublishedMethod) {
   EXPECT_THAT(to_yaml(read), HasSubstr("\ndropped: none\nselect: mass\n")) << "what is written anew says so";
 }
 
-/// Replaces one piece of text in the example and returns the cause of the resulting error.
+/// Replaces `from` by `to` in the example's text. Returns the cause of the error that reading the text gives.
 std::string cause_of(const std::string& from, const std::string& to) {
   std::string text = to_yaml(example());
   const size_t place = text.find(from);
@@ -152,7 +152,7 @@ TEST(Profile, NamesTheFileLineAndKeyOfAnError) {
     EXPECT_THROW(parse_profile(text, "p.yaml"), Error) << text;
 }
 
-/// Returns a profile that holds a complete setting but no policies for heads.
+/// Returns a profile that gives a setting for the whole run, but no policies for single heads.
 Profile setting_alone() {
   Profile profile = example();
   profile.heads.clear();
