@@ -167,9 +167,8 @@ TEST(AttendWithMeans, RunsHalfPrecision) {
 }
 
 TEST(AttendWithMeans, CountsMeansSeparatelyFromBlocks) {
-  const Result result =
-      // Ranking by mass keeps the same number of blocks in every tile.
-      run(GroupedInputs(640), sparse(0.3, Dropped::mean, Ranking::mass));
+  // Ranking by mass keeps the same number of blocks in every tile.
+  const Result result = run(GroupedInputs(640), sparse(0.3, Dropped::mean, Ranking::mass));
   EXPECT_EQ(result.statistics.kept_blocks, 2 * kHeads * 10 * 3);
   EXPECT_EQ(result.statistics.mean_blocks, 2 * kHeads * 10) << "7 dropped blocks of 4 cells: 28 cells, one block";
   EXPECT_NEAR(result.statistics.sparsity(), 0.7, 1e-9);

@@ -213,9 +213,8 @@ TEST(HeadSearch, RefusesDamagedNumbers) {
   search.save(numbers);
   const std::span<const double> all = numbers;
   EXPECT_THROW(HeadSearch({}, {}).restore(all.first(all.size() - 1)), Error);
-  const size_t dropped = 8,
-               // Indexes of the flag of the first selection method, and distance to the next one's.
-      way = 1 + 2 + 20 * 7;
+  // `dropped` is the index of the flag of the first selection method, `way` the distance to the next method's flag.
+  const size_t dropped = 8, way = 1 + 2 + 20 * 7;
   numbers[dropped] = 2;
   EXPECT_THROW(HeadSearch({}, {}).restore(numbers), Error);
   for (size_t i = 0; i < 8; ++i) numbers[dropped + i * way] = 1;

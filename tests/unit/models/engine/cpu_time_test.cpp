@@ -1,4 +1,4 @@
-// Tests the warning about videos that take too long on a CPU.
+// Tests the warning about videos that would take too long on a CPU.
 #include "models/engine/cpu_time.h"
 
 #include <gmock/gmock.h>

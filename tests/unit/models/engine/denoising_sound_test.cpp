@@ -1,4 +1,5 @@
-// Tests the denoising of a video together with its sound: a clock and a sampler each, NaN in the sound, and states.
+// Tests denoising a video together with its sound, each with its own timesteps and sampler. Also tests NaN in the
+// sound, and saved states.
 #include "models/engine/denoising.h"
 
 #include <ATen/ATen.h>
@@ -22,8 +23,8 @@ using ::testing::ElementsAreArray;
 
 constexpr int64_t kSteps = 4;
 
-/// Predicts from video and sound together, and records the timesteps. In one step a value of the sound is NaN unless
-/// attention is full.
+/// A made-up transformer whose predictions depend on video and sound. It records the timesteps of both. In the step
+/// `faulty_step`, its prediction for the sound contains NaN unless attention is full.
 class SoundingTransformer final : public LoadedTransformer {
  public:
   explicit SoundingTransformer(int64_t faulty_step = -1) : faulty_step_(faulty_step) {}

@@ -1,5 +1,5 @@
-// Tests how denoising steps are guarded, with transformers that fail on purpose: which steps are repeated, which change
-// the state, and which are counted.
+// Tests what happens if a denoising step fails, with transformers that fail on purpose: which steps are repeated, which
+// change the state, and which are counted.
 #include "models/engine/denoising.h"
 
 #include <ATen/ATen.h>
@@ -26,8 +26,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-/// Predicts the same with any attention, except in one step: there, one value becomes NaN or Inf unless attention is
-/// full. With `full_fails`, full attention does not help.
+/// Predicts the same in every attention mode. In one step, one value of the prediction is NaN or Inf unless attention
+/// is full. With `full_fails`, it is NaN or Inf in full attention, too.
 class FaultyTransformer final : public LoadedTransformer {
  public:
   FaultyTransformer(int64_t faulty_step, float fault, bool full_fails = false)
@@ -52,7 +52,8 @@ class FaultyTransformer final : public LoadedTransformer {
   bool full_fails_;
 };
 
-/// Counts kept blocks where collect() must fetch them, as GPU kernels do, and fails once in the middle of a step.
+/// Counts kept blocks in memory of its own, from which collect() fetches them, as GPU kernels do. Fails once in the
+/// middle of a step.
 class BreakingTransformer final : public LoadedTransformer {
  public:
   at::Tensor forward(const at::Tensor& latents, const Conditioning&, const at::Tensor&, AttentionRun& run,
@@ -74,7 +75,8 @@ class BreakingTransformer final : public LoadedTransformer {
   bool broken_ = false;
 };
 
-/// Predicts a wrong shape once, when a step is repeated with full attention, so that the sampler throws.
+/// Returns a prediction of a wrong shape when a step is repeated with full attention for the first time, so that the
+/// sampler throws.
 class MisshapenTransformer final : public LoadedTransformer {
  public:
   explicit MisshapenTransformer(int64_t faulty_step) : sound_(faulty_step, std::nanf("")), faulty_step_(faulty_step) {}
@@ -94,8 +96,8 @@ class MisshapenTransformer final : public LoadedTransformer {
   bool broken_ = false;
 };
 
-/// Skips its second layer whenever the cache allows it. In one step this layer fails once: it gives NaN, which the
-/// cache may remember, or throws after it has changed the cache.
+/// A transformer with two layers, whose second layer is skipped if the cache allows it. In one step this layer fails
+/// once: it gives NaN, which the cache may remember, or throws an Error after it has changed the cache.
 class CachingTransformer final : public LoadedTransformer {
  public:
   enum class Fault { none, nan, exception };
@@ -106,7 +108,7 @@ class CachingTransformer final : public LoadedTransformer {
     run.per_layer.resize(2);
     ++run.per_layer[0].calls;
     const bool now = run.step == faulty_step_ && !std::exchange(broken_, true);
-    // The first and the third of four steps are computed.
+    // Of four steps, the cache computes the first and the third and reuses results in the others.
     if (cache->undecided()) cache->decide(at::full({1, 1, 1}, run.step < 2 ? 1.0 : 2.0));
     at::Tensor rest = cache->reuses() ? cache->recall() : latents * 0.25;
     seen_ = rest;
@@ -120,7 +122,7 @@ class CachingTransformer final : public LoadedTransformer {
   }
   void collect(AttentionRun&) override {}
   uint64_t weight_bytes() const override { return 0; }
-  /// Returns the number of other owners of the tensor that the cache remembers or recalls.
+  /// Returns the number of owners, besides this transformer, of the tensor that the cache remembered or recalled last.
   size_t others_that_hold_it() const { return seen_.defined() ? seen_.use_count() - 1 : 0; }
 
  private:
@@ -181,7 +183,7 @@ TEST(Denoising, KeepsKnownLatentsUnchanged) {
   }
 }
 
-/// Predicts from all channels of its input; the prediction has as many channels as the noise.
+/// Uses all channels of its input, such as those of an image. Its prediction has only the channels of the noise.
 class WideTransformer final : public LoadedTransformer {
  public:
   at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor&, AttentionRun& run,
@@ -211,7 +213,7 @@ TEST(Denoising, ConcatenatesLatentsWithoutAMaskToTheNoise) {
   }
 }
 
-/// Stores a key for the context in its first forward, if none is stored yet.
+/// In its first forward pass, makes keys and values of the context, unless they are stored already. Counts how often.
 class ContextTransformer final : public LoadedTransformer {
  public:
   at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor&, AttentionRun& run,
@@ -237,7 +239,7 @@ TEST(Denoising, ComputesContextKeysOncePerExpert) {
   const auto denoising = start(one_expert(alone), SamplerKind::unipc, Mode::sparse, {}, images);
   finish(*denoising);
   EXPECT_EQ(alone->made, 1);
-  finish(*start(one_expert(alone), SamplerKind::unipc, Mode::sparse, {}, images));  // another video
+  finish(*start(one_expert(alone), SamplerKind::unipc, Mode::sparse, {}, images));  // another video needs a new one
   EXPECT_EQ(alone->made, 2);
   ModelSpec spec;
   spec.experts = {{.role = "first", .from_share = 0.5}, {.role = "second", .from_share = 0}};
@@ -260,7 +262,7 @@ TEST_P(StepGuard, RedoesAFaultyStepWithFullAttentionBeforeCommittingIt) {
   for (const float fault : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     for (const int64_t step : {0, 2, 3}) {
       const auto denoising = start(std::make_shared<FaultyTransformer>(step, fault), GetParam());
-      // Latents, the sampler's history and the generator equal those of a run without the fault.
+      // The result is equal only if latents, the sampler's history and the generator are those of a run without fault.
       EXPECT_TRUE(finish(*denoising).equal(expected)) << step;
       ASSERT_THAT(denoising->warnings(), SizeIs(1));
       EXPECT_THAT(denoising->warnings()[0], HasSubstr("step " + std::to_string(step + 1) + " gave NaN or Inf"));
@@ -313,7 +315,7 @@ TEST_P(StepGuard, RestoresStateIfTheSamplerThrows) {
     EXPECT_EQ(broken->attention().statistics.total_blocks, counted.total_blocks) << step;
     EXPECT_THAT(broken->attention().redone_steps, IsEmpty());
     EXPECT_THAT(broken->warnings(), IsEmpty());
-    EXPECT_TRUE(finish(*broken).equal(expected)) << step;  // the step is tried again, with the same noise
+    EXPECT_TRUE(finish(*broken).equal(expected)) << step;  // the repeated step has the same noise
     EXPECT_EQ(broken->attention().statistics.total_blocks, sound->attention().statistics.total_blocks) << step;
     EXPECT_EQ(broken->warnings(), sound->warnings());
   }
@@ -454,7 +456,7 @@ INSTANTIATE_TEST_SUITE_P(Samplers, CachedDenoising, ::testing::Values(SamplerKin
 INSTANTIATE_TEST_SUITE_P(Samplers, StepGuard, ::testing::Values(SamplerKind::ddim, SamplerKind::dpm_solver),
                          [](const auto& each) { return each.param == SamplerKind::ddim ? "ddim" : "dpm_solver"; });
 
-// Reused steps run only their first layer, dense steps compute all blocks.
+// Reused steps run only their first layer, and dense steps compute all blocks. Neither must count.
 TEST(KeptShare, CountsOnlyStepsThatMaySkipBlocks) {
   const auto layer = [](int64_t kept) {
     return attention::Statistics{.total_blocks = 100, .kept_blocks = kept, .calls = 1};

@@ -1,4 +1,4 @@
-// Tests which dtype a run chooses from the stored weights.
+// Tests which dtype a run chooses for a checkpoint's stored weights.
 #include "models/engine/device_choices.h"
 
 #include <ATen/ATen.h>
@@ -11,8 +11,8 @@
 namespace sparsereel::models {
 namespace {
 
-/// Files with 8-bit weights also hold fp16 tensors. These are no reason to compute in fp16, whose range UMT5's
-/// activations exceed.
+/// Files with 8-bit weights also hold fp16 tensors. Yet the run must not compute in fp16, because UMT5's activations
+/// exceed its range.
 TEST(StoredDtype, IsBf16IfTheTextEncoderIsReplacedByAPackedOne) {
   const test::TemporaryFolder folder;
   Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");

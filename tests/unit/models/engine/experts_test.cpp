@@ -1,4 +1,5 @@
-// Tests which transformer denoises a timestep, which transformers are in memory, and whose guidance scale counts.
+// Tests models of two transformers (experts): which one denoises a timestep, which are in memory, and which guidance
+// scale a step uses.
 #include "models/engine/experts.h"
 
 #include <ATen/ATen.h>
@@ -74,7 +75,7 @@ class ExpertsTest : public ::testing::Test {
   Request request_;
   std::vector<std::string> loads_;
   bool fits_ = true;
-  int fails_ = 0;  // number of loads that fail
+  int fails_ = 0;  // the next `fails_` loads throw
 };
 
 TEST_F(ExpertsTest, ChoosesTheExpertByTheTimestep) {
@@ -135,7 +136,7 @@ TEST_F(ExpertsTest, ThrowsIfTheRetryFailsToo) {
   EXPECT_THROW(both->load(0), std::runtime_error);
 }
 
-/// Loading the prefetched expert would take 10 s, but it must stop earlier.
+/// The expert that is being prefetched takes 10 s to load. Destroying its owner must stop the load earlier.
 TEST_F(ExpertsTest, StopsPrefetchingWhenDestroyed) {
   std::promise<void> begun;
   bool stopped = false;
@@ -159,12 +160,12 @@ TEST_F(ExpertsTest, StopsPrefetchingWhenDestroyed) {
   EXPECT_TRUE(stopped);
 }
 
-/// Each step adds (next sigma - sigma) x prediction to the latents. With guidance the prediction is value x (1 +
-/// scale).
+/// Each step adds (next sigma - sigma) * prediction to the latents. ConstantTransformer predicts `value` without and
+/// 2 * value with the prompt, so guidance gives value * (1 + scale).
 TEST_F(ExpertsTest, UsesTheExpertAndGuidanceScaleOfEachStep) {
   const auto denoising = start(experts());
   double x = 0;
-  const std::vector<double> sigmas = {1, 0.667, 0.334, 0.001, 0};  // equal steps to the last sigma of training, then 0
+  const std::vector<double> sigmas = {1, 0.667, 0.334, 0.001, 0};  // four equal distances, and 0 at the end
   for (size_t step = 0; step < 4; ++step) {
     EXPECT_EQ(denoising->load_expert(), step == 0 || step == 2);
     denoising->step();

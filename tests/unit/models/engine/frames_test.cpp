@@ -1,4 +1,5 @@
-// Tests that decoded pieces of any size become the frames of one video, with the same facts about them.
+// Tests that decoded pieces of any size become the frames of one video, and that statistics about the frames do not
+// depend on the pieces.
 #include "models/engine/frames.h"
 
 #include <ATen/ATen.h>
@@ -30,7 +31,7 @@ class CollectedFrames final : public FrameSink {
   std::vector<at::Tensor> pieces_;
 };
 
-/// Returns [1, 3, 7, 4, 6]; some values lie outside the displayable range on both sides.
+/// Returns decoder output [1, 3, 7, 4, 6]. Some values are above 1 or below -1, the range that can be displayed.
 at::Tensor decoded() {
   return at::randn({1, 3, 7, 4, 6}) * 0.7;
 }

@@ -1,5 +1,5 @@
-// Tests guidance: its arithmetic, the inputs of each forward, and that passes in turn give the same as passes in a
-// batch.
+// Tests guidance: its arithmetic, the inputs of each forward pass, and that the two passes give the same result one
+// after the other as in one batch.
 #include "models/engine/guidance.h"
 
 #include <ATen/ATen.h>
@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 
 class GuidanceTest : public ::testing::Test {
  protected:
-  /// Returns a forward that adds the mean of a row's text to the row's latents, and records its batch size.
+  /// Returns a forward pass that adds the mean of each batch entry's text to its latents. It records the batch size.
   Guidance::Denoise denoise() {
     return [this](const at::Tensor& latents, const Conditioning& conditioning) {
       batches_.push_back(latents.size(0));

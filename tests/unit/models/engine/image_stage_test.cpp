@@ -1,4 +1,4 @@
-// Tests where the latents of an image are placed.
+// Tests where the latents of an image are placed among the latents of a video.
 #include "models/engine/image_stage.h"
 #include "models/image/resample.h"
 
@@ -29,7 +29,7 @@ TEST(ImageStage, PlacesImageLatentsAfterThePaddingFrames) {
   }
 }
 
-/// A plan of three latent frames. The first holds one frame, the others two each.
+/// A plan of three latent frames. The first one stands for one frame, the others for two frames each.
 struct ImageLatents : ::testing::Test {
   ImageLatents() {
     spec.image.latents = ImageSpec::Latents::beside_noise;
@@ -92,7 +92,8 @@ TEST_F(ImageLatents, ArePrecededByChannelsThatMarkGivenFrames) {
     for (const bool has_last : {false, true}) {
       const at::Tensor all = beside(mean, has_last), given = all.narrow(1, 0, 2).mean({0, 3, 4});
       EXPECT_TRUE(all.narrow(1, 2, 2).equal(mean));
-      // The first latent holds one frame. Of the two frames in the last latent, the second is the video's last.
+      // The mask has two entries per latent frame. The first latent frame stands for one frame, so its second entry is
+      // 0. The second entry of the last latent frame is the video's last frame.
       const float last = has_last ? 1 : 0;
       EXPECT_TRUE(given.equal(at::tensor({1.0F, 0.0F, 0.0F, 1.0F, 0.0F, last}).view({2, 3})));
     }
@@ -131,7 +132,7 @@ TEST(ImageStage, DrawsNoiseForTheFirstKeyframeBeforeTheLast) {
   EXPECT_TRUE(zeros.eq(0).all().item<bool>()) << "another run may share the latents";
 }
 
-/// An encoder whose tokens hold the mean of the image's pixels.
+/// An image encoder whose tokens hold the mean of the image's pixels.
 class MeanEncoder final : public ImageEncoder {
  public:
   at::Tensor forward(const at::Tensor& pixels) const override {
@@ -169,7 +170,7 @@ TEST(ImageStage, SamplesLatentsFromTheGeneratorOncePerRun) {
     EXPECT_TRUE(conditioning.latents.narrow(axis, 1, 2).equal(mean.narrow(axis, 1, 2)));
     EXPECT_FALSE(conditioning.deviation.defined());
     EXPECT_TRUE(generator.get_state().equal(same.get_state()));
-    draw_latents(conditioning, layout, at::kBFloat16, generator);  // none are left to draw
+    draw_latents(conditioning, layout, at::kBFloat16, generator);  // the latents were drawn already
     EXPECT_TRUE(generator.get_state().equal(same.get_state()));
   }
 }

@@ -1,4 +1,4 @@
-// Tests how memory is divided, over a table of GPUs, models and hosts.
+// Tests how a run divides the memory of GPU and host, for many sizes of GPUs, models and hosts.
 #include "models/engine/memory_decision.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,8 @@ namespace {
 
 constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
 
-/// Wan 14B at 832 x 480 and 81 frames with both guidance passes at once. A block has 351.3 M parameters.
+/// Returns the facts of Wan 14B for 81 frames of 832 x 480, with both guidance passes in one batch. `gpu` and `host`
+/// are in GiB. A block has 351.3 million parameters.
 MemoryFacts wan(double gpu, double bytes_a_parameter, double host, int64_t experts = 1) {
   return {.gpu = gpu * kGibibyte,
           .host_free = (host - 2) * kGibibyte,
@@ -30,7 +31,7 @@ MemoryFacts wan(double gpu, double bytes_a_parameter, double host, int64_t exper
 }
 
 constexpr std::array kGpus = {8.0, 12.0, 16.0, 24.0, 80.0};
-constexpr std::array kHosts = {16.0, 32.0, 64.0, 128.0};  // GiB, like those
+constexpr std::array kHosts = {16.0, 32.0, 64.0, 128.0};  // host memory in GiB; kGpus is in GiB, too
 
 template <typename Check>
 void for_each_machine(const Check& check) {
@@ -44,7 +45,7 @@ void for_each_machine(const Check& check) {
         }
 }
 
-/// Returns the bytes that a step copies, weighted by how slowly they arrive.
+/// Returns the bytes that a step copies to the GPU. Bytes that are copied more slowly have a larger weight.
 double cost(const MemoryPlan& plan) {
   return static_cast<double>(plan.streamed() + 2 * plan.pageable + 50 * plan.from_file);
 }
@@ -63,7 +64,7 @@ TEST(MemoryDecision, KeepsAllBlocksOnALargeGpu) {
 TEST(MemoryDecision, StreamsWhatDoesNotFit) {
   struct Row {
     double gpu, bytes;
-    int64_t least, most;  // resident blocks
+    int64_t least, most;  // bounds on the number of blocks that stay on the GPU
   };
   for (const Row& row : {Row{24, 1, 40, 40}, Row{16, 1, 30, 37}, Row{12, 1, 20, 25}, Row{8, 1, 6, 12},
                          Row{24, 2, 25, 30}, Row{16, 2, 14, 18}, Row{12, 2, 8, 12}, Row{8, 2, 2, 5}}) {

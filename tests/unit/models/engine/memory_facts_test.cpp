@@ -1,4 +1,4 @@
-// Tests the facts about the machine.
+// Tests what the program finds out about the memory of the machine.
 #include "models/engine/memory_facts.h"
 
 #include <gtest/gtest.h>

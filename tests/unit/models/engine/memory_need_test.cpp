@@ -1,5 +1,5 @@
-// Tests that the estimated minimal memory for a video is never more than the video takes, and that sizes which overflow
-// integers do not falsify it.
+// Tests that the estimate of the least memory for a video is never more than making it takes, and that it stays right
+// for sizes that would overflow integers.
 #include "models/engine/memory_need.h"
 
 #include <ATen/ATen.h>
@@ -140,7 +140,8 @@ TEST(MemoryNeed, CountsCachedTensors) {
   plan.num_inference_steps = 1;
   EXPECT_EQ(of_cache("forecast:0.1"), (video + tokens) * 1920 * 4);
   plan.num_inference_steps = 50;
-  EXPECT_EQ(need(plan, /*decode=*/true, spec_of(1), at::kCPU, at::kFloat, "0.1").cache, 0);  // less than decoding
+  // 0, because decoding needs more.
+  EXPECT_EQ(need(plan, /*decode=*/true, spec_of(1), at::kCPU, at::kFloat, "0.1").cache, 0);
   const MemoryNeed on_gpu = need(plan, false, spec_of(30), at::Device(at::kCUDA, 0), at::kBFloat16, "0.1");
   EXPECT_EQ(on_gpu.host, 0);
   EXPECT_EQ(on_gpu.cache, 2 * (video + tokens) * 1920 * 2);
@@ -186,7 +187,7 @@ TEST(MemoryNeed, RefusesOnlyWhatExceedsObtainableMemory) {
 }
 
 TEST(MemoryNeed, CountsFreeMemoryAndMemoryOfThisProcessAsObtainable) {
-  const at::Tensor held = at::ones({64 << 20});  // 256 MiB, touched
+  const at::Tensor held = at::ones({64 << 20});  // 256 MiB, in use because they are written
   EXPECT_GE(obtainable_memory(at::kCPU), static_cast<uint64_t>(held.nbytes()));
   const uint64_t free = free_memory(at::kCPU), obtainable = obtainable_memory(at::kCPU);
   EXPECT_GT(static_cast<double>(obtainable), static_cast<double>(free) + 0.5 * static_cast<double>(held.nbytes()));
@@ -209,7 +210,7 @@ TEST(MemoryNeed, CountsWeightsOfTheLargestTransformer) {
   EXPECT_NEAR(fp32.parameters, 14.3e9, 0.2e9);
   EXPECT_EQ(fp32.host, 4 * fp32.parameters);
   EXPECT_EQ(fp32.device, 0);
-  EXPECT_NEAR(bf16.device, 2 * fp32.parameters, 0.1e9);  // some tensors stay in fp32
+  EXPECT_NEAR(bf16.device, 2 * fp32.parameters, 0.1e9);  // not exactly, because some tensors stay in fp32
   EXPECT_EQ(bf16.host, 0);
   EXPECT_EQ(need(gpu, at::kBFloat16, true).host, bf16.device);
   EXPECT_EQ(need(gpu, at::kBFloat16, true).device, 0);
@@ -222,11 +223,11 @@ TEST(MemoryNeed, CountsNoMemoryForMappedWeights) {
   const auto host = [&](const WeightFormat& format) {
     return weight_need(folder, spec, {.device = at::kCPU, .format = format}).host;
   };
-  EXPECT_LT(host(at::kHalf), 0.1 * host(at::kFloat));  // the file holds 16 bits
+  EXPECT_LT(host(at::kHalf), 0.1 * host(at::kFloat));  // the file's fp16 weights are mapped
   EXPECT_GT(host({at::kHalf, /*in_fp8=*/true}), 0.2 * host(at::kFloat));
 }
 
-/// A safetensors file with these names, dtypes and shapes, whose data is a hole.
+/// A safetensors file whose data is a hole, which takes no disk space.
 class SparseFile {
  public:
   void add(const std::string& name, Dtype dtype, const std::vector<int64_t>& shape) {
@@ -248,7 +249,7 @@ class SparseFile {
   uint64_t bytes_ = 0;
 };
 
-/// Wan 14B in int8 with a LoRA of rank 64 on every matrix of its blocks.
+/// Uses Wan 14B in int8 with a LoRA of rank 64 on every matrix of its blocks.
 TEST(MemoryNeed, CountsPackedWeightsAsPackedWithALora) {
   const test::TemporaryFolder folder;
   const nlohmann::json names = read_json(fs::path(SPARSEREEL_TEST_DATA) / "wan" / "dit_names.json").at("2.1 14b");

@@ -80,7 +80,7 @@ TEST(Pipeline, NamesTheTwoNearestPossibleSizes) {
 TEST(Pipeline, WarnsAboutEachTruncatedPrompt) {
   Request request;
   request.prompt = "a red circle moves to the right";
-  request.negative_prompt = std::string(59, 'a') + "\u20ac and more";  // the 60th byte is inside a character
+  request.negative_prompt = std::string(59, 'a') + "\u20ac and more";  // the 60th byte is in the middle of a character
   request.max_sequence_length = 2;
   std::vector<std::string> warnings;
   const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
@@ -94,13 +94,14 @@ TEST(Pipeline, ExecutesAPlanWithoutResolvingItAgain) {
   Request request;
   request.num_inference_steps = 1;
   const Plan plan = pipeline->resolve(request);
-  request.width = request.height = request.num_frames = 1'000'000'001;  // no model's size, and more than any memory
+  request.width = request.height = request.num_frames = 1'000'000'001;  // too large for any model and memory
   EXPECT_THROW(pipeline->generate(request), Error);
   const Outcome result = pipeline->generate(plan, {.decode = false});
   EXPECT_EQ(result.latents.video.sizes(), at::IntArrayRef(latents_shape(pipeline->spec(), plan.latent)));
 }
 
-/// Runs two pipelines in two threads and cancels the second's run after `steps`. Returns the latents of the first.
+/// Runs two pipelines in two threads and cancels the run of the second one after `steps` steps. Returns the latents of
+/// the first.
 at::Tensor beside_a_cancelled_run(Pipeline& first, Pipeline& second, const Request& request, int64_t steps) {
   std::thread other([&] {
     int64_t done = 0;
@@ -127,7 +128,7 @@ TEST(Pipeline, CancelsOneRunWithoutAffectingOthers) {
   EXPECT_TRUE(beside_a_cancelled_run(*two, *one, request, 0).equal(alone));
 }
 
-/// Sets the observer so that a run calls `cut` while it uses the file `file` of the test pipeline.
+/// Sets the observer so that a run calls `cut` while it uses the component whose weights are in `file`.
 void watch(test::CallbackObserver& observer, const std::string& file, const std::function<void()>& cut) {
   if (file.starts_with("text_encoder/"))
     observer.on_stage = [cut](const std::string& stage) {
@@ -141,8 +142,8 @@ void watch(test::CallbackObserver& observer, const std::string& file, const std:
     observer.on_decoded = [cut](const PieceProgress&) { cut(); };
 }
 
-/// Makes a video, and truncates the file while the run uses it. The dtype is that of the file, so the CPU computes
-/// directly on the mapped file.
+/// Makes a video, and truncates the weight file `file` during the run. The run's dtype is that of the file, so the CPU
+/// computes directly on the mapped file.
 Outcome made_while_cut(const std::filesystem::path& model, const std::string& file, const Request& request) {
   const auto pipeline = Pipeline::open(model.string(), "cpu", "fp16");
   test::CallbackObserver observer;
@@ -167,7 +168,8 @@ TEST(Pipeline, EndsOnlyTheRunWhoseFileIsTruncated) {
   }
 }
 
-/// Cancels a run after the first attention call in step `step` (from 0), and returns the states that it kept.
+/// Cancels a run after the first attention call in step `step` (from 0). Returns the states that the run passed to its
+/// observer for checkpoints.
 std::vector<std::shared_ptr<DenoisingState>> cancelled_within(Pipeline& pipeline, const Request& request, int64_t step,
                                                               const CheckpointTimes& times) {
   std::vector<std::shared_ptr<DenoisingState>> kept;
@@ -204,7 +206,7 @@ TEST(Pipeline, ResumesFromTheLastWholeStepAfterCancellationWithinAStep) {
   }
 }
 
-/// With every sampler, the last step must end at the latents that it predicts as final.
+/// With every sampler, the last step must end at the final latents that the sampler predicted before this step.
 TEST(Pipeline, PredictsTheFinalLatentsAtEachStep) {
   const std::string data = SPARSEREEL_TEST_DATA;
   for (const auto& [folder, sampler] : {std::pair("/pipeline", "ddim"), std::pair("/wan/pipeline", "unipc"),
@@ -299,7 +301,7 @@ TEST(Pipeline, CountsWeightsInTheFormatOfTheRun) {
   const Checkpoint folder = Checkpoint::open(SPARSEREEL_TINY_MODEL);
   for (const char* role : {"transformer", "text_encoder"}) {
     const uint64_t whole = weight_bytes(folder, role, at::kFloat);
-    EXPECT_EQ(whole, 2 * folder.component(role).bytes()) << role;  // stored in fp16
+    EXPECT_EQ(whole, 2 * folder.component(role).bytes()) << role;  // twice the file's size, because the file is in fp16
     EXPECT_LT(weight_bytes(folder, role, {at::kFloat, /*in_fp8=*/true}), whole) << role;
   }
 }

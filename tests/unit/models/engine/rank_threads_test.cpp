@@ -1,4 +1,4 @@
-// Tests ranks that are threads: how they report errors and go on afterwards.
+// Tests ranks that are threads: how they report errors, and that they can make the next video after an error.
 #include "models/engine/rank_threads.h"
 
 #include <ATen/ATen.h>
@@ -35,7 +35,7 @@ Request short_video() {
   return request;
 }
 
-/// A run with an observer.
+/// A run with an observer, which `set` prepares.
 struct ObservedRun {
   explicit ObservedRun(const std::function<void(test::CallbackObserver&)>& set) {
     set(observer);
@@ -68,7 +68,8 @@ TEST(RankThreads, MakeTheNextVideoAfterAFailureOrCancellation) {
 
 TEST(RankThreads, NameTheRankWhoseFailureEndedTheVideo) {
   auto all = pipelines_of(2, "cpu");
-  all.back() = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");  // of other sizes
+  // Has other shapes, so rank 1 fails.
+  all.back() = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
   const Request request = short_video();
   const Plan plan = all.front()->resolve(request);
   RankThreads ranks(std::move(all));
@@ -102,7 +103,7 @@ TEST(RankThreads, RecoverImmediatelyAfterAnotherRankFails) {
   const ObservedRun failing([](test::CallbackObserver& observer) {
     observer.on_stage = [](const std::string&) { throw run_failure("no more", "begin again"); };
   });
-  for (int turn = 0; turn < 8; ++turn) {  // the race is rare, so take several turns
+  for (int turn = 0; turn < 8; ++turn) {  // repeats the test, because the race is rare
     auto all = pipelines_of(2, "cpu");
     all.back() = Pipeline::open((folder / "model").string(), "cpu", "fp32");
     const Request request = short_video();
@@ -139,7 +140,7 @@ TEST(RankThreads, ReportTheSameTextEventsAsOnePipeline) {
   EXPECT_GT(outcome.seconds.text, 0);
 }
 
-/// The first video fails on rank 0 before its text is encoded, while the other ranks load.
+/// The first video fails on rank 0 before rank 0 encodes the text, while the other ranks are loading.
 TEST(RankThreads, MakeTheNextVideoAfterAFailureBeforeTextEncoding) {
   RankThreads ranks(pipelines_of(4, "cpu"));
   const Request request = short_video();

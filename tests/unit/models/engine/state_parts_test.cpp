@@ -1,4 +1,4 @@
-// Tests that a state that is split into its parts can be put together again.
+// Tests that a denoising state can be split into parts, and that joining the parts gives the same state.
 #include "models/engine/state_parts.h"
 
 #include <ATen/ATen.h>

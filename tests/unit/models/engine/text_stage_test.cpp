@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// An encoder with two channels. One holds the number of tokens that were encoded together, the other holds the token.
+/// A text encoder with two channels: the number of tokens that were encoded together, and the token's id.
 class CountingEncoder final : public TextEncoder {
  public:
   at::Tensor forward(const at::Tensor& ids) const override {

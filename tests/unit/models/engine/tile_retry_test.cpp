@@ -1,5 +1,5 @@
-// Tests the retry after decoding ran out of GPU memory. It happens once: in tiles if tiles are allowed. If they are
-// not, decoding is retried only if memory could be freed.
+// Tests the single retry after decoding has run out of GPU memory. The retry decodes in tiles if tiles are allowed. If
+// not, there is a retry only if memory could be freed.
 #include "models/engine/tile_retry.h"
 
 #include <ATen/ATen.h>
@@ -12,8 +12,8 @@
 namespace sparsereel::models {
 namespace {
 
-/// Records its calls. Runs out of memory without tiles, and also with tiles if `tiles_help` is false, until memory has
-/// been freed.
+/// A decoder that records its calls. Until memory has been freed, it runs out of memory without tiles and, if
+/// `tiles_help` is false, with tiles, too.
 struct Decoder {
   bool tiles_help = true;
   bool something_to_free = false;

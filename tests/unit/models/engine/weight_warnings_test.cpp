@@ -1,4 +1,4 @@
-// Tests what is said of 8-bit weights that do not do what their option promises.
+// Tests the warnings about weights for which the options for 8-bit weights have no effect.
 #include "models/engine/weight_warnings.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests what a worker refuses to do.
+// Tests which messages a worker refuses.
 #include "models/engine/worker.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,8 @@ class SocketRank final : public Rank {
   std::shared_ptr<SocketGroup> control_;
 };
 
-/// Lets rank 0 send messages and passes if rank 1 ends with an error that contains `words`.
+/// Runs a worker as rank 1 and lets rank 0 send messages with `tell_it`. Passes if the worker ends with an error that
+/// contains `words`.
 ::testing::AssertionResult refuses(const std::function<void(Rank& leader)>& tell_it, const std::string& words) {
   const auto links = local_links(2);
   auto second = std::async(std::launch::async, [&] {

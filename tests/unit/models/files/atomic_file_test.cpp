@@ -171,7 +171,7 @@ TEST(AtomicFile, KeepsThePermissionsOfTheReplacedFile) {
   for (const mode_t mode : {0600U, 0464U, 0664U, 0200U}) {
     const std::filesystem::path path = folder / std::to_string(mode);
     write_text(path, "old");
-    ASSERT_EQ(::chmod(path.c_str(), mode | S_ISUID), 0);  // the set-user-ID bit must not be kept
+    ASSERT_EQ(::chmod(path.c_str(), mode | S_ISUID), 0);  // set-user-ID, which the new file must not have
     AtomicFile file(path);
     write_text(file.temporary(), "new");
     file.commit();

@@ -1,4 +1,4 @@
-// Tests the JSON parser: strictness, errors and speed.
+// Tests the JSON parser: what it refuses, its errors and its speed.
 #include "models/files/json_text.h"
 
 #include <gmock/gmock.h>
@@ -56,12 +56,13 @@ TEST(JsonText, DiscardsInvalidTextIfJsonIsOptional) {
   EXPECT_EQ(parse_json_if_valid("[1]"), json({1}));
 }
 
-// Headers of files have a member for each tensor. With this many, a parser of quadratic time would take minutes.
+// The header of a weight file has a member for each tensor. With so many members, a parser of quadratic time would take
+// minutes.
 TEST(JsonText, ParsesInLinearTime) {
   std::string text = "{";
   for (int i = 0; i < 200000; ++i)
     text += (i == 0 ? "\"" : ",\"") + std::to_string(i) + R"(":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]})";
-  const std::clock_t start = std::clock();  // counts this process only, however busy the machine is
+  const std::clock_t start = std::clock();  // CPU time of this process, so a busy machine does not matter
   EXPECT_EQ(parse_json(text + "}", "", "").size(), 200000);
   EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 20);
 }

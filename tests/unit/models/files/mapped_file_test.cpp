@@ -1,4 +1,5 @@
-// Tests mapped files that are truncated while they are read: reads must continue, and the file must report it.
+// Tests mapped files that are truncated while they are read: reading must not end the process, and the file must report
+// that it was truncated.
 #include "models/files/mapped_file.h"
 
 #include <sys/mman.h>
@@ -70,7 +71,7 @@ TEST_F(MappedFileTest, RefusesEmptyAndSpecialFiles) {
   EXPECT_TRUE(throws_error([&] { MappedFile{folder_.path()}; }, {"not an ordinary file"}));
 }
 
-/// Reads behind the end of a file in a mapping that is not ours.
+/// Reads behind the end of a file through a mapping that no MappedFile made, which raises SIGBUS.
 void read_behind_the_end(const fs::path& path, size_t page) {
   const MappedFile ours(path);
   std::FILE* file = std::fopen(path.c_str(), "rb");
@@ -89,7 +90,7 @@ constexpr bool kIsSanitized = false;
 
 TEST_F(MappedFileTest, LeavesOtherBusErrorsUnhandled) {
   const fs::path path = write("a");
-  if (kIsSanitized)  // our handler passes the signal on to the sanitizer's, which was set first
+  if (kIsSanitized)  // our handler passes the signal on to the sanitizer's older handler
     EXPECT_EXIT(read_behind_the_end(path, page_), ::testing::ExitedWithCode(1), "AddressSanitizer: BUS");
   else
     EXPECT_EXIT(read_behind_the_end(path, page_), ::testing::KilledBySignal(SIGBUS), "");

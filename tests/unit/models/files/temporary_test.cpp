@@ -1,5 +1,5 @@
-// Tests temporary files: those of killed processes are told from those that live processes hold, and only one process
-// at a time can reserve a name.
+// Tests temporary files: files of killed processes are distinguished from files that living processes use, and only one
+// process at a time can reserve a name.
 #include "models/files/temporary.h"
 
 #include <fcntl.h>
@@ -134,7 +134,7 @@ TEST(Temporary, IsRecreatedIfItsFolderIsRemoved) {
   other.join();
 }
 
-/// While this object lives, this process can open no file.
+/// While this object lives, this process has no free file descriptor, so it can open no file.
 class NoDescriptors {
  public:
   NoDescriptors() {

@@ -1,4 +1,4 @@
-// Tests UTF-8, white space, normal forms and lower case with data from tests/parity/make_prompt_cleaning.py.
+// Tests UTF-8, white space, normal forms and lower case. The data come from tests/parity/make_prompt_cleaning.py.
 #include "models/files/unicode.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST(WhiteSpace, IsMeasuredInBytesOfTheFirstCharacter) {
   EXPECT_EQ(white_space_length("\u00a0"), 2u);
   EXPECT_EQ(white_space_length("\u3000x"), 3u);
   EXPECT_EQ(white_space_length("a "), 0u);
-  EXPECT_EQ(white_space_length("\u200b"), 0u);  // zero width, but not White_Space
+  EXPECT_EQ(white_space_length("\u200b"), 0u);  // a zero width space does not have Unicode's property White_Space
   EXPECT_EQ(white_space_length(""), 0u);
 }
 

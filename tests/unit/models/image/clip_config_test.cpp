@@ -1,4 +1,4 @@
-// Tests which configs of CLIP are accepted, and that errors about the others name a field.
+// Tests which configs of CLIP are accepted, and that errors about refused configs name a field.
 #include "models/image/clip_config.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Tests loading CLIP's encoder with either kind of names, and the weights that are refused. tests/parity compares
-// values.
+// Tests loading CLIP's image encoder with transformers' names or the authors' names, and the weights that are refused.
+// tests/parity compares its output.
 #include "models/image/clip_encoder.h"
 
 #include <ATen/ATen.h>
@@ -67,7 +67,7 @@ TEST_F(ClipEncoderTest, NeedsOnlyTheLayersThatItRuns) {
 
 TEST_F(ClipEncoderTest, NamesMissingAndUnexpectedTensors) {
   const auto [file, first] = component_.tensors.begin()->second;
-  TensorEntry extra = *first;  // errors name a tensor as its file does
+  TensorEntry extra = *first;  // a tensor that the model lacks; the error gives its name in the file
   extra.name = "vision_model.encoder.layers.0.layer_norm3.weight";
   component_.tensors[extra.name] = {file, &extra};
   component_.tensors.erase("vision_model.pre_layrnorm.bias");

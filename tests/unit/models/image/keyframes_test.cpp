@@ -1,5 +1,5 @@
-// Tests that keyframes are fitted and noised as diffusers does it. tests/parity/make_keyframes.py writes the golden
-// pictures.
+// Tests that keyframes are resized, cropped and mixed with noise as in diffusers. tests/parity/make_keyframes.py writes
+// the golden pictures.
 #include "models/image/keyframes.h"
 
 #include <ATen/ATen.h>

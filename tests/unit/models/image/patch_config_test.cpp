@@ -1,4 +1,4 @@
-// Tests the config of patches, and the sizes of pictures that are cut into patches.
+// Tests how the config of an image's patches is read, and to which sizes pictures are rounded.
 #include "models/image/patch_config.h"
 
 #include <gtest/gtest.h>
@@ -31,13 +31,14 @@ TEST(PatchConfig, RefusesWhatIsNotDone) {
     EXPECT_TRUE(throws_error([&] { parse_patch_config(wrong, "dir/p.json"); }, {"dir/p.json"})) << wrong;
 }
 
-/// The values are those of transformers' smart_resize().
+/// The expected sizes are those of transformers' smart_resize().
 TEST(PatchConfig, RoundsSizesToWholeSquares) {
   const PatchConfig config;
   for (const auto& [size, expected] : {std::pair<PatchSizes, PatchSizes>{{768, 1344}, {768, 1344}},
                                        {{480, 864}, {480, 864}},
                                        {{500, 500}, {512, 512}},
-                                       {{752, 784}, {768, 768}},  // 23.5 and 24.5 squares: the even number
+                                       // 23.5 and 24.5 squares both round to 24, which is even.
+                                       {{752, 784}, {768, 768}},
                                        {{64, 96}, {224, 320}},
                                        {{5000, 9000}, {3040, 5472}}}) {
     const PatchSizes made = patched_size(size.height, size.width, config);

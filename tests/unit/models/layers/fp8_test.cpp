@@ -1,4 +1,4 @@
-// Tests 8-bit rows that the CPU makes, and the CPU's emulation of products with them.
+// Tests how a CPU quantizes rows to fp8, and how it emulates the GPU's products of such rows.
 #include "models/layers/fp8.h"
 
 #include <ATen/ATen.h>
@@ -51,7 +51,8 @@ TEST_F(Fp8, ScalesEachRowByItself) {
   EXPECT_EQ(rows.scale.sizes(), at::IntArrayRef({60, 1}));
   EXPECT_EQ(rows.dtype, at::kFloat);
   EXPECT_TRUE(at::allclose(rows.values.to(at::kFloat).abs().amax(2), at::full({2, 30}, kE4m3Most)));
-  // Rounding errs by at most half a step. That is 1/16 of a normal number, or 1/16 of the smallest one, 2^-6, below it.
+  // The error of rounding is at most half the distance of neighboring e4m3 numbers: 1/16 of a normal number. For
+  // smaller numbers, it is 1/16 of the smallest normal number, 2^-6.
   const at::Tensor step = at::maximum(x.abs(), x.abs().amax(2, true) / kE4m3Most / 64) / 15.99;
   EXPECT_TRUE(((back(rows) - x).abs() <= step).all().item<bool>());
 }
@@ -83,7 +84,7 @@ TEST_F(Fp8, HasTheErrorOfThreeMantissaBits) {
   const at::Tensor y = linear(x, fp8);
   EXPECT_EQ(y.sizes(), at::IntArrayRef({3, 40, 96}));
   const double error = relative_l1(y - layer.bias, linear(x, layer) - layer.bias);
-  EXPECT_GT(error, 0.03);  // x and the weight are both rounded, each with an error of about 2.6%
+  EXPECT_GT(error, 0.03);  // x and the weight are rounded, each with an error of 2.6%
   EXPECT_LT(error, 0.045);
   // The result must equal the product of the values that the 8-bit numbers stand for.
   const at::Tensor weight = fp8.weight.to(at::kFloat) * fp8.scale.unsqueeze(1);

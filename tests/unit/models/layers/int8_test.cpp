@@ -1,4 +1,4 @@
-// Tests products in int8: integers are exact, and the rotation keeps outlier channels from spoiling a row.
+// Tests products in int8: sums of integers are exact, and a rotation reduces the error of rows with outlier channels.
 #include "models/layers/int8.h"
 
 #include <ATen/ATen.h>
@@ -33,7 +33,7 @@ double error(const at::Tensor& found, const at::Tensor& exact) {
   return ((found - exact).norm() / exact.norm()).item<double>();
 }
 
-/// Numbers that comfy-kitchen 0.2.40 gives for these matrices in fp32.
+/// The expected numbers are those of comfy-kitchen 0.2.40 for these matrices in fp32.
 TEST(Int8, MatchesComfyKitchen) {
   at::Tensor x = formula(2, 7, 13, 31, 32);
   x.select(1, 17).mul_(40);
@@ -56,7 +56,7 @@ TEST(Int8, MultipliesIntegersOfAnySizeExactly) {
     x.values[0].fill_(-128);
     w.values[0].fill_(-128);
     const Linear layer = layer_of(w);
-    // Rows that reach 127 are their own quantization.
+    // A row of integers whose largest is 127 does not change when it is quantized.
     x.values.select(1, 0).fill_(127);
     const at::Tensor found = linear(x.values.to(at::kFloat), layer);
     const Int8Rows again = quantize_int8(x.values.to(at::kFloat), 0);
@@ -125,7 +125,8 @@ TEST(Int8, GivesEveryPartOfALayerItsOwnRotationAndLora) {
   EXPECT_LT(error(bf16.to(at::kFloat), exact), 0.03);
 }
 
-/// Ranks that share tokens compute some outputs each.
+/// Each of several ranks that share tokens computes a range of outputs. A range may cover several parts of a fused
+/// layer.
 TEST(Int8, ComputesSomeOutputsOfAllParts) {
   at::manual_seed(1);
   const Int8Rows first = quantize_int8(at::randn({16, 64}), 64), second = quantize_int8(at::randn({8, 64}), 64);

@@ -1,4 +1,4 @@
-// Tests linear layers against double precision with every library that may compute them.
+// Compares linear layers with double precision, for every library that may compute them.
 #include "models/layers/linear.h"
 
 #include <ATen/ATen.h>
@@ -72,7 +72,8 @@ TEST_F(LinearLayer, AcceptsStridedRowsAndNoRows) {
   EXPECT_EQ(linear(at::empty({0, 16}), layer).sizes(), at::IntArrayRef({0, 8}));
 }
 
-// OpenMP gives this test one thread instead of two. oneDNN's product would then leave rows out.
+// If OpenMP gives only one of the two threads that libtorch asks for, oneDNN's product leaves rows out. The layer must
+// still compute all rows.
 TEST_F(LinearLayer, IsCorrectIfOpenMpGivesFewerThreads) {
   const int threads = at::get_num_threads(), levels = omp_get_max_active_levels();
   at::set_num_threads(2);

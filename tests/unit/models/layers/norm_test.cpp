@@ -1,4 +1,4 @@
-// Tests the fused norm and gate against the torch operators that they replace.
+// Compares the fused norm and gate with the torch operators that they replace.
 #include "models/layers/norm.h"
 
 #include <ATen/ATen.h>
@@ -53,7 +53,7 @@ TEST_P(NormLayer, ModulatesVideoAndTextByTheirOwnVectors) {
     const JointModulation m = {random_modulation(batch, channels, dtype), random_modulation(batch, channels, dtype)};
     for (const Norm& norm : {Norm{}, Norm{at::randn({channels}, options), at::randn({channels}, options)},
                              Norm{at::randn({channels}, options), {}, /*rms=*/true}}) {
-      const at::Tensor wide = x.to(at::kFloat);  // so that only the result is rounded
+      const at::Tensor wide = x.to(at::kFloat);  // fp32, so that only the result is rounded
       const at::Tensor expected =
           at::cat({modulated(wide.narrow(1, 0, video), in_fp32(norm), 1e-5, in_fp32(m.video)),
                    modulated(wide.narrow(1, video, text), in_fp32(norm), 1e-5, in_fp32(m.text))},
@@ -155,7 +155,7 @@ TEST_P(NormLayer, UsesTheModulationRowOfEachToken) {
     const JointModulation m = {.video = random_modulation(kRows, channels, dtype),
                                .text = random_modulation(kRows, channels, dtype),
                                .row_of_token = at::randint(kRows, {batch, video + text}, at::kLong)};
-    // Compute each token alone, as a sequence of one.
+    // The expected result: each token alone, as a sequence of one token.
     at::Tensor added = x.clone(), expected = at::empty_like(x);
     for (int64_t b = 0; b < batch; ++b) {
       for (int64_t n = 0; n < video + text; ++n) {
@@ -175,7 +175,7 @@ TEST_P(NormLayer, UsesTheModulationRowOfEachToken) {
     EXPECT_TRUE(layer_norm_modulate(apart, norm, 1e-5, video, m).equal(expected)) << dtype;
     EXPECT_TRUE(add_gated_norm_modulate_(together, update, m, norm, 1e-5, video, m).equal(expected)) << dtype;
     EXPECT_TRUE(together.equal(added)) << dtype;
-    // The addition and the norm after it may use different rows.
+    // The addition uses a row per token. The norm after it may use one row per batch entry.
     const JointModulation shared = {random_modulation(batch, channels, dtype),
                                     random_modulation(batch, channels, dtype)};
     together = x.clone();
@@ -248,7 +248,7 @@ TEST(RmsNorm, MatchesTorch) {
   EXPECT_TRUE(close_to(rms_norm(x, weight, 1e-3), at::rms_norm(x, {40}, weight, 1e-3), 1e-6));
 }
 
-// T5 rounds twice in half precision: the quotient, and its product with the weight.
+// In half precision, T5 rounds the normalized value, and then its product with the weight.
 TEST(RmsNorm, RoundsToTheWeightsDtypeBeforeTheProduct) {
   const c10::InferenceMode inference;
   const at::Tensor x = at::randn({2, 9, 40}) * 3, quotient = rms_norm(x, at::ones({40}), 1e-6);

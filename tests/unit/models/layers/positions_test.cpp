@@ -1,4 +1,4 @@
-// Tests position tables at points where their values are known.
+// Tests tables of positions and rotary angles at points where their values are known.
 #include "models/layers/positions.h"
 
 #include <ATen/ATen.h>
@@ -26,8 +26,8 @@ TEST(AxisPositions, AreIndicesAtTheBaseSize) {
 }
 
 TEST(AxisPositions, CropAWiderGridAtTheCenterOfTheHeight) {
-  // A grid of 4 x 16 is resized to 11 x 45 to fit into 30 x 45 (45 / 16 * 4 = 11.25). It starts at row
-  // round(19 / 2) = 10 (ties to even). Columns are 45 / 16 apart.
+  // To fit into 30 x 45, a grid of 4 x 16 is resized to 11 x 45, because 45 / 16 * 4 = 11.25. Of the 19 free rows,
+  // round(19 / 2) = 10 are above it (ties round to even). Columns are 45 / 16 apart.
   const AxisPositions positions = cropped_axis_positions({1, 4, 16}, 30, 45);
   EXPECT_FLOAT_EQ(positions.h[0].item<float>(), 10);
   EXPECT_FLOAT_EQ(positions.h[3].item<float>(), 21.0F * 3 / 4);
@@ -36,7 +36,7 @@ TEST(AxisPositions, CropAWiderGridAtTheCenterOfTheHeight) {
 }
 
 TEST(AxisPositions, CropATallerGridAtTheCenterOfTheWidth) {
-  // A grid of 20 x 10 is resized to 30 x 15 to fit into 30 x 45. It starts at column 15.
+  // To fit into 30 x 45, a grid of 20 x 10 is resized to 30 x 15. Of the 30 free columns, 15 are to the left of it.
   const AxisPositions positions = cropped_axis_positions({1, 20, 10}, 30, 45);
   EXPECT_FLOAT_EQ(positions.h[0].item<float>(), 0);
   EXPECT_FLOAT_EQ(positions.h[19].item<float>(), 30.0F * 19 / 20);

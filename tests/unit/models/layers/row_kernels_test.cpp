@@ -1,4 +1,5 @@
-// Tests the fused row kernels against plain loops in double precision, at widths around the vector lengths.
+// Compares the fused row kernels with plain loops in double precision, at widths around the lengths of vector
+// registers.
 #include "models/layers/row_kernels.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +28,7 @@ class RowKernels : public ::testing::TestWithParam<int64_t> {
 };
 
 TEST_P(RowKernels, ComputeLayerNormLikeDoublePrecision) {
-  // The mean is far from zero, so a variance from the difference of large sums would be wrong.
+  // The mean is far from zero. A variance computed as E(x^2) - E(x)^2 would be wrong, because both terms are large.
   const std::vector<float> x = random_floats(size_, 100.0F, 1), weight = random_floats(width_, 1.0F, 2),
                            bias = random_floats(width_, 0.0F, 3);
   std::vector<float> y(size_);

@@ -1,4 +1,5 @@
-// Tests that single rows of a table are those of the whole table, in every form that a table may have.
+// Tests reading single rows of an embedding table, for every format that a table may have. They must equal the rows of
+// the whole, converted table.
 #include "models/layers/table_rows.h"
 
 #include <ATen/ATen.h>

@@ -1,5 +1,5 @@
-// Tests weights that are unpacked for each product: ggml's blocks against the package gguf (parity/make_gguf.py), 8-bit
-// numbers against torch.
+// Tests weights that are unpacked for each product: compares ggml's blocks with the Python package gguf
+// (tests/parity/make_gguf.py), and 8-bit numbers with torch.
 #include "models/layers/unpack.h"
 
 #include <ATen/ATen.h>
@@ -18,7 +18,8 @@ namespace {
 
 at::Tensor random_bytes(int64_t count) {
   at::Tensor bytes = at::randint(0, 256, {count}, at::kByte);
-  return bytes.masked_fill_(bytes.bitwise_and(0x7C).eq(0x7C), 0x33);  // so that no fp16 in the bytes is NaN or Inf
+  // Changes bytes that could make an fp16 NaN or Inf.
+  return bytes.masked_fill_(bytes.bitwise_and(0x7C).eq(0x7C), 0x33);
 }
 
 TEST(Unpack, MatchesTheGgufPackage) {
@@ -78,7 +79,8 @@ at::Tensor product(const LowRank& delta) {
   return at::matmul(delta.up.to(at::kDouble), delta.down.to(at::kDouble)) * delta.scale;
 }
 
-/// The weight has more rows than are unpacked at once. Its parts have different formats and deltas.
+/// The weight has more rows than are unpacked at a time. Its parts have different formats and different deltas (changes
+/// by LoRAs).
 TEST(Unpack, AddsDeltasInFp32AndRoundsTheSumOnce) {
   at::manual_seed(1);
   const int64_t columns = 256, rows = 700, bytes = rows * columns;
@@ -104,7 +106,7 @@ TEST(Unpack, SplitsAnFp32DeltaIntoBf16OfThreeTimesTheRank) {
   EXPECT_TRUE(((product(split) - product(delta)).abs() <= most).all().item<bool>());
 }
 
-/// Threads that share a large matrix do not inherit their caller's inference mode.
+/// Several threads unpack a large matrix. They do not inherit inference mode from their caller, so they must set it.
 TEST(Unpack, UnpacksALargeMatrixInInferenceMode) {
   const int threads = at::get_num_threads();
   at::set_num_threads(2);

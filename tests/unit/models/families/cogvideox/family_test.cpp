@@ -1,4 +1,4 @@
-// Tests the description of CogVideoX's image-to-video models, and the requests that they refuse.
+// Tests the ModelSpec of CogVideoX's image-to-video models, and the requests that they refuse.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,8 @@ TEST(CogVideoXFamily, ConcatenatesSampledImageLatentsToTheNoise) {
     EXPECT_EQ(spec.image.latents, ImageLatents::beside_noise) << folder;
     EXPECT_TRUE(spec.image.needed && spec.image.drawn) << folder;
     EXPECT_FALSE(spec.image.takes_last || spec.image.encodes_video || spec.image.has_context) << folder;
-    EXPECT_EQ(spec.latent_channels, 4) << folder;  // half of the transformer's 8 input channels
+    // Half of the transformer's 8 input channels; an image takes the others.
+    EXPECT_EQ(spec.latent_channels, 4) << folder;
     EXPECT_THAT(spec.fingerprint, Contains(Pair("in_channels", "8"))) << folder;
     EXPECT_EQ(refused(spec, {}), "image") << folder;
     EXPECT_EQ(refused(spec, {.image = "a.png", .last_image = "b.png"}), "last_image") << folder;

@@ -1,4 +1,4 @@
-// Tests the token plan: the order of a run's tokens, and the sizes that are refused.
+// Tests the token plan: the order of the tokens, and the sizes that are refused.
 #include "models/families/cogvideox/tokens.h"
 
 #include <ATen/ATen.h>
@@ -78,7 +78,7 @@ TEST(TokenPlan, RefusesOtherSizesWithLearnedPositions) {
   EXPECT_NE(cause.find("folder/config.json"), std::string::npos);
   EXPECT_NE(cause.find("use_learned_positional_embeddings"), std::string::npos);
   EXPECT_EQ(cause_of(config, learned, {2, 4, 6}),
-            "");  // other frame counts use computed positions, as in the reference
+            "");  // accepted: other frame counts use computed positions, as in the reference
 }
 
 TEST(TokenPlan, RefusesGridsLargerThanTheSampleSizeIfPatchesSpanFrames) {

@@ -12,8 +12,8 @@
 namespace sparsereel::models {
 namespace {
 
-// Uses the parity tests' random pipeline: patches of 2 x 2, 4 channels, text_embed_dim 32, rotary positions, stored as
-// fp16.
+// Uses the small pipeline of the parity tests with its random weights in fp16. It has patches of 2 x 2, 4 channels,
+// text_embed_dim 32 and rotary positions.
 class CogVideoXForward : public ::testing::Test {
  protected:
   CogVideoXForward() {

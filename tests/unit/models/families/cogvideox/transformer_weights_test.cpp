@@ -8,7 +8,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Returns the tensors of text-to-video and image-to-video models.
+/// Returns the names and shapes of the published models' tensors, for text to video and image to video.
 nlohmann::json published() {
   nlohmann::json all = nlohmann::json::object();
   for (const char* name : {"/dit_names.json", "/cogvideox_i2v/dit_names.json"}) {

@@ -1,4 +1,5 @@
-// Tests the description of a MiniMax-H3 folder, and that each config that does not fit is named with its field.
+// Tests the ModelSpec of a MiniMax-H3 folder, and that an error about an unsupported config names the file and the
+// field.
 #include "models/families/minimax_h3/family.h"
 
 #include <ATen/ATen.h>
@@ -33,7 +34,7 @@ using ::testing::HasSubstr;
 
 constexpr const char* kFolder = SPARSEREEL_TEST_DATA "/minimax_h3/pipeline";
 
-/// Returns cause and remedy of the error that a call throws; empty if it throws none.
+/// Returns the cause and the remedy of the error that a call throws, joined; empty if it throws none.
 std::string error_of(const std::function<void()>& call) {
   try {
     call();
@@ -124,7 +125,7 @@ TEST_F(MiniMaxH3Family, TakesAFirstAndALastImageOrOneOfThem) {
     request.last_image = last;
     const Plan plan = resolve_request(request, spec());
     EXPECT_EQ(plan.images(), count);
-    // A keyframe has a token for each patch of a latent frame, and the text one for each square of 32 pixels.
+    // Each image adds a token for each patch of a latent frame, and text tokens: one for each square of 32 pixels.
     EXPECT_EQ(plan.text_tokens, text + count * (2 * 2 + 2 * 2));
     EXPECT_FALSE(plan.resize) << "the model has a rule of its own";
     const json recipe = recipe_of(plan);
@@ -133,7 +134,7 @@ TEST_F(MiniMaxH3Family, TakesAFirstAndALastImageOrOneOfThem) {
   }
 }
 
-/// The reference keeps the shorter side, unless the area would exceed that of 1344x768.
+/// The reference keeps the length of the shorter side, unless the area would then exceed that of 1344x768.
 TEST_F(MiniMaxH3Family, GivesAVideoTheShapeOfItsFirstGivenImage) {
   const auto size_for = [this](int64_t height, int64_t width, const std::string& area = "") {
     Request request;
@@ -171,7 +172,7 @@ TEST_F(MiniMaxH3Family, WarnsOfSizesAndLengthsThatItWasNotMadeFor) {
 TEST_F(MiniMaxH3Family, NamesTheFileThatDoesNotLookAtImages) {
   const fs::path file = folder_ / "text_encoder" / "model.safetensors";
   std::string bytes = test::read_text(file);
-  const std::string vision = "model.visual.", ignored = "lm_head.vis2.";  // of one length, so that offsets stay
+  const std::string vision = "model.visual.", ignored = "lm_head.vis2.";  // equally long, so that offsets stay
   for (size_t at = bytes.find(vision); at != std::string::npos; at = bytes.find(vision))
     bytes.replace(at, vision.size(), ignored);
   write_text(file, bytes);

@@ -1,4 +1,4 @@
-// Tests what numbers and files tell about the order of queries, keys and values.
+// Tests how the order of queries, keys and values in fused layers is found out, from the numbers or from the file.
 #include "models/families/minimax_h3/fused_names.h"
 
 #include <ATen/ATen.h>
@@ -39,7 +39,7 @@ TEST_F(MiniMaxH3FusedRows, AreToldByTheLengthsOfRows) {
       }
 }
 
-/// All rows of a matrix of integers have the largest code, so only their factors tell their lengths.
+/// In int8, each row is scaled so that its largest number is 127. Only the rows' scales tell how long the rows are.
 TEST_F(MiniMaxH3FusedRows, AreToldByQuantizedNumbers) {
   for (const FusedRows order : {FusedRows::by_kind, FusedRows::by_head})
     for (const bool is_int8 : {true, false}) {

@@ -1,5 +1,5 @@
-// Tests that LoRAs in the names of diffusers and of the authors change MiniMax-H3's transformer alike, in whichever
-// layout its file is.
+// Tests that LoRAs with diffusers' names and LoRAs with the authors' names change MiniMax-H3's transformer in the same
+// way, whatever the layout of the transformer's file.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
@@ -17,11 +17,11 @@ using test::NamedTensors;
 
 constexpr const char* kClass = "MiniMaxH3TransformerAlone";
 
-/// Adds a family whose only part is the transformer.
+/// Adds a model family whose only component is the transformer.
 void add_transformer_alone() {
   static const bool added = [] {
     add_family({.pipeline_class = kClass,
-                .name = "MiniMax-H3",  // a LoRA is for another model if names differ
+                .name = "MiniMax-H3",  // LoRAs are refused if this name differs from theirs
                 .parts = {minimax_h3_transformer_part()},
                 .lora = minimax_h3_lora_names(),
                 .samplers = {},
@@ -49,7 +49,7 @@ class MiniMaxH3Lora : public ::testing::Test {
     spec.head_dim = case_.content["config"]["attention_head_dim"].get<int64_t>();
     return spec;
   }
-  /// Returns the transformer's file in each layout.
+  /// Writes the transformer in each layout of the authors' names. Returns the files.
   std::vector<std::filesystem::path> files() const {
     const auto dim = case_.content["config"]["attention_head_dim"].get<int64_t>();
     std::filesystem::create_directories(folder_ / "authors");
@@ -57,7 +57,8 @@ class MiniMaxH3Lora : public ::testing::Test {
                                 test::in_authors_names(weights_, FusedRows::by_kind, dim), "model.diffusion_model."),
             test::write_index(folder_ / "authors", test::in_authors_names(weights_, FusedRows::by_head, dim))};
   }
-  /// Expects the LoRA to make `changed` of the weights, in each layout.
+  /// Expects the transformer with the LoRA to predict the same as a transformer with the weights `changed`, in each
+  /// layout.
   void expect_change(const NamedTensors& lora, const NamedTensors& changed, bool strict = true) const {
     const std::filesystem::path file = test::write_tensors(folder_ / "lora.safetensors", lora);
     const Prediction expected =
@@ -128,7 +129,8 @@ TEST_F(MiniMaxH3Lora, ChangesTheOtherLayersOfAPrunedFile) {
   EXPECT_TRUE(test::throws_error([&] { add(true); }, {"lora.safetensors", "adaln_proj"}));
 }
 
-/// A LoRA's fused rows are those of a model in memory: all queries first, whatever order the model's file has.
+/// In fused layers of such LoRAs, the rows are ordered as in a loaded model: all queries first. The order in the
+/// model's file does not matter.
 TEST_F(MiniMaxH3Lora, TakesFusedLayersInTheAuthorsNames) {
   NamedTensors lora, changed = weights_;
   for (const std::string list : {"blocks.1.", "token_refiner.blocks.0."}) {
@@ -153,8 +155,8 @@ TEST_F(MiniMaxH3Lora, TakesFusedLayersInTheAuthorsNames) {
   expect_change(lora, changed);
 }
 
-/// DiffSynth-Studio trains on the authors' rows as they are, and leaves PEFT's name of the adapter in its tensors'
-/// names.
+/// DiffSynth-Studio trains with the authors' order of rows. Its LoRAs are recognized by PEFT's adapter name, which
+/// stays in the names of their tensors.
 TEST_F(MiniMaxH3Lora, TakesFusedLayersHeadByHeadIfTheyNameAnAdapter) {
   NamedTensors lora, changed = weights_;
   const std::string ours = "transformer_blocks.1.attn.", theirs = "blocks.1.attn.qkv_proj.lora_";
@@ -172,7 +174,8 @@ TEST_F(MiniMaxH3Lora, TakesFusedLayersHeadByHeadIfTheyNameAnAdapter) {
   expect_change(lora, changed);
 }
 
-/// A LoRA of a pruned model has fewer columns in its modulation than the whole model.
+/// The LoRA was made for a pruned file, whose modulation layers have fewer columns (here 3). The whole model must leave
+/// the LoRA's modulation out.
 TEST_F(MiniMaxH3Lora, LeavesOutTheModulationOfALoraForAPrunedFile) {
   NamedTensors lora, changed = weights_;
   for (const std::string layer : {"transformer_blocks.0.attn.to_q", "transformer_blocks.1.adaln_proj.linear"}) {

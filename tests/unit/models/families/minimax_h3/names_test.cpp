@@ -1,4 +1,4 @@
-// Tests that MiniMax-H3's files are read alike in the names and orders of every program.
+// Tests that MiniMax-H3's files give the same weights, whichever program's names and order of rows they have.
 #include "models/families/minimax_h3/names.h"
 
 #include <ATen/ATen.h>
@@ -56,7 +56,8 @@ TEST_F(MiniMaxH3Names, LoadSixteenBitsInEachLayout) {
       halves);
 }
 
-/// The numbers differ in each layout, but each of the four is loaded as what it is, whatever file it lies in.
+/// A file's form suggests an order of its rows, which may be wrong. The numbers show the true order if queries and keys
+/// are longer than values, so all combinations of forms and orders must load the same weights.
 TEST_F(MiniMaxH3Names, NoticeEveryWrongLayoutByTheNumbers) {
   const NamedTensors weights = test::minimax_h3_weights(case_, 1.5);
   for (const FusedRows order : {FusedRows::by_kind, FusedRows::by_head}) {
@@ -72,13 +73,15 @@ TEST_F(MiniMaxH3Names, NoticeEveryWrongLayoutByTheNumbers) {
 
 TEST_F(MiniMaxH3Names, MatterForThePrediction) {
   const Component plain = test::open_minimax_h3(test::write_tensors(folder_ / "p.safetensors", weights_), case_);
-  // Without a difference of lengths, the form of the file decides, here wrongly.
+  // If queries, keys and values are equally long, the form of the file decides. This file's form suggests a wrong
+  // order.
   const auto file = test::write_tensors(folder_ / "a.safetensors", in_authors_names(weights_, FusedRows::by_head));
   const Prediction wrong = predict(test::open_minimax_h3(file, case_), case_);
   EXPECT_FALSE(close_to(wrong.video, predict(plain, case_).video, 1e-2));
 }
 
-/// Returns the weights with 8-bit products: codes, scales of rows and the description of ComfyUI.
+/// Stores the matrices as ComfyUI does: in int8 with scales of rows, a rotation and ComfyUI's description, or in fp8
+/// with one scale.
 TEST_F(MiniMaxH3Names, LoadRotatedIntegersAndScaledFp8) {
   for (const bool is_int8 : {true, false}) {
     SCOPED_TRACE(is_int8);
@@ -117,7 +120,7 @@ TEST_F(MiniMaxH3Names, LoadRotatedIntegersAndScaledFp8) {
   }
 }
 
-/// Returns rows as q8_0: blocks of 32 numbers with an fp16 scale before them.
+/// Returns the matrix in the format q8_0: an fp16 scale and 32 int8 numbers for each block.
 std::string q8_0_of(const at::Tensor& matrix) {
   std::string bytes;
   const at::Tensor blocks = matrix.reshape({-1, 32});
@@ -130,7 +133,7 @@ std::string q8_0_of(const at::Tensor& matrix) {
   return bytes;
 }
 
-/// Writes a GGUF of version 3: matrices of whole blocks as q8_0, other tensors as F32.
+/// Writes a GGUF file of version 3. Matrices whose rows are whole blocks become q8_0, other tensors F32.
 std::filesystem::path write_gguf(const std::filesystem::path& file, const NamedTensors& tensors) {
   constexpr uint32_t kF32 = 0, kQ8 = 8;
   std::string header = "GGUF", data;
@@ -168,7 +171,7 @@ TEST_F(MiniMaxH3Names, KnowEveryNameOfThePublishedModel) {
   nlohmann::json all = published["rest"];
   for (const auto& [name, shape] : published["block"].items()) all["transformer_blocks.7." + name] = shape;
   for (const auto& [name, shape] : all.items()) {
-    if (name == "token_refiner.final_norm.weight") continue;  // equal in both
+    if (name == "token_refiner.final_norm.weight") continue;  // has the same name in both
     const std::string theirs = names.second(name);
     EXPECT_NE(theirs, name);
     EXPECT_EQ(names.first(name), name) << "a file in diffusers' names stays as it is";
@@ -189,7 +192,7 @@ TEST_F(MiniMaxH3Names, ShowTheSizesOfTheConfig) {
   EXPECT_EQ(sizes.size(), 9U);
 }
 
-/// Writes the small VAE in the authors' names, with q, k and v head by head.
+/// Returns the tensors of the small VAE under the authors' names, with q, k and v stored head by head.
 NamedTensors vae_in_authors_names(const std::filesystem::path& file, int64_t head_dim) {
   const StoredWeights stored = open_weights(file);
   static const Part part = minimax_h3_vae_part();

@@ -1,4 +1,4 @@
-// Tests where the tiles of MiniMax-H3's VAE lie, and how they are joined.
+// Tests where the tiles of MiniMax-H3's VAE lie, and how they are blended.
 #include "models/families/minimax_h3/tiles.h"
 
 #include <ATen/ATen.h>
@@ -34,7 +34,8 @@ TEST(FixedTiles, CoverTheAxisWithTheLeastOverlap) {
   }
 }
 
-// Tiles that see only themselves: their result is their number. Between two tiles, numbers change linearly.
+// Each tile's result is its number everywhere. Where two tiles overlap, the expected values change linearly from one
+// number to the other.
 TEST(RunInTiles, BlendsWithTheTilesAboveAndToTheLeftBeforeTheyAreBlended) {
   double number = 0;
   const at::Tensor result = run_in_tiles({.whole = at::zeros({1, 1, 1, 3, 3}),

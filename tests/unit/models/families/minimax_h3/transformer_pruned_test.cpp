@@ -1,4 +1,5 @@
-// Tests that MiniMax-H3's pruned files give the predictions of the whole model, where their basis holds its timesteps.
+// MiniMax-H3's pruned files store modulation layers only for timestep embeddings in the span of a small basis. Tests
+// that predictions equal those of the whole model at timesteps whose embeddings are in this span.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@ bool is_modulation(const std::string& name) {
 
 class MiniMaxH3Pruned : public ::testing::Test {
  protected:
-  /// Returns silu of the embeddings of these times, [times, time_embed_dim].
+  /// Returns silu(timestep embedding) of these times, [times, time_embed_dim].
   at::Tensor embedded(const std::vector<float>& times) const {
     const auto layer = [&](const std::string& name) {
       return Linear{.weight = weights_.at(name + ".weight"), .bias = weights_.at(name + ".bias")};
@@ -34,7 +35,7 @@ class MiniMaxH3Pruned : public ::testing::Test {
     const auto video = case_.content["times"][0].get<float>(), sound = case_.content["times"][1].get<float>();
     return {video, sound, std::max(video, 0.999F)};
   }
-  /// Returns orthonormal columns [time_embed_dim, kRank] that span the embeddings of all timesteps.
+  /// Returns a basis [time_embed_dim, kRank] of orthonormal columns that span embedded(times()).
   at::Tensor basis() const {
     const at::Tensor all = at::cat({embedded(times()), at::randn({1, embedded(times()).size(1)})});
     return std::get<0>(at::linalg_qr(all.t(), "reduced")).contiguous();
@@ -47,7 +48,8 @@ class MiniMaxH3Pruned : public ::testing::Test {
     }
     return stored;
   }
-  /// Returns a table whose interpolation at each of the timesteps is the row of `coordinates` [times, kRank].
+  /// Returns a table [kRows, kRank] over timesteps. Interpolating it at times()[i] gives coordinates[i], where
+  /// `coordinates` is [times, kRank].
   at::Tensor table_of(const at::Tensor& coordinates) const {
     at::Tensor table = at::randn({kRows, kRank});
     for (size_t i = 0; i < times().size(); ++i) {

@@ -1,4 +1,4 @@
-// Tests MiniMax-H3's transformer: the inputs that it refuses, and the weights that it holds.
+// Tests MiniMax-H3's transformer: the inputs that it refuses, and the memory of its weights.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Tests what a pipeline relies on in MiniMax-H3's VAE: numbers of frames, progress, and refusals.
+// Tests properties of MiniMax-H3's VAE on which the pipeline relies: numbers of frames, progress, and refusals.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Tests what the pipeline relies on in Mochi's decoder: frame counts, progress, memory, errors.
+// Tests properties of Mochi's decoder on which the pipeline relies: frame counts, progress, memory, errors.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
@@ -103,7 +103,8 @@ TEST_F(MochiDecoding, GivesTheSameFramesForAnySplitOfTheVideo) {
   EXPECT_EQ(parts, 1U);
   EXPECT_TRUE(test::close_to(decode({1, 1, 1, 1, 1, 1}, kAll), whole, 1e-5));
   EXPECT_TRUE(test::close_to(decode({3, 1, 2}, kAll), whole, 1e-5));
-  EXPECT_TRUE(test::close_to(decode({6}, 1), whole, 1e-5));  // one frame at a time on every level
+  // A limit so low that every level computes one frame at a time.
+  EXPECT_TRUE(test::close_to(decode({6}, 1), whole, 1e-5));
   EXPECT_EQ(parts, static_cast<size_t>(whole.size(0)));
   EXPECT_TRUE(test::close_to(decode({6}, 5 * whole[0].numel() / 3 * config.block_out_channels.front()), whole, 1e-5));
   EXPECT_GT(parts, 1U);
@@ -113,7 +114,7 @@ TEST_F(MochiDecoding, GivesTheSameFramesForAnySplitOfTheVideo) {
 TEST_F(MochiDecoding, SplitsFramesIntoNearlyEqualParts) {
   EXPECT_EQ(frames_at_once(28, 100, 100 * 28), 28);
   EXPECT_EQ(frames_at_once(28, 100, 100 * 27), 14);
-  EXPECT_EQ(frames_at_once(28, 100, 100 * 10), 10);  // 10, 10, 8
+  EXPECT_EQ(frames_at_once(28, 100, 100 * 10), 10);  // 28 frames as 10, 10 and 8
   EXPECT_EQ(frames_at_once(21, 100, 100 * 10), 7);
   EXPECT_EQ(frames_at_once(3, 100, 1), 1);
 }

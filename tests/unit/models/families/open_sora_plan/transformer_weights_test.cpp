@@ -18,7 +18,7 @@ test::ZeroComponent plan_zeros() {
   return {"OpenSoraT2V", "transformer_blocks", published("dit_names.json")};
 }
 
-/// Returns the message of a parser's error about a config with one field changed; empty without an error.
+/// Changes one field of a config and parses the config. Returns the message of the error; empty if there is none.
 template <typename Parse>
 std::string complaint_of(Parse parse, json config, const char* field, const json& value) {
   config[field] = value;
@@ -69,7 +69,8 @@ TEST(OpenSoraPlanLoading, RefusesVaesOfOtherVersions) {
                                      {"decoder_temporal_upsample", json({"", "", "TimeUpsampleRes2x", ""})}}) {
     const std::string cause = complaint_of(parse_open_sora_plan_vae_config, config, field, value);
     const char* named =
-        std::string(field) == "hidden_size_mult" ? "decoder_spatial_upsample" : field;  // the list whose length differs
+        // The error names the list whose length differs.
+        std::string(field) == "hidden_size_mult" ? "decoder_spatial_upsample" : field;
     EXPECT_NE(cause.find(named), std::string::npos) << field << ": " << cause;
   }
 }

@@ -1,4 +1,4 @@
-// Tests what the pipeline relies on in Open-Sora-Plan's decoder: frame counts, progress, memory, errors.
+// Tests properties of Open-Sora-Plan's decoder on which the pipeline relies: frame counts, progress, memory, errors.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>

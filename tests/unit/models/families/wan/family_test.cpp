@@ -1,4 +1,4 @@
-// Tests the description of a Wan checkpoint, which needs no weights, and the checkpoints that are refused.
+// Tests the ModelSpec of a Wan checkpoint, which is made without weights, and the checkpoints that are refused.
 #include "models/families/wan/family.h"
 
 #include <gmock/gmock.h>

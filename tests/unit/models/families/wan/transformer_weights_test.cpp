@@ -6,7 +6,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Returns the tensors of text-to-video and image-to-video models.
+/// Returns the names and shapes of the published models' tensors, for text to video and image to video.
 nlohmann::json published_wan() {
   nlohmann::json all = read_json(SPARSEREEL_TEST_DATA "/wan/dit_names.json");
   all.update(read_json(SPARSEREEL_TEST_DATA "/wan_i2v/dit_names.json"));

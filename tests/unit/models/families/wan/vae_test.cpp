@@ -1,4 +1,4 @@
-// Tests what the pipeline relies on in Wan's VAE: frame counts, progress, memory, errors.
+// Tests properties of Wan's VAE on which the pipeline relies: frame counts, progress, memory, errors.
 #include "models/families/wan/loaders.h"
 
 #include <ATen/ATen.h>
@@ -200,8 +200,8 @@ TEST_F(WanVaeEncoder, SkipsLayersWhoseInputRepeatsAndGivesTheSameBits) {
     const WanVaeConfig config = encoder_config(folder);
     const WanEncoder encoder = drawn_encoder(config);
     const int64_t step = config.frames_a_latent(), latents = 40;
-    // A first and a last picture, as from image to video. 1e-30 vanishes when it is added to a bias, so it changes no
-    // result, but every second group of frames then differs from the one before.
+    // Only the first and the last frame are pictures, as in image to video. The value 1e-30 in every second group of
+    // frames makes consecutive groups differ. It changes no result, because it vanishes when a bias is added.
     at::Tensor frames = at::zeros({1 + latents * step, 16, 24, config.in_channels});
     frames[0] = at::randn_like(frames[0]);
     frames[latents * step] = at::randn_like(frames[0]);
@@ -221,7 +221,8 @@ TEST_F(WanVaeEncoder, SkipsLayersWhoseInputRepeatsAndGivesTheSameBits) {
     const at::Tensor expected = encode(never_repeats);
     EXPECT_EQ(most_settled, 0);
     EXPECT_TRUE(encode(frames).equal(expected));
-    size_t layers = 3 + (config.is_residual ? encoder.down.size() : 0);  // conv_in, the middle, and conv_out
+    // Counts conv_in, the middle layers and conv_out.
+    size_t layers = 3 + (config.is_residual ? encoder.down.size() : 0);
     for (const WanDownBlock& level : encoder.down)
       if (!config.is_residual) layers += level.blocks.size() + (level.downsampler ? 1 : 0);
     EXPECT_EQ(most_settled, layers) << "all layers settle while empty frames come";
@@ -242,7 +243,7 @@ TEST_F(WanVaeEncoder, ReportsEachLatentOfEachTile) {
 
 TEST_F(WanVaeEncoder, TilesOnlyWhereTheReferenceDoes) {
   const auto vae = load("vae_plain");
-  for (const int64_t width : {25, 32}) {  // tiles would be 32 wide, one every 24
+  for (const int64_t width : {25, 32}) {  // widths in latents; tiles are 32 wide and begin every 24
     const at::Tensor frames = at::rand({1, 3, 1, 16, width * 8});
     EXPECT_TRUE(vae->encode(frames, true).mean.equal(vae->encode(frames, false).mean));
   }
