@@ -1,4 +1,5 @@
-// Compares each family's decoder on several ranks, each with a band of rows, with one rank's decoder.
+// Compares decoding on several ranks, each of which decodes a band of rows, with decoding on one rank, for every
+// family.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
@@ -19,9 +20,9 @@
 namespace sparsereel::models {
 namespace {
 
-/// The result of one rank.
+/// What decoding gives on one rank.
 struct DecodeResult {
-  at::Tensor frames;  // undefined if the rank gets none
+  at::Tensor frames;  // defined on rank 0 only
   std::vector<std::pair<int64_t, int64_t>> progress;
 };
 
@@ -74,9 +75,9 @@ TEST_P(DecodingOverRanks, MatchesTheFramesOfOneRank) {
   ASSERT_TRUE(vae->decodes_in_pieces());
   const double tolerance = GetParam().family->vae_tolerance;
   expect_frames_of_one(*vae, latents(2, 2, 2), 1, tolerance);
-  expect_frames_of_one(*vae, latents(3, 5, 2), 2, tolerance);  // the ranks have different numbers of rows
+  expect_frames_of_one(*vae, latents(3, 5, 2), 2, tolerance);  // ranks have 3 and 2 rows
   expect_frames_of_one(*vae, latents(3, 4, 2), 3, tolerance);
-  expect_frames_of_one(*vae, latents(1, 3, 2), 3, tolerance);  // each rank has one row, and there is one latent frame
+  expect_frames_of_one(*vae, latents(1, 3, 2), 3, tolerance);  // one row per rank, one latent frame
   expect_frames_of_one(*vae, latents(9, 2, 1), 2, tolerance);
 }
 
@@ -85,7 +86,8 @@ TEST_P(DecodingOverRanks, MatchesOneRankInHalfPrecision) {
   const at::Tensor given = latents(3, 5, 3).to(at::kBFloat16);
   const at::Tensor alone = decode(*vae, given, nullptr).frames.to(at::kFloat);
   const at::Tensor shared = decode_over(2, *vae, given).front().frames.to(at::kFloat);
-  // bf16 rounds by up to 2^-9, and sums in another order round some values the other way.
+  // bf16 rounds with a relative error of up to 2^-9. Several ranks sum in another order, so some values round
+  // differently.
   EXPECT_LT(((shared - alone).square().mean() / alone.square().mean()).sqrt().item<double>(), 0.02);
 }
 
@@ -97,10 +99,10 @@ TEST_P(DecodingOverRanks, UsesTheLatentsOfEveryRank) {
     changed.select(3, row).add_(1);
     EXPECT_FALSE(decode_over(2, *vae, changed).front().frames.equal(alone)) << row;
   }
-  EXPECT_TRUE(decode_over(2, *vae, given).front().frames.equal(alone));  // the same bits every time
+  EXPECT_TRUE(decode_over(2, *vae, given).front().frames.equal(alone));  // the result does not depend on timing
 }
 
-/// Decodes frames and discards them. Returns the largest number of bytes that this thread's tensors hold meanwhile.
+/// Decodes frames and discards them. Returns the peak memory of this thread's tensors in bytes.
 double peak_of_decoding(Vae& vae, const at::Tensor& latents, const RowSplit* rows) {
   const c10::InferenceMode guard;
   at::set_num_threads(1);
@@ -114,17 +116,17 @@ TEST_P(DecodingOverRanks, NeedsOnlyTheMemoryOfOnePiece) {
   const auto vae = load();
   const at::Tensor given = latents(3, 24, 8);
   const double alone = peak_of_decoding(*vae, given, nullptr);
-  double shared = 0;  // peak of rank 1; rank 0 also holds the complete frames of each step
+  double shared = 0;  // peak of rank 1, because rank 0 also holds the complete frames
   run_in_threads(2, [&](Group& group) {
     const RowSplit rows(group, given.size(3), at::kCPU);
     const double peak = peak_of_decoding(*vae, given, &rows);
     if (group.rank() == 1) shared = peak;
   });
-  EXPECT_LT(shared, 1.1 * static_cast<double>(vae->untiled_bytes(3, 13, 8)));  // 13 rows: 12, and 1 of the neighbor
+  EXPECT_LT(shared, 1.1 * static_cast<double>(vae->untiled_bytes(3, 13, 8)));  // its 12 rows and 1 of rank 0
   EXPECT_LT(shared, 0.7 * alone);
 }
 
-/// Returns one case for each of the families' VAEs.
+/// Returns the first case of each VAE in the families' data.
 std::vector<test::ParityCase> vaes() {
   std::vector<test::ParityCase> cases;
   std::set<std::string> seen;
@@ -135,8 +137,8 @@ std::vector<test::ParityCase> vaes() {
 
 INSTANTIATE_TEST_SUITE_P(Families, DecodingOverRanks, ::testing::ValuesIn(vaes()), test::case_name);
 
-/// Calls body(rows, this rank's part of x, its first row) on each rank. x [F, H, W, C] has twice as many rows as the
-/// latents.
+/// Calls body(row split, this rank's rows of x, number of its first row) on each rank. x is [F, H, W, C] and has two
+/// rows for each row of latents.
 void on_pieces(const at::Tensor& x, int64_t ranks, const auto& body) {
   run_in_threads(ranks, [&](Group& group) {
     const RowSplit rows(group, x.size(1) / 2, at::kCPU);

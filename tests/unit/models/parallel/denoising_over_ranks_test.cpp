@@ -1,4 +1,4 @@
-// Tests that any number of ranks makes the steps of a video with the same latents, decisions and state as one rank.
+// Tests that denoising on any number of ranks gives the same latents, cache decisions and state as on one rank.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
@@ -33,10 +33,10 @@ struct DenoisingCase {
   GuidancePasses passes = GuidancePasses::batched;
   CacheRule cache{};
   Mode mode = Mode::full;
-  int64_t height = 3;  // in patches
+  int64_t height = 3;  // height of the video in patches
 };
 
-/// A toy transformer with 5 heads. In the step `faulty_step` its prediction contains NaN unless attention is full.
+/// The toy transformer with 5 heads. In the step `faulty_step`, its prediction contains NaN unless attention is full.
 class FaultyToyTransformer final : public LoadedTransformer {
  public:
   explicit FaultyToyTransformer(int64_t faulty_step) : faulty_step_(faulty_step) {
@@ -94,10 +94,10 @@ std::unique_ptr<Denoising> start(const DenoisingCase& how, Group* group, int64_t
                                                     .group = group});
 }
 
-/// The result of one rank.
+/// What denoising gives on one rank.
 struct RankResult {
   at::Tensor latents;
-  std::vector<DenoisingState> states;  // before each step
+  std::vector<DenoisingState> states;  // the states before each step
   AttentionRun run;
   std::vector<std::string> warnings;
 };
@@ -114,7 +114,8 @@ RankResult finish(Denoising& denoising) {
   return end;
 }
 
-/// Makes the video on `ranks` ranks; 0 means without a group. `resume` is the state to start from, or null.
+/// Denoises on `ranks` ranks, or without a group if `ranks` is 0. Starts from the state `resume`, unless it is null.
+/// Of several ranks, only rank 1 has the fault in step `faulty_step`. Returns the result of rank 0.
 RankResult make(const DenoisingCase& how, int64_t ranks, const DenoisingState* resume = nullptr,
                 int64_t faulty_step = -1) {
   RankResult first;
@@ -193,7 +194,8 @@ std::vector<DenoisingCase> denoising_cases() {
 INSTANTIATE_TEST_SUITE_P(Cases, DenoisingOverRanks, ::testing::ValuesIn(denoising_cases()),
                          [](const auto& test) { return test.param.name; });
 
-/// Between two steps, the first guidance pass changes little and the second much.
+/// Between the steps of this test, the first guidance pass changes little and the second one much. All ranks must
+/// decide by the same pass as one rank does.
 TEST(CacheOverRanks, DecidesForAllRanksByTheSamePassesAsOneRank) {
   for (const GuidancePasses passes : {GuidancePasses::batched, GuidancePasses::in_turn}) {
     run_in_threads(2, [&](Group& group) {
@@ -209,7 +211,7 @@ TEST(CacheOverRanks, DecidesForAllRanksByTheSamePassesAsOneRank) {
   }
 }
 
-/// There are 10 blocks of keys, and attention drops some of them.
+/// The video has 10 key blocks, so sparse attention can drop some.
 TEST(SparseAttentionOverRanks, KeepsTheSameNumberOfBlocksAsOneRank) {
   for (const bool guided : {false, true}) {
     const DenoisingCase sparse{.name = {}, .guided = guided, .mode = Mode::sparse, .height = 42};

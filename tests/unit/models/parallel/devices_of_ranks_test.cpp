@@ -1,4 +1,4 @@
-// Tests which device each rank gets.
+// Tests which GPU or CPU each rank gets.
 #include "models/parallel/devices_of_ranks.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests the contract of Group for every kind of group on CPUs.
+// Runs the checks of tests/support/group_contract.h for every implementation of Group on CPUs.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;  // NOLINT(google-build-using-namespace)
 
-/// Exit code of a rank's process after an exception.
+/// Exit code of a rank's process that has thrown an exception.
 constexpr int kThrew = 3;
 
 std::vector<pid_t> start_processes(int64_t size, const GroupLimits& limits, const std::function<void(Group&)>& part) {
@@ -55,7 +55,7 @@ void as_processes(int64_t size, const std::function<void(Group&)>& part) {
     if (exit_code(process) != 0) throw std::runtime_error("a rank failed: see above");
 }
 
-/// Runs as_processes() with groups that time their calls.
+/// Runs `part` like as_processes(), but with groups that measure the time of their calls.
 void as_timed_processes(int64_t size, const std::function<void(Group&)>& part) {
   as_processes(size, [&](Group& group) {
     ExchangeMeter meter(at::kCPU);
@@ -118,7 +118,7 @@ TEST(MeteredGroup, TimesCallsOfItsPartsIncludingWaiting) {
     MeteredGroup metered({&group, [](Group*) {}}, meter);
     const auto part = metered.split(0);
     meter.take();
-    if (group.rank() == 1) usleep(300'000);  // rank 0 waits meanwhile
+    if (group.rank() == 1) usleep(300'000);  // rank 0 waits for rank 1 meanwhile
     part->all_reduce_sum(at::ones({1}));
     const double taken = meter.take();
     test::require(group.rank() == 1 ? taken < 250 : taken > 250, std::to_string(taken) + " ms");
@@ -159,22 +159,22 @@ TEST(SocketGroup, NamesARankThatDoesNotAnswerInTime) {
   for (const pid_t process : ranks) EXPECT_EQ(exit_code(process), 0);
 }
 
-/// Ctrl-Z may stop all ranks for any time. A shell later continues one after the other.
+/// Ctrl-Z stops all ranks, perhaps for a long time. Later a shell continues one rank after the other.
 TEST(SocketGroup, ContinuesAfterRanksWereStoppedLongerThanTheLimit) {
   const test::ProcessEvent met;
   const auto ranks = start_processes(2, {.start = 60s, .call = 2s}, [&](Group& group) {
     for (int turn = 0; turn < 12; ++turn) {
-      if (group.rank() == 1) usleep(300'000);  // so rank 0 nearly always waits for rank 1
+      if (group.rank() == 1) usleep(300'000);  // so rank 0 usually waits for rank 1
       group.all_reduce_sum(at::ones({1}));
       if (group.rank() == 1 && turn == 0) met.tell();
     }
   });
   met.wait();
   for (const pid_t process : ranks) kill(process, SIGSTOP);
-  sleep(3);  // longer than the limit
+  sleep(3);  // longer than the limit of 2 s for a call
   for (const pid_t process : ranks) {
     kill(process, SIGCONT);
-    usleep(200'000);  // as a shell does
+    usleep(200'000);  // a shell, too, continues them one after the other
   }
   for (const pid_t process : ranks) EXPECT_EQ(exit_code(process), 0);
 }
@@ -194,7 +194,7 @@ TEST(SocketGroup, SendsErrorsWithKindAndRemedy) {
   const auto ranks = start_processes(2, {}, [](Group& group) {
     auto& sockets = dynamic_cast<SocketGroup&>(group);
     if (group.rank() == 1) {
-      group.all_reduce_sum(at::ones({1}));  // after both have started
+      group.all_reduce_sum(at::ones({1}));  // returns once both ranks have started
       sockets.end(bad_input("no such card", "use another"), /*sound=*/true);
     }
     test::end_of(group, at::kCPU);

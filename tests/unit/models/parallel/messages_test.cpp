@@ -50,7 +50,7 @@ TEST(Messages, AreParsedOneByOneFromReceivedBytes) {
   EXPECT_TRUE(test::throws_error([&] { take_message(wrong); }, {"a message from rank 0"}));
 }
 
-/// Messages are checked even though only ranks send them.
+/// Malformed messages must give an error, not a crash, although only ranks of the same run send messages.
 TEST(Messages, AreRefusedIfMalformed) {
   const auto refused = [](const std::function<void(SocketGroup&)>& send, bool is_tensor) {
     const auto links = local_links(2);
@@ -95,7 +95,7 @@ TEST(Messages, AreRefusedIfMalformed) {
   };
   EXPECT_TRUE(bytes_of(-1, {}));
   EXPECT_TRUE(bytes_of(int64_t{1} << 40, {}));
-  EXPECT_TRUE(bytes_of(100'000, std::vector<uint8_t>(100'000, 0x81)));  // arrays inside arrays
+  EXPECT_TRUE(bytes_of(100'000, std::vector<uint8_t>(100'000, 0x81)));  // deeply nested arrays
   EXPECT_TRUE(bytes_of(2, {0xff, 0xff}));
 }
 

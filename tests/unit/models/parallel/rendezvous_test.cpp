@@ -1,5 +1,5 @@
-// Tests how ranks, which are threads in these tests, meet over TCP: which ranks they accept, and that no other program
-// can delay them.
+// Tests how ranks connect to each other over TCP: which connections they accept, and that no other program can delay
+// them. In these tests, ranks are threads.
 #include "models/parallel/rendezvous.h"
 
 #include <ATen/ATen.h>
@@ -28,13 +28,13 @@ using ::testing::HasSubstr;
 
 constexpr GroupLimits kPatient = {.start = 60s, .call = 60s}, kHurried = {.start = 1s, .call = 60s};
 
-/// Returns a meeting place on this host with a port that was free just before.
+/// Returns an address on this host where ranks can meet. Its port was free just before.
 Rendezvous some_place() {
   const uint16_t port = listen_towards("127.0.0.1", 0, 1).port;
   return {.host = "127.0.0.1", .port = port, .secret = "a secret of sixteen"};
 }
 
-/// Lets a rank meet the others in another thread. The future holds the error; empty if they met.
+/// Lets a rank meet the other ranks in a new thread. The future gives the error's message; empty if the ranks met.
 std::future<std::string> begin_to_meet(const Rendezvous& place, int64_t rank, int64_t size,
                                        const GroupLimits& limits = kPatient) {
   return std::async(std::launch::async, [=] {
@@ -58,7 +58,7 @@ void expect_that_all_meet(const Rendezvous& place, int64_t size) {
   for (auto& each : all) EXPECT_EQ(each.get(), "");
 }
 
-/// Connects as soon as somebody listens, as a program that is no rank might.
+/// Connects as soon as somebody listens at the address, and sends nothing. Imitates a program that is no rank.
 Socket stranger_at(const Rendezvous& place) {
   Socket socket;
   test::wait_until([&] {
@@ -87,7 +87,7 @@ TEST(Rendezvous, WaitsForASlowRankLongerThanForAVanishedHost) {
   const GroupLimits limits = {.start = 60s, .call = 60s, .vanished = 1s};
   auto reader = std::async(std::launch::async, [&] {
     const auto group = SocketGroup::connect(1, meet(place, 1, 2, limits), "slow", limits);
-    std::this_thread::sleep_for(3s);  // rank 1 loads for longer than `vanished`
+    std::this_thread::sleep_for(3s);  // rank 1 is silent for longer than the limit `vanished`
     const at::Tensor received = at::empty({16 << 20}, at::kByte);
     group->broadcast(received, 0);
     return received.eq(7).all().item<bool>();
@@ -126,7 +126,7 @@ TEST(Rendezvous, IsNotBlockedBySilentCallers) {
   const Rendezvous place = some_place();
   auto rank_0 = begin_to_meet(place, 0, 2, {.start = 20s});
   std::vector<Socket> idle;
-  for (int i = 0; i < 300; ++i) idle.push_back(stranger_at(place));  // more connections than the listener keeps
+  for (int i = 0; i < 300; ++i) idle.push_back(stranger_at(place));  // more than the listener keeps
   EXPECT_EQ(problem_of(place, 1, 2, {.start = 20s}), "");
   EXPECT_EQ(rank_0.get(), "");
 }
@@ -139,7 +139,7 @@ TEST(Rendezvous, IsNotBlockedByASlowCaller) {
   std::thread dripping([&] {
     for (const char* next = "sparsereel-rank1"; !ends && *next != 0; ++next) {
       send(slow.get(), next, 1, MSG_NOSIGNAL);
-      std::this_thread::sleep_for(200ms);  // one byte at a time
+      std::this_thread::sleep_for(200ms);  // sends one byte at a time
     }
   });
   EXPECT_EQ(problem_of(place, 1, 2, {.start = 20s}), "");
@@ -157,12 +157,12 @@ TEST(Rendezvous, DoesNotWaitForeverForASilentServer) {
   EXPECT_THAT(problem_of(store, 1, 2), HasSubstr("the ranks' meeting place cannot be reached at 127.0.0.1:"));
 }
 
-/// Makes a connection that neither fails nor succeeds, like one that a packet filter blocks.
+/// In this test a connection neither fails nor succeeds, as if a packet filter blocked it.
 TEST(Rendezvous, TimesOutIfNoConnectionIsMade) {
   const Listeners full = listen_towards("127.0.0.1", 0, 0);
   const Rendezvous place = {.host = "127.0.0.1", .port = full.port};
   std::vector<Socket> queued;
-  for (int i = 0; i < 4; ++i) {  // the kernel drops calls once the queue is full
+  for (int i = 0; i < 4; ++i) {  // the kernel ignores connections once the queue is full
     Patience patience(200ms);
     queued.push_back(connect_within(addresses_of_host(place.host, place.port).front(), patience));
   }
@@ -206,7 +206,7 @@ TEST(Rendezvous, ReportsAnUnknownHostInOneLine) {
   }
 }
 
-/// A launcher's store, such as torchrun's, outlives each run.
+/// A launcher's store, such as torchrun's, continues to exist after a run. Addresses of earlier runs must do no harm.
 TEST(Rendezvous, SupportsSuccessiveRunsInAPersistentStore) {
   c10d::TCPStoreOptions options;
   options.port = 0;
@@ -215,14 +215,14 @@ TEST(Rendezvous, SupportsSuccessiveRunsInAPersistentStore) {
   const auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
   Rendezvous place = {.host = "127.0.0.1", .port = store->getPort(), .is_kept = true, .secret = "a secret of sixteen"};
   expect_that_all_meet(place, 3);
-  auto rank_1 = begin_to_meet(place, 1, 2);  // before rank 0, so it reads the place of the earlier rank 0
-  std::this_thread::sleep_for(500ms);        // the store does not tell who has read it
+  auto rank_1 = begin_to_meet(place, 1, 2);  // reads the address of the earlier rank 0
+  std::this_thread::sleep_for(500ms);        // gives rank 1 time to read it; the store does not tell
   EXPECT_EQ(problem_of(place, 0, 2, kPatient), "");
   EXPECT_EQ(rank_1.get(), "");
   const std::string nonsense = "? no-such-host.invalid 70000";
   store->set("sparsereel/0/rank 0", std::vector<uint8_t>(nonsense.begin(), nonsense.end()));
   rank_1 = begin_to_meet(place, 1, 2);
-  std::this_thread::sleep_for(500ms);  // the store does not tell who has read it
+  std::this_thread::sleep_for(500ms);  // gives rank 1 time to read it; the store does not tell
   EXPECT_EQ(problem_of(place, 0, 2, kPatient), "");
   EXPECT_EQ(rank_1.get(), "");
 }

@@ -1,4 +1,4 @@
-// Tests ranks that are threads: what each gets from the others, and that none waits for a rank that does not come.
+// Tests ranks that are threads: the data that they exchange, and that no rank waits for a rank that has ended.
 #include "models/parallel/thread_group.h"
 
 #include <ATen/ATen.h>
@@ -30,7 +30,7 @@ TEST(ThreadGroup, DeliversWhatEachRankSends) {
     const int64_t own = group.rank();
     std::vector<at::Tensor> send, receive;
     for (int64_t i = 0; i < 3; ++i) {
-      send.push_back(at::full({own + i}, 10 * own + i, at::kLong));  // sizes differ by pair of ranks, and one is 0
+      send.push_back(at::full({own + i}, 10 * own + i, at::kLong));  // sizes differ for each pair, and one is 0
       receive.push_back(at::zeros({own + i}, at::kLong));
     }
     group.all_to_all(send, receive);
@@ -82,7 +82,7 @@ TEST(ThreadGroup, EndsOtherRanksIfOneThrows) {
     run_in_threads(4, [&](Group& group) {
       const auto half = group.split(group.rank() % 2);
       if (group.rank() == 2) throw std::runtime_error("no more paper");
-      // Rank 0 waits for its half of the ranks, the others for all ranks.
+      // Rank 0 waits for the ranks of its half. All other ranks wait for all ranks.
       EXPECT_TRUE(test::throws_error([&] { exchange(group.rank() == 0 ? *half : group); }, {"rank 2: no more paper"}));
       ++ended;
     });
@@ -140,7 +140,7 @@ TEST(SplitGroups, AreKnownInAdvance) {
   EXPECT_TRUE(splits_of_shares(1, 2).empty());
 }
 
-/// A group that was aborted. Its calls return although they exchanged nothing.
+/// Imitates a group that was aborted: its calls return without exchanging anything.
 class AbortedGroup final : public Group {
  public:
   int64_t rank() const override { return 0; }
@@ -187,8 +187,8 @@ TEST(SplitGroups, GatherSlicesInRankOrder) {
 
 TEST(SplitGroups, RefuseMoreRanksThanHeads) {
   check_ranks(30, 1, 30, 1000);
-  check_ranks(60, 2, 30, 1000);  // 30 per pass
-  check_ranks(8, 2, 30, 1000);   // 4 per pass, with 7 or 8 heads each
+  check_ranks(60, 2, 30, 1000);  // 30 ranks for each pass
+  check_ranks(8, 2, 30, 1000);   // 4 ranks for each pass; a rank has 7 or 8 heads
   EXPECT_TRUE(test::throws_error(
       [] { check_ranks(3, 2, 2, 1000); },
       {"3 ranks cannot share this video: 3 of them share a guidance pass, which has only 2 attention heads"}));

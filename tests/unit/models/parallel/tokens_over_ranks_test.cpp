@@ -1,5 +1,4 @@
-// Compares the transformers of every family on several ranks, each with a part of the tokens and heads, with those on
-// one rank.
+// Compares each family's transformer on several ranks, each with a part of the tokens and heads, with one rank.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
@@ -24,7 +23,7 @@ namespace {
 
 using attention::Mode;
 
-/// The result of a forward by one rank or by several.
+/// The result of a forward pass.
 struct ForwardResult {
   at::Tensor prediction;
   attention::Statistics counts;  // summed over all ranks
@@ -38,7 +37,7 @@ AttentionRun in_mode(Mode mode) {
 
 class TokensOverRanks : public ::testing::TestWithParam<test::ParityCase> {
  protected:
-  /// Returns a component with 5 heads, which neither 2 nor 3 divides.
+  /// Returns a transformer with 5 heads, a number that neither 2 nor 3 divides.
   static Component component() {
     Component odd = test::with_random_weights(test::transformer_component(GetParam()), 7);
     odd.config["num_attention_heads"] = 5;
@@ -90,8 +89,8 @@ TEST_P(TokensOverRanks, MatchOneRankInSixteenBits) {
   EXPECT_TRUE(test::close_to(over(3, {}, at::kBFloat16).prediction, alone, 2e-2));
 }
 
-// Blocks are chosen from pooled queries and keys. Several ranks compute the same pooled tokens as one rank, but with
-// sums in another order.
+// Blocks are chosen by pooled queries and keys. On several ranks these may differ in their last bits, because sums have
+// another order. So the chosen blocks may differ, but not their number.
 TEST_P(TokensOverRanks, KeepTheSameNumberOfSparseBlocks) {
   const AttentionRun how = in_mode(Mode::sparse);
   const ForwardResult alone = forward(how, nullptr);
@@ -112,7 +111,7 @@ TEST_P(TokensOverRanks, RefuseMoreRanksThanHeads) {
   EXPECT_TRUE(test::throws_error([&] { over(6, {}); }, {"6 ranks cannot share a video of only 5 attention heads"}));
 }
 
-/// Ranks divide the video's tokens; each of them has the whole sound.
+/// Ranks divide the video's tokens among them. Each rank has all tokens of the sound.
 TEST(SoundOverRanks, MatchesOneRankWithTheSameBitsOnAllRanks) {
   const test::ParityCase one = test::minimax_h3_case();
   const test::TemporaryFolder folder;

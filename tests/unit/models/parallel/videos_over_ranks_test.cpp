@@ -1,4 +1,4 @@
-// Compares videos of every family made by several ranks, each with its own pipeline, with videos made by one rank.
+// Compares videos that several ranks make, each with its own pipeline, with videos of one rank, for every family.
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Changes the request of one rank. run.group is null if the rank is alone.
+/// Changes the arguments of generate() on one rank. run.group is null if there is only one rank.
 using Change =
     std::function<void(Request& request, Inputs& inputs, models::Run& run, test::CallbackObserver& observer)>;
 
@@ -45,7 +45,7 @@ class VideosOverRanks : public ::testing::TestWithParam<test::ParityCase> {
     if (change) change(request, inputs, run, observer);
     return test::open(*one.family, one.content)->generate(request, inputs, run);
   }
-  /// Returns the outcome of each rank.
+  /// Makes a video on `ranks` ranks. Returns the outcome of each rank.
   static std::vector<Outcome> over(int64_t ranks, const Change& change = {}) {
     std::vector<Outcome> all(static_cast<size_t>(ranks));
     run_in_threads(ranks, [&](Group& group) { all[static_cast<size_t>(group.rank())] = make(&group, change); });
@@ -55,7 +55,8 @@ class VideosOverRanks : public ::testing::TestWithParam<test::ParityCase> {
     return test::open(*GetParam().family, GetParam().content)->spec().takes_guidance &&
            test::request_of(GetParam().content).guidance_scale.value_or(2) > 1;
   }
-  /// Returns the numbers of ranks to try. Two ranks share a pass of the small models, which have two heads.
+  /// Returns the numbers of ranks to try. The small models have two heads, so at most two ranks can share a guidance
+  /// pass.
   static std::vector<int64_t> rank_counts() { return guided() ? std::vector<int64_t>{2, 4} : std::vector<int64_t>{2}; }
   /// Returns false if rank 0 decodes alone.
   static bool decodes_in_pieces() {
@@ -81,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Families, VideosOverRanks, ::testing::ValuesIn(test::pa
 INSTANTIATE_TEST_SUITE_P(WithLora, VideosOverRanks, ::testing::ValuesIn(test::parity_cases("lora_cases.json")),
                          test::case_name);
 
-/// Tests properties that all families share, on the first case of each family.
+/// Tests that need only the first case of each family.
 using FirstVideosOverRanks = VideosOverRanks;
 
 TEST_P(FirstVideosOverRanks, CountTheSameBlocksAsOneRank) {
@@ -207,7 +208,7 @@ TEST_P(FirstVideosOverRanks, AreCanceledOnAllRanksDuringDecoding) {
   EXPECT_EQ(cancelled, 2);
 }
 
-/// A sink that takes no frames because the disk is full.
+/// Imitates a video file on a full disk: throws when it gets frames.
 class FullDiskSink final : public FrameSink {
  public:
   at::ScalarType dtype() const override { return at::kByte; }

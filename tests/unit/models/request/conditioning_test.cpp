@@ -1,4 +1,4 @@
-// Tests how conditioning is split into passes and joined again.
+// Tests how conditioning is split into guidance passes and joined again.
 #include "models/request/conditioning.h"
 
 #include <ATen/ATen.h>

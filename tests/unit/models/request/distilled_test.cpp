@@ -1,4 +1,4 @@
-// Tests which settings of distilled models apply, with a file of the test and with every committed file.
+// Tests which settings of distilled models apply: those of a made-up config file, and those of every file in configs/.
 #include "models/request/distilled.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Tests warnings about options without effect: which are given, and for which sources.
+// Tests the warnings about options without effect: for which options and for which sources of values they are given.
 #include "models/request/effects.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ TEST(NoEffectWarnings, AreOmittedForConfigsAndRecipes) {
                                        std::pair{Source::config_file, true}, std::pair{Source::row, true}}) {
     Settings settings;
     settings.add(source, {{"topk", "0.3"}}, "a file");
-    EXPECT_EQ(!no_effect_warnings(settings, {kFull}).empty(), warned);  // the device's default mode applies
+    EXPECT_EQ(!no_effect_warnings(settings, {kFull}).empty(), warned);  // kFull is the device's default mode
   }
 }
 

@@ -1,5 +1,5 @@
-// Tests the list of fields: how values are read from text and written, which differences keys show, and which values
-// recipes hold.
+// Tests the list of request fields: how values are read and written as text, which fields change the keys of cached
+// results, and which values a recipe holds.
 #include "models/request/fields.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ namespace {
 using test::throws_error;
 using ::testing::IsEmpty;
 
-/// Returns a value that is not a default of the program.
+/// Returns a valid value that is not the field's default.
 std::string some_value(const Field& field) {
   static const std::map<std::string, std::string> special = {
       {"cache", "steps:20"},      {"lora", "/a/st\xffyle.safetensors@high:0.5"},
@@ -124,7 +124,7 @@ TEST(Fields, DistinguishPipelinesAndTextsByTheirKeys) {
   plan.guidance_scale = other.guidance_scale = 6;
   other.negative_prompt = "blurry";
   EXPECT_NE(text_key(plan), text_key(other));
-  plan.guidance_scale = other.guidance_scale = 1;  // without guidance the negative prompt is not encoded
+  plan.guidance_scale = other.guidance_scale = 1;  // no guidance, so the negative prompt does not count
   EXPECT_EQ(text_key(plan), text_key(other));
   other.seed = 7;
   other.num_inference_steps = 3;
@@ -194,7 +194,7 @@ TEST(Fields, AppearInARecipeOnlyIfTheyHaveAnEffect) {
   EXPECT_EQ(recipe["sigmas"], "1.0,0.5");
   EXPECT_EQ(recipe["cache"], "steps:2");
   EXPECT_FALSE(recipe.contains("steps"));
-  plan.attention_policy.per_head = {{attention::HeadPolicy{}}};  // of a profile, so no single topk counts
+  plan.attention_policy.per_head = {{attention::HeadPolicy{}}};  // from a profile, so there is no single topk
   recipe = recipe_of(plan);
   EXPECT_FALSE(recipe.contains("topk"));
   EXPECT_EQ(recipe["dropped"], "mean");

@@ -1,4 +1,4 @@
-// Tests sizes of videos that have an image's shape.
+// Tests the size that a video gets from the shape of its image.
 #include "models/request/image_size.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ TEST(ImageSize, IsTheModelsSizeForAnImageOfItsShape) {
     expect_size({height * 3, width * 3}, {height, width}, 16, {height, width});
 }
 
-TEST(ImageSize, KeepsTheShapeOfTheImageWithinTheArea) {  // the values are those of Wan's best_output_size()
+TEST(ImageSize, KeepsTheShapeOfTheImageWithinTheArea) {  // as Wan's best_output_size()
   expect_size({1000, 1000}, {704, 1280}, 32, {928, 960});
   expect_size({1080, 1920}, {704, 1280}, 32, {704, 1248});
   expect_size({1920, 1080}, {704, 1280}, 32, {1248, 704});

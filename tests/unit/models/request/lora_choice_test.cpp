@@ -1,4 +1,4 @@
-// Tests which files a list of LoRAs names.
+// Tests how the text of --lora is read as a list of files, strengths and transformers.
 #include "models/request/lora_choice.h"
 
 #include "tests/support/temporary_folder.h"

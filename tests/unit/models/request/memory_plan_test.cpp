@@ -1,4 +1,4 @@
-// Tests the sentence about where weights stay, and the values of `offload`.
+// Tests the sentence that tells where weights stay during a run, and the values of `offload`.
 #include "models/request/memory_plan.h"
 
 #include <gmock/gmock.h>

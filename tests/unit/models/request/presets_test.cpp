@@ -1,4 +1,4 @@
-// Tests which preset applies and what it sets, with a file of the test and with every committed file.
+// Tests which preset applies and which values it sets: with a made-up config file, and with every file in configs/.
 #include "models/request/presets.h"
 
 #include <gmock/gmock.h>
@@ -147,7 +147,7 @@ std::vector<std::filesystem::path> committed() {
   return files;
 }
 
-/// The presets of few steps compute every step, and fewer blocks from preset to preset.
+/// Checks the presets for few steps: they compute every step, and faster presets compute fewer blocks.
 void check_few_steps(const ModelConfig& config) {
   EXPECT_THAT(config.few_steps, ElementsAre(Key("balanced"), Key("fast"), Key("near")));
   for (const auto& [name, preset] : config.few_steps) {
@@ -163,7 +163,7 @@ void check_few_steps(const ModelConfig& config) {
             std::stod(config.few_steps.at("fast").values.at("topk")));
 }
 
-/// In a published model's preset, sparse steps come only after the first fifth of the steps, which compute every block.
+/// In presets of published models, the first fifth of the steps must compute every block.
 TEST(ShippedPresets, AreValidAndComputeEarlyStepsDensely) {
   ASSERT_GE(committed().size(), 8U);
   for (const std::filesystem::path& file : committed()) {
@@ -173,7 +173,8 @@ TEST(ShippedPresets, AreValidAndComputeEarlyStepsDensely) {
     EXPECT_EQ(config.presets.at("exact").values, OptionValues({{"attention", "full"}}));
     for (const auto& [name, preset] : config.presets) {
       app::Settings settings;
-      settings.add(Source::matched_config, preset.values, file.string(), preset.places);  // throws if a value is wrong
+      // Throws an Error if a value is wrong.
+      settings.add(Source::matched_config, preset.values, file.string(), preset.places);
       const Request request = read_request(preset.values);
       check_ranges(request);
       make_policy(request);

@@ -1,5 +1,5 @@
-// Tests for every model that it makes videos of exactly the requested frames and sides, or that its error offers
-// numbers of which this is true.
+// Tests for every model that a video has exactly the requested frames and size. If the model cannot make it, the error
+// must offer numbers that the model can make.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ std::vector<int64_t> numbers_in(const std::string& text) {
   return numbers;
 }
 
-/// Returns the values that the request's error offers; nullopt if the request is valid.
+/// Returns the numbers that the error about `field` of the request offers; nullopt if the request is valid.
 std::optional<std::vector<int64_t>> offered(const Request& request, const ModelSpec& spec, const std::string& field) {
   try {
     resolve_request(request, spec);
@@ -80,8 +80,8 @@ TEST(RequestSizes, AcceptAFrameCountOrOfferTheNearestTwo) {
       }
       const Plan plan = resolve_request(request, spec);
       if (plan.decoded_frames == frames) continue;
-      // The reference accepts these numbers of frames and makes more frames. Recipes may hold these numbers, so they
-      // only cause a warning.
+      // Some models make more frames than these requests ask for, as their reference does. Recipes may contain such
+      // numbers, so they cause only a warning.
       const std::vector<int64_t> named = numbers_in(frame_count_warning(plan, spec));
       ASSERT_THAT(named, SizeIs(4));
       EXPECT_EQ(named[0], plan.decoded_frames);

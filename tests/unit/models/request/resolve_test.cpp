@@ -1,4 +1,4 @@
-// Tests how a request becomes a plan, in cases that the tests of the command line do not cover.
+// Tests how a request is resolved to a plan, in cases that the command-line tests do not cover.
 #include "models/request/resolve.h"
 
 #include <gmock/gmock.h>
@@ -57,7 +57,7 @@ TEST(ResolveRequest, ComputesDenseStepsFromAShareAndOverridesThePolicy) {
   EXPECT_EQ(dense_steps(), 3);
 }
 
-/// Returns the field and the file that the error blames for impossible noise levels; "nothing" without an error.
+/// Returns the field and the file that the error about invalid noise levels names; "nothing" if there is no error.
 std::pair<std::string, std::string> blamed(const Request& request, const ModelSpec& spec) {
   try {
     resolve_request(request, spec);
@@ -216,7 +216,7 @@ TEST(ResolveRequest, TakesTheVideosShapeFromTheImage) {
     return PixelSize{.height = plan.height, .width = plan.width};
   };
   EXPECT_EQ(size(), (PixelSize{624, 640}));
-  request.width = 1280;  // as the model's file sets it
+  request.width = 1280;  // as the model's file in configs/ does
   request.height = 720;
   EXPECT_EQ(size(), (PixelSize{960, 960}));
   request.size = find_frame_area("480p");

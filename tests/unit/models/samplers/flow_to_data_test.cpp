@@ -1,5 +1,5 @@
-// Tests the sampler towards the clean sample: its schedule, a step by hand, and that exact predictions reach the clean
-// sample.
+// Tests the flow_to_data sampler, which steps towards the clean sample: its schedule, a step that was computed by hand,
+// and that exact predictions lead to the clean sample.
 #include "models/samplers/flow_to_data.h"
 
 #include <ATen/ATen.h>
@@ -42,7 +42,8 @@ TEST(FlowToData, ShiftsGivenNoiseLevels) {
 TEST(FlowToData, BlendsTheSampleWithTheCleanSampleThatThePredictionImplies) {
   const auto sampler = sampler_of(1, 4);  // sigmas 1, 0.75, 0.5, 0.25, 0
   const at::Tensor sample = at::full({2}, 2.0), velocity = at::full({2}, 4.0);
-  // The clean sample is 2 + 0.5 x 4 = 4; half of the noise is left.
+  // At sigma 0.5 the predicted clean sample is 2 + 0.5 * 4 = 4. The next sigma is half as large, so the result is the
+  // mean of 2 and 4.
   EXPECT_TRUE(test::close_to(sampler->predicted_original(velocity, 2, sample), at::full({2}, 4.0F), 1e-6));
   EXPECT_TRUE(test::close_to(sampler->step(velocity, 2, sample, {}), at::full({2}, 3.0F), 1e-6));
   EXPECT_TRUE(test::close_to(sampler->step(velocity, 3, sample, {}), at::full({2}, 3.0F), 1e-6));

@@ -1,4 +1,4 @@
-// Tests that our noise equals libtorch's and leaves the generator in the same state.
+// Tests that the noise equals that of at::randn() and leaves the generator in the same state.
 #include "models/samplers/noise.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Tests what samplers promise and tests/parity does not compare: errors, draws from the generator, history.
+// Tests properties of samplers that tests/parity does not compare: errors, draws from the generator, history.
 #include "models/samplers/sampler.h"
 
 #include <ATen/ATen.h>
@@ -41,7 +41,8 @@ std::string complaint(const SchedulerConfig& config, int64_t steps = 4) {
   return "none";
 }
 
-/// Returns how many fp32 draws of `shape` have been made from the generator since it was seeded; -1 if not 0 to 3.
+/// Returns how many fp32 tensors of `shape` (0 to 3) were drawn from the generator since it was seeded. Returns -1 if
+/// the generator is in none of these states.
 int64_t draws_made(const at::Generator& generator, uint64_t seed, at::IntArrayRef shape) {
   for (int64_t draws = 0; draws <= 3; ++draws) {
     at::Generator fresh = at::make_generator<at::CPUGeneratorImpl>(seed);
@@ -63,8 +64,8 @@ TEST(Sampler, ReturnsTimestepsOfFlowMatching) {
   EXPECT_THAT(make_sampler(kEuler, 1)->timesteps(), ElementsAre(1000));
 }
 
-// The values come from diffusers' linear_quadratic_schedule(steps, 0.025). It adds in another order, so the last bit of
-// a double may differ.
+// The expected values come from diffusers' linear_quadratic_schedule(steps, 0.025). It adds in another order, so the
+// last bit of a double may differ.
 TEST(LinearQuadraticSigmas, MatchTheReference) {
   const auto near = [](const std::vector<double>& values) {
     return ::testing::Pointwise(::testing::DoubleNear(1e-15), values);
@@ -151,7 +152,7 @@ TEST_F(SamplerStep, KeepsUniPcLatentsInFp32ForSixteenBitPredictions) {
   EXPECT_EQ(make_sampler(kEuler, 4)->step(half, 0, sample_, generator_).scalar_type(), at::kBFloat16);
 }
 
-// The test's model predicts the slope of the straight line from the noise to the clean sample, so any number of steps
+// The predictions are the exact slope of the straight line from the noise to the clean sample. So any number of steps
 // must end at the clean sample.
 TEST_F(SamplerStep, ReachesTheEndOfAStraightFlow) {
   const at::Tensor clean = sample_.square();
@@ -203,7 +204,7 @@ TEST_F(SamplerStep, RepeatsAStepAfterARestore) {
 
 TEST_F(SamplerStep, GivesTheSameResultIfNoiseIsDrawnAhead) {
   for (const SchedulerConfig& config : {kDdim, kDpm, kEuler, kUniPc, kAncestral}) {
-    for (const int64_t most : {0, 1, 2, 9}) {  // draws before every other step
+    for (const int64_t most : {0, 1, 2, 9}) {  // number of draws ahead before every second step
       SCOPED_TRACE(testing::Message() << static_cast<int>(config.kind) << ", " << most << " ahead");
       const auto ahead = make_sampler(config, 6), plain = make_sampler(config, 6);
       at::Generator one = generator_.clone(), other = generator_.clone();

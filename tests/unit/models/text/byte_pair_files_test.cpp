@@ -1,5 +1,5 @@
-// Tests that both kinds of files give one tokenizer, and the error about each bad field. byte_pairs_test.cpp compares
-// the ids with transformers.
+// Tests that both kinds of files, vocab.json with merges.txt and tokenizer.json, give the same tokenizer. Also tests
+// the error about each wrong field. byte_pairs_test.cpp compares the ids with transformers.
 #include "models/text/byte_pair_files.h"
 
 #include <gmock/gmock.h>
@@ -110,7 +110,8 @@ TEST(BytePairFiles, NameFileAndLineOfDamage) {
                            {"v.json: the content is not an object"}));
 }
 
-/// The order is spiece.model, vocab.json with merges.txt, tokenizer.json.
+/// In a folder with several tokenizers, the first of these is used: spiece.model, vocab.json with merges.txt,
+/// tokenizer.json.
 TEST(BytePairFiles, AreFoundByFolderOrName) {
   const TemporaryFolder folder;
   json other = small_tokenizer_json();

@@ -1,5 +1,5 @@
-// Compares the ids of a small trained vocabulary with those of transformers' Qwen2Tokenizer, and tests the error about
-// each inconsistency. tests/parity/make_byte_pairs.py made the data.
+// Compares the ids that a small trained vocabulary gives with those of transformers' Qwen2Tokenizer. Also tests the
+// error about each inconsistency. tests/parity/make_byte_pairs.py made the data.
 #include "models/text/byte_pairs.h"
 
 #include <gmock/gmock.h>
@@ -54,7 +54,7 @@ TEST_P(BytePairsParity, GivesTheIdsOfTransformersForEveryString) {
 INSTANTIATE_TEST_SUITE_P(Folders, BytePairsParity, ::testing::ValuesIn(golden()["folders"].get<std::vector<json>>()),
                          [](const auto& test) { return test.param["name"].template get<std::string>(); });
 
-/// Returns the symbols of all bytes, then the results of two merges.
+/// Returns a vocabulary of the symbols of all bytes and the results of two merges.
 BytePairModel ab_model() {
   BytePairModel model;
   for (int byte = 0; byte < 256; ++byte) model.vocabulary[byte_symbol(static_cast<uint8_t>(byte))] = byte;
@@ -90,7 +90,7 @@ TEST(BytePairs, HaveNoEndTokenAndAreCutAndPadded) {
   EXPECT_EQ(ids(ab_model(), config, "", 2).token_count, 0);
 }
 
-/// A list of pairs that is searched again after each merge would take minutes.
+/// If the whole word were searched for pairs after each merge, this long word would take minutes.
 TEST(BytePairs, TakeAWordOfAnyLength) {
   std::string word;
   for (int i = 0; i < 200000; ++i) word += "ab";

@@ -1,4 +1,4 @@
-// Tests that tables which SentencePiece would misread are refused, each with its own reason.
+// Tests that tables of replacements which SentencePiece would misread are refused, each with its own message.
 #include "models/text/charsmap.h"
 
 #include <gmock/gmock.h>
@@ -14,11 +14,11 @@ using test::charsmap_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr uint32_t kLeaf = 1U << 8;  // flag of a unit: a string ends here
+constexpr uint32_t kLeaf = 1U << 8;  // flag of a trie's unit: a string ends here
 constexpr uint32_t kRootOffset = 256 << 10, kNoLabel = 1U << 31;
 
-/// Returns the unit of `label` in the root's block. The unit's children and leaf are in the block that begins at unit
-/// `base`.
+/// Returns the trie's unit for the string `label` of one byte. The unit's children and its leaf are in the block of 256
+/// units that begins at unit `base`.
 uint32_t node(char label, uint32_t base, uint32_t flags = 0) {
   const uint32_t own_place = 256 ^ static_cast<uint8_t>(label);
   return (own_place ^ base) << 10 | flags | static_cast<uint8_t>(label);
@@ -81,7 +81,7 @@ TEST(Charsmap, RefusesCycles) {
   EXPECT_THAT(complaint(charsmap_of(units, kReplacement)), HasSubstr("circle"));
 }
 
-/// Returns a trie of "a", "aa", "aaa" and so on.
+/// Returns a trie of as many strings: "a", "aa", "aaa" and so on.
 std::string nested(uint32_t strings) {
   std::vector<uint32_t> units(256 * (strings + 2), kNoLabel);
   units[0] = kRootOffset;

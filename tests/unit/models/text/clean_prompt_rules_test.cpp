@@ -1,4 +1,4 @@
-// Tests how a prompt is prepared for a text encoder.
+// Tests how models change a prompt before they encode it, such as by words that they add.
 #include "models/text/clean_prompt.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// tests/parity/make_open_sora_plan_captions.py made the data: prompts with many kinds of endings.
+/// tests/parity/make_open_sora_plan_captions.py made the data, which has prompts with many kinds of endings.
 TEST(PreparedPrompt, MatchesOpenSoraPlan) {
   std::ifstream file(SPARSEREEL_TEST_DATA "/open_sora_plan/captions.json");
   const nlohmann::json cases = nlohmann::json::parse(file);

@@ -1,4 +1,5 @@
-// Compares cleaned prompts with diffusers, ftfy and Python. tests/parity/make_prompt_cleaning.py made the data.
+// Compares cleaned prompts with those of diffusers, ftfy and Python. tests/parity/make_prompt_cleaning.py made the
+// data.
 #include "models/text/clean_prompt.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ TEST(CleanPrompt, MatchesWanPipeline) {
     EXPECT_EQ(clean_prompt(each[0].get<std::string>()), each[1].get<std::string>()) << each[0].dump(-1, ' ', true);
 }
 
-/// Python returns this for " \n A Red FOX, ÉCOLE İ \u3000".lower().strip().
+/// The expected text is that of lower().strip() in Python.
 TEST(LowerPrompt, MatchesPythonsLowerAndStrip) {
   EXPECT_EQ(lower_prompt(" \n A Red FOX,  \u00C9COLE \u0130Z \u3000"), "a red fox,  \u00E9cole i\u0307z");
   EXPECT_EQ(lower_prompt("\u0410\u042F \u0100\u0101 \u1E9E \uA7D6 \U00010400"),
@@ -40,9 +41,9 @@ std::string nested(const std::string& first, const std::string& layer, size_t la
 
 TEST(CleanPrompt, DecodesNestedReferencesLayerByLayer) {
   EXPECT_EQ(clean_prompt(nested("&", "amp;", 50, "lt;")), "<");
-  EXPECT_EQ(clean_prompt(nested("&", "#xFF06;", 50, "lt;")), "<");  // a fullwidth "&"
+  EXPECT_EQ(clean_prompt(nested("&", "#xFF06;", 50, "lt;")), "<");  // U+FF06 is a fullwidth "&"
   EXPECT_EQ(clean_prompt(nested("&lt", "&semi", 50, ";")), "<");
-  EXPECT_EQ(clean_prompt(nested("&lt", "&#x37E", 50, ";")), "<");  // its normal form is ";"
+  EXPECT_EQ(clean_prompt(nested("&lt", "&#x37E", 50, ";")), "<");  // the normal form of U+037E is ";"
   EXPECT_EQ(clean_prompt("&am&#112;;#60; &am&zzz;p;"), "< &am&zzz;p;");
   EXPECT_EQ(clean_prompt("a\x1b[&amp;#49;mb"), "a[1mb");
 }
@@ -51,13 +52,14 @@ TEST(CleanPrompt, TakesLinearTimeForNestedReferences) {
   const auto seconds = [](const std::string& text) {
     double least = 1e9;
     for (int i = 0; i < 3; ++i) {
-      const std::clock_t start = std::clock();  // counts this process alone, however busy the machine is
+      const std::clock_t start = std::clock();  // CPU time of this process, so a busy machine does not matter
       EXPECT_EQ(clean_prompt(text), "<");
       least = std::min(least, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
     }
     return least;
   };
-  // If each layer of escapes needed a pass over the text, 16 times the text would take 256 times as long.
+  // If each layer of nested escapes needed a pass over the whole text, a text of 16 times the length would take 256
+  // times as long.
   EXPECT_LT(seconds(nested("&", "amp;", 8000, "lt;")), 64 * seconds(nested("&", "amp;", 500, "lt;")));
 }
 

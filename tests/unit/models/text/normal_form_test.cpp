@@ -1,4 +1,5 @@
-// Tests the accents that tokenizers leave where they are. byte_pairs_test.cpp compares with transformers.
+// Tests the Unicode normal form NFC as tokenizers apply it. They know Unicode 9, so accents and letters of later
+// versions stay where they are. byte_pairs_test.cpp compares with transformers.
 #include "models/text/normal_form.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Writes the bytes of a SentencePiece model piece by piece, for tests.
+// Builds the bytes of a SentencePiece model for tests.
 #pragma once
 
 #include <bit>
@@ -15,15 +15,15 @@ inline std::string u32(uint32_t value) {
   return bytes;
 }
 
-/// Returns a normalizer's table: a trie's units, then the replacements (see models/text/charsmap.h).
+/// Returns a normalizer's table: the units of a trie, then the texts of replacements (see models/text/charsmap.h).
 inline std::string charsmap_of(const std::vector<uint32_t>& units, const std::string& replacements) {
   std::string bytes = u32(static_cast<uint32_t>(4 * units.size()));
   for (const uint32_t unit : units) bytes += u32(unit);
   return bytes + replacements;
 }
 
-/// Returns a trie of the letter a. The root's children start at unit 256. The leaf of 'a' is at offset 1 from the unit
-/// of 'a'. Unused units have a label that is no byte.
+/// Returns a trie with the single string "a", whose replacement is at byte `place`. The root's children start at unit
+/// 256. The leaf of "a" is at offset 1 from the unit of "a". Unused units have a label that is no byte.
 inline std::vector<uint32_t> units_that_replace_a(uint32_t place = 0) {
   constexpr uint32_t kNoLabel = 1U << 31;
   std::vector<uint32_t> units(512, kNoLabel);

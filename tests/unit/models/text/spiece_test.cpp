@@ -1,4 +1,4 @@
-// Tests reading files spiece.model: sound ones, ones damaged in every place, and ones of the wrong kind.
+// Tests reading a spiece.model: valid files, files that are damaged in every place, and files of another kind.
 #include "models/text/spiece.h"
 
 #include <gmock/gmock.h>
@@ -62,7 +62,7 @@ TEST(Spiece, NeverReadsOutOfBoundsInDamagedModels) {
   int refused = 0;
   for (int i = 0; i < 60; ++i) {
     std::string damaged = whole;
-    // Most bytes belong to the normalizer's trie, so this damages it too.
+    // Most bytes belong to the normalizer's trie, so random damage changes it, too.
     for (int k = 0; k < 200; ++k) damaged[random() % damaged.size()] = static_cast<char>(random());
     try {
       const SpieceModel model = parse_spiece(damaged, "spiece.model");

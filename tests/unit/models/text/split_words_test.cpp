@@ -1,4 +1,4 @@
-// Tests the split of texts into words, one alternative of the expression after the other.
+// Tests how texts are split into words by the tokenizer's regular expression: each alternative in turn.
 #include "models/text/split_words.h"
 
 #include <gmock/gmock.h>

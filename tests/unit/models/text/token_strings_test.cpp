@@ -1,4 +1,4 @@
-// Tests that special tokens are found in texts. tokenizer_test.cpp and byte_pairs_test.cpp test them within tokenizers.
+// Tests finding special tokens in texts. tokenizer_test.cpp and byte_pairs_test.cpp test them as parts of tokenizers.
 #include "models/text/token_strings.h"
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@ TEST(TokenStrings, SplitATextAtTheLongestOfThem) {
   TokenStrings tokens;
   tokens.add({.content = "<a>"}, 1);
   tokens.add({.content = "<a><b>"}, 2);
-  tokens.add({.content = "<a>", .lstrip = true}, 3);  // the first one counts
+  tokens.add({.content = "<a>", .lstrip = true}, 3);  // ignored, because "<a>" was added before
   std::vector<int64_t> ids;
   std::vector<std::string> between;
   tokens.split("x <a><b><a> <b>", ids, [&](std::string_view rest) { between.emplace_back(rest); });

@@ -1,5 +1,5 @@
-// Tests that a tokenizer.json gives the same ids as the spiece.model that it was made from, and the error about each
-// bad field.
+// Tests that a tokenizer.json gives the same ids as the spiece.model from which it was made, and the error about each
+// wrong field.
 #include "models/text/tokenizer_json.h"
 
 #include <gmock/gmock.h>

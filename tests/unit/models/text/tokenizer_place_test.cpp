@@ -1,4 +1,5 @@
-// Tests that tokenizers from any place give the same ids as the spiece.model for every text.
+// A tokenizer may be in a folder, in a file, or inside a text encoder's file. Tests that it gives the same ids as
+// spiece.model in each place.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +26,8 @@ using Keys = std::map<std::string, std::string>;
 const fs::path kSpiece = fs::path(SPARSEREEL_TEST_DATA) / "tokenizer" / "spiece.model";
 constexpr int64_t kPieces = 189, kVocabulary = 200;
 
-/// Returns the GGUF keys that llama.cpp's converter makes of a spiece.model, for an encoder whose vocabulary is larger.
+/// Returns the GGUF key-value pairs that llama.cpp's converter writes for a spiece.model. If the encoder's vocabulary
+/// is larger than the model, unused pieces fill it up.
 Keys keys_of(const SpieceModel& model, int64_t vocabulary) {
   json tokens, scores, types, table = json::array();
   for (int64_t i = 0; i < vocabulary; ++i) {
@@ -46,7 +48,7 @@ Keys keys_of(const SpieceModel& model, int64_t vocabulary) {
           {"tokenizer.ggml.remove_extra_whitespaces", json(model.remove_extra_whitespaces).dump()}};
 }
 
-/// Returns texts of every kind with the ids that transformers gives for a folder without sentinels.
+/// Returns texts of many kinds and the ids that transformers gives for a tokenizer without T5's sentinel tokens.
 json golden_cases() {
   std::ifstream file(SPARSEREEL_TEST_DATA "/tokenizer_golden.json");
   const json golden = json::parse(file);
@@ -97,7 +99,7 @@ TEST(TokenizerPlace, NamesADamagedTensor) {
   EXPECT_TRUE(throws_error([&] { Tokenizer::load(*place); }, {"a.safetensors: spiece_model is not a whole Sentence"}));
 }
 
-/// The keys of a GGUF file must give the same ids as the spiece.model that they were made from.
+/// The key-value pairs of a GGUF file must give the same ids as the spiece.model from which they were made.
 TEST(GgufTokenizer, MatchesTheIdsOfTheFile) {
   const SpieceModel model = read_spiece(kSpiece);
   ASSERT_FALSE(model.precompiled_charsmap.empty());

@@ -1,5 +1,5 @@
-// Tests what the tokenizer promises and tests/parity does not compare: padding, truncation flags, and one clear error
-// for each bad folder.
+// Tests properties of the tokenizer that tests/parity does not compare: padding, flags of truncated texts, and a single
+// clear error for each faulty folder.
 #include "models/text/tokenizer.h"
 
 #include <dlfcn.h>
@@ -27,7 +27,7 @@ class TokenizerTest : public ::testing::Test {
   TokenizerTest() {
     fs::remove_all(folder_);
     fs::create_directories(folder_);
-    // The ids are pad 0, eos 1, unknown 2, then 3, 4, 5.
+    // The ids are 0 for padding, 1 for the end, 2 for unknown pieces, and 3, 4 and 5 for the other pieces.
     write("spiece.model", SpieceBytes()
                               .piece("<pad>", 0, 3)
                               .piece("</s>", 0, 3)
@@ -140,7 +140,7 @@ TEST_F(TokenizerTest, UsesTheUnknownIdOfTheModel) {
 
 TEST_F(TokenizerTest, MergesSuccessiveUnknownCharacters) {
   const Tokenizer tokenizer = Tokenizer::load(folder_);
-  EXPECT_EQ(tokenizer.vocabulary_size(), 106);  // 6 pieces and 100 sentinels
+  EXPECT_EQ(tokenizer.vocabulary_size(), 106);  // 6 pieces and T5's 100 sentinel tokens
   EXPECT_THAT(tokenizer.encode("\u00fc\u00dfx red\u0301x\u0301ed <0x41>", 12).ids,
               ElementsAre(3, 2, 4, 2, 5, 3, 2, 1, 0, 0, 0, 0));
 }
@@ -161,11 +161,11 @@ TEST_F(TokenizerTest, EncodesUnknownBytesInLinearTime) {
   const auto seconds = [&](int count) {
     std::string accents = "red";
     for (int i = 0; i < count; ++i) accents += "\u0301";
-    const std::clock_t start = std::clock();  // counts this process only, however busy the machine is
+    const std::clock_t start = std::clock();  // CPU time of this process, so a busy machine does not matter
     EXPECT_THAT(tokenizer.encode(accents, 4).ids, ElementsAre(4, 2, 1, 0));
     return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   };
-  // Quadratic time would be 16 times as long.
+  // A text of 4 times the length would take 16 times as long if time were quadratic.
   EXPECT_LT(seconds(800'000), 8 * seconds(200'000));
 }
 
@@ -194,8 +194,8 @@ TEST_F(TokenizerTest, EncodesUserDefinedPiecesAsOneToken) {
   EXPECT_THAT(Tokenizer::load(folder_).encode(std::string(81, 'x'), 3).ids, ElementsAre(83, 4, 1));
 }
 
-/// SentencePiece and libc10 each have a variable of this name, and the process uses one for both. It must be the larger
-/// one, SentencePiece's. If it were the smaller, SentencePiece would overwrite the variables of libc10 behind it.
+/// SentencePiece and libc10 both define a variable of this name, and the process uses only one of them. It must be
+/// SentencePiece's, which is larger. With libc10's, SentencePiece would overwrite the variables behind it.
 TEST(SentencePieceLibrary, IsLoadedBeforeLibtorch) {
   Dl_info place = {};
   ASSERT_NE(dladdr(dlsym(RTLD_DEFAULT, "FLAGS_minloglevel"), &place), 0);

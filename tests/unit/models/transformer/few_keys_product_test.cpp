@@ -1,4 +1,5 @@
-// Tests the product P (V W) of attention weights P, values V and a layer W against (P V) W.
+// If there are few keys, attention multiplies P (V W) instead of (P V) W, where P are the attention weights, V the
+// values and W is the layer after attention. Compares the two.
 #include "models/transformer/few_keys_product.h"
 
 #include <ATen/ATen.h>
@@ -20,7 +21,7 @@ class FewKeysProduct : public ::testing::Test {
     layer_ = {.weight = at::randn({96, kHeads * kHeadDim}) / 16, .bias = at::randn({96})};
   }
 
-  /// Returns the weights padded as attention_weights() returns them.
+  /// Returns the attention weights, padded as in the result of attention_weights().
   attention::Result padded() const {
     attention::Result result;
     result.out = at::constant_pad_nd(weights_, {0, 3});
@@ -72,7 +73,7 @@ TEST_F(FewKeysProduct, IsLessWorkForUpToHalfAsManyKeysAsHeadChannels) {
   EXPECT_FALSE(less(33, 4, 64));
   layer_.scale = at::ones({96});
   EXPECT_TRUE(less(24, 4, 128));
-  EXPECT_FALSE(less(24, 3, 128));  // 72 columns are not a multiple of 16
+  EXPECT_FALSE(less(24, 3, 128));  // not less: 72 columns are not a multiple of 16
 }
 
 TEST_F(FewKeysProduct, IsNotUsedForFp16) {

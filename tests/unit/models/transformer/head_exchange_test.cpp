@@ -1,4 +1,5 @@
-// Tests the exchange of token slices for head slices and back, through windows and messages.
+// Ranks exchange their tokens with all heads for all tokens with some heads, and back. Tests this exchange through
+// windows (memory into which other ranks write) and through messages.
 #include "models/transformer/head_exchange.h"
 
 #include <ATen/ATen.h>
@@ -11,7 +12,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Wraps a group as one whose ranks cannot reach each other's memory.
+/// Wraps a group so that its ranks cannot write into each other's memory.
 class GroupWithoutWindows final : public Group {
  public:
   explicit GroupWithoutWindows(Group& group) : group_(group) {}
@@ -42,7 +43,7 @@ class HeadExchangeTest : public ::testing::TestWithParam<Case> {
  protected:
   static constexpr int64_t kVideo = 11, kBatch = 2, kHeadDim = 8;
 
-  /// Returns the rows of all tokens and heads, equal on all ranks.
+  /// Returns q, k and v of all tokens and heads. They are the same on all ranks and differ by round.
   static AttentionRows all_rows(int64_t round) {
     const auto [ranks, heads, text, moments, windows] = GetParam();
     const int64_t tokens = kVideo + text;
@@ -54,7 +55,7 @@ class HeadExchangeTest : public ::testing::TestWithParam<Case> {
     rows.k_moments = -rows.q_moments;
     return rows;
   }
-  /// Returns a rank's slice of the video, and the text.
+  /// Returns the tokens of one rank: its slice of the video, and the whole text.
   static at::Tensor tokens_of(const at::Tensor& x, const Slice& slice) {
     return at::cat({x.narrow(1, slice.first, slice.count), x.narrow(1, kVideo, GetParam().text)}, 1);
   }
@@ -70,7 +71,7 @@ class HeadExchangeTest : public ::testing::TestWithParam<Case> {
                                         .options = all.q.options()});
     EXPECT_EQ(exchange.heads().first, some.first);
     const auto project = [&](int64_t part) { return tokens_of(part == 0 ? all.q : part == 1 ? all.k : all.v, slice); };
-    // Does not compute moments: returns those of q for q, and those of k otherwise.
+    // The second argument should compute the moments of q or k. This one returns them from `all`.
     const AttentionRows got = exchange.to_heads(project, [&](const at::Tensor& x) {
       return tokens_of(x.equal(project(0)) ? all.q_moments : all.k_moments, slice);
     });

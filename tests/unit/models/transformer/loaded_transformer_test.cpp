@@ -1,5 +1,5 @@
-// Tests the loop that all transformers share, with the toy family (tests/toy). The toy's latents have another layout,
-// its text another width, and its layers different shapes.
+// Tests the loop over layers that all transformers share. Uses the toy family (tests/toy), whose latents have another
+// layout, whose text has another width than its video, and whose layers have different shapes.
 #include "models/transformer/loaded_transformer.h"
 
 #include <ATen/ATen.h>
@@ -66,7 +66,7 @@ TEST_F(LoadedTransformerTest, IgnoresTextBeyondItsLength) {
     padded.text_lengths = {4, 4};
     EXPECT_FALSE(test::close_to(predict(padded), predict(text), 1e-3));
     padded.text_lengths = text.text_lengths;
-    // Each entry equals the result for its text alone.
+    // Each batch entry must equal the result for its text alone, without padding.
     const at::Tensor alone = transformer_->forward(
         latents_.narrow(0, 0, 1), {text.text.narrow(0, 0, 1).narrow(1, 0, 1)}, times_.narrow(0, 0, 1), run_);
     EXPECT_TRUE(test::close_to(predict(text).narrow(0, 0, 1), alone, 1e-5));

@@ -1,4 +1,5 @@
-// Tests where patchify() puts an element of the latents, and that unpatchify() brings it back in every token order.
+// Tests to which token and channel patchify() moves an element of the latents, and that unpatchify() moves it back, in
+// every token order.
 #include "models/transformer/patches.h"
 
 #include <ATen/ATen.h>
@@ -58,7 +59,7 @@ TEST(Patches, ConvertBackFromChannelsLastAndOmitExtraChannels) {
 TEST(Patches, AreKnownIfAnyOfTheirLatentsIs) {
   const c10::InferenceMode inference;
   const at::Tensor mask = at::ones({1, 4, 1, 1, 1});
-  mask.select(1, 1).zero_();  // the second of the two frames of the first patches
+  mask.select(1, 1).zero_();  // frame 1, the second frame of the first patches, is unknown
   const TokenPlan plan = plan_of({2, 3, 4}, hilbert::TokenOrder::hilbert);
   const at::Tensor known = known_tokens(mask, {.frames = 2}, plan);
   ASSERT_EQ(known.sizes(), at::IntArrayRef({2 * 3 * 4}));

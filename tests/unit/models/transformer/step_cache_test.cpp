@@ -1,4 +1,5 @@
-// Tests the step cache's rule on residuals made by hand, and the loop that skips blocks by this rule.
+// Tests the rules by which the step cache reuses steps, with made-up residuals (the sums that blocks add). Also tests
+// the loop that skips blocks by these rules.
 #include "models/transformer/step_cache.h"
 
 #include <ATen/ATen.h>
@@ -121,7 +122,8 @@ class StepCacheTest : public ::testing::TestWithParam<at::ScalarType> {
   at::Tensor of(double first, double second) const {
     return at::tensor({first, second}).to(GetParam()).view({2, 1, 1});
   }
-  /// Returns true if the cache reuses a step of one forward whose first block adds `first`.
+  /// Makes a step of one forward pass whose first block adds `first` and whose other blocks add `rest` (default:
+  /// `first`). Returns true if the cache reuses the other blocks' result.
   bool reuses(const at::Tensor& first, const at::Tensor& rest = {}) { return reuses(first, rest, cache_); }
   static bool reuses(const at::Tensor& first, const at::Tensor& rest, StepCache& cache) {
     cache.begin_step();
@@ -143,7 +145,7 @@ TEST_P(StepCacheTest, ComparesTheRelativeChangeWithTheThreshold) {
                                                           {of(2, -2), false}};
   for (const auto& [next, expected] : cases) {
     cache_ = StepCache({.threshold = 0.25});
-    EXPECT_FALSE(reuses(of(3, -1)));  // there is nothing to reuse
+    EXPECT_FALSE(reuses(of(3, -1)));  // the first step has nothing to reuse
     EXPECT_EQ(reuses(next), expected) << next;
   }
 }
@@ -151,7 +153,7 @@ TEST_P(StepCacheTest, ComparesTheRelativeChangeWithTheThreshold) {
 TEST_P(StepCacheTest, ComparesWithTheLastComputedStep) {
   EXPECT_FALSE(reuses(of(4, 4), of(5, 6)));
   EXPECT_TRUE(reuses(of(4.5, 4.5)));
-  EXPECT_FALSE(reuses(of(5, 5), of(7, 8)));  // although it is near to the step before
+  EXPECT_FALSE(reuses(of(5, 5), of(7, 8)));  // near the last step, but far from the last computed one
   cache_.begin_step();
   cache_.decide(of(5.5, 5.5));
   ASSERT_TRUE(cache_.reuses());
@@ -182,7 +184,7 @@ TEST_P(StepCacheTest, DoesNotReuseForNaNOrInf) {
     EXPECT_FALSE(reuses(of(value, 1))) << value;
   }
   EXPECT_FALSE(reuses(of(0, 0)));
-  EXPECT_FALSE(reuses(of(0, 0)));  // a change of 0 relative to 0
+  EXPECT_FALSE(reuses(of(0, 0)));  // 0 / 0 is not below the threshold
 }
 
 TEST_P(StepCacheTest, DoesNotOverflowInFp16) {
@@ -241,13 +243,13 @@ TEST_P(StepCacheTest, RefusesAStateWithInvalidCounts) {
 TEST_P(StepCacheTest, ForecastsAlongTheChangeOfTheFirstBlock) {
   cache_ = StepCache({.kind = CacheKind::forecast, .threshold = 0.25});
   EXPECT_FALSE(reuses(of(8, 0), of(10, 20)));
-  EXPECT_TRUE(reuses(of(9, 0)));  // no change is known yet
+  EXPECT_TRUE(reuses(of(9, 0)));  // reused without a forecast, as only one step was computed
   EXPECT_FALSE(reuses(of(12, 0), of(14, 16)));
   const std::vector<std::pair<at::Tensor, at::Tensor>> cases = {
-      {of(14, 0), of(16, 14)},      // half of the change from 8 to 12, so half of the other blocks' change
-      {of(12, 2), of(14, 16)},      // a change orthogonal to that one forecasts none
-      {of(13, 1), of(14.5, 15.5)},  // a quarter of it, and as much orthogonal to it: forecasts half of the quarter
-      {of(11, 0), of(13, 17)},      // a quarter of that change backwards
+      {of(14, 0), of(16, 14)},      // half of the change from 8 to 12: half of the other blocks' change
+      {of(12, 2), of(14, 16)},      // orthogonal to the change from 8 to 12: no change
+      {of(13, 1), of(14.5, 15.5)},  // a quarter of it and as much orthogonal to it: an eighth
+      {of(11, 0), of(13, 17)},      // a quarter of it backwards
       {of(12, 0), of(14, 16)}};
   for (const auto& [first, expected] : cases) {
     cache_.begin_step();
@@ -269,9 +271,9 @@ TEST_P(StepCacheTest, ForecastsForAFixedNumberOfSteps) {
       cache_.remember(rest);
   };
   step(false, of(8, 0), of(10, 20));
-  step(true, of(80, 0), of(10, 20));    // no change is known yet
-  step(false, of(8.5, 0), of(14, 16));  // although it is near
-  step(true, of(9.5, 0), of(22, 8));    // twice the change from 8 to 8.5
+  step(true, of(80, 0), of(10, 20));    // no forecast yet, as only one step was computed
+  step(false, of(8.5, 0), of(14, 16));  // computed, although it is near 8
+  step(true, of(9.5, 0), of(22, 8));    // forecasts twice the change from 8 to 8.5
 }
 
 TEST_P(StepCacheTest, ComputesAStepIfThereIsNothingToReuse) {
@@ -292,7 +294,7 @@ TEST_P(StepCacheTest, DoesNotForecastFromNaN) {
   cache_.decide(of(std::nan(""), 2));
   EXPECT_FALSE(cache_.reuses());
   cache_.remember(of(7, 8));
-  EXPECT_FALSE(reuses(of(4, 4), of(9, 9)));  // NaN is never reused
+  EXPECT_FALSE(reuses(of(4, 4), of(9, 9)));  // the last computed step had NaN, so nothing is reused
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, StepCacheTest, ::testing::Values(at::kFloat, at::kBFloat16, at::kHalf),
@@ -306,7 +308,7 @@ TEST_P(StepCacheTest, ReplacesTensorsWithoutAllocating) {
     const std::map<std::string, at::Tensor> state = cache_.state();
     EXPECT_TRUE(state.at("first").is_same(firsts[2]));
     EXPECT_TRUE(state.at("rest.0").is_same(rests[2]));
-    ASSERT_EQ(state.size(), kind == CacheKind::first_block ? 3U : 5U);  // the residuals, and counts
+    ASSERT_EQ(state.size(), kind == CacheKind::first_block ? 3U : 5U);  // tensors of residuals, and one of counts
     if (kind == CacheKind::first_block) continue;
     EXPECT_TRUE(state.at("first.before").is_same(firsts[1]));
     EXPECT_TRUE(state.at("rest.0.before").is_same(rests[1]));
@@ -352,7 +354,8 @@ TEST_F(CachedTransformer, AddsTheCachedUpdateOfTheOtherBlocks) {
   EXPECT_THAT(calls(), ElementsAre(1, 1, 1));
   EXPECT_TRUE(test::close_to(forward(latents_, 0.2, &cache), once, 1e-5));
   EXPECT_THAT(calls(), ElementsAre(1, 0, 0));
-  // The toy's embedding, first block and head are always computed. Most of the change between steps comes from them.
+  // The toy's embedding, first block and head are always computed, and most of the change between steps comes from
+  // them.
   const at::Tensor next = forward(latents_, 0.21, &cache), exact = forward(latents_, 0.21, nullptr);
   EXPECT_FALSE(next.equal(once));
   EXPECT_LT((next - exact).abs().mean().item<double>(), (once - exact).abs().mean().item<double>());

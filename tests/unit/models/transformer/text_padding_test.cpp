@@ -1,4 +1,5 @@
-// Tests that a few rows which replace the equal rows of padding at a text's end give cross-attention the same result.
+// The rows of padding at a text's end are all equal, so a few rows with larger weights can replace them. Tests that
+// cross-attention then gives the same result.
 #include "models/transformer/text_padding.h"
 
 #include <ATen/ATen.h>
@@ -9,7 +10,7 @@
 namespace sparsereel::models {
 namespace {
 
-// Returns texts [lengths.size(), rows, 8] of random numbers. Text b has zeros from row lengths[b] on.
+// Returns texts [lengths.size(), rows, 8] of random numbers. Text b is zero from row lengths[b] on.
 at::Tensor padded_text(const std::vector<int64_t>& lengths, int64_t rows) {
   at::manual_seed(2);
   at::Tensor text = at::randn({static_cast<int64_t>(lengths.size()), rows, 8});
@@ -18,8 +19,8 @@ at::Tensor padded_text(const std::vector<int64_t>& lengths, int64_t rows) {
   return text;
 }
 
-// Attends with keys and values that one projection makes of all rows. It adds 0.5, as a layer adds its bias, so the
-// equal keys and values of padding are not zero.
+// Computes attention whose keys and values are projections of `rows`. The projection adds 0.5, like the bias of a
+// layer, so the keys and values of padding are equal but not zero.
 at::Tensor attended(const at::Tensor& rows, const at::Tensor& bias) {
   at::manual_seed(3);
   const at::Tensor q = at::randn({rows.size(0), 5, 2, 16}), to_k = at::randn({8, 32}), to_v = at::randn({8, 32});

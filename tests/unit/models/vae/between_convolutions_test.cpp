@@ -1,4 +1,4 @@
-// Tests the layers between convolutions against plain formulas.
+// Compares the layers between a VAE's convolutions with plain formulas.
 #include "models/vae/between_convolutions.h"
 
 #include <ATen/ATen.h>

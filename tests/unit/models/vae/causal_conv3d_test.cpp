@@ -1,4 +1,5 @@
-// Tests causal convolutions against plain formulas, with frames in one batch and in several.
+// Compares causal 3D convolutions with plain formulas, for frames that come at once and for frames that come in several
+// pieces.
 #include "models/vae/causal_conv3d.h"
 
 #include <ATen/ATen.h>

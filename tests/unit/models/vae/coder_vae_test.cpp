@@ -1,4 +1,4 @@
-// Tests code that the VAEs of all families share: loading tensors of encoders and decoders, and the scale of latents.
+// Tests code that the VAEs of all families share: loading encoders and decoders, and scaling latents.
 #include "models/vae/coder_vae.h"
 
 #include <ATen/ATen.h>

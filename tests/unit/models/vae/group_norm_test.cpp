@@ -1,4 +1,4 @@
-// Tests group norms of frames and of videos against plain formulas.
+// Compares group norms, over single frames and over whole videos, with plain formulas.
 #include "models/vae/group_norm.h"
 
 #include <ATen/ATen.h>
@@ -34,7 +34,7 @@ TEST(VideoNormSilu, NormalizesAllFramesTogether) {
   for (const int64_t groups : {1, 4, 12}) {
     for (const auto dtype : {at::kFloat, at::kBFloat16}) {
       const GroupNorm norm = {.norm = {at::randn({12}, dtype), at::randn({12}, dtype)}, .groups = groups};
-      const at::Tensor level = at::tensor({-2.0F, 0.0F, 5.0F}).view({3, 1, 1, 1});  // an offset that differs by frame
+      const at::Tensor level = at::tensor({-2.0F, 0.0F, 5.0F}).view({3, 1, 1, 1});  // each frame has another mean
       const at::Tensor x = (at::randn({3, 5, 7, 12}) + level).to(dtype), bias = at::randn({12}, dtype);
       const at::Tensor out = at::empty_like(x);
       video_norm_silu(norm, x, out, bias);

@@ -1,4 +1,5 @@
-// Tests the colors of latents: the map, its rounding and its limits, for both layouts.
+// Tests the colors of a preview: the linear map from latents to colors, its rounding and its limits, for both layouts
+// of latents.
 #include "models/vae/latent_preview.h"
 
 #include <ATen/ATen.h>
@@ -16,7 +17,7 @@ namespace {
 constexpr std::array<LinearColor, 2> kChannels = {{{0.5F, 0, -1}, {0, 0.25F, 1}}};
 constexpr LatentColors kColors = {.channels = kChannels, .constant = {0, -0.5F, 0.5F}};
 
-/// Returns latents [1, 2, 2, 1, 2] that count up from 0, halved.
+/// Returns latents [1, 2, 2, 1, 2] with the values 0, 0.5, 1, 1.5 and so on.
 at::Tensor counting() {
   return at::arange(8, at::kFloat).mul(0.5).view({1, 2, 2, 1, 2});
 }
@@ -55,7 +56,7 @@ TEST(LatentPreview, RefusesOtherChannels) {
   EXPECT_THROW(preview.draw(at::zeros({2, 2, 1, 2})), Error);
 }
 
-/// Returns the mean color of latents of zeros, or nothing if the family's colors are unknown.
+/// Returns the mean color of a preview of zero latents, or nullopt if the family has no map to colors.
 std::optional<at::Tensor> color_of_zeros(const std::string& family, int64_t channels) {
   ModelSpec spec;
   spec.latent_channels = channels;

@@ -1,4 +1,4 @@
-// Tests the RMS norm of pixels against its formula.
+// Compares the RMS norm over the channels of each pixel with its formula.
 #include "models/vae/rms_norm.h"
 
 #include <ATen/ATen.h>
@@ -21,7 +21,7 @@ class RmsNorms : public ::testing::TestWithParam<int64_t> {
   const at::Tensor x = [this] {
     at::Tensor values = at::randn({2, 3, 5, channels});
     values[1][2][3].zero_();
-    values[0][1][2].mul_(1e-20);  // squares to zero in single precision
+    values[0][1][2].mul_(1e-20);  // squares underflow to zero in fp32
     values[1][0][0].mul_(1e3);
     return values;
   }();

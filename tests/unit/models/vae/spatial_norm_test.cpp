@@ -1,4 +1,4 @@
-// Tests norms whose scale and shift come from latents against plain formulas.
+// Compares norms whose scale and shift are computed from latents with plain formulas.
 #include "models/vae/spatial_norm.h"
 
 #include <ATen/ATen.h>
@@ -22,7 +22,7 @@ TEST(LatentFrameOf, RepeatsAllFramesExceptTheFirstOfAnOddBatch) {
 
 struct NormCase {
   int64_t channels, groups, repeat;
-  double offset;  // added to the values; if it is large, differences of squares lose digits
+  double offset;  // mean of the values; a large one makes E(x^2) - E(x)^2 inexact
 };
 
 class SpatialNorms : public ::testing::TestWithParam<NormCase> {
@@ -53,7 +53,7 @@ class SpatialNorms : public ::testing::TestWithParam<NormCase> {
 TEST_P(SpatialNorms, MatchTheFormula) {
   const at::Tensor out = at::full_like(x, std::numeric_limits<float>::quiet_NaN());
   spatial_norm_silu(norm, x, z, out);
-  // With an offset, fp32 rounds the input more coarsely.
+  // Values with a large offset are rounded more coarsely in fp32.
   EXPECT_TRUE(test::close_to(out, expected(), GetParam().offset == 0 ? 2e-6 : 1e-4));
 }
 

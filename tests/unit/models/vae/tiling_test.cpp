@@ -8,7 +8,7 @@
 namespace sparsereel::models {
 namespace {
 
-// A decoder that repeats each latent pixel 8 x 8, so that the frame does not depend on the tiles.
+// Decodes each latent to 8 x 8 equal pixels, so that the frame does not depend on the tiles.
 at::Tensor repeat_pixels(const at::Tensor& latents) {
   return latents.repeat_interleave(8, 3).repeat_interleave(8, 4);
 }
@@ -47,8 +47,8 @@ TEST_P(Tiles, DecodeTheWholeFrameForAnySampleSize) {
   EXPECT_LT((frames - repeat_pixels(latents)).abs().max().item<double>(), 1e-6);
 }
 
-// Tile sizes in pixels. 96 and 120 divide the frame evenly. 100, 104, 112 and 248 do not, and the reference returns
-// another frame size for them. 16 leaves tiles of one latent pixel.
+// The parameters are tile sizes in pixels. 96 and 120 divide the frame evenly. 100, 104, 112 and 248 do not; for them,
+// the reference returns frames of a wrong size. 16 leaves tiles of a single latent.
 INSTANTIATE_TEST_SUITE_P(Samples, Tiles, ::testing::Values(16, 48, 96, 100, 104, 112, 120, 192, 248, 480));
 
 TEST(Tiles, BlendLinearlyIntoTheNext) {

@@ -1,4 +1,4 @@
-// Tests what the pipeline relies on: frame counts, scales, progress, memory, errors.
+// Tests properties of CogVideoX's VAE on which the pipeline relies: frame counts, scales, progress, memory, errors.
 #include "models/families/cogvideox/loaders.h"
 
 #include <ATen/ATen.h>

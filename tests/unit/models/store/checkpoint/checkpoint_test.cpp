@@ -1,4 +1,4 @@
-// Tests that a checkpoint folder opens completely, or that one error says what is wrong in which file.
+// Tests that a checkpoint folder opens, or that one error tells everything that is wrong and in which file.
 #include "models/store/checkpoint/checkpoint.h"
 
 #include <functional>
@@ -20,7 +20,7 @@ using test::write_text;
 
 constexpr const char* kIndex = "transformer/diffusion_pytorch_model.safetensors.index.json";
 
-/// Makes a copy of the test pipeline that a test may damage.
+/// Makes a copy of the test pipeline, which a test can damage.
 class CheckpointTest : public ::testing::Test {
  protected:
   CheckpointTest() {
@@ -148,7 +148,8 @@ TEST_F(CheckpointTest, CountsAllMissingShards) {
   EXPECT_TRUE(transformer_fails({kIndex, "missing shards (1000): \"lost0\"", ", ..."}));
 }
 
-/// Writes files with a tensor "w" that holds `value`, and a tensor named after the file.
+/// Tests weights in several files. write() writes a file with a tensor "w" and a tensor named after the file, whose
+/// bytes are `value`.
 class SplitFiles : public ::testing::Test {
  protected:
   void write(const std::string& name, char value, bool with_w = true) const {
@@ -284,7 +285,7 @@ TEST(ParseJson, AllowsTheSameKeyInDifferentObjects) {
   EXPECT_NO_THROW(parse_json(R"({"a":{"x":1},"b":{"x":1},"x":[{"x":1},{"x":2}]})", "f", "r"));
 }
 
-/// Writes a file with the tensors of the small transformer, renamed.
+/// Writes the tensors of the small Wan transformer to a file. `renamed` gives their new names.
 fs::path write_transformer(const fs::path& path, const std::function<std::string(const std::string&)>& renamed) {
   const Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
   const Component& all = model.component("transformer");
@@ -395,7 +396,8 @@ TEST(ReplacedWeights, AreRefusedForAnUnknownRoleOrOtherSizes) {
       throws_error([&] { model.replace("transformer", other); }, {"holds no WanTransformer3DModel", "\"a.blocks."}));
 }
 
-/// Packed rows have other widths than the config says.
+/// Rows of packed tensors have fewer columns than the config gives, so the error could be about the shape. It must be
+/// about the format, which is not supported here.
 TEST(ReplacedWeights, AreRefusedForTheirFormatBeforeTheirSizes) {
   const TemporaryFolder folder;
   Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");

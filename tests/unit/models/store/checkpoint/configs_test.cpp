@@ -1,4 +1,4 @@
-// Tests that config parsers read published configs, and that errors about others name the file and the field.
+// Tests that config parsers read published configs, and that errors about wrong configs name the file and the field.
 #include "models/text/encoder/t5_config.h"
 
 #include <nlohmann/json.hpp>
@@ -61,7 +61,7 @@ json valid(const std::string& kind) {
 struct Bad {
   std::string kind, field;
   json value;
-  std::string part;  // text in the cause
+  std::string part;  // text that the error's cause must contain
 };
 
 void PrintTo(const Bad& bad, std::ostream* out) {
@@ -237,7 +237,7 @@ TEST(Configs, UsesTheReferenceDefaultsForFlowSchedulers) {
                            {"some/file.json", "prediction_type", "epsilon"}));
 }
 
-// The config has keys that nobody reads, because a published file holds every argument of its class.
+// A published scheduler config holds every argument of its class, also those that the parser ignores.
 TEST(Configs, ReadsPublishedFlowSchedulers) {
   json published = unipc();
   published.update({{"_diffusers_version", "0.33.0.dev0"},
@@ -300,7 +300,7 @@ TEST(Configs, UsesTheReferenceDefaultsForMissingFields) {
   EXPECT_EQ(parse_cogvideox_vae_config(vae(), "f").layers_per_block, 3);
 }
 
-// Sets the fields in which published checkpoints differ from the defaults, and keys that nobody reads.
+// Sets the fields in which published checkpoints differ from the defaults, and keys that the parser ignores.
 TEST(Configs, ReadsTheThreePublishedLayouts) {
   json small = transformer();
   small["_diffusers_version"] = "0.30.0.dev0";

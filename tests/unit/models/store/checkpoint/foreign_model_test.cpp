@@ -1,4 +1,4 @@
-// Tests how names of tensors identify files of unsupported models.
+// Tests how names of tensors identify files of models that the program does not support.
 #include "models/store/checkpoint/foreign_model.h"
 
 #include <gtest/gtest.h>

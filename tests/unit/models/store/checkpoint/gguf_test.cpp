@@ -1,4 +1,4 @@
-// Tests that the GGUF reader finds the place of each tensor, and that errors about malformed files name the file.
+// Tests that the GGUF reader finds each tensor in the file, and that errors about malformed files name the file.
 #include "models/store/checkpoint/gguf.h"
 
 #include <cstring>
@@ -110,7 +110,8 @@ TEST(Gguf, RestoresTheShapeOfAFoldedTensor) {
   EXPECT_EQ(list.entries[0].shape, (std::vector<int64_t>{8, 1, 4}));
 }
 
-/// The shape is [outputs, inputs, frames, height, width]; ggml stores outputs and inputs in one dimension.
+/// A 3D convolution has the shape [outputs, inputs, frames, height, width]. ggml has only four dimensions, so its files
+/// merge outputs and inputs.
 TEST(Gguf, RestoresFiveDimensionsOfAFoldedConvolution) {
   const auto shape = [](const std::vector<uint64_t>& dims, uint64_t bias, const std::vector<std::string>& values = {}) {
     uint64_t count = 1;
@@ -153,7 +154,7 @@ TEST(Gguf, RefusesTruncatedFiles) {
 struct MalformedGguf {
   const char* name;
   std::string bytes;
-  std::vector<std::string> parts;  // texts in the cause, besides the file's name
+  std::vector<std::string> parts;  // texts that the cause must contain
 };
 
 std::vector<MalformedGguf> malformed_ggufs() {

@@ -1,4 +1,4 @@
-// Tests which part of a model a LoRA changes: one of two transformers, or the text encoder.
+// Tests which component of a model a LoRA changes: one of two transformers, or the text encoder.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

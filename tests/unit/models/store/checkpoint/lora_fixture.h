@@ -15,7 +15,7 @@
 
 namespace sparsereel::models {
 
-/// A tensor whose elements are all equal.
+/// A tensor of a LoRA file. All its elements are equal.
 struct LoraTensor {
   std::string name;
   std::vector<int64_t> shape;
@@ -23,7 +23,7 @@ struct LoraTensor {
   Dtype dtype = Dtype::f32;
 };
 
-/// Returns layers for images, which only image-to-video models have, and `others`.
+/// Returns `others` and tensors for layers that only image-to-video models have.
 inline std::vector<LoraTensor> image_to_video(const std::vector<LoraTensor>& others) {
   std::vector<LoraTensor> all = {{"diffusion_model.patch_embedding.diff", {32, 36, 1, 2, 2}},
                                  {"diffusion_model.blocks.0.cross_attn.norm_k_img.diff", {32}},
@@ -64,7 +64,7 @@ class Lora : public ::testing::Test {
     all.push_back(file.string());
     return test::throws_error([&] { read_lora(file); }, all);
   }
-  /// Returns the deltas that the LoRAs add to a component of the checkpoint.
+  /// Adds LoRAs to the checkpoint `model`. Returns the changes that they make to the weights of `component`.
   static WeightDeltas added(const std::string& model, const std::string& loras, const std::string& component) {
     Checkpoint folder = Checkpoint::open(kData / model);
     add_loras(folder, describe(folder), parse_loras(loras));

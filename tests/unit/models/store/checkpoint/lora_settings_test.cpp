@@ -1,4 +1,4 @@
-// Tests alphas that are stored outside a LoRA's tensors.
+// Tests reading a LoRA's alphas if they are stored in metadata or in PEFT's config file instead of tensors.
 #include "models/store/checkpoint/lora_settings.h"
 
 #include "tests/support/temporary_folder.h"
@@ -41,7 +41,7 @@ TEST(LoraSettings, RefuseContradictingAlphas) {
                       "alpha 2 contradicts lora_adapter_metadata: lora_alpha 3"));
   EXPECT_TRUE(refused({{"alpha", "2"}, {"network_alpha", "4"}}, "alpha 2 contradicts"));
   EXPECT_EQ(alpha({{"alpha", "3.0"}, {"lora_adapter_metadata", R"({"transformer.lora_alpha": 3})"}}), 3);
-  // A pattern with another alpha is no contradiction, because it applies only to the layers that it matches.
+  // A pattern may have another alpha, because it applies only to the layers that it matches.
   EXPECT_EQ(alpha({{"alpha", "2"}, {"lora_adapter_metadata", R"({"transformer.alpha_pattern": {"to_q": 8}})"}}), 8);
 }
 
@@ -56,7 +56,7 @@ TEST(LoraSettings, DifferByModelPart) {
   EXPECT_FALSE(settings.uses_rslora("transformer"));
 }
 
-/// PEFT's get_pattern_key() is re.match(rf"(.*\.)?({pattern})$", name).
+/// PEFT matches with re.match(rf"(.*\.)?({pattern})$", name) in get_pattern_key().
 TEST(LoraSettings, MatchPatternsLikePeft) {
   const auto fits = [](const std::string& pattern, const std::string& layer) {
     return alpha(of_diffusers(nlohmann::json({{"transformer.alpha_pattern", {{pattern, 8}}}}).dump()), "transformer",

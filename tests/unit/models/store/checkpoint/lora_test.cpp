@@ -1,4 +1,4 @@
-// Tests which LoRA files are read, and what they change in a checkpoint.
+// Tests which LoRA files can be read, and which weights of a checkpoint they change.
 #include "models/store/checkpoint/lora.h"
 
 #include <gmock/gmock.h>
@@ -95,7 +95,7 @@ TEST_F(Lora, UnderstandsEverySpellingOfNames) {
         "base_model.model.blocks.0.self_attn.q", "base_model.model.transformer.blocks.0.attn1.to_q",
         "base_model.model.diffusion_model.blocks.0.self_attn.q", "pipe.dit.blocks.0.self_attn.q",
         "lora_unet_blocks_0_self_attn_q", "lora_unet__blocks_0_attn1_to_q",
-        // Trainers, compilers and pipelines add these prefixes and words to the names.
+        // Training programs, torch.compile and pipelines add such prefixes and words to the names.
         "transformer.base_model.model.blocks.0.attn1.to_q", "unet.base_model.model.blocks.0.attn1.to_q",
         "module.blocks.0.self_attn.q", "_orig_mod.blocks.0.self_attn.q", "module._orig_mod.blocks.0.self_attn.q",
         "transformer._orig_mod.blocks.0.attn1.to_q", "diffusion_model._orig_mod.blocks.0.self_attn.q",
@@ -126,7 +126,7 @@ TEST_F(Lora, UnderstandsTheOriginalNameOfEveryLayer) {
                            "time_projection.1", "text_embedding.0", "time_embedding.2", "blocks.0.norm3"})
     tensors.push_back({"diffusion_model." + std::string(name) + ".diff_b", {1}});
   tensors.push_back({"diffusion_model.blocks.0.diff_m", {1}});
-  // Every layer is found; only the shapes are wrong.
+  // The error names every layer as one with a wrong shape, which shows that each name was understood.
   EXPECT_TRUE(does_not_fit(
       "wan/pipeline", write(tensors).string(),
       {"9 with another shape", "\"blocks.1.attn2.to_out.0.bias\" is [32]", "\"blocks.1.ffn.net.2.bias\"",
@@ -251,7 +251,8 @@ TEST_F(Lora, RecognizesFamilyAndNamingOfAFile) {
 }
 
 TEST_F(Lora, NamesOnlyLayersThatCheckpointsHave) {
-  for (const char* model : {"pipeline", "wan_i2v/pipeline"}) {  // image-to-video has all layers of text-to-video
+  // image-to-video models have all layers of text-to-video models, and more.
+  for (const char* model : {"pipeline", "wan_i2v/pipeline"}) {
     const Checkpoint folder = Checkpoint::open(kData / model);
     const LoraNames& names = find_family(folder.pipeline_class())->lora;
     for (const std::string& layer : names.layers)

@@ -1,4 +1,4 @@
-// Tests SHA-256 on the standard's examples, and what changes a model's hash.
+// Tests SHA-256 and HMAC with the standards' examples, and which changes of a model change its hash.
 #include "models/store/checkpoint/model_hash.h"
 
 #include <nlohmann/json.hpp>
@@ -30,7 +30,7 @@ TEST(Sha256, DoesNotDependOnHowInputIsSplit) {
   }
 }
 
-/// Cases 2 and 6 of RFC 4231.
+/// The examples are test cases 2 and 6 of RFC 4231.
 TEST(Hmac, MatchesTheExamplesOfTheStandard) {
   const auto hex = [](const Sha256Digest& digest) {
     std::string text;
@@ -64,7 +64,7 @@ TEST_F(ModelHash, IsTheSameForACopyAndReformattedConfigs) {
   EXPECT_EQ(hash(), original);
 }
 
-/// Recipes and profiles identify their model by this hash.
+/// The hash must never change, because recipes and profiles identify their model by it.
 TEST_F(ModelHash, IsStableAcrossVersions) {
   EXPECT_EQ(hash(), "686884aaf7977dd1adf7d4907c04343aedb0af38a816b162152172978d165298");
   EXPECT_EQ(model_hash(Checkpoint::open(std::string(SPARSEREEL_TEST_DATA) + "/wan/pipeline_two_experts")),
@@ -95,7 +95,7 @@ TEST_F(ModelHash, ChangesWithTheHeaderOfAWeightFile) {
   EXPECT_NE(hash(), original);
 }
 
-/// The headers of these files are the same, but for the description.
+/// The headers of these files differ only in the description of the quantized layers.
 TEST(WeightsHash, ChangesWithTheDescriptionOfQuantizedLayers) {
   const test::TemporaryFolder folder;
   const std::string codes(128, '\1'), scale(8, '\0');

@@ -1,4 +1,4 @@
-// Tests how models are found in folders as people keep them. The files are empty, because only names count.
+// Tests how models are found in folders with many models and files. The files are empty, because only names count.
 #include "models/store/checkpoint/model_tree.h"
 
 #include <gmock/gmock.h>

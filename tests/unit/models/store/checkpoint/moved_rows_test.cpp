@@ -1,4 +1,5 @@
-// Tests where the rows of a part are found in a stored tensor, and that tensors which cannot be split are not split.
+// A stored tensor may join several layers. Tests where the rows of one layer are found in it, and that tensors which
+// cannot be split are refused.
 #include "models/store/checkpoint/moved_rows.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests that names of tensors are translated from those of one program to those of another and back.
+// Tests the translation of tensors' names from one program's names to another's and back.
 #include "models/store/checkpoint/name_map.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST(NameMap, KeepsOtherNames) {
   EXPECT_EQ(NameMap().first("anything"), "anything");
 }
 
-/// Uses names that convert_wan_to_diffusers.py renames.
+/// Compares with diffusers' convert_wan_to_diffusers.py.
 TEST(NameMap, MatchesTheDiffusersConverterForWansTransformer) {
   const std::pair<const char*, const char*> names[] = {
       {"patch_embedding.weight", "patch_embedding.weight"},
@@ -73,7 +73,7 @@ TEST(NameMap, KnowsEveryPublishedNameOfWansTransformer) {
     }
 }
 
-/// Uses the published lists and names that convert_wan_to_diffusers.py renames.
+/// Compares with the published lists of names, and with diffusers' convert_wan_to_diffusers.py.
 TEST(NameMap, MatchesTheDiffusersConverterForWansVaes) {
   std::ifstream list(SPARSEREEL_TEST_DATA "/wan/vae_names.json");
   const nlohmann::json published = nlohmann::json::parse(list);
@@ -127,7 +127,7 @@ TEST(NameMap, MapsOneFusedTensorToSeveralNames) {
   EXPECT_EQ(names.placed_firsts("anything").front().name, "anything");
 }
 
-/// Uses names that convert_mochi_to_diffusers.py renames, and the tensors that it splits and swaps.
+/// Compares with diffusers' convert_mochi_to_diffusers.py, which also splits tensors and swaps halves.
 TEST(NameMap, MatchesTheDiffusersConverterForMochisTransformer) {
   const std::pair<const char*, const char*> names[] = {
       {"patch_embed.proj.weight", "x_embedder.proj.weight"},

@@ -1,4 +1,4 @@
-// Tests which files of quantized weights are accepted and refused because of the description that they hold.
+// Files of quantized weights describe their format. Tests which descriptions are accepted and which are refused.
 #include "models/store/checkpoint/quantization.h"
 
 #include <memory>
@@ -16,7 +16,8 @@ using test::throws_error;
 
 class Quantization : public ::testing::Test {
  protected:
-  /// Writes a file with the layer "q": its weight, this description, and one more tensor with the name `other`.
+  /// Writes a file with the layer "q": its weight in `dtype`, its description, and one more tensor with the name
+  /// `other`.
   void write(const std::string& description, const std::map<std::string, std::string>& metadata = {},
              const std::string& other = "q.weight_scale", Dtype dtype = Dtype::f8_e4m3) {
     const std::string eight(8, '\1');
@@ -68,7 +69,7 @@ TEST_F(Quantization, RefusesOtherFormatsByName) {
   EXPECT_TRUE(is_refused({"\"q\"", "float8_e4m3fn with \"weight_scale_2\""}));
 }
 
-/// ConvRot may be described under "params" or beside the format.
+/// A description may give parameters, such as those of ConvRot, under "params" or beside the format.
 TEST_F(Quantization, RefusesUnknownParametersOfADescription) {
   for (const std::string key : {R"("convrot":1)", R"("convrot":"yes")", R"("group_size":64)",
                                 R"("linear_dtype":"int4")", R"("num_experts":8)", R"("something":null)"}) {
@@ -118,8 +119,8 @@ TEST_F(Quantization, ChecksAllShardsTogether) {
       {"second.safetensors", "\"q\"", "weight_scale_inv"}));
 }
 
-/// A description may name a layer with a prefix or an ending. If no layer matched, the weight would be read without its
-/// rotation.
+/// The description's name of a layer may have a prefix or an ending. A description without a layer must be refused,
+/// because the weight would be read without its rotation.
 TEST_F(Quantization, FindsTheLayersThatADescriptionMeans) {
   const auto metadata = [](const std::string& name) {
     return std::map<std::string, std::string>{

@@ -1,4 +1,4 @@
-// Tests that the safetensors reader reads back what the writer wrote, and that errors about malformed files name the
+// Tests that reading a written safetensors file gives the same tensors, and that errors about malformed files name the
 // file.
 #include "models/store/checkpoint/safetensors.h"
 
@@ -24,7 +24,7 @@ using test::TemporaryFolder;
 using test::throws_error;
 using test::write_text;
 
-/// Returns a file's bytes: the header's length, the header, and `data_bytes` of data.
+/// Returns the bytes of a file: the header's length, the header, and `data_bytes` bytes of data.
 std::string file_of(const std::string& header, size_t data_bytes) {
   const uint64_t length = header.size();
   std::string bytes(sizeof length, '\0');
@@ -36,7 +36,7 @@ TensorList parse(const std::string& bytes) {
   return parse_safetensors_header(std::as_bytes(std::span(bytes)), bytes.size(), "weights.safetensors");
 }
 
-/// Returns the header of one tensor "w".
+/// Returns the header of a file with one tensor "w".
 std::string one(const std::string& dtype, const std::string& shape, const std::string& offsets) {
   return R"({"w":{"dtype":)" + dtype + R"(,"shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
 }
@@ -44,7 +44,7 @@ std::string one(const std::string& dtype, const std::string& shape, const std::s
 struct Malformed {
   const char* name;
   std::string bytes;
-  std::vector<std::string> parts;  // texts in the cause, besides the file's name
+  std::vector<std::string> parts;  // texts that the cause must contain
 };
 
 std::vector<Malformed> malformed_files() {
@@ -268,7 +268,7 @@ TEST(TensorFile, ReadsOnlyTheHeaderWhenOpened) {
   write_text(folder / "huge.safetensors", file_of(header, 0));
   if (::truncate((folder / "huge.safetensors").c_str(), static_cast<off_t>(8 + header.size() + bytes)) != 0)
     GTEST_SKIP() << "this file system has no sparse files of that size";
-  const std::clock_t start = std::clock();  // counts this process only, however busy the machine is
+  const std::clock_t start = std::clock();  // CPU time of this process, so a busy machine does not matter
   const TensorFile file(folder / "huge.safetensors");
   EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 0.2);
   EXPECT_EQ(file.data(*file.find("w")).size(), bytes);

@@ -1,4 +1,4 @@
-// Tests that files without weights are refused, and that the error says what such a file is.
+// Tests that files without weights are refused, and that the error tells what kind of file it is.
 #include "models/store/checkpoint/tensor_file.h"
 
 #include <utility>
@@ -32,8 +32,8 @@ TEST(TensorFile, NamesTheFormatOfAForeignFile) {
   }
 }
 
-/// A safetensors file begins with the length of its header. The byte of length 123 is also a brace, and the bytes of
-/// the other length also begin an archive.
+/// A safetensors file begins with the length of its header. The length 123 is the byte of a brace, with which JSON
+/// begins. The bytes of the other length are those with which a zip archive begins.
 TEST(TensorFile, RecognizesSafetensorsForAnyHeaderLength) {
   const TemporaryFolder folder;
   for (const size_t length : {size_t{'{'}, size_t{0x8b1f}}) {

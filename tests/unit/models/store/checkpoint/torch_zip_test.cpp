@@ -1,5 +1,5 @@
-// Tests the reader of torch.save()'s files with files that Python's pickle and zipfile wrote (fuzz/torch_files.py).
-// Errors about damaged copies name the file.
+// Tests the reader of torch.save()'s files. Python's pickle and zipfile wrote the files (tests/fuzz/torch_files.py).
+// Errors about damaged files must name the file.
 #include "models/store/checkpoint/torch_zip.h"
 
 #include <cstring>
@@ -48,7 +48,7 @@ TEST(TorchZip, ReadsEveryWayToSaveADictionary) {
     ASSERT_EQ(file.entries().size(), 1U);
     EXPECT_EQ(file.entries()[0].name, "w");
     EXPECT_EQ(file.entries()[0].bytes, 24U);
-    EXPECT_GT(file.entries()[0].shape.size(), 1U);  // the trainer's other model has a "w" of one dimension
+    EXPECT_GT(file.entries()[0].shape.size(), 1U);  // not the "w" of the other model, which has one dimension
     const float two = 2;
     EXPECT_EQ(std::memcmp(file.data(file.entries()[0]).data() + 8, &two, sizeof two), 0);
   }
@@ -92,7 +92,7 @@ TEST(TorchZip, RefusesTruncatedFiles) {
 
 struct RefusedTorchZip {
   const char* name;
-  std::vector<std::string> parts;  // texts in the cause, besides the file's name
+  std::vector<std::string> parts;  // texts that the cause must contain
 };
 
 const RefusedTorchZip kRefused[] = {

@@ -1,4 +1,4 @@
-// Tests which LoRAs make a model for text take an image.
+// Tests which LoRAs widen the input layer of a text-to-video model, so that the model can take an image.
 #include "models/store/checkpoint/widened_input.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// The model in pipeline/ has 4 input channels, patches of 2 x 2 and the width 32.
+/// Uses the model in pipeline/, whose input layer takes 4 channels and patches of 2 x 2 and gives 32 channels.
 class WidenedInput : public Lora {
  protected:
   static inline const std::string kPatches = "transformer.patch_embed.proj", kWeight = "patch_embed.proj.weight";
@@ -26,7 +26,7 @@ class WidenedInput : public Lora {
   static std::vector<LoraTensor> pair(const std::string& layer, const std::vector<int64_t>& down) {
     return {{layer + ".lora_down.weight", down}, {layer + ".lora_up.weight", {32, down[0], 1, 1}}};
   }
-  /// Copies a model, with only this tensor in its transformer. Returns the copy's transformer.
+  /// Copies a model. The copy's transformer has only this tensor. Returns the folder of the copy's transformer.
   fs::path with_only(const std::string& model, const TensorView& tensor) const {
     fs::copy(kData / model, folder_ / "model", fs::copy_options::recursive);
     const fs::path part = folder_ / "model" / "transformer";
@@ -95,7 +95,7 @@ TEST_F(WidenedInput, IsLeftAsItIsByLorasOfOtherChannelsOrModels) {
 
 TEST_F(WidenedInput, MayBeAMatrixOfPatches) {
   nlohmann::json config = read_json(kData / "cogvideox_i2v/pipeline_1.5/transformer/config.json");
-  const int64_t channels = config["out_channels"], columns = 8 * channels;  // two frames of 2 x 2 pixels
+  const int64_t channels = config["out_channels"], columns = 8 * channels;  // a patch is two frames of 2 x 2 latents
   const std::vector<std::byte> data(static_cast<size_t>(32 * columns) * 2);
   const fs::path part = with_only("cogvideox_i2v/pipeline_1.5", {kWeight, Dtype::f16, {32, columns}, data});
   config["in_channels"] = channels;

@@ -1,4 +1,4 @@
-// Tests names as trainers and compilers write them.
+// Tests that prefixes and endings which training programs and torch.compile add to tensors' names are removed.
 #include "models/store/checkpoint/wrapped_name.h"
 
 #include <gtest/gtest.h>

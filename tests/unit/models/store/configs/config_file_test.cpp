@@ -1,4 +1,4 @@
-// Tests YAML files: each committed model config matches its model and no other, and errors name the file that is wrong.
+// Tests YAML files: each file in configs/ matches its model and no other, and errors name the file and the place.
 #include "models/store/configs/config_file.h"
 
 #include <gmock/gmock.h>
@@ -46,7 +46,7 @@ nlohmann::json to_json(const YAML::Node& node) {
   return parsed.is_discarded() ? nlohmann::json(node.Scalar()) : parsed;
 }
 
-/// Returns the model that a committed config describes, as the checkpoint's files would describe it.
+/// Returns the ModelSpec of the model that a file in configs/ describes, as reading its checkpoint would give it.
 ModelSpec model_of(const std::string& name) {
   const YAML::Node node = YAML::LoadFile((kConfigs / name).string());
   return describe(
@@ -110,7 +110,7 @@ class ConfigFiles : public ::testing::Test {
   }
 
   test::TemporaryFolder folder;
-  ModelSpec model = model_of("cogvideox-2b.yaml");  // 30 layers of 30 heads
+  ModelSpec model = model_of("cogvideox-2b.yaml");  // has 30 layers and 30 heads
 };
 
 TEST_F(ConfigFiles, DoNotMatchAnUnknownModel) {
@@ -123,7 +123,7 @@ TEST_F(ConfigFiles, DoNotMatchAnUnknownModel) {
   other.transformer_class = "WanTransformer3DModel";
   EXPECT_FALSE(find_model_config(kConfigs, other).has_value());
   other = model;
-  other.fingerprint.clear();  // a family without patch_size_t
+  other.fingerprint.clear();  // as of a family without patch_size_t
   EXPECT_FALSE(find_model_config(kConfigs, other).has_value());
 }
 

@@ -1,4 +1,4 @@
-// Tests how published names of files tell the expert for high noise from that for low noise.
+// Tests how file names tell which of two transformers (experts) is for high noise and which for low noise.
 #include "models/store/configs/expert_pairs.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Tests that models are recognized by the names and shapes of tensors in their files. The files hold no data.
+// Tests that models are recognized by the names and shapes of tensors in their files. The files' data are holes.
 #include "models/store/configs/model_of_files.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,8 @@ json published(const std::string& list) {
   return json::parse(file);
 }
 
-/// Returns {name: shape} of all tensors. `listed` has either every tensor, or one block that is repeated.
+/// Returns {name: shape} of all tensors. `listed` has every tensor under "tensors", or one layer under "block", which
+/// is repeated with the prefix `blocks`, and all other tensors under "rest".
 json tensors_of(const json& listed, const std::string& blocks) {
   json tensors = listed.contains("rest") ? listed["rest"] : listed["tensors"];
   if (!listed.contains("block")) return tensors;
@@ -46,7 +47,7 @@ json tensors_of(const json& listed, const std::string& blocks) {
 
 class PublishedFiles : public ::testing::Test {
  protected:
-  /// Writes a file of F8 tensors whose data is a hole.
+  /// Writes a file of F8_E4M3 tensors whose data is a hole. `spelled` renames the tensors.
   fs::path write(const std::string& name, const json& tensors, const Spelling& spelled = as_diffusers) const {
     json header;
     uint64_t end = 0;
@@ -70,7 +71,7 @@ class PublishedFiles : public ::testing::Test {
   static Spelling authors(const StoredNames& names, const std::string& prefix = {}, size_t map = 0) {
     return [names, prefix, map](const std::string& name) { return prefix + names.others.at(map).second(name); };
   }
-  /// Writes all files except the transformers.
+  /// Writes the files of the VAE, the text encoder and the tokenizer.
   void write_rest(const std::string& vae, size_t map) const {
     write("vae/vae.safetensors", published("wan/vae_names.json")[vae]["rest"], authors(wan_vae_part().names, "", map));
     write("text_encoders/umt5.safetensors", published("umt5_names.json")["tensors"]);

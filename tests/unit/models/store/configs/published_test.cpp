@@ -1,4 +1,4 @@
-// Tests repositories in the models' YAML files, and the commands that download them.
+// Tests the names of repositories in the models' YAML files, and the commands that download them.
 #include "models/store/configs/published.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Tests the memory that a container's limits leave, with control groups in a folder of our own.
+// Tests how much memory a container's limits leave. The control groups are imitated by files in a temporary folder.
 #include "models/store/weights/cgroup.h"
 
 #include <gtest/gtest.h>

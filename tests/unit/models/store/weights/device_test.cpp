@@ -1,4 +1,4 @@
-// Tests devices and dtypes by name.
+// Tests how names of devices and dtypes are read, and the memory of devices.
 #include "models/store/weights/device.h"
 
 #include <ATen/ATen.h>
@@ -53,7 +53,7 @@ TEST(Device, ReportsFreeMemoryWithinTheTotal) {
   }
 }
 
-/// Reports `bytes` bytes of the host's memory as page-locked.
+/// Claims that `bytes` bytes of the host's memory are page-locked.
 class FakePageLockedMemory final : public at::HostAllocator {
  public:
   explicit FakePageLockedMemory(int64_t bytes) : bytes_(bytes) { at::setHostAllocator(at::kCUDA, this); }

@@ -1,4 +1,5 @@
-// Tests layers of different shapes: how they are packed and counted, and that each is read when the model reaches it.
+// Tests weights of layers with different shapes: how they are packed and counted, and that each layer is read when the
+// model reaches it.
 #include "models/store/weights/layer_weights.h"
 
 #include <ATen/ATen.h>
@@ -18,7 +19,7 @@ class LayerWeightsTest : public ::testing::Test {
     component_.random_seed = 1;
     layers_.resize(3);
     for (size_t i = 0; i < layers_.size(); ++i) {
-      // The last layer is wider than the others and has one tensor less.
+      // The last layer has more outputs than the others and no bias.
       const int64_t out = i == 2 ? 7 : 3;
       slots_.push_back(slots_of(
           [&](const Visit& visit) { layers_[i].weights(visit, "layer." + std::to_string(i), out, 5, i != 2); }));
@@ -75,8 +76,8 @@ TEST_F(LayerWeightsTest, RestoresPackedTensors) {
   EXPECT_TRUE(packing.view(memory, 2).equal(wide));
 }
 
-/// Tests layers that stay in memory, layers that are read for each visit, and layers that are moved as one piece, as
-/// from host memory to a GPU.
+/// Compares layers that stay in memory with layers that are read for each use, and with layers that are moved as one
+/// piece, as from host memory to a GPU.
 TEST(PackedLayers, MoveTogetherWithTheirLoras) {
   const c10::InferenceMode inference;
   const test::PackedLayers files({24, 40}, 64);

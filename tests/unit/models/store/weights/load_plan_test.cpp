@@ -1,4 +1,4 @@
-// Tests the plan for making a layer's weight from stored tensors.
+// Tests the plan by which a layer's weight is made from the tensors in the files.
 #include "models/store/weights/load_plan.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Uses a file of ggml's packed blocks, [2, 256] each.
+/// Uses a file with tensors [2, 256] in ggml's packed formats.
 class LoadPlanTest : public ::testing::Test {
  protected:
   LoadPlanTest() {

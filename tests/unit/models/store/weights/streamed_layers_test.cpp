@@ -1,4 +1,4 @@
-// Tests where layers of a model wait. Copies to a GPU are tested in tests/gpu.
+// Tests where the layers of a model are kept until they are copied to the GPU. tests/gpu tests the copies.
 #include "models/store/weights/streamed_layers.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// A file of weights for tests, and the component that it makes.
+// Writes a weight file for tests, and opens it as a component.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -14,7 +14,7 @@
 
 namespace sparsereel::models {
 
-/// Returns a component with the one file in the folder.
+/// Opens the file that write() has written to the folder.
 inline Component open_component(const std::filesystem::path& folder) {
   Component component;
   component.class_name = "CogVideoXTransformer3DModel";
@@ -33,7 +33,7 @@ inline Dtype stored_as(at::ScalarType dtype) {
   return dtype == at::kByte ? Dtype::u8 : Dtype::f32;
 }
 
-/// Writes the file of open_component().
+/// Writes tensors to the file that open_component() opens.
 inline void write(const std::filesystem::path& folder, const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
   std::vector<TensorView> views;
   for (const auto& [name, tensor] : tensors) {
@@ -45,7 +45,7 @@ inline void write(const std::filesystem::path& folder, const std::vector<std::pa
   write_safetensors(folder / "model.safetensors", views);
 }
 
-/// Returns true if the tensor is the file's mapping itself.
+/// Returns true if the tensor's memory is part of the mapped file, so that it was not copied.
 inline bool inside(const at::Tensor& tensor, const Component& component) {
   const auto* data = static_cast<const std::byte*>(tensor.const_data_ptr());
   const auto* begin = static_cast<const std::byte*>(component.files[0]->mapping().get());

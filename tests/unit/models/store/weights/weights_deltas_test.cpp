@@ -1,4 +1,4 @@
-// Tests how the changes of LoRAs and published differences are added to weights while they are read.
+// Tests how LoRAs and published differences change weights while the weights are read.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -99,7 +99,7 @@ TEST(Weights, AppendZerosToAWidenedTensorBeforeDeltasAreAdded) {
 
 TEST(Weights, AddDeltasOfALargeTensorInPieces) {
   const TemporaryFolder folder;
-  const int64_t rows = 1030, width = 4096;  // two pieces of 512 rows, and 6
+  const int64_t rows = 1030, width = 4096;  // processed as 512 + 512 + 6 rows
   const at::Tensor weight = at::randn({rows, width}).to(at::kBFloat16), up = at::randn({rows, 2}),
                    down = at::randn({2, width}), diff = at::randn({rows, width}).to(at::kHalf);
   write(folder.path(), {{"w", weight}, {"up", up}, {"down", down}, {"diff", diff}});
@@ -114,8 +114,8 @@ TEST(Weights, AddDeltasOfALargeTensorInPieces) {
       weights.tensor("w", {rows, width}).equal(weights.read(parameter("w", {rows, width}, true)).to(at::kBFloat16)));
 }
 
-/// LoRA files of published distilled models also hold full-size differences for norms, biases and tables. Their names
-/// are those of the model's authors.
+/// LoRA files of published distilled models also hold differences of whole tensors: norms, biases and tables. They use
+/// the names of the model's authors.
 TEST(Weights, AddPublishedDifferencesToNormsBiasesAndTables) {
   const TemporaryFolder folder;
   const std::map<std::string, std::string> layers = {

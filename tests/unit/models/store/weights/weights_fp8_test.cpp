@@ -1,4 +1,4 @@
-// Tests 8-bit weights: made from 16 and 32 bits, read as they are stored, and counted.
+// Tests 8-bit weights: quantizing weights of 16 and 32 bits, reading stored 8-bit weights, and counting their bytes.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ class Fp8Weights : public ::testing::Test {
     for (const TensorEntry& entry : component_.files[0]->entries()) component_.tensors[entry.name] = {0, &entry};
   }
 
-  /// Adds a LoRA of twice `up` times `down` to one of the tensors.
+  /// Adds a LoRA that changes the tensor `name` by 2 * up * down.
   void add_lora(const char* name) {
     const std::pair<const char*, const at::Tensor*> tensors[] = {{"up", &up_}, {"down", &down_}};
     std::vector<TensorView> views;
@@ -64,7 +64,7 @@ class Fp8Weights : public ::testing::Test {
                                 reader);
   }
 
-  /// Loads q and k, stacked, into a layer that may be in 8 bits.
+  /// Loads q and k into one layer, one below the other. The layer may be in 8 bits.
   Linear load(const WeightFormat& format, at::Device device = at::kCPU) const {
     WeightReader reader(component_, device, format);
     Linear layer;
@@ -165,8 +165,8 @@ TEST_F(Fp8Weights, AreReadUnchangedIfStoredInEightBits) {
            {"scaled_fp8", at::empty({0}, at::kFloat8_e4m3fn)}});
     const Linear fp8 = load(kFp8);
     EXPECT_TRUE(fp8.weight.view(at::kByte).equal(at::cat({q8_.view(at::kByte), k8_.view(at::kByte)})));
-    EXPECT_TRUE(fp8.scale.equal(at::cat({scale_of(scale), at::ones({16})})));  // the scale is 1 if none is stored
-    const Linear bf16 = load(at::kBFloat16);  // stays in 8 bits and is expanded for each product
+    EXPECT_TRUE(fp8.scale.equal(at::cat({scale_of(scale), at::ones({16})})));  // without a stored scale, the scale is 1
+    const Linear bf16 = load(at::kBFloat16);  // stored in 8 bits, expanded for each product
     EXPECT_FALSE(bf16.is_fp8());
     EXPECT_EQ(bf16.weight.nbytes(), fp8.weight.nbytes());
     EXPECT_TRUE(bf16.in(at::kBFloat16).weight.equal(back(fp8).to(at::kBFloat16)));
@@ -174,8 +174,8 @@ TEST_F(Fp8Weights, AreReadUnchangedIfStoredInEightBits) {
   }
 }
 
-/// For 8-bit products a weight is expanded, the deltas are added, and the sum is quantized again. For other products
-/// the deltas stay separate.
+/// For 8-bit products, a weight is expanded, the LoRA's change is added, and the sum is quantized again. For other
+/// products, the weight and the change stay separate.
 TEST_F(Fp8Weights, AreRequantizedWithALoraOnlyForEightBitProducts) {
   write({{"q.weight", q8_}, {"q.weight_scale", at::full({}, 0.25)}, {"k.weight", k8_}});
   EXPECT_FALSE(rounds_again(kFp8));
@@ -211,7 +211,7 @@ TEST_F(Fp8Weights, AreRequantizedIfOnlyPartlyStoredInEightBits) {
   EXPECT_TRUE(load(kFp8).weight.view(at::kByte).equal(expected.values.view(at::kByte)));
 }
 
-/// No product takes numbers of these formats. They are expanded for each product, even if the run requests 8-bit
+/// No 8-bit product can take these formats. Such weights are expanded for each product, even if the run requests 8-bit
 /// weights.
 TEST_F(Fp8Weights, KeepOtherEightBitFormats) {
   const at::Tensor scale = at::rand({16}) + 0.1;

@@ -1,4 +1,5 @@
-// Tests that packed weights with LoRAs stay packed, and have the same values as weights that are expanded on reading.
+// Tests that packed weights with LoRAs stay packed in memory, and give the same values as weights that are expanded
+// when they are read.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +15,7 @@ namespace {
 
 using test::throws_error;
 
-/// q, k and v of one product in ggml's blocks, which the package gguf wrote, and a LoRA file with deltas for them.
+/// Uses one layer of q, k and v in ggml's packed formats, written by the Python package gguf, and LoRAs for it.
 class PackedWeightsWithLora : public ::testing::Test {
  protected:
   PackedWeightsWithLora() {
@@ -54,7 +55,7 @@ class PackedWeightsWithLora : public ::testing::Test {
     Linear layer;
     return WeightReader(component_, at::kMeta, format).bytes(parameter(layer));
   }
-  /// Returns the expected weight: its parts, which are expanded when they are read.
+  /// Returns the expected weight: reads q, k and v expanded, and joins them.
   at::Tensor expanded(at::ScalarType dtype) const {
     WeightReader reader(component_, at::kCPU, dtype);
     std::vector<at::Tensor> parts;
@@ -115,7 +116,7 @@ TEST_F(PackedWeightsWithLora, DependOnTheScale) {
   EXPECT_TRUE(other.allclose(expanded(at::kFloat), 0, 1e-6));
 }
 
-/// The delta is a full matrix, as large as the weight, so a packed weight would save little.
+/// The change is a whole matrix of the weight's size, so keeping the weight packed would save little.
 TEST_F(PackedWeightsWithLora, AreExpandedForWholeDifferences) {
   component_.deltas["Q2_K"] = {delta("diff", nullptr, 1)};
   EXPECT_TRUE(load(at::kFloat).rows.empty());

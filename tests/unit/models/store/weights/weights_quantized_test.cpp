@@ -1,5 +1,5 @@
-// Tests that weights in each of ComfyUI's formats have the values that comfy-kitchen gives them, stay packed, and take
-// LoRAs like expanded weights.
+// Tests weights in each of ComfyUI's formats: they have the values that comfy-kitchen gives them, stay packed in
+// memory, and take LoRAs like expanded weights.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -25,10 +25,11 @@ Part part() {
   return {.role = "transformer", .classes = {"Model"}};
 }
 
-/// A layer of the file, and the bytes of its rows in memory, without scales of rows.
+/// A layer of the test file. `bytes_of_8` is the memory that 64 columns of a row take, without a scale of the whole
+/// row; 0 if the weight is expanded.
 struct Case {
   const char* name;
-  int64_t bytes_of_8;  // per 64 columns
+  int64_t bytes_of_8;  // bytes per 64 columns
 };
 constexpr Case kCases[] = {{"int8_one", 64},     {"int8_rows", 64},   {"convrot_4", 0},     {"convrot_16", 64},
                            {"convrot_64", 64},   {"convrot_256", 64}, {"convrot_1024", 64}, {"convrot_4096", 64},
@@ -100,7 +101,7 @@ TEST_P(QuantizedWeights, TakeLorasLikeExpandedWeights) {
 
 TEST_P(QuantizedWeights, MultiplyInIntegers) {
   const Linear layer = load({at::kFloat, Products::int8});
-  if (layer.rows.empty()) return;  // a matrix that is no whole blocks
+  if (layer.rows.empty()) return;  // expanded, because its rows are not whole blocks
   at::manual_seed(5);
   const at::Tensor numbers = golden_[GetParam().name], x = at::randn({5, numbers.size(1)});
   const at::Tensor exact = at::linear(x, numbers);
@@ -111,7 +112,7 @@ TEST_P(QuantizedWeights, MultiplyInIntegers) {
 
 TEST_P(QuantizedWeights, MultiplyInIntegersByDefaultIfTheyAreStoredAsIntegers) {
   const Linear layer = load({at::kFloat, Products::stored}), packed = load(at::kFloat);
-  if (packed.rows.empty()) return;  // a matrix that is no whole blocks
+  if (packed.rows.empty()) return;  // expanded, because its rows are not whole blocks
   EXPECT_TRUE(layer.weight.equal(packed.weight));
   EXPECT_EQ(layer.rows.front().multiplies, packed.rows.front().dtype == Dtype::i8);
 }
@@ -134,7 +135,7 @@ TEST(QuantizedFile, HasNoTensorThatNobodyReads) {
   EXPECT_NO_THROW(reader.check_complete());
 }
 
-/// Files with one layer "blocks.0.q", and what reading it gives.
+/// Tests files with a single layer "blocks.0.q". read() returns the layer's expanded weight.
 class SmallFile : public ::testing::Test {
  protected:
   using Tensors = std::vector<std::pair<std::string, at::Tensor>>;
@@ -252,7 +253,7 @@ TEST_F(SmallFile, RefusesNumbersInBytes) {
   EXPECT_TRUE(read({2, 256}).equal(stored_as_bytes));
 }
 
-/// Scales of whole tiles have the same shape in both orders.
+/// If the scales fill whole tiles, their shape is the same in rows and in tiles. So the file must tell the order.
 TEST_F(SmallFile, RefusesScalesInAnUnknownOrder) {
   const at::Tensor codes = at::randint(0, 256, {128, 32}, at::kByte), one = at::ones({});
   const at::Tensor scales = at::randint(1, 100, {128, 4}, at::kByte);
@@ -267,7 +268,7 @@ TEST_F(SmallFile, RefusesScalesInAnUnknownOrder) {
   EXPECT_TRUE(is_refused({128, 128}, {"mxfp8", "weight_scale\" [128, 4] in an order that nothing describes"}));
 }
 
-/// Fewer rows than a tile have one shape only.
+/// If the weight has fewer rows than a tile, the shape of the scales shows that they are stored in rows.
 TEST_F(SmallFile, ReadsScalesInRows) {
   const at::Tensor codes = at::full({16, 16}, 0x22, at::kByte), scales = at::full({16, 2}, 0x38, at::kByte);
   scales[1][0] = 0x40;

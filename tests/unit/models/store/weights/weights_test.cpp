@@ -1,5 +1,5 @@
-// Tests that weights are read in the requested dtype, without a copy if possible, and that one error lists everything
-// that does not fit.
+// Tests that weights are read in the requested dtype, without a copy if possible, and that a single error lists all
+// tensors that do not fit.
 #include "models/store/weights/weights.h"
 
 #include <ATen/ATen.h>
@@ -170,7 +170,7 @@ TEST(Weights, ListMissingUnexpectedAndMisshapedTensorsInOneError) {
                     "2 misshaped: \"bad\" is [2, 3], expected [3, 2], \"eight_bit\" is stored as U8"}));
 }
 
-/// Unrelated tensors are a trainer's markers and counters, or tensors that another program stores with a model.
+/// Unrelated tensors are, for example, markers and counters of training programs.
 TEST(Weights, OmitAndNameUnrelatedTensors) {
   const TemporaryFolder folder;
   write(folder.path(), {{"blocks.0.q.weight", at::ones({2})},
@@ -187,7 +187,7 @@ TEST(Weights, OmitAndNameUnrelatedTensors) {
                                                  "\"marker\" [0]", "\"step\" [1]"}));
 }
 
-/// An unknown tensor is named as in its file, because the module has no name for it.
+/// The error gives the file's name of an unknown tensor, because the model has no name for it.
 TEST(Weights, ReportUnexpectedTensorsInRenamedFiles) {
   const TemporaryFolder folder;
   write(folder.path(), {{"model.theirs.0.q.weight", at::ones({2})}, {"model.theirs.0.z.weight", at::ones({1})}});
@@ -229,7 +229,7 @@ TEST(Weights, AreReadInOrderFromStridedTensors) {
 
 TEST(Weights, AreJoinedFromRowsThatTakeTurns) {
   const TemporaryFolder folder;
-  const at::Tensor heads = at::randn({2, 3, 4, 5});  // heads, parts, rows of a group, columns
+  const at::Tensor heads = at::randn({2, 3, 4, 5});  // [heads, joined layers, rows per head, columns]
   write(folder.path(), {{"a", heads.view({24, 5})}, {"b", heads.view({24, 5}).to(at::kBFloat16)}});
   Component component = open_component(folder.path());
   for (const char* name : {"a", "b"}) {
@@ -342,7 +342,7 @@ TEST(Weights, TakeNoMemoryForStandInsInAnyLayout) {
   write(folder.path(), {{"a", at::ones({4, 2, 3, 3})}});
   const Component component = open_component(folder.path());
   WeightReader reader(component, at::kCPU, at::kFloat);
-  const std::vector<int64_t> huge = {int64_t{1} << 20, int64_t{1} << 20, 3, 3};  // 36 TiB
+  const std::vector<int64_t> huge = {int64_t{1} << 20, int64_t{1} << 20, 3, 3};  // 36 TiB in fp32
   const at::Tensor missing = reader.tensor("b", huge), there = reader.tensor("a", {4, 2, 3, 3});
   EXPECT_TRUE(is_stand_in(missing));
   EXPECT_EQ(laid_out(missing, at::MemoryFormat::ChannelsLast).sizes(), at::IntArrayRef(huge));
@@ -363,7 +363,7 @@ TEST(Weights, CheckOnlyNamesAndShapesOnTheMetaDevice) {
   EXPECT_TRUE(throws_error([&] { reader.check_complete(); }, {"missing", "b"}));
 }
 
-/// The file is written by the package gguf (parity/make_gguf.py).
+/// The Python package gguf wrote the file (tests/parity/make_gguf.py).
 TEST(Weights, StayPackedForLayersThatUnpackThem) {
   const std::filesystem::path folder = std::filesystem::path(SPARSEREEL_TEST_DATA) / "gguf";
   Component component;
@@ -384,9 +384,9 @@ TEST(Weights, StayPackedForLayersThatUnpackThem) {
                                .rows = &layer.rows};
   WeightReader reader(component, at::kCPU, at::kFloat);
   reader.load(layer.weight, parameter);
-  EXPECT_EQ(layer.weight.nbytes(), 2U * 144 + 2U * 210 + 12);  // the second part begins on 16 bytes and is padded
+  EXPECT_EQ(layer.weight.nbytes(), 2U * 144 + 2U * 210 + 12);  // 12 bytes pad the parts to multiples of 16
   EXPECT_TRUE(layer.in(at::kFloat).weight.equal(both));
-  EXPECT_TRUE(reader.tensor("Q4_K", {2, 256}).equal(expected("Q4_K")));  // if nothing unpacks it later
+  EXPECT_TRUE(reader.tensor("Q4_K", {2, 256}).equal(expected("Q4_K")));  // tensor() expands the weight at once
 
   Linear eight_bits;
   Parameter quantized = parameter;

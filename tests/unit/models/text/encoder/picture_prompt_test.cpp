@@ -1,4 +1,4 @@
-// Tests where pictures lie in a prompt.
+// Tests where the tokens of pictures are placed in a prompt.
 #include "models/text/encoder/picture_prompt.h"
 
 #include <gmock/gmock.h>
@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// Returns the lengths of words, so that a test can read the ids.
+/// A tokenizer for this test: the id of a word is its length.
 std::vector<int64_t> lengths_of_words(const std::string& text) {
   std::vector<int64_t> ids;
   for (size_t begin = 0; begin < text.size();) {
@@ -24,7 +24,7 @@ TEST(PicturePrompt, PutsLabelsAndPicturesBeforeThePrompt) {
   std::vector<TextPicture> pictures = {{.rows = 1, .columns = 2}, {.rows = 1, .columns = 1}};
   const PicturePrompt made =
       prompt_with_pictures(lengths_of_words, "a red car", pictures, {.begin = 90, .picture = 91, .end = 92});
-  // "<Picture" "1>:", a picture, "<Picture" "2>:", a picture, the prompt
+  // The expected ids stand for "<Picture", "1>:", a picture, "<Picture", "2>:", a picture and the prompt.
   EXPECT_THAT(made.ids, ElementsAre(8, 3, 90, 91, 91, 92, 8, 3, 90, 91, 92, 1, 3, 3));
   ASSERT_EQ(made.pictures.size(), 2U);
   EXPECT_EQ(made.pictures[0].first, 2);

@@ -1,4 +1,4 @@
-// Tests what a config of Qwen3 may say, in the spelling of transformers 4 and 5.
+// Tests which configs of Qwen3 are accepted, with the names of fields in transformers 4 and 5.
 #include "models/text/encoder/qwen3_config.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Tests which weights the encoder takes, from files in every published layout and format. tests/parity compares its
-// values.
+// Tests which weights the Qwen3 text encoder accepts, from files in every published layout and format. tests/parity
+// compares its output.
 #include "models/text/encoder/qwen3_encoder.h"
 
 #include <ATen/ATen.h>
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 using test::TemporaryFolder;
 using test::throws_error;
 
-constexpr int64_t kUsed = 3;  // of 4 layers
+constexpr int64_t kUsed = 3;  // layers that the encoder uses, of 4
 
 using Tensors = std::map<std::string, at::Tensor>;
 
@@ -129,7 +129,7 @@ TEST_F(Qwen3EncoderTest, SeesNoLaterToken) {
   EXPECT_FALSE(at::allclose(before.slice(1, 4), after.slice(1, 4)));
 }
 
-/// A prompt needs few of 151,936 rows, so the table is neither copied nor converted.
+/// A prompt needs few of the table's 151,936 rows, so the table must be neither copied nor converted.
 TEST_F(Qwen3EncoderTest, LeavesTheEmbeddingInItsFile) {
   Tensors tensors = small();
   at::Tensor& table = tensors.at("model.language_model.embed_tokens.weight");
@@ -165,7 +165,8 @@ at::Tensor marker(const std::string& text) {
   return at::tensor(std::vector<uint8_t>(text.begin(), text.end()), at::kByte);
 }
 
-/// Replaces a weight by codes as ComfyUI's nvfp4_awq files have them; two projections also have factors of columns.
+/// Replaces a weight [out, in] by random codes and scales as in ComfyUI's nvfp4_awq files. Two projections also get a
+/// factor for each column.
 void put_nvfp4(Tensors& tensors, const std::string& layer, int64_t out, int64_t in) {
   const int64_t rows = (out + 127) / 128 * 128, blocks = (in / 16 + 3) / 4 * 4;
   tensors[layer + ".weight"] = at::randint(0, 256, {out, in / 2}, at::kByte);
@@ -183,8 +184,8 @@ void put_int8(Tensors& tensors, const std::string& layer, int64_t out, int64_t i
       marker(R"({"format": "int8_tensorwise", "convrot": true, "convrot_groupsize": 16})");
 }
 
-/// Matrices in 8 or 4 bits must give the values that their codes stand for, whether the layers stay or are read one by
-/// one. The twin holds the same numbers in fp32, one layer at a time.
+/// Compares matrices in 8 or 4 bits with a file of the same numbers in fp32, both if all layers stay in memory and if
+/// the layers are read one by one.
 TEST_F(Qwen3EncoderTest, MatchesUnpackedMatrices) {
   const nlohmann::json text = {{"vocab_size", 96},       {"hidden_size", 64},        {"intermediate_size", 128},
                                {"num_hidden_layers", 4}, {"num_attention_heads", 8}, {"num_key_value_heads", 4},

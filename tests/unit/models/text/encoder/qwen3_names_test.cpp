@@ -1,4 +1,4 @@
-// Tests that Qwen3's language models are found under every name that their files use.
+// Tests that Qwen3's tensors are found under every naming scheme that its files use.
 #include "models/text/encoder/qwen3_names.h"
 
 #include <gtest/gtest.h>

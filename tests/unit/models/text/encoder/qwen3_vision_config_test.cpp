@@ -1,4 +1,4 @@
-// Tests the config of Qwen3-VL's vision model.
+// Tests which configs of Qwen3-VL's vision model are accepted.
 #include "models/text/encoder/qwen3_vision_config.h"
 
 #include <gtest/gtest.h>

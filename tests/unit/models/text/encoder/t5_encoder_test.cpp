@@ -1,4 +1,4 @@
-// Tests the encoder's errors and the shape of the position buckets. tests/parity compares its values.
+// Tests the errors of the T5 encoder and its buckets of relative positions. tests/parity compares its output.
 #include "models/text/encoder/t5_encoder.h"
 
 #include <ATen/ATen.h>
@@ -58,8 +58,8 @@ std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
 
-/// Every matrix, even the embedding, is stored in 8 bits with a scale. A layer that is kept and a layer that is read
-/// when needed must both give the values that the 8 bits represent.
+/// Every matrix, even the embedding, is stored in 8 bits with a scale. The output must be that of the unpacked numbers,
+/// both if layers stay in memory and if they are read when needed.
 TEST_F(T5EncoderTest, MatchesUnpackedMatrices) {
   const test::TemporaryFolder folder;
   const at::Tensor scale = at::full({}, 0.015625, at::kFloat);
@@ -103,7 +103,7 @@ TEST_F(T5EncoderTest, IgnoresDecoderWeights) {
 
 TEST_F(T5EncoderTest, ListsAllUnsuitableWeightsInOneError) {
   const auto [file, shared] = component_.tensors.at("shared.weight");
-  TensorEntry extra = *shared, misshaped = *shared;  // errors name a tensor as its file does
+  TensorEntry extra = *shared, misshaped = *shared;  // the errors give the file's names
   extra.name = "encoder.block.9.layer.0.layer_norm.weight";
   misshaped.name = "encoder.block.1.layer.0.SelfAttention.q.weight";
   component_.tensors[extra.name] = {file, &extra};

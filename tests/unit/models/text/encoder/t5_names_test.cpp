@@ -1,4 +1,5 @@
-// Tests that T5's and UMT5's encoders are found under every name that their files use, and told apart by their sizes.
+// Tests that the tensors of T5 and UMT5 are found under every naming scheme that their files use, and that the sizes of
+// tensors tell which of the two models a file holds.
 #include "models/text/encoder/t5_names.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +22,7 @@ using test::TemporaryFolder;
 using test::throws_error;
 using Spelling = std::function<std::string(const std::string&)>;
 
-/// Returns the config and the shapes of a published encoder.
+/// Returns the config and the tensors' names and shapes of a published encoder.
 json published(const std::string& name) {
   std::ifstream file(SPARSEREEL_TEST_DATA "/" + name + "_names.json");
   return json::parse(file);
@@ -31,7 +32,8 @@ Spelling as_in(size_t map) {
   return [names = t5_names().others.at(map)](const std::string& name) { return names.second(name); };
 }
 
-/// Writes a file with these shapes, whose data is a hole.
+/// Writes a file with the tensors of `model` and `others`, whose data is a hole. `spelling` renames the tensors of
+/// `model`.
 fs::path write_published(const fs::path& path, const json& model, const Spelling& spelling,
                          const json& others = json::object()) {
   json header = others;
