@@ -14,7 +14,7 @@ from textures import make_textures
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'tiny-training'))
 from png import write_png  # noqa: E402
 
-FACES = 12                          # at most, of a solid
+FACES = 12                          # largest number of faces of a solid
 
 
 def _solids():
@@ -33,7 +33,7 @@ def _solids():
 
 
 def _quaternion_matrix(q):
-    """Returns rotation matrices [..., 3, 3]."""
+    """Returns the rotation matrices [..., 3, 3] of unit quaternions [..., 4]."""
     w, x, y, z = q.unbind(-1)
     rows = [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y), 2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
             2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)]
@@ -41,7 +41,8 @@ def _quaternion_matrix(q):
 
 
 def _tracks(o, t):
-    """Returns position x, y, size and rotation of objects [m, 20] at times t [F] in spans: three [m, F] and [m, F, 3, 3]."""
+    """Returns the positions x and y [m, F], sizes [m, F] and rotations [m, F, 3, 3] of objects at times t [F]. Objects are rows [m, 20] of numbers (scenes.py). The
+    unit of time is SPAN frames."""
     col = lambda k: o[:, k:k + 1]
     phase = 2 * math.pi * (col(8) * t + col(9))
     x = col(2) + col(4) * t + col(6) * torch.cos(phase)
@@ -54,20 +55,21 @@ def _tracks(o, t):
 
 
 def _sample(texture, u, v):
-    """Samples textures [m, C, S, S] at pixels u, v [m, F, H, W], mirrored beyond their ends. Returns [m, C, F, H, W]."""
+    """Samples textures [m, C, S, S] at places u, v [m, F, H, W], in pixels. Beyond its ends a texture is mirrored. Returns [m, C, F, H, W]."""
     m, f, h, w = u.shape
     grid = (torch.stack([u, v], -1) * (2 / texture.shape[-1]) - 1).view(m, f * h, w, 2)
     return F.grid_sample(texture, grid, padding_mode='reflection', align_corners=False).view(m, -1, f, h, w)
 
 
 def _paint(texture, numbers):
-    """Returns colors [m, 3, F, H, W] for a sampled texture."""
+    """Returns the colors [m, 3, F, H, W] of a sampled texture: its first channel mixes the two colors in `numbers`, its second one is their brightness."""
     a, b = numbers[:, 5:8].view(-1, 3, 1, 1, 1), numbers[:, 8:11].view(-1, 3, 1, 1, 1)
     return torch.lerp(a, b, texture[:, :1]) * texture[:, 1:]
 
 
 def _ball(x, y, turn, light):
-    """Returns sign (positive within), texture coordinates, diffuse and specular light of unit balls at x, y [m, F, H, W]."""
+    """Renders unit balls at screen coordinates x, y [m, F, H, W]. Returns five tensors of this shape: a value that is positive inside the ball, texture coordinates u and
+    v, diffuse light and specular light."""
     r2 = x * x + y * y
     z = -(1 - r2).clamp_min(1e-4).sqrt()
     r = turn.mT[..., None, None]                                            # [m, F, 3, 3, 1, 1]
@@ -79,9 +81,9 @@ def _ball(x, y, turn, light):
 
 
 def _meet_faces(ca, cb, cc, front, x, y):
-    """Returns the depth of solids along rays at x, y [m, F, H, W], and the face that each ray meets first.
+    """Returns the depth of solids along rays at x, y [m, F, H, W] (entry to exit), and the face that each ray meets first.
 
-    Rays meet the plane of face k at ca x + cb y + cc, each [m, F, FACES]. front: the faces that look at the camera."""
+    A ray meets the plane of face k at the depth ca x + cb y + cc; ca, cb and cc are [m, F, FACES]. `front` is true for faces that look at the camera."""
     part = lambda c, k: c[:, :, k, None, None]
     near, far, which = None, None, None
     for k in range(FACES):
@@ -99,7 +101,7 @@ meet_faces = _meet_faces
 
 
 def compile_faces(device):
-    """Compiles the slowest loop. Keeps the plain one, and returns False, if that fails or gives other results."""
+    """Compiles meet_faces(), the slowest loop, and returns True. If compiling fails or gives other results, keeps the plain function and returns False."""
     global meet_faces
     draw = lambda *shape: torch.randn(*shape, device=device)
     try:
@@ -118,7 +120,7 @@ def compile_faces(device):
 
 def _solid(faces, x, y, turn, light):
     """Returns the same as _ball for convex solids with faces [m, FACES, 4]: rays along z meet linear functions of x, y."""
-    normal = torch.einsum('mfij,mpj->mfpi', turn, faces[..., :3])           # [m, F, P, 3] seen by the camera
+    normal = torch.einsum('mfij,mpj->mfpi', turn, faces[..., :3])           # [m, F, P, 3], in the camera's frame
     nz = torch.where(normal[..., 2].abs() < 0.02, torch.where(normal[..., 2] < 0, -0.02, 0.02), normal[..., 2])
     front = nz < 0
     ca, cb, cc = -normal[..., 0] / nz, -normal[..., 1] / nz, faces[:, None, :, 3] / nz
@@ -126,12 +128,12 @@ def _solid(faces, x, y, turn, light):
     slope = torch.hypot(depth.diff(dim=-1, append=2 * depth[..., -1:] - depth[..., -2:-1]), depth.diff(dim=-2, append=2 * depth[..., -1:, :] - depth[..., -2:-1, :]))
     step = (x[..., :1, 1:2] - x[..., :1, :1]).abs() + (x[..., 1:2, :1] - x[..., :1, :1]).abs()
     inside = depth / slope.clamp_min(1e-4) * step
-    # Tangents of each face, in the solid's own frame.
+    # Two tangents of each face, in the solid's own frame.
     n = faces[..., :3]
     up = torch.where(n[..., 1:2].abs() > 0.9, torch.tensor([1.0, 0, 0], device=n.device), torch.tensor([0, 1.0, 0], device=n.device))
     right = F.normalize(torch.cross(up, n, dim=-1), dim=-1)
     below = torch.cross(n, right, dim=-1)
-    back = turn.mT                                                          # to the solid's frame
+    back = turn.mT                                                          # rotates into the solid's frame
     rows = []
     for tangent in (right, below):
         q = torch.einsum('mpi,mfij->mfpj', tangent, back)                   # dot(tangent, back @ (x, y, t))
@@ -147,9 +149,10 @@ def _solid(faces, x, y, turn, light):
 
 
 def _shade(canvas, rows, inside, offset, squeeze, below, strength):
-    """Darkens canvas [n, 3, F, H, W] in place where the rows' objects cast their shadows.
+    """Darkens the clips `rows` of the canvas [n, 3, F, H, W] in place where their objects cast shadows.
 
-    inside [m, F, H, W]: signed distance, in widths of the shadow's soft edge. offset [m, F, 2]: of the shadow. squeeze [m, F, 2]: its y scale and fixed y. All in -1..1 of the frame.
+    inside [m, F, H, W]: signed distance from the object's border, in widths of the shadow's soft edge. offset [m, F, 2]: shift of the shadow. squeeze [m, F, 2]: the
+    factor by which the shadow is squeezed vertically, and the y that stays in place. Coordinates are in -1..1 of the frame.
     below [m, F, 1, 1]: first row that gets a shadow."""
     m, f, h, w = inside.shape
     small = F.avg_pool2d(inside.flatten(0, 1)[:, None], 4) if min(h, w) >= 16 else inside.flatten(0, 1)[:, None]
@@ -166,17 +169,17 @@ def _shade(canvas, rows, inside, offset, squeeze, below, strength):
 def render(scenes, size, frames, device='cpu', window=None, first=0, of=None, texture=512):
     """Renders scenes as [n, 3, frames, h, w] in -1..1.
 
-    size: height and width of the whole frame. window: tensor [n, 2] of top left corners, and (h, w), to render only that part.
-    first, of: the first frame, and the number of frames of the whole clip, in whose middle all objects are at their places."""
+    size: (height, width) of the whole frame. window: renders only a part of the frame; it is a pair of the top left corners, [n, 2], and the part's (h, w).
+    first, of: the first frame to render, and the number of frames of the whole clip (default: `frames`). In the middle of the clip, objects are at their places."""
     height, width = size
     corner, (h, w) = window if window is not None else (torch.zeros(len(scenes['seeds']), 2), size)
-    n, unit = len(scenes['seeds']), height / 2                              # pixels of distance 1
+    n, unit = len(scenes['seeds']), height / 2                              # a distance of 1 in pixels
     move = lambda t: t.to(device, non_blocking=True)
     views, objects, numbers, corner = (move(t) for t in (scenes['views'], scenes['objects'], scenes['textures'], corner.float()))
     t = (torch.arange(frames, device=device) + first - ((of or frames) - 1) / 2) / SPAN
     view = lambda k: views[:, k].view(n, 1, 1, 1)
     time = t.view(1, -1, 1, 1)
-    # Screen coordinates, then the camera's zoom and roll.
+    # Coordinates on the screen, to which the camera's zoom and roll are then applied.
     sx = ((torch.arange(w, device=device) + 0.5).view(1, 1, 1, w) + corner[:, 1].view(n, 1, 1, 1) - width / 2) / unit
     sy = ((torch.arange(h, device=device) + 0.5).view(1, 1, h, 1) + corner[:, 0].view(n, 1, 1, 1) - height / 2) / unit
     zoom, roll = torch.exp(view(4) * time), view(5) * time
@@ -185,7 +188,7 @@ def render(scenes, size, frames, device='cpu', window=None, first=0, of=None, te
     pan_x, pan_y = view(2) * time, view(3) * time
     floors = scenes['views'][:, 0].nonzero().flatten()
     is_floor = view(0)
-    # The wall moves less than what is near; far walls less than near ones.
+    # When the camera moves, walls move less on the screen than near things, and the walls behind floors move least.
     share = 0.75 - 0.35 * is_floor
     # One call for the textures of all walls and floors, and one for those of all objects.
     numbers_of, seeds_of = scenes['textures'], scenes['seeds'] * 8
@@ -194,7 +197,7 @@ def render(scenes, size, frames, device='cpu', window=None, first=0, of=None, te
     half, side = texture / 2, min(256, texture // 2)
     kinds = scenes['objects'][:, :, 0].long()
     there = kinds >= 0
-    place = (there.flatten().cumsum(0) - 1).view_as(there)                  # of each object's texture
+    place = (there.flatten().cumsum(0) - 1).view_as(there)                  # index of each object's texture in object_textures
     scene, slot = there.nonzero().unbind(1)
     object_textures = make_textures(numbers_of[scene, slot], seeds_of[scene] + slot, side, device)
     canvas = _paint(_sample(wall_texture, (x + share * pan_x) * unit + half, (y + share * pan_y) * unit + half), numbers[:, OBJECTS])
@@ -225,28 +228,28 @@ def render(scenes, size, frames, device='cpu', window=None, first=0, of=None, te
             o, words = objects[rows, k], numbers[rows, k]
             ox, oy, radius, turn = _tracks(o, t)
             pick = lambda v: v[rows] if v.shape[0] == n else v
-            depth = 0.9 + 0.12 * k                                          # nearer objects move more with the camera
+            depth = 0.9 + 0.12 * k                                          # larger for nearer objects, which move more on the screen
             wide = lambda v: v[..., None, None]
             lx = (pick(x) + depth * pick(pan_x) - wide(ox)) / wide(radius)
             ly = (pick(y) + depth * pick(pan_y) - wide(oy)) / wide(radius)
-            pixels = wide(radius) * unit * pick(zoom)                       # of the radius on the screen
+            pixels = wide(radius) * unit * pick(zoom)                       # radius on the screen, in pixels
             if is_ball:
                 inside, u, v, diffuse, shine = _ball(lx, ly, turn, light[rows])
             else:
                 inside, u, v, diffuse, shine = _solid(solids[move(kinds[index, k])], lx, ly, turn, light[rows])
             inside = inside * pixels
-            tilt = pick(is_floor)[:, :, 0, 0]                               # 1: the shadow lies on a floor
+            tilt = pick(is_floor)[:, :, 0, 0]                               # 1 if the shadow lies on a floor, 0 if it lies on a wall
             center_y = (oy - depth * pick(pan_y)[:, :, 0, 0]) * pick(zoom)[:, :, 0, 0] * (height / h) - ((corner[rows, 0] - (height - h) / 2) * 2 / h)[:, None]
             reach = radius * pick(zoom)[:, :, 0, 0]
             shift_x, shift_y = (-(0.30 * (1 - tilt) + 0.2 * tilt) * light[rows, j, None] * reach for j in (0, 1))
             offset = torch.stack([shift_x * (height / w), torch.where(tilt > 0, 0.0, shift_y * (height / h)).expand_as(shift_x)], -1)
             squeeze = torch.stack([torch.where(tilt > 0, 0.3, 1.0).expand_as(reach), torch.where(tilt > 0, center_y + 1.25 * reach * (height / h), 0.0)], -1)
-            # A squeezed shadow keeps its object's center at the fixed y, so move the center there first.
+            # Squeezing leaves the fixed y in place, so first move the object's center there.
             offset[..., 1] = torch.where(tilt > 0, squeeze[..., 1] - center_y, offset[..., 1])
             below = torch.where(tilt > 0, ((pick(horizon)[:, :, 0, 0] * pick(zoom)[:, :, 0, 0]) * (height / h)
                                            - ((corner[rows, 0] - (height - h) / 2) * 2 / h)[:, None]), -9.0)
             _shade(canvas, rows, inside / (0.05 * height), offset, squeeze, wide(below.expand_as(reach)), 0.55)
-            scale = o[:, 1].view(-1, 1, 1, 1) * unit                        # texture pixels of the radius
+            scale = o[:, 1].view(-1, 1, 1, 1) * unit                        # radius in pixels of the texture
             object_texture = object_textures[move(place[index, k])]
             paint = _paint(_sample(object_texture, u * scale + side / 2, v * scale + side / 2), words)
             ambient = views[rows, 9].view(-1, 1, 1, 1)
@@ -259,7 +262,7 @@ def render(scenes, size, frames, device='cpu', window=None, first=0, of=None, te
 # ---- a sheet of examples ------------------------------------------------------------------------------------------
 
 def sheet(videos, columns, frames=4):
-    """Returns a picture [3, H, W]: a few frames of each video [3, F, H, W] side by side, some videos in a row."""
+    """Returns a picture [3, H, W] of videos [3, F, H, W]. It shows `frames` frames of each video side by side, and `columns` videos in a row."""
     strips = [torch.cat(list(v[:, torch.linspace(0, v.shape[1] - 1, frames).long()].unbind(1)), 2) for v in videos]
     return torch.cat([torch.cat(strips[i:i + columns], 2) for i in range(0, len(strips) // columns * columns, columns)], 1)
 

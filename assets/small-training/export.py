@@ -30,7 +30,7 @@ def write_json(path, value):
 
 
 def write_weights(weights, folder, stem):
-    """Writes weights as diffusers does, with an index if there are several files."""
+    """Writes weights with diffusers' file names, and an index if several files are needed."""
     parts = in_files(weights)
     os.makedirs(folder, exist_ok=True)
     names = [f'{stem}-{k:05}-of-{len(parts):05}.safetensors' for k in range(1, len(parts) + 1)] if len(parts) > 1 else [f'{stem}.safetensors']

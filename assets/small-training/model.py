@@ -1,11 +1,11 @@
-"""The small model's tokenizer, UMT5 text encoder and Wan transformer, with the names of transformers and diffusers, and a sampler."""
+"""Defines the small model: its tokenizer, UMT5 text encoder and Wan transformer, whose weights have the names of transformers and diffusers, and a sampler."""
 import math
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-TEXT_TOKENS, TEXT_LENGTH = 80, 512      # most tokens of a caption here; tokens that Wan's pipelines pad texts to
+TEXT_TOKENS, TEXT_LENGTH = 80, 512      # largest number of tokens of a caption in training; length to which Wan's pipelines pad texts
 TRAIN_STEPS = 1000                      # timesteps are TRAIN_STEPS * sigma
 TRANSFORMER = {
     '_class_name': 'WanTransformer3DModel', '_diffusers_version': '0.42.1', 'patch_size': [1, 2, 2], 'num_attention_heads': 2, 'attention_head_dim': 128,
@@ -23,7 +23,7 @@ TEXT_ENCODER = {
 # ---- text ---------------------------------------------------------------------------------------------------------
 
 def tokenize(tokenizer, texts):
-    """Returns ids [n, TEXT_TOKENS]: pieces, end, padding. At least one token is padding."""
+    """Returns ids [n, TEXT_TOKENS] of texts: the pieces, the end token, and padding. Each text has at least one padding token."""
     ids = torch.zeros(len(texts), TEXT_TOKENS, dtype=torch.long)
     for row, pieces in zip(ids, tokenizer.encode(list(texts))):
         pieces = pieces[:TEXT_TOKENS - 2] + [1]
@@ -32,7 +32,7 @@ def tokenize(tokenizer, texts):
 
 
 def padding_bias(ids):
-    """Returns fp32 [B, L], to add to scores: the first padding stands for all that follow up to TEXT_LENGTH."""
+    """Returns a bias [B, L] in fp32 for attention scores. It gives the first padding token the weight of all padding tokens up to TEXT_LENGTH, and hides the others."""
     length = (ids != 0).sum(1, keepdim=True)
     place = torch.arange(ids.shape[1], device=ids.device)
     return torch.where(place < length, 0.0, torch.where(place == length, torch.log((TEXT_LENGTH - length).float()), -1e4))
@@ -49,7 +49,7 @@ class RmsNorm(nn.Module):
 
 
 def _buckets(length, buckets, most):
-    """Returns T5's bucket of each pair of places [L, L]."""
+    """Returns T5's bucket [L, L] for the distance between each pair of tokens."""
     place = torch.arange(length)
     far = place[None] - place[:, None]
     half, exact = buckets // 2, buckets // 4
@@ -100,7 +100,7 @@ class TextBlock(nn.Module):
 
 
 class TextEncoder(nn.Module):
-    """UMT5's encoder. Returns zeros for padding, as Wan's pipelines do."""
+    """UMT5's encoder. Its output is zero for padding, as in Wan's pipelines."""
 
     def __init__(self, c):
         super().__init__()
@@ -126,7 +126,7 @@ class TextEncoder(nn.Module):
 # ---- transformer --------------------------------------------------------------------------------------------------
 
 def rotary(grid, head_dim, device):
-    """Returns cosines and sines [1, tokens, 1, head_dim / 2] of a grid of frames, rows and columns."""
+    """Returns the rotary cosines and sines [1, tokens, 1, head_dim / 2] of a grid (frames, rows, columns) of tokens."""
     side = head_dim // 6 * 2
     parts = []
     for axis, (size, dim) in enumerate(zip(grid, (head_dim - 2 * side, side, side))):
@@ -196,7 +196,7 @@ class Block(nn.Module):
         self.scale_shift_table = nn.Parameter(torch.zeros(1, 6, width))
 
     def forward(self, x, time, text, bias, cos, sin):
-        """x [B, tokens, C]; time [B, frames, 6, C] in fp32."""
+        """Returns the output [B, tokens, C] of a block. x is [B, tokens, C]; time is [B, frames, 6, C] in fp32."""
         frames = time.shape[1]
         by_frame = lambda t: t.unflatten(1, (frames, -1))
         shift1, scale1, gate1, shift2, scale2, gate2 = (self.scale_shift_table.float() + time)[:, :, :, None].unbind(2)
@@ -229,7 +229,7 @@ class Transformer(nn.Module):
         self.start()
 
     def start(self):
-        """Sets the initial weights. Each block begins as the identity."""
+        """Sets the initial weights. With them, each block returns its input."""
         for name, p in self.named_parameters():
             if name.endswith('.bias'):
                 nn.init.zeros_(p)
@@ -241,7 +241,8 @@ class Transformer(nn.Module):
             nn.init.zeros_(layer.weight)
 
     def forward(self, x, time, text, bias):
-        """Returns the velocity [B, C, F, H, W] of latents x. time [B, F] in 0..TRAIN_STEPS; text [B, L, text_dim] and its padding_bias()."""
+        """Returns the velocity [B, C, F, H, W] of latents x. time is [B, F] in 0..TRAIN_STEPS, text [B, L, text_dim], and bias
+        the text's padding_bias()."""
         grid = (x.shape[2], x.shape[3] // 2, x.shape[4] // 2)
         cos, sin = self.tables(grid, x.device)
         embed, exact = self.condition_embedder, lambda layer, y: F.linear(y, layer.weight.float(), layer.bias.float())
@@ -260,7 +261,7 @@ class Transformer(nn.Module):
         return h.permute(0, 6, 1, 2, 4, 3, 5).reshape(x.shape[0], self.channels, *x.shape[2:])
 
     def tables(self, grid, device):
-        """Returns rotary(), and remembers the last few."""
+        """Returns rotary() for a grid. Keeps the last few results."""
         if not hasattr(self, '_tables'):
             self._tables = {}
         if grid not in self._tables:
@@ -269,15 +270,15 @@ class Transformer(nn.Module):
 
 
 def shifted(u, shift):
-    """Moves sigmas u in 0..1 towards noise, as the schedulers' flow_shift does."""
+    """Moves sigmas u in 0..1 towards 1 (pure noise), like flow_shift in schedulers."""
     return shift * u / (1 + (shift - 1) * u)
 
 
 @torch.no_grad()
 def sample_latents(transformer, text_encoder, ids, empty, shape, shift, guidance=5.0, steps=30, seed=1, first=None):
-    """Runs Euler steps with guidance. ids [n, L], empty [1, L]. Returns normalized latents [n, *shape].
+    """Runs Euler steps with guidance. ids [n, L] are those of the prompts, empty [1, L] those of the empty prompt. Returns normalized latents [n, *shape].
 
-    first: normalized latents [n, C, 1, h, w] of a first frame that stays."""
+    first: normalized latents [n, C, 1, h, w] of a given first frame, which the steps do not change."""
     device, dtype, n = ids.device, next(transformer.parameters()).dtype, len(ids)
     both = torch.cat([empty.expand(n, -1), ids])
     text, bias = text_encoder(both), padding_bias(both)

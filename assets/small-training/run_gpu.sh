@@ -8,11 +8,11 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=${OUT:-work}
 export PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false
 export PYTORCH_CUDA_ALLOC_CONF=${PYTORCH_CUDA_ALLOC_CONF:-expandable_segments:True}
-# Compiled kernels are kept between runs on one machine.
+# Keeps compiled kernels, so that the next run on this machine need not compile them.
 export TORCHINDUCTOR_CACHE_DIR=${TORCHINDUCTOR_CACHE_DIR:-/tmp/inductor-cache}
 mkdir -p "$out"
 
-run() {  # run SECONDS NAME COMMAND...: stops the command some time after its own limit
+run() {  # run SECONDS NAME COMMAND...: runs a command that limits its own time; stops it if it exceeds SECONDS by far
   local seconds=$1 name=$2
   shift 2
   timeout --signal=INT --kill-after=10 "$((seconds + 25))" "$@" 2>&1 | tee "$out/$name.log"

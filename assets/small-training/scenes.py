@@ -4,8 +4,8 @@ import random
 
 import torch
 
-OBJECTS = 4                         # at most, in a scene
-SPAN = 48                           # frames: speeds are distances in this time; a distance of 1 is half a frame's height
+OBJECTS = 4                         # largest number of objects in a scene
+SPAN = 48                           # unit of time, in frames: speeds are distances in this time. A distance of 1 is half of the frame's height
 COLORS = {
     'red': (0.82, 0.10, 0.10), 'orange': (0.95, 0.48, 0.06), 'yellow': (0.96, 0.82, 0.12), 'green': (0.13, 0.55, 0.20),
     'blue': (0.12, 0.26, 0.80), 'purple': (0.48, 0.16, 0.66), 'pink': (0.95, 0.52, 0.66), 'brown': (0.42, 0.24, 0.12),
@@ -15,7 +15,7 @@ SHAPES = {
     'ball': ['ball', 'ball', 'sphere'], 'cube': ['cube', 'cube', 'box'], 'brick': ['brick', 'block'], 'pyramid': ['pyramid'],
     'diamond': ['diamond', 'gem'], 'drum': ['drum', 'cylinder'], 'pillar': ['pillar', 'column'], 'coin': ['coin', 'disc'],
 }
-# Each texture has words for itself and its smallest and largest period in pixels.
+# {texture: (words for it, its smallest period, its largest period)}; periods are in pixels.
 TEXTURES = {
     'plain': (['plain', 'smooth'], 16, 32), 'striped': (['striped'], 9, 26), 'checked': (['checked', 'checkered'], 9, 24),
     'dotted': (['dotted', 'spotted'], 12, 30), 'wavy': (['wavy', 'rippled'], 10, 26), 'zigzag': (['zigzag'], 10, 26),
@@ -54,7 +54,7 @@ def _rotation(rng):
 
 
 def _texture(rng, kinds=OFTEN, avoid=()):
-    """Draws a texture and two colors. Returns its numbers and its words."""
+    """Draws a texture and two colors at random. Returns numbers for the renderer and words for the caption."""
     kind = rng.choice(kinds)
     first = rng.choice([c for c in COLORS if c not in avoid])
     words, least, most = TEXTURES[kind]
@@ -64,7 +64,7 @@ def _texture(rng, kinds=OFTEN, avoid=()):
     if named:
         second = rng.choice([c for c in COLORS if c != first])
         b = list(COLORS[second])
-    else:                           # a lighter or darker shade of the same color
+    else:                           # the second color is a lighter or darker shade of the first
         light = rng.random() < (0.85 if first in ('black', 'brown', 'blue', 'purple') else 0.3)
         b = [x + (1 - x) * 0.45 for x in a] if light else [x * 0.5 for x in a]
     color = f'{first} and {second}' if named else first
@@ -120,7 +120,7 @@ def _article(noun):
 
 
 def _caption(rng, things, ground, camera):
-    """Joins the phrases. It sometimes leaves out the background or the camera."""
+    """Joins phrases to a caption. Leaves out the background or the camera at random."""
     nouns, verbs = zip(*((_article(n), v) for n, v in things))
     parts = [f'{n} {v}' for n, v in zip(nouns, verbs)]
     where = '' if rng.random() < 0.05 else ground
@@ -146,7 +146,7 @@ def _scene(rng, aspect):
     ground, ground_words, ground_color = _texture(rng, [k for k in TEXTURE_NAMES if k != 'plain'], avoid=(wall_color,))
     count = rng.choice([1, 1, 1, 2, 2, 2, 3, 3, 4])
     places = []
-    for _ in range(count):          # keeps objects apart where that is possible
+    for _ in range(count):          # of six random places, takes the one farthest from other objects
         tries = [(rng.uniform(-0.72, 0.72) * aspect, rng.uniform(-0.45, 0.5)) for _ in range(6)]
         places.append(max(tries, key=lambda p: min((math.dist(p, q) for q in places), default=0) - 0.1 * math.dist(p, (0, 0))))
     objects, textures, things = [], [], []
@@ -180,7 +180,7 @@ def _scene(rng, aspect):
 def sample(seed, n, aspect=1.0):
     """Returns n scenes for frames whose width is `aspect` times their height. Their tensors are on the CPU.
 
-    objects [n, OBJECTS, 20], textures [n, OBJECTS + 2, 11] (the last two: wall, floor), views [n, 10], seeds [n], caption."""
+    A scene has objects [n, OBJECTS, 20], textures [n, OBJECTS + 2, 11] (the last two are those of wall and floor), views [n, 10] (the camera), seeds [n] and a caption."""
     rng = random.Random(seed)
     rows = [_scene(rng, aspect) for _ in range(n)]
     objects, textures, views, captions = zip(*rows)

@@ -15,7 +15,7 @@ def _hash(x):
 
 
 def _noises(seeds, size):
-    """Returns two noises [2, m, size, size] of deviation 1: a fractal one, and one with details of 4 to 8 pixels."""
+    """Returns two kinds of noise [2, m, size, size] with standard deviation 1: fractal noise, and noise with details of 4 to 8 pixels."""
     index = torch.arange(size * size, device=seeds.device).view(1, size, size)
     white = _hash(index * 0x9E3779B1 + seeds.view(-1, 1, 1) * 0x85EBCA77) - 0.5
     f = torch.hypot(torch.fft.fftfreq(size, device=seeds.device)[:, None], torch.fft.rfftfreq(size, device=seeds.device)[None])
@@ -29,7 +29,7 @@ def _noises(seeds, size):
 
 
 def _cells(u, v, seeds):
-    """Returns the distance to the border between the jittered cells of a grid, in cells."""
+    """Divides the plane into irregular cells around the randomly moved points of a grid. Returns the distance of u, v to the nearest border, in units of the grid."""
     iu, iv = u.floor(), v.floor()
     first = second = torch.full_like(u, 9.0)
     for dx in (-1, 0, 1):
@@ -43,7 +43,7 @@ def _cells(u, v, seeds):
 
 
 def _pattern(kind, u, v, period, fractal, band, seeds):
-    """Returns a pattern in 0..1 (0: first color). u and v are in pixels. Edges are 2 pixels wide."""
+    """Returns a pattern at u, v, in pixels. Its values mix the two colors: 0 is the first one, 1 the second. Edges are 2 pixels wide."""
     wave = lambda x, p: torch.sin(2 * math.pi / p * x)
     edge = lambda distance: (0.5 + distance / 2).clamp(0, 1)
     stripes = lambda x: edge(wave(x, period) * period / (2 * math.pi))
@@ -82,7 +82,7 @@ def _pattern(kind, u, v, period, fractal, band, seeds):
 
 
 def make_textures(numbers, seeds, size, device):
-    """Returns textures [m, 2, size, size] (mix of the two colors, light of the relief) for rows [m, 11] of numbers."""
+    """Returns textures [m, 2, size, size] for numbers [m, 11]. The channels are the mix of the two colors and the brightness of the relief."""
     kinds, numbers, seeds = numbers[:, 0].long().tolist(), numbers.to(device, non_blocking=True), seeds.to(device, non_blocking=True)
     fractal, band = _noises(seeds, size)
     axis = torch.arange(size, device=device, dtype=torch.float32)

@@ -22,8 +22,8 @@ from attention import pick_attention  # noqa: E402
 from optim import Trainer  # noqa: E402
 from png import write_png  # noqa: E402
 
-# Each stage: sizes as (height, width, frames, clips a step), learning rate, flow shift, share of the time before the rate falls to its end,
-# rate at the end, seconds to fill the pools, share of the time for new clips after that, seconds kept for the samples.
+# Settings of each stage. sizes: (height, width, frames, clips per step). lr: learning rate. shift: flow shift. hold: part of the time after which the rate falls.
+# end: rate at the end, as a factor of lr. fill: seconds for filling the pools. fresh: part of the remaining time for new clips. reserve: seconds for drawing samples.
 STAGES = {
     1: dict(sizes=[(256, 256, 17, 96)], lr=1.5e-3, shift=3.0, hold=1.0, end=1.0, fill=70, fresh=0.3, reserve=35),
     2: dict(sizes=[(256, 256, 33, 64), (240, 416, 33, 40)], lr=1.2e-3, shift=3.0, hold=1.0, end=1.0, fill=70, fresh=0.3, reserve=45),
@@ -34,15 +34,15 @@ STAGES = {
 }
 TOY = dict(sizes=[(32, 48, 9, 2), (32, 32, 5, 3)], lr=1e-3, shift=3.0, hold=0.5, end=0.1, fill=2, fresh=0.3, reserve=8)
 LARGEST_FILE = 15_500_000           # bytes
-POOL_BYTES = 24 << 30               # of the latents of all sizes
+POOL_BYTES = 24 << 30               # memory for the latents of all sizes
 HELD_OUT = 32                       # clips that training does not see, for each size
-TEST_SEED = 880_000_001             # training seeds stay below
+TEST_SEED = 880_000_001             # seeds of training clips are smaller
 
 
 # ---- files --------------------------------------------------------------------------------------------------------
 
 def in_files(weights):
-    """Returns fp16 weights, in dicts of at most LARGEST_FILE bytes."""
+    """Returns the weights in fp16, divided into dicts of at most LARGEST_FILE bytes."""
     parts, size = [{}], 0
     for name, w in weights.items():
         if size + 2 * w.numel() > LARGEST_FILE:
@@ -54,7 +54,7 @@ def in_files(weights):
 
 
 def save_weights(weights, folder):
-    """Writes weights-1.safetensors, weights-2.safetensors, ..."""
+    """Writes weights to the files weights-1.safetensors, weights-2.safetensors and so on."""
     for k, part in enumerate(in_files(weights), 1):
         path = os.path.join(folder, f'weights-{k}.safetensors')
         save_file(part, path + '.part')
@@ -62,7 +62,7 @@ def save_weights(weights, folder):
 
 
 def load_weights(folder):
-    """Returns the fp32 weights of a folder, or nothing if it has none."""
+    """Returns the weights of a folder in fp32; an empty dict if the folder has none."""
     weights, k = {}, 1
     while os.path.exists(path := os.path.join(folder, f'weights-{k}.safetensors')):
         weights.update({n: w.float() for n, w in load_file(path).items()})
@@ -77,7 +77,7 @@ def part_of(weights, name):
 # ---- latents ------------------------------------------------------------------------------------------------------
 
 class Maker:
-    """Renders clips and encodes them."""
+    """Renders clips, encodes them to latents, and decodes latents."""
 
     def __init__(self, vae, mean, deviation, tokenizer, texture, last):
         self.vae, self.mean, self.deviation, self.tokenizer, self.texture, self.last = vae, mean, deviation, tokenizer, texture, last
@@ -85,7 +85,7 @@ class Maker:
 
     @torch.no_grad()
     def make(self, seed, size, frames, n):
-        """Returns normalized latents [n, C, F, h, w] in fp16, and ids [n, L], of n new clips."""
+        """Renders n new clips. Returns their normalized latents [n, C, F, h, w] in fp16, and the ids [n, L] of their captions."""
         scenes = data.sample(seed, n, size[1] / size[0])
         at_once = max(1, 36_000_000 // (size[0] * size[1] * frames))
         parts = []
@@ -103,7 +103,7 @@ class Maker:
 
 
 class Pool:
-    """The latents of one size. New clips replace the oldest."""
+    """Latents of clips of one size, for training. When the pool is full, new clips replace the oldest ones."""
 
     def __init__(self, maker, height, width, frames, batch, room, seed):
         self.maker, self.size, self.frames, self.batch = maker, (height, width), frames, batch
@@ -114,7 +114,7 @@ class Pool:
         self.made, self.chunk, self.seed = 0, max(1, min(64, 80_000_000 // (height * width * frames), 8 * batch)), seed
 
     def add(self):
-        """Makes a chunk of new clips."""
+        """Makes a chunk of new clips and adds them to the pool."""
         z, ids, _ = self.maker.make(self.seed + self.made, self.size, self.frames, self.chunk)
         where = torch.arange(self.made, self.made + self.chunk, device=z.device) % self.room
         self.z[where], self.ids[where] = z, ids
@@ -137,7 +137,7 @@ class Pool:
 # ---- loss ---------------------------------------------------------------------------------------------------------
 
 def velocity_errors(net, text_encoder, z, ids, sigma, noise, known, dtype):
-    """Returns each clip's mean squared error of the velocity. known [B]: clips whose first latent frame is given."""
+    """Returns the mean squared error of each clip's predicted velocity. known [B] is true for clips whose first latent frame is given; this frame does not count."""
     shape = (-1, 1, 1, 1, 1)
     x = (1 - sigma.view(shape)) * z + sigma.view(shape) * noise
     first = known.view(shape)
@@ -152,7 +152,7 @@ def velocity_errors(net, text_encoder, z, ids, sigma, noise, known, dtype):
 
 
 def draw_sigmas(n, shift, generator, device):
-    """Draws stratified sigmas: one in five uniform, the others denser in the middle. Both are shifted towards noise."""
+    """Draws n stratified sigmas. One in five is uniform in 0..1; the others are denser in the middle. All are then shifted towards noise."""
     u = (torch.randperm(n, generator=generator, device=device) + torch.rand(n, generator=generator, device=device)) / n
     middle = torch.sigmoid(math.sqrt(2) * torch.erfinv((2 * u - 1).clamp(-0.9999, 0.9999)))
     return models.shifted(torch.where(torch.rand(n, generator=generator, device=device) < 0.2, u, middle), shift)
@@ -161,7 +161,7 @@ def draw_sigmas(n, shift, generator, device):
 # ---- training -----------------------------------------------------------------------------------------------------
 
 class Run:
-    """One stage."""
+    """A run of one training stage."""
 
     def __init__(self, args):
         self.args, self.begun = args, time.time()
@@ -175,7 +175,7 @@ class Run:
             self.stage['sizes'] = [tuple(map(int, s.split('x'))) for s in args.sizes]
         torch.manual_seed(1000 + args.stage)
         self.generator = torch.Generator(self.device).manual_seed(args.seed + 1000 * args.stage)
-        self.micro = {}             # clips at once, by size, where memory does not suffice for a whole step
+        self.micro = {}             # {size: clips at once}, for sizes whose whole step does not fit into memory
 
     def clock(self):
         return f'{time.time() - self.begun:.0f} s'
@@ -230,7 +230,7 @@ class Run:
         print(f'held-out clips: {self.clock()}', flush=True)
 
     def step(self, pool):
-        """Runs forward and backward passes for one step. Returns the clips' errors and sigmas."""
+        """Runs the forward and backward passes of one step. Returns the errors and sigmas of its clips."""
         z, ids = pool.draw(pool.batch, self.generator)
         rand = lambda: torch.rand(len(z), generator=self.generator, device=self.device)
         ids = torch.where(rand()[:, None] < 0.1, self.empty, ids)
@@ -245,7 +245,7 @@ class Run:
         return torch.cat(errors), sigma
 
     def try_steps(self):
-        """Compiles the blocks, runs a step of every size, and halves what is computed at once while memory does not suffice."""
+        """Compiles the blocks and tries a step of every size. If memory does not suffice, halves the number of clips that are computed at once."""
         if self.device == 'cuda':
             largest = max(self.pools, key=lambda p: p.batch * math.prod(p.shape))
             tokens = math.prod(largest.shape[1:]) // 4
@@ -265,7 +265,7 @@ class Run:
                     if self.micro[pool.shape] == 1 and getattr(pool, 'single', False):
                         raise
                     pool.single = self.micro[pool.shape] == 1
-                except Exception as error:                                  # a compiler's failure
+                except Exception as error:                                  # for example, compiling failed
                     if self.device != 'cuda' or self.transformer.blocks[0]._compiled_call_impl is None:
                         raise
                     print('not compiled:', str(error)[:300], flush=True)
@@ -284,7 +284,7 @@ class Run:
                       f'{self.clock()}', flush=True)
 
     def plain(self):
-        """Runs the blocks without their compiled versions."""
+        """Discards the compiled versions of the blocks."""
         for block in self.transformer.blocks:
             block._compiled_call_impl = None
 
@@ -316,7 +316,7 @@ class Run:
             bins[:, 0].index_add_(0, quarter, errors)
             bins[:, 1].index_add_(0, quarter, torch.ones_like(errors))
             if self.device == 'cuda' and step % 4 == 0:
-                torch.cuda.synchronize()                                    # so that the clock tells how far the GPU is
+                torch.cuda.synchronize()                                    # wait for the GPU, so that the clock counts its work
             if time.time() - mark > 10 or args.toy:
                 loss, quarters = (total / (step - marked)).item(), (bins[:, 0] / bins[:, 1].clamp_min(1)).tolist()
                 print(f'{self.clock()}, step {step}, {seen} clips, loss {loss:.4f}, by quarter of sigma {[round(q, 3) for q in quarters]}, rate {rate:.3f}, '
@@ -343,7 +343,7 @@ class Run:
 
     @torch.no_grad()
     def validate(self):
-        """Prints the held-out loss of the averaged weights: always the same clips, noise and sigmas."""
+        """Prints the loss of the averaged weights on held-out clips, always with the same clips, noise and sigmas."""
         self.report['held_out'] = {}
         for pool, (z, ids) in zip(self.pools, self.held_out):
             generator = torch.Generator(self.device).manual_seed(5)
@@ -361,7 +361,7 @@ class Run:
 
     @torch.no_grad()
     def draw(self):
-        """Writes sheets: fresh captions, and two held-out clips that go on from a given first frame."""
+        """Writes sheets of clips that the model makes: from new captions, and from the first frames and captions of two held-out clips."""
         pool, args = self.pools[0], self.args
         scenes = data.sample(TEST_SEED + 7, args.samples, pool.size[1] / pool.size[0])
         ids = models.tokenize(self.tokenizer, scenes['caption']).to(self.device)

@@ -16,9 +16,9 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '
 from optim import Trainer  # noqa: E402
 from png import write_png  # noqa: E402
 
-VIEWS = ((256, 256), (480, 832))    # height and width of the frames that crops are taken from
-LONGEST = 81                        # frames of the clips that crops are taken from
-TOGETHER = 4                        # steps whose crops are rendered at once, because many small kernels take as long for few crops as for many
+VIEWS = ((256, 256), (480, 832))    # (height, width) of the frames from which crops are taken
+LONGEST = 81                        # number of frames of the clips from which crops are taken
+TOGETHER = 4                        # number of steps whose crops are rendered at once, because the many small kernels take as long for few crops as for many
 
 
 def psnr(a, b):
@@ -35,7 +35,7 @@ class Crops:
         self.random = torch.Generator().manual_seed(4)
 
     def draw(self, n, frames, side, view=0):
-        """Returns [n, 3, frames, side, side] of one view."""
+        """Returns n crops [n, 3, frames, side, side] of frames of the size VIEWS[view]."""
         pool, size = self.pools[view], VIEWS[view]
         pick = lambda most, m=n: torch.randint(0, most, (m,), generator=self.random)
         scenes = data.take(pool, pick(len(pool['caption'])).tolist())
@@ -44,7 +44,7 @@ class Crops:
 
 
 def run_step(model, x, kl_weight):
-    """Runs a forward and a backward pass. Returns the parts of the loss."""
+    """Runs a forward and a backward pass. Returns the terms of the loss."""
     with torch.set_grad_enabled(model.quant_conv.weight.requires_grad):
         mean, logvar = (t.float() for t in model.encode(x))
     logvar = logvar.clamp(-20, 10)
@@ -58,7 +58,7 @@ def run_step(model, x, kl_weight):
 
 
 def lay(model, last):
-    """Puts the weights of convolutions into channels-last layout, or back."""
+    """Converts the weights of convolutions to channels-last layout if `last`, otherwise to the usual layout."""
     for p in model.parameters():
         if p.ndim >= 4:
             formats = {4: torch.channels_last, 5: torch.channels_last_3d}
@@ -70,7 +70,7 @@ def place(x, last):
 
 
 def make_trainer(model, exact):
-    """Returns a trainer that begins with the weights `exact`, in the memory layout of the model's. Muon updates all inner convolutions."""
+    """Returns a trainer that begins with the weights `exact`, in the memory layout of the model's weights. Muon updates all convolutions except the first and last ones."""
     named, ends = {n: p for n, p in model.named_parameters() if p.requires_grad}, ('conv_in', 'coder.conv_out', 'quant_conv')
     trainer = Trainer(named, [n for n, p in named.items() if p.ndim >= 4 and 'gamma' not in n and not any(e in n for e in ends)], ema=0.998)
     copy = lambda p, values: torch.empty_like(p, dtype=torch.float32).copy_(values)
@@ -83,9 +83,9 @@ def make_trainer(model, exact):
 
 @torch.no_grad()
 def evaluate(model, device, dtype, last, sizes, texture, seed=990002):
-    """Returns PSNRs per size, mean and deviation of each latent channel, and (original, decoded) pairs for a sheet.
+    """Returns the PSNR for each size, the mean and the standard deviation of each latent channel, and pairs (original, decoded) for a sheet.
 
-    sizes: (height, width, frames, clips) of clips that training does not see."""
+    sizes: a list of (height, width, frames, number of clips). Training does not see these clips."""
     values, total, square, count, pairs = {}, 0, 0, 0, []
     for height, width, frames, clips in sizes:
         scenes, some = data.sample(seed, clips, width / height), []
@@ -125,7 +125,7 @@ def load(folder, device, dtype):
 
 
 def timed(name, work):
-    """Runs the work three times on the GPU, and prints how long the last one took. Returns its result."""
+    """Runs work() three times on the GPU, and prints how long the last run took. Returns the result of the last run."""
     for _ in range(3):
         torch.cuda.synchronize()
         begun = time.time()
@@ -178,7 +178,7 @@ def main():
         model.to(dtype)
         if not args.no_compile:
             print(f'compiled: norms {vaes.compile_norms(device, dtype)}, faces {data.compile_faces(device)}; {time.time() - start:.1f} s', flush=True)
-        last = True                 # channels-last takes 51 ms a step where channels-first takes 80 ms
+        last = True                 # a step takes 51 ms in channels-last layout, and 80 ms in channels-first layout
         lay(model, last)
         made = timed('rendering', lambda: crops.draw(TOGETHER * args.batch, args.frames, args.side))
         sample = place(made[:args.batch].to(dtype), last)
@@ -193,7 +193,7 @@ def main():
     sums, seen, step, marked, rate = torch.zeros(4, device=device), 0, 0, 0, args.lr
     begun = mark = time.time()
     while (done := (time.time() - begun) / length) < 1:
-        if step % TOGETHER == 0:    # the views take turns. Every fourth time for each, half as many clips of twice the length
+        if step % TOGETHER == 0:    # the two views take turns. Every fourth turn of a view has half as many clips of twice the length
             turn = step // TOGETHER
             n, frames = (max(1, args.batch // 2), 2 * args.frames - 1) if turn // 2 % 4 == 3 else (args.batch, args.frames)
             crop = place(crops.draw(TOGETHER * n, frames, args.side, turn % 2).to(dtype), last)
@@ -203,14 +203,14 @@ def main():
         trainer.step(rate * min(1, (step + 1) / 60) * min(1.0, 0.01 + 1.6 * (1 - done)))
         step, seen = step + 1, seen + n
         if device == 'cuda' and step % 8 == 0:
-            torch.cuda.synchronize()                                        # so that the clock tells how far the GPU is
+            torch.cuda.synchronize()                                        # wait for the GPU, so that the clock counts its work
         if time.time() - mark > 10 or args.toy:
             l1, mse, edges, kl = (sums / (step - marked)).tolist()
             print(f'{time.time() - start:.0f} s, step {step}, {seen} clips, L1 {l1:.4f}, PSNR {10 * math.log10(4 / max(mse, 1e-9)):.2f} dB, edges {edges:.4f}, '
                   f'KL {kl:.2f}, {(time.time() - mark) / (step - marked) * 1000:.0f} ms a step', flush=True)
             if math.isfinite(l1):
                 good = [m.clone() for m in trainer.master]
-            else:                   # go back, with a lower rate
+            else:                   # go back to the last good weights and lower the rate
                 print('not finite: back to the last good weights', flush=True)
                 for state, fresh in ((trainer.master, good), (trainer.ema, good)):
                     torch._foreach_copy_(state, fresh)
@@ -227,9 +227,9 @@ def main():
     save(weights(), os.path.join(args.out, 'vae'))
     print(f'trained {step} steps, {seen} clips, {time.time() - start:.0f} s', flush=True)
     sizes = [(32, 48, 5, 2)] if args.toy else [(256, 256, 33, 32), (480, 832, 49, 6)]
-    torch.backends.cudnn.benchmark = False                                  # trying algorithms takes long at these sizes
+    torch.backends.cudnn.benchmark = False                                  # cuDNN's trials of algorithms take long at these sizes
     values, mean, deviation, pairs = evaluate(model, device, dtype, last, sizes, args.texture)
-    if args.decoder_only:           # the same encoder: keep its numbers
+    if args.decoder_only:           # the encoder has not changed, so keep the statistics of its latents
         mean, deviation = (t.flatten().tolist() for t in load(args.start, 'cpu', torch.float32)[1:])
     save(weights(), os.path.join(args.out, 'vae'), latents_mean=[round(v, 4) for v in mean], latents_std=[round(v, 4) for v in deviation])
     strip = lambda v: torch.cat(list(v[:, :3].unbind(1)), 2)

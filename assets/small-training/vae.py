@@ -1,6 +1,6 @@
-"""Wan's VAE (diffusers' AutoencoderKLWan with is_residual, names included) for whole clips, made for fast training.
+"""Wan's VAE for fast training on whole clips. It computes the same as diffusers' AutoencoderKLWan with is_residual, and its weights have the same names.
 
-diffusers runs the same layers on chunks of 1, 4, 4, ... frames. All layers are causal, so whole clips give the same results."""
+diffusers runs the layers on chunks of 1, 4, 4, ... frames. All layers are causal, so whole clips give the same results."""
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -16,14 +16,14 @@ CONFIG = {
 # ---- norm, SiLU and causal padding in one pass ----------------------------------------------------------------------
 
 def _norm_parts(x, gamma):
-    """Returns the normalized x, and the factor of x in it, in fp32."""
+    """Returns x normalized over its channels, and the factor by which x was multiplied, both in fp32."""
     x = x.float()
     scale = (x.square().mean(1, keepdim=True) + 1e-12).rsqrt()
     return x * scale, scale, gamma.float().view(1, -1, *[1] * (x.ndim - 2))
 
 
 def norm_silu_pad(x, gamma, frames):
-    """Returns silu(norm(x) * gamma) after `frames` frames of zeros."""
+    """Returns `frames` frames of zeros followed by silu(norm(x) * gamma)."""
     n, _, g = _norm_parts(x, gamma)
     return F.pad(F.silu(n * g), (0, 0, 0, 0, frames, 0)).to(x.dtype)
 
@@ -39,7 +39,7 @@ def norm_silu_pad_backward(grad, x, gamma, frames):
 
 
 class NormSilu(torch.autograd.Function):
-    """Keeps only x for the backward pass. `forward_pass` and `backward_pass` may be replaced by compiled versions."""
+    """norm_silu_pad() as an operation that keeps only x and gamma for its backward pass. compile_norms() may replace `forward_pass` and `backward_pass`."""
     forward_pass, backward_pass = staticmethod(norm_silu_pad), staticmethod(norm_silu_pad_backward)
 
     @staticmethod
@@ -56,7 +56,7 @@ class NormSilu(torch.autograd.Function):
 
 
 def compile_norms(device, dtype):
-    """Compiles the two passes. Keeps the plain ones, and returns False, if that fails or gives other results."""
+    """Compiles the two passes of NormSilu and returns True. If compiling fails or gives other results, keeps the plain functions and returns False."""
     x = torch.randn(2, 32, 5, 24, 16, device=device, dtype=dtype).to(memory_format=torch.channels_last_3d)
     gamma, grad = torch.rand(32, device=device, dtype=dtype) + 0.5, torch.randn(2, 32, 7, 24, 16, device=device, dtype=dtype)
     try:
@@ -76,7 +76,7 @@ def compile_norms(device, dtype):
 # ---- layers -------------------------------------------------------------------------------------------------------
 
 class CausalConv(nn.Conv3d):
-    """A convolution in space and time. Its input has the zero frames before it already, if `padded`."""
+    """A causal convolution in space and time. If `padded`, its input already begins with the frames of zeros that pad it."""
 
     def __init__(self, inputs, outputs, kernel, stride=1):
         kernel = (kernel,) * 3 if isinstance(kernel, int) else kernel
@@ -109,7 +109,7 @@ class Resnet(nn.Module):
 
 
 def by_frame(function, x):
-    """Applies a function of pictures [N, C, H, W] to all frames of x."""
+    """Applies a function of pictures [N, C, H, W] to each frame of x [B, C, F, H, W]."""
     b, _, t = x.shape[:3]
     y = function(x.transpose(1, 2).flatten(0, 1))
     return y.unflatten(0, (b, t)).transpose(1, 2)
@@ -164,10 +164,10 @@ class Upsampler(nn.Module):
         return by_frame(lambda y: self.resample(F.interpolate(y, scale_factor=2, mode='nearest-exact')), x)
 
 
-# The shortcuts work on channels-last views, so that they keep that layout.
+# The shortcuts work on channels-last views, so that their results have this layout, too.
 
 def averaged(x, outputs, times, side):
-    """The shortcut of a level that shrinks: means of equal groups of (channel, frame, row, column)."""
+    """Returns the shortcut of a level that shrinks x: the means of equally large groups of values, in the order (channel, frame, row, column)."""
     b, c, t, h, w = x.shape
     x = F.pad(x, (0, 0, 0, 0, -t % times, 0)).permute(0, 2, 3, 4, 1)
     x = x.view(b, -1, times, h // side, side, w // side, side, c).permute(0, 1, 3, 5, 7, 2, 4, 6)
@@ -175,7 +175,7 @@ def averaged(x, outputs, times, side):
 
 
 def repeated(x, outputs, times):
-    """The shortcut of a level that grows: channels dealt out to (channel, frame, row, column)."""
+    """Returns the shortcut of a level that enlarges x: repeated channels are distributed over (channel, frame, row, column)."""
     b, c, t, h, w = x.shape
     x = x.permute(0, 2, 3, 4, 1)[..., None].expand(b, t, h, w, c, outputs * times * 4 // c).reshape(b, t, h, w, outputs, times, 2, 2)
     return x.permute(0, 1, 5, 2, 6, 3, 7, 4).reshape(b, t * times, 2 * h, 2 * w, outputs)[:, times - 1:].permute(0, 4, 1, 2, 3)
@@ -241,7 +241,7 @@ class Decoder(nn.Module):
 
 
 def patchify(x):
-    """Returns [B, 3 * PATCH * PATCH, F, H / PATCH, W / PATCH], with channels (color, column, row), in the memory layout of x."""
+    """Returns x [B, 3, F, H, W] as [B, 3 * PATCH * PATCH, F, H / PATCH, W / PATCH], with channels in the order (color, column, row), in the memory layout of x."""
     last = x.is_contiguous(memory_format=torch.channels_last_3d)
     x = x.unflatten(4, (-1, PATCH)).unflatten(3, (-1, PATCH))               # [B, C, F, h, row, w, column]
     x = x.permute(0, 2, 3, 5, 1, 6, 4).flatten(4).permute(0, 4, 1, 2, 3)
@@ -264,7 +264,8 @@ class Vae(nn.Module):
 
     @torch.no_grad()
     def start(self, z):
-        """Starts with shortcuts alone, and with little noise on the latents: with a deviation of 1, the decoder sees nothing at first."""
+        """Sets initial weights with which only the shortcuts act, and with which latents have little noise. If their noise had deviation 1, the decoder could not learn from
+        them at first."""
         for module in self.modules():
             last = {Resnet: 'conv2', Attention: 'proj', Upsampler: 'resample'}.get(type(module))
             for p in getattr(module, last).parameters() if last else ():
@@ -280,7 +281,7 @@ class Vae(nn.Module):
         return self.quant_conv(self.encoder(patchify(x))).chunk(2, 1)
 
     def decode(self, z):
-        """Returns videos, not clamped, of latents as encode() returns them."""
+        """Returns the videos [B, 3, F, H, W] of latents [B, z, T, h, w]. Values may lie outside -1..1."""
         return unpatchify(self.decoder(self.post_quant_conv(z)))
 
 

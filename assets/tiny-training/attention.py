@@ -6,7 +6,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 def pick_attention(shape, device):
-    """Times the attention kernels forward and backward for q [B, H, N, D], and keeps the fastest."""
+    """Times torch's attention kernels, forward and backward, for q of this shape [B, H, N, D]. Enables only the fastest one."""
     q, times = torch.randn(*shape, device=device, dtype=torch.bfloat16, requires_grad=True), {}
     for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
         try:

@@ -1,4 +1,4 @@
-"""CogVideoX's transformer and VAE, T5's encoder and the DDIM schedule in plain PyTorch, with diffusers' and transformers' names of the weights.
+"""CogVideoX's transformer and VAE, T5's encoder and the DDIM schedule in plain PyTorch. The weights have diffusers' and transformers' names.
 
 A module computes in the dtype of its input. Its weights may have another dtype."""
 import math
@@ -14,7 +14,7 @@ TRAIN_STEPS = 1000
 
 
 class Linear(nn.Linear):
-    """A linear layer. If it has a LoRA, which are two matrices `down` [rank, in] and `up` [out, rank], their product is added to the weight."""
+    """A linear layer, perhaps with a LoRA: two matrices `down` [rank, in] and `up` [out, rank], whose product up @ down is added to the weight."""
 
     def __init__(self, inputs, outputs):
         super().__init__(inputs, outputs)
@@ -64,7 +64,7 @@ class Attention(nn.Module):
         self.to_out = nn.ModuleList([Linear(WIDTH, WIDTH)])
 
     def forward(self, x, table):
-        """x [B, L + N, WIDTH]: text tokens, then video tokens, which alone have positions."""
+        """x [B, L + N, WIDTH] holds text tokens, then video tokens. Only video tokens have positions."""
         text = x.shape[1] - len(table[0])
         layers = (self.to_q, self.to_k, self.to_v)
         weight, bias = torch.cat([layer.matrix(x.dtype) for layer in layers]), torch.cat([layer.bias for layer in layers]).to(x.dtype)
@@ -75,14 +75,14 @@ class Attention(nn.Module):
 
 
 class Modulation(nn.Module):
-    """A layer norm whose shift, scale and gate come from the timestep, separately for video and text."""
+    """A layer norm with shift, scale and gate. They are computed from the timestep, and differ for video and text."""
 
     def __init__(self):
         super().__init__()
         self.linear, self.norm = Linear(TIME_WIDTH, 6 * WIDTH), LayerNorm(WIDTH, eps=1e-5)
 
     def forward(self, x, time, text):
-        """Returns the modulated x [B, L + N, WIDTH] of which the first `text` tokens are text, and a function that adds y to x by the gates."""
+        """Returns the modulated x [B, L + N, WIDTH], and a function that multiplies y by the gates and adds it to x. The first `text` tokens are text."""
         shift, scale, gate, text_shift, text_scale, text_gate = (m[:, None] for m in self.linear(F.silu(time)).chunk(6, 1))
         y = self.norm(x)
         y = torch.cat([y[:, :text] * (1 + text_scale) + text_shift, y[:, text:] * (1 + scale) + shift], 1)
@@ -126,7 +126,7 @@ class PatchEmbed(nn.Module):
         self.proj, self.text_proj = PatchConv(channels, WIDTH), Linear(TEXT_WIDTH, WIDTH)
 
     def forward(self, x, text):
-        """x [B, T, C, H, W], text [B, L, TEXT_WIDTH]. Returns tokens [B, L + T * H/2 * W/2, WIDTH]."""
+        """Returns tokens [B, L + T * H/2 * W/2, WIDTH] of latents x [B, T, C, H, W] and text [B, L, TEXT_WIDTH]."""
         b, t, c, h, w = x.shape
         patches = x.view(b, t, c, h // 2, 2, w // 2, 2).permute(0, 1, 3, 5, 2, 4, 6).reshape(b, t * h * w // 4, 4 * c)
         video = F.linear(patches, self.proj.matrix(x.dtype), self.proj.bias.to(x.dtype))
@@ -162,7 +162,8 @@ class Transformer(nn.Module):
         self.norm_final, self.norm_out, self.proj_out = LayerNorm(WIDTH, eps=1e-5), NormOut(), Linear(WIDTH, 4 * LATENT_CHANNELS)
 
     def forward(self, x, text, timesteps, table, blocks=None):
-        """Predicts v [B, T, C, H, W] for noisy latents x of this shape, text [B, L, TEXT_WIDTH] and timesteps [B]. blocks: compiled ones.
+        """Predicts v [B, T, C, H, W] for noisy latents x of this shape, text [B, L, TEXT_WIDTH] and timesteps [B]. blocks: compiled blocks to
+        use in place of the module's own.
 
         If the transformer takes an image, x has further channels: the image's latents in its first frame, and zeros in the others."""
         b, t, _, h, w = x.shape
@@ -187,7 +188,7 @@ class RmsNorm(nn.Module):
 
 
 def relative_buckets(length, buckets=32, most=128):
-    """Returns T5's bucket of each pair of places [L, L]."""
+    """Returns T5's bucket [L, L] for the distance between each pair of tokens."""
     place = torch.arange(length)
     far = place[None] - place[:, None]
     half, exact = buckets // 2, buckets // 4
@@ -248,7 +249,7 @@ class TextEncoder(nn.Module):
         self.shared, self.encoder = nn.Embedding(vocabulary, TEXT_WIDTH), TextBlocks()
 
     def forward(self, ids):
-        """Returns [n, L, TEXT_WIDTH] for ids [n, L]. Padding counts as text, as in CogVideoX's pipeline."""
+        """Returns the encoded text [n, L, TEXT_WIDTH] of ids [n, L]. Padding tokens are not masked, as in CogVideoX's pipeline."""
         x = self.shared(ids)
         table = self.encoder.block[0].layer[0].SelfAttention.relative_attention_bias
         bias = table(relative_buckets(ids.shape[1]).to(ids.device)).permute(2, 0, 1)
@@ -260,7 +261,7 @@ class TextEncoder(nn.Module):
 # ---- VAE ----------------------------------------------------------------------------------------------------------
 
 class CausalConv(nn.Module):
-    """A convolution that sees no later frames. `cache` keeps each layer's last frames for the next chunk of a video."""
+    """A convolution in space and time in which a frame depends only on itself and earlier frames. `cache` holds each layer's last frames for the next chunk of a video."""
 
     def __init__(self, inputs, outputs, size=3):
         super().__init__()
@@ -332,14 +333,14 @@ class Up(nn.Module):
         self.conv, self.in_time = nn.Conv2d(channels, channels, 3, padding=1), in_time
 
     def forward(self, x):
-        first = x.shape[2] % 2 if self.in_time else x.shape[2]              # these frames are not doubled
+        first = x.shape[2] % 2 if self.in_time else x.shape[2]              # number of leading frames that are not doubled
         alone, rest = x.split([first, x.shape[2] - first], 2)
         x = torch.cat([alone, rest.repeat_interleave(2, 2)], 2)
         return by_frame(self.conv, x.repeat_interleave(2, 3).repeat_interleave(2, 4))
 
 
 class Level(nn.Module):
-    """Residual blocks, then a change of the size. `name` is diffusers' name of the layer that changes it."""
+    """Residual blocks, followed by a layer `change` that changes the size. `name` is diffusers' name of that layer."""
 
     def __init__(self, widths, norm, name='', change=None):
         super().__init__()
@@ -391,7 +392,7 @@ class Decoder(nn.Module):
 
 
 class Vae(nn.Module):
-    """Works on a few frames at a time, as diffusers does. The normalization sees only these, so their number matters."""
+    """CogVideoX's VAE. It processes a few frames at a time, as diffusers does. Norms are computed over these frames only, so their number matters."""
 
     def __init__(self):
         super().__init__()
@@ -431,11 +432,11 @@ class Schedule:
         return self.alphas[t] if t >= 0 else self.alphas.new_ones(())
 
     def clean(self, v, t, x):
-        """Returns the predicted clean latents."""
+        """Returns the clean latents that the prediction v implies for latents x at timestep t."""
         return self.alpha(t).sqrt() * x - (1 - self.alpha(t)).sqrt() * v
 
     def weights(self, t, before):
-        """Returns the weights of the sample and of the clean latents in a step from t to `before` (-1: clean)."""
+        """Returns the factors of the sample and of the predicted clean latents in a DDIM step from timestep t to timestep `before` (-1: to the clean latents)."""
         sample = ((1 - self.alpha(before)) / (1 - self.alpha(t))).sqrt()
         return sample, self.alpha(before).sqrt() - self.alpha(t).sqrt() * sample
 

@@ -23,15 +23,15 @@ from optim import Trainer
 from png import write_png
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PREFIX = 'transformer.'                 # of the LoRA's names in diffusers
-PAIRS = 12                              # clips on a sheet
+PREFIX = 'transformer.'                 # begins the names of a LoRA's tensors in diffusers
+PAIRS = 12                              # number of clips on a sheet
 RATES = (('adam', 1e-3), ('adam', 3e-3), ('muon', 5e-3), ('muon', 1.5e-2))
 
 
 # ---- LoRA ---------------------------------------------------------------------------------------------------------
 
 def add_lora(net, rank, time_rank, patch_rank=0):
-    """Gives each linear layer of the transformer a LoRA that changes nothing yet. Layers behind the timestep, and the one that takes patches, get other ranks."""
+    """Gives each linear layer of the transformer a LoRA that changes nothing yet. Layers that process the timestep have time_rank, the layer of patches has patch_rank."""
     for name, layer in net.named_modules():
         if isinstance(layer, cogvideox.PatchConv) and patch_rank:
             layer.down = nn.Parameter(torch.empty(patch_rank, *layer.weight.shape[1:], device=layer.weight.device))
@@ -84,7 +84,7 @@ class Distillation:
         self.schedule = cogvideox.Schedule(self.device)
         self.times = self.schedule.timesteps(args.steps)
         pairs = [self.schedule.weights(t, before) for t, before in zip(self.times, [*self.times[1:], -1])]
-        self.a, self.b = (torch.stack(w) for w in zip(*pairs))               # of the sample and of the clean latents, by step
+        self.a, self.b = (torch.stack(w) for w in zip(*pairs))               # factors of the sample and of the clean latents in each step
         self.teacher_blocks = self.student_blocks = None
         self.report = {'options': vars(args), 'timesteps': self.times}
         os.makedirs(args.out, exist_ok=True)
@@ -117,18 +117,18 @@ class Distillation:
                 self.compile()
 
     def make_student(self):
-        """Makes the network that learns, with its LoRA."""
+        """Makes the student: a copy of the teacher with a LoRA, which is trained."""
         self.student = cogvideox.Transformer().requires_grad_(False)
         self.student.load_state_dict(self.teacher.state_dict())
         self.student.to(self.device)
         self.lora = add_lora(self.student, self.args.rank, self.args.time_rank)
 
     def trials(self):
-        """Returns a name for each set of blocks to compile, their network, and a function that runs it at the batch size of training."""
+        """Returns for each network whose blocks should be compiled: a name, the network, and a function that runs it at the batch size of training."""
         return ('teacher', self.teacher, self.try_teacher), ('student', self.student, self.try_student)
 
     def compile(self):
-        """Compiles the blocks for their batch sizes, and keeps them if that works."""
+        """Compiles the blocks of the networks for their batch sizes. If that fails, the networks use their plain blocks."""
         torch._dynamo.config.recompile_limit = 64
         for name, net, run in self.trials():
             setattr(self, name + '_blocks', [torch.compile(b, dynamic=False) for b in net.transformer_blocks])
@@ -165,7 +165,7 @@ class Distillation:
     # ---- the teacher's clips
 
     def fill(self):
-        """Makes the teacher's clips: the samples at the student's timesteps and at the end, as many as the time allows."""
+        """Makes as many of the teacher's clips as the time allows. Keeps the samples at the student's timesteps and at the end."""
         args, n = self.args, self.args.teacher_batch
         captions = shapes.sample(args.seed * 1000 + 7, args.clips)['caption']
         self.text = self.encode(captions).to(self.half)
@@ -193,7 +193,7 @@ class Distillation:
         return self.student
 
     def clean(self, x, k, net, text, dtype=None):
-        """Returns the network's clean latents for samples x [n, ...] at steps k [n]."""
+        """Returns the clean latents that the network predicts for samples x [n, ...] at steps k [n]."""
         dtype = dtype or self.dtype
         t = torch.tensor(self.times, device=self.device)[k]
         v = net(x.to(dtype), text.to(dtype), t, self.table, self.student_blocks if torch.is_grad_enabled() else None).float()
@@ -204,7 +204,7 @@ class Distillation:
         return torch.randint(self.args.held_out, self.made, (n,), generator=self.generator, device=self.device)
 
     def single_loss(self, n):
-        """Each clip at one step: the mean squared error of the clean latents that lead to the teacher's next sample."""
+        """Returns the loss of n clips at one step each: the mean squared error of the clean latents. The target are those that lead to the teacher's next sample."""
         index = self.draw(n)
         k = (torch.randperm(n, generator=self.generator, device=self.device) + torch.randint(0, self.args.steps, (1,), generator=self.generator, device=self.device)) % self.args.steps
         x, after = self.states[index, k].float(), self.states[index, k + 1].float()
@@ -212,7 +212,7 @@ class Distillation:
         return ((self.clean(x, k, self.few_steps(index), self.text[index]) - (after - a * x) / b) ** 2).mean()
 
     def rollout(self, index, dtype=None):
-        """Returns the student's samples after each step, for the teacher's noise."""
+        """Returns the student's samples after each step. It starts from the teacher's noise."""
         x, samples, net = self.states[index, 0].float(), [], self.few_steps(index)
         for k in range(self.args.steps):
             x = self.a[k] * x + self.b[k] * self.clean(x, torch.full((len(index),), k, device=self.device), net, self.text[index], dtype)
@@ -220,7 +220,7 @@ class Distillation:
         return samples
 
     def whole_loss(self, n, share):
-        """All steps: the mean squared error of the end, and `share` of that of the samples between, as clean latents."""
+        """Returns the loss of all steps in a row: the mean squared error of the last sample, plus `share` times that of the samples before, measured as clean latents."""
         index = self.draw(n)
         samples = self.rollout(index)
         errors = [((x - self.states[index, k + 1].float()) ** 2).mean() / self.b[k] ** 2 for k, x in enumerate(samples)]
@@ -228,7 +228,7 @@ class Distillation:
 
     @torch.no_grad()
     def held_out(self):
-        """Returns the mean squared error of the end on held-out clips, as a share of the latents' variance."""
+        """Returns the mean squared error of the last sample on held-out clips, divided by the variance of latents."""
         index = torch.arange(self.args.held_out, device=self.device)
         errors = [((self.rollout(some, self.half)[-1] - self.states[some, -1].float()) ** 2).mean() for some in index.split(16 if self.cuda else 4)]
         return (torch.stack(errors).mean() / self.variance).item()
@@ -243,7 +243,7 @@ class Distillation:
         self.generator.manual_seed(self.args.seed + 1)
 
     def run(self, trainer, seconds, lr, loss, fall, done=lambda part: None):
-        """Trains for a time. loss(part) returns the loss when `part` of the time has passed; fall(part): the rate's factor. Returns the losses."""
+        """Trains for `seconds`. `part` is the part of the time that has passed: loss(part) returns the loss, fall(part) a factor of the learning rate. Returns all losses."""
         begun = mark = time.time()
         losses, part, told = [], 0.0, 0
         while (part := (time.time() - begun) / seconds) < 1 or not losses:
@@ -258,7 +258,7 @@ class Distillation:
                 self.say(f'out of memory: {self.args.batch} clips a step from now on')
                 continue
             rate = lr * fall(min(1.0, part)) * min(1.0, (trainer.steps + 1) / 50)
-            trainer.step(rate / 5 if trainer.mu else rate, rate)            # of Adam and of Muon, whose updates are a fifth as large
+            trainer.step(rate / 5 if trainer.mu else rate, rate)            # rates of Adam and of Muon; Muon's updates are a fifth as large
             losses.append(value.detach())
             if self.cuda and len(losses) % 4 == 0:
                 torch.cuda.synchronize()
@@ -277,11 +277,11 @@ class Distillation:
         return error
 
     def make_trainer(self, way, ema):
-        """way: 'adam', or 'muon' for the matrices of attention and feed-forward."""
+        """Returns a trainer of the LoRA. way: 'adam' for Adam alone, or 'muon' for Muon on the matrices of attention and feed-forward."""
         return Trainer(self.lora, [n for n in self.lora if way == 'muon' and ('attn1' in n or '.ff.' in n)], ema=ema)
 
     def pick_rate(self, loss):
-        """Returns the optimizer and the learning rate that get furthest on held-out clips in a few seconds. loss(): the loss of some clips."""
+        """Tries each of RATES for a few seconds. Returns the optimizer and learning rate with the smallest error on held-out clips. loss() returns the loss of some clips."""
         errors = {}
         for way, lr in RATES:
             self.reset()
@@ -316,14 +316,14 @@ class Distillation:
         save_lora(self.trainer.averaged(), os.path.join(self.args.out, self.args.name), about)
 
     def about(self):
-        """Returns what the file of the LoRA says about it."""
+        """Returns the metadata of the LoRA's file."""
         return {'steps': self.args.steps, 'guidance_scale': 1}
 
     # ---- judging
 
     @torch.no_grad()
     def judge_clips(self):
-        """Judges the clips of the saved LoRA, and compares them with the teacher's from the same noise."""
+        """Makes clips with the saved LoRA, lets the classifier read them, and compares them with the teacher's clips from the same noise."""
         args = self.args
         load_lora(self.lora, os.path.join(args.out, args.name))
         prompts = [line.strip() for line in open(args.prompts) if line.strip()][:args.test_prompts]
@@ -363,7 +363,7 @@ class Distillation:
         return (10 * torch.log10(4 / ((a.float() - b.float()) ** 2).flatten(1).mean(1))).mean().item()
 
     def score(self, tag, latents, prompts, spare):
-        """Prints how many clips have all attributes that the prompt names. Stops when fewer than `spare` seconds are left. Returns the videos."""
+        """Prints in how many clips the classifier finds all attributes that the prompt names. Stops if fewer than `spare` seconds are left. Returns the videos."""
         right, told, everything, videos = dict.fromkeys(shapes.ATTRIBUTES, 0), dict.fromkeys(shapes.ATTRIBUTES, 0), 0, []
         for part in models.decode(self.vae, latents, self.scale, 8 if self.cuda else 1):
             seen = judging.read(self.judge, part)
@@ -386,7 +386,7 @@ class Distillation:
         return torch.cat(videos)
 
     def sheet(self, name, student, teacher, which):
-        """Writes a picture: for each clip five frames of the student's, and below them the teacher's."""
+        """Writes a picture with five frames of each clip by the student, and below them five frames of the teacher's clip."""
         rows = []
         for k in which:
             for video in (student[k], teacher[k]):

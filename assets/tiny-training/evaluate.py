@@ -1,4 +1,4 @@
-"""Scores generated clips with the classifier of judge.py: clips that diffusers makes with a pipeline folder, or those of another program.
+"""Lets the classifier of judge.py read generated clips, and compares with their prompts. diffusers makes the clips with a pipeline folder, or another program made them.
 
 python evaluate.py --model ../tiny                      200 random prompts, seed 1000 + k for the k-th, the pipeline's default guidance
 python evaluate.py --write-prompts prompts.txt          the same prompts, one a line

@@ -18,7 +18,7 @@ import numpy
 
 
 def read_tensor(file, name):
-    """Returns a tensor of a .safetensors in fp32."""
+    """Returns a tensor of a .safetensors file in fp32."""
     data = file.read_bytes()
     (size,) = struct.unpack("<Q", data[:8])
     entry = json.loads(data[8 : 8 + size])[name]

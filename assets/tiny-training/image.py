@@ -24,19 +24,19 @@ TEST_SEED = 880088                      # of the scenes whose captions are the p
 
 
 class WithPicture:
-    """A network, called with the latents of a picture [n, C, H, W] for each clip."""
+    """Wraps a widened network so that it can be called like one without pictures. `pictures` [n, C, H, W] are the latents of a picture for each clip."""
 
     def __init__(self, net, pictures, blocks=None):
         self.net, self.pictures, self.blocks = net, pictures, blocks
 
     def __call__(self, x, text, timesteps, table, blocks=None):
         more = torch.zeros_like(x)
-        more[:, 0] = self.pictures.repeat(len(x) // len(self.pictures), 1, 1, 1)     # twice with guidance
+        more[:, 0] = self.pictures.repeat(len(x) // len(self.pictures), 1, 1, 1)     # guidance doubles the batch, and repeats the pictures
         return self.net(torch.cat([x, more], 2), text, timesteps, table, self.blocks or blocks)
 
 
 def widened(net):
-    """Returns a copy of the transformer that takes twice as many channels, and ignores the new ones."""
+    """Returns a copy of the transformer that takes twice as many channels. Its weights for the new channels are zero."""
     state, key = net.state_dict(), 'patch_embed.proj.weight'
     copy = cogvideox.Transformer(2 * cogvideox.LATENT_CHANNELS).requires_grad_(False)
     copy.load_state_dict({**state, key: torch.cat([state[key], torch.zeros_like(state[key])], 1)})
@@ -44,14 +44,15 @@ def widened(net):
 
 
 def share_lora(source, net):
-    """Gives the network the LoRA of another one. Training changes both."""
+    """Gives `net` the LoRA of `source`. Both share its tensors, so training changes both networks."""
     for one, other in zip(source.modules(), net.modules()):
         if getattr(one, 'up', None) is not None:
             other.down, other.up = one.down, one.up
 
 
 class ImageTraining(distill.Distillation):
-    """`student` is the network of a few steps, `many` the one of many steps. `teacher` and `before` are these two without the LoRA that is trained."""
+    """`many` is the network for many steps, `student` the network for a few steps. Both have the LoRA that is trained. Without this LoRA, `many` is `teacher`, and
+    `student` is `before`."""
 
     def make_student(self):
         args = self.args
@@ -70,7 +71,7 @@ class ImageTraining(distill.Distillation):
         return ('many', self.many, self.try_many), ('student', self.student, self.try_student)
 
     def inputs(self, n, dtype):
-        """Returns inputs of a widened network to try it with."""
+        """Returns n made-up inputs with which a widened network is tried."""
         frames, channels, *size = self.shape
         return (torch.zeros(n, frames, 2 * channels, *size, device=self.device, dtype=dtype), self.empty.to(dtype).expand(n, -1, -1).contiguous(),
                 torch.full((n,), 499, device=self.device), self.table)
@@ -122,13 +123,13 @@ class ImageTraining(distill.Distillation):
     # ---- part 1: many steps
 
     def noisy(self, clips, t, generator):
-        """Returns clips with the noise of the timesteps t [n], and v."""
+        """Adds noise to clips for the timesteps t [n]. Returns the noisy clips and v, which a network should predict."""
         noise = torch.randn(clips.shape, generator=generator, device=self.device)
         a = self.schedule.alphas[t].view(-1, 1, 1, 1, 1)
         return a.sqrt() * clips + (1 - a).sqrt() * noise, a.sqrt() * noise - (1 - a).sqrt() * clips
 
     def many_loss(self, n):
-        """Mean squared error of v. Some clips have no text. Some have no picture; their v is what the model predicts without the LoRA."""
+        """Returns the mean squared error of v for n clips. Some clips have no text. Some have no picture; for these, the target is the v of the model without the LoRA."""
         index = torch.randint(self.args.held_out, self.rendered, (n,), generator=self.generator, device=self.device)
         u = (torch.randperm(n, generator=self.generator, device=self.device) + torch.rand(n, generator=self.generator, device=self.device)) / n
         t = (u * 1000).long().clamp(0, 999)
@@ -143,7 +144,7 @@ class ImageTraining(distill.Distillation):
 
     @torch.no_grad()
     def many_error(self):
-        """Returns, for held-out clips with a picture, the squared error of v as a share of that of the model that sees no picture."""
+        """Returns the squared error of v on held-out clips with a picture, divided by the error of the model that sees no picture."""
         n, generator = self.args.held_out, torch.Generator(self.device).manual_seed(5)
         errors = torch.zeros(2)
         for first in range(0, n, 4):
@@ -160,7 +161,8 @@ class ImageTraining(distill.Distillation):
     # ---- part 2: a few steps
 
     def fill(self):
-        """Makes the clips that the network of a few steps learns: of each four batches, three in many steps from a picture, and one as before without it."""
+        """Makes the clips that the network for a few steps learns. In three of four batches, the network for many steps makes them from a picture. In the fourth batch, the
+        network for a few steps without the LoRA makes them, without a picture."""
         args, n, begun, made = self.args, self.args.teacher_batch, time.time(), 0
         self.few_pictures = torch.zeros_like(self.pictures[:self.rendered])
         self.states = torch.empty(self.rendered, args.steps + 1, *self.shape, dtype=self.half, device=self.device)
@@ -257,7 +259,7 @@ class ImageTraining(distill.Distillation):
         self.compare_text(videos, noise, text, prompts)
 
     def compare_text(self, videos, noise, text, prompts):
-        """Compares clips without a picture with those of the networks without the LoRA."""
+        """Compares clips without a picture with clips that the networks without the LoRA make."""
         for name, net, guidance, steps, mine in (('many steps', self.teacher, models.GUIDANCE, self.args.teacher_steps, videos[True, False]),
                                                  ('a few steps', self.before, 1, self.args.steps, videos[False, False])):
             n = min(self.args.first_frames, len(mine))
@@ -268,7 +270,7 @@ class ImageTraining(distill.Distillation):
             self.say(f'{name} without a picture, with the LoRA against without it: PSNR {self.mean_psnr(mine[:n], theirs[:n]):.2f} dB, {n} videos')
 
     def first_frames(self, tag, videos, images):
-        """Prints how near the first frames are to the pictures."""
+        """Prints the PSNR of the clips' first frames against the pictures."""
         n = len(videos)
         psnr = 10 * torch.log10(4 / ((videos[:, :, 0].float() - images[:n].float()) ** 2).flatten(1).mean(1))
         self.report[tag]['first_frame'] = {'psnr': psnr.mean().item(), '5th': psnr.quantile(0.05).item(), 'lowest': psnr.min().item()}

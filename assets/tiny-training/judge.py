@@ -12,7 +12,7 @@ import shapes
 
 
 class Judge(nn.Module):
-    """Scores nine evenly spaced frames of 64 x 64. Returns one row of scores for each attribute."""
+    """The classifier. Its input is nine evenly spaced frames of 64 x 64. It returns {attribute: scores of the attribute's values}."""
 
     def __init__(self):
         super().__init__()
@@ -30,7 +30,7 @@ class Judge(nn.Module):
 
 
 def view(video):
-    """Returns the classifier's input for a video [n, 3, F, H, W] in -1..1 of any length and size."""
+    """Returns the classifier's input for videos [n, 3, F, H, W] in -1..1 of any length and size."""
     index = torch.linspace(0, video.shape[2] - 1, 9).round().long()
     frames = video[:, :, index.to(video.device)].float()
     n, _, t, h, w = frames.shape
@@ -46,13 +46,13 @@ def load_judge(path, device='cpu'):
 
 @torch.no_grad()
 def read(judge, video):
-    """Returns the indices of the attributes that the classifier sees: name -> [n] tensor on the CPU."""
+    """Returns what the classifier reads in videos: {attribute: index of its value, [n] on the CPU}."""
     return {name: s.argmax(1).cpu() for name, s in judge(view(video)).items()}
 
 
 @torch.no_grad()
 def accuracy(judge, device, clips=2048, size=256, seed=990001):
-    """Returns, for each attribute, the share of held-out rendered clips that the classifier reads correctly."""
+    """Returns for each attribute the share of rendered clips, unseen in training, in which the classifier reads it correctly."""
     right = {name: 0 for name in shapes.ATTRIBUTES}
     scenes = shapes.sample(seed, clips)
     for i in range(0, clips, 32):
@@ -81,7 +81,7 @@ def main():
     length = max(1.0, args.seconds - (begun - start))
     while (done := (time.time() - begun) / length) < 1:
         some = shapes.take(scenes, torch.randint(0, args.batch * 1000, (args.batch,)).tolist())
-        with torch.no_grad():                                               # blurred and noisy, as a decoder's frames can be
+        with torch.no_grad():                                               # makes the clips blurred and noisy, like frames from a decoder
             x = view(shapes.render(some, device, 128, frames))
             soft = F.avg_pool3d(x, (1, 3, 3), 1, (0, 1, 1), count_include_pad=False)
             n = len(x)

@@ -1,4 +1,4 @@
-"""The tiny pipeline's parts: tokenizer, text encoder, transformer, VAE, rotary tables, a batched sampler and files."""
+"""Builds, loads and runs the components of the tiny pipeline: tokenizer, text encoder, transformer, VAE, rotary tables, and a sampler for batches."""
 import glob
 import json
 import os
@@ -30,7 +30,7 @@ def tokenize(tokenizer, texts):
 def make_text_encoder(vocabulary):
     model = cogvideox.TextEncoder(vocabulary)
     for name, p in model.named_parameters():
-        if p.ndim == 2:                                                     # as T5 initializes them
+        if p.ndim == 2:                                                     # T5's initial deviations
             inner = {'q': p.shape[1] * 32, 'o': 128, 'wo': 256, 'shared': 1}.get(name.split('.')[-2], 128)
             nn.init.normal_(p, std=inner ** -0.5)
     return model
@@ -55,7 +55,7 @@ def make_denoiser():
 
 
 def load_pipeline(folder):
-    """Returns the parts of a trained pipeline folder in float32: tokenizer, text encoder, transformer, VAE, and the scaling factor of the latents."""
+    """Returns the components of a trained pipeline folder in float32: tokenizer, text encoder, transformer, VAE, and the scaling factor of latents."""
     def weights(part):
         files = sorted(glob.glob(os.path.join(folder, part, '*.safetensors')))
         return {k: w for path in files for k, w in load_float(path).items()}
@@ -69,14 +69,14 @@ def load_pipeline(folder):
 
 
 def rotary_1d(width, positions):
-    """Returns cosines and sines [N, width], each value twice."""
+    """Returns the rotary cosines and sines [N, width] of positions [N]. Each value occurs twice, for the two numbers of a pair."""
     angles = torch.outer(positions, 1 / 10000 ** (torch.arange(0, width, 2, dtype=torch.float32) / width)).repeat_interleave(2, 1)
     return angles.cos(), angles.sin()
 
 
 def rotary(device, half=False):
-    """Returns the pipeline's rotary table for full-size clips. With half, returns the table for clips of half the size with every second frame, stretched over the
-        same range of positions."""
+    """Returns the pipeline's rotary table (cosines and sines) for clips of full size. With `half`, returns the table for clips of half the size with every second frame.
+    Their positions are stretched over the same range."""
     grid = torch.arange(SIDE // 16, dtype=torch.float32)
     time = torch.arange(1 + (shapes.FRAMES - 1) // 4, dtype=torch.float32)
     if half:
@@ -84,7 +84,7 @@ def rotary(device, half=False):
     parts = [rotary_1d(width, positions) for width, positions in ((16, time), (24, grid), (24, grid))]
     nt, ns = len(time), len(grid)
     table = []
-    for k in (0, 1):                                                        # cosines, sines
+    for k in (0, 1):                                                        # 0: cosines, 1: sines
         t, h, w = (p[k] for p in parts)
         table.append(torch.cat([t[:, None, None].expand(nt, ns, ns, 16), h[None, :, None].expand(nt, ns, ns, 24),
                                 w[None, None].expand(nt, ns, ns, 24)], -1).reshape(nt * ns * ns, 64).to(device))
@@ -97,9 +97,9 @@ def latent_shape(half=False):
 
 @torch.no_grad()
 def denoise(denoiser, x, text, empty, table, guidance, steps, watch=(), blocks=None):
-    """Runs DDIM from noise x [n, T, C, H, W] in the dtype of text [n, L, E]. empty [1, L, E]: encoded empty text; unused at guidance 1.
+    """Runs DDIM from noise x [n, T, C, H, W] in the dtype of text [n, L, E]. empty [1, L, E] is the encoded empty prompt, which guidance 1 does not use.
 
-    Returns float32 clean latents, and a list with the sample at each timestep in `watch`, in descending order."""
+    Returns the clean latents in float32, and a list of the samples at the timesteps in `watch`, in descending order of timesteps."""
     schedule, n, watched = cogvideox.Schedule(x.device), len(x), []
     guided = guidance != 1
     both = torch.cat([empty.expand(n, -1, -1), text]) if guided else text
@@ -129,7 +129,7 @@ def sample_latents(denoiser, text_encoder, ids, empty, half, guidance=GUIDANCE, 
 
 @torch.no_grad()
 def decode(vae, latents, scaling_factor, batch=4):
-    """Decodes scaled latents [n, T, C, H, W], a few clips at a time. Yields videos [n, 3, F, H, W] in -1..1."""
+    """Decodes scaled latents [n, T, C, H, W]. Yields videos [at most batch, 3, F, H, W] in -1..1."""
     dtype = next(vae.parameters()).dtype
     for first in range(0, len(latents), batch):
         z = latents[first:first + batch].transpose(1, 2) / scaling_factor

@@ -5,7 +5,7 @@ import torch
 
 
 def orthogonal(g, steps=5):
-    """Returns the nearest matrices with orthogonal rows or columns, for a stack of matrices, by Newton-Schulz iteration."""
+    """Returns, for a stack of matrices g, approximately the nearest matrices with orthonormal rows or columns, by Newton-Schulz iteration."""
     x = g.to(torch.bfloat16)
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     tall = x.shape[-2] > x.shape[-1]
@@ -37,7 +37,7 @@ class Trainer:
 
     @torch.no_grad()
     def step(self, lr, lr_muon=None, clip=1.0):
-        """Clips the parameters' gradients to the given norm, updates the weights once from them, and clears them. Returns their norm before clipping."""
+        """Clips the gradients of the parameters to the norm `clip`, updates the weights once, and clears the gradients. Returns the norm of the gradients before clipping."""
         self.steps += 1
         self.ema_steps += 1
         grads = [(torch.zeros_like(p) if p.grad is None else p.grad).float() for p in self.params]

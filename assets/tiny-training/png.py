@@ -1,10 +1,10 @@
-"""Writes pictures."""
+"""Writes PNG files."""
 import struct
 import zlib
 
 
 def write_png(path, picture):
-    """Writes a picture [3, H, W] in -1..1."""
+    """Writes a picture [3, H, W] in -1..1 as an RGB PNG."""
     rows = ((picture.float().clamp(-1, 1) + 1) * 127.5).round().byte().permute(1, 2, 0).cpu().numpy()
     raw = b''.join(b'\0' + row.tobytes() for row in rows)
     chunk = lambda kind, body: struct.pack('>I', len(body)) + kind + body + struct.pack('>I', zlib.crc32(kind + body))

@@ -9,7 +9,7 @@ script=${1:?give distill or image}
 seconds=${2:-560}
 export PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false
 export PYTORCH_CUDA_ALLOC_CONF=${PYTORCH_CUDA_ALLOC_CONF:-expandable_segments:True}
-# Compiled kernels are kept between runs on one machine.
+# Keeps compiled kernels, so that the next run on this machine need not compile them.
 export TORCHINDUCTOR_CACHE_DIR=${TORCHINDUCTOR_CACHE_DIR:-/tmp/inductor-cache}
 mkdir -p "$out"
 timeout --signal=INT --kill-after=5 "$((seconds + 20))" python3 "$here/$script.py" --seconds "$seconds" --out "$out" "${@:3}" 2>&1 | tee "$out/$script.log"

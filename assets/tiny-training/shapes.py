@@ -1,10 +1,10 @@
-"""Captioned clips of one flat shape on a plain background: seeded scenes, their captions and a renderer for any device."""
+"""Makes clips of one flat shape on a plain background: draws scenes and captions from a seed, and renders the scenes on any device."""
 import math
 import random
 
 import torch
 
-FRAMES = 33                         # frames of a full clip; positions are in pixels of a 256x256 picture
+FRAMES = 33                         # number of frames of a full clip. Positions are in pixels of a picture of 256x256
 SHAPES = {
     'circle': ['circle', 'circle', 'circle', 'ball', 'disc'], 'square': ['square', 'square', 'square', 'box', 'block'],
     'triangle': ['triangle'], 'ring': ['ring', 'ring', 'ring', 'hoop', 'donut'], 'star': ['star'],
@@ -17,7 +17,7 @@ BACKGROUNDS = {
     'white': (0.93, 0.93, 0.94), 'black': (0.09, 0.09, 0.11), 'gray': (0.52, 0.53, 0.55),
     'blue': (0.40, 0.60, 0.92), 'green': (0.52, 0.80, 0.52), 'yellow': (0.97, 0.91, 0.56),
 }
-MOTIONS = {                         # (-ing form, third person)
+MOTIONS = {                         # pairs of phrases: with the -ing form, in the third person
     'right': [('moving right', 'moves right'), ('moving to the right', 'moves to the right'), ('sliding to the right', 'slides to the right'),
               ('moving from left to right', 'moves from left to right'), ('sliding right', 'slides right')],
     'left': [('moving left', 'moves left'), ('moving to the left', 'moves to the left'), ('sliding to the left', 'slides to the left'),
@@ -35,7 +35,7 @@ ATTRIBUTES = {'shape': SHAPE_NAMES, 'colour': COLOUR_NAMES, 'background': BACKGR
 
 
 def _caption(rng, shape, colour, background, motion, size, complete):
-    """Returns a caption in one of many phrasings. Unless complete is set, some captions leave out the background or the motion."""
+    """Returns a caption in one of many phrasings. Unless `complete`, some captions leave out the background or the motion."""
     article = rng.choice(['a', 'a', 'a', 'a', 'the', 'one'])
     words = [w for w in (rng.choice(SIZES[size][1]), colour, rng.choice(SHAPES[shape])) if w]
     if article == 'a' and words[0][0] in 'aeiou':
@@ -71,7 +71,7 @@ def _caption(rng, shape, colour, background, motion, size, complete):
 
 
 def sample(seed, n, complete=False):
-    """Returns n random scenes: label indices, caption, and cx, cy, radius, travel, turn (all on the CPU)."""
+    """Returns n random scenes on the CPU: the index of each attribute's value, captions, and params [n, 5]: cx, cy, radius, travel and turn."""
     rng = random.Random(seed)
     labels = {name: [] for name in ATTRIBUTES}
     captions, params = [], []
@@ -119,7 +119,7 @@ def tracks(scenes, times):
 
 
 def _distance(name, x, y):
-    """Returns the signed distance to the unit shape (x to the right, y down)."""
+    """Returns the signed distance of x (to the right), y (down) from the border of a shape of unit size; negative inside."""
     if name == 'circle':
         return torch.sqrt(x * x + y * y + 1e-9) - 0.95
     if name == 'ring':
@@ -130,7 +130,7 @@ def _distance(name, x, y):
         h = math.sqrt(3) / 2
         y = y - 0.14
         return torch.maximum(y, torch.maximum(h * x - 0.5 * y, -h * x - 0.5 * y)) - 0.60
-    angle = torch.atan2(x, -y)                                              # a star: fold the plane so that only half of one of its points remains
+    angle = torch.atan2(x, -y)                                              # a star: fold the plane by the star's symmetries, so that only half of one point remains
     r = torch.sqrt(x * x + y * y + 1e-9)
     angle = torch.remainder(angle + math.pi / 5, 2 * math.pi / 5) - math.pi / 5
     px, py = r * torch.cos(angle), r * torch.sin(angle).abs()

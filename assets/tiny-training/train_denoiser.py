@@ -1,4 +1,4 @@
-"""Trains text encoder and transformer together on cached latents of rendered clips, at half size first (--half), then at full size."""
+"""Trains the text encoder and the transformer together on cached latents of rendered clips: first at half size (--half), then at full size."""
 import argparse
 import os
 import time
@@ -69,7 +69,7 @@ def main():
     else:
         z, ids = make_latents(vae, tokenizer, args.half, args.clips, args.latent_seconds, args.seed, device)
         torch.save((z.cpu(), ids.cpu()), cache)
-    if os.path.exists(at('scale.txt')):                                     # fixed by the first stage
+    if os.path.exists(at('scale.txt')):                                     # the first stage has fixed the scale
         scale = float(open(at('scale.txt')).read())
     else:
         scale = 1 / z[:2000].float().std().item()
@@ -117,7 +117,7 @@ def main():
             os.replace(state + '.part', state)
 
     def score(tag):
-        """Prints what the classifier reads in clips of fresh prompts, and saves a sheet of the first twelve."""
+        """Makes clips of new prompts. Prints how well the classifier's reading agrees with the prompts, and saves a sheet of the first twelve clips."""
         begun = time.time()
         trainer.push(trainer.ema)
         scenes = shapes.sample(770077, args.test_prompts, complete=True)

@@ -31,7 +31,7 @@ def evaluate(vae, device, clips, seed=990002):
 
 
 def pick_layout(vae, device, dtype, batch):
-    """Times a step with the weights in both memory layouts and keeps the faster."""
+    """Times a step with the weights in channels-first and in channels-last layout, and keeps the faster layout."""
     x, times = torch.randn(batch, 3, 17, 128, 128, device=device, dtype=dtype), {}
 
     def lay(last):
@@ -101,7 +101,7 @@ def main():
     step, sums, begun, mark, clips = 0, torch.zeros(4, device=device), time.time(), time.time(), [0, 0]
     length = max(1.0, args.seconds - (begun - start) - (4 + args.test_clips * 0.15 if device == 'cuda' else 1))
     while (done := (time.time() - begun) / length) < 1:
-        if not frozen and done >= args.joint:                               # the encoder and its latents stay fixed from here on
+        if not frozen and done >= args.joint:                               # from here on, the encoder does not change
             trainer.push(trainer.ema)
             full.update({n: v.clone() for n, v in trainer.averaged().items()})
             vae.encoder.requires_grad_(False)

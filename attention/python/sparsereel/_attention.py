@@ -12,18 +12,18 @@ from torch.autograd import forward_ad
 from . import _library as lib
 
 _ELEMENTS = {torch.float32: lib.FP32, torch.float16: lib.FP16, torch.bfloat16: lib.BF16}
-_HEAD_FIELDS = 6  # numbers per head in the policy list: selection, topk, cdf, error, similarity, pv_threshold
+_HEAD_FIELDS = 6  # number of fields per head in the flat policy list: selection, topk, cdf, error, similarity, pv_threshold
 _defaults = lib.new_call().policy
-_TOPK, _CDF, _ERROR, _DENSE_OPERATIONS = _defaults.all.topk, _defaults.all.cdf, _defaults.all.error, _defaults.dense_operations  # torch.compile reads only plain numbers
+_TOPK, _CDF, _ERROR, _DENSE_OPERATIONS = _defaults.all.topk, _defaults.all.cdf, _defaults.all.error, _defaults.dense_operations  # copied to plain numbers, because torch.compile cannot read ctypes structs
 _TOPK_WITHOUT_MEANS = 0.5
 _handles = {}
-_threads = 0  # number of threads of the CPU's handle
+_threads = 0  # number of threads that the CPU's handle uses
 _lock = threading.Lock()
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def _begin_anew():
-    """Makes a new lock in the child of a fork. Another thread of the parent may have held the old lock, which would then never be released in the child."""
+    """Makes a new lock in a forked child. If another thread of the parent held the old lock during the fork, the child's copy of that lock would never be released."""
     global _lock
     _lock = threading.Lock()
 
@@ -32,7 +32,7 @@ os.register_at_fork(after_in_child=_begin_anew)
 
 
 def _handle(device):
-    """Returns the handle of a device. The CPU's handle uses as many threads as torch."""
+    """Returns the library's handle of a device, and creates it if necessary. The CPU's handle uses as many threads as torch."""
     global _threads
     index = lib.CPU if device.type == 'cpu' else device.index
     with _lock:
@@ -45,7 +45,7 @@ def _handle(device):
 
 
 def _strided(x, layout):
-    """Returns the library's description of x: [batch, heads, tokens, head_dim] (layout HND) or [batch, tokens, heads, head_dim] (NHD)."""
+    """Returns the library's description (address and strides) of x, which is [batch, heads, tokens, head_dim] (layout HND) or [batch, tokens, heads, head_dim] (NHD)."""
     batch, first, second, _ = x.stride()
     token, head = (second, first) if layout == 'HND' else (first, second)
     return lib.Tensor(x.data_ptr(), batch, token, head)
@@ -98,7 +98,7 @@ def _call_of(q, k, layout, scale, causal, text_tokens, quantized, policy, droppe
 
 
 def _full(q, k, v, layout, scale, causal, key_lengths, lse):
-    """Computes full attention in torch, for calls that are too short to gain from sparse attention. Fills lse, if it is given."""
+    """Returns torch's full attention, which is faster for short calls. Also fills `lse` with the log-sum-exp unless it is None."""
     if layout == 'NHD':
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     queries, keys = q.size(2), k.size(2)
@@ -112,7 +112,7 @@ def _full(q, k, v, layout, scale, causal, key_lengths, lse):
         k, v = (x.repeat_interleave(q.size(1) // x.size(1), 1) for x in (k, v))
     out = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, scale=scale or None)
     if mask is not None:
-        out = out.masked_fill(~mask.any(-1, keepdim=True), 0)  # rows that see no key
+        out = out.masked_fill(~mask.any(-1, keepdim=True), 0)  # queries that see no key get 0
     if lse is not None:
         scores = q.float() @ k.float().transpose(2, 3) * (scale or q.size(3) ** -0.5)
         lse.copy_((scores if mask is None else scores.masked_fill(~mask, -torch.inf)).logsumexp(-1))
@@ -125,7 +125,7 @@ def _operator(q: Tensor, k: Tensor, v: Tensor, layout: str, scale: float, causal
               arithmetic: int = 8) -> Tuple[Tensor, Tensor, Tensor]:
     q, k, v = (_loadable(x) for x in (q, k, v))
     call, heads = _call_of(q, k, layout, scale, causal, text_tokens, quantized, policy, dropped, ranking, dense_operations, arithmetic)
-    del heads  # the call holds a reference where it needs one
+    del heads  # not needed: the call holds a reference if it uses them
     out = torch.empty_like(q, memory_format=torch.contiguous_format)
     lse = q.new_empty((call.batch, call.heads, call.queries if with_lse else 0), dtype=torch.float32)
     counts = torch.zeros(lib.COUNTS + 1, dtype=torch.int64, device=q.device)
@@ -151,7 +151,7 @@ def _operator(q: Tensor, k: Tensor, v: Tensor, layout: str, scale: float, causal
 
 @_operator.register_fake
 def _(q, k, v, layout, scale, causal, text_tokens, quantized, policy, dropped, ranking, dense_operations, block_map, key_lengths, with_lse, arithmetic=8):
-    if block_map is not None:  # a block_map on device "meta" leads here even if q has memory
+    if block_map is not None:  # torch calls this function if any argument is on device "meta", so check a block_map even if q has memory
         _check_map(block_map, q, k, layout)
     if key_lengths is not None:
         _check_key_lengths(key_lengths, q)
@@ -161,7 +161,7 @@ def _(q, k, v, layout, scale, causal, text_tokens, quantized, policy, dropped, r
 
 
 def _run(call, device):
-    """Runs the call. Returns False without doing anything if the call is too short to gain from sparse attention."""
+    """Runs the call and returns True. If the call is too short to gain from sparse attention, does nothing and returns False."""
     handle, bytes_ = _handle(device), c_size_t()
     status = lib.LIBRARY.sparsereel_attention_workspace_size(handle, byref(call), byref(bytes_))
     if status == lib.TOO_SHORT:
@@ -205,7 +205,7 @@ def _name(value, names, argument):
 
 def _values(value, heads, argument):
     """Returns a list of floats: one per head, or a single one if `value` is a number. Raises ValueError for anything else."""
-    values = value.tolist() if hasattr(value, 'tolist') else value  # tensors, and NumPy's arrays and numbers
+    values = value.tolist() if hasattr(value, 'tolist') else value  # `value` may be a tensor, or an array or number of NumPy
     if isinstance(values, (int, float)):
         return [float(values)]
     if not isinstance(values, (list, tuple)) or not all(isinstance(x, (int, float)) or (hasattr(x, 'item') and x.ndim == 0) for x in values):
@@ -216,7 +216,8 @@ def _values(value, heads, argument):
 
 
 def _policy(heads, selection, **fields):
-    """Returns the flat list of head policies. fields: the numbers after the selection, in order, under the names of attention()'s arguments."""
+    """Returns the policies of all heads as a flat list of _HEAD_FIELDS numbers each. `fields` holds the numbers after the selection in this order, named like the
+    arguments of attention()."""
     lists = {name: _values(value, heads, name) for name, value in fields.items()}
     count = max(len(values) for values in lists.values())
     policy = []
@@ -280,15 +281,15 @@ def _arithmetic(bits):
 
 
 def _sparsity(counts):
-    """Returns the share of Q.K and P.V that was left out. Waits for the device."""
+    """Returns the share of the Q.K and P.V products that was left out. Waits for the device, because it reads its counts."""
     kept, skipped, *_, total = counts.tolist()
     return 1 - (2 * kept - skipped) / (2 * total)
 
 
 def token_order(frames, height, width, order='hilbert', inverse=False, device=None):
-    """Returns int64 [frames * height * width]: for each place of the sequence, the native index (t * height + h) * width + w of its token.
+    """Returns a token order as int64 [frames * height * width]: for each place in the sequence, the native index (t * height + h) * width + w of the token there.
 
-    x[:, order] is then in that order. With inverse, returns the place of each native index, which undoes the order.
+    If x [batch, tokens, ...] is in native order, x[:, result] is in the new order. With inverse=True, returns the place of each native index, which undoes the order.
     order: hilbert, native, time-major or morton. Raises ValueError for another name, and AttentionError for a grid that the library refuses."""
     constant = _name(order, lib.ORDERS, 'order')
     lib.check(lib.LIBRARY.sparsereel_token_order(constant, frames, height, width, None, None))  # raises an error for a bad grid

@@ -1,4 +1,4 @@
-"""Loads libsparsereel_attention by ctypes: the structs and functions of sparsereel/attention.h. Error statuses become exceptions."""
+"""Loads libsparsereel_attention with ctypes and declares the structs and functions of sparsereel/attention.h. Raises AttentionError for an error status."""
 import ctypes
 import ctypes.util
 import os
@@ -18,7 +18,7 @@ COUNT_KEPT, COUNT_SKIPPED_PV, COUNTS = 0, 1, 4
 
 
 class AttentionError(RuntimeError):
-    """A failure of the library, with its cause and remedy. status is one of those in sparsereel/attention.h."""
+    """A failure of the library. The message gives its cause and a remedy. `status` is a value of sparsereel_status in sparsereel/attention.h."""
 
     def __init__(self, status, message):
         super().__init__(message)
@@ -57,8 +57,8 @@ class Call(Structure):
 
 
 def _candidates():
-    """Returns the paths of the library to try: $SPARSEREEL_ATTENTION_LIBRARY alone if it is set, otherwise this package's folder, which holds the library in a wheel,
-    then the lib folder of this Python, and then the names that the loader looks up in its own folders."""
+    """Returns the paths at which the library may be. If $SPARSEREEL_ATTENTION_LIBRARY is set, this is the only one. Otherwise they are, in order: this package's folder,
+    where a wheel puts the library; the lib folder of this Python; and plain names, which the system's loader looks up in its own folders."""
     named = os.environ.get('SPARSEREEL_ATTENTION_LIBRARY')
     if named:
         return [named]

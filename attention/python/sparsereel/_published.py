@@ -22,7 +22,7 @@ def _refuse(**arguments):
 
 
 def _per_head(value, q):
-    """Returns a number, or a tensor with 1 or `heads` elements, as a tensor [1, heads, 1]."""
+    """Returns `value`, a number or a tensor with one element or one per head, as a tensor [1, heads, 1]."""
     values = torch.as_tensor(value, dtype=torch.float32, device=q.device).reshape(-1)
     if values.numel() not in (1, q.size(1)):
         raise ValueError(f'{values.numel()} values for {q.size(1)} heads: pass a number, or one for each head')
@@ -30,7 +30,7 @@ def _per_head(value, q):
 
 
 def _pooled(x, size):
-    """Returns the means of blocks of `size` tokens, and the similarities: the mean cosine of all pairs of tokens in a block."""
+    """Returns for each block of `size` tokens the mean of its tokens, and its similarity: the mean cosine of all pairs of its tokens."""
     padding = -x.size(2) % size
     blocks = torch.nn.functional.pad(x, (0, 0, 0, padding)).unflatten(2, (-1, size))
     counts = torch.full((blocks.size(2), 1), size, dtype=torch.float32, device=x.device)
@@ -40,7 +40,7 @@ def _pooled(x, size):
 
 
 def _visible(queries, keys, device):
-    """Returns bool [tiles, key blocks]. It is true where a causal mask lets the last query of the tile see a key of the block."""
+    """Returns bool [tiles, key blocks], which is true if a causal mask lets the last query of the tile see a key of the block."""
     last = (torch.arange(-(-queries // _QUERIES), device=device) + 1).mul_(_QUERIES).clamp_(max=queries) - 1 + keys - queries
     return torch.arange(-(-keys // _KEYS), device=device) * _KEYS <= last.unsqueeze(1)
 

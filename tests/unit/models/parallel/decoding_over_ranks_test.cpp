@@ -20,7 +20,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// What decoding gives on one rank.
+/// The results of decoding on one rank.
 struct DecodeResult {
   at::Tensor frames;  // defined on rank 0 only
   std::vector<std::pair<int64_t, int64_t>> progress;

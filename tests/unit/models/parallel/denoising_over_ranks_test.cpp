@@ -94,7 +94,7 @@ std::unique_ptr<Denoising> start(const DenoisingCase& how, Group* group, int64_t
                                                     .group = group});
 }
 
-/// What denoising gives on one rank.
+/// The results of denoising on one rank.
 struct RankResult {
   at::Tensor latents;
   std::vector<DenoisingState> states;  // the states before each step
@@ -115,7 +115,7 @@ RankResult finish(Denoising& denoising) {
 }
 
 /// Denoises on `ranks` ranks, or without a group if `ranks` is 0. Starts from the state `resume`, unless it is null.
-/// Of several ranks, only rank 1 has the fault in step `faulty_step`. Returns the result of rank 0.
+/// With several ranks, only rank 1 has the fault in step `faulty_step`. Returns the result of rank 0.
 RankResult make(const DenoisingCase& how, int64_t ranks, const DenoisingState* resume = nullptr,
                 int64_t faulty_step = -1) {
   RankResult first;
