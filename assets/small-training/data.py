@@ -81,7 +81,7 @@ def _ball(x, y, turn, light):
 
 
 def _meet_faces(ca, cb, cc, front, x, y):
-    """Returns the depth of solids along rays at x, y [m, F, H, W] (entry to exit), and the face that each ray meets first.
+    """Returns the lengths of rays at x, y [m, F, H, W] inside convex solids (negative if a ray misses), and the face that each ray meets first.
 
     A ray meets the plane of face k at the depth ca x + cb y + cc; ca, cb and cc are [m, F, FACES]. `front` is true for faces that look at the camera."""
     part = lambda c, k: c[:, :, k, None, None]

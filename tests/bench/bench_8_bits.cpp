@@ -2,7 +2,7 @@
 // in 8 bits, on a GPU, with random weights and activations. It alternates the products alone, the quantization of
 // activations, and the whole block except attention. For Wan it also times the work before attention, and attention to
 // long and short texts.
-// bench_8_bits sums REPETITIONS: measures instead how much precision fast accumulation loses.
+// bench_8_bits sums REPETITIONS: measures the error of the products' fast accumulation instead.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
@@ -30,7 +30,7 @@ using models::Linear;
 /// The sizes of the products in a model's transformer block.
 struct Shape {
   int64_t batch, tokens, text, channels, hidden;
-  bool cross;  // if the block also has cross-attention to the text, with head_dim 128
+  bool cross;  // true if the block has cross-attention to the text, with head_dim 128
 };
 
 const std::map<std::string, Shape> kShapes = {{"cogvideox-2b", {2, 17776, 226, 1920, 7680, false}},
@@ -90,7 +90,7 @@ struct Contender {
   std::function<void()> call;
 };
 
-/// Runs a block's linear layers and norms as the models call them. attended: the output of attention.
+/// Runs a block's linear layers and norms as the models call them. `attended` takes the place of attention's output.
 void run_block(const Shape& s, const Block& block, const Vectors& v, models::Residual& hidden,
                const Activation& attended) {
   Activation x = hidden.norm_modulate({}, 1e-6, v.modulation, block.qkv);
@@ -160,7 +160,7 @@ std::vector<Contender> contenders(const Shape& s, const Block& bf16, const Block
       {"block without attention, int8", block(int8, x.clone())}};
 }
 
-/// Returns Wan's prologue.
+/// Returns the prologue of Wan's self-attention: a norm across all heads and a rotary embedding.
 attention::Prologue norm_across_heads(const Shape& s) {
   attention::Prologue prologue;
   prologue.norm = attention::Prologue::Norm::rms;
@@ -169,7 +169,8 @@ attention::Prologue norm_across_heads(const Shape& s) {
   return prologue;
 }
 
-/// Returns a contender that runs only the prepass of sparse attention, at topk 0.15 with means.
+/// Returns a contender that runs only the prepass of sparse attention (quantizing and choosing blocks), at topk 0.15
+/// with means.
 Contender before_attention(const Shape& s, const at::Tensor& qkv, bool prologue) {
   attention::Context context{.mode = attention::Mode::sparse, .only_prepass = true};
   context.policy.defaults.topk = 0.15;
@@ -185,8 +186,8 @@ Contender before_attention(const Shape& s, const at::Tensor& qkv, bool prologue)
           }};
 }
 
-/// Returns a contender for attention to text with its norm across heads and an 8-bit result. Fewer than 512 keys are
-/// the tokens of a text and one more key that stands for its padding.
+/// Returns a contender for attention to text, with a norm across heads and a result in 8 bits. If `keys` is below 512,
+/// they are the tokens of a short text and one key that stands for all padding.
 Contender attention_to_text(const Shape& s, const at::Tensor& x, int64_t keys) {
   const at::Tensor q = x.unflatten(2, {-1, 128}), kv = at::randn({2, s.batch, keys, q.size(2), 128}, on_gpu());
   attention::Context context{.takes_e4m3 = true};
@@ -226,8 +227,9 @@ int time_model(const Shape& s, int64_t repetitions) {
   return 0;
 }
 
-/// Prints the relative L1 and the relative mean error against fp64 products of the same 8-bit numbers. The mean error
-/// shows that sums lose their last bits. Also prints the relative L1 against fp64 products of the unrounded numbers.
+/// Prints two errors against fp64 products of the same 8-bit numbers: the relative L1, and the relative mean error,
+/// which differs from 0 if sums lose their last bits. Also prints the relative L1 against fp64 products of the
+/// unrounded numbers.
 void print_sums(const char* name, const at::Tensor& x, const at::Tensor& weight) {
   const Activation a = models::quantize_rows(x), w = models::quantize_rows(weight);
   const auto wide = [](const Activation& rows) { return rows.values.to(at::kDouble) * rows.scale; };

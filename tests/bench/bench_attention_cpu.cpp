@@ -1,7 +1,7 @@
 // bench_attention_cpu [REPETITIONS [TOKENS...]]: compares attend() in mode sparse with torch's
 // scaled_dot_product_attention on this CPU, for 4 heads with head_dim 64, normally distributed fp32 data and no text.
-// Prints a Markdown table of median times. The two are called in turn, and the times of attend() include selection and
-// packing.
+// Prints a Markdown table of median times. It calls the two functions in turns. The times of attend() include block
+// selection and packing.
 // SPARSEREEL_ATTENTION_KERNEL=avx2 turns AVX-512 off in attend(), and ATEN_CPU_CAPABILITY=avx2 in torch.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -33,7 +33,7 @@ using sparsereel::attention::cpu::chosen_tile_kernel;
 
 constexpr int64_t kHeads = 4, kHeadDim = 64;
 
-/// Runs ten independent chains of fused multiply-adds on registers alone. No kernel can exceed their rate.
+/// Runs ten independent chains of fused multiply-adds on registers only. No kernel can compute faster than this.
 __attribute__((target("avx512f"))) void fma_avx512(int64_t rounds) {
   using Vec = float __attribute__((vector_size(64)));
   Vec a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{}, i{}, j{};

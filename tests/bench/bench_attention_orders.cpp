@@ -1,4 +1,4 @@
-// bench_attention_orders FILE: prints for each token order how many blocks sparse attention needs and how much it errs.
+// bench_attention_orders FILE: prints for each token order how many blocks sparse attention needs, and its error.
 // FILE holds calls that capture_attention saved.
 // bench_attention_orders structured [HEADS TOKENS HEAD_DIM]: does so for structured data (app/lab/measure/inputs.cpp)
 // in the order in which they are made, and shuffled. Default: 4 4096 64.
@@ -39,7 +39,7 @@ constexpr std::array<int64_t, 3> kSelectionRows{64, 128, 192};
 constexpr std::array<double, 3> kTopk{0.5, 0.3, 0.2};
 constexpr std::array<double, 4> kMeansTopk{0.5, 0.3, 0.15, 0.07};
 constexpr std::array<double, 3> kMasses{0.9, 0.95, 0.98};
-constexpr int64_t kListBlocks = 3;  // blocks of 64 queries that share a list of key blocks on a Hopper GPU
+constexpr int64_t kListBlocks = 3;  // 64-query blocks that share a list of key blocks on Hopper
 
 /// The inputs of a call and the result of full attention, all [B, N, H, D].
 struct TimedCall {
@@ -86,7 +86,7 @@ at::Tensor block_mass(const at::Tensor& q, const at::Tensor& k, int64_t video, i
     pad.back() = groups * group - size;
     return at::constant_pad_nd(x, pad).unflatten(dim, {groups, group}).sum(dim + 1);
   };
-  std::vector<at::Tensor> parts;  // one tile at a time, because the whole matrix may not fit
+  std::vector<at::Tensor> parts;  // one per tile, because the scores of all tiles may not fit into memory
   for (int64_t first = 0; first < video; first += tile) {
     const at::Tensor queries = q.narrow(0, first, std::min(tile, video - first));
     const at::Tensor p = at::softmax(at::matmul(queries, k.t()) / std::sqrt(static_cast<double>(q.size(1))), 1);
@@ -95,8 +95,8 @@ at::Tensor block_mass(const at::Tensor& q, const at::Tensor& k, int64_t video, i
   return at::stack(parts);
 }
 
-/// Returns, for each of kMasses, the share of the key blocks that hold this share of a tile's mass: the mean over
-/// tiles, heads and calls.
+/// Returns for each of kMasses the smallest share of key blocks that holds this share of a tile's attention, averaged
+/// over tiles, heads and calls.
 std::array<double, 3> blocks_needed(const Data& data, int64_t tile) {
   std::array<double, 3> shares{};
   int64_t heads = 0;
@@ -117,8 +117,8 @@ std::array<double, 3> blocks_needed(const Data& data, int64_t tile) {
 
 /// The cost and the error of a selection.
 struct Cost {
-  double selected = 0, computed = 0;  // shares of all blocks, including text blocks: of the selection, of list_union()
-  double l1 = 0, union_l1 = 0;        // relative L1 against full attention: of the selection, of list_union()
+  double selected = 0, computed = 0;  // share of all blocks in the selection, and in its list_union()
+  double l1 = 0, union_l1 = 0;        // relative L1 error of the selection, and of its list_union()
 
   Cost& operator+=(const Cost& other) {
     selected += other.selected;
@@ -146,7 +146,7 @@ attention::BlockMap predict(const TimedCall& call, const Data& data, double topk
   return attention::cpu::predict_blocks(params, {.heads = heads, .rows = rows}, attention::parallel_for).map;
 }
 
-/// Returns a map in which the kListBlocks rows of a list all have the union of their blocks.
+/// Returns a map in which each group of kListBlocks rows, which share a list on the GPU, has the union of its blocks.
 attention::BlockMap list_union(const attention::BlockMap& map) {
   attention::BlockMap all = map;
   for (int64_t head = 0; head < map.batch * map.heads; ++head) {
@@ -166,8 +166,8 @@ double share(const attention::BlockMap& map) {
   return static_cast<double>(attention::cpu::count_blocks(map)) / static_cast<double>(map.bits.size());
 }
 
-/// Returns the relative L1 of attention with this block map against full attention, the mean over batch entries and
-/// heads.
+/// Returns the relative L1 error of attention with this block map against full attention, averaged over batch entries
+/// and heads.
 double error(const TimedCall& call, const Data& data, const attention::BlockMap& map) {
   attention::Context context = context_of(data);
   context.policy.dropped = attention::Dropped::none;
@@ -191,7 +191,7 @@ Cost cost(const Data& data, double topk, int64_t rows) {
   return mean;
 }
 
-/// How blocks are chosen, and what replaces those that are not computed.
+/// A way to choose blocks and to replace blocks that are not computed.
 struct Variant {
   attention::Dropped dropped;
   attention::Ranking ranking;
@@ -206,7 +206,8 @@ constexpr std::array<Variant, 5> kVariants{{
     {.dropped = attention::Dropped::mean, .ranking = attention::Ranking::error, .cell = 16},
 }};
 
-/// Returns the relative L1 of this variant against full attention, over all heads of a call, the mean over calls.
+/// Returns the relative L1 error of this variant against full attention: one error for all heads of a call, averaged
+/// over calls.
 double error(const Data& data, double topk, const Variant& variant) {
   attention::Context context = context_of(data);
   context.policy.defaults.topk = topk;

@@ -45,8 +45,8 @@ void time_decodes(const models::Component& component, at::IntArrayRef latents_sh
   allocator->emptyCache();
 }
 
-/// Times the pieces of one stage of the decoder on one batch of frames, and prints a row for each. A decode runs
-/// `batches` such batches.
+/// Times the operations of one stage of the decoder on one batch of frames, and prints a row for each operation.
+/// Decoding a video takes `batches` such batches.
 class Pieces {
  public:
   Pieces(const at::TensorOptions& options, int64_t repetitions, double batches)
@@ -65,7 +65,8 @@ class Pieces {
     convolution("conv2d", weight, random({frames, height, width, in}).permute({0, 3, 1, 2}), frames, calls);
   }
 
-  /// Times possible replacements of a conv3d: another memory order, and the three frames as channels of a conv2d.
+  /// Times two possible replacements of a conv3d: another memory layout, and a conv2d with the three frames as
+  /// channels.
   void alternatives(int64_t in, int64_t out, int64_t frames, int64_t height, int64_t width) {
     convolution("conv3d, channels first", random({out, in, 3, 3, 3}), random({1, in, 2 + frames, height, width}),
                 frames, 0);

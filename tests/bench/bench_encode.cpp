@@ -22,8 +22,8 @@ using namespace sparsereel;
 
 constexpr double kGiB = 1 << 30;
 
-/// Times `work` and prints a line about it. `estimate` is the memory in bytes that the VAE expects it to need, or 0 if
-/// there is no estimate.
+/// Times `work` and prints a line about it. `estimate` is the VAE's estimate of the memory that the work needs, in
+/// bytes; 0 if there is none.
 void time_work(const std::string& name, const std::function<void()>& work, uint64_t estimate, int64_t repetitions,
                at::Device device) {
   c10::DeviceAllocator* allocator = device.is_cuda() ? c10::getDeviceAllocator(at::kCUDA) : nullptr;
@@ -39,7 +39,7 @@ void time_work(const std::string& name, const std::function<void()>& work, uint6
                 static_cast<double>(allocator->getDeviceStats(0).allocated_bytes[0].peak - before) / kGiB);
   if (estimate > 0) std::printf(", estimate %.2f GiB", static_cast<double>(estimate) / kGiB);
   std::printf("\n");
-  std::fflush(stdout);  // the next line may take a minute
+  std::fflush(stdout);  // shows the line at once, because the next one may take a minute
 }
 
 int run(const std::vector<std::string>& arguments) {

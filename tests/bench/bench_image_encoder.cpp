@@ -18,7 +18,7 @@ using namespace sparsereel;
 models::Component random_clip() {
   models::Component component;
   component.class_name = "CLIPVisionModel";
-  component.config = {{"hidden_act", "gelu"}};  // the rest is ViT-H's by default
+  component.config = {{"hidden_act", "gelu"}};  // the defaults of all other fields are those of ViT-H
   component.config_file = "config of ViT-H";
   component.random_seed = 0;
   return component;

@@ -26,7 +26,7 @@ using models::Norm;
 
 constexpr int64_t kBatch = 2, kVideo = 13 * 30 * 45, kText = 226, kHeadDim = 64, kTime = 512;
 constexpr int64_t kTokens = kVideo + kText;
-constexpr int64_t kWeightCopies = 8;  // copies of the few-row projections' weights, which keep them out of the L2 cache
+constexpr int64_t kWeightCopies = 8;  // so many copies of the modulations' weights do not fit into L2
 
 struct Sizes {
   int64_t heads, layers, channels;
@@ -41,13 +41,13 @@ struct Sizes {
   double elements() const { return static_cast<double>(kBatch * kTokens * channels); }
 };
 
-/// One line of the table.
+/// An operation of the forward pass, and a line of the table.
 struct Piece {
   std::string name;
   app::TimedCall call;
-  double bytes = 0;   // bytes that an elementwise kernel must move
+  double bytes = 0;   // bytes that an elementwise kernel must read and write
   double flops = 0;   // operations of a matmul
-  int64_t calls = 0;  // calls in a forward, or 0 if only for comparison
+  int64_t calls = 0;  // number of calls in a forward; 0 if it is only a comparison
   bool is_matmul = false;
 };
 
@@ -85,7 +85,7 @@ struct Activations {
 };
 
 std::vector<Piece> elementwise(const Sizes& s, const Block& block, Activations& a) {
-  const double n = 2 * s.elements();  // bytes of one pass over the activations
+  const double n = 2 * s.elements();  // bytes of all activations in bf16
   const double projected = 2.0 * 2 * 6 * static_cast<double>(s.channels * kTime);
   std::vector<Piece> pieces;
   pieces.push_back({.name = "copy", .call = [&](int64_t) { a.x.copy_(a.y); }, .bytes = 2 * n});
@@ -155,8 +155,8 @@ attention::Prologue prologue_of(const Sizes& s, const Activations& a) {
   return p;
 }
 
-/// Returns two pieces: the q/k norm and rotary embedding as mode full applies them, and the prepass of the other modes,
-/// which includes both.
+/// Returns two operations: the norm and rotary embedding of q and k in mode full, and the prepass of the other modes,
+/// which contains the norm and the embedding.
 std::vector<Piece> prologues(const Sizes& s, Activations& a, attention::Workspace& workspace) {
   const at::Tensor qkv = a.wide.narrow(2, 0, 3 * s.channels).view({kBatch, kTokens, 3, s.heads, kHeadDim});
   attention::Context plain{.mode = attention::Mode::sparse, .text_tokens = kText, .only_prepass = true};
@@ -167,7 +167,7 @@ std::vector<Piece> prologues(const Sizes& s, Activations& a, attention::Workspac
       attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), context, workspace);
     };
   };
-  const double quantized = 9 * s.elements();  // bytes: reads q, k and v in bf16, writes 8 bits
+  const double quantized = 9 * s.elements();  // in bytes: reads q, k and v in bf16 and writes 8 bits
   return {{.name = "mode full: q/k norm and rotary",
            .call = [qkv,
                     p = normed.prologue](int64_t) { attention::apply_prologue(p, qkv.select(2, 0), qkv.select(2, 1)); },

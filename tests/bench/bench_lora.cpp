@@ -36,7 +36,7 @@ const std::map<std::string, Model> kModels = {
     {"wan-1.3b", {"wan/dit_names.json", "2.1 1.3b", "WanTransformer3DModel", "blocks"}},
     {"wan-14b", {"wan/dit_names.json", "2.1 14b", "WanTransformer3DModel", "blocks"}}};
 
-/// Writes deltas for every matrix of the blocks to a file at this path, and returns them.
+/// Writes a LoRA for every matrix of the blocks to a file at `path`, and returns its changes to the weights.
 models::WeightDeltas write_lora(const models::Component& component, const std::string& blocks, int64_t rank,
                                 const fs::path& path) {
   std::vector<models::TensorView> views;
@@ -63,7 +63,8 @@ models::WeightDeltas write_lora(const models::Component& component, const std::s
   return deltas;
 }
 
-/// Returns a block's matrices: random bytes, with a LoRA in dtype of_lora if that is given.
+/// Returns the matrices of a block in the format `packed`, filled with random bytes. If `of_lora` is given, they have a
+/// LoRA of this dtype.
 std::vector<models::Linear> packed_block(const nlohmann::json& block, models::Dtype packed, at::Device device,
                                          int64_t rank, std::optional<at::ScalarType> of_lora) {
   std::vector<models::Linear> layers;
@@ -144,7 +145,7 @@ int run(const std::vector<std::string>& arguments) {
     const bool with = i % 2 == 1;
     zeros.component.deltas = with ? deltas : models::WeightDeltas();
     const double ms = app::milliseconds_of(device, [&] { models::load_transformer(zeros.component, device, format); });
-    if (i > 1) seconds[with].push_back(ms / 1000);  // the first two warm up
+    if (i > 1) seconds[with].push_back(ms / 1000);  // the first two runs only warm up
   }
   const double without = app::spread(seconds[false]).median, with = app::spread(seconds[true]).median;
   std::printf("loads in %.2f s without, in %.2f s with it: %.2f s more\n", without, with, with - without);

@@ -30,7 +30,7 @@ nlohmann::json run(const std::vector<std::string>& arguments) {
     const auto queued = Clock::now();
     const at::Tensor bytes = drawn.cpu();
     const std::chrono::duration<double> seconds = Clock::now() - start, queue_seconds = queued - start;
-    if (i == 0) continue;  // it loads kernels
+    if (i == 0) continue;  // the first preview also loads kernels
     whole.push_back(seconds.count());
     waiting.push_back(queue_seconds.count());
   }

@@ -19,7 +19,7 @@ namespace {
 
 using namespace sparsereel;
 
-/// Parses a list of numbers below `count`. "" gives the first, the middle and the last.
+/// Parses a comma-separated list of numbers below `count`. "" means 0, the middle and the last number.
 std::vector<int64_t> parse_list(const std::string& text, int64_t count, const std::string& what) {
   std::vector<int64_t> numbers;
   std::istringstream parts(text);

@@ -26,7 +26,7 @@ def parse():
 
 
 def make_inputs(config, path):
-    """Returns a guidance batch of 2 at the sample size."""
+    """Writes random inputs for a batch of 2, as with guidance, at the model's sample size. Returns them."""
     generator = torch.Generator().manual_seed(0)
     frames = (config.sample_frames - 1) // config.temporal_compression_ratio + 1
     inputs = {"latents": torch.randn(2, frames, config.in_channels, config.sample_height, config.sample_width, generator=generator),

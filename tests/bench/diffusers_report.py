@@ -70,7 +70,7 @@ class Bench:
             torch.cuda.synchronize()
 
     def times(self, call, warmup=2):
-        """Returns the milliseconds of each repetition, and the peak of memory in GiB."""
+        """Times call() after some calls that warm up. Returns the milliseconds of each repetition, and the peak memory in GiB."""
         for _ in range(warmup):
             call()
         if self.device.type == "cuda":
@@ -138,7 +138,7 @@ class Bench:
         return call
 
     def small_vae(self):
-        """Returns a VAE from which the pipeline reads only the scale factors."""
+        """Returns a VAE without weights. The pipeline reads only its scale factors."""
         config = {**self.architecture["vae"], "layers_per_block": 1}
         with torch.device("meta"):
             return diffusers.AutoencoderKLCogVideoX.from_config(config)
@@ -213,7 +213,7 @@ class Bench:
         return diffusers.CogVideoXPipeline(tokenizer=None, text_encoder=None, vae=self.vae(), transformer=self.transformer(), scheduler=self.scheduler())
 
     def video(self, path):
-        """Makes a video with diffusers' own pipeline, which decides on steps, guidance passes and the decoding of frames."""
+        """Makes a video with diffusers' own pipeline, which runs all steps and guidance passes and decodes the frames."""
         ids = torch.randint(self.architecture["text_encoder"]["vocab_size"], (2, self.settings["text_tokens"]), device=self.device)
         prompt, negative = self.text_encoder()(ids)[0].split(1)
         self.free()
@@ -225,7 +225,7 @@ class Bench:
         path.write_bytes((frames * 255).round().astype("uint8").tobytes())
 
     def masks(self, prompt):
-        """Returns the pipeline's arguments besides the embedded prompts."""
+        """Returns further arguments for the pipeline, in addition to the embedded prompts."""
         return {}
 
     tokenizer_folder = "pipeline/tokenizer"
@@ -250,7 +250,7 @@ class Bench:
 
 
 class WanBench(Bench):
-    """Wan, whose guidance passes diffusers runs one after the other."""
+    """Benchmarks Wan. diffusers runs its guidance passes one after the other."""
     tokenizer_folder = "wan/pipeline/tokenizer"
     index = {"_class_name": "WanPipeline", "text_encoder": ["transformers", "UMT5EncoderModel"], "tokenizer": ["transformers", "T5Tokenizer"],
              "transformer": ["diffusers", "WanTransformer3DModel"], "transformer_2": [None, None], "vae": ["diffusers", "AutoencoderKLWan"]}
@@ -281,7 +281,7 @@ class WanBench(Bench):
             passes = [transformer(hidden_states=latents.to(self.dtype), encoder_hidden_states=text[i : i + 1], timestep=timestep.expand(1), return_dict=False)[0]
                       for i in range(batch)]
             noise = passes[0] if batch == 1 else passes[0] + self.settings["cfg_scale"] * (passes[1] - passes[0])
-            scheduler._step_index, scheduler.model_outputs, scheduler.lower_order_nums, scheduler.last_sample = None, [None] * 2, 0, None  # restart
+            scheduler._step_index, scheduler.model_outputs, scheduler.lower_order_nums, scheduler.last_sample = None, [None] * 2, 0, None  # starts the sampler anew
             return scheduler.step(noise, timestep, latents, return_dict=False)[0]
         return call
 
@@ -295,7 +295,7 @@ class WanBench(Bench):
                                      expand_timesteps=self.architecture.get("expand_timesteps", False))
 
     def save(self, folder):
-        """Makes the second expert's folder a link to the first one's, so that the disk holds only one of them."""
+        """Saves the models. The folder of the second expert is a link to the folder of the first one, to save disk space."""
         boundary = self.architecture.get("boundary_ratio")
         self.index = {**self.index, "boundary_ratio": boundary, "expand_timesteps": self.architecture.get("expand_timesteps", False)}
         if boundary is not None:
@@ -306,7 +306,7 @@ class WanBench(Bench):
 
 
 class MochiBench(Bench):
-    """Mochi, whose guidance passes diffusers runs together. Texts have full length, so its mask over padded text hides nothing."""
+    """Benchmarks Mochi. diffusers runs its guidance passes as one batch. Texts have full length here, so the mask over padding hides nothing."""
     tokenizer_folder = "mochi/pipeline/tokenizer"
     index = {"_class_name": "MochiPipeline", "force_zeros_for_empty_prompt": True, "text_encoder": ["transformers", "T5EncoderModel"],
              "tokenizer": ["transformers", "T5TokenizerFast"], "transformer": ["diffusers", "MochiTransformer3DModel"], "vae": ["diffusers", "AutoencoderKLMochi"]}

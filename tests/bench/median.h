@@ -1,4 +1,4 @@
-// Measures the time of a call.
+// Measures the median time of a call.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,7 +10,7 @@
 
 namespace sparsereel::bench {
 
-/// Returns the median of `repetitions` calls in milliseconds, after one call that does not count.
+/// Returns the median time of `repetitions` calls in milliseconds, after one call that warms up.
 inline double median_ms(const std::function<void()>& call, int64_t repetitions, at::Device device) {
   app::Timer timer(device);
   std::vector<double> times;

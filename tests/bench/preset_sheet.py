@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 PRESETS = ('exact', 'near', 'balanced', 'fast')
-WHICH = 2 / 3  # place of the frame in the video; by then moving things have moved
-SIDE, GAP = 160, 4  # pixels
+WHICH = 2 / 3  # place of the chosen frame in the video, where moving objects have already moved
+SIDE, GAP = 160, 4  # size of a frame on the sheet and distance between frames, in pixels
 
 
 def frame_of(path):

@@ -1,4 +1,5 @@
-// Code that the benchmark programs share: the frame of their main(), the tensors of a comparison, and the timed loop.
+// Code that the benchmark programs share: reading arguments, printing errors and results, writing tensors, and a timed
+// loop.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -18,7 +19,7 @@
 
 namespace sparsereel::bench {
 
-/// Runs a program's body. Turns an exception into a message and an exit code.
+/// Runs the body of a program's main() and returns its exit code. An exception becomes a message and a nonzero code.
 inline int guarded(const std::function<int()>& body) {
   try {
     return body();
@@ -59,7 +60,7 @@ inline void write_tensor(const std::string& path, const std::string& name, const
   models::write_safetensors(path, {{name, models::Dtype::f32, values.sizes().vec(), std::as_bytes(data)}});
 }
 
-/// Returns the seconds of each of `count` runs.
+/// Calls `run` `count` times. Returns the seconds of each call.
 inline std::vector<double> timed(int count, const std::function<void()>& run) {
   std::vector<double> seconds;
   for (int i = 0; i < count; ++i) {

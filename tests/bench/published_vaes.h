@@ -11,9 +11,10 @@ namespace sparsereel::bench {
 
 struct PublishedVae {
   std::string name;
-  std::string names_file, model;  // a file below tests/parity/data, and the model's name in it
+  // File below tests/parity/data with the tensors' names, and the key of the model in it.
+  std::string names_file, model;
   std::string vae_class;
-  std::vector<int64_t> latents;  // shape of the latents of a video of typical size
+  std::vector<int64_t> latents;  // shape of the latents of a typical video
 };
 
 inline const PublishedVae& published_vae(const std::string& name) {

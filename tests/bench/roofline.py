@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Calculates how long one forward of a Wan transformer takes at least on GeForce GPUs: operations divided by published rates. Nothing is measured.
+"""Calculates the shortest possible time of one forward of a Wan transformer on GeForce GPUs: operations divided by published rates. Measures nothing.
 
   tests/bench/roofline.py configs/wan-2.1-14b.yaml
 
@@ -9,8 +9,8 @@ import sys
 
 import yaml
 
-# Dense 10^12 operations per second: NVIDIA's white papers for GA102, AD102 and GB202. bf16 and fp8 are those with fp32 accumulators, which are half of the
-# rates with fp16 accumulators on GeForce.
+# Dense 10^12 operations per second: NVIDIA's white papers for GA102, AD102 and GB202. The rates of bf16 and fp8 are those with fp32 accumulators. On
+# GeForce they are half of the rates with fp16 accumulators.
 RATES = {
     'RTX 3090': {'int8': 284, 'bf16': 71},
     'RTX 4090': {'int8': 661, 'fp8': 330, 'bf16': 165},
@@ -21,18 +21,19 @@ TEXT_TOKENS = 512
 
 
 def operations(config, size):
-    """Returns the operations, in 10^12, of the linear layers, of self-attention's product Q.K (P.V has as many), and of cross-attention."""
+    """Returns three numbers of operations, in 10^12: those of the linear layers, of self-attention's product Q.K (P.V has as many), and of cross-attention."""
     height, width, frames = size
     tokens = (height // 16) * (width // 16) * ((frames - 1) // 4 + 1)
     dim = config['num_attention_heads'] * config['attention_head_dim']
-    on_video = 6 * dim * dim + 2 * dim * config['ffn_dim']  # q, k, v and output of self-attention; q and output of cross-attention; feed-forward
+    on_video = 6 * dim * dim + 2 * dim * config['ffn_dim']  # weights of the layers that process video tokens: q, k, v and output of self-attention; q and output of cross-attention; feed-forward
     on_text = 2 * dim * dim
     linear = 2 * (tokens * on_video + TEXT_TOKENS * on_text)
     return [config['num_layers'] * each / 1e12 for each in (linear, 2 * tokens * tokens * dim, 4 * tokens * TEXT_TOKENS * dim)]
 
 
 def seconds(work, rates, linear, scores, values, share=1.0):
-    """Returns the seconds of a forward whose linear layers, Q.K and P.V run at the named rates. share: of the blocks of attention, those that are computed."""
+    """Returns the seconds of a forward. `linear`, `scores` and `values` name the rates at which linear layers, Q.K and P.V run. `share` is the share of attention's blocks
+    that is computed."""
     layers, product, cross = work
     return layers / rates[linear] + share * product * (1 / rates[scores] + 1 / rates[values]) + cross / rates['bf16']
 

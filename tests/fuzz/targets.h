@@ -1,4 +1,5 @@
-// The fuzzers' targets. Each takes arbitrary bytes and either succeeds with a plausible result or throws Error.
+// The fuzzers' targets. Each one passes arbitrary bytes to a parser. The parser must throw Error or return a plausible
+// result; anything else ends the process.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +38,7 @@
 
 namespace sparsereel::test {
 
-/// Calls a parser. Aborts if it accepts a list that points outside the file.
+/// Calls a parser of weight files. Aborts if it returns a tensor that lies outside the file of `file_size` bytes.
 template <typename Parse>
 void parse_tensor_list(uint64_t file_size, const Parse& parse) {
   try {
@@ -53,7 +54,7 @@ inline void parse_header(std::span<const std::byte> file, uint64_t file_size) {
   parse_tensor_list(file_size, [&] { return models::parse_safetensors_header(file, file_size, "fuzz.safetensors"); });
 }
 
-/// Parses the bytes as a whole file, and the tokenizer among its keys.
+/// Parses the bytes as a GGUF file, and the tokenizer in its key-value pairs.
 inline void fuzz_gguf(std::span<const std::byte> bytes) {
   models::TensorList list;
   parse_tensor_list(bytes.size(), [&] { return list = models::parse_gguf(bytes, "fuzz.gguf"); });
@@ -65,7 +66,7 @@ inline void fuzz_gguf(std::span<const std::byte> bytes) {
   }
 }
 
-/// Parses the bytes as a whole file, and as the pickle inside one.
+/// Parses the bytes as a whole file of torch.save(), and as the pickle inside such a file.
 inline void fuzz_torch_zip(std::span<const std::byte> bytes) {
   parse_tensor_list(bytes.size(), [&] { return models::parse_torch_zip(bytes, "fuzz.pth"); });
   try {
@@ -75,8 +76,8 @@ inline void fuzz_torch_zip(std::span<const std::byte> bytes) {
   }
 }
 
-/// Parses the bytes as a whole file, and as the JSON header of one. The right length is put before the header, because
-/// a fuzzer would seldom guess it.
+/// Parses the bytes as a whole safetensors file, and as the JSON header of such a file. For the latter, this function
+/// adds the header's length, which a fuzzer would seldom guess.
 inline void fuzz_safetensors(std::span<const std::byte> bytes) {
   parse_header(bytes, bytes.size());
   const uint64_t length = bytes.size();
@@ -97,7 +98,7 @@ inline void fuzz_config(std::span<const std::byte> bytes) {
       // Most inputs end here.
     }
   };
-  // Parses a VAE's config with its encoder and without.
+  // Parses a VAE's config for a VAE with an encoder and for one without.
   const auto attempt_vae = [&](const auto& parse) {
     for (const bool with_encoder : {false, true})
       attempt([&](const auto& json, const auto& file) { parse(json, file, with_encoder); });
@@ -120,7 +121,7 @@ inline void fuzz_config(std::span<const std::byte> bytes) {
   });
 }
 
-/// Parses the bytes as a prompt set of each format. Aborts if an output path leaves its folder.
+/// Parses the bytes as a prompt set in each format. Aborts if the path of a video leaves the output folder.
 inline void fuzz_prompt_set(std::span<const std::byte> bytes) {
   using enum app::sets::SetFormat;
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -138,7 +139,8 @@ inline void fuzz_prompt_set(std::span<const std::byte> bytes) {
   }
 }
 
-/// Parses the bytes as a manifest: every line counts or causes a warning. Aborts if an output path leaves its folder.
+/// Parses the bytes as a manifest. Aborts if a line neither gives an entry nor causes a warning, or if the path of a
+/// video leaves the output folder.
 inline void fuzz_manifest(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   std::vector<std::string> warnings;
@@ -179,7 +181,7 @@ inline void fuzz_request(std::span<const std::byte> bytes) {
       [&] { return app::serve::parse_form(app::serve::parse_multipart(text, "multipart/form-data; boundary=limit")); });
 }
 
-/// Parses the bytes as a profile. Aborts if an accepted profile does not read back as itself.
+/// Parses the bytes as a profile. If it is accepted, writes and reads it again, and aborts if the result differs.
 inline void fuzz_profile(std::span<const std::byte> bytes) {
   const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   try {
@@ -190,8 +192,8 @@ inline void fuzz_profile(std::span<const std::byte> bytes) {
   }
 }
 
-/// Parses the bytes as a spiece.model. If that is accepted, tokenizes difficult text and the bytes themselves. Aborts
-/// on ids outside the vocabulary.
+/// Parses the bytes as a spiece.model. If they are accepted, tokenizes difficult texts and the bytes themselves. Aborts
+/// if an id lies outside the vocabulary.
 inline void fuzz_tokenizer(std::span<const std::byte> bytes) {
   const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   models::TokenizerConfig config;

@@ -1,4 +1,4 @@
-"""Files of torch.save(), whole and malformed, made without torch."""
+"""Makes files like those of torch.save() without torch, valid and malformed ones."""
 import collections
 import io
 import os
@@ -10,7 +10,7 @@ import zipfile
 
 
 class TorchStandIn(types.ModuleType):
-    """A module with those members of torch that pickles name."""
+    """Imitates a module of torch with the members that pickles refer to."""
     def __init__(self, name, **members):
         super().__init__(name)
         for key, member in members.items():
@@ -34,7 +34,7 @@ class Stored:
 
 
 class Call:
-    """An object that pickles as function(*arguments)."""
+    """An object whose pickle is the call function(*arguments)."""
     def __init__(self, function, *arguments):
         self.call = (function, arguments)
 
@@ -56,7 +56,7 @@ def torch_pickle(value, protocol=2):
 
 
 def torch_zip(value=None, storages=None, text=None, others=(), root="archive/", **info):
-    """Returns a file's bytes. text overrides the pickle of value; info sets fields of every zip entry."""
+    """Returns the bytes of a file that holds `value`. If `text` is given, it replaces the pickle of `value`. `info` sets fields of every zip entry."""
     entries = {"data.pkl": torch_pickle(value) if text is None else text, "byteorder": b"little"}
     entries |= {f"data/{key}": content for key, content in (storages or {"0": struct.pack("<6f", *range(6))}).items()} | dict(others)
     file = io.BytesIO()

@@ -1,5 +1,5 @@
-// The target of fuzz_yaml: parses arbitrary bytes as a --config file and as a file of configs/. Each is accepted or
-// refused with an Error that names the file.
+// The target of fuzz_yaml: parses arbitrary bytes as a --config file and as a file in configs/. Both parsers must
+// accept the bytes or throw an Error that names the file.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Tests that configs, presets and profiles fill in what a request leaves unset.
+// Tests that configs, presets and profiles set the options that a request leaves unset.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-/// Returns a config with these defaults that matches the model of these tests.
+/// Returns the text of a config file that matches the model of these tests and has these defaults.
 std::string config_of(const std::string& defaults) {
   return "match: {class: CogVideoXTransformer3DModel}\ndefaults: {" + defaults +
          "}\npresets:\n  fast: {steps: 1, cache: \"0.5\"}\n";
@@ -42,7 +42,7 @@ TEST(LibraryDefaults, TakeUnsetOptionsFromTheMatchingConfig) {
   EXPECT_EQ(video.pixels, expected.pixels);
   EXPECT_EQ(video.warnings, expected.warnings);
 
-  bare.error = full.error = 0.2;  // replaces the file's topk
+  bare.error = full.error = 0.2;  // an error bound replaces the topk of the config file
   bare.dynamic_cfg = full.dynamic_cfg = false;
   full.topk.reset();
   EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
@@ -71,8 +71,8 @@ TEST(LibraryDefaults, UseTheBalancedPresetUnlessAnotherIsChosen) {
   EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
   bare.attention.clear(), full.attention = "quantized", bare.preset = "quality";
   EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
-  bare.preset.clear(), full.attention.clear(), full.topk = 0.2,
-                                               bare.steps = full.steps = 9;  // too few steps for the rest of the preset
+  // For fewer than 10 steps, the rest of the preset does not apply.
+  bare.preset.clear(), full.attention.clear(), full.topk = 0.2, bare.steps = full.steps = 9;
   EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
 }
 

@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
     if (argc == 6) request.profile = argv[5];
     const sparsereel::Video video = model.generate(request, [](int64_t step, int64_t steps) {
       std::cerr << "step " << step << " of " << steps << "\n";
-      return true;  // false cancels the run
+      return true;  // false would cancel the run
     });
     for (const std::string& warning : video.warnings) std::cerr << "warning: " << warning << "\n";
     std::ofstream file(argv[4], std::ios::binary);

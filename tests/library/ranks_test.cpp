@@ -1,4 +1,4 @@
-// Compares videos that several ranks of one process make together with those of one rank.
+// Compares videos that several ranks of one process make together with videos of a single rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
-constexpr float kNear = 1e-4F;  // several ranks add numbers in another order than one
+constexpr float kNear = 1e-4F;  // bound on differences: several ranks add in another order
 
 Video made(int gpus, const VideoRequest& request = small()) {
   return TextToVideo(kModel, {.device = "cpu", .gpus = gpus}).generate(request);

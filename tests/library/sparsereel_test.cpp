@@ -1,4 +1,4 @@
-// Tests libsparsereel as a program uses it: linked to the shared library alone, through its one header.
+// Tests libsparsereel as other programs use it: linked only to the shared library, through its one header.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ TEST(Library, TakesATransformerFileInsteadOfTheFolders) {
   EXPECT_EQ(none.field(), "transformer_2");
 }
 
-/// Writes a YAML file like those of configs/ with the architecture of a model in a diffusers folder.
+/// Writes a YAML file like those in configs/. It describes the architecture of the diffusers folder `model`.
 void describe(const std::filesystem::path& model, const std::filesystem::path& yaml) {
   std::string text =
       "match: {class: WanTransformer3DModel, layers: 2, heads: 2, boundary_ratio: null}\narchitecture:\n";
@@ -118,7 +118,7 @@ TEST(Library, ReportsStepsAndStopsOnRequest) {
     EXPECT_EQ(failure.code(), 130);
     EXPECT_EQ(calls, last);
   }
-  EXPECT_EQ(model.generate(small()).frames, 9);  // the model is still usable
+  EXPECT_EQ(model.generate(small()).frames, 9);  // the model can still be used
 }
 
 TEST(Library, RefusesACallThatOverlapsAnother) {
@@ -142,7 +142,7 @@ TEST(Library, RefusesACallThatOverlapsAnother) {
 TEST(Library, ReportsUseOfAMovedFromObject) {
   TextToVideo model(kModel, {.device = "cpu"});
   const TextToVideo other = std::move(model);
-  // NOLINTNEXTLINE(bugprone-use-after-move): that is what is tested
+  // NOLINTNEXTLINE(bugprone-use-after-move): this test checks the error after a move
   EXPECT_THAT(failure_of([&] { model.generate(small()); }).cause(), HasSubstr("moved from"));
 }
 
@@ -289,7 +289,7 @@ TEST(Library, WarnsAboutMembersWithoutEffect) {
        {"negative_prompt blurry has no effect without guidance (cfg_scale 0.5)",
         "guidance_passes in-turn has no effect without guidance (cfg_scale 0.5)",
         "dynamic_cfg true has no effect without guidance (cfg_scale 0.5)"}},
-      {[](auto& r) { r.steps.reset(); },  // a number of steps would contradict sigmas
+      {[](auto& r) { r.steps.reset(); },  // because sigmas fix the number of steps
        [](auto& r) {
          r.cfg_scale_2 = 3, r.flow_shift = 5, r.sigmas = {1, 0.25};
        },
@@ -321,11 +321,12 @@ TEST(Library, WarnsAboutMembersWithoutEffect) {
               ElementsAre("offload has no effect on a CPU, whose memory is the host's"));
 }
 
-/// Copies the model but replaces its text encoder with one layer of zeros whose sizes are not multiples of 16.
+/// Copies the model, but replaces its text encoder with an encoder of one layer of zeros. The sizes of its matrices are
+/// not multiples of 16.
 void copy_narrow_model(const std::filesystem::path& to) {
   struct Matrix {
     std::string name;
-    size_t rows, columns;  // 0 columns for a vector
+    size_t rows, columns;  // columns is 0 for a vector
   };
   const std::string attention = "encoder.block.0.layer.0.", feed_forward = "encoder.block.0.layer.1.";
   const std::vector<Matrix> matrices = {{"shared", 119, 32},
@@ -376,7 +377,7 @@ TEST(Library, WarnsAboutFp8ThatNoLayerSupports) {
       IsEmpty());
 }
 
-/// Copies the model and sets its decoder's last bias to the fp16 number with these bits.
+/// Copies the model and sets the bias of the decoder's last layer to the fp16 number with the bits `half`.
 void copy_model(const std::filesystem::path& to, uint16_t half) {
   std::filesystem::copy(kModel, to, std::filesystem::copy_options::recursive);
   const std::filesystem::path path = to / "vae" / "diffusion_pytorch_model.safetensors";
@@ -438,7 +439,7 @@ TEST(Library, UsesTheRequestedGuidance) {
   VideoRequest request = small();
   request.frames = 5;
   const std::vector<float> usual = model.generate(request).pixels;
-  request.guidance_passes = "in-turn";  // computes the same with sums in another order
+  request.guidance_passes = "in-turn";  // the same result, except that sums have another order
   EXPECT_THAT(model.generate(request).pixels, Pointwise(FloatNear(1e-3), usual));
   for (std::optional<double> VideoRequest::*member : {&VideoRequest::cfg_scale_2, &VideoRequest::flow_shift}) {
     VideoRequest other = request;
