@@ -11,7 +11,7 @@ import transformers
 
 from random_lines import random_lines
 
-# Characters that this version of Python knows; utf8proc and tokenizers may know newer ones, each its own.
+# The characters that this version of Python knows. utf8proc and tokenizers may know newer characters, but not the same ones, so newer ones are not compared.
 KNOWN = [chr(code) for code in range(1, 0x110000) if unicodedata.category(chr(code)) not in ("Cn", "Cs", "Co")]
 ENDINGS = ["'s", "'S", "'t", "'RE", "'ve", "'m", "'lL", "'d", "'\u017f", "'x", "''s", "\u2019s"]
 SPACES = [" ", "  ", "\t", "\n", "\r\n", "\r", "\n\n", " \n", "\u00a0", "\u3000", "\u0085", "\u2028", "\x0b", "\u200b"]
@@ -19,7 +19,7 @@ DIGITS = ["0", "42", "1,000.5", "\u0664\u0665", "\u2167", "\u00bd", "\u00b2", "\
 
 
 def mixed_lines(count, tokens):
-    """Yields lines whose parts meet without spaces between them, because the split of words depends on neighbours."""
+    """Yields lines of parts without spaces between them, because the tokenizer splits words depending on the neighboring characters."""
     rng = random.Random(11)
     parts = [lambda: rng.choice(ENDINGS), lambda: rng.choice(SPACES) * rng.randint(1, 3), lambda: rng.choice(DIGITS), lambda: rng.choice(KNOWN), lambda: rng.choice(tokens),
              lambda: rng.choice(tokens)[:rng.randint(1, 8)], lambda: "".join(rng.choices("abcdeABC", k=rng.randint(1, 6))), lambda: rng.choice("!?.,;:-_/()[]{}<>|\"'`~@#$%^&*+=\\") * rng.randint(1, 3),
@@ -33,7 +33,7 @@ def main():
     theirs = transformers.Qwen2Tokenizer.from_pretrained(folder)
     tokens = list(theirs.get_added_vocab())
     differ, seed_lines = 0, [*random_lines(int(count) // 2), *mixed_lines(int(count) - int(count) // 2, tokens)]
-    step = 50000  # lines at a time, to keep memory small
+    step = 50000  # number of lines that are compared at a time, to limit memory
     for first in range(0, len(seed_lines), step):
         lines = seed_lines[first:first + step]
         printed = subprocess.run([program, folder], input="".join(json.dumps(line) + "\n" for line in lines), text=True, capture_output=True, check=False)

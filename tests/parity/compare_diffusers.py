@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """python tests/parity/compare_diffusers.py [--program build/sparsereel] [--model assets/tiny] [--steps 25] [--rounds 2]
-Runs the same prompt, seed and steps through diffusers and through sparsereel in turns, with full attention in fp32. Prints the largest difference of any pixel,
-the seconds of a denoising step, the seconds of decoding, and the ratio of medians. Needs torch, diffusers, transformers, sentencepiece, safetensors."""
+Makes the same video with diffusers and with sparsereel in turns: same prompt, seed and steps, full attention in fp32. Prints the largest difference of a pixel, the
+seconds of a denoising step and of decoding, and the ratios of medians. Needs torch, diffusers, transformers, sentencepiece, safetensors."""
 import argparse
 import json
 import pathlib

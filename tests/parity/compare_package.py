@@ -23,17 +23,17 @@ DATA = pathlib.Path(__file__).parent / "data"
 PROMPT, NEGATIVE = "a red circle moving to the right on a blue background", "blurry, gray"
 COMMON = {"prompt": PROMPT, "negative_prompt": NEGATIVE, "seed": 7, "num_inference_steps": 4, "max_sequence_length": 16, "width": 192, "height": 192, "num_frames": 9}
 CASES = {"cogvideox": {"folder": "pipeline", "topk": 0.4}, "wan": {"folder": "wan/pipeline", "topk": 0.4}, "wan_error": {"folder": "wan/pipeline", "error": 0.5}}
-GRID = (3, 12, 12)  # of the tokens, at the size in COMMON
+GRID = (3, 12, 12)  # frames, rows and columns of tokens for the video size in COMMON
 
 
 def rotate(x, cos, sin):
-    """Rotates pairs of neighbors of x [.., tokens, head_dim] by cos and sin [tokens, head_dim], which hold each value twice."""
+    """Applies rotary embeddings to x [.., tokens, head_dim]. Pairs are neighboring channels. cos and sin [tokens, head_dim] hold each value twice."""
     even, odd = x.float().unflatten(-1, (-1, 2)).unbind(-1)
     return (x.float() * cos + torch.stack([-odd, even], -1).flatten(-2) * sin).to(x.dtype)
 
 
 class SparseCogVideoX:
-    """Replaces CogVideoXAttnProcessor2_0. It puts the text behind the video, as the kernels need it."""
+    """Replaces CogVideoXAttnProcessor2_0 of diffusers. Moves the text behind the video, because our kernels need it there."""
 
     def __init__(self, order, **selection):
         self.order, self.selection = order, selection
@@ -51,7 +51,7 @@ class SparseCogVideoX:
 
 
 class SparseWan:
-    """Replaces WanAttnProcessor for self-attention."""
+    """Replaces WanAttnProcessor of diffusers in self-attention."""
 
     def __init__(self, order, **selection):
         self.order, self.selection = order, selection
@@ -75,7 +75,7 @@ def open_pipeline(case, device, dtype):
     pipeline = (WanPipeline if wan else CogVideoXPipeline).from_pretrained(DATA / case["folder"], torch_dtype=dtype).to(device)
     pipeline.set_progress_bar_config(disable=True)
     order = sparsereel.token_order(*GRID, device=device)
-    selection = {**selection_of(case), "dense_operations": 0}  # so that short calls use our kernels, too
+    selection = {**selection_of(case), "dense_operations": 0}  # 0: short calls use our kernels, too
     if wan:
         for block in pipeline.transformer.blocks:
             block.attn1.set_processor(SparseWan(order, **selection))
@@ -101,7 +101,7 @@ def ours(program, case, device, dtype, folder):
 
 
 def decoded(pipeline, latents):
-    """Returns the frames in 0..1 that diffusers decodes from latents."""
+    """Decodes latents with diffusers. Returns the frames in 0..1."""
     latents = latents.to(pipeline.device, pipeline.vae.dtype)
     if isinstance(pipeline, WanPipeline):
         mean, std = (torch.tensor(pipeline.vae.config[key]).view(1, -1, 1, 1, 1).to(latents) for key in ("latents_mean", "latents_std"))
@@ -118,7 +118,7 @@ def psnr(frames, others):
 
 def compare(program, device):
     dtype = "fp32" if device == "cpu" else "bf16"
-    golden = load_file(DATA / "package_golden.safetensors")  # for the shapes of the latents
+    golden = load_file(DATA / "package_golden.safetensors")  # only the shapes of the latents are used
     for name, case in CASES.items():
         with tempfile.TemporaryDirectory() as folder, torch.no_grad():
             latents = ours(program, case, device, dtype, pathlib.Path(folder))

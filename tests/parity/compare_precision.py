@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """python tests/parity/compare_precision.py CAPTURE_OUTPUT: prints how far bf16 is from fp32 in diffusers and in our program, and how far our program is with 8-bit
-weights, at the published widths and sizes with random weights. Fails if our bf16 errs more than 1.1 times as much as diffusers', or 8 bits by more than FP8_MOST.
-CAPTURE_OUTPUT is the built tests/bench/capture_output. Needs torch, diffusers, safetensors, and for the sizes it has a GPU."""
+weights, at the published widths and sizes with random weights. Fails if our error in bf16 is more than 1.1 times that of diffusers, or if our error in 8 bits is above FP8_MOST.
+CAPTURE_OUTPUT is the built tests/bench/capture_output. Needs torch, diffusers, safetensors, and a GPU for the published sizes."""
 import argparse
 import json
 import pathlib
@@ -21,7 +21,7 @@ FP8_MOST = 0.05
 TWO_B = dict(num_attention_heads=30)
 FIVE_B = dict(num_attention_heads=48, use_rotary_positional_embeddings=True)
 WAN_1_3B = dict(num_attention_heads=12, ffn_dim=8960)
-# name: (model, config, latents)
+# {name: (class of the model, config, shape of the latents)}
 CASES = {
     "2b, one block": (CogVideoXTransformer3DModel, dict(TWO_B, num_layers=1), (2, 13, 16, 60, 90)),
     "2b, four blocks": (CogVideoXTransformer3DModel, dict(TWO_B, num_layers=4), (2, 13, 16, 60, 90)),
@@ -40,7 +40,7 @@ CASES = {
 
 
 def randomize(model):
-    """Gives every parameter bf16 numbers, at scales where activations neither vanish nor explode."""
+    """Sets every parameter to random bf16 numbers of a scale at which activations neither vanish nor explode."""
     for name, value in model.state_dict().items():
         noise = torch.randn(value.shape)
         noise = noise * (0.8 / value[0].numel() ** 0.5) if value.ndim > 1 else 0.3 * noise + float(name.endswith("weight"))
@@ -61,7 +61,7 @@ def run_diffusers(model, inputs, device, dtype):
     latents, timesteps = inputs["latents"].to(device, dtype), inputs.get("timesteps", torch.tensor(0)).to(device)
     if isinstance(model, AutoencoderKLMochi):
         mean, std = (torch.tensor(values, device=device).view(1, -1, 1, 1, 1) for values in (model.config.latents_mean, model.config.latents_std))
-        latents = (latents.float() * std + mean).to(dtype)  # our VAE does this in decode()
+        latents = (latents.float() * std + mean).to(dtype)  # our VAE does this scaling in decode()
     if "text" not in inputs:
         return model.decode(latents).sample.float().cpu()
     text = inputs["text"].to(device, dtype)
@@ -75,7 +75,7 @@ def run_diffusers(model, inputs, device, dtype):
 
 
 def index_of(class_name):
-    """Returns the model_index.json of a pipeline with this component."""
+    """Returns the content of model_index.json for a pipeline that has a component of this class."""
     tests = pathlib.Path(__file__).parents[1]
     for row in json.loads((tests / "families.json").read_text()).values():
         index = tests / "parity/data" / row.get("data", "none") / "pipeline/model_index.json"

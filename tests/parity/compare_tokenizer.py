@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """python tests/parity/compare_tokenizer.py TOKENIZER_FOLDER [build/tests/print_ids] [LINES]: gives random lines of many scripts to our tokenizer and to
-transformers' T5Tokenizer. Counts the lines whose ids differ, by kind, with examples. Up to version 4 transformers leaves T5 to SentencePiece; version 5 has a
-tokenizer of its own. Needs transformers, sentencepiece, protobuf."""
+transformers' T5Tokenizer. Counts the lines whose ids differ, by kind of difference, and prints examples. In versions up to 4, transformers uses SentencePiece for T5; version 5 has its own
+tokenizer. Needs transformers, sentencepiece, protobuf."""
 import collections
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""Helpers of the scripts that make image-to-video pipelines: pictures, a text encoder, and the files of the cases."""
+"""Code that the scripts for image-to-video pipelines share: it makes pictures and a text encoder, and writes the files of the cases."""
 import json
 
 import torch
@@ -9,14 +9,14 @@ from safetensors.torch import save_file
 
 
 def save_text_encoder(folder, config, encoder, vocab_size, generator):
-    """Saves a small text encoder with random weights, of T5's or of UMT5's classes."""
+    """Saves a small text encoder with random weights. `config` and `encoder` are the classes of T5 or UMT5."""
     small = config(vocab_size=vocab_size, d_model=32, d_kv=16, d_ff=32, num_layers=1, num_heads=2, feed_forward_proj="gated-gelu", dropout_rate=0.0, pad_token_id=0, eos_token_id=1,
                    decoder_start_token_id=0, is_encoder_decoder=False, use_cache=False)
     randomize(encoder(small), generator).save_pretrained(folder / "text_encoder")
 
 
 def latents_of(pipeline, pictures, arguments):
-    """Returns the pipeline's latents. arguments may name pictures; its seed makes the generator of the noise."""
+    """Runs the pipeline and returns its latents. `arguments` are the pipeline's arguments, with names of pictures in place of pictures, and the seed of the noise."""
     arguments = dict(arguments)
     seed = arguments.pop("seed")
     for name in ("image", "last_image"):
@@ -35,8 +35,8 @@ def save_cases(file, common, cases):
 
 
 def write_pipeline_cases(folder, common, cases, sizes, run):
-    """Writes pipeline_cases.json and pipeline_golden.safetensors. run(pictures, **options) returns the latents and frames of a case. Returns the pictures,
-    which have the given sizes."""
+    """Makes pictures of the given sizes, {name: (height, width)}, and runs the cases. run(pictures, **options) returns the latents and frames of a case. Writes
+    pipeline_cases.json and pipeline_golden.safetensors. Returns the pictures."""
     pictures = {name: picture(*size, seed) for seed, (name, size) in enumerate(sizes.items())}
     golden = {name: pixels / 255 for name, pixels in pictures.items()}
     for name, options in cases.items():

@@ -15,7 +15,7 @@ SEED = 11
 
 
 def cases():
-    """Yields (name, config, steps, dtype)."""
+    """Yields the cases (name, config of the scheduler, number of steps, dtype of the predictions)."""
     for steps in (1, 2, 3, 7, 10, 50, 100):
         yield f"{steps}_steps", {}, steps, torch.float32
     yield "v_prediction", {"prediction_type": "v_prediction"}, 10, torch.float32
@@ -39,7 +39,7 @@ def sample(scheduler, steps, dtype, direction):
         prediction = (given.float() * 0.25 + direction[i % len(direction)]).to(dtype)
         latents = scheduler.step(prediction, t, latents, generator=generator, return_dict=False)[0]
         trajectory.append(latents.float())
-    next_draw = torch.randn(4, generator=generator)  # shows how much the run drew
+    next_draw = torch.randn(4, generator=generator)  # differs if our sampler draws more or less from the generator
     return start.float(), torch.stack(trajectory), next_draw
 
 

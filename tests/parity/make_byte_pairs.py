@@ -20,7 +20,7 @@ STRINGS = [
     "A red fox walking through snow", "Hello, WORLD!  2026", "1234567 3.14 \u00bd \u2167 \u0664\u0665", "caf\u00e9 cafe\u0301 na\u00efve", "\u4e2d\u6587 \u30ab\u3099 \u1100\u1161\u11a8 \u1100\u1161\u11a7", "\U0001f642a!\n",
     "..!?\n\n- a", "(a) [b] {c} <d>", "$5.00 100%", "under_score camelCase", "\u00a0a\u3000b\u2028c\u0085d", "a\u200bb \u200d\ufeff", "<|endoftext|>", "a<|im_start|>b", " <|im_end|> \n",
     "<tool_call>x</tool_call>", "<d>[English] Hello there.</d>", "a <d> b </d> c", "<|cutoff|><|cutoff|>", "<|im_start", "<d", "</d>>", "<|IM_END|>", "<|im_end|", "a\x00b", "\x07\x1f\x7f", "red" * 60, "a" * 300,
-    "\u0e81\u0ec8\u0eba", "\u0c4d\u0c3c a", "q\u0301\u1abf\u0323e\u0301", "\U00011935\U00011930",  # accents and letters that Unicode 9 did not have
+    "\u0e81\u0ec8\u0eba", "\u0c4d\u0c3c a", "q\u0301\u1abf\u0323e\u0301", "\U00011935\U00011930",  # accents and letters that are newer than Unicode 9
     "  wide  ", "a  wide b", "a wide\n\nb", "cafe\u0301-token", "caf\u00e9-token",
 ]
 
@@ -62,7 +62,7 @@ def main():
             tokenizer = Qwen2Tokenizer.from_pretrained(folder)
             ids = tokenizer(strings, add_special_tokens=False).input_ids
             golden.append({"name": name, "files": {file: json.dumps(content) for file, content in files.items()}, "vocabulary_size": len(tokenizer), "ids": ids})
-            if name == "ThreeKinds":  # transformers 5 saves tokenizer.json alone
+            if name == "ThreeKinds":  # saves the files of transformers 5, which have only tokenizer.json
                 tokenizer.save_pretrained(saved)
                 kept = {file: (pathlib.Path(saved) / file).read_text() for file in ("tokenizer.json", "tokenizer_config.json")}
                 kept["tokenizer.json"] = json.dumps(json.loads(kept["tokenizer.json"]))

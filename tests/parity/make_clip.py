@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_clip.py: writes data/clip/image_encoder (a small random vision tower), data/clip/image_processor, and data/clip_golden.safetensors:
-transformers' results for a few pictures. Needs torch, transformers 5, safetensors, Pillow."""
+"""python tests/parity/make_clip.py: writes data/clip/image_encoder (a small image encoder with random weights), data/clip/image_processor, and
+data/clip_golden.safetensors with transformers' results for a few pictures. Needs torch, transformers 5, safetensors, Pillow."""
 import pathlib
 import shutil
 
@@ -11,7 +11,7 @@ from transformers import CLIPImageProcessorPil, CLIPVisionConfig, CLIPVisionMode
 
 DATA = pathlib.Path(__file__).parent / "data"
 SIZE = 24
-PICTURES = {"wide": (31, 53), "tall": (40, 27), "square": (24, 24), "small": (13, 17)}  # height, width
+PICTURES = {"wide": (31, 53), "tall": (40, 27), "square": (24, 24), "small": (13, 17)}  # {name: (height, width)}
 
 
 def small_tower():

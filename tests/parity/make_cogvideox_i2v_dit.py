@@ -9,10 +9,10 @@ import torch
 from make_dit import FIVE_B, ROTARY, make_case, names_of, write
 
 DATA = pathlib.Path(__file__).parent / "data" / "cogvideox_i2v"
-OFS = 2.0  # the value that the pipeline gives to every forward
+OFS = 2.0  # the pipeline passes this value to every forward
 LEARNED = dict(ROTARY, in_channels=8, use_learned_positional_embeddings=True)
 DEPTH = dict(ROTARY, in_channels=8, patch_size_t=2, sample_width=20, sample_height=20, ofs_embed_dim=12, patch_bias=False)
-# name: (config, latents [frames, height, width], text tokens, timesteps of the batch)
+# {name: (config, frames, height and width of the latents, number of text tokens, timesteps of the batch entries)}
 CASES = {
     "learned": (LEARNED, (3, 8, 12), 7, [901, 17]),
     "learned_unguided": (dict(LEARNED, num_attention_heads=1, attention_head_dim=32), (3, 8, 12), 7, [640]),

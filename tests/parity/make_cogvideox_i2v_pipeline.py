@@ -21,7 +21,7 @@ from transformers import T5Config, T5EncoderModel
 DATA = pathlib.Path(__file__).parent / "data" / "cogvideox_i2v"
 SMALL = dict(num_attention_heads=2, attention_head_dim=16, in_channels=8, out_channels=4, time_embed_dim=16, text_embed_dim=32, num_layers=2, sample_width=8, sample_height=8,
              sample_frames=9, patch_size=2, temporal_compression_ratio=4, max_text_seq_length=16, use_rotary_positional_embeddings=True)
-# folder: (transformer, VAE)
+# {folder: (config of the transformer, changes of the VAE's config)}
 FOLDERS = {
     "pipeline": (dict(SMALL, use_learned_positional_embeddings=True), {}),
     "pipeline_1.5": (dict(SMALL, patch_size_t=2, ofs_embed_dim=16, patch_bias=False, sample_width=20, sample_height=20), {"invert_scale_latents": True}),
@@ -40,7 +40,7 @@ CASES = {
     "depth_four_latents": {**ODD, "num_frames": 13},
 }
 LORA_CASES = {"lora": {"num_inference_steps": 2, "guidance_scale": 1.0, "folder": "pipeline", "lora": "lora/blocks.safetensors:0.8"}}
-PICTURES = {"picture": (53, 90), "small": (64, 64)}  # height, width
+PICTURES = {"picture": (53, 90), "small": (64, 64)}  # {name: (height, width)}
 
 
 def make_folder(name):
@@ -54,7 +54,7 @@ def make_folder(name):
                                  temporal_compression_ratio=4, **of_vae)
     save_text_encoder(folder, T5Config, T5EncoderModel, vocab_size, generator)
     randomize(transformer, generator)
-    if "use_learned_positional_embeddings" in config:  # a buffer, not a parameter
+    if "use_learned_positional_embeddings" in config:  # the table is a buffer, so randomize() leaves it out
         table = transformer.patch_embed.pos_embedding
         table.copy_(0.5 * torch.randn(table.shape, generator=generator))
     transformer.save_pretrained(folder / "transformer")

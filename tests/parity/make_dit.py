@@ -17,7 +17,7 @@ DATA = pathlib.Path(__file__).parent / "data"
 SMALL = dict(num_attention_heads=2, attention_head_dim=16, in_channels=4, out_channels=4, time_embed_dim=12, text_embed_dim=10, num_layers=2, sample_width=12,
              sample_height=8, sample_frames=9, patch_size=2, temporal_compression_ratio=4, max_text_seq_length=7)
 ROTARY = dict(SMALL, use_rotary_positional_embeddings=True)
-# name: (config, latents [frames, height, width], text tokens, timesteps of the batch)
+# {name: (config, frames, height and width of the latents, number of text tokens, timesteps of the batch entries)}
 CASES = {
     "sincos": (SMALL, (3, 8, 12), 7, [901, 17]),
     "sincos_other_size": (dict(SMALL, flip_sin_to_cos=False, freq_shift=1, spatial_interpolation_scale=1.5, temporal_interpolation_scale=2.0), (2, 12, 6), 7, [500, 500]),
@@ -43,8 +43,8 @@ def generator_of(text):
 
 
 def randomize(model, golden):
-    """Sets every parameter and learned table to random values, so that each of them matters, norms, biases and adaptive norms included. The values of a tensor
-    follow from its name and shape. They are fp16 numbers, and the models share them in the golden file. Returns name -> key in the file."""
+    """Sets every parameter and learned table to random values, so that each of them changes the output, also norms and biases. The values are fp16 numbers that depend
+    only on the tensor's name and shape. The models of all cases share them in the golden file. Returns {name of the tensor: key in the file}."""
     keys = {}
     for name, value in model.state_dict().items():
         keys[name] = name + "".join(f".{size}" for size in value.shape)
@@ -59,15 +59,15 @@ def randomize(model, golden):
 
 
 def e4m3_rows(x):
-    """Returns rows after rounding to 8 bits, each with a scale that makes its largest value e4m3's. Multiplies by reciprocals like our code: 16-bit weights may
-    lie halfway between two 8-bit numbers, and then the last bit decides."""
+    """Rounds each row to e4m3 with a scale that maps the row's largest value to the largest e4m3 number, 448. Returns the rounded values. Multiplies by the reciprocal of
+    the scale, as our code does: a 16-bit weight may lie halfway between two e4m3 numbers, and then the last bit of the product decides."""
     scale = x.abs().amax(-1, keepdim=True) * (1 / 448)
     return (x * scale.reciprocal()).to(torch.float8_e4m3fn).float() * scale
 
 
 def in_fp8(model):
-    """Returns the model as --weights fp8 has it, with products in fp32, and the bytes that this saves against fp32. In attention and
-    feed-forward of its blocks, weights have a scale per output row and inputs a scale per token, if their sizes are multiples of 16."""
+    """Returns a copy of the model that emulates --weights fp8 with products in fp32, and the bytes that 8 bits save against fp32. It rounds the weights (with a scale per
+    output) and the inputs (with a scale per token) of attention and feed-forward in its blocks, if their sizes are multiples of 16."""
     model, saved = copy.deepcopy(model), 0
     for name, layer in model.named_modules():
         if isinstance(layer, torch.nn.Linear) and re.search(r"blocks\.\d+\.(attn\d?|ff\w*)\.", name) and all(size % 16 == 0 for size in layer.weight.shape):
@@ -78,7 +78,7 @@ def in_fp8(model):
 
 
 def rotary_of(model, latents):
-    """Returns the tables that diffusers' pipeline computes for latents of this size."""
+    """Returns the rotary tables that diffusers' pipeline computes for latents of this size, or None if the model uses none."""
     if not model.config.use_rotary_positional_embeddings:
         return None
     owner = type("Owner", (), {"transformer": model, "vae_scale_factor_spatial": 8})()
@@ -90,7 +90,7 @@ def errors(output, **others):
 
 
 def make_case(name, case, golden, more=lambda dtype: {}):
-    """`more`: additional arguments of a forward."""
+    """Runs a case with diffusers and adds its tensors to `golden`. more(dtype) returns further arguments of the forward. Returns the case's entry in dit_cases.json."""
     config, (frames, height, width), text_tokens, timesteps = case
     model = CogVideoXTransformer3DModel(**config).eval()
     weights = randomize(model, golden)
@@ -113,7 +113,7 @@ def make_case(name, case, golden, more=lambda dtype: {}):
 
 
 def names_of(config):
-    """Returns the names and shapes of a model, with only the first of the blocks, which are all alike."""
+    """Returns the config and the tensors' names and shapes of a model. Of its blocks, which all have the same shapes, the result holds only one."""
     with torch.device("meta"):
         model = CogVideoXTransformer3DModel(**config)
     shapes = {name: list(value.shape) for name, value in model.state_dict().items()}

@@ -22,7 +22,7 @@ def config_of(short, shift, **change):
 
 
 def cases():
-    """Yields (name, class, config, steps or noise levels, dtype of the predictions)."""
+    """Yields the cases (name, short name of the scheduler's class, its config, number of steps or list of noise levels, dtype of the predictions)."""
     for short in CLASSES:
         for shift in SHIFTS:
             for steps in (1, 2, 3, 10):
@@ -36,7 +36,7 @@ def cases():
         yield f"{short}_fp16", short, config_of(short, 3.0), 10, torch.float16
         if short == "dpm":  # this sampler takes no noise levels
             continue
-        yield f"{short}_sigmas", short, config_of(short, 5.0), [1.0, 0.75, 0.5, 0.25], torch.float32  # the levels of models distilled to four steps
+        yield f"{short}_sigmas", short, config_of(short, 5.0), [1.0, 0.75, 0.5, 0.25], torch.float32  # the noise levels of models that are distilled to four steps
         yield f"{short}_odd_sigmas", short, config_of(short, 2.7), [0.9, 0.83, 0.31, 0.3, 0.001], torch.float32
         yield f"{short}_one_sigma", short, config_of(short, 1.0), [0.7], torch.float32
     inverted = config_of("euler", 1.0, invert_sigmas=True)
@@ -62,13 +62,13 @@ def sample(scheduler, steps, dtype, direction):
         prediction = (latents.float() * 0.25 + direction[i % len(direction)]).to(dtype)
         latents = scheduler.step(prediction, t, latents, return_dict=False, **(dict(generator=generator) if isinstance(scheduler, FlowMatchLCMScheduler) else {}))[0]
         trajectory.append(latents.float())
-    next_draw = torch.randn(4, generator=generator)  # shows how much the run drew
+    next_draw = torch.randn(4, generator=generator)  # differs if our sampler draws more or less from the generator
     return start, torch.stack(trajectory), next_draw
 
 
 def timestep_sums():
-    """Returns the weighted sum of the timesteps for many numbers of steps [class, shift, place in COUNTS]. It is exact, because the sums need fewer than 53
-    bits."""
+    """Returns the sum of (i + 1) * timestep i over all steps, for each number of steps in COUNTS: fp64 [class, shift, index in COUNTS]. The sums are exact, because they
+    need fewer than 53 bits."""
     sums = torch.zeros(len(CLASSES), len(SHIFTS), len(COUNTS), dtype=torch.float64)
     for kind, (short, make) in enumerate(CLASSES.items()):
         for row, shift in enumerate(SHIFTS):
@@ -78,7 +78,7 @@ def timestep_sums():
                 timesteps = scheduler.timesteps.double()
                 assert len(timesteps) == count
                 sums[kind, row, column] = (timesteps * torch.arange(1, count + 1)).sum()
-    # Golden files hold only whole numbers and fp32. Timesteps have 24 bits, of which at most 24 lie behind the point.
+    # Multiply by 2^24, because golden files hold only integers and fp32. Timesteps have at most 24 binary digits after the point.
     scaled = sums * 2**24
     assert (scaled == scaled.round()).all()
     return scaled.long()

@@ -10,14 +10,14 @@ from safetensors.numpy import save_file
 
 FOLDER = pathlib.Path(__file__).parent / "data" / "gguf"
 PACKED = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"]
-RANDOM = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,), "IQ4_XS": (0,)}  # offsets of the fp16 numbers in a block
+RANDOM = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,), "IQ4_XS": (0,)}  # {type: offsets of the fp16 scales in a block}
 
 
 def random_blocks(generator, kind, scales):
     elements, size = gguf.GGML_QUANT_SIZES[kind]
     blocks = generator.integers(0, 256, (2, size), dtype=numpy.uint8)
     for row, place in ((row, place) for row in range(2) for place in scales):
-        number = numpy.float16(generator.uniform(-3e-5, 3e-5) if row == 0 else generator.uniform(0.01, 0.02))  # the first is subnormal, as in small weights
+        number = numpy.float16(generator.uniform(-3e-5, 3e-5) if row == 0 else generator.uniform(0.01, 0.02))  # scales of row 0 are subnormal in fp16, as those of small weights are
         blocks[row, place:place + 2] = numpy.frombuffer(number.tobytes(), numpy.uint8)
     return blocks
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_images.py: writes data/images, a small picture in the formats that people have. Also writes data/images_golden.safetensors: these
-pictures as Pillow reads them, as RGB, turned as their EXIF says. Needs numpy, pillow, safetensors, torch."""
+"""python tests/parity/make_images.py: writes data/images, which holds a small picture in many common formats. Also writes data/images_golden.safetensors, which holds
+these pictures as Pillow reads them: as RGB, and rotated as their EXIF data say. Needs numpy, pillow, safetensors, torch."""
 import pathlib
 import shutil
 import struct
@@ -17,13 +17,13 @@ HEIGHT, WIDTH = 12, 20
 
 
 def smooth():
-    """Returns a picture with four different corners and nothing that a lossy format would lose."""
+    """Returns a picture with four different corners. It is so smooth that lossy formats change it little."""
     y, x = numpy.mgrid[0:HEIGHT, 0:WIDTH]
     return numpy.stack([40 + 9 * x, 30 + 15 * y, 220 - 4 * x - 8 * y], 2).astype(numpy.uint8)
 
 
 def png(name, depth, color, rows):
-    """Writes a PNG of a kind that Pillow does not write."""
+    """Writes a PNG with a bit depth and color type that Pillow cannot write. `rows` are the picture's numbers."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
     data = b"".join(b"\0" + row.astype(">u2").tobytes() for row in rows)
@@ -72,7 +72,7 @@ def write():
     image.save(FOLDER / "picture.bmp")
     save_file({"image": torch.from_numpy(pixels.copy())}, FOLDER / "bytes.safetensors")
     save_file({"image": torch.from_numpy(pixels / numpy.float32(255))}, FOLDER / "floats.safetensors")
-    deep = pixels.astype(numpy.uint16) * 256 + 200  # the lower bytes would round up
+    deep = pixels.astype(numpy.uint16) * 256 + 200  # 16 bits: rounding to 8 bits would give the next number, but readers drop the lower byte
     png("deep.png", 16, 2, deep)
     png("deep-grey.png", 16, 0, deep[:, :, 0])
     return pixels
@@ -81,7 +81,7 @@ def write():
 def seen(name, pixels):
     if name.endswith(".safetensors"):
         return pixels
-    if name == "deep-grey.png":  # Pillow makes this picture white
+    if name == "deep-grey.png":  # Pillow would read this picture as all white
         return numpy.repeat(pixels[:, :, :1], 3, 2)
     image = Image.open(FOLDER / name)
     image.seek(getattr(image, "n_frames", 1) - 1)

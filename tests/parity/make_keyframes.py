@@ -11,7 +11,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 DATA = pathlib.Path(__file__).parent / "data"
-CANVASES = [(16, 16), (12, 30), (31, 14)]  # height, width
+CANVASES = [(16, 16), (12, 30), (31, 14)]  # (height, width) of videos
 SIZES = [(21, 15), (13, 29), (16, 16)]
 
 
@@ -21,7 +21,7 @@ def picture_of(height, width):
 
 
 def fitted(first, last, height, width):
-    """Returns both pictures on the canvas, as the block of the pipeline makes them."""
+    """Returns both pictures resized and cropped to height x width by the block of diffusers' pipeline."""
     block = before_encoder.MiniMaxH3ResizeStep()
     state = PipelineState()
     for name, value in dict(image=first, last_image=last, height=height, width=width).items():

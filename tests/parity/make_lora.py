@@ -11,10 +11,10 @@ from safetensors.torch import save_file
 
 from make_pipeline import DATA, PROMPT
 
-WIDTH, FEED_FORWARD, TEXT, BLOCKS = 32, 24, 32, 2  # of Wan's transformer
+WIDTH, FEED_FORWARD, TEXT, BLOCKS = 32, 24, 32, 2  # sizes of the small Wan transformer
 COMMON = {"prompt": PROMPT, "seed": 7, "num_inference_steps": 2, "max_sequence_length": 16, "width": 64, "height": 64, "num_frames": 5}
 MOCHI_COMMON = {**COMMON, "num_frames": 7}
-# Case: (checkpoint, [(file, scale, expert)]). diffusers has no loader for "text_" cases, so peft's own merge is used for them.
+# {case: (checkpoint, [(LoRA file, scale, transformer)])}. diffusers cannot load the LoRAs of "text_" cases, so peft merges them.
 COGVIDEOX = {
     "lora_metadata": ("pipeline", [("metadata", 1.0, "")]),
     "lora_two": ("pipeline", [("metadata", 0.8, ""), ("plain", -0.5, "")]),
@@ -36,7 +36,7 @@ WAN = {
 
 
 class Layers:
-    """Random matrices, the same for the same sequence of calls."""
+    """Makes random matrices. The same seed and calls give the same matrices."""
     def __init__(self, seed):
         self.generator = torch.Generator().manual_seed(seed)
 
@@ -76,7 +76,7 @@ def cogvideox_files(folder):
 
 def mochi_files(folder):
     layers = Layers(3)
-    width, text, inner = 32, 16, 85  # widths of the two streams, and of the video's feed-forward
+    width, text, inner = 32, 16, 85  # widths of the video tokens, of the text tokens, and of the video's feed-forward
     names = {"transformer_blocks.0.attn1.to_q": (width, width), "transformer_blocks.1.attn1.to_v": (width, width), "transformer_blocks.0.attn1.to_out.0": (width, width),
              "transformer_blocks.0.attn1.add_k_proj": (width, text), "transformer_blocks.1.attn1.add_v_proj": (width, text), "transformer_blocks.0.attn1.to_add_out": (text, width),
              "transformer_blocks.0.ff.net.0.proj": (2 * inner, width), "transformer_blocks.1.ff.net.2": (width, inner)}

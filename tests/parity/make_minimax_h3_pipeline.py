@@ -2,7 +2,7 @@
 """python tests/parity/make_minimax_h3_pipeline.py: writes into data/minimax_h3
   pipeline/                                          a random-weights MiniMax-H3 pipeline of some 700 KB (64x64, 22 frames)
   pipeline_golden.safetensors, pipeline_cases.json   diffusers' results for it
-diffusers refuses videos below 5 seconds, which would take too long in tests. That limit is lifted here, and nothing else is changed.
+diffusers refuses videos below 5 seconds, but longer videos would take too long in tests. So this script removes that limit; it changes nothing else in diffusers.
 Needs torch, diffusers (0.42.1 or newer), transformers 5, pillow, safetensors."""
 import json
 import shutil
@@ -33,7 +33,7 @@ VAE = dict(latent_channels=VIDEO_CHANNELS, block_out_channels=(4, 4, 8, 8, 8), l
 SOUND_VAE = dict(encoder_dim=4, encoder_rates=(2, 2, 5), latent_dim=20, latent_channels=SOUND_CHANNELS, num_attention_heads=2, decoder_dim=32, decoder_rates=(5, 2, 2),
                  decoder_kernel_sizes=(9, 4, 4), resblock_kernel_sizes=(3, 7), resblock_dilation_sizes=((1, 3), (1, 5)), sampling_rate=800,
                  latents_mean=[0.1 * i for i in range(SOUND_CHANNELS)], latents_std=[1 + 0.2 * i for i in range(SOUND_CHANNELS)])
-# The options that all cases share, and those of each case, under diffusers' names except for `sigmas`.
+# COMMON holds the options of all cases, CASES the further options of each case. They have diffusers' names, except for `sigmas`.
 COMMON = {"prompt": "a red car <d>hi</d>", "seed": 7, "num_inference_steps": 4, "width": 64, "height": 64, "num_frames": 22}
 CASES = {
     "plain": {},
@@ -46,11 +46,11 @@ CASES = {
     "with_both_images": {"image": "picture.wide", "last_image": "picture.high", "num_inference_steps": 3},
     "with_image_but_no_prompt": {"image": "picture.fitting", "prompt": "", "width": 64, "height": 32, "num_inference_steps": 2},
 }
-PICTURES = {"picture.high": (41, 23), "picture.wide": (19, 50), "picture.fitting": (32, 64)}  # height, width
+PICTURES = {"picture.high": (41, 23), "picture.wide": (19, 50), "picture.fitting": (32, 64)}  # {name: (height, width)}
 
 
 class Processor:
-    """Stands for Qwen3VLProcessor, which needs torchvision."""
+    """Replaces Qwen3VLProcessor, which would need torchvision."""
 
     image_processor = Qwen2VLImageProcessorPil(size=dict(longest_edge=16777216, shortest_edge=65536), patch_size=16, temporal_patch_size=2, merge_size=2,
                                                image_mean=[0.5] * 3, image_std=[0.5] * 3)
@@ -63,7 +63,7 @@ class Processor:
 
 
 def make_picture(height, width):
-    """Returns a smooth picture of bytes, [height, width, 3]."""
+    """Returns a smooth picture as uint8 [height, width, 3]."""
     spots = torch.rand(1, 3, 4, 4, generator=torch.Generator().manual_seed(height * 100 + width))
     return torch.nn.functional.interpolate(spots, (height, width), mode="bilinear")[0].permute(1, 2, 0).mul(255).round().to(torch.uint8)
 
@@ -84,7 +84,7 @@ def make_tokenizer(folder):
 
 
 def keep(model, role, rounded=False):
-    """Saves a part, in fp16 if it is `rounded`, and gives the model the saved weights."""
+    """Saves a component. If `rounded`, saves it in fp16 and sets the model's weights to the rounded numbers."""
     weights = {name: value.clone() for name, value in model.state_dict().items()}
     if rounded:
         weights = {name: value.half() for name, value in weights.items()}
@@ -122,7 +122,7 @@ def make_transformer():
 def make_vae():
     model = AutoencoderKLMiniMaxH3(**VAE)
     randomize(model, {})
-    for name, value in model.state_dict().items():  # a fresh model has zeros here, which would hide its blocks
+    for name, value in model.state_dict().items():  # a new model has zeros here, so its blocks would not change the output
         if name.endswith(("scale1", "scale2")):
             value.add_(0.5)
     return keep(model, "vae", rounded=True)
@@ -135,7 +135,7 @@ def make_sound_vae():
 
 
 def make_folder():
-    """Returns the pipelines of the parts that it writes: for text alone, and for pictures."""
+    """Writes the pipeline folder. Returns two pipelines of its components: one for text alone, and one for pictures."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     first = make_tokenizer(FOLDER / "tokenizer")
     pipelines = [MiniMaxH3Blocks().get_workflow(name).init_pipeline() for name in ("t2va", "fl2va")]

@@ -25,14 +25,14 @@ def names_of(config):
 
 
 def randomize_sound_vae(model):
-    """Randomizes an autoencoder of sound but for the filters that it resamples with."""
+    """Sets the parameters of a sound VAE to random values, except for the filters with which it resamples."""
     filters = {name: value.clone() for name, value in model.state_dict().items() if name.endswith("filter")}
     lengths = {name for name in model.state_dict() if name.endswith("weight_g")}
     randomize(model, {})
     for name, value in model.state_dict().items():
         if name in filters:
             value.copy_(filters[name])
-        elif name in lengths:  # not all equal, and small enough at the end for samples within -1 and 1
+        elif name in lengths:  # lengths of weights: not all equal, and in the last layer so small that samples stay in -1..1
             value.copy_((0.04 if "conv_post" in name else 0.6) * (1 + torch.rand(value.shape, generator=generator_of(name))))
 
 

@@ -18,14 +18,14 @@ SMALL = dict(latent_channels=6, block_out_channels=(8, 8, 16, 16, 12), layers_pe
              norm_num_groups=4, decoder_num_layers=2, decoder_num_attention_heads=2, decoder_attention_head_dim=16, decoder_num_register_tokens=3, decoder_ffn_mult=2,
              latents_mean=[0.1 * i for i in range(6)], latents_std=[1 + 0.2 * i for i in range(6)])
 PUBLISHED = dict(block_out_channels=(128, 256, 256, 512, 512, 1024))
-# name: latents [frames, height, width]. Only those of more than 16 are in several tiles.
+# {name: (frames, height, width) of the latents}. A side of more than 16 is divided into tiles.
 DECODED = {"one_tile": (7, 2, 2), "one_row": (12, 2, 33), "tiles": (12, 17, 30)}
 ENCODED = {"picture": (48, 32), "picture_in_tiles": (272, 448)}
 MEAN, DEVIATION = torch.tensor([0.485, 0.456, 0.406]).view(1, 3, 1, 1, 1), torch.tensor([0.229, 0.224, 0.225]).view(1, 3, 1, 1, 1)
 
 
 def picture_of(height, width):
-    """Returns the frame that frames_to_encode() of tests/support/families.h makes."""
+    """Returns the same frame as frames_to_encode() in tests/support/families.h."""
     index = torch.arange(3 * height * width)
     return ((index * index * 31 + index * 7919) % 251).float().div(125).sub(1).view(1, 3, 1, height, width)
 
@@ -42,7 +42,7 @@ def main():
     model = AutoencoderKLMiniMaxH3(**SMALL).eval()
     values = {}
     randomize(model, values)
-    for name, value in model.state_dict().items():  # a fresh model has zeros here, which would hide its blocks
+    for name, value in model.state_dict().items():  # a new model has zeros here, so its blocks would not change the output
         if name.endswith(("scale1", "scale2")):
             value.add_(0.5)
     (FOLDER / "vae").mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def main():
         picture = picture_of(*size)
         latent = model.encode(((picture + 1) / 2 - MEAN) / DEVIATION).latent_dist
         golden |= {f"{name}/mean": (latent.mean - mean) / std, f"{name}/deviation": latent.std / std}
-        drawn = latent.sample(generator=torch.Generator().manual_seed(42)).half().float()  # as encode_vae_condition() of the pipeline draws
+        drawn = latent.sample(generator=torch.Generator().manual_seed(42)).half().float()  # drawn as in encode_vae_condition() of the pipeline
         golden[f"{name}/drawn"] = (drawn - mean) / std
         print(f"{name:20} latents {tuple(latent.mean.shape)} std {latent.mean.std():.3f}, deviation {latent.std.mean():.3f}")
     save_file({key: value.contiguous() for key, value in golden.items()}, FOLDER / "vae_golden.safetensors")

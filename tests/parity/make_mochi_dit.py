@@ -11,8 +11,8 @@ from diffusers import MochiTransformer3DModel
 from make_dit import DATA, errors, generator_of, in_fp8, randomize, write
 
 SMALL = dict(num_attention_heads=2, attention_head_dim=16, num_layers=2, pooled_projection_dim=24, in_channels=4, text_embed_dim=16, time_embed_dim=16)
-# name: (config, latents [frames, height, width], tokens of each text of the batch, timesteps of the batch). The timesteps are bf16 numbers, because the
-# pipeline rounds to these.
+# {name: (config, frames, height and width of the latents, number of tokens of each text of the batch, timesteps of the batch entries)}. The timesteps are bf16 numbers,
+# because the pipeline rounds timesteps to bf16.
 CASES = {
     "plain": (SMALL, (3, 8, 12), [7, 7], [900, 17]),
     "lengths": (SMALL, (3, 8, 12), [7, 3], [896, 17.25]),
@@ -31,7 +31,7 @@ def make_case(name, golden):
     config, (frames, height, width), lengths, timesteps = CASES[name]
     model = MochiTransformer3DModel(**config).eval()
     weights = randomize(model, golden)
-    # These must be bf16 numbers too, because positions multiply them by up to a hundred.
+    # The position frequencies must be bf16 numbers, too, because they are multiplied by positions of up to a hundred, which would enlarge rounding errors.
     golden[weights["pos_frequencies"]] = golden[weights["pos_frequencies"]].bfloat16().half()
     model.pos_frequencies.copy_(golden[weights["pos_frequencies"]])
     generator = generator_of(name)
@@ -50,7 +50,7 @@ def make_case(name, golden):
 
 
 def names_of(config):
-    """Returns the names and shapes of a model, with only the first and the last of the blocks; all but the last are alike."""
+    """Returns the config and the tensors' names and shapes of a model. All blocks but the last have the same shapes, so the result holds only one of them and the last."""
     with torch.device("meta"):
         model = MochiTransformer3DModel(**config)
     shapes = {name: list(value.shape) for name, value in model.state_dict().items()}

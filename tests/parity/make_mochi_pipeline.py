@@ -16,7 +16,7 @@ from make_pipeline import DATA, NEGATIVE, PROMPT, make_tokenizer, randomize
 
 MOCHI = DATA / "mochi"
 FOLDER = MOCHI / "pipeline"
-# The options that all cases share, and those of each case, under diffusers' names.
+# COMMON holds the options of all cases, CASES the further options of each case. They have diffusers' names.
 COMMON = {"prompt": PROMPT, "negative_prompt": NEGATIVE, "seed": 7, "num_inference_steps": 4, "max_sequence_length": 16, "width": 64, "height": 64, "num_frames": 13}
 CASES = {
     "plain": {},

@@ -14,13 +14,14 @@ from safetensors.torch import save_file
 from make_vae import DATA, names_of, randomize
 
 FOLDER = DATA / "mochi"
-# "small" is as published except for widths and depth; norms have 32 groups at any width. "other" has another number of levels and no statistics of latents.
+# "small" is the published config with smaller widths and depth. Widths are multiples of 32, because norms always have 32 groups. "other" has another number of levels, and
+# no mean and deviation of latents.
 CONFIGS = {
     "small": dict(latent_channels=4, decoder_block_out_channels=[32, 32, 32, 32], layers_per_block=[1, 0, 1, 1, 1]),
     "other": dict(latent_channels=3, decoder_block_out_channels=[32, 64], layers_per_block=[1, 0, 1], temporal_expansions=[3], spatial_expansions=[4]),
 }
 WITHOUT_STATISTICS = "other"
-# name: (config, latent frames, height, width, tiled). Tiles are 32 latent pixels with a stride of 24; those of "other" are 64 with a stride of 48.
+# {name: (config, frames, height and width of the latents, whether tiled)}. Tiles are 32 latents wide and begin every 24; tiles of "other" are 64 wide and begin every 48.
 CASES = {
     "one_frame": ("small", 1, 4, 6, False),
     "two_frames": ("small", 2, 3, 5, False),
@@ -34,7 +35,7 @@ CASES = {
 
 
 def save_vae(name, config, generator):
-    """Writes the VAE without the encoder, which no test reads, except one tensor that a reader of the decoder must ignore."""
+    """Writes the VAE. Leaves out the encoder, which no test uses, except for one tensor, which loading the decoder must ignore."""
     folder = FOLDER / f"vae_{name}"
     shutil.rmtree(folder, ignore_errors=True)
     channels = config["latent_channels"]
@@ -51,7 +52,7 @@ def save_vae(name, config, generator):
 
 
 def denormalized(latents, config):
-    """Undoes the normalization of latents, as the pipeline does before it decodes."""
+    """Returns denormalized latents, as the pipeline decodes them."""
     if config.latents_mean is None:
         return latents / config.scaling_factor
     mean, std = (torch.tensor(values).view(1, -1, 1, 1, 1) for values in (config.latents_mean, config.latents_std))
@@ -72,7 +73,7 @@ def main():
         scale, times = vae.spatial_compression_ratio, vae.temporal_compression_ratio
         assert decoded.shape == (1, 3, times * (frames - 1) + 1, scale * height, scale * width), f"{name}: {tuple(decoded.shape)}"
         golden[f"{name}.latents"] = latents
-        golden[f"{name}.frames"] = decoded[..., ::3, ::3].contiguous()  # an odd step samples even and odd pixels
+        golden[f"{name}.frames"] = decoded[..., ::3, ::3].contiguous()  # keeps every third pixel, an odd step, so that even and odd pixels are compared
         print(f"{name:16} {tuple(decoded.shape)} std {decoded.std():.3f} scale {decoded.abs().max():.3f}")
     save_file(golden, FOLDER / "vae_golden.safetensors")
     cases = {name: {"vae": f"vae_{config}", "tiled": tiled} for name, (config, _, _, _, tiled) in CASES.items()}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_open_sora_plan_captions.py CHECKOUT: writes data/open_sora_plan/captions.json, the results of the authors' caption cleaning. Its
-inputs are their scripts' words around prompts that end in full stops and white space. Needs beautifulsoup4, ftfy, and what open_sora_plan.py needs."""
+"""python tests/parity/make_open_sora_plan_captions.py CHECKOUT: writes data/open_sora_plan/captions.json: the results of the authors' caption cleaning. The
+inputs are prompts that end in full stops and white space, between the words that the authors' scripts add. Needs beautifulsoup4, ftfy, and what open_sora_plan.py needs."""
 import json
 import re
 

@@ -15,7 +15,7 @@ COMMON = dict(patch_size_t=1, patch_size=2, norm_type="ada_norm_single", activat
 SMALL = dict(COMMON, num_attention_heads=2, attention_head_dim=24, num_layers=2, in_channels=4, out_channels=8, cross_attention_dim=48, caption_channels=16, sample_size=(8, 12),
              sample_size_t=3)
 ONE = dict(SMALL, num_attention_heads=1, attention_head_dim=48)
-# name: (config, latents [frames, height, width], tokens of each text of the batch, timesteps of the batch)
+# {name: (config, frames, height and width of the latents, number of tokens of each text of the batch, timesteps of the batch entries)}
 CASES = {
     "plain": (SMALL, (3, 8, 12), [7, 7], [900, 17]),
     "lengths": (SMALL, (3, 8, 12), [7, 3], [896.9, 17.25]),
@@ -43,7 +43,7 @@ def make_case(name, golden):
     def output_of(module, dtype=torch.float32):
         prediction = module(latents.to(dtype), times, text.to(dtype).unsqueeze(1), attention_mask=torch.ones_like(latents[:, 0]).to(dtype),
                             encoder_attention_mask=mask.long().unsqueeze(1), return_dict=False)[0]
-        return prediction[:, :config["in_channels"]].float()  # like the pipeline, drop the learned sigma
+        return prediction[:, :config["in_channels"]].float()  # drops the learned sigma, as the pipeline does
 
     output = output_of(model)
     reduced, saved = in_fp8(model)
@@ -56,7 +56,7 @@ def make_case(name, golden):
 
 
 def names_of(config):
-    """Returns the names and shapes of a model, with only the first of the blocks, which are all alike."""
+    """Returns the config and the tensors' names and shapes of a model. Of its blocks, which all have the same shapes, the result holds only one."""
     with torch.device("meta"):
         model = OpenSoraT2V(**config)
     shapes = {name: list(value.shape) for name, value in model.state_dict().items()}

@@ -20,7 +20,7 @@ from make_pipeline import DATA, NEGATIVE, PROMPT, make_tokenizer, randomize
 
 PLAN = DATA / "open_sora_plan"
 FOLDER = PLAN / "pipeline"
-# The options that all cases share, and those of each case, under diffusers' names.
+# COMMON holds the options of all cases, CASES the further options of each case. They have diffusers' names.
 COMMON = {"prompt": PROMPT, "negative_prompt": NEGATIVE, "seed": 7, "num_inference_steps": 4, "max_sequence_length": 256, "width": 64, "height": 64, "num_frames": 13}
 CASES = {
     "plain": {},
@@ -38,8 +38,8 @@ WORDS = [re.search(rf'{name} = """(.*?)"""', (CODE / "opensora/sample/sample_t2v
 
 
 class Vae(torch.nn.Module):
-    """Plays the role of the reference's VAE wrapper in its pipeline."""
-    vae_scale_factor, device = [4, 8, 8], torch.device("cpu")  # the pipeline may ask any of its parts for the device
+    """Replaces the class that wraps the VAE in the authors' pipeline."""
+    vae_scale_factor, device = [4, 8, 8], torch.device("cpu")  # the pipeline may read the device from any of its components
 
     def __init__(self, vae):
         super().__init__()

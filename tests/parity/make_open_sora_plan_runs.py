@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """python tests/parity/make_open_sora_plan_runs.py CHECKOUT: runs the pipeline of make_open_sora_plan_pipeline.py with the authors' own code, once with LoRAs
 added and once with a first-block cache. Writes lora/, lora_cases.json, lora_golden.safetensors, step_cache_cases.json and step_cache_golden.safetensors into
-data/open_sora_plan. Neither diffusers nor peft can load a LoRA into this model or cache its steps, so this script does what they would do. Needs what that
+data/open_sora_plan. Neither diffusers nor peft can load a LoRA into this model or cache its steps, so this script does both as they do. Needs what that
 script needs."""
 import json
 import shutil
@@ -19,9 +19,9 @@ COMMON = {"prompt": PROMPT, "seed": 7, "max_sequence_length": 256, "width": 64, 
 LORA_COMMON = {**COMMON, "num_inference_steps": 2, "guidance_scale": 1.0, "folder": "pipeline"}
 LORAS = {"lora_metadata": [("metadata", 1.0)], "lora_two": [("metadata", 0.8), ("plain", -0.5)]}
 CACHE_COMMON = {**COMMON, "negative_prompt": NEGATIVE, "num_inference_steps": 12, "width": 32, "height": 32}
-# With a threshold close to a step's change, rounding would decide, so run_cached() refuses it.
+# Thresholds of the cache. run_cached() refuses a threshold close to the change of a step, because rounding would decide about that step.
 CACHES = {"no_guidance": {"cache": 0.25, "guidance_scale": 1.0}, "passes_together": {"cache": 0.25, "guidance_scale": 7.5}}
-WIDTH = 48  # of the transformer
+WIDTH = 48  # width of the transformer
 
 
 def part(kind, name):
@@ -63,11 +63,11 @@ def lora_files(folder):
               "0.ff.net.0.proj": (wide, WIDTH), "1.ff.net.2": (WIDTH, wide)}
     metadata = {"transformer.r": 4, "transformer.lora_alpha": 6, "transformer.target_modules": sorted({name.split(".", 1)[1] for name in layers})}
     save_file(tensors(layers, 4), folder / "metadata.safetensors", metadata={"lora_adapter_metadata": json.dumps(metadata)})
-    save_file(tensors({"1.attn1.to_q": square, "1.attn2.to_v": square}, 2), folder / "plain.safetensors")  # without alpha: the rank then counts as alpha
+    save_file(tensors({"1.attn1.to_q": square, "1.attn2.to_v": square}, 2), folder / "plain.safetensors")  # without alpha, so the rank is the alpha
 
 
 def add_lora(transformer, file, scale):
-    """Adds scale alpha / rank B A to the weights W."""
+    """Adds scale * alpha / rank * B A to each weight for which the file holds matrices A and B."""
     tensors = load_file(file)
     for name in [key for key in tensors if key.endswith("lora_A.weight")]:
         layer = transformer.get_submodule(name[len("transformer."):-len(".lora_A.weight")])
@@ -89,8 +89,8 @@ def make_loras():
 
 
 class FirstBlock(torch.nn.Module):
-    """The first block under diffusers' first-block cache. It tells the other blocks whether to run: they do if the change of its residual since they last ran is
-    above the threshold."""
+    """Wraps the first block as diffusers' first-block cache does. It decides if the other blocks run: they run if the residual of the first block has changed by more than
+    the threshold since they last ran."""
     def __init__(self, block, threshold):
         super().__init__()
         self.block, self.threshold, self.residual, self.rest, self.decisions = block, threshold, None, None, []
@@ -110,7 +110,7 @@ class FirstBlock(torch.nn.Module):
 class LaterBlock(torch.nn.Module):
     def __init__(self, block, first, is_last):
         super().__init__()
-        self.block, self.first, self.is_last = block, [first], is_last  # in a list, so that it does not become a child of this module
+        self.block, self.first, self.is_last = block, [first], is_last  # `first` is in a list, so that torch does not register it as a child of this module
 
     def forward(self, x, *arguments, **options):
         first, = self.first

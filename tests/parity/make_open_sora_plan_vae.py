@@ -20,7 +20,7 @@ LAYERS = dict(decoder_attention="AttnBlock3DFix", encoder_attention="AttnBlock3D
               encoder_resnet_blocks=["ResnetBlock2D", "ResnetBlock2D", "ResnetBlock3D", "ResnetBlock3D"],
               encoder_spatial_downsample=["Downsample", "Spatial2xTime2x3DDownsample", "Spatial2xTime2x3DDownsample", ""], encoder_temporal_downsample=[""] * 4,
               decoder_spatial_upsample=["", "SpatialUpsample2x", "Spatial2xTime2x3DUpsample", "Spatial2xTime2x3DUpsample"], decoder_temporal_upsample=[""] * 4)
-# "small" is as published except for widths and depth; norms have 32 groups at any width. "other" has another number of levels.
+# "small" is the published config with smaller widths and depth. Widths are multiples of 32, because norms always have 32 groups. "other" has another number of levels.
 CONFIGS = {
     "small": dict(LAYERS, hidden_size=32, hidden_size_mult=[1, 1, 1, 1], num_res_blocks=0),
     "other": dict(hidden_size=32, z_channels=3, embed_dim=3, hidden_size_mult=[2, 1], num_res_blocks=0, use_quant_layer=False, decoder_attention="AttnBlock3DFix",
@@ -28,8 +28,8 @@ CONFIGS = {
                   encoder_temporal_downsample=["TimeDownsample2x", ""], decoder_resnet_blocks=["ResnetBlock3D"] * 2, decoder_spatial_upsample=["", "SpatialUpsample2x"],
                   decoder_temporal_upsample=["", "TimeUpsample2x"]),
 }
-# name: (config, latent frames, height, width, tiled). Tiles of any config are 64 latent pixels with a stride of 56, and chunks are 8 latent frames with a
-# stride of 7.
+# {name: (config, frames, height and width of the latents, whether tiled)}. In each config, tiles are 64 latents wide and begin every 56; chunks have 8 latent frames and
+# begin every 7.
 CASES = {
     "one_frame": ("small", 1, 4, 6, False),
     "two_frames": ("small", 2, 3, 5, False),
@@ -45,7 +45,7 @@ CASES = {
 
 
 def save_vae(name, config, generator):
-    """Writes the VAE without the encoder, which no test reads, except one tensor that a reader of the decoder must ignore."""
+    """Writes the VAE. Leaves out the encoder, which no test uses, except for one tensor, which loading the decoder must ignore."""
     folder = FOLDER / f"vae_{name}"
     shutil.rmtree(folder, ignore_errors=True)
     vae = randomize(CausalVAEModel(**config), generator)
@@ -73,7 +73,7 @@ def main():
         scale, times = (8, 4) if config == "small" else (2, 2)
         assert decoded.shape == (1, 3, times * (frames - 1) + 1, scale * height, scale * width), f"{name}: {tuple(decoded.shape)}"
         golden[f"{name}.latents"] = latents
-        golden[f"{name}.frames"] = decoded[..., ::3, ::3].contiguous()  # an odd step samples even and odd pixels
+        golden[f"{name}.frames"] = decoded[..., ::3, ::3].contiguous()  # keeps every third pixel, an odd step, so that even and odd pixels are compared
         print(f"{name:16} {tuple(decoded.shape)} std {decoded.std():.3f} scale {decoded.abs().max():.3f}")
     save_file(golden, FOLDER / "vae_golden.safetensors")
     cases = {name: {"vae": f"vae_{config}", "tiled": tiled} for name, (config, _, _, _, tiled) in CASES.items()}

@@ -16,7 +16,7 @@ from transformers import T5Config, T5EncoderModel
 
 DATA = pathlib.Path(__file__).parent / "data"
 FOLDER = DATA / "pipeline"
-# The options of each case besides the prompts, seed 7 and 4 steps, under diffusers' names except for the scheduler.
+# The options of each case, in addition to the prompts, seed 7 and 4 steps. They have diffusers' names, except for the scheduler.
 CASES = {"ddim": {}, "dpm": {"scheduler": "dpm", "use_dynamic_cfg": True}, "no_guidance": {"guidance_scale": 1.0}, "wide": {"width": 96, "height": 48, "num_frames": 5}}
 PROMPT, NEGATIVE = "a red circle moving to the right on a blue background", "blurry, gray"
 
@@ -26,7 +26,7 @@ def make_tokenizer(folder):
     corpus = folder / "corpus.txt"
     words = "a red green blue yellow white black gray circle square star moving to the right left up down on background blurry".split()
     corpus.write_text("\n".join(" ".join(words[i:] + words[:i]) for i in range(len(words))))
-    with contextlib.chdir(folder):  # the model stores the paths of its training files
+    with contextlib.chdir(folder):  # the model stores this path, which must not depend on the machine
         sentencepiece.SentencePieceTrainer.train(
             input="corpus.txt", model_prefix="spiece", model_type="unigram", vocab_size=120, hard_vocab_limit=False, character_coverage=1.0,
             normalization_rule_name="identity", required_chars="".join(map(chr, range(33, 127))), pad_id=0, eos_id=1, unk_id=2, bos_id=-1, minloglevel=2, num_threads=1)
@@ -40,7 +40,7 @@ def make_tokenizer(folder):
 
 
 def randomize(module, generator):
-    """Sets every parameter to random values, so that each of them matters, norms and biases included."""
+    """Sets every parameter to random values, so that each of them changes the output, also norms and biases."""
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)

@@ -18,7 +18,7 @@ def text(value, padding=b""):
 
 
 def add(name, weight, expected, mark=None, padding=b"", **beside):
-    """mark: the description in a tensor. A layer whose description is in the header has none."""
+    """Adds a layer to the file, and its expected numbers to the golden file. `mark` is the description that a tensor of the layer holds; None if the file's header holds it."""
     tensors[f"{name}.weight"] = weight.clone(memory_format=torch.contiguous_format)
     for part, tensor in beside.items():
         tensors[f"{name}.{part}"] = tensor.clone(memory_format=torch.contiguous_format)
@@ -34,7 +34,7 @@ def matrix(rows, columns):
 
 
 def with_least(codes):
-    codes[0, 0] = -128  # occurs in published files
+    codes[0, 0] = -128  # symmetric formats do not need -128, but published files contain it
     return codes
 
 
@@ -50,7 +50,7 @@ def add_int8():
              1024: {"format": "int8_tensorwise", "convrot": True, "convrot_groupsize": 1024},
              4096: {"format": "int8_tensorwise", "convrot": True, "convrot_groupsize": 4096}}
     for group, mark in marks.items():
-        columns = 12 if group == 4 else group if group > 256 else 3 * group  # 12: no whole blocks of 8
+        columns = 12 if group == 4 else group if group > 256 else 3 * group  # 12 columns are not whole blocks of 8
         codes, scale = quantization.quantize_int8_convrot_weight(matrix(3, columns).bfloat16(), group)
         add(f"convrot_{group}", with_least(codes), quantization.dequantize_int8_convrot_weight(codes, scale, group), mark, b"\0\0\0" if group == 16 else b"", weight_scale=scale)
     codes, scale = quantization.quantize_int8_convrot_weight(matrix(3, 256), 256)
@@ -89,7 +89,7 @@ def add_w4a8():
 
 
 def add_awq():
-    codes = torch.randint(-128, 128, (6, 64), dtype=torch.int8)  # 128 columns
+    codes = torch.randint(-128, 128, (6, 64), dtype=torch.int8)  # two 4-bit numbers per byte: 128 columns
     scales, zeros = (torch.rand(2, 6) * 0.01).bfloat16(), (torch.randn(2, 6) * 0.01).bfloat16()
     numbers = torch.stack([codes.int() & 15, codes.int() >> 4 & 15], -1).view(6, 2, 64).float()
     add("awq", codes, ((numbers - 8) * scales.float().t().unsqueeze(-1) + zeros.float().t().unsqueeze(-1)).view(6, 128), {"format": "awq_w4a16", "group_size": 64},

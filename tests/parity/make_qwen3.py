@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
 DATA = pathlib.Path(__file__).parent / "data"
-LAYERS = 4  # of which the states after USED count
+LAYERS = 4  # number of layers; the encoder's output is the state after the first USED
 USED = 3
 
 
@@ -55,7 +55,7 @@ def main():
     rotary = model.model.language_model.rotary_emb
     frequencies = rotary.inv_freq
     model.to(torch.bfloat16)
-    rotary.inv_freq = frequencies  # from_pretrained() keeps them in fp32
+    rotary.inv_freq = frequencies  # from_pretrained() keeps the frequencies in fp32
     golden["bf16.hidden"] = hidden(model, ids).float()
     save_file({key: value.contiguous() for key, value in golden.items()}, DATA / "qwen3_golden.safetensors")
 

@@ -12,10 +12,10 @@ from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 DATA = pathlib.Path(__file__).parent / "data"
-LAYERS, USED = 5, 4  # states after USED of LAYERS layers; the pictures' deeper tokens are added after the first 3
+LAYERS, USED = 5, 4  # the output is the state after USED of LAYERS layers. Features of deeper vision layers are added after each of the first 3
 START, END, IMAGE = 60, 61, 62
 PROCESSOR = dict(size=dict(shortest_edge=256, longest_edge=1024), patch_size=4, temporal_patch_size=2, merge_size=2, image_mean=[0.5, 0.4, 0.3], image_std=[0.5, 0.6, 0.7])
-# height and width: kept, rounded to whole squares, enlarged, shrunk
+# {name: (height, width)}. The processor keeps the first size, rounds the second to whole squares, enlarges the third and shrinks the fourth.
 SIZES = {"kept": (16, 24), "rounded": (21, 27), "enlarged": (9, 5), "shrunk": (50, 70)}
 
 
@@ -40,7 +40,7 @@ def small_model():
 
 
 def picture_of(name):
-    """Returns a smooth picture with some noise, so that resizing and position both matter."""
+    """Returns a smooth picture with some noise, so that errors of resizing and of positions change the result."""
     height, width = SIZES[name]
     generator = torch.Generator().manual_seed(height * 100 + width)
     coarse = torch.rand(1, 3, 4, 4, generator=generator)
@@ -50,7 +50,7 @@ def picture_of(name):
 
 
 def text_with(grids, generator):
-    """Returns ids [1, L] with two pictures, and their types."""
+    """Returns the ids [1, L] of a text with two pictures, and the types of these tokens (text or picture)."""
     ids, kinds = [], []
 
     def add(more, kind=0):

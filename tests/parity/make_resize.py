@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
 DATA = pathlib.Path(__file__).parent / "data"
-SIZES = ((8, 8), (20, 30), (23, 31), (40, 37), (5, 60), (23, 7), (1, 1))  # height, width
+SIZES = ((8, 8), (20, 30), (23, 31), (40, 37), (5, 60), (23, 7), (1, 1))  # (height, width) of the results
 
 
 def tensor(image):

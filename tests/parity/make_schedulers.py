@@ -2,8 +2,8 @@
 """python tests/parity/make_schedulers.py: writes data/schedulers_golden.safetensors and data/schedulers_cases.json. They hold whole sampling runs of diffusers'
 CogVideoX samplers on a small latent with a made-up model. Needs torch, diffusers, safetensors.
 
-torch leaves fp32 square roots, logarithms and exponentials to oneMKL, whose last bit depends on the processor. The samplers turn that bit into 1e-4. This
-script computes these functions in fp64 and rounds once, like our code, so the numbers are the same on every machine."""
+torch computes fp32 square roots, logarithms and exponentials with oneMKL, whose last bit depends on the processor. The samplers amplify this difference to 1e-4. So
+this script computes these functions in fp64 and rounds the result once, as our code does. The numbers are then the same on every machine."""
 import json
 import pathlib
 
@@ -33,7 +33,7 @@ for function in ("sqrt", "log", "exp", "expm1"):
 
 
 def cases():
-    """Yields (name, class, config, steps, dtype)."""
+    """Yields the cases (name, short name of the scheduler's class, its config, number of steps, dtype of the predictions)."""
     for short in CLASSES:
         for prediction in ("epsilon", "sample", "v_prediction"):
             for spacing in ("linspace", "leading", "trailing"):
@@ -51,7 +51,7 @@ def cases():
             "cosine": {"beta_schedule": "squaredcos_cap_v2"},
             "trained_betas": {"trained_betas": [0.001 + 0.0005 * i for i in range(40)], "num_train_timesteps": 40},
             "few_train_steps": {"num_train_timesteps": 37},
-            "clip_sample": {"clip_sample": True, "clip_sample_range": 0.5},  # the reference never clips
+            "clip_sample": {"clip_sample": True, "clip_sample_range": 0.5},  # has no effect, because the reference never clips
         }
         for name, change in variants.items():
             yield f"{short}_{name}", short, {**PUBLISHED, **change}, 6, torch.float32
@@ -76,12 +76,12 @@ def sample(scheduler, steps, dtype, direction):
             latents, old = scheduler.step(prediction, old, t, previous, latents, generator=generator, return_dict=False)
         latents = latents.to(dtype)
         trajectory.append(latents.float())
-    next_draw = torch.randn(4, generator=generator)  # shows how much the run drew
+    next_draw = torch.randn(4, generator=generator)  # differs if our sampler draws more or less from the generator
     return start.float(), torch.stack(trajectory), next_draw
 
 
 def timestep_sums():
-    """Returns the count and the weighted sum of the timesteps for every possible number of steps [spacing, steps - 1, 2]."""
+    """Returns the number of timesteps and the weighted sum of the timesteps, for every possible number of steps: [spacing, steps - 1, 2]."""
     sums = []
     for spacing in ("linspace", "leading", "trailing"):
         scheduler = CogVideoXDDIMScheduler(timestep_spacing=spacing)
@@ -110,7 +110,7 @@ def main():
         saved["_class_name"] = CLASSES[short].__name__
         listing.append({"name": name, "config": saved, "steps": steps, "dtype": str(dtype)})
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
-        # 7 and 1000 draws take different paths through torch's generator. Both come from one seed, in this order.
+        # torch's generator has different code for 7 and for 1000 numbers. Both are drawn from one seed, in this order.
         generator = torch.Generator().manual_seed(1234)
         for count in (7, 1000):
             golden[f"noise.{dtype}.{count}"] = torch.randn(count, generator=generator, dtype=dtype).float()

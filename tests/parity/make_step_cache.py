@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 from make_pipeline import DATA, NEGATIVE, PROMPT
 
 COMMON = {"prompt": PROMPT, "negative_prompt": NEGATIVE, "seed": 7, "num_inference_steps": 12, "max_sequence_length": 16, "width": 32, "height": 32, "num_frames": 5}
-# Folder of cases -> (pipeline, {case: its options in addition to COMMON}). If guidance passes run in turn, each pass decides alone in diffusers, but all passes
-# decide together in our program. With a threshold close to a step's change, rounding would decide, so main() refuses it.
+# {folder: (class of the pipeline, {case: its options in addition to COMMON})}. If guidance passes run one after the other, diffusers decides for each pass alone, but our
+# program decides once for all passes. main() refuses a threshold close to the change of a step, because rounding would decide about that step.
 FAMILIES = {
     "": (CogVideoXPipeline, {"text_along": {"cache": 0.85}, "no_guidance": {"cache": 0.7, "guidance_scale": 1.0}}),
     "mochi/": (MochiPipeline, {"no_guidance": {"cache": 0.45, "guidance_scale": 1.0, "num_frames": 7}, "no_prompt": {"cache": 0.75, "guidance_scale": 1.0, "num_frames": 7, "prompt": ""}}),
@@ -23,7 +23,7 @@ FAMILIES = {
 
 
 def watched():
-    """Records the decisions of all steps in their order: (relative change, computed)."""
+    """Makes diffusers' cache record its decisions in order. Returns the list of (relative change, whether the step is computed)."""
     decisions, decide = [], FBCHeadBlockHook._should_compute_remaining_blocks
 
     def tell(hook, residual):

@@ -42,7 +42,7 @@ def encoder_golden(folder):
         if dtype == torch.float32:
             golden["fp32.long_hidden"] = model(long_ids)[0][:, ::7]
         if dtype == torch.float16:
-            model.encoder.block[0].layer[0].SelfAttention.o.weight *= 3e4  # the output leaves fp16's range
+            model.encoder.block[0].layer[0].SelfAttention.o.weight *= 3e4  # makes the layer's output exceed the range of fp16
             assert not torch.isfinite(model.encoder.block[0].layer[0].SelfAttention(model.shared(ids))[0]).all()
             golden["fp16.clamped_hidden"] = model(ids)[0]
     for buckets, distance in ((32, 128), (8, 20), (64, 300), (32, 64)):
@@ -52,7 +52,7 @@ def encoder_golden(folder):
 
 
 def umt5_golden(folder):
-    """Writes two prompts of 9 and 24 tokens. The shorter is padded and masked as in Wan's pipeline."""
+    """Writes a small UMT5 encoder, and its output for prompts of 9 and 24 tokens. The shorter prompt is padded and masked as in Wan's pipeline."""
     shutil.rmtree(folder, ignore_errors=True)
     small_encoder(UMT5Config, UMT5EncoderModel).save_pretrained(folder)
     ids = torch.randint(2, 100, (2, 24), generator=torch.Generator().manual_seed(3))
@@ -68,7 +68,7 @@ def umt5_golden(folder):
 
 
 def published_layout(config_class, model_class, vocab_size):
-    """Returns the names and shapes of the text encoder in CogVideoX's (T5 v1.1 XXL) or Wan's (UMT5 XXL) checkpoints."""
+    """Returns the config and the tensors' names and shapes of the text encoder in CogVideoX's (T5 v1.1 XXL) or Wan's (UMT5 XXL) checkpoints."""
     config = config_class(vocab_size=vocab_size, d_model=4096, d_kv=64, d_ff=10240, num_layers=24, num_heads=64, feed_forward_proj="gated-gelu", is_encoder_decoder=False)
     with torch.device("meta"):
         model = model_class(config)

@@ -16,7 +16,7 @@ NAMED = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 
 
 def train_spiece(folder):
-    """Trains a model with T5's settings: unigram, nmt_nfkc, pad 0, eos 1, unknown 2, no bos."""
+    """Trains a SentencePiece model with T5's settings: unigram, normalization nmt_nfkc, ids pad 0, eos 1 and unknown 2, no bos."""
     rng = random.Random(3)
     words = {
         "a": "red green blue yellow white black grey small large shiny wooden glass old bright dark".split(),
@@ -74,7 +74,7 @@ def strings():
 
 
 def folders():
-    """Returns name -> the JSON files beside spiece.model, as several generations of transformers wrote them and as people edit them."""
+    """Returns {name: JSON files beside spiece.model}: as several versions of transformers wrote them, and as users edit them."""
     def token(content, **flags):
         return {"content": content, "lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True, **flags}
 
@@ -107,12 +107,12 @@ def tokenizer_golden(model_file):
             for file, content in files.items():
                 (pathlib.Path(folder) / file).write_text(json.dumps(content))
             tokenizer = T5Tokenizer.from_pretrained(folder)
-        # The rarer kinds of folder differ only in special tokens.
+        # The other kinds of folders differ only in special tokens, so texts without special tokens need no test there.
         chosen = texts if name in ("plain", "published") else [text for text in texts if len(text) < 60 and ("<" in text or "\uff1c" in text or text in ("", "a red circle"))]
         ids = tokenizer(chosen).input_ids
         entry = {"name": name, "files": files, "vocabulary_size": len(tokenizer), "cases": [list(case) for case in zip(chosen, ids)], "padded": []}
         for text in ("", "a red circle", "a red circle moving to the right", "red <extra_id_0> circle </s>"):
-            for length in (2, 5, 16):  # 1 is too short for transformers 4
+            for length in (2, 5, 16):  # transformers 4 cannot truncate to length 1
                 padded = tokenizer(text, padding="max_length", max_length=length, truncation=True, add_special_tokens=True).input_ids
                 entry["padded"].append([text, length, padded])
         golden["folders"].append(entry)

@@ -15,13 +15,13 @@ from safetensors.torch import save_file
 
 DATA = pathlib.Path(__file__).parent / "data"
 
-# Configurations with one and two layers per block. The odd widths test the shortcut convolutions and the channel tails.
+# Configs with one and two layers per block. Different widths need shortcut convolutions, and widths that are no multiple of a vector register test the remaining channels.
 CONFIGS = {
     "small": dict(block_out_channels=(8, 8, 12, 8), layers_per_block=1, latent_channels=4, norm_num_groups=4, sample_height=96, sample_width=80),
     "deep": dict(block_out_channels=(4, 6, 8), layers_per_block=2, latent_channels=3, norm_num_groups=2, sample_height=64, sample_width=64, use_post_quant_conv=True,
                  use_quant_conv=True, temporal_compression_ratio=2, down_block_types=("CogVideoXDownBlock3D",) * 3, up_block_types=("CogVideoXUpBlock3D",) * 3),
 }
-# name: (config, latent frames, height, width, tiled). Tiles of "small" are 6 x 5 latent pixels with strides 5 x 4. Sizes that do not divide leave short tiles.
+# {name: (config, frames, height and width of the latents, whether tiled)}. Tiles of "small" are 6 x 5 latents and begin every 5 x 4. The last tiles may be smaller.
 CASES = {
     "one_frame": ("small", 1, 4, 6, False),
     "two_frames": ("small", 2, 5, 3, False),
@@ -33,7 +33,7 @@ CASES = {
     "deep_three_frames": ("deep", 3, 5, 4, False),
     "deep_four_frames": ("deep", 4, 3, 6, False),
 }
-# name: (config, frames, height and width in latent pixels, tiled). Batches have eight frames; the first batch also has the frames that are left over.
+# {name: (config, number of frames, height and width in latents, whether tiled)}. The encoder takes batches of eight frames; the first batch also has the remaining frames.
 ENCODER_CASES = {
     "one_frame": ("small", 1, 3, 5, False),
     "five_frames": ("small", 5, 5, 3, False),
@@ -49,7 +49,7 @@ ENCODER_CASES = {
 
 
 def randomize(module, generator):
-    """Sets every parameter to random values, so that each of them matters, norms and biases included."""
+    """Sets every parameter to random values, so that each of them changes the output, also norms and biases."""
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
@@ -70,7 +70,7 @@ def save_vae(name, config, generator):
 
 
 def save_weights(vae, folder, left):
-    """Writes the encoder's weights to a file of their own, except one tensor that a reader of the decoder must ignore."""
+    """Writes the decoder's and the encoder's weights to two files. The encoder's tensor `left` is in the decoder's file, where loading the decoder must ignore it."""
     tensors = {key: tensor.contiguous() for key, tensor in vae.state_dict().items()}
     of_encoder = {key for key in tensors if key.startswith("encoder.") and key != left}
     save_file({key: tensor for key, tensor in tensors.items() if key not in of_encoder}, folder / "diffusion_pytorch_model.safetensors", metadata={"format": "pt"})
@@ -78,7 +78,7 @@ def save_weights(vae, folder, left):
 
 
 def names_of(autoencoder, **config):
-    """Returns the names and shapes of a published VAE, and its config."""
+    """Returns the config and the tensors' names and shapes of a published VAE."""
     with torch.device("meta"):
         vae = autoencoder(**config)
     config = {key: value for key, value in vae.config.items() if not key.startswith("_")}
@@ -86,13 +86,13 @@ def names_of(autoencoder, **config):
 
 
 def frames_of(count, height, width):
-    """Returns made-up frames. The tests compute the same ones, so none is stored."""
+    """Returns made-up frames. The tests compute the same frames, so they are not stored."""
     index = torch.arange(3 * count * height * width)
     return ((index * index * 31 + index * 7919) % 251).float().div(125).sub(1).view(1, 3, count, height, width)
 
 
 def save_encoder_cases(folder, cases, golden):
-    """golden: also holds name -> frames, of which only the shape is kept."""
+    """Writes the encoder's golden file and its list of cases. `golden` also holds the frames of each case by its name; only their shapes are written."""
     save_file({key: tensor for key, tensor in golden.items() if key not in cases}, folder / "vae_encoder_golden.safetensors")
     listed = {name: {"vae": f"vae_{config}", "frames": list(golden[name].shape), "tiled": tiled} for name, (config, _, _, _, tiled) in cases.items()}
     (folder / "vae_encoder_cases.json").write_text(json.dumps(listed) + "\n")
@@ -126,7 +126,7 @@ def main():
         expected = (height * vae_scale(vae), width * vae_scale(vae))
         assert decoded.shape[-2:] == expected, f"{name}: diffusers' tiles give {tuple(decoded.shape[-2:])}, not {expected}"
         golden[f"{name}.latents"] = latents
-        golden[f"{name}.frames"] = decoded[..., ::3, ::3].contiguous()  # an odd step samples even and odd pixels
+        golden[f"{name}.frames"] = decoded[..., ::3, ::3].contiguous()  # keeps every third pixel, an odd step, so that even and odd pixels are compared
         print(name, tuple(decoded.shape), f"scale {decoded.abs().max():.3f}")
     save_file(golden, DATA / "vae_golden.safetensors")
     cases = {name: {"vae": f"vae_{config}", "tiled": tiled} for name, (config, _, _, _, tiled) in CASES.items()}

@@ -11,7 +11,7 @@ from diffusers import WanTransformer3DModel
 from make_dit import DATA, errors, generator_of, in_fp8, randomize, write
 
 SMALL = dict(num_attention_heads=2, attention_head_dim=16, in_channels=4, out_channels=4, text_dim=10, freq_dim=16, ffn_dim=24, num_layers=2)
-# name: (config, latents [frames, height, width], text tokens, timesteps of the batch)
+# {name: (config, frames, height and width of the latents, number of text tokens, timesteps of the batch entries)}
 CASES = {
     "plain": (SMALL, (3, 8, 12), 7, [901, 17]),
     "head_dims": (dict(SMALL, num_attention_heads=1, attention_head_dim=32, num_layers=1), (4, 6, 10), 5, [999, 3]),
@@ -30,7 +30,7 @@ PUBLISHED = {
 
 
 def in_bfloat16(model):
-    """Returns a bf16 copy as from_pretrained() would: modules that the model keeps in fp32 stay in fp32."""
+    """Returns a bf16 copy of the model as from_pretrained() makes it: some modules stay in fp32."""
     half = copy.deepcopy(model).bfloat16()
     for part in model._keep_in_fp32_modules or []:
         for key, module in half.named_modules():
@@ -62,7 +62,7 @@ def make_case(name, golden):
 
 
 def names_of(config):
-    """Returns the names and shapes of a model, with only the first of the blocks, which are all alike."""
+    """Returns the config and the tensors' names and shapes of a model. Of its blocks, which all have the same shapes, the result holds only one."""
     with torch.device("meta"):
         model = WanTransformer3DModel(**config)
     shapes = {name: list(value.shape) for name, value in model.state_dict().items()}

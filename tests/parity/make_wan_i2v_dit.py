@@ -9,10 +9,10 @@ from make_dit import DATA, errors, generator_of, in_fp8, randomize, write
 from make_wan_dit import SMALL, in_bfloat16, names_of
 
 FOLDER = DATA / "wan_i2v"
-TEXT_TOKENS = 512  # if image tokens precede the text, diffusers takes the last 512 tokens as text: those of a case, then zeros
+TEXT_TOKENS = 512  # if there are image tokens, diffusers takes the last 512 tokens for text, so each case's text is padded with zeros to this length
 BESIDE = dict(SMALL, in_channels=12)
 IMAGES = dict(BESIDE, image_dim=20, added_kv_proj_dim=32)
-# name: (config, latents [frames, height, width], text tokens, timesteps of the batch, image tokens, whether the first frame is known)
+# {name: (config, frames, height and width of the latents, number of text tokens, timesteps of the batch entries, number of image tokens, whether the first frame is known)}
 CASES = {
     "beside": (BESIDE, (3, 8, 12), 7, [901, 17], 0, False),
     "image_tokens": (IMAGES, (3, 8, 12), 7, [901, 17], 5, False),
@@ -30,7 +30,7 @@ PUBLISHED = {
 
 
 def times_of(timesteps, frames, height, width, known):
-    """Returns a timestep for each entry, or for each of its tokens if the first frame is known and has timestep 0."""
+    """Returns a timestep for each batch entry. If the first frame is known, returns a timestep for each token, which is 0 in the first frame."""
     times = torch.tensor(timesteps)
     if not known:
         return times
@@ -52,7 +52,7 @@ def make_case(name, golden):
 
     def output_of(module, dtype=torch.float32):
         images = None
-        if image_tokens:  # with two images, the tokens of each are a row
+        if image_tokens:  # with two images, the tokens of each image are a batch entry
             rows = 2 if "pos_embed_seq_len" in config else 1
             images = context.repeat(len(timesteps), 1, 1).view(rows * len(timesteps), image_tokens // rows, -1).to(dtype)
         return module(latents.to(dtype), times, padded.to(dtype), images, return_dict=False)[0].float()

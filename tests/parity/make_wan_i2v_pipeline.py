@@ -18,7 +18,7 @@ from transformers import AutoTokenizer, CLIPImageProcessorPil, CLIPVisionModelWi
 FOLDER = DATA / "wan_i2v"
 CHANNELS = 4
 IMAGE_TOKENS = dict(image_dim=32, added_kv_proj_dim=32)
-# folder: (the transformers' own fields, whether images have tokens, settings of model_index.json)
+# {folder: (changes of the transformers' config, whether images have tokens, settings of model_index.json)}
 FOLDERS = {
     "pipeline": (IMAGE_TOKENS, True, {}),
     "pipeline_two_images": (dict(IMAGE_TOKENS, pos_embed_seq_len=34), True, {}),
@@ -26,7 +26,7 @@ FOLDERS = {
 }
 COMMON = {"prompt": PROMPT, "negative_prompt": NEGATIVE, "seed": 7, "num_inference_steps": 3, "max_sequence_length": 16, "width": 64, "height": 64, "num_frames": 9,
           "guidance_scale": 5.0, "image": "picture"}
-LONG_TEXT = {"max_sequence_length": 512}  # diffusers assumes this length if there are image tokens
+LONG_TEXT = {"max_sequence_length": 512}  # if there are image tokens, diffusers assumes texts of this length
 TWO_IMAGES = {**LONG_TEXT, "folder": "pipeline_two_images", "last_image": "other"}
 EXPERTS = {"folder": "pipeline_two_experts"}
 ODD = {"width": 80, "height": 48}
@@ -48,7 +48,7 @@ CASES = {
     "known_frame_unguided": {**FIVE_B, "num_frames": 13, "guidance_scale": 1.0},
     "known_frame_alone": {**FIVE_B, "num_frames": 1},
 }
-PICTURES = {"picture": (53, 90), "other": (71, 40)}  # height, width
+PICTURES = {"picture": (53, 90), "other": (71, 40)}  # {name: (height, width)}
 
 
 def make_folder(name):

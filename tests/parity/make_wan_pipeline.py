@@ -17,13 +17,13 @@ from make_pipeline import DATA, NEGATIVE, PROMPT, make_tokenizer, randomize
 
 WAN = DATA / "wan"
 CHANNELS = 4
-# Folder: (settings of model_index.json, the VAE's own fields, experts)
+# {folder: (settings of model_index.json, changes of the VAE's config, number of transformers)}
 FOLDERS = {
     "pipeline": ({}, {}, 1),
     "pipeline_two_experts": ({"boundary_ratio": 0.75}, {}, 2),
     "pipeline_5b": ({"expand_timesteps": True}, {"is_residual": True, "patch_size": 2, "in_channels": 12, "out_channels": 12, "decoder_base_dim": 8, "scale_factor_spatial": 16}, 1),
 }
-# The options that all cases share, and those of each case, under diffusers' names except for folder, scheduler and shift.
+# COMMON holds the options of all cases, CASES the further options of each case. They have diffusers' names, except for folder, scheduler and shift.
 COMMON = {"prompt": PROMPT, "negative_prompt": NEGATIVE, "seed": 7, "num_inference_steps": 4, "max_sequence_length": 16, "width": 64, "height": 64, "num_frames": 9}
 CASES = {
     "unipc": {},

@@ -16,7 +16,7 @@ from make_vae import DATA, frames_of, names_of, save_encoder_cases, save_weights
 
 FOLDER = DATA / "wan"
 RESIDUAL = dict(is_residual=True, patch_size=2, in_channels=12, out_channels=12, scale_factor_spatial=16)
-# Configs like those of 2.1 and 2.2, and one of each kind with other multiples: fewer levels, some that grow and some that shrink.
+# Configs like those of Wan 2.1 and 2.2, and one of each kind with other multiples of widths: fewer levels, whose widths grow or shrink.
 CONFIGS = {
     "plain": dict(base_dim=3, z_dim=4, num_res_blocks=1),
     "residual": dict(base_dim=2, decoder_base_dim=3, z_dim=5, num_res_blocks=1, **RESIDUAL),
@@ -24,7 +24,7 @@ CONFIGS = {
     "residual_other": dict(base_dim=4, z_dim=3, dim_mult=[1, 4, 2], temperal_downsample=[True, False], num_res_blocks=1, is_residual=True, scale_factor_spatial=4,
                            scale_factor_temporal=2),
 }
-# name: (config, latent frames, height, width, tiled). Tiles are 32 latent pixels with a stride of 24; those of "residual" are 16 with a stride of 12.
+# {name: (config, frames, height and width of the latents, whether tiled)}. Tiles are 32 latents wide and begin every 24; tiles of "residual" are 16 wide, every 12.
 CASES = {
     "one_frame": ("plain", 1, 4, 6, False),
     "four_frames": ("plain", 4, 5, 3, False),
@@ -41,8 +41,8 @@ CASES = {
     "plain_other": ("plain_other", 4, 5, 7, False),
     "residual_other": ("residual_other", 4, 5, 7, False),
 }
-# name: (config, frames, height and width in latent pixels, tiled). Tiles are 32 latent pixels with a stride of 24. "residual" needs tiles from 17 latent pixels
-# on, and has two from 25 on, the last of which may be short. diffusers takes four frames at a time, however many a latent stands for.
+# {name: (config, number of frames, height and width in latents, whether tiled)}. Tiles are 32 latents wide and begin every 24. "residual" is tiled if it has at least 17
+# latents, and has two tiles from 25 latents on, the last of which may be smaller. diffusers always takes four frames at a time, whatever number a latent stands for.
 ENCODER_CASES = {
     "one_frame": ("plain", 1, 3, 5, False),
     "five_frames": ("plain", 5, 5, 3, False),
@@ -66,7 +66,7 @@ PUBLISHED = {
 
 
 def randomize(module, generator):
-    """Sets every parameter to random values, so that each of them matters. The last convolution keeps most colors within the limits."""
+    """Sets every parameter to random values, so that each of them changes the output. The last convolution is so small that most colors stay in -1..1."""
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
@@ -89,7 +89,7 @@ def save_vae(name, config, generator):
 
 
 def denormalized(latents, config):
-    """Undoes the normalization of latents, as the pipeline does before it decodes."""
+    """Returns denormalized latents, as the pipeline decodes them."""
     mean, std = (torch.tensor(values).view(1, -1, 1, 1, 1) for values in (config.latents_mean, config.latents_std))
     return latents / (1.0 / std) + mean
 
@@ -124,7 +124,7 @@ def main():
         scale, times = vae.config.scale_factor_spatial, vae.config.scale_factor_temporal
         assert decoded.shape == (1, 3, times * (frames - 1) + 1, scale * height, scale * width), f"{name}: {tuple(decoded.shape)}"
         golden[f"{name}.latents"] = latents
-        golden[f"{name}.frames"] = decoded[..., ::3, ::3].contiguous()  # an odd step samples even and odd pixels
+        golden[f"{name}.frames"] = decoded[..., ::3, ::3].contiguous()  # keeps every third pixel, an odd step, so that even and odd pixels are compared
         clamped = (decoded.abs() == 1).float().mean()
         print(f"{name:24} {tuple(decoded.shape)} std {decoded.std():.3f}, {clamped:.1%} clamped")
         assert clamped < 0.2, "few colors may be beyond their limits"

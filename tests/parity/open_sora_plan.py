@@ -9,7 +9,7 @@ from unittest import mock
 
 import diffusers
 import torch
-import transformers.utils  # import it before the stand-ins below exist, because it looks for these modules
+import transformers.utils  # must come before the stand-ins below, because it looks for the modules that they replace
 
 assert diffusers.__version__.startswith("0.28"), f"diffusers is {diffusers.__version__}, not 0.28, with which the reference was published"
 diffusers.utils.import_utils._peft_available = False  # otherwise diffusers would import an installed peft, which may be made for another version
@@ -17,13 +17,13 @@ CODE = pathlib.Path(sys.argv[1]).resolve()
 assert (CODE / "opensora/models/diffusion/opensora/modeling_opensora.py").is_file(), f"{CODE} is no checkout of Open-Sora-Plan 1.2.0"
 
 for unused in ("CogVideoXPipeline", "CogVideoXTransformer3DModel", "AutoencoderKLCogVideoX", "CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"):
-    setattr(diffusers, unused, None)  # the scripts whose helpers are used here import these
+    setattr(diffusers, unused, None)  # parity scripts import these names, which diffusers 0.28 lacks
 for unused in ("decord", "pytorchvideo", "pytorchvideo.transforms", "torchvision", "torchvision.io", "torchvision.transforms", "torchvision.transforms._transforms_video",
                "pytorch_lightning", "opensora.models.causalvideovae.eval.cal_psnr", "opensora.models.causalvideovae.utils", "opensora.models.causalvideovae.utils.utils",
                "opensora.models.causalvideovae.model.utils.utils", "opensora.models.causalvideovae.utils.video_utils"):
     sys.modules[unused] = mock.MagicMock()
 for package in ("", ".models", ".models.diffusion", ".models.diffusion.opensora", ".models.causalvideovae", ".models.causalvideovae.model",
-                ".models.causalvideovae.model.causal_vae", ".models.causalvideovae.eval", ".utils", ".sample"):  # skips their __init__, which import everything
+                ".models.causalvideovae.model.causal_vae", ".models.causalvideovae.eval", ".utils", ".sample"):  # stand-ins for these packages, whose __init__ would import everything
     module = types.ModuleType("opensora" + package)
     module.__path__ = [str(CODE / ("opensora" + package).replace(".", "/"))]
     sys.modules[module.__name__] = module
@@ -37,13 +37,13 @@ OpenSoraPipeline = importlib.import_module("opensora.sample.pipeline_opensora").
 
 
 def plain(config):
-    """Returns a model's config as in its config.json."""
+    """Returns a model's config as its config.json holds it."""
     return {key: list(value) if isinstance(value, tuple) else value for key, value in config.items() if not key.startswith("_")}
 
 
 def in_tiles(vae, spatial=True):
-    """Sets tiles as the reference's scripts do: 8 latent frames at a time, and tiles of 64 x 64 latent pixels. Without spatial, a frame of any size is one
-    tile."""
+    """Makes the VAE decode in tiles, as the authors' scripts do: chunks of 8 latent frames, and tiles of 64 x 64 latents. If `spatial` is false, a frame of any size is a
+    single tile."""
     tile_scale = 2 ** sum(map(bool, vae.config.decoder_spatial_upsample))
     vae.enable_tiling()
     vae.tile_overlap_factor, vae.tile_sample_min_size_t, vae.tile_latent_min_size_t = 0.125, 29, 8

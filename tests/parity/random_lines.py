@@ -1,4 +1,4 @@
-"""Random lines of many scripts for the comparisons of tokenizers."""
+"""Makes random lines in many scripts, with which tokenizers are compared."""
 import random
 import unicodedata
 
@@ -8,7 +8,7 @@ WORDS = ("a the of in on and with panda camera guitar forest moves slowly cinema
 RUNS = ["-", ".", "!", "ha", "=", "*", "a", "\u2026", "\u2014", "0", "~", "w", "\u54c8"]
 SPACES = ["  ", "\t", "\n", "\r\n", "\u00a0", "\u2003", "\u3000", "\u200b", "\u2028", "\u1680", "\u0085", "\ufeff", "\u00ad", "\u2060", "\u180e"]
 EMOJI = ["\U0001f600", "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f1e9\U0001f1ea", "1\ufe0f\u20e3", "\u2764\ufe0f", "\U0001f44b\U0001f3fd", "\u00a9\ufe0f"]
-# The first and last characters of blocks: letters and marks of many scripts, compatibility forms, symbols.
+# First and last code points of blocks of Unicode: letters and marks of many scripts, compatibility forms, symbols.
 BLOCKS = [(0x21, 0x7E), (0xA1, 0xFF), (0x100, 0x24F), (0x250, 0x2FF), (0x370, 0x3FF), (0x400, 0x52F), (0x531, 0x58F), (0x591, 0x5F4), (0x600, 0x6FF),
           (0x700, 0x74F), (0x780, 0x7B1), (0x900, 0x97F), (0x980, 0x9FF), (0xA00, 0xA7F), (0xB80, 0xBFF), (0xC00, 0xC7F), (0xD00, 0xD7F), (0xD80, 0xDFF),
           (0xE01, 0xE5B), (0xE80, 0xEDF), (0xF00, 0xFDA), (0x1000, 0x109F), (0x10A0, 0x10FF), (0x1100, 0x11FF), (0x1200, 0x137F), (0x13A0, 0x13FD),

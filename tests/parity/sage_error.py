@@ -48,7 +48,7 @@ import torch
 F64 = torch.float64
 LOG2E = math.log2(math.e)
 E4M3_MAX = 448.0
-CHUNK = 1024  # queries at a time
+CHUNK = 1024  # number of queries that are computed at a time
 
 
 def e4m3(x):
@@ -60,7 +60,7 @@ def half_away(x):
 
 
 def int8(x, groups, rounding):
-    """Rounds x [N, D] to int8, with one scale for the rows of equal group (int64 [N]). Returns the rounded values."""
+    """Rounds x [N, D] to int8. Rows with the same number in `groups` (int64 [N]) share a scale. Returns the rounded values."""
     largest = torch.zeros(int(groups.max()) + 1, dtype=F64).scatter_reduce_(0, groups, x.abs().amax(1), "amax")
     scale = (largest / 127 + 1e-7)[groups].unsqueeze(1)
     return rounding(x / scale).clamp(-127, 127) * scale
@@ -72,13 +72,13 @@ def e4m3_values(v):
 
 
 def key_groups(tokens, block):
-    """Returns the groups of a block's keys: one thread holds the scores of the keys with equal j % 8 / 2."""
+    """Returns the group of each key. In a block, keys j with equal j % 8 / 2 are a group, because one thread of the GPU holds their scores."""
     j = torch.arange(tokens)
     return j // block * 4 + j % 8 // 2
 
 
 def in_tiles(scores, tile):
-    """Splits [rows, N] into [rows, tiles, tile], padded with -inf."""
+    """Splits scores [rows, N] into [rows, tiles, tile]. Pads the last tile with -inf."""
     missing = -scores.shape[1] % tile
     padded = torch.nn.functional.pad(scores, (0, missing), value=-math.inf)
     return padded.unflatten(1, (-1, tile))
@@ -106,7 +106,7 @@ def theirs(q, k, v):
 
 
 def reference_maxima(s, lag):
-    """Returns the maximum that each tile of a row refers to, [rows, tiles, 1], for scores s [rows, tiles, tile]."""
+    """Returns the reference maximum of each tile of a row, [rows, tiles, 1], for scores s [rows, tiles, tile] (see `ours` above)."""
     tops = torch.nn.functional.pad(s.amax(2), (0, 0, 0, -s.shape[0] % 16), value=-math.inf).unflatten(0, (-1, 16))
     reference = tops[:, :, 0]
     maxima = [reference]
@@ -125,7 +125,7 @@ def linear(log2_p):
 
 
 def sampled_means_and_scale(k, v):
-    """Returns the mean of K and the center and scale of V from every tokens / 512-th token, like attention/cuda/prepass/statistics.cu."""
+    """Returns the mean of K and the center and scale of V, computed from 512 evenly spaced tokens, as in attention/cuda/prepass/statistics.cu."""
     stride = max(len(k) // 512, 1)
     sample = v[::stride]
     mean = sample.mean(0)
@@ -136,7 +136,7 @@ def sampled_means_and_scale(k, v):
 
 
 def balance(q, k):
-    """Returns factors per channel: Q is multiplied by them, and K less its mean is divided by them."""
+    """Returns a factor per channel, by which Q is multiplied and K, less its mean, is divided."""
 
     def squares(x):
         mean = x[:: max(len(x) // 512, 1)].square().mean(0)
@@ -146,7 +146,7 @@ def balance(q, k):
 
 
 def values_less_block_means(v):
-    """Splits v [N, D] into e4m3 [N, D] and the rest, as means of 64 rows in fp16 (attention/cuda/prepass/quantize_values.cu)."""
+    """Splits v [N, D] into e4m3 numbers [N, D] and fp16 means of each 64 rows, as in attention/cuda/prepass/quantize_values.cu."""
 
     def means(x):
         sums = torch.nn.functional.pad(x, (0, 0, 0, -len(x) % 64)).unflatten(0, (-1, 64)).sum(1)
@@ -180,13 +180,13 @@ def ours(q, k, v, exp2, lag, channels):
 
 
 def gaussian(tokens, head_dim, k_mean, v_mean):
-    """Returns normal data. k_mean and v_mean: the size of each channel's mean."""
+    """Returns normally distributed q, k and v. `k_mean` and `v_mean` are the standard deviations of the channels' means."""
     q, k, v = (torch.randn(tokens, head_dim, dtype=F64) for _ in range(3))
     return q, k + k_mean * torch.randn(head_dim, dtype=F64), v + v_mean * torch.randn(head_dim, dtype=F64)
 
 
 def structured(tokens, head_dim, v_mean=0.5):
-    """Returns data by the recipe of app/lab/measure/inputs.cpp: similar neighbors, mass near the diagonal, outlier channels, means."""
+    """Returns data as app/lab/measure/inputs.cpp makes them: neighbors are similar, attention is near the diagonal, and there are outlier channels and means."""
 
     def smooth():
         shared = torch.randn((tokens + 15) // 16, head_dim, dtype=F64).repeat_interleave(16, 0)[:tokens]
@@ -208,7 +208,7 @@ def structured(tokens, head_dim, v_mean=0.5):
 
 
 def loud(tokens, head_dim):
-    """Returns its `loud` data: four channels of k hold most of its energy and have no mean behind a rotary embedding."""
+    """Returns the `loud` data of inputs.cpp: four channels of k hold most of its energy, and have no mean after the rotary embedding."""
 
     def rotated(x):
         angles = torch.arange(tokens, dtype=F64).unsqueeze(1) * 1e4 ** (-torch.arange(0, head_dim, 2) / head_dim)
@@ -224,7 +224,7 @@ def loud(tokens, head_dim):
 
 
 def slow(tokens, head_dim):
-    """Returns its `smooth` data: the same q and k, and a V with a slow wave in each channel and little noise."""
+    """Returns the `smooth` data of inputs.cpp: q and k as in structured(), and a V with a slow wave in each channel and little noise."""
     q, k, _ = structured(tokens, head_dim)
     periods = (1 + 7 * torch.rand(head_dim, dtype=F64)) * tokens / 8
     phase = 2 * math.pi * torch.rand(head_dim, dtype=F64)
@@ -244,7 +244,7 @@ DATA = {
 
 
 def captured(path):
-    """Yields every head of a file of capture_attention, as (q, k, v)."""
+    """Yields (q, k, v) of every head in a file that capture_attention wrote."""
     with open(path, "rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     start = 8 + int.from_bytes(data[:8], "little")
@@ -261,13 +261,13 @@ def captured(path):
 
 
 def middle(q, count):
-    """Returns `count` queries from the middle, beginning at the start of a tile."""
+    """Returns `count` queries from the middle of the sequence. The first one begins a tile of 128."""
     start = max(0, (len(q) - count) // 2 // 128 * 128)
     return q[start : start + count]
 
 
 def measure(heads, queries, lag):
-    """Returns the relative L1 and the cosine of theirs, exact and linear, [heads, scheme, 2]. heads: an iterable of (q, k, v)."""
+    """Returns [heads, scheme, 2]: the relative L1 and the cosine of the schemes theirs, exact and linear. `heads` is an iterable of (q, k, v)."""
     rows = []
     for head in heads:
         q, k, v = (x.to(torch.bfloat16).to(F64) for x in head)
