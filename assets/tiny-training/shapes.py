@@ -35,7 +35,7 @@ ATTRIBUTES = {'shape': SHAPE_NAMES, 'colour': COLOUR_NAMES, 'background': BACKGR
 
 
 def _caption(rng, shape, colour, background, motion, size, complete):
-    """Returns a caption in one of many phrasings. Unless `complete`, some captions leave out the background or the motion."""
+    """Returns a caption in one of many phrasings. If `complete` is false, some captions leave out the background or the motion."""
     article = rng.choice(['a', 'a', 'a', 'a', 'the', 'one'])
     words = [w for w in (rng.choice(SIZES[size][1]), colour, rng.choice(SHAPES[shape])) if w]
     if article == 'a' and words[0][0] in 'aeiou':

@@ -4,38 +4,39 @@
     sage_error.py [--tokens N] [--heads H] [--queries Q] [--head-dims 64,128] [--data NAME...] [--lag L] [--seed S]
     sage_error.py --file CAPTURE.safetensors
 
-Prints the relative L1 (sum |o - o*| / sum |o*|) and the cosine against exact attention on the same bf16 inputs. Also
-prints the ratio of our error to theirs, with its standard error. The ratio must stay within 1.05. All are means over
-heads, each with Q queries from the middle of the sequence. One head says little: all queries share a part of V's
-rounding error, so the ratio varies by 5% from head to head on gaussian data. --file reads data that capture_attention
-saved instead of generating them.
+Prints the relative L1 error (sum |o - o*| / sum |o*|) and the cosine against exact attention o* on the same bf16
+inputs. Also prints the ratio of our error to theirs, with its standard error. The ratio must be at most 1.05. All
+numbers are means over heads; each head has Q queries from the middle of the sequence. A single head is not enough: its
+queries share a part of V's rounding error, so the ratio varies by 5% from head to head on gaussian data. With --file,
+reads data that capture_attention saved. Otherwise, makes the data.
 
-theirs: `sageattn_qk_int8_pv_fp8_cuda_sm90` with its defaults, as read in thu-ml/SageAttention d1a57a5 (core.py,
-triton/quant_per_thread.py, csrc/fused/fused.cu, csrc/qattn/qk_int_sv_f8_cuda_sm90.cu and attn_utils.cuh). K less its
-mean. Q and K are int8 with scale max|x| / 127 + 1e-7, rounded half away from zero. Queries i and i + 8 of 16 share a
+"theirs" is `sageattn_qk_int8_pv_fp8_cuda_sm90` with its defaults, as in thu-ml/SageAttention at commit d1a57a5 (core.py,
+triton/quant_per_thread.py, csrc/fused/fused.cu, csrc/qattn/qk_int_sv_f8_cuda_sm90.cu and attn_utils.cuh). It subtracts
+the mean of K from K. Q and K are int8 with the scale max|x| / 127 + 1e-7. They are rounded half away from zero. Queries i and i + 8 of 16 share a
 scale, and so do the 32 keys j of 128 with equal j % 8 / 2. Tiles have 128 keys and a running maximum. P = exp2(s - m +
-8.807) is e4m3, and the row sum adds P before it is rounded. V is e4m3 with one scale max|v| / 448 per channel, not
-centered.
+8.807) is e4m3, and the row sum adds P before it is rounded. V is not centered. It is e4m3 with one scale max|v| / 448 per
+channel.
 
-ours: every tokens / 512-th token gives the mean of K, the center and scale of V, and the balance of the channels of Q
-and K, as in attention/cuda/prepass/statistics.cu. K less its mean is divided by sqrt(rms k / rms q) of each channel,
-and Q is multiplied by it. Both are int8, rounded half to even, with one scale per query and one for the 16 keys j of 64
-with equal j % 8 / 2. Subtiles have 128 keys (head_dim 64) or 64. Their reference maximum rises to the maximum, for all
-of a warp's 16 rows, where a score of theirs passes it by more than L = 4 log2 units. P = exp2(s - m) * 448 / 2^L is
-e4m3, and the row sum adds the rounded P. V, less its center and the mean of its block of 64 tokens, is e4m3 with one
-scale per channel. The means also take up what rounding adds to a block's sum. They join O as products with the blocks'
-sums of P, both in fp16. "linear" is the Hopper kernel's exponential: the float with the bits
-round((y + 126.94) * 2^23), which is 2^y with a linear mantissa and a bias that centers the error
-(attention/cuda/hopper/softmax.cuh). "exact" uses exp2.
+"ours" computes statistics from 512 evenly spaced tokens, as attention/cuda/prepass/statistics.cu does: the mean of K,
+the center and scale of V, and the balance factors of the channels of Q and K. It subtracts the mean of K, divides each
+channel of K by sqrt(rms k / rms q), and multiplies the channel of Q by this number. Q and K are int8, rounded half to
+even. Each query has a scale, and so have the 16 keys j of 64 with equal j % 8 / 2. Subtiles have 128 keys (head_dim 64)
+or 64. A warp has 16 query rows, each with a reference maximum m. If a score in these rows exceeds its m by more than
+L = 4 log2 units, m rises to the true maximum in all 16 rows. P = exp2(s - m) * 448 / 2^L is e4m3, and the row sum adds
+the rounded P. V, less its center and the mean of its block of 64 tokens, is e4m3 with one scale per channel. The block
+means also correct the rounding error of the block's sum. They are multiplied by the block's sum of P and added to O, both
+in fp16. "linear" uses the Hopper kernel's exponential: the float with the bits round((y + 126.94) * 2^23), which is 2^y
+with a linear mantissa and a bias that centers the error (attention/cuda/hopper/softmax.cuh). "exact" uses exp2.
 
-Not emulated: the tensor core's sums of e4m3 products (about 13 bits in both), the bf16 rounding of K less its mean in
-theirs, and ex2.approx. Also not emulated: ours runs as "exact" where a mask applies, and for whole heads where the
-longest query times the longest key exceeds 190 log2 units.
+This script does not emulate the tensor core's sums of e4m3 products (about 13 bits in both schemes), ex2.approx, or the
+bf16 rounding of K in "theirs". It also ignores that our kernel uses the exact exponential where a mask applies, and for
+heads in which the product of the longest query and the longest key exceeds 190 log2 units.
 
-Measured with the defaults (CPU, torch 2.11.0), exact / theirs, then linear / theirs, head_dim 64 and 128 alike to .04:
-gaussian .92, 1.02, with or without means in K; with means in V too .69, .76; structured without means in V .89, .92;
-structured .84, .87; smooth .53, .55. Gaussian with other numbers of tokens, heads of 64, linear: 1.026 with 1024, 1.020
-with 2048, 1.019 with 8192, 1.012 with 16384.
+Results with the defaults (CPU, torch 2.11.0), as ratios to the error of "theirs", first of "exact", then of "linear". The
+results for head_dim 64 and 128 differ by at most .04. Gaussian data, with or without means in K: .92, 1.02. With means in
+V, too: .69, .76. Structured data without means in V: .89, .92. Structured data: .84, .87. Smooth data: .53, .55.
+Gaussian data with other numbers of tokens, head_dim 64, linear: 1.026 with 1024 tokens, 1.020 with 2048, 1.019 with
+8192, 1.012 with 16384.
 """
 
 import argparse
