@@ -4,8 +4,8 @@ As in CogVideoX's models for image to video, the input gets as many channels aga
 serves two networks: the model itself, and the model with the LoRA of distill.py for a few steps. It is trained in two parts:
 
 1. The model learns to denoise rendered clips whose first frame is given. Where no picture is given, it learns to predict what it predicted before.
-2. The model of a few steps learns, by regression, the clips that the model of part 1 makes in many steps from a picture, and those that it made itself before
-   without a picture. The model of part 1 goes on learning.
+2. The model of a few steps learns, by regression, the clips that the model of part 1 makes in many steps from a picture. It also learns the clips that it made
+   without a picture before it had this LoRA. The model of part 1 goes on learning.
 
 The last part judges the clips of 200 prompts that training never saw, with and without a picture, in many steps and in a few."""
 import math

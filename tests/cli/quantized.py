@@ -222,7 +222,8 @@ def gguf_key(name, value):
 
 def write_pth(path, tensors=None, beside=None, transposed=False, parameters=False, **models):
     """Writes a file as torch.save() does, with a storage for each tensor. `tensors` is {name: (dtype, shape, bytes)}. `models` holds such tensors by a model's name, as
-    a trainer saves several models. `beside` holds entries beside a "state_dict". With `transposed`, matrices are stored column by column."""
+    a trainer saves several models. `beside` holds entries beside a "state_dict". With `transposed`, matrices are stored column by column. With
+    `parameters`, tensors are stored as torch's class Parameter."""
     storages = {}
 
     def state_of(tensors):

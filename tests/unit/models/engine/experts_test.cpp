@@ -24,7 +24,7 @@ using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 using ::testing::Optional;
 
-/// Predicts `value` for the negative prompt and twice that for the prompt.
+/// A transformer that predicts `value` for the negative prompt and 2 * value for the prompt.
 class ConstantTransformer final : public LoadedTransformer {
  public:
   explicit ConstantTransformer(double value) : value_(value) {}

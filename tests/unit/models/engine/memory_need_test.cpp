@@ -1,5 +1,5 @@
-// Tests that the estimate of the least memory for a video is never more than making it takes, and that it stays right
-// for sizes that would overflow integers.
+// Tests that the estimate of the least memory for a video is never above the memory that making the video takes. Also
+// tests that the estimate stays right for sizes that would overflow integers.
 #include "models/engine/memory_need.h"
 
 #include <ATen/ATen.h>
