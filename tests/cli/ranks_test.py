@@ -111,7 +111,7 @@ class Ranks(SharedVideo):
         self.assert_same_video('whole.safetensors', 'clip.safetensors')
 
     def kill_after_the_latents(self, *arguments):
-        """Starts a run with two ranks, and kills rank 1 while rank 0 decodes."""
+        """Starts a run with two ranks, and kills rank 1 once the latents are written, while the video is decoded."""
         process = self.start('--gpus', 2, '--size', '512x512', '--frames', 17, *arguments, steps=1)
         child, = wait_for_children(process, 1)
         wait_until(lambda: list(self.folder.glob('*.latents.safetensors')), process)

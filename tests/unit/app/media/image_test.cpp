@@ -148,7 +148,7 @@ TEST(Image, TakesNamesWithPatternCharactersLiterally) {
   }
 }
 
-// The headers of these images do not tell their size. The decoder that finds it must not allocate gigabytes.
+// Our reader of headers does not know these formats, so only the decoder finds their size. It must not take gigabytes.
 TEST(Image, RefusesTooManyPixelsThatOnlyTheDecoderFinds) {
   const test::TemporaryFolder folder;
   std::ofstream(folder / "large.pam") << "P7\nWIDTH 30000\nHEIGHT 30000\nDEPTH 3\nMAXVAL 255\nTUPLTYPE RGB\nENDHDR\n"
