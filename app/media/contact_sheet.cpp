@@ -17,20 +17,20 @@ constexpr int kMostInRow = 6;
 constexpr int kWidestFrame = 320;  // wider frames are scaled down, so that a row stays below 2000 pixels
 constexpr int kLineHeight = 18;
 constexpr size_t kMostLines = 6;
-constexpr size_t kMostCharacters = 10'000;  // more than the lines hold
+constexpr size_t kMostCharacters = 10'000;  // bytes of the caption that are read; kMostLines lines hold fewer
 
 constexpr std::string_view kStandIn = "?";
 
-/// Returns the bytes of a leading accent that joins the letter before it, U+0300 to U+036F.
+/// Returns the length in bytes of a combining accent (U+0300 to U+036F) at the beginning of `text`; 0 if there is none.
 size_t accent_length(std::string_view text) {
   if (text.size() < 2) return 0;
   const auto lead = static_cast<unsigned char>(text[0]), next = static_cast<unsigned char>(text[1]);
   return lead == 0xCCU || (lead == 0xCDU && next < 0xB0U) ? 2 : 0;
 }
 
-/// Returns the next character of `text` in ASCII, the only characters of the font. Letters lose their accents, and
-/// typographic quotes and dashes become plain ones. Returns kStandIn for others. `taken` is the character's number of
-/// bytes.
+/// Returns the first character of `text` in ASCII, because the font has no other characters. Letters lose their
+/// accents, and typographic quotes and dashes become plain ones. Returns kStandIn for any other character. `taken`
+/// receives the character's length in bytes.
 std::string_view plain(std::string_view text, size_t& taken) {
   static constexpr std::string_view kLatin =
       "AAAAAAACEEEEIIIIDNOOOOOxOUUUUYTsaaaaaaaceeeeiiiidnooooo/ouuuuyty";  // U+00C0 on

@@ -12,10 +12,11 @@ namespace sparsereel::app {
 /// Returns the width in pixels of a line of ASCII.
 int text_width(const std::string& line);
 
-/// Draws a line of ASCII in black. `left` and `baseline` are where its first letter stands.
+/// Draws a line of ASCII in black. The first letter begins at column `left` and stands on row `baseline`, both in
+/// pixels.
 void draw_text(Image& picture, const std::string& line, int64_t left, int64_t baseline);
 
-/// Returns the picture at a smaller size.
+/// Returns the picture scaled down to this size in pixels.
 Image shrunk(const Image& picture, int64_t height, int64_t width);
 
 }  // namespace sparsereel::app

@@ -19,8 +19,8 @@ constexpr std::array<Container, 4> kContainers = {
      {".mkv", "matroska", {"libx264", "libopenh264", "mpeg4"}, nullptr},
      {".webm", "webm", {"libvpx-vp9", "libaom-av1", "libvpx"}, nullptr, {"libvorbis", "vorbis"}}}};
 
-/// Closing this encoder before its first frame never returns (seen with version 1.4), so a check or a full disk would
-/// hang the program.
+/// An encoder that hangs if it is closed before its first frame (seen with version 1.4). A check of the encoder, or a
+/// full disk, closes it like that and would hang the program.
 constexpr const char* kHangs = "libsvtav1";
 
 std::vector<std::string> encoders_of(const Container& container) {
@@ -48,7 +48,7 @@ Error bad_codec(const Stream& stream, const std::string& cause) {
   return bad_option("codec", stream.options.codec + cause, remedy_beside_codec(stream));
 }
 
-/// Throws Error if the encoder that --codec names is known to fail before it opens.
+/// Throws Error if the encoder that --codec names cannot work for a reason that is known without opening it.
 void check_codec_asked_for(const Stream& stream) {
   const std::string& name = stream.options.codec;
   if (name == kHangs) throw bad_codec(stream, " hangs when it is closed before its first frame");
@@ -123,12 +123,12 @@ Quality quality_of(std::string_view encoder, const Stream& stream) {
   if (encoder == "libx264" || encoder == "libx265") return {.crf = crf};
   if (encoder.starts_with("libvpx") || encoder == "libaom-av1") {
     constexpr int kWorst = 63, kWorstOfX264 = 51;
-    return {.crf = crf * kWorst / kWorstOfX264, .bit_rate = 0};  // only the crf decides
+    return {.crf = crf * kWorst / kWorstOfX264, .bit_rate = 0};  // with a bit rate of 0, only the crf decides
   }
-  // MPEG-4's quantizer doubles every 6 steps of H.264's and is about 2 at crf 17.
+  // At crf 17, MPEG-4 has about the same quality with a quantizer of 2. For each 6 more in crf, the quantizer doubles.
   if (encoder.starts_with("mpeg4") || encoder == "libxvid")
     return {.quantizer = std::clamp(2 * std::exp2((crf - 17) / 6.0), 1.0, 31.0)};
-  // These encoders know only a bit rate: half a bit per pixel at crf 17, doubling every 6 steps.
+  // These encoders know only a bit rate: half a bit per pixel at crf 17, and twice as much for each 6 less in crf.
   const double bits_per_pixel = 0.5 * std::exp2((17 - crf) / 6.0);
   const FrameRate rate = frame_rate(stream.options.fps);
   return {.bit_rate = std::llround(bits_per_pixel * stream.width * stream.height * rate.numerator / rate.denominator)};
@@ -143,7 +143,7 @@ SoundQuality sound_quality_of(std::string_view encoder, const SoundFormat& sound
 }
 
 EncoderOption repeatable_option(std::string_view encoder) {
-  // x265 counts CPUs by itself, and logs to stderr.
+  // By itself, x265 chooses frame-threads by the number of CPUs, which changes its output, and logs to stderr.
   if (encoder == "libx265") return {.name = "x265-params", .value = "log-level=none:frame-threads=4"};
 #ifdef __x86_64__
   // x264's AVX-512 code reads memory that it never wrote if the width is no multiple of 128 (seen with core 164: two
@@ -155,8 +155,8 @@ EncoderOption repeatable_option(std::string_view encoder) {
 }
 
 ChosenEncoder choose_encoder(const std::filesystem::path& path, const Stream& stream) {
-  // Cache the result, because rows of a set, and the writer after its check, repeat the question. Trying an encoder
-  // takes milliseconds, and starts a process where FFmpeg is a program.
+  // Cache the result, because each row of a prompt set asks again, first in check_encoding() and then in its writer.
+  // Trying an encoder takes milliseconds, and starts a process if FFmpeg is used as a program.
   static std::mutex mutex;
   static std::map<std::tuple<std::string_view, int, int, double, int, std::string>, ChosenEncoder> known;
   const VideoOptions& options = stream.options;
@@ -179,7 +179,7 @@ std::string choose_sound_encoder(const std::filesystem::path& path, const SoundF
 }
 
 void check_encoder(const std::filesystem::path& path, const VideoOptions& options) {
-  constexpr int kSide = 256;  // size for trying encoders: hardware has a least size
+  constexpr int kSide = 256;  // pixels of the trial frame's sides; hardware encoders refuse much smaller frames
   const Stream stream{container_of(path), kSide, kSide, options};
   if (options.codec.empty())
     usual_codecs(stream.container);

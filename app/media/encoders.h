@@ -13,14 +13,15 @@
 
 namespace sparsereel::app {
 
-/// A file extension, FFmpeg's name of the format, and its encoders, best first. Wrappers of devices (nvenc, vaapi, omx)
-/// are compiled in on machines that lack the device, so they are used only if the user names them.
+/// A file extension, FFmpeg's name of the format, and its encoders, best first. FFmpeg also lists encoders of hardware
+/// (nvenc, vaapi, omx) on machines without that hardware. They are therefore not in this list, and are used only if the
+/// user names them.
 struct Container {
   std::string_view extension;
   const char* format;
   std::array<const char*, 3> encoders;
   const char* options;                                          // movflags
-  std::array<const char*, 2> sound_encoders = {"aac", "alac"};  // AAC has a fixed list of sampling rates
+  std::array<const char*, 2> sound_encoders = {"aac", "alac"};  // ALAC takes sampling rates that AAC does not
 };
 
 /// Returns the container for the path's extension.
@@ -32,7 +33,7 @@ struct Stream {
   const VideoOptions& options;
 };
 
-/// An encoder's nearest equivalent of an x264 crf. What is unset stays FFmpeg's default.
+/// The settings of an encoder that come nearest to the quality of an x264 crf. Unset values stay FFmpeg's defaults.
 struct Quality {
   std::optional<int> crf = {};
   std::optional<double> quantizer = {};
@@ -40,7 +41,8 @@ struct Quality {
 };
 Quality quality_of(std::string_view encoder, const Stream& stream);
 
-/// Settings of an encoder of sound. The sound keeps its sampling rate: an encoder that does not take it is not used.
+/// Settings of an encoder of sound. The sound is never resampled: an encoder that does not support its sampling rate is
+/// not used.
 struct SoundQuality {
   std::optional<int64_t> bit_rate = {};  // bits per second
   std::optional<int> quality = {};       // Vorbis's own scale, -1 to 10
@@ -48,7 +50,8 @@ struct SoundQuality {
 };
 SoundQuality sound_quality_of(std::string_view encoder, const SoundFormat& sound);
 
-/// The number of threads for encoders that would otherwise use one for each CPU. Their streams depend on the number.
+/// The number of threads of encoders that would otherwise start one for each CPU. It is fixed, because the encoded
+/// bytes depend on it.
 inline constexpr int kEncoderThreads = 4;
 
 /// An option of the encoder, as FFmpeg names it, without which equal frames could give different files. `name` is null

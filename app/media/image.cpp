@@ -1,4 +1,5 @@
-// Chooses the reader by the first bytes of a file. Reads the formats that need no libraries, and turns pictures.
+// Chooses the reader by the first bytes of a file. Reads the formats that need no libraries, and turns pictures
+// upright.
 #include "app/media/image.h"
 
 #include <algorithm>
@@ -103,7 +104,8 @@ Image read_tensor(const fs::path& path) {
   const bool is_float = entry != nullptr && entry->dtype == models::Dtype::f32;
   if (entry == nullptr || entry->shape.size() != axes || entry->shape.back() != 3 || entry->elements() == 0 ||
       (!is_float && entry->dtype != models::Dtype::u8))
-    throw bad_file(path, "has no picture", "name a file of a tensor image [height, width, 3] of U8, or F32 in 0 to 1");
+    throw bad_file(path, "has no picture",
+                   "name a file with a tensor 'image' [height, width, 3] of U8, or of F32 in 0 to 1");
   Image image{.height = entry->shape[axes - 3], .width = entry->shape[axes - 2]};
   check_image_size(path, image.height, image.width);
   const auto count = static_cast<size_t>(image.height * image.width * 3);
@@ -147,7 +149,8 @@ void check_image_size(const fs::path& path, int64_t height, int64_t width) {
 
 Image turned(const Image& image, int orientation) {
   if (orientation == 1) return image;
-  // 5 to 8 swap the axes. The visible picture begins at the right in 2, 3, 7, 8 and at the bottom in 3, 4, 6, 7.
+  // Orientations 5 to 8 swap rows and columns. The visible picture's first pixel is stored at the right in 2, 3, 7 and
+  // 8, and at the bottom in 3, 4, 6 and 7.
   const bool swapped = orientation >= 5;
   const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
@@ -169,13 +172,13 @@ Image turned(const Image& image, int orientation) {
 void refuse_sequence(const fs::path& path) {
   const std::string remedy = "name one of its files; to continue a sequence, name the last one";
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) throw bad_file(path, "is a folder, and an image is one picture", remedy);
+  if (fs::is_directory(path, ignored)) throw bad_file(path, "is a folder, but an image must be a single file", remedy);
   const std::string name = path.filename().string();
   const size_t percent = name.find('%');
   if (percent == std::string::npos || fs::exists(path, ignored)) return;
   const size_t kind = name.find_first_not_of("0123456789", percent + 1);
   if (kind != std::string::npos && name[kind] == 'd')
-    throw bad_file(path, "is the pattern of a sequence, and an image is one picture", remedy);
+    throw bad_file(path, "is a pattern for many files, but an image must be a single file", remedy);
 }
 
 /// Refuses pipes, which may block, and devices, which may never end.

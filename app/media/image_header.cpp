@@ -1,4 +1,4 @@
-// Walks over segments and chunks to find the size in pixels and EXIF's orientation.
+// Walks over the segments, chunks or boxes of a picture's file to find the size in pixels and the orientation.
 #include "app/media/image_header.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace sparsereel::app {
 namespace {
 
-/// Bytes that read as 0 beyond their end.
+/// The bytes of a file. Any byte beyond their end reads as 0, so that damaged files need no special checks.
 class Bytes {
  public:
   explicit Bytes(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -43,7 +43,7 @@ class Bytes {
 
 constexpr std::string_view kExif("Exif\0\0", 6);
 
-/// Returns the orientation tag of a TIFF's first directory, which EXIF uses too; 1 if there is none.
+/// Returns the orientation tag from the first directory of a TIFF; 1 if there is none. EXIF data are a TIFF, too.
 int orientation_of(const Bytes& tiff) {
   constexpr uint32_t kTag = 0x112;
   const bool little = tiff.is(0, "II");
@@ -63,7 +63,8 @@ int orientation_of(const Bytes& tiff) {
   return 1;
 }
 
-/// Reads segments up to the pixels. A segment has the byte 0xff, a kind, and mostly a length.
+/// Reads segments up to the pixels. A segment is the byte 0xff, a byte with its kind and, for most kinds, a length and
+/// data.
 void read_jpeg(const Bytes& file, ImageHeader& header) {
   size_t place = 2;
   while (place + 4 <= file.size()) {
@@ -141,7 +142,8 @@ struct Boxes {
       const size_t length = bytes.big(place, 4), left = bytes.size() - place;
       const bool is_wide = length == 1;
       const size_t header = is_wide ? 16 : 8;
-      // Only the small content matters here: for a file of its size, the upper half of a wide length is 0.
+      // A wide length has 8 bytes. Its upper 4 bytes are ignored: they are 0 unless the box is larger than 4 GiB, and
+      // no box that matters here is.
       const size_t whole = length == 0 ? left : is_wide ? bytes.big(place + 12, 4) : length;
       if (whole < header) return;
       visit(place + 4, bytes.part(place + header, whole - header));
@@ -168,7 +170,7 @@ Bytes behind(const Bytes& bytes, size_t count) {
 
 /// Returns the numbers of the item's properties, counted from 1, from the box ipma.
 std::vector<size_t> properties_of_item(const Bytes& associations, uint32_t item) {
-  const bool is_wide = (associations.at(3) & 1) != 0;  // one of its flags
+  const bool is_wide = (associations.at(3) & 1) != 0;  // this flag says that a property's number has 2 bytes
   const int id_bytes = associations.at(0) < 1 ? 2 : 4;
   std::vector<size_t> properties;
   size_t place = kFullBox + 4;
@@ -185,8 +187,8 @@ std::vector<size_t> properties_of_item(const Bytes& associations, uint32_t item)
   return properties;
 }
 
-/// Returns the orientation for `quarters` anticlockwise turns. `mirror`, if set, then exchanges top and bottom (0) or
-/// left and right (1).
+/// Returns the EXIF orientation for `quarters` anticlockwise quarter turns. If `mirror` is set, the picture is mirrored
+/// after the turns: 0 exchanges top and bottom, 1 exchanges left and right.
 int orientation_of(uint32_t quarters, std::optional<uint32_t> mirror) {
   constexpr std::array<int, 4> kTurned = {1, 8, 3, 6};
   constexpr std::array<std::array<int, 4>, 2> kMirrored = {{{4, 5, 2, 7}, {2, 7, 4, 5}}};

@@ -14,11 +14,11 @@ struct ImageHeader {
   ImageFormat format = ImageFormat::jpeg;
   int64_t height = 0, width = 0;  // as stored in the file; 0 if it does not say
   int components = 3;             // of a JPEG
-  bool animated = false;          // several pictures, in WebP or APNG
-  int orientation = 1;            // EXIF's, 1 to 8: where the first row and column of the visible picture lie
+  bool animated = false;          // a WebP or APNG with several pictures
+  int orientation = 1;            // EXIF's 1 to 8: how viewers turn and mirror the stored picture; 1: not at all
 };
 
-/// Returns the format by the first bytes, or nothing for any other format.
+/// Recognizes a format by the first bytes of the file. Returns nothing for a format that ImageFormat does not list.
 std::optional<ImageFormat> image_format(std::span<const std::byte> file);
 
 /// Reads the header of a whole file of that format. Damage is left for the decoder to report.
@@ -27,9 +27,9 @@ ImageHeader read_image_header(ImageFormat format, std::span<const std::byte> fil
 /// Returns true for a TIFF, or a still picture in HEIF's container (AVIF, HEIC), by the first 16 bytes.
 bool is_tiff_or_heif(std::span<const std::byte> file);
 
-/// Returns the orientation of such a file, as in ImageHeader. It comes from the tag of a TIFF's first picture, or from
-/// the properties irot and imir of HEIF's primary item (ISO/IEC 23008-12). Some versions of FFmpeg's readers ignore
-/// these.
+/// Returns the orientation of a file that passes is_tiff_or_heif(), as in ImageHeader. It comes from the tag of a
+/// TIFF's first picture, or from the properties irot and imir of HEIF's primary item (ISO/IEC 23008-12). Some versions
+/// of FFmpeg ignore these, so this function reads them.
 int container_orientation(std::span<const std::byte> file);
 
 }  // namespace sparsereel::app

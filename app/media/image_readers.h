@@ -11,11 +11,11 @@
 
 namespace sparsereel::app {
 
-inline constexpr const char* kImageRemedy = "name a PNG, JPEG, WebP or PPM file, or a video to go on from";
+inline constexpr const char* kImageRemedy = "name a PNG, JPEG, WebP or PPM file, or a video to continue";
 
-/// FFmpeg readers for pictures and videos in a single file, because a stranger's picture may be any of them. Left out
-/// are playlists (hls, dash, concat), patterns of names (image2), drawings that take minutes to compute (svg), and
-/// devices.
+/// The readers of FFmpeg that may open a picture, which can come from a stranger: those for pictures and videos in a
+/// single file. Left out are playlists (hls, dash, concat) and patterns of names (image2), which open other files,
+/// drawings that take minutes to compute (svg), and devices.
 inline constexpr const char* kReaders =
     "png_pipe,apng,jpeg_pipe,mjpeg,mpjpeg,webp_pipe,gif,bmp_pipe,tiff_pipe,exr_pipe,hdr_pipe,jpegxl_pipe,jpegxl_anim,"
     "j2k_pipe,jpegls_pipe,qoi_pipe,sgi_pipe,dds_pipe,dpx_pipe,pam_pipe,pbm_pipe,pgm_pipe,pgmyuv_pipe,ppm_pipe,pfm_pipe,"
@@ -26,15 +26,16 @@ inline constexpr const char* kReaders =
 /// Decodes the pixels as stored in the file. Throws Error.
 Image decode_image(const std::filesystem::path& path, ImageFormat format, std::span<const std::byte> file);
 
-/// Time limit for finding the last picture of a file. A malicious file may be made so that the search never ends.
+/// Time limit for finding the last picture of a file. In a malicious file, the search might never end.
 inline constexpr std::chrono::seconds kMostSearch{60};
 
-/// Returns the last picture of any file that FFmpeg reads. Turns it by `orientation` (as in ImageHeader), or as FFmpeg
-/// says if unset. Throws like decode_image(), and if the search takes longer than `limit`.
+/// Returns the last picture of any file that FFmpeg reads. Turns it by `orientation` (as in ImageHeader) or, if that is
+/// unset, by the orientation that FFmpeg reports. Throws like decode_image(), and if the search takes longer than
+/// `limit`.
 Image decode_last_frame(const std::filesystem::path& path, std::optional<int> orientation,
                         std::chrono::seconds limit = kMostSearch);
 
-/// Throws Error unless there are pixels, and at most kMostImagePixels.
+/// Throws Error if the picture has no pixels, or more than kMostImagePixels.
 void check_image_size(const std::filesystem::path& path, int64_t height, int64_t width);
 
 /// Returns the image turned upright. `orientation` is as in ImageHeader.

@@ -25,7 +25,7 @@ fs::path frame_path(const fs::path& folder, int64_t index) {
   return folder / name.data();
 }
 
-/// A new folder beside its target, which is removed unless it is placed.
+/// A temporary folder beside the target folder. place() renames it to the target; otherwise the destructor removes it.
 class UnfinishedFolder {
  public:
   explicit UnfinishedFolder(const fs::path& target)
@@ -47,12 +47,12 @@ class UnfinishedFolder {
 
   void place() {
     const fs::path& path = temporary_.path();
-    std::error_code ignored;  // lost permissions are better than no video
+    std::error_code ignored;  // a folder without the old permissions is better than no video
     if (fs::is_directory(target_, ignored)) fs::permissions(path, fs::status(target_, ignored).permissions(), ignored);
     // rename() replaces an empty folder and refuses one with files in it.
     if (std::rename(path.c_str(), target_.c_str()) != 0) models::throw_write_failure(target_, errno);
     temporary_.keep();
-    models::flush_to_disk(target_.parent_path());  // flushes the rename itself; the folder is whole either way
+    models::flush_to_disk(target_.parent_path());  // makes the rename last even if the power fails
   }
 
  private:
@@ -65,7 +65,8 @@ class UnfinishedFolder {
 fs::path resolve_folder(const fs::path& path) {
   fs::path folder = fs::absolute(path.has_filename() ? path : path.parent_path());
   std::error_code error;
-  if (fs::exists(folder, error) && !fs::is_directory(folder, error))  // first: a link to a pipe leads nowhere
+  // Check this before behind_links(), which returns a path that does not exist for a link to a pipe.
+  if (fs::exists(folder, error) && !fs::is_directory(folder, error))
     throw bad_file(path, "is a file, not a folder for PNGs", "choose another name");
   return models::behind_links(folder);
 }

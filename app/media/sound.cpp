@@ -18,9 +18,9 @@ using WavBytes = std::vector<uint8_t>;
 
 constexpr int64_t kSampleBytes = 3;
 
-/// The chunk INFO that names the software, with its size; the text ends in zeros, so that its length is even.
+/// The whole chunk LIST INFO, which names the software. The name is padded with zeros to an even length.
 constexpr std::string_view kSoftware("LIST\x18\0\0\0INFOISFT\x0C\0\0\0sparsereel\0\0", 32);
-constexpr size_t kHeadBytes = 12 + 8 + 16 + kSoftware.size() + 8;  // RIFF, format, software, begin of the samples
+constexpr size_t kHeadBytes = 12 + 8 + 16 + kSoftware.size() + 8;  // RIFF, format, kSoftware, header of the samples
 
 void put(WavBytes& bytes, std::string_view text) {
   bytes.insert(bytes.end(), text.begin(), text.end());

@@ -1,4 +1,4 @@
-// The sound of a video in memory, and the .wav file that holds it beside formats without sound. No torch.
+// The sound of a video in memory, and the .wav file that holds it beside a video whose format has no sound. No torch.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct SoundView {
   int64_t silenced() const;
 };
 
-/// A sound in a file.
+/// Describes a sound that was written to a file.
 struct WrittenSound {
   SoundFormat format = {};
   int64_t count = 0;     // samples of a channel
@@ -42,12 +42,13 @@ struct WrittenSound {
   bool any() const { return format.any(); }
   double seconds() const;
 };
-/// Returns what a file says of a sound that it holds; nothing for no sound.
+/// Describes a sound that `encoder` has written into the video's own file. If there is no sound, the result has no
+/// channels.
 WrittenSound written_sound(const SoundView& sound, const std::string& encoder);
 
-/// Returns the sound as a .wav file of 24-bit PCM. Its rounding is below 16-bit noise by far, so no dither is needed.
-/// Every player reads it, and so does Python's module `wave`, which reads no floats. Throws Error naming `target` if
-/// the sound is too long for the format (4 GiB).
+/// Returns the sound as a .wav file of 24-bit PCM. Its rounding error is far below the noise of 16-bit sound, so no
+/// dither is needed. Every player reads it, and so does Python's module `wave`, which reads no floats. Throws Error
+/// naming `target` if the sound is too long for the format (4 GiB).
 std::vector<uint8_t> wav_of(const SoundView& sound, const std::filesystem::path& target);
 
 /// Checks that a sound may be written to this file. The user did not name the file, so it may replace only an older
@@ -57,7 +58,7 @@ void check_sound_place(const std::filesystem::path& place);
 /// Removes an older sound of this program, and no other file.
 void remove_sound(const std::filesystem::path& place);
 
-/// A .wav file that is written at once and appears with place().
+/// A .wav file. The constructor writes it whole under a temporary name, and place() renames it.
 class SoundFile {
  public:
   /// Throws like open_video().

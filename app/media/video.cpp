@@ -37,7 +37,8 @@ void check_writable(const fs::path& path) {
 }
 
 void check_timing(const VideoOptions& options, OutputKind kind) {
-  // GIF counts in hundredths of a second, and players slow down anything shorter than two of them.
+  // A GIF gives the time of each frame in hundredths of a second, and players slow down frames of less than 2
+  // hundredths.
   const double most = kind == OutputKind::gif ? 50 : 240;
   if (std::isfinite(options.fps) && options.fps >= 0.1 && options.fps <= most) return;
   throw bad_option("fps",
@@ -59,18 +60,19 @@ class FloatWriter final : public VideoWriter {
   models::SafetensorsWriter file_;
 };
 
-/// The files beside a video that cannot hold its recipe and its sound.
+/// The files for the recipe and the sound of a video whose format cannot hold them. A path is empty if no file is
+/// needed.
 struct FilesBeside {
   fs::path recipe, sound;
 };
 
-/// Writes the recipe and the sound in files beside the video. All of them appear, or none.
+/// Writes a video, and its recipe and sound in files beside it. All of them appear, or none.
 class WriterWithFilesBeside final : public VideoWriter {
  public:
   WriterWithFilesBeside(std::unique_ptr<VideoWriter> video, FilesBeside beside, const VideoOptions& options)
       : video_(std::move(video)), beside_(std::move(beside)), recipe_(options.recipe) {
     if (!options.sound.any()) return;
-    sound_.emplace(beside_.sound, options.sound);  // now, so that a full disk stops the run before the last frame
+    sound_.emplace(beside_.sound, options.sound);  // written now, so that a full disk stops the run early
     written_sound_ = written_sound(options.sound, "pcm_s24le");
     written_sound_.file = beside_.sound;
   }
@@ -193,11 +195,11 @@ OutputKind output_kind(const fs::path& path) {
   if (path.empty()) throw bad_option("output", "is empty", std::string("name a file: ") + kKnown);
   if (path == "-")
     throw bad_option("output", "-: no video is written to stdout", std::string("name a file: ") + kKnown);
-  std::error_code ignored;  // for example for a name that is too long
+  std::error_code ignored;  // for example, that the name is too long
   const std::string text = extension(path);
   const fs::path named = "video" + path.filename().string();
   if (text.empty() && (is_video(named) || extension(named) == ".safetensors"))
-    throw bad_option("output", path.string() + " has no name before its ending", "name the file, as video.mp4");
+    throw bad_option("output", path.string() + " has no name before its ending", "give it a name, such as video.mp4");
   if (path.has_filename() && is_video(path) && fs::is_directory(path, ignored))
     throw bad_input(path.string() + " is a folder",
                     "choose another name, or put PNGs into it with -o " + path.string() + "/");
@@ -250,7 +252,8 @@ std::unique_ptr<VideoWriter> open_video(const fs::path& path, const models::Vide
   const OutputKind kind = output_kind(path);
   check_timing(options, kind);
   if (kind == OutputKind::encoded) return open_encoded(path, shape, options);
-  FilesBeside files = {recipe_beside(path), sound_beside(path)};  // before a folder of that name exists
+  // Compute the paths before open_png_folder(), because they depend on whether a folder of that name exists.
+  FilesBeside files = {recipe_beside(path), sound_beside(path)};
   auto video = kind == OutputKind::y4m           ? open_y4m(path, shape, options)
                : kind == OutputKind::gif         ? open_gif(path, shape, options)
                : kind == OutputKind::safetensors ? std::make_unique<FloatWriter>(path, shape)

@@ -35,7 +35,7 @@ struct VideoOptions {
 };
 
 struct WrittenVideo {
-  std::string encoder = {};  // such as "libx264"
+  std::string encoder = {};  // FFmpeg's name, such as "libx264", or "y4m"
   std::string note = {};     // the reason why it is not the preferred encoder; empty if it is
   uint64_t bytes = 0;
   WrittenSound sound = {};
@@ -83,8 +83,9 @@ bool takes_floats(const std::filesystem::path& path);
 /// The recipe goes into the comment tag or into the file recipe_beside(); a .safetensors has none. The sound goes into
 /// the video as AAC or ALAC, in a .webm as Vorbis, or into the file sound_beside(). Sound and video begin together and
 /// keep their own lengths. The write is atomic: temporary files beside the targets are renamed at the end, the video
-/// last. If that fails, the files beside it are as they were. Throws Error naming the file and the remedy (unknown
-/// extension, folder missing, disk full, encoder not found, no ffmpeg program in a build without media libraries).
+/// last. If a rename fails, the older files beside the video come back. Throws Error naming the file and the remedy
+/// (unknown extension, folder missing, disk full, encoder not found, no ffmpeg program in a build without media
+/// libraries).
 std::unique_ptr<VideoWriter> open_video(const std::filesystem::path& path, const models::VideoShape& shape,
                                         const VideoOptions& options);
 
@@ -127,10 +128,11 @@ void write_contact_sheet(const std::filesystem::path& path, const FramesView& fr
 /// Throws the errors that write_contact_sheet() would throw for this path.
 void check_contact_sheet(const std::filesystem::path& path);
 
-/// Returns true if any version of this program made the JSON: the tags and files of other programs may be JSON too.
+/// Returns true if the JSON is a recipe of any version of this program. Comment tags and files of other programs may
+/// hold other JSON.
 bool is_recipe(const nlohmann::json& json);
 
-/// Returns false if the file's extension excludes both a video and a recipe beside it.
+/// Returns false if a file with this extension can neither be a recipe nor have one, in itself or beside it.
 bool may_hold_recipe(const std::filesystem::path& path);
 
 /// Returns the recipe JSON of a video of this program, of saved latents, or of a .json file that is a recipe or a
@@ -141,10 +143,10 @@ std::string read_recipe(const std::filesystem::path& path);
 struct FormatEncoders {
   std::string ending;                   // ".mp4"
   std::string best;                     // the preferred encoder
-  std::vector<std::string> found = {};  // those in this FFmpeg, best first
+  std::vector<std::string> found = {};  // the encoders that this FFmpeg has, best first
 };
 
-/// The libraries or the program that media files go through, and their encoders, for `doctor`.
+/// The libraries or the program with which this build reads and writes media files, and their encoders, for `doctor`.
 struct MediaReport {
   std::string libraries;  // "FFmpeg 5.1.9, OpenCV 4.6.0", or the ffmpeg program; empty without either
   std::vector<FormatEncoders> formats = {};

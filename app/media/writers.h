@@ -11,7 +11,7 @@
 
 namespace sparsereel::app {
 
-/// Returns values of 0..1 as bytes, rounded to nearest. Others are clamped; NaN becomes 0.
+/// Returns values of 0..1 as bytes, rounded to nearest. Values outside are clamped; NaN becomes 0.
 std::vector<uint8_t> rgb8(std::span<const float> values);
 
 /// Frames per second as a fraction in lowest terms, exact to a thousandth. 23.976, 29.97 and 59.94 become N * 1000 /

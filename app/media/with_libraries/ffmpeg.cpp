@@ -15,7 +15,7 @@ namespace sparsereel::app::ffmpeg {
 namespace {
 
 std::mutex log_mutex;
-std::string last_log;  // encoders log from their own threads
+std::string last_log;  // guarded by log_mutex, because encoders log from their own threads
 
 /// Joins lines: "a\n  b\n" becomes "a; b".
 std::string joined_lines(const std::string& text) {
@@ -42,7 +42,7 @@ std::string reason(int code) {
   return text.data();
 }
 
-/// Sets `code` to FFmpeg's error code.
+/// Adds a stream for what `encoder` produces. Sets `code` to FFmpeg's error code, which is negative for an error.
 AVStream* add_stream(AVFormatContext& context, const AVCodecContext& encoder, int* code) {
   AVStream* stream = avformat_new_stream(&context, nullptr);
   if (stream == nullptr) throw std::bad_alloc();

@@ -1,4 +1,5 @@
-// Owners of libav* objects, FFmpeg's errors as sparsereel::Error, and the encoding loop. Internal to app/media.
+// Wraps libav*: owns its objects, turns FFmpeg's errors into sparsereel::Error, encodes and muxes. Internal to
+// app/media.
 #pragma once
 
 extern "C" {
@@ -31,7 +32,7 @@ using Frame = std::unique_ptr<AVFrame, Free>;
 using Packet = std::unique_ptr<AVPacket, Free>;
 using Scaler = std::unique_ptr<SwsContext, Free>;
 
-/// Silences FFmpeg's log, and keeps what an encoder says when it fails for the error.
+/// Silences FFmpeg's log. Keeps the last error that FFmpeg logs, for message().
 void capture_log();
 
 /// Returns FFmpeg's text for an error code, with the last line that it logged.
@@ -66,8 +67,8 @@ class Muxer {
   Muxer& operator=(const Muxer&) = delete;
 
   AVFormatContext& context() { return *context_; }
-  /// Writes the header of a stream encoded by `encoder`; `options` as FFmpeg's muxers name them. `sound` encodes the
-  /// sound; null for none.
+  /// Writes the file's header. `encoder` encodes the frames, and `sound` the sound (null if there is none). `options`
+  /// are names and values of options of FFmpeg's muxer.
   void begin(const AVCodecContext& encoder, const std::vector<std::pair<const char*, const char*>>& options,
              const AVCodecContext* sound = nullptr);
   /// Encodes a frame (null at the end) into the encoder's stream.

@@ -18,7 +18,8 @@ constexpr int kTransparent = 255;
 
 using Color = cv::Vec3f;
 
-/// The frames of a clip, RGB [H, W, 3]. They are all kept, because the palette depends on the last one too.
+/// The frames of a clip, RGB [H, W, 3]. All frames stay in memory until the last one has come, because the palette
+/// depends on all of them.
 using Frames = std::vector<std::vector<uint8_t>>;
 
 std::vector<Color> sample_pixels(const Frames& frames) {
@@ -27,7 +28,7 @@ std::vector<Color> sample_pixels(const Frames& frames) {
   std::vector<Color> samples;
   int64_t start = 0;
   for (const std::vector<uint8_t>& rgb : frames) {
-    // Each frame starts at the next pixel, so that the samples do not lie in columns.
+    // The first sampled pixel is one further in each frame, so that the samples do not lie in fixed columns.
     for (int64_t i = start++ % stride; i < pixels_a_frame; i += stride)
       samples.emplace_back(rgb[3 * i], rgb[3 * i + 1], rgb[3 * i + 2]);
   }
@@ -46,7 +47,7 @@ class Palette {
       colors_.assign(distinct.begin(), distinct.end());
     } else {
       dithered_ = true;
-      cv::theRNG().state = 1;  // equal frames give an equal palette
+      cv::theRNG().state = 1;  // fixed, so that equal frames give an equal palette
       cv::Mat labels, centers;
       const cv::TermCriteria stop(cv::TermCriteria::COUNT + cv::TermCriteria::EPS, 10, 0.5);
       cv::kmeans(cv::Mat(samples).reshape(1), kPaletteColors, labels, stop, 1, cv::KMEANS_PP_CENTERS, centers);
@@ -81,7 +82,8 @@ class Palette {
   }
 
  private:
-  /// Bayer's 4 x 4 matrix, -4 .. 3.5 levels: about the distance between the colors of a k-means palette.
+  /// Returns the offset of a pixel from Bayer's 4 x 4 matrix, -4 to 3.5 of 255 levels. This is about the distance
+  /// between the colors of a k-means palette.
   static int dither(int x, int y) {
     static constexpr std::array<int, 16> kBayer = {0, 8, 2, 10, 12, 4, 14, 6, 3, 11, 1, 9, 15, 7, 13, 5};
     return kBayer[static_cast<size_t>((y % 4) * 4 + x % 4)] / 2 - 4;
@@ -117,7 +119,7 @@ ffmpeg::CodecContext open_gif_encoder(const std::filesystem::path& path, const m
   encoder->width = static_cast<int>(shape.width);
   encoder->height = static_cast<int>(shape.height);
   encoder->pix_fmt = AV_PIX_FMT_PAL8;
-  encoder->time_base = {1, 100};  // GIF counts in hundredths of a second
+  encoder->time_base = {1, 100};  // hundredths of a second, GIF's unit
   encoder->framerate = av_d2q(fps, 1000);
   ffmpeg::require(avcodec_open2(encoder.get(), codec, nullptr), path);
   return encoder;

@@ -29,7 +29,8 @@ Error unreadable(const fs::path& path, int code) {
   return bad_file(path, "cannot be read as an image: " + ffmpeg::message(code), kImageRemedy);
 }
 
-/// FFmpeg options. FFmpeg may take some of them out and free them.
+/// Owns a dictionary of FFmpeg options. get() gives FFmpeg access to the pointer, because FFmpeg removes the options
+/// that it has used.
 class Options {
  public:
   explicit Options(std::initializer_list<std::pair<const char*, const char*>> options) {
@@ -50,7 +51,7 @@ int require_image(int code, const fs::path& path) {
   return code;
 }
 
-/// The time limit for one file. FFmpeg polls it too while it reads.
+/// The time limit for reading one file. FFmpeg polls it through callback().
 class Deadline {
  public:
   explicit Deadline(std::chrono::seconds limit) : limit_(limit) {}
@@ -73,7 +74,7 @@ class Deadline {
   std::chrono::seconds limit_;
 };
 
-/// Feeds one decoder; damaged data is an error.
+/// Sends packets to one decoder. Damaged data is an error.
 class Decoder {
  public:
   Decoder(const AVCodec* codec, const fs::path& path, const AVCodecParameters* parameters = nullptr)
@@ -115,7 +116,8 @@ class Decoder {
   ffmpeg::Frame frame_, last_;
 };
 
-/// Returns true if the samples are the visible values, without chroma to convert.
+/// Returns true for RGB, and for gray of full range: their integer samples are the visible values and need no
+/// conversion.
 bool is_plain(const AVFrame& frame, const AVPixFmtDescriptor& format) {
   if ((format.flags & (AV_PIX_FMT_FLAG_BITSTREAM | AV_PIX_FMT_FLAG_HWACCEL | AV_PIX_FMT_FLAG_FLOAT)) != 0) return false;
   return (format.flags & AV_PIX_FMT_FLAG_RGB) != 0 ||
@@ -163,12 +165,12 @@ Image plain_image(const AVFrame& frame, const AVPixFmtDescriptor& format) {
   return image;
 }
 
-/// Sets the matrix and range that the picture names, or JPEG's if it names none.
+/// Sets the YUV matrix and the range of values that the picture names, or JPEG's if it names none.
 void set_colors(SwsContext& scaler, const AVFrame& frame) {
   const bool full = frame.color_range == AVCOL_RANGE_JPEG || frame.format == AV_PIX_FMT_YUVJ420P ||
                     frame.format == AV_PIX_FMT_YUVJ422P || frame.format == AV_PIX_FMT_YUVJ444P ||
                     frame.format == AV_PIX_FMT_YUVJ440P;
-  const int* matrix = sws_getCoefficients(frame.colorspace);  // unknown ones mean BT.601
+  const int* matrix = sws_getCoefficients(frame.colorspace);  // FFmpeg returns BT.601's for an unknown color space
   sws_setColorspaceDetails(&scaler, matrix, full ? 1 : 0, sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
 }
 
@@ -199,7 +201,8 @@ AVCodecID codec_of(ImageFormat format) {
   return format == ImageFormat::png ? AV_CODEC_ID_PNG : AV_CODEC_ID_WEBP;
 }
 
-/// Returns the reader for a file by its content. A name must not decide: "x%03d.bmp" would be read as a pattern.
+/// Returns the reader for a file by its content. Ignores the file's name, because FFmpeg would read a name such as
+/// "x%03d.bmp" as a pattern.
 const AVInputFormat* reader_of(const fs::path& path) {
   constexpr size_t kMostProbed = 1 << 20;
   errno = 0;
@@ -220,7 +223,7 @@ const AVInputFormat* reader_of(const fs::path& path) {
   return reader;
 }
 
-/// A file that is open for reading. It opens no other file.
+/// A picture or video that is open for reading. FFmpeg can open no other file through it.
 class Source {
  public:
   Source(const fs::path& path, Deadline& deadline) : path_(path), deadline_(deadline) {
@@ -243,18 +246,18 @@ class Source {
       if (packet->stream_index == index_) decoder.send(packet.get());
       av_packet_unref(packet.get());
     }
-    deadline_.require_time(path_);  // or running out of time would look like the end of the file
+    deadline_.require_time(path_);  // without this, running out of time would look like the end of the file
     decoder.send(nullptr);
     return decoder.has_picture() ? decoder.take_last() : ffmpeg::Frame();
   }
 
-  /// Returns the orientation as in ImageHeader.
+  /// Returns the orientation, as in ImageHeader, that FFmpeg's display matrix means.
   int orientation() const {
     const int32_t* matrix = display_matrix();
     if (matrix == nullptr) return 1;
     const bool mirrored = int64_t{matrix[0]} * matrix[4] < int64_t{matrix[1]} * matrix[3];
     const double turn = -av_display_rotation_get(matrix);  // clockwise, in degrees
-    // A matrix of zeros has no angle.
+    // The angle is NaN for a matrix of zeros.
     const auto quarters = mirrored || std::isnan(turn) ? 0 : (static_cast<int>(turn / 90 + 4.5) % 4);
     return std::array{1, 6, 3, 8}[static_cast<size_t>(quarters)];
   }
@@ -275,7 +278,8 @@ class Source {
     deadline_.require_time(path_);
     require_image(code, path_);
   }
-  /// Some pictures show their size only to a decoder, which must not decode them if they are too large.
+  /// Reads what FFmpeg needs to know of the streams. For this it may decode a picture, so max_pixels makes it refuse
+  /// large ones.
   void find_streams() {
     const std::string most = std::to_string(kMostImagePixels);
     std::vector<Options> owned;

@@ -1,5 +1,5 @@
 // Writes MP4, MOV, Matroska and WebM: H.264, VP9 or AV1 through libavcodec, in BT.709, with the recipe in the comment
-// tag. The sound follows the frames closely.
+// tag. Packets of sound and of frames alternate in the file.
 #include <cmath>
 #include <optional>
 

@@ -31,7 +31,7 @@ Encoder::Encoder(int width, int height, std::filesystem::path target) : target_(
   encoder_->height = height;
   encoder_->pix_fmt = AV_PIX_FMT_RGB24;
   encoder_->time_base = {1, 1};
-  encoder_->thread_count = 1;  // so that each frame yields a packet at once
+  encoder_->thread_count = 1;  // with more threads, packets would come several frames late
   ffmpeg::require(avcodec_open2(encoder_.get(), codec, nullptr), target_);
   frame_ = ffmpeg::make_frame(AV_PIX_FMT_RGB24, width, height);
 }

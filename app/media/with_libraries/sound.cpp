@@ -1,5 +1,6 @@
-// Encodes sound through libavcodec, at the sound's own rate: planar floats, or for ALAC integers. The encoder's delay
-// (priming) becomes a negative first timestamp, from which the muxer of MP4 makes the edit list that players follow.
+// Encodes sound through libavcodec, at the sound's own sampling rate. The samples are planar floats, but integers for
+// ALAC. The encoder's delay (priming) becomes a negative first timestamp, from which the muxer of MP4 makes the edit
+// list that players follow.
 #include "app/media/with_libraries/sound.h"
 
 #include <algorithm>
@@ -47,7 +48,7 @@ CodecContext open_sound_encoder(const std::string& name, const SoundFormat& soun
   encoder->sample_rate = static_cast<int>(sound.sampling_rate);
   encoder->time_base = {1, encoder->sample_rate};
   set_channels(*encoder, sound.channels);
-  // With BITEXACT, the file does not hold the version of FFmpeg.
+  // BITEXACT keeps FFmpeg's version out of the file.
   encoder->flags |= AV_CODEC_FLAG_GLOBAL_HEADER | AV_CODEC_FLAG_BITEXACT;
   if (quality.bit_rate) encoder->bit_rate = *quality.bit_rate;
   if (quality.is_experimental) encoder->strict_std_compliance = FF_COMPLIANCE_EXPERIMENTAL;

@@ -8,8 +8,9 @@ namespace {
 
 constexpr int64_t kRows = 12, kColumns = 6, kAdvance = 7, kAscent = 10;  // kAscent: rows above the baseline
 
-/// The font 7x13 of the X Window System ("misc-fixed", in the public domain), from space to tilde. Each character here
-/// is a row of a letter: six pixels, the highest bit on the left, plus '0'.
+/// The font 7x13 of the X Window System ("misc-fixed", in the public domain), from space to tilde. Each character below
+/// encodes one row of a letter: its code minus that of '0' is a number of six bits, one for each pixel, with the
+/// highest bit on the left.
 constexpr std::string_view kFont =
     R"(0000000000000444444404000:::0000000000::O:O::000004?D>5N40000AYB448BUR00000HTTHURM00044400000000024488844200)"
     R"(084422244800000B<o<B000000044O44000000000000><@000000O000000000000004>4001122488@@000<BQQQQQB<0004<D44444O00)"

@@ -29,8 +29,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kKept = 4096;  // bytes of messages that are kept, the last ones
-constexpr size_t kLines = 3;    // lines of them that an error quotes
+constexpr size_t kKept = 4096;  // how many of the last bytes of ffmpeg's messages are kept
+constexpr size_t kLines = 3;    // how many of their last lines an error quotes
 
 bool is_program(const fs::path& path) {
   std::error_code ignored;
@@ -74,21 +74,23 @@ std::array<Descriptor, 2> pipe_for(const fs::path& file) {
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-/// Returns a connection in place of a pipe: writing to an end that is gone is then an error and never a signal.
+/// Returns a pair of connected sockets, which serve as a pipe. send() to a closed socket can return an error, but
+/// write() to a closed pipe raises SIGPIPE.
 std::array<Descriptor, 2> connection_for(const fs::path& file) {
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) throw_start_failure(file, errno);
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-/// Some services start programs that ignore SIGCHLD. The system then forgets how their children ended.
+/// Restores SIGCHLD's default if it is ignored, as in programs that some services start. While it is ignored, the
+/// system does not keep the exit status of children.
 void stop_ignoring_children() {
   struct sigaction now {};
   if (sigaction(SIGCHLD, nullptr, &now) == 0 && now.sa_handler == SIG_IGN) std::signal(SIGCHLD, SIG_DFL);
 }
 
-/// Starts a program whose descriptors 0, 1, 2 and so on are `descriptors`; those below 0 become /dev/null. Returns the
-/// system's error number.
+/// Starts a program. descriptors[i] becomes its file descriptor i; a negative entry stands for /dev/null. Returns 0 or
+/// the system's error number.
 int start_program(const fs::path& program, std::vector<std::string> words, const std::vector<int>& descriptors,
                   pid_t* process) {
   stop_ignoring_children();
@@ -102,7 +104,7 @@ int start_program(const fs::path& program, std::vector<std::string> words, const
   for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&usual, number);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &usual);
-  posix_spawnattr_setpgroup(&attributes, 0);  // Ctrl-C must not reach it: this program decides
+  posix_spawnattr_setpgroup(&attributes, 0);  // a process group of its own, because Ctrl-C must not end ffmpeg
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   for (size_t i = 0; i < descriptors.size(); ++i) {
     if (descriptors[i] >= 0)
@@ -119,7 +121,8 @@ int start_program(const fs::path& program, std::vector<std::string> words, const
   return error;
 }
 
-/// Returns a copy whose number is above those that the new program's descriptors get.
+/// Duplicates a descriptor to a number of at least kFirstFree. The descriptors that the new program gets, from 0 on,
+/// then cannot overwrite it.
 Descriptor out_of_the_way(int descriptor) {
   constexpr int kFirstFree = 10;
   return Descriptor(descriptor < 0 ? -1 : fcntl(descriptor, F_DUPFD_CLOEXEC, kFirstFree));  // NOLINT: of C
@@ -161,7 +164,7 @@ Ffmpeg::Ffmpeg(const Start& start) : file_(start.file) {
   auto [messages, said] = pipe_for(start.file);
   auto [output, written] = pipe_for(start.file);
   auto [input, fed] = connection_for(start.file);
-  // Without -xerror, ffmpeg reports success although the end of a file was not written.
+  // Without -xerror, ffmpeg reports success even if it could not write the end of a file.
   std::vector<std::string> words = {"ffmpeg", "-nostdin", "-hide_banner", "-loglevel", "error", "-xerror", "-y"};
   words.insert(words.end(), start.arguments.begin(), start.arguments.end());
   std::vector<Descriptor> given;
@@ -267,7 +270,7 @@ std::string Ffmpeg::how_it_ended() {
   process_ = -1;
   const std::string messages = last_lines(last_messages_, file_);
   const std::string quoted = messages.empty() ? "" : ": " + messages;
-  if (ended < 0) return "nobody knows how ffmpeg ended" + quoted;
+  if (ended < 0) return "the system does not say how ffmpeg ended" + quoted;
   if (WIFSIGNALED(status)) return "ffmpeg was killed by signal " + std::to_string(WTERMSIG(status)) + quoted;
   if (WEXITSTATUS(status) != 0)
     return messages.empty() ? "ffmpeg ended with exit code " + std::to_string(WEXITSTATUS(status)) : "ffmpeg" + quoted;

@@ -1,4 +1,4 @@
-// Runs the ffmpeg program, in place of FFmpeg's libraries. Internal to app/media.
+// Runs the ffmpeg program, for builds without FFmpeg's libraries. Internal to app/media.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,7 @@ namespace sparsereel::app {
 /// none.
 std::filesystem::path ffmpeg_program();
 
-/// An open file descriptor, closed at the end.
+/// Owns a file descriptor and closes it. A negative number stands for none.
 class Descriptor {
  public:
   explicit Descriptor(int number = -1) : number_(number) {}
@@ -36,7 +36,7 @@ class Descriptor {
 class Ffmpeg {
  public:
   struct Start {
-    std::vector<std::string> arguments;  // without the program, and without options for messages
+    std::vector<std::string> arguments;  // after the program's name and the options for messages, which Ffmpeg adds
     std::filesystem::path file;          // the file that errors name
     int input = -1;      // the descriptor of a file that becomes /dev/stdin; -1: a pipe that write() fills
     int metadata = -1;   // a descriptor that becomes kMetadata; -1: none
@@ -55,8 +55,8 @@ class Ffmpeg {
 
   /// Sends all bytes. Returns false if ffmpeg takes no more.
   bool write(std::span<const uint8_t> bytes);
-  /// Appends what ffmpeg has written since the last call, and waits for it. Returns false at the end of the output, or
-  /// if the time is over.
+  /// Waits for output of ffmpeg and appends it to `bytes`. Returns false at the end of the output, or if the time limit
+  /// is over.
   bool read(std::vector<uint8_t>& bytes);
   /// Closes the input and waits. Returns the reason why ffmpeg failed, with its last lines; empty if it succeeded.
   std::string finish();
@@ -64,7 +64,9 @@ class Ffmpeg {
   bool is_out_of_time() const { return out_of_time_; }
 
  private:
-  /// Waits until ffmpeg takes input, has output or says something, which is kept. Returns false if the time is over.
+  /// Waits for poll()'s events `input` and `output` and replaces them by those that occurred; 0 waits for none. Keeps
+  /// ffmpeg's messages meanwhile. With both 0, returns when ffmpeg closes its messages. If the time limit is over,
+  /// kills ffmpeg and returns false.
   bool wait(short& input, short& output);
   void keep_messages();
   void kill();

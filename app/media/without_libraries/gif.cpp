@@ -56,8 +56,8 @@ class GifWriter final : public VideoWriter {
   models::VideoShape shape_;
   double fps_;
   models::AtomicFile file_;
-  std::vector<std::vector<uint8_t>> frames_;  // all of them, because the palette depends on the last one too
-  std::set<int> colors_;                      // the first ones, up to one more than the palette has
+  std::vector<std::vector<uint8_t>> frames_;  // all frames, because the palette depends on all of them
+  std::set<int> colors_;                      // distinct colors, up to one more than fit in the palette
 };
 
 }  // namespace

@@ -25,14 +25,14 @@ Error unreadable(const fs::path& path, const std::string& reason) {
   return bad_file(path, "cannot be read as an image: " + reason, kImageRemedy);
 }
 
-/// Takes the pictures out of ffmpeg's output, a row of PPMs of 8 or 16 bits, and keeps the last one.
+/// Takes the pictures out of ffmpeg's output and keeps the last one. The output is a sequence of PPMs of 8 or 16 bits.
 class LastPicture {
  public:
   explicit LastPicture(const fs::path& path) : path_(path) {}
 
   std::vector<uint8_t>& bytes() { return bytes_; }
 
-  /// Takes the whole pictures among the bytes so far.
+  /// Takes the pictures that have arrived completely out of the bytes.
   void take() {
     size_t place = 0;
     while (const size_t size = size_at(place)) {
@@ -49,7 +49,8 @@ class LastPicture {
   std::optional<Image>& image() { return last_; }
 
  private:
-  /// Returns the bytes of the picture that begins there, by its header "P6\n640 480\n255\n"; 0 if that is not complete.
+  /// Returns the size in bytes of the PPM that begins at `place`, from its header "P6\n640 480\n255\n"; 0 if the header
+  /// is not complete.
   size_t size_at(size_t place) {
     constexpr size_t kLongestHeader = 64;
     const std::string_view text(reinterpret_cast<const char*>(bytes_.data()) + place,
@@ -73,11 +74,12 @@ class LastPicture {
   fs::path path_;
   std::vector<uint8_t> bytes_;
   std::optional<Image> last_;
-  int64_t height_ = 0, width_ = 0;  // of the picture that size_at() found
+  int64_t height_ = 0, width_ = 0;  // of the picture whose header size_at() has read
   size_t sample_bytes_ = 1;
 };
 
-/// Runs ffmpeg with these options for reading. Returns the last picture. Otherwise says why none came out, in `why`.
+/// Runs ffmpeg with these options for reading. Returns the last picture, or nothing if there is none; `why` then
+/// receives the reason.
 std::optional<Image> read_last(const fs::path& path, const Words& reading, std::chrono::seconds limit,
                                std::string& why) {
   require_media(path);

@@ -59,7 +59,7 @@ Words encoding(const std::string& encoder, const Stream& stream) {
   return words;
 }
 
-/// Returns the arguments that encode the sound of this input.
+/// Returns the arguments that encode the sound. `input` is the number of ffmpeg's input that holds it.
 Words sound_encoding(const std::string& encoder, const std::string& input, const SoundFormat& sound) {
   const SoundQuality quality = sound_quality_of(encoder, sound);
   Words words = {"-map",     input + ":a", "-c:a", encoder, "-ar", std::to_string(sound.sampling_rate),
@@ -98,7 +98,7 @@ const ProgramEncoders& encoders_of_program() {
   return names;
 }
 
-/// Keeps the bytes in memory as a file, whose reader begins at its first byte.
+/// Returns a file in memory with these bytes. A program that opens it as /dev/fd/N reads from the first byte.
 Descriptor memory_file(const char* name, const void* data, size_t bytes, const fs::path& target) {
   Descriptor file(memfd_create(name, MFD_CLOEXEC));
   const int error = file.number() < 0 ? errno : models::write_all(file.number(), data, bytes);
@@ -106,7 +106,8 @@ Descriptor memory_file(const char* name, const void* data, size_t bytes, const f
   return file;
 }
 
-/// Keeps the recipe as a file of metadata, in which FFmpeg's syntax escapes five characters.
+/// Returns a file in memory with the recipe as FFmpeg's metadata. FFmpeg's syntax needs a backslash before five
+/// characters.
 Descriptor metadata_file(const std::string& recipe, const fs::path& target) {
   std::string text = ";FFMETADATA1\ncomment=";
   for (const char c : recipe) {
@@ -117,7 +118,7 @@ Descriptor metadata_file(const std::string& recipe, const fs::path& target) {
   return memory_file("recipe", text.data(), text.size(), target);
 }
 
-/// Keeps the sound as a .wav, which tells ffmpeg its format.
+/// Returns a file in memory with the sound as a .wav, which tells ffmpeg the sound's format.
 Descriptor sound_file(const SoundView& sound, const fs::path& target) {
   const std::vector<uint8_t> wav = wav_of(sound, target);
   return memory_file("sound", wav.data(), wav.size(), target);
@@ -189,7 +190,7 @@ class EncodedWriter final : public VideoWriter {
   ChosenEncoder chosen_;
   WrittenSound written_sound_;
   models::AtomicFile file_;
-  std::optional<Ffmpeg> ffmpeg_;  // ends before its file is removed
+  std::optional<Ffmpeg> ffmpeg_;  // declared after file_, so that ffmpeg ends before its file is removed
 };
 
 }  // namespace

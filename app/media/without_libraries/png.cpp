@@ -44,7 +44,7 @@ uint32_t crc_of(std::span<const uint8_t> bytes) {
   return ~crc;
 }
 
-/// Returns a zlib stream (RFC 1950) of stored blocks.
+/// Returns a zlib stream (RFC 1950) of stored, that is uncompressed, blocks.
 Bytes compressed(const Bytes& bytes) {
   constexpr size_t kMostInBlock = 65535;
   Bytes result = {0x78, 0x01};
@@ -81,7 +81,7 @@ uint8_t paeth(int left, int above, int corner) {
   return static_cast<uint8_t>(a <= b && a <= c ? left : b <= c ? above : corner);
 }
 
-/// Returns the rows, each with the filter Paeth, which suits photographs.
+/// Applies PNG's filter Paeth, which suits photographs, to each row.
 Bytes filtered(std::span<const uint8_t> pixels, size_t width, size_t height) {
   constexpr uint8_t kPaeth = 4;
   const size_t row_bytes = width * 3;
