@@ -58,7 +58,7 @@ std::vector<GpusOfAVideo> gpus_of_videos(const Settings& settings, int64_t gpus_
   const int64_t count = settings.whole("gpus").value_or(1), each = gpus_per_video;
   if (each < 1 || count % each != 0)
     throw bad_input("--gpus-per-video " + std::to_string(each) + " does not divide --gpus " + std::to_string(count),
-                    "give numbers that do, as --gpus 4 --gpus-per-video 2");
+                    "give numbers that do, such as --gpus 4 --gpus-per-video 2");
   const std::vector<std::string> devices = devices_of_ranks_here(count, settings.text("device", "auto"));
   std::vector<GpusOfAVideo> gpus;
   for (auto first = devices.begin(); first != devices.end(); first += each) gpus.emplace_back(first, first + each);
@@ -76,7 +76,7 @@ bool is_silent_rank(const char* const* words, const Environment& environment) {
   try {
     const auto launched = find_launched(environment);
     return launched && launched->rank > 0;
-  } catch (const Error&) {  // whoever needs the launcher's variables reports the error
+  } catch (const Error&) {  // the code that needs the launcher's variables reports the error
     return false;
   }
 }

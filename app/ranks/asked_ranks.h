@@ -14,13 +14,13 @@ namespace sparsereel::app {
 
 /// The way in which ranks work together, for tests. SPARSEREEL_GROUP gives it as words separated by commas.
 struct GroupChoice {
-  bool of_one = false;   // "of-one": a single rank uses the code for several
+  bool of_one = false;   // "of-one": a single rank uses the code for several ranks
   bool sockets = false;  // "sockets": no NCCL; ranks may then share a GPU
 };
 GroupChoice find_group_choice(const Environment& environment);
 
-/// Returns the limits, with SPARSEREEL_GROUP_SECONDS and SPARSEREEL_START_SECONDS in place of the defaults. Throws
-/// Error naming the variable.
+/// Returns the time limits. SPARSEREEL_GROUP_SECONDS and SPARSEREEL_START_SECONDS replace their defaults. Throws Error
+/// naming the variable.
 models::GroupLimits find_group_limits(const Environment& environment);
 
 /// Returns the device of each of `count` ranks of this host: see models::devices_of_ranks().
@@ -28,7 +28,7 @@ std::vector<std::string> devices_of_ranks_here(int64_t count, const std::string&
 
 /// The names of the devices that make one video together: "cuda:0" and so on.
 using GpusOfAVideo = std::vector<std::string>;
-/// Returns them as one text: "cuda:0+cuda:1".
+/// Joins the names: "cuda:0+cuda:1".
 std::string name_of_gpus(const GpusOfAVideo& gpus);
 
 /// Returns the devices of each concurrent video, from --gpus and --gpus-per-video. Throws Error if --gpus is not a
@@ -40,7 +40,8 @@ std::vector<GpusOfAVideo> gpus_of_videos(const Settings& settings, int64_t gpus_
 int64_t ranks_of_video(const Settings& settings, const Environment& environment);
 
 /// Returns true if this process is a rank other than 0 of a command whose ranks make a video together. Such a rank
-/// prints nothing, not even CLI11's errors. `words` follow the program's name and end with a null.
+/// prints nothing, not even CLI11's errors. `words` are the words of the command line after the program's name; a null
+/// ends them.
 bool is_silent_rank(const char* const* words, const Environment& environment);
 
 /// Returns how many CPU threads each process gets if `processes` of them share the cores of this host.

@@ -1,5 +1,5 @@
-// Starts this program again with posix_spawn. Children inherit sockets under the same numbers, which an environment
-// variable gives them.
+// Starts this program again with posix_spawn. Children inherit the descriptors of their sockets. An environment
+// variable holds the numbers of the descriptors.
 #include "app/ranks/children.h"
 
 #include <fcntl.h>
@@ -88,7 +88,7 @@ class FileActions {
 
 constexpr std::string_view kFollows = "rank ";
 
-/// Returns a command line that ps and top show.
+/// Returns the command line of a rank that follows rank 0, for is_follower(). ps and top show it, too.
 std::vector<std::string> arguments_of_follower(int64_t rank, int64_t size) {
   return {"sparsereel", std::string(kFollows) + std::to_string(rank) + " of " + std::to_string(size)};
 }
@@ -220,7 +220,7 @@ Children::Children(const std::vector<std::vector<models::Link>>& links, const st
 
 void Children::start(int64_t rank, const std::vector<models::Link>& links, const std::string& device,
                      std::vector<std::string> arguments, int input) {
-  const int nccl_words = find_nccl_words();  // before the environment is copied
+  const int nccl_words = find_nccl_words();  // before the environment is copied, because this may set a variable
   ChildEnvironment environment(
       {std::string(kRank) + "=" + std::to_string(rank), std::string(kStartedRankDevice) + "=" + device,
        std::string(kLinks) + "=" + text_of(links), std::string(kParent) + "=" + std::to_string(getpid())});

@@ -27,7 +27,8 @@ struct StartedRank {
 
 /// Returns the variables of a started rank; nothing in any other process.
 std::optional<StartedRank> find_started_rank(const Environment& environment);
-/// Returns true if the command line of a started rank says that it follows rank 0. Otherwise the rank runs a command.
+/// Returns true if a started rank must follow rank 0's messages (follow() in shared_model.h). Otherwise the rank runs
+/// the command that its command line names.
 bool is_follower(int argc, char** argv);
 /// Makes this process end when its parent ends, and ignore the terminal's signals. A started rank calls it first.
 void live_no_longer_than(pid_t parent);
@@ -65,8 +66,8 @@ class Children {
   struct Child {
     int64_t rank = 0;
     pid_t process = 0;
-    int handle = -1;  // readable once the child has ended
-    int words = -1;   // receives its stderr
+    int handle = -1;  // a pidfd, readable once the child has ended
+    int words = -1;   // a file in memory that is the child's stderr
     bool ended = false;
   };
 

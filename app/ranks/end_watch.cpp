@@ -17,9 +17,9 @@
 namespace sparsereel::app {
 namespace {
 
-constexpr std::chrono::seconds kToNotice{8};             // for rank 0's own thread to end the work
-constexpr std::chrono::milliseconds kToExplain{100};     // for a child's own words, which arrive by a socket
-constexpr std::chrono::milliseconds kToHearOfEnds{500};  // for the system's report of a child's end
+constexpr std::chrono::seconds kToNotice{8};             // time for rank 0's own thread to end the work
+constexpr std::chrono::milliseconds kToExplain{100};     // time for a child's own error to arrive by a socket
+constexpr std::chrono::milliseconds kToHearOfEnds{500};  // time for the system to report a child's end
 
 /// Ends this process with an error. Only rank 0 prints the error and removes temporary files, because other ranks write
 /// no files.
@@ -77,7 +77,7 @@ bool EndWatch::is_working() const {
   return stage_ == Stage::working;
 }
 
-/// Runs in a thread of the group.
+/// The SocketGroup calls this in its own thread when the group has ended.
 void EndWatch::group_ended() {
   try {
     control_->check();

@@ -14,11 +14,11 @@ namespace sparsereel::app {
 /// Ends this process if the end of another rank leaves it nothing to do. Any thread may call it.
 class EndWatch {
  public:
-  /// The stage of this rank's work.
+  /// The stage of this rank's work. Ranks other than 0 end as soon as the group ends, unless they are leaving.
   enum class Stage {
     starting,  // The ranks have not met. A child's death is kept for early_death().
-    working,   // The work needs the other ranks. If one ends, this rank ends too, after some seconds to notice.
-    resting,   // The work needs no other rank. The end of one matters only after work().
+    working,   // The work needs the other ranks. If one ends, rank 0 ends unless it stops working within some seconds.
+    resting,   // The work needs no other rank. If one ends, rank 0 ends only after a later work().
     leaving,   // This rank leaves by itself. Nothing else ends it.
   };
 
@@ -27,7 +27,7 @@ class EndWatch {
   EndWatch(const EndWatch&) = delete;
   EndWatch& operator=(const EndWatch&) = delete;
 
-  /// Goes from starting to working: the ranks have met. If a child died before that, ends the group.
+  /// Call it when the ranks have met. Goes from starting to working. If a child died before that, ends the group.
   void connected(std::shared_ptr<models::SocketGroup> control);
   /// Goes from resting to working.
   void work();
@@ -48,12 +48,12 @@ class EndWatch {
   void group_ended();
 
   const int64_t rank_;
-  mutable std::mutex mutex_;  // guards stage_ and early_death_, and control_ while it is set
+  mutable std::mutex mutex_;  // guards stage_ and early_death_, and the assignment of control_
   std::condition_variable changed_;
   Stage stage_ = Stage::starting;
   std::string early_death_;
   std::shared_ptr<models::SocketGroup> control_;
-  int64_t call_ = -1;  // number of the callback for the group's end; only the owner's thread uses it
+  int64_t call_ = -1;  // from SocketGroup::when_ended(); only the owner's thread uses it
 };
 
 }  // namespace sparsereel::app

@@ -33,8 +33,8 @@ const Launcher* find_launcher(const Environment& environment) {
   };
   const auto found = std::ranges::find_if(kLaunchers, is_there);
   if (found == kLaunchers.end()) return nullptr;
-  // srun --mpi=pmi2 sets the variables of MPI as well as its own, which say more. If mpirun runs over Slurm, the ranks
-  // of mpirun differ from the ranks of the Slurm step.
+  // srun --mpi=pmi2 sets MPI's variables as well as Slurm's. Slurm's tell more, so they count if both agree. If mpirun
+  // runs inside a Slurm step, they disagree, and MPI's count.
   const Launcher& slurm = kLaunchers.back();
   return is_there(slurm) && std::string_view(found->rank) == "PMI_RANK" && agree(*found, slurm) ? &slurm : &*found;
 }
@@ -61,8 +61,8 @@ bool is_this_host(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-/// Throws Error for a missing or short secret. A short one can be guessed: whoever calls a rank receives a proof made
-/// with it.
+/// Throws Error for a missing or short secret. A short secret can be guessed, because anybody who connects to a rank
+/// receives an HMAC made with it.
 void require_secret(const MeetingPlace& place) {
   constexpr size_t kLeast = 16;
   constexpr const char* kRemedy = "give all ranks the same random text, such as that of 'openssl rand -hex 16'";

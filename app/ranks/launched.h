@@ -38,7 +38,7 @@ struct MeetingPlace {
 /// is unknown, if MASTER_PORT is no port, or if several hosts have no secret or a short one.
 MeetingPlace find_meeting_place(const Launched& launched, const Environment& environment);
 
-/// Returns "gpu03" for "gpu[03-06,09],other".
+/// Returns the first host of a list in Slurm's syntax: "gpu03" for "gpu[03-06,09],other".
 std::string first_host(const std::string& slurm_nodes);
 
 }  // namespace sparsereel::app

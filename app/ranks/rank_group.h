@@ -25,8 +25,8 @@ class RankGroup {
   /// Returns the id by which NCCL's ranks meet. Rank 0 calls it and sends the id to the others. Empty if there is no
   /// NCCL group, or if it was already begun. Throws Error if NCCL is missing.
   std::string new_id() const;
-  /// Begins to make the group; does nothing for an empty id. All ranks call it with the same id. `passes`: number of
-  /// guidance passes, as far as it is known.
+  /// Begins to make the group; does nothing for an empty id. All ranks call it with the same id. `passes` is the
+  /// expected number of guidance passes, for which the group is split in advance.
   void begin(const std::string& id, int64_t passes);
   /// Waits until the group is made. Throws Error if that failed.
   models::Group& get();

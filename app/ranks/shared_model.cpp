@@ -23,7 +23,7 @@ namespace {
 void compare_given(const World& world, const nlohmann::json& rank_0) {
   if (!world.given() || rank_0.is_null()) return;
   nlohmann::json own = *world.given(), others = rank_0;
-  for (const char* name : {"device", "threads", "quiet", "verbose", "json", "report"}) {  // each rank's own
+  for (const char* name : {"device", "threads", "quiet", "verbose", "json", "report"}) {  // these may differ
     own.erase(name);
     others.erase(name);
   }
@@ -68,8 +68,8 @@ void send_model(World& world, const GenerateOptions& options, int threads) {
   nlohmann::json given;
   if (world.given()) given = *world.given();
   const std::string group = world.group_maker().new_id();
-  // The model is not read yet, so an unset guidance scale counts as guided. NCCL's group is divided for this number of
-  // passes. Parts that no video uses cost some memory; missing parts are made when a video begins.
+  // The model is not read yet, so an unset guidance scale counts as guided. NCCL's group is split for this number of
+  // passes now. A split that no video uses costs some memory; a missing split is made when a video begins.
   const int64_t passes = options.request.guidance_scale.value_or(2) > 1 ? 2 : 1;
   models::send_model(
       world, {{"given", given},
@@ -96,7 +96,7 @@ int follow(World& world, std::exception_ptr failure) {
     if (failure) std::rethrow_exception(failure);
     models::WorkerTasks tasks{.device = world.device(),
                               .open = [&](const nlohmann::json& model) { return open_told_model(world, model); }};
-    if (world.given()) {  // launchers signal all ranks: stop the steps, and let rank 0 do the rest
+    if (world.given()) {  // a launcher signals all ranks: this rank then stops its steps, and rank 0 does the rest
       interrupted();
       tasks.cancelled = interrupted;
     }

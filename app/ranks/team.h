@@ -15,12 +15,12 @@ namespace sparsereel::app {
 class Team {
  public:
   /// `devices` begins with this process's device. Starts a process for each other device; they wait for a model as long
-  /// as necessary. `threads`: CPU threads of each rank on a CPU. `together`: use a group; a single device needs none.
-  /// Throws Error if a process does not arrive.
+  /// as necessary. `threads`: CPU threads of each rank on a CPU. `together` is true if the devices form a group of
+  /// ranks; a single device needs none. Throws Error if a process does not arrive.
   Team(std::vector<std::string> devices, int threads, bool together);
 
   int64_t size() const { return static_cast<int64_t>(devices_.size()); }
-  /// Sets the model of the next videos; the others begin to load it. `model` must live until the next call.
+  /// Sets the model of the next videos; the other ranks begin to load it. `model` must live until the next call.
   void use(const GenerateOptions& model);
   /// Makes the ranks ready for a video. Returns null if this process is alone.
   World* ready();

@@ -1,5 +1,5 @@
-// Rank 0 starts processes and sockets between them. The others find theirs in the environment or through their
-// launcher.
+// Rank 0 starts the other ranks' processes, with sockets between them, which a started rank finds in its environment.
+// Ranks that a launcher started connect by TCP.
 #include "app/ranks/world.h"
 
 #include <ATen/Parallel.h>
@@ -22,8 +22,8 @@ bool is_a_gpu(const std::string& device) {
   return device.starts_with("cuda");
 }
 
-/// Returns false if the GPU is broken: any query then fails, whatever failed first. Does not wait for running work,
-/// which may wait for other ranks.
+/// Returns false if the GPU is broken. After a GPU's first failure every query fails, so a single query shows it. Does
+/// not wait for running work, which may wait for other ranks.
 bool is_sound(const std::string& name) noexcept {
   try {
     if (!is_a_gpu(name)) return true;
@@ -111,10 +111,10 @@ World::RankPlace World::launched(const Launched& launched, const std::string& de
 World::~World() {
   watch_.leave();
   if (control_ && !finished_) control_->abort("left before the end");
-  if (children_ && !control_) models::close_links(place_.links);  // tells them that nobody comes
+  if (children_ && !control_) models::close_links(place_.links);  // tells the children that this rank does not connect
   if (children_ && control_ && control_->ended()) end_others();
   group_.reset();
-  children_.reset();  // before the group, which the thread of children_ may use
+  children_.reset();  // before control_, which the thread of children_ may use
 }
 
 /// Ends the other ranks after a failure, and waits until they are gone. The memory that this rank's GPU shares with

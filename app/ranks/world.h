@@ -24,8 +24,8 @@ namespace sparsereel::app {
 class World final : public models::Rank {
  public:
   /// Returns null if one process makes the videos alone. With --gpus, returns rank 0, which starts the other ranks.
-  /// Under a launcher, returns this process's rank, unless --gpus is 1. Throws Error if a launcher's rank is given
-  /// another --gpus, and like devices_of_ranks_here(). `given` holds the options of the command line.
+  /// Under a launcher, returns this process's rank, unless --gpus is 1. Throws Error if --gpus has another value under
+  /// a launcher, and like devices_of_ranks_here(). `given` holds the options of the command line.
   static std::unique_ptr<World> find(const Settings& settings, std::map<std::string, std::string> given);
   /// Makes rank 0 on the first of these devices of this host, and starts a process for each other device.
   static std::unique_ptr<World> start(std::vector<std::string> devices);
@@ -50,8 +50,8 @@ class World final : public models::Rank {
   models::Group& group() override { return group_->get(); }
   /// Makes group() once the ranks have met.
   RankGroup& group_maker() { return *group_; }
-  /// Throws Error if another rank that is needed has failed or is gone. Results of a GPU count only if this is called
-  /// after waiting for them.
+  /// Throws Error if another rank that is needed has failed or is gone. Results of a GPU are valid only if this
+  /// function, called after waiting for them, throws nothing.
   void check() const override;
   void need_others(bool need) override;
   void end(const Error& error) noexcept override;
@@ -72,7 +72,7 @@ class World final : public models::Rank {
   struct RankPlace {
     int64_t rank = 0, size = 1, ranks_here = 1;
     std::string device = {}, name = {};
-    std::vector<models::Link> links = {};   // to the others; empty if launched ranks make them
+    std::vector<models::Link> links = {};   // to the others; empty under a launcher, where connect() makes them
     std::optional<Launched> launched = {};  // if a launcher started this rank
     std::vector<std::string> devices = {};  // of the ranks that this one starts, beginning with its own
   };
