@@ -35,9 +35,9 @@ class Group {
   /// Splits the group into groups of ranks with equal colors, ordered by rank. All ranks call this.
   virtual std::shared_ptr<Group> split(int64_t color) = 0;
 
-  /// Returns windows of at least `bytes` on each rank. Windows stay the same until a call asks for more bytes, or until
-  /// close_windows(). Returns null if ranks cannot reach each other's memory. All ranks call both functions, with the
-  /// same number of bytes. `device` is the device of the group's tensors.
+  /// Returns windows (see windows.h) of at least `bytes` on each rank. Windows stay the same until a call asks for more
+  /// bytes, or until close_windows(). Returns null if ranks cannot reach each other's memory. All ranks call both
+  /// functions, with the same number of bytes. `device` is the device of the group's tensors.
   virtual Windows* windows(int64_t bytes, at::Device device) = 0;
   virtual void close_windows() = 0;
 

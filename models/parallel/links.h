@@ -14,7 +14,7 @@ struct Link {
 };
 
 /// The times that a rank waits at the start, and within a call, before it gives up and ends the group. `vanished` is
-/// how long another host may leave data unacknowledged.
+/// how long another host may leave data unacknowledged before its connections count as broken.
 struct GroupLimits {
   std::chrono::milliseconds start{60'000}, call{600'000}, vanished{10'000};
 };

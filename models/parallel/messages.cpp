@@ -15,7 +15,7 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kMostMessageBytes = 64 << 20;          // as JSON
+constexpr int64_t kMostMessageBytes = 64 << 20;          // without the tensors that may follow
 constexpr int64_t kMostTensorBytes = int64_t{64} << 30;  // no host can hold more
 constexpr size_t kMostDimensions = 8;
 constexpr const char* kSource = "a message from rank 0";

@@ -1,4 +1,4 @@
-// Messages between ranks: JSON encoded as CBOR, whose texts may hold any bytes. The size of a message, in 8 bytes,
+// Messages between ranks: JSON encoded as CBOR, in which strings may hold any bytes. The size of a message, in 8 bytes,
 // precedes it. Tensors may follow a message.
 #pragma once
 

@@ -20,7 +20,7 @@ void ExchangeMeter::time(const std::function<void()>& call) {
   const c10::Stream stream = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
   c10::Event before(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
   c10::Event after(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
-  after.record(stream);  // the first record creates the event
+  after.record(stream);  // the first record creates the event; do that before the measured time
   before.record(stream);
   call();
   after.record(stream);

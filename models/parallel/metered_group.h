@@ -13,8 +13,8 @@
 
 namespace sparsereel::models {
 
-/// The time that calls take on a rank: on a GPU between events around each call, on a CPU by the clock. It includes
-/// waiting for the slowest of the other ranks.
+/// Measures the time that calls take on a rank: on a GPU by events before and after each call, on a CPU by the clock.
+/// The time includes waiting for the slowest of the other ranks.
 class ExchangeMeter {
  public:
   explicit ExchangeMeter(c10::Device device) : device_(device) {}

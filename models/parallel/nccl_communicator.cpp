@@ -14,7 +14,8 @@ namespace {
 using nccl::Result;
 
 constexpr std::chrono::milliseconds kLook{250};  // between two looks at a communicator
-// looks at an NCCL error before it is reported: another rank's death may be its cause, and that news may still come
+// An NCCL error is reported only after this many looks: another rank's death may be the cause, and its report may still
+// be on the way.
 constexpr int kLooksBeforeBlame = 8;
 constexpr std::chrono::seconds kFarewell{10};  // for finishing work when a group is destroyed
 
@@ -72,7 +73,7 @@ void NcclCommunicator::enqueue(const Calls& calls) {
     try {
       calls(library_, communicator_, static_cast<nccl::Stream>(stream.native_handle()), add);
     } catch (...) {
-      library_.group_end();  // otherwise the thread's next calls, of any communicator, would only be collected
+      library_.group_end();  // otherwise NCCL would collect this thread's next calls without starting them
       throw;
     }
     const Result end = library_.group_end();

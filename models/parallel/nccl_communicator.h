@@ -19,8 +19,8 @@
 
 namespace sparsereel::models {
 
-/// Runs NCCL calls, which return while their work goes on. A thread watches NCCL's errors, the time and the control
-/// group, and aborts the communicator if one of them reports a failure. All calls then throw Error.
+/// Enqueues NCCL calls, which return before their work is done. A thread watches NCCL's errors, the time limits and the
+/// control group, and aborts the communicator if one of them reports a failure. All calls then throw Error.
 class NcclCommunicator {
  public:
   using Make = std::function<nccl::Result(const nccl::Library&, nccl::Communicator**)>;
@@ -64,9 +64,9 @@ class NcclCommunicator {
   /// in the watcher's thread.
   void end_on_error(const std::function<void()>& act) noexcept;
   void watch();
-  /// Aborts the communicator and lets GPUs go on that wait for other ranks.
+  /// Aborts the communicator. A GPU that waits for other ranks then goes on.
   void take_apart();
-  /// Finalizes the communicator. All ranks leave at about the same time, so started work comes to its end.
+  /// Finalizes the communicator. Work that was started can finish, because all ranks leave at about the same time.
   void say_farewell();
 
   const nccl::Library& library_;

@@ -38,9 +38,9 @@ nccl::DataType data_type(const at::Tensor& tensor) {
   }
 }
 
-/// Returns true if the system has shared memory, which NCCL needs between GPUs without a link.
+/// Returns true if the system has enough shared memory, which NCCL needs between GPUs without a direct link.
 bool has_shared_memory() {
-  constexpr uint64_t kEnough = uint64_t{256} << 20;  // containers have 64 MiB
+  constexpr uint64_t kEnough = uint64_t{256} << 20;  // by default, containers have 64 MiB
   struct statvfs memory = {};
   return statvfs("/dev/shm", &memory) == 0 && uint64_t{memory.f_bavail} * memory.f_frsize >= kEnough;
 }
@@ -53,9 +53,11 @@ size_t count_of(const at::Tensor& tensor) {
 
 void NcclGroup::set_environment() {
   setenv("NCCL_NVLS_ENABLE", "0", /*replace=*/0);  // NOLINT(concurrency-mt-unsafe): as the header says
-  // With buffers from CUDA's virtual memory, four GPUs take 2.7 s longer to map them. Other buffers need shared memory.
+  // By default, NCCL takes buffers from CUDA's virtual memory, which four GPUs need 2.7 s longer to map. Without them,
+  // NCCL needs shared memory.
   if (has_shared_memory()) setenv("NCCL_CUMEM_ENABLE", "0", /*replace=*/0);  // NOLINT(concurrency-mt-unsafe): as above
-  // Otherwise the output of NCCL_DEBUG goes to standard output, among reports. NCCL would truncate an ordinary file.
+  // Otherwise the output of NCCL_DEBUG goes to standard output, in the middle of reports. If stderr is an ordinary
+  // file, leave the variable unset, because NCCL would truncate the file.
   struct stat errors = {};
   if (fstat(STDERR_FILENO, &errors) == 0 && !S_ISREG(errors.st_mode))
     setenv("NCCL_DEBUG_FILE", "/dev/stderr", /*replace=*/0);  // NOLINT(concurrency-mt-unsafe): as above
@@ -95,7 +97,7 @@ NcclGroup::NcclGroup(std::shared_ptr<SocketGroup> control, c10::Device device,
                      std::unique_ptr<NcclCommunicator> communicator)
     : control_(std::move(control)), device_(device), communicator_(std::move(communicator)) {}
 
-/// Destroys all parts in parallel, because NCCL takes 0.3 s for each.
+/// Destroys all groups that split() made in parallel, because NCCL takes 0.3 s for each.
 NcclGroup::~NcclGroup() {
   std::vector<std::future<void>> farewells;
   try {
@@ -176,7 +178,8 @@ std::shared_ptr<Group> NcclGroup::split(int64_t color) {
   return part(control_->colors(color));
 }
 
-/// Either all ranks find the group in the map, or none does.
+/// Returns this rank's group of a split with these colors, and makes it at the first call. All ranks make the same
+/// splits, so either all ranks find the group in the map, or none does.
 std::shared_ptr<NcclGroup> NcclGroup::part(const std::vector<int64_t>& colors) {
   std::shared_ptr<NcclGroup>& known = parts_[colors];
   if (known) return known;

@@ -1,5 +1,5 @@
 // A group of ranks with one GPU each, by NCCL. Every call is enqueued on torch's current stream and returns at once.
-// Its tensors must live until the stream has passed it, as with torch's own operators.
+// The tensors of a call must live until the stream has executed it, as with torch's own operators.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,5 +1,6 @@
 // Ranks tell each other through the control group where their memory is. Each rank's memory begins with the signals of
-// all ranks. Two regions for additions follow; they alternate, because others may still read the last numbers.
+// all ranks. Two regions for additions follow, which alternate, because others may still read the numbers of the last
+// addition. The window comes last.
 #include "models/parallel/peer_windows.h"
 
 #include <ATen/ATen.h>
@@ -101,8 +102,8 @@ void PeerWindows::leave_others() {
     if (std::exchange(peer.opened, false)) cuda::close_memory_of_peer(peer.memory);
 }
 
-/// Closes the memory of other processes. Memory that another process has opened must not be freed; without this call it
-/// stays until the process ends.
+/// Closes the memory of other processes. Memory that another process has opened must not be freed; without this call,
+/// it stays allocated until the process ends.
 void PeerWindows::close() {
   const c10::DeviceGuard guard(device_);
   leave_others();

@@ -120,7 +120,7 @@ bool Reception::let_in(int listener) {
   return true;
 }
 
-/// Reads no byte beyond the handshake's messages, because what follows is for others.
+/// Reads no byte beyond the handshake's messages, because later bytes are for the code that gets the socket.
 Reception::Stage Reception::hear(Guest& guest) {
   const size_t wanted = guest.nonces.empty() ? sizeof(Greeting) : sizeof(ProvedClaim);
   std::array<char, std::max(sizeof(Greeting), sizeof(ProvedClaim))> bytes{};

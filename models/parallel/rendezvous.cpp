@@ -1,5 +1,5 @@
-// Every rank calls rank 0, which sends all of them a table of listeners. Then each rank calls those between rank 0 and
-// itself.
+// Every rank calls rank 0, which sends each of them a table of where all ranks listen. Then each rank calls the ranks
+// with lower numbers, except rank 0.
 #include "models/parallel/rendezvous.h"
 
 #include <c10/util/Logging.h>
@@ -182,8 +182,8 @@ class RanksMeeting {
             .address = own_.address};
   }
 
-  /// A loopback address on another host stands for that host's own name. It is rank 0's host, which MASTER_ADDR also
-  /// names.
+  /// Returns the addresses of a listener. If another host reports a loopback address, it is rank 0's host, whose own
+  /// name stands for that address there. Other hosts reach it by MASTER_ADDR.
   std::vector<TcpAddress> addresses_of(const ListenerRecord& there) const {
     const auto port = static_cast<uint16_t>(there.port);
     std::vector<TcpAddress> addresses = addresses_of_host(there.address.text(), port);
@@ -200,7 +200,7 @@ class RanksMeeting {
     if (std::istringstream text(store_->read()); !(text >> host >> address >> port)) return {};
     try {
       return addresses_of({.host = ShortText<64>::of(host), .address = ShortText<64>::of(address), .port = port});
-    } catch (const Error&) {  // anybody may write into the store
+    } catch (const Error&) {  // the text is invalid; anybody may write into the store
       return {};
     }
   }
@@ -291,7 +291,7 @@ class RanksMeeting {
     return std::nullopt;
   }
 
-  /// Waits for the ranks above this one, which call twice each.
+  /// Waits for the ranks with higher numbers. Each of them calls twice, for data and for control.
   void receive_the_others() {
     while (const std::optional<int64_t> first = missing()) {
       const auto wait = patience_.step();

@@ -42,7 +42,8 @@ int64_t piece_of_height(int64_t rows, int64_t ranks) {
 
 std::vector<std::vector<int64_t>> splits_of_shares(int64_t ranks, int64_t passes) {
   const int64_t together = ranks_of_pass(ranks, passes);
-  // Ranks that share only tokens use the whole group, as do single ranks for each pass: splits cost time.
+  // Two cases need no splits, which cost time: all ranks share the tokens of each pass, or each pass has a single rank.
+  // The ranks then use the whole group.
   if (!has_ranks_for_passes(ranks, passes) || together == 1) return {};
   std::vector<std::vector<int64_t>> splits(2);  // by tokens, by passes
   for (int64_t rank = 0; rank < ranks; ++rank) {

@@ -21,7 +21,7 @@ Slice slice_of(int64_t count, int64_t ranks, int64_t rank);
 /// Returns this rank's slice of `count`, or all of `count` if the group is null.
 Slice slice_of(int64_t count, const Group* group);
 
-/// Returns the largest number of rows of a picture that a rank holds, with its neighbors' rows.
+/// Returns the largest number of rows that a rank holds of a picture with `rows` rows, its neighbors' rows included.
 int64_t piece_of_height(int64_t rows, int64_t ranks);
 
 /// The groups in which ranks split the work. If there are two guidance passes and the number of ranks is even, half of

@@ -66,7 +66,7 @@ std::string ends_message(const Error& error, bool sound) {
   return framed(body + cause + error.remedy().substr(0, kMostWords));
 }
 
-/// Treats an unknown number as a failure.
+/// Returns the kind of error that a rank sent as a number. An unknown number counts as a failure.
 ErrorKind kind_of(int32_t number) {
   for (const ErrorKind kind : {ErrorKind::bad_input, ErrorKind::cancelled})
     if (number == static_cast<int32_t>(kind)) return kind;
@@ -99,7 +99,7 @@ bool only_busy() {
 
 }  // namespace
 
-/// Each direction is a count of bytes, then the bytes.
+/// A transfer in progress. Each direction moves a count of bytes, then the bytes.
 struct SocketMesh::Moving {
   explicit Moving(const Transfer& transfer)
       : rank(transfer.rank),
@@ -260,7 +260,7 @@ void SocketMesh::fail(const Error& error, bool sound) noexcept {
   wake(calls_event_);
 }
 
-/// Ignores ranks that cannot be told: they are gone, or no longer read.
+/// Sends the message to all other ranks. Ignores ranks to which it cannot be sent: they are gone, or no longer read.
 void SocketMesh::tell(const std::string& message) noexcept {
   const std::lock_guard lock(send_mutex_);
   for (const Link& link : links_)
@@ -331,8 +331,8 @@ void SocketMesh::take_messages(Listened& from) {
   }
 }
 
-/// Handles a rank that closed its socket without a message: it is dead. Its death may have caused the death of others,
-/// or the reverse.
+/// Ends the mesh if a rank closed its socket without a message: that rank is dead. Waits kGrace first, because another
+/// rank may have failed before and may still report it.
 void SocketMesh::bury_the_lost() {
   for (int64_t rank = 0; rank < size(); ++rank) {
     {

@@ -52,10 +52,10 @@ struct Listeners {
   uint16_t port = 0;
 };
 
-/// Listens on those of this host's addresses that face `host`, which may be this host; other networks cannot reach
-/// them. On some systems, such as Debian, a host's own name stands for its loopback address, while other hosts know the
-/// real address. If `host` is such a name, listens on all addresses. With port 0, the system chooses a port. Throws
-/// Error if it cannot listen.
+/// Listens on those addresses of this host that are on the route to `host`, so that other networks cannot reach them.
+/// `host` may be this host. On some systems, such as Debian, a host's own name stands for its loopback address, while
+/// other hosts know the real address. If `host` is such a name, listens on all addresses. With port 0, the system
+/// chooses a port. Throws Error if it cannot listen.
 Listeners listen_towards(const std::string& host, uint16_t port, int backlog);
 
 /// Waits until the socket is ready for `events` of poll(). Returns false if the limit is over.

@@ -36,7 +36,7 @@ struct Meeting {
   std::chrono::milliseconds limit{};
   std::vector<int64_t> names;                   // each rank's number in the original group
   std::vector<const void*> shown;               // by rank
-  std::vector<uint8_t> here;                    // by rank: it waits for the others
+  std::vector<uint8_t> here;                    // by rank: 1 while the rank waits for the others
   std::vector<at::Tensor> windows;              // by rank
   int64_t round = 0;                            // number of completed meetings
   std::vector<std::shared_ptr<Meeting>> split;  // by rank: the meeting that it belongs to after a split

@@ -1,5 +1,5 @@
-// Memory for peers uses cudaMalloc, whose handles any process of the host can open. Kernels wait for other GPUs with
-// one warp, or with one block that adds up numbers.
+// Memory for peers comes from cudaMalloc, because other processes of the host can open such memory by a handle. Kernels
+// wait for other GPUs with one warp, or with one block that adds up numbers.
 #include "attention/cuda/launched.cuh"
 #include "models/parallel/cuda/peer_memory.h"
 
@@ -10,7 +10,7 @@ using attention::cuda::launched;
 using attention::cuda::note;
 using attention::cuda::start;
 
-constexpr int kSpinsBetweenLooks = 256;  // host memory, where `ended` is, is slow to read
+constexpr int kSpinsBetweenLooks = 256;  // between reads of `ended`, which is in host memory and slow to read
 constexpr int kAdders = 1024;
 
 __device__ void store_release(uint32_t* to, uint32_t value) {
@@ -23,7 +23,8 @@ __device__ uint32_t load_acquire(const uint32_t* from) {
   return value;
 }
 
-/// Meets the other ranks. Each thread waits for one of them. Rounds may wrap, so they are compared by their difference.
+/// Meets the other ranks. Each thread waits for one other rank. The 32-bit number of rounds may wrap, so rounds are
+/// compared by their difference.
 __device__ void meet_others(const Meeting& p) {
   const int other = static_cast<int>(threadIdx.x);
   if (other >= p.ranks || other == p.rank) return;

@@ -27,8 +27,8 @@ void free_memory_for_peers(void* memory);
 /// Waits for all work enqueued on the current device.
 void wait_for_device();
 
-/// A meeting: a round in which all ranks wait for each other. `signals` points to memory on each rank's own GPU, with
-/// one signal for each rank.
+/// A meeting: a round in which all ranks wait for each other. signals[i] points to memory on rank i's GPU. It holds one
+/// number for each rank, into which that rank writes its round.
 struct Meeting {
   uint32_t* signals[kMaxPeers]{};
   int ranks = 0, rank = 0;
@@ -36,8 +36,8 @@ struct Meeting {
   const int* ended = nullptr;  // in host memory; ranks stop waiting once it is not 0
 };
 
-/// Enqueues a meeting. Other ranks that have passed the meeting see the effects of work enqueued before it. Work
-/// enqueued after it waits for the other ranks.
+/// Enqueues a meeting. Work that is enqueued after it waits until all ranks have reached the meeting, and then sees
+/// what their work before the meeting has written.
 const char* meet(const Meeting& p, Stream stream);
 
 constexpr int kMaxAdded = 4096;
@@ -45,7 +45,7 @@ constexpr int kMaxAdded = 4096;
 /// Replaces numbers [count] by their sums over all ranks, in one launch.
 struct Addition {
   Meeting meeting{};
-  int64_t* slots[kMaxPeers]{};  // in the memory of each rank's own GPU: [ranks, kMaxAdded]
+  int64_t* slots[kMaxPeers]{};  // slots[i] is memory on rank i's GPU: [ranks, kMaxAdded]
   int64_t* numbers = nullptr;
   int count = 0;  // at most kMaxAdded
 };
