@@ -41,7 +41,7 @@ class FrameWriter final : public models::FrameSink {
 
  private:
   void abandon();
-  /// The facts with which the thread begins.
+  /// What the thread needs to know when it begins.
   struct Start {
     models::VideoShape shape;
     models::Sound sound;

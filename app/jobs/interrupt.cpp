@@ -1,5 +1,5 @@
 // Handles signals in a separate thread that waits for them, so that no other thread is interrupted. In oneDNN's matrix
-// products the stack pointer is not valid, and the frame of a signal handler overwrote the heap.
+// products the stack pointer is not valid, so the frame of a signal handler would overwrite the heap.
 #include "app/jobs/interrupt.h"
 
 #include <unistd.h>
@@ -15,7 +15,7 @@ namespace sparsereel::app {
 namespace {
 
 std::atomic<bool> stop_requested{false};
-std::atomic<bool> told_to_stop{false};  // the run polls interrupted()
+std::atomic<bool> told_to_stop{false};  // true once the run polls interrupted()
 
 void say(std::string_view text) {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());

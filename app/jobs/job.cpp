@@ -68,7 +68,7 @@ std::optional<Error> Job::attempt(const Part& part) const {
 }
 
 void Job::fail(VideoTask& video, const Error& error, const fs::path& latents) {
-  collect();  // report one video at a time
+  collect();  // first finish and report the video that is being written
   video.fail(error, latents);
   user_.failed(video);
 }
@@ -131,8 +131,9 @@ bool Job::knows_texts(std::span<VideoTask* const> videos) const {
          });
 }
 
-/// Encodes the images before a text encoder is in GPU memory. Stops when they take TextLimit's bytes, because they wait
-/// in memory beside encoded texts. Returns how many videos have their images now: the first one and those behind it.
+/// Encodes the images before a text encoder is in GPU memory. Stops when the encoded images take TextLimit's bytes,
+/// because they wait in memory beside the encoded texts. Returns how many videos at the front of the list have their
+/// images now.
 size_t Job::encode_images(std::span<VideoTask* const> videos, models::Pipeline& pipeline) {
   ImageEncodings images;
   models::Run run;
@@ -196,7 +197,7 @@ void Job::encode(VideoTask& video, Texts& texts, models::Pipeline& pipeline) {
     video.conditioning = first->conditioning;
     warnings = first->warnings;
   }
-  for (const std::string& warning : warnings)  // its images' warnings were already told
+  for (const std::string& warning : warnings)  // warnings about the images were already told
     if (std::ranges::find(video.warnings, warning) == video.warnings.end()) warn(video, warning);
 }
 
@@ -306,7 +307,8 @@ bool Job::keeps_last(const VideoTask& video) const {
 /// Resumes from the checkpoint that an earlier run left.
 void Job::use_checkpoint(VideoTask& video, models::Inputs& inputs) {
   OwnCheckpoint own = find_checkpoint(video.options.run.output, video.identity, video.plan.cache);
-  if (!policy_.go_on_after_failure)  // rows of a set change, and its last line lists old checkpoints
+  // In a set, other checkpoints are normal after rows have changed, and the last line lists them.
+  if (!policy_.go_on_after_failure)
     for (const std::string& other : own.passed_over)
       warn(video, other + "; this run's checkpoint is " + own.path.string());
   video.checkpoint = own.path;
@@ -327,7 +329,7 @@ Job::Written Job::finish(VideoTask& video, const models::Outcome& result, Files&
   return written;
 }
 
-/// Returns the warnings that another thread must tell.
+/// Runs in the thread that writes. Returns the warnings for the job's own thread to tell.
 std::vector<std::string> Job::finish_files(VideoTask& video, const models::Outcome& result, Files& files) {
   const auto start = Clock::now();
   const RunOptions& run = video.options.run;
@@ -341,7 +343,8 @@ std::vector<std::string> Job::finish_files(VideoTask& video, const models::Outco
   if (!policy_.write_behind)
     for (const std::string& warning : std::exchange(warnings, {})) user_.warn(video, warning);
   user_.written(video, {result, file, files.latents, start});
-  // Keep the checkpoint while requested latents are missing: it is the closest thing to them.
+  // If requested latents are missing, written() has thrown. The checkpoint then stays, because it is the closest thing
+  // to them.
   remove_checkpoints({{run.output, video.identity}});
   return warnings;
 }

@@ -33,7 +33,7 @@ class World;
 struct Made {
   const models::Outcome& result;
   const WrittenVideo& file;
-  KeptLatents& latents;  // the job calls check() on it
+  KeptLatents& latents;  // JobUser::written() must call check()
   std::chrono::steady_clock::time_point write_start;
 };
 
@@ -84,9 +84,9 @@ struct TextLimit {
       std::numeric_limits<double>::infinity();  // encoding time of a round; at least twice the loading time
 };
 
-/// How a job treats its videos. By default no model stays loaded, because a loaded transformer might force the decoder
-/// to work in tiles, and a failure is thrown. A cancelled video keeps its finished steps, and the next job resumes from
-/// them.
+/// How a job treats its videos. By default, no model stays loaded, because a loaded transformer might force the decoder
+/// to work in tiles. By default, a failure is thrown. A cancelled video keeps its finished steps, and the next job
+/// resumes from them.
 struct JobPolicy {
   bool keep_loaded = false;          // keep transformer and decoder from video to video
   bool write_behind = false;         // write a video while the next one is denoised
@@ -118,7 +118,7 @@ class Job {
  private:
   struct Written {
     VideoTask* video;
-    std::vector<std::string> warnings;  // not yet passed to the user
+    std::vector<std::string> warnings;  // not yet passed to user_
   };
 
   struct Texts {

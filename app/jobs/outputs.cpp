@@ -29,7 +29,8 @@ fs::path path_beside(const fs::path& output, const BesideKind& kind, int64_t num
   return output.string() + "." + kind.name + (number > 1 ? "-" + std::to_string(number) : "") + kind.ending;
 }
 
-/// Returns nothing if the file's name is not of this kind.
+/// Finds the output and the number in the name of a file beside an output. Returns nothing if the name is not of this
+/// kind.
 std::optional<FileBeside> file_beside(const fs::path& path, const BesideKind& kind) {
   std::string name = path.filename().string();
   if (!name.ends_with(kind.ending)) return std::nullopt;
@@ -113,7 +114,8 @@ void check_distinct(const std::vector<NamedFile>& files) {
 }
 
 models::ModelFiles files_of_model(const Settings& settings) {
-  if (settings.has("random_weights")) return {};  // its YAML is a file of the option table
+  // The YAML that --random-weights names is checked with the files of the other options.
+  if (settings.has("random_weights")) return {};
   return models::ModelFiles(open_model(settings));
 }
 
@@ -191,7 +193,7 @@ std::vector<fs::path> files_beside(const fs::path& output, const BesideKind& kin
 
 fs::path free_beside(const fs::path& output, const BesideKind& kind) {
   fs::path path;
-  std::error_code ignored;  // writing refuses a name that is too long
+  std::error_code ignored;  // an error for a name that is too long comes from writing
   for (int64_t number = 1; number == 1 || fs::exists(fs::symlink_status(path, ignored)); ++number)
     path = path_beside(without_slash(output), kind, number);
   return path;
@@ -205,7 +207,7 @@ KeptLatents::KeptLatents(fs::path asked, fs::path output) : asked_(std::move(ask
 
 std::string KeptLatents::save(const models::Latents& latents, const std::string& recipe) {
   for (const fs::path& file : files_beside(output_, {kKeptKind})) {
-    const bool asked_for_it = !asked_.empty() && same_file(asked_, file);  // then it is no leftover
+    const bool asked_for_it = !asked_.empty() && same_file(asked_, file);  // such a file is no leftover
     if (!asked_for_it && earlier_.empty() && are_kept_in(file, latents)) earlier_ = file;
   }
   const fs::path path = !asked_.empty() ? asked_ : !earlier_.empty() ? earlier_ : latents_beside(output_);

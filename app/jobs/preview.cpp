@@ -39,7 +39,7 @@ struct Previews::Drawn {
 };
 
 bool Previews::is_due(const models::StepDone& step) const {
-  if (!step.predicted_latents) return false;  // the step is a text
+  if (!step.predicted_latents) return false;  // the step is an encoded text, not a denoising step
   if (last_step_ == 0 || step.step == step.steps) return true;
   return step.step - last_step_ >= kSteps && Clock::now() - last_time_ >= kPause;
 }

@@ -23,8 +23,8 @@ bool other_files_are_there(const VideoTask& row) {
   return !is_missing(row.options.run.contact_sheet) && !is_missing(row.options.save_latents);
 }
 
-/// Returns true if the video was made for this row when it stood at another place in the set: only the part of the seed
-/// that the place adds differs.
+/// Returns true if the video was made for this row when the row stood at another place in the set. The recipes then
+/// differ only in the part of the seed that the place adds.
 bool is_at_another_place(const VideoTask& row, const ManifestEntry& entry) {
   if (!row.seed_offset) return false;
   const uint64_t base = row.options.request.seed - static_cast<uint64_t>(*row.seed_offset);

@@ -36,7 +36,7 @@ class LineSocket {
   std::unique_ptr<std::mutex> sending_ = std::make_unique<std::mutex>();
 };
 
-/// Returns the time between heartbeats, of which `limit` holds 20, so that some may come late.
+/// Returns the time between heartbeats: a 20th of `limit`, so that some heartbeats may come late.
 std::chrono::milliseconds heartbeat_for(std::chrono::milliseconds limit);
 
 /// While this object lives, tells the other end that this process runs, once in each interval `every`.

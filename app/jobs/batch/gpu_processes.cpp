@@ -117,9 +117,9 @@ class GpuProcesses::Run {
   struct GpuProcess {
     LineSocket socket;
     ManifestReader manifest;
-    models::Patience patience;  // time left until it must send a message
+    models::Patience patience;  // time left until the process must send a message
     bool lives = true, no_effect = false;
-    Identities made = {};  // its finished rows, by their videos
+    Identities made = {};  // identities of its finished rows, by video file
   };
 
   static std::vector<QueuedRow> queued(const RowGroups& groups) {
@@ -141,7 +141,7 @@ class GpuProcesses::Run {
     for (size_t i = 0; i < sockets.size(); ++i) {
       try {
         hear_all(i, sockets[i].revents != 0);
-      } catch (const Error& error) {  // it sent something that is no message
+      } catch (const Error& error) {  // the process sent bytes that are no message
         processes_.children_->kill(static_cast<int64_t>(i) + 1);
         bury(i, error.what());
       }
@@ -211,7 +211,7 @@ class GpuProcesses::Run {
     GpuProcess& gpu = processes_of_run_[i];
     gpu.lives = false;
     read_manifest(i);
-    remove_checkpoints(gpu.made);  // it may have ended right after it wrote the manifest's line
+    remove_checkpoints(gpu.made);  // the process may have ended right after it wrote the manifest's line
     std::string how;
     for (int attempt = 0; attempt < 50 && how.empty(); ++attempt) {
       {
@@ -252,7 +252,7 @@ class GpuProcesses::Run {
                       {"remedy", row.failure->remedy()}});
   }
 
-  /// Counts the new lines of its manifest.
+  /// Adds the new lines of process i's manifest to the tally.
   void read_manifest(size_t i) {
     ManifestReader& manifest = processes_of_run_[i].manifest;
     try {
@@ -294,7 +294,7 @@ class GpuProcesses::Run {
         tally_.warnings.push_back(row.place + ": " + warning.get<std::string>());
   }
 
-  /// Asks all processes to stop as a single process would, then throws `why`.
+  /// Asks all processes to stop and waits up to 30 s for their ends. Then reads their manifests and throws `why`.
   [[noreturn]] void stop(const std::exception_ptr& why) {
     for (GpuProcess& gpu : processes_of_run_)
       if (gpu.lives) gpu.socket.send({{"stop", true}});

@@ -35,9 +35,9 @@ class GpuProcesses {
   class Run;
 
   BatchOptions options_;
-  std::vector<std::string> names_;   // devices of process i + 1, joined by "+"
-  std::vector<models::Link> links_;  // to process i + 1
-  std::vector<std::string> ends_;    // how process i + 1 ended
+  std::vector<std::string> names_;   // names_[i]: devices of process i + 1, joined by "+"
+  std::vector<models::Link> links_;  // links_[i]: to process i + 1
+  std::vector<std::string> ends_;    // ends_[i]: how process i + 1 ended
   std::mutex mutex_;                 // guards ends_
   std::unique_ptr<Children> children_;
 };

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns the error that ends a set.
+/// Returns the error for a manifest that cannot be written. It ends the run of the whole set.
 models::DiskError failure(const fs::path& path, int error) {
   const Error plain = models::write_failure(path, error);
   return {plain.kind(), plain.what(), plain.remedy() + ", then run the same command again: finished videos stay"};
@@ -185,7 +185,7 @@ void ManifestWriter::check_place() const {
   }, there{};
   if (::fstat(descriptor_, &own) != 0) throw failure(path_, errno);
   const bool is_missing = ::stat(path_.c_str(), &there) != 0;
-  if (is_missing && errno != ENOENT && errno != ENOTDIR) return;  // the file's state is unknown
+  if (is_missing && errno != ENOENT && errno != ENOTDIR) return;  // nothing is known about the file
   if (is_missing || own.st_dev != there.st_dev || own.st_ino != there.st_ino)
     throw changed(path_, "was moved, removed or replaced");
 }

@@ -37,7 +37,7 @@ void attempt(VideoTask& row, const std::function<void()>& part) {
   }
 }
 
-/// Completes the paths of the row's files by the folders that row_file() says.
+/// Completes the paths of the row's files with the folders that row_file() chooses.
 PromptRow with_places(PromptRow row, const BatchOptions& options) {
   for (auto& [key, value] : row.values) {
     const RowFile where = row_file(*find_option(key));
@@ -71,7 +71,7 @@ void merge(Settings& settings, const PromptRow& row, const SetSettings& set, con
   settings.add_model_config(PresetUse::whole);
 }
 
-/// Returns true if the row gives a seed, or a video to make again, whose recipe has one.
+/// Returns true if the row gives a seed, or names a video to make again (--from) whose recipe has a seed.
 bool has_own_seed(const PromptRow& row, const Settings& settings) {
   const Setting* seed = settings.find("seed");
   return seed != nullptr &&
@@ -166,7 +166,8 @@ void add_files(FileTable& files, const SetSettings& set, const BatchOptions& opt
   files.writes("--report", set.merged.text("report", ""));
 }
 
-/// Adds the row's files from its own values, because errors may have kept these from being merged.
+/// Adds the row's files from its own values, because an error may have kept these values from being merged into its
+/// settings.
 void add_files(FileTable& files, const PromptRow& row, const VideoTask& planned) {
   for (const auto& [key, value] : row.values) {
     const OptionSpec& option = *find_option(key);

@@ -101,9 +101,9 @@ bool names_prompt(const std::string& name) {
   return option->key() == "prompt" || option->key() == "prompt_file" || option->key() == "from";
 }
 
-/// Returns true if the line consists of single words, and one of them names a row's prompt. If this header has a
-/// mistake, such as an unknown word or a missing comma, the .csv reader refuses it; as .txt it would be rendered as a
-/// prompt.
+/// Returns true if the line consists of single words, and one of them names a row's prompt. Such a line is the header
+/// of a .csv. If it has a mistake, such as an unknown word or a missing comma, the .csv reader reports the mistake; the
+/// .txt reader would take the line for a prompt.
 bool is_header(std::string_view line) {
   const size_t separator = line.find_first_of("," + std::string(kOtherSeparators));
   bool has_prompt = false;

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns true if the row itself names something that a pipeline is made for, such as a model or a device.
+/// Returns true if the row itself gives an option that determines its pipeline, such as a model or a device.
 bool names_pipeline(const VideoTask& row) {
   const auto is_named = [&](const std::string& key) {
     const Setting* setting = row.settings.find(key);
@@ -152,7 +152,7 @@ void Renderer::move(const MovedVideo& moved) {
   write_recipe(recipe_beside(to), row.options.run.metadata ? dump(made.value("recipe", row.recipe)) : "");
   const fs::path sound = made.contains("sound") ? sound_beside(from) : fs::path();
   std::error_code error;
-  remove_sound(sound_beside(to));  // of a video that had this name
+  remove_sound(sound_beside(to));  // the sound of an older video with this name
   if (!sound.empty()) fs::copy_file(sound, sound_beside(to), error);
   if (error) models::throw_write_failure(sound_beside(to), error.value());
   fs::rename(from, to, error);

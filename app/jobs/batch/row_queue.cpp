@@ -1,4 +1,4 @@
-// Takes rows from the front of the queue, and puts rows that a dead process had back at the front.
+// Takes rows from the front of the queue, and puts the rows of a dead process back there.
 #include "app/jobs/batch/row_queue.h"
 
 #include <algorithm>
