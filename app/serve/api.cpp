@@ -46,7 +46,8 @@ HttpResponse not_found(const HttpRequest& request) {
                         "see the page about 'sparsereel serve'");
 }
 
-/// Refuses a body of a wrong kind or length before it is read. Anybody can ask for a session, so that body is small.
+/// Refuses a body of a wrong kind or length before it is read. Anybody can ask for a session, so the body of that
+/// request must be small.
 std::optional<HttpResponse> refusal_of_body(const HttpRequest& request) {
   constexpr uint64_t kMostSessionBytes = 4096;
   const bool is_session = request.path == "/session";
@@ -64,7 +65,7 @@ std::optional<HttpResponse> refusal_of_body(const HttpRequest& request) {
   return std::nullopt;
 }
 
-/// Returns the answer to a request that cannot be met as it is.
+/// Returns the answer to a request that failed with this error.
 HttpResponse refusal(const Error& error) {
   if (error.kind() != ErrorKind::bad_input) return error_response(500, "server_error", error.what(), error.remedy());
   return error_response(400, "invalid_value", error.what(), error.remedy(), error.field());
@@ -81,7 +82,7 @@ Error in_names_of_client(const Error& error, const AskedVideo& asked) {
 
 }  // namespace
 
-/// The part of a path behind its beginning: "/v1/videos/ID/cancel" has the collection "videos".
+/// The parts of a path: "/v1/videos/ID/cancel" has the collection "videos", the id "ID" and the action "cancel".
 struct Api::Route {
   explicit Route(const std::string& path) {
     std::vector<std::string> words = split(path, '/');
@@ -118,7 +119,7 @@ std::optional<HttpResponse> Api::before_body(const HttpRequest& request) {
   };
   std::optional<HttpResponse> response = answered_now();
   if (!response) return response;
-  response->closes = response->closes || request.method == "POST";  // nobody reads its body
+  response->closes = response->closes || request.method == "POST";  // its body stays unread
   return response;
 }
 
@@ -336,7 +337,7 @@ HttpResponse Api::cancel(const std::string& id) {
   if (!parts_.store.find(id)) return no_video(id);
   bool was_waiting = parts_.store.cancel_waiting(id);
   const bool was_running = !was_waiting && parts_.workers.cancel(id);
-  if (!was_waiting && !was_running) was_waiting = parts_.store.cancel_waiting(id);  // its process ended meanwhile
+  if (!was_waiting && !was_running) was_waiting = parts_.store.cancel_waiting(id);  // it waits again: its process ended
   if (was_waiting) {
     parts_.metrics.ended("cancelled", 0);
     parts_.publisher.video(id);

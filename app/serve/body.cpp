@@ -14,7 +14,7 @@
 namespace sparsereel::app::serve {
 namespace {
 
-constexpr size_t kMostTextBytes = 64 << 10;  // each is kept in memory and sent to every client
+constexpr size_t kMostTextBytes = 64 << 10;  // of a field, which stays in memory and goes to every client
 constexpr const char* kSeeOptions = "see /v1/options for the fields";
 
 /// The fields of images, and the options that they stand for.

@@ -41,9 +41,9 @@ struct HttpResponse {
   int status = 200;
   std::string body = {}, type = "application/json";
   std::map<std::string, std::string> headers = {};
-  std::filesystem::path file = {};  // sent in place of `body`; its ranges can be asked for
+  std::filesystem::path file = {};  // sent in place of `body`; clients may ask for a range of it
   HttpStream stream = nullptr;      // sent in place of `body`, until it ends
-  bool closes = false;              // the connection is closed behind this answer
+  bool closes = false;              // the connection is closed after this answer
 };
 
 /// Returns an answer in the shape of OpenAI's errors. `cause` and `remedy` are joined to the message; `param` names the

@@ -55,7 +55,7 @@ bool has_unread_body(const HttpRequest& request) {
 }
 
 std::optional<HttpResponse> refusal_of_framing(const HttpRequest& request) {
-  // Others read "Content-Length : 5" as a length.
+  // Refuse names such as "Content-Length ", because a proxy may read "Content-Length : 5" as a length.
   if (std::ranges::any_of(request.headers, [](const auto& each) { return !is_header_name(each.first); }))
     return error_response(400, "invalid_header", "a header has an invalid name", "leave no space before the colon");
   if (request.count("transfer-encoding") > 0)

@@ -118,7 +118,7 @@ void LocalMaker::stage(const std::string& name) {
 }
 
 void LocalMaker::step(const models::StepDone& step) {
-  if (!step.predicted_latents) return;  // an encoded text
+  if (!step.predicted_latents) return;  // the step is an encoded text
   if (previews_ != nullptr) previews_->step(step);
   heard_->step(step.step, step.steps, step.seconds);
 }

@@ -118,7 +118,7 @@ class Listener {
 
 /// Waits for a signal, or for the workers or the listener to fail. Calls `ready` once the model is open.
 void wait_for_end(Workers& workers, const Listener& listener, const std::function<void()>& ready) {
-  constexpr std::chrono::milliseconds kLook{50};  // a signal notifies nobody
+  constexpr std::chrono::milliseconds kLook{50};  // look often, because a signal wakes no waiting thread
   for (bool was_ready = false; !interrupted() && !workers.failure() && !listener.has_ended();) {
     if (!was_ready && workers.is_ready()) {
       was_ready = true;
@@ -139,7 +139,7 @@ void serve(const ServeOptions& options, const Settings& settings) {
   check_serve_options(options);
   const std::vector<GpusOfAVideo> gpus = gpus_of_server(options, settings);
   const std::string key = read_key(options.key_file);
-  umask(S_IRWXG | S_IRWXO);  // prompts and videos are their owner's
+  umask(S_IRWXG | S_IRWXO);  // only the owner may read prompts and videos
   const bool is_quiet = settings.flag("quiet");
   const ServedModel model = served_model(options, settings);
   VideoStore store(options.folder, parse_keep_rule(options.keep));

@@ -208,7 +208,7 @@ nlohmann::json VideoStore::object(const std::string& id) const {
     place = place_of(record);
     if (record.state == VideoState::queued) place.queue_position = std::ranges::find(queue_, id) - queue_.begin();
   }
-  place.recipe = recipe_of(record);  // reads a file, so others do not wait for it
+  place.recipe = recipe_of(record);  // after the lock is released, because this reads a file
   return video_object(record, place);
 }
 

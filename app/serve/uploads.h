@@ -34,7 +34,8 @@ class SavedPictures {
   bool kept_ = false;
 };
 
-/// Draws a seed if the values, or else the settings, ask for a random one. A video must go on with its own seed.
+/// Draws a seed if the values, or else the settings, ask for a random one. The record then holds the seed, so that a
+/// later server continues the video with the same one.
 void draw_seed(std::map<std::string, std::string>& values, const Settings& settings);
 
 }  // namespace sparsereel::app::serve

@@ -84,7 +84,7 @@ void Worker::work() {
       make(*record);
       continue;
     }
-    constexpr std::chrono::minutes kLook{1};  // for --keep
+    constexpr std::chrono::minutes kLook{1};  // between two removals by --keep
     std::unique_lock lock(mutex_);
     woken_.wait_for(lock, kLook, [&] { return is_woken_ || stopping_; });
     is_woken_ = false;
@@ -101,7 +101,7 @@ void Worker::replace_maker() {
   open_maker();
 }
 
-/// Takes the next video. Under the lock, so that cancel() finds each video either in the queue or here.
+/// Takes the next video. Holds the lock, so that cancel() finds each video either in the queue or here.
 std::optional<VideoRecord> Worker::begin_next() {
   const std::lock_guard lock(mutex_);
   std::optional<VideoRecord> record = parts_.store.begin_next();
@@ -151,7 +151,7 @@ void Worker::end(const VideoRecord& record, const MadeVideo& made) {
   forget_current([] {});
 }
 
-/// Another process makes the video, unless it was cancelled.
+/// Lets the video wait for another process, unless it was cancelled.
 void Worker::lose(const VideoRecord& record, const MakerLost& lost) {
   std::cerr << "warning: " + std::string(lost.what()) + "; it is started again\n";
   forget_current([&] {
@@ -164,8 +164,8 @@ void Worker::lose(const VideoRecord& record, const MakerLost& lost) {
   wake_all_();
 }
 
-/// Forgets the running video after `change`. Under the lock, so that cancel() finds each video either in the queue or
-/// here.
+/// Runs `change` and then forgets the running video. Holds the lock, so that cancel() finds each video either in the
+/// queue or here.
 void Worker::forget_current(const std::function<void()>& change) {
   {
     const std::lock_guard lock(mutex_);
@@ -179,7 +179,7 @@ void Worker::fail(const VideoRecord& record, const std::string& code, const Erro
   std::string full = error.what();
   if (!error.remedy().empty()) full += "; " + error.remedy();
   std::string text = parts_.model.hidden.for_clients(full);
-  const std::string own = record.id + ": ";  // the client knows the video
+  const std::string own = record.id + ": ";  // removed, because the client knows which video it is
   for (size_t place = text.find(own); place != std::string::npos; place = text.find(own)) text.erase(place, own.size());
   parts_.store.remove_unfinished(record.id);  // first, because a full disk may have no room for the record
   parts_.store.fail(record.id, code, text);

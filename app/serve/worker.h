@@ -29,7 +29,7 @@ struct WorkerParts {
   Publisher& publisher;
   Metrics& metrics;
   bool is_quiet = false;
-  std::chrono::milliseconds most_cancel_wait{20'000};  // for a part of a step, and for removing what it wrote
+  std::chrono::milliseconds most_cancel_wait{20'000};  // how long cancel() waits for the video to end
 };
 
 class Worker : private MakingObserver {
@@ -84,7 +84,7 @@ class Worker : private MakingObserver {
   const WorkerParts parts_;
   const StartMaker start_maker_;
   const std::function<void()> wake_all_;
-  std::unique_ptr<Maker> maker_;  // of the thread
+  std::unique_ptr<Maker> maker_;  // only for the thread
   std::atomic<bool> ready_ = false, stopping_ = false, cancelled_ = false;
   mutable std::mutex mutex_;
   std::condition_variable woken_;

@@ -69,7 +69,7 @@ class ConnectionThreads {
   bool ends_ = false;
 };
 
-/// The library's view of the threads, which live on when it stops listening.
+/// Passes the library's connections to the threads, which live on when the library stops listening.
 class ConnectionQueue final : public httplib::TaskQueue {
  public:
   using Added = decltype(std::declval<httplib::TaskQueue&>().enqueue(std::declval<std::function<void()>>()));
@@ -77,7 +77,7 @@ class ConnectionQueue final : public httplib::TaskQueue {
   explicit ConnectionQueue(ConnectionThreads& threads) : threads_(threads) {}
   Added enqueue(std::function<void()> work) override {
     threads_.add(std::move(work));
-    return static_cast<Added>(true);  // void in older versions
+    return static_cast<Added>(true);  // the function returns void in older versions
   }
   void shutdown() override {}
 

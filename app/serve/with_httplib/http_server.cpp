@@ -39,7 +39,7 @@ constexpr size_t kMostHeadBytes = 64 << 10;
 constexpr uint64_t kMostBytesOfBodies = 4 * kMostBodyBytes;  // of all requests that are being read or answered
 constexpr uint64_t kBodyRate = 64;                           // KiB/s; see HttpTimes::body
 constexpr milliseconds kPoll{100};                           // between two looks whether the server stops
-constexpr milliseconds kLinger{2'000};                       // for what a refused client still sends
+constexpr milliseconds kLinger{2'000};                       // time for reading what a refused client still sends
 constexpr uint64_t kMostLingerBytes = uint64_t{256} << 20;
 
 /// Waits until the socket is ready. Returns false if time is over or the connection is broken.
@@ -56,7 +56,7 @@ int most_connections() {
   return static_cast<int>(std::clamp<rlim_t>(limit.rlim_cur / 2, kFewestConnections, kMostConnections));
 }
 
-/// Counts itself while it lives.
+/// Counts a connection while this object lives.
 class Slot {
  public:
   explicit Slot(std::atomic<int>& count) : count_(count), number_(++count) {}
@@ -91,7 +91,7 @@ class Connection final : public httplib::Stream {
     head_end_ = Clock::now() + times_.head;
     return ready && !stopping_;
   }
-  /// The head is read; a body of `bytes` may follow.
+  /// Call it when the head is read. A body of `bytes` may follow.
   void reach(bool closes, uint64_t bytes) {
     reached_ = true;
     closes_ = closes;
@@ -99,7 +99,7 @@ class Connection final : public httplib::Stream {
   }
   bool may_go_on() const { return reached_ && !closes_; }
   void close_behind() { closes_ = true; }
-  /// Closes at once in the end, whatever the client still sends.
+  /// Makes finish() close at once, even if the client still sends.
   void do_not_linger() { lingers_ = false; }
   uint64_t body_bytes = 0;  // of memory that the request's body takes
   std::string form_type;    // Content-Type of the request, if its body is a form
@@ -132,7 +132,8 @@ class Connection final : public httplib::Stream {
     end_ = count > 0 ? static_cast<size_t>(count) : 0;
     return count > 0;
   }
-  /// Reads what the client still sends before it closes: otherwise the system would discard our answer with it.
+  /// Reads what the client still sends, and then lets the connection close. If bytes stayed unread, the system would
+  /// reset the connection, and the client might lose the answer.
   void finish() {
     shutdown(socket_, SHUT_WR);
     const auto end = Clock::now() + kLinger;
@@ -218,7 +219,7 @@ class HttplibServer final : public HttpServer, private httplib::Server {
     set_socket_options([](socket_t socket) {
       const int on = 1;
       setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-      fcntl(socket, F_SETFD, FD_CLOEXEC);  // nor may it keep the port
+      fcntl(socket, F_SETFD, FD_CLOEXEC);  // a process of a GPU must not keep the port either
     });
     set_keep_alive_max_count(kMostRequests);
     set_keep_alive_timeout(std::chrono::ceil<std::chrono::seconds>(options.times.idle).count());
@@ -327,8 +328,8 @@ class HttplibServer final : public HttpServer, private httplib::Server {
 
   /// Answers a request whose body is not needed or is refused. Returns false if the body must be read first.
   bool answer_head(const httplib::Request& request, httplib::Response& response) {
-    // The library cuts any body by ranges; send_file() does it for files alone. The request is the library's own
-    // object.
+    // The library would apply a Range header to any body, but only send_file() should. The const_cast is valid, because
+    // the library's request is not const.
     auto& library_request = const_cast<httplib::Request&>(request);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
     library_request.ranges.clear();
     HttpRequest own = request_of(request);
@@ -396,7 +397,7 @@ class HttplibServer final : public HttpServer, private httplib::Server {
   const HttpTimes times_;
   int port_ = 0, spare_socket_ = -1;
   const int most_connections_ = most_connections();
-  // A few more threads than connections, which refuse those beyond the limit.
+  // The threads beyond the limit of connections refuse further clients.
   ConnectionThreads threads_{static_cast<size_t>(most_connections_) + 4};
   std::atomic<int> connections_ = 0;
   std::atomic<uint64_t> body_bytes_ = 0;
