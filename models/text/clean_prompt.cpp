@@ -19,7 +19,7 @@ bool has_other_form(char32_t code) {
 }
 
 std::u32string in_usual_forms(const std::u32string& text) {
-  constexpr char32_t kLongSAndT = 0xFB05;  // its s stays long here
+  constexpr char32_t kLongSAndT = 0xFB05;  // this ligature's long s stays, as in ftfy
   std::u32string result;
   for (const char32_t code : text) {
     if (code == kLongSAndT)
@@ -90,9 +90,10 @@ std::u32string without_references(const std::u32string& text) {
       text, [](std::u32string there) { return normal_form_c(with_usual_characters(std::move(there))); });
 }
 
-/// Fixes a line. References stay from a line with "<" on, as in HTML. The first pass resolves one layer of nested
-/// references: an escape's control character ("\x1b[&amp;#49;m") must go before the next layer could complete the
-/// escape. The second pass resolves all others, because one layer per pass would take quadratic time.
+/// Fixes a line. `unescape` is false from the first line with "<" on, because the text may be HTML. The first pass
+/// resolves one layer of nested references, and then removes control characters: in "\x1b[&amp;#49;m" the control
+/// character must go before the next layer completes the escape. The second pass resolves all other layers, because one
+/// layer per pass would take quadratic time.
 std::u32string fixed_line(std::u32string text, bool unescape) {
   std::u32string fixed = fixed_after_references(unescape ? unescape_whole_references(text) : text);
   while (fixed != text) {

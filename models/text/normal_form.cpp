@@ -1,4 +1,5 @@
-// Composes the text between characters that Unicode 9 did not have: there they end every sequence of accents.
+// Composes the text in parts, between characters that Unicode 9 did not have. By Unicode 9's tables, such a character
+// ends every sequence of accents.
 #include "models/text/normal_form.h"
 
 #include <algorithm>
@@ -13,7 +14,8 @@ struct CodeRange {
   char32_t first, last;
 };
 
-/// Accents since Unicode 10, and blocks since then that hold accents or letters which join. In order.
+/// Ascending ranges: accents that Unicode 10 or later added, and blocks added since then that hold accents or letters
+/// that compose.
 constexpr CodeRange kLater[] = {{0x07FD, 0x07FD},   {0x0897, 0x089F},   {0x08CA, 0x08D3},   {0x09FE, 0x09FE},
                                 {0x0C3C, 0x0C3C},   {0x0D3B, 0x0D3C},   {0x0EBA, 0x0EBA},   {0x1715, 0x1715},
                                 {0x1ABF, 0x1AFF},   {0x1DF6, 0x1DFA},   {0xA82C, 0xA82C},   {0x105C0, 0x105FF},

@@ -15,18 +15,20 @@
 namespace sparsereel::models {
 
 struct TokenIds {
-  /// pieces, eos if the tokenizer has one, then padding; exactly max_length if the text has such a length
+  /// Pieces, eos if the tokenizer has one, then padding. encode() returns exactly max_length ids.
   std::vector<int64_t> ids;
   int64_t token_count = 0;  // pieces and eos before padding
   bool truncated = false;   // the prompt did not fit: its last pieces were dropped, eos is kept
 };
 
-/// A tokenizer of either kind. SentencePiece unigram models: the ids of special tokens are pad 0, eos 1 and unknown 2
-/// for T5, and pad 0, eos 1 and unknown 3 for UMT5. Byte-level BPE: texts have no end token.
+/// A tokenizer of one of two kinds. A SentencePiece unigram model ends texts with eos; the ids of special tokens are
+/// pad 0, eos 1 and unknown 2 for T5, and pad 0, eos 1 and unknown 3 for UMT5. With byte-level BPE, texts have no end
+/// token.
 class Tokenizer {
  public:
-  /// Loads a folder's spiece.model, or vocab.json and merges.txt, or tokenizer.json if the others are missing, or the
-  /// file that `path` names, and the JSON files beside it. Throws Error naming the file if it is missing or damaged.
+  /// Loads the file that `path` names. If `path` is a folder, loads its spiece.model, or vocab.json and merges.txt, or
+  /// else its tokenizer.json. Also reads the JSON files beside these. Throws Error naming the file if it is missing or
+  /// damaged.
   static Tokenizer load(const std::filesystem::path& path);
   /// Loads a tokenizer from a folder or a file as above, or from a file of weights, which has no sentinels.
   static Tokenizer load(const TokenizerPlace& place);

@@ -1,4 +1,4 @@
-// Collects the strings that are tokens from files of several generations, as transformers does.
+// Collects the strings that are tokens, as transformers does, from the files that its older and newer versions write.
 #include "models/text/tokenizer_config.h"
 
 #include <algorithm>

@@ -15,7 +15,8 @@ struct HalfRotation {
 /// Returns fp32 [dim / 2], on the CPU: theta^(-2 i / dim).
 at::Tensor rotary_frequencies(int64_t dim, double theta);
 
-/// Returns the rotation by these angles, fp32 [L, head_dim / 2] on the CPU, with tables of these options.
+/// Returns the rotation by these angles, fp32 [L, head_dim / 2] on the CPU. `options` gives the tables' dtype and
+/// device.
 HalfRotation half_rotation(const at::Tensor& angles, const at::TensorOptions& options);
 
 /// Rotates x [B, L, heads, head_dim].

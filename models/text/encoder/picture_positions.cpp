@@ -1,4 +1,4 @@
-// Lays out text and pictures along a time.
+// Gives text and pictures their positions, one after the other.
 #include "models/text/encoder/picture_positions.h"
 
 #include <ATen/ATen.h>

@@ -34,7 +34,7 @@ at::Tensor causal_attention(const Qwen3Layer& layer, const at::Tensor& x, const 
   return linear(attended.transpose(1, 2).flatten(2), layer.attention_out);
 }
 
-/// Ignores what the encoder does not use: later layers, the final norm, the head, and the model of images.
+/// Ignores what the encoder does not use: later layers, the final norm, the head, and the vision model.
 void ignore_others(WeightReader& reader, int64_t used, int64_t all) {
   const std::string model = kQwen3Model;
   for (int64_t i = used; i < all; ++i) reader.ignore_prefix(model + "layers." + std::to_string(i) + ".");

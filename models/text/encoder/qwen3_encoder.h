@@ -40,12 +40,12 @@ struct Qwen3Encoder : TextEncoder {
   at::ScalarType dtype = at::kFloat;
   uint64_t bytes = 0;     // of all weights that are used, wherever they are kept
   uint64_t streamed = 0;  // streamed_bytes()
-  bool again = false;     // some weights were rounded a second time
+  bool again = false;     // rounds_again()
 
-  /// Loads the first `layers` layers of a model; fewer than the config's num_hidden_layers are the rule. Throws Error
-  /// naming the field of config.json, or listing every weight that does not fit. Residence::file suits an encoder that
-  /// is used once or does not fit into memory: forward() then reads the layers, and reports weights that do not fit.
-  /// The component must then outlive the encoder.
+  /// Loads the first `layers` layers of a model, usually fewer than the config's num_hidden_layers. Throws Error naming
+  /// the field of config.json, or listing every weight that does not fit. Residence::file suits an encoder that is used
+  /// once or does not fit into memory: forward() then reads the layers, and reports weights that do not fit. The
+  /// component must then outlive the encoder.
   static Qwen3Encoder load(const Component& component, at::Device device, WeightFormat format, Residence residence,
                            int64_t layers);
 

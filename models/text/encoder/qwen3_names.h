@@ -8,7 +8,7 @@
 
 namespace sparsereel::models {
 
-/// The words before the names of the language model's tensors in transformers' Qwen3-VL.
+/// The prefix of the names of the language model's tensors in transformers' Qwen3-VL.
 inline constexpr const char* kQwen3Model = "model.language_model.";
 
 /// Returns the names of transformers' Qwen3-VL, of a language model alone (also used by ComfyUI, with "visual." for

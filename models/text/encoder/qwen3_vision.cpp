@@ -17,13 +17,15 @@ namespace {
 constexpr double kNormEps = 1e-6, kRopeTheta = 10000;
 const std::string kVision = "model.visual.";
 
-/// Returns x [rows, columns, ..] with the patches of each square behind each other, [rows x columns, ..].
+/// Reorders x [rows, columns, ..] to [rows x columns, ..], so that the patches of each square of edge x edge follow
+/// each other.
 at::Tensor square_by_square(const at::Tensor& x, int64_t edge) {
   const int64_t rows = x.size(0), columns = x.size(1);
   return x.reshape({rows / edge, edge, columns / edge, edge, -1}).transpose(1, 2).reshape({rows * columns, -1});
 }
 
-/// Returns fp32 [patches, C]: the embeddings of a square grid, stretched to the picture's grid, corners on corners.
+/// Returns fp32 [patches, C]: the model's position embeddings, interpolated from their square grid to the picture's
+/// grid. The corners of both grids coincide.
 at::Tensor stretched_positions(const Qwen3Vision& model, const PicturePatches& picture) {
   const int64_t edge = model.config.positions_edge();
   const at::Tensor grid = model.positions.view({1, edge, edge, -1}).permute({0, 3, 1, 2});
@@ -71,7 +73,8 @@ void check_patches(const Component& component, const Qwen3VisionConfig& config, 
              config.temporal_patch_size);
 }
 
-/// Some published files hold the language model alone. One error says so, in place of a list of all tensors.
+/// Throws Error if the file lacks the vision model, as some published files do. Without this check, an error would list
+/// all missing tensors.
 void check_has_vision(const Component& component) {
   const auto begins = [](const auto& tensor) { return tensor.first.starts_with(kVision); };
   if (component.random_seed || std::ranges::any_of(component.tensors, begins)) return;

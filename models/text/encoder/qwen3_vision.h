@@ -34,7 +34,7 @@ struct Qwen3VisionLayer {
 struct Qwen3Merger {
   Norm norm;         // [C] for each patch, or [S] for each square
   Linear fc1, fc2;   // [S, S], [out_hidden_size, S]
-  bool joins_first;  // the norm is that of a square
+  bool joins_first;  // true if the norm follows the joining of a square's patches, false if it comes before
 
   void weights(const Visit& visit, const std::string& name, const Qwen3VisionConfig& config);
 };
@@ -46,7 +46,7 @@ struct Qwen3Vision : TextVision {
   at::Tensor positions;  // fp32 [num_position_embeddings, C]: embeddings of a square grid
   std::vector<Qwen3VisionLayer> layers;
   Qwen3Merger merger{.norm = {}, .fc1 = {}, .fc2 = {}, .joins_first = false};
-  std::vector<Qwen3Merger> layer_mergers;  // of deepstack_visual_indexes
+  std::vector<Qwen3Merger> layer_mergers;  // one for each entry of deepstack_visual_indexes
   at::Device device = at::kCPU;
   at::ScalarType dtype = at::kFloat;
   uint64_t bytes = 0;

@@ -21,7 +21,7 @@ struct Qwen3VisionConfig {
   int64_t num_position_embeddings = 2304;                       // a square number: positions of a grid
   std::vector<int64_t> deepstack_visual_indexes = {8, 16, 24};  // layers whose states the language model also gets
 
-  // The language model's tokens around a picture and for each of its tokens.
+  // Ids in the language model's text: before a picture, for each token of the picture, and after the picture.
   int64_t vision_start_token = 151652, image_token = 151655, vision_end_token = 151653;
 
   int64_t head_dim() const { return hidden_size / num_heads; }

@@ -28,8 +28,8 @@ T5Config parse_t5_config(const nlohmann::json& json, const std::string& file) {
   config.layer_norm_epsilon = fields.number("layer_norm_epsilon", 1e-6, 0, 1);
   fields.check_width("num_heads x d_kv", config.num_heads * config.d_kv);
   fields.require_multiple("relative_attention_num_buckets", config.relative_attention_num_buckets, 2);
-  // Each direction has half of the buckets, and half of these are for exact distances. The others grow up to the
-  // maximum.
+  // Each direction has half of the buckets, and half of these hold one exact distance each. The others cover growing
+  // ranges up to the maximum, which must therefore be above the exact distances.
   if (config.relative_attention_max_distance <= config.relative_attention_num_buckets / 4)
     fields.fail("relative_attention_max_distance", "is not above a quarter of relative_attention_num_buckets");
   return config;

@@ -47,7 +47,7 @@ void list_relative_bias(at::Tensor& bias, const Visit& visit, const std::string&
                         {config.relative_attention_num_buckets, config.num_heads}));
 }
 
-/// Lists everything but the layers.
+/// Visits all weights that are not in a layer.
 void list_ends(T5Encoder& encoder, const Visit& visit, const std::string& embedding) {
   const T5Config& config = encoder.config;
   visit(encoder.shared, parameter(embedding, {config.vocab_size, config.d_model}));
@@ -67,7 +67,8 @@ std::vector<Slots> list_layers(T5Encoder& encoder, at::ScalarType dtype) {
 
 constexpr const char* kShared = "shared.weight";
 
-/// Files have the embedding under either name, or both. Complete T5 checkpoints are accepted too.
+/// Returns the name under which the file has the embedding. Files have it under one of two names or under both.
+/// Complete T5 checkpoints are accepted too.
 std::string embedding_name(WeightReader& reader) {
   const std::string tied = "encoder.embed_tokens.weight";
   reader.ignore_prefix("decoder.");

@@ -39,7 +39,7 @@ struct T5Encoder : TextEncoder {
   std::unique_ptr<LayerWeights> layer_weights;  // fetches the weights of `layers`
   uint64_t bytes = 0;                           // of all weights, wherever they are kept
   uint64_t streamed = 0;                        // streamed_bytes()
-  bool again = false;                           // some weights were rounded a second time
+  bool again = false;                           // rounds_again()
 
   /// Loads an encoder. Throws Error naming the field of config.json, or listing every weight that does not fit.
   /// Residence::file suits an encoder that is used once or does not fit into memory: forward() then reads the layers,
