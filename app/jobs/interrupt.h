@@ -1,6 +1,6 @@
 // Handles Ctrl-C, SIGTERM, SIGHUP and SIGQUIT. The first signal asks the run to stop and to keep its finished steps;
-// the second ends the process at once. Before a run reaches its steps, the first signal ends the process at once.
-// Nothing is lost then, and the run may be waiting for a pipe that stays empty.
+// the second ends the process at once. Before a run reaches its steps, the first signal ends the process at once:
+// nothing is lost then, and the run may be waiting for input that never comes.
 #pragma once
 
 namespace sparsereel::app {

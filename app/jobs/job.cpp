@@ -32,7 +32,8 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-/// Returns what writes the video's previews. Null if nobody asked for them, or the colors of its latents are unknown.
+/// Returns the object that writes the video's previews; null if nobody asked for previews, or if the colors of the
+/// video's latents are unknown.
 std::unique_ptr<Previews> previews_of(const VideoTask& video, const models::Pipeline& pipeline) {
   const RunOptions& run = video.options.run;
   if (run.preview.empty()) return nullptr;
@@ -175,7 +176,8 @@ size_t Job::encode(std::span<VideoTask* const> videos, models::Pipeline& pipelin
   return videos.size();
 }
 
-/// Encodes each text once; every video with the text gets its warnings.
+/// Encodes the video's text unless an earlier video has the same text. Every video with this text gets the text's
+/// warnings.
 void Job::encode(VideoTask& video, Texts& texts, models::Pipeline& pipeline) {
   const std::string key = models::text_key(video.plan);
   const VideoTask*& first = texts.encoded[key];

@@ -71,7 +71,7 @@ std::vector<FileBeside> files_beside_outputs(const std::filesystem::path& folder
 /// Returns the files of one output, lowest number first.
 std::vector<std::filesystem::path> files_beside(const std::filesystem::path& output, const BesideKind& kind);
 
-/// Returns the first of these names that is free.
+/// Returns the first free name of this kind beside the output.
 std::filesystem::path free_beside(const std::filesystem::path& output, const BesideKind& kind);
 
 /// Returns the file in which latents are kept until the video is written: for "clip.mp4" it is

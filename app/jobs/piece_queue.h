@@ -22,7 +22,7 @@ class PieceQueue {
   std::optional<at::Tensor> take();
   /// Says that no more pieces come. Call it after the last piece.
   void close();
-  /// Drops the waiting pieces and ends all waiting. Either side may call it.
+  /// Drops the waiting pieces, and ends the waits of put() and take(). Either side may call it.
   void stop();
   bool stopped() const;
 

@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kSteps = 3;                            // between two previews
+constexpr int64_t kSteps = 3;                            // denoising steps between two previews
 constexpr auto kPause = std::chrono::milliseconds(500);  // the shortest time between two previews
 
 std::span<const uint8_t> bytes_of(const at::Tensor& frame) {

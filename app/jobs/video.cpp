@@ -62,7 +62,7 @@ SoundFormat sound_format(const models::ModelSpec& spec, bool no_audio) {
 }
 
 std::vector<std::string> early_warnings(const std::vector<VideoTask*>& videos) {
-  std::vector<std::string> texts;  // in the order of the first video with each
+  std::vector<std::string> texts;  // each text once, in the order of the first video that has it
   std::map<std::string, std::vector<const VideoTask*>> videos_of;
   std::map<fs::path, std::vector<std::string>> prompts;
   std::map<fs::path, std::vector<VideoShape>> shapes;

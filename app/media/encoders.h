@@ -20,7 +20,7 @@ struct Container {
   std::string_view extension;
   const char* format;
   std::array<const char*, 3> encoders;
-  const char* options;                                          // movflags
+  const char* options;                                          // the value of FFmpeg's option movflags; null for none
   std::array<const char*, 2> sound_encoders = {"aac", "alac"};  // ALAC takes sampling rates that AAC does not
 };
 
@@ -69,7 +69,8 @@ struct ChosenEncoder {
 /// Chooses the encoder that --codec names, or else the container's best one that works. Throws Error if there is none.
 ChosenEncoder choose_encoder(const std::filesystem::path& path, const Stream& stream);
 
-// FFmpeg's answers about its encoders. with_libraries/ asks its libraries, without_libraries/ asks the program.
+// The functions below ask FFmpeg about its encoders: in with_libraries/ the libraries, in without_libraries/ the
+// program.
 
 /// Returns true if FFmpeg has a video encoder of this name.
 bool has_encoder(const std::string& name);

@@ -37,7 +37,7 @@ std::span<const std::byte> as_bytes(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-/// Reads the header of a PPM or PGM: "P6 640 480 255" and a byte of white space, with comments between the fields.
+/// Reads the header of a PPM or PGM: "P6 640 480 255" and a byte of white space. Comments may stand between the fields.
 class PnmHeader {
  public:
   PnmHeader(const fs::path& path, std::string_view file) : path_(path), file_(file) {}

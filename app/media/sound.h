@@ -51,8 +51,8 @@ WrittenSound written_sound(const SoundView& sound, const std::string& encoder);
 /// naming `target` if the sound is too long for the format (4 GiB).
 std::vector<uint8_t> wav_of(const SoundView& sound, const std::filesystem::path& target);
 
-/// Checks that a sound may be written to this file. The user did not name the file, so it may replace only an older
-/// sound of this program. Throws Error.
+/// Checks that a sound may be written to this file. The user did not name the file, so the sound may replace only an
+/// older sound of this program. Throws Error.
 void check_sound_place(const std::filesystem::path& place);
 
 /// Removes an older sound of this program, and no other file.

@@ -100,8 +100,8 @@ std::filesystem::path recipe_beside(const std::filesystem::path& video);
 /// FOLDER.wav beside a folder of PNGs. Empty for all others.
 std::filesystem::path sound_beside(const std::filesystem::path& video);
 
-/// Writes the recipe to `place`, the recipe_beside() of a video. If either is empty, removes only an old video's recipe
-/// there, and no other file. Throws like open_video().
+/// Writes the recipe to `place`, the recipe_beside() of a video. Does nothing if `place` is empty. If `recipe` is
+/// empty, removes an older video's recipe at `place`, but no other file. Throws like open_video().
 void write_recipe(const std::filesystem::path& place, const std::string& recipe);
 
 /// Throws the errors that open_video() would throw for this path and these options. Call it before any time is spent on

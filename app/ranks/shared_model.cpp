@@ -23,7 +23,7 @@ namespace {
 void compare_given(const World& world, const nlohmann::json& rank_0) {
   if (!world.given() || rank_0.is_null()) return;
   nlohmann::json own = *world.given(), others = rank_0;
-  for (const char* name : {"device", "threads", "quiet", "verbose", "json", "report"}) {  // these may differ
+  for (const char* name : {"device", "threads", "quiet", "verbose", "json", "report"}) {  // may differ between ranks
     own.erase(name);
     others.erase(name);
   }

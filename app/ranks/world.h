@@ -44,11 +44,12 @@ class World final : public models::Rank {
   /// Returns the default number of CPU threads of each rank. On a CPU, the ranks share the cores of this host.
   int threads() const;
 
-  /// Connects to the other ranks once the device has started. Throws Error naming a rank that did not connect.
+  /// Connects to the other ranks. Call it after the device has started. Throws Error naming a rank that did not
+  /// connect.
   void connect();
   models::SocketGroup& control() override { return *control_; }
   models::Group& group() override { return group_->get(); }
-  /// Makes group() once the ranks have met.
+  /// Returns the object that makes group(). Call it after connect().
   RankGroup& group_maker() { return *group_; }
   /// Throws Error if another rank that is needed has failed or is gone. Results of a GPU are valid only if this
   /// function, called after waiting for them, throws nothing.

@@ -1,4 +1,4 @@
-// Describes the rows of the option table that are fields.
+// Describes the rows of the option table that a request may set.
 #include "app/serve/fields.h"
 
 #include <algorithm>

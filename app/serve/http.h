@@ -46,7 +46,7 @@ struct HttpResponse {
   bool closes = false;              // the connection is closed after this answer
 };
 
-/// Returns an answer in the shape of OpenAI's errors. `cause` and `remedy` are joined to the message; `param` names the
+/// Returns an answer in the shape of OpenAI's errors. The message consists of `cause` and `remedy`; `param` names the
 /// field at fault, and may be empty.
 HttpResponse error_response(int status, const std::string& code, const std::string& cause, const std::string& remedy,
                             const std::string& param = {});

@@ -25,7 +25,7 @@ std::optional<FileRange> asked_range(std::string_view header, int64_t size);
 /// without exactly one Host header.
 std::optional<HttpResponse> refusal_of_framing(const HttpRequest& request);
 
-/// Returns true if the request has a body that nobody reads: only POST has a body here.
+/// Returns true if the request has a body that the server does not read. It reads the bodies of POST only.
 bool has_unread_body(const HttpRequest& request);
 
 /// Returns an error for an answer that the HTTP library gives by itself.
@@ -34,7 +34,7 @@ HttpResponse refusal_of_status(int status);
 /// Returns the length that the request gives its body; 0 if it gives none.
 uint64_t length_of_body(const HttpRequest& request);
 
-/// Returns the bytes that the request's body takes in memory while it is parsed, by estimate.
+/// Returns an estimate of the bytes that the request's body takes in memory while it is parsed.
 uint64_t memory_of_body(const HttpRequest& request);
 
 }  // namespace sparsereel::app::serve

@@ -36,11 +36,11 @@ models::Pipeline& LocalMaker::pipeline_for(const VideoTask& video) {
   const std::string key = sets::pipeline_key(video);
   if (pipeline_ && key == pipeline_key_) return *pipeline_;
   pipeline_.reset();      // frees its memory for the next model
-  pipeline_key_.clear();  // opening the next one may fail
+  pipeline_key_.clear();  // the next pipeline may fail to open
   texts_.clear();
   pipeline_ = open_pipeline(video);
   if (team_ != nullptr) {
-    if (team_->size() > 1) pipeline_->check_weights();  // so that other ranks do not fail on them
+    if (team_->size() > 1) pipeline_->check_weights();  // bad weights would make the other ranks fail, too
     team_model_ = video.options;
     team_->use(team_model_);
   }
@@ -78,7 +78,7 @@ MadeVideo LocalMaker::make_video(const VideoRecord& record, const std::function<
   resolve(video, pipeline);
   for (const std::string& told : video.told) heard_->warn(told);
   pipeline.check_ranks(video.plan, ranks());
-  const std::unique_ptr<Previews> previews = previews_of(pipeline);  // ends before the video does
+  const std::unique_ptr<Previews> previews = previews_of(pipeline);  // its destructor waits for the last preview
   previews_ = previews.get();
   JobPolicy policy = {.keep_loaded = true, .go_on_after_failure = true, .keep_last = true, .kept_texts = &texts_};
   if (team_ != nullptr) policy.world = [this] { return team_->ready(); };

@@ -51,7 +51,7 @@ class LocalMaker final : public Maker, private JobUser, private models::RunObser
   KeptTexts texts_;
   std::string pipeline_key_;
   std::shared_ptr<models::Pipeline> pipeline_;
-  MakingObserver* heard_ = nullptr;  // of the running video
+  MakingObserver* heard_ = nullptr;  // observer of the running video
   Previews* previews_ = nullptr;     // of the running video; null if the colors of its latents are unknown
   double decode_seconds_ = 0;        // of the running video
 };

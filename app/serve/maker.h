@@ -13,7 +13,7 @@
 
 namespace sparsereel::app::serve {
 
-/// Hears how far a video is. All calls come before make() returns.
+/// Receives the progress of a video. All calls come before make() returns.
 class MakingObserver {
  public:
   virtual ~MakingObserver() = default;

@@ -117,7 +117,7 @@ PeerWindows::Offer PeerWindows::offer() {
   void* memory = nullptr;
   const auto bytes = static_cast<size_t>(all_bytes());
   const char* problem = cuda::allocate_for_peers(bytes, &memory, &own.handle);
-  if (problem != nullptr) {  // libtorch may hold unused memory
+  if (problem != nullptr) {  // libtorch may hold unused memory: free that and try again
     give_back_kept_memory(device_);
     problem = cuda::allocate_for_peers(bytes, &memory, &own.handle);
   }

@@ -18,9 +18,9 @@ namespace sparsereel::models {
 /// or freeing memory waits for all GPUs that can reach it, and one of these may wait for the rank that does so.
 class PeerWindows final : public Windows {
  public:
-  /// Creates a window of `bytes` on each rank. All ranks call this. Returns null on all ranks if one cannot reach the
-  /// memory of another, or lacks memory. `ended` is int32 [1] in page-locked memory. Once it is not 0, GPUs that wait
-  /// for others go on, with arbitrary data. `waited` is called after each such wait is enqueued.
+  /// Creates a window of `bytes` on each rank. All ranks call this. Returns null on all ranks if any rank lacks memory
+  /// or cannot reach the memory of another. `ended` is int32 [1] in page-locked memory. Once it is not 0, GPUs that
+  /// wait for others go on, with arbitrary data. `waited` is called after each such wait is enqueued.
   static std::unique_ptr<PeerWindows> make(SocketGroup& control, c10::Device device, int64_t bytes, at::Tensor ended,
                                            std::function<void()> waited);
   ~PeerWindows() override;

@@ -47,14 +47,15 @@ auto within(Patience& patience, Work work, const Error& late) {
   }
 }
 
-/// A launcher's store, in which rank 0 writes where it listens. The line of an earlier run may still be there.
+/// A launcher's store, into which rank 0 writes a line that says where it listens. The store may still hold the line of
+/// an earlier run.
 class KeptStore {
  public:
   KeptStore(const Rendezvous& place, Patience& patience, std::chrono::milliseconds limit)
       : key_("sparsereel/" + place.run + "/rank 0"),
         silent_(problem(place, "it does not answer")),
         patience_(patience) {
-    addresses_of_host(place.host, place.port);  // throws one line, where libtorch would throw many
+    addresses_of_host(place.host, place.port);  // for an unknown host, throws one line in place of libtorch's many
 #ifndef C10_USE_GLOG
     FLAGS_caffe2_log_level = c10::GLOG_FATAL;  // libtorch would log its attempts
 #endif
@@ -80,7 +81,7 @@ class KeptStore {
       return std::string();
     });
   }
-  /// Returns the line; empty if there is none yet.
+  /// Returns rank 0's line; empty if there is none yet.
   std::string read() {
     return ask([store = store_, key = key_] {
       if (!store->check({key})) return std::string();

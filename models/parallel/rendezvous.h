@@ -22,9 +22,9 @@ struct Rendezvous {
 /// Returns this host's name, by which ranks tell hosts apart.
 std::string host_name();
 
-/// Connects to all other ranks over TCP, for SocketGroup::connect(). If it takes longer than limits.start, throws Error
-/// naming the meeting place where rank 0 is missing, or a rank that has not connected. Also throws if a rank was
-/// started with another number of ranks.
+/// Connects to all other ranks over TCP, for SocketGroup::connect(). If this takes longer than limits.start, throws
+/// Error. The error names the meeting place if rank 0 is missing there, or else a rank that has not connected. Also
+/// throws if a rank was started with another number of ranks.
 std::vector<Link> meet(const Rendezvous& place, int64_t rank, int64_t size, const GroupLimits& limits);
 
 }  // namespace sparsereel::models

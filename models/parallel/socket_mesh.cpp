@@ -242,7 +242,7 @@ void SocketMesh::give_up(int64_t rank, milliseconds limit) {
                    met ? "see what that rank does, end it if it does not go on, then run the same command again"
                        : "start that rank, make sure that it can reach this host, then run the same command again"));
   check();
-  std::terminate();  // as in lose()
+  std::terminate();  // fail() has made check() throw, as in lose()
 }
 
 void SocketMesh::fail(const Error& error, bool sound) noexcept {

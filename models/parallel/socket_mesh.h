@@ -72,7 +72,8 @@ class SocketMesh {
   const std::vector<Link> links_;
   const GroupLimits limits_;
   std::vector<std::string> names_;  // empty until the ranks have met
-  // Readable once the mesh has ended, once the listener should quit, and when run_calls() has work.
+  // Event descriptors. The first is readable once the mesh has ended, the second once the listener should quit, and the
+  // third while run_calls() has work.
   int ended_event_ = -1, quit_event_ = -1, calls_event_ = -1;
   mutable std::mutex mutex_;  // guards all members below
   std::condition_variable calls_ran_;

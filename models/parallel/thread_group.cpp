@@ -178,7 +178,7 @@ class ThreadGroup final : public Group {
     tensor.copy_(all);
   }
 
-  /// Returns when all ranks have come.
+  /// Waits until all ranks have called this. The other ranks can read `mine` afterwards.
   void meet(const void* mine) {
     Meeting& meeting = *meeting_;
     std::unique_lock lock(fate().mutex);

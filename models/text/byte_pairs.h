@@ -20,8 +20,8 @@ struct BytePairModel {
   std::vector<std::pair<std::string, std::string>> merges;  // the first is merged first
 };
 
-/// Returns the character, in UTF-8, that stands for a byte in vocabularies: the byte's own in Latin-1 if that is
-/// printable, or else the next one from U+0100 on.
+/// Returns the character, in UTF-8, that stands for a byte in vocabularies: the byte's own character in Latin-1 if that
+/// is printable. The other bytes take the characters from U+0100 on, in order.
 std::string byte_symbol(uint8_t byte);
 
 /// Makes the tokens of a parsed vocabulary. Added tokens are cut out first; those that the vocabulary lacks get the

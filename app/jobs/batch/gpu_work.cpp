@@ -62,10 +62,10 @@ class GpuWork {
     const std::string key = pipeline_key(*rows.front());
     if (key != key_ || !pipeline_) {
       pipeline_.reset();  // free its weights for the next model
-      key_.clear();       // opening the next one may fail
+      key_.clear();       // the next pipeline may fail to open
       const bool opened = renderer.prepare(rows, [&] {
         pipeline_ = models::Pipeline::open(open_model(rows.front()->options.run), rows.front()->options.request);
-        if (team_.size() > 1) pipeline_->check_weights();  // so that other ranks do not fail on them
+        if (team_.size() > 1) pipeline_->check_weights();  // bad weights would make the other ranks fail, too
         team_.use(rows.front()->options);
       });
       if (!opened) return;

@@ -255,7 +255,7 @@ std::vector<PromptRow> parse_prompt_set(std::string_view text, SetFormat format,
   for (PromptRow& row : rows) {
     const Place line{.key = {.line = row.line}, .value = {.line = row.line}};
     for (const auto& [key, value] : row.values)
-      row.places.try_emplace(key, line);  // the .yaml reader has set exact places
+      row.places.try_emplace(key, line);  // keeps the exact places that the .yaml reader has set
     Settings().add(Source::row, row.values, file, row.places);
   }
   return rows;

@@ -18,7 +18,7 @@ struct QueuedRow {
 
 class RowQueue {
  public:
-  /// In `rows`, those of one pipeline must follow each other.
+  /// Rows with the same pipeline must be next to each other in `rows`.
   explicit RowQueue(const std::vector<QueuedRow>& rows) : waiting_(rows.begin(), rows.end()) {}
 
   /// Returns the next rows for process `gpu`, which must have no rows; empty if no row waits. `gpus` is the number of

@@ -9,8 +9,8 @@
 
 namespace sparsereel::models {
 
-/// Returns the names of transformers (also used by diffusers and ComfyUI), of the video model's authors, and of
-/// llama.cpp for GGUFs.
+/// Returns the names of tensors in the files of transformers (diffusers and ComfyUI use these too), of the video
+/// model's authors, and in llama.cpp's GGUFs.
 StoredNames t5_names();
 
 /// Returns sizes from the config, or from tensors under transformers' names (Part::sizes_by_config).
