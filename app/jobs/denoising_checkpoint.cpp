@@ -99,7 +99,7 @@ std::string identity_of(const models::TensorFile& file) {
 std::string identity_of(const fs::path& path) {
   try {
     return identity_of(models::TensorFile(path));
-  } catch (const Error&) {  // the file is no checkpoint, though it has the name of one
+  } catch (const Error&) {  // the file is no checkpoint, in spite of its name
     return {};
   }
 }

@@ -56,7 +56,7 @@ void make_up_images(const models::ModelSpec& spec, models::Request& request) {
 
 void settle_images(const Settings& settings, const models::ModelSpec& spec, models::Request& request,
                    PictureFiles& pictures) {
-  if (!spec.image.any()) return;  // resolve() refuses images for such a model
+  if (!spec.image.any()) return;  // the model takes no images, and resolve() refuses them
   if (settings.has("random_weights")) make_up_images(spec, request);
   for (const std::string& file : {request.image, request.last_image})
     if (!file.empty() && file != models::kMadeUpImage) pictures.size(file);

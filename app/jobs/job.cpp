@@ -168,7 +168,7 @@ size_t Job::encode(std::span<VideoTask* const> videos, models::Pipeline& pipelin
     const bool full = texts.bytes >= policy_.texts.bytes || seconds_since(start) >= most_seconds;
     if (full && !texts.encoded.contains(models::text_key(videos[i]->plan)) && i > 0) return i;
     if (policy_.go_on_after_failure && cancelled_()) throw models::Cancelled{};
-    if (videos[i]->failure) continue;  // its images failed
+    if (videos[i]->failure) continue;  // encoding its images has failed
     const auto failure = attempt([&] { encode(*videos[i], texts, pipeline); });
     if (failure) fail(*videos[i], *failure, {});
     user_.observer().step({.step = static_cast<int64_t>(i) + 1, .steps = std::ssize(videos)});
@@ -270,7 +270,7 @@ class Job::Keeper final : public models::RunObserver {
   VideoTask& video_;
   Files& files_;
   const std::function<bool()>& cancelled_;
-  int64_t kept_;  // step of the state on disk
+  int64_t kept_;  // step of the checkpoint on disk
   bool warned_ = false;
 };
 

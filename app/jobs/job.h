@@ -158,7 +158,7 @@ class Job {
   std::function<bool()> cancelled_;
   JobPolicy policy_;
   std::atomic<bool> write_failed_ = false;
-  std::future<Written> written_;  // last member: its destructor waits while the others still exist
+  std::future<Written> written_;  // last member: its destructor waits for work that uses the other members
 };
 
 }  // namespace sparsereel::app

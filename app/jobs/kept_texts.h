@@ -29,7 +29,7 @@ class KeptTexts {
 
  private:
   uint64_t most_bytes_;
-  std::list<Text> texts_;  // the one used last first
+  std::list<Text> texts_;  // most recently used first
 };
 
 }  // namespace sparsereel::app

@@ -55,7 +55,7 @@ bool are_kept_in(const std::filesystem::path& path, const models::Latents& laten
   try {
     const models::TensorFile file(path);
     return file.metadata().contains(kKept) && holds(file, kVideo, latents.video) && holds(file, kSound, latents.sound);
-  } catch (const Error&) {  // the file holds no latents, though it has such a name
+  } catch (const Error&) {  // the file holds no latents, in spite of its name
     return false;
   }
 }

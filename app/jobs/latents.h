@@ -14,8 +14,8 @@ namespace sparsereel::app {
 /// The reason for writing a file of latents.
 enum class LatentsPurpose { asked_for, until_the_video_is_written };
 
-/// Saves latents (CPU, contiguous, fp32, fp16 or bf16), with those of the sound if there are any. `recipe` goes into
-/// the file's metadata. The write is atomic. Throws Error naming the file.
+/// Saves the latents of a video (CPU, contiguous, fp32, fp16 or bf16), and of its sound if there is one. `recipe` goes
+/// into the file's metadata. The write is atomic. Throws Error naming the file.
 void save_latents(const std::filesystem::path& path, const models::Latents& latents, const std::string& recipe,
                   LatentsPurpose purpose = LatentsPurpose::asked_for);
 

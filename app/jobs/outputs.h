@@ -99,7 +99,7 @@ class KeptLatents {
 
  private:
   std::filesystem::path asked_, output_, saved_;
-  std::filesystem::path earlier_;  // an earlier failed run's file of the same latents
+  std::filesystem::path earlier_;  // file of an earlier, failed run with the same latents
   std::optional<Error> failure_;
 };
 

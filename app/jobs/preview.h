@@ -22,7 +22,8 @@ namespace sparsereel::app {
 
 /// Draws previews and hands them on in a thread of its own, so that denoising waits neither for the device nor for what
 /// happens to a preview. It draws the first step, the last step, and between them every third step, but at most two a
-/// second. Previews that come faster than they are taken replace each other. The video stays the same to the byte.
+/// second. If a preview is still waiting when the next one is drawn, the next one replaces it. The video stays the same
+/// to the byte.
 class Previews final : public models::RunObserver {
  public:
   /// Takes bytes [F, H, W, 3] in RGB: CPU, contiguous, a frame for each latent frame. `step` counts from 1.

@@ -59,7 +59,8 @@ models::Checkpoint open_and_say(const RunOptions& run) {
 
 void say_terms(const RunOptions& run, const models::ModelSpec& spec) {
   static std::mutex mutex;
-  static std::set<std::string> said;  // once for each model, though a set may open it several times
+  // The models whose terms were printed. A set may open a model several times, but the terms are printed once.
+  static std::set<std::string> said;
   if (run.quiet || run.random_weights || spec.license.empty()) return;
   const std::string line = models::terms_line(spec);
   const std::lock_guard lock(mutex);

@@ -32,9 +32,9 @@ struct VideoTask {
 
   // Set by resolve_video().
   models::Plan plan;
-  SoundFormat sound;                       // of the file; none if the model makes no sound, or --no-audio was given
-  models::Latents init_latents;            // from --init-latents; undefined if denoising starts with noise
-  std::shared_ptr<PictureFiles> pictures;  // its images, until they are encoded
+  SoundFormat sound;             // format of the video's sound; none if the model makes no sound, or with --no-audio
+  models::Latents init_latents;  // from --init-latents; undefined if denoising starts with noise
+  std::shared_ptr<PictureFiles> pictures;  // images of the video, until they are encoded
   nlohmann::json recipe;                   // includes the outcome once the video is made
   std::string identity;                    // hash of the recipe before the outcome was added
   std::vector<std::string> told;           // warnings printed before the work

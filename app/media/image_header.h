@@ -12,8 +12,8 @@ enum class ImageFormat { jpeg, png, webp };
 
 struct ImageHeader {
   ImageFormat format = ImageFormat::jpeg;
-  int64_t height = 0, width = 0;  // as stored in the file; 0 if it does not say
-  int components = 3;             // of a JPEG
+  int64_t height = 0, width = 0;  // as stored in the file; 0 if the header does not say
+  int components = 3;             // color components of a JPEG
   bool animated = false;          // a WebP or APNG with several pictures
   int orientation = 1;            // EXIF's 1 to 8: how viewers turn and mirror the stored picture; 1: not at all
 };

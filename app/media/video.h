@@ -31,7 +31,7 @@ struct VideoOptions {
   int crf = 17;  // x264's constant rate factor, 0 to 51; other encoders use the nearest quality that they have
   std::string codec = {};   // FFmpeg encoder name; empty for the container's first available one
   std::string recipe = {};  // JSON, see open_video(); empty if none
-  SoundView sound = {};     // its samples must live as long as the writer
+  SoundView sound = {};     // the samples must live as long as the writer
 };
 
 struct WrittenVideo {
@@ -74,7 +74,7 @@ bool takes_floats(const std::filesystem::path& path);
 
 /// Begins a video at `path`, by its extension:
 ///   .mp4 .mov     H.264, yuv420p, BT.709 limited range with all four color tags, the index in front (faststart)
-///   .mkv          the same
+/// .mkv the same streams
 ///   .webm         VP9 or AV1
 ///   .gif          one palette for the whole clip, endless loop
 ///   .y4m          8-bit 4:4:4, BT.601 limited range, which readers assume

@@ -257,7 +257,7 @@ void Children::watch(std::function<void(int64_t rank, const std::string& how)> d
 }
 
 void Children::kill(int64_t rank) const {
-  for (const Child& child : children_)  // by handle, as its process id may be reused
+  for (const Child& child : children_)  // use the handle, because the system may reuse the process id
     if (child.rank == rank) syscall(SYS_pidfd_send_signal, child.handle, SIGKILL, nullptr, 0);
 }
 

@@ -1,4 +1,5 @@
-// The messages between ranks that concern the command line; models/engine/worker.cpp handles the others.
+// Handles the messages between ranks that concern the command line. models/engine/worker.cpp handles all other
+// messages.
 #include "app/ranks/shared_model.h"
 
 #include <c10/core/InferenceMode.h>
@@ -51,7 +52,7 @@ std::shared_ptr<models::Pipeline> open_told_model(World& world, const nlohmann::
   return pipeline;
 }
 
-/// Connects to the others. If that fails, prints the error here, because no other rank can.
+/// Connects to the other ranks. If that fails, prints the error here, because no other rank can print it.
 void connect_or_say(World& world) {
   try {
     world.connect();

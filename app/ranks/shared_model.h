@@ -1,4 +1,4 @@
-// Shares a model among the ranks of a command: rank 0 names it; the others open it and follow.
+// Shares a model among the ranks of a command: rank 0 names the model; the other ranks open it and follow rank 0.
 #pragma once
 
 #include <exception>

@@ -39,7 +39,7 @@ class Team {
   bool together_;
   const GenerateOptions* model_ = nullptr;
   std::unique_ptr<World> world_;  // null if this process is alone, and after a failure
-  std::exception_ptr not_met_;    // why the others could not be started again
+  std::exception_ptr not_met_;    // why the other ranks could not be started again
 };
 
 }  // namespace sparsereel::app

@@ -178,7 +178,7 @@ void World::end(const Error& error) noexcept {
   } catch (const Error& known) {
     failed_here_ = failed_here_ || std::string_view(known.what()) != error.what();
   }
-  if (outlives_) watch_.rest();  // what follows does not need the others
+  if (outlives_) watch_.rest();  // what follows does not need the other ranks
   control_->end(error, is_sound(device()));
 }
 

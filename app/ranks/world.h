@@ -1,8 +1,8 @@
 // The ranks that make a video together, seen from one of them. A rank is a process with its own GPU, not a thread, for
 // three reasons. If a GPU fails or runs out of memory, only its process ends, and the state of the other ranks stays
 // intact. Launchers such as torchrun start processes. Each process has one CUDA context, one allocator and one set of
-// threads, as everywhere else in this program. Only rank 0 reads options and writes files; it tells the others what to
-// make (models/engine/worker.h).
+// threads, as everywhere else in this program. Only rank 0 reads options and writes files; it tells the other ranks
+// what to make (models/engine/worker.h).
 #pragma once
 
 #include <map>
@@ -31,7 +31,7 @@ class World final : public models::Rank {
   static std::unique_ptr<World> start(std::vector<std::string> devices);
   /// Makes the rank of a process that rank 0 started.
   explicit World(const StartedRank& started);
-  /// Rank 0 ends the others if they do not leave by themselves, as they do after finish().
+  /// On rank 0, ends other ranks that do not leave by themselves, as ranks do after finish().
   ~World() override;
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -65,17 +65,17 @@ class World final : public models::Rank {
   bool ended() const { return control_ && control_->ended(); }
   /// Returns true if this rank stopped because of its own failure.
   bool failed_here() const { return failed_here_; }
-  /// On rank 0, tells the others that there is nothing more to make. On another rank, records that rank 0 said so.
+  /// On rank 0, tells the other ranks that there is nothing more to make. On another rank, records that rank 0 said so.
   void finish();
 
  private:
-  /// The place of this rank and how it connects to the others.
+  /// The place of this rank, and how it connects to the other ranks.
   struct RankPlace {
     int64_t rank = 0, size = 1, ranks_here = 1;
     std::string device = {}, name = {};
-    std::vector<models::Link> links = {};   // to the others; empty under a launcher, where connect() makes them
+    std::vector<models::Link> links = {};   // to the other ranks; empty under a launcher, where connect() makes them
     std::optional<Launched> launched = {};  // if a launcher started this rank
-    std::vector<std::string> devices = {};  // of the ranks that this one starts, beginning with its own
+    std::vector<std::string> devices = {};  // devices of this rank and of the ranks that it starts
   };
   explicit World(RankPlace place);
   static RankPlace launched(const Launched& launched, const std::string& device);

@@ -31,7 +31,7 @@ class Access {
   /// Refuses a Host that may be another site's name for this machine (DNS rebinding), and a request that another site's
   /// page makes.
   std::optional<HttpResponse> refusal_of_origin(const HttpRequest& request) const;
-  /// Refuses a request without the key or a session.
+  /// Refuses a request that has neither the key nor a session.
   std::optional<HttpResponse> refusal_of_key(const HttpRequest& request) const;
   bool is_signed_in(const HttpRequest& request) const;
   /// Returns the cookie of a new session; empty if the key is wrong.

@@ -106,7 +106,7 @@ std::string decode_data_url(std::string_view url, const std::string& field) {
                      "files nor other URLs");
   std::string digits(url.substr(comma + 1));
   digits.resize(std::min(digits.size(), digits.find('=')));
-  std::ranges::replace(digits, '-', '+');  // clients also use the alphabet of URLs
+  std::ranges::replace(digits, '-', '+');  // some clients send base64url
   std::ranges::replace(digits, '_', '/');
   auto bytes = models::decode_base64(digits);
   if (!bytes) throw bad_option(field, "is not valid base64", "encode the picture again");

@@ -13,7 +13,7 @@ namespace sparsereel::app::serve {
 class HiddenPaths {
  public:
   HiddenPaths() = default;
-  /// Hides these folders and files, and those that the settings name. Of a hidden file only its name is shown.
+  /// Hides these folders and files, and those that the settings name. Clients see only the name of a hidden file.
   HiddenPaths(const std::vector<std::filesystem::path>& paths, const Settings& settings);
 
   std::string for_clients(std::string text) const;

@@ -65,7 +65,7 @@ class HttpHandler {
 /// How long a server waits for a client before it closes the connection.
 struct HttpTimes {
   std::chrono::milliseconds idle{10'000};      // between requests
-  std::chrono::milliseconds head{10'000};      // for a whole head
+  std::chrono::milliseconds head{10'000};      // for the whole head of a request
   std::chrono::milliseconds transfer{10'000};  // without a byte of a body or an answer
   std::chrono::milliseconds body{30'000};      // for a whole body, plus the time of its bytes at 64 KiB/s
 };
@@ -85,7 +85,8 @@ class HttpServer {
   virtual void stop() = 0;
 };
 
-/// Largest bodies of requests, in bytes: forms, and others. Larger ones are refused before they are read.
+/// The largest bodies, in bytes, of requests with a form and of other requests. Larger bodies are refused before they
+/// are read.
 constexpr uint64_t kMostBodyBytes = uint64_t{64} << 20, kMostJsonBytes = uint64_t{16} << 20;
 
 /// Throws Error if this build has no server.

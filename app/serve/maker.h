@@ -30,8 +30,8 @@ class MakingObserver {
 
 /// How a video ended.
 struct MadeVideo {
-  nlohmann::json recipe = {};         // of a completed video
-  double decode_seconds = 0;          // of a completed video
+  nlohmann::json recipe = {};         // set if the video is completed
+  double decode_seconds = 0;          // set if the video is completed
   std::string code = {};              // why there is no video, as clients read it; empty if the video is completed
   std::optional<Error> failure = {};  // set if `code` is
 

@@ -18,7 +18,8 @@ struct MetricsNow {
 class Metrics {
  public:
   void answered(int status);
-  /// `outcome`: "completed", "failed" or "cancelled". `seconds`: from its start to its end.
+  /// Counts a video that has ended. `outcome` is "completed", "failed" or "cancelled"; `seconds` is the time from its
+  /// start to its end.
   void ended(const std::string& outcome, double seconds);
   void stepped(double seconds);
   /// Returns the text that Prometheus reads, version 0.0.4.

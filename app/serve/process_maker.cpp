@@ -60,7 +60,7 @@ void hear(const nlohmann::json& message, MakingObserver& observer) {
   if (const auto warning = message.find("warning"); warning != message.end()) observer.warn(*warning);
 }
 
-/// Sends what it hears to the server's process.
+/// Sends the calls that it receives to the server's process.
 class LineObserver final : public MakingObserver {
  public:
   explicit LineObserver(sets::LineSocket& line) : line_(line) {}
@@ -180,7 +180,7 @@ bool ProcessMaker::is_alive() {
 
 void make_for_server(const ServedModel& model, const std::filesystem::path& folder, const StartedRank& gpu) {
   for (const int link : {gpu.links.front().data, gpu.links.front().control})
-    fcntl(link, F_SETFD, FD_CLOEXEC);  // so that no child keeps the socket open: its closing tells the other end
+    fcntl(link, F_SETFD, FD_CLOEXEC);  // a child that kept the socket would hide the end of this process
   sets::LineSocket line(gpu.links.front().data);
   const sets::Heartbeat heartbeat(line, sets::heartbeat_for(find_group_limits(process_environment).call));
   const nlohmann::json first = line.receive();

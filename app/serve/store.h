@@ -56,10 +56,10 @@ class VideoStore {
   /// Error if the record cannot be written.
   bool add(VideoRecord record, size_t most);
   std::optional<VideoRecord> find(const std::string& id) const;
-  /// Returns what clients get; null if there is no such video.
+  /// Returns the object that clients get for a video; null if there is no such video.
   nlohmann::json object(const std::string& id) const;
-  /// Returns the videos behind `after`, newest first unless `ascending`; all if it is empty. Returns nothing if `after`
-  /// is unknown.
+  /// Returns at most `limit` videos that follow `after` in the list, newest first unless `ascending`. The list starts
+  /// at its beginning if `after` is empty. Returns nothing if `after` is unknown.
   std::optional<VideoPage> list(const std::string& after, size_t limit, bool ascending) const;
   /// Returns the objects of all videos that wait or run, the running one first.
   std::vector<nlohmann::json> unfinished() const;
@@ -75,7 +75,7 @@ class VideoStore {
   std::optional<VideoRecord> begin_next();
   /// Sets the attempts of a running video to 0, because this server stops in order. The next server continues it.
   void pause(const std::string& id);
-  /// Lets a running video, whose process has ended, wait again before the others.
+  /// Lets a running video, whose process has ended, wait again, at the front of the queue.
   void wait_again(const std::string& id);
   /// Changes a running video's progress, in memory only.
   void progress(const std::string& id, const std::function<void(VideoRecord&)>& change);

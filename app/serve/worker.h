@@ -48,7 +48,7 @@ class Worker : private MakingObserver {
   bool is_ready() const { return ready_; }
   /// Returns the reason why the thread ended by itself; null if it did not.
   std::exception_ptr failure() const;
-  /// Returns the newest preview of the video that runs or ran last, as a PNG; empty if it is another video.
+  /// Returns the newest preview of the video that runs or ran last, as a PNG; empty if `id` is another video.
   std::string preview(const std::string& id) const;
   /// Looks at the queue again.
   void wake();
@@ -95,7 +95,7 @@ class Worker : private MakingObserver {
   } newest_preview_;
   std::exception_ptr failure_;
   std::chrono::steady_clock::time_point begun_;
-  double step_seconds_ = 0, decode_seconds_ = 0;  // of this video's steps; of the last video's decoding
+  double step_seconds_ = 0, decode_seconds_ = 0;  // seconds of this video's steps; seconds of the last video's decoding
   std::thread thread_;
 };
 

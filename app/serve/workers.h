@@ -34,7 +34,7 @@ class Workers {
 
  private:
   std::vector<std::unique_ptr<Worker>> all_;
-  std::vector<bool> told_;  // whether the failure of each worker was told
+  std::vector<bool> told_;  // by worker: true if a warning of its failure was printed
 };
 
 }  // namespace sparsereel::app::serve

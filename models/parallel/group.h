@@ -22,11 +22,12 @@ class Group {
   virtual int64_t rank() const = 0;  // from 0 to size() - 1
   virtual int64_t size() const = 0;
 
-  /// Sends send[i] to rank i, and receives receive[i] from it. Sizes must agree on both sides, but may differ by pair.
+  /// Sends send[i] to rank i, and receives receive[i] from it. Both ranks must give the same size, but sizes may differ
+  /// between pairs of ranks.
   virtual void all_to_all(std::span<const at::Tensor> send, std::span<const at::Tensor> receive) = 0;
   /// Gathers each rank's `send` in receive[rank]. Shapes may differ by rank.
   virtual void all_gather(const at::Tensor& send, std::span<const at::Tensor> receive) = 0;
-  /// Adds up the tensors of all ranks in place, to the same bits on all ranks.
+  /// Replaces the tensor by the sum of all ranks' tensors. All ranks get the same bits.
   virtual void all_reduce_sum(const at::Tensor& tensor) = 0;
   virtual void all_reduce_max(const at::Tensor& tensor) = 0;
   /// Overwrites the tensor with the tensor of rank `root`.

@@ -166,7 +166,7 @@ std::string NcclCommunicator::find_problem() {
 
 void NcclCommunicator::look() {
   std::unique_lock lock(mutex_, std::defer_lock);
-  // A call may hold the mutex and wait in vain for room in the GPU's queue, behind work that waits for a dead rank.
+  // A call may hold the mutex forever: it waits for room in the GPU's queue, behind work that waits for a dead rank.
   if (!lock.try_lock_for(kLook) && (!control_.ended() || ++blocked_ < kLooksBeforeBlame)) return;
   if (communicator_ == nullptr) return;
   if (control_.ended()) return take_apart();

@@ -11,7 +11,7 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr std::chrono::milliseconds kHandshake{5000};  // for each side of a call to send all its messages
+constexpr std::chrono::milliseconds kHandshake{5000};  // limit for each side of a call to send all its messages
 constexpr size_t kMostGuests = 256;
 
 constexpr std::string_view kMagic = "sparsereel-rank1";

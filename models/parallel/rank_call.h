@@ -1,5 +1,5 @@
-// A call from one rank to another over TCP. Both prove that they belong to the same job before either trusts the other.
-// No tensors.
+// A call from one rank to another over TCP. Both ranks prove that they belong to the same job before either trusts the
+// other. No tensors.
 //
 // The caller sends a greeting with a nonce. The listener answers with its own nonce and an HMAC of both nonces under
 // the job's secret. The caller checks the answer and sends its claim: which rank it is, with an HMAC of the nonces and

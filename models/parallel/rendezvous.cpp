@@ -23,7 +23,7 @@ namespace sparsereel::models {
 namespace {
 
 constexpr int64_t kMostLaunched = 1024;               // more ranks are a typing error
-constexpr std::chrono::milliseconds kCallAgain{100};  // after a call that nobody answered
+constexpr std::chrono::milliseconds kCallAgain{100};  // pause after a call that nobody answered
 
 constexpr const char* kSameCommandRemedy = "find out why it did not start, and start all ranks with the same command";
 
@@ -213,8 +213,9 @@ class RanksMeeting {
       for (const TcpAddress& address : addresses()) {
         CallProblem latest;
         Socket socket = call_rank(address, claim(is_control), key_, patience_, latest);
-        // An attempt cut short by the limit says less than the one before. So does an address without a listener: the
-        // rank there may just have ended, because it has another secret.
+        // Keep the problem of an earlier attempt if it tells more. An attempt that the limit cut short tells less. So
+        // does an address where nobody listens any more: the rank there may just have ended, because it has another
+        // secret.
         const bool tells_more = patience_.step().count() > 0 && (latest.is_connected || !problem.is_connected);
         if (!is_tried || latest.is_final || tells_more) problem = std::move(latest);
         is_tried = true;

@@ -166,7 +166,7 @@ std::shared_ptr<SocketGroup> SocketGroup::part(std::span<const int64_t> colors) 
 void SocketGroup::abort(const std::string& reason) noexcept {
   try {
     end(run_failure(reason, "run the same command again"));
-  } catch (...) {  // there is no memory for a message, but the closing sockets tell the others
+  } catch (...) {  // there is no memory for a message, but the other ranks see the sockets close
   }
 }
 

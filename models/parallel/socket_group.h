@@ -51,8 +51,8 @@ class SocketGroup final : public Group {
   bool ended() const noexcept;
   /// Returns true if the rank that ended the group said that it is sound.
   bool ended_soundly() const noexcept;
-  /// Returns a rank that has left in order, as all ranks do at the end; nothing if none has. A rank that still waits
-  /// for it waits in vain.
+  /// Returns a rank that has left in order, as all ranks do at the end; nothing if none has. To wait for this rank is
+  /// useless.
   std::optional<int64_t> who_left() const;
   /// Returns true if all other processes have closed their sockets, as they do when they end. Memory shared with them
   /// then belongs to this process alone.

@@ -1,4 +1,5 @@
-// Every call moves its bytes to and from all ranks at once. A separate thread listens for bad news meanwhile.
+// Every call moves its bytes to and from all ranks at once. A separate thread listens for reports of failures
+// meanwhile.
 #include "models/parallel/socket_mesh.h"
 
 #include <fcntl.h>
@@ -21,8 +22,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kGrace{200};       // to hear the rank that failed first before those that ended because of it
-constexpr milliseconds kLostGrace{2000};  // for the listener to hear why a data socket was closed
+constexpr milliseconds kGrace{200};       // time to hear the report of the rank that failed first
+constexpr milliseconds kLostGrace{2000};  // time for the listener to hear why a data socket was closed
 constexpr size_t kMostWords = 4096;       // most bytes sent of a cause or a remedy
 constexpr size_t kNameBytes = 64;
 
@@ -254,7 +255,7 @@ void SocketMesh::fail(const Error& error, bool sound) noexcept {
       sound_ = sound;
     }
     tell(ends_message(error, sound));  // before the registered calls, which may end the process
-  } catch (...) {                      // out of memory; the closing sockets tell the others
+  } catch (...) {                      // out of memory; the other ranks see the sockets close
   }
   wake(ended_event_);
   wake(calls_event_);

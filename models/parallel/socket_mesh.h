@@ -83,7 +83,7 @@ class SocketMesh {
   std::map<int64_t, std::function<void()>> calls_;
   int64_t next_call_ = 0, running_call_ = -1;
   std::mutex send_mutex_;  // guards sending on the control sockets
-  std::thread listener_;   // the last member, so that all others exist while it runs
+  std::thread listener_;   // the last member, so that all other members exist while it runs
 };
 
 }  // namespace sparsereel::models

@@ -53,7 +53,8 @@ TcpAddress any_address(sa_family_t family) {
   return address;
 }
 
-/// Returns true if the host is given as a loopback address, not by a name that means another host elsewhere.
+/// Returns true if `host` is "localhost" or a numeric address. Another name may stand for a loopback address on this
+/// host, and for this host's real address elsewhere.
 bool names_loopback(const std::string& host) {
   in_addr four{};
   in6_addr six{};
@@ -202,7 +203,7 @@ void send_without_delay(int socket) {
 
 void notice_vanished_host(int socket, std::chrono::milliseconds limit) {
   const auto milliseconds = static_cast<int>(limit.count());
-  // the first probe comes after the same time as between probes
+  // idle time before the first probe, and time between probes, in seconds
   const int on = 1, seconds = std::max(1, milliseconds / 5000), probes = 3;
   setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof(seconds));

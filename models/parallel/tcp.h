@@ -45,7 +45,7 @@ std::vector<TcpAddress> addresses_of_host(const std::string& host, uint16_t port
 std::string numeric_host(const TcpAddress& address);
 bool is_loopback(const TcpAddress& address);
 
-/// Listening sockets, and the address at which others reach them.
+/// Listening sockets, and the address at which other ranks reach them.
 struct Listeners {
   std::vector<Socket> sockets;
   std::string host;  // numeric address

@@ -35,7 +35,7 @@ struct Meeting {
   std::shared_ptr<Fate> fate;
   std::chrono::milliseconds limit{};
   std::vector<int64_t> names;                   // each rank's number in the original group
-  std::vector<const void*> shown;               // by rank
+  std::vector<const void*> shown;               // by rank: what the rank shows to the others in a call
   std::vector<uint8_t> here;                    // by rank: 1 while the rank waits for the others
   std::vector<at::Tensor> windows;              // by rank
   int64_t round = 0;                            // number of completed meetings

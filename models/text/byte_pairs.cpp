@@ -29,7 +29,7 @@ Error bad_vocabulary(const std::string& path, const std::string& problem) {
 
 /// A token of a word while its neighbors are merged: a node of a doubly linked list.
 struct Symbol {
-  int64_t id;          // -1 if it was merged into the one before
+  int64_t id;          // -1 if the token was merged into the token before it
   int previous, next;  // indices; -1 at the ends
 };
 

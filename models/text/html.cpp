@@ -51,7 +51,7 @@ int digit_of(char32_t code, int base) {
 
 struct Reference {
   std::u32string text;
-  size_t length = 0;   // of the reference, from the '&' on
+  size_t length = 0;   // characters of the reference, from the '&' on
   bool whole = false;  // ends in a semicolon
 };
 

@@ -19,7 +19,7 @@ std::u32string unescape_whole_references(std::u32string_view text);
 std::u32string unescape_nested_references(std::u32string_view text,
                                           const std::function<std::u32string(std::u32string)>& usual);
 
-/// Returns the Windows-1252 character for a control character U+0080 to U+009F, or the same one if there is none.
+/// Returns the Windows-1252 character for a control character U+0080 to U+009F, or `control` itself if there is none.
 char32_t windows_1252(char32_t control);
 
 }  // namespace sparsereel::models

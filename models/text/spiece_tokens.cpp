@@ -91,7 +91,7 @@ class SpieceTokens final : public TokenModel {
     if (content.empty()) return -1;
     if (const int64_t token = tokens_.find(content); token >= 0) return token;
     if (const auto known = sentinels_.find(content); known != sentinels_.end()) return known->second;
-    const int id = library_.PieceToId(content);  // of the unknown piece if there is none
+    const int id = library_.PieceToId(content);  // the id of the unknown piece if no piece has this text
     return id < pieces_ && library_.IdToPiece(id) == content ? id : -1;
   }
 
@@ -106,7 +106,7 @@ class SpieceTokens final : public TokenModel {
   TokenStrings tokens_;
   std::map<std::string, int64_t> sentinels_;
   int64_t eos_id_ = 1, pad_id_ = 0;
-  int64_t pieces_ = 0, size_ = 0;  // of the model; including everything that was added
+  int64_t pieces_ = 0, size_ = 0;  // number of the model's pieces; number of all ids, with added tokens
   int64_t unknown_id_ = 0;
 };
 

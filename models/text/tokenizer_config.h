@@ -13,7 +13,8 @@ struct AddedToken {
   std::string content;
   bool lstrip = false;  // absorbs the white space before it
   bool rstrip = false;  // absorbs the white space after it
-  /// Found in the text after its normalization, not before. Only byte-level BPE tells these apart.
+  /// True if the token is searched for after the text's normalization, false if before. Only byte-level BPE makes this
+  /// difference.
   bool normalized = false;
   int64_t stated_id = -1;  // the id that a file gives it; -1 if none does
 };
@@ -27,7 +28,7 @@ struct TokenizerConfig {
   std::vector<AddedToken> tokens;
 };
 
-/// The tokens of a class of transformers whose folder does not name others.
+/// The special tokens of one of transformers' tokenizer classes, for a folder that names no others.
 struct DefaultTokens {
   const char *eos = "</s>", *unknown = "<unk>", *padding = "<pad>";
 };

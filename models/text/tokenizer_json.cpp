@@ -69,7 +69,8 @@ class Reader {
     for (const size_t id : bytes) result_.pieces[id].type = PieceType::byte;
   }
 
-  /// Reads the added tokens. Tokens that are pieces must have the pieces' ids; others must follow them.
+  /// Reads the added tokens. A token that is a piece must have the piece's id. The ids of the other tokens must follow
+  /// those of the pieces.
   void read_added_tokens(const json& list) {
     if (!list.is_array()) throw bad("added_tokens", "is not a list");
     std::map<int64_t, AddedToken> by_id;

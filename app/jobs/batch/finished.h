@@ -20,8 +20,8 @@ struct MovedVideo {
 };
 
 /// Finds finished videos by the identity of their rows. A row that gives no seed gets one from its position in the set.
-/// If such a row has moved, it keeps its video, and takes over the video's seed, seed offset and identity. Without this
-/// rule, a line added at the top of a set would make every video again.
+/// If such a row has moved, the row keeps its video, and takes over the video's seed, seed offset and identity. Without
+/// this rule, a line added at the top of a set would make every video again.
 class FinishedVideos {
  public:
   /// `entries` must outlive this object.

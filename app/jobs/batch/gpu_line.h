@@ -51,7 +51,7 @@ class Heartbeat {
   std::mutex mutex_;
   std::condition_variable woken_;
   bool quit_ = false;
-  std::thread thread_;  // last member: it uses the others while it runs
+  std::thread thread_;  // last member: the thread uses the other members while it runs
 };
 
 }  // namespace sparsereel::app::sets

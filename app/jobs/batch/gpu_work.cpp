@@ -115,7 +115,7 @@ class GpuWork {
 void render_on_this_gpu(const SetSettings& set, const BatchOptions& options, const std::vector<PromptRow>& rows,
                         const StartedRank& gpu) {
   for (const int link : {gpu.links.front().data, gpu.links.front().control})
-    fcntl(link, F_SETFD, FD_CLOEXEC);  // so that no child keeps the socket open: its closing tells the other end
+    fcntl(link, F_SETFD, FD_CLOEXEC);  // a child that kept the socket would hide the end of this process
   LineSocket line(gpu.links.front().data);
   const Heartbeat heartbeat(line, heartbeat_for(find_group_limits(process_environment).call));
   const std::vector<GpusOfAVideo> gpus = gpus_of_videos(set.merged, options.gpus_per_video);

@@ -13,7 +13,7 @@
 
 namespace sparsereel::app::sets {
 
-/// A line of a manifest. The program reads these fields; the others are for people and scripts.
+/// A line of a manifest. The program reads these fields; a line's other fields are for people and scripts.
 struct ManifestEntry {                    // NOLINT(bugprone-exception-escape): json asserts inside its noexcept move
   int64_t row = 0;                        // position in the set, from 0
   int64_t rows = 0;                       // number of rows in the set

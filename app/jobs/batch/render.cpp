@@ -93,7 +93,7 @@ bool Renderer::prepare(std::span<VideoTask* const> rows, const std::function<voi
   const auto error = failure_of_part(part);
   if (!error) return true;
   for (VideoTask* row : rows) {
-    if (row->failure) continue;  // its text or image has already failed
+    if (row->failure) continue;  // encoding its text or image has already failed
     row->fail(*error);
     failed(*row);
   }
@@ -177,7 +177,7 @@ nlohmann::json Renderer::line(const VideoTask& row, const char* state) const {
   return entry;
 }
 
-/// Returns the line `finished` with the present row and time, so that it keeps what it says about the video.
+/// Returns the line `finished` with the present row and time. What the line says about the video stays.
 nlohmann::json Renderer::line(const VideoTask& row, const ManifestEntry& finished) const {
   nlohmann::json entry = finished.line, now = line(row, "done");
   now["version"] = finished.line.value("version", "");

@@ -73,7 +73,7 @@ class Renderer : private JobUser {
   std::function<void()> check_machine_;
   std::optional<std::chrono::steady_clock::time_point> start_;  // when the first video began
   std::map<std::string, double> seconds_;                       // seconds by stage of the video written last
-  Job job_;  // last member: its destructor waits while the others still exist
+  Job job_;  // last member: its destructor waits for a video that uses the other members
 };
 
 }  // namespace sparsereel::app::sets

@@ -1,6 +1,6 @@
 // Listens through cpp-httplib, which parses requests and writes answers. Connections are read here, because the library
-// limits neither the bytes of a request's head nor the time that it takes, and because it goes on reading a connection
-// whose body it has not read. Compiles with versions 0.11 to 0.18.
+// limits neither the bytes of a request's head nor the time that it takes, and because it reads the next request from a
+// connection even if it has not read the body of the last one. Compiles with versions 0.11 to 0.18.
 #include <fcntl.h>
 #include <httplib.h>
 #include <netdb.h>
@@ -101,7 +101,7 @@ class Connection final : public httplib::Stream {
   void close_behind() { closes_ = true; }
   /// Makes finish() close at once, even if the client still sends.
   void do_not_linger() { lingers_ = false; }
-  uint64_t body_bytes = 0;  // of memory that the request's body takes
+  uint64_t body_bytes = 0;  // bytes of memory that the request's body takes
   std::string form_type;    // Content-Type of the request, if its body is a form
 
   bool is_readable() const override { return begin_ < end_ || is_ready(socket_, POLLIN, times_.transfer); }

@@ -19,8 +19,9 @@ struct PicturePrompt {
 /// Converts a text to ids without an end token.
 using EncodeText = std::function<std::vector<int64_t>(const std::string& text)>;
 
-/// Returns the ids of "<Picture 1>: ", a picture between its marks, the same for further pictures, then the prompt.
-/// Sets TextPicture::first of each picture. Without pictures these are the ids of the prompt.
+/// Returns the ids of "<Picture 1>: " and of the first picture between its marks, then the same for each further
+/// picture, then the ids of the prompt. Sets TextPicture::first of each picture. Without pictures these are the ids of
+/// the prompt.
 PicturePrompt prompt_with_pictures(const EncodeText& encode, const std::string& prompt,
                                    std::vector<TextPicture>& pictures, const PictureMarks& marks);
 

@@ -77,7 +77,7 @@ void check_token_ids(const at::Tensor& ids, const Qwen3Config& config) {
 }
 
 void check_places(const at::Tensor& ids, const std::vector<TextPicture>& pictures, const Qwen3Config& config) {
-  int64_t end = 0;  // of the picture before
+  int64_t end = 0;  // end of the previous picture, in tokens
   for (const TextPicture& picture : pictures) {
     const int64_t tokens = picture.rows * picture.columns;
     if (ids.size(0) != 1 || picture.first < end || picture.first > ids.size(1) - tokens)

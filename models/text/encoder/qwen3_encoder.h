@@ -34,7 +34,7 @@ struct Qwen3Encoder : TextEncoder {
   /// [vocab_size, hidden_size]. It stays in the mapped file, whose dtype it has, because a prompt needs few rows.
   /// Random weights are made on the device, where they take less time.
   Linear embedding;
-  std::vector<Qwen3Layer> layers;               // the first ones of the model; the others are not loaded
+  std::vector<Qwen3Layer> layers;               // the model's first layers; later ones are not loaded
   std::unique_ptr<LayerWeights> layer_weights;  // fetches the weights of `layers`
   at::Device device = at::kCPU;
   at::ScalarType dtype = at::kFloat;
