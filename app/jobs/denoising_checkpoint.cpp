@@ -116,7 +116,7 @@ std::shared_ptr<const models::DenoisingState> load_checkpoint(const fs::path& pa
     return read_state(file, cache);
   } catch (const Error&) {
     throw;
-  } catch (const std::exception&) {  // from JSON, libtorch or lack of memory
+  } catch (const std::exception&) {  // thrown by JSON or libtorch, or for lack of memory
     throw bad_input("it is damaged", kBeginAnew);
   }
 }

@@ -41,7 +41,7 @@ class FrameWriter final : public models::FrameSink {
 
  private:
   void abandon();
-  /// What the thread needs to know when it begins.
+  /// The facts that the thread gets when it begins.
   struct Start {
     models::VideoShape shape;
     models::Sound sound;

@@ -29,7 +29,7 @@ class PictureFiles {
   struct Known {
     models::PixelSize size;
     std::string sha256;
-    std::shared_ptr<const models::Picture> picture;  // null if not decoded yet, or if there is no room for it
+    std::shared_ptr<const models::Picture> picture;  // null if not decoded yet, or if the limit leaves no room
   };
 
   std::map<std::string, Known> known_;
@@ -53,7 +53,7 @@ void check_image_shapes(const models::Plan& plan, const models::ModelSpec& spec,
 void add_images(models::Conditioning& conditioning, const models::Plan& plan, const models::Pipeline& pipeline,
                 PictureFiles& pictures, std::vector<std::string>* warnings = nullptr, const models::Run& run = {});
 
-/// The encodings of pictures. Videos with the same first and last picture and the same size share an encoding.
+/// The encodings of pictures. Videos share an encoding if their size and their first and last pictures are the same.
 class ImageEncodings {
  public:
   struct Encoded {

@@ -93,7 +93,7 @@ struct JobPolicy {
   bool go_on_after_failure = false;  // a failed video does not stop the others
   bool keep_last = false;  // keep the state after the last step even without --checkpoint-every, so that a killed run
                            // resumes at decoding
-  std::function<World*()> world = {};  // returns the ranks that make a video together; if unset or null, only this one
+  std::function<World*()> world = {};  // returns the ranks that make a video together; unset or null if there is one
   TextLimit texts = {};
   KeptTexts* kept_texts = nullptr;  // texts of earlier jobs with the same pipeline; null to encode every text
 };

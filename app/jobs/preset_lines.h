@@ -35,7 +35,7 @@ class PresetLines {
 
  private:
   struct Setting {
-    const VideoTask* video;  // the first with this setting
+    const VideoTask* video;  // the first video with this setting
     int64_t videos = 0, fewest = 0, most = 0;
   };
   std::vector<Setting> settings_;

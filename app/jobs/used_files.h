@@ -1,4 +1,4 @@
-// Says which files a run uses if it could have used others.
+// Says which files a run uses if there was a choice.
 #pragma once
 
 #include <string>

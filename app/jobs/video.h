@@ -40,10 +40,10 @@ struct VideoTask {
   std::vector<std::string> told;           // warnings printed before the work
 
   // Set by its Job.
-  models::Conditioning conditioning;  // on the CPU until its turn comes
+  models::Conditioning conditioning;  // on the CPU until the video is made
   TextCost text_cost;
   std::vector<std::string> warnings;  // warnings from the work
-  std::filesystem::path checkpoint;   // its denoising checkpoint; empty if none is kept
+  std::filesystem::path checkpoint;   // file of the denoising checkpoint; empty if none is kept
   int64_t resumed_at_step = 0;
   std::optional<Error> failure;  // the reason why there is no video; names the place of the row or the value
 

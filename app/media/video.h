@@ -36,7 +36,7 @@ struct VideoOptions {
 
 struct WrittenVideo {
   std::string encoder = {};  // FFmpeg's name, such as "libx264", or "y4m"
-  std::string note = {};     // the reason why it is not the preferred encoder; empty if it is
+  std::string note = {};     // why the preferred encoder was not used; empty if it was
   uint64_t bytes = 0;
   WrittenSound sound = {};
 };

@@ -132,7 +132,7 @@ class WordsPipe {
   std::timed_mutex mutex_;  // held from reading bytes until they are written
 };
 
-std::atomic<WordsPipe*> own_pipe{nullptr};  // never freed, because its thread runs to the end
+std::atomic<WordsPipe*> own_pipe{nullptr};  // never freed, because the thread that uses it runs until the process ends
 
 /// Returns the write end of a pipe for NCCL_DEBUG's output of this process and its children. The process that made the
 /// pipe, this one or its parent, copies the output to its own stderr. NCCL cannot write to stderr itself: it truncates

@@ -82,7 +82,7 @@ void EndWatch::group_ended() {
   try {
     control_->check();
   } catch (const Error& error) {
-    if (rank_ > 0) end_process(error, false);  // at once: its own thread may wait forever for the GPU
+    if (rank_ > 0) end_process(error, false);  // at once, because this rank's own thread may wait forever for the GPU
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return stage_ != Stage::resting; });
     if (changed_.wait_for(lock, kToNotice, [this] { return stage_ != Stage::working; })) return;

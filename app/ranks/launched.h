@@ -16,7 +16,7 @@ const char* process_environment(const char* name);
 /// This process's place among the processes that a launcher started.
 struct Launched {
   int64_t rank = 0, size = 1;
-  std::optional<int64_t> local_rank;  // among the processes of this host, if the launcher says so
+  std::optional<int64_t> local_rank;  // rank among the processes of this host; unset if unknown
   std::string source;                 // "torchrun (RANK, WORLD_SIZE)"
 };
 

@@ -74,7 +74,7 @@ class World final : public models::Rank {
     int64_t rank = 0, size = 1, ranks_here = 1;
     std::string device = {}, name = {};
     std::vector<models::Link> links = {};   // to the other ranks; empty under a launcher, where connect() makes them
-    std::optional<Launched> launched = {};  // if a launcher started this rank
+    std::optional<Launched> launched = {};  // set if a launcher started this rank
     std::vector<std::string> devices = {};  // devices of this rank and of the ranks that it starts
   };
   explicit World(RankPlace place);

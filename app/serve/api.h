@@ -37,7 +37,7 @@ class Api final : public HttpHandler {
   std::optional<HttpResponse> before_body(const HttpRequest& request) override;
   HttpResponse handle(const HttpRequest& request) override;
   void answered(int status) override { parts_.metrics.answered(status); }
-  /// From now on /health tells that the server stops.
+  /// Makes /health say that the server is stopping.
   void stop() { stopping_ = true; }
 
  private:

@@ -35,7 +35,7 @@ void LocalMaker::use_device(VideoTask& video) const {
 models::Pipeline& LocalMaker::pipeline_for(const VideoTask& video) {
   const std::string key = sets::pipeline_key(video);
   if (pipeline_ && key == pipeline_key_) return *pipeline_;
-  pipeline_.reset();      // frees its memory for the next model
+  pipeline_.reset();      // frees the last pipeline's memory for the next model
   pipeline_key_.clear();  // the next pipeline may fail to open
   texts_.clear();
   pipeline_ = open_pipeline(video);

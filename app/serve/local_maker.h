@@ -52,7 +52,7 @@ class LocalMaker final : public Maker, private JobUser, private models::RunObser
   std::string pipeline_key_;
   std::shared_ptr<models::Pipeline> pipeline_;
   MakingObserver* heard_ = nullptr;  // observer of the running video
-  Previews* previews_ = nullptr;     // of the running video; null if the colors of its latents are unknown
+  Previews* previews_ = nullptr;     // previews of the running video; null if it has none
   double decode_seconds_ = 0;        // of the running video
 };
 

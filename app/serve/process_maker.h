@@ -1,5 +1,5 @@
-// Makes a server's videos on one GPU, or on a group of GPUs, in a process of its own: if a GPU fails, only its process
-// ends. The server's process receives {"ready": true} once the model is open, or {"failed": ..}. It sends
+// Makes a server's videos on one GPU, or on a group of GPUs, in a process of its own: if a GPU fails, only that GPU's
+// process ends. The server's process receives {"ready": true} once the model is open, or {"failed": ..}. It sends
 // {"gpus": [..]} first, then {"video": record}, and {"cancel": true} while the video is made. Meanwhile it receives the
 // calls of the MakingObserver as messages, and at last {"end": ..}. The processes of a group talk to the server through
 // that of its first GPU.

@@ -35,8 +35,8 @@ struct VideoRecord {
   int64_t created_at = 0, started_at = 0, completed_at = 0;  // Unix seconds; 0 if not yet
   double seconds = 0;                                        // real length of the video
   int64_t width = 0, height = 0;                             // pixels
-  std::string error_code = {}, error = {};                   // of a failed video
-  bool has_recipe = false;                                   // the store's file of the video holds its recipe
+  std::string error_code = {}, error = {};                   // set if the video failed
+  bool has_recipe = false;                                   // the record's file holds the recipe
   int64_t preview_step = 0;                                  // step of the newest preview; 0 if none
   VideoProgress progress = {};
 

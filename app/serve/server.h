@@ -12,13 +12,13 @@ namespace sparsereel::app::serve {
 
 struct ServeOptions {
   HttpOptions http;
-  std::vector<std::string> allowed_hosts;  // more names of this server in Host headers
+  std::vector<std::string> allowed_hosts;  // further names of this server that Host headers may hold
   std::filesystem::path key_file;          // empty if everybody is let in
   bool no_auth = false;                    // the user accepts that others on the network need no key
   std::filesystem::path folder = "videos-served";
   int64_t gpus_per_video = 1;  // how many of --gpus make a video together
   int64_t queue = 100;         // most videos that wait
-  std::string keep;            // as parse_keep_rule() reads it
+  std::string keep;            // the rule, a text for parse_keep_rule()
   std::filesystem::path lora_dir, profile_dir;
 };
 

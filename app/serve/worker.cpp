@@ -97,7 +97,7 @@ void Worker::open_maker() {
 }
 
 void Worker::replace_maker() {
-  maker_.reset();  // frees its GPU for the next one
+  maker_.reset();  // frees the GPU for the next maker
   open_maker();
 }
 

@@ -10,13 +10,14 @@ namespace {
 
 struct Found {
   Library library{};
-  std::string reason;  // why it is unusable; empty if it is usable
+  std::string reason;  // why the library is unusable; empty if it is usable
 };
 
 Found load_nccl() {
   Found found;
   void* handle = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
-  if (handle == nullptr) handle = dlopen("libnccl.so.2", RTLD_NOW | RTLD_GLOBAL);  // for a libtorch that loads it later
+  // Global, because a libtorch that is loaded later needs the library's symbols.
+  if (handle == nullptr) handle = dlopen("libnccl.so.2", RTLD_NOW | RTLD_GLOBAL);
   if (handle == nullptr) {
     found.reason = "libnccl.so.2 was not found";
     return found;

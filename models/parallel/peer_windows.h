@@ -15,7 +15,8 @@
 namespace sparsereel::models {
 
 /// Windows that ranks write to directly. Ranks must be separate processes of one host: within one process, allocating
-/// or freeing memory waits for all GPUs that can reach it, and one of these may wait for the rank that does so.
+/// or freeing memory waits for all GPUs that can reach that memory. One of these GPUs may itself wait for the
+/// allocating rank, so ranks would deadlock.
 class PeerWindows final : public Windows {
  public:
   /// Creates a window of `bytes` on each rank. All ranks call this. Returns null on all ranks if any rank lacks memory
@@ -54,7 +55,7 @@ class PeerWindows final : public Windows {
   at::Tensor ended_;
   std::function<void()> waited_;
   bool are_others_gone_ = false;
-  std::vector<Peer> peers_;  // by rank, this one included
+  std::vector<Peer> peers_;  // by rank, this rank included
   uint32_t round_ = 0, additions_ = 0;
 };
 

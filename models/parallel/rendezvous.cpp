@@ -57,7 +57,7 @@ class KeptStore {
         patience_(patience) {
     addresses_of_host(place.host, place.port);  // for an unknown host, throws one line in place of libtorch's many
 #ifndef C10_USE_GLOG
-    FLAGS_caffe2_log_level = c10::GLOG_FATAL;  // libtorch would log its attempts
+    FLAGS_caffe2_log_level = c10::GLOG_FATAL;  // keeps libtorch from logging its attempts
 #endif
     c10d::TCPStoreOptions options;
     options.port = place.port;

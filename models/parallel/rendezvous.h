@@ -16,7 +16,7 @@ struct Rendezvous {
   bool is_kept = false;      // a launcher keeps a libtorch store there, which says where rank 0 listens
   bool is_one_host = false;  // all ranks are on this host and accept no connections from other hosts
   std::string run = "0";     // name of this run, unique among simultaneous runs
-  std::string secret = {};   // the job's secret; whoever does not know it is not a rank
+  std::string secret = {};   // the job's secret, by which ranks recognize each other
 };
 
 /// Returns this host's name, by which ranks tell hosts apart.

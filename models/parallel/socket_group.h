@@ -75,7 +75,7 @@ class SocketGroup final : public Group {
 
   std::shared_ptr<SocketMesh> mesh_;
   std::vector<int64_t> members_;  // the members' numbers in the mesh
-  int64_t rank_ = 0;              // this process's number among them
+  int64_t rank_ = 0;              // this process's index in members_
 };
 
 }  // namespace sparsereel::models

@@ -39,7 +39,7 @@ struct Meeting {
   std::vector<uint8_t> here;                    // by rank: 1 while the rank waits for the others
   std::vector<at::Tensor> windows;              // by rank
   int64_t round = 0;                            // number of completed meetings
-  std::vector<std::shared_ptr<Meeting>> split;  // by rank: the meeting that it belongs to after a split
+  std::vector<std::shared_ptr<Meeting>> split;  // by rank: the meeting to which the rank belongs after a split
 
   size_t size() const { return names.size(); }
   std::string name(size_t rank) const { return "rank " + std::to_string(names[rank]); }

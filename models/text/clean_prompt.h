@@ -1,4 +1,4 @@
-// Cleans prompts before tokenization, for models whose reference does so.
+// Cleans prompts before tokenization, for models whose reference implementation cleans them.
 #pragma once
 
 #include <string>

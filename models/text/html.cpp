@@ -64,7 +64,7 @@ std::optional<Reference> numeric_reference(std::u32string_view text) {
   char32_t code = 0;
   for (; at < text.size() && digit_of(text[at], base) >= 0; ++at) {
     code = std::min<char32_t>(code * static_cast<char32_t>(base) + static_cast<char32_t>(digit_of(text[at], base)),
-                              0x110000);  // beyond Unicode, so that more digits cannot overflow it
+                              0x110000);  // beyond Unicode; stops there, so that more digits cannot overflow
   }
   if (at == start) return std::nullopt;
   const bool whole = at < text.size() && text[at] == ';';

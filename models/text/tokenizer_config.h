@@ -11,12 +11,12 @@ namespace sparsereel::models {
 /// A string that is a single token wherever it occurs in a prompt.
 struct AddedToken {
   std::string content;
-  bool lstrip = false;  // absorbs the white space before it
-  bool rstrip = false;  // absorbs the white space after it
+  bool lstrip = false;  // the token absorbs white space before it
+  bool rstrip = false;  // the token absorbs white space after it
   /// True if the token is searched for after the text's normalization, false if before. Only byte-level BPE makes this
   /// difference.
   bool normalized = false;
-  int64_t stated_id = -1;  // the id that a file gives it; -1 if none does
+  int64_t stated_id = -1;  // the id that a file gives the token; -1 if no file does
 };
 
 struct TokenizerConfig {

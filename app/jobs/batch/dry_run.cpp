@@ -17,7 +17,7 @@ namespace {
 
 /// Videos of one model that differ only in text and seed.
 struct SizeGroup {
-  nlohmann::json video;  // expected_video() of the first, without its own output and seed
+  nlohmann::json video;  // expected_video() of the first video, without its output and seed
   nlohmann::json memory;
   int64_t videos = 0, done = 0;
 };

@@ -50,7 +50,7 @@ class FinishedVideos {
 
   std::filesystem::path folder_;
   std::map<std::string, Entries> by_name_, by_identity_, by_prompt_;  // finished lines, earliest first
-  std::map<std::string, Entries> at_any_place_;          // lines by the identity that they would have with seed 0
+  std::map<std::string, Entries> at_any_place_;  // lines by the identity that their videos would have with seed 0
   std::map<std::filesystem::path, std::string> hashes_;  // hashes of files that were read
   std::set<std::string> taken_;                          // names that rows have taken
 };

@@ -61,7 +61,7 @@ class GpuWork {
         [this] { return team_.ready(); });
     const std::string key = pipeline_key(*rows.front());
     if (key != key_ || !pipeline_) {
-      pipeline_.reset();  // free its weights for the next model
+      pipeline_.reset();  // free the last pipeline's weights for the next model
       key_.clear();       // the next pipeline may fail to open
       const bool opened = renderer.prepare(rows, [&] {
         pipeline_ = models::Pipeline::open(open_model(rows.front()->options.run), rows.front()->options.request);

@@ -115,7 +115,7 @@ void Renderer::written(const VideoTask& row, const Made& made) {
   entry["encoder"] = made.file.encoder;
   if (made.file.sound.any()) {
     entry["sound"] = sound_report(made.file.sound);
-    entry["sound"].erase("path");  // it follows from the video's name, which may change
+    entry["sound"].erase("path");  // the path follows from the video's name, which may change
     if (const fs::path& file = made.file.sound.file; !file.empty())
       entry["sound"].update({{"sha256", models::sha256_of_file(file)}, {"bytes", fs::file_size(file)}});
   }

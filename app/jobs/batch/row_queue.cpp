@@ -37,7 +37,7 @@ std::vector<int64_t> RowQueue::lost(int64_t gpu) {
   std::vector<QueuedRow> rows = std::move(taken_[gpu]);
   taken_.erase(gpu);
   std::vector<int64_t> given_up;
-  // The first row is the one that the process was working on; the others are not to blame.
+  // The process was working on its first row; its other rows are not to blame.
   if (!rows.empty() && ++losses_[rows.front().row] > 1) {
     given_up.push_back(rows.front().row);
     rows.erase(rows.begin());

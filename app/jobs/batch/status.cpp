@@ -27,7 +27,7 @@ Sums add_up(const std::vector<ManifestEntry>& entries, const fs::path& folder) {
   Sums sums;
   sums.rows = entries.back().rows;
   for (const auto& [row, entry] : latest) {
-    if (row >= sums.rows) continue;  // from a longer set that used this folder before
+    if (row >= sums.rows) continue;  // a line of a longer set that used this folder before
     std::error_code error;
     if (entry.state == "failed") {
       ++sums.failed;

@@ -104,7 +104,7 @@ int start_program(const fs::path& program, std::vector<std::string> words, const
   for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&usual, number);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &usual);
-  posix_spawnattr_setpgroup(&attributes, 0);  // a process group of its own, because Ctrl-C must not end ffmpeg
+  posix_spawnattr_setpgroup(&attributes, 0);  // a new process group, because Ctrl-C must not end ffmpeg
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   for (size_t i = 0; i < descriptors.size(); ++i) {
     if (descriptors[i] >= 0)

@@ -102,7 +102,7 @@ class Connection final : public httplib::Stream {
   /// Makes finish() close at once, even if the client still sends.
   void do_not_linger() { lingers_ = false; }
   uint64_t body_bytes = 0;  // bytes of memory that the request's body takes
-  std::string form_type;    // Content-Type of the request, if its body is a form
+  std::string form_type;    // Content-Type of a request with a form; empty for other requests
 
   bool is_readable() const override { return begin_ < end_ || is_ready(socket_, POLLIN, times_.transfer); }
   bool is_writable() const override { return is_ready(socket_, POLLOUT, times_.transfer); }

@@ -13,7 +13,7 @@ namespace sparsereel::models {
 
 struct PicturePrompt {
   std::vector<int64_t> ids = {};
-  std::vector<TextSpan> pictures = {};  // a picture's tokens together with the marks around them
+  std::vector<TextSpan> pictures = {};  // for each picture, the span of its tokens and the marks around them
 };
 
 /// Converts a text to ids without an end token.

@@ -1,4 +1,5 @@
-// Parses the fields as transformers 4 and 5 write them: version 5 keeps those of rotary positions in rope_parameters.
+// Parses the fields as transformers 4 and 5 write them: version 5 keeps the fields of rotary positions in
+// rope_parameters.
 #include "models/text/encoder/qwen3_config.h"
 
 #include <algorithm>

@@ -38,7 +38,7 @@ struct Qwen3Encoder : TextEncoder {
   std::unique_ptr<LayerWeights> layer_weights;  // fetches the weights of `layers`
   at::Device device = at::kCPU;
   at::ScalarType dtype = at::kFloat;
-  uint64_t bytes = 0;     // of all weights that are used, wherever they are kept
+  uint64_t bytes = 0;     // size of all weights that are used, wherever they are kept
   uint64_t streamed = 0;  // streamed_bytes()
   bool again = false;     // rounds_again()
 

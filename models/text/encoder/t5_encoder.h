@@ -37,7 +37,7 @@ struct T5Encoder : TextEncoder {
   std::vector<T5Layer> layers;
   at::Tensor final_norm;                        // [d_model]
   std::unique_ptr<LayerWeights> layer_weights;  // fetches the weights of `layers`
-  uint64_t bytes = 0;                           // of all weights, wherever they are kept
+  uint64_t bytes = 0;                           // size of all weights, wherever they are kept
   uint64_t streamed = 0;                        // streamed_bytes()
   bool again = false;                           // rounds_again()
 
