@@ -135,7 +135,7 @@ void read_webp(const Bytes& file, ImageHeader& header) {
 struct Boxes {
   const Bytes& bytes;
 
-  /// Calls visit(kind's place, content) for each box.
+  /// Calls visit(place, content) for each box, where `place` is the index of the box's kind in `bytes`.
   template <typename Visit>
   void each(const Visit& visit) const {
     for (size_t place = 0; place + 8 <= bytes.size();) {

@@ -56,10 +56,11 @@ class World final : public models::Rank {
   void check() const override;
   void need_others(bool need) override;
   void end(const Error& error) noexcept override;
-  /// Returns this rank's options if a launcher started every rank with its own command line; they must be equal.
+  /// Returns this rank's options if a launcher started every rank with its own command line. The options of all ranks
+  /// must be equal.
   const std::optional<std::map<std::string, std::string>>& given() const { return given_; }
-  /// Says that this process continues after the world's end. After end(), this process may then take any time to finish
-  /// what it is writing.
+  /// Says that this process continues after the ranks have stopped working together. After end(), it may then take any
+  /// time to finish what it is writing.
   void outlive() { outlives_ = true; }
   /// Returns true if a rank has stopped before the end.
   bool ended() const { return control_ && control_->ended(); }

@@ -16,7 +16,7 @@ namespace sparsereel::app::sets {
 struct BatchOptions {
   std::filesystem::path set;     // the prompt set: FILE
   std::filesystem::path folder;  // output folder: -o
-  std::filesystem::path status;  // --status; empty to render
+  std::filesystem::path status;  // --status: the folder to sum up; empty to render
   /// Format of FILE; empty to guess it from the extension, or from the first line of standard input.
   std::string input_format;
   std::string share;           // --share; empty to take it from the launcher's variables

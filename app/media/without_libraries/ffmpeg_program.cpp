@@ -1,4 +1,4 @@
-// Starts ffmpeg with posix_spawn and talks to it through pipes.
+// Starts ffmpeg with posix_spawn, and exchanges data with it through sockets in place of pipes.
 #include "app/media/without_libraries/ffmpeg_program.h"
 
 #include <fcntl.h>
