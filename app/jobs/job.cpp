@@ -116,7 +116,7 @@ size_t Job::load_all(std::span<VideoTask* const> videos, models::Pipeline& pipel
   return count;
 }
 
-/// Decides where weights stay, by the largest video.
+/// Decides where the weights stay. The largest video determines how much memory is left for them.
 void Job::settle_memory(std::span<VideoTask* const> videos, models::Pipeline& pipeline) {
   const auto size = [](const VideoTask* video) {
     return static_cast<double>(video->plan.width * video->plan.height) * static_cast<double>(video->plan.num_frames);

@@ -55,7 +55,7 @@ fs::path resolved(const fs::path& path) {
 std::vector<NamedFile> files_of(const Settings& settings, const fs::path& config, const fs::path& decoded) {
   const fs::path output = settings.text("output", kDefaultOutput);
   std::vector<NamedFile> files = files_of(decoded.empty() ? Command::generate : Command::decode, settings);
-  files.push_back({"the recipe of the video", recipe_beside(output), true});  // --no-metadata removes an existing one
+  files.push_back({"the recipe of the video", recipe_beside(output), true});  // --no-metadata removes an older recipe
   files.push_back({"the sound of the video", sound_beside(output), true});
   if (const auto from = settings.text("from"); from && decoded.empty())
     files.push_back({"the recipe of --from", recipe_beside(*from)});
@@ -134,7 +134,7 @@ void check_files(const std::vector<NamedFile>& files, const Settings& settings) 
 
 namespace {
 
-/// Returns the files of all videos. Throws Error unless they are distinct within each.
+/// Returns the files of all videos. Throws Error if two files of one video are the same.
 std::vector<NamedFile> distinct_files(const std::vector<Settings>& videos, const fs::path& config,
                                       const fs::path& decoded) {
   std::vector<NamedFile> all;

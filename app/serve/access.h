@@ -18,7 +18,7 @@ bool is_loopback(const std::string& host);
 /// Returns the host of "host:port", "[::1]:port" or a plain host, in lower case and without brackets.
 std::string host_of(std::string_view authority);
 
-/// Compares without telling by its time where the texts differ.
+/// Compares two texts. The time that this takes does not reveal where they differ.
 bool are_equal_in_constant_time(const std::string& a, const std::string& b);
 
 class Access {

@@ -22,8 +22,8 @@ class EventHub {
   /// event with this key, the new one replaces it, so a slow client costs little memory.
   void publish(const std::string& key, const std::function<std::string()>& make);
   /// Returns a stream that begins with the text of `first`; null if there are too many clients. No event is published
-  /// while `first` runs, so that none is missed. It sends a comment every 15 seconds, so that both sides notice a
-  /// broken connection.
+  /// while `first` runs, so that none is missed. The stream sends a comment every 15 seconds, so that both sides notice
+  /// a broken connection.
   HttpStream subscribe(const std::function<std::string()>& first);
   size_t clients() const;
   /// Ends all streams.

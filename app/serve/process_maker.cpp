@@ -85,7 +85,7 @@ void make_videos(sets::LineSocket& line, LocalMaker& maker) {
   for (;;) {
     const nlohmann::json message = line.receive();
     if (message.is_null()) return;
-    if (!message.contains("video")) continue;  // it cancels a video that has ended meanwhile
+    if (!message.contains("video")) continue;  // a request to cancel a video that has already ended
     const VideoRecord record = read_record(dump(message.at("video")), "a record of the server");
     const MadeVideo made = maker.make(record, observer, [&] { return line.is_ready(); });
     line.send({{"end", json_of(made)}});

@@ -131,7 +131,7 @@ class ConfigReader {
     return extra;
   }
 
-  /// Reads added_tokens_decoder, which maps ids to tokens. The ids only determine the order.
+  /// Reads added_tokens_decoder, which maps ids to tokens. The ids only determine the order of the tokens.
   void add_listed_tokens(const json& decoder) {
     if (!decoder.is_object()) throw bad_field(config_file_, "added_tokens_decoder", "is not an object");
     std::map<int64_t, AddedToken> by_id;

@@ -43,7 +43,7 @@ std::vector<std::string> names_of_options() {
   return names;
 }
 
-/// Returns the option of a field's name. Throws Error if there is none.
+/// Returns the option that a field names. Throws Error if there is no such option, or if it belongs to the whole set.
 const OptionSpec* field(std::string name, const std::string& place) {
   std::replace(name.begin(), name.end(), '-', '_');
   const OptionSpec* spec = find_option(name);

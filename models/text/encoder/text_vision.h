@@ -12,7 +12,7 @@ namespace sparsereel::models {
 
 /// A picture as a text encoder sees it: a grid of tokens, which replace the embeddings of as many tokens of the text.
 struct TextPicture {
-  int64_t rows = 0, columns = 0;        // of tokens
+  int64_t rows = 0, columns = 0;        // size of the grid in tokens
   at::Tensor tokens{};                  // [rows x columns, C], row by row
   std::vector<at::Tensor> of_layers{};  // [rows x columns, C], added to the tokens after each of the first layers
   int64_t first = 0;                    // the first of the text's tokens that stand for the picture
