@@ -12,7 +12,7 @@ namespace sparsereel::models {
 namespace {
 
 constexpr int kMostMatches = 32;   // SentencePiece's limit for the strings that a text starts with
-constexpr int kLongestKey = 1024;  // bytes; Unicode's longest has 18. The limit also ends circular walks.
+constexpr int kLongestKey = 1024;  // bytes; Unicode's longest key has 18. The limit also ends circular walks.
 
 uint32_t read_u32(std::string_view bytes) {
   uint32_t value = 0;

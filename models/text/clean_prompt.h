@@ -15,7 +15,8 @@ namespace sparsereel::models {
 std::string clean_prompt(const std::string& text);
 
 /// Applies Python's lower() and strip(): every character in lower case by Unicode's own mapping, without white space at
-/// the ends. A capital sigma at a word's end becomes an ordinary one, where Python writes a final one. `text` is UTF-8.
+/// the ends. Unlike Python, it turns a capital sigma at a word's end into an ordinary small sigma, not into a final
+/// sigma. `text` is UTF-8.
 std::string lower_prompt(const std::string& text);
 
 /// Applies a step of the caption cleaning in diffusers' DeepFloyd IF pipeline, twice as that pipeline does. A row of
