@@ -71,7 +71,7 @@ struct Workspace {
   at::Tensor counts;   // int64 [slots, cuda::kCounts]: what GPU kernels have counted since the last collect_counts()
 };
 
-/// Computes softmax(q k^T * scale) v over the blocks that the context keeps.
+/// Computes softmax(q k^T * scale) v over the blocks that the context's mode, policy or block_map selects.
 /// q is [B, Nq, H, D]; k and v are [B, Nk, H, D]. All three are not empty and have the same dtype (fp16, bf16 or fp32)
 /// and the same device. D (16 to 256) is contiguous; the other strides are free. In grouped-query attention, k and v
 /// have fewer heads than q: q's number of heads is a multiple of theirs. Neighboring heads of q then share a head of k
@@ -88,9 +88,9 @@ Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, con
 /// masks that has_few_keys_kernel() accepts.
 std::optional<Result> attention_weights(const at::Tensor& q, const at::Tensor& k, const Context& context);
 
-/// Adds what GPU kernels have counted since the last collection to the statistics of each slot: kept blocks, blocks
-/// without P.V, the cost of means, and predicted errors. Waits for the device to finish. (attend() itself waits only in
-/// mode check, or for key_lengths on a GPU.) Enlarges per_slot if the workspace has more slots.
+/// Adds what GPU kernels have counted since the last collection to the statistics of each slot: computed blocks, blocks
+/// whose P.V was skipped, the cost of means, and predicted errors. Waits for the device to finish. (attend() itself
+/// waits only in mode check, or for key_lengths on a GPU.) Enlarges per_slot if the workspace has more slots.
 void collect_counts(Workspace& workspace, std::vector<Statistics>& per_slot);
 
 /// Returns an empty text if attend() can run `mode` on this device and dtype, otherwise the reason why not.

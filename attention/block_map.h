@@ -1,4 +1,4 @@
-// The public block map, which says which 64 x 64 blocks of QK^T are computed. No torch.
+// The public block map: a mark for each 64 x 64 block of QK^T that is computed. No torch.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ inline int64_t blocks_of(int64_t tokens) {
   return (tokens + kBlock - 1) / kBlock;
 }
 
-/// Says for each block whether it is computed (1) or not (0), one byte each: [batch, heads, query_blocks, key_blocks],
-/// with query_blocks = ceil(Nq / 64) and key_blocks = ceil(Nk / 64).
+/// One byte for each block, 1 if it is computed and 0 if not: [batch, heads, query_blocks, key_blocks], with
+/// query_blocks = ceil(Nq / 64) and key_blocks = ceil(Nk / 64).
 struct BlockMap {
   int64_t batch = 0;
   int64_t heads = 0;

@@ -12,9 +12,9 @@
 
 namespace sparsereel::attention {
 
-/// One call: out = softmax(q k^T scale) v over the kept blocks. All pointers are to memory of one device. On a GPU, out
-/// may be the memory of q, because the queries are read before the first output is written. out_scale may be set only
-/// if writes_e4m3() returns true.
+/// One call: out = softmax(q k^T scale) v over the blocks that the policy or the map selects. All pointers are to
+/// memory of one device. On a GPU, out may be the memory of q, because the queries are read before the first output is
+/// written. out_scale may be set only if writes_e4m3() returns true.
 struct Call : CallSizes<int64_t>, CallTensors, CallScores<int64_t, double> {
   bool quantized = false;  // compute every block, in 8 bits on a CPU too; without this flag, a CPU computes in fp32
   CallPolicy policy{};
@@ -23,14 +23,15 @@ struct Call : CallSizes<int64_t>, CallTensors, CallScores<int64_t, double> {
   int64_t map_rows = kBlock;  // queries that share a row of the map: kBlock or 2 * kBlock
   CallPrologue prologue{};
   const HeadPart* part = nullptr;  // null if the call has all heads
-  /// Four counters that the call adds to: blocks kept, kept blocks without P.V, the cost of means as a number of
-  /// blocks, and the predicted error in units of 2^-24. Null if not wanted.
+  /// Four counters that the call adds to: computed blocks, computed blocks whose P.V was skipped, the cost of means as
+  /// a number of blocks, and the predicted error in units of 2^-24. Null if not wanted.
   uint64_t* counts = nullptr;
   bool predicts_error = false;        // a GPU predicts the error even if no head selects blocks by it; this takes time
   bool leaves_out_attention = false;  // for benchmarks: a GPU call skips its last step
 
   int64_t all_heads() const { return part == nullptr ? heads : part->all; }
-  /// Returns true if the policy or `quantized` keeps every block. A caller's map may still drop blocks.
+  /// Returns true if every block is computed because of the policy or `quantized`. A caller's map may still drop
+  /// blocks.
   bool is_dense() const { return quantized || policy.dense; }
   /// Returns the number of tokens that one mean represents; 0 if no block is dropped or nothing replaces dropped
   /// blocks.

@@ -46,7 +46,7 @@ std::string_view name(Ranking ranking);
 Dropped parse_dropped(std::string_view text);
 Ranking parse_ranking(std::string_view text);
 
-/// The rule that decides which blocks are kept.
+/// The rule that decides which blocks are kept, that is, computed.
 /// topk: a fraction of the key blocks; see HeadPolicy::topk.
 /// cdf: the fewest blocks that hold a given share of the total mass or predicted error.
 /// error: the fewest blocks such that the predicted error of the dropped blocks stays below a bound.
@@ -67,7 +67,7 @@ struct HeadPolicy {
   Selection selection = Selection::topk;
   // Fraction of the key blocks to keep. If blocks are ranked by mass, each query tile keeps this fraction. If they are
   // ranked by error, all heads and tiles of a batch entry share one budget, which keeps the blocks with the largest
-  // errors; if heads have different policies, each head has a budget. Each tile keeps at least one block.
+  // errors; if heads have different policies, each head has a budget of its own. Each tile keeps at least one block.
   double topk = 0.12;
   double cdf = 0.9;  // share of the total mass or predicted error to keep; the block that reaches it is kept too
   // Bound on the predicted error of a query tile, relative to the mean length of the head's output vectors. The
@@ -91,11 +91,11 @@ struct HeadPolicy {
   bool operator==(const HeadPolicy&) const = default;
 };
 
-/// One of the values of Selection, with the field of HeadPolicy that says how many blocks it keeps.
+/// One of the values of Selection, with the field of HeadPolicy that is its fraction, share or bound.
 struct SelectionField {
   Selection selection;
   const char* name;   // name of the option
-  const char* key;    // key in reports and profiles, where `error` is the measured error, so the bound has another key
+  const char* key;    // key in reports and profiles; there `error` is a measured error, so the bound is `error_bound`
   const char* words;  // name in texts for people
   double HeadPolicy::*value;
   double most;  // largest allowed value; the value must also be above 0
@@ -139,7 +139,7 @@ struct CallPolicy : BlockPolicy {
 Ranking usual_ranking(Dropped dropped);
 
 /// Returns the HeadPolicy::topk to use if the user chose the replacement but no topk. Without means, more blocks must
-/// be kept.
+/// be kept for the same quality.
 double usual_topk(Dropped dropped);
 
 /// Throws Error if a value is outside its range: topk and cdf in (0, 1], error and block_error in (0, kMostError],
@@ -154,7 +154,7 @@ void validate(const CallPolicy& policy, const std::string& heads = "heads");
 struct Statistics {
   int64_t total_blocks = 0;
   int64_t kept_blocks = 0;        // QK blocks computed
-  int64_t skipped_pv_blocks = 0;  // kept blocks whose P.V was skipped
+  int64_t skipped_pv_blocks = 0;  // computed blocks whose P.V was skipped
   /// Cost of attention to the means that replace dropped blocks, as a number of blocks; not part of kept_blocks.
   int64_t mean_blocks = 0;
   int64_t calls = 0;
@@ -168,7 +168,7 @@ struct Statistics {
   double sparsity() const;
   /// Returns the cost of the means as a share of the work of full attention.
   double mean_share() const;
-  /// Returns the average over the query tiles with predicted errors; 0 if there are none.
+  /// Returns the average predicted error of a query tile; 0 if none was predicted.
   double predicted_error() const;
   /// Returns the average relative error that mode check found; 0 without a call.
   double mean_relative_l1() const;

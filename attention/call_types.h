@@ -38,8 +38,9 @@ struct StridedRows {
 struct CallTensors {
   Element element = Element::fp32;
   StridedRows q{}, k{}, v{}, out{};
-  float* out_scale = nullptr;  // [batch]; if set, out is e4m3, and the call writes here the scales that it divides by
-  float* lse = nullptr;        // [batch, heads, queries], natural log; null if not wanted
+  /// [batch]; if set, out is e4m3. The call then writes the factor by which each batch entry's out must be multiplied.
+  float* out_scale = nullptr;
+  float* lse = nullptr;  // [batch, heads, queries], natural log; null if not wanted
 };
 
 /// How a call scales and masks scores. Real is double on a host, float in GPU kernels.

@@ -44,8 +44,8 @@ CallPrologue prologue_of(const Prologue& from, Kept& kept) {
       from.rotary_pairs.defined() ? from.rotary_pairs.const_data_ptr() : nullptr);
 }
 
-/// Returns this thread's executor for a GPU. The executor is kept, so that its streams and events are created only
-/// once.
+/// Returns this thread's executor for a GPU. The executor lives as long as the thread, so that its streams and events
+/// are created only once.
 Executor& executor_of(at::Device device) {
   thread_local std::map<int, std::unique_ptr<Executor>> executors;
   std::unique_ptr<Executor>& executor = executors[device.index()];

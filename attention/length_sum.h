@@ -32,7 +32,7 @@ struct LengthSum {
     const uint32_t mantissa = (bits & 0x7FFFFFU) | (bits >> 23 == 0 ? 0U : 0x800000U);
     return static_cast<uint64_t>(mantissa) << exponent_of(bits) % kExponents;
   }
-  /// Returns log2 of the value of 1 in a bin.
+  /// Returns log2 of the length for which a 1 in the bin stands.
   SPARSEREEL_HOST_DEVICE static constexpr int unit_of(int bin) { return kExponents * bin - 149; }
 
   /// Adds a length. Ignores lengths that are not finite, which come from broken values.

@@ -5,8 +5,8 @@
 
 namespace sparsereel::attention {
 
-/// Returns a prologue whose pointers only say which tensors exist, as input for check(). The pointers must not be read.
-/// rotary_pairs is left out.
+/// Returns a prologue for check(), which tests only whether pointers are null: a pointer is null if the tensor does not
+/// exist. No pointer may be read. rotary_pairs is always null.
 CallPrologue which_exist(const Prologue& prologue);
 
 /// Throws Error if the prologue's tensors do not fit queries or keys [B, N, H, D]. The caller has already run check()

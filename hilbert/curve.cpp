@@ -65,8 +65,8 @@ class Walk {
     box(at + a2, a - a2, b, c);
   }
 
-  /// Walks a box whose edge b is longer than c in three parts: up the first half of b, along a through the second half
-  /// of b, and down the first half of b at the far end of a.
+  /// Walks a box whose edge b is longer than its edge c. There are three parts: up the first half of b, along a through
+  /// the second half of b, and down the first half of b at the far end of a.
   void around_b(const Edge& at, const Edge& a, const Edge& b, const Edge& c) {
     const Edge a2 = half(a), b2 = half(b), end_a = at + a - unit(a);
     box(at, b2, c, a2);
@@ -74,7 +74,7 @@ class Walk {
     box(end_a + b2 - unit(b), -b2, c, a2 - a);
   }
 
-  /// Walks a box whose edge c is longer than b in the same way, with b and c exchanged.
+  /// Does the same as around_b() for a box whose edge c is longer than its edge b.
   void around_c(const Edge& at, const Edge& a, const Edge& b, const Edge& c) {
     const Edge a2 = half(a), c2 = half(c), end_a = at + a - unit(a);
     box(at, c2, a2, b);

@@ -20,7 +20,7 @@ std::optional<Number> parse_number(std::string_view text) {
   return value;
 }
 
-/// Returns true for true, on, yes and false for false, off, no; nullopt for any other word.
+/// Returns true for "true", "on" and "yes", and false for "false", "off" and "no"; nullopt for any other word.
 inline std::optional<bool> parse_flag(std::string_view text) {
   if (text == "true" || text == "on" || text == "yes") return true;
   if (text == "false" || text == "off" || text == "no") return false;

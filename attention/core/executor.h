@@ -11,7 +11,8 @@
 
 namespace sparsereel::attention {
 
-/// Results that a call returns. They stay 0 on a GPU, which adds its counts to Call::counts later.
+/// Results that a call returns. A GPU call sets only predicted_tiles; its kernels add the other counts to Call::counts
+/// later.
 struct RunCounts {
   cpu::Counts counts{};
   double sum_predicted_error = 0;  // sum over query tiles of the predicted error that HeadPolicy::error bounds
@@ -65,10 +66,11 @@ bool has_cuda_executor();
 /// Throws Refusal if the GPU cannot run calls. In a build without CUDA it always throws.
 std::unique_ptr<Executor> make_cuda_executor(int device);
 
-/// Returns true if a call on a GPU may write its output as e4m3.
+/// Returns true if the kernel that runs this call on the GPU can write its output as e4m3.
 bool writes_e4m3(const Call& call, int device);
 
-/// Returns true if a GPU call may drop blocks but is so short that dense attention in 16 bits is faster.
+/// Returns true if a GPU call is so short that full attention in 16 bits is faster. Always false for a quantized call,
+/// for a call with a map, and if the environment names a kernel (forced_kernel()).
 bool is_too_short(const Call& call);
 
 }  // namespace sparsereel::attention

@@ -41,7 +41,7 @@ class Threads::Pool {
   std::mutex mutex_;
   std::condition_variable begins_, ends_;
   Task task_{};
-  int64_t number_ = 0;   // number of the current task; it tells waiting threads that a new task has begun
+  int64_t number_ = 0;   // counts the tasks; when it changes, waiting threads start the new task
   int64_t working_ = 0;  // number of other threads that have not finished the task
   bool stops_ = false;
   std::exception_ptr failure_;

@@ -11,7 +11,7 @@
 namespace sparsereel::attention::cpu {
 
 /// Returns how many of the first queries of a batch entry balance_channels() should use. In self-attention, queries
-/// past the entry's key_length are padding, which must not change the rounding of the others.
+/// past the entry's key_length are padding, which must not change how the other queries are rounded.
 inline int64_t balanced_queries(int64_t queries, int64_t keys, int64_t key_length) {
   return queries == keys ? key_length : queries;
 }

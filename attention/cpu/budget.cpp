@@ -1,6 +1,6 @@
 // Finds the rank value at which the budget is spent or the bound is reached, and marks the blocks above it. A block's
-// rank value is its number in RankedHead::rank: the higher, the more the block matters. The word rank alone means one
-// of the processes that share the heads.
+// rank value is its value in RankedHead::rank: the higher, the more the block matters. The word rank alone means one of
+// the processes that share the heads.
 #include "attention/cpu/budget.h"
 
 #include <algorithm>
@@ -20,8 +20,8 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-/// Calls f(head, tile, number) for every tile that takes part in the budget, where `number` counts all tiles of all
-/// heads. Returns the number of all tiles.
+/// Calls f(head, tile, number) for every tile that takes part in the budget. `number` is the tile's index among all
+/// tiles of all heads. Returns how many tiles all heads have.
 template <typename F>
 int64_t each_tile(std::span<RankedHead> heads, const F& f) {
   int64_t number = 0;
@@ -43,8 +43,8 @@ void each_candidate(const RankedHead& head, int64_t tile, const F& f) {
 /// (ties).
 struct Cut {
   float threshold = -kInfinity;  // the default keeps every candidate
-  int64_t ties = 0, tiles = 0;   // ties to keep over all tiles; number of tiles, including those of other ranks
-  int64_t first_tile = 0;        // number of tiles, in other ranks' heads, that precede the first tile of this call
+  int64_t ties = 0, tiles = 0;   // ties that all tiles keep together; tiles of all ranks
+  int64_t first_tile = 0;        // index of this call's first tile among the tiles of all ranks
 
   int64_t ties_of(int64_t tile) const { return (tile + 1) * ties / tiles - tile * ties / tiles; }
 };
@@ -109,8 +109,9 @@ float from_ordered(uint32_t key) {
   return std::bit_cast<float>((key & 0x80000000U) != 0 ? key & 0x7FFFFFFFU : ~key);
 }
 
-/// Finds the rank value at which the budget of the heads of all ranks ends, digit by digit, from the highest digit
-/// down. The ranks add up only integers, so the result does not depend on the order of additions.
+/// Finds the rank value at which the budget of the heads of all ranks ends. A key is a rank value as an integer
+/// (ordered()); it is found digit by digit, from the highest digit down. The ranks add up only integers, so the result
+/// does not depend on the order of additions.
 class SharedCut {
  public:
   SharedCut(const Wanted& wanted, const HeadPart& part) : part_(part) {

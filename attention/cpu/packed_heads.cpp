@@ -12,7 +12,7 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-constexpr int64_t kRowsAtOnce = 16;  // rows copied together; so few stay in the L1 cache, whatever their stride
+constexpr int64_t kRowsAtOnce = 16;  // rows copied together: few enough to stay in the L1 cache, whatever their stride
 
 /// Writes panel[d][i] = rows[i][d], and zeros for i >= tokens.
 void transpose(const float* rows, int64_t stride, int64_t tokens, int64_t head_dim, float* panel) {
@@ -190,8 +190,8 @@ void PackedHeads::round_means(int64_t head) const {
   round_mean_values(head);
 }
 
-/// Rounds the means of V. In e4m3, means keep V's scale. In int8, they are stored times their scale, because a tile
-/// uses means of several records, which have different scales.
+/// Rounds the means of V. In e4m3, means keep V's scale. In int8, they are stored multiplied by their scale, because a
+/// tile uses means of several records, which have different scales.
 void PackedHeads::round_mean_values(int64_t head) const {
   float* values = mean_values(head);
   const int64_t cells = whole_blocks(head) * cells_of_block();

@@ -1,5 +1,5 @@
-// Groups of one head's tokens. Block selection does not read the tokens, but a few numbers for each group, such as
-// means.
+// Groups of one head's tokens. Block selection works on a few numbers for each group, such as means, instead of the
+// tokens.
 #pragma once
 
 #include <vector>
@@ -38,9 +38,9 @@ std::vector<float> average_cells(const Grouped& groups, const Grouped& cells, co
 /// Returns the average over each group of (x - mean of its cell)^2, [groups, head_dim]. A cell has `cell` tokens.
 std::vector<float> variances_in_cells(const Grouped& groups, int64_t cell);
 
-/// Returns for each group, [groups], 1 if the mean cosine similarity of its tokens is below `threshold`: ||sum of
-/// L2-normalized rows||^2 / n^2. If `centered` is true, the mean of all tokens is subtracted first; it is computed from
-/// `means`, the result of group_means(). Otherwise `means` is not read.
+/// Returns for each group, [groups], 1 if the mean cosine similarity of its tokens is below `threshold`, otherwise 0.
+/// The similarity is ||sum of L2-normalized rows||^2 / n^2. If `centered` is true, the mean of all tokens is subtracted
+/// first; it is computed from `means`, the result of group_means(). Otherwise `means` is not read.
 std::vector<uint8_t> diverse_groups(const Grouped& tokens, const std::vector<float>& means, double threshold,
                                     bool centered);
 

@@ -25,7 +25,7 @@ struct PrologueTask {
 /// a).
 void run_prologue(const PrologueTask& task, const ParallelFor& parallel);
 
-/// Writes moments [batch, tokens, 2]: the mean (0 for Norm::rms) and 1 / deviation of each token over its heads.
+/// Writes moments [batch, tokens, 2]: the mean (0 for Norm::rms) and 1 / deviation of each token over all its heads.
 void find_moments(const PrologueTask& task, float* moments, const ParallelFor& parallel);
 
 }  // namespace sparsereel::attention::cpu

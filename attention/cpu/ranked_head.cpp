@@ -118,7 +118,7 @@ double RankedHead::dropped_error() const {
   double sum = 0;
   for (size_t i = 0; i < error.size(); ++i)
     if (kept[i] == 0) sum += error[i];
-  return sum / std::max(output_length, 1e-30);  // values of zero length have no error either
+  return sum / std::max(output_length, 1e-30);  // avoids 0 / 0 if all values are zero
 }
 
 RankedHead rank_head(const KernelParams& params, const Selector& selector, int64_t b, int64_t h) {

@@ -22,7 +22,7 @@ struct RankedHead {
   double output_length = 0;           // mean of tile_lengths
   std::vector<int64_t> visible{};     // [tiles], number of key blocks that each tile sees, text included
   std::vector<uint8_t> dense{};  // [tiles], 1 if the queries differ too much for one mean; the tile keeps all blocks
-  std::vector<uint8_t> kept{};   // [tiles, blocks], 0 for a candidate that is not chosen, or not yet
+  std::vector<uint8_t> kept{};   // [tiles, blocks], 1 to compute the block, 0 for a candidate not (or not yet) chosen
 
   int64_t tiles() const { return rank.tiles; }
   uint8_t* kept_row(int64_t tile) { return kept.data() + tile * rank.blocks; }

@@ -109,8 +109,8 @@ Prediction predict_blocks(const KernelParams& params, const Selector& selector, 
       for (const RankedHead& head : group) drop_blocks(head, result.map);
     }
   };
-  // The processes that share the heads add up their counts for one batch entry after the other, so the order must be
-  // fixed.
+  // The processes that share the heads sum their counts for one batch entry after the other, so all must take the batch
+  // entries in the same order.
   if (selector.part != nullptr && selector.part->shares_budget()) {
     choose_all(0, heads / together);
   } else {

@@ -47,9 +47,9 @@ struct Tile {
   int64_t q_stride = 0;
   const float* keys = nullptr;    // [key_blocks, head_dim, 64]: transposed panels, zeros past key_length
   const float* values = nullptr;  // [key_blocks, 64, padded_dim], zeros past key_length
-  const uint8_t* kept = nullptr;  // [key_blocks]
+  const uint8_t* kept = nullptr;  // [key_blocks]; 0 for dropped blocks
   int64_t key_blocks = 0;
-  int64_t key_length = 0;      // number of keys that count
+  int64_t key_length = 0;      // number of keys before the padding
   bool causal = false;         // row r sees the keys below first_row_sees + r
   int64_t first_row_sees = 0;  // may be negative
   float scale = 1;             // factor of q.k, in natural units

@@ -31,7 +31,8 @@ inline Vec broadcast(float x) {
 inline void prefetch(const float* from, int64_t floats) {
   for (int64_t i = 0; i < floats; i += 16) __builtin_prefetch(from + i);  // one cache line each
 }
-/// Returns b if a or b is NaN, so that NaN scores reach the output.
+/// Returns b if a or b is NaN. exp2() passes its argument as b, so that the weight of a NaN score is NaN and reaches
+/// the output.
 inline Vec max(Vec a, Vec b) {
   return a > b ? a : b;
 }
@@ -77,8 +78,8 @@ inline Vec exp2(Vec x) {
   return p * bit_cast<Vec>(bit_cast<IntVec>(biased) << 23);
 }
 
-/// Returns the nearest e4m3 value of 0 <= x <= 448, ties to even. Below 2^-6 e4m3 has steps of 2^-9, above a mantissa
-/// of 3 bits.
+/// Returns the nearest e4m3 value of 0 <= x <= 448, ties to even. Below 2^-6, e4m3 has steps of 2^-9; above, it has a
+/// mantissa of 3 bits.
 inline Vec round_e4m3(Vec x) {
   constexpr float magic = 24576.0F;  // 1.5 * 2^(23 - 9)
   const Vec small = (x + magic) - magic;
@@ -138,7 +139,8 @@ struct Count {
   static constexpr int value = kCount;
 };
 
-/// The factors of multiply_values(). alpha scales the outputs so far; factor and scale scale the product that is added.
+/// The factors of multiply_values(). Outputs so far are multiplied by alpha; the product that is added to them is
+/// multiplied by factor and by scale.
 struct Gains {
   const float* alpha;   // [rows], factors of the outputs so far
   const float* factor;  // [rows], factors of the product; null if there are none

@@ -29,7 +29,7 @@ std::string unusable_reason(int device);
 /// Returns true if a kernel failed on the current GPU in such a way that every later call fails.
 bool is_broken();
 
-/// Returns CUDA's message for the last error that nobody has read; null if there is no error.
+/// Returns CUDA's message for the last error, if no call has cleared it since; otherwise null.
 const char* pending_error();
 
 /// Makes a GPU the current GPU of this thread until the object is destroyed.

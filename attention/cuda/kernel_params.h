@@ -54,9 +54,9 @@ struct Selection {
   int first_head = 0, all_heads = 0;
 };
 
-/// The counts of a call: kept blocks, kept blocks without P.V, and the cost of the means of dropped blocks, all in
-/// blocks of 64 x 64. The fourth count is the sum of the predicted errors of all selection tiles in units of
-/// 2^-kErrorBits.
+/// The counts of a call: computed blocks, computed blocks whose P.V was skipped, and the cost of the means of dropped
+/// blocks, all in blocks of 64 x 64. The fourth count is the sum of the predicted errors of all selection tiles in
+/// units of 2^-kErrorBits.
 enum Count { kCountKept, kCountSkippedPv, kCountMeans, kCountPredictedError, kCounts };
 constexpr int kErrorBits = 24;
 

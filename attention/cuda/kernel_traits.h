@@ -11,10 +11,10 @@ enum class Kernel { hopper, ada, ampere, sixteen };
 
 /// The format of the records of V.
 enum class ValueFormat {
-  e4m3_less_mean,  // rows of channels in e4m3, without the mean of the record's keys, which is stored apart. Then
+  e4m3_less_mean,  // a row for each channel in e4m3, minus the row's mean, which is stored separately. Then
                    // ones_sets() sets of rows of ones (records.h)
-  int8,            // rows of channels in int8, then an fp32 scale for each channel
-  half,            // rows of keys in fp16
+  int8,            // a row for each channel in int8, then an fp32 scale for each channel
+  half,            // a row for each key in fp16
 };
 
 constexpr int value_record_bytes(ValueFormat format, int D) {

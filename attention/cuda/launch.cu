@@ -42,8 +42,8 @@ class SideStreams {
     kSharedEnd,
     kPoints
   };
-  /// Makes work that is enqueued in `after` from now on wait for all work so far in `before`. A call may use each point
-  /// once, and again only after the earlier wait was enqueued.
+  /// Makes work that is enqueued in `after` from now on wait for all work so far in `before`. A point may be used
+  /// again, because a wait that is already enqueued refers to the earlier record of the event.
   void order(Point point, Stream before, Stream after) const {
     note(cudaEventRecord(events_[point], before));
     note(cudaStreamWaitEvent(after, events_[point], 0));

@@ -31,8 +31,8 @@ size_t scratch_bytes(const KernelParams& params, Kernel kernel);
 /// The steps to run. `prepass` leaves out attention itself, for measurements.
 enum class Steps { prepass, all };
 
-/// The two side streams of a device, and the events that connect them with the caller's stream. Calls that use the same
-/// SideStreams are enqueued one after the other.
+/// The two side streams of a device, and the events that connect them with the caller's stream. Only one thread at a
+/// time may enqueue a call with the same SideStreams.
 class SideStreams;
 
 /// Creates the side streams of the current device. Returns null if CUDA refuses, with its message in `failure`.

@@ -93,8 +93,8 @@ __device__ inline uint32_t pack_e4m3(float a, float b, float c, float d) {
   return low | static_cast<uint32_t>(high) << 16;
 }
 
-/// The numbers of the barriers that threads of a CTA use. Groups of 64 query rows vote at the barriers from kVotes on,
-/// each group at its own.
+/// The numbers of the barriers that threads of a CTA use. Each group of 64 query rows votes at a barrier of its own:
+/// kVotes + the group's index.
 enum NamedBarrier : int { kWholeCta /* __syncthreads() */, kVotes };
 
 /// Returns true if `flag` is true in any of the `threads` threads that meet at barrier `id`, a NamedBarrier.

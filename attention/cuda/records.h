@@ -65,9 +65,9 @@ SPARSEREEL_HOST_DEVICE constexpr int record_offset(int row, int column) {
 /// Number of key blocks whose mean rows are stored together.
 constexpr int kPooledKeys = 8;
 
-/// Returns the offset of column `column` of the mean row of a key block, among the mean rows of its head. Their number
-/// is a multiple of kPooledKeys. In this order the lanes of a warp read their next operands from one contiguous piece
-/// of memory (select/pooled_rows.cuh).
+/// Returns the offset of column `column` of the mean row of a key block, among the mean rows of its head. A head has a
+/// multiple of kPooledKeys such rows. In this order the lanes of a warp read their next operands from one contiguous
+/// piece of memory (select/pooled_rows.cuh).
 template <int D>
 SPARSEREEL_HOST_DEVICE constexpr int64_t pooled_offset(int block, int column) {
   const int row = block % kPooledKeys * 4 + column % 32 / 8;

@@ -26,8 +26,8 @@ __device__ inline float row_max(float x) {
 
 __device__ const uint4 kZeroPiece{};
 
-/// Loads eight columns (a thread's) of the rows of one (batch, head). Columns past head_dim are zeros. Each row is
-/// aligned to 16 bytes and has a multiple of eight elements. Consecutive rows are less than 4 GB apart.
+/// Loads the thread's eight columns of rows of one (batch, head). Columns past head_dim are zeros. Each row is aligned
+/// to 16 bytes and has a multiple of eight elements. Consecutive rows are less than 4 GB apart.
 template <typename T>
 class Rows {
  public:
@@ -252,7 +252,7 @@ class RowPrologue {
   /// functions are accurate (absolute error 2^-21) only for angles up to pi, and the angles of far tokens are many
   /// turns.
   __device__ float2 turn_at(const uint4& position, int pair) const {
-    constexpr float kRound = 12582912.0F, kRadiansOfTurn = 6.283185307179586F;  // adding 1.5 * 2^23 rounds
+    constexpr float kRound = 12582912.0F, kRadiansOfTurn = 6.283185307179586F;  // kRound is 1.5 * 2^23
     const float turns = fmaf(
         __uint_as_float(position.x), frequencies_[0][pair],
         fmaf(__uint_as_float(position.y), frequencies_[1][pair], __uint_as_float(position.z) * frequencies_[2][pair]));
@@ -308,14 +308,14 @@ class RowPrologue {
   float weight_[kLaneElements], bias_[kLaneElements];
   const float* moments_;
   const bool real_;
-  int partner_ = 0;  // if pairs are half a row apart: first column of the partners of this lane's elements
+  int partner_ = 0;  // first column of the partners of this lane's elements, if they are half a row away
   float partner_sign_ = 0;
   const float inverse_size_;  // 1 / head_dim
   const bool centers_;        // true for layer norm
   const uint8_t* pairs_;      // the cosines and sines of this lane's pairs for token 0
   const uint32_t pair_bytes_;
-  const float* text_weight_ = nullptr;  // for text tokens, this lane's; null if they use weight_
-  float frequencies_[kByPart ? 3 : 1][kLaneElements / 2] = {};  // by coordinate, in turns per unit
+  const float* text_weight_ = nullptr;  // this lane's weights for text tokens; null if these use weight_
+  float frequencies_[kByPart ? 3 : 1][kLaneElements / 2] = {};  // [coordinate][pair], in turns per unit
 };
 
 }  // namespace sparsereel::attention::cuda

@@ -20,7 +20,9 @@ constexpr float kEntriesWorthSharing = 5;  // small, so that the check covers sh
 #else
 constexpr float kEntriesWorthSharing = 40;
 #endif
-constexpr int kSortedRounds = 5;  // tiles per multiprocessor whose heads' K and V stay in the L2 cache for all models
+// Number of tiles per multiprocessor that run in the order of their lists' lengths. They are so few that K and V of
+// their heads stay in the L2 cache in all models.
+constexpr int kSortedRounds = 5;
 // Tokens in a sample. Their mean is off by about 1/22 of a standard deviation, which is precise enough.
 constexpr int kStatSamples = 512;
 
@@ -39,7 +41,7 @@ int mean_records(const KernelParams& params) {
 }
 
 /// Returns the number of budgets, or of bounds, that heads share: one per batch entry, or one per (batch, head) if
-/// heads have their own choices. any: true if any head chooses in this way; otherwise the result is 0.
+/// heads have their own choices. any: true if any head has such a budget or bound; otherwise the result is 0.
 int shared_choices(const KernelParams& params, bool any) {
   const Selection& selection = params.selection;
   if (selection.kind != Selection::Kind::predict || !selection.by_error || !any) return 0;

@@ -58,12 +58,13 @@ struct Sizes {
   int pooled_blocks;    // key_blocks, rounded up to a multiple of 8
   int budgets;  // number of budgets: one per batch entry, or per (batch, head) if heads have their own choices; 0 if
                 // none is needed
-  int length_sums;  // number of LengthSums, one for each budget's heads, if heads choose by block_error; else 0
+  int length_sums;  // number of LengthSums, if heads choose by block_error: one per batch entry, or per (batch, head)
+                    // as for budgets; otherwise 0
   int map_words;    // 32-bit words per row of the bitmap
   int value_record_bytes;
   Shares shares;     // how the last query tiles are split into parts; its `tiles` is 0 if they are not
   int whole_tiles;   // number of tiles over all (batch, head) that are not split; the split ones come after them
-  int sorted_tiles;  // number of the last whole_tiles that run in the order of their lists' lengths
+  int sorted_tiles;  // how many of the last whole tiles run in the order of their lists' lengths
   int stat_chunks;   // number of partial sums of the statistics
   int stat_stride;   // the statistics read every stat_stride-th key
   int query_stride;  // the statistics read every query_stride-th query
@@ -118,7 +119,7 @@ struct Buffers {
   uint8_t* v_null;       // one V record of zeros
   float* q_scale;        // [bh][query_blocks * 64], multiplied by scale * log2(e)
   float* k_scale;        // [bk][key_records][4]
-  float* longest;        // [bh]: bound on the queries' lengths (times scale * log2(e)); then [bk]: on the keys'
+  float* longest;        // [bh] bounds on query lengths, times scale * log2(e); then [bk] bounds on key lengths
   float* v_scale;        // [bk][D]
   float* v_center;       // [bk][D]; center subtracted from V
   uint8_t* v_outliers;   // [bk][key_blocks]; 1 if a record has values far beyond the sample; Hopper only
@@ -141,8 +142,8 @@ struct Buffers {
                            // lengths
   float* output_lengths;   // [bh][selection_tiles]; only if errors are predicted
   float* k_similarity;     // [bk][key_blocks]; only with similarity
-  float* scores;    // [bh][selection_tiles, rounded up to 16s][selectable_keys]; only if blocks are ranked by error, or
-                    // if scores of 16 tiles exceed shared memory
+  float* scores;    // [bh][selection_tiles, rounded up to a multiple of 16][selectable_keys]; only if blocks are ranked
+                    // by error, or if scores of 16 tiles exceed shared memory
   Budget* budgets;  // [Sizes::budgets], zeros before the selection; null if there are none
   LengthSum* length_sums;  // [Sizes::length_sums], zeros before the selection; null if there are none
   uint32_t* bitmap;        // [bh][selection_tiles][map_words], not for listed_tiles; only if blocks are predicted

@@ -23,8 +23,9 @@ struct Shares {
   SPARSEREEL_HOST_DEVICE constexpr int first_tile(int share) const { return share * tiles / processors; }
   SPARSEREEL_HOST_DEVICE constexpr int last_tile(int share) const { return ((share + 1) * tiles - 1) / processors; }
 
-  /// Returns the part of a tile that belongs to a share, as a range of the `length` entries of the tile's list. A stage
-  /// of `stage` entries is never split. Parts of short lists may be empty.
+  /// Returns the part of a tile that belongs to a share, as a range of the `length` entries of the tile's list. The
+  /// kernel loads `stage` entries at a time (a stage), so parts begin at multiples of `stage`. Parts of short lists may
+  /// be empty.
   SPARSEREEL_HOST_DEVICE constexpr ListRange part(int share, int tile, int length, int stage) const {
     const int from = share * tiles - tile * processors, to = from + tiles;
     return {from <= 0 ? 0 : entry(from, length, stage), to >= processors ? length : entry(to, length, stage)};

@@ -38,7 +38,8 @@ __device__ inline uint4 ones(int row, int chunk, int left) {
   return make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-/// Smaller values of V count as zeros in int8, because the inverse of their scale may not be finite.
+/// If the largest of the values that share a scale is not above this, int8 stores zeros, because the inverse of the
+/// scale might not be finite.
 constexpr float kLeastInt8 = 1e-30F;
 
 /// Returns the scale for int8 values with this largest magnitude; not finite if `largest` is not.

@@ -204,7 +204,7 @@ void refuse_short(const Executor& executor, const Call& call) {
 }
 
 void check_threads(int threads) {
-  constexpr int kMost = 1024;  // a limit against mistaken numbers, because the system could start far more threads
+  constexpr int kMost = 1024;  // rejects mistaken numbers; the system itself would start far more threads
   if (threads < 0 || threads > kMost)
     throw Refusal(SPARSEREEL_BAD_ARGUMENT, "threads is " + std::to_string(threads),
                   "pass 0 for all threads of the machine, or at most " + std::to_string(kMost));
@@ -215,8 +215,8 @@ cpu::ParallelFor own_threads(int count) {
              int64_t parts, const std::function<void(int64_t, int64_t)>& body) { threads->run(parts, body); };
 }
 
-/// A task for the caller's parallel_for. It keeps exceptions of the body, because they must not pass through the
-/// caller's function, which may be written in C.
+/// A task for the caller's parallel_for. It stores an exception of the body until parallel_for has returned, because
+/// exceptions must not pass through the caller's function, which may be written in C.
 struct CallerTask {
   const std::function<void(int64_t, int64_t)>& body;
   std::mutex mutex{};

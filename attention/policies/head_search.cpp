@@ -7,7 +7,7 @@
 namespace sparsereel::attention {
 namespace {
 
-/// A head that would save a smaller share of the work keeps all blocks, as with SpargeAttn.
+/// A head that would save a smaller share of the work computes every block, as with SpargeAttn.
 constexpr double kLeastGain = 0.1;
 
 // The settings of the ladders, from the sparsest to the densest. They are closer together where the error changes fast:
@@ -35,7 +35,7 @@ HeadSearch::HeadSearch(const HeadPolicy& untuned, Bounds bounds)
     : untuned_(untuned), bounds_(bounds), pv_(kPvThreshold.size(), bounds.each_call) {
   for (const double similarity : kSimilarity) {
     for (const double pv_threshold : {kNeverSkips, kSkipsOften}) {
-      if (bounds.each_call && pv_threshold != kNeverSkips) continue;  // skips hide the selection's error
+      if (bounds.each_call && pv_threshold != kNeverSkips) continue;  // skips would add to the selection's error
       ways_.push_back({Selection::topk, similarity, pv_threshold, Ladder(kTopk.size(), bounds.each_call)});
       ways_.push_back({Selection::cdf, similarity, pv_threshold, Ladder(kCdf.size(), bounds.each_call)});
     }
@@ -95,7 +95,7 @@ void HeadSearch::report(const Trial& trial) {
   if (stage_ == Stage::untuned) {
     untuned_trial_ += trial;
     stage_ = Stage::ways;
-    way_ = ways_.size();  // stays if the loop below finds no way
+    way_ = ways_.size();  // remains so if every way is dropped
     for (size_t i = ways_.size(); i-- > 0;) {
       if (ways_[i].dropped) continue;
       ways_[i].ladder.begin_call();
@@ -143,8 +143,9 @@ void HeadSearch::start_pv() {
   stage_ = Stage::done;
   if (best == nullptr) return;
   const HeadPolicy base = policy_of(*best, *best->ladder.found());
-  // Thresholds of P.V that were measured with another selection are not valid for this selection. With each_call,
-  // however, their largest errors remain as upper bounds: this selection is denser, so it errs no more in those calls.
+  // Measurements of P.V thresholds with another selection are not valid for this one. With each_call, however, the
+  // largest error of each threshold remains an upper bound: this selection is denser, so its error in those calls is no
+  // larger.
   if (base != pv_base_) {
     if (bounds_.each_call)
       pv_.forget_sums();

@@ -1,5 +1,5 @@
-// The search for a head's policy. It says which policy to measure next, and chooses one from the results. It uses no
-// timer, tensor or GPU: the caller runs the trials and reports their results.
+// The search for a head's policy. It names the policy to measure next, and chooses a policy from the results. It uses
+// no timer, tensor or GPU: the caller runs the trials and reports their results.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,8 @@ namespace sparsereel::attention {
 struct Bounds {
   double l1 = 0.06;
   double l2 = 0.065;
-  bool each_call = false;  // true: for each measured call, as in SpargeAttn; false: for the sums over all calls
+  /// true: the bounds hold for each measured call, as in SpargeAttn; false: for the sums over all calls.
+  bool each_call = false;
 };
 
 /// The policy chosen for a head, and the error and work that were measured with it.
@@ -32,8 +33,8 @@ struct HeadChoice {
 /// The search for one head. For each call it measures the untuned policy, then a Ladder of settings for each way to
 /// select blocks, then a Ladder of pv_threshold (bound l2) for the best way. A way is topk or cdf, with or without a
 /// similarity threshold, and with a pv_threshold that skips P.V never (bound l1) or often (bound l2). After each call
-/// the ways that need the most work are dropped. If Bounds::each_call is set, no way skips P.V, so that the selection
-/// alone keeps l1, and only one way remains after the first call.
+/// the ways that need the most work are dropped. If Bounds::each_call is set, no way skips P.V, because the error of
+/// the selection alone must be within l1 in each call. Only one way then remains after the first call.
 class HeadSearch {
  public:
   HeadSearch(const HeadPolicy& untuned, Bounds bounds);

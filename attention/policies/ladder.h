@@ -29,7 +29,7 @@ class Ladder {
   std::optional<size_t> found() const;
   const Trial& at(size_t point) const { return trials_[point]; }
   /// Clears the sums over calls, but keeps the largest error that each setting had in a call. That error then serves as
-  /// an upper bound, so later measurements must be of policies that err no more in those calls.
+  /// an upper bound. So the policies that are measured later must not have larger errors in those calls.
   void forget_sums();
 
   /// Appends everything that later calls need, as numbers in a fixed order.
@@ -45,8 +45,8 @@ class Ladder {
   size_t edge_;                // answer after the last call; trials_.size() if no setting is within the bound
   bool bisected_ = false;      // true once the first call is over
   bool active_ = false;
-  size_t low_ = 0, high_;         // bisection: settings below low_ exceed the bound, setting high_ is within it
-  std::optional<size_t> asked_;   // setting that a later call measures
+  size_t low_ = 0, high_;         // bisection: settings below low_ exceed the bound; high_ and later ones are within it
+  std::optional<size_t> asked_;   // after the first call: the setting to measure next
   std::optional<size_t> failed_;  // setting that was found outside the bound in this call
 };
 

@@ -215,7 +215,7 @@ Profile read(const YAML::Node& root, const std::string& file) {
   model.finish();
   profile.made_with = read_setting(fields.map("made_with"));
   if (fields.has("settings")) profile.settings = read_settings(fields.child("settings"), fields.map("settings"));
-  const bool by_head = profile.settings.empty() || fields.has("layers");  // the oldest profiles have only heads
+  const bool by_head = profile.settings.empty() || fields.has("layers");  // the oldest profiles have no settings
   read_measured(fields.map("measured"), by_head, profile);
   if (by_head) read_heads(fields, file, profile);
   fields.finish();

@@ -1,8 +1,8 @@
 // The computing half of the Hopper kernel: one warpgroup with 64 query rows.
 //
-// P.V adds up in the tensor core's accumulator, which truncates products to 13 bits below the sum. The mean of its keys
-// is subtracted from each V record, so that the truncation errors cancel. Output adds the part of O that the subtracted
-// means contribute.
+// P.V adds up in the tensor core's accumulator, which truncates products to 13 bits below the sum. The mean over the
+// record's 64 keys is subtracted from each V record, so that the truncation errors cancel. Output adds the part of O
+// that the subtracted means contribute.
 #pragma once
 
 #include "attention/cuda/hopper/output.cuh"
@@ -136,7 +136,7 @@ class Consumer {
     if (tile_case_ == SoftmaxCase::mixed) {
       case_ = uniform(mask_.softmax_case(unmasked_case_));
     } else if (kSkips) {
-      case_ = tile_case_;  // the previous subtile may have overruled it
+      case_ = tile_case_;  // agree_to_skip() may have changed it for the previous subtile
     }
     ptx::matrix_wait();
     softmax_.hold_scores();
@@ -251,9 +251,9 @@ class Consumer {
   Output<T> output_;
   SoftmaxCase unmasked_case_;     // for subtiles without masks, by the tile's largest score
   SoftmaxCase tile_case_, case_;  // for every subtile of the tile, and for the current one
-  int blocks_left_ = 0;           // entries from the current subtile on that are not means; may be negative
-  float weight_ = 1;              // tokens that a key of the thread's record stands for, in the current subtile
-  float skip_below_[2];           // a row does not need a subtile in which no log2 P is above this
+  int blocks_left_ = 0;           // number of entries that are not means, from the current subtile on; may be negative
+  float weight_ = 1;              // number of tokens for which a key of my_record() stands, in the current subtile
+  float skip_below_[2];           // a row needs P.V of a subtile only if a log2 P is above this
   int skipped_ = 0;               // blocks of this tile whose P.V was skipped
 };
 

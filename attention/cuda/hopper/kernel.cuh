@@ -17,13 +17,16 @@ __global__ void __launch_bounds__(Tile<D>::kThreads, 1)
                      const __grid_constant__ Buffers buffers) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using T = Tile<D>;
-  // A busy producer keeps more registers and leaves fewer to consumers. The number of registers per thread must be a
-  // multiple of 8, and all threads together have 65536.
+  // With head_dim 64 the stages are small, so the producer must fill more of them in the same time. It then keeps 56
+  // registers instead of 32, and each consumer thread gets 152 instead of 160. The variants with kSkips do not do this,
+  // because their consumers use more registers. The number per thread must be a multiple of 8, and the CTA's 512
+  // threads together have 65536 registers.
   constexpr bool kBusyProducer = D == 64 && !kSkips;
   extern __shared__ __align__(1024) uint8_t memory[];
   auto& shared = *reinterpret_cast<SharedMemoryPlan<T>*>(memory);
   if (threadIdx.x == 0) Addresses<T>(shared).init_barriers();
-  // Places of means that are never loaded are multiplied by zeros, so they must be finite.
+  // add_means() multiplies places in the ring of means that are not loaded yet by sums of 0. They must be finite,
+  // because 0 times NaN would be NaN.
   for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(sizeof(shared.output.means) / 16); i += T::kThreads)
     reinterpret_cast<uint4*>(shared.output.means)[i] = {};
   ptx::bulk_copy_fence();
@@ -40,7 +43,7 @@ __global__ void __launch_bounds__(Tile<D>::kThreads, 1)
 #endif
 }
 
-/// Adds up and writes the parts of a shared tile.
+/// Adds up the parts of a split tile (shares.h), and writes the tile's output rows.
 template <int D>
 __global__ void __launch_bounds__(128 * Tile<D>::kWarpgroups, 1)
     add_parts(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,

@@ -1,9 +1,9 @@
 // O of the Hopper kernel: the tensor core's accumulators of two rows, the part of V's means, and writing the output.
 //
-// The mean of its 64 keys is subtracted from each V record, so O = sum P (V - mean) + sum (sum of P in the block) mean.
-// The second sum is a matrix product in fp16, computed for kMeans blocks at a time: the sums of P in the blocks, times
-// the means. The rows of ones produce the sums of P, which are stored ("noted") in shared memory. The producer loads
-// the means.
+// The mean over the record's 64 keys is subtracted from each V record, so O = sum P (V - mean) + sum (sum of P in the
+// block) mean. The second sum is a matrix product in fp16, computed for kMeans blocks at a time: the sums of P in the
+// blocks, times the means. The rows of ones produce the sums of P, which are stored ("noted") in shared memory. The
+// producer loads the means.
 #pragma once
 
 #include "attention/cuda/hopper/tile.cuh"
@@ -21,7 +21,8 @@ class Output {
   static_assert(part_floats(D) >= kConsumers * (kOutputs + 2), "a part does not fit into its room");
 
  public:
-  float value[kOutputs];  // element i belongs to row (i / 2) % 2; kSums and kSums + 2 sum P of the last subtile
+  float value[kOutputs];  // element i belongs to row (i / 2) % 2; elements kSums and kSums + 2 hold the sums of P of
+                          // the last subtile
 
   /// `memory`: if add_means() is never called, only memory.rows is used.
   __device__ Output(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, OutputMemory<T>& memory)
@@ -96,8 +97,8 @@ class Output {
     return half;
   }
 
-  /// Stores the sums of P over all blocks in the last four elements of `value`, divided so that the sum over four
-  /// threads is right.
+  /// Stores the sums of P over all blocks in the last four elements of `value`. They are divided by the number of
+  /// threads that hold the same sum, because write() adds up the elements of four threads.
   __device__ void restore_row_sums() {
     constexpr float kShare = T::kSubtileRecords == 1 ? 0.25F : 0.5F;
 #pragma unroll
@@ -298,7 +299,7 @@ class Output {
   OutputMemory<T>& memory_;
   uint8_t* const rows_;
   int my_sums_;    // offset of this thread's first noted sum in rows_
-  int noted_ = 0;  // noted sums, counted through both halves of the means
+  int noted_ = 0;  // number of noted sums, counted through both halves of the ring of means
   float row_sum_[2];
 };
 

@@ -33,8 +33,8 @@ __device__ inline void barrier_wait(uint32_t barrier, int phase) {
       : "memory");
 }
 
-/// Returns threadIdx.x. It is read anew, so that the compiler does not keep (or spill) values computed from it from
-/// tile to tile.
+/// Returns threadIdx.x, and reads it anew in each call. Otherwise the compiler would compute values that depend on it
+/// only once, and keep or spill them over all tiles.
 __device__ inline int thread() {
   int index;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
@@ -184,8 +184,8 @@ __device__ inline void multiply(float (&d)[68], const uint32_t (&a)[4], uint64_t
 #undef SPARSEREEL_NAMES_64
 #undef SPARSEREEL_NAMES_68
 
-/// Returns a word whose 32 bits all equal the sign bit of byte 0 or 1. __byte_perm() would ignore the bits that ask for
-/// signs.
+/// Returns a word whose 32 bits all equal the sign bit of byte 0 or 1. __byte_perm() would ignore the bits of the
+/// selector that select signs.
 __device__ inline uint32_t sign_of_byte(uint32_t x, int byte) {
   uint32_t signs;
   if (byte == 0) {

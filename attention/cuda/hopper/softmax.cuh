@@ -158,7 +158,9 @@ class Softmax {
       if (mask.hides(i)) score[i] = -127 * 127 * T::D;
   }
 
-  /// Hides means that do not count. They may represent keys hidden by a causal mask, and must not raise the maximum.
+  /// Gives the lowest score to means of blocks that are not dropped; their P becomes 0 in exponentiate(). Such a block
+  /// may hold keys that the causal mask hides. Their mean could have a higher score than every visible key, and would
+  /// raise the reference maximum too far.
   __device__ void hide_means(const Mask<T, kCausal>& mask) {
 #pragma unroll
     for (int i = 0; i < kScores; ++i)

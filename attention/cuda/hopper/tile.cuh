@@ -150,7 +150,7 @@ class Addresses {
 };
 
 /// The thread that keeps the stages filled: tile after tile until none is left or, with kParts, for its share of the
-/// shared tiles (shares.h). kMeans says that lists may hold means.
+/// shared tiles (shares.h). kMeans is true if lists may hold means.
 template <typename T, bool kParts, bool kMeans>
 class Producer {
   static constexpr int D = T::D;
@@ -181,7 +181,8 @@ class Producer {
                 blocks_from(0, list)});
       load_queries(tile);
       load_keys(tile, list.length, 0, list.length);
-      index = static_cast<int>(gridDim.x) + atomicAdd(buffers_.next_tile, 1);  // late, so that no claimed tile waits
+      // Takes the next tile only now, so that a tile does not wait for this CTA while another CTA is idle.
+      index = static_cast<int>(gridDim.x) + atomicAdd(buffers_.next_tile, 1);
     }
   }
 
@@ -220,8 +221,8 @@ class Producer {
     ptx::bulk_copy(address_.query_scales(), buffers_.q_scale + record * kRecord, sizeof(shared_.query_scales), full);
   }
 
-  /// Loads the entries [begin, end) of the tile's list, at least one stage. If they do not fill the last stage, it
-  /// loads whatever follows, with a V of zeros.
+  /// Loads the entries [begin, end) of the tile's list, at least one stage. If these entries do not fill the last
+  /// stage, its rest gets the keys of other entries, and a V of zeros.
   __device__ void load_keys(const TileIndex& tile, int length, int begin, int end) {
     const uint32_t* list = buffers_.lists + tile.list(sizes_) * sizes_.list_entries;
     const int64_t head = static_cast<int64_t>(sizes_.group.of(tile.bh)) * sizes_.key_records;

@@ -67,7 +67,7 @@ class MmaTile {
   }
 
  private:
-  /// Returns the number, among the head's queries, of row g (half 0) or g + 8 (half 1) of a row tile.
+  /// Returns the index, among the head's queries, of row g (half 0) or g + 8 (half 1) of a row tile.
   __device__ int query(int row_tile, int half) const {
     return first_row_ + 16 * row_tile + 8 * half + lane_ / 4;
   }
@@ -153,8 +153,8 @@ class MmaTile {
       scale[r][0] = q_scale_[r][0] * key_scale;
       scale[r][1] = q_scale_[r][1] * key_scale;
     }
-    // Padding repeats the last key of the call. It must be masked, because it would count in the rows' sums. It could
-    // also raise the maxima, because it may have the scale of another group of keys.
+    // Padding repeats the last key of the batch entry. It must be masked, because it would otherwise be added to the
+    // rows' sums. It could also raise the maxima, because it may be rounded with the scale of another group of keys.
     const bool means = is_mean(entry);
     const float weight = means ? kCellLog2 : 0.0F;  // log2 of the number of keys for which a key of this entry counts
     if (means) {

@@ -9,8 +9,8 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-/// The number of rows that each row of lanes handles, one after the other. The rows that a CTA handles together are
-/// neighbors in memory, such as the heads of a token.
+/// D / 8 lanes hold one row at a time. They handle this many rows, one after the other. The rows that a CTA handles at
+/// the same time are neighbors in memory, such as the heads of a token.
 constexpr int kTokens = 8;
 
 __host__ __device__ inline bool heads_apart(const PrologueRows& p) {

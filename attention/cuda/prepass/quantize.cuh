@@ -194,8 +194,8 @@ class CellSums {
     for (int i = 0; i < count; ++i) part_[threadIdx.x / 32][cell][column + i] = sum[i];
   }
 
-  /// Writes the means of all cells. Only the first `real` rows of the record count. out: bf16 [4][D]. All threads of
-  /// the CTA call it together.
+  /// Writes the means of all cells over the first `real` rows of the record. out: bf16 [4][D]. All threads of the CTA
+  /// call it together.
   __device__ void write_means(int real, uint16_t* out) const {
     __syncthreads();
     for (int at = 2 * static_cast<int>(threadIdx.x); at < kBlockCells * D; at += 2 * kQuantizeThreads) {

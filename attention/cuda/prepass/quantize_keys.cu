@@ -15,8 +15,9 @@ constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
   return plain ? 7 : steps == RowSteps::any || steps == RowSteps::by_part ? 5 : 6;
 }
 
-/// Loads a thread's part of a record and applies the prologue. Rows past the end repeat the last key. A block without
-/// any key is in no list, but its record is made nevertheless.
+/// Loads a thread's part of a record and applies the prologue. Rows past the last key of the batch entry repeat that
+/// key, or key 0 if the batch entry has no keys. Records that have no key of the batch entry are made too, but no list
+/// contains them.
 template <typename T, int D, RowSteps kSteps>
 __device__ __forceinline__ void load_keys(const Rows<T>& rows, const RowPrologue<D, kSteps>& prologue,
                                           const RecordThread<D>& thread, int count,
@@ -32,18 +33,20 @@ __device__ __forceinline__ void load_keys(const Rows<T>& rows, const RowPrologue
 #pragma unroll
       for (int i = 0; i < Thread::kTogether; ++i) parts[i] = prologue.load(token_of(first + i));
 #pragma unroll
-      for (int i = 0; i < Thread::kTogether; ++i) {  // round here, as a model does that runs the prologue separately
+      for (int i = 0; i < Thread::kTogether; ++i) {
         float x[kLaneElements];
         unpack(raw[first + i], x);
         prologue.apply(token_of(first + i), parts[i], x);
+        // Rounded to T, as in a model that applies norm and rotary embedding before attention. T also takes half the
+        // registers of fp32.
         raw[first + i] = pack<T>(x);
       }
     }
   }
 }
 
-/// Adds a key, scaled to length 1, as it was before balancing. balance: the factors that multiply q, for the lane's
-/// channels; k was divided by them.
+/// Scales a key, as it was before balancing, to length 1 and adds it. balance: for the lane's channels, the factors by
+/// which k was divided (and q multiplied).
 template <int D>
 __device__ __forceinline__ void add_unbalanced(Pool<D>& direction, const float (&x)[kLaneElements],
                                                const float* balance, float weight) {

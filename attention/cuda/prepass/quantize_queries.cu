@@ -52,11 +52,13 @@ __global__ void __launch_bounds__(kQuantizeThreads, ctas_per_multiprocessor(D, k
                                         column);
   const Rows<T> rows(p.q, thread.b, thread.h, p.head_dim, column);
   const int64_t record = static_cast<int64_t>(bh) * sizes.query_blocks + thread.block;
-  const int left = p.queries - thread.block * kRecord;  // number of real queries from the record's first on
+  // How many real queries there are from this record on; may be negative, or more than kRecord.
+  const int left = p.queries - thread.block * kRecord;
   const float to_log2 = p.scale * kLog2e;
   uint8_t* const out = buffers.q + record * kRecord * D;
   float* const scales = buffers.q_scale + record * kRecord;
-  const int pooled = video_part(p.queries, p.text_tokens) - thread.block * kRecord;  // number of these that are video
+  // How many video queries there are from this record on; may be negative, or more than kRecord.
+  const int pooled = video_part(p.queries, p.text_tokens) - thread.block * kRecord;
   float balance[kLaneElements];
   load_row(buffers.q_balance + static_cast<int64_t>(bk) * D + column, balance);
   __shared__ CellSums<D> cells;

@@ -15,14 +15,17 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-// kHeadroom: a value outside the sample may be this many times as large as the largest |v| of the sample before the
-// head must be quantized again. The factor costs almost no precision, because e4m3 only loses range at the small end:
-// the error on normal data is .02260, against .02259 with a factor of 8. kHeadroomOfAll is the factor if the sample
-// contains all values: subtracting the mean of its record can still make a value twice as large.
+// How many times as large as the sample's largest |v - center| a value can be before it exceeds e4m3 and its head must
+// be quantized again.
+// kHeadroom applies if the sample leaves out values. A floating-point format such as e4m3 hardly loses precision if all
+// numbers are divided by 256: the error on normal data is .02260, against .02259 with a headroom of 8.
+// kHeadroomOfAll applies if the sample contains all values. It is not 1, because the mean of its record is subtracted
+// from each value before rounding, which can make the value twice as large.
 constexpr float kHeadroom = 256, kHeadroomOfAll = 2;
 
-// The smallest scale of a channel: absolute, and relative to its center. It matters for channels whose values look
-// constant. Values of bf16 and fp16 that differ have larger relative differences.
+// The smallest scale of a channel of V: absolute, and relative to the channel's center. It takes effect if all sampled
+// values of the channel are equal: their range is then 0, or no more than the rounding error of the center. Two
+// different values in bf16 or fp16 differ by much more than this scale, so e4m3 still tells them apart.
 constexpr float kLeastScale = 1e-30F, kLeastRelativeScale = 1e-5F;
 
 // The smallest deviation of a channel of K that counts, relative to the channel's mean. Smaller differences between

@@ -28,7 +28,7 @@ constexpr uint32_t kSparedCode = 0x42;
 
 /// A channel of a record that has an outlier. Four neighboring lanes have 16 keys each, and call the functions
 /// together. Instead of the channel's mean, a number is subtracted that makes the largest of the 64 values exact in
-/// e4m3. A query that attends only to this key then gets the exact value.
+/// e4m3. A query that attends only to the key of this value then gets the exact value.
 template <typename T, int D>
 class OutlierRow {
  public:

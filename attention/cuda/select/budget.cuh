@@ -77,8 +77,8 @@ __device__ inline BinPlace find_bin(const uint32_t* counts, uint32_t wanted) {
   return found;
 }
 
-/// Returns how many of the candidates that equal the threshold tile `index` keeps. All `tiles` tiles together keep
-/// `rest` of them.
+/// Returns how many ties tile `index` keeps. Ties are candidates in the finer bin in which the budget ends; all `tiles`
+/// tiles together keep `rest` of them.
 __device__ inline int ties_of(uint32_t rest, int64_t index, int64_t tiles) {
   return static_cast<int>((index + 1) * rest / tiles - index * rest / tiles);
 }

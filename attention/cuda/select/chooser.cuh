@@ -135,8 +135,8 @@ class Chooser : protected RankedTiles<D> {
     });
   }
 
-  /// Writes the tile's list and returns its counts. If the tile drops blocks, all records of means follow the kept
-  /// blocks.
+  /// Writes the tile's list and returns its counts. If the tile drops blocks, entries for all records of means follow
+  /// the entries of the kept blocks.
   __device__ Found write_list(int tile, const Candidates& candidates, Cut cut, int visible) const {
     __shared__ uint32_t kept_of_tiles[kTiles][kMostMeanKeys / kRecord / 32];  // one bit per block; only with means
     uint32_t* kept = kept_of_tiles[warp()];

@@ -85,9 +85,9 @@ __device__ void each_word(const Sizes& sizes, Group (&groups)[3], const F& f) {
   }
 }
 
-/// Writes the entries of means for a record of means: one entry if all groups drop the same blocks, otherwise one for
-/// each group. Returns the number of entries written. plain: set to false if an entry is not for all groups; see
-/// TileList.
+/// Writes the entries of means: for each record of means, one entry if all groups drop the same of its blocks,
+/// otherwise one for each group that drops any. Returns the number of entries written. blocks: raised by the cost of
+/// these means (Found::means). plain: set to false if an entry is not for all groups; see TileList.
 template <int kGroups>
 __device__ int list_means(const Sizes& sizes, Group (&groups)[3], uint32_t* list, int& blocks, bool& plain) {
   const bool writes = threadIdx.x % 32 == 0;

@@ -10,7 +10,7 @@ namespace sparsereel::attention::cuda {
 constexpr int kPooledRows = 16;  // rows of the tensor core's m16n8k16
 
 /// 16 rows of mean queries in bf16, held by a warp. A lane holds parts of the rows lane / 4 and lane / 4 + 8. The
-/// elements of a row may be summed in any order if both operands use the same one. So a lane takes 8 consecutive
+/// elements of a row may be summed in any order if both operands use the same order. So a lane takes 8 consecutive
 /// elements of every 32 and uses them for two multiplications.
 template <int D>
 class PooledRows {

@@ -143,8 +143,9 @@ class RankByError : RankedTiles<D> {
       if (best[r].key != 0) atomicMax(&tiles[lane() / 4 + 8 * r].best, best[r].packed());
   }
 
-  /// Keeps the tile's best candidate, whatever the budget is. The maxima of the softmax then rise before the means are
-  /// reached, and every later rise would cost time. One lane calls it.
+  /// Keeps the tile's best candidate, whatever the budget is. In a list, blocks come before means, so the maxima of the
+  /// softmax then rise early. A rise later on would cost time, because the outputs so far must be rescaled. One lane
+  /// calls it.
   __device__ void keep_best(int tile, const Best& best, BinCounts& bins) const {
     if (best.key == 0) return;
     *key_of(warp(), best.block()) = 0;

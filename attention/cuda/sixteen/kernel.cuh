@@ -93,7 +93,7 @@ class SixteenTile {
   }
 
  private:
-  /// Returns the number, among the head's queries, of row g (half 0) or g + 8 (half 1) of a row tile.
+  /// Returns the index, among the head's queries, of row g (half 0) or g + 8 (half 1) of a row tile.
   __device__ int query(int row_tile, int half) const {
     return first_row_ + 16 * row_tile + 8 * half + lane_ / 4;
   }
@@ -160,8 +160,8 @@ class SixteenTile {
     while (last_ >= 0 && !uses(list_[last_])) --last_;
   }
 
-  /// Starts the copy of the next item into its stage. Past the last item, only closes an empty group of copies, so that
-  /// wait_copies() still counts the right number of groups in flight.
+  /// Starts the copy of the next item, a list entry or a piece of one, into its stage. Past the last item, only closes
+  /// an empty group of copies, so that wait_copies() still counts the right number of groups in flight.
   __device__ void load_next() {
     if (next_ < items_) {
       Stage& stage = stages_[next_stage_];
@@ -394,7 +394,7 @@ class SixteenTile {
   const Sizes& sizes_;
   const Buffers& buffers_;
   Stage* const stages_;
-  const uint32_t queries_;  // shared memory with the tile's queries, if kSharesQueries
+  const uint32_t queries_;  // address of the tile's queries in shared memory, if kSharesQueries
   const int bh_, bk_, lane_, part_;
   const int first_row_;  // first row of this warp, among the head's queries
   const uint32_t* const list_;

@@ -8,9 +8,9 @@
  *   sparsereel_attention_run(attention, &call, workspace, bytes, stream);
  *
  * A call computes out = softmax(q k^T scale) v; on a GPU both products are in 8 bits. Of q k^T, it computes only the
- * blocks of 64 queries x 64 keys that the policy selects, and drops the others. By default, each 16 keys of a dropped
- * block, and their values, are replaced by their mean. More blocks can be dropped if tokens that are neighbors in space
- * and time are also neighbors in the sequence: see sparsereel_token_order().
+ * blocks of 64 queries x 64 keys that the policy selects, and drops the others. By default, means replace a dropped
+ * block: one mean key and one mean value for each 16 of its keys. More blocks can be dropped if tokens that are
+ * neighbors in space and time are also neighbors in the sequence: see sparsereel_token_order().
  *
  * No function prints, ends the process or throws an exception. On a GPU a call only enqueues work: it neither waits for
  * the device nor allocates memory. On a CPU a call returns when the result is complete. It keeps packed keys and values
@@ -117,7 +117,7 @@ typedef enum sparsereel_selection SPARSEREEL_INT {
   SPARSEREEL_CDF = 1,        /* the fewest blocks whose masses or predicted errors sum to a given share of the total */
   SPARSEREEL_ERROR = 2,      /* the fewest blocks such that the predicted error of the others is below a bound */
   SPARSEREEL_DENSE = 3,      /* all blocks */
-  SPARSEREEL_BLOCK_ERROR = 4 /* blocks whose predicted error is above a bound, but at least the one with the largest */
+  SPARSEREEL_BLOCK_ERROR = 4 /* blocks whose predicted error is above a bound, and always the block with the largest */
 } sparsereel_selection;
 
 /* The replacement of the keys and values of a block that is not computed. */
@@ -136,7 +136,8 @@ typedef struct sparsereel_head_policy {
   sparsereel_selection selection;
   /* Fraction of the blocks to compute, in (0, 1]. If blocks are ranked by mass, each tile computes this fraction of the
    * blocks that it sees. If blocks are ranked by error, all heads and tiles of a batch entry together compute this
-   * fraction: the blocks that reduce the error most. If heads have different policies, it applies to each head. */
+   * fraction: the blocks that reduce the error most. If heads have different policies, each head computes its own
+   * fraction of its blocks. */
   double topk;
   double cdf; /* share of a tile's total mass or predicted error that the computed blocks hold, in (0, 1] */
   /* Bound on a predicted error, in (0, 1000]. For SPARSEREEL_ERROR it bounds the error of a tile, relative to the mean
@@ -152,8 +153,8 @@ typedef struct sparsereel_head_policy {
 
 typedef struct sparsereel_attention_policy {
   sparsereel_head_policy all;          /* the policy of every head, unless `heads` is set */
-  const sparsereel_head_policy* heads; /* [heads] in host memory; null if all use `all`. Not read after the function
-                                          that gets the call has returned */
+  const sparsereel_head_policy* heads; /* [heads] in host memory; null if every head uses `all`. Not read after the
+                                          function that gets the call has returned */
   sparsereel_dropped dropped;
   sparsereel_ranking ranking;
   int64_t cell;            /* tokens per mean: 16; a CPU also takes 32 and 64 */
@@ -181,8 +182,9 @@ typedef struct sparsereel_attention_prologue {
    * channels of a pair have equal entries. The last text_tokens tokens are not rotated. Null if there is no rotary
    * embedding, or if rotary_pairs or rotary_positions define it. */
   const float *rotary_cos, *rotary_sin;
-  const void* rotary_pairs; /* GPU only, in place of these tables: the cosine and sine of each pair, fp16 [queries -
-                               text_tokens, head_dim / 2, 2]. From tables, every GPU call first computes such pairs */
+  const void* rotary_pairs; /* GPU only, in place of rotary_cos and rotary_sin: the cosine and sine of each pair, fp16
+                               [queries - text_tokens, head_dim / 2, 2]. A GPU call that gets the tables first computes
+                               such pairs from them */
   int interleaved;          /* 1: channels 2 i and 2 i + 1 are a pair; 0: channels i and i + head_dim / 2 are a pair */
 } sparsereel_attention_prologue;
 
@@ -229,7 +231,7 @@ typedef struct sparsereel_attention_call {
                                  Later keys are padding. Null if every key counts */
   sparsereel_attention_policy policy;
   const uint8_t* map; /* [batch, heads, ceil(queries / map_rows), ceil(keys / 64)] on the device; 0 drops a block. A map
-                         replaces the policy's selection. text_tokens then only says which blocks have no means */
+                         replaces the policy's selection. text_tokens then only determines which blocks have no means */
   int64_t map_rows;   /* queries that share a row of the map: 64 or 128 */
   sparsereel_attention_prologue prologue;
   uint64_t* counts; /* [SPARSEREEL_COUNTS] on the device: counters that the call adds to; null if not wanted */
