@@ -52,13 +52,11 @@ __global__ void __launch_bounds__(kQuantizeThreads, ctas_per_multiprocessor(D, k
                                         column);
   const Rows<T> rows(p.q, thread.b, thread.h, p.head_dim, column);
   const int64_t record = static_cast<int64_t>(bh) * sizes.query_blocks + thread.block;
-  // How many real queries there are from this record on; may be negative, or more than kRecord.
-  const int left = p.queries - thread.block * kRecord;
+  const int left = p.queries - thread.block * kRecord;  // real queries from here on; may be below 0 or above kRecord
   const float to_log2 = p.scale * kLog2e;
   uint8_t* const out = buffers.q + record * kRecord * D;
   float* const scales = buffers.q_scale + record * kRecord;
-  // How many video queries there are from this record on; may be negative, or more than kRecord.
-  const int pooled = video_part(p.queries, p.text_tokens) - thread.block * kRecord;
+  const int pooled = video_part(p.queries, p.text_tokens) - thread.block * kRecord;  // video queries from here on
   float balance[kLaneElements];
   load_row(buffers.q_balance + static_cast<int64_t>(bk) * D + column, balance);
   __shared__ CellSums<D> cells;
