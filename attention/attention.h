@@ -39,7 +39,8 @@ struct Context {
   Mode mode = Mode::full;
   CallPolicy policy{};
   int64_t slot = 0;  // row of Workspace::counts that a GPU call adds to
-  /// Number of last tokens of q and k that are text; attention from and to them is always dense.
+  /// Number of text tokens, the last ones of q and k. The blocks of their queries, and those of their keys, are always
+  /// computed.
   int64_t text_tokens = 0;
   bool causal = false;       // query i sees keys up to i + Nk - Nq
   at::Tensor key_lengths{};  // int64 [B]; keys past the length are padding. Undefined if all keys count
@@ -65,7 +66,7 @@ struct Result {
                        // was asked for, also the reason
 };
 
-/// Memory that calls reuse. Each thread and each stream needs its own.
+/// Memory that calls reuse. Each thread and each stream needs a Workspace of its own.
 struct Workspace {
   at::Tensor scratch;  // bytes that need not be kept between calls
   at::Tensor counts;   // int64 [slots, cuda::kCounts]: what GPU kernels have counted since the last collect_counts()

@@ -12,13 +12,14 @@
 
 namespace sparsereel::attention {
 
-/// One call: out = softmax(q k^T scale) v over the blocks that the policy or the map selects. All pointers are to
-/// memory of one device. On a GPU, out may be the memory of q, because the queries are read before the first output is
-/// written. out_scale may be set only if writes_e4m3() returns true.
+/// One call: out = softmax(q k^T scale) v over the blocks that the policy or the map selects. Pointers are to memory of
+/// the call's device, except those in policy and part. On a GPU, out may be the memory of q, because the queries are
+/// read before the first output is written. out_scale may be set only if writes_e4m3() returns true.
 struct Call : CallSizes<int64_t>, CallTensors, CallScores<int64_t, double> {
   bool quantized = false;  // compute every block, in 8 bits on a CPU too; without this flag, a CPU computes in fp32
   CallPolicy policy{};
-  /// [batch, heads, ceil(queries / map_rows), ceil(keys / 64)]; 0 drops a block. Replaces the selection.
+  /// [batch, heads, ceil(queries / map_rows), ceil(keys / 64)]; 0 drops a block. A map replaces the policy's selection;
+  /// null if there is none.
   const uint8_t* map = nullptr;
   int64_t map_rows = kBlock;  // queries that share a row of the map: kBlock or 2 * kBlock
   CallPrologue prologue{};

@@ -26,8 +26,8 @@ std::string_view name(Mode mode);
 Mode parse_mode(std::string_view text);
 
 /// Returns the kernel that the environment variable SPARSEREEL_ATTENTION_KERNEL names; empty if the variable is unset.
-/// attend() then uses this kernel if the machine supports it, and runs even short sequences sparse. Tests use this to
-/// run the kernels of older machines. Throws Error for an unknown name.
+/// If it is set, attend() uses this kernel where the machine supports it, and does not switch to full attention for
+/// short sequences. Tests use this to run the kernels of older machines. Throws Error for an unknown name.
 std::string_view forced_kernel();
 
 /// The replacement of key blocks that are not computed.
@@ -146,8 +146,8 @@ double usual_topk(Dropped dropped);
 /// similarity in [-1, 1], pv_threshold at least 0. The message names the field with `prefix` before it.
 void validate(const HeadPolicy& head, const std::string& prefix);
 
-/// Checks the whole policy of a call, each head as the function above does. Also throws Error if two values contradict
-/// each other. `heads` is the name of the list of heads in messages, as in "heads[2].topk".
+/// Checks the whole policy of a call, including each head's policy. Also throws Error if two values contradict each
+/// other. `heads` is the name of the list of heads in messages, as in "heads[2].topk".
 void validate(const CallPolicy& policy, const std::string& heads = "heads");
 
 /// Counts and measurements of a call, or sums over calls. Blocks are 64 x 64, over all batch entries and heads.

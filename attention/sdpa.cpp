@@ -1,5 +1,5 @@
-// Computes full attention with torch under the masks of a context. The means of dropped blocks are appended to the
-// keys.
+// Computes full attention with torch under the masks of a context. The means of dropped blocks are appended to the keys
+// and values.
 #include "attention/sdpa.h"
 
 #include <ATen/ATen.h>
@@ -62,7 +62,7 @@ struct Biased {
   at::Tensor k, v, bias;
 };
 
-/// Appends the means of the blocks that the caller's map drops to the keys and values. k and v are [B, H, N, D].
+/// Appends means to the keys and values: those of the blocks that the caller's map drops. k and v are [B, H, N, D].
 Biased with_means(const Context& context, const at::Tensor& k, const at::Tensor& v, const at::Tensor& visible) {
   const BlockMap& map = *context.block_map;
   const int64_t keys = k.size(2), queries = visible.size(2), cell = context.policy.cell;

@@ -26,8 +26,8 @@ void check_size(int64_t size, const char* name) {
 /// stay below 2^63.
 constexpr int64_t kMostElements = int64_t{1} << 48;
 
-/// Returns the product of factors of at least 0. Throws Refusal if the product is above kMostElements; the message says
-/// that `name` has so many elements.
+/// Returns the product of factors of at least 0. Throws Refusal if the product is above kMostElements; the message then
+/// says that `name` has too many elements.
 int64_t checked_product(std::initializer_list<int64_t> factors, const std::string& name) {
   int64_t product = 1;
   for (const int64_t factor : factors)

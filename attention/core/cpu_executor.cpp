@@ -17,8 +17,8 @@ namespace {
 
 constexpr size_t kCacheLine = 64;
 
-/// Returns fp32 unless the call is quantized. A quantized call emulates the Hopper kernel, or the `ada` kernel if
-/// forced_kernel() is `ada`.
+/// Returns Arithmetic::exact, which is fp32, unless the call is quantized. A quantized call emulates the Hopper kernel,
+/// or the `ada` kernel if forced_kernel() is `ada`.
 cpu::Arithmetic arithmetic_of(const Call& call) {
   if (!call.quantized) return cpu::Arithmetic::exact;
   return forced_kernel() == "ada" ? cpu::Arithmetic::int8_values : cpu::Arithmetic::int8;

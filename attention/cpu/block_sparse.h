@@ -1,4 +1,4 @@
-// Multi-threaded attention over the kept blocks only, in fp32 or with emulated 8-bit arithmetic.
+// Multi-threaded attention over the blocks of a map, in fp32 or with emulated 8-bit arithmetic.
 #pragma once
 
 #include <span>

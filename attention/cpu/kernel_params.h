@@ -23,7 +23,8 @@ struct View {
   }
 };
 
-/// Returns the number of tokens in front of the first block that counts as text.
+/// Returns the number of tokens before the first block that contains text. A block with both video and text is treated
+/// as text.
 inline int64_t video_part(int64_t tokens, int64_t text_tokens) {
   return text_tokens == 0 ? tokens : (tokens - text_tokens) / kBlock * kBlock;
 }
@@ -61,7 +62,8 @@ using ParallelFor = std::function<void(int64_t count, const std::function<void(i
 struct Counts {
   int64_t kept_blocks = 0;
   int64_t skipped_pv_blocks = 0;
-  /// Cost of the means: for each block of queries, the number of means that it attends to / 64, rounded up.
+  /// Cost of the means: for each block of queries, the number of means that it attends to, divided by 64 and rounded
+  /// up.
   int64_t mean_blocks = 0;
 };
 

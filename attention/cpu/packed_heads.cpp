@@ -34,7 +34,7 @@ void copy_rows(const float* rows, int64_t stride, int64_t tokens, int64_t head_d
   }
 }
 
-/// Returns the number of cells of a head: those of all blocks of 64 video keys, if a batch entry has no padding.
+/// Returns the number of cells of a head whose batch entry has no padding: the cells of all blocks of 64 video keys.
 int64_t mean_cells(const KernelParams& params) {
   if (params.mean_cell == 0) return 0;
   return video_part(params.keys, params.text_tokens) / kBlock * (kBlock / params.mean_cell);

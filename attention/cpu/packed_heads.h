@@ -35,7 +35,8 @@ class PackedHeads {
   PackedMeans means(int64_t b, int64_t h) const;
 
  private:
-  // Below, `head` counts the heads of k and v over all batch entries: b * heads of k and v + head of k and v.
+  // Below, `head` is an index among the heads of k and v of all batch entries: b * (heads of k and v) + head of k and
+  // v.
   int64_t heads() const { return params_.batch * params_.heads_of_keys(); }
   int64_t head_of(int64_t b, int64_t h) const { return b * params_.heads_of_keys() + h / params_.group(); }
   float* keys(int64_t head, int64_t block) const;

@@ -23,7 +23,7 @@ double sum_of(int64_t n, const F& f) {
 }
 
 struct Moments {
-  float mean, inverse;  // 1 / deviation
+  float mean, inverse;  // inverse: 1 / deviation
 };
 
 Moments moments_of(const PrologueTask& task, const float* x, int64_t n) {

@@ -75,7 +75,7 @@ class Chooser {
 
   const HeadPolicy& policy_;
   RankedHead& head_;
-  const float* ranks_ = nullptr;  // ranks of the tile
+  const float* ranks_ = nullptr;  // the tile's row of RankedHead::rank
   std::vector<int32_t> order_;
   std::vector<double> share_;  // mass or error of each candidate in order_, relative to the best candidate's
 };

@@ -52,7 +52,7 @@ struct Tile {
   int64_t key_length = 0;      // number of keys before the padding
   bool causal = false;         // row r sees the keys below first_row_sees + r
   int64_t first_row_sees = 0;  // may be negative
-  float scale = 1;             // factor of q.k, in natural units
+  float scale = 1;             // multiplies q.k, so that exp(score) is a weight
   float pv_threshold = 0;      // in log2 units; with kNeverSkip or more, P.V is never skipped
   float* out = nullptr;        // [rows, head_dim], rows out_stride apart
   int64_t out_stride = 0;

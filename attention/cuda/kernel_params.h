@@ -47,7 +47,7 @@ struct Selection {
   HeadChoice all{};              // choice of every head if `heads` is null
   const HeadChoice* heads = nullptr;  // host [heads], copied by attention(). If set, each head has its own budget or
                                       // mean length; otherwise the heads of a batch entry share one
-  const uint8_t* map = nullptr;  // device [batch, heads, ceil(queries / map_rows), ceil(keys / 64)] of bytes; 0 drops
+  const uint8_t* map = nullptr;  // device [batch, heads, ceil(queries / map_rows), ceil(keys / 64)]; 0 drops a block
   int map_rows = 64;             // 64 or 128
   /// If other ranks compute other heads: the call has the heads from first_head on, out of the all_heads heads that
   /// share a batch entry's budget or mean length. Both are 0 if the call has all heads.

@@ -36,8 +36,8 @@ void launch_prologue(const PrologueRows& p, Stream stream);
 /// Applies the prologue to q and k and writes the resulting rows to scratch memory, for kernels that read rows. Returns
 /// the parameters with pointers to these rows.
 KernelParams launch_rows(const KernelParams& params, const Buffers& buffers, Stream stream);
-/// If the norm is across heads, writes the moments of q to `moments`, and behind them the moments of k. Copies them if
-/// the caller gave moments.
+/// If the norm is across heads, writes the moments of q to `moments`, and behind them the moments of k. If the caller
+/// gave moments, copies those.
 void launch_moments(const KernelParams& params, float* moments, Stream stream);
 /// Computes the mean of K, the factors that balance Q and K, and the center and scale of V, from a sample: every
 /// stat_stride-th key and every query_stride-th query. Also sets the tile counter and the length classes (Buffers) to

@@ -2,7 +2,7 @@
 //
 // A call does not wait for the device. It runs in the caller's stream and in two side streams, which start after
 // earlier work of the caller's stream and end before later work. The steps are:
-//   statistics: the mean of K, and the center and largest |V|
+//   statistics: the mean of K, the center and scale of V, and the factors that balance Q and K
 //   quantize: 8-bit records of Q, K and V, and the means for the selection
 //   select and lists: the key blocks that matter to each query tile
 //   attention over the lists

@@ -12,7 +12,7 @@ namespace sparsereel::attention::cuda {
 constexpr int kRecord = 64;    // tokens in a record
 constexpr int kKeyGroups = 4;  // number of int8 scales per K record; keys with equal (key % 8) / 2 share a scale
 constexpr int kCell = kMeanCell;
-constexpr float kCellLog2 = 4;  // log2(kCell): in log2 units, the weight that a mean has beyond the weight of one key
+constexpr float kCellLog2 = 4;  // log2(kCell): a mean weighs as much as kCell keys
 constexpr int kBlockCells = kRecord / kCell;
 constexpr int kMeanBlocks = kRecord / kBlockCells;  // number of blocks whose means form a record of means
 /// A V record of the Hopper kernel ends with sets of this many rows, which contain ones. Their product with P gives the
@@ -38,8 +38,8 @@ SPARSEREEL_HOST_DEVICE constexpr int padded_head_dim(int head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }
 
-/// Returns the number of a head's first blocks that have means: blocks of 64 keys that count, before any text. keys:
-/// number of keys that count. video: video_part() of all keys.
+/// Returns how many of a head's first blocks have means: those with 64 video keys that are not padding. keys: number of
+/// keys that are not padding. video: video_part() of all keys.
 SPARSEREEL_HOST_DEVICE constexpr int blocks_with_means(int keys, int video) {
   return (keys < video ? keys : video) / kRecord;
 }
@@ -91,7 +91,7 @@ SPARSEREEL_HOST_DEVICE constexpr int half_value_offset(int key, int column) {
   return key * 2 * D + ((((column >> 4) ^ (key & 7)) << 4) | (column & 15));
 }
 
-/// A list entry has the number of the key block in its low 20 bits. Above these it has a Cover of 2 bits for each group
+/// A list entry has the index of the key block in its low 20 bits. Above them it has a Cover of 2 bits for each group
 /// of 64 query rows of the tile.
 /// none: the group does not use the block. whole: it uses all keys. causal: each row sees only its own part of the
 /// block.
@@ -109,8 +109,8 @@ SPARSEREEL_HOST_DEVICE constexpr Cover entry_cover(uint32_t entry, int group) {
 }
 
 /// An entry of means refers to a record of means. It has the highest bit set, and the Cover bits in the usual place.
-/// The low 16 bits say which blocks of the record are dropped; only the means of these blocks count. The next 4 bits
-/// hold the low bits of the record's index, and the 5 bits below the highest bit hold the high bits.
+/// The low 16 bits mark the blocks of the record that are dropped; only the means of these blocks are used. The next 4
+/// bits hold the low bits of the record's index, and the 5 bits below the highest bit hold the high bits.
 constexpr uint32_t kMeanFlag = 1U << 31;
 static_assert(kMostMeanKeys == 512 * kRecord * kCell, "the number of a record has 9 bits");
 SPARSEREEL_HOST_DEVICE constexpr uint32_t mean_entry(int index, uint32_t dropped, uint32_t covers) {

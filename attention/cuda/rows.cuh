@@ -182,7 +182,7 @@ class RowPrologue {
 
  private:
   struct Moments {
-    float mean, inverse;  // 1 / deviation
+    float mean, inverse;  // inverse: 1 / deviation
   };
 
   __device__ bool has_rotary() const {

@@ -12,7 +12,7 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 constexpr size_t kAlignment = 1024;
-constexpr int kMostParts = 8;  // most parts of a tile, because one CTA adds them all up
+constexpr int kMostParts = 8;  // largest number of parts of a tile; small, because one CTA adds up all of them
 // Splitting tiles into parts pays if a multiprocessor would otherwise idle for longer than this number of list entries
 // takes. The number was measured, and includes a margin.
 #ifdef SPARSEREEL_RACECHECK

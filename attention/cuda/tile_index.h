@@ -11,10 +11,10 @@ struct TileCounts {
   int batch_heads, query_tiles, listed_tiles;
 };
 
-/// The query tile with number `index` over all tiles. Tiles of a head follow each other, because the head's K and V
-/// then stay in the L2 cache. Inside a head, the tiles go from the last rows to the first, because late rows of a
-/// causal mask have the longest lists. Tiles with text rows use every block and come before all others: if they started
-/// late, everything would wait for them.
+/// A query tile, and its index among all tiles. Tiles of a head follow each other, because the head's K and V then stay
+/// in the L2 cache. Inside a head, the tiles go from the last rows to the first, because late rows of a causal mask
+/// have the longest lists. Tiles with text rows use every block and come before all others: if they started late,
+/// everything would wait for them.
 struct TileIndex {
   int bh, tile;
 

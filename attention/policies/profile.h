@@ -22,7 +22,7 @@ struct ProfileHead {
   double sparsity = 0;
 };
 
-/// The conditions under which a profile was made. Its figures hold only for these.
+/// The conditions under which a profile was made. The profile's figures hold only for these conditions.
 struct ProfileSetting {
   int64_t width = 0, height = 0, frames = 0, steps = 0;
   std::string token_order, device, dtype;
@@ -53,7 +53,7 @@ struct Profile {
   // The fields below describe a policy for each head. A profile without such policies does not use them, and its file
   // does not contain them.
   Bounds bounds;
-  double error = 0, sparsity = 0;  // averages over the heads; sparsity counts dense steps and layers as well
+  double error = 0, sparsity = 0;  // averages over the heads; sparsity includes dense steps and layers
   ProfileQuality untuned;
   double untuned_sparsity = 0;
   // For these fields see Policy. A file that has none of the keys dropped, select and cell was made with SpargeAttn's

@@ -87,8 +87,8 @@ __global__ void __launch_bounds__(kThreads) find_out_scale(const __grid_constant
   raise_out_scale(most, p.out_scale + b);
 }
 
-/// Computes all heads. The queries of all heads are divided evenly among the CTAs, so most CTAs have queries of only
-/// one head.
+/// Computes all heads. The queries of all heads are divided evenly among the CTAs. A CTA loads keys and values again
+/// when it comes to the next head.
 template <typename T, int D, int kStepKeys, bool kWeights>
 __global__ void __launch_bounds__(kThreads, 1)
     few_keys_kernel(const __grid_constant__ KernelParams p, const float* moments) {

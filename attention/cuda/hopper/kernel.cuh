@@ -73,7 +73,7 @@ void launch_whole(const LaunchContext& context) {
   if (!context.params.causal) {
     skips ? attend(hopper_attention<D, false, true, false, kMeans>)
           : attend(hopper_attention<D, false, false, false, kMeans>);
-  } else if (skips || kMeans) {  // means under a causal mask are rare
+  } else if (skips || kMeans) {  // causal calls with means are rare: no variant without kSkips
     attend(hopper_attention<D, true, true, false, kMeans>);
   } else if constexpr (!kMeans) {
     attend(hopper_attention<D, true, false, false, false>);

@@ -283,7 +283,9 @@ class Softmax {
     hold_packed();
   }
 
-  uint32_t bits_shift_[2];  // shift for the linear exponentials; it may wrap around if its sum with a score does not
+  /// Shift for the linear exponentials. It may wrap around 2^32: its sum with a scaled score is in the valid range
+  /// again.
+  uint32_t bits_shift_[2];
 };
 
 }  // namespace sparsereel::attention::cuda::hopper

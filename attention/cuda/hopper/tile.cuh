@@ -100,8 +100,8 @@ constexpr int shared_bytes() {
   return sizeof(Plan);
 }
 
-/// The addresses of parts of the plan. Their arithmetic has 32 bits and two bases: pointers to the parts would take
-/// more instructions.
+/// The addresses of parts of the plan. They are computed in 32 bits from two base addresses, because pointers to the
+/// parts would take more instructions.
 template <typename T>
 class Addresses {
   using Plan = SharedMemoryPlan<T>;
@@ -149,8 +149,8 @@ class Addresses {
   const uint32_t base_, barriers_;
 };
 
-/// The thread that keeps the stages filled: tile after tile until none is left or, with kParts, for its share of the
-/// shared tiles (shares.h). kMeans is true if lists may hold means.
+/// The thread that keeps the stages filled. Without kParts, it takes tile after tile until none is left. With kParts,
+/// it loads its CTA's share of the split tiles (shares.h). kMeans is true if lists may hold means.
 template <typename T, bool kParts, bool kMeans>
 class Producer {
   static constexpr int D = T::D;

@@ -72,8 +72,8 @@ class MmaTile {
     return first_row_ + 16 * row_tile + 8 * half + lane_ / 4;
   }
 
-  /// Loads the queries into registers, or starts to copy them to shared memory. In that case the copies belong to the
-  /// same group as those of the first block.
+  /// Loads the queries into registers or, if kSharedQueries, starts to copy them to shared memory. These copies belong
+  /// to the same group as those of the first block.
   __device__ void load_queries() {
     if constexpr (Shape::kSharedQueries) {
       const int64_t first =
@@ -183,7 +183,7 @@ class MmaTile {
     }
   }
 
-  /// Computes s = Q K. The result is a float to which kMagic was added (weights.cuh).
+  /// Computes s = Q K + kMagicBits: the bits of the float kMagic + Q K (weights.cuh).
   __device__ void multiply_keys(const Stage& stage, Scores& s) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
@@ -421,7 +421,7 @@ class MmaTile {
   const int first_row_;  // first row of this warp, among the head's queries
   const uint32_t* const list_;
   const int length_;
-  const int keys_;      // number of keys that count
+  const int keys_;      // number of keys that are not padding
   int next_stage_ = 0;  // stage that load_block() fills next
   float pv_threshold_ = kNeverSkip;
   int last_ = -1;    // index of the last list entry that the group uses

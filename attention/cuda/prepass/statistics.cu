@@ -46,8 +46,8 @@ struct Sampler {
   int column = static_cast<int>(threadIdx.x) % kRowLanes * kLaneElements,
       row = static_cast<int>(threadIdx.x) / kRowLanes;
 
-  /// Calls f(token, true if the token counts) for this thread's tokens. All lanes of a warp make equally many calls,
-  /// because the prologue shuffles data between them.
+  /// Calls f(token, real) for this thread's tokens. All lanes of a warp make equally many calls, because the prologue
+  /// shuffles data between them. In calls after a lane's last token, `real` is false.
   template <typename F>
   __device__ void each_token(int tokens, int stride, const F& f) const {
     const int samples = ceil_div(tokens, stride), rounds = ceil_div(samples, kRows * chunks);

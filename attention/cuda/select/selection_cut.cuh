@@ -119,11 +119,12 @@ struct Cut {
   int ties;
 };
 
-constexpr int kAllTies = 1 << 30;  // there are no ties to break
+constexpr int kAllTies = 1 << 30;  // keeps all candidates that equal the threshold
 
-/// Keeps the `wanted` largest candidates. There must be more than `wanted`. First guesses a threshold as if scores were
-/// normally distributed, and then interpolates between the two thresholds with the nearest counts. Usually a few rounds
-/// are enough. If they are not, because of ties or another distribution, bisection follows.
+/// Returns the cut that keeps the `wanted` largest candidates. There must be more than `wanted`. First guesses a
+/// threshold as if scores were normally distributed, and then interpolates between the two thresholds with the nearest
+/// counts. Usually a few rounds are enough. If they are not, because of ties or another distribution, bisection
+/// follows.
 __device__ inline Cut cut_by_count(const Candidates& candidates, int wanted, const Spread& spread) {
   constexpr int kGuesses = 10;
   uint32_t low = 1, high = ~0U;  // more than `wanted` are at or above `low`, fewer than `wanted` at or above `high`
@@ -157,7 +158,7 @@ __device__ inline Cut cut_by_count(const Candidates& candidates, int wanted, con
   return {low, wanted - above_high};
 }
 
-/// Keeps the fewest candidates whose masses sum to at least `wanted`. `wanted` is in units of e^top.
+/// Returns the cut that keeps the fewest candidates whose masses sum to at least `wanted`, which is in units of e^top.
 __device__ inline Cut cut_at_mass(const Candidates& candidates, float wanted, float top) {
   uint32_t threshold = 0;
   for (uint32_t bit = 0x80000000U; bit != 0; bit >>= 1)
@@ -166,14 +167,14 @@ __device__ inline Cut cut_at_mass(const Candidates& candidates, float wanted, fl
   return {threshold, max(1, static_cast<int>(ceilf(missing / __expf(from_ordered(threshold) - top))))};
 }
 
-/// Keeps the fewest candidates that hold the share `share` of the total mass.
+/// Returns the cut that keeps the fewest candidates that hold the share `share` of the total mass.
 __device__ inline Cut cut_by_mass(const Candidates& candidates, float share) {
   const float top = from_ordered(candidates.largest());
   if (!isfinite(top)) return {1, kAllTies};
   return cut_at_mass(candidates, share * candidates.mass_from(1, top), top);
 }
 
-/// Keeps the fewest candidates such that the masses of the others sum to at most `rest`.
+/// Returns the cut that keeps the fewest candidates such that the masses of the others sum to at most `rest`.
 __device__ inline Cut cut_by_rest(const Candidates& candidates, float rest) {
   const float top = from_ordered(candidates.largest());
   if (!isfinite(top) || !isfinite(rest)) return {1, kAllTies};

@@ -77,7 +77,7 @@ class TileMasses {
 
  private:
   static constexpr float kLowest = -1e30F;
-  /// A score may exceed the shift by this much, because sums of up to 2^60 fit into fp32.
+  /// add() raises `top` only if a score exceeds it by more than this, in log2 units. Sums of up to 2^60 fit into fp32.
   static constexpr float kRoom = 60;
 
   static constexpr int kTogether = 4;  // number of products, of 8 blocks each, that are in flight

@@ -399,7 +399,7 @@ class SixteenTile {
   const int first_row_;  // first row of this warp, among the head's queries
   const uint32_t* const list_;
   const int items_;  // number of items that are loaded into stages: list entries, or pieces of them
-  const int keys_;   // number of keys that count
+  const int keys_;   // number of keys that are not padding
   const uint8_t *const own_keys_, *const own_values_;  // where this thread's first copy of K and of V starts
   const float scale_;
   uint32_t next_entry_ = 0;
