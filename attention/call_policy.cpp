@@ -135,7 +135,7 @@ void validate(const CallPolicy& policy, const std::string& heads) {
   if (policy.heads.empty()) check_means(policy, policy.defaults);
   for (size_t head = 0; head < policy.heads.size(); ++head) {
     check_means(policy, policy.heads[head]);
-    if (is_valid(policy.heads[head])) continue;  // the usual case, without building the name: this runs in every call
+    if (is_valid(policy.heads[head])) continue;  // the name below is built only for an error
     validate(policy.heads[head], heads + "[" + std::to_string(head) + "].");
   }
 }

@@ -7,8 +7,8 @@
 
 namespace sparsereel::attention::cpu {
 
-/// Marks blocks in RankedHead::kept. First marks the best candidate of each tile, because it sets the maximum of the
-/// tile's softmax. Then marks the best other candidates of all tiles of all heads together. The total number of marked
+/// Marks blocks in RankedHead::kept. First marks the best candidate of each tile, so that every tile computes at least
+/// one block. Then marks the best other candidates of all tiles of all heads together. The total number of marked
 /// blocks is what `topk` would grant if each tile chose alone (RankedHead::granted()). Tiles that are dense or without
 /// candidates take no part. Over 8 prompts of the tiny model at 512 x 512, one budget for all tiles instead of one for
 /// each raises PSNR from 36.9 to 38.2 dB at topk 0.15, and from 31.3 to 34.9 dB at 0.07.

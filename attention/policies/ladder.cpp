@@ -42,8 +42,8 @@ void Ladder::report(const Trial& trial, double bound) {
     return;
   }
   if (passes) {
-    // A setting's sums grow only in calls that measure this setting. The answer therefore moves by at most one setting
-    // per call towards sparser settings, so that the sums of neighboring settings come from almost the same calls.
+    // A setting's sums grow only in calls that measure it. The sums of two settings can be compared only if they come
+    // from almost the same calls, so the answer moves by at most one setting per call towards sparser settings.
     const bool moved = point < edge_;
     if (moved || point == 0 || failed_) return settle(point);
     asked_ = point - 1;

@@ -70,7 +70,7 @@ constexpr int kNoMeans = 1 << 30;
 template <typename T>
 struct OutputMemory {
   uint8_t rows[T::kRows * T::kRowBytes];
-  uint8_t means[2 * T::kMeanBytes];  // a ring of two times kMeans
+  uint8_t means[2 * T::kMeanBytes];  // a ring for the means of 2 * kMeans blocks, in two halves
 };
 
 /// The shared memory of a CTA. Arrays are flat, because indices into arrays of arrays take more instructions.

@@ -132,7 +132,7 @@ __device__ Found build_list(const KernelParams& p, const Sizes& sizes, const Buf
   const int64_t at = static_cast<int64_t>(bh) * sizes.query_tiles + tile;
   uint32_t* list = buffers.lists + at * sizes.list_entries;
   Found found = {};
-  bool plain = true;  // see TileList
+  bool plain = true;  // see TileList::plain
   int length = 0;
   each_word<kGroups>(sizes, groups, [&](int word) {
     uint32_t used[kGroups], any = 0, entry = static_cast<uint32_t>(word * 32 + lane);
