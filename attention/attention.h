@@ -43,7 +43,7 @@ struct Context {
   /// computed.
   int64_t text_tokens = 0;
   bool causal = false;       // query i sees keys up to i + Nk - Nq
-  at::Tensor key_lengths{};  // int64 [B]; keys past the length are padding. Undefined if all keys count
+  at::Tensor key_lengths{};  // int64 [B]; keys past the length are padding. Undefined if there is no padding
   at::Tensor key_bias{};     // fp32 [B, Nk], added to the keys' scores; mode full only, without a block_map
   /// If set, exactly these blocks are computed, and the policy selects none.
   std::optional<BlockMap> block_map{};

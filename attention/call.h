@@ -43,7 +43,7 @@ struct Call : CallSizes<int64_t>, CallTensors, CallScores<int64_t, double> {
 };
 
 /// Returns the sizes and masks of a call. They determine which blocks hold a visible pair of query and key, and which
-/// blocks have means. key_lengths: [batch] in host memory; null if every key counts.
+/// blocks have means. key_lengths: [batch] in host memory; null if there is no padding.
 cpu::KernelParams masks_of(const Call& call, const int64_t* key_lengths);
 
 /// means_text() and blocks_text() return parts of a call's description, such as ", means of 16 tokens for dropped

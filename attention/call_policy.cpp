@@ -142,7 +142,7 @@ void validate(const CallPolicy& policy, const std::string& heads) {
 
 double Statistics::sparsity() const {
   if (total_blocks == 0) return 0;
-  // QK and PV cost the same, so a block counts as two units of work; skipping its PV saves one.
+  // QK and PV cost the same, so a block is two units of work; skipping its PV saves one.
   const auto done = static_cast<double>(2 * kept_blocks - skipped_pv_blocks);
   return 1 - done / static_cast<double>(2 * total_blocks);
 }

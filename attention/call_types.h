@@ -47,9 +47,9 @@ struct CallTensors {
 template <typename Size, typename Real>
 struct CallScores {
   Real scale = 1;
-  Size text_tokens = 0;                  // number of last tokens of q and k that are text
+  Size text_tokens = 0;                  // number of text tokens, the last ones of q and k
   bool causal = false;                   // query i sees keys up to i + keys - queries
-  const int64_t* key_lengths = nullptr;  // [batch]; null if every key counts
+  const int64_t* key_lengths = nullptr;  // [batch]; null if there is no padding
 };
 
 enum class Norm { none, layer, rms };
@@ -78,7 +78,7 @@ struct PrologueOf {
   /// True if the tables also have rows for the text tokens, which are then rotated too. Cannot be combined with norm
   /// weights for text tokens.
   bool rotates_text = false;
-  int rotary_tokens = 0;    // number of first tokens to rotate. The code that starts kernels sets it; callers need not
+  int rotary_tokens = 0;    // how many of the first tokens are rotated; set by the code that starts kernels
   bool interleaved = true;  // true: channels 2i and 2i + 1 are a pair; false: i and i + head_dim / 2 are. Both channels
                             // of a pair have equal entries in the tables
   // Norm weights [head_dim] of the last text_tokens tokens. If absent, these tokens use q_weight and k_weight. For

@@ -51,7 +51,7 @@ void check_tensors(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
   if (q.stride(3) != 1 || k.stride(3) != 1 || v.stride(3) != 1) refuse_all("make the last dimension contiguous");
 }
 
-/// Returns key_lengths as a tensor on the CPU; undefined if every key counts.
+/// Returns key_lengths as a tensor on the CPU; undefined if there is no padding.
 at::Tensor lengths_on_cpu(const Context& context) {
   return context.key_lengths.defined() ? context.key_lengths.to(at::kCPU).contiguous() : at::Tensor();
 }

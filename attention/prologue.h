@@ -14,7 +14,7 @@ CallPrologue which_exist(const Prologue& prologue);
 void check_prologue(const Prologue& prologue, const at::Tensor& q, const at::Tensor& k, int64_t text_tokens);
 
 /// q and k after the prologue, [B, N, H, D] in q's dtype. If the prologue is empty, these are the original tensors.
-/// text_tokens: number of last tokens that are text.
+/// text_tokens: number of text tokens, the last ones.
 struct QueriesAndKeys {
   at::Tensor q, k;
 };

@@ -179,7 +179,7 @@ void keep(std::span<RankedHead> heads, const Cut& cut) {
   each_tile(heads, [&](RankedHead& head, int64_t tile, int64_t number) {
     int64_t ties = cut.ties_of(cut.first_tile + number);
     each_candidate(head, tile, [&](int64_t block, float rank) {
-      const bool broken = rank == kInfinity;  // a NaN
+      const bool broken = rank == kInfinity;  // each_candidate() passes a NaN as infinity
       if (rank > cut.threshold || broken || (rank == cut.threshold && ties-- > 0)) head.kept_row(tile)[block] = 1;
     });
   });

@@ -17,7 +17,7 @@ struct PrologueTask {
   View<float> out{};
   CallPrologue prologue{};
   RowNormOf<const float*> norm{};  // the prologue's of_queries() or of_keys()
-  int64_t text_tokens = 0;         // number of last tokens that are text; they use norm.text_weight if it exists
+  int64_t text_tokens = 0;         // number of text tokens, the last ones; they use norm.text_weight if it exists
 };
 
 /// Runs the task. The layer norm is (x - mean) / sqrt(var + eps), the RMS norm x / sqrt(mean(x^2) + eps); weight and

@@ -26,8 +26,8 @@ constexpr int kSortedRounds = 5;
 // Tokens in a sample. Their mean is off by about 1/22 of a standard deviation, which is precise enough.
 constexpr int kStatSamples = 512;
 
-/// Returns the number of a head's first query tiles whose lists the selection itself writes. This is possible if
-/// selection tiles have as many rows as query tiles and no mask applies, for tiles without rows of text.
+/// Returns for how many of a head's first query tiles the selection itself writes the lists. It can do so for tiles
+/// without rows of text, if selection tiles have as many rows as query tiles and no mask applies.
 int listed_tiles(const KernelParams& params, int query_tiles, const KernelTraits& kernel) {
   const Selection& selection = params.selection;
   if (selection.kind != Selection::Kind::predict || selection.rows != kernel.tile_rows || params.causal) return 0;

@@ -53,8 +53,8 @@ struct Sizes {
   int key_records;      // key_blocks + mean_records
   int list_entries;     // capacity of a list
   int selection_tiles;  // per (batch, head); video queries only
-  int listed_tiles;     // number of first query tiles of a (batch, head) whose lists the selection itself writes
-  int selectable_keys;  // number of first key blocks, those without text
+  int listed_tiles;     // per (batch, head): the first query tiles, whose lists the selection itself writes
+  int selectable_keys;  // number of key blocks before the first one with text
   int pooled_blocks;    // key_blocks, rounded up to a multiple of 8
   int budgets;  // number of budgets: one per batch entry, or per (batch, head) if heads have their own choices; 0 if
                 // none is needed
@@ -151,7 +151,7 @@ struct Buffers {
   TileList* tile_lists;  // [bh][query_tiles]
   int* next_tile;        // counter from which the CTAs of the persistent kernel take their next tile
   int* class_counts;     // [kLengthClasses], number of sorted tiles in each class
-  int* tile_order;       // [kLengthClasses][sorted_tiles], TileIndex numbers of the tiles in each class
+  int* tile_order;       // [kLengthClasses][sorted_tiles], indices (TileIndex) of the tiles in each class
   float* parts;          // [shares.slots()], parts of split tiles; only if tiles are split
   // The rest is only for kernels that read rows.
   uint16_t* q_rows;       // [bh][queries][head_dim] after the prologue, in the call's type; only with a prologue

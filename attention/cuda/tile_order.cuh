@@ -21,7 +21,7 @@ __device__ inline void put_tile(const Sizes& sizes, const Buffers& buffers, int 
   buffers.tile_order[length_class * sizes.sorted_tiles + at] = index;
 }
 
-/// Returns the TileIndex number of the tile that runs at position `index`.
+/// Returns the index (TileIndex) of the tile that runs at position `index`.
 __device__ inline int tile_at(const Sizes& sizes, const Buffers& buffers, int index) {
   int place = index - (sizes.whole_tiles - sizes.sorted_tiles);
   if (place < 0) return index;

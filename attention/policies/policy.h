@@ -10,8 +10,8 @@ namespace sparsereel::attention {
 
 struct Policy : BlockPolicy {
   std::vector<std::vector<HeadPolicy>> per_head;  // [layer][head], from a profile; empty if all heads use the defaults
-  int64_t dense_steps = 0;                        // number of first steps that compute every block
-  int64_t dense_layers = 0;                       // number of first layers that compute every block
+  int64_t dense_steps = 0;                        // how many of the first steps compute every block
+  int64_t dense_layers = 0;                       // how many of the first layers compute every block
 
   /// Returns the policy for calls of this layer in this step. The result points into per_head. Throws Error if per_head
   /// does not have this layer.

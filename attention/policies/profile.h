@@ -37,7 +37,7 @@ struct ProfileQuality {
   double seconds = 0, full_seconds = 0;  // seconds to denoise a video, with this profile and with full attention
 };
 
-/// Number of first steps, and number of first layers, that compute every block.
+/// How many of the first steps, and how many of the first layers, compute every block.
 struct DenseStart {
   int64_t steps = 0;
   int64_t layers = 0;

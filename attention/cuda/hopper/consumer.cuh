@@ -249,8 +249,8 @@ class Consumer {
   Mask<T, kCausal> mask_;
   Softmax<T, kCausal> softmax_;
   Output<T> output_;
-  SoftmaxCase unmasked_case_;     // for subtiles without masks, by the tile's largest score
-  SoftmaxCase tile_case_, case_;  // for every subtile of the tile, and for the current one
+  SoftmaxCase unmasked_case_;     // case of subtiles without masks; it depends on the tile's largest score
+  SoftmaxCase tile_case_, case_;  // case of all subtiles of the tile, or `mixed`; case of the current subtile
   int blocks_left_ = 0;           // number of entries that are not means, from the current subtile on; may be negative
   float weight_ = 1;              // number of tokens for which a key of my_record() stands, in the current subtile
   float skip_below_[2];           // a row needs P.V of a subtile only if a log2 P is above this

@@ -306,8 +306,7 @@ class MmaTile {
   }
 
   /// Computes P = 255 * 2^(scale s - the block's maximum) in uint8. Sets `factor` to the weight of a P of 1, relative
-  /// to that of the row's maximum. Multiplies the rows' sums by alpha, then adds factor * P. lane_max: see
-  /// find_maxima().
+  /// to the row's maximum. Replaces the rows' sums by alpha * sum + factor * P. lane_max: see find_maxima().
   __device__ void weigh_int8(const Scores& s, const RowPairs& scale, float log2_weight, const RowPairs& lane_max,
                              const RowPairs& block_max, const RowPairs& alpha, Weights& weights, RowPairs& factor) {
 #pragma unroll

@@ -24,8 +24,8 @@ class Chooser : protected RankedTiles<D> {
   using Ranked::visible_in, Ranked::candidates_of, Ranked::wanted_of, Ranked::length_of;
   using Ranked::with_means_, Ranked::warp, Ranked::lane, Ranked::exists, Ranked::shares_budget, Ranked::is_bounded;
 
-  /// Chooses for the CTA's tiles, one warp per tile, and counts the entries of the lists that it writes. all: true if
-  /// this warp's tile keeps all blocks.
+  /// Chooses for the CTA's tiles, one warp per tile, and adds the blocks and means of the lists that it writes to the
+  /// call's counters. all: true if this warp's tile keeps all blocks.
   __device__ void choose_all(bool all) {
     __shared__ Found kept;
     if (threadIdx.x == 0) kept = {};

@@ -66,8 +66,8 @@ class Group {
   const bool exists_;
   const int key_blocks_;
   int visible_;     // number of key blocks that the last row sees
-  int whole_;       // number of first key blocks in which every row sees every key
-  int with_means_;  // number of first key blocks that have means
+  int whole_;       // every row sees every key of the first whole_ key blocks
+  int with_means_;  // the first with_means_ key blocks have means
   const uint8_t* map_ = nullptr;
   const uint32_t* bitmap_ = nullptr;
   uint32_t fetched_ = 0;

@@ -227,8 +227,8 @@ typedef struct sparsereel_attention_call {
   int64_t text_tokens; /* number of text tokens, the last ones of q and k. The blocks of their queries, and those of
                           their keys, are always computed */
   int causal;          /* 1: query i sees only keys up to i + keys - queries */
-  const int64_t* key_lengths; /* [batch] on the device: number of keys that count in each batch entry, from 0 to `keys`.
-                                 Later keys are padding. Null if every key counts */
+  const int64_t* key_lengths; /* [batch] on the device: number of keys of each batch entry that are not padding, from 0
+                                 to `keys`. Padding comes last. Null if there is no padding */
   sparsereel_attention_policy policy;
   const uint8_t* map; /* [batch, heads, ceil(queries / map_rows), ceil(keys / 64)] on the device; 0 drops a block. A map
                          replaces the policy's selection. text_tokens then only determines which blocks have no means */
