@@ -199,10 +199,10 @@ void for_row_groups(int64_t rows, const F& f) {
 struct Panel {
   const float* keys;
   const float* values;
-  const float* key_scale;    // for 8 bits only
-  const float* value_scale;  // for int8_values only
-  int64_t count;             // keys that at least one row sees
-  int64_t columns;           // the `count` keys, rounded up to whole vectors
+  const float* key_scale;    // [64], only in 8-bit arithmetic
+  const float* value_scale;  // [padded_dim], only for int8_values
+  int64_t count;             // number of keys that are not padding, or of means
+  int64_t columns;           // `count`, rounded up to whole vectors
   int64_t first_key;         // index of the first key; negative for means, which every row sees
   float log2_weight;         // added to the scores after the maxima are taken
 };

@@ -58,9 +58,9 @@ struct Barriers {
 /// The producer's message to the consumers about the next tile.
 struct alignas(16) Work {
   int bh, tile;  // bh is -1 after the last tile
-  int slot;      // place of the part, if the tile is split
+  int slot;      // index of the part's memory (Shares::slot()), if the tile is split
   int stages;
-  int plain;            // see TileList
+  int plain;            // see TileList::plain
   float largest_score;  // bound on the magnitude of the head's scores, in log2 units
   int blocks;           // number of entries before the first entry of means; kNoMeans if there are no means
 };
