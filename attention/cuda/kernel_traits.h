@@ -13,8 +13,8 @@ enum class Kernel { hopper, ada, ampere, sixteen };
 enum class ValueFormat {
   e4m3_less_mean,  // a row for each channel in e4m3, minus the row's mean, which is stored separately. Then
                    // ones_sets() sets of rows of ones (records.h)
-  int8,            // a row for each channel in int8, then an fp32 scale for each channel
-  half,            // a row for each key in fp16
+  int8,            // rows of channels in int8, then an fp32 scale for each channel
+  half,            // rows of keys in fp16
 };
 
 constexpr int value_record_bytes(ValueFormat format, int D) {
