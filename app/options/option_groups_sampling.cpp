@@ -115,8 +115,8 @@ std::vector<OptionSpec> sampler_and_speed() {
        .manual = R"(Reuses the work of the last computed step if the transformer's first layer changes little. With
            0.1, a change below a tenth counts as little. forecast:0.1 also extrapolates how the output of the other
            layers changes, which has higher fidelity and takes twice the memory. forecast:0.1:20% never reuses work in
-           the first fifth of the steps. steps:20 computes 20 evenly spread steps, for benchmarks. 0 computes every
-           step.)",
+           the first fifth of the steps; forecast:0.1:20%:1 never reuses work in the first fifth and in the last step.
+           steps:20 computes 20 evenly spread steps, for benchmarks. 0 computes every step.)",
        .example = "sparsereel generate -p \"a panda\" --cache forecast:0.1:20%",
        .in_help = InHelp::all,
        .commands = {Command::tune}},

@@ -43,20 +43,24 @@ int64_t parse_steps(const std::string& number, const std::string& text) {
 }  // namespace
 
 std::optional<bool> CacheRule::reuses(int64_t step, int64_t run_steps) const {
-  if (kind != CacheKind::steps) return step < first.of(run_steps) ? std::optional(false) : std::nullopt;
+  if (kind != CacheKind::steps) {
+    const bool computed = step < first.of(run_steps) || step >= run_steps - last.of(run_steps);
+    return computed ? std::optional(false) : std::nullopt;
+  }
   if (steps >= run_steps || step == 0) return false;
-  const int64_t gaps = steps - 1, last = run_steps - 1;
+  const int64_t gaps = steps - 1, end = run_steps - 1;
   if (gaps == 0) return true;
-  // The computed steps are round(k * last / gaps) for k = 0..gaps. This step can only be the one with k = round(step *
-  // gaps / last).
-  const int64_t k = (2 * step * gaps + last) / (2 * last);
-  return (2 * k * last + gaps) / (2 * gaps) != step;
+  // The computed steps are round(k * end / gaps) for k = 0..gaps. This step can only be the one with k = round(step *
+  // gaps / end).
+  const int64_t k = (2 * step * gaps + end) / (2 * end);
+  return (2 * k * end + gaps) / (2 * gaps) != step;
 }
 
 std::string name(const CacheRule& rule) {
   const std::string kind(kNames.at(static_cast<size_t>(rule.kind)));
   if (rule.kind == CacheKind::steps) return kind + ":" + std::to_string(rule.steps);
   const std::string text = kind + ":" + exact_text(rule.threshold);
+  if (rule.last != FirstSteps{}) return text + ":" + name(rule.first) + ":" + name(rule.last);
   return rule.first == FirstSteps{} ? text : text + ":" + name(rule.first);
 }
 
@@ -68,7 +72,11 @@ CacheRule parse_cache_rule(const std::string& text) {
   if (kind == CacheKind::steps) return {.kind = kind, .steps = parse_steps(number, text)};
   const size_t second = number.find(':');
   CacheRule rule{.kind = kind, .threshold = parse_threshold(number.substr(0, second), text)};
-  if (second != std::string::npos) rule.first = parse_first_steps(number.substr(second + 1), "cache");
+  if (second == std::string::npos) return rule;
+  const std::string computed = number.substr(second + 1);
+  const size_t third = computed.find(':');
+  rule.first = parse_first_steps(computed.substr(0, third), "cache");
+  if (third != std::string::npos) rule.last = parse_first_steps(computed.substr(third + 1), "cache");
   return rule;
 }
 

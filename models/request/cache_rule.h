@@ -27,6 +27,9 @@ struct CacheRule {
   int64_t steps = 0;
   /// With a threshold, these steps are always computed, because all later steps build on early errors.
   FirstSteps first = {};
+  /// With a threshold, this many steps at the end of the run are always computed, because the change of their noise
+  /// levels is the largest.
+  FirstSteps last = {};
 
   bool on() const { return threshold > 0 || steps > 0; }
   /// Returns true if step `step` of `run_steps` is reused, false if it is computed. Returns nothing if the change of
@@ -34,7 +37,8 @@ struct CacheRule {
   std::optional<bool> reuses(int64_t step, int64_t run_steps) const;
   bool operator==(const CacheRule&) const = default;
 };
-/// Formats a rule: "first-block:0.1", "forecast:0.1", "steps:20", or "forecast:0.1:20%" if the first fifth is computed.
+/// Formats a rule: "first-block:0.1", "forecast:0.1", "steps:20", "forecast:0.1:20%" if the first fifth is computed, or
+/// "forecast:0.1:20%:1" if the last step is computed too.
 std::string name(const CacheRule& rule);
 /// Parses the texts that name() returns, and "0.1" as a first-block cache. Throws Error for any other text.
 CacheRule parse_cache_rule(const std::string& text);

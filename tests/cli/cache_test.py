@@ -20,6 +20,13 @@ class Cache(BatchTest):
             again = self.report('--from', 'a.gif', '-o', 'b.gif', '--steps', 6)
             self.assertEqual((again['recipe'], self.video('b.gif')), (report['recipe'], self.video('a.gif')))
 
+    def test_first_and_last_steps_are_always_computed(self):
+        for rule, reused in (('forecast:1e30:0:2', [1, 2, 3]), ('forecast:1e30:40%:1', [3, 4])):
+            report = self.report('-o', 'a.gif', '--steps', 6, '--cache', rule)
+            self.assertEqual((report['recipe']['cache'], report['cache']['reused_steps']), (report['cache']['rule'], reused))
+            again = self.report('--from', 'a.gif', '-o', 'b.gif', '--steps', 6)
+            self.assertEqual((again['recipe'], self.video('b.gif')), (report['recipe'], self.video('a.gif')))
+
     def test_given_number_of_steps_is_computed_with_all_weights(self):
         for steps, computed, reused in ((6, 3, [1, 2, 4]), (6, 1, [1, 2, 3, 4, 5]), (5, 4, [2])):
             report = self.report('-o', 'a.gif', '--steps', steps, '--cache', f'steps:{computed}')

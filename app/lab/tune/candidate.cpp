@@ -56,7 +56,7 @@ auto key_of(const Candidate& candidate, int64_t steps) {
   const CacheRule& cache = candidate.cache;
   return std::tuple(candidate.mode, candidate.topk.value_or(0), candidate.block_error.value_or(0),
                     candidate.dense.of(steps), cache.kind, cache.threshold, cache.steps, cache.first.of(steps),
-                    candidate.weights, candidate.exact.of(steps));
+                    cache.last.of(steps), candidate.weights, candidate.exact.of(steps));
 }
 
 }  // namespace

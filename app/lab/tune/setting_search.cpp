@@ -145,7 +145,8 @@ double SettingSearch::steps_by(const Candidate& candidate, double share) const {
   double sum = 0;
   for (int64_t step = 0; step < steps_; ++step) {
     const double at = (static_cast<double>(step) + 0.5) / steps;
-    if (at < share) sum += at < forced || step == 0 ? 1 : density.at(at);
+    const bool certain = at < forced || step == 0 || step >= steps_ - cache.last.of(steps_);
+    if (at < share) sum += certain ? 1 : density.at(at);
   }
   return sum;
 }

@@ -63,7 +63,9 @@ TEST(CacheRule, RefusesInvalidRules) {
                            "steps:20:5",
                            "forecast:0.1:",
                            "forecast:0.1:x",
-                           "forecast:0.1:5:5"}) {
+                           "forecast:0.1:5:",
+                           "forecast:0.1:5:x",
+                           "forecast:0.1:5:5:5"}) {
     try {
       parse_cache_rule(text);
       FAIL() << text;
@@ -115,6 +117,20 @@ TEST(CacheRule, ComputesTheGivenFirstSteps) {
   EXPECT_FALSE(rule.reuses(10, 50).has_value()) << "its first block decides";
   EXPECT_EQ(parse_cache_rule("first-block:0.1:3").reuses(2, 50), std::optional(false));
   EXPECT_EQ(name(parse_cache_rule("forecast:0.1:0")), "forecast:0.1");
+}
+
+TEST(CacheRule, ComputesTheGivenLastSteps) {
+  const CacheRule rule = parse_cache_rule("forecast:0.11:10%:1");
+  EXPECT_EQ(name(rule), "forecast:0.11:10%:1");
+  EXPECT_EQ(rule.reuses(4, 50), std::optional(false));
+  EXPECT_FALSE(rule.reuses(5, 50).has_value()) << "its first block decides";
+  EXPECT_FALSE(rule.reuses(48, 50).has_value());
+  EXPECT_EQ(rule.reuses(49, 50), std::optional(false));
+  EXPECT_EQ(name(parse_cache_rule("forecast:0.11:0:4%")), "forecast:0.11:0:4%");
+  EXPECT_EQ(parse_cache_rule("forecast:0.11:0:4%").reuses(24, 25), std::optional(false)) << "a share is rounded up";
+  EXPECT_FALSE(parse_cache_rule("forecast:0.11:0:4%").reuses(23, 25).has_value());
+  EXPECT_EQ(name(parse_cache_rule("first-block:0.1:0:0")), "first-block:0.1");
+  EXPECT_EQ(parse_cache_rule("forecast:0.1:0:9").reuses(0, 2), std::optional(false)) << "more than the run has";
 }
 
 class StepCacheTest : public ::testing::TestWithParam<at::ScalarType> {

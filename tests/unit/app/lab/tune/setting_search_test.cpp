@@ -271,7 +271,15 @@ TEST(Candidates, ChooseBlocksByATopkOrABoundUnlessOneIsGiven) {
 TEST(Candidates, ContainNoDuplicatesWithFewSteps) {
   Settings settings;
   settings.add(Source::command_line, {{"cache", "0"}, {"topk", "0.3"}, {"weights", "auto"}});
-  EXPECT_THAT(candidates_of(axes_of(settings), 2).size(), Le(3U));  // quantized, sparse, and sparse with a dense step
+  Axes few = axes_of(settings);
+  EXPECT_THAT(candidates_of(few, 2).size(), Le(3U));  // quantized, and sparse with no dense step or one
+  const auto with_caches = [&](const std::vector<std::string>& rules) {
+    few.caches.clear();
+    for (const std::string& rule : rules) few.caches.push_back(models::parse_cache_rule(rule));
+    return candidates_of(few, kSteps).size();
+  };
+  EXPECT_EQ(with_caches({"forecast:0.1:0:1", "forecast:0.1:0:1%"}), with_caches({"forecast:0.1:0:1"}));
+  EXPECT_GT(with_caches({"forecast:0.1", "forecast:0.1:0:1"}), with_caches({"forecast:0.1"}));
 }
 
 }  // namespace
