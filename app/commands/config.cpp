@@ -111,6 +111,7 @@ void show_config(const Settings& settings) {
   make_up_images(pipeline->spec(), options.request);  // `config show` works without the images that the model needs
   settle_images(settings, pipeline->spec(), options.request, pictures);
   const models::Plan plan = pipeline->resolve_anywhere(options.request);
+  check_image_shapes(plan, pipeline->spec(), pictures);
   if (!options.init_latents.empty()) pipeline->check_init_latents(plan, load_latents(options.init_latents).latents);
   nlohmann::json values = make_recipe(options, plan, *pipeline, pictures);
   values.erase("model");

@@ -274,6 +274,14 @@ void add_profile_options(CLI::App& command, tuning::TuneOptions& options) {
              "FILE");
 }
 
+/// Returns the plan of a video without a profile, with the images of the request.
+models::Plan resolve_untuned(const Settings& settings, TunePlan& plan, const models::Pipeline& pipeline) {
+  settle_images(settings, pipeline.spec(), plan.request, *plan.pictures);
+  models::Plan untuned = pipeline.resolve(plan.request, /*decode=*/plan.videos > 0);
+  check_image_shapes(untuned, pipeline.spec(), *plan.pictures);
+  return untuned;
+}
+
 /// Searches, writes the profile and fills the report. Results are kept in a file beside the profile until the search is
 /// complete. Throws Error if options are out of range, or if the budget ends before anything was compared.
 void tune(const Settings& settings, const tuning::TuneOptions& options, RunReport& report) {
@@ -288,8 +296,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   say_terms(plan.run, pipeline->spec());
   check_sparse_runs(*pipeline);
   pipeline->model_hash();  // computed and kept now, before the model's files can change
-  settle_images(settings, pipeline->spec(), plan.request, *plan.pictures);
-  const models::Plan untuned = pipeline->resolve(plan.request, /*decode=*/plan.videos > 0);
+  const models::Plan untuned = resolve_untuned(settings, plan, *pipeline);
   add_model_warnings(plan.warnings, settings, plan.request, untuned, *pipeline);
   report_run(pipeline->device(), report);
 

@@ -69,7 +69,7 @@ void check_image_shapes(const models::Plan& plan, const models::ModelSpec& spec,
   const bool covers = spec.image.has_own_fit() && !plan.image.empty() && !plan.last_image.empty();
   if (!covers || plan.last_image == models::kMadeUpImage) return;
   const models::PixelSize size = pictures.size(plan.last_image);
-  models::check_covers(size.height, size.width, plan.height, plan.width);
+  models::check_covers(size.height, size.width, plan.height, plan.width, plan.last_image);
 }
 
 void add_images(models::Conditioning& conditioning, const models::Plan& plan, const models::Pipeline& pipeline,

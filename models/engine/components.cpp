@@ -156,9 +156,9 @@ bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role) {
   return bytes_in(component, {at::kFloat, /*in_fp8=*/true}) < bytes_in(component, at::kFloat);
 }
 
-uint64_t text_vision_bytes(const Checkpoint& checkpoint, at::ScalarType dtype) {
+uint64_t text_vision_bytes(const Checkpoint& checkpoint, at::ScalarType dtype, const PatchConfig& patches) {
   try {
-    return load_text_vision(described(checkpoint, "text_encoder"), at::kMeta, dtype)->weight_bytes();
+    return load_text_vision(described(checkpoint, "text_encoder"), at::kMeta, dtype, patches)->weight_bytes();
   } catch (const Error&) {  // checking the weights for images reports the error
     return 0;
   }

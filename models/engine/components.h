@@ -7,7 +7,7 @@
 #include <string>
 
 #include "models/image/image_encoder.h"
-#include "models/image/patch_config.h"
+#include "models/request/patch_config.h"
 #include "models/store/weights/layer_weights.h"
 #include "models/text/encoder/text_encoder.h"
 #include "models/text/encoder/text_vision.h"
@@ -52,7 +52,7 @@ std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::D
 /// Loads the part of a text encoder that looks at pictures. `patches` says how pictures are cut into patches. Throws
 /// Error if the encoder's class or its file has no such part.
 std::unique_ptr<TextVision> load_text_vision(const Component& component, at::Device device, at::ScalarType dtype,
-                                             const PatchConfig& patches = {});
+                                             const PatchConfig& patches);
 
 std::unique_ptr<ImageEncoder> load_image_encoder(const Component& component, at::Device device, at::ScalarType dtype);
 
@@ -89,7 +89,7 @@ bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role);
 
 /// Returns the bytes of the weights that load_text_vision() loads, computed from the config alone; 0 if the config does
 /// not describe it.
-uint64_t text_vision_bytes(const Checkpoint& checkpoint, at::ScalarType dtype);
+uint64_t text_vision_bytes(const Checkpoint& checkpoint, at::ScalarType dtype, const PatchConfig& patches);
 
 /// Counts the weights of the VAE: of its decoder, and of its encoder if that is supported.
 uint64_t vae_weight_count(const Checkpoint& checkpoint);

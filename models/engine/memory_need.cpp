@@ -169,8 +169,8 @@ constexpr uint64_t kProcess = 190 << 20;
 /// is in memory at a time.
 uint64_t weights_for_images(const Checkpoint& checkpoint, const ModelSpec& spec, const Vae& vae, at::ScalarType text) {
   const uint64_t bytes = vae.weights().bytes;
-  if (spec.image.text_token_edge == 0) return bytes;
-  return std::max(bytes, text_vision_bytes(checkpoint, text));
+  if (!spec.image.text_patches) return bytes;
+  return std::max(bytes, text_vision_bytes(checkpoint, text, *spec.image.text_patches));
 }
 
 /// Estimates the memory for encoding images. No other weights are in memory then; the VAE's encoder is in fp32.

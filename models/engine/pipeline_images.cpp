@@ -112,7 +112,7 @@ void Pipeline::add_keyframes(Conditioning& conditioning, const Plan& plan, const
         "encoding images", "choose a smaller size", [&] { do_unless_cancelled(run.cancelled, part); },
         [this] { return make_room(); });
   };
-  if (spec_.image.text_token_edge > 0) work([&] { conditioning.seen = text_->look(pictures); });
+  if (spec_.image.text_patches) work([&] { conditioning.seen = text_->look(pictures); });
   std::vector<at::Tensor> keyframes;
   work([&] { keyframes = encode_keyframes(pictures, run); });
   for (size_t i = 0; i < keyframes.size(); ++i) *places[i] = keyframes[i];

@@ -12,7 +12,6 @@
 #include "models/engine/tile_retry.h"
 #include "models/engine/whole_files.h"
 #include "models/files/unicode.h"
-#include "models/image/patch_config.h"
 #include "models/request/request.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "models/store/checkpoint/family.h"
@@ -100,17 +99,15 @@ void TextStage::check() {
 }
 
 void TextStage::check_vision() const {
-  if (looks_at_images()) load_text_vision(folder_.component(kRole), at::kMeta, format_.dtype);
+  if (looks_at_images())
+    load_text_vision(folder_.component(kRole), at::kMeta, format_.dtype, *spec_.image.text_patches);
 }
 
 at::Tensor TextStage::look(const std::vector<Picture>& pictures) const {
   const c10::InferenceMode guard;
-  const PatchConfig patches;
-  /// throws for a narrow picture, before anything loads
-  for (const Picture& picture : pictures) patched_size(picture.height, picture.width, patches);
   std::vector<TextPicture> seen;
   read_whole(folder_, {kRole}, device_, [&] {
-    const auto vision = load_text_vision(folder_.component(kRole), device_, format_.dtype, patches);
+    const auto vision = load_text_vision(folder_.component(kRole), device_, format_.dtype, *spec_.image.text_patches);
     for (const Picture& picture : pictures) seen.push_back(vision->look(picture));
   });
   return joined_pictures(seen);
@@ -180,7 +177,8 @@ Conditioning TextStage::encode(const Plan& plan, std::vector<std::string>* warni
 Conditioning TextStage::encode_with_pictures(const TextEncoder& encoder, const Plan& plan, const at::Tensor& seen) {
   load_tokenizer();
   std::vector<TextPicture> pictures = pictures_in(seen.to(device_));
-  const PictureMarks marks = load_text_vision(folder_.component(kRole), at::kMeta, format_.dtype)->marks();
+  const PictureMarks marks =
+      load_text_vision(folder_.component(kRole), at::kMeta, format_.dtype, *spec_.image.text_patches)->marks();
   const auto ids_of_text = [&](const std::string& text) {
     return whole_prompt(text, spec_.text_length, encoder.vocab_size()).ids;
   };

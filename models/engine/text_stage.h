@@ -58,7 +58,7 @@ class TextStage {
   Conditioning encode(const Plan& plan, std::vector<std::string>* warnings = nullptr, const at::Tensor& seen = {});
 
  private:
-  bool looks_at_images() const { return spec_.image.text_token_edge > 0; }
+  bool looks_at_images() const { return spec_.image.text_patches.has_value(); }
   Conditioning encode_texts(const Plan& plan, const at::Tensor& seen, std::vector<std::string>* warnings);
   Conditioning encode_with_pictures(const TextEncoder& encoder, const Plan& plan, const at::Tensor& seen);
   void load_tokenizer();

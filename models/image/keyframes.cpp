@@ -12,17 +12,21 @@
 
 namespace sparsereel::models {
 
-void check_covers(int64_t picture_height, int64_t picture_width, int64_t height, int64_t width) {
+void check_covers(int64_t picture_height, int64_t picture_width, int64_t height, int64_t width,
+                  const std::string& file) {
   const auto pixels = [](int64_t of_height, int64_t of_width) {
     return static_cast<double>(of_height) * static_cast<double>(of_width);
   };
   const double scale = std::max(static_cast<double>(width) / static_cast<double>(picture_width),
                                 static_cast<double>(height) / static_cast<double>(picture_height));
   if (scale * scale * pixels(picture_height, picture_width) <= static_cast<double>(kMostImagePixels)) return;
+  const bool is_wide = picture_width * height >= picture_height * width;  // its height is scaled to the video's
+  const int64_t kept = is_wide ? height : width, most = kMostImagePixels / kept / kept;
   throw bad_option("last_image",
-                   "of " + std::to_string(picture_width) + "x" + std::to_string(picture_height) +
-                       " is too narrow to cover a video of " + std::to_string(width) + "x" + std::to_string(height),
-                   "crop it to a shape that is nearer to the video's");
+                   (file.empty() ? "" : file + " ") + "of " + std::to_string(picture_width) + "x" +
+                       std::to_string(picture_height) + " is too narrow to cover a video of " + std::to_string(width) +
+                       "x" + std::to_string(height),
+                   "crop it to a shape of at most " + std::to_string(std::max<int64_t>(most, 1)) + " to 1");
 }
 
 std::vector<Picture> keyframe_pictures(const std::vector<Picture>& pictures, int64_t height, int64_t width) {

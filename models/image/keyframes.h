@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "models/image/resample.h"
@@ -18,8 +19,9 @@ namespace sparsereel::models {
 std::vector<Picture> keyframe_pictures(const std::vector<Picture>& pictures, int64_t height, int64_t width);
 
 /// Throws the error of keyframe_pictures() for a picture of this size. Needs only the size, so it can be called before
-/// the picture is read.
-void check_covers(int64_t picture_height, int64_t picture_width, int64_t height, int64_t width);
+/// the picture is read. `file` is the picture's name, for the error.
+void check_covers(int64_t picture_height, int64_t picture_width, int64_t height, int64_t width,
+                  const std::string& file = {});
 
 /// Returns time x latents + (1 - time) x noise in fp32. The noise comes from `generator`, which must be a CPU's. At
 /// time 1 there is no noise; models use a time slightly below 1 for keyframes.

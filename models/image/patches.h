@@ -3,8 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "models/image/patch_config.h"
 #include "models/image/resample.h"
+#include "models/request/patch_config.h"
 
 namespace sparsereel::models {
 

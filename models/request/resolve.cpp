@@ -166,9 +166,20 @@ PixelSize size_of(const Request& request, const ModelSpec& spec) {
 
 /// Returns the number of tokens that the plan's images add to the transformer's sequence, in the text and as keyframes.
 int64_t tokens_of_images(const Plan& plan, const ModelSpec& spec) {
-  const int64_t edge = spec.image.text_token_edge;
-  const int64_t in_text = edge > 0 ? plan.height / edge * (plan.width / edge) : 0;
+  if (!plan.has_images()) return 0;
+  const auto& patches = spec.image.text_patches;
+  const int64_t in_text = patches ? picture_tokens(plan.height, plan.width, *patches) : 0;
   return plan.images() * in_text + keyframe_tokens(plan, spec);
+}
+
+/// Images are fitted to the video's size before the text encoder looks at them.
+void check_seen_shape(const Plan& plan, const ModelSpec& spec) {
+  if (!plan.has_images() || !spec.image.text_patches || !is_too_narrow(plan.height, plan.width)) return;
+  throw bad_option(plan.image.empty() ? "last_image" : "image",
+                   plan.first_given() + " cannot be used for a video of " + std::to_string(plan.width) + "x" +
+                       std::to_string(plan.height) + ": the model's text encoder looks at images of at most " +
+                       std::to_string(kMostPictureRatio) + " to 1",
+                   "crop the image, or choose a size that is nearer to a square");
 }
 
 /// Throws Error, which says that the model has only one size and length.
@@ -318,6 +329,7 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
   plan.no_audio = request.no_audio && spec.sound.any();
   check_text(plan, spec);
   check_size(request, plan, spec);
+  check_seen_shape(plan, spec);
   plan.latent = latent_size(spec, plan.num_frames, plan.height, plan.width);
   plan.text_tokens = plan.max_sequence_length.value_or(spec.text_length) + tokens_of_images(plan, spec);
   check_images({.first = !plan.image.empty(), .last = !plan.last_image.empty()}, plan.latent.frames, spec);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "hilbert/token_order.h"
+#include "models/request/patch_config.h"
 #include "models/samplers/scheduler_config.h"
 
 namespace sparsereel::models {
@@ -115,9 +116,9 @@ struct ImageSpec {
   /// noise. The run's generator draws this noise in fp32, for the first image, then for the last one, then for the
   /// video.
   double keyframe_time = 1;
-  /// For models whose text encoder looks at the images: the edge, in pixels, of the square of an image that becomes one
-  /// token of the text. Otherwise 0.
-  int64_t text_token_edge = 0;
+  /// How the text encoder cuts the images into tokens of the text. Unset for models whose text encoder does not look at
+  /// the images.
+  std::optional<PatchConfig> text_patches = {};
 
   bool any() const { return latents != Latents::none; }
   /// Returns true if images are fitted to the video by the rule of the reference implementation: the first given image

@@ -76,12 +76,37 @@ class Images(CommandLineTest):
         (self.folder / 'text.png').write_text('no picture')
         (self.folder / 'long.ppm').write_bytes(b'P6 1000000 1 255\n' + bytes(3000000))
         for images, words in ((['--image', 'text.png'], ('text.png', 'cannot be read')), (LAST[:1] + ['text.png'], ('text.png', 'cannot be read')),
-                              (FIRST + ['--last-image', 'long.ppm', '--size', '1344x768'], ('--last-image', '1000000x1', 'too narrow', 'crop it')),
+                              (FIRST + ['--last-image', 'long.ppm', '--size', '1344x768'], ('--last-image long.ppm of 1000000x1', 'too narrow', 'at most 169 to 1')),
                               (['--image', 'long.ppm', '--size', '1344x768', '--frames', '124', '--dry-run'], None)):
             with self.subTest(images=images):
                 result = self.generate('-o', 'a.mp4', *images)
                 self.succeed(result) if words is None else self.fail_with(result, 2, *words)
                 self.assertFalse((self.folder / 'a.mp4').exists())
+
+    def test_refuses_a_video_that_is_too_narrow_for_the_text_encoder(self):
+        for images, field in ((FIRST + LAST, r'--image warm\.ppm'), (LAST, r'--last-image cold\.ppm')):
+            for more in ([], ['--dry-run']):
+                result = self.generate('-o', 'a.mp4', *images, '--size', '6432x32', *more)
+                self.assertEqual(result.returncode, 2)
+                self.assertRegex(result.stderr, 'error: ' + field + r'.* 6432x32: .* at most 200 to 1\n')
+
+    def test_reads_how_images_become_patches(self):
+        model = Path(shutil.copytree(MODEL, self.folder / 'model'))
+        index = json.loads((model / 'model_index.json').read_text())
+        (model / 'model_index.json').write_text(json.dumps(index | {'processor': ['transformers', 'Qwen3VLProcessor', {'subfolder': 'processor'}]}))
+        usual = self.frames('clip.safetensors', *FIRST)
+        self.assertEqual(self.frames('clip.safetensors', '-m', model, *FIRST), usual)
+        (model / 'processor').mkdir()
+        file = model / 'processor' / 'preprocessor_config.json'
+        file.write_text('{"image_mean": [0.1, 0.2, 0.3]}')
+        self.assertNotEqual(self.frames('clip.safetensors', '-m', model, *FIRST), usual)
+        self.assertEqual(self.frames('clip.safetensors', '-m', model), self.frames('clip.safetensors'))
+        file.write_text('{"patch_size": 14}')
+        result = self.generate('-m', model, '-o', 'a.mp4', *FIRST)
+        self.assertEqual(result.returncode, 2)
+        self.assertRegex(result.stderr, r'error: .*processor/preprocessor_config\.json: patch_size 14 does not fit')
+        file.write_text('{"resample": "nearest"}')
+        self.fail_with(self.generate('-m', model, '-o', 'a.mp4'), 2, 'processor/preprocessor_config.json', 'resample')
 
     def test_names_the_text_encoder_that_does_not_look_at_images(self):
         model = Path(shutil.copytree(MODEL, self.folder / 'model'))

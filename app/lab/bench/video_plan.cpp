@@ -102,6 +102,7 @@ void begin_report(const Settings& settings, VideoPlan& plan, const models::Check
     models::check_profile(profile, plan.run.model.string(), pipeline.model_hash(), pipeline.heads());
   settle_images(settings, pipeline.spec(), plan.request, *plan.pictures);
   plan.video = pipeline.resolve(plan.request, plan.decode, ranks);
+  check_image_shapes(plan.video, pipeline.spec(), *plan.pictures);
   for (Combination& combination : plan.grid.combinations) combination.settle(plan.video.num_inference_steps);
   add_model_warnings(plan.warnings, settings, plan.request, plan.video, pipeline);
   const VideoShape shape = {.width = plan.video.width, .height = plan.video.height, .frames = plan.video.num_frames};

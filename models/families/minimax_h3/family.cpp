@@ -1,6 +1,7 @@
 // Describes a MiniMax-H3 checkpoint before its weights are read.
 #include "models/families/minimax_h3/family.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "models/families/minimax_h3/config.h"
@@ -8,7 +9,7 @@
 #include "models/families/minimax_h3/sound_config.h"
 #include "models/families/minimax_h3/vae_config.h"
 #include "models/files/config_fields.h"
-#include "models/image/patch_config.h"
+#include "models/request/patch_config.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "models/text/encoder/qwen3_config.h"
 #include "models/text/encoder/qwen3_names.h"
@@ -36,6 +37,14 @@ void check_text_width(const Checkpoint& checkpoint, const MiniMaxH3Config& confi
   std::string file;
   const nlohmann::json json = checkpoint.config("text_encoder", &file);
   check_fits(file, "hidden_size", parse_qwen3_config(json, file).hidden_size, "text_dim", config.text_dim);
+}
+
+/// Returns the values of Qwen3-VL if the checkpoint names no processor.
+PatchConfig patches_of_images(const Checkpoint& checkpoint) {
+  if (std::ranges::count(checkpoint.roles(), kProcessor) == 0) return {};
+  std::string file;
+  const nlohmann::json json = checkpoint.config(kProcessor, &file);
+  return parse_patch_config(json, file);
 }
 
 SoundSpec describe_sound(const Checkpoint& checkpoint, const MiniMaxH3Config& config) {
@@ -77,7 +86,7 @@ ModelSpec describe_minimax_h3(const Checkpoint& checkpoint) {
                 .last_alone = true,
                 .keeps_short_edge = true,
                 .keyframe_time = MiniMaxH3Config::kKeyframeTime,
-                .text_token_edge = PatchConfig{}.patch_size * PatchConfig{}.merge_size};
+                .text_patches = patches_of_images(checkpoint)};
   spec.sound = describe_sound(checkpoint, config);
   spec.layout = LatentLayout::channels_first;
   spec.noise = spec.latents = spec.vae = Precision::fp32;
@@ -99,6 +108,7 @@ Family minimax_h3_family() {
                     {kSoundScheduler, {kSchedulerClass}},
                     qwen3_vl_part("qwen3vl_32b_minimax_h3_nvfp4_awq.safetensors"),
                     qwen3_tokenizer_part(kRepository),
+                    qwen3_processor_part(),
                     minimax_h3_transformer_part(),
                     minimax_h3_vae_part(),
                     minimax_h3_sound_vae_part()},

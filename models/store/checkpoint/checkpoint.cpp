@@ -25,7 +25,26 @@ constexpr const char *kScheduler = "scheduler", *kTokenizer = "tokenizer", *kEnc
 /// Returns the name of the file with a component's settings in the component's folder.
 const char* config_file_of(const std::string& role) {
   if (role == kScheduler || role == kSoundScheduler) return "scheduler_config.json";
-  return role == kImageProcessor ? "preprocessor_config.json" : "config.json";
+  return role == kImageProcessor || role == kProcessor ? "preprocessor_config.json" : "config.json";
+}
+
+/// A config and its name in errors. A null config is read from the file of this name when it is needed.
+struct NamedConfig {
+  std::string file;
+  json config = {};
+};
+
+/// Returns the image settings of a processor's folder. transformers 5 joins them with other settings in one file. All
+/// settings have defaults, so both files may be missing.
+NamedConfig processor_config(const fs::path& folder) {
+  const fs::path own = folder / config_file_of(kProcessor), joint = folder / "processor_config.json";
+  std::error_code ignored;
+  if (fs::exists(own, ignored)) return {.file = own.string()};
+  if (!fs::exists(joint, ignored)) return {.file = own.string(), .config = json::object()};
+  const json all = read_json(joint);
+  const std::string field = "image_processor";
+  if (!all.is_object() || !all.contains(field)) return {.file = joint.string(), .config = json::object()};
+  return {.file = joint.string() + ": " + field, .config = all[field]};
 }
 
 /// Returns true for [library, class], and for [library, class, {...}], which modular pipelines have.
@@ -123,6 +142,10 @@ Checkpoint Checkpoint::open(const fs::path& path) {
     checkpoint.sources_[role] = {.class_name = checkpoint.index_[role][1].get<std::string>(),
                                  .config_file = (path / role / config_file_of(role)).string(),
                                  .weights = path / role};
+    if (role != kProcessor) continue;
+    NamedConfig found = processor_config(path / role);
+    checkpoint.sources_[role].config_file = std::move(found.file);
+    checkpoint.sources_[role].config = std::move(found.config);
   }
   return checkpoint;
 }

@@ -55,7 +55,8 @@ std::vector<std::string> Family::classes() const {
 }
 
 bool has_weights(std::string_view role) {
-  return role != "scheduler" && role != kSoundScheduler && role != "tokenizer" && role != "image_processor";
+  return role != "scheduler" && role != kSoundScheduler && role != "tokenizer" && role != "image_processor" &&
+         role != kProcessor;
 }
 
 const Family* find_family(std::string_view pipeline_class) {

@@ -32,6 +32,9 @@ inline std::string mark_of(const std::optional<int64_t>& value) {
 /// Roles of the parts that make a video's sound.
 inline constexpr const char *kSoundVae = "audio_vae", *kSoundScheduler = "audio_scheduler";
 
+/// The role of the part that says how the text encoder cuts images into patches.
+inline constexpr const char* kProcessor = "processor";
+
 /// A component of a pipeline.
 struct Part {
   std::string role;                  // the name of its folder: "transformer"
@@ -103,7 +106,7 @@ const std::vector<Family>& families();
 /// Returns the error for a file whose part belongs to the unsupported model `model` (Part::other_model).
 Error unsupported_part(const std::filesystem::path& file, const std::string& role, const std::string& model);
 
-/// Returns true if a part of this role has weights. Schedulers, tokenizers and image processors have none.
+/// Returns true if a part of this role has weights. Schedulers, tokenizers and processors have none.
 bool has_weights(std::string_view role);
 
 /// Adds a family. Call it before any checkpoint is opened.

@@ -94,4 +94,8 @@ Part qwen3_tokenizer_part(const std::string& repository) {
           .tokenizer_files = "tokenizer/vocab.json, tokenizer/merges.txt and tokenizer/tokenizer_config.json"};
 }
 
+Part qwen3_processor_part() {
+  return {.role = kProcessor, .classes = {"Qwen3VLProcessor"}, .optional = true};
+}
+
 }  // namespace sparsereel::models

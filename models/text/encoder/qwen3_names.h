@@ -25,4 +25,7 @@ Sizes qwen3_sizes(const TensorTable& tensors);
 Part qwen3_vl_part(const std::string& published);
 Part qwen3_tokenizer_part(const std::string& repository);
 
+/// Returns the part that says how Qwen3-VL cuts images into patches. It is optional, because its values have defaults.
+Part qwen3_processor_part();
+
 }  // namespace sparsereel::models

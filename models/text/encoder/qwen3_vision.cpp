@@ -65,7 +65,7 @@ at::Tensor tokens_of_squares(const Qwen3Merger& merger, const at::Tensor& x, int
 }
 
 void check_patches(const Component& component, const Qwen3VisionConfig& config, const PatchConfig& patches) {
-  const std::string place = "preprocessor_config.json";
+  const std::string& place = patches.file;
   check_fits(place, "patch_size", patches.patch_size, component.config_file + ": patch_size", config.patch_size);
   check_fits(place, "merge_size", patches.merge_size, component.config_file + ": spatial_merge_size",
              config.spatial_merge_size);

@@ -76,6 +76,26 @@ TEST_F(MiniMaxH3Family, DescribesAFolderWhoseIndexHasTriples) {
   EXPECT_EQ(found.attribution, "MiniMax H3");
 }
 
+TEST_F(MiniMaxH3Family, ReadsHowImagesBecomePatches) {
+  const auto least = [this] { return spec().image.text_patches->least_pixels; };
+  constexpr int64_t kDefault = 65536;
+  EXPECT_EQ(least(), kDefault) << "no processor";
+  set("model_index.json", "processor", {"transformers", "Qwen3VLProcessor"});
+  EXPECT_EQ(least(), kDefault) << "a processor without files";
+  fs::create_directory(folder_ / "processor");
+  const fs::path joint = folder_ / "processor/processor_config.json",
+                 own = folder_ / "processor/preprocessor_config.json";
+  write_text(joint, R"({"image_processor": {"size": {"shortest_edge": 1024, "longest_edge": 4096}}})");
+  EXPECT_EQ(least(), 1024) << "transformers 5";
+  write_text(joint, R"({"image_processor": {"image_mean": [0.5]}})");
+  EXPECT_TRUE(fails({"processor/processor_config.json: image_processor", "image_mean"}));
+  write_text(own, R"({"size": {"shortest_edge": 2048, "longest_edge": 4096}, "image_std": [0.1, 0.2, 0.3]})");
+  EXPECT_EQ(least(), 2048);
+  EXPECT_EQ(spec().image.text_patches->image_std[2], 0.3);
+  write_text(own, R"({"patch_size": "big"})");
+  EXPECT_TRUE(fails({"processor/preprocessor_config.json", "patch_size"}));
+}
+
 TEST_F(MiniMaxH3Family, NamesTheConfigThatDoesNotFit) {
   set("audio_vae/config.json", "latents_mean", std::vector<double>(7, 0.0));
   set("audio_vae/config.json", "latents_std", std::vector<double>(7, 1.0));
@@ -125,8 +145,9 @@ TEST_F(MiniMaxH3Family, TakesAFirstAndALastImageOrOneOfThem) {
     request.last_image = last;
     const Plan plan = resolve_request(request, spec());
     EXPECT_EQ(plan.images(), count);
-    // Each image adds a token for each patch of a latent frame, and text tokens: one for each square of 32 pixels.
-    EXPECT_EQ(plan.text_tokens, text + count * (2 * 2 + 2 * 2));
+    // A keyframe has a token for each patch of a latent frame, and the text one for each square of 32 pixels of the
+    // picture, which grows to 256 x 256.
+    EXPECT_EQ(plan.text_tokens, text + count * (2 * 2 + 8 * 8));
     EXPECT_FALSE(plan.resize) << "the model has a rule of its own";
     const json recipe = recipe_of(plan);
     EXPECT_FALSE(recipe.contains("resize") || recipe.contains("max_sequence_length")) << recipe;

@@ -1,5 +1,5 @@
 // Parses the config, and rounds sizes as Python does.
-#include "models/image/patch_config.h"
+#include "models/request/patch_config.h"
 
 #include <algorithm>
 #include <cmath>
@@ -31,36 +31,49 @@ int64_t nearest_multiple(int64_t size, int64_t unit) {
 }  // namespace
 
 PatchConfig parse_patch_config(const nlohmann::json& json, const std::string& file) {
-  constexpr int64_t kMostPixels = int64_t{1} << 32;
+  constexpr int64_t kMostPixels = int64_t{1} << 32,
+                    kMostLeast = int64_t{1} << 26;  // smaller pictures grow to the least
   constexpr double kLeastDeviation = 1e-6;
   const ConfigFields fields(json, file);
   for (const char* step : {"do_resize", "do_rescale", "do_normalize"})
     if (!fields.boolean(step, true)) fields.unsupported(step, "false", "true");
   fields.integer("resample", kBicubicFilter, kBicubicFilter, kBicubicFilter);
   PatchConfig config;
+  config.file = file;
   config.patch_size = fields.integer("patch_size", config.patch_size, 1, 256);
   config.merge_size = fields.integer("merge_size", config.merge_size, 1, 16);
   config.temporal_patch_size = fields.integer("temporal_patch_size", config.temporal_patch_size, 1, 16);
-  if (const auto size = json.find("size"); size != json.end() && size->is_object()) {
+  if (const auto size = json.find("size"); size != json.end() && !size->is_null()) {
+    if (!size->is_object()) fields.fail("size", "is not an object with shortest_edge and longest_edge");
     const std::string place = file + ": size";
     const ConfigFields pixels(*size, place);
-    config.least_pixels = pixels.integer("shortest_edge", config.least_pixels, 1, kMostPixels);
-    config.most_pixels = pixels.integer("longest_edge", config.most_pixels, config.least_pixels, kMostPixels);
+    config.least_pixels = pixels.integer("shortest_edge", config.least_pixels, 1, kMostLeast);
+    config.most_pixels = pixels.integer("longest_edge", config.most_pixels, 1, kMostPixels);
   }
+  // the names of Qwen2-VL's files, which override the size
+  config.least_pixels = fields.optional_integer("min_pixels", 1, kMostLeast).value_or(config.least_pixels);
+  config.most_pixels = fields.optional_integer("max_pixels", 1, kMostPixels).value_or(config.most_pixels);
+  if (config.most_pixels < config.least_pixels)
+    fields.fail("size", "allows at most " + std::to_string(config.most_pixels) + " pixels, but at least " +
+                            std::to_string(config.least_pixels));
   config.rescale_factor = fields.positive_number("rescale_factor", config.rescale_factor);
   config.image_mean = colors_of(fields, "image_mean", config.image_mean, 0);
   config.image_std = colors_of(fields, "image_std", config.image_std, kLeastDeviation);
   return config;
 }
 
+bool is_too_narrow(int64_t height, int64_t width) {
+  const int64_t shorter = std::min(height, width), longer = std::max(height, width);
+  return shorter < 1 || (longer - 1) / kMostPictureRatio >= shorter;
+}
+
 PatchSizes patched_size(int64_t height, int64_t width, const PatchConfig& config) {
-  constexpr double kMostRatio = 200;
   const auto h = static_cast<double>(height), w = static_cast<double>(width);
-  if (height < 1 || width < 1 || std::max(h, w) / std::min(h, w) > kMostRatio)
+  if (is_too_narrow(height, width))
     throw bad_option("image",
                      "of " + std::to_string(width) + "x" + std::to_string(height) +
                          " is too narrow for the model's text encoder, which looks at it",
-                     "crop it to a shape of at most 200 to 1");
+                     "crop it to a shape of at most " + std::to_string(kMostPictureRatio) + " to 1");
   const int64_t unit = config.patch_size * config.merge_size;
   const auto units = static_cast<double>(unit);
   PatchSizes size = {.height = nearest_multiple(height, unit), .width = nearest_multiple(width, unit)};
@@ -76,6 +89,12 @@ PatchSizes patched_size(int64_t height, int64_t width, const PatchConfig& config
     size = {.height = grown(h), .width = grown(w)};
   }
   return size;
+}
+
+int64_t picture_tokens(int64_t height, int64_t width, const PatchConfig& config) {
+  const PatchSizes size = patched_size(height, width, config);
+  const int64_t edge = config.patch_size * config.merge_size;
+  return size.height / edge * (size.width / edge);
 }
 
 }  // namespace sparsereel::models

@@ -17,10 +17,17 @@ struct PatchConfig {
   double rescale_factor = 1.0 / 255;
   std::array<double, 3> image_mean = {0.5, 0.5, 0.5};  // red, green and blue
   std::array<double, 3> image_std = {0.5, 0.5, 0.5};
+  std::string file = "preprocessor_config.json";  // the place of these values, for errors
 };
 
 /// Parses the config. A missing field takes the value of Qwen3-VL. Throws Error naming `file` and the field.
 PatchConfig parse_patch_config(const nlohmann::json& json, const std::string& file);
+
+/// Pictures of a longer shape than this cannot be cut into patches (transformers' smart_resize()).
+inline constexpr int64_t kMostPictureRatio = 200;
+
+/// Returns true if a picture of this size in pixels is too narrow for patched_size().
+bool is_too_narrow(int64_t height, int64_t width);
 
 /// The size of a picture in pixels.
 struct PatchSizes {
@@ -28,8 +35,10 @@ struct PatchSizes {
 };
 
 /// Returns the size to which a picture is resized. It consists of whole squares of patches, has nearly the picture's
-/// shape, and keeps the number of pixels within the config's bounds. Throws Error if the longer side is more than 200
-/// times the shorter one.
+/// shape, and keeps the number of pixels within the config's bounds. Throws Error for a picture that is_too_narrow().
 PatchSizes patched_size(int64_t height, int64_t width, const PatchConfig& config);
+
+/// Returns the number of tokens that a picture of this size in pixels becomes. Throws Error as patched_size() does.
+int64_t picture_tokens(int64_t height, int64_t width, const PatchConfig& config);
 
 }  // namespace sparsereel::models

@@ -1,5 +1,5 @@
-// Tests how the config of an image's patches is read, and to which sizes pictures are rounded.
-#include "models/image/patch_config.h"
+// Tests the config of patches, and the sizes of pictures that are cut into patches.
+#include "models/request/patch_config.h"
 
 #include <gtest/gtest.h>
 
@@ -24,10 +24,18 @@ TEST(PatchConfig, HasTheValuesOfThePublishedModel) {
   EXPECT_EQ(parse_patch_config(json::object(), "a.json").patch_size, config.patch_size);
 }
 
+TEST(PatchConfig, TakesTheNamesOfOlderFiles) {
+  const PatchConfig config = parse_patch_config(
+      {{"min_pixels", 3136}, {"max_pixels", nullptr}, {"size", {{"longest_edge", 99999}}}}, "a.json");
+  EXPECT_EQ(config.least_pixels, 3136);
+  EXPECT_EQ(config.most_pixels, 99999);
+}
+
 TEST(PatchConfig, RefusesWhatIsNotDone) {
   for (const json& wrong :
        {json{{"do_resize", false}}, json{{"resample", 2}}, json{{"patch_size", 0}}, json{{"image_mean", {1}}},
-        json{{"size", {{"shortest_edge", 10}, {"longest_edge", 5}}}}, json{{"image_std", {0, 1, 1}}}})
+        json{{"size", {{"shortest_edge", 10}, {"longest_edge", 5}}}}, json{{"image_std", {0, 1, 1}}},
+        json{{"size", 224}}, json{{"max_pixels", 100}}, json{{"min_pixels", int64_t{1} << 31}}})
     EXPECT_TRUE(throws_error([&] { parse_patch_config(wrong, "dir/p.json"); }, {"dir/p.json"})) << wrong;
 }
 
@@ -46,6 +54,10 @@ TEST(PatchConfig, RoundsSizesToWholeSquares) {
     EXPECT_EQ(made.width, expected.width) << size.width;
   }
   EXPECT_TRUE(throws_error([&] { patched_size(1, 201, config); }, {"201x1"}));
+  EXPECT_TRUE(is_too_narrow(1, 201));
+  EXPECT_FALSE(is_too_narrow(200, 1));
+  EXPECT_EQ(picture_tokens(768, 1344, config), 1008);
+  EXPECT_EQ(picture_tokens(64, 96, config), 70) << "a small picture grows";
 }
 
 }  // namespace
