@@ -138,6 +138,7 @@ std::string Pipeline::family() const {
 void Pipeline::warn_of_left_out() {
   for (const std::string& role : folder_.roles()) {
     if (!has_weights(role)) continue;
+    if (const std::string& doubt = folder_.component(role).doubt; !doubt.empty()) weight_warnings_.push_back(doubt);
     if (std::string warning = left_out_warning(folder_, role, dtype_); !warning.empty())
       weight_warnings_.push_back(std::move(warning));
   }

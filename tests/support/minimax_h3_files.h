@@ -14,6 +14,7 @@
 #include "models/families/minimax_h3/loaders.h"
 #include "models/families/minimax_h3/names.h"
 #include "models/store/checkpoint/safetensors.h"
+#include "models/store/weights/random_weights.h"
 #include "models/store/weights/weights.h"
 #include "tests/support/minimax_h3_cases.h"
 #include "tests/support/temporary_folder.h"
@@ -39,7 +40,22 @@ inline NamedTensors minimax_h3_weights(const ParityCase& one, double queries_and
   return weights;
 }
 
-/// Returns the same weights under the authors' names, with the rows of each fused layer in this order.
+/// Returns random projections of a few layers, wide enough for every quantized format: two heads of 128, 192 columns.
+/// Rows of queries and keys are longer than those of values by this factor.
+inline NamedTensors wide_projections(double queries_and_keys) {
+  NamedTensors weights;
+  for (int layer = 0; layer < 4; ++layer) {
+    const std::string name = "transformer_blocks." + std::to_string(layer) + ".attn.";
+    for (const char* kind : {"to_q", "to_k", "to_v"})
+      weights[name + kind + ".weight"] =
+          models::random_weight(name + kind, {256, 192}, at::kCPU, at::kFloat, /*seed=*/0) *
+          (kind == std::string("to_v") ? 1 : queries_and_keys);
+    weights[name + "norm_q.weight"] = at::ones({128});
+  }
+  return weights;
+}
+
+/// Returns the same weights under the authors' names, with fused layers in this order.
 inline NamedTensors in_authors_names(const NamedTensors& weights, models::FusedRows order, int64_t head_dim) {
   const models::NameMap names = models::minimax_h3_transformer_part().names.others.front();
   NamedTensors renamed;
@@ -59,6 +75,67 @@ inline NamedTensors in_authors_names(const NamedTensors& weights, models::FusedR
     }
   }
   return renamed;
+}
+
+/// Returns a tensor of these characters, as files hold descriptions of quantized layers.
+inline at::Tensor text_tensor(const std::string& text) {
+  return at::tensor(at::ArrayRef<uint8_t>(reinterpret_cast<const uint8_t*>(text.data()), text.size()), at::kByte);
+}
+
+/// Returns the scales of blocks [rows, blocks] in the tiles of 128 rows and 4 blocks that ComfyUI stores.
+inline at::Tensor tiled_scales(const at::Tensor& scales) {
+  const int64_t rows = (scales.size(0) + 127) / 128, blocks = (scales.size(1) + 3) / 4;
+  const at::Tensor padded =
+      at::constant_pad_nd(scales, {0, 4 * blocks - scales.size(1), 0, 128 * rows - scales.size(0)});
+  return padded.view({rows, 4, 32, blocks, 4}).permute({0, 3, 2, 1, 4}).reshape({128 * rows, 4 * blocks});
+}
+
+/// Returns an fp32 matrix quantized as ComfyUI's "mxfp8", "nvfp4", "convrot_w4a4" or "awq_w4a16", as the tensors of a
+/// layer: "weight", "weight_scale" and so on. Codes are not rounded to the nearest number.
+inline NamedTensors quantized_matrix(const at::Tensor& matrix, const std::string& format) {
+  const int64_t columns = matrix.size(1), block = format == "mxfp8" ? 32 : format == "nvfp4" ? 16 : 64;
+  const at::Tensor blocks = matrix.view({-1, columns / block, block});
+  const auto in_nibbles = [&](const at::Tensor& codes, int64_t low, int64_t high) {  // uint8 [rows, columns / 2]
+    const at::Tensor pairs = codes.to(at::kInt).bitwise_and(15).view({-1, columns / 2, 2});
+    return (pairs.select(2, low) + pairs.select(2, high) * 16).to(at::kByte);
+  };
+  NamedTensors made = {{"comfy_quant", text_tensor(R"({"format":")" + format + R"("})")}};
+  if (format == "mxfp8") {
+    const at::Tensor exponents = (blocks.abs().amax(2) / 448).log2().ceil();
+    made["weight"] = (blocks / exponents.exp2().unsqueeze(2)).view_as(matrix).to(at::kFloat8_e4m3fn);
+    made["weight_scale"] = tiled_scales((exponents + 127).to(at::kByte));
+  } else if (format == "nvfp4") {
+    constexpr double kFactor = 1.0 / 64;
+    const at::Tensor scales = (blocks.abs().amax(2) / 6 / kFactor).to(at::kFloat8_e4m3fn);
+    const at::Tensor numbers = blocks / (scales.to(at::kFloat) * kFactor).unsqueeze(2);
+    const at::Tensor levels = at::tensor({0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0}, at::kFloat);
+    const at::Tensor codes = at::bucketize(numbers.abs() + 1e-4, levels, false, true) + numbers.lt(0).mul(8);
+    made["weight"] = in_nibbles(codes.view_as(matrix), 1, 0);
+    made["weight_scale"] = tiled_scales(scales.view(at::kByte)).view(at::kFloat8_e4m3fn);
+    made["weight_scale_2"] = at::full({}, kFactor, at::kFloat);
+  } else if (format == "convrot_w4a4") {
+    made["comfy_quant"] = text_tensor(R"({"format":"convrot_w4a4","convrot":true,"convrot_groupsize":16})");
+    const at::Tensor scales = matrix.abs().amax(1) / 7;
+    made["weight"] = in_nibbles((matrix / scales.unsqueeze(1)).round(), 0, 1).view(at::kChar);
+    made["weight_scale"] = scales;
+  } else {
+    const at::Tensor scales = blocks.abs().amax(2) / 7;
+    made["weight"] = in_nibbles((blocks / scales.unsqueeze(2)).round().view_as(matrix) + 8, 0, 1).view(at::kChar);
+    made["weight_scale"] = scales.t().contiguous();
+    made["weight_zeros"] = at::zeros_like(made["weight_scale"]);
+  }
+  return made;
+}
+
+/// Returns tensors under the authors' names with the layers of queries, keys and values quantized.
+inline NamedTensors quantized_projections(const NamedTensors& tensors, const std::string& format) {
+  NamedTensors made = tensors;
+  for (const auto& [name, tensor] : tensors) {
+    if (!name.ends_with("qkv_proj.weight")) continue;
+    const std::string layer = name.substr(0, name.size() - std::string("weight").size());
+    for (const auto& [part, each] : quantized_matrix(tensor, format)) made[layer + part] = each;
+  }
+  return made;
 }
 
 inline models::Dtype dtype_in_file(const at::Tensor& tensor) {

@@ -10,8 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "hilbert/error.h"
 #include "models/layers/cuda/packed_blocks.h"
+#include "models/store/checkpoint/joined_rows.h"
 #include "models/store/checkpoint/quantization.h"
+#include "models/store/checkpoint/quantized_format.h"
 
 namespace sparsereel::models {
 namespace {
@@ -34,8 +37,15 @@ struct RowReader {
 };
 
 template <Dtype kDtype>
+void read_eight(const uint8_t* block, int first, float* out) {
+  PackedBlock<kDtype>::at(block, first, out);
+  if constexpr (kHasBlockScale<kDtype>)
+    for (int i = 0; i < kUnpackedAtOnce; ++i) out[i] *= PackedBlock<kDtype>::scale_of(block);
+}
+
+template <Dtype kDtype>
 constexpr RowReader reader() {
-  return {PackedBlock<kDtype>::elements, PackedBlock<kDtype>::bytes, PackedBlock<kDtype>::at};
+  return {PackedBlock<kDtype>::elements, PackedBlock<kDtype>::bytes, read_eight<kDtype>};
 }
 
 RowReader reader_of(Dtype dtype) {
@@ -48,25 +58,29 @@ RowReader reader_of(Dtype dtype) {
       {Dtype::q8_0, reader<Dtype::q8_0>()},       {Dtype::q2_k, reader<Dtype::q2_k>()},
       {Dtype::q3_k, reader<Dtype::q3_k>()},       {Dtype::q4_k, reader<Dtype::q4_k>()},
       {Dtype::q5_k, reader<Dtype::q5_k>()},       {Dtype::q6_k, reader<Dtype::q6_k>()},
-      {Dtype::iq4_nl, reader<Dtype::iq4_nl>()},   {Dtype::iq4_xs, reader<Dtype::iq4_xs>()}};
+      {Dtype::iq4_nl, reader<Dtype::iq4_nl>()},   {Dtype::iq4_xs, reader<Dtype::iq4_xs>()},
+      {Dtype::mxfp8, reader<Dtype::mxfp8>()},     {Dtype::nvfp4, reader<Dtype::nvfp4>()},
+      {Dtype::int4, reader<Dtype::int4>()},       {Dtype::awq4, reader<Dtype::awq4>()}};
   const auto found = readers.find(dtype);
   return found == readers.end() ? RowReader{} : found->second;
 }
 
-/// The weight of one layer, as the file stores it, and the factors that scale its rows.
+/// The first numbers of each row of one layer's weight, and the factors that scale its rows.
 struct LayerNumbers {
   std::span<const std::byte> data = {};
-  const TensorEntry* entry = nullptr;
+  int64_t rows = 0, columns = 0;  // columns: those that are read
+  size_t row_bytes = 0;
   RowReader reader = {};
   /// One for each row; empty if one factor scales all rows, because it changes no ratio of lengths.
   std::vector<float> factors = {};
+  std::vector<std::byte> joined = {};  // owner of `data` if several tensors hold it
 
   /// Returns the logarithm of the sum of squares of a row's first numbers. Files whose rows were rotated before
   /// quantizing give the same result, because a rotation keeps a row's length.
   double squared_length(int64_t row) const {
-    const auto* begin = reinterpret_cast<const uint8_t*>(data.data()) + static_cast<size_t>(row) * bytes_of_row(*entry);
+    const auto* begin = reinterpret_cast<const uint8_t*>(data.data()) + static_cast<size_t>(row) * row_bytes;
     double squares = 0;
-    for (int64_t i = 0; i + kUnpackedAtOnce <= std::min(entry->shape[1], kSampledColumns); i += kUnpackedAtOnce) {
+    for (int64_t i = 0; i + kUnpackedAtOnce <= columns; i += kUnpackedAtOnce) {
       std::array<float, kUnpackedAtOnce> numbers{};
       reader.eight(begin + i / reader.elements * reader.bytes, static_cast<int>(i % reader.elements), numbers.data());
       for (const float x : numbers) squares += static_cast<double>(x) * static_cast<double>(x);
@@ -99,7 +113,7 @@ std::vector<float> factors_of_rows(const QuantizedLayer& layer, const StoredWeig
 std::vector<double> lengths_of_groups(const LayerNumbers& numbers, int64_t dim) {
   const int64_t step = std::max<int64_t>(dim / kSampledRows, 1);
   std::vector<double> groups;
-  for (int64_t first = 0; first < numbers.entry->shape[0]; first += dim) {
+  for (int64_t first = 0; first < numbers.rows; first += dim) {
     double sum = 0;
     int64_t count = 0;
     for (int64_t row = first; row < first + dim; row += step, ++count) sum += numbers.squared_length(row);
@@ -138,24 +152,53 @@ struct Variance {
   }
 };
 
+/// Reads numbers that lie in one tensor. Returns no rows for a type that cannot be read.
+LayerNumbers numbers_of_tensor(const TensorEntry& entry, const TensorFile& file) {
+  const RowReader reader = reader_of(entry.dtype);
+  if (reader.eight == nullptr) return {};
+  return {.data = file.data(entry),
+          .rows = entry.shape[0],
+          .columns = std::min(entry.shape[1], kSampledColumns),
+          .row_bytes = bytes_of_row(entry),
+          .reader = reader};
+}
+
+/// Reads numbers whose codes and scales lie in several tensors. Returns no rows if these are damaged, which loading
+/// reports.
+LayerNumbers joined_numbers(const QuantizedLayer& layer, const StoredWeights& weights) {
+  if (!problem_of(layer).empty()) return {};
+  LayerNumbers numbers = {.rows = layer.rows,
+                          .columns = std::min(layer.columns, kSampledColumns),
+                          .reader = reader_of(layer.format->packed)};
+  numbers.row_bytes = static_cast<size_t>(numbers.columns / numbers.reader.elements * numbers.reader.bytes);
+  const LayerTensors tensors(layer, weights.files);
+  try {
+    numbers.joined = joined_rows(tensors, numbers.rows, numbers.columns);
+    numbers.factors = joined_row_scales(tensors, numbers.rows);
+  } catch (const Error&) {
+    return {};
+  }
+  numbers.data = numbers.joined;
+  return numbers;
+}
+
 /// Returns lengths_of_groups() of a fused layer, with one group for each head's queries, keys and values. Returns an
 /// empty vector if the layer's numbers cannot be read, or cannot tell the order.
 std::vector<double> lengths_in_layer(const std::string& name, const TensorTable& tensors, const StoredWeights& weights,
                                      const QuantizedLayers& quantized) {
   const auto norm = tensors.find(name.substr(0, name.size() - std::string_view(kFusedLayer).size()) + kNormOfQueries);
   const auto& [file, entry] = tensors.at(name);
-  const RowReader reader = reader_of(entry->dtype);
   if (norm == tensors.end() || entry->shape.size() != 2 || entry->shape[1] < kUnpackedAtOnce ||
-      reader.eight == nullptr || !entry->strides.empty() || norm->second.second->shape.size() != 1)
+      !entry->strides.empty() || norm->second.second->shape.size() != 1)
     return {};
-  const auto layer = quantized.find(name);
-  // The reader does not know formats that keep several codes in a byte, or scales in each row.
-  if (layer != quantized.end() && (layer->second.is_joined() || layer->second.format->codes != 1)) return {};
   const int64_t dim = norm->second.second->shape[0];
   // With one head, both orders are the same. The division, in place of a product, cannot overflow if a damaged file
   // states a huge dim.
   if (dim <= 0 || dim > entry->shape[0] / (2 * kKinds) || entry->shape[0] % (kKinds * dim) != 0) return {};
-  LayerNumbers numbers = {.data = weights.files.at(file)->data(*entry), .entry = entry, .reader = reader};
+  const auto layer = quantized.find(name);
+  if (layer != quantized.end() && layer->second.is_joined())
+    return lengths_of_groups(joined_numbers(layer->second, weights), dim);
+  LayerNumbers numbers = numbers_of_tensor(*entry, *weights.files.at(file));
   if (layer != quantized.end()) numbers.factors = factors_of_rows(layer->second, weights);
   return lengths_of_groups(numbers, dim);
 }
@@ -191,8 +234,7 @@ std::optional<FusedRows> fused_rows_by_numbers(const TensorTable& tensors, const
   return more_likely(by_kind, by_head);
 }
 
-FusedRows fused_rows_of(const TensorTable& tensors, const StoredWeights& weights) {
-  if (const auto order = fused_rows_by_numbers(tensors, weights)) return *order;
+FusedRows fused_rows_by_form(const TensorTable& tensors, const StoredWeights& weights) {
   const bool is_index = weights.origin.extension() == ".json", is_pruned = tensors.contains("adaln_t_table");
   const auto has_same_name = [&](const auto& tensor) { return tensors.contains(tensor.first); };
   const bool has_prefix = std::ranges::none_of(weights.tensors, has_same_name);
@@ -200,6 +242,17 @@ FusedRows fused_rows_of(const TensorTable& tensors, const StoredWeights& weights
     return tensor.first.ends_with(kFusedLayer) && !has_plain_numbers(tensor.second.second->dtype);
   });
   return is_index && !is_pruned && !has_prefix && !is_reduced ? FusedRows::by_head : FusedRows::by_kind;
+}
+
+std::string doubt_about_rows(const TensorTable& tensors, const StoredWeights& weights, FusedRows order) {
+  const auto is_fused = [](const auto& tensor) { return tensor.first.ends_with(kFusedLayer); };
+  if (std::ranges::none_of(tensors, is_fused)) return {};
+  const bool by_head = order == FusedRows::by_head;
+  return weights.origin.string() +
+         ": its numbers do not tell how the rows of attn.qkv_proj are ordered. They are read as " +
+         (by_head ? "head by head, as MiniMax publishes them" : "queries, keys, values, as ComfyUI stores them") +
+         ". If videos are noise, the file has the other order: use a file of " + (by_head ? "MiniMax" : "ComfyUI") +
+         " or a diffusers folder";
 }
 
 }  // namespace sparsereel::models

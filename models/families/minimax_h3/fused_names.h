@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "models/store/checkpoint/stored_weights.h"
 
@@ -17,11 +18,15 @@ enum class FusedRows {
 /// of their rows do not matter to the model; the lengths of the values' rows do. The mean lengths of the three kinds
 /// therefore differ, and the right order shows this difference more clearly than the wrong one. An analysis of variance
 /// over some rows of some layers compares the two orders. Returns nothing if neither order shows a difference, or if
-/// the weights cannot be read because each is stored in several tensors.
+/// the weights cannot be read.
 std::optional<FusedRows> fused_rows_by_numbers(const TensorTable& tensors, const StoredWeights& weights);
 
-/// Tells the order from the weights, or else from the form of the file. The authors publish an index of shards, with
-/// names without prefixes, in 16 bits, and with unpruned modulation.
-FusedRows fused_rows_of(const TensorTable& tensors, const StoredWeights& weights);
+/// Tells the order from the form of the file. The authors publish an index of shards, with names without prefixes, in
+/// 16 bits, and with unpruned modulation.
+FusedRows fused_rows_by_form(const TensorTable& tensors, const StoredWeights& weights);
+
+/// Returns a warning that names the file, for a file with fused layers whose weights do not tell the order. `order` is
+/// the one in which it is read. Empty for a file without fused layers.
+std::string doubt_about_rows(const TensorTable& tensors, const StoredWeights& weights, FusedRows order);
 
 }  // namespace sparsereel::models

@@ -56,8 +56,11 @@ NameMap h3_transformer_names(FusedRows order) {
 
 constexpr size_t kByKind = 0, kByHead = 1;  // indices of the names in minimax_h3_transformer_part()
 
-size_t choose_transformer_names(const TensorTable& tensors, const StoredWeights& weights) {
-  return fused_rows_of(tensors, weights) == FusedRows::by_kind ? kByKind : kByHead;
+ChosenNames choose_transformer_names(const TensorTable& tensors, const StoredWeights& weights) {
+  const auto by_numbers = fused_rows_by_numbers(tensors, weights);
+  const FusedRows order = by_numbers ? *by_numbers : fused_rows_by_form(tensors, weights);
+  return {.index = order == FusedRows::by_kind ? kByKind : kByHead,
+          .doubt = by_numbers ? "" : doubt_about_rows(tensors, weights, order)};
 }
 
 Sizes h3_transformer_sizes(const nlohmann::json& json, const std::string& file) {

@@ -104,8 +104,11 @@ void name_tensors(Component& component, const StoredWeights& weights, const Part
   TensorTable named;
   for (const auto& [name, place] : stored)
     if (name.starts_with(component.prefix)) named.emplace(name.substr(component.prefix.size()), place);
-  if (component.names != nullptr && names.choose != nullptr)
-    component.names = &names.others.at(names.choose(named, weights));
+  if (component.names != nullptr && names.choose != nullptr) {
+    ChosenNames chosen = names.choose(named, weights);
+    component.names = &names.others.at(chosen.index);
+    component.doubt = std::move(chosen.doubt);
+  }
   for (const auto& [name, place] : stored) {
     if (!name.starts_with(component.prefix)) continue;
     const std::string bare = name.substr(component.prefix.size());

@@ -54,6 +54,7 @@ struct Component {               // NOLINT(bugprone-exception-escape): json's no
   std::map<std::string, std::vector<int64_t>> widened = {};
   std::string prefix = {};         // prefix of every name in the file, after wrappers are stripped
   const NameMap* names = nullptr;  // maps diffusers' names to the names in the file; null if they are equal
+  std::string doubt = {};          // a warning if the file does not show for certain which `names` it follows
   bool by_itself = false;          // true if the weights are a single file, not a folder in diffusers' layout
 
   /// Returns the shape in which a tensor is read.

@@ -19,10 +19,12 @@ int64_t whole(int64_t value, int64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
+constexpr int64_t kTileRows = 128;
+
 /// Returns the position of a block's scale in cuBLAS's layout: tiles of 128 rows and 4 blocks.
 int64_t tiled(int64_t row, int64_t block, int64_t blocks) {
   const int64_t tiles = (blocks + 3) / 4;
-  return (row / 128 * tiles + block / 4) * 512 + row % 32 * 16 + row % 128 / 32 * 4 + block % 4;
+  return (row / kTileRows * tiles + block / 4) * 512 + row % 32 * 16 + row % kTileRows / 32 * 4 + block % 4;
 }
 
 /// Reads the scales of blocks. They are stored in cuBLAS's tiles or row by row; the shape of the tensor tells which.
@@ -31,7 +33,10 @@ class BlockScales {
   BlockScales(const LayerTensors& tensors, int64_t block)
       : bytes_(tensors.bytes("weight_scale")),
         blocks_(tensors.layer().columns / block),
-        tiled_(tensors.layer().find("weight_scale")->shape == tiled_shape(tensors.layer().rows, blocks_)) {}
+        tiled_(tensors.layer().find("weight_scale")->shape == tiled_shape(tensors.layer().rows, blocks_)) {
+    if (tiled_ && tensors.layer().find("weight_scale")->group_rows % kTileRows != 0)
+      tensors.refuse("weight_scale", "lies in tiles of rows of several layers");
+  }
 
   std::byte at(int64_t row, int64_t block) const {
     return bytes_[static_cast<size_t>(tiled_ ? tiled(row, block, blocks_) : row * blocks_ + block)];
@@ -89,7 +94,7 @@ void swap_halves(std::vector<T>& all) {
 }  // namespace
 
 std::vector<int64_t> tiled_shape(int64_t rows, int64_t blocks) {
-  return {whole(rows, 128), whole(blocks, 4)};
+  return {whole(rows, kTileRows), whole(blocks, 4)};
 }
 
 int bits_of_w4a8(const QuantizedLayer& layer) {
@@ -142,8 +147,15 @@ std::vector<float> scales_of_nvfp4(const LayerTensors& tensors, int64_t rows) {
 }
 
 std::vector<std::byte> join_w4a4(const LayerTensors& tensors, int64_t rows, int64_t columns) {
-  const std::span<const std::byte> codes = tensors.bytes("weight").first(static_cast<size_t>(rows * columns / 2));
-  return {codes.begin(), codes.end()};
+  const std::span<const std::byte> codes = tensors.bytes("weight");
+  std::vector<std::byte> joined;
+  joined.reserve(static_cast<size_t>(rows * columns / 2));
+  for (int64_t row = 0; row < rows; ++row) {
+    const auto own =
+        codes.subspan(static_cast<size_t>(row * tensors.layer().columns / 2), static_cast<size_t>(columns / 2));
+    joined.insert(joined.end(), own.begin(), own.end());
+  }
+  return joined;
 }
 
 std::vector<float> scales_of_w4a4(const LayerTensors& tensors, int64_t rows) {
@@ -157,7 +169,8 @@ std::vector<std::byte> join_w4a8(const LayerTensors& tensors, int64_t rows, int6
   const std::span<const std::byte> codes = tensors.bytes("weight");
   const std::vector<float> relative = tensors.numbers("weight_s_rel");
   const int bits = bits_of_w4a8(layer);
-  const int64_t group = group_of_w4a8(layer), row_bytes = layer.find("weight")->shape[1], groups = columns / group;
+  const int64_t group = group_of_w4a8(layer), row_bytes = layer.find("weight")->shape[1],
+                groups = layer.columns / group;
   std::vector<float> values;
   if (tensors.has("weight_codebook")) values = tensors.numbers("weight_codebook");
   for (int code = 0; values.size() < size_t{1} << bits; ++code)
@@ -166,7 +179,7 @@ std::vector<std::byte> join_w4a8(const LayerTensors& tensors, int64_t rows, int6
   for (int64_t row = 0; row < rows; ++row) {
     const auto own = codes.subspan(static_cast<size_t>(row * row_bytes), static_cast<size_t>(row_bytes));
     for (int64_t i = 0; i < columns; ++i) {
-      const float value = values[static_cast<size_t>(code_of_w4a8(own, i, columns, bits))];
+      const float value = values[static_cast<size_t>(code_of_w4a8(own, i, layer.columns, bits))];
       const float level = std::nearbyint(value * relative[static_cast<size_t>(row * groups + i / group)]);
       levels[static_cast<size_t>(row * columns + i)] =
           static_cast<std::byte>(static_cast<int8_t>(std::clamp(level, -127.0F, 127.0F)));
@@ -182,12 +195,12 @@ std::vector<float> scales_of_w4a8(const LayerTensors& tensors, int64_t rows) {
 std::vector<std::byte> join_awq(const LayerTensors& tensors, int64_t rows, int64_t columns) {
   const std::span<const std::byte> codes = tensors.bytes("weight");
   const std::vector<float> scales = tensors.numbers("weight_scale"), zeros = tensors.numbers("weight_zeros");
-  const int64_t group = columns / tensors.layer().find("weight_scale")->shape[0];
+  const int64_t all = tensors.layer().columns, group = all / tensors.layer().find("weight_scale")->shape[0];
   std::vector<std::byte> joined;
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t first = 0; first < columns; first += kAwqColumns) {
       const auto part =
-          codes.subspan(static_cast<size_t>((row * columns + first) / 2), static_cast<size_t>(kAwqColumns / 2));
+          codes.subspan(static_cast<size_t>((row * all + first) / 2), static_cast<size_t>(kAwqColumns / 2));
       const auto at = static_cast<size_t>(first / group * tensors.layer().rows + row);
       const std::array<float, 2> pair = {scales[at], zeros[at]};
       joined.insert(joined.end(), part.begin(), part.end());
@@ -205,7 +218,21 @@ void LayerTensors::refuse(const std::string& part, const std::string& why) const
 
 std::span<const std::byte> LayerTensors::bytes(const std::string& part) const {
   const auto& [file, entry] = layer_.tensors.at(part);
-  return files_[file]->data(*entry);
+  return entry->group_rows > 0 ? joined_groups(part) : files_[file]->data(*entry);
+}
+
+/// Returns the bytes of rows that lie in groups, one row behind the other.
+std::span<const std::byte> LayerTensors::joined_groups(const std::string& part) const {
+  std::vector<std::byte>& joined = joined_groups_[part];
+  const auto& [file, entry] = layer_.tensors.at(part);
+  const size_t row = bytes_of_row(*entry), group = static_cast<size_t>(entry->group_rows) * row;
+  const std::span<const std::byte> all = files_[file]->covered(*entry);
+  const int64_t groups = joined.empty() ? entry->shape.front() / entry->group_rows : 0;
+  for (int64_t i = 0; i < groups; ++i) {
+    const auto own = all.subspan(static_cast<size_t>(i * entry->group_step) * row, group);
+    joined.insert(joined.end(), own.begin(), own.end());
+  }
+  return joined;
 }
 
 std::vector<float> LayerTensors::numbers(const std::string& part) const {

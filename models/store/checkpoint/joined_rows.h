@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,8 +13,8 @@
 
 namespace sparsereel::models {
 
-/// Reads the tensors of a quantized layer. numbers() throws Error naming file, tensor and format if a number is NaN or
-/// infinite.
+/// Reads the tensors of a quantized layer. Spans stay valid as long as the object. numbers() throws Error naming file,
+/// tensor and format if a number is NaN or infinite.
 class LayerTensors {
  public:
   LayerTensors(const QuantizedLayer& layer, const std::vector<std::shared_ptr<TensorFile>>& files)
@@ -26,12 +27,16 @@ class LayerTensors {
   [[noreturn]] void refuse(const std::string& part, const std::string& why) const;
 
  private:
+  std::span<const std::byte> joined_groups(const std::string& part) const;
+
   const QuantizedLayer& layer_;
   const std::vector<std::shared_ptr<TensorFile>>& files_;
+  mutable std::map<std::string, std::vector<std::byte>> joined_groups_;  // by the part's name
 };
 
-/// Returns the layer's weight as it is kept in memory: the bytes of [rows, columns] in the packed type
-/// layer.format->packed.
+/// Returns the layer's rows as they are kept in memory: [rows, columns], packed as layer.format->packed. `columns` are
+/// the first of each row, a multiple of the packed block's. Throws Error naming file and tensor if a number is NaN or
+/// infinite.
 std::vector<std::byte> joined_rows(const LayerTensors& tensors, int64_t rows, int64_t columns);
 /// Returns the scale of each row; empty if the format has no scales of rows.
 std::vector<float> joined_row_scales(const LayerTensors& tensors, int64_t rows);

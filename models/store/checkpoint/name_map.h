@@ -48,13 +48,19 @@ class NameMap {
   std::vector<MovedRows> moved_;
 };
 
+/// The names that a file follows.
+struct ChosenNames {
+  size_t index = 0;        // in StoredNames::others
+  std::string doubt = {};  // a warning that names the file, if it does not show for certain which names it follows
+};
+
 /// The names of a component's tensors in other programs' files.
 struct StoredNames {
   std::vector<NameMap> others = {};  // maps from diffusers' names to names of the authors or of another program
-  /// Returns the index of the map in `others` that a file follows. It is needed if programs use the same names but
-  /// order rows differently; null if the names alone tell the map. `tensors` has the file's names without prefixes.
-  /// LoRAs always follow the first map that knows their names.
-  size_t (*choose)(const TensorTable& tensors, const StoredWeights& weights) = nullptr;
+  /// Returns the map in `others` that a file follows. It is needed if programs use the same names but order rows
+  /// differently; null if the names alone tell the map. `tensors` has the file's names without prefixes. LoRAs always
+  /// follow the first map that knows their names.
+  ChosenNames (*choose)(const TensorTable& tensors, const StoredWeights& weights) = nullptr;
   /// Words that may stand before every name in a file; several may follow each other. If two match, the first one
   /// counts. The part's role needs not be listed: it is always tried first.
   std::vector<std::string> prefixes = {};

@@ -63,6 +63,18 @@ TEST_F(MiniMaxH3FusedRows, AreToldByQuantizedNumbers) {
     }
 }
 
+/// Codes and scales lie in several tensors.
+TEST_F(MiniMaxH3FusedRows, AreToldByJoinedNumbers) {
+  for (const FusedRows order : {FusedRows::by_kind, FusedRows::by_head})
+    for (const char* format : {"mxfp8", "nvfp4", "convrot_w4a4", "awq_w4a16"}) {
+      SCOPED_TRACE(format);
+      const test::NamedTensors plain = test::in_authors_names(test::wide_projections(3), order, 128);
+      const StoredWeights weights =
+          open_weights(test::write_tensors(folder_ / "a.safetensors", test::quantized_projections(plain, format)));
+      EXPECT_EQ(fused_rows_by_numbers(weights.tensors, weights), order);
+    }
+}
+
 TEST_F(MiniMaxH3FusedRows, AreNotToldByEqualLengths) {
   for (const FusedRows order : {FusedRows::by_kind, FusedRows::by_head}) {
     const StoredWeights weights = stored(order, 1);
@@ -72,18 +84,26 @@ TEST_F(MiniMaxH3FusedRows, AreNotToldByEqualLengths) {
   EXPECT_FALSE(fused_rows_by_numbers(none.tensors, none));
 }
 
+TEST_F(MiniMaxH3FusedRows, AreDoubtedInAWarningThatNamesTheFile) {
+  const StoredWeights weights = stored(FusedRows::by_kind, 1);
+  const std::string warning = doubt_about_rows(weights.tensors, weights, FusedRows::by_kind);
+  EXPECT_NE(warning.find("a.safetensors: "), std::string::npos) << warning;
+  EXPECT_NE(warning.find("as ComfyUI stores them"), std::string::npos) << warning;
+  EXPECT_EQ(doubt_about_rows({}, weights, FusedRows::by_kind), "") << "no fused layer";
+}
+
 TEST_F(MiniMaxH3FusedRows, AreToldByTheFileOtherwise) {
   StoredWeights weights = stored(FusedRows::by_kind, 1);
-  EXPECT_EQ(fused_rows_of(weights.tensors, weights), FusedRows::by_kind) << "a single file";
+  EXPECT_EQ(fused_rows_by_form(weights.tensors, weights), FusedRows::by_kind) << "a single file";
   weights.origin = "transformer/model.safetensors.index.json";
-  EXPECT_EQ(fused_rows_of(weights.tensors, weights), FusedRows::by_head) << "shards";
+  EXPECT_EQ(fused_rows_by_form(weights.tensors, weights), FusedRows::by_head) << "shards";
   TensorTable bare = weights.tensors, prefixed;
   for (const auto& [name, place] : bare) prefixed["model.diffusion_model." + name] = place;
   weights.tensors = prefixed;
-  EXPECT_EQ(fused_rows_of(bare, weights), FusedRows::by_kind) << "shards with ComfyUI's prefix";
+  EXPECT_EQ(fused_rows_by_form(bare, weights), FusedRows::by_kind) << "shards with ComfyUI's prefix";
   weights.tensors = bare;
   bare["adaln_t_table"] = bare.begin()->second;
-  EXPECT_EQ(fused_rows_of(bare, weights), FusedRows::by_kind) << "a pruned model";
+  EXPECT_EQ(fused_rows_by_form(bare, weights), FusedRows::by_kind) << "a pruned model";
 }
 
 }  // namespace

@@ -71,12 +71,38 @@ TEST_F(MiniMaxH3Names, NoticeEveryWrongLayoutByTheNumbers) {
   }
 }
 
+/// The same holds for formats whose codes and scales lie in several tensors.
+TEST_F(MiniMaxH3Names, NoticeEveryWrongLayoutOfJoinedFormats) {
+  const NamedTensors weights = test::wide_projections(3);
+  for (const char* format : {"mxfp8", "nvfp4", "convrot_w4a4"}) {
+    SCOPED_TRACE(format);
+    std::vector<NamedTensors> read;
+    for (const FusedRows order : {FusedRows::by_kind, FusedRows::by_head}) {
+      const NamedTensors stored = test::quantized_projections(test::in_authors_names(weights, order, 128), format);
+      const auto file = test::write_tensors(folder_ / "a.safetensors", stored, "model.diffusion_model.");
+      const Component component = test::open_minimax_h3(file, case_);
+      EXPECT_EQ(component.doubt, "");
+      WeightReader reader(component, at::kCPU, at::kFloat);
+      NamedTensors& numbers = read.emplace_back();
+      for (const auto& [name, tensor] : weights) numbers[name] = reader.read(parameter(name, tensor.sizes().vec()));
+    }
+    for (const auto& [name, tensor] : weights) {
+      EXPECT_TRUE(read[0].at(name).equal(read[1].at(name))) << name;
+      if (format == std::string("convrot_w4a4")) continue;  // the test does not rotate
+      const double error = (read[0].at(name) - tensor).abs().max().item<double>();
+      EXPECT_LT(error, 0.4 * tensor.abs().max().item<double>()) << name;
+    }
+  }
+}
+
 TEST_F(MiniMaxH3Names, MatterForThePrediction) {
   const Component plain = test::open_minimax_h3(test::write_tensors(folder_ / "p.safetensors", weights_), case_);
   // If queries, keys and values are equally long, the form of the file decides. This file's form suggests a wrong
   // order.
   const auto file = test::write_tensors(folder_ / "a.safetensors", in_authors_names(weights_, FusedRows::by_head));
-  const Prediction wrong = predict(test::open_minimax_h3(file, case_), case_);
+  const Component component = test::open_minimax_h3(file, case_);
+  EXPECT_NE(component.doubt.find("a.safetensors: its numbers do not tell"), std::string::npos);
+  const Prediction wrong = predict(component, case_);
   EXPECT_FALSE(close_to(wrong.video, predict(plain, case_).video, 1e-2));
 }
 
