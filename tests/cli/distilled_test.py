@@ -57,6 +57,14 @@ class Distilled(CommandLineTest):
         for line in ('scheduler: "FlowMatchLCMScheduler"', 'sigmas: "1.0,0.28,0.12"', 'flow_shift: 8.0', 'cfg_scale: 1.0'):
             self.assertIn('\n' + line, '\n' + shown)
 
+    def test_sets_what_the_loras_of_a_model_with_sound_need(self):
+        model = ['--random-weights', ROOT / 'configs' / 'minimax-h3.yaml']
+        for steps, sigmas in ((4, '1.0,0.75,0.5,0.25'), (8, '1.0,0.875,0.75,0.625,0.5,0.375,0.25,0.125')):
+            shown = self.succeed(self.run_program('config', 'show', *model, '--distilled', steps)).stdout
+            for line in (f'sigmas: "{sigmas}"', 'flow_shift: 6.0'):
+                self.assertIn('\n' + line, '\n' + shown)
+        self.fail_with(self.run_program('config', 'show', *model, '--distilled', 3), 2, '--distilled 4 or 8')
+
     def test_refuses_steps_and_models_without_settings(self):
         self.fail_with(self.run_program('generate', '-m', 'comfy', '-p', PROMPT, '--distilled', 8, '--dry-run'), 2, '--distilled 8: no settings are known', '--distilled 4')
         mochi = self.run_program('generate', '--random-weights', ROOT / 'configs' / 'mochi-1.yaml', '-p', PROMPT, '--distilled', 4, '--dry-run')
