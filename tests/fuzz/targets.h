@@ -21,16 +21,22 @@
 #include "models/families/cogvideox/config.h"
 #include "models/families/cogvideox/family.h"
 #include "models/families/cogvideox/vae_config.h"
+#include "models/families/minimax_h3/config.h"
+#include "models/families/minimax_h3/sound_config.h"
+#include "models/families/minimax_h3/vae_config.h"
 #include "models/families/wan/vae_config.h"
 #include "models/files/json_text.h"
 #include "models/image/clip_config.h"
 #include "models/image/processor_config.h"
+#include "models/request/patch_config.h"
 #include "models/samplers/flow_config.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "models/store/checkpoint/gguf.h"
 #include "models/store/checkpoint/pickle.h"
 #include "models/store/checkpoint/safetensors.h"
 #include "models/store/checkpoint/torch_zip.h"
+#include "models/text/encoder/qwen3_config.h"
+#include "models/text/encoder/qwen3_vision_config.h"
 #include "models/text/encoder/t5_config.h"
 #include "models/text/gguf_tokenizer.h"
 #include "models/text/tokenizer.h"
@@ -110,6 +116,12 @@ inline void fuzz_config(std::span<const std::byte> bytes) {
   attempt(models::parse_flow_euler_config);
   attempt(models::parse_unipc_config);
   attempt_vae(models::parse_wan_vae_config);
+  attempt(models::parse_minimax_h3_config);
+  attempt(models::parse_minimax_h3_vae_config);
+  attempt(models::parse_minimax_h3_sound_config);
+  attempt(models::parse_qwen3_config);
+  attempt(models::parse_qwen3_vision_config);
+  attempt(models::parse_patch_config);
   attempt(models::parse_clip_vision_config);
   attempt(models::parse_image_processor_config);
   attempt(models::check_model_index);

@@ -1,9 +1,6 @@
 // Parses the config of MiniMax-H3's autoencoder of sound. Missing fields take the defaults of diffusers' constructor.
 #include "models/families/minimax_h3/sound_config.h"
 
-#include <functional>
-#include <numeric>
-
 #include "models/files/config_fields.h"
 
 namespace sparsereel::models {
@@ -12,8 +9,12 @@ namespace {
 constexpr double kMostOfLatents = 1e6;
 constexpr int64_t kMostStages = 16, kMostRate = 64, kMostKernel = 1024;
 
+/// Returns the product of rates up to kMostRate, or any number above kMaxSize if the product is above it.
 int64_t all_rates(const std::vector<int64_t>& rates) {
-  return std::accumulate(rates.begin(), rates.end(), int64_t{1}, std::multiplies<>());
+  int64_t all = 1;
+  for (const int64_t rate : rates)
+    if (all <= kMaxSize) all *= rate;
+  return all;
 }
 
 void check_entries(const ConfigFields& fields, const char* field, const std::vector<int64_t>& entries, int64_t most) {

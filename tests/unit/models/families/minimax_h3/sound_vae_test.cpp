@@ -79,5 +79,13 @@ TEST(MiniMaxH3SoundVae, RefusesUnsupportedConfigs) {
   }
 }
 
+TEST(MiniMaxH3SoundVae, RefusesRatesWhoseProductOverflows) {
+  test::ZeroComponent zeros = published_sound_vae();
+  const std::vector<int64_t> rates(16, 64);  // 2^96 samples a latent
+  zeros.component.config.update(
+      {{"decoder_rates", rates}, {"decoder_kernel_sizes", rates}, {"encoder_rates", rates}, {"decoder_dim", 65536}});
+  EXPECT_THAT(test::load_complaint(zeros.component, load_published_sound), HasSubstr("decoder_rates multiplies to"));
+}
+
 }  // namespace
 }  // namespace sparsereel::models
