@@ -156,11 +156,13 @@ bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role) {
   return bytes_in(component, {at::kFloat, /*in_fp8=*/true}) < bytes_in(component, at::kFloat);
 }
 
-uint64_t text_vision_bytes(const Checkpoint& checkpoint, at::ScalarType dtype, const PatchConfig& patches) {
+WorkBytes text_vision_bytes(const Checkpoint& checkpoint, at::ScalarType dtype, const PatchConfig& patches,
+                            int64_t height, int64_t width) {
   try {
-    return load_text_vision(described(checkpoint, "text_encoder"), at::kMeta, dtype, patches)->weight_bytes();
+    const auto vision = load_text_vision(described(checkpoint, "text_encoder"), at::kMeta, dtype, patches);
+    return {.weights = vision->weight_bytes(), .activations = vision->look_bytes(height, width)};
   } catch (const Error&) {  // checking the weights for images reports the error
-    return 0;
+    return {};
   }
 }
 

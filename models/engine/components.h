@@ -87,9 +87,15 @@ std::string left_out_warning(const Checkpoint& checkpoint, const std::string& ro
 double weight_count(const Checkpoint& checkpoint, const std::string& role);
 bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role);
 
-/// Returns the bytes of the weights that load_text_vision() loads, computed from the config alone; 0 if the config does
-/// not describe it.
-uint64_t text_vision_bytes(const Checkpoint& checkpoint, at::ScalarType dtype, const PatchConfig& patches);
+/// Bytes of a part that works alone: of its weights, and of what it computes.
+struct WorkBytes {
+  uint64_t weights = 0, activations = 0;
+  uint64_t total() const { return weights + activations; }
+};
+/// Estimates what load_text_vision() loads and what it needs to look at a picture of this size in pixels, from the
+/// config alone. Zero if the config does not describe it.
+WorkBytes text_vision_bytes(const Checkpoint& checkpoint, at::ScalarType dtype, const PatchConfig& patches,
+                            int64_t height, int64_t width);
 
 /// Counts the weights of the VAE: of its decoder, and of its encoder if that is supported.
 uint64_t vae_weight_count(const Checkpoint& checkpoint);

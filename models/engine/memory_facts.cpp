@@ -91,9 +91,11 @@ MemoryFacts video_facts(const Checkpoint& checkpoint, const ModelSpec& spec, con
   }
   facts.step = step_bytes(plan, spec, c10::elementSize(weights.dtype)) / share;
   facts.text = static_cast<double>(likely_weight_bytes(checkpoint, "text_encoder", format.text));
-  facts.vae = static_cast<double>(vae_bytes(checkpoint, format.vae, format.transformer.device));
+  const c10::Device device = format.transformer.device;
+  const c10::ScalarType vae = described_vae_dtype(spec, format.vae, device);
+  facts.vae = static_cast<double>(vae_bytes(checkpoint, vae, device));
   const int64_t pieces = plan.vae_tiling == VaeTiling::on ? 1 : std::min(ranks, plan.latent.height);
-  facts.decode = untiled_decoding(*describe_vae(checkpoint, format.vae), spec, plan.latent, pieces);
+  facts.decode = untiled_decoding(*describe_vae(checkpoint, vae), spec, plan.latent, pieces);
   facts.passes = plan.is_guided() && passes_at_once(plan) == 1 ? 2 : 1;
   return facts;
 }

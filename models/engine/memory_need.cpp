@@ -165,25 +165,27 @@ namespace {
 /// Bytes that the program and libtorch's libraries take on a CPU before any weights are loaded.
 constexpr uint64_t kProcess = 190 << 20;
 
-/// Returns the bytes of the VAE's encoder or of the text encoder's vision part, whichever is larger: only one of them
-/// is in memory at a time.
-uint64_t weights_for_images(const Checkpoint& checkpoint, const ModelSpec& spec, const Vae& vae, at::ScalarType text) {
-  const uint64_t bytes = vae.weights().bytes;
-  if (!spec.image.text_patches) return bytes;
-  return std::max(bytes, text_vision_bytes(checkpoint, text, *spec.image.text_patches));
+/// Returns what the VAE's encoder needs for these frames, or what looks at images for the text if it needs more. They
+/// take turns. `given` are bytes of the encoder's input.
+WorkBytes work_on_images(const Checkpoint& checkpoint, const ModelSpec& spec, const Vae& vae, uint64_t given,
+                         at::ScalarType text, at::IntArrayRef size) {
+  const WorkBytes encoding = {.weights = vae.weights().bytes,
+                              .activations = given + vae.untiled_encode_bytes(size[0], size[1], size[2])};
+  if (!spec.image.text_patches) return encoding;
+  const WorkBytes looking = text_vision_bytes(checkpoint, text, *spec.image.text_patches, size[1], size[2]);
+  return std::max(encoding, looking, [](const auto& a, const auto& b) { return a.total() < b.total(); });
 }
 
-/// Estimates the memory for encoding images. No other weights are in memory then; the VAE's encoder is in fp32.
+/// Estimates the memory for encoding images. The VAE's encoder is then alone in memory, in fp32; what looks at images
+/// for the text has the dtype `text`.
 MemoryEstimate likely_of_images(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
-                                const std::string& name) {
+                                const std::string& name, at::ScalarType text) {
   const int64_t frames = spec.image.encodes_video ? decoded_frames(spec, size.frames) : 1;
   const int64_t height = size.height * spec.stride[1], width = size.width * spec.stride[2];
   const auto given = static_cast<uint64_t>(kColors * static_cast<double>(frames * height * width));
   const auto vae = describe_vae(checkpoint, at::kFloat, VaeParts::encoder);
-  return {.dtype = name,
-          .weights = weights_for_images(checkpoint, spec, *vae, at::kFloat),
-          .activations = given * sizeof(float) + vae->untiled_encode_bytes(frames, height, width),
-          .process = kProcess};
+  const WorkBytes work = work_on_images(checkpoint, spec, *vae, given * sizeof(float), text, {frames, height, width});
+  return {.dtype = name, .weights = work.weights, .activations = work.activations, .process = kProcess};
 }
 
 MemoryEstimate likely_in(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
@@ -195,7 +197,9 @@ MemoryEstimate likely_in(const Checkpoint& checkpoint, const ModelSpec& spec, co
   const double passes = spec.takes_guidance ? 2 : 1;
   const double tokens = token_count(spec, size, spec.text_length) / static_cast<double>(ranks);
   const double block = widest_block(spec, tokens, passes, element);
-  const at::ScalarType vae_dtype = spec.vae == Precision::fp32 ? at::kFloat : format.dtype;
+  // A VAE with its own number formats multiplies in fp32 only on a CPU, where runs are in fp32.
+  const bool is_wide = spec.vae == Precision::fp32 && spec.takes_vae_dtype;
+  const at::ScalarType vae_dtype = is_wide ? at::kFloat : format.dtype;
   const auto vae = describe_vae(checkpoint, vae_dtype);
   const double decoding = untiled_decoding(*vae, spec, size, ranks);
   MemoryEstimate video = {.dtype = name,
@@ -207,7 +211,7 @@ MemoryEstimate likely_in(const Checkpoint& checkpoint, const ModelSpec& spec, co
                     .weights = likely_weight_bytes(checkpoint, "text_encoder", format),
                     .activations = 0,
                     .process = kProcess});
-  if (spec.image.any()) stages.push_back(likely_of_images(checkpoint, spec, size, name));
+  if (spec.image.any()) stages.push_back(likely_of_images(checkpoint, spec, size, name, format.dtype));
   return *std::ranges::max_element(stages, {}, &MemoryEstimate::total);
 }
 
@@ -247,9 +251,10 @@ StageEstimate likely_image(const Checkpoint& checkpoint, const ModelSpec& spec, 
                            const RunFormat& format) {
   const auto vae = describe_vae(checkpoint, format.encoder, VaeParts::encoder);
   const int64_t frames = spec.image.encodes_video ? plan.decoded_frames : 1;
-  StageEstimate stage = {.stage = "image", .weights = weights_for_images(checkpoint, spec, *vae, format.text.dtype)};
   const uint64_t given = whole_bytes(encoder_frames(plan, spec));
-  stage.activations = vae->untiled_encode_bytes(frames, plan.height, plan.width) + given;
+  const WorkBytes work =
+      work_on_images(checkpoint, spec, *vae, given, format.text.dtype, {frames, plan.height, plan.width});
+  StageEstimate stage = {.stage = "image", .weights = work.weights, .activations = work.activations};
   stage.least = stage.weights + given;
   stage.in_pieces =
       spec.takes_vae_tiling && (takes_little(format.transformer, &MemoryPlan::tiles) ||
@@ -280,11 +285,12 @@ StageEstimate likely_denoising(const WeightNeed& need, const ModelSpec& spec, co
 StageEstimate likely_decoding(const Checkpoint& checkpoint, const ModelSpec& spec, const Plan& plan,
                               const RunFormat& format, int64_t ranks) {
   const c10::Device device = format.transformer.device;
-  const auto vae = describe_vae(checkpoint, format.vae);
+  const at::ScalarType vae_dtype = described_vae_dtype(spec, format.vae, device);
+  const auto vae = describe_vae(checkpoint, vae_dtype);
   const int64_t pieces = device.is_cpu() || plan.vae_tiling == VaeTiling::on ? 1 : std::min(ranks, plan.latent.height);
   const double decoding = untiled_decoding(*vae, spec, plan.latent, pieces);
   StageEstimate stage = {
-      .stage = "decode", .weights = vae_bytes(checkpoint, format.vae, device), .activations = whole_bytes(decoding)};
+      .stage = "decode", .weights = vae_bytes(checkpoint, vae_dtype, device), .activations = whole_bytes(decoding)};
   const bool offloaded = takes_little(format.transformer, &MemoryPlan::tiles) && pieces == 1;
   if (spec.takes_vae_tiling)
     stage.in_pieces = plan.vae_tiling == VaeTiling::on ||

@@ -59,6 +59,11 @@ uint64_t whole_bytes(double bytes) {
   return static_cast<uint64_t>(std::min(bytes, 1e18));
 }
 
+c10::ScalarType described_vae_dtype(const ModelSpec& spec, c10::ScalarType dtype, c10::Device device) {
+  if (spec.takes_vae_dtype) return dtype;
+  return device.is_cpu() ? at::kFloat : at::kHalf;
+}
+
 uint64_t vae_bytes(const Checkpoint& checkpoint, c10::ScalarType dtype, c10::Device device) {
   const VaeWeights weights = describe_vae(checkpoint, dtype)->weights();
   const uint64_t in_dtype = weights.count * c10::elementSize(dtype);

@@ -34,8 +34,12 @@ double widest_block(const ModelSpec& spec, double tokens, double passes, uint64_
 /// Returns the bytes of a step: widest_block() and the cache.
 double step_bytes(const Plan& plan, const ModelSpec& spec, uint64_t element);
 
-/// Returns the bytes of the weights of the VAE's decoder on a device. They are in `dtype`, or in the formats that the
-/// VAE chooses.
+/// Returns the dtype with which describe_vae() (components.h) describes a VAE for a run on this device. A VAE that
+/// chooses its own number formats tells by it whether it will multiply on a CPU, in fp32, or on a GPU, in fp16.
+c10::ScalarType described_vae_dtype(const ModelSpec& spec, c10::ScalarType dtype, c10::Device device);
+
+/// Returns the bytes of the weights of the VAE's decoder on a device. `dtype` is that of described_vae_dtype(). They
+/// are in `dtype`, or in the formats that the VAE chooses.
 uint64_t vae_bytes(const Checkpoint& checkpoint, c10::ScalarType dtype, c10::Device device);
 
 /// Returns the bytes that a rank needs for decoding without tiles, frames included, if each of `ranks` ranks decodes a

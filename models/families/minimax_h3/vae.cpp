@@ -27,9 +27,11 @@ struct ModelColors {
       : mean(channel_values({0.485, 0.456, 0.406}, like)), deviation(channel_values({0.229, 0.224, 0.225}, like)) {}
 };
 
-/// The reference decodes in fp16 with sums in fp32. bf16 would change pixels by 5% of their range.
-at::ScalarType dtype_of_products(at::Device device) {
-  return device.is_cpu() ? at::kFloat : at::kHalf;
+/// The reference decodes in fp16 with sums in fp32. bf16 would change pixels by 5% of their range. A CPU multiplies in
+/// fp32. Without weights (a meta device), `dtype` tells which one is described.
+at::ScalarType dtype_of_products(at::Device device, at::ScalarType dtype) {
+  const bool is_cpu = device.is_meta() ? dtype == at::kFloat : device.is_cpu();
+  return is_cpu ? at::kFloat : at::kHalf;
 }
 
 MiniMaxH3VaeConfig vae_config_of(const Component& component) {
@@ -40,8 +42,8 @@ MiniMaxH3VaeConfig vae_config_of(const Component& component) {
 
 class MiniMaxH3Vae final : public CoderVae<MiniMaxH3VaeConfig, MiniMaxH3Decoder, MiniMaxH3Encoder> {
  public:
-  MiniMaxH3Vae(const Component& component, at::Device device, VaeParts parts)
-      : CoderVae(vae_config_of(component), component, device, dtype_of_products(device), parts) {}
+  MiniMaxH3Vae(const Component& component, at::Device device, at::ScalarType dtype, VaeParts parts)
+      : CoderVae(vae_config_of(component), component, device, dtype_of_products(device, dtype), parts) {}
 
   /// Always decodes in tiles, because the tile size is part of the model.
   void decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
@@ -171,33 +173,56 @@ at::Tensor MiniMaxH3Vae::encode_keyframe(const at::Tensor& frame, const VaeProgr
   return normalized((raw.mean + raw.deviation * noise).to(at::kHalf).to(at::kFloat));
 }
 
-// The highest use is in a block's feed-forward, for one row of tiles: the residual stream, its norm and the update in
-// fp32, and the gated values. In addition, the frames of a clip exist twice while its tiles are joined.
+/// Returns the largest part of a tile that its neighbor also covers.
+double largest_overlap(const FixedTiles& tiles) {
+  int64_t most = 0;
+  for (size_t i = 0; i < tiles.starts.size(); ++i) most = std::max(most, tiles.overlap(i));
+  return static_cast<double>(most) / static_cast<double>(tiles.size);
+}
+
+// Counts the moment that needs most, and the frames that are kept of the clip before. A row of tiles passes a block's
+// feed-forward (the residual stream, its norm and the update in fp32, and the gated values) or becomes pixels. Or it is
+// blended: its pixels, their blended copy and, below other tiles, those of the row above. Or the frames of a clip get
+// their colors.
 uint64_t MiniMaxH3Vae::untiled_bytes(int64_t /*latent_frames*/, int64_t latent_height, int64_t latent_width) const {
   const int64_t scale = config_.pixels_a_latent(), channels = config_.decoder_width();
   const int64_t latent_frames = config_.latents_a_clip() + config_.overlapping_latents();
   const FixedTiles rows = fixed_tiles(latent_height, scale), columns = fixed_tiles(latent_width, scale);
-  const int64_t tokens =
-      std::ssize(columns.starts) * (latent_frames * rows.size * columns.size + config_.decoder_num_register_tokens + 1);
-  const int64_t row = tokens * channels * (3 * 4 + 3 * config_.decoder_ffn_mult * bytes_of_element());
-  const int64_t frames = latent_frames * config_.frames_a_latent() * 3 * latent_height * latent_width * scale * scale;
-  return static_cast<uint64_t>(row + 2 * frames * 4);
+  const int64_t patches = latent_frames * rows.size * columns.size, across = std::ssize(columns.starts);
+  const int64_t tokens = across * (patches + config_.decoder_num_register_tokens + 1);
+  const auto bytes_of_pixels = [&](int64_t height, int64_t width) {
+    return static_cast<double>(latent_frames * config_.frames_a_latent() * 3 * height * width * scale * scale * 4);
+  };
+  const double row = bytes_of_pixels(rows.size, across * columns.size),
+               clip = bytes_of_pixels(latent_height, latent_width);
+  const auto share = [&](int64_t frames) {
+    return clip * static_cast<double>(frames) / static_cast<double>(latent_frames * config_.frames_a_latent());
+  };
+  const auto residual = static_cast<double>(tokens * channels * 4);
+  const double block =
+      3 * residual + static_cast<double>(tokens * channels * 3 * config_.decoder_ffn_mult * bytes_of_element());
+  const double above = std::ssize(rows.starts) > 1 ? row : 0;
+  const double work = (above > 0 ? clip + above : 0) + std::max(block, residual + 2 * row);
+  const double blend = clip + above + (2 + std::max(largest_overlap(rows), largest_overlap(columns) / 2)) * row;
+  const double colors = clip + 2 * share(config_.clip_length);
+  return static_cast<uint64_t>(std::max({work, blend, colors}) + share(config_.overlapping_frames()));
 }
 
-// The highest use is in the first level, for one row of tiles: a block's input, the input of its convolution with a
-// border, and the convolution's output.
+// Counts the first level, whose activations are the largest, for a row of tiles: a block's input, hidden values, update
+// and the input of its convolution, with a border and in the convolution's own layouts.
 uint64_t MiniMaxH3Vae::untiled_encode_bytes(int64_t /*frames*/, int64_t height, int64_t width) const {
+  constexpr int64_t kCopies = 7;
   const int64_t scale = config_.pixels_a_latent();
   const FixedTiles rows = fixed_tiles(height / scale, scale), columns = fixed_tiles(width / scale, scale);
   const int64_t pixels = std::ssize(columns.starts) * rows.size * columns.size * scale * scale;
-  return static_cast<uint64_t>(pixels * config_.block_out_channels.front() * 3 * 4);
+  return static_cast<uint64_t>(pixels * (config_.block_out_channels.front() * kCopies + 3) * 4);
 }
 
 }  // namespace
 
-std::unique_ptr<Vae> load_minimax_h3_vae(const Component& component, at::Device device, at::ScalarType /*dtype*/,
+std::unique_ptr<Vae> load_minimax_h3_vae(const Component& component, at::Device device, at::ScalarType dtype,
                                          VaeParts parts) {
-  return std::make_unique<MiniMaxH3Vae>(component, device, parts);
+  return std::make_unique<MiniMaxH3Vae>(component, device, dtype, parts);
 }
 
 }  // namespace sparsereel::models

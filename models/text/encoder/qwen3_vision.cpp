@@ -152,6 +152,16 @@ TextPicture Qwen3Vision::forward(const PicturePatches& picture) const {
   return result;
 }
 
+// Counts the larger of a layer's two parts. Attention holds queries, keys and values, which are rotated in fp32; the
+// feed-forward part holds its inner values before and after GELU. The states and their norm stay beside both.
+uint64_t Qwen3Vision::look_bytes(int64_t height, int64_t width) const {
+  const int64_t count = picture_tokens(height, width, patches) * config.patches_a_token();
+  const auto element = static_cast<int64_t>(c10::elementSize(dtype)), fp32 = static_cast<int64_t>(sizeof(float));
+  const int64_t attention = config.hidden_size * (4 * element + 7 * fp32),
+                feed_forward = 2 * (config.hidden_size + config.intermediate_size) * element;
+  return static_cast<uint64_t>(count * std::max(attention, feed_forward));
+}
+
 std::unique_ptr<TextVision> load_qwen3_vision(const Component& component, at::Device device, at::ScalarType dtype,
                                               const PatchConfig& patches) {
   return std::make_unique<Qwen3Vision>(Qwen3Vision::load(component, patches, device, dtype));

@@ -65,6 +65,7 @@ struct Qwen3Vision : TextVision {
     return {.begin = config.vision_start_token, .picture = config.image_token, .end = config.vision_end_token};
   }
   uint64_t weight_bytes() const override { return bytes; }
+  uint64_t look_bytes(int64_t height, int64_t width) const override;
 
  private:
   void weights(const Visit& visit);

@@ -32,6 +32,9 @@ class TextVision {
   virtual TextPicture look(const Picture& picture) const = 0;
   virtual PictureMarks marks() const = 0;
   virtual uint64_t weight_bytes() const = 0;
+  /// Estimates the peak bytes of look() beside the weights, for a picture of this size in pixels. Throws Error as
+  /// look() does.
+  virtual uint64_t look_bytes(int64_t height, int64_t width) const = 0;
 };
 
 }  // namespace sparsereel::models

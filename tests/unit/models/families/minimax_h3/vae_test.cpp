@@ -11,6 +11,7 @@
 
 #include "hilbert/error.h"
 #include "models/families/minimax_h3/loaders.h"
+#include "tests/support/decoder_checks.h"
 #include "tests/support/minimax_h3_cases.h"
 #include "tests/support/zero_component.h"
 
@@ -96,6 +97,42 @@ TEST_F(MiniMaxH3VaeTest, NeedsMoreMemoryForWiderFrames) {
   EXPECT_GT(vae_->untiled_bytes(7, 48, 84), vae_->untiled_bytes(7, 48, 60));
   EXPECT_EQ(vae_->untiled_bytes(7, 48, 84), vae_->untiled_bytes(72, 48, 84)) << "clips are decoded in turn";
   EXPECT_GT(vae_->untiled_encode_bytes(1, 768, 1344), vae_->untiled_encode_bytes(1, 768, 256));
+}
+
+/// Returns a VAE with random weights whose decoder has so many heads of 64 channels.
+std::unique_ptr<Vae> random_vae(int64_t heads, VaeParts parts) {
+  Component component = test::vae_component(test::minimax_h3(), "vae");
+  component.files.clear();
+  component.tensors.clear();
+  component.random_seed = 0;
+  component.config["decoder_num_attention_heads"] = heads;
+  component.config["decoder_attention_head_dim"] = 64;
+  component.config["decoder_ffn_mult"] = 4;
+  component.config["decoder_num_layers"] = 1;
+  component.config["block_out_channels"] = {16, 8, 8, 8, 8};
+  return load_minimax_h3_vae(component, at::kCPU, at::kFloat, parts);
+}
+
+TEST_F(MiniMaxH3VaeTest, EstimatesTheMemoryOfDecoding) {
+  const std::vector<std::pair<int64_t, std::vector<int64_t>>> cases = {
+      {16, {1, 6, 7, 8, 8}},     // a block is the largest
+      {8, {1, 6, 7, 16, 16}},    // one tile
+      {1, {1, 6, 12, 20, 24}}};  // tiles above and beside each other, and two clips
+  for (const auto& [heads, shape] : cases) {
+    const auto vae = random_vae(heads, VaeParts::decoder);
+    const at::Tensor latents = at::randn(shape);
+    test::expect_peak_memory([&] { vae->decode(latents, {}, [](const at::Tensor&) {}, {}); },
+                             vae->untiled_bytes(shape[2], shape[3], shape[4]), shape);
+  }
+}
+
+TEST_F(MiniMaxH3VaeTest, EstimatesTheMemoryOfEncoding) {
+  const auto vae = random_vae(1, VaeParts::encoder);
+  for (const int64_t width : {256, 384}) {
+    const at::Tensor frame = at::rand({1, 3, 1, 320, width});
+    test::expect_peak_memory([&] { vae->encode_keyframe(frame); }, vae->untiled_encode_bytes(1, 320, width),
+                             frame.sizes());
+  }
 }
 
 test::ZeroComponent published_vae() {
