@@ -321,14 +321,27 @@ void Job::use_checkpoint(VideoTask& video, models::Inputs& inputs) {
 Job::Written Job::finish(VideoTask& video, const models::Outcome& result, Files& files) {
   const c10::InferenceMode guard;
   Written written{.video = &video, .warnings = {}};
+  std::exception_ptr failure;
   try {
-    const auto failure = attempt([&] { written.warnings = finish_files(video, result, files); });
-    if (failure) video.fail(*failure, files.latents.saved());
+    written.warnings = finish_files(video, result, files);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  user_.ended(video, failure);
+  if (failure)
+    if (const auto error = write_failure(failure)) video.fail(*error, files.latents.saved());
+  return written;
+}
+
+/// Returns the error of a video that could not be written. Rethrows errors that end the job.
+std::optional<Error> Job::write_failure(const std::exception_ptr& failure) {
+  if (policy_.go_on_after_full_disk) return models::as_error(failure);
+  try {
+    return attempt([&] { std::rethrow_exception(failure); });
   } catch (...) {
     write_failed_ = true;  // stops the current video; collect() then throws the error
     throw;
   }
-  return written;
 }
 
 /// Runs in the thread that writes. Returns the warnings for the job's own thread to tell.
@@ -349,6 +362,10 @@ std::vector<std::string> Job::finish_files(VideoTask& video, const models::Outco
   // to them.
   remove_checkpoints({{run.output, video.identity}});
   return warnings;
+}
+
+bool Job::can_collect(std::chrono::milliseconds most) const {
+  return !written_.valid() || written_.wait_for(most) != std::future_status::timeout;
 }
 
 void Job::collect() {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <future>
@@ -54,6 +55,9 @@ class JobUser {
   virtual void kept_latents(const VideoTask&, const std::filesystem::path&) {}
   virtual void written(const VideoTask&,
                        const Made&) = 0;    // called by the thread that writes; may throw as writing does
+  /// Called by the thread that writes, for each video that run() has rendered: its files are in place, or `failure` says
+  /// why it has none.
+  virtual void ended(const VideoTask&, const std::exception_ptr& /*failure*/) {}
   virtual void done(const VideoTask&) {}    // after written()
   virtual void failed(const VideoTask&) {}  // only if the other videos are still made
 };
@@ -91,6 +95,7 @@ struct JobPolicy {
   bool keep_loaded = false;          // keep transformer and decoder from video to video
   bool write_behind = false;         // write a video while the next one is denoised
   bool go_on_after_failure = false;  // a failed video does not stop the others
+  bool go_on_after_full_disk = false;  // nor does a video that cannot be written because the disk is full or broken
   bool keep_last = false;  // keep the state after the last step even without --checkpoint-every, so that a killed run
                            // resumes at decoding
   std::function<World*()> world = {};  // returns the ranks that make a video together; unset or null if there is one
@@ -114,6 +119,8 @@ class Job {
   /// Waits until the video that is being written is finished.
   void collect();
   bool writes() const { return written_.valid(); }
+  /// Waits until collect() would not wait, but not longer than `most`. Returns false if it would still wait.
+  bool can_collect(std::chrono::milliseconds most) const;
 
  private:
   struct Written {
@@ -152,6 +159,7 @@ class Job {
   bool knows_texts(std::span<VideoTask* const> videos) const;
   void use_checkpoint(VideoTask& video, models::Inputs& inputs);
   Written finish(VideoTask& video, const models::Outcome& result, Files& files);
+  std::optional<Error> write_failure(const std::exception_ptr& failure);
   std::vector<std::string> finish_files(VideoTask& video, const models::Outcome& result, Files& files);
 
   JobUser& user_;

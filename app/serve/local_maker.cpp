@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "app/clock.h"
 #include "app/jobs/batch/plan.h"
 #include "app/jobs/outputs.h"
 #include "hilbert/error.h"
@@ -16,13 +17,13 @@ namespace {
 /// Returns the stage's name for clients.
 std::string stage_for_clients(const std::string& name) {
   if (name == "denoise") return "steps";
-  if (name == "write") return "decode";
   return name == "load" ? "text" : name;
 }
 
 }  // namespace
 
-void LocalMaker::open() {
+void LocalMaker::open(MakingObserver& observer) {
+  heard_ = &observer;
   VideoTask first = plan_defaults(model_);
   use_device(first);
   pipeline_for(first).check_weights();
@@ -35,8 +36,9 @@ void LocalMaker::use_device(VideoTask& video) const {
 models::Pipeline& LocalMaker::pipeline_for(const VideoTask& video) {
   const std::string key = sets::pipeline_key(video);
   if (pipeline_ && key == pipeline_key_) return *pipeline_;
-  pipeline_.reset();      // frees the last pipeline's memory for the next model
-  pipeline_key_.clear();  // the next pipeline may fail to open
+  job_.collect();
+  pipeline_.reset();      // frees its memory for the next model
+  pipeline_key_.clear();  // opening the next one may fail
   texts_.clear();
   pipeline_ = open_pipeline(video);
   if (team_ != nullptr) {
@@ -62,32 +64,52 @@ void LocalMaker::resolve(VideoTask& video, models::Pipeline& pipeline) {
   resolve_video(video, pipeline, files, ranks());
 }
 
-MadeVideo LocalMaker::make(const VideoRecord& record, MakingObserver& observer,
-                           const std::function<bool()>& cancelled) {
-  heard_ = &observer;
-  MadeVideo made = outcome_of([&] { return make_video(record, cancelled); });
-  previews_ = nullptr;
-  if (!made.code.empty() && !made.is_cancelled()) check_machine();
-  return made;
+/// As in a set: a video is written while the next one is made. A video that cannot be written is the only one that fails.
+JobPolicy LocalMaker::policy() {
+  JobPolicy policy = {.keep_loaded = true,
+                      .write_behind = true,
+                      .go_on_after_failure = true,
+                      .go_on_after_full_disk = true,
+                      .keep_last = true,
+                      .kept_texts = &texts_};
+  if (team_ != nullptr) policy.world = [this] { return team_->ready(); };
+  return policy;
 }
 
-MadeVideo LocalMaker::make_video(const VideoRecord& record, const std::function<bool()>& cancelled) {
-  VideoTask video = plan_video(record, model_, folder_);
-  use_device(video);
-  models::Pipeline& pipeline = pipeline_for(video);
-  resolve(video, pipeline);
-  for (const std::string& told : video.told) heard_->warn(told);
-  pipeline.check_ranks(video.plan, ranks());
-  const std::unique_ptr<Previews> previews = previews_of(pipeline);  // its destructor waits for the last preview
+void LocalMaker::make(const VideoRecord& record, const std::function<bool()>& cancelled) {
+  cancelled_ = cancelled;
+  const MadeVideo made = outcome_of([&] {
+    make_video(record);
+    return MadeVideo();
+  });
+  previews_ = nullptr;
+  if (made.code.empty()) return;  // the thread that writes tells how it ends
+  if (!made.is_cancelled()) check_machine();
+  heard_->ended(record.id, made);
+}
+
+void LocalMaker::make_video(const VideoRecord& record) {
+  auto video = std::make_unique<VideoTask>(plan_video(record, model_, folder_));
+  use_device(*video);
+  models::Pipeline& pipeline = pipeline_for(*video);
+  resolve(*video, pipeline);
+  for (const std::string& told : video->told) heard_->warn(record.id, told);
+  pipeline.check_ranks(video->plan, ranks());
+  const std::unique_ptr<Previews> previews = previews_of(pipeline);  // ends before the video does
   previews_ = previews.get();
-  JobPolicy policy = {.keep_loaded = true, .go_on_after_failure = true, .keep_last = true, .kept_texts = &texts_};
-  if (team_ != nullptr) policy.world = [this] { return team_->ready(); };
-  Job job(*this, cancelled, policy);
-  const std::vector<VideoTask*> videos = {&video};
-  job.load(videos, pipeline);
-  if (!video.failure) job.run(videos, pipeline);
-  if (video.failure) throw *video.failure;
-  return {.recipe = video.recipe, .decode_seconds = decode_seconds_};
+  const std::vector<VideoTask*> videos = {video.get()};
+  job_.load(videos, pipeline);
+  if (!video->failure) job_.run(videos, pipeline);
+  if (video->failure) throw *video->failure;
+  writing_ = std::move(video);  // the job has collected the one before it
+}
+
+bool LocalMaker::collect(const std::function<bool()>& enough) {
+  constexpr std::chrono::milliseconds kLook{5};
+  while (!job_.can_collect(kLook))
+    if (enough()) return false;
+  job_.collect();
+  return true;
 }
 
 void LocalMaker::check_machine() {
@@ -104,13 +126,22 @@ std::unique_ptr<Previews> LocalMaker::previews_of(const models::Pipeline& pipeli
   });
 }
 
-void LocalMaker::warn(const VideoTask& /*video*/, const std::string& warning) {
-  heard_->warn(warning);
+void LocalMaker::warn(const VideoTask& video, const std::string& warning) {
+  heard_->warn(video.place, warning);
 }
 
-void LocalMaker::written(const VideoTask& /*video*/, const Made& made) {
+void LocalMaker::written(const VideoTask& video, const Made& made) {
   made.latents.check();
-  decode_seconds_ = made.result.seconds.decode + made.result.seconds.decode_sound;
+  written_ = {.recipe = video.recipe,
+              .decode_seconds = made.result.seconds.decode + made.result.seconds.decode_sound,
+              .write_seconds = seconds_since(made.write_start)};
+}
+
+void LocalMaker::ended(const VideoTask& video, const std::exception_ptr& failure) {
+  heard_->ended(video.place, outcome_of([&] {
+                  if (failure) std::rethrow_exception(failure);
+                  return std::move(written_);
+                }));
 }
 
 void LocalMaker::stage(const std::string& name) {

@@ -20,15 +20,17 @@ class LocalMaker final : public Maker, private JobUser, private models::RunObser
   /// video together with other processes; null if this process makes it alone. `model` and `team` must outlive this
   /// object.
   LocalMaker(const ServedModel& model, std::filesystem::path folder, std::string device = {}, Team* team = nullptr)
-      : model_(model), folder_(std::move(folder)), device_(std::move(device)), team_(team) {}
+      : model_(model), folder_(std::move(folder)), device_(std::move(device)), team_(team), job_(*this, [this] { return cancelled_(); }, policy()) {}
 
-  void open() override;
+  void open(MakingObserver& observer) override;
   /// After a failure, also throws if the GPU or another process of the team is broken.
-  MadeVideo make(const VideoRecord& record, MakingObserver& observer, const std::function<bool()>& cancelled) override;
+  void make(const VideoRecord& record, const std::function<bool()>& cancelled) override;
+  bool collect(const std::function<bool()>& enough) override;
   bool is_alive() override { return true; }
 
  private:
-  MadeVideo make_video(const VideoRecord& record, const std::function<bool()>& cancelled);
+  JobPolicy policy();
+  void make_video(const VideoRecord& record);
   models::Pipeline& pipeline_for(const VideoTask& video);
   void use_device(VideoTask& video) const;
   int64_t ranks() const { return team_ == nullptr ? 1 : team_->size(); }
@@ -39,6 +41,7 @@ class LocalMaker final : public Maker, private JobUser, private models::RunObser
   models::RunObserver& observer() override { return *this; }
   void warn(const VideoTask& video, const std::string& warning) override;
   void written(const VideoTask& video, const Made& made) override;
+  void ended(const VideoTask& video, const std::exception_ptr& failure) override;
   void stage(const std::string& name) override;
   void step(const models::StepDone& step) override;
   void decoded(const models::PieceProgress& pieces) override;
@@ -51,9 +54,12 @@ class LocalMaker final : public Maker, private JobUser, private models::RunObser
   KeptTexts texts_;
   std::string pipeline_key_;
   std::shared_ptr<models::Pipeline> pipeline_;
-  MakingObserver* heard_ = nullptr;  // observer of the running video
-  Previews* previews_ = nullptr;     // previews of the running video; null if it has none
-  double decode_seconds_ = 0;        // of the running video
+  MakingObserver* heard_ = nullptr;
+  std::function<bool()> cancelled_;     // of the video that is made
+  Previews* previews_ = nullptr;        // of the video that is made; null if the colors of its latents are unknown
+  MadeVideo written_;                   // belongs to the thread that writes
+  std::unique_ptr<VideoTask> writing_;  // the video that was written last, or still is
+  Job job_;                             // last member: its destructor waits while the others still exist
 };
 
 }  // namespace sparsereel::app::serve

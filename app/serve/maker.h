@@ -13,7 +13,10 @@
 
 namespace sparsereel::app::serve {
 
-/// Receives the progress of a video. All calls come before make() returns.
+struct MadeVideo;
+
+/// Hears how far videos are, and how they end. stage() to preview() are about the video that make() makes, and come
+/// before make() returns.
 class MakingObserver {
  public:
   virtual ~MakingObserver() = default;
@@ -25,13 +28,17 @@ class MakingObserver {
   virtual void decoded(double share) = 0;
   /// `png` holds the bytes of a file. May be called from another thread.
   virtual void preview(int64_t step, std::string png) = 0;
-  virtual void warn(const std::string& warning) = 0;
+  virtual void warn(const std::string& id, const std::string& warning) = 0;
+  /// The video has its files, or `made` says why it has none. Called once for each video that make() was called for,
+  /// unless the maker is lost. May be called after make() has returned, and from another thread.
+  virtual void ended(const std::string& id, const MadeVideo& made) = 0;
 };
 
 /// How a video ended.
 struct MadeVideo {
-  nlohmann::json recipe = {};         // set if the video is completed
-  double decode_seconds = 0;          // set if the video is completed
+  nlohmann::json recipe = {};         // of a completed video
+  double decode_seconds = 0;          // of a completed video
+  double write_seconds = 0;           // of a completed video: from its last frame to its last file
   std::string code = {};              // why there is no video, as clients read it; empty if the video is completed
   std::optional<Error> failure = {};  // set if `code` is
 
@@ -50,12 +57,16 @@ class MakerLost : public Error {
 class Maker {
  public:
   virtual ~Maker() = default;
-  /// Opens the model and checks that its weights are complete. Call it first. Throws Error if that fails.
-  virtual void open() = 0;
-  /// Makes the video. If `cancelled` returns true, saves the finished steps and ends the video as cancelled. Throws
+  /// Opens the model and checks that its weights are complete. Call it first. Throws Error if that fails. `observer`
+  /// must outlive this object.
+  virtual void open(MakingObserver& observer) = 0;
+  /// Makes the video. Returns when the next one may begin; this one may then still be written, while the one before it
+  /// is finished. If `cancelled` returns true, saves the finished steps and ends the video as cancelled. Throws
   /// MakerLost if this maker can make no more videos.
-  virtual MadeVideo make(const VideoRecord& record, MakingObserver& observer,
-                         const std::function<bool()>& cancelled) = 0;
+  virtual void make(const VideoRecord& record, const std::function<bool()>& cancelled) = 0;
+  /// Waits until all videos have ended, or `enough` returns true, which is polled. Returns true if all have ended.
+  /// Throws MakerLost.
+  virtual bool collect(const std::function<bool()>& enough) = 0;
   /// Returns false if this maker can make no more videos.
   virtual bool is_alive() = 0;
 };

@@ -36,7 +36,10 @@ Error error_in(const nlohmann::json& json) {
 }
 
 nlohmann::json json_of(const MadeVideo& made) {
-  nlohmann::json json = {{"recipe", made.recipe}, {"decode_seconds", made.decode_seconds}, {"code", made.code}};
+  nlohmann::json json = {{"recipe", made.recipe},
+                         {"decode_seconds", made.decode_seconds},
+                         {"write_seconds", made.write_seconds},
+                         {"code", made.code}};
   if (made.failure) json["failure"] = json_of(*made.failure);
   return json;
 }
@@ -44,23 +47,13 @@ nlohmann::json json_of(const MadeVideo& made) {
 MadeVideo made_video_in(const nlohmann::json& json) {
   MadeVideo made = {.recipe = json.at("recipe"),
                     .decode_seconds = number_of(json, "decode_seconds").value_or(0),
+                    .write_seconds = number_of(json, "write_seconds").value_or(0),
                     .code = text_of(json, "code")};
   if (json.contains("failure")) made.failure = error_in(json.at("failure"));
   return made;
 }
 
-/// Passes a message of the GPU's process on to the observer.
-void hear(const nlohmann::json& message, MakingObserver& observer) {
-  if (const auto stage = message.find("stage"); stage != message.end()) observer.stage(*stage);
-  if (const auto step = message.find("step"); step != message.end())
-    observer.step(step->at(0), step->at(1), step->at(2));
-  if (const auto share = message.find("decoded"); share != message.end()) observer.decoded(*share);
-  if (const auto preview = message.find("preview"); preview != message.end())
-    observer.preview(preview->at(0), preview->at(1));
-  if (const auto warning = message.find("warning"); warning != message.end()) observer.warn(*warning);
-}
-
-/// Sends the calls that it receives to the server's process.
+/// Sends what it hears to the server's process.
 class LineObserver final : public MakingObserver {
  public:
   explicit LineObserver(sets::LineSocket& line) : line_(line) {}
@@ -73,7 +66,12 @@ class LineObserver final : public MakingObserver {
   void preview(int64_t step, std::string png) override {
     line_.send({{"preview", nlohmann::json::array({step, std::move(png)})}});
   }
-  void warn(const std::string& warning) override { line_.send({{"warning", warning}}); }
+  void warn(const std::string& id, const std::string& warning) override {
+    line_.send({{"warning", nlohmann::json::array({id, warning})}});
+  }
+  void ended(const std::string& id, const MadeVideo& made) override {
+    line_.send({{"end", nlohmann::json::array({id, json_of(made)})}});
+  }
 
  private:
   sets::LineSocket& line_;
@@ -81,14 +79,15 @@ class LineObserver final : public MakingObserver {
 
 /// Makes videos until the server's process closes the line. An error that it throws ends this process.
 void make_videos(sets::LineSocket& line, LocalMaker& maker) {
-  LineObserver observer(line);
+  const auto is_asked = [&] { return line.is_ready(); };
   for (;;) {
+    maker.collect(is_asked);
     const nlohmann::json message = line.receive();
     if (message.is_null()) return;
     if (!message.contains("video")) continue;  // a request to cancel a video that has already ended
     const VideoRecord record = read_record(dump(message.at("video")), "a record of the server");
-    const MadeVideo made = maker.make(record, observer, [&] { return line.is_ready(); });
-    line.send({{"end", json_of(made)}});
+    maker.make(record, is_asked);
+    line.send({{"free", true}});
   }
 }
 
@@ -119,12 +118,12 @@ ProcessMaker::~ProcessMaker() {
   children_.reset();
 }
 
-/// Returns the next message. Calls `look` before it waits, at least every 50 ms.
-nlohmann::json ProcessMaker::next(const std::function<void()>& look) {
-  constexpr milliseconds kLook{50};
+/// Returns the next message, or null if `enough` returns true, which is called before it waits, at least every 20 ms.
+nlohmann::json ProcessMaker::next(const std::function<bool()>& enough) {
+  constexpr milliseconds kLook{20};
   for (;;) {
     if (auto message = line_.take()) return *std::move(message);
-    look();
+    if (enough()) return nullptr;
     const milliseconds left = patience_.step();
     if (left.count() <= 0) {
       children_->kill(1);  // a process that is stopped does not end by itself
@@ -142,6 +141,7 @@ nlohmann::json ProcessMaker::next(const std::function<void()>& look) {
 /// Throws MakerLost. `why` is the reason; if it is empty, the reason is the way in which the process ended.
 void ProcessMaker::lose(const std::string& why) {
   lost_ = true;
+  unfinished_ = 0;
   std::string how = why;
   for (int attempt = 0; attempt < 50 && how.empty(); ++attempt) {
     std::this_thread::sleep_for(milliseconds(10));
@@ -152,25 +152,52 @@ void ProcessMaker::lose(const std::string& why) {
                   "see the server's output");
 }
 
-void ProcessMaker::open() {
+void ProcessMaker::open(MakingObserver& observer) {
+  observer_ = &observer;
   for (;;) {
-    const nlohmann::json message = next([] {});
+    const nlohmann::json message = next([] { return false; });
     if (message.contains("ready")) return;
     if (message.contains("failed")) throw error_in(message.at("failed"));
   }
 }
 
-MadeVideo ProcessMaker::make(const VideoRecord& record, MakingObserver& observer,
-                             const std::function<bool()>& cancelled) {
+/// Passes a message of the GPU's process on to the observer.
+void ProcessMaker::hear(const nlohmann::json& message) {
+  if (const auto stage = message.find("stage"); stage != message.end()) observer_->stage(*stage);
+  if (const auto step = message.find("step"); step != message.end())
+    observer_->step(step->at(0), step->at(1), step->at(2));
+  if (const auto share = message.find("decoded"); share != message.end()) observer_->decoded(*share);
+  if (const auto preview = message.find("preview"); preview != message.end())
+    observer_->preview(preview->at(0), preview->at(1));
+  if (const auto warning = message.find("warning"); warning != message.end())
+    observer_->warn(warning->at(0), warning->at(1));
+  if (const auto end = message.find("end"); end != message.end()) {
+    --unfinished_;
+    observer_->ended(end->at(0), made_video_in(end->at(1)));
+  }
+}
+
+void ProcessMaker::make(const VideoRecord& record, const std::function<bool()>& cancelled) {
   bool told = false;
   line_.send({{"video", record_on_disk(record, {})}});
+  ++unfinished_;
   for (;;) {
     const nlohmann::json message = next([&] {
       if (!told && cancelled()) told = line_.send({{"cancel", true}});
+      return false;
     });
-    if (message.contains("end")) return made_video_in(message.at("end"));
-    hear(message, observer);
+    if (message.contains("free")) return;
+    hear(message);
   }
+}
+
+bool ProcessMaker::collect(const std::function<bool()>& enough) {
+  while (unfinished_ > 0) {
+    const nlohmann::json message = next(enough);
+    if (message.is_null()) return false;
+    hear(message);
+  }
+  return true;
 }
 
 bool ProcessMaker::is_alive() {
@@ -193,9 +220,10 @@ void make_for_server(const ServedModel& model, const std::filesystem::path& fold
     models::set_threads(threads_of_each(processes));
   models::start_device(gpu.device);
   Team team(gpus, at::get_num_threads(), gpus.size() > 1);
+  LineObserver observer(line);
   LocalMaker maker(model, folder, gpu.device, &team);
   try {
-    maker.open();
+    maker.open(observer);
   } catch (const Error& error) {
     line.send({{"failed", json_of(error)}});
     throw;

@@ -1,7 +1,7 @@
-// Makes a server's videos on one GPU, or on a group of GPUs, in a process of its own: if a GPU fails, only that GPU's
-// process ends. The server's process receives {"ready": true} once the model is open, or {"failed": ..}. It sends
-// {"gpus": [..]} first, then {"video": record}, and {"cancel": true} while the video is made. Meanwhile it receives the
-// calls of the MakingObserver as messages, and at last {"end": ..}. The processes of a group talk to the server through
+// Makes a server's videos on one GPU, or on a group of GPUs, in a process of its own: if a GPU fails, only its process
+// ends. The server's process receives {"ready": true} once the model is open, or {"failed": ..}. It sends
+// {"gpus": [..]} first, then {"video": record}, and {"cancel": true} while the video is made. It gets the calls of a
+// MakingObserver, and {"free": true} once the next video may begin. The processes of a group talk to the server through
 // that of its first GPU.
 #pragma once
 
@@ -29,12 +29,14 @@ class ProcessMaker final : public Maker {
   ProcessMaker(const ProcessMaker&) = delete;
   ProcessMaker& operator=(const ProcessMaker&) = delete;
 
-  void open() override;
-  MadeVideo make(const VideoRecord& record, MakingObserver& observer, const std::function<bool()>& cancelled) override;
+  void open(MakingObserver& observer) override;
+  void make(const VideoRecord& record, const std::function<bool()>& cancelled) override;
+  bool collect(const std::function<bool()>& enough) override;
   bool is_alive() override;
 
  private:
-  nlohmann::json next(const std::function<void()>& look);
+  nlohmann::json next(const std::function<bool()>& enough);
+  void hear(const nlohmann::json& message);
   [[noreturn]] void lose(const std::string& why);
 
   const GpusOfAVideo gpus_;
@@ -42,6 +44,8 @@ class ProcessMaker final : public Maker {
   models::Link link_;
   sets::LineSocket line_;
   models::Patience patience_;
+  MakingObserver* observer_ = nullptr;
+  int unfinished_ = 0;  // videos that have not ended
   bool lost_ = false;
   std::string how_;   // how the process ended
   std::mutex mutex_;  // guards how_

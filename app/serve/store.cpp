@@ -347,6 +347,12 @@ void VideoStore::remove_files(const VideoRecord& record) const {
   for (const fs::path& file : own) fs::remove(file, ignored);
 }
 
+void VideoStore::remove_content(const std::string& id) const {
+  const VideoFiles own = files(id);
+  std::error_code ignored;
+  for (const fs::path& file : {own.video, own.thumbnail, own.sheet}) fs::remove(file, ignored);
+}
+
 void VideoStore::remove_unfinished(const std::string& id) const {
   const fs::path video = files(id).video;
   std::error_code ignored;

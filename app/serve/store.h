@@ -87,6 +87,8 @@ class VideoStore {
   bool cancel_waiting(const std::string& id);
   /// Removes a video that does not run, with its files. Returns false if it runs or does not exist.
   bool remove(const std::string& id);
+  /// Removes the video's MP4 and pictures of it, but not its record.
+  void remove_content(const std::string& id) const;
   /// Removes the checkpoint and the latents of a video.
   void remove_unfinished(const std::string& id) const;
   /// Removes the oldest finished videos beyond the rule, and returns their ids.

@@ -3,14 +3,18 @@
 
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
+#include <functional>
 #include <iostream>
 #include <utility>
+#include <vector>
 
 #include "app/clock.h"
 #include "app/jobs/interrupt.h"
 #include "app/jobs/last_line.h"
 #include "app/serve/planner.h"
 #include "hilbert/error.h"
+#include "models/request/run.h"
 
 namespace sparsereel::app::serve {
 
@@ -49,9 +53,11 @@ void Worker::wake() {
 
 bool Worker::cancel(const std::string& id) {
   std::unique_lock lock(mutex_);
-  if (current_ != id) return false;
-  cancelled_ = true;
-  woken_.wait_for(lock, parts_.most_cancel_wait, [&] { return current_ != id || stopping_; });
+  const auto found = running_.find(id);
+  if (found == running_.end()) return false;
+  found->second.is_cancelled = true;
+  if (id == current_) cancelled_ = true;
+  woken_.wait_for(lock, parts_.most_cancel_wait, [&] { return !running_.contains(id) || stopping_; });
   return true;
 }
 
@@ -77,11 +83,17 @@ void Worker::say(const std::string& line) const {
 void Worker::work() {
   open_maker();
   ready_ = true;
-  while (!must_stop()) {
+  const auto has_work = [this] { return must_stop() || parts_.store.waiting() > 0; };
+  for (bool has_ended = true; !must_stop();) {
     for (const std::string& id : parts_.store.remove_old()) parts_.publisher.deleted(id);
     if (!maker_->is_alive()) replace_maker();
     if (const auto record = begin_next()) {
       make(*record);
+      has_ended = false;
+      continue;
+    }
+    if (!has_ended) {
+      has_ended = collect(has_work);
       continue;
     }
     constexpr std::chrono::minutes kLook{1};  // between two removals by --keep
@@ -89,11 +101,12 @@ void Worker::work() {
     woken_.wait_for(lock, kLook, [&] { return is_woken_ || stopping_; });
     is_woken_ = false;
   }
+  collect([] { return false; });
 }
 
 void Worker::open_maker() {
   maker_ = start_maker_();
-  maker_->open();
+  maker_->open(*this);
 }
 
 void Worker::replace_maker() {
@@ -107,70 +120,110 @@ std::optional<VideoRecord> Worker::begin_next() {
   std::optional<VideoRecord> record = parts_.store.begin_next();
   current_ = record ? record->id : "";
   cancelled_ = false;
+  if (record) running_[record->id] = {.record = *record, .begun = std::chrono::steady_clock::now()};
   return record;
 }
 
 void Worker::make(const VideoRecord& record) {
-  begun_ = std::chrono::steady_clock::now();
   step_seconds_ = 0;
   parts_.publisher.video(record.id);
   parts_.publisher.queue();
   say(record.id + ": begins");
   try {
-    end(record, outcome_of([&] { return made(record); }));
+    make_or_refuse(record);
   } catch (const MakerLost& lost) {
-    lose(record, lost);
+    lose(lost);
   }
-  parts_.publisher.video(record.id);
 }
 
-MadeVideo Worker::made(const VideoRecord& record) {
-  if (record.attempts > VideoStore::kMostAttempts)
-    throw run_failure("the server, or the process of a GPU, ended " + std::to_string(VideoStore::kMostAttempts) +
-                          " times while it made this video",
-                      "ask for a smaller video, or see the server's output");
-  if (record.model != parts_.model.name)
-    throw bad_input(
-        "the video was asked of the model " + record.model + ", but the server now has " + parts_.model.name,
-        "ask for it again, or start the server with that model");
-  MadeVideo made = maker_->make(record, *this, [this] { return cancelled_ || must_stop(); });
-  if (made.code.empty()) parts_.store.complete(record.id, made.recipe);
-  return made;
-}
-
-void Worker::end(const VideoRecord& record, const MadeVideo& made) {
-  if (made.code.empty()) {
-    decode_seconds_ = made.decode_seconds;
-    parts_.metrics.ended("completed", seconds_since(begun_));
-    say(record.id + ": done in " + duration_text(seconds_since(begun_)));
-  } else if (made.is_cancelled() && !cancelled_) {
-    return parts_.store.pause(record.id);  // the server stops; the next one continues the video
-  } else {
-    fail(record, made.code, *made.failure);
-  }
-  forget_current([] {});
-}
-
-/// Lets the video wait for another process, unless it was cancelled.
-void Worker::lose(const VideoRecord& record, const MakerLost& lost) {
-  std::cerr << "warning: " + std::string(lost.what()) + "; it is started again\n";
-  forget_current([&] {
-    if (cancelled_)
-      fail(record, "cancelled", Error(ErrorKind::cancelled, "the video was cancelled", ""));
-    else
-      parts_.store.wait_again(record.id);
+void Worker::make_or_refuse(const VideoRecord& record) {
+  const MadeVideo refused = outcome_of([&]() -> MadeVideo {
+    if (record.attempts > VideoStore::kMostAttempts)
+      throw run_failure("the server, or the process of a GPU, ended " + std::to_string(VideoStore::kMostAttempts) +
+                            " times while it made this video",
+                        "ask for a smaller video, or see the server's output");
+    if (record.model != parts_.model.name)
+      throw bad_input(
+          "the video was asked of the model " + record.model + ", but the server now has " + parts_.model.name,
+          "ask for it again, or start the server with that model");
+    return {};
   });
+  if (!refused.code.empty()) return ended(record.id, refused);
+  maker_->make(record, [this] { return cancelled_ || must_stop(); });
+}
+
+/// Waits for videos that are still being written, or until `enough` returns true. Returns true if all have ended.
+bool Worker::collect(const std::function<bool()>& enough) {
+  try {
+    return maker_->collect(enough);
+  } catch (const MakerLost& lost) {
+    lose(lost);
+    return true;
+  }
+}
+
+void Worker::ended(const std::string& id, const MadeVideo& made) {
+  Running video;
+  {
+    const std::lock_guard lock(mutex_);
+    video = running_.at(id);
+  }
+  if (made.code.empty()) {
+    complete(video, made);
+  } else if (made.is_cancelled() && !video.is_cancelled) {
+    parts_.store.pause(id);  // the server stops; the next one continues the video
+    return parts_.publisher.video(id);
+  } else {
+    fail(video.record, made.code, *made.failure);
+  }
+  forget(id);
+  parts_.publisher.video(id);
+}
+
+void Worker::complete(const Running& video, const MadeVideo& made) {
+  const std::string& id = video.record.id;
+  const MadeVideo kept = outcome_of([&] {
+    if (video.is_cancelled) {  // while it was written
+      parts_.store.remove_content(id);
+      throw models::Cancelled{};
+    }
+    parts_.store.complete(id, made.recipe);
+    return made;
+  });
+  if (!kept.code.empty()) return fail(video.record, kept.code, *kept.failure);
+  decode_seconds_ = made.decode_seconds;
+  write_seconds_ = made.write_seconds;
+  parts_.metrics.ended("completed", seconds_since(video.begun));
+  say(id + ": done in " + duration_text(seconds_since(video.begun)));
+}
+
+/// Other processes make the videos, unless they were cancelled. Under the lock, so that cancel() finds each video either
+/// in the queue or here.
+void Worker::lose(const MakerLost& lost) {
+  std::cerr << "warning: " + std::string(lost.what()) + "; it is started again\n";
+  std::vector<Running> all;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& [id, video] : running_) all.push_back(std::move(video));
+    std::ranges::sort(all, std::greater(), [](const Running& video) { return video.record.order; });
+    for (const auto& [record, begun, is_cancelled] : all) {
+      if (is_cancelled)
+        fail(record, "cancelled", Error(ErrorKind::cancelled, "the video was cancelled", ""));
+      else
+        parts_.store.wait_again(record.id);  // each before the others
+    }
+    running_.clear();
+  }
+  woken_.notify_all();
+  for (const Running& video : all) parts_.publisher.video(video.record.id);
   parts_.publisher.queue();
   wake_all_();
 }
 
-/// Runs `change` and then forgets the running video. Holds the lock, so that cancel() finds each video either in the
-/// queue or here.
-void Worker::forget_current(const std::function<void()>& change) {
+void Worker::forget(const std::string& id) {
   {
     const std::lock_guard lock(mutex_);
-    change();
-    current_.clear();
+    running_.erase(id);
   }
   woken_.notify_all();
 }
@@ -207,14 +260,14 @@ void Worker::step(int64_t step, int64_t steps, double seconds) {
   change([&](VideoProgress& progress) {
     progress.step = step;
     progress.steps = steps;
-    progress.eta = static_cast<double>(steps - step) * step_seconds_ + decode_seconds_;
+    progress.eta = static_cast<double>(steps - step) * step_seconds_ + decode_seconds_ + write_seconds_;
   });
 }
 
 void Worker::decoded(double share) {
   change([&](VideoProgress& progress) {
     progress.stage_share = share;
-    progress.eta = decode_seconds_ > 0 ? decode_seconds_ * (1 - share) : -1;
+    progress.eta = decode_seconds_ > 0 ? decode_seconds_ * (1 - share) + write_seconds_ : -1;
   });
 }
 
@@ -228,8 +281,8 @@ void Worker::preview(int64_t step, std::string png) {
   parts_.publisher.preview(id, step);
 }
 
-void Worker::warn(const std::string& warning) {
-  say(current_ + ": warning: " + warning);
+void Worker::warn(const std::string& id, const std::string& warning) {
+  say(id + ": warning: " + warning);
 }
 
 }  // namespace sparsereel::app::serve

@@ -1,5 +1,5 @@
-// Takes videos from the queue and has them made one after the other, in a thread of its own. A server has a worker for
-// each video that it makes at the same time; see workers.h.
+// Takes videos from the queue and has them made one after the other, in a thread of its own. A video may still be
+// written while the next one is made. A server has a worker for each video that it makes at the same time; see workers.h.
 #pragma once
 
 #include <atomic>
@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -52,10 +53,10 @@ class Worker : private MakingObserver {
   std::string preview(const std::string& id) const;
   /// Looks at the queue again.
   void wake();
-  /// Cancels the video if it runs here. Returns false if it does not.
+  /// Cancels the video if it runs here, even if it is already being written. Returns false if it does not.
   bool cancel(const std::string& id);
-  /// Makes the thread save the finished steps of the running video and begin no other video. The next server continues
-  /// the video from these steps.
+  /// Makes the thread save the finished steps of the running video, write the one before it, and begin no other video.
+  /// The next server continues the video from these steps.
   void begin_stop();
   /// Waits for the thread after begin_stop().
   void stop();
@@ -66,10 +67,18 @@ class Worker : private MakingObserver {
   void replace_maker();
   std::optional<VideoRecord> begin_next();
   void make(const VideoRecord& record);
-  MadeVideo made(const VideoRecord& record);
-  void end(const VideoRecord& record, const MadeVideo& made);
-  void lose(const VideoRecord& record, const MakerLost& lost);
-  void forget_current(const std::function<void()>& change);
+  /// A video that has begun and has not ended.
+  struct Running {
+    VideoRecord record;
+    std::chrono::steady_clock::time_point begun;
+    bool is_cancelled = false;
+  };
+
+  void make_or_refuse(const VideoRecord& record);
+  bool collect(const std::function<bool()>& enough);
+  void complete(const Running& video, const MadeVideo& made);
+  void lose(const MakerLost& lost);
+  void forget(const std::string& id);
   void fail(const VideoRecord& record, const std::string& code, const Error& error);
   void change(const std::function<void(VideoProgress&)>& change);
   void say(const std::string& line) const;
@@ -79,7 +88,8 @@ class Worker : private MakingObserver {
   void step(int64_t step, int64_t steps, double seconds) override;
   void decoded(double share) override;
   void preview(int64_t step, std::string png) override;
-  void warn(const std::string& warning) override;
+  void warn(const std::string& id, const std::string& warning) override;
+  void ended(const std::string& id, const MadeVideo& made) override;
 
   const WorkerParts parts_;
   const StartMaker start_maker_;
@@ -89,13 +99,14 @@ class Worker : private MakingObserver {
   mutable std::mutex mutex_;
   std::condition_variable woken_;
   bool is_woken_ = false;
-  std::string current_;  // the running video; empty if there is none
+  std::string current_;  // the video that is made, or was made last; changes in the thread only
+  std::map<std::string, Running> running_;  // by id: the current video, and the one before it while that is written
   struct {
     std::string id, png;
   } newest_preview_;
   std::exception_ptr failure_;
-  std::chrono::steady_clock::time_point begun_;
-  double step_seconds_ = 0, decode_seconds_ = 0;  // seconds of this video's steps; seconds of the last video's decoding
+  double step_seconds_ = 0;  // of the current video's steps
+  std::atomic<double> decode_seconds_ = 0, write_seconds_ = 0;  // of the video that was completed last
   std::thread thread_;
 };
 

@@ -35,20 +35,21 @@ class FakeMaker final : public app::serve::Maker {
                                                    const std::function<bool()>& cancelled)>;
 
   explicit FakeMaker(Make make) : make_(std::move(make)) {}
-  void open() override {}
-  app::serve::MadeVideo make(const app::serve::VideoRecord& record, app::serve::MakingObserver& observer,
-                             const std::function<bool()>& cancelled) override {
+  void open(app::serve::MakingObserver& observer) override { observer_ = &observer; }
+  void make(const app::serve::VideoRecord& record, const std::function<bool()>& cancelled) override {
     try {
-      return make_(record, observer, cancelled);
+      observer_->ended(record.id, make_(record, *observer_, cancelled));
     } catch (const app::serve::MakerLost&) {
       is_alive_ = false;
       throw;
     }
   }
+  bool collect(const std::function<bool()>& /*enough*/) override { return true; }
   bool is_alive() override { return is_alive_; }
 
  private:
   const Make make_;
+  app::serve::MakingObserver* observer_ = nullptr;
   bool is_alive_ = true;
 };
 
