@@ -90,10 +90,13 @@ size_t Job::load(std::span<VideoTask* const> videos, models::Pipeline& pipeline)
 
 size_t Job::load_all(std::span<VideoTask* const> videos, models::Pipeline& pipeline) {
   const auto begun = Clock::now();
-  pipeline.check_weights(std::ranges::any_of(videos, [](const VideoTask* video) { return video->plan.has_images(); }));
+  const bool with_images =
+      std::ranges::any_of(videos, [](const VideoTask* video) { return video->plan.has_images(); });
+  pipeline.check_weights(with_images);
   videos.front()->text_cost.check = seconds_since(begun);
   models::reset_peak_memory(pipeline.device());
   settle_memory(videos, pipeline);
+  if (with_images) pipeline.text_stage().release();  // encoding images depends on the free memory
   videos = videos.first(encode_images(videos, pipeline));
   user_.observer().stage("text");
   const auto start = Clock::now();
@@ -107,7 +110,10 @@ size_t Job::load_all(std::span<VideoTask* const> videos, models::Pipeline& pipel
   models::synchronize(pipeline.device());
   videos.front()->text_cost.load = seconds_since(start);
   const size_t count = encode(videos, pipeline);
-  pipeline.text_stage().release();
+  if (policy_.keep_loaded)
+    pipeline.release_text_if_tight();
+  else
+    pipeline.text_stage().release();
   videos.front()->text_cost.bytes = models::peak_memory(pipeline.device());
   if (!policy_.keep_loaded) return count;
   user_.observer().stage("load");
@@ -248,6 +254,7 @@ class Job::Keeper final : public models::RunObserver {
   }
   void latents(const models::Outcome& denoised) override {
     add_outcome(video_.recipe, denoised);
+    if (!job_.policy_.keep_latents && video_.options.save_latents.empty()) return;
     const std::string warning = files_.latents.save(denoised.latents, dump(video_.recipe));
     if (!warning.empty()) return job_.warn(video_, warning);  // now, while the user can still free disk space
     job_.user_.kept_latents(video_, files_.latents.saved());

@@ -92,13 +92,14 @@ struct TextLimit {
 /// to work in tiles. By default, a failure is thrown. A cancelled video keeps its finished steps, and the next job
 /// resumes from them.
 struct JobPolicy {
-  bool keep_loaded = false;          // keep transformer and decoder from video to video
+  bool keep_loaded = false;  // keep transformer and decoder from video to video, and the text encoder if a GPU has room
   bool write_behind = false;         // write a video while the next one is denoised
   bool go_on_after_failure = false;  // a failed video does not stop the others
   bool go_on_after_full_disk = false;  // nor does a video that cannot be written because the disk is full or broken
   bool keep_last = false;  // keep the state after the last step even without --checkpoint-every, so that a killed run
                            // resumes at decoding
-  std::function<World*()> world = {};  // returns the ranks that make a video together; unset or null if there is one
+  bool keep_latents = true;  // keep the denoised latents in a file until the video is written, even if nobody asked
+  std::function<World*()> world = {};  // returns the ranks that make a video together; if unset or null, only this one
   TextLimit texts = {};
   KeptTexts* kept_texts = nullptr;  // texts of earlier jobs with the same pipeline; null to encode every text
 };

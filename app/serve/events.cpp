@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace sparsereel::app::serve {
 namespace {
@@ -16,16 +17,14 @@ std::string event_text(const std::string& event, const std::string& data) {
   return "event: " + event + "\ndata: " + data + "\n\n";
 }
 
-void EventHub::publish(const std::string& key, const std::function<std::string()>& make) {
+void EventHub::publish(const std::string& key, const MakeText& make) {
   {
     const std::lock_guard lock(mutex_);
-    const std::string text = make();
-    if (text.empty()) return;
     for (const std::weak_ptr<Client>& each : clients_) {
       const std::shared_ptr<Client> client = each.lock();
       if (!client) continue;
       client->waiting.remove_if([&](const auto& older) { return older.first == key; });
-      client->waiting.emplace_back(key, text);
+      client->waiting.emplace_back(key, make);
     }
   }
   changed_.notify_all();
@@ -36,14 +35,16 @@ HttpStream EventHub::subscribe(const std::function<std::string()>& first) {
   std::erase_if(clients_, [](const std::weak_ptr<Client>& each) { return each.expired(); });
   if (clients_.size() >= kMostClients || closed_) return nullptr;
   const auto client = std::make_shared<Client>();
-  client->waiting.emplace_back("", first());
+  client->waiting.emplace_back("", [text = first()] { return text; });
   clients_.push_back(client);
   return [this, client](std::string& text) {
     std::unique_lock own(mutex_);
     if (!changed_.wait_for(own, kPing, [&] { return closed_ || !client->waiting.empty(); })) text = ": ping\n\n";
-    for (const auto& [key, waiting] : client->waiting) text += waiting;
-    client->waiting.clear();
-    return !closed_;
+    const auto waiting = std::exchange(client->waiting, {});
+    const bool is_open = !closed_;
+    own.unlock();
+    for (const auto& [key, make] : waiting) text += make();
+    return is_open;
   };
 }
 

@@ -64,13 +64,15 @@ void LocalMaker::resolve(VideoTask& video, models::Pipeline& pipeline) {
   resolve_video(video, pipeline, files, ranks());
 }
 
-/// As in a set: a video is written while the next one is made. A video that cannot be written is the only one that fails.
+/// As in a set: a video is written while the next one is made. A video that cannot be written is the only one that
+/// fails. Its latents would be removed then, and a killed server resumes from the checkpoint, so they are not kept.
 JobPolicy LocalMaker::policy() {
   JobPolicy policy = {.keep_loaded = true,
                       .write_behind = true,
                       .go_on_after_failure = true,
                       .go_on_after_full_disk = true,
                       .keep_last = true,
+                      .keep_latents = false,
                       .kept_texts = &texts_};
   if (team_ != nullptr) policy.world = [this] { return team_->ready(); };
   return policy;

@@ -6,25 +6,32 @@
 #include "app/jobs/report.h"
 
 namespace sparsereel::app::serve {
+namespace {
+
+std::string deleted_text(const std::string& id) {
+  return event_text("deleted", nlohmann::json{{"id", id}}.dump());
+}
+
+}  // namespace
 
 void Publisher::video(const std::string& id) {
-  events_.publish(id, [&] {
+  events_.publish(id, [this, id] {
     const nlohmann::json video = store_.object(id);
-    return video.is_null() ? std::string() : event_text("video", dump(video));
+    return video.is_null() ? deleted_text(id) : event_text("video", dump(video));  // it may be removed meanwhile
   });
 }
 
 void Publisher::deleted(const std::string& id) {
-  events_.publish(id, [&] { return event_text("deleted", nlohmann::json{{"id", id}}.dump()); });
+  events_.publish(id, [id] { return deleted_text(id); });
 }
 
 void Publisher::queue() {
-  constexpr size_t kMostIds = 100;
-  events_.publish("queue", [&] { return event_text("queue", nlohmann::json{{"ids", store_.queue(kMostIds)}}.dump()); });
+  static constexpr size_t kMostIds = 100;
+  events_.publish("queue", [this] { return event_text("queue", nlohmann::json{{"ids", store_.queue(kMostIds)}}.dump()); });
 }
 
 void Publisher::preview(const std::string& id, int64_t step) {
-  events_.publish(id + " preview", [&] {
+  events_.publish(id + " preview", [id, step] {
     return event_text("preview", nlohmann::json{{"id", id}, {"step", step}}.dump());
   });
 }

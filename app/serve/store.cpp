@@ -147,16 +147,18 @@ VideoFiles VideoStore::files(const std::string& id) const {
   return files_of_video(folder_, id);
 }
 
-void VideoStore::write(const VideoRecord& record, const nlohmann::json& recipe) const {
+/// `flushes_folder`: see AtomicFile::commit().
+void VideoStore::write(const VideoRecord& record, const nlohmann::json& recipe, bool flushes_folder) const {
   const std::string text = dump(record_on_disk(record, recipe), 1) + "\n";
   models::AtomicFile file(files(record.id).record);
   file.write(text.data(), text.size());
-  file.commit();
+  file.commit(flushes_folder);
 }
 
+/// Writes a change that a power failure may undo, but the end of this process does not.
 void VideoStore::write_if_possible(const VideoRecord& record) const {
   try {
-    write(record, {});
+    write(record, {}, /*flushes_folder=*/record.is_finished());
   } catch (const Error& error) {
     std::cerr << "warning: " << error.what() << "\n";
   }
@@ -266,7 +268,7 @@ std::optional<VideoRecord> VideoStore::begin_next() {
   if (queue_.empty()) return std::nullopt;
   VideoRecord& record = videos_.at(queue_.front());
   queue_.pop_front();
-  if (has_checkpoint_since(record)) record.attempts = 0;
+  if (record.attempts > 0 && has_checkpoint_since(record)) record.attempts = 0;
   ++record.attempts;
   record.state = VideoState::in_progress;
   record.started_at = unix_now();

@@ -97,7 +97,7 @@ class VideoStore {
  private:
   void lock_folder();
   void read_folder();
-  void write(const VideoRecord& record, const nlohmann::json& recipe) const;
+  void write(const VideoRecord& record, const nlohmann::json& recipe, bool flushes_folder = true) const;
   nlohmann::json recipe_of(const VideoRecord& record) const;
   VideoPlace place_of(const VideoRecord& record) const;
   void remove_leftovers() const;

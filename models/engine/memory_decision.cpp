@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 namespace sparsereel::models {
 namespace {
@@ -106,6 +107,16 @@ MemoryPlan decide(const MemoryFacts& facts) {
   MemoryPlan plan = with_resident(facts, resident);
   // give up one resident block, because a block from a file needs GPU memory of its own
   return plan.from_file > 0 && resident > 0 ? with_resident(facts, resident - 1) : plan;
+}
+
+bool is_same_with_less(const MemoryFacts& facts, const MemoryPlan& plan, double bytes) {
+  MemoryFacts less = facts;
+  less.gpu -= bytes;
+  const auto places = [](const MemoryPlan& each) {
+    return std::tuple(each.resident, each.pageable, each.from_file, each.experts, each.streams_text, each.tiles,
+                      each.frees_vae);
+  };
+  return places(decide(less)) == places(plan);
 }
 
 MemoryPlan decide_without_blocks(const MemoryFacts& facts) {

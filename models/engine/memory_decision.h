@@ -29,6 +29,9 @@ struct MemoryFacts {
 /// the host's memory is page-locked. If there is more memory, the plan never copies more.
 MemoryPlan decide(const MemoryFacts& facts);
 
+/// Returns true if `plan`, from decide(), would leave all weights where they are with this many bytes of the GPU fewer.
+bool is_same_with_less(const MemoryFacts& facts, const MemoryPlan& plan, double bytes);
+
 /// Returns the plan in which no block stays on the GPU, as with `offload on`.
 MemoryPlan decide_without_blocks(const MemoryFacts& facts);
 

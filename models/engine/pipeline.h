@@ -115,6 +115,9 @@ class Pipeline {
   /// The following functions run parts of the stages, to measure each part or to run a part for many videos. Weights
   /// that they load stay in memory until they are released, unless a comment says otherwise.
   TextStage& text_stage() { return *text_; }
+  /// Releases the text encoder, unless it can stay on the GPU and change nothing for the video that settle_memory() was
+  /// called for. Then the next text needs no loading.
+  void release_text_if_tight();
   /// Adds the conditioning that comes from images. Encode the text afterwards, with Conditioning::seen from here. Loads
   /// the encoders for this call only. If memory is short, encodes frames in tiles, whatever vae_tiling says, and adds a
   /// warning. Polls `run` for cancellation after each tile or group of frames.

@@ -12,6 +12,7 @@
 #include "models/engine/memory_need.h"
 #include "models/engine/memory_policy.h"
 #include "models/engine/pipeline.h"
+#include "models/engine/text_stage.h"
 #include "models/engine/video_bytes.h"
 #include "models/parallel/group.h"
 #include "models/store/weights/device.h"
@@ -59,13 +60,17 @@ std::vector<StageEstimate> Pipeline::likely_stages(const Plan& plan, int64_t ran
   return models::likely_stages(folder_, spec_, plan, format, ranks);
 }
 
-/// Returns the bytes of GPU memory that loaded transformers and the loaded decoder take and can give back.
+/// Returns the bytes of GPU memory that text encoder, transformers and decoder take and can give back.
 uint64_t Pipeline::held_bytes() const {
-  uint64_t bytes = vae_ ? vae_->weights().bytes : 0;
+  uint64_t bytes = text_->held_bytes() + (vae_ ? vae_->weights().bytes : 0);
   const uint64_t each = memory_->plan() ? memory_->plan()->weight_bytes
                                         : weight_bytes(folder_, spec_.experts.front().role, transformer_format());
   bytes += experts_->loaded_count() * each;
   return bytes;
+}
+
+void Pipeline::release_text_if_tight() {
+  if (!memory_->has_room_for_text()) text_->release();
 }
 
 void Pipeline::settle_memory(const Plan& plan, const Run& run) {
@@ -90,6 +95,9 @@ void Pipeline::with_less_memory(const Run& run, int64_t step, Outcome& outcome, 
       failure = std::current_exception();
     }
     // This is outside the handler, because only here the tensors of the failed step are freed.
+    const bool frees_text = text_->is_loaded();
+    if (frees_text) text_->release();
+    if (frees_text && run.group == nullptr) continue;
     if (run.group != nullptr || !memory_->shrink()) std::rethrow_exception(failure);
     failure = nullptr;
     release_transformer();
@@ -124,8 +132,9 @@ void Pipeline::load_vae() {
   try {
     return load();
   } catch (const c10::OutOfMemoryError&) {
-    if (!has_transformer()) throw;
+    if (!has_transformer() && !text_->is_loaded()) throw;
   }
+  text_->release();
   make_room();
   load();
 }

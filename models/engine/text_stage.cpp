@@ -125,11 +125,15 @@ void TextStage::check_vocabulary(int64_t encoders) const {
 }
 
 bool TextStage::fits() const {
-  return memory_.streams_text() || fits_beside(0);
+  return is_loaded() || memory_.streams_text() || fits_beside(0);
 }
 
 bool TextStage::fits_beside(uint64_t bytes) const {
-  return bytes + weight_bytes(folder_, kRole, format_) <= memory_.room() / 4 * 3;
+  return bytes + (is_loaded() ? 0 : weight_bytes(folder_, kRole, format_)) <= memory_.room() / 4 * 3;
+}
+
+uint64_t TextStage::held_bytes() const {
+  return is_loaded() ? weight_bytes(folder_, kRole, format_) : 0;
 }
 
 /// Some checkpoints have a text encoder that is larger than the transformer, so it may not fit on the device.

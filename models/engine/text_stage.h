@@ -42,7 +42,7 @@ class TextStage {
   /// Call this before encode(). The vision part is loaded for this call only. Throws Error for pictures that are too
   /// narrow.
   at::Tensor look(const std::vector<Picture>& pictures) const;
-  /// Returns true if the encoder fits on the device and a quarter of the free memory stays free.
+  /// Returns true if the encoder is loaded, or fits on the device and a quarter of the free memory stays free.
   bool fits() const;
   /// Returns true if fits() holds with this many more bytes on the device.
   bool fits_beside(uint64_t bytes) const;
@@ -51,6 +51,9 @@ class TextStage {
   bool streams() const;
   /// Loads the encoder, which stays until it is released. Does nothing if the encoder streams, or if memory runs out.
   void load();
+  bool is_loaded() const { return encoder_ != nullptr; }
+  /// Returns the bytes of the device that release() would free.
+  uint64_t held_bytes() const;
   void release();
   /// Encodes the plan's prompts in the run's dtype. An encoder that is not loaded is streamed. Without a tokenizer, the
   /// ids are random numbers from a generator seeded by the prompt. If the plan has images and the encoder looks at

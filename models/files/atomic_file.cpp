@@ -109,10 +109,10 @@ void AtomicFile::rename() {
   temporary_->keep();
 }
 
-void AtomicFile::commit() {
+void AtomicFile::commit(bool flushes_folder) {
   complete();
   rename();
-  flush_to_disk(target_.parent_path());  // flushes the rename itself; the file is complete either way
+  if (flushes_folder) flush_to_disk(target_.parent_path());  // the file is complete either way
 }
 
 void AtomicFile::place() {

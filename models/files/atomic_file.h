@@ -52,7 +52,8 @@ class AtomicFile {
   void complete();
 
   /// Completes the temporary and renames it to the target. Throws Error as write() does, leaving the target untouched.
-  void commit();
+  /// With `flushes_folder`, the new name is on the disk too; without, a power failure may bring the old file back.
+  void commit(bool flushes_folder = true);
 
   /// Does what commit() does, but keeps the replaced file for take_back() until this object is destroyed. This needs a
   /// file system that can exchange two names; on others the replaced file is lost at once.

@@ -12,7 +12,7 @@ TEST(EventHub, SendsTheNewestEventOfEachKey) {
   hub.publish("a", text_of("a1\n"));
   hub.publish("b", text_of("b1\n"));
   hub.publish("a", text_of("a2\n"));
-  hub.publish("b", text_of(""));
+  hub.publish("c", text_of(""));
   std::string text;
   EXPECT_TRUE(stream(text));
   EXPECT_EQ(text, "first\nb1\na2\n");
@@ -21,6 +21,20 @@ TEST(EventHub, SendsTheNewestEventOfEachKey) {
   text.clear();
   EXPECT_FALSE(stream(text));
   EXPECT_EQ(text, "");
+}
+
+TEST(EventHub, MakesTheTextWhenAClientReads) {
+  EventHub hub;
+  int made = 0;
+  const auto count = [&] { return std::to_string(++made); };
+  hub.publish("a", count);
+  EXPECT_EQ(made, 0) << "nobody reads";
+  const HttpStream stream = hub.subscribe([] { return std::string(); });
+  for (int i = 0; i < 1000; ++i) hub.publish("a", count);
+  EXPECT_EQ(made, 0);
+  std::string text;
+  EXPECT_TRUE(stream(text));
+  EXPECT_EQ(text, "1");
 }
 
 TEST(EventHub, HasLimitedClients) {

@@ -50,6 +50,19 @@ double cost(const MemoryPlan& plan) {
   return static_cast<double>(plan.streamed() + 2 * plan.pageable + 50 * plan.from_file);
 }
 
+TEST(MemoryDecision, KnowsIfTheTextEncoderCanStay) {
+  const auto can_stay = [](const MemoryFacts& facts) { return is_same_with_less(facts, decide(facts), facts.text); };
+  EXPECT_TRUE(can_stay(wan(80, 2, 64)));
+  EXPECT_FALSE(can_stay(wan(40, 2, 64))) << "it would take the place of blocks";
+  EXPECT_FALSE(can_stay(wan(24, 2, 64)));
+  MemoryFacts facts = wan(80, 2, 64);
+  const MemoryPlan plan = decide(facts);
+  facts.step = 20e9;
+  EXPECT_TRUE(is_same_with_less(facts, plan, facts.text)) << "another video with the same places";
+  facts.step = 45e9;
+  EXPECT_FALSE(is_same_with_less(facts, plan, facts.text));
+}
+
 TEST(MemoryDecision, KeepsAllBlocksOnALargeGpu) {
   for (const double bytes : {1.0, 2.0}) {
     const MemoryPlan plan = decide(wan(80, bytes, 64));
