@@ -90,8 +90,7 @@ size_t Job::load(std::span<VideoTask* const> videos, models::Pipeline& pipeline)
 
 size_t Job::load_all(std::span<VideoTask* const> videos, models::Pipeline& pipeline) {
   const auto begun = Clock::now();
-  const bool with_images =
-      std::ranges::any_of(videos, [](const VideoTask* video) { return video->plan.has_images(); });
+  const bool with_images = std::ranges::any_of(videos, [](const VideoTask* video) { return video->plan.has_images(); });
   pipeline.check_weights(with_images);
   videos.front()->text_cost.check = seconds_since(begun);
   models::reset_peak_memory(pipeline.device());

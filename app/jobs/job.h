@@ -54,9 +54,9 @@ class JobUser {
   virtual void kept_checkpoint(const VideoTask&, int64_t /*step*/) {}
   virtual void kept_latents(const VideoTask&, const std::filesystem::path&) {}
   virtual void written(const VideoTask&,
-                       const Made&) = 0;    // called by the thread that writes; may throw as writing does
-  /// Called by the thread that writes, for each video that run() has rendered: its files are in place, or `failure` says
-  /// why it has none.
+                       const Made&) = 0;  // called by the thread that writes; may throw as writing does
+  /// Called by the thread that writes, for each video that run() has rendered: its files are in place, or `failure`
+  /// says why it has none.
   virtual void ended(const VideoTask&, const std::exception_ptr& /*failure*/) {}
   virtual void done(const VideoTask&) {}    // after written()
   virtual void failed(const VideoTask&) {}  // only if the other videos are still made
@@ -93,11 +93,11 @@ struct TextLimit {
 /// resumes from them.
 struct JobPolicy {
   bool keep_loaded = false;  // keep transformer and decoder from video to video, and the text encoder if a GPU has room
-  bool write_behind = false;         // write a video while the next one is denoised
-  bool go_on_after_failure = false;  // a failed video does not stop the others
+  bool write_behind = false;           // write a video while the next one is denoised
+  bool go_on_after_failure = false;    // a failed video does not stop the others
   bool go_on_after_full_disk = false;  // nor does a video that cannot be written because the disk is full or broken
-  bool keep_last = false;  // keep the state after the last step even without --checkpoint-every, so that a killed run
-                           // resumes at decoding
+  bool keep_last = false;    // keep the state after the last step even without --checkpoint-every, so that a killed run
+                             // resumes at decoding
   bool keep_latents = true;  // keep the denoised latents in a file until the video is written, even if nobody asked
   std::function<World*()> world = {};  // returns the ranks that make a video together; if unset or null, only this one
   TextLimit texts = {};

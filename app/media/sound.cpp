@@ -101,6 +101,16 @@ void remove_sound(const fs::path& place) {
   if (holds_sound(place)) fs::remove(place, ignored);
 }
 
+void SoundFile::place() {
+  file_.place();
+  std::error_code ignored;
+  const fs::path& replaced = file_.temporary();
+  if (!fs::exists(replaced, ignored) || holds_sound(replaced)) return;
+  file_.take_back();
+  throw run_failure(file_.target().string() + ", made while the video was in the making, holds something else",
+                    "move that file, choose another --output, or give --no-audio");
+}
+
 SoundFile::SoundFile(const fs::path& place, const SoundView& sound) : file_(place) {
   const WavBytes wav = wav_of(sound, place);
   file_.write(wav.data(), wav.size());

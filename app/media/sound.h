@@ -64,7 +64,8 @@ class SoundFile {
   /// Throws like open_video().
   SoundFile(const std::filesystem::path& place, const SoundView& sound);
 
-  void place() { file_.place(); }
+  /// Throws Error, and leaves the folder as it was, if another file took this name since check_sound_place().
+  void place();
   /// Undoes place(): an older sound comes back.
   void take_back() noexcept { file_.take_back(); }
 

@@ -60,8 +60,15 @@ class FloatWriter final : public VideoWriter {
   models::SafetensorsWriter file_;
 };
 
-/// The files for the recipe and the sound of a video whose format cannot hold them. A path is empty if no file is
-/// needed.
+constexpr uint64_t kMostRecipeBytes = 16 << 20;  // two prompts of the greatest length with every character escaped
+
+bool holds_recipe(const fs::path& place) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(place, ignored) || fs::file_size(place, ignored) > kMostRecipeBytes) return false;
+  return is_recipe(models::parse_json_if_valid(models::read_regular_file(place, kMostRecipeBytes, "")));
+}
+
+/// The files beside a video that cannot hold its recipe and its sound.
 struct FilesBeside {
   fs::path recipe, sound;
 };
@@ -91,7 +98,7 @@ class WriterWithFilesBeside final : public VideoWriter {
   void place() override {
     try {
       if (sound_) sound_->place();
-      if (recipe_file_) recipe_file_->place();
+      if (recipe_file_) place_recipe();
       video_->place();  // last, so that a video never lacks the files beside it, even if the program is killed
     } catch (...) {
       if (sound_) sound_->take_back();
@@ -103,6 +110,15 @@ class WriterWithFilesBeside final : public VideoWriter {
   }
 
  private:
+  /// Throws Error if another file took the name of the recipe since check_recipe_place().
+  void place_recipe() {
+    recipe_file_->place();
+    std::error_code ignored;
+    const fs::path& replaced = recipe_file_->temporary();
+    if (fs::exists(replaced, ignored) && !holds_recipe(replaced))
+      throw run_failure(beside_.recipe.string() + ", made while the video was in the making, holds something else",
+                        "move that file, choose another --output, or give --no-metadata");
+  }
   bool has_recipe_file() const { return !beside_.recipe.empty() && !recipe_.empty(); }
 
   std::unique_ptr<VideoWriter> video_;
@@ -112,14 +128,6 @@ class WriterWithFilesBeside final : public VideoWriter {
   std::optional<models::AtomicFile> recipe_file_;
   WrittenSound written_sound_;
 };
-
-constexpr uint64_t kMostRecipeBytes = 16 << 20;  // two prompts of the greatest length with every character escaped
-
-bool holds_recipe(const fs::path& place) {
-  std::error_code ignored;
-  if (!fs::is_regular_file(place, ignored) || fs::file_size(place, ignored) > kMostRecipeBytes) return false;
-  return is_recipe(models::parse_json_if_valid(models::read_regular_file(place, kMostRecipeBytes, "")));
-}
 
 /// Checks that a recipe may be written to this file. The user did not name the file, so the recipe may replace only an
 /// older video's recipe.

@@ -221,6 +221,7 @@ HttpResponse Api::models(const std::string& id) {
                                 {"owned_by", "local"},
                                 {"takes_image", images.any()},
                                 {"takes_last_frame", images.takes_last},
+                                {"takes_last_frame_alone", images.last_alone},
                                 {"needs_image", images.needed},
                                 {"makes_sound", spec.sound.any()},
                                 {"default", usual}};

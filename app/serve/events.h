@@ -19,10 +19,10 @@ class EventHub {
  public:
   using MakeText = std::function<std::string()>;
 
-  /// Sends the event that `make` returns to all clients; none if it is empty. `make` runs once for each client, when and
-  /// where that client reads, so the caller does not wait for it. It must return the newest state: then a client never
-  /// gets an older state after a newer one. It must be callable until close(). If a client has not yet read an older
-  /// event with this key, the new one replaces it, so a slow client costs little memory.
+  /// Sends the event that `make` returns to all clients; none if it is empty. `make` runs once for each client, when
+  /// and where that client reads, so the caller does not wait for it. It must return the newest state: then a client
+  /// never gets an older state after a newer one. It must be callable until close(). If a client has not yet read an
+  /// older event with this key, the new one replaces it, so a slow client costs little memory.
   void publish(const std::string& key, const MakeText& make);
   /// Returns a stream that begins with the text of `first`; null if there are too many clients. No event is published
   /// while `first` runs, so that none is missed. The stream sends a comment every 15 seconds, so that both sides notice

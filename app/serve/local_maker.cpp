@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "app/clock.h"
-#include "app/jobs/batch/plan.h"
 #include "app/jobs/outputs.h"
 #include "hilbert/error.h"
 #include "models/engine/components.h"
@@ -34,20 +33,20 @@ void LocalMaker::use_device(VideoTask& video) const {
 }
 
 models::Pipeline& LocalMaker::pipeline_for(const VideoTask& video) {
-  const std::string key = sets::pipeline_key(video);
-  if (pipeline_ && key == pipeline_key_) return *pipeline_;
+  if (pipeline_.serves(video)) return *pipeline_.get();
   job_.collect();
-  pipeline_.reset();      // frees its memory for the next model
-  pipeline_key_.clear();  // opening the next one may fail
   texts_.clear();
-  pipeline_ = open_pipeline(video);
-  if (team_ != nullptr) {
-    if (team_->size() > 1) pipeline_->check_weights();  // bad weights would make the other ranks fail, too
+  models::Pipeline& pipeline = pipeline_.open(video);
+  if (team_ == nullptr) return pipeline;
+  try {
+    if (team_->size() > 1) pipeline.check_weights();  // so that other ranks do not fail on them
     team_model_ = video.options;
     team_->use(team_model_);
+  } catch (...) {
+    pipeline_.close();  // the team does not have its model
+    throw;
   }
-  pipeline_key_ = key;
-  return *pipeline_;
+  return pipeline;
 }
 
 /// Resolves the video. If there is no room beside the weights of the last video, releases the transformer.
@@ -116,7 +115,7 @@ bool LocalMaker::collect(const std::function<bool()>& enough) {
 
 void LocalMaker::check_machine() {
   if (team_ != nullptr) team_->after_failure();
-  if (pipeline_) models::synchronize(pipeline_->device());
+  if (pipeline_.get() != nullptr) models::synchronize(pipeline_.get()->device());
 }
 
 std::unique_ptr<Previews> LocalMaker::previews_of(const models::Pipeline& pipeline) {

@@ -20,7 +20,12 @@ class LocalMaker final : public Maker, private JobUser, private models::RunObser
   /// video together with other processes; null if this process makes it alone. `model` and `team` must outlive this
   /// object.
   LocalMaker(const ServedModel& model, std::filesystem::path folder, std::string device = {}, Team* team = nullptr)
-      : model_(model), folder_(std::move(folder)), device_(std::move(device)), team_(team), job_(*this, [this] { return cancelled_(); }, policy()) {}
+      : model_(model),
+        folder_(std::move(folder)),
+        device_(std::move(device)),
+        team_(team),
+        job_(
+            *this, [this] { return cancelled_(); }, policy()) {}
 
   void open(MakingObserver& observer) override;
   /// After a failure, also throws if the GPU or another process of the team is broken.
@@ -52,8 +57,7 @@ class LocalMaker final : public Maker, private JobUser, private models::RunObser
   Team* const team_;
   GenerateOptions team_model_;  // the model that the team uses
   KeptTexts texts_;
-  std::string pipeline_key_;
-  std::shared_ptr<models::Pipeline> pipeline_;
+  OpenPipeline pipeline_;
   MakingObserver* heard_ = nullptr;
   std::function<bool()> cancelled_;     // of the video that is made
   Previews* previews_ = nullptr;        // of the video that is made; null if the colors of its latents are unknown

@@ -3,16 +3,22 @@
 
 #include <c10/core/InferenceMode.h>
 
-#include "app/jobs/batch/plan.h"
+#include <utility>
+
 #include "app/jobs/image.h"
 #include "hilbert/error.h"
 #include "models/engine/components.h"
 #include "models/engine/pipeline.h"
+#include "models/request/fields.h"
 
 namespace sparsereel::app::serve {
 namespace {
 
 constexpr const char* kRequest = "request";  // the place of values in errors
+
+std::string key_of(const VideoTask& video) {
+  return video.options.run.model.string() + "\n" + models::pipeline_key(video.options.request);
+}
 
 }  // namespace
 
@@ -47,15 +53,29 @@ VideoTask plan_video(const VideoRecord& record, const ServedModel& model, const 
   return video;
 }
 
-std::shared_ptr<models::Pipeline> open_pipeline(const VideoTask& video) {
-  return models::Pipeline::open(open_model(video.options.run), video.options.request);
+bool OpenPipeline::serves(const VideoTask& video) {
+  const RunOptions& run = video.options.run;
+  if (!pipeline_ || key_of(video) != key_) return false;
+  if (!served_.contains(run.with_images)) served_[run.with_images] = open_model(run).places() == places_;
+  return served_.at(run.with_images);
+}
+
+models::Pipeline& OpenPipeline::open(const VideoTask& video) {
+  close();
+  models::Checkpoint checkpoint = open_model(video.options.run);
+  places_ = checkpoint.places();
+  served_ = {{video.options.run.with_images, true}};
+  pipeline_ = models::Pipeline::open(std::move(checkpoint), video.options.request);
+  key_ = key_of(video);
+  return *pipeline_;
+}
+
+void OpenPipeline::close() {
+  pipeline_.reset();  // frees its memory for the next model, whose opening may fail
 }
 
 models::Pipeline& RequestCheck::pipeline_for(const VideoTask& video) {
-  const std::string key = sets::pipeline_key(video);
-  if (!pipeline_ || key != key_) pipeline_ = open_pipeline(video);
-  key_ = key;
-  return *pipeline_;
+  return pipeline_.serves(video) ? *pipeline_.get() : pipeline_.open(video);
 }
 
 void RequestCheck::settle(VideoTask& video) {
@@ -88,10 +108,12 @@ models::ModelSpec RequestCheck::spec(const ServedModel& model) {
 }
 
 bool RequestCheck::has_previews(const ServedModel& model) {
-  const VideoTask video = plan_defaults(model);
   const std::lock_guard lock(mutex_);
-  const models::Pipeline& pipeline = pipeline_for(video);
-  return models::latent_preview(pipeline.family(), pipeline.spec()).has_value();
+  if (!has_previews_) {
+    const models::Pipeline& pipeline = pipeline_for(plan_defaults(model));
+    has_previews_ = models::latent_preview(pipeline.family(), pipeline.spec()).has_value();
+  }
+  return *has_previews_;
 }
 
 }  // namespace sparsereel::app::serve

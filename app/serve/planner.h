@@ -4,7 +4,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "app/jobs/video.h"
 #include "app/serve/fields.h"
@@ -32,8 +34,24 @@ VideoTask plan_defaults(const ServedModel& model);
 /// Throws Error naming the field.
 VideoTask plan_video(const VideoRecord& record, const ServedModel& model, const std::filesystem::path& folder);
 
-/// Opens the pipeline of a video. Loads no weights.
-std::shared_ptr<models::Pipeline> open_pipeline(const VideoTask& video);
+/// A pipeline that stays open as long as it can make the next video.
+class OpenPipeline {
+ public:
+  /// Returns true if the pipeline can make the video. Images may decide which model of a folder is chosen; another
+  /// video with or without them needs another pipeline only if other files are chosen for it.
+  bool serves(const VideoTask& video);
+  /// Opens the pipeline of a video. Loads no weights.
+  models::Pipeline& open(const VideoTask& video);
+  void close();
+  /// Returns the open pipeline; null if there is none.
+  models::Pipeline* get() const { return pipeline_.get(); }
+
+ private:
+  std::string key_;                             // of what decides the pipeline, besides the choice by images
+  std::vector<std::filesystem::path> places_;   // what the model is read from
+  std::map<std::optional<bool>, bool> served_;  // by RunOptions::with_images
+  std::shared_ptr<models::Pipeline> pipeline_;
+};
 
 /// Checks requests before they wait, with a pipeline of its own that never loads weights. Safe for threads.
 class RequestCheck {
@@ -44,15 +62,15 @@ class RequestCheck {
   models::Plan default_plan(const ServedModel& model);
   /// Describes the model.
   models::ModelSpec spec(const ServedModel& model);
-  /// Returns true if previews of the model's videos can be made.
+  /// Returns true if previews of the model's videos can be made. Asks the model once.
   bool has_previews(const ServedModel& model);
 
  private:
   models::Pipeline& pipeline_for(const VideoTask& video);
 
   std::mutex mutex_;
-  std::string key_;
-  std::shared_ptr<models::Pipeline> pipeline_;  // of the last video
+  OpenPipeline pipeline_;  // of the last video
+  std::optional<bool> has_previews_;
 };
 
 }  // namespace sparsereel::app::serve

@@ -27,7 +27,9 @@ void Publisher::deleted(const std::string& id) {
 
 void Publisher::queue() {
   static constexpr size_t kMostIds = 100;
-  events_.publish("queue", [this] { return event_text("queue", nlohmann::json{{"ids", store_.queue(kMostIds)}}.dump()); });
+  events_.publish("queue", [this] {
+    return event_text("queue", nlohmann::json{{"ids", store_.queue(kMostIds)}}.dump());
+  });
 }
 
 void Publisher::preview(const std::string& id, int64_t step) {

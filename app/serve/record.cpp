@@ -66,6 +66,7 @@ nlohmann::json video_object(const VideoRecord& record, const VideoPlace& place) 
   if (record.completed_at > 0) video["completed_at"] = record.completed_at;
   if (place.expires_at > 0) video["expires_at"] = place.expires_at;
   if (!record.error_code.empty()) video["error"] = {{"code", record.error_code}, {"message", record.error}};
+  if (!record.warnings.empty()) video["warnings"] = record.warnings;
   if (place.queue_position) video["queue_position"] = *place.queue_position;
   if (!place.recipe.is_null()) video["recipe"] = place.recipe;
   if (record.state != VideoState::in_progress || record.progress.stage.empty()) return video;
@@ -94,6 +95,7 @@ nlohmann::json record_on_disk(const VideoRecord& record, const nlohmann::json& r
   if (!record.image.empty()) json["image"] = record.image;
   if (!record.last_image.empty()) json["last_image"] = record.last_image;
   if (!record.error_code.empty()) json["error"] = {{"code", record.error_code}, {"message", record.error}};
+  if (!record.warnings.empty()) json["warnings"] = record.warnings;
   if (!recipe.is_null()) json["recipe"] = recipe;
   return json;
 }
@@ -126,6 +128,9 @@ VideoRecord read_record(const std::string& text, const std::string& file) {
     record.error_code = text_of(*error, "code");
     record.error = text_of(*error, "message");
   }
+  if (const auto warnings = json.find("warnings"); warnings != json.end() && warnings->is_array())
+    for (const auto& warning : *warnings)
+      if (warning.is_string()) record.warnings.push_back(warning.get<std::string>());
   record.has_recipe = json.contains("recipe");
   return record;
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace sparsereel::app::serve {
 
@@ -35,8 +36,9 @@ struct VideoRecord {
   int64_t created_at = 0, started_at = 0, completed_at = 0;  // Unix seconds; 0 if not yet
   double seconds = 0;                                        // real length of the video
   int64_t width = 0, height = 0;                             // pixels
-  std::string error_code = {}, error = {};                   // set if the video failed
-  bool has_recipe = false;                                   // the record's file holds the recipe
+  std::string error_code = {}, error = {};                   // of a failed video
+  std::vector<std::string> warnings = {};                    // of a video that has begun
+  bool has_recipe = false;                                   // the store's file of the video holds its recipe
   int64_t preview_step = 0;                                  // step of the newest preview; 0 if none
   VideoProgress progress = {};
 

@@ -19,6 +19,7 @@
 #include "app/serve/process_maker.h"
 #include "app/serve/workers.h"
 #include "hilbert/error.h"
+#include "models/engine/failure.h"
 #include "models/files/regular_file.h"
 #include "models/layers/cpu_threads.h"
 #include "models/store/weights/device.h"
@@ -172,8 +173,8 @@ void serve(const ServeOptions& options, const Settings& settings) {
     if (is_quiet) return;
     try {
       say_terms(read_run_options(settings), check.spec(model));
-    } catch (const Error& error) {  // the model's files are gone; each video will say so
-      std::cerr << "warning: " + std::string(error.what()) + "\n";
+    } catch (...) {  // the model's files are gone; each video will say so
+      std::cerr << "warning: " + std::string(models::as_error(std::current_exception()).what()) + "\n";
     }
     std::cerr << "ready\n";
   });

@@ -273,7 +273,8 @@ std::optional<VideoRecord> VideoStore::begin_next() {
   record.state = VideoState::in_progress;
   record.started_at = unix_now();
   record.progress = {};
-  write_if_possible(record);  // on a full disk the video itself will fail, and clients hear of that
+  record.warnings.clear();
+  write_if_possible(record);  // on a full disk the video itself will fail, which is then told
   return record;
 }
 

@@ -197,8 +197,8 @@ void Worker::complete(const Running& video, const MadeVideo& made) {
   say(id + ": done in " + duration_text(seconds_since(video.begun)));
 }
 
-/// Other processes make the videos, unless they were cancelled. Under the lock, so that cancel() finds each video either
-/// in the queue or here.
+/// Other processes make the videos, unless they were cancelled. Under the lock, so that cancel() finds each video
+/// either in the queue or here.
 void Worker::lose(const MakerLost& lost) {
   std::cerr << "warning: " + std::string(lost.what()) + "; it is started again\n";
   std::vector<Running> all;
@@ -283,6 +283,9 @@ void Worker::preview(int64_t step, std::string png) {
 
 void Worker::warn(const std::string& id, const std::string& warning) {
   say(id + ": warning: " + warning);
+  parts_.store.progress(
+      id, [text = parts_.model.hidden.for_clients(warning)](VideoRecord& record) { record.warnings.push_back(text); });
+  parts_.publisher.video(id);
 }
 
 }  // namespace sparsereel::app::serve

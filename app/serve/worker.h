@@ -1,5 +1,6 @@
 // Takes videos from the queue and has them made one after the other, in a thread of its own. A video may still be
-// written while the next one is made. A server has a worker for each video that it makes at the same time; see workers.h.
+// written while the next one is made. A server has a worker for each video that it makes at the same time; see
+// workers.h.
 #pragma once
 
 #include <atomic>
@@ -99,13 +100,13 @@ class Worker : private MakingObserver {
   mutable std::mutex mutex_;
   std::condition_variable woken_;
   bool is_woken_ = false;
-  std::string current_;  // the video that is made, or was made last; changes in the thread only
+  std::string current_;                     // the video that is made, or was made last; changes in the thread only
   std::map<std::string, Running> running_;  // by id: the current video, and the one before it while that is written
   struct {
     std::string id, png;
   } newest_preview_;
   std::exception_ptr failure_;
-  double step_seconds_ = 0;  // of the current video's steps
+  double step_seconds_ = 0;                                     // of the current video's steps
   std::atomic<double> decode_seconds_ = 0, write_seconds_ = 0;  // of the video that was completed last
   std::thread thread_;
 };

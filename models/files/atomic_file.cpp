@@ -117,8 +117,19 @@ void AtomicFile::commit(bool flushes_folder) {
 
 void AtomicFile::place() {
   complete();
-  if (::renameat2(AT_FDCWD, temporary().c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) != 0) {
-    rename();
+  const auto renamed = [this](unsigned how) {
+    return ::renameat2(AT_FDCWD, temporary().c_str(), AT_FDCWD, target_.c_str(), how) == 0;
+  };
+  bool is_exchanged = renamed(RENAME_EXCHANGE), is_new = false;
+  if (!is_exchanged && errno == ENOENT) {  // nothing has this name, but somebody may take it now
+    is_new = renamed(RENAME_NOREPLACE);
+    if (is_new)
+      temporary_->keep();
+    else if (errno == EEXIST)
+      is_exchanged = renamed(RENAME_EXCHANGE);
+  }
+  if (!is_exchanged) {
+    if (!is_new) rename();  // the file system cannot exchange files
     placed_ = Placed::new_file;
   } else {
     placed_ = Placed::exchanged;

@@ -29,6 +29,7 @@ class ServedSound(ServeTest):
             answer = server.get(f'/v1/videos/{video["id"]}/content')
             self.assertEqual([stream['codec_type'] for stream in self.streams(answer.body)], kinds)
             self.assertEqual(video['recipe']['attribution'], 'MiniMax H3')
+            self.assertIn('the model was not made for ', ' '.join(video['warnings']))
 
     def test_lists_only_fields_with_an_effect(self):
         server = self.serve()
@@ -36,7 +37,7 @@ class ServedSound(ServeTest):
         self.assertLessEqual({'steps', 'size', 'no_audio', 'topk', 'cache'}, fields)
         self.assertFalse(fields & {'cfg_scale', 'negative_prompt', 'scheduler', 'fps', 'max_sequence_length', 'vae_tiling'})
         model, = server.get('/v1/models').json['data']
-        self.assertTrue(model['makes_sound'])
+        self.assertTrue(model['makes_sound'] and model['takes_last_frame_alone'])
         self.assertNotIn('cfg_scale', model['default'])
         self.made(server, cfg_scale=4)  # this model has no guidance scale; the server ignores the field, which other clients may send
 

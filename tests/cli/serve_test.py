@@ -147,7 +147,7 @@ class Api(ServeTest):
     def test_pictures(self):
         server = self.serve('--attention', 'full', model=DATA / 'cogvideox_i2v' / 'pipeline')
         model, = server.get('/v1/models').json['data']
-        self.assertEqual((model['takes_image'], model['needs_image'], model['takes_last_frame']), (True, True, False))
+        self.assertEqual([model[name] for name in ('takes_image', 'needs_image', 'takes_last_frame', 'takes_last_frame_alone')], [True, True, False, False])
         self.refused(server.create(), 400, 'invalid_value', param='input_reference')
         url = 'data:image/png;base64,' + base64.b64encode(png()).decode()
         asked = [server.create(input_reference=url), server.create(input_reference={'image_url': url}),

@@ -20,6 +20,7 @@
 #include "hilbert/lower_case.h"
 #include "models/files/sha256.h"
 #include "models/files/temporary.h"
+#include "models/store/configs/model_of_files.h"
 #include "models/store/weights/device.h"
 
 namespace sparsereel::app::sets {
@@ -205,9 +206,10 @@ SetPlan plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, co
 std::string pipeline_key(const VideoTask& row) {
   if (row.failure) return {};
   const RunOptions& run = row.options.run;
-  const char* images = !run.with_images   ? ""
-                       : *run.with_images ? "with images"
-                                          : "without images";  // images decide which model is chosen
+  std::error_code ignored;  // images decide which model of a folder is chosen, or which partners of a file
+  const bool chooses =
+      !run.random_weights && (models::is_searched(run.model) || fs::is_regular_file(run.model, ignored));
+  const char* images = !chooses || !run.with_images ? "" : *run.with_images ? "with images" : "without images";
   return run.model.string() + "\n" + images + "\n" + models::pipeline_key(row.options.request);
 }
 

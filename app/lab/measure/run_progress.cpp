@@ -17,6 +17,7 @@
 #include "app/options/options.h"
 #include "attention/attention.h"
 #include "hilbert/error.h"
+#include "models/engine/frames.h"
 #include "models/engine/text_stage.h"
 #include "models/request/request.h"
 #include "models/request/run.h"
@@ -80,7 +81,8 @@ void add_model_warnings(std::vector<std::string>& warnings, const Settings& sett
   for (std::string& warning : no_effect_warnings(settings, no_effect_beside_model(request, pipeline)))
     warnings.push_back(std::move(warning));
   warnings.insert(warnings.end(), pipeline.weight_warnings().begin(), pipeline.weight_warnings().end());
-  if (std::string slow = pipeline.slow_warning(plan); !slow.empty()) warnings.push_back(std::move(slow));
+  for (const std::string& warning : {models::unusual_size_warning(plan, pipeline.spec()), pipeline.slow_warning(plan)})
+    if (!warning.empty()) warnings.push_back(warning);
 }
 
 void check_sparse_runs(const models::Pipeline& pipeline) {

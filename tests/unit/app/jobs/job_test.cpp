@@ -21,11 +21,18 @@ class RecordingUser : public JobUser, private models::RunObserver {
  public:
   models::RunObserver& observer() override { return *this; }
   void warn(const VideoTask& video, const std::string& warning) override { warnings.push_back(video.place + warning); }
-  void written(const VideoTask& video, const Made&) override { made.push_back(video.index); }
-  void failed(const VideoTask& video) override { ADD_FAILURE() << video.failure->what(); }
+  void written(const VideoTask& video, const Made&) override {
+    if (full_disk == video.index) throw models::DiskError(ErrorKind::failed, "the disk is full", "make room");
+    made.push_back(video.index);
+  }
+  void ended(const VideoTask& video, const std::exception_ptr& failure) override {
+    ends.push_back(video.index + (failure ? 100 : 0));
+  }
+  void failed(const VideoTask& video) override { failures.push_back(video.index); }
 
   std::vector<std::string> warnings, told;
-  std::vector<int64_t> made;
+  std::vector<int64_t> made, ends, failures;
+  int64_t full_disk = -1;  // the video for which the disk is full
 
  private:
   void stage(const std::string& name) override { told.push_back(name); }
@@ -76,6 +83,7 @@ class JobTest : public ::testing::Test {
       job.run(left.first(counts.back()), *pipeline_);
     }
     job.collect();
+    EXPECT_THAT(recorded_.failures, IsEmpty());
     return counts;
   }
 
@@ -161,6 +169,38 @@ TEST_F(JobTest, EncodesAndCountsEqualPromptsOnce) {
   EXPECT_THAT(parts({.bytes = 1, .seconds = 1000}), ElementsAre(2, 2, 1));
   EXPECT_EQ(videos_[1].text_cost.encode, 0);
   EXPECT_THAT(recorded_.made, ElementsAre(0, 1, 2, 3, 4));
+}
+
+TEST_F(JobTest, TellsEachEndFromTheThreadThatWrites) {
+  add({"a", "b", "c"});
+  JobPolicy policy = of_a_set({});
+  policy.go_on_after_full_disk = true;
+  policy.keep_latents = false;
+  recorded_.full_disk = 1;
+  Job job(recorded_, never, policy);
+  job.load(rows_, *pipeline_);
+  job.run(rows_, *pipeline_);
+  while (!job.can_collect(std::chrono::milliseconds(1))) continue;
+  EXPECT_THAT(recorded_.ends, ElementsAre(0, 101, 2));
+  EXPECT_TRUE(job.writes());
+  job.collect();
+  EXPECT_THAT(recorded_.made, ElementsAre(0, 2));
+  EXPECT_THAT(recorded_.failures, ElementsAre(1));
+  EXPECT_FALSE(job.writes());
+}
+
+TEST_F(JobTest, EndsASetIfTheDiskIsFull) {
+  add({"a", "b", "c"});
+  recorded_.full_disk = 0;
+  Job job(recorded_, never, of_a_set({}));
+  job.load(rows_, *pipeline_);
+  EXPECT_THROW(
+      {
+        job.run(rows_, *pipeline_);
+        job.collect();
+      },
+      models::DiskError);
+  EXPECT_THAT(recorded_.made, IsEmpty());
 }
 
 TEST_F(JobTest, LoadsAllVideosOfASingleCommandAtOnce) {

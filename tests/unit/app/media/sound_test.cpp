@@ -168,6 +168,20 @@ TEST_F(Sound, ReplacesAnOlderSoundOfThisProgramOnly) {
   }
 }
 
+TEST_F(Sound, LeavesFilesThatOthersMadeMeanwhile) {
+  const auto path = folder / "clip.y4m";
+  for (const auto& theirs : {sound_beside(path), recipe_beside(path)}) {
+    const auto video = open_video(path, clip.view.shape(), options());
+    for (int64_t i = 0; i < clip.view.frames; ++i) video->add(rgb8(clip.view.values(i)));
+    test::write_text(theirs, "my words");
+    EXPECT_TRUE(throws_error([&] { video->finish(); }, {theirs.string(), "holds something else"}));
+    EXPECT_EQ(read_bytes(theirs), "my words");
+    EXPECT_FALSE(std::filesystem::exists(path));
+    std::filesystem::remove(theirs);
+  }
+  EXPECT_THAT(names_in(folder.path()), IsEmpty());
+}
+
 TEST_F(Sound, OfAnOlderVideoIsRemovedByAVideoWithoutOne) {
   const auto path = folder / "clip.gif";
   write_video(path, clip.view, {.sound = view});

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "app/serve/planner.h"
 #include "models/files/write_failure.h"
@@ -27,9 +29,13 @@ class WorkersTest : public ::testing::Test {
     start(std::vector<Worker::StartMaker>(count, [make] { return std::make_unique<test::FakeMaker>(make); }));
   }
   void start(const std::vector<Worker::StartMaker>& start_makers) {
-    workers_ = std::make_unique<Workers>(
-        WorkerParts{.model = model_, .store = store_, .publisher = publisher_, .metrics = metrics_, .is_quiet = true},
-        start_makers);
+    workers_ = std::make_unique<Workers>(WorkerParts{.model = model_,
+                                                     .store = store_,
+                                                     .publisher = publisher_,
+                                                     .metrics = metrics_,
+                                                     .is_quiet = true,
+                                                     .most_cancel_wait = most_cancel_wait_},
+                                         start_makers);
     workers_->start();
   }
   VideoRecord ended(const std::string& id) {
@@ -43,6 +49,7 @@ class WorkersTest : public ::testing::Test {
   EventHub events_;
   Publisher publisher_{store_, events_};
   Metrics metrics_;
+  std::chrono::milliseconds most_cancel_wait_{20'000};
   std::unique_ptr<Workers> workers_;
 };
 
@@ -172,6 +179,130 @@ TEST_F(WorkersTest, CancelTheVideoThatRuns) {
   EXPECT_TRUE(workers_->cancel(ids[1]));
   EXPECT_EQ(store_.find(ids[1])->error_code, "cancelled");
   EXPECT_EQ(store_.find(ids[0])->state, VideoState::in_progress);
+}
+
+/// Makes videos at once and writes each in a thread of its own, once `written` is open. If it `loses`, it is lost with
+/// its second video, while the first one is written.
+class WritingMaker final : public Maker {
+ public:
+  /// Counts the calls of collect() in `collects`.
+  WritingMaker(test::Door& written, std::atomic<int>& collects, bool loses)
+      : written_(written), collects_(collects), loses_(loses) {}
+  ~WritingMaker() override { join(); }
+
+  void open(MakingObserver& observer) override { observer_ = &observer; }
+  void make(const VideoRecord& record, const std::function<bool()>& /*cancelled*/) override {
+    if (loses_ && ++made_ == 2) {
+      is_alive_ = false;
+      throw lost();
+    }
+    if (loses_) return;  // never written
+    join();
+    ended_ = false;
+    thread_ = std::thread([this, id = record.id] {
+      written_.wait();
+      observer_->ended(id, {.recipe = {{"seed", 1}}, .decode_seconds = 1, .write_seconds = 2});
+      ended_ = true;
+    });
+  }
+  bool collect(const std::function<bool()>& enough) override {
+    ++collects_;
+    return test::wait_until([&] { return ended_ || enough(); }) && ended_;
+  }
+  bool is_alive() override { return is_alive_; }
+
+ private:
+  void join() {
+    if (thread_.joinable()) thread_.join();
+  }
+
+  test::Door& written_;
+  std::atomic<int>& collects_;
+  bool loses_, is_alive_ = true;
+  int made_ = 0;
+  MakingObserver* observer_ = nullptr;
+  std::atomic<bool> ended_ = true;
+  std::thread thread_;
+};
+
+class WritingWorkersTest : public WorkersTest {
+ protected:
+  void start(bool loses = false) {
+    auto loses_next = std::make_shared<bool>(loses);
+    WorkersTest::start({[this, loses_next] {
+      return std::make_unique<WritingMaker>(written_, collects_, std::exchange(*loses_next, false));
+    }});
+  }
+  void TearDown() override {
+    written_.open();
+    workers_.reset();  // before the door
+  }
+  /// Waits until the second video has begun, while the first one is written.
+  void wait_for_both() {
+    ASSERT_TRUE(test::wait_until([&] { return store_.counts()[VideoState::in_progress] == 2; }));
+  }
+
+  test::Door written_;
+  std::atomic<int> collects_ = 0;
+};
+
+TEST_F(WritingWorkersTest, BeginAVideoWhileTheOneBeforeIsWritten) {
+  const auto ids = test::add_videos(store_, 3);
+  start();
+  wait_for_both();
+  EXPECT_EQ(store_.queue(10), std::vector<std::string>{ids[2]});
+  EXPECT_FALSE(store_.find(ids[0])->is_finished());
+  written_.open();
+  for (const std::string& id : ids) EXPECT_EQ(ended(id).state, VideoState::completed);
+}
+
+TEST_F(WritingWorkersTest, CancelAVideoThatIsWritten) {
+  most_cancel_wait_ = std::chrono::milliseconds(1);
+  const auto ids = test::add_videos(store_, 2);
+  start();
+  wait_for_both();
+  const auto files = store_.files(ids[0]);
+  for (const auto& file : {files.video, files.thumbnail, files.sheet}) test::write_text(file, "written");
+  EXPECT_TRUE(workers_->cancel(ids[0]));
+  EXPECT_FALSE(store_.find(ids[0])->is_finished());
+  written_.open();
+  EXPECT_EQ(ended(ids[0]).error_code, "cancelled");
+  for (const auto& file : {files.video, files.thumbnail, files.sheet}) EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_EQ(ended(ids[1]).state, VideoState::completed);
+}
+
+TEST_F(WritingWorkersTest, WriteTheLastVideoBeforeTheyStop) {
+  const auto ids = test::add_videos(store_, 1);
+  start();
+  ASSERT_TRUE(test::wait_until([&] { return collects_ == 1; }));
+  std::thread stopping([&] { workers_->stop(); });
+  ASSERT_TRUE(test::wait_until([&] { return collects_ == 2; }));
+  EXPECT_EQ(store_.find(ids[0])->state, VideoState::in_progress);
+  written_.open();
+  stopping.join();
+  EXPECT_EQ(store_.find(ids[0])->state, VideoState::completed);
+}
+
+TEST_F(WritingWorkersTest, PutBothVideosOfALostMakerBackInTheirOrder) {
+  const auto ids = test::add_videos(store_, 3);
+  start(/*loses=*/true);
+  ASSERT_TRUE(test::wait_until([&] { return store_.find(ids[1])->attempts == 2; }));
+  EXPECT_EQ(store_.find(ids[0])->attempts, 2);
+  EXPECT_EQ(store_.queue(10), std::vector<std::string>{ids[2]});
+  written_.open();
+  for (const std::string& id : ids) EXPECT_EQ(ended(id).state, VideoState::completed);
+}
+
+TEST_F(WorkersTest, KeepWarningsWithTheVideo) {
+  const std::string id = test::add_videos(store_, 1).front();
+  start(1, [&](const VideoRecord& record, MakingObserver& observer, const auto&) -> MadeVideo {
+    observer.warn(record.id, "the size is unusual");
+    return {.recipe = {{"seed", 1}}};
+  });
+  EXPECT_THAT(ended(id).warnings, ElementsAre("the size is unusual"));
+  EXPECT_EQ(store_.object(id).at("warnings"), nlohmann::json({"the size is unusual"}));
+  const std::string text = test::read_text(store_.files(id).record);
+  EXPECT_THAT(read_record(text, "record").warnings, ElementsAre("the size is unusual"));
 }
 
 }  // namespace
