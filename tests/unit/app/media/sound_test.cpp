@@ -49,7 +49,7 @@ std::string text_of(const std::vector<uint8_t>& bytes) {
 
 class Sound : public ::testing::Test {
  protected:
-  VideoOptions options() const { return {.recipe = R"({"seed":1})", .sound = view}; }
+  VideoOptions options() const { return {.recipe = R"({"version":"1","fps":8})", .sound = view}; }
 
   TemporaryFolder folder;
   Clip clip = make_clip(4, 32, 32);
