@@ -99,9 +99,10 @@ void LocalMaker::make_video(const VideoRecord& record) {
   const std::unique_ptr<Previews> previews = previews_of(pipeline);  // ends before the video does
   previews_ = previews.get();
   const std::vector<VideoTask*> videos = {video.get()};
+  failed_ = nullptr;
   job_.load(videos, pipeline);
-  if (!video->failure) job_.run(videos, pipeline);
-  if (video->failure) throw *video->failure;
+  if (failed_ != video.get()) job_.run(videos, pipeline);
+  if (failed_ == video.get()) throw *video->failure;
   writing_ = std::move(video);  // the job has collected the one before it
 }
 
@@ -129,6 +130,11 @@ std::unique_ptr<Previews> LocalMaker::previews_of(const models::Pipeline& pipeli
 
 void LocalMaker::warn(const VideoTask& video, const std::string& warning) {
   heard_->warn(video.place, warning);
+}
+
+/// Called in the thread of make(), also for a video that was not written. The thread that writes has told its end.
+void LocalMaker::failed(const VideoTask& video) {
+  failed_ = &video;
 }
 
 void LocalMaker::written(const VideoTask& video, const Made& made) {

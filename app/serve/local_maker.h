@@ -47,6 +47,7 @@ class LocalMaker final : public Maker, private JobUser, private models::RunObser
   void warn(const VideoTask& video, const std::string& warning) override;
   void written(const VideoTask& video, const Made& made) override;
   void ended(const VideoTask& video, const std::exception_ptr& failure) override;
+  void failed(const VideoTask& video) override;
   void stage(const std::string& name) override;
   void step(const models::StepDone& step) override;
   void decoded(const models::PieceProgress& pieces) override;
@@ -62,6 +63,7 @@ class LocalMaker final : public Maker, private JobUser, private models::RunObser
   std::function<bool()> cancelled_;     // of the video that is made
   Previews* previews_ = nullptr;        // of the video that is made; null if the colors of its latents are unknown
   MadeVideo written_;                   // belongs to the thread that writes
+  const VideoTask* failed_ = nullptr;   // the last video for which failed() was called
   std::unique_ptr<VideoTask> writing_;  // the video that was written last, or still is
   Job job_;                             // last member: its destructor waits while the others still exist
 };
