@@ -268,7 +268,8 @@ std::optional<VideoRecord> VideoStore::begin_next() {
   if (queue_.empty()) return std::nullopt;
   VideoRecord& record = videos_.at(queue_.front());
   queue_.pop_front();
-  if (record.attempts > 0 && has_checkpoint_since(record)) record.attempts = 0;
+  record.is_retry = record.attempts > 0;
+  if (record.is_retry && has_checkpoint_since(record)) record.attempts = 0;
   ++record.attempts;
   record.state = VideoState::in_progress;
   record.started_at = unix_now();

@@ -89,7 +89,8 @@ void Worker::work() {
     if (!maker_->is_alive()) replace_maker();
     if (const auto record = begin_next()) {
       make(*record);
-      has_ended = false;
+      // A video that may have ended a server is written before another begins, which would share the blame.
+      has_ended = record->is_retry && collect([] { return false; });
       continue;
     }
     if (!has_ended) {
