@@ -78,7 +78,7 @@ std::vector<OptionSpec> method() {
        .in_help = InHelp::all,
        .commands = {tune}},
       {.names = "--cdf",
-       .help = "replaces --topk: share of attention that is computed" + default_of(Selection::cdf),
+       .help = "replaces --topk: computed share of what --select ranks blocks by" + default_of(Selection::cdf),
        .manual = R"(Computes the fewest blocks that together hold this share of the measure that --select chooses,
            above 0 and up to 1. The number of blocks, and so the time, depends on the layer, the step and the prompt.
            The option replaces --topk.)",

@@ -96,7 +96,7 @@ void Pipeline::drop_weights_without_effect() {
   const auto changes_expert = [&](const ExpertSpec& expert) { return changes(expert.role); };
   if (weights_ != "auto" && std::ranges::none_of(spec_.experts, changes_expert)) {
     weights_ = "auto";
-    why_weights_have_no_effect_ = "for a transformer without a block layer whose sizes are multiples of 16";
+    why_weights_have_no_effect_ = "for a transformer whose blocks have no layer with sizes that are multiples of 16";
   }
   if (text_weights_ != "auto" && !changes("text_encoder")) {
     text_weights_ = "auto";

@@ -110,7 +110,7 @@ std::vector<Row> together(std::vector<Row> rows, const std::vector<Row>& more) {
 const std::vector<Row>& rows() {
   static const std::vector<Row> of_requests = {
       {NoEffect::every_block, "attention", "attention full or quantized, which compute every block", every_block},
-      {NoEffect::exact, "attention", "attention full, which no profile asks for", exact},
+      {NoEffect::exact, "attention", "attention full, unless the profile sets it", exact},
       {NoEffect::profile, "profile", "profile, which has a policy for each head",
        [](const RunFacts& facts) {
          return facts.is_by_head ? "with " + facts.settings->describe("profile") + ", which has a policy for each head"
@@ -122,13 +122,13 @@ const std::vector<Row>& rows() {
        [](const RunFacts& facts) -> std::string {
          return facts.model != nullptr && facts.model->experts.size() == 1 ? "for a model with one transformer" : "";
        }},
-      {NoEffect::narrow_blocks, "model", "a transformer without a block layer whose sizes are multiples of 16",
+      {NoEffect::narrow_blocks, "model", "a transformer whose blocks have no layer with sizes that are multiples of 16",
        [](const RunFacts& facts) { return facts.narrow_blocks; }},
       {NoEffect::narrow_layers, "model", "a text encoder without a layer whose sizes are multiples of 16",
        [](const RunFacts& facts) { return facts.narrow_layers; }},
       {NoEffect::no_flow, "scheduler", "a scheduler that does not use flow matching", no_flow},
       {NoEffect::no_reuse, "steps",
-       "one step, a model with one block, or no more steps than `cache: steps:20` computes", no_reuse},
+       "one step, a transformer with one block, or no more steps than `cache: steps:20` computes", no_reuse},
       {NoEffect::on_a_cpu, "device", "device cpu, whose memory is the host's",
        [](const RunFacts& facts) -> std::string {
          const bool asks =

@@ -58,7 +58,7 @@ std::string why_cache_has_no_effect(const Request& request, const ModelSpec& spe
   if (steps == 1) return "with one step, because no later step can reuse it";
   if (request.cache.kind == CacheKind::steps && request.cache.steps >= steps)
     return "with " + std::to_string(steps) + " steps, all of which it computes";
-  return spec.layers == 1 ? "for a model with one block, which always runs" : "";
+  return spec.layers == 1 ? "for a transformer with one block, which always runs" : "";
 }
 
 }  // namespace sparsereel::models

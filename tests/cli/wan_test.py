@@ -54,7 +54,7 @@ class Wan(CommandLineTest):
                   'scheduler': {'_class_name': 'UniPCMultistepScheduler', 'prediction_type': 'flow_prediction', 'use_flow_sigmas': True}}
         (self.folder / 'narrow.yaml').write_text(json.dumps({'match': {'class': 'WanTransformer3DModel'}, 'architecture': narrow}))
         usual = ['--random-weights', 'narrow.yaml', '--device', 'cpu', '--steps', 1, *FAMILY.size]
-        warnings = ['--weights fp8 has no effect for a transformer without a block layer whose sizes are multiples of 16',
+        warnings = ['--weights fp8 has no effect for a transformer whose blocks have no layer with sizes that are multiples of 16',
                     '--text-weights fp8 has no effect for a text encoder without a layer whose sizes are multiples of 16']
         both = ['--weights', 'fp8', '--text-weights', 'fp8']
         self.warn_with(self.run_program('generate', *usual, '-o', 'a.gif'))

@@ -290,7 +290,7 @@ TEST(Pipeline, IgnoresFp8ThatNoLayerSupports) {
   EXPECT_FALSE(narrow->fp8_weights());
   EXPECT_FALSE(narrow->fp8_text_weights());
   EXPECT_EQ(narrow->why_weights_have_no_effect(),
-            "for a transformer without a block layer whose sizes are multiples of 16");
+            "for a transformer whose blocks have no layer with sizes that are multiples of 16");
   EXPECT_EQ(narrow->why_text_weights_have_no_effect(),
             "for a text encoder without a layer whose sizes are multiples of 16");
   const auto usual = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
