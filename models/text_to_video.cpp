@@ -100,7 +100,7 @@ std::vector<std::string> profile_warnings(const models::Settings& settings,
   const models::Setting* weights = settings.find("weights");
   if (weights != nullptr && weights->value != plan.weights)
     warnings.push_back(settings.describe("profile") + " asks for weights " + weights->value +
-                       ", but the model was opened with other weights");
+                       ", but the model was opened with weights " + plan.weights + ": set ModelOptions::weights");
   return warnings;
 }
 

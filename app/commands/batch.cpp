@@ -50,10 +50,9 @@ void check_options(const SetSettings& set, const BatchOptions& options) {
                        "give it in a row of the set");
   }
   if (is_random_seed(set.merged.text("seed", "")))
-    throw bad_option(
-        "seed",
-        *set.merged.text("seed") + ": an interrupted set is resumed only if the seeds of its videos stay the same",
-        "give a number; row i adds i to it");
+    throw bad_option("seed",
+                     *set.merged.text("seed") + " is impossible here, because a resumed set needs the same seeds",
+                     "give a number; row i adds i to it");
   if (const auto threads = set.merged.whole("threads")) models::check_threads(*threads);
   std::vector<NamedFile> files = files_of(Command::batch, set.merged);
   files.push_back({"--config", set.config_file});
@@ -222,10 +221,10 @@ std::vector<GpusOfAVideo> find_gpus(const Settings& settings, const BatchOptions
   const int64_t count = settings.whole("gpus").value_or(1);
   if (count == 1 && options.gpus_per_video == 1) return {};
   if (share.size > 1)
-    throw bad_option(
-        "gpus",
-        std::to_string(count) + ": " + share.source + " gives this process a share of the set to render on one GPU",
-        "leave out --gpus");
+    throw bad_option("gpus",
+                     std::to_string(count) + ": " + share.source +
+                         " gives this process a share of the set, which it makes on one GPU",
+                     "leave out --gpus");
   return gpus_of_videos(settings, options.gpus_per_video);
 }
 
@@ -247,7 +246,7 @@ void begin_batch_report(const SetSettings& set, RunReport& report) {
 void sum_manifests(const SetSettings& set, const BatchOptions& options, RunReport& report) {
   if (!options.set.empty() || !options.folder.empty() || !options.share.empty() || !options.input_format.empty())
     throw bad_input("--status " + options.status.string() +
-                        " renders nothing, so FILE, --input-format, -o and --share have no effect",
+                        " makes no video, so FILE, --input-format, -o and --share have no effect",
                     "leave them out, or leave out --status");
   std::vector<NamedFile> files = {{"--config", set.config_file}, {"--report", set.merged.text("report", "")}};
   for (const std::filesystem::path& manifest : manifests_in(options.status))

@@ -20,6 +20,7 @@
 #include "app/media/video.h"
 #include "app/options/option_group.h"
 #include "app/options/published_models.h"
+#include "app/options/recipe.h"
 #include "app/terminal.h"
 #include "hilbert/error.h"
 #include "hilbert/exact_text.h"
@@ -206,8 +207,7 @@ void inspect_folder(const fs::path& path, const InspectOptions& options) {
 void inspect_video(const fs::path& path, bool json) {
   const std::string text = read_recipe(path);
   const nlohmann::json recipe = models::parse_json_if_valid(text);
-  if (!is_recipe(recipe))
-    throw bad_input(path.string() + " carries no recipe", "name a video that this program made without --no-metadata");
+  if (!is_recipe(recipe)) throw bad_input(path.string() + " carries no recipe", kNoRecipeRemedy);
   if (json) {
     std::cout << dump({{"path", path.string()}, {"recipe", recipe}}, 2) << "\n";
     return;

@@ -49,8 +49,7 @@ nlohmann::json read_fields(const fs::path& video) {
     throw bad_option("from", video.string() + ": its recipe is not valid JSON, so it was cut off or changed",
                      "give the options one by one");
   if (is_recipe(recipe) && !text_of(recipe, "model").empty()) return recipe;
-  throw bad_option("from", video.string() + ": it carries no recipe",
-                   "name a video of this program, not made with --no-metadata, or a recipe or report as .json");
+  throw bad_option("from", video.string() + " carries no recipe", kNoRecipeRemedy);
 }
 
 Error unknown_field(const std::string& key, const nlohmann::json& recipe, const fs::path& video) {

@@ -10,6 +10,10 @@
 
 namespace sparsereel::app {
 
+/// The remedy of the errors about a file that carries no recipe.
+inline constexpr const char* kNoRecipeRemedy =
+    "name a video that this program made without --no-metadata, or a recipe or report as .json";
+
 /// Returns true if --from names a video that was made with a profile of `tune`.
 bool recipe_has_profile(const Settings& settings);
 

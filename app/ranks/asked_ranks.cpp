@@ -19,8 +19,9 @@ std::chrono::milliseconds seconds_in(const char* name, const Environment& enviro
   if (text == nullptr) return usual;
   const auto seconds = parse_number<double>(text);
   if (!seconds || !(*seconds > 0) || *seconds > 1e6)
-    throw bad_input(std::string("the variable ") + name + "=" + text + " is not a number of seconds above 0",
-                    "set it to such a number, or unset it");
+    throw bad_input(
+        std::string("the variable ") + name + "=" + text + " is not a number of seconds above 0 and up to 1000000",
+        "set it to such a number, or unset it");
   return std::chrono::milliseconds(static_cast<int64_t>(*seconds * 1000));
 }
 

@@ -46,7 +46,8 @@ std::unique_ptr<World> World::find(const Settings& settings, std::map<std::strin
     if (gpus)
       throw bad_option(
           "gpus",
-          std::to_string(*gpus) + ": " + launched->source + " has started " + std::to_string(launched->size) + " ranks",
+          std::to_string(*gpus) + " cannot be used here: " + launched->source + " has started " +
+              std::to_string(launched->size) + " ranks",
           "leave out --gpus: each rank takes a GPU; or give 1, so that each process makes a video of its own");
     std::unique_ptr<World> world(new World(World::launched(*launched, device)));
     world->given_ = std::move(given);

@@ -13,7 +13,10 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr const char* kMemoryRemedy = "choose a smaller size, fewer frames or vae_tiling on";
+constexpr const char* kHostMemory = "out of memory of the host (not the GPU)";
+constexpr const char* kHostMemoryRemedy = "choose a smaller size, fewer frames or vae_tiling on, or end other programs";
+constexpr const char* kGpuMemoryRemedy =
+    "choose a smaller size, fewer frames, offload, weights fp8 or guidance_passes in-turn";
 constexpr const char* kReport = "report this with the command line and 'sparsereel doctor'";
 
 /// Returns true if host memory ran out. Only the text of libtorch's error says so.
@@ -32,13 +35,11 @@ Error as_error(const std::exception_ptr& exception) {
     return {ErrorKind::cancelled, "nothing half-written is left behind",
             "run the same command again: the same seed gives the same video"};
   } catch (const std::bad_alloc&) {
-    return run_failure("out of memory", kMemoryRemedy);
+    return run_failure(kHostMemory, kHostMemoryRemedy);
   } catch (const c10::OutOfMemoryError& error) {
-    return run_failure(
-        std::string("out of GPU memory: ") + error.what_without_backtrace(),
-        "choose a smaller size, fewer frames, vae_tiling on (if the model takes it), offload or dtype bf16");
+    return run_failure(std::string("out of GPU memory: ") + error.what_without_backtrace(), kGpuMemoryRemedy);
   } catch (const c10::Error& error) {
-    if (out_of_host_memory(error)) return run_failure("out of memory", kMemoryRemedy);
+    if (out_of_host_memory(error)) return run_failure(kHostMemory, kHostMemoryRemedy);
     return run_failure(std::string("libtorch failed: ") + error.what_without_backtrace(), kReport);
   } catch (const std::filesystem::filesystem_error& error) {
     return bad_input(error.path1().string() + ": " + error.code().message(), "check the path and its permissions");

@@ -248,9 +248,9 @@ void Pipeline::check_sound(const Latents& latents) const {
       spec_, latent_size(spec_, frames, video.size(3) * spec_.stride[1], video.size(4) * spec_.stride[2]));
   if (latents.sound.sizes() == at::IntArrayRef(shape)) return;
   std::ostringstream cause;
-  cause << "latents of a sound of shape " << latents.sound.sizes() << " do not fit those of a video of " << frames
-        << " frames, which need " << at::IntArrayRef(shape);
-  throw bad_input(cause.str(), "give the latents of the sound that belongs to the video, or none");
+  cause << "the file's sound latents " << latents.sound.sizes() << " do not fit its video of " << frames
+        << " frames, which needs " << at::IntArrayRef(shape);
+  throw bad_input(cause.str(), "decode a file that save_latents wrote, or give no_audio");
 }
 
 void Pipeline::check_latents(const Latents& latents) const {

@@ -175,14 +175,15 @@ Request receive_request(const nlohmann::json& message, const std::string& device
   return request;
 }
 
-void agree_on_recipe(const Plan& plan, const nlohmann::json& recipe) {
+/// Throws Error if this rank would make another video than rank 0, whose recipe is `recipe`.
+void agree_on_recipe(const Plan& plan, const nlohmann::json& recipe, int64_t rank) {
   const nlohmann::json own = recipe_of(plan), nothing;
   for (const nlohmann::json* either : {&recipe, &own})
     for (const auto& item : either->items()) {
       const nlohmann::json here = own.value(item.key(), nothing), there = recipe.value(item.key(), nothing);
       if (here != there)
-        throw run_failure("this rank would make a different video from rank 0: " + item.key() + " is " + here.dump() +
-                              ", but on rank 0 it is " + there.dump(),
+        throw run_failure("rank " + std::to_string(rank) + " would make a different video from rank 0: " + item.key() +
+                              " is " + here.dump() + ", but on rank 0 it is " + there.dump(),
                           "give all ranks the same model, program and kind of GPU");
     }
 }
@@ -191,7 +192,7 @@ void make_told_video(Rank& rank, Pipeline& pipeline, const WorkerTasks& tasks, c
   SocketGroup& control = rank.control();
   const Plan plan =
       pipeline.resolve(receive_request(message, tasks.device), message.at("decode").get<bool>(), control.size());
-  agree_on_recipe(plan, message.at("recipe"));
+  agree_on_recipe(plan, message.at("recipe"), control.rank());
   const Inputs inputs = receive_inputs(control, message, plan);
   NoFrames frames;
   RankObserver watched(rank, frames);

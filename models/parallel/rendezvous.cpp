@@ -306,7 +306,7 @@ class RanksMeeting {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limits_.start).count();
     std::string cause = "rank " + std::to_string(rank) + " did not start within " + std::to_string(seconds) + " s";
     if (reception_->strangers() == 0) return run_failure(cause, kSameCommandRemedy);
-    return run_failure(cause + "; " + std::to_string(reception_->strangers()) + " calls came without the job's secret",
+    return run_failure(cause + "; connections with another secret: " + std::to_string(reception_->strangers()),
                        "give all ranks the same SPARSEREEL_JOB_SECRET");
   }
 

@@ -51,8 +51,7 @@ LoraChoice parse_marks(const std::string& text) {
   if (const auto scale = take_end(rest, ':', "/")) {
     const auto number = parse_scale(*scale);
     if (!number)
-      throw refusal(text,
-                    "there is no such file, and the text after the colon is not a finite number that a float holds");
+      throw refusal(text, "there is no such file, and the text after the colon is not a finite 32-bit number");
     choice.scale = *number;
   }
   choice.expert = take_end(rest, '@', "./:").value_or("");

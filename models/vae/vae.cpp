@@ -25,7 +25,8 @@ void refuse_to_decode() {
 }
 
 void refuse_to_encode() {
-  throw bad_input("this model's VAE cannot encode", "leave images out, or use a model that takes them");
+  throw bad_input("this model's VAE cannot encode images",
+                  "leave image and last_image out, or use a model that takes them");
 }
 
 void check_latents(const at::Tensor& latents, int64_t channels) {

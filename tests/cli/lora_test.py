@@ -161,7 +161,7 @@ class Lora(CommandLineTest):
 
     def test_names_the_lora_that_causes_nan(self):
         for scale in ('1e300', 'nan', '-inf', '1e39'):
-            self.fail_with(self.generate('-o', 'a.mp4', '--lora', f'{STYLE}:{scale}'), 2, f'--lora {STYLE}:{scale}', 'that a float holds')
+            self.fail_with(self.generate('-o', 'a.mp4', '--lora', f'{STYLE}:{scale}'), 2, f'--lora {STYLE}:{scale}', 'not a finite 32-bit number')
         self.fail_with(self.generate('-o', 'a.mp4', *ONE, '--lora', f'{STYLE}:3e38'), 2, str(STYLE), 'scale', 'transformer_blocks.')
         broken = shutil.copy(STYLE, self.folder / 'broken.safetensors')
         size, = struct.unpack('<Q', broken.read_bytes()[:8])

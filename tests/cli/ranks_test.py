@@ -268,7 +268,7 @@ class LaunchedRanks(SharedVideo):
         ranks = [self.start(rank, 2, SPARSEREEL_START_SECONDS=8, SPARSEREEL_JOB_SECRET=f'the secret of rank {rank}') for rank in range(2)]
         outputs = [rank.communicate(timeout=60) for rank in ranks]
         self.assertEqual([rank.returncode for rank in ranks], [1, 1], outputs)
-        self.assertRegex(outputs[0][1], 'error: rank 1 did not start within 8 s; [0-9]+ calls came without')
+        self.assertRegex(outputs[0][1], 'error: rank 1 did not start within 8 s; connections with another secret: [0-9]+')
         self.assertIn("does not know this job's secret", outputs[1][1])
         ranks = [self.start(rank, 2 + rank, SPARSEREEL_JOB_SECRET='that of all ranks') for rank in range(2)]
         outputs = [rank.communicate(timeout=90) for rank in ranks]

@@ -236,8 +236,8 @@ class GpuProcesses::Run {
   }
 
   void give_up(VideoTask& row) {
-    row.fail(run_failure("two processes ended while they rendered this row; the last one: " + last_end_,
-                         "render this row alone to see what happens"));
+    row.fail(run_failure("two processes ended while they made this row's video; the last one: " + last_end_,
+                         "put this row alone into a file and run that with --gpus 1"));
     tally_.failed.push_back(&row);
     manifest_.append({{"row", row.index},
                       {"rows", tally_.rows},

@@ -31,7 +31,7 @@ models::DiskError failure(const fs::path& path, int error) {
 }
 
 models::DiskError changed(const fs::path& path, const std::string& what) {
-  return {ErrorKind::failed, path.string() + ": " + what + " while the set was rendered",
+  return {ErrorKind::failed, path.string() + ": " + what + " during the run",
           "run the same command again, and leave the folder alone meanwhile: videos that the manifest still lists are "
           "kept"};
 }
@@ -49,7 +49,7 @@ Number number_field(const nlohmann::json& line, const char* name) {
 
 /// Parses a line. Throws Error if a field that the program relies on is missing or invalid.
 ManifestEntry parse_line(std::string_view text, const std::string& place) {
-  constexpr const char* kRemedy = "the row is rendered again";
+  constexpr const char* kRemedy = "the row's video is made again";
   const nlohmann::json line = models::parse_json(text, place, kRemedy);
   ManifestEntry entry;
   if (line.is_object()) {

@@ -39,7 +39,7 @@ std::string ManifestReader::new_lines() {
 }
 
 Error ManifestReader::changed(const std::string& what) const {
-  return run_failure(path_.string() + ": " + what + " while the set was rendered",
+  return run_failure(path_.string() + ": " + what + " during the run",
                      "run the same command again, and leave the folder alone meanwhile: videos that the manifest still "
                      "lists are kept");
 }

@@ -103,8 +103,9 @@ VideoTask plan(const PromptRow& row, int64_t index, const SetSettings& set, cons
     refuse_links(row);
     planned.options = read_generate_options(planned.settings);
     if (planned.options.random_seed)
-      throw bad_option("seed", *planned.settings.text("seed") + ": a set is resumed by the seeds of its videos",
-                       "give a number");
+      throw bad_option(
+          "seed", *planned.settings.text("seed") + " is impossible here, because a resumed set needs the same seeds",
+          "give a number");
     if (!has_own_seed(row, planned.settings)) planned.seed_offset = index;
     planned.options.request.seed += static_cast<uint64_t>(planned.seed_offset.value_or(row.copy));
     choose_device(planned, share);

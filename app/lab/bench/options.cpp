@@ -37,7 +37,8 @@ std::vector<Workload> collect_workloads(const AttentionOptions& options) {
     for (const Shape& shape : parse_shapes(text)) workloads.push_back({.name = {}, .shape = shape});
   if (workloads.empty() && options.captured.empty())
     throw bad_input("no shape to measure was given",
-                    "name one with --workload (" + known_workloads().front().name + ", ...) or write --shape B,H,N,D");
+                    "name one with --workload (" + known_workloads().front().name +
+                        ", ...) or write batch,heads,tokens,head_dim: --shape 1,4,2336,64");
   const std::string given_text = options.text_tokens.value_or("0");
   const int64_t text_tokens = parse_text_tokens(given_text);
   for (Workload& workload : workloads) {

@@ -29,16 +29,20 @@ void check_bound(const char* option, double value) {
 
 void check_goal(const TuneOptions& options) {
   if (options.min_psnr && !(*options.min_psnr > 0 && *options.min_psnr <= 100))
-    throw bad_input("--min-psnr is outside 0 to 100 dB", "give decibels, such as 35");
+    throw bad_input("--min-psnr " + exact_text(*options.min_psnr) + " is outside 0 to 100 dB",
+                    "give decibels, such as 35");
   if (options.percentile && !(*options.percentile >= 0 && *options.percentile <= 50))
-    throw bad_input("--percentile is outside 0 to 50", "give for example 5; 0 is the worst video");
+    throw bad_input("--percentile " + exact_text(*options.percentile) + " is outside 0 to 50",
+                    "give for example 5; 0 is the worst video");
   if (options.percentile && !options.min_psnr)
     throw bad_input("--percentile is given without --min-psnr",
                     "add --min-psnr, the PSNR that the percentile must reach");
   if (options.min_ssim && !(*options.min_ssim > 0 && *options.min_ssim <= 1))
-    throw bad_input("--min-ssim is outside 0 to 1", "give for example 0.95");
+    throw bad_input("--min-ssim " + exact_text(*options.min_ssim) + " is outside 0 to 1", "give for example 0.95");
   if (options.at_most && !(*options.at_most > 0 && *options.at_most <= kLongest))
-    throw bad_input("--at-most is not a number of seconds above 0", "give the seconds that denoising a video may take");
+    throw bad_input(
+        "--at-most " + exact_text(*options.at_most) + " is not above 0 and up to " + exact_text(kLongest) + " s",
+        "give the seconds that denoising a video may take");
   if (options.videos > 0) return;
   for (const auto& [name, given] : {std::pair{"--min-psnr", options.min_psnr.has_value()},
                                     {"--min-ssim", options.min_ssim.has_value()},
@@ -63,7 +67,7 @@ void check_options(const TuneOptions& options) {
   if (options.l1) check_bound("--l1", *options.l1);
   if (options.l2) check_bound("--l2", *options.l2);
   if (options.l1 && options.l2 && *options.l2 < *options.l1)
-    throw bad_input("--l2 " + std::to_string(*options.l2) + " is below --l1 " + std::to_string(*options.l1),
+    throw bad_input("--l2 " + exact_text(*options.l2) + " is below --l1 " + exact_text(*options.l1),
                     "l2 bounds the block selection and the skipped P.V together: give at least l1");
   check_range("--samples", options.samples, 1, 1000);
   check_range("--videos", options.videos, 0, 1000);
@@ -134,7 +138,7 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/options.prompts.empty());
   if (given.random_seed)
     throw bad_option("seed",
-                     *settings.text("seed") + ": an interrupted search is resumed only if its seed stays the same",
+                     *settings.text("seed") + " is impossible here, because a resumed search needs the same seed",
                      "give a number");
   plan.run = given.run;
   plan.request = given.request;

@@ -62,9 +62,8 @@ class Deadline {
   }
   void require_time(const fs::path& path) const {
     if (is_over())
-      throw bad_file(path,
-                     "is a video whose last picture was not found within " + std::to_string(limit_.count()) + " s",
-                     "save that picture as a PNG and name it");
+      throw bad_file(path, "FFmpeg did not reach its last frame within " + std::to_string(limit_.count()) + " s",
+                     "save that frame as a PNG, and give the PNG instead");
   }
 
  private:

@@ -131,10 +131,10 @@ LatentDistribution MiniMaxH3Vae::encode_raw(const at::Tensor& frames, const VaeP
     throw bad_input("the VAE cannot encode " + std::to_string(frames.size(2)) + " frames: it encodes single pictures",
                     "encode each picture alone");
   if (std::min(frames.size(3), frames.size(4)) < 2 * scale)  // the encoder reflects latents at the picture's edges
-    throw bad_input("the VAE cannot encode a picture of " + std::to_string(frames.size(3)) + " x " +
-                        std::to_string(frames.size(4)) + " pixels: it needs at least " + std::to_string(2 * scale) +
-                        " of each",
-                    "give a larger picture");
+    throw bad_input("the VAE cannot encode an image of " + std::to_string(frames.size(4)) + "x" +
+                        std::to_string(frames.size(3)) + ": it needs at least " + std::to_string(2 * scale) + "x" +
+                        std::to_string(2 * scale),
+                    "give a larger image");
   const ModelColors colors(frames);
   const FixedTiles rows = fixed_tiles(frames.size(3) / scale, scale);
   int64_t done = 0;

@@ -86,10 +86,9 @@ hilbert::Grid Wan::grid_of(const TransformerInput& input) const {
 void Wan::check_images(const Conditioning& given) const {
   const at::Tensor& images = given.context;
   if (images.defined() != config_.attends_to_images())
-    throw bad_input(config_file_ + " belongs to a model that " +
-                        (images.defined() ? "takes no image tokens, but they are given"
-                                          : "attends to the tokens of an image encoder, but no image is given"),
-                    images.defined() ? "leave the image tokens out" : "give an image");
+    throw bad_input(config_file_ + (images.defined() ? ": the model takes no image, but one is given"
+                                                     : ": the model needs an image, but none is given"),
+                    images.defined() ? "leave image out" : "give image");
   if (given.pooled.defined())
     throw bad_input("a pooled text embedding was given, but the model of " + config_file_ + " takes none",
                     "leave the pooled text embedding out");

@@ -119,8 +119,7 @@ class Reader {
     const bool one = entry.bytes == size_of(entry.dtype);
     const std::optional<double> value = one ? scalar(*file_, entry) : std::nullopt;
     if (!value) fail(entry, "is not a single finite number");
-    if (!fits_float(*value))
-      fail(entry, "is " + exact_text(*value) + ", not a single finite number that a float holds");
+    if (!fits_float(*value)) fail(entry, "is " + exact_text(*value) + ", not a finite 32-bit number");
     alphas_[{layer.part, layer.name, layer.underscores}] = *value;
   }
 

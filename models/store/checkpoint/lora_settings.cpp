@@ -80,6 +80,14 @@ json number_in(const std::string& text) {
   return error == std::errc{} && end == text.data() + text.size() ? json(value) : json(text);
 }
 
+/// Returns the value for an error: a number, or the beginning of a text or another value in ASCII.
+std::string shown(const json& value) {
+  constexpr size_t kMost = 40;
+  const std::string text =
+      value.is_number() ? exact_text(value.get<double>()) : value.dump(-1, ' ', /*ensure_ascii=*/true);
+  return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
+}
+
 }  // namespace
 
 const json* LoraSettings::Config::find(const std::string& part, const char* name) const {
@@ -89,7 +97,7 @@ const json* LoraSettings::Config::find(const std::string& part, const char* name
 
 double LoraSettings::Config::number(const json& value, const std::string& name) const {
   if (!value.is_number() || !fits_float(value.get<double>()))
-    throw bad_file(file, where + name + " is not a finite number that a float holds", kCorrect);
+    throw bad_file(file, where + name + " is " + shown(value) + ", not a finite 32-bit number", kCorrect);
   return value.get<double>();
 }
 

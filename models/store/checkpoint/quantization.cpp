@@ -38,9 +38,11 @@ struct Described {
 /// By the layer's name in the files.
 using DescribedLayers = std::map<std::string, Described>;
 
+constexpr const char* kQuantizedRemedy = "use a variant in fp8 (fp8_scaled), in 16 bits or a GGUF";
+
 [[noreturn]] void refuse(const TensorFile& file, const std::string& layer, const std::string& format) {
   throw bad_file(file.path().string(), in_quotes(layer) + " is quantized as " + format + ", which is not supported",
-                 "use a variant in fp8 (fp8_scaled), in 16 bits or a GGUF");
+                 kQuantizedRemedy);
 }
 
 /// Returns "q" for "q.weight_scale".
@@ -72,7 +74,8 @@ class Description {
     const json format = keys_.value("format", json());
     // Some converters leave out "format" if it is int8.
     const bool unnamed = format.is_null() && is_int8 && (keys_.contains("convrot") || keys_.contains("per_row"));
-    if (!format.is_string() && !unnamed) refuse(file, layer, "an unnamed format");
+    if (!format.is_string() && !unnamed)
+      throw bad_file(file.path().string(), in_quotes(layer) + ": its comfy_quant names no format", kQuantizedRemedy);
     name_ = unnamed ? kInt8 : format.get<std::string>();
     described_.format = format_named(name_);
     if (described_.format == nullptr) refuse(file, layer, name_);

@@ -266,7 +266,7 @@ class TorchReader {
   /// Returns nullopt for dtypes that weights do not have, such as complex numbers.
   std::optional<Dtype> dtype_of(const PickleItem& tensor, const std::string& who) const {
     const PickleItem& storage = *tensor.items[0];
-    if (storage.kind != ItemKind::storage) fail(who + "does not refer to a storage");
+    if (storage.kind != ItemKind::storage) fail(who + "its data is missing (no torch storage)");
     const auto& items = storage.items;
     const bool is_one = items[0]->kind == ItemKind::text && items[0]->text == "storage" &&
                         items[1]->kind == ItemKind::global && items[2]->kind == ItemKind::text;

@@ -158,7 +158,8 @@ Error several_models(const fs::path& model, const std::vector<Candidate>& candid
     values.insert(values_of(candidate));
   }
   if (values.size() == 1)
-    return bad_input(model.string() + ": fits " + list_of({names.begin(), names.end()}),
+    return bad_input(model.string() + " fits " + (names.size() == 2 ? "two" : std::to_string(names.size())) +
+                         " files of configs/: " + list_of({names.begin(), names.end()}),
                      "make the sizes of these models' architectures differ in their YAML files");
   std::vector<std::string> others;
   for (const Candidate& candidate : all)

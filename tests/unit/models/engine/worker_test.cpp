@@ -69,7 +69,7 @@ TEST(Worker, RefusesAVideoThatDiffersFromThatOfRank0) {
                                     {"recipe", {{"steps", 12345}}},
                                     {"decode", true}});
   };
-  EXPECT_TRUE(refuses(other_recipe, "this rank would make a different video from rank 0: steps is "));
+  EXPECT_TRUE(refuses(other_recipe, "rank 1 would make a different video from rank 0: steps is "));
 }
 
 TEST(Worker, RefusesNumbersOutsideTheirRange) {

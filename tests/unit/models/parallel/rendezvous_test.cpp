@@ -102,7 +102,8 @@ TEST(Rendezvous, RefusesACallerWithoutTheSecret) {
   auto rank_0 = begin_to_meet(place, 0, 2, {.start = 3s});
   place.secret = "another one, of a stranger";
   EXPECT_THAT(problem_of(place, 1, 2), HasSubstr("does not know this job's secret"));
-  EXPECT_THAT(rank_0.get(), ::testing::MatchesRegex("rank 1 did not start within 3 s; [0-9]+ calls came without.*"));
+  EXPECT_THAT(rank_0.get(),
+              ::testing::MatchesRegex("rank 1 did not start within 3 s; connections with another secret: [0-9]+.*"));
 }
 
 TEST(Rendezvous, ReportsAWrongSecretEvenAfterRank0GaveUp) {

@@ -96,8 +96,8 @@ TEST_F(Lora, RefusesImpossibleAlphas) {
     return std::map<std::string, std::string>{{"lora_adapter_metadata", text}};
   };
   EXPECT_TRUE(
-      refused({down, up}, {"lora_alpha is not a finite number"}, metadata(R"({"transformer.lora_alpha": "8"})")));
-  EXPECT_TRUE(refused({down, up}, {"lora_alpha is not a finite number that a float holds"},
+      refused({down, up}, {"lora_alpha is \"8\", not a finite"}, metadata(R"({"transformer.lora_alpha": "8"})")));
+  EXPECT_TRUE(refused({down, up}, {"lora_alpha is 1e+300, not a finite 32-bit number"},
                       metadata(R"({"transformer.lora_alpha": 1e300})")));
   EXPECT_TRUE(refused({down, up}, {"alpha_pattern", "regular expression"},
                       metadata(R"({"transformer.alpha_pattern": {"to_(": 2}})")));

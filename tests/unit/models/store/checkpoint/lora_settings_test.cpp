@@ -27,7 +27,7 @@ TEST(LoraSettings, ReadAlphaFromTheHeader) {
           [&] {
             alpha({{key, text}});
           },
-          {"a.safetensors: ", key, "is not a finite number that a float holds"}))
+          {"a.safetensors: ", key, "not a finite 32-bit number"}))
           << text;
   }
   EXPECT_FALSE(alpha({{"format", "pt"}, {"rank", "4"}}));

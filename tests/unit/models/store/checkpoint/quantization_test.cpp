@@ -180,7 +180,7 @@ TEST_F(Quantization, IsCountedByWeights) {
 TEST_F(Quantization, RefusesEmptyOrInvalidDescriptions) {
   for (const char* description : {"{}", R"({"format":8})", "[]", "null"}) {
     write(description);
-    EXPECT_TRUE(is_refused({"\"q\"", "is quantized as an unnamed format"})) << description;
+    EXPECT_TRUE(is_refused({"\"q\": its comfy_quant names no format"})) << description;
   }
   write("not json");
   EXPECT_TRUE(is_refused({"wan.safetensors: q.comfy_quant", "not valid JSON"}));

@@ -141,7 +141,7 @@ const RefusedTorchZip kRefused[] = {
     {"storage_huge", {"\"w\"", "too few for 2305843009213693952 elements"}},
     {"storage_missing", {"\"w\"", "storage \"9\" is not in the file"}},
     {"storage_path", {"\"w\"", "storage \"../data.pkl\" is not in the file"}},
-    {"storage_tensor", {"\"w\"", "does not refer to a storage"}},
+    {"storage_tensor", {"tensor \"w\": its data is missing"}},
     {"storage_kind", {"\"w\"", "persistent id"}},
     {"storage_class", {"\"w\"", "\"collections.OrderedDict\" is not a storage"}},
     {"storage_module", {"\"w\"", "persistent id"}},
