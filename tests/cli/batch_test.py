@@ -202,8 +202,8 @@ class PromptSets(BatchTest):
                           '1 video: preset balanced, with topk 0.7: 2 of 10 steps with every block, then topk 0.7'])
         made = {line['row']: line for line in self.manifest()}
         self.assertEqual([(made[i]['preset']['name'], made[i]['recipe'].get('topk'), made[i]['recipe'].get('dense_steps'), made[i]['recipe'].get('cache')) for i in range(5)],
-                         [('balanced', 0.5, 2, 'forecast:0.15:20%'), ('exact', None, None, None), ('balanced', 0.5, 1, None), ('balanced', 0.7, 2, 'forecast:0.15:20%'),
-                          ('balanced', 0.5, 2, 'forecast:0.15:20%')])
+                         [('balanced', 0.5, 2, 'forecast:0.16:20%:1'), ('exact', None, None, None), ('balanced', 0.5, 1, None), ('balanced', 0.7, 2, 'forecast:0.16:20%:1'),
+                          ('balanced', 0.5, 2, 'forecast:0.16:20%:1')])
         self.assertNotIn('preset', self.succeed(self.run_program(*tiny)).stdout)  # no video is rendered, because all exist
 
     def test_row_that_cannot_be_decoded_keeps_its_latents(self):

@@ -207,7 +207,7 @@ class BenchQuality(CommandLineTest):
         tiny = ['--device', 'cpu', '-m', TINY, '--size', '64x64', '--frames', 9, '--steps', 10, '--limit', 1, '--quiet', '--no-rel-l1', '--timed-steps', 0]
         report = self.report(*tiny, '--preset', 'exact,quality,balanced')
         self.assertEqual([(row['preset'], row['mode'], row['topk'], row['cache'], row['dense_steps']) for row in report['rows']],
-                         [('quality', 'quantized', None, 'forecast:0.13:20%', 0), ('balanced', 'sparse', 0.5, 'forecast:0.15:20%', 2)])
+                         [('quality', 'quantized', None, 'forecast:0.14:20%:1', 0), ('balanced', 'sparse', 0.5, 'forecast:0.16:20%:1', 2)])
         self.assertEqual(report['left_out'], ['--preset exact, which is full attention, the baseline of all rows'])
         self.fail_with(self.bench(*tiny, '--preset', 'exact'), 2, '--preset exact: full attention without a cache')
         rows = self.report(*tiny, '--preset', 'balanced', '--topk', '0.3', '--weights', 'auto,fp8')['rows']

@@ -17,8 +17,8 @@ namespace {
 
 constexpr double kLongest = 30.0 * 24 * 3600;
 
-/// The mean PSNR over prompts and the lowest PSNR of a prompt, in dB, that the preset balanced promises
-/// (configs/README.md).
+/// The goal without a limit: the mean PSNR over prompts and the lowest PSNR of a prompt, in dB. The preset balanced had
+/// more on the prompts that it was chosen on.
 constexpr double kBalancedPsnr = 40, kBalancedLowest = 36;
 
 void check_bound(const char* option, double value) {
