@@ -109,7 +109,8 @@ size_t Job::load_all(std::span<VideoTask* const> videos, models::Pipeline& pipel
   models::synchronize(pipeline.device());
   videos.front()->text_cost.load = seconds_since(start);
   const size_t count = encode(videos, pipeline);
-  if (policy_.keep_loaded)
+  // Ranks that work together cannot repeat a step that ran out of memory, so they keep no text encoder.
+  if (policy_.keep_loaded && !policy_.world)
     pipeline.release_text_if_tight();
   else
     pipeline.text_stage().release();
@@ -333,7 +334,7 @@ Job::Written Job::finish(VideoTask& video, const models::Outcome& result, Files&
   } catch (...) {
     failure = std::current_exception();
   }
-  user_.ended(video, failure);
+  user_.ended(video, failure, written.warnings);
   if (failure)
     if (const auto error = write_failure(failure)) video.fail(*error, files.latents.saved());
   return written;

@@ -56,8 +56,8 @@ class JobUser {
   virtual void written(const VideoTask&,
                        const Made&) = 0;  // called by the thread that writes; may throw as writing does
   /// Called by the thread that writes, for each video that run() has rendered: its files are in place, or `failure`
-  /// says why it has none.
-  virtual void ended(const VideoTask&, const std::exception_ptr& /*failure*/) {}
+  /// says why it has none. `warnings` are those of decoding and writing; what is left in it is passed to warn() later.
+  virtual void ended(const VideoTask&, const std::exception_ptr& /*failure*/, std::vector<std::string>& /*warnings*/) {}
   virtual void done(const VideoTask&) {}    // after written()
   virtual void failed(const VideoTask&) {}  // only if the other videos are still made
 };

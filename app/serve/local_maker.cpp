@@ -144,7 +144,9 @@ void LocalMaker::written(const VideoTask& video, const Made& made) {
               .write_seconds = seconds_since(made.write_start)};
 }
 
-void LocalMaker::ended(const VideoTask& video, const std::exception_ptr& failure) {
+void LocalMaker::ended(const VideoTask& video, const std::exception_ptr& failure, std::vector<std::string>& warnings) {
+  // Clients read the record when they hear that the video is completed, so it must have its warnings before.
+  for (const std::string& warning : std::exchange(warnings, {})) heard_->warn(video.place, warning);
   heard_->ended(video.place, outcome_of([&] {
                   if (failure) std::rethrow_exception(failure);
                   return std::move(written_);

@@ -46,7 +46,7 @@ class LocalMaker final : public Maker, private JobUser, private models::RunObser
   models::RunObserver& observer() override { return *this; }
   void warn(const VideoTask& video, const std::string& warning) override;
   void written(const VideoTask& video, const Made& made) override;
-  void ended(const VideoTask& video, const std::exception_ptr& failure) override;
+  void ended(const VideoTask& video, const std::exception_ptr& failure, std::vector<std::string>& warnings) override;
   void failed(const VideoTask& video) override;
   void stage(const std::string& name) override;
   void step(const models::StepDone& step) override;

@@ -14,6 +14,7 @@
 #include "app/jobs/last_line.h"
 #include "app/serve/planner.h"
 #include "hilbert/error.h"
+#include "models/engine/failure.h"
 #include "models/request/run.h"
 
 namespace sparsereel::app::serve {
@@ -86,7 +87,10 @@ void Worker::work() {
   const auto has_work = [this] { return must_stop() || parts_.store.waiting() > 0; };
   for (bool has_ended = true; !must_stop();) {
     for (const std::string& id : parts_.store.remove_old()) parts_.publisher.deleted(id);
-    if (!maker_->is_alive()) replace_maker();
+    if (!maker_->is_alive()) {
+      collect([] { return false; });  // a video may still be with it: hear the video's end, or lose it
+      replace_maker();
+    }
     if (const auto record = begin_next()) {
       make(*record);
       // A video that may have ended a server is written before another begins, which would share the blame.
@@ -169,13 +173,17 @@ void Worker::ended(const std::string& id, const MadeVideo& made) {
     const std::lock_guard lock(mutex_);
     video = running_.at(id);
   }
-  if (made.code.empty()) {
-    complete(video, made);
-  } else if (made.is_cancelled() && !video.is_cancelled) {
-    parts_.store.pause(id);  // the server stops; the next one continues the video
-    return parts_.publisher.video(id);
-  } else {
-    fail(video.record, made.code, *made.failure);
+  try {
+    if (made.code.empty()) {
+      complete(video, made);
+    } else if (made.is_cancelled() && !video.is_cancelled) {
+      parts_.store.pause(id);  // the server stops; the next one continues the video
+      return parts_.publisher.video(id);
+    } else {
+      fail(video.record, made.code, *made.failure);
+    }
+  } catch (...) {  // must not end the video that is made meanwhile
+    say(id + ": warning: " + models::as_error(std::current_exception()).what());
   }
   forget(id);
   parts_.publisher.video(id);

@@ -138,7 +138,11 @@ std::string Pipeline::family() const {
 void Pipeline::warn_of_left_out() {
   for (const std::string& role : folder_.roles()) {
     if (!has_weights(role)) continue;
-    if (const std::string& doubt = folder_.component(role).doubt; !doubt.empty()) weight_warnings_.push_back(doubt);
+    try {
+      if (const std::string& doubt = folder_.component(role).doubt; !doubt.empty()) weight_warnings_.push_back(doubt);
+    } catch (const Error&) {
+      continue;  // loading the part reports the error
+    }
     if (std::string warning = left_out_warning(folder_, role, dtype_); !warning.empty())
       weight_warnings_.push_back(std::move(warning));
   }

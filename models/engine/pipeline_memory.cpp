@@ -118,11 +118,12 @@ bool Pipeline::fits_beside(const std::string& role) const {
          free_memory(memory_->saves() ? at::Device(at::kCPU) : device_) / 4 * 3;
 }
 
-/// Frees the transformers; returns false if none was loaded.
+/// Frees the transformers and the text encoder; returns false if none of them was loaded.
 bool Pipeline::make_room() const {
-  const bool had_transformer = has_transformer();
+  const bool had_any = has_transformer() || text_->is_loaded();
+  text_->release();
   experts_->release();
-  return had_transformer;
+  return had_any;
 }
 
 void Pipeline::load_vae() {
@@ -134,7 +135,6 @@ void Pipeline::load_vae() {
   } catch (const c10::OutOfMemoryError&) {
     if (!has_transformer() && !text_->is_loaded()) throw;
   }
-  text_->release();
   make_room();
   load();
 }
@@ -147,7 +147,10 @@ bool Pipeline::use_tiling(VaeTiling tiling, uint64_t untiled_bytes, bool shared)
   // offload on means that little memory should be in use, even if more is free
   if (memory_->saves() && !shared) return true;
   // A quarter of the free memory must stay free, because the estimate does not include everything.
-  return untiled_bytes > memory_->room() / 4 * 3;
+  const auto is_tight = [&] { return untiled_bytes > memory_->room() / 4 * 3; };
+  // A text encoder that was kept for the next video must not change how this one is decoded.
+  if (is_tight() && text_->is_loaded()) text_->release();
+  return is_tight();
 }
 
 }  // namespace sparsereel::models

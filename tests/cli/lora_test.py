@@ -70,7 +70,7 @@ class Lora(CommandLineTest):
         config.write_text(json.dumps(settings))
         self.assertEqual(self.latents('--lora', 'peft/adapter_model.safetensors'), self.latents('--lora', STYLE))
         config.write_text(json.dumps(settings | {'lora_alpha': 'much', 'alpha_pattern': {}}))
-        self.fail_with(self.generate('-o', 'b.gif', '--lora', 'peft/adapter_model.safetensors'), 2, 'peft/adapter_config.json: lora_alpha is not a finite number')
+        self.fail_with(self.generate('-o', 'b.gif', '--lora', 'peft/adapter_model.safetensors'), 2, 'peft/adapter_config.json: lora_alpha is "much", not a finite 32-bit number')
         config.unlink()
         result = self.succeed(self.generate(*ONE, '-o', 'c.gif', '--lora', 'peft/adapter_model.safetensors'))
         self.assertIn("has PEFT's names but no alpha", result.stderr)
@@ -145,7 +145,7 @@ class Lora(CommandLineTest):
         wan = FILES.parent / 'wan' / 'lora' / 'kohya.safetensors'
         for lora, words in ((wan, ['it seems to be made for Wan, but this checkpoint is CogVideoX', '20 layers']),
                             ('none.safetensors', ['none.safetensors', 'No such file']),
-                            (f'{STYLE}:x', ['--lora', 'not a finite number']),
+                            (f'{STYLE}:x', ['--lora', 'not a finite 32-bit number']),
                             (f'{STYLE}@high', ['--lora', 'one transformer'])):
             with self.subTest(lora):
                 self.fail_with(self.generate('-o', 'a.mp4', '--lora', lora), 2, *words)
@@ -154,7 +154,7 @@ class Lora(CommandLineTest):
                        '--random-weights')
         copy = shutil.copy(STYLE, self.folder / 'a.safetensors')
         self.fail_with(self.generate('-o', 'a.safetensors', '--lora', copy), 2, '--lora', '--output', 'same file')
-        for value, words in (('a.safetensors:x', ['a.safetensors:x', 'not a finite number']), (f'{STYLE}:0.5,none.safetensors:2', ['lora: none.safetensors: cannot be opened']),
+        for value, words in (('a.safetensors:x', ['a.safetensors:x', 'not a finite 32-bit number']), (f'{STYLE}:0.5,none.safetensors:2', ['lora: none.safetensors: cannot be opened']),
                              (wan, [f'lora: {wan}: it seems to be made for Wan'])):
             (self.folder / 'my.yaml').write_text(f'steps: 1\nlora: {value}\n')
             self.fail_with(self.generate('-o', 'a.mp4', '--config', 'my.yaml'), 2, 'my.yaml:2:7: lora', *words)

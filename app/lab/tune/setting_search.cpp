@@ -40,9 +40,14 @@ struct Density {
   double early, late;
 };
 
+/// Returns how many steps of a run the cache computes whatever the transformer does: its first and its last ones.
+double certain_steps(const models::CacheRule& rule, int64_t steps) {
+  return static_cast<double>(std::min(steps, rule.first.of(steps) + rule.last.of(steps)));
+}
+
 double distance(const models::CacheRule& one, const models::CacheRule& other, int64_t steps) {
   const auto share = [&](const models::CacheRule& rule) {
-    return static_cast<double>(rule.first.of(steps)) / static_cast<double>(steps);
+    return certain_steps(rule, steps) / static_cast<double>(steps);
   };
   return std::abs(std::log(one.threshold / other.threshold)) + 3 * std::abs(share(one) - share(other));
 }
@@ -165,7 +170,7 @@ double SettingSearch::correction(const Candidate& candidate) const {
       nearest = &each;
   }
   if (nearest == nullptr) return 1;
-  const auto forced = static_cast<double>(nearest->candidate.cache.first.of(steps_));
+  const double forced = certain_steps(nearest->candidate.cache, steps_);
   const double expected = steps_by(nearest->candidate, 1) - forced;
   return expected > 0.5 ? std::max(0.1, (nearest->mean(&Seen::computed_steps) - forced) / expected) : 1;
 }
@@ -195,7 +200,7 @@ void SettingSearch::update_times(Standing& standing) const {
   double computed = standing.mean(&Seen::computed_steps), dense = standing.mean(&Seen::computed_dense_steps);
   if (standing.videos.empty()) {
     const double factor = correction(candidate);
-    const auto forced = candidate.cache.on() ? static_cast<double>(candidate.cache.first.of(steps_)) : steps;
+    const double forced = candidate.cache.on() ? certain_steps(candidate.cache, steps_) : steps;
     const auto corrected = [&](double all, double most) {
       const double certain = std::min({forced, most, all});
       return std::min(most, certain + (all - certain) * factor);

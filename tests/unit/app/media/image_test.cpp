@@ -62,8 +62,8 @@ TEST(Image, NamesFilesThatAreNoImages) {
   EXPECT_TRUE(test::throws_error([&] { read_image(folder / "none.png"); }, {"none.png", "No such file"}));
   EXPECT_TRUE(test::throws_error([&] { read_image(folder / "none.safetensors"); }, {"none.safetensors"}));
   for (const char* sequence : {"frame_%04d.png", "%d.jpg"})
-    EXPECT_TRUE(test::throws_error([&] { read_image(folder / sequence); }, {sequence, "pattern of a sequence"}));
-  EXPECT_TRUE(test::throws_error([&] { read_image(folder.path()); }, {"is a folder", "one picture"}));
+    EXPECT_TRUE(test::throws_error([&] { read_image(folder / sequence); }, {sequence, "is a pattern for many files"}));
+  EXPECT_TRUE(test::throws_error([&] { read_image(folder.path()); }, {"is a folder", "a single file"}));
   EXPECT_TRUE(test::throws_error([&] { read_image(folder / "100% done.png"); }, {"100% done.png", "No such file"}));
   std::ofstream(folder / "text.png") << "no picture";
   EXPECT_TRUE(test::throws_error([&] { read_image(folder / "text.png"); }, {"text.png", "cannot be read as an image"}));

@@ -62,7 +62,7 @@ TEST_F(LoraChoices, ReadScaleAndExpertOfAMissingFile) {
   EXPECT_EQ(only("a.safetensors@high:0.5").expert, "high");
   EXPECT_EQ(parse_loras(in_folder("ink") + ", wash").size(), 2U);
   EXPECT_TRUE(throws_error([&] { parse_loras(in_folder("style:v2.safetensors")); },
-                           {"style:v2.safetensors", "no such file", "not a finite number"}));
+                           {"style:v2.safetensors", "no such file", "not a finite 32-bit number"}));
 }
 
 TEST_F(LoraChoices, ParseALongListQuickly) {

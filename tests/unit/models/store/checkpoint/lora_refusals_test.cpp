@@ -90,7 +90,7 @@ TEST_F(Lora, RefusesIncompleteLayers) {
 TEST_F(Lora, RefusesImpossibleAlphas) {
   const LoraTensor down{kQuery + ".lora_A.weight", {2, 32}}, up{kQuery + ".lora_B.weight", {32, 2}};
   for (const float alpha : {INFINITY, -INFINITY, NAN})
-    EXPECT_TRUE(refused({down, up, {kQuery + ".alpha", {}, alpha}}, {kQuery + ".alpha", "not a single finite number"}));
+    EXPECT_TRUE(refused({down, up, {kQuery + ".alpha", {}, alpha}}, {kQuery + ".alpha", "not a finite 32-bit number"}));
   EXPECT_TRUE(refused({down, up, {kQuery + ".alpha", {2}}}, {"not a single finite number"}));
   const auto metadata = [](const char* text) {
     return std::map<std::string, std::string>{{"lora_adapter_metadata", text}};

@@ -126,7 +126,7 @@ TEST(LoraSettings, ReadPeftsAdapterConfig) {
   EXPECT_EQ(settings("adapter_model.safetensors").file_with_dora(""), (folder / "adapter_config.json").string());
   for (const auto& [text, words] : {std::pair("{", "adapter_config.json"),
                                     {"[1]", "is not a JSON object"},
-                                    {R"({"lora_alpha": "2"})", "lora_alpha is not a finite number"}}) {
+                                    {R"({"lora_alpha": "2"})", "lora_alpha is \"2\", not a finite 32-bit number"}}) {
     write(text);
     EXPECT_TRUE(throws_error([&] { settings("adapter_model.safetensors").alpha("", "to_q"); },
                              {(folder / "adapter_config.json").string(), words}))

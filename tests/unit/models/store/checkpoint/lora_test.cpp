@@ -71,7 +71,7 @@ TEST_F(Lora, ReadsAlphaPerLayerKindFromTrainingArguments) {
   for (const char* other : {"{", "[1]", "8", R"({"depth": 48})"})
     EXPECT_EQ(strengths(other), (std::vector<double>{1, 1, 1})) << other;
   EXPECT_TRUE(refused({{"blocks.0.attn.qkv_x.lora_A", {4, 8}}, {"blocks.0.attn.qkv_x.lora_B", {8, 4}}},
-                      {"kwargs: qkv_proj_lora_alpha is not a finite number"},
+                      {"kwargs: qkv_proj_lora_alpha is null, not a finite 32-bit number"},
                       {{"kwargs", R"({"qkv_proj_lora_alpha": null})"}}));
 }
 
