@@ -18,10 +18,10 @@ using MemberTexts = std::map<std::string, std::string>;
 MemberTexts texts_of(const VideoRequest& request);
 MemberTexts texts_of(const ModelOptions& options);
 
-/// Returns the options of ModelOptions and VideoRequest, and those that only a model's file sets.
+/// Returns the options of ModelOptions and VideoRequest, and those that can be set only in a model's YAML file.
 const OptionList& member_options();
 
-/// Removes from a model's file the options that a VideoRequest cannot set.
+/// Removes from a model's YAML file the options that a VideoRequest cannot set.
 void keep_members(ModelConfig& config);
 
 }  // namespace sparsereel::models

@@ -25,8 +25,7 @@
 namespace sparsereel {
 
 /// The only exception that the library throws. Exceptions of libtorch and of the standard library are converted to it.
-/// what() holds the cause and the remedy. These texts call each option by the name of its member of ModelOptions or
-/// VideoRequest.
+/// what() holds the cause and the remedy. They name an option by its member of ModelOptions or VideoRequest.
 class SPARSEREEL_API Failure : public std::runtime_error {
  public:
   Failure(int code, std::string cause, std::string remedy, std::string field = {});
@@ -136,7 +135,8 @@ struct VideoRequest {
   std::string cache = {};
   std::string vae_tiling = {};        // auto, on, off; if empty, auto
   std::optional<bool> no_audio = {};  // true: a model that makes sound does not decode it
-  /// exact, near, balanced, fast, if the YAML file has them. If empty, exact if `attention` is full, else balanced.
+  /// exact, near, balanced or fast, if the model's YAML file has it. If empty, exact if `attention` is full, else
+  /// balanced.
   std::string preset = {};
   /// Number of steps of a distilled model, 4 or 8: sets sampler, noise levels, shift and guidance as the model's YAML
   /// file says. Members that you set take precedence. The model needs a distilled transformer or LoRA.

@@ -200,7 +200,7 @@ class Watcher final : public models::RunObserver {
   std::exception_ptr thrown_;
 };
 
-/// Marks an object as busy for one call. Throws Error if another call is running.
+/// Marks an object as busy while one call runs. Throws Error if another call on the object is running.
 class OneAtATime {
  public:
   explicit OneAtATime(std::atomic<bool>& is_busy) : is_busy_(is_busy) {
@@ -262,7 +262,7 @@ Failure::~Failure() = default;
 struct TextToVideo::State {
   std::shared_ptr<models::Pipeline> pipeline;
   std::unique_ptr<models::RankThreads> ranks;  // ranks on several GPUs; rank 0 runs `pipeline`; null for one GPU
-  models::ModelConfig config;                  // YAML file of the model; without defaults if no file describes it
+  models::ModelConfig config;                  // YAML file that describes the model; no defaults if there is none
   std::vector<std::string> warnings;           // repeated with every video
   std::string terms;                           // where to read the weights' terms; empty after the first video
   std::atomic<bool> is_busy = false;           // a video is being made

@@ -44,8 +44,8 @@ ComponentLoaders published_loaders();
 /// are unknown.
 std::optional<LatentPreview> latent_preview(const std::string& family, const ModelSpec& spec);
 
-/// Loads a text encoder. Residence::file is for an encoder that is used once: its layers are read while it runs. The
-/// component must then outlive the encoder.
+/// Loads a text encoder. Residence::file is for an encoder that is used once: its layers are read from the file while
+/// it runs, so the component must outlive the encoder.
 std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::Device device, WeightFormat format,
                                                Residence residence = Residence::device);
 
@@ -87,13 +87,13 @@ std::string left_out_warning(const Checkpoint& checkpoint, const std::string& ro
 double weight_count(const Checkpoint& checkpoint, const std::string& role);
 bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role);
 
-/// Bytes of a part that works alone: of its weights, and of what it computes.
+/// Bytes that a part of a model takes while it works: its weights, and the tensors that it computes.
 struct WorkBytes {
   uint64_t weights = 0, activations = 0;
   uint64_t total() const { return weights + activations; }
 };
-/// Estimates what load_text_vision() loads and what it needs to look at a picture of this size in pixels, from the
-/// config alone. Zero if the config does not describe it.
+/// Estimates, from the config alone, the bytes of what load_text_vision() loads and of what it computes for a picture
+/// of this size in pixels. Zero if the config does not describe such a part.
 WorkBytes text_vision_bytes(const Checkpoint& checkpoint, at::ScalarType dtype, const PatchConfig& patches,
                             int64_t height, int64_t width);
 

@@ -17,8 +17,8 @@ double step_operations(const Plan& plan, const ModelSpec& spec, double parameter
 
 /// Returns a warning if `operations` take this CPU longer than half an hour, or else an empty string. The warning
 /// begins with `what`: "50 steps will take about 31 hours on this CPU (...)". Measures this CPU for a fraction of a
-/// second, once for each dtype and number of threads. Skips this if even the slowest CPUs would take less than half an
-/// hour.
+/// second, once for each dtype and number of threads. Does not measure if even the slowest CPUs would take less than
+/// half an hour.
 std::string slow_warning(const std::string& what, double operations, c10::ScalarType dtype);
 
 }  // namespace sparsereel::models

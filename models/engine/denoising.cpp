@@ -84,8 +84,8 @@ Denoising::Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& sc
   state_.latents = with_known(sampler_->start(state_.latents));
   attention_.mode = plan.attention_mode;
   attention_.policy = plan.attention_policy;
-  // Benchmarks compare plans that differ only in the mode, and so may ask for 16 bits. Quantized attention always
-  // computes in 8 bits.
+  // Benchmarks compare plans that differ only in the mode, so a plan with quantized attention may ask for 16 bits.
+  // Quantized attention always computes in 8 bits.
   if (attention_.mode == attention::Mode::quantized) attention_.policy.arithmetic = attention::BlockPolicy{}.arithmetic;
   attention_.token_order = plan.token_order;
   attention_.collects = false;
@@ -139,8 +139,8 @@ Prediction Denoising::predict(double timestep, AttentionRun& run) {
       share_.passes.get());
 }
 
-/// Ranks check this together, in one exchange that also compares their latents: all latents are equal if the largest
-/// checksum equals the smallest one.
+/// Returns true if the predictions of all ranks are finite. The same exchange also compares the ranks' latents, and
+/// Error is thrown if they differ: all latents are equal if the largest checksum equals the smallest one.
 bool Denoising::finite_everywhere(const Prediction& prediction) const {
   if (share_.all == nullptr) return are_finite(prediction).item<bool>();
   at::Tensor sum = checksum(state_.latents);
@@ -157,7 +157,7 @@ bool Denoising::finite_everywhere(const Prediction& prediction) const {
 }
 
 /// Draws noise for later steps while the GPU computes. The prediction's kernels have only been started, so the host is
-/// free. A reused step ends too soon for that.
+/// free. Draws nothing in a step that reuses cached results, because such a step ends too soon.
 void Denoising::draw_while_busy() {
   const at::Device device = state_.latents.device();
   if (device.is_cpu() || (cache_ && cache_->reuses())) return;
@@ -182,8 +182,8 @@ Prediction Denoising::predict_guarded(double timestep) {
                     nan_remedy(state_.latents.scalar_type()));
 }
 
-/// Repeats the step's prediction with full attention. The step's counts become those of full attention, because only
-/// the prediction that is used counts. The step cache is emptied, because the first try may have left NaN in it.
+/// Repeats the step's prediction with full attention. Replaces the step's counts by those of full attention, because
+/// only the second prediction is used. Empties the step cache, because the first try may have left NaN in it.
 Prediction Denoising::redo_with_full_attention(double timestep) {
   const bool reused = is_reused_step(attention_.per_layer);
   forget_steps();
@@ -269,8 +269,8 @@ void Denoising::step() {
   last_ = {};
   leave_expert();
   // A step may fail anywhere, for example for lack of memory, after its sampler has drawn noise or changed its history.
-  // The copies make it possible to undo the step. They keep tensors that the cache replaces in memory until the step is
-  // done.
+  // The copies make it possible to undo the step. Until the step is done, they also keep in memory the tensors that the
+  // cache replaces.
   AttentionRun attention = attention_;
   std::vector<std::string> warnings = warnings_;
   std::optional<StepCache> cache = cache_;

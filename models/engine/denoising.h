@@ -37,9 +37,9 @@ struct DenoisingStart {
 
 /// Denoises one video. If several ranks make the video, all of them call each function. They exchange predictions, and
 /// each rank computes everything else by itself: each makes the sampler's steps from the same bits, which costs less
-/// than sending the result. If the ranks' latents differ nevertheless, the next step detects the difference. A
-/// broadcast would not repair such a difference: samplers would keep different histories, and a GPU that computes
-/// wrongly would stay hidden.
+/// than sending the result. If a rank computes wrongly, so that the ranks' latents differ, the next step detects it.
+/// Rank 0 does not broadcast its latents to repair the difference: samplers would keep different histories, and the
+/// faulty GPU would stay hidden.
 class Denoising {
  public:
   Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& scheduler, const Plan& plan, DenoisingStart start);

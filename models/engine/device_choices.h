@@ -13,14 +13,14 @@
 
 namespace sparsereel::models {
 
-/// Returns the dtype of a run that does not convert the weights: the dtype of the first transformer. If one of `files`,
-/// which replace the checkpoint's files, holds packed weights (see Dtype), returns bf16, because the 16-bit tensors
-/// beside packed weights say nothing about the model.
+/// Returns the dtype of a run that does not convert the weights. This is the dtype of the first transformer. `files`
+/// are files that replace files of the checkpoint. If one of them holds packed weights (see Dtype), this function
+/// returns bf16 instead: its 16-bit tensors do not tell the dtype that the model was made for.
 at::ScalarType stored_dtype(const Checkpoint& model, const ModelSpec& spec,
                             const std::map<std::string, std::string>& files);
 
-/// Returns the mode that the user asked for. If there is none, returns sparse if the device supports it, else full.
-/// Throws Error if the device does not support the mode that the user asked for.
+/// Returns the mode that the user asked for. If the user asked for none, returns sparse if the device supports it, else
+/// full. Throws Error if the device does not support the mode that the user asked for.
 attention::Mode choose_attention_mode(std::optional<attention::Mode> asked, at::Device device, at::ScalarType dtype);
 
 }  // namespace sparsereel::models

@@ -15,8 +15,8 @@
 
 namespace sparsereel::models {
 
-/// Returns the input of the VAE's encoder, [1, 3, F, height, width] in [-1, 1]: the first image, or all frames of the
-/// plan's video. Unknown frames are gray.
+/// Returns the input of the VAE's encoder, [1, 3, F, height, width] in [-1, 1]. With ImageSpec::encodes_video these are
+/// all frames of the plan's video, of which the unknown ones are gray. Otherwise it is the first image alone.
 at::Tensor known_frames(const Images& images, const Plan& plan, const ModelSpec& spec,
                         const at::TensorOptions& options);
 
@@ -40,8 +40,8 @@ at::Tensor context_of(const Images& images, const ImageEncoder& encoder, const I
 /// from the generator. Does nothing if the conditioning has no deviation.
 void draw_latents(Conditioning& conditioning, LatentLayout layout, at::ScalarType dtype, at::Generator& generator);
 
-/// Adds noise from the generator to the conditioning's keyframes, the first one before the last, as ImageSpec says.
-/// Does nothing if there are no keyframes.
+/// Adds noise from the generator to the conditioning's keyframes, the first one before the last, in the share that
+/// ImageSpec::keyframe_time gives. Does nothing if there are no keyframes.
 void draw_keyframes(Conditioning& conditioning, const ImageSpec& spec, at::Generator& generator);
 
 }  // namespace sparsereel::models

@@ -14,7 +14,7 @@ struct MemoryFacts {
   double host_free = 0, host_total = 0;  // the host's memory, within the limits of control groups
   int64_t blocks = 0;                    // blocks of the transformer
   double block = 0;                      // weights of the largest block, in the form in which they stay in memory
-  double rest = 0;                       // weights of the transformer outside of the blocks, which stay on the GPU
+  double rest = 0;                       // weights of the transformer outside of its blocks; they stay on the GPU
   int64_t experts = 1;                   // transformers that take turns
   double step = 0;                       // tensors of a denoising step and of the step cache
   double text = 0;                       // weights of the text encoder
@@ -26,10 +26,10 @@ struct MemoryFacts {
 };
 
 /// Returns the plan that keeps as many weights as possible on the GPU, and then in page-locked memory. At most half of
-/// the host's memory is page-locked. If there is more memory, the plan never copies more.
+/// the host's memory is page-locked. A plan for more memory never copies more bytes than a plan for less.
 MemoryPlan decide(const MemoryFacts& facts);
 
-/// Returns true if `plan`, from decide(), would leave all weights where they are with this many bytes of the GPU fewer.
+/// Returns true if `plan`, from decide(), would leave all weights where they are if the GPU had this many bytes less.
 bool is_same_with_less(const MemoryFacts& facts, const MemoryPlan& plan, double bytes);
 
 /// Returns the plan in which no block stays on the GPU, as with `offload on`.

@@ -165,8 +165,8 @@ namespace {
 /// Bytes that the program and libtorch's libraries take on a CPU before any weights are loaded.
 constexpr uint64_t kProcess = 190 << 20;
 
-/// Returns what the VAE's encoder needs for these frames, or what looks at images for the text if it needs more. They
-/// take turns. `given` are bytes of the encoder's input.
+/// Returns the bytes that the VAE's encoder needs for these frames, or the bytes that the text encoder's vision part
+/// needs, if these are more. The two parts take turns. `given` is the size of the VAE encoder's input in bytes.
 WorkBytes work_on_images(const Checkpoint& checkpoint, const ModelSpec& spec, const Vae& vae, uint64_t given,
                          at::ScalarType text, at::IntArrayRef size) {
   const WorkBytes encoding = {.weights = vae.weights().bytes,
@@ -176,8 +176,8 @@ WorkBytes work_on_images(const Checkpoint& checkpoint, const ModelSpec& spec, co
   return std::max(encoding, looking, [](const auto& a, const auto& b) { return a.total() < b.total(); });
 }
 
-/// Estimates the memory for encoding images. The VAE's encoder is then alone in memory, in fp32; what looks at images
-/// for the text has the dtype `text`.
+/// Estimates the memory for encoding images. The VAE's encoder, in fp32, and the text encoder's vision part, in the
+/// dtype `text`, are then in memory one after the other, without other parts.
 MemoryEstimate likely_of_images(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
                                 const std::string& name, at::ScalarType text) {
   const int64_t frames = spec.image.encodes_video ? decoded_frames(spec, size.frames) : 1;
@@ -197,7 +197,8 @@ MemoryEstimate likely_in(const Checkpoint& checkpoint, const ModelSpec& spec, co
   const double passes = spec.takes_guidance ? 2 : 1;
   const double tokens = token_count(spec, size, spec.text_length) / static_cast<double>(ranks);
   const double block = widest_block(spec, tokens, passes, element);
-  // A VAE with its own number formats multiplies in fp32 only on a CPU, where runs are in fp32.
+  // For a VAE that chooses its own number formats, the dtype only tells if it runs on a CPU (fp32) or a GPU; see
+  // described_vae_dtype(). Runs in fp32 count as runs on a CPU.
   const bool is_wide = spec.vae == Precision::fp32 && spec.takes_vae_dtype;
   const at::ScalarType vae_dtype = is_wide ? at::kFloat : format.dtype;
   const auto vae = describe_vae(checkpoint, vae_dtype);

@@ -37,7 +37,9 @@ bool MemoryPolicy::settle(MemoryFacts facts, uint64_t held, bool loaded, int64_t
   // The present blocks take host memory, which a new plan can use again.
   if (loaded) facts.host_free = std::max(facts.host_free, facts_.host_free);
   MemoryPlan plan = plan_for(facts, held, ranks);
-  // The free memory changes a little from video to video. Loading again takes longer than copying one more block.
+  // The present plan stays if its blocks still fit, even if more would fit: loading again takes longer than copying
+  // more blocks. If blocks are streamed, one resident block too many is accepted, because the free memory changes a
+  // little from video to video.
   const bool is_enough = plan_ && loaded && plan_->resident <= plan.resident + (plan_->streams() ? 1 : 0) &&
                          plan_->experts <= plan.experts;
   // If weights were loaded before any video was known, all blocks are on the GPU, or none with `offload on`.

@@ -51,7 +51,8 @@ class Pipeline {
 
   at::Device device() const { return device_; }
   at::ScalarType dtype() const { return dtype_; }
-  /// Both return "auto", "fp8" or "int8": the value that the request asked for, or auto if no layer supports 8 bits.
+  /// The next two functions return "auto", "fp8" or "int8": the value that the request asked for, or auto if no layer
+  /// supports 8 bits.
   const std::string& weights() const { return weights_; }
   const std::string& text_weights() const { return text_weights_; }
   bool fp8_weights() const { return weights_ == "fp8"; }
@@ -115,8 +116,8 @@ class Pipeline {
   /// The following functions run parts of the stages, to measure each part or to run a part for many videos. Weights
   /// that they load stay in memory until they are released, unless a comment says otherwise.
   TextStage& text_stage() { return *text_; }
-  /// Releases the text encoder, unless it can stay on the GPU and change nothing for the video that settle_memory() was
-  /// called for. Then the next text needs no loading.
+  /// Releases the text encoder, unless it can stay on the GPU without a change of the plan for the video that
+  /// settle_memory() was called for. If it stays, the next text needs no loading.
   void release_text_if_tight();
   /// Adds the conditioning that comes from images. Encode the text afterwards, with Conditioning::seen from here. Loads
   /// the encoders for this call only. If memory is short, encodes frames in tiles, whatever vae_tiling says, and adds a

@@ -78,8 +78,8 @@ Conditioning Pipeline::encode(const Plan& plan, const Inputs& inputs, const Run&
   const c10::InferenceMode guard;
   StageMeter meter(device_);
   Conditioning images;
-  // Images come first. How they are encoded depends on the free memory, so nothing may be loaded meanwhile; and a text
-  // encoder may look at them.
+  // Images come first for two reasons: the free memory decides how they are encoded, so nothing may be loaded
+  // meanwhile; and the text encoder may need their encoded form (Conditioning::seen).
   if (inputs.images.any()) {
     run.tell().stage("image");
     add_images(images, plan, inputs.images, &outcome.warnings, run);
@@ -128,7 +128,8 @@ std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const Con
   return std::make_unique<Denoising>(experts_, scheduler_config(plan, spec_), plan, std::move(start));
 }
 
-/// Saves the state if CheckpointTimes say so, and returns true if it was saved. All ranks call this.
+/// Saves the state if CheckpointTimes asks for it after this step, and returns true if it was saved. All ranks call
+/// this.
 bool Pipeline::keep_if_due(const Denoising& denoising, const Run& run) {
   const CheckpointTimes& times = run.checkpoints;
   const bool due = (times.last && denoising.finished()) || (times.every > 0 && denoising.done() % times.every == 0);
@@ -149,7 +150,7 @@ void Pipeline::denoise_stage(Denoising& denoising, const Run& run, Outcome& outc
   std::vector<std::string> transformers;
   for (const ExpertSpec& expert : spec_.experts) transformers.push_back(expert.role);
   StageMeter meter(device_);
-  size_t told = denoising.warnings().size();  // a resumed run has already told the warnings of earlier steps
+  size_t told = denoising.warnings().size();  // a resumed run has already reported the warnings of earlier steps
   while (!denoising.finished()) {
     if (any_rank(run.is_cancelled(), run.group, device_)) stop_denoising(denoising, run);
     with_less_memory(run, denoising.done(), outcome, [&] {

@@ -20,8 +20,10 @@ struct StateParts {
 inline constexpr const char *kStateLatents = "latents", *kStateSound = "sound";
 
 StateParts parts_of(const DenoisingState& state);
-/// Restores a state. Throws Error if a part is missing, has the wrong type or contradicts other parts, or if the step
-/// cache's tensors do not fit the `cache` rule. Malformed parts may cause any other exception.
+/// Restores a state. Throws Error if a tensor has the wrong dtype or number of dimensions, if parts contradict each
+/// other, or if the step cache's tensors do not fit the `cache` rule. Other malformed or missing parts cause
+/// std::out_of_range, nlohmann::json::exception or c10::Error. Callers must therefore catch std::exception if the parts
+/// come from a file or from another process.
 DenoisingState state_of(const StateParts& parts, const CacheRule& cache);
 
 }  // namespace sparsereel::models

@@ -35,7 +35,7 @@ TokenIds random_tokens(const std::string& text, int64_t length, int64_t vocab_si
           .token_count = random_token_count(text, length)};
 }
 
-/// Returns the rules for the negative prompt, which has no words around it.
+/// Returns the rules for the negative prompt, to which no words are added.
 PromptRules without_words_around(PromptRules rules) {
   rules.before.clear();
   rules.after.clear();
@@ -113,8 +113,8 @@ at::Tensor TextStage::look(const std::vector<Picture>& pictures) const {
   return joined_pictures(seen);
 }
 
-/// Throws Error unless the tokenizer fits an encoder with a vocabulary of this size. An encoder's vocabulary may be
-/// larger than the tokenizer's, because it is padded to a round number, but by far less than half.
+/// Throws Error unless the tokenizer fits an encoder with a vocabulary of `encoders` pieces. The encoder's vocabulary
+/// may be larger than the tokenizer's, because it is padded to a round number, but it is never twice as large.
 void TextStage::check_vocabulary(int64_t encoders) const {
   const int64_t pieces = tokenizer_->pieces();
   if (pieces <= encoders && pieces >= encoders / 2) return;

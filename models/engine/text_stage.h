@@ -22,8 +22,8 @@ class MemoryPolicy;
 struct Plan;
 
 /// Encodes prompts, given as token ids that are all padded to one length L. Returns Conditioning::text with a row for
-/// each prompt, in the encoder's dtype. The encoder takes all prompts as one batch if the rules encode padding, else
-/// one by one. The row of a prompt without tokens has text length 0.
+/// each prompt, in the encoder's dtype. With PromptRules::encodes_padding, the encoder takes all prompts as one batch,
+/// else one by one. The row of a prompt without tokens has text length 0.
 Conditioning encode_prompts(const TextEncoder& encoder, const std::vector<TokenIds>& prompts, const PromptRules& rules);
 
 class TextStage {

@@ -7,8 +7,8 @@
 namespace sparsereel::models {
 
 /// Calls work(tiled). If that runs out of GPU memory, calls make_room() and then `work` once more. The second call
-/// works in tiles if `may_tile` is true; `tiled` is then set to true. Rethrows the error if make_room() returns false,
-/// because it has freed nothing, and tiles cannot help either. Other exceptions pass through.
+/// works in tiles if `may_tile` is true; `tiled` is then set to true. Rethrows the error if make_room() returns false
+/// (it has freed nothing) and tiles cannot help either. Other exceptions pass through.
 void work_or_retry_tiled(bool& tiled, bool may_tile, const std::function<void(bool tiled)>& work,
                          const std::function<bool()>& make_room);
 

@@ -21,12 +21,12 @@ double model_width(const ModelSpec& spec);
 double passes_at_once(const Plan& plan);
 
 /// Returns the number of elements of a cache while a step is computed. The cache holds results of this step and of the
-/// last computed step, which this step replaces afterwards. For a forecast, it also holds those of the computed step
-/// before that. For each step the cache holds the first block's residual of the video tokens in the first forward pass,
-/// and the other blocks' residual of all tokens in every pass.
+/// last computed step, which this step replaces afterwards. If the rule is not first_block, it also holds results of
+/// the computed step before the last one. For each of these steps it holds two residuals: that of the first block, for
+/// the video tokens in the first forward pass; and that of the other blocks together, for all tokens in every pass.
 double cache_elements(const Plan& plan, const ModelSpec& spec);
 
-/// Returns the bytes of a block where it needs most: the residual, its norm, and two hidden tensors of the
+/// Returns the bytes that a block needs at its peak: for the residual, its norm, and two hidden tensors of the
 /// feed-forward, each of four times the width. `passes` is the number of guidance passes in one forward pass; `element`
 /// is the size of an element in bytes.
 double widest_block(const ModelSpec& spec, double tokens, double passes, uint64_t element);
@@ -34,8 +34,9 @@ double widest_block(const ModelSpec& spec, double tokens, double passes, uint64_
 /// Returns the bytes of a step: widest_block() and the cache.
 double step_bytes(const Plan& plan, const ModelSpec& spec, uint64_t element);
 
-/// Returns the dtype with which describe_vae() (components.h) describes a VAE for a run on this device. A VAE that
-/// chooses its own number formats tells by it whether it will multiply on a CPU, in fp32, or on a GPU, in fp16.
+/// Returns the dtype with which describe_vae() (components.h) describes a VAE for a run on this device. It tells a VAE
+/// that chooses its own number formats where it will run: fp32 means a CPU, where it multiplies in fp32, and fp16 means
+/// a GPU, where it multiplies in fp16.
 c10::ScalarType described_vae_dtype(const ModelSpec& spec, c10::ScalarType dtype, c10::Device device);
 
 /// Returns the bytes of the weights of the VAE's decoder on a device. `dtype` is that of described_vae_dtype(). They

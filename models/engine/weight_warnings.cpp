@@ -11,7 +11,7 @@ namespace sparsereel::models {
 std::string kept_warning(const Component& component, const std::string& field, const std::string& asked,
                          const std::string& role) {
   if (asked != "fp8") return {};
-  std::map<std::string, size_t> kept;  // weights of each format
+  std::map<std::string, size_t> kept;  // number of weights in each packed format that fp8 leaves as they are
   for (const auto& [name, place] : component.tensors) {
     const TensorEntry& entry = *place.second;
     const auto layer = component.quantized.find(name);

@@ -46,7 +46,7 @@ class RankObserver final : public Observers {
 
   /// Returns true if an observer has cancelled after a step.
   bool stopped() const { return stopped_; }
-  /// Returns true if an observer has cancelled at another event, about which the other ranks know nothing.
+  /// Returns true if an observer has cancelled at another event, which the other ranks do not see.
   bool gave_up() const { return gave_up_; }
 
  protected:

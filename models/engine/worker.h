@@ -31,7 +31,8 @@ class Rank {
   virtual Group& group() = 0;
   /// Throws Error if another rank, which this rank needs, has failed or is gone.
   virtual void check() const = 0;
-  /// Rank 0 calls this. Tells if its next work needs the other ranks.
+  /// Rank 0 calls this to say whether its next work needs the other ranks. While it does not, check() may ignore that
+  /// they have failed.
   virtual void need_others(bool /*need*/) {}
   /// Tells the other ranks why this rank stops.
   virtual void end(const Error& error) noexcept = 0;

@@ -12,7 +12,7 @@ ClipVisionConfig parse_clip_vision_config(const nlohmann::json& json, const std:
   ClipVisionConfig config;
   config.hidden_size = fields.integer("hidden_size", 768);
   config.intermediate_size = fields.integer("intermediate_size", 3072);
-  // At least 2, because the last layer is not used.
+  // At least 2, because the last layer is not used and another one must remain.
   config.num_hidden_layers = fields.integer("num_hidden_layers", 12, 2, kMaxLayers);
   config.num_attention_heads = fields.integer("num_attention_heads", 12);
   config.num_channels = fields.integer("num_channels", 3, 3, 3);

@@ -7,7 +7,7 @@
 
 namespace sparsereel::models {
 
-/// The config, transformers' CLIPVisionConfig. hidden_act must be "gelu" (computed with the error function).
+/// The config of transformers' CLIPVisionModel. hidden_act must be "gelu" (computed with the error function).
 struct ClipVisionConfig {
   int64_t hidden_size = 1280;
   int64_t intermediate_size = 5120;

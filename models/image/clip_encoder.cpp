@@ -13,8 +13,8 @@
 namespace sparsereel::models {
 namespace {
 
-/// Cuts pixels [B, 3, S, S] into patches [B, patches, 3 x side^2]. The elements of a patch are in the order of a
-/// convolution's kernel.
+/// Cuts pixels [B, 3, S, S] into patches [B, patches, 3 x side^2]. The elements of a patch have the order (channel,
+/// row, column), like those of a convolution's kernel.
 at::Tensor patches_of(const at::Tensor& pixels, int64_t side) {
   const int64_t count = pixels.size(3) / side;
   return pixels.reshape({pixels.size(0), pixels.size(1), count, side, count, side})

@@ -19,7 +19,7 @@ class ImageEncoder {
   virtual int64_t tokens() const = 0;
   virtual int64_t width() const = 0;
   virtual uint64_t weight_bytes() const = 0;
-  /// Returns true if loading has rounded weights to 8 bits that the file already held packed or in 8 bits.
+  /// Returns true if loading has rounded weights to 8 bits although the file already held them packed or in 8 bits.
   virtual bool rounds_again() const { return false; }
 };
 

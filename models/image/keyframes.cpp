@@ -20,7 +20,8 @@ void check_covers(int64_t picture_height, int64_t picture_width, int64_t height,
   const double scale = std::max(static_cast<double>(width) / static_cast<double>(picture_width),
                                 static_cast<double>(height) / static_cast<double>(picture_height));
   if (scale * scale * pixels(picture_height, picture_width) <= static_cast<double>(kMostImagePixels)) return;
-  const bool is_wide = picture_width * height >= picture_height * width;  // its height is scaled to the video's
+  // true: the picture's height is scaled to the video's height, and its width is cropped
+  const bool is_wide = picture_width * height >= picture_height * width;
   const int64_t kept = is_wide ? height : width, most = kMostImagePixels / kept / kept;
   throw bad_option("last_image",
                    (file.empty() ? "" : file + " ") + "of " + std::to_string(picture_width) + "x" +

@@ -14,12 +14,12 @@ namespace sparsereel::models {
 
 /// Returns the pictures in the size of the video, in the same order. The first picture is stretched() (resize.h); it is
 /// not cropped, because the video takes its shape. All other pictures are covered(). Throws Error (field last_image) if
-/// another picture than the first has so different a shape that, scaled to cover the video, it would have more than
-/// kMostImagePixels.
+/// one of them would have more than kMostImagePixels when it is scaled to cover the video, because its shape is too
+/// different.
 std::vector<Picture> keyframe_pictures(const std::vector<Picture>& pictures, int64_t height, int64_t width);
 
-/// Throws the error of keyframe_pictures() for a picture of this size. Needs only the size, so it can be called before
-/// the picture is read. `file` is the picture's name, for the error.
+/// Throws the error of keyframe_pictures() for a picture of this size that is not the first. Needs only the size, so it
+/// can be called before the picture is read. `file` is the picture's name, for the error.
 void check_covers(int64_t picture_height, int64_t picture_width, int64_t height, int64_t width,
                   const std::string& file = {});
 

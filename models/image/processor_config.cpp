@@ -13,7 +13,7 @@ namespace sparsereel::models {
 namespace {
 
 constexpr int64_t kMaxEdge = 4096;
-constexpr int64_t kBicubic = 3;  // the number by which Pillow calls this filter
+constexpr int64_t kBicubic = 3;  // Pillow's number for the bicubic filter
 
 /// Throws Error if the config switches off a step, because we always do all steps. do_convert_rgb is ignored, because
 /// pixels are always RGB.
@@ -22,8 +22,8 @@ void require_steps(const ConfigFields& fields) {
     if (!fields.boolean(step, true)) fields.unsupported(step, "false", "true");
 }
 
-/// Reads a size: a number, an object with the field `of_one`, or an object with an equal `height` and `width`. `of_one`
-/// is empty if the last form is the only possible object.
+/// Reads a size in one of two forms: a number or an object. The object has the field `of_one`. If `of_one` is empty, it
+/// has the fields `height` and `width` instead, which must be equal.
 int64_t edge(const nlohmann::json& config, const std::string& file, const char* field, const char* of_one) {
   constexpr int64_t kEdge = 224;
   const ConfigFields fields(config, file);

@@ -9,7 +9,7 @@
 
 namespace sparsereel::models {
 
-/// The config, transformers' CLIPImageProcessor, with bicubic resampling and a center crop.
+/// The config of transformers' CLIPImageProcessor, which must have bicubic resampling and a center crop.
 struct ImageProcessorConfig {
   int64_t crop_size = 224;  // length of the shorter edge after resizing, and of both edges after cropping
   double rescale_factor = 1.0 / 255;

@@ -52,7 +52,8 @@ int64_t cut_off(double x) {
   return static_cast<int64_t>(x);
 }
 
-/// Returns the taps of `count` new pixels, which replace the part from `begin` to `end` of `size` old pixels.
+/// Returns the taps of `count` new pixels, which replace the old pixels from `begin` to `end`. `size` is the number of
+/// all old pixels.
 std::vector<Taps> taps_of(const Kernel& kernel, int64_t size, float begin, float end, int64_t count) {
   const double scale = static_cast<double>(end - begin) / static_cast<double>(count);
   const double widening = std::max(scale, 1.0), support = kernel.support * widening;

@@ -1,5 +1,5 @@
-// Builds a policy: first the selection of blocks and the defaults that depend on it, then the fields that have a
-// choose().
+// Builds a policy: first the selection of blocks and the defaults that depend on it, then the fields whose row in
+// fields.cpp gives a choose() function.
 #include "models/request/asked_policy.h"
 
 #include "models/request/fields.h"

@@ -17,7 +17,9 @@ std::string name(const FrameArea& area) {
 }
 
 std::optional<FrameArea> find_frame_area(const std::string& text) {
-  constexpr int64_t kFewest = 32, kMost = 1 << 20;  // fewer lines would give width 0; more would overflow pixels()
+  // These limits are beyond all real videos. They exclude up to 17 lines, for which the width would be 0, and more than
+  // two billion lines, for which pixels() would overflow.
+  constexpr int64_t kFewest = 32, kMost = 1 << 20;
   if (!text.ends_with('p') && !text.ends_with('P')) return std::nullopt;
   const auto lines = parse_number<int64_t>(std::string_view(text).substr(0, text.size() - 1));
   if (!lines || *lines < kFewest || *lines > kMost) return std::nullopt;

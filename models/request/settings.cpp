@@ -19,7 +19,8 @@ Place place_of(const Places& places, const std::string& key) {
 }
 
 /// Accepts the names that stable-diffusion.cpp gives to the transformers. Its high_noise_diffusion_model is our first
-/// transformer; its diffusion_model is then the second one, or else the only one.
+/// transformer. Its diffusion_model is our second transformer if high_noise_diffusion_model is also given, and our only
+/// transformer if it is not.
 void expand_experts(std::map<std::string, Setting>& added) {
   const auto move = [&](const char* from, const char* to) {
     const auto given = added.find(from);

@@ -1,5 +1,5 @@
-// A DPM-Solver++ step, with half the logarithm of the signal-to-noise ratio as time. The step is of first order if
-// there is no history, else of second order.
+// Makes DPM-Solver++ steps, whose time is half the logarithm of the signal-to-noise ratio. The first step and a step
+// that ends at the clean sample are of first order, all others of second order.
 #include "models/samplers/dpm_solver.h"
 
 #include <ATen/ATen.h>

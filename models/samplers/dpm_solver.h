@@ -10,7 +10,7 @@ class DpmSolverSampler : public Sampler {
  public:
   explicit DpmSolverSampler(NoiseSchedule schedule);
   /// Steps must be taken in order, from 0 or from the state given to restore(), because each step uses the clean sample
-  /// that the step before has predicted.
+  /// that the previous step predicted.
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                   at::Generator generator) override;
   at::Tensor predicted_original(const at::Tensor& prediction, int64_t index, const at::Tensor& sample) const override;
@@ -18,7 +18,7 @@ class DpmSolverSampler : public Sampler {
   void restore(const std::map<std::string, at::Tensor>& state) override;
 
  protected:
-  /// Returns 1 for the first step and for a step that reaches the clean end, else 2.
+  /// Returns 1 for the first step and for a step that ends at the clean sample, else 2.
   int64_t draws(int64_t index) const override;
 
  private:

@@ -10,7 +10,8 @@
 
 namespace sparsereel::models {
 
-/// The timesteps of a run, whole or fractional, and its sigmas. A sigma is the amount of noise per unit of signal.
+/// The timesteps of a run, which need not be whole numbers, and its sigmas. A sigma is the amount of noise per unit of
+/// signal.
 struct NoiseLevels {
   std::vector<double> timesteps;  // rounded to fp32, as in the reference
   at::Tensor sigmas;              // fp32 CPU [steps + 1]; the last one is 0

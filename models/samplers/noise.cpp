@@ -15,7 +15,8 @@
 namespace sparsereel::models {
 namespace {
 
-// libtorch makes eight pairs from 16 uniform numbers: the first with the ninth, the second with the tenth, and so on
+// libtorch makes eight pairs of normal numbers from 16 uniform ones. It combines the first uniform number with the
+// ninth, the second with the tenth, and so on.
 constexpr int64_t kTogether = 16;
 
 /// Tables for every uniform number in [0, 1) that Scalar can have: the radius (from its logarithm), the cosine and the
@@ -35,7 +36,7 @@ struct Functions {
     }
   }
 
-  std::vector<float> radius, cosine, sine;  // values of Scalar
+  std::vector<float> radius, cosine, sine;  // rounded to Scalar
 };
 
 /// Draws kTogether normally distributed numbers to `out`.
@@ -57,7 +58,9 @@ void draw_all(at::mt19937& engine, Scalar* out, int64_t count) {
   static const Functions<Scalar> functions;
   for (int64_t i = 0; i + kTogether <= count; i += kTogether) draw_together(engine, functions, out + i);
   if (count % kTogether == 0) return;
-  for (int64_t i = 0; i < count % kTogether; ++i) engine();  // libtorch draws new numbers for the last 16
+  // libtorch first draws a uniform number for each remaining element, but does not use it: it draws 16 new ones for the
+  // last 16 elements.
+  for (int64_t i = 0; i < count % kTogether; ++i) engine();
   draw_together(engine, functions, out + count - kTogether);
 }
 

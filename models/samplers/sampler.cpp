@@ -1,4 +1,4 @@
-// Draws a sampler's noise, on request for steps that come later.
+// Draws a sampler's noise; on request, draws it ahead for later steps.
 #include "models/samplers/sampler.h"
 
 #include <ATen/ATen.h>

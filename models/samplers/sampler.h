@@ -32,10 +32,11 @@ class Sampler {
   /// cache reuses. The noise of each step, and `generator` after it, are the same as without this call. Returns true if
   /// more noise can be drawn ahead.
   bool draw_ahead(int64_t index, const at::Tensor& sample, const at::Generator& generator);
-  /// Returns the latents of step index + 1. `prediction` (fp32; for flow matching the model's own dtype, whose rounding
-  /// counts) and `sample` have the same shape, with axes in any order. The result has the reference's dtype; the
-  /// pipeline casts it to the run's dtype. Noise is drawn from `generator` (CPU) as often, and in the same dtype and
-  /// order, as the reference draws it. To redo a step, restore() the earlier state and reset the generator.
+  /// Returns the latents of step index + 1. `prediction` is in fp32; for flow matching it is in the model's own dtype,
+  /// because the rounding to this dtype affects the result. `sample` has the same shape; axes may have any order. The
+  /// result has the reference's dtype; the pipeline casts it to the run's dtype. Noise is drawn from `generator` (CPU)
+  /// as often, and in the same dtype and order, as the reference draws it. To redo a step, restore() the earlier state
+  /// and reset the generator.
   virtual at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                           at::Generator generator) = 0;
   /// Returns the final latents (x0) that the prediction of step `index` implies. Takes the same arguments as step().

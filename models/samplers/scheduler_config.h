@@ -48,7 +48,7 @@ struct SchedulerConfig {
   double flow_shift = 1.0;  // the field flow_shift of UniPC and DPM-Solver, `shift` of FlowMatchEuler and FlowMatchLCM
   /// Flow matching's noise levels before the shift, one for each step. If empty, they are evenly spaced.
   std::vector<double> sigmas;
-  bool invert_sigmas = false;              // FlowMatchEuler only: levels rise from 0, noise, to 1, the clean end
+  bool invert_sigmas = false;              // FlowMatchEuler only: levels rise from 0 (noise) to 1 (clean)
   std::vector<int64_t> disable_corrector;  // UniPC only: steps, counted from 0, whose results are not corrected
 };
 

@@ -60,8 +60,8 @@ at::Tensor UniPcSampler::span(int64_t from, int64_t to) const {
   return half_log_snr_[to] - half_log_snr_[from];
 }
 
-/// Returns the sample of step `index` + 1. `sample` is that of step `index`, `clean` the mean of c over the span
-/// between them.
+/// Returns the sample of step `index` + 1. `sample` is the sample of step `index`; `clean` is the mean of c over the
+/// span from this step to the next.
 at::Tensor UniPcSampler::advance(int64_t index, const at::Tensor& sample, const at::Tensor& clean) const {
   const at::Tensor sigma = sigmas_[index + 1];
   return sigma / sigmas_[index] * sample - (1 - sigma) * rounded_expm1(-span(index, index + 1)) * clean;

@@ -8,8 +8,8 @@
 
 namespace sparsereel::models {
 
-/// The VAE's config, the decoder part of diffusers' AutoencoderKLMochi. in_channels, encoder_block_out_channels and
-/// add_attention_block are not read, because only the encoder uses them.
+/// The config of diffusers' AutoencoderKLMochi, without in_channels, encoder_block_out_channels and
+/// add_attention_block, which only the encoder uses.
 struct MochiVaeConfig {
   static constexpr int64_t kNormGroups = 32;  // fixed by the reference
 
