@@ -98,8 +98,8 @@ struct VideoRequest {
   /// Length in seconds, in place of `frames`: the video has the nearest possible number of frames at the model's frame
   /// rate.
   std::optional<double> seconds = {};
-  /// First and last frame of the video, of any size, for models that take them. If width and height are both unset, the
-  /// video has the first image's shape, and the area of `size` or of the model's default.
+  /// Pictures of any size for the first and the last frame of the video, for models that take them. If width and height
+  /// are both unset, the video has the first image's shape, and the area of `size` or of the model's default.
   ImageView image = {}, last_image = {};
   std::string resize = {};                                 // cover (scale and crop), stretch; if empty, cover
   std::optional<int64_t> max_sequence_length = {};         // longer prompts are cut to this many tokens

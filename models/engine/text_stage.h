@@ -42,9 +42,10 @@ class TextStage {
   /// Call this before encode(). The vision part is loaded for this call only. Throws Error for pictures that are too
   /// narrow.
   at::Tensor look(const std::vector<Picture>& pictures) const;
-  /// Returns true if the encoder is loaded, or fits on the device and a quarter of the free memory stays free.
+  /// Returns true if the encoder is loaded, if the memory policy streams its layers, or if fits_beside(0).
   bool fits() const;
-  /// Returns true if fits() holds with this many more bytes on the device.
+  /// Returns true if `bytes`, together with the encoder unless it is loaded, fit on the device and leave a quarter of
+  /// the free memory free.
   bool fits_beside(uint64_t bytes) const;
   /// Returns true if the encoder's layers pass through the device one by one, because the memory policy says so or the
   /// encoder does not fit.

@@ -11,11 +11,11 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int kBits = 32 - 8 - 2;  // fraction bits of a weight: 32 less 8 of a pixel, less 2 of headroom for sums
+constexpr int kBits = 32 - 8 - 2;  // fraction bits of a weight: 32, less 8 for a pixel, less 2 of headroom for sums
 constexpr int64_t kChannels = 3;
 
 struct Kernel {
-  double support;  // the kernel is 0 beyond this
+  double support;  // the kernel is 0 at all larger distances
   double (*value)(double x);
 };
 

@@ -38,16 +38,16 @@ struct AttentionRun {
   attention::Policy policy;
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
   int64_t step = 0;
-  /// The group whose ranks divide the video's tokens among themselves, and in attention the heads. Null if this rank
-  /// has all tokens and heads.
+  /// The group whose ranks divide the video's tokens among themselves; during attention they divide the heads instead.
+  /// Null if this rank has all tokens and heads.
   Group* tokens = nullptr;
   std::function<void(const AttentionCall&)> watcher;  // called before each call of attention; may be empty
   std::function<void()> attended;                     // called after each call; may be empty
   bool collects = true;  // if false, forward() does not wait for the counts of a GPU; collect() fetches them later
   attention::Statistics statistics;              // sum over layers and forward passes
   std::vector<attention::Statistics> per_layer;  // sum over forward passes, for each layer
-  // The denoising loop fills these two: statistics [step][layer] of the finished steps, and the indices of the steps
-  // that were redone with full attention.
+  // The denoising loop fills the next two members: statistics [step][layer] of the finished steps, and the indices of
+  // the steps that were redone with full attention.
   std::vector<std::vector<attention::Statistics>> per_step;
   std::vector<int64_t> redone_steps;
   /// With several ranks: the number of blocks that each rank computed. `statistics` covers all ranks.

@@ -12,8 +12,8 @@ namespace sparsereel::models {
 
 enum class CacheKind {
   first_block,  // adds the later blocks' residual of the last computed step
-  /// Adds that residual plus its change between the last two computed steps. The change is scaled by how far the first
-  /// block's residual repeats its own change.
+  /// Adds that residual plus its change between the last two computed steps, multiplied by a factor. The factor is
+  /// large if the first block's residual now changes again as it changed between those two steps.
   forecast,
   steps,  // as `forecast`, but the computed steps are fixed beforehand
 };
@@ -25,10 +25,10 @@ struct CacheRule {
   double threshold = 0;
   /// For kind `steps`, in place of a threshold: the number of computed steps, spread evenly from the first to the last.
   int64_t steps = 0;
-  /// With a threshold, these steps are always computed, because all later steps build on early errors.
+  /// With a threshold, these first steps are always computed, because an early error affects all later steps.
   FirstSteps first = {};
-  /// With a threshold, this many steps at the end of the run are always computed, because the change of their noise
-  /// levels is the largest.
+  /// With a threshold, this many steps at the end of the run are always computed, because the noise level changes most
+  /// there.
   FirstSteps last = {};
 
   bool on() const { return threshold > 0 || steps > 0; }

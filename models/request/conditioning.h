@@ -19,12 +19,13 @@ struct TextSpan {
 };
 
 struct Conditioning {
-  // These have one row for each guidance pass (B rows): the negative prompt if guidance runs, then the prompt.
+  // text, text_lengths and pooled have one row for each guidance pass (B rows): the negative prompt if guidance runs,
+  // then the prompt.
   at::Tensor text{};                    // [B, L, C]
   std::vector<int64_t> text_lengths{};  // tokens of each row before its padding; empty if no row is padded
   at::Tensor pooled{};                  // [B, C], embedding of the whole text; undefined if there is none
-  std::vector<TextSpan> pictures{};     // positions in each text of the tokens that stand for pictures
-  // All passes share these.
+  std::vector<TextSpan> pictures{};     // tokens of the text that stand for pictures; the same in each row
+  // All passes share the members below.
   at::Tensor context{};  // [1, L, C], image tokens; undefined if there are none
   /// [1, ..]: latents of the given images, in the model's layout and scale; undefined if there are none
   at::Tensor latents{};
@@ -53,7 +54,7 @@ struct Conditioning {
   std::pair<int64_t, int64_t> shortest_and_longest_text() const;
   Conditioning pass(int64_t index) const;
   Conditioning to(const at::TensorOptions& options) const;
-  /// Copies the members that come from images: context, latents, mask, deviation and keyframes.
+  /// Copies from `other` the members that hold images: context, latents, mask, deviation and keyframes.
   void take_video(const Conditioning& other);
   uint64_t nbytes() const;
 };

@@ -10,10 +10,11 @@
 
 namespace sparsereel::models {
 
-/// Returns the options of the row of the section `distilled` that fits the number of steps and the names of the run's
-/// weights; nothing if the option `distilled` is not given. `given` holds the values of sources stronger than the file,
-/// by option name. Throws Error (field distilled) if the model's file has no row for this number of steps. Also throws
-/// if no LoRA is given and no name says that the transformer is distilled, unless the weights are random.
+/// Finds the row of the section `distilled` that fits the number of steps and the names of the run's weights, and
+/// returns its options. Returns nothing if the option `distilled` is not given. `given` holds the values of sources
+/// stronger than the file, by option name. Throws Error (field distilled) if the model's file has no row for this
+/// number of steps. Also throws if no LoRA is given and no name says that the transformer is distilled, unless the
+/// weights are random.
 YamlOptions distilled_options(const ModelConfig& config, const std::map<std::string, std::string>& given,
                               const OptionList::Words& words);
 
@@ -21,8 +22,8 @@ YamlOptions distilled_options(const ModelConfig& config, const std::map<std::str
 std::string distilled_warning(const ModelConfig& config, const std::map<std::string, std::string>& given,
                               const OptionList::Words& words);
 
-/// Returns the row one of whose words occurs in the name of these weights or of their folders; null if there is no such
-/// row.
+/// Returns the row that has a word (Distilled::words) which occurs in the name of these weights or of their folders;
+/// null if there is no such row.
 const Distilled* distilled_as(const ModelConfig& config, const std::filesystem::path& weights);
 
 }  // namespace sparsereel::models

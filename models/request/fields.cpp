@@ -1,5 +1,5 @@
-// Holds the list of fields. Keep the values that a recipe stores, even the types of numbers: a later run compares
-// recipes to recognize work that is already done.
+// Holds the list of fields. Do not change the values that a recipe stores, nor the types of its numbers: a later run
+// compares recipes to recognize work that is already done.
 #include "models/request/fields.h"
 
 #include <algorithm>
@@ -431,8 +431,8 @@ std::string text_key(const Plan& plan) {
   return key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + image_key(plan);
 }
 
-// The size is part of the key, because images are encoded for one size. The whole paths are also part of it. They are
-// added outside of the JSON, because a path need not be UTF-8.
+// The key contains the size, because images are encoded for one size. It also contains the whole paths, which are added
+// outside of the JSON because a path need not be UTF-8.
 std::string image_key(const Plan& plan) {
   if (!plan.has_images()) return {};
   const nlohmann::json how = {plan.resize ? name(*plan.resize) : "", plan.width, plan.height, plan.num_frames};

@@ -9,7 +9,7 @@ namespace sparsereel::models {
 
 struct FirstSteps {
   int64_t steps = 0;
-  std::optional<double> percent = {};  // replaces `steps`
+  std::optional<double> percent = {};  // if set, replaces `steps`
 
   /// Returns the number of first steps in a run of `run_steps`; a percentage is rounded up.
   int64_t of(int64_t run_steps) const;

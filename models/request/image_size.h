@@ -13,9 +13,9 @@ constexpr PixelSize kUsualShape = {.height = 9, .width = 16};
 /// image's shape.
 PixelSize size_like(const PixelSize& image, int64_t area, const PixelSize& grid, const PixelSize& largest = {});
 
-/// Returns the size with the shape of the image whose shorter side is `short_edge`, made smaller if it has more than
-/// `area` pixels. Height and width are then rounded to the nearest multiples of `grid`, at least one; halves are
-/// rounded to even multiples.
+/// Returns the size that has the image's shape and a shorter side of `short_edge`; the size is made smaller if it has
+/// more than `area` pixels. Height and width are then rounded to the nearest multiples of `grid`, at least one; halves
+/// are rounded to even multiples.
 PixelSize size_of_short_edge(const PixelSize& image, double short_edge, int64_t area, const PixelSize& grid);
 
 }  // namespace sparsereel::models

@@ -30,8 +30,9 @@ std::optional<double> parse_scale(std::string_view text) {
   return whole && fits_float(scale) ? std::optional(scale) : std::nullopt;
 }
 
-/// Cuts off the text behind the last `mark`, and the mark, and returns the text. If the text contains a character of
-/// `not_in`, it is part of the file's name; then returns nothing and leaves `text` as it is.
+/// Cuts the last `mark` and everything behind it off `text`, and returns what was behind it. Returns nothing, and
+/// leaves `text` as it is, if there is no mark, or if a character of `not_in` follows the mark: the mark is then part
+/// of the file's name.
 std::optional<std::string> take_end(std::string& text, char mark, const char* not_in) {
   const size_t at = text.rfind(mark);
   if (at == std::string::npos || text.find_first_of(not_in, at) != std::string::npos) return std::nullopt;

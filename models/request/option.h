@@ -1,4 +1,4 @@
-// An option as settings know it, whether the command line, a file or the library gives its value. Help texts are in
+// An option as Settings handles it, whether the command line, a file or the library gives its value. Help texts are in
 // app/options. No torch.
 #pragma once
 

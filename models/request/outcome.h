@@ -26,7 +26,7 @@ struct FrameFacts {
 };
 
 struct StageSeconds {
-  double load_text_encoder = 0, text = 0;  // a streamed encoder is loaded while it runs, which counts as text
+  double load_text_encoder = 0, text = 0;  // `text` includes loading a streamed encoder while it runs
   double load_transformer = 0, denoise = 0;
   double switch_transformer = 0;  // loading between steps, for models with several transformers; not part of denoise
   double load_vae = 0, decode = 0;
@@ -38,8 +38,8 @@ struct StageSeconds {
   double load() const { return load_text_encoder + load_transformer + switch_transformer + load_vae; }
 };
 
-/// Peak bytes of GPU memory in use during a stage and the loading before it; 0 on a CPU. If the transformer loads while
-/// the text encoder is in memory, its memory counts as text.
+/// Peak bytes of GPU memory in use during a stage and the loading before it; 0 on a CPU. `text` includes the memory of
+/// a transformer that loads while the text encoder is in memory.
 struct StageMemory {
   uint64_t text = 0, denoise = 0, decode = 0;
 
@@ -51,7 +51,9 @@ struct Outcome {
   at::Tensor frames;
   FrameFacts facts;  // facts of the frames, even if an observer took them
   Sound sound;       // none if the model makes none, or nothing was decoded
-  Latents latents;  // on the CPU: the video's in the model's dtype of latents, at diffusers' scale, the sound's in fp32
+  /// On the CPU. The video's latents have the model's dtype for latents, and diffusers' scale; the sound's latents are
+  /// in fp32.
+  Latents latents;
   bool vae_tiled = false;  // frames were decoded in tiles
   /// The request's first image after the VAE has encoded and decoded it, fp32 CPU [1, H, W, 3]. Undefined if the
   /// request has no image, the image is a keyframe, or nothing was decoded.

@@ -12,7 +12,7 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kBicubicFilter = 3;  // the number by which Pillow calls this filter
+constexpr int64_t kBicubicFilter = 3;  // Pillow's number for the bicubic filter
 
 std::array<double, 3> colors_of(const ConfigFields& fields, const char* field, const std::array<double, 3>& fallback,
                                 double least) {
@@ -32,7 +32,7 @@ int64_t nearest_multiple(int64_t size, int64_t unit) {
 
 PatchConfig parse_patch_config(const nlohmann::json& json, const std::string& file) {
   constexpr int64_t kMostPixels = int64_t{1} << 32,
-                    kMostLeast = int64_t{1} << 26;  // smaller pictures grow to the least
+                    kMostLeast = int64_t{1} << 26;  // limits how far a small picture is enlarged
   constexpr double kLeastDeviation = 1e-6;
   const ConfigFields fields(json, file);
   for (const char* step : {"do_resize", "do_rescale", "do_normalize"})
@@ -50,7 +50,7 @@ PatchConfig parse_patch_config(const nlohmann::json& json, const std::string& fi
     config.least_pixels = pixels.integer("shortest_edge", config.least_pixels, 1, kMostLeast);
     config.most_pixels = pixels.integer("longest_edge", config.most_pixels, 1, kMostPixels);
   }
-  // the names of Qwen2-VL's files, which override the size
+  // Qwen2-VL's files give the bounds in the next two fields, which override `size`.
   config.least_pixels = fields.optional_integer("min_pixels", 1, kMostLeast).value_or(config.least_pixels);
   config.most_pixels = fields.optional_integer("max_pixels", 1, kMostPixels).value_or(config.most_pixels);
   if (config.most_pixels < config.least_pixels)

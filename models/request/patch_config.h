@@ -8,7 +8,7 @@
 
 namespace sparsereel::models {
 
-/// The config, transformers' Qwen2VLImageProcessor. The fallbacks are those of Qwen3-VL.
+/// The config of transformers' Qwen2VLImageProcessor. The defaults are those of Qwen3-VL.
 struct PatchConfig {
   int64_t patch_size = 16;          // length of a patch's edge in pixels
   int64_t merge_size = 2;           // a square of merge_size x merge_size patches becomes one token
@@ -23,7 +23,8 @@ struct PatchConfig {
 /// Parses the config. A missing field takes the value of Qwen3-VL. Throws Error naming `file` and the field.
 PatchConfig parse_patch_config(const nlohmann::json& json, const std::string& file);
 
-/// Pictures of a longer shape than this cannot be cut into patches (transformers' smart_resize()).
+/// The largest ratio of a picture's longer side to its shorter side. Pictures of a larger ratio cannot be cut into
+/// patches (transformers' smart_resize()).
 inline constexpr int64_t kMostPictureRatio = 200;
 
 /// Returns true if a picture of this size in pixels is too narrow for patched_size().

@@ -28,7 +28,8 @@ std::string chosen_name(const ModelConfig& config, const OptionValues& given) {
   return config.presets.contains(name) ? name : std::string();
 }
 
-/// An invalid number of steps counts as the default; later checks refuse it.
+/// Returns true if the run has fewer than kLeastPresetSteps steps. `steps` stands in for a number that cannot be read;
+/// later checks refuse that number.
 bool has_few_steps(const OptionValues& given, const OptionValues& defaults, int64_t steps) {
   for (const OptionValues* values : {&given, &defaults}) {
     const auto sigmas = values->find("sigmas"), count = values->find("steps");

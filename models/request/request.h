@@ -145,18 +145,19 @@ struct Plan {
 
   std::string prompt, negative_prompt;
   std::optional<int64_t> max_sequence_length;  // unset for a model that reads the whole prompt
-  /// Largest number of tokens of the text, together with the tokens that images add to the text and as keyframes. An
-  /// estimate if prompts have no maximum.
+  /// Largest number of tokens of the text, plus the tokens that images add to the transformer's sequence, in the text
+  /// and as keyframes. An estimate if prompts have no maximum.
   int64_t text_tokens = 0;
   int64_t width = 0, height = 0, num_frames = 0;
   LatentSize latent;
-  int64_t decoded_frames = 0;                            // differs from num_frames if frame_count_warning() says so
+  int64_t decoded_frames = 0;                            // frame_count_warning() warns if this differs from num_frames
   std::string image, last_image;                         // as in the request
   std::optional<ResizeRule> resize = ResizeRule::cover;  // unset if the model has a rule of its own
   std::optional<PixelSize> image_size;  // size of first_given() if the video takes its shape; else unset
   uint64_t seed = 42;
   int64_t num_inference_steps = 0;  // denoising steps of the run
-  /// Number as a request gives it; one more than num_inference_steps if the sampler counts the clean end.
+  /// Number of steps as a request gives it. It is one more than num_inference_steps if the sampler counts the clean end
+  /// as a step.
   int64_t asked_steps = 0;
   std::vector<double> sigmas;              // as in the request; empty if the sampler takes none
   double guidance_scale = 0;               // guidance runs if this is above 1

@@ -138,7 +138,7 @@ PixelSize grid_of(const ModelSpec& spec) {
   return {.height = spec.stride[1] * spec.patch[1], .width = spec.stride[2] * spec.patch[2]};
 }
 
-/// Throws if the area exceeds `largest`, which is 0 for a model without a bound.
+/// Throws Error if the area exceeds that of `largest`, which is 0 for a model without a bound.
 void check_area(const FrameArea& area, const PixelSize& largest) {
   const int64_t most = largest.height * largest.width;
   // The tolerance admits 768p, which is a little more than 1360 x 768.
@@ -172,7 +172,7 @@ int64_t tokens_of_images(const Plan& plan, const ModelSpec& spec) {
   return plan.images() * in_text + keyframe_tokens(plan, spec);
 }
 
-/// Images are fitted to the video's size before the text encoder looks at them.
+/// Throws Error if the video is too narrow for the model's text encoder, which looks at images in the video's size.
 void check_seen_shape(const Plan& plan, const ModelSpec& spec) {
   if (!plan.has_images() || !spec.image.text_patches || !is_too_narrow(plan.height, plan.width)) return;
   throw bad_option(plan.image.empty() ? "last_image" : "image",

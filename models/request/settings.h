@@ -21,7 +21,7 @@ namespace sparsereel::models {
 
 struct TunedProfile;
 
-/// The seed that is drawn anew for every run; -1 means the same.
+/// The value of the option `seed` that asks for a new seed in every run; -1 asks for the same.
 constexpr std::string_view kRandomSeed = "random";
 inline bool is_random_seed(std::string_view text) {
   return text == kRandomSeed || text == "-1";
@@ -36,7 +36,7 @@ enum class Source {
   config_file,
   command_line,
   row
-};  // row: of a prompt set
+};  // `row` is a row of a prompt set
 
 struct Setting {
   std::string value;

@@ -78,8 +78,8 @@ struct Defaults {
 
 /// The sizes and lengths that a model was made for. Other sizes and lengths are possible, but cause a warning.
 struct UsualSizes {
-  int64_t least_edge = 0, most_edge = 0;  // of the shorter side, in pixels
-  double most_ratio = 0;                  // of the longer side to the shorter one
+  int64_t least_edge = 0, most_edge = 0;  // bounds for the shorter side, in pixels
+  double most_ratio = 0;                  // largest ratio of the longer side to the shorter one
   int64_t least_frames = 0, most_frames = 0;
 
   bool any() const { return most_frames > 0; }
@@ -100,7 +100,7 @@ struct ImageSpec {
   bool needs_last = false;  // a last image is required
   bool last_alone = false;  // a last image is allowed without a first one
   /// true: the latents encode a whole video, which is the images with gray frames between them. false: only the first
-  /// image is encoded, with zeros behind it.
+  /// image is encoded, and the latents of all other frames are zeros.
   bool encodes_video = false;
   bool tells_frames = false;  // stride[0] channels come before the image's latents; they are 1 at given frames, else 0
   /// true: the image's latents are drawn from the VAE encoder's distribution, in the run's dtype. The run's generator
@@ -138,8 +138,8 @@ struct SoundSpec {
   bool any() const { return latent_channels > 0; }
 };
 
-/// For a model that makes a video of overlapping clips. n clips have n x frames + more_frames frames, and n x latents +
-/// more_latents latent frames.
+/// The clips of a model that makes a video of overlapping clips. n clips have n x frames + more_frames frames, and n x
+/// latents + more_latents latent frames.
 struct ClipSpec {
   int64_t frames = 0;  // 0 if the model does not work in clips
   int64_t latents = 0, more_frames = 0, more_latents = 0;
@@ -184,7 +184,7 @@ struct ModelSpec {
   bool takes_vae_tiling = true;    // false: the VAE always works in tiles of one size
   bool takes_vae_dtype = true;     // false: the VAE chooses the number formats of its products and sums
   bool overflows_in_fp16 = false;  // activations exceed the range of fp16
-  std::string license = {};        // where to read the terms of the weights, if people must look; otherwise empty
+  std::string license = {};        // where to read the terms of the weights; empty if people need not read them
   std::string attribution = {};    // the name that the terms want in every video; empty if they want none
   bool decodes_pairs = false;      // an even number of latent frames decodes to stride[0] frames for each of them
   LatentLayout layout = LatentLayout::frames_first;

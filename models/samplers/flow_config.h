@@ -8,9 +8,9 @@
 
 namespace sparsereel::models {
 
-/// Parses a UniPCMultistepScheduler: second order, flow sigmas. Throws Error naming `file` and the field.
+/// Parses a UniPCMultistepScheduler of second order with flow sigmas. Throws Error naming `file` and the field.
 SchedulerConfig parse_unipc_config(const nlohmann::json& json, const std::string& file);
-/// Parses a DPMSolverMultistepScheduler: DPM-Solver++ of second order, flow sigmas. Throws the same errors.
+/// Parses a DPMSolverMultistepScheduler for DPM-Solver++ of second order with flow sigmas. Throws the same errors.
 SchedulerConfig parse_flow_dpm_config(const nlohmann::json& json, const std::string& file);
 /// Parses a FlowMatchEulerDiscreteScheduler. Throws the same errors.
 SchedulerConfig parse_flow_euler_config(const nlohmann::json& json, const std::string& file);

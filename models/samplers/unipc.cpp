@@ -19,9 +19,9 @@ namespace {
 
 constexpr int64_t kOrder = 2;
 
-/// The weights of two differences from the clean prediction at the span's start: `older` belongs to the prediction
-/// before it, `end` to the prediction at the span's end. Each difference is divided by its place r, which is 0 at the
-/// span's start and 1 at its end.
+/// The weights of two differences from the clean prediction at the span's start: the difference of the prediction
+/// before it (`older`), and that of the prediction at the span's end (`end`). Each difference is divided by the place r
+/// of its prediction, which is counted so that the span's start is 0 and its end is 1.
 struct Weights {
   at::Tensor older, end;
 };

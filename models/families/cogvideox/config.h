@@ -12,7 +12,7 @@ namespace sparsereel::models {
 
 class Checkpoint;
 
-/// The transformer's config, diffusers' CogVideoXTransformer3DModel.
+/// The config of diffusers' CogVideoXTransformer3DModel.
 struct CogVideoXConfig {
   int64_t num_attention_heads = 30;
   int64_t attention_head_dim = 64;

@@ -27,7 +27,7 @@ std::string variant_of(const CogVideoXConfig& config) {
                                                                     : "2b layout (sine-cosine positions)");
 }
 
-/// Returns how the model uses images. The first image's latents are channels after the noise's. With learned positions
+/// Returns how the model uses images. The first image's latents are input channels after those of the noise. With learned positions
 /// the size is fixed, because they exist only for the sample size. A text-to-video model that takes an image because of
 /// a LoRA also makes videos without an image.
 ImageSpec images_of(const CogVideoXConfig& config, bool by_lora) {
@@ -52,7 +52,7 @@ ModelSpec describe_cogvideox(const Checkpoint& checkpoint) {
   const CogVideoXVaeConfig vae = parse_cogvideox_vae_config(vae_json, vae_file);
   check_text_encoder(checkpoint, "t5", "text_embed_dim", config.text_embed_dim);
   check_fits(vae_file, "latent_channels", vae.latent_channels, "out_channels", config.out_channels);
-  // A missing field has diffusers' default, which may not fit the checkpoint.
+  // If the field is missing, nothing is compared, because diffusers' default may not fit the checkpoint.
   if (transformer.contains("temporal_compression_ratio"))
     check_fits(vae_file, "temporal_compression_ratio", vae.frames_a_latent(), "temporal_compression_ratio",
                config.temporal_compression_ratio);

@@ -14,8 +14,10 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kFramesPerBatch = 2;  // latent frames; if the frames are not a multiple, the first batch is larger
-constexpr int64_t kFramesPerEncoderBatch = 8;  // frames; the first batch is larger in the same way
+// Number of latent frames that the decoder takes at once, and of frames that the encoder takes at once. If the number of
+// a video's frames is not a multiple of these, the first batch is larger.
+constexpr int64_t kFramesPerBatch = 2;
+constexpr int64_t kFramesPerEncoderBatch = 8;
 constexpr double kHeightOverlap = 1.0 / 6, kWidthOverlap = 1.0 / 5;
 
 int64_t batches_of(int64_t latent_frames) {

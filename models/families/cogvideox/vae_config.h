@@ -9,7 +9,7 @@
 
 namespace sparsereel::models {
 
-/// The VAE's config, diffusers' AutoencoderKLCogVideoX.
+/// The config of diffusers' AutoencoderKLCogVideoX.
 struct CogVideoXVaeConfig {
   int64_t in_channels = 3, out_channels = 3;
   std::vector<int64_t> block_out_channels = {128, 256, 256, 512};

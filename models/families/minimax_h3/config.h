@@ -8,10 +8,10 @@
 
 namespace sparsereel::models {
 
-/// The transformer's config, diffusers' MiniMaxH3Transformer3DModel.
+/// The config of diffusers' MiniMaxH3Transformer3DModel.
 struct MiniMaxH3Config {
   static constexpr int64_t kSoundChannels = 2;  // left and right
-  /// The timestep of keyframes in every step. At it, they hold almost no noise.
+  /// The timestep of keyframes in every step. Keyframes at this timestep hold almost no noise.
   static constexpr double kKeyframeTime = 0.999;
 
   int64_t num_attention_heads = 56;

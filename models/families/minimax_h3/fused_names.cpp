@@ -1,4 +1,4 @@
-// Tells the order of a fused layer's rows: compares how well each of the two possible orders explains the lengths of
+// Tells the order of a fused layer's rows by comparing how well each of the two possible orders explains the lengths of
 // the rows.
 #include "models/families/minimax_h3/fused_names.h"
 

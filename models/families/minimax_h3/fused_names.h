@@ -21,12 +21,13 @@ enum class FusedRows {
 /// the weights cannot be read.
 std::optional<FusedRows> fused_rows_by_numbers(const TensorTable& tensors, const StoredWeights& weights);
 
-/// Tells the order from the form of the file. The authors publish an index of shards, with names without prefixes, in
-/// 16 bits, and with unpruned modulation.
+/// Tells the order from the form of the file. The order is by_head if the file has the form in which the authors
+/// publish: an index of shards, with names without prefixes, in 16 bits, and with unpruned modulation. Otherwise it is
+/// by_kind.
 FusedRows fused_rows_by_form(const TensorTable& tensors, const StoredWeights& weights);
 
 /// Returns a warning that names the file, for a file with fused layers whose weights do not tell the order. `order` is
-/// the one in which it is read. Empty for a file without fused layers.
+/// the order in which the file is read. Returns an empty string for a file without fused layers.
 std::string doubt_about_rows(const TensorTable& tensors, const StoredWeights& weights, FusedRows order);
 
 }  // namespace sparsereel::models

@@ -25,7 +25,7 @@ FixedTiles fixed_tiles(int64_t length, int64_t pixels_a_latent);
 /// Work that is done tile by tile: tiles are cut from `whole`, processed by `run`, and joined to the result.
 struct TileWork {
   at::Tensor whole;  // [1, C, F, H, W]
-  /// Elements of `whole`, and of the result, along the edge of a latent: 1, or pixels per latent.
+  /// Number of elements along the edge of a latent, in `whole` (in) and in the result (out): 1, or pixels per latent.
   int64_t in = 1, out = 1;
   FixedTiles rows{}, columns{};
   /// Processes the tiles of a row of tiles, [tiles, C, F, h, w]; returns [tiles, C', F', h', w'].

@@ -10,7 +10,7 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr double kSpanOfFrame = 5.0 / 3;  // length of a frame in time, counted in latents of sound: 40 for 24 frames
+constexpr double kSpanOfFrame = 5.0 / 3;  // duration of a frame in latents of sound: 24 frames last 40 latents
 /// Frames that each latent frame stands for; the pattern repeats.
 constexpr std::array<double, 5> kFramesOfLatent = {1, 4, 4, 4, 4};
 constexpr double kSpatialScale = 32;

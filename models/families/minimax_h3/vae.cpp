@@ -28,7 +28,7 @@ struct ModelColors {
 };
 
 /// The reference decodes in fp16 with sums in fp32. bf16 would change pixels by 5% of their range. A CPU multiplies in
-/// fp32. Without weights (a meta device), `dtype` tells which one is described.
+/// fp32. On a meta device, which has no weights, `dtype` tells which device is described: fp32 stands for a CPU.
 at::ScalarType dtype_of_products(at::Device device, at::ScalarType dtype) {
   const bool is_cpu = device.is_meta() ? dtype == at::kFloat : device.is_cpu();
   return is_cpu ? at::kFloat : at::kHalf;
@@ -130,7 +130,7 @@ LatentDistribution MiniMaxH3Vae::encode_raw(const at::Tensor& frames, const VaeP
   if (frames.size(2) != 1)
     throw bad_input("the VAE cannot encode " + std::to_string(frames.size(2)) + " frames: it encodes single pictures",
                     "encode each picture alone");
-  if (std::min(frames.size(3), frames.size(4)) < 2 * scale)  // the encoder reflects latents at the picture's edges
+  if (std::min(frames.size(3), frames.size(4)) < 2 * scale)  // a mirrored border needs at least two latents
     throw bad_input("the VAE cannot encode an image of " + std::to_string(frames.size(4)) + "x" +
                         std::to_string(frames.size(3)) + ": it needs at least " + std::to_string(2 * scale) + "x" +
                         std::to_string(2 * scale),
@@ -180,10 +180,10 @@ double largest_overlap(const FixedTiles& tiles) {
   return static_cast<double>(most) / static_cast<double>(tiles.size);
 }
 
-// Counts the moment that needs most, and the frames that are kept of the clip before. A row of tiles passes a block's
-// feed-forward (the residual stream, its norm and the update in fp32, and the gated values) or becomes pixels. Or it is
-// blended: its pixels, their blended copy and, below other tiles, those of the row above. Or the frames of a clip get
-// their colors.
+// Returns the largest of three amounts, plus the frames that are kept of the clip before. The first amount is that of a
+// row of tiles that passes a block's feed-forward (the residual stream, its norm and the update in fp32, and the gated
+// values) or becomes pixels. The second is that of a row of tiles that is blended: its pixels, their blended copy and,
+// below other tiles, the pixels of the row above. The third is that of a clip's frames that get their colors.
 uint64_t MiniMaxH3Vae::untiled_bytes(int64_t /*latent_frames*/, int64_t latent_height, int64_t latent_width) const {
   const int64_t scale = config_.pixels_a_latent(), channels = config_.decoder_width();
   const int64_t latent_frames = config_.latents_a_clip() + config_.overlapping_latents();
@@ -208,8 +208,8 @@ uint64_t MiniMaxH3Vae::untiled_bytes(int64_t /*latent_frames*/, int64_t latent_h
   return static_cast<uint64_t>(std::max({work, blend, colors}) + share(config_.overlapping_frames()));
 }
 
-// Counts the first level, whose activations are the largest, for a row of tiles: a block's input, hidden values, update
-// and the input of its convolution, with a border and in the convolution's own layouts.
+// Counts the first level, whose activations are the largest, for a row of tiles. This is a block's input, its hidden
+// values, its update, and the input of its convolution, with a border and in the convolution's own layouts.
 uint64_t MiniMaxH3Vae::untiled_encode_bytes(int64_t /*frames*/, int64_t height, int64_t width) const {
   constexpr int64_t kCopies = 7;
   const int64_t scale = config_.pixels_a_latent();

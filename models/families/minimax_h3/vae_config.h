@@ -8,7 +8,7 @@
 
 namespace sparsereel::models {
 
-/// The VAE's config, diffusers' AutoencoderKLMiniMaxH3.
+/// The config of diffusers' AutoencoderKLMiniMaxH3.
 struct MiniMaxH3VaeConfig {
   int64_t latent_channels = 24;
   std::vector<int64_t> block_out_channels = {128, 256, 256, 512, 512, 1024};  // channels of the encoder's levels
@@ -39,8 +39,8 @@ struct MiniMaxH3VaeConfig {
   int64_t rotated_channels() const;
 
   // A video of n clips has n x latents_a_clip() + overlapping_latents() latent frames. The decoder decodes a clip's
-  // latent frames together with overlapping_latents() latent frames of the next clip. The frames of these are thus
-  // decoded twice.
+  // latent frames together with the first overlapping_latents() latent frames of the next clip, so it decodes these
+  // latent frames twice.
   int64_t latents_a_clip() const { return (clip_length + frames_a_latent() - 1) / frames_a_latent(); }
   int64_t overlapping_latents() const { return latents_a_clip() - token_drop; }
   /// Returns how many frames the decoder makes before a clip's first frame. They are dropped.

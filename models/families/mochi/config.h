@@ -7,7 +7,7 @@
 
 namespace sparsereel::models {
 
-/// The transformer's config, diffusers' MochiTransformer3DModel.
+/// The config of diffusers' MochiTransformer3DModel.
 struct MochiConfig {
   static constexpr int64_t kPoolerHeads = 8;  // fixed by the reference
 

@@ -101,7 +101,7 @@ uint64_t MochiVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, i
 }  // namespace
 
 std::unique_ptr<Vae> load_mochi_vae(const Component& component, at::Device device, at::ScalarType dtype,
-                                    VaeParts /*parts: it has no encoder here*/) {
+                                    VaeParts /*parts: the encoder is not supported*/) {
   return std::make_unique<MochiVae>(component, device, dtype);
 }
 

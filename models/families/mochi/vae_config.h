@@ -16,7 +16,8 @@ struct MochiVaeConfig {
   int64_t out_channels = 3;
   std::vector<int64_t> block_out_channels = {128, 256, 512, 768};  // of the decoder's levels, from pixels to latents
   int64_t latent_channels = 12;
-  /// Number of residual blocks in each level, from pixels to latents, and at last the number before the widest level.
+  /// Number of residual blocks in each level, from pixels to latents; the last number is that of the blocks before the
+  /// widest level.
   std::vector<int64_t> layers_per_block = {3, 3, 4, 6, 3};
   /// Factors by which the video grows between two levels, in frames and in height and width.
   std::vector<int64_t> temporal_expansions = {1, 2, 3}, spatial_expansions = {2, 2, 2};

@@ -7,8 +7,8 @@
 
 namespace sparsereel::models {
 
-/// The transformer's config, OpenSoraT2V of PKU-YuanGroup/Open-Sora-Plan, version 1.2.0: full attention over frames,
-/// rows and columns with rotary positions, and cross-attention to the text.
+/// The config of OpenSoraT2V in version 1.2.0 of PKU-YuanGroup/Open-Sora-Plan. This transformer has full attention over
+/// frames, rows and columns with rotary positions, and cross-attention to the text.
 struct OpenSoraPlanConfig {
   static constexpr int64_t kTimeChannels = 256;  // channels of the timestep's sinusoids, fixed by the reference
 

@@ -96,7 +96,7 @@ uint64_t OpenSoraPlanVae::untiled_bytes(int64_t latent_frames, int64_t latent_he
 }  // namespace
 
 std::unique_ptr<Vae> load_open_sora_plan_vae(const Component& component, at::Device device, at::ScalarType dtype,
-                                             VaeParts /*parts: it has no encoder here*/) {
+                                             VaeParts /*parts: the encoder is not supported*/) {
   return std::make_unique<OpenSoraPlanVae>(component, device, dtype);
 }
 

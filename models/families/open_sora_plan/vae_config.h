@@ -8,8 +8,7 @@
 
 namespace sparsereel::models {
 
-/// The VAE's config, the decoder part of CausalVAEModel of PKU-YuanGroup/Open-Sora-Plan, version 1.2.0. The encoder's
-/// fields are not read.
+/// The config of CausalVAEModel in version 1.2.0 of PKU-YuanGroup/Open-Sora-Plan, without the encoder's fields.
 struct OpenSoraPlanVaeConfig {
   static constexpr int64_t kNormGroups = 32;  // fixed by the reference, like kNormEps
   static constexpr double kNormEps = 1e-6;

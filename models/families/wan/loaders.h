@@ -1,4 +1,4 @@
-// Loads Wan's transformer and VAE, and knows the colors of its latents.
+// Loads Wan's transformer and VAE, and gives the colors of its latents.
 #pragma once
 
 #include <memory>

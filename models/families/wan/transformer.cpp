@@ -31,7 +31,8 @@ at::Tensor with_zeros(const at::Tensor& timesteps) {
   return at::stack({timesteps, at::zeros_like(timesteps)}, 1).flatten();
 }
 
-// Returns the index of each token's row, int64 [B, N]. `known` [N] is 1 for known tokens, else 0.
+// Returns int64 [B, N]: for each token, the index of its row in everything that depends on time. `known` [N] is 1 for
+// known tokens, else 0.
 at::Tensor rows_of(const at::Tensor& known, int64_t batch) {
   return 2 * at::arange(batch, known.options()).unsqueeze(1) + known;
 }

@@ -8,15 +8,16 @@
 
 namespace sparsereel::models {
 
-/// The VAE's config, diffusers' AutoencoderKLWan. dropout is not read; attn_scales is read only with the encoder.
+/// The config of diffusers' AutoencoderKLWan. dropout is not read; attn_scales is read only with the encoder.
 struct WanVaeConfig {
   int64_t base_dim = 96;  // width of the encoder's first level
   int64_t decoder_base_dim = 96;
   int64_t z_dim = 16;
   std::vector<int64_t> dim_mult = {1, 2, 4, 4};
   int64_t num_res_blocks = 2;
-  std::vector<bool> temperal_downsample = {false, true, true};  // levels from pixels to latents
-  std::vector<double> latents_mean, latents_std;                // one per channel of z_dim
+  /// For each level but the last, from pixels to latents: true if the encoder halves the number of frames after it.
+  std::vector<bool> temperal_downsample = {false, true, true};
+  std::vector<double> latents_mean, latents_std;  // one per channel of z_dim
   bool is_residual = false;
   int64_t in_channels = 3, out_channels = 3;  // colors x patch_size^2
   int64_t patch_size = 1;
