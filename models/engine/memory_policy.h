@@ -48,7 +48,7 @@ class MemoryPolicy {
  private:
   c10::Device device_;
   Offload offload_;
-  std::optional<double> most_;  // bytes
+  std::optional<double> most_;  // max_vram in bytes
   MemoryFacts facts_;
   std::optional<MemoryPlan> plan_;
   double step_factor_ = 1;  // a step's estimated bytes are multiplied by this; above 1 after memory ran out

@@ -119,9 +119,9 @@ class Pipeline {
   /// Releases the text encoder, unless it can stay on the GPU without a change of the plan for the video that
   /// settle_memory() was called for. If it stays, the next text needs no loading.
   void release_text_if_tight();
-  /// Adds the conditioning that comes from images. Encode the text afterwards, with the Conditioning::seen that this call sets. Loads
-  /// the encoders for this call only. If memory is short, encodes frames in tiles, whatever vae_tiling says, and adds a
-  /// warning. Polls `run` for cancellation after each tile or group of frames.
+  /// Adds the conditioning that comes from images. Encode the text afterwards, with the Conditioning::seen that this
+  /// call sets. Loads the encoders for this call only. If memory is short, encodes frames in tiles, whatever vae_tiling
+  /// says, and adds a warning. Polls `run` for cancellation after each tile or group of frames.
   void add_images(Conditioning& conditioning, const Plan& plan, const Images& images,
                   std::vector<std::string>* warnings = nullptr, const Run& run = {}) const;
   /// Loads the first transformer. Each step loads the transformer that the step needs, if that is not loaded.

@@ -114,7 +114,7 @@ at::Tensor TextStage::look(const std::vector<Picture>& pictures) const {
 }
 
 /// Throws Error unless the tokenizer fits an encoder with a vocabulary of `encoders` pieces. The encoder's vocabulary
-/// may be larger than the tokenizer's, because it is padded to a round number, but it is never twice as large.
+/// may be larger than the tokenizer's, because it is padded to a round number, but at most twice as large.
 void TextStage::check_vocabulary(int64_t encoders) const {
   const int64_t pieces = tokenizer_->pieces();
   if (pieces <= encoders && pieces >= encoders / 2) return;

@@ -37,7 +37,7 @@ enum class NoEffect {
   one_transformer,  // the model has only one transformer
   narrow_blocks,    // the transformer's block layers are too narrow for 8-bit weights
   narrow_layers,    // the text encoder's layers are too narrow for 8-bit weights
-  no_flow,          // the sampler is not of flow matching
+  no_flow,          // the sampler is not for flow matching
   no_reuse,         // the cache can reuse no step
   on_a_cpu,         // the run is on a CPU
   in_fp32,          // attention computes in fp32, on a CPU
@@ -80,7 +80,7 @@ struct Range {
 enum class RunPart { picture, text, images, pipeline };
 
 struct Field {
-  std::string name;  // "steps": as YAML, recipes and errors call it
+  std::string name;  // the name in YAML, recipes and errors: "steps"
   ValueKind kind = ValueKind::text;
   RunPart decides = RunPart::picture;
   InRecipe recipe = InRecipe::value;

@@ -33,7 +33,7 @@ struct StageSeconds {
   double decode_sound = 0;    // includes loading the sound's decoder; not part of decode
   double check = 0;           // checking the checkpoint's headers
   double keep = 0;            // saving latents and checkpoints; not part of denoise
-  std::vector<double> steps;  // each denoising step
+  std::vector<double> steps;  // one for each denoising step
 
   double load() const { return load_text_encoder + load_transformer + switch_transformer + load_vae; }
 };

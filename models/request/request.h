@@ -80,7 +80,7 @@ struct Request {
 
   std::string prompt = {};  // UTF-8, like the negative prompt
   std::optional<std::string> negative_prompt = {};
-  std::optional<int64_t> max_sequence_length = {};                  // most tokens of the prompt
+  std::optional<int64_t> max_sequence_length = {};                  // longer prompts are cut to this many tokens
   std::optional<int64_t> width = {}, height = {}, num_frames = {};  // pixels, frames
   std::optional<double> seconds = {};  // length in place of num_frames; see frames_of_seconds()
   std::optional<double> fps = {};      // frames per second, to convert `seconds`; the model's if unset

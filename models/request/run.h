@@ -46,9 +46,9 @@ struct Inputs {
 /// The times at which the state of a denoising is saved. They must be the same on all ranks, because all ranks take
 /// part in saving.
 struct CheckpointTimes {
-  int64_t every = 0;       // steps between two checkpoints; 0 for none
-  bool last = false;       // after the last step
-  bool cancelled = false;  // when the run is cancelled after its first step, with the steps done so far
+  int64_t every = 0;       // number of steps from one save to the next; 0 to save only at the times below
+  bool last = false;       // true: save after the last step
+  bool cancelled = false;  // true: save the finished steps if the run is cancelled after its first step
 };
 
 struct StepDone {
@@ -69,8 +69,8 @@ struct PieceProgress {
   int64_t done = 0, total = 0;
 };
 
-/// Receives a run's events in the thread that makes the video. An exception from a function ends the run; Cancelled
-/// cancels it.
+/// Receives a run's events in the thread that makes the video. An exception from a function ends the
+/// run: the exception Cancelled cancels it, any other makes it fail.
 class RunObserver {
  public:
   virtual ~RunObserver() = default;

@@ -41,9 +41,9 @@ struct SamplerSpec {
 /// A transformer that denoises some of the timesteps.
 struct ExpertSpec {
   std::string role = "transformer";  // the checkpoint's component that holds its weights
-  std::string name = {};             // "high" or "low" noise, if there are several
+  std::string name = {};             // "high" or "low" (noise) if the model has several transformers, else empty
   double from_share = 0;             // lowest timestep that this expert denoises, as a share of the training timesteps
-  std::optional<double> guidance{};  // default guidance scale; the first expert's if unset
+  std::optional<double> guidance{};  // default guidance scale; if unset, that of ModelSpec::defaults
 };
 
 /// The rules by which a prompt becomes the text that the transformer attends to.
@@ -61,7 +61,7 @@ struct PromptRules {
 };
 
 struct AreaShift {
-  int64_t pixels = 0;  // applies to frames of more pixels than this
+  int64_t pixels = 0;  // the shift applies to frames of more pixels than this
   double shift = 0;
 };
 
@@ -129,7 +129,7 @@ struct ImageSpec {
 /// The sound that a model makes together with the video.
 struct SoundSpec {
   int64_t latent_channels = 0;  // channels of one latent of the sound; 0 if the model makes no sound
-  int64_t channels = 2;         // of the sound itself: left and right
+  int64_t channels = 2;         // channels of the sound itself: left and right
   int64_t sampling_rate = 0;    // samples per second of each channel
   int64_t samples_a_latent = 0;
   double latents_a_second = 0;     // latents per second of each channel

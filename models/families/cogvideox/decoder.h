@@ -25,7 +25,7 @@ struct UpBlock {
 };
 
 struct CogVideoXDecoder {
-  std::optional<Linear> post_quant_conv;      // [channels, channels], before everything else
+  std::optional<Linear> post_quant_conv;      // [out_channels, out_channels], before everything else
   CausalConv3d conv_in;                       // convolution from latent channels to the widest level
   std::vector<ResnetBlock<SpatialNorm>> mid;  // two blocks, at the widest level
   std::vector<UpBlock> up;                    // widest first

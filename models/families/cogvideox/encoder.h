@@ -29,8 +29,8 @@ struct CogVideoXEncoder {
   std::vector<DownBlock> down;              // narrowest first
   std::vector<ResnetBlock<GroupNorm>> mid;  // two blocks, at the widest level
   GroupNorm norm_out;
-  CausalConv3d conv_out;             // convolution from the widest level to 2 latent channels: mean and log variance
-  std::optional<Linear> quant_conv;  // [2 channels, 2 channels], after everything else
+  CausalConv3d conv_out;             // convolution from the widest level to 2 x latent_channels: mean and log variance
+  std::optional<Linear> quant_conv;  // [2 x latent_channels, 2 x latent_channels], after everything else
 
   void weights(const Visit& visit, const CogVideoXVaeConfig& config);
   /// Prepares the weights for encoding. Call once, after all weights are loaded.
@@ -38,7 +38,7 @@ struct CogVideoXEncoder {
 };
 
 /// Encodes the next frames of a video, [F, H, W, in_channels] in any memory layout. Returns mean and log variance of
-/// the latents, [F', H / 8, W / 8, 2 latent channels]. Whenever an odd number of frames is halved, the first frame
+/// the latents, [F', H / 8, W / 8, 2 x latent_channels]. Whenever an odd number of frames is halved, the first frame
 /// stays as it is. Norms use the statistics of the whole batch. `history` starts empty.
 at::Tensor encode_frames(const CogVideoXEncoder& encoder, const at::Tensor& frames, ConvHistory& history);
 

@@ -27,9 +27,9 @@ std::string variant_of(const CogVideoXConfig& config) {
                                                                     : "2b layout (sine-cosine positions)");
 }
 
-/// Returns how the model uses images. The first image's latents are input channels after those of the noise. With learned positions
-/// the size is fixed, because they exist only for the sample size. A text-to-video model that takes an image because of
-/// a LoRA also makes videos without an image.
+/// Returns how the model uses images. The first image's latents are input channels after those of the noise. With
+/// learned positions the size is fixed, because they exist only for the sample size. A text-to-video model that takes
+/// an image because of a LoRA also makes videos without an image.
 ImageSpec images_of(const CogVideoXConfig& config, bool by_lora) {
   if (!config.takes_image()) return {};
   return {.latents = ImageSpec::Latents::beside_noise,

@@ -14,8 +14,8 @@
 namespace sparsereel::models {
 namespace {
 
-// Number of latent frames that the decoder takes at once, and of frames that the encoder takes at once. If the number of
-// a video's frames is not a multiple of these, the first batch is larger.
+// Number of latent frames that the decoder takes at once, and of frames that the encoder takes at once. If the number
+// of a video's frames is not a multiple of this number, the first batch is larger.
 constexpr int64_t kFramesPerBatch = 2;
 constexpr int64_t kFramesPerEncoderBatch = 8;
 constexpr double kHeightOverlap = 1.0 / 6, kWidthOverlap = 1.0 / 5;
@@ -138,8 +138,8 @@ uint64_t CogVideoXVae::untiled_bytes(int64_t latent_frames, int64_t latent_heigh
   return bytes(peak + history + video, widest);
 }
 
-// The highest use is in the second convolution of an encoder's block, which is wider than the first. A single picture
-// needs no history.
+// Counts the elements in memory at the moment of the highest use. This is the second convolution of an encoder's block,
+// which is wider than the first. A single picture needs no history.
 uint64_t CogVideoXVae::untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const {
   const std::vector<int64_t>& channels = config_.block_out_channels;
   const int64_t batches = encoder_batches_of(frames), latent_frames = (frames - 1) / config_.frames_a_latent() + 1;

@@ -19,7 +19,8 @@ struct MochiVaeConfig {
   /// Number of residual blocks in each level, from pixels to latents; the last number is that of the blocks before the
   /// widest level.
   std::vector<int64_t> layers_per_block = {3, 3, 4, 6, 3};
-  /// Factors by which the video grows between two levels, in frames and in height and width.
+  /// Factors by which the video grows from one level to the next: in the number of frames (temporal), and in height and
+  /// width (spatial).
   std::vector<int64_t> temporal_expansions = {1, 2, 3}, spatial_expansions = {2, 2, 2};
   std::vector<double> latents_mean, latents_std;  // one number per channel; empty if the latents are not normalized
   double scaling_factor = 1;

@@ -55,7 +55,7 @@ class WanVideoEncoder {
   std::vector<Layer> layers_;
   ConvHistory history_;
   at::Tensor frames_;     // frames of the last call
-  size_t settled_ = 0;    // number of first layers that need not be computed again
+  size_t settled_ = 0;    // number of layers, from the first on, that need not be computed again
   at::Tensor settled_x_;  // output of the last of these layers
 };
 
