@@ -11,8 +11,8 @@ namespace sparsereel::models {
 
 struct Plan;
 
-/// Returns the floating-point operations of one step with full attention. `parameters` is the number of the
-/// transformer's weights. `share` is the share of attention that is computed.
+/// Returns the floating-point operations of one step. `parameters` is the number of the transformer's weights. `share`
+/// is the share of attention that is computed; 1 is full attention.
 double step_operations(const Plan& plan, const ModelSpec& spec, double parameters, double share = 1);
 
 /// Returns a warning if `operations` take this CPU longer than half an hour, or else an empty string. The warning

@@ -15,8 +15,9 @@
 
 namespace sparsereel::models {
 
-/// Returns the input of the VAE's encoder, [1, 3, F, height, width] in [-1, 1]. With ImageSpec::encodes_video these are
-/// all frames of the plan's video, of which the unknown ones are gray. Otherwise it is the first image alone.
+/// Returns the input of the VAE's encoder, [1, 3, F, height, width] in [-1, 1]. With ImageSpec::encodes_video, the
+/// input is all frames of the plan's video, with gray in place of unknown frames. Otherwise it is the first image
+/// alone.
 at::Tensor known_frames(const Images& images, const Plan& plan, const ModelSpec& spec,
                         const at::TensorOptions& options);
 

@@ -68,8 +68,8 @@ int64_t kept_experts(const MemoryFacts& facts, const MemoryPlan& plan) {
   return holds && fits ? facts.experts : 1;
 }
 
-/// Returns the expected seconds of a step; 0 if unknown, as with blocks from files. Copies overlap with computing, so
-/// the longer of the two counts. Copies from pageable memory are slower.
+/// Returns the expected seconds of a step; 0 if unknown, as with blocks from files. Copies overlap with computing, so a
+/// step takes as long as the longer of the two. Copies from pageable memory are slower.
 double seconds_of(const MemoryFacts& facts, const MemoryPlan& plan) {
   if (facts.compute <= 0 || !plan.streams()) return facts.compute;
   if (facts.pinned_rate <= 0 || plan.from_file > 0) return 0;

@@ -20,9 +20,9 @@ RunFormat format_on_a_gpu(const ModelSpec& spec, c10::ScalarType dtype, WeightFo
 /// Adds the host's memory. `ranks` and other processes of this program share it, so each gets a part.
 void add_host(MemoryFacts& facts, int64_t ranks = 1);
 
-/// Adds this GPU's rate of copies, and from its rate of matrix products the seconds of computing in a step. Measures
-/// each rate once, which takes milliseconds. The rates stay unknown if the GPU has too little free memory to measure
-/// them.
+/// Adds this GPU's rate of copies, and the seconds of computing in a step, which follow from the GPU's rate of matrix
+/// products. Measures each rate once, which takes milliseconds. The rates stay unknown if the GPU has too little free
+/// memory to measure them.
 void add_rates(MemoryFacts& facts, const Plan& plan, const ModelSpec& spec, double parameters, c10::Device device,
                c10::ScalarType dtype, int64_t ranks = 1);
 

@@ -39,8 +39,8 @@ double step_bytes(const Plan& plan, const ModelSpec& spec, uint64_t element);
 /// a GPU, where it multiplies in fp16.
 c10::ScalarType described_vae_dtype(const ModelSpec& spec, c10::ScalarType dtype, c10::Device device);
 
-/// Returns the bytes of the weights of the VAE's decoder on a device. `dtype` is that of described_vae_dtype(). They
-/// are in `dtype`, or in the formats that the VAE chooses.
+/// Returns the bytes of the weights of the VAE's decoder on a device. `dtype` is the result of described_vae_dtype().
+/// The weights are in `dtype`, or in the formats that the VAE chooses.
 uint64_t vae_bytes(const Checkpoint& checkpoint, c10::ScalarType dtype, c10::Device device);
 
 /// Returns the bytes that a rank needs for decoding without tiles, frames included, if each of `ranks` ranks decodes a

@@ -24,10 +24,10 @@ struct PresetChoice {
 
 /// Chooses a preset. `given` holds the values of sources stronger than the model's file, by option name. If `given`
 /// names a preset, it is chosen; "quality" is another name of near. If `given` names a recipe or a profile, there is no
-/// preset, because recipes and profiles set the same options. Otherwise the preset is exact with attention full, else
-/// balanced, if the file has that preset. A run of fewer than kLeastPresetSteps takes the preset's options from the
-/// section `few_steps`. `steps` is the checkpoint's default number of steps. Throws Error (field preset) if the file
-/// lacks the named preset.
+/// preset, because recipes and profiles set the same options. Otherwise the preset is exact if `given` asks for
+/// attention full, else balanced; there is none if the file lacks it. A run of fewer than kLeastPresetSteps takes the
+/// preset's options from the section `few_steps`. `steps` is the checkpoint's default number of steps. Throws Error
+/// (field preset) if the file lacks the named preset.
 PresetChoice choose_preset(const ModelConfig& config, const std::map<std::string, std::string>& given, int64_t steps);
 
 /// Removes the preset's options about steps, such as the cache, and keeps the options about the blocks that each step

@@ -69,8 +69,8 @@ struct PieceProgress {
   int64_t done = 0, total = 0;
 };
 
-/// Receives a run's events in the thread that makes the video. An exception from a function ends the
-/// run: the exception Cancelled cancels it, any other makes it fail.
+/// Receives a run's events in the thread that makes the video. An exception from a function ends the run: the exception
+/// Cancelled cancels it, any other makes it fail.
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
@@ -130,7 +130,8 @@ struct Run {
   // aborted. If any rank is cancelled, all ranks are.
   Group* group = nullptr;
   // Polled before each step, and after each piece of encoding and decoding. With a single rank it is also polled within
-  // a step; cancelling within a step undoes that step. Returning true throws Cancelled. Empty if nobody can cancel.
+  // a step; cancelling within a step undoes that step. If it returns true, the run throws Cancelled. Empty if nobody
+  // can cancel.
   std::function<bool()> cancelled;
   RunObserver* observer = nullptr;  // null if nobody observes
   CheckpointTimes checkpoints;

@@ -19,9 +19,9 @@ namespace {
 
 constexpr int64_t kOrder = 2;
 
-/// The weights of two differences from the clean prediction at the span's start: the difference of the prediction
-/// before it (`older`), and that of the prediction at the span's end (`end`). Each difference is divided by the place r
-/// of its prediction, which is counted so that the span's start is 0 and its end is 1.
+/// The weights of two differences: of the clean prediction before the span's start (`older`) and of the one at the
+/// span's end (`end`), each less the clean prediction at the span's start. Each difference is divided by the place r of
+/// its prediction, where the span's start has place 0 and its end has place 1.
 struct Weights {
   at::Tensor older, end;
 };

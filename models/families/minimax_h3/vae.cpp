@@ -164,7 +164,7 @@ LatentDistribution MiniMaxH3Vae::encode(const at::Tensor& frames, bool /*tiled*/
   return {.mean = normalized(raw.mean).to(frames.scalar_type()), .deviation = deviation.to(frames.scalar_type())};
 }
 
-/// Does as the reference: draws each picture's latents with a new generator of a fixed seed, and rounds them to fp16.
+/// Draws each picture's latents with a new generator of a fixed seed, and rounds them to fp16, as the reference does.
 at::Tensor MiniMaxH3Vae::encode_keyframe(const at::Tensor& frame, const VaeProgress& progress) {
   constexpr uint64_t kSeed = 42;
   const LatentDistribution raw = encode_raw(frame, progress);

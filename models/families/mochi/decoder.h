@@ -49,10 +49,10 @@ int64_t frames_at_once(int64_t frames, int64_t elements_a_frame, int64_t element
 
 /// Decodes the next frames of a video: latents [F, H, W, latent channels]. Passes the result [t F, s H, s W,
 /// out_channels], where t is frames_a_latent() and s is pixels_a_latent() of the config, to `done` in consecutive
-/// parts. Each level processes as many frames at once as `elements` allows. Their results pass through all later levels
-/// before the level goes on with its next frames, so a level with small frames may process a whole video at once. This
-/// does not change the result. `history` starts empty. If history.rows is set, the latents are this rank's band of
-/// rows, and all ranks split the frames in the same way.
+/// parts. Each level processes as many frames at once as `elements` allows. The results for these frames pass through
+/// all later levels before the level goes on with its next frames, so a level with small frames may process a whole
+/// video at once. This order does not change the result. `history` starts empty. If history.rows is set, the latents
+/// are this rank's band of rows, and all ranks split the frames in the same way.
 void decode_frames(const MochiDecoder& decoder, const at::Tensor& latents, ConvHistory& history, int64_t elements,
                    const std::function<void(const at::Tensor& frames)>& done);
 

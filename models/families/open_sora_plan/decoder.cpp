@@ -30,8 +30,9 @@ int64_t doubled(int64_t frames) {
   return 2 * frames - 1;
 }
 
-/// Doubles every frame of x [F, H, W, C] except the first: the two new frames are a blend of three quarters of the
-/// frame and a quarter of the frame before or behind it. Passes all 2 F - 1 frames in order to put(index, frame [H, W,
+/// Replaces each frame of x [F, H, W, C], except the first, by two. The first of the two blends three quarters of the
+/// frame with a quarter of the frame before it; the second, with a quarter of the frame behind it. The new frames right
+/// behind x's first frame and at the end are not blended. Passes all 2 F - 1 frames in order to put(index, frame [H, W,
 /// C]).
 void each_of_twice_as_many(const at::Tensor& x, const auto& put) {
   const int64_t last = x.size(0) - 1;

@@ -18,8 +18,8 @@ namespace {
 constexpr int64_t kPlanSteps = 100, kPlanTextLength = 512;
 constexpr double kPlanGuidance = 7.5, kPlanFps = 24;
 
-// The words that the reference's scripts put around the prompt, after the reference's cleaning, which removes brackets
-// and "jpeg".
+// The words that the reference's scripts put around the prompt, in the form that the reference's cleaning leaves: it
+// removes brackets and "jpeg".
 constexpr const char *kBeforePrompt = "masterpiece , best quality , ultra-detailed , unwatermarked , ",
                      *kBehindPrompt =
                          ". emotional, harmonious, vignette, 4k epic detailed, shot on kodak, 35mm photo, "

@@ -68,8 +68,8 @@ void OpenSoraPlanVae::decode(const at::Tensor& latents, const DecodeMode& mode, 
 }
 
 // Counts the elements in memory at the moment of the highest use, while a chunk is decoded. A residual block holds its
-// input, the history with the normalized input, and a convolution's output. Between levels these are the input, the
-// history with the interpolated input, and the output. In addition, the caller holds the chunk's frames.
+// input, the history with the normalized input, and a convolution's output. A layer that upsamples holds its input, the
+// history with the interpolated input, and its output. In addition, the caller holds the chunk's frames.
 uint64_t OpenSoraPlanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const {
   using Upsampling = OpenSoraPlanVaeConfig::Upsampling;
   int64_t frames = std::min(latent_frames, kChunkFrames), pixels = latent_height * latent_width, peak = 0;

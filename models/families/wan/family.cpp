@@ -33,8 +33,9 @@ constexpr const char *kSecond = "transformer_2", *kImageEncoder = "image_encoder
   throw bad_file(checkpoint.index_file(), cause, remedy);
 }
 
-/// Checks expand_timesteps, which only the small model of version 2.2 sets; that model has its own VAE. If it is true,
-/// the tokens of an image with which the video begins have timestep 0. Text to video does not depend on it.
+/// Checks expand_timesteps, which only the small model of version 2.2 sets; that model has its own VAE. If
+/// expand_timesteps is true and the video begins with an image, the image's tokens have timestep 0. Text to video does
+/// not depend on this setting.
 void check_expand_timesteps(const Checkpoint& checkpoint, const WanVaeConfig& vae) {
   const nlohmann::json expand = checkpoint.setting("expand_timesteps");
   if (!expand.is_null() && !expand.is_boolean())

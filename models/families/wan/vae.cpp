@@ -44,7 +44,7 @@ class WanVae final : public CoderVae<WanVaeConfig, WanDecoder, WanEncoder> {
     const int64_t pixels = config_.pixels_a_latent();
     tiles_.scale = pixels / config_.patch_size;
     tiles_.height = tiles_.width = fixed_tile_axis(pixels);
-    // The reference compares the size in pixels with the tile size to decide if it uses tiles, but cuts tiles by
+    // The reference decides by the picture's size in pixels if it uses tiles, but then counts the size of the tiles in
     // patches.
     encoder_tiles_ = {.height = fixed_tile_axis(tiles_.scale),
                       .width = fixed_tile_axis(tiles_.scale),
