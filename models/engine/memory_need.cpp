@@ -57,7 +57,7 @@ void check(const Plan& plan, const Need& need, c10::Device device,
   if (need.all <= obtainable) return;
   const auto text = [](double bytes) { return human_bytes(static_cast<uint64_t>(std::min(bytes, 1e18))); };
   const std::string there_are = ", but only " + text(obtainable) + " are available on " + device.str();
-  // If false, the rest is too large by itself, so loading the weights in another way does not help.
+  // If false, the memory without the weights is too large already, so loading the weights in another way does not help.
   const bool without_weights = need.all - need.weights <= obtainable;
   const std::string remedy =
       list_remedy(need, obtainable, without_weights && lighter ? lighter() : std::vector<std::string>());

@@ -23,7 +23,7 @@ class MemoryPolicy {
   const std::optional<MemoryPlan>& plan() const { return plan_; }
   /// Returns how many blocks of a transformer to stream.
   Streaming streaming() const;
-  /// Returns true if blocks of the transformer wait in the host's memory.
+  /// Returns true if some blocks of the transformer are streamed: they are copied to the GPU when they are needed.
   bool streams() const { return streaming().layers > 0; }
   /// Returns true if the text encoder's layers pass through the GPU one by one, however much memory is free.
   bool streams_text() const { return saves() || (plan_ && plan_->streams_text); }

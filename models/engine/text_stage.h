@@ -42,7 +42,7 @@ class TextStage {
   /// Call this before encode(). The vision part is loaded for this call only. Throws Error for pictures that are too
   /// narrow.
   at::Tensor look(const std::vector<Picture>& pictures) const;
-  /// Returns true if the encoder is loaded, if the memory policy streams its layers, or if fits_beside(0).
+  /// Returns true if the encoder is loaded, if the memory policy streams its layers, or if fits_beside(0) is true.
   bool fits() const;
   /// Returns true if `bytes`, together with the encoder unless it is loaded, fit on the device and leave a quarter of
   /// the free memory free.

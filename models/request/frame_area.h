@@ -14,9 +14,10 @@ struct FrameArea {
   int64_t pixels() const;
   bool operator==(const FrameArea&) const = default;
 };
-/// Returns "720p".
+/// Returns the number of lines and "p": "720p".
 std::string name(const FrameArea& area);
-/// Parses the texts that name() returns. Returns nothing for any other text.
+/// Parses a text such as "720p" or "720P". Returns nothing for any other text, and for fewer than 32 or more than 2^20
+/// lines.
 std::optional<FrameArea> find_frame_area(const std::string& text);
 
 }  // namespace sparsereel::models

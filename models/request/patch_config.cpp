@@ -23,7 +23,8 @@ std::array<double, 3> colors_of(const ConfigFields& fields, const char* field, c
   return {numbers[0], numbers[1], numbers[2]};
 }
 
-/// Returns the multiple of `unit` that is nearest to `size`. Of two equally near multiples, returns the even one.
+/// Returns the multiple of `unit` that is nearest to `size`. Of two equally near multiples, returns the one whose
+/// factor is even.
 int64_t nearest_multiple(int64_t size, int64_t unit) {
   return static_cast<int64_t>(std::nearbyint(static_cast<double>(size) / static_cast<double>(unit))) * unit;
 }

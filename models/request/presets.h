@@ -17,7 +17,8 @@ constexpr int64_t kLeastPresetSteps = 10;
 struct PresetChoice {
   std::string name = {};   // name of the preset; empty if there is none
   bool few_steps = false;  // the options are those of the file's section `few_steps`
-  /// The run has few steps, but the file has no such options; the preset's cache and dense steps are left out.
+  /// true: the run has few steps, but the section `few_steps` lacks the preset, so the preset's options about steps,
+  /// such as the cache, are left out.
   bool cut = false;
   YamlOptions options = {};  // the options that the preset sets
 };

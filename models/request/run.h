@@ -122,7 +122,8 @@ class Observers : public RunObserver {
   std::vector<RunObserver*> all_;
 };
 
-/// The surroundings of making one video: the group of its ranks, the function that cancels it, and its observer.
+/// The context in which one video is made: the group of its ranks, the function that cancels it, its observer, and the
+/// times of its checkpoints.
 struct Run {
   // The ranks that make the video together, each with its own pipeline and the same plan and inputs. Null if this rank
   // works alone. Only rank 0 saves and checks latents and receives the frames. Every rank decodes a band of rows; tiled

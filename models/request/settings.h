@@ -101,7 +101,7 @@ class Settings {
   std::string distilled_warning() const;
   std::vector<std::string> preset_names() const;
 
-  /// Keeps the profile that add_profile() has read, so that nobody reads its file again.
+  /// Keeps the profile that add_profile() has read, so that its file is not read again.
   void keep_profile(std::shared_ptr<const TunedProfile> profile) { profile_ = std::move(profile); }
   /// Returns the kept profile; null if there is none.
   const std::shared_ptr<const TunedProfile>& profile() const { return profile_; }

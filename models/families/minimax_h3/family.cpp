@@ -20,7 +20,7 @@ namespace {
 constexpr const char *kPipelineClass = "MiniMaxH3ModularPipeline", *kSchedulerClass = "MiniMaxH3Scheduler";
 constexpr const char* kRepository = "MiniMaxAI/MiniMax-H3";
 constexpr double kFramesASecond = 24, kSoundLatentsASecond = 40;  // fixed by the reference
-/// Tokens, for estimates; the prompts that the model was trained on have 450 to 900.
+/// Number of tokens of a prompt, for estimates. The prompts that the model was trained on have 450 to 900.
 constexpr int64_t kUsualPrompt = 1024;
 
 /// Reads the scheduler's config, which has a single field, the shift.
@@ -39,7 +39,7 @@ void check_text_width(const Checkpoint& checkpoint, const MiniMaxH3Config& confi
   check_fits(file, "hidden_size", parse_qwen3_config(json, file).hidden_size, "text_dim", config.text_dim);
 }
 
-/// Returns the values of Qwen3-VL if the checkpoint names no processor.
+/// Returns the config of the checkpoint's processor, or the values of Qwen3-VL if the checkpoint names no processor.
 PatchConfig patches_of_images(const Checkpoint& checkpoint) {
   if (std::ranges::count(checkpoint.roles(), kProcessor) == 0) return {};
   std::string file;

@@ -71,7 +71,7 @@ struct LayerNumbers {
   int64_t rows = 0, columns = 0;  // columns: those that are read
   size_t row_bytes = 0;
   RowReader reader = {};
-  /// One for each row; empty if one factor scales all rows, because it changes no ratio of lengths.
+  /// One for each row; empty if one factor scales all rows, because one factor changes no ratio of lengths.
   std::vector<float> factors = {};
   std::vector<std::byte> joined = {};  // owner of `data` if several tensors hold it
 

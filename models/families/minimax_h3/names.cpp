@@ -17,7 +17,7 @@ using Pairs = NameMap::Pairs;
 constexpr const char *kHeadsWidth = "num_attention_heads x attention_head_dim", *kFeedForwardRows = "2 x ffn_dim",
                      *kPatchElements = "in_channels x patch_size", *kWidthOfDecoder = "decoder's width";
 
-/// Returns the prefixes of the lists of layers, each in diffusers' name and the authors' name.
+/// Returns the prefixes of the lists of layers, each under diffusers' name and under the authors' name.
 Pairs lists_of_layers() {
   return {{"transformer_blocks.*.", "blocks.*."}, {"token_refiner.refiner_blocks.*.", "token_refiner.blocks.*."}};
 }

@@ -73,7 +73,8 @@ at::Tensor WanVae::normalized(const at::Tensor& latents) const {
       .to(latents.scalar_type());
 }
 
-// Decodes latents [1, C, F, H, W] to frames [1, colors x patch, F', s H, s W], one latent frame at a time.
+// Decodes latents [1, C, F, H, W] to frames [1, colors p p, F', s H, s W], where p is the patch size, one latent frame
+// at a time.
 void WanVae::decode_whole(const at::Tensor& latents, const RowSplit* rows, const TakeFrames& take) const {
   const at::Tensor frames = latents[0].permute({1, 2, 3, 0}).contiguous();
   ConvHistory history{.starts_on_zeros = true, .rows = rows};
