@@ -129,8 +129,8 @@ bool lacks_settings(char** environment) {
   return std::ranges::any_of(kSettings, [&](const Setting& setting) { return !is_chosen(setting, environment); });
 }
 
-/// Returns a copy of the environment, to which the missing ones of kSettings and the program's start are added. Returns
-/// null if memory runs out.
+/// Returns a copy of the environment with the variables of kSettings that were missing, and with the program's start.
+/// Returns null if memory runs out.
 char** completed(char** environment, int64_t start) {
   size_t size = 0;
   while (environment[size] != nullptr) ++size;

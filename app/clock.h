@@ -19,8 +19,8 @@ int64_t boot_nanoseconds();
 void set_program_start(int64_t boot_nanoseconds);
 
 /// Returns the seconds from the program's start to the first call of this function, which run_program() makes at once.
-/// Most of them load the libraries. Returns 0 if the start was not set. If another program, such as a shell, became
-/// this one by `exec`, its time does not count.
+/// Loading the libraries takes most of this time. Returns 0 if the start was not set. If another program, such as a
+/// shell, became this one by `exec`, its time does not count.
 double seconds_before_main();
 
 /// Returns the time of the first call of this function or of seconds_before_main().

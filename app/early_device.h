@@ -11,13 +11,13 @@
 
 namespace sparsereel::app {
 
-/// Values that stand for no GPU's number. kNoDevice: start nothing. kDriverAlone: start only the driver, because the
-/// GPU is not known yet. It depends on the file of --config, on --gpus, or on the rank of this process.
+/// Values in place of a GPU's number. kNoDevice: start nothing. kDriverAlone: start only the driver, because the GPU is
+/// not known yet: it depends on the file of --config, on --gpus, or on the rank of this process.
 inline constexpr int kNoDevice = -1, kDriverAlone = -2;
 
-/// The environment variable that profilers set. With a profiler, nothing is started early. The process then exits
-/// normally, so that the profiler can write its report (main.cpp), and it must not exit while a thread starts the
-/// driver.
+/// The environment variable that profilers set. With a profiler, the process exits normally, so that the profiler can
+/// write its report (main.cpp). Such an exit must not happen while a thread still starts the driver, so nothing is
+/// started early.
 inline constexpr std::string_view kProfilerVariable = "CUDA_INJECTION64_PATH";
 
 /// A command with one of these options computes nothing.

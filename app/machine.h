@@ -15,8 +15,8 @@ std::string operating_system();
 /// Returns the git commit that the sources had when cmake last ran; "unknown" if they were not in a git repository.
 std::string source_commit();
 
-/// The GPUs as the driver lists them, in CUDA's order. Needs no CUDA toolkit, because libcuda.so.1 comes with the
-/// driver.
+/// The GPUs as the driver lists them, in CUDA's order. Finding them needs no CUDA toolkit, because libcuda.so.1 comes
+/// with the driver.
 struct GpuDriver {
   bool found = false;
   std::string version;            // the CUDA version that the driver supports: "13.0"

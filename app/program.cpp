@@ -40,9 +40,9 @@ constexpr std::array<void (*)(CLI::App&, CommandLine&), 11> kCommands = {
     add_generate, add_batch,  add_serve,      add_decode,    add_bench, add_tune,
     add_inspect,  add_config, add_completion, add_reference, add_doctor};
 
-/// Rewrites options whose value may be left out as `--option=value`. The value is the next word if that is one of the
-/// option's choices, else OptionSpec::bare. Without this, `--offload set.csv` would take the name of the set as its
-/// value.
+/// Rewrites each option whose value may be omitted into the form `--option=value`. The value is the next word if that
+/// is one of the option's choices, else OptionSpec::bare. Without this, `--offload set.csv` would take the name of the
+/// set as its value.
 void complete_bare_options(std::vector<std::string>& arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     const OptionSpec* spec = find_option(key_of_option(arguments[i]));

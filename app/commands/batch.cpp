@@ -132,8 +132,8 @@ void check_takes_files(const std::filesystem::path& folder, const std::filesyste
   }
 }
 
-/// Removes the rows whose videos existed under other names and were `moved`. Also reports the rows whose outputs cannot
-/// be written as failed, and removes them.
+/// Removes the rows whose videos existed under other names and were `moved`. Also removes the rows whose outputs cannot
+/// be written, and reports these rows as failed.
 void keep_writable(std::vector<VideoTask*>& rows, const std::vector<MovedVideo>& moved, Renderer& renderer) {
   std::set<const VideoTask*> kept;
   for (const MovedVideo& each : moved) kept.insert(each.row);
@@ -333,7 +333,7 @@ std::vector<Group> SetRun::skip_finished() {
   const std::vector<VideoTask*> left = rows_in(groups);
   if (!left.empty()) check_takes_files(options_.folder, manifest_path(options_.folder, planned_.share.rank));
   const std::vector<MovedVideo> moved = move_finished(left);
-  remove_checkpoints(history_.made);  // runs that were killed right after they wrote the manifest's line left them
+  remove_checkpoints(history_.made);  // left by runs that were killed right after they wrote the manifest's line
   for (Group& group : groups) keep_writable(group.rows, moved, renderer_);
   progress_.clear();
   return groups;

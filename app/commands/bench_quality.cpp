@@ -27,8 +27,8 @@ namespace {
 namespace fs = std::filesystem;
 using bench::QualityPlan;
 
-/// Returns the classifier if there is one, and if a prompt describes a trait that it can recognize. `asked` is true if
-/// the user gave --judge; it is then an error if no prompt does.
+/// Returns the classifier if there is one, and if a prompt describes a trait that it can recognize. Otherwise returns
+/// nothing, or throws Error if the user gave --judge (`asked`) and no prompt describes a trait.
 std::optional<bench::Classifier> find_classifier(const QualityPlan& plan, bool asked) {
   if (plan.options.judge.empty()) return {};
   const bool tells = std::any_of(plan.prompts.begin(), plan.prompts.end(), [](const std::string& prompt) {

@@ -49,7 +49,7 @@ CLI::Option* add_shared_option(CLI::App& command, CommandLine& line, const Optio
 }  // namespace
 
 void CommandLine::collect(PresetUse use) {
-  // Before collect_settings(), which throws for a wrong value.
+  // Set this first: a report is written even if collect_settings() throws for a wrong value.
   report_file = values.contains("report") ? values.at("report") : "";
   collect_settings(settings, values, config, use);
 }

@@ -71,8 +71,8 @@ std::string dtype_of(const Settings& settings, const nlohmann::json& recipe, con
   return user_gave(settings, "dtype") || !known || !same_kind ? request.dtype : made_in;
 }
 
-/// Returns a warning if the latents were made in another dtype, or on another kind of device, than the video was
-/// decoded. The video's recipe then describes only how the latents were made. Otherwise returns an empty string.
+/// Returns a warning if the latents were made in one dtype or on one kind of device, and decoded in or on another. The
+/// video's recipe then describes only how the latents were made. Otherwise returns an empty string.
 std::string recipe_warning(const nlohmann::json& recipe, const models::Pipeline& pipeline) {
   const std::string made = saved_text(recipe, "dtype") + " on " + saved_text(recipe, "device");
   const std::string now = models::dtype_name(pipeline.dtype()) + " on " + kind_of(pipeline.device());

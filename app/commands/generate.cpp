@@ -143,7 +143,7 @@ class Generation : private JobUser {
   RunReport& report_;
   std::vector<VideoTask> videos_;
   std::shared_ptr<models::Pipeline> pipeline_;
-  std::string model_;                       // absolute path of the model's folder, which may be moved during the run
+  std::string model_;  // absolute path of the model, found early because the model may be moved during the run
   Clock::time_point start_ = main_start();  // start of the current video; the first video starts with the program
   EndSeconds begun_;                        // seconds spent before the current video's stages
   std::vector<std::string> early_;
@@ -187,7 +187,8 @@ void Generation::open() {
   begun_.open = seconds_since(start_) - begun_.libraries;
 }
 
-/// First tells the other ranks which model to open, so that all ranks open it at the same time.
+/// Connects the ranks and tells the other ranks which model to open. This comes before this rank opens it, so that all
+/// ranks open it at the same time.
 void Generation::meet() {
   const GenerateOptions& options = videos_.front().options;
   const int threads = options.run.threads ? static_cast<int>(*options.run.threads) : world_->threads();

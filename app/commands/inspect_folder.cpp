@@ -27,8 +27,8 @@ std::string below(const fs::path& file, const fs::path& folder) {
   return one_line((name.empty() ? file : name).string());
 }
 
-/// Returns the command that runs a model. Names each file of the model, unless the folder holds a single model:
-/// otherwise -m alone would not say which model is meant.
+/// Returns the command that runs a model. If the folder holds several models, the command names each file of this
+/// model, because -m alone would not say which model is meant.
 std::string command_for(const FolderInventory& inventory, const Candidate& model) {
   std::vector<std::string> words = {"generate", "-p", "a panda", "-m", inventory.folder.string()};
   if (model.images.needed) words.insert(words.end(), {"--image", "picture.jpg"});

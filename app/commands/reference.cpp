@@ -40,7 +40,7 @@ std::string choice_name(const std::string& key, const std::string& value) {
 
 /// Returns a sentence about the options that the option excludes, and one for each value that excludes other options.
 std::string exclusions(const OptionSpec& spec) {
-  std::map<std::string, std::string> excluded;  // options by value; the value is empty if every value excludes them
+  std::map<std::string, std::string> excluded;  // excluded options by value; under "" if every value excludes them
   const auto add = [&](const std::string& value, const std::string& other) {
     std::string& list = excluded[value];
     list += (list.empty() ? "" : ", ") + other;

@@ -59,7 +59,7 @@ std::string search_key(const TunePlan& plan, const models::Plan& untuned, const 
 
 tuning::SearchLimits limits_of(const TunePlan& plan, const models::Plan& untuned, const models::Pipeline& pipeline) {
   std::vector<int64_t> latents = models::latents_shape(pipeline.spec(), untuned.latent);
-  // Only the frames that are decoded.
+  // The state holds only the latent frames that are decoded; latents_shape() also counts padding.
   latents[static_cast<size_t>(models::frames_axis(pipeline.spec().layout))] = untuned.latent.frames;
   return {.layers = static_cast<size_t>(pipeline.spec().layers),
           .heads = static_cast<size_t>(pipeline.spec().heads),

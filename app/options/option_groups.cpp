@@ -1,4 +1,4 @@
-// Helps the files option_groups_*.cpp, which declare the options.
+// Functions that the files option_groups_*.cpp share. These files declare the options.
 #include "app/options/option_groups.h"
 
 namespace sparsereel::app::groups {

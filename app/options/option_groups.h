@@ -17,7 +17,7 @@ std::vector<OptionSpec> machine();
 std::vector<OptionSpec> latents();
 std::vector<OptionSpec> output();
 
-/// Returns the commands that denoise, apart from `generate` and `batch`, which take every option anyway.
+/// Returns the commands that denoise, apart from `generate` and `batch`, which OptionSpec::commands does not list.
 std::vector<Command> that_denoise();
 /// Returns the commands that take a model, apart from `generate` and `batch`.
 std::vector<Command> with_a_model();

@@ -76,7 +76,7 @@ std::vector<OptionSpec> parts() {
   };
 }
 
-/// Options that have the names of stable-diffusion.cpp (sd.cpp).
+/// Options whose names are those of stable-diffusion.cpp (sd.cpp).
 std::vector<OptionSpec> names_of_other_programs() {
   using enum ValueKind;
   return {

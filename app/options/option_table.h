@@ -56,7 +56,7 @@ struct OptionSpec {
   InHelp in_help = InHelp::everywhere;
   std::vector<std::string> choices = {};       // for ValueKind::choice
   std::vector<std::string> more_choices = {};  // synonyms that help does not list
-  std::string bare = {};                       // the value that the option has if none is given; empty if it needs one
+  std::string bare = {};                       // the value if the option is given without one; empty if it needs one
   std::vector<Command> commands = {};          // the commands that take it, besides `generate` and `batch`; see takes()
   InRecipe recipe = InRecipe::nothing;         // InRecipe::value if the option affects the frames
   bool written = false;                        // true if the run writes this file, false if it reads it
@@ -68,7 +68,8 @@ struct OptionSpec {
   ValueKind kind() const { return option.kind; }
 };
 
-/// Says where a file that a row of a prompt set names may lie. The set may come from a stranger.
+/// Says where a file that a row of a prompt set names may lie. This is limited because the set may come from a
+/// stranger.
 enum class RowFile {
   anywhere,        // the file is read and checked, but never quoted; relative to the working directory
   from_the_set,    // the file is read and checked, but never quoted; relative to the folder of the set

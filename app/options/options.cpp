@@ -47,7 +47,7 @@ std::string read_prompt(const Settings& settings, bool needed) {
   if (settings.has("prompt_file")) return read_prompt_file(settings);
   needed = needed && !settings.has("random_weights");  // random weights understand no prompt
   if (const Setting* prompt = settings.find("prompt")) {
-    // A recipe must reproduce its video even if that has an empty prompt.
+    // A recipe must reproduce its video even if the prompt was empty.
     if (needed && prompt->source != Source::recipe && is_blank(prompt->value))
       throw bad_option("prompt", "is empty", "say what to show");
     return prompt->value;
@@ -97,8 +97,8 @@ KnownModel known_model(const Settings& settings) {
   return {models::find_model_config(configs, model).value_or(models::ModelConfig{.file = configs}), model.defaults};
 }
 
-/// Returns the causes that leave options without effect and that the request and its device decide. Every command that
-/// denoises calls it.
+/// Returns the causes in the request and its device that leave options without effect. read_generate_options() calls
+/// this function, so it applies to every command that denoises.
 std::vector<NoEffectCause> no_effect_beside_request(const Settings& settings, const models::Request& request) {
   const bool asks_for_gpu = request.offload == models::Offload::on || request.max_vram || request.arithmetic == 16;
   const models::RunFacts facts = {.settings = &settings,

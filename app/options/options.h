@@ -37,7 +37,7 @@ struct RunOptions {
   std::map<std::string, std::string> files;  // files of weights by role, in addition to the model or in its place
   bool random_weights = false;               // true if `model` is the YAML of an architecture
   std::optional<bool> with_images = {};      // true if images are given; unset if that is not yet known
-  std::string model_name;                    // in recipes: the folder's name, or "random weights of" the YAML's name
+  std::string model_name;  // the name in recipes: the folder's, or "random weights of " and the YAML's
   std::filesystem::path output;
   std::filesystem::path contact_sheet;  // empty if none is asked for
   std::filesystem::path thumbnail;      // the first frame as a PNG, for a server; empty if none is asked for
@@ -96,14 +96,16 @@ models::Request read_request(const Settings& settings, Command command = Command
 /// no prompt. Callers that check lacks_prompt() themselves, and `config show`, need none.
 GenerateOptions read_generate_options(const Settings& settings, bool prompt_needed = true);
 
-/// Fills in the attention mode (by default sparse, if the device can run it) and the causes that leave options without
-/// effect. Throws Error if the device cannot run the mode with this dtype, or if a profile does not fit the model.
+/// Completes `options` once the model is open: adds the causes that leave options without effect, drops a profile that
+/// has no effect because attention is full, and sets the frame rate if the model has a fixed one. Throws Error if the
+/// pipeline's device cannot run the request's attention mode in the pipeline's dtype, or if the profile does not fit
+/// the model.
 void settle_options(const Settings& settings, GenerateOptions& options, const models::Pipeline& pipeline);
 
-/// Returns the causes that leave options without effect and that lie in the model or its sampler.
+/// Returns the causes in the model and its sampler that leave options without effect.
 std::vector<NoEffectCause> no_effect_beside_model(const models::Request& request, const models::Pipeline& pipeline);
 
-/// Returns the causes that leave options without effect and that lie in the output.
+/// Returns the causes in the output that leave options without effect.
 std::vector<NoEffectCause> no_effect_beside_output(const Settings& settings, const RunOptions& run);
 
 /// Returns how many videos are made of each prompt. Throws Error if that is out of range.

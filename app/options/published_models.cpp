@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr double kGigabyte = 1e9;
 
-/// One way to get a model, from a repository of this name. A repository with several names has one entry per name.
+/// One way to get a model: from the repository called `name`. A repository with several names has one entry per name.
 struct Known {
   const models::Architecture* architecture;
   models::Published published;

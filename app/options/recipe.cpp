@@ -86,8 +86,8 @@ std::optional<std::pair<std::string, fs::path>> own_model(const std::string& nam
   return std::pair(random ? "random_weights" : "model", path);
 }
 
-/// Adds --dropped none and --select mass (SpargeAttn's method) to recipes of sparse videos that lack `dropped`. They
-/// come from versions without means; the defaults of this version would make another video.
+/// Adds --dropped none and --select mass (SpargeAttn's method) to recipes of sparse videos that lack `dropped`. Such
+/// recipes come from versions without means; the defaults of this version would make another video.
 void add_published_method(std::map<std::string, std::string>& values) {
   const auto mode = values.find("attention");
   const bool drops = mode != values.end() && (mode->second == "sparse" || mode->second == "check");

@@ -18,7 +18,7 @@ struct ExactRows {
 /// dtype has rounded them. If `causal`, query i sees the keys up to i.
 ExactRows exact_attention(const Inputs& inputs, int64_t rows, bool causal);
 
-/// Sums over the elements of outputs o and of exact outputs o*, in one call or in several.
+/// Sums over the elements of outputs o and of exact outputs o*, of one call or of several.
 struct Accuracy {
   double error = 0, size = 0;                               // sum|o - o*|, sum|o*|
   double product = 0, got_square = 0, expected_square = 0;  // o . o*, |o|^2, |o*|^2

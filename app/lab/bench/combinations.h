@@ -54,7 +54,7 @@ struct Combination {
   /// Turns dense_share and exact into numbers of steps. Call it once the number of steps of a run is known.
   void settle(int64_t steps);
   bool sparse() const { return mode == attention::Mode::sparse; }
-  bool untuned() const { return sparse() && profile.empty(); }  // the lists and the settings give its policy
+  bool untuned() const { return sparse() && profile.empty(); }  // lists and settings give the policy, not a profile
   bool by_head() const { return sparse() && !policy.per_head.empty(); }
   bool has_untuned_means() const { return untuned() && policy.dropped == attention::Dropped::mean; }
 };
@@ -68,10 +68,10 @@ Row fields_of(const Combination& combination);
 Row selection_fields(const attention::Policy* policy, bool tuned = false);
 const Columns& selection_columns();
 
-/// These describe the block selection of a row for titles and charts. selection_name() returns texts such as "0.5",
-/// "0.5 means of 16 by error", "error 0.05 means of 16 by error". Empty if the row has no selection. value_name()
-/// returns only the first part: "0.5", "cdf 0.9", "error 0.05", "block error 0.008"; it puts `topk` before a share of
-/// blocks.
+/// The next two functions describe the block selection of a row for titles and charts. selection_name() returns texts
+/// such as "0.5", "0.5 means of 16 by error", "error 0.05 means of 16 by error". Both return an empty text if the row
+/// has no selection. value_name() returns only the first part: "0.5", "cdf 0.9", "error 0.05", "block error 0.008". It
+/// puts the text `topk` before a share of blocks such as "0.5".
 std::string selection_name(const Row& row);
 std::string value_name(const Row& row, const std::string& topk = {});
 /// Returns the name of a row, such as "sparse 0.5 means of 16 by error native first-block:0.1 on 2 GPUs": mode,
@@ -120,15 +120,15 @@ struct Compared {
 };
 
 /// Combines the items of the lists in every way. Each combination has the settings that `generate` would have if its
-/// command line gave exactly these items: an item brings its own defaults and removes weaker values that it excludes.
-/// Presets come first. Modes and token orders vary slowest, then `dropped`, `select` and the like; the number of
-/// blocks, dense steps, caches and weights vary fastest. Exceptions:
+/// command line gave exactly these items: an item brings its own defaults, and removes the values that it excludes if
+/// they come from weaker sources. Presets come first. Modes and token orders vary slowest, then `dropped`, `select` and
+/// the like; the number of blocks, dense steps, caches and weights vary fastest. Exceptions:
 ///   topk, cdf, error and block_error exclude each other, so each has its own rows;
 ///   a profile has its own selection and combines only with listed dense steps, caches, weights and token orders;
 ///   a preset combines only with weights;
-///   modes other than sparse combine only with caches and weights, in the first order;
+///   modes other than sparse combine only with caches and weights, in the first token order;
 ///   contradictory combinations are left out, such as `select` error, which needs means, with `dropped` none.
-/// Throws Error naming an item that is out of range, and options that would have no row.
+/// Throws Error naming an item that is out of range, or options that no row would use.
 Grid expand(const Settings& base, const Lists& lists, const Compared& compared);
 
 }  // namespace sparsereel::app::bench

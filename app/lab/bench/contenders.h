@@ -26,7 +26,7 @@ struct Contender {
   std::optional<attention::Policy> policy;  // for mode sparse
   /// Computes attention. Throws Error or c10::Error if the contender cannot run on these inputs.
   std::function<AttentionResult(const Inputs&)> run;
-  /// Runs only the pre-pass of this project's attention on a GPU, which quantizes and chooses blocks. Empty for other
+  /// Runs only the pre-pass (quantizing and choosing blocks) of this project's attention on a GPU. Empty for other
   /// contenders.
   std::function<void(const Inputs&)> run_prepass{};
 };

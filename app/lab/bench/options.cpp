@@ -55,7 +55,8 @@ std::vector<Workload> collect_workloads(const AttentionOptions& options) {
   return workloads;
 }
 
-/// Warns about options of synthetic data if all data are captured, and about options of captured data if no data are.
+/// Warns about options of synthetic data if all data are captured, and about options of captured data if no data are
+/// captured.
 void warn_of_data(const AttentionOptions& options, std::vector<std::string>& warnings) {
   if (options.token_orders && options.captured.empty())
     warnings.emplace_back("--token-order has no effect on made-up data");

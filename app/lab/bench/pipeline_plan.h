@@ -11,7 +11,7 @@ namespace sparsereel::app::bench {
 
 constexpr const char* kNoDryRun = "off";  // PipelineOptions::dry_run if --dry-run is not given
 
-/// The options of `bench pipeline` that `generate` does not have; An unset option stands for its default.
+/// The options of `bench pipeline` that `generate` does not have. An unset option stands for its default.
 struct PipelineOptions {
   std::string modes = "full,quantized,sparse";
   Lists lists;
@@ -19,7 +19,7 @@ struct PipelineOptions {
   std::optional<int64_t> warmup;
   std::optional<int64_t> repetitions;
   bool no_decode = false;
-  std::string dry_run = kNoDryRun;  // if given: empty or "true" without numbers, else "5180" or "5180,340"
+  std::string dry_run = kNoDryRun;  // --dry-run: "5180" (ms), "5180,340" (ms, GB/s); empty or "true" if without value
   std::string against;              // empty if none
   std::string heat_map;             // empty if none
   TableOptions table;

@@ -25,7 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kFarLonger = 1.25;  // a row gets a note if measuring the parts of a step slows it down by this factor
+/// A row gets a note if measuring the parts of a step slows the step down by this factor.
+constexpr double kFarLonger = 1.25;
 
 /// Adds to the row how `milliseconds` divide into matmul, attention and rest. Adds a note if the calls that were split
 /// took far longer than `milliseconds`.
@@ -82,7 +83,7 @@ class PipelineStages {
 
   /// Loads the transformer and measures the steps. Each contender warms up; then they take turns step by step, all from
   /// the same noise. In each repetition, the time of one more step is split into matmul, attention and rest, and their
-  /// shares are applied to the median step. A contender with a cache takes turns with whole runs, and its time is not
+  /// shares are applied to the median step. For a contender with a cache, a turn is a whole run, and its time is not
   /// split, because its steps differ. A contender's failure becomes its row's note.
   void measure_steps() {
     progress_.stage("load transformer");

@@ -41,7 +41,7 @@ std::vector<std::string> items_of(const Lists& lists, const std::string& key) {
   return is_given(lists, key) ? split(*lists.at(key), ',') : std::vector<std::string>{};
 }
 
-/// Returns true if the options list presets, and no other rows apart from weights.
+/// Returns true if the options list presets, and nothing else except perhaps weights.
 bool are_presets_alone(const QualityOptions& options) {
   return is_given(options.lists, "preset") && !options.modes &&
          std::ranges::none_of(options.lists, [](const auto& list) {

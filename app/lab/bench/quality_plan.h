@@ -35,7 +35,9 @@ struct QualityOptions {
 void add_options(CLI::App& command, QualityOptions& options);
 
 struct QualityPlan : VideoPlan {
-  QualityOptions options;  // `judge` is filled in if the default exists; `plot` is empty if there are no times to draw
+  /// As given, with two exceptions: `judge` holds the default classifier if the user gave none and the default exists;
+  /// `plot` is empty if there are no times to draw.
+  QualityOptions options;
   std::vector<std::string> prompts;
   std::optional<StepTimes> times = {};  // times from --times, which replace times of this run
   std::optional<size_t> against = {};   // the row that others are compared with, prompt by prompt

@@ -184,8 +184,9 @@ double QualityRuns::time_step(const Side& side, Entry& entry) {
 }
 
 /// Times the contenders in turns. Contenders without a cache take turns step by step. Then each contender with a cache
-/// makes a whole run alone, so that its cache shares memory with no other. It is not timed if fewer steps are timed
-/// than a video has, because these would not show how many are reused. In the end, all denoisings are released.
+/// makes a whole run alone, so that its cache shares memory with no other. If fewer steps are timed than a video has,
+/// contenders with a cache are not timed, because a few steps would not show how many are reused. In the end, all
+/// denoisings are released.
 void QualityRuns::take_turns(const Side& side, std::span<Entry*> all, int64_t rounds) {
   begin("time steps", side);
   const auto restart = [&](Entry& entry) { entry.denoising = start(side, entry, 0, attention::Mode::sparse); };

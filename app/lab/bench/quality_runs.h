@@ -44,9 +44,9 @@ class QualityRuns {
   /// error becomes the note of its row. Only one pipeline at a time has its transformer in memory; the reference comes
   /// first.
   void denoise();
-  /// Times steps of the first prompt, without measuring errors. All combinations take turns with full attention, except
-  /// rows with other weights than the reference, which are timed before and by themselves. Does nothing if --times
-  /// gives the times.
+  /// Times steps of the first prompt, without measuring errors. Rows with the weights of the reference take turns with
+  /// full attention. Rows with other weights are timed before, and take turns only with rows of the same weights. Does
+  /// nothing if --times gives the times.
   void time_steps();
   /// Decodes the latents and compares each row's frames with those of full attention.
   void compare();

@@ -41,11 +41,11 @@ const models::TunedProfile& profile_of(const PipelinePlan& plan, const Combinati
   return *std::ranges::find(plan.profiles, std::filesystem::path(combination.profile), &models::TunedProfile::file);
 }
 
-/// Returns a request that resolves to the combination. It must say everything, because the other ranks get only the
-/// request.
+/// Returns a request that resolves to the combination. It must contain all settings, because the other ranks get only
+/// the request.
 models::Request request_of(const PipelinePlan& plan, const Combination& combination) {
   models::Request request = combination.selected(plan.request);
-  request.policy.reset();  // a policy belongs only to the contender with the profile
+  request.policy.reset();  // it may be a profile's, which only the profile's contender uses
   request.attention_mode = combination.mode;
   request.token_order = combination.order;
   request.cache = combination.cache;

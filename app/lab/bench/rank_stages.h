@@ -23,8 +23,8 @@ struct GpuCount {
 std::vector<GpuCount> gpu_counts(const Settings& settings, const Lists& lists);
 /// Returns true if `together` is true for any item.
 bool any_together(const std::vector<GpuCount>& counts);
-/// Returns the smallest number of GPUs. A video that fits into the memory of so many GPUs also fits if more GPUs make
-/// it.
+/// Returns the smallest number of GPUs. Memory is checked for this number: a video that fits with so many GPUs also
+/// fits with more.
 int64_t fewest(const std::vector<GpuCount>& counts);
 
 /// Returns the device of the first rank, which also makes the videos of a single GPU. `device` is the value of
@@ -38,8 +38,9 @@ VideoCost video_cost(const models::ModelSpec& spec, const models::Plan& video);
 /// Returns the columns of a row, in addition to those of its combination (see rows.h):
 ///   gpus; grouped, true if a single GPU ran the code for groups of ranks;
 ///   ms of the steps (with a cache, of each video's average step);
-///   exchange_ms, the time of a step that rank 0 spends in exchanges, including waiting; exchange_percent, that of ms;
-///   decode_seconds; scaling and decode_scaling, relative to the first count;
+///   exchange_ms, the time of a step that rank 0 spends in exchanges, including waiting;
+///   exchange_percent, exchange_ms in percent of ms; decode_seconds;
+///   scaling and decode_scaling, how many times as fast steps and decoding are as on the first number of GPUs;
 ///   speedup, over mode full on as many GPUs; steps_ms, the time of each step; video_seconds;
 ///   expected_ms and expected_exchange_ms, which ranks_cost.h estimates from a single GPU's time in this run;
 ///   rel_l1 and psnr against mode full of the first count; peak_gib of rank 0.

@@ -199,7 +199,7 @@ void split_prepass(Rows& rows) {
 
 Columns quality_columns() {
   Columns mode = varying({"mode"}), means = columns({"mean_share"}), judge = columns({"judge"});
-  mode[0].usual = attention::name(attention::Mode::sparse);  // rows of other modes need a name
+  mode[0].usual = attention::name(attention::Mode::sparse);  // hide the column only if every row is sparse
   means[0].beside = "cell";
   judge[0].text = judged_text;
   const Columns head = joined(

@@ -96,8 +96,8 @@ double ShareTimes::ms(double share) const {
   return below.ms + (share - below.share) / (above->share - below.share) * (above->ms - below.ms);
 }
 
-/// Fills the row's times from one column of the reports: "ms", or a quartile. The keys of the filled fields then have
-/// the quartile's ending. Returns false if no report has such a step.
+/// Fills the row's times from one column of the reports: "ms", or a quartile. For a quartile, the keys of the filled
+/// fields get its ending. Returns false if no report has a step that is needed.
 bool StepTimes::fill(Row& row, int64_t run_steps, const std::string& figure) const {
   const double dense = number_of(row, "computed_dense_steps").value_or(0), computed = *number_of(row, "computed_steps");
   ShareTimes own;

@@ -36,8 +36,8 @@ struct VideoPlan {
 VideoPlan make_video_plan(const GenerateOptions& given, const Lists& lists);
 
 /// Resolves the request, checks the profiles, prints warnings, and begins the report. The report gets machine,
-/// architecture and settings: model, LoRAs, dtype, size, tokens, guidance scale, sampler, steps, seed and the shared
-/// part of the policy. `ranks` is the smallest number of ranks that make a video together.
+/// architecture and settings: model, LoRAs, dtype, size, tokens, guidance scale, sampler, steps, seed and the part of
+/// the policy that all combinations share. `ranks` is the smallest number of ranks that make a video together.
 void begin_report(const Settings& settings, VideoPlan& plan, const models::Checkpoint& folder,
                   const models::Pipeline& pipeline, RunReport& report, int64_t ranks = 1);
 

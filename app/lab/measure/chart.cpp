@@ -99,7 +99,8 @@ std::string drawn(const fs::path& path, const Input& input) {
   file.write(text.data(), text.size());
   file.commit();
   const std::string command = "gnuplot " + shell_quoted(script) + " 2> " + shell_quoted(errors);
-  FILE* const output = popen(command.c_str(), "r");  // a pipe: this program writes the file, and reports a full disk
+  // Read the picture through a pipe, so that this program writes the file and can report a full disk.
+  FILE* const output = popen(command.c_str(), "r");
   if (output == nullptr)
     throw run_failure(
         path.string() + " is not drawn: gnuplot could not be started: " + std::generic_category().message(errno),

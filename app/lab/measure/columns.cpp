@@ -92,7 +92,7 @@ const std::vector<Column> kFigures = {
     {"decode_scaling", "decode x fewest", 3, "", "how many times as fast as decoding on the fewest GPUs"},
     {"megabytes", "MB sent a layer", 3, "MB", "what a GPU sends in a layer: q, k, v and the output"}};
 
-/// A figure that is derived from another figure. The key of the other figure, with `ending` appended, is its key.
+/// A figure that is derived from another figure. Its key is the other figure's key followed by `ending`.
 struct Derived {
   std::string ending, title, meaning;
 };

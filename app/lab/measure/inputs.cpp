@@ -1,7 +1,7 @@
 // Generates random inputs.
 //
-// `structured` draws each head separately, so that quantization and block selection meet the data of a trained model.
-// With t the position of a token in the sequence:
+// `structured` draws each head separately, so that quantization and block selection are measured on data like those of
+// a trained model. With t the position of a token in the sequence:
 //   q = smooth + a F(t) + mean_q            mean_q  ~ 0.5 N(0, 1) per channel
 //   k = (smooth + a F(t)) . g + mean_k      mean_k  ~ 2 N(0, 1) per channel, as K's mean dwarfs its spread in models
 //   v = smooth . g + mean_v                 mean_v  ~ 0.5 N(0, 1) per channel

@@ -16,8 +16,8 @@ struct Inputs {
 };
 
 /// Returns how many copies of the inputs must take turns so that each is read from memory and not from a cache.
-/// Together the copies have at least 200 MB, which is more than any GPU's L2 cache. Returns 1 if one copy is that
-/// large, and at most 256.
+/// Together the copies have at least 200 MB, which is more than any GPU's L2 cache. Returns 1 if a single copy is that
+/// large, and never more than 256.
 int64_t copies_beyond_cache(const Shape& shape, at::ScalarType dtype);
 
 /// Returns the bytes of so many copies of q, k and v.

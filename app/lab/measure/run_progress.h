@@ -59,16 +59,16 @@ void report_run(c10::Device device, RunReport& report);
 void report_warnings(const std::vector<std::string>& warnings, RunReport& report);
 
 /// Adds warnings about options that have no effect on this model, a size that it was not made for, and steps that take
-/// very long. Benchmarks call it once the model is open, because they plan their rows before. `plan` is the resolved
-/// request.
+/// very long. Benchmarks plan their rows before the model is open, and call this function afterwards. `plan` is the
+/// resolved request.
 void add_model_warnings(std::vector<std::string>& warnings, const Settings& settings, const models::Request& request,
                         const models::Plan& plan, const models::Pipeline& pipeline);
 
 /// Throws Error if the pipeline's device or dtype has no sparse attention.
 void check_sparse_runs(const models::Pipeline& pipeline);
 
-/// Encodes the text and images of each plan, and returns the results on the CPU. Calls `before` with the number of
-/// finished texts before each text; it may throw to end the run.
+/// Encodes the text and images of each plan, and returns the results on the CPU. Before each text, calls `before` with
+/// the number of finished texts; `before` may throw to end the run.
 std::vector<models::Conditioning> encode_texts(models::Pipeline& pipeline, const std::vector<models::Plan>& plans,
                                                PictureFiles& pictures, RunProgress& progress,
                                                const std::function<void(int64_t done)>& before);

@@ -50,8 +50,8 @@ class Timer {
   std::vector<std::pair<c10::Event, c10::Event>> pending_;  // GPU: before and after each call
 };
 
-/// Times a call that does not wait for the device itself, and returns its milliseconds. Waits for the device before and
-/// after the call.
+/// Returns the milliseconds of a call. Waits for the device before and after the call, so the call itself need not
+/// wait.
 double milliseconds_of(c10::Device device, const std::function<void()>& call);
 
 struct Rounds {
@@ -65,8 +65,9 @@ struct Rounds {
 using TimedCall = std::function<void(int64_t buffer)>;
 
 struct Measurement {
-  std::vector<double> milliseconds;  // one per repetition: the time of a call, or the median of a turn's later half
-  std::string failure;               // why the contender failed; empty if it did not
+  std::vector<double>
+      milliseconds;     // one per repetition: the time of the turn's call, or the median of its later calls
+  std::string failure;  // why the contender failed; empty if it did not
 };
 
 /// Gives every contender one turn per round (A B C, A B C, ...). Each call uses the next copy of the inputs. A turn is

@@ -42,15 +42,17 @@ struct Axes {
   std::vector<std::string> weights;
 };
 
-/// Returns the values of topk that are searched by default. Steps are timed with each of them.
+/// Returns the values of topk that are searched by default. If only a bound on errors is searched (--block-error),
+/// steps are still timed with each of these values, because the time of such a step is interpolated between them.
 std::vector<std::optional<double>> usual_topks();
 
-/// For each option, returns the user's value if it is given, else the values to search by default. The default weights
-/// contain fp8, which `tune` replaces by int8 where int8 is faster.
+/// For each option, returns the user's value if it is given, else the values to search by default. By default, the
+/// weights to search include fp8, which `tune` replaces by int8 where int8 is faster.
 Axes axes_of(const Settings& settings);
 
-/// Returns every combination of the values with sparse, quantized and full attention, except full attention alone,
-/// which is the reference. Of candidates that compute the same in a run of `steps` steps, returns only one.
+/// Returns every combination of the values with sparse, quantized and full attention, except full attention without a
+/// cache and with weights "auto", which is the reference. Of candidates that compute the same in a run of `steps`
+/// steps, returns only one.
 std::vector<Candidate> candidates_of(const Axes& axes, int64_t steps);
 
 /// Returns the candidate that these settings, such as those of a preset, describe.

@@ -49,7 +49,7 @@ attention::Trial HeadTrials::measure(const Inputs& inputs, int64_t head, const a
   context.policy = {untuned_};
   context.policy.defaults = policy;
   context.policy.selection_rows = selection_rows;
-  context.policy.dense_operations = 0;  // do not switch to full attention because a call with one head is short
+  context.policy.dense_operations = 0;  // a call with one head is short, and short calls could switch to full attention
   const auto only = [head](const at::Tensor& x) { return x.narrow(2, head, 1); };
   const attention::Result result =
       attention::attend(only(inputs.q), only(inputs.k), only(inputs.v), context, workspace_);
@@ -65,7 +65,7 @@ attention::Trial HeadTrials::measure(const Inputs& inputs, int64_t head, const a
 
 void HeadTrials::run(const models::AttentionCall& call, HeadSearches& searches) {
   std::vector<attention::HeadSearch>& heads = searches.at(static_cast<size_t>(call.layer));
-  // Use one guidance pass per step, in turn.
+  // Each entry of the batch is a guidance pass. The entries take turns: each call is measured on one of them.
   const Inputs inputs = inputs_of(call, heads.front().calls() % call.q.size(0));
   const at::Tensor full = attention::attend(inputs.q, inputs.k, inputs.v, inputs.context, workspace_).out;
   for (size_t head = 0; head < heads.size(); ++head) {

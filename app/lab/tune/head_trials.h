@@ -16,13 +16,13 @@ using HeadSearches = std::vector<std::vector<attention::HeadSearch>>;  // [layer
 class HeadTrials {
  public:
   /// In all trials, `untuned` says what replaces dropped blocks and how blocks are ranked. `selection_rows` is the
-  /// number of queries that share one choice of blocks, except in trials of the untuned policy. `poll` is called
-  /// between trials; it may throw to end the run.
+  /// number of queries that share one choice of blocks, except in trials of the untuned policy, which use the number in
+  /// `untuned`. `poll` is called between trials; it may throw to end the run.
   HeadTrials(const attention::BlockPolicy& untuned, int64_t selection_rows, std::function<void()> poll);
 
   /// For each head in the call's layer, measures the policies that the head's search asks for, until the search asks
-  /// for no more. Uses one entry of the batch. The reference is full attention on the same device and dtype, so the
-  /// error includes the error of quantization.
+  /// for no more. Measures on one entry of the batch. The reference is full attention on the same device and dtype, so
+  /// the error includes the error of quantization.
   void run(const models::AttentionCall& call, HeadSearches& searches);
 
  private:
@@ -38,7 +38,7 @@ class HeadTrials {
   attention::BlockPolicy untuned_;
   int64_t selection_rows_;
   std::function<void()> poll_;
-  attention::Workspace workspace_;  // not the workspace of the run, which counts the calls of the run
+  attention::Workspace workspace_;  // separate from the run's workspace, which counts calls: trials must not count
 };
 
 }  // namespace sparsereel::app::tuning

@@ -22,10 +22,11 @@ class HeadPhase {
   HeadPhase(const TuneContext& context, const Candidate& candidate, VideoRuns& videos);
 
   /// Measures heads in the planned steps. Returns false if this phase's part of the time budget ended before all steps
-  /// were measured. Throws OutOfTime if by then a head was not measured even once.
+  /// were measured. Exceeds that part until every head was measured once. Throws OutOfTime if the whole budget ends
+  /// first.
   bool measure();
   FoundHeads found() const;
-  /// Returns the candidate's policy with the heads' own blocks.
+  /// Returns the candidate's policy with the policies that `found` holds for the heads.
   attention::Policy policy_of(const FoundHeads& found) const;
 
  private:
@@ -37,7 +38,7 @@ class HeadPhase {
   HeadState& heads_;
   attention::HeadSearch fresh_;
   int64_t selection_rows_;
-  double ends_;  // seconds since the start of the command at which this phase ends
+  double ends_;  // when this phase ends, in seconds since the start of the command
 };
 
 }  // namespace sparsereel::app::tuning

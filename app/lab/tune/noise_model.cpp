@@ -41,8 +41,8 @@ constexpr double kUsualThreshold = 0.1;
 constexpr double kLeastTopk = 0.01;  // a share of blocks; at 0, the noise would be infinite
 constexpr int kIterations = 30;
 
-/// Returns how many of the videos have the setting `traits`. Several videos of one setting say less than the same
-/// number of videos of different settings.
+/// Returns how many of the videos have the setting `traits`. variance_of() needs it: videos of one setting share that
+/// setting's error, so each tells less than a video of another setting.
 double count_alike(const std::vector<Decibels>& measured, const Traits& traits) {
   return static_cast<double>(std::ranges::count_if(measured, [&](const Decibels& each) {
     const Traits& other = each.traits;

@@ -15,7 +15,7 @@ struct Traits {
   bool quantized = true;  // true if blocks are computed in 8 bits
   double topk = 1;        // share of blocks that are computed
   bool bounded = false;   // true if one bound on the errors of blocks (--block-error) chooses the blocks
-  double dense = 0;       // share of steps with every block
+  double dense = 0;       // share of steps that compute every block
   double threshold = 0;   // threshold of the cache; 0 without a cache
   double first = 0;       // share of the steps, at the start, that the cache may not skip
   bool fp8 = false;       // weights in fp8
@@ -23,9 +23,9 @@ struct Traits {
 };
 /// Returns the traits. If `share` is set, it is the share of blocks, in place of usual_share().
 Traits traits_of(const Candidate& candidate, int64_t steps, std::optional<double> share = {});
-/// Returns the share of blocks that a candidate computes in steps that drop some: its topk. For a bound on the errors
-/// of blocks, returns about the share that the tiny model computes at 256 x 256. The result exceeds 1 if the bound is
-/// so small that all blocks are computed.
+/// Returns the share of blocks that a candidate computes in steps that drop blocks: its topk, or 0.3 if it has neither
+/// topk nor bound. If it has a bound on the errors of blocks, returns about the share that the tiny model computes at
+/// 256 x 256. That result exceeds 1 if the bound is so small that all blocks are computed.
 double usual_share(const Candidate& candidate);
 
 /// A measured video: its PSNR against the same video made with full attention, or another figure on that scale, in dB.
@@ -55,7 +55,7 @@ class NoiseModel {
   void fit(const std::vector<Decibels>& measured);
   /// Returns the expected mean over all prompts in dB, and its standard deviation.
   Guess guess(const Traits& traits) const;
-  /// Returns how many dB easier the prompt is than the mean.
+  /// Returns how many dB easier the prompt is than the mean prompt.
   double ease(size_t prompt) const { return parameters_[parameters_.size() - prompts_ + prompt] - mean_ease(); }
 
  private:
@@ -69,8 +69,10 @@ class NoiseModel {
 
   size_t prompts_;
   std::vector<double> prior_, spread_;  // mean and standard deviation of each parameter's prior
-  std::vector<double> parameters_;      // logarithms of the factors, the exponents, then ease() of each prompt
-  std::vector<double> covariance_;      // of the fitted parameters, row by row
+  /// In this order: log q, log b, s, d, log c, t, f, log w, log w of int8, log g; then, for each prompt, by how many
+  /// decibels it is easier than others. ease() subtracts the mean of these decibels.
+  std::vector<double> parameters_;
+  std::vector<double> covariance_;  // covariance of the fitted parameters, row by row
 };
 
 /// The standard deviations, in dB, of errors that the model does not explain. Each candidate has an error of deviation

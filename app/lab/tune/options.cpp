@@ -17,8 +17,8 @@ namespace {
 
 constexpr double kLongest = 30.0 * 24 * 3600;
 
-/// The goal without a limit: the mean PSNR over prompts and the lowest PSNR of a prompt, in dB. The preset balanced had
-/// more on the prompts that it was chosen on.
+/// The goal if the user gives none: the least mean PSNR over prompts, and the least PSNR of a single prompt, in dB. On
+/// the prompts on which the preset balanced was chosen, its PSNRs were higher.
 constexpr double kBalancedPsnr = 40, kBalancedLowest = 36;
 
 void check_bound(const char* option, double value) {

@@ -51,14 +51,14 @@ struct TunePlan {
   std::optional<bench::StepTimes> times;  // step times of another model, from --times, which replace this model's times
   attention::Bounds bounds;               // --l1 and --l2
   bool bounds_asked = false;  // true if the user gave --l1 or --l2: heads keep these bounds even where that is slower
-  int64_t samples = 0;        // number of steps of each prompt's run in which heads are measured
+  int64_t samples = 0;        // in how many steps of each prompt's run heads are measured
   int64_t videos = 0;         // number of prompts whose videos are compared; if 0, only heads are measured
   std::filesystem::path output, heat_map;
   std::vector<std::string> warnings;  // about options without effect
 
   /// Returns how many queries share one choice of blocks if each head has its own policy. On a CPU, 64: its tiles have
-  /// 64 queries, so the finest choice costs nothing. On a GPU, the number of the untuned policy, which its kernels
-  /// need.
+  /// 64 queries, so the finest choice costs nothing. On a GPU, the number of the untuned policy, because its kernels
+  /// need that number.
   static int64_t selection_rows(const models::Plan& untuned) {
     return untuned.device == "cpu" ? 64 : untuned.attention_policy.selection_rows;
   }

@@ -21,8 +21,8 @@ attention::ProfileSetting made_with(const models::Plan& untuned) {
           .dtype = untuned.dtype};
 }
 
-/// Returns the bounds that all heads keep. They are wider than planned if some heads keep the untuned policy because it
-/// is faster.
+/// Returns bounds within which the errors of all heads lie. They are wider than planned if some heads use the untuned
+/// policy because it does less work, although its error is larger.
 attention::Bounds kept_bounds(const TunePlan& plan, const attention::Profile& profile) {
   double worst = 0;
   for (const auto& layer : profile.heads)
@@ -117,10 +117,10 @@ std::string beside_presets(const TunePlan& plan, const Found& found) {
   return ", " + fixed(fastest->seconds / found.chosen().seconds, 2) + " x as fast as " + named;
 }
 
-/// How well the compared videos of a setting support that other prompts reach the goal's percentile, too.
+/// Says how sure the compared videos of a setting make it that other prompts reach the goal's percentile, too.
 struct Tail {
-  int64_t prompts = 0, below = 0;  // number of videos, and of those that are below the bound
-  double share = 0, sure = 0;  // sureness(), which is `sure`, that at most `share` of all prompts are below the bound
+  int64_t prompts = 0, below = 0;  // number of videos, and how many of them have a PSNR below the bound
+  double share = 0, sure = 0;  // the share of all prompts that may lie below it; the sureness() that no more prompts do
 };
 
 Tail tail_of(const Goal& goal, const Standing& chosen) {

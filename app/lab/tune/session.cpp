@@ -22,9 +22,9 @@ Candidate blocks_of(const models::Plan& untuned, const std::string& weights) {
   return candidate;
 }
 
-/// Returns the first preset with a topk, in which a bound on the errors of blocks replaces the topk. The bound is the
-/// one that should compute about as many blocks. How many blocks a bound computes depends on the size of the video, so
-/// until a bound was measured, all bounds may look slow.
+/// Returns a copy of the first preset with a topk, in which the topk is replaced by the bound on the errors of blocks
+/// that should compute about as many blocks. The caller measures this candidate early: how many blocks a bound computes
+/// depends on the size of the video, so until one bound is measured, all bounds may look slow.
 std::optional<Candidate> bounded_twin(const std::vector<Candidate>& presets, const std::vector<double>& bounds) {
   const auto preset = std::ranges::find_if(presets, [](const Candidate& each) { return each.topk.has_value(); });
   if (preset == presets.end() || bounds.empty()) return {};
@@ -135,7 +135,7 @@ double Session::seconds_by_heads(const Candidate& candidate, const HeadState& he
 bool Session::gain_by_heads(const Candidate& candidate, const HeadPhase& phase, Found& found) {
   HeadState& state = context_.own.state.heads;
   const auto samples = static_cast<int64_t>(state.sampled.size());
-  if (state.compared_samples != samples) {  // more samples were measured since, which may change the choices of heads
+  if (state.compared_samples != samples) {  // more samples were measured since, so the choices may differ
     state.compared_samples = samples;
     state.videos.clear();
     state.speedup = 0;

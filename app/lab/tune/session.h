@@ -1,5 +1,5 @@
-// A tuning run. It compares settings by whole videos. Then it finds a policy for each head of the best setting, and
-// keeps these policies if they make it faster.
+// A tuning run. It compares settings by whole videos. Then it finds a policy for each head of the best setting. The
+// result contains these policies if they make that setting faster and it still reaches the goal.
 #pragma once
 
 #include <optional>
@@ -21,9 +21,9 @@ struct Found {
   Videos head_videos;                   // videos made with the best candidate and the policies of `heads`
   double speedup = 1;                   // speedup of a step by the policies of `heads`
   double head_seconds = 0;              // seconds of denoising a video with the policies of `heads`
-  std::string no_heads;                 // why heads have no blocks of their own
+  std::string no_heads;                 // why the result has no policies for heads
   bool complete = true;                 // false if the budget ended the search
-  std::string ended_before;             // completes "the budget ended before ...": "all heads were measured"
+  std::string ended_before;             // end of "the budget ended before ...", such as "all heads were measured"
 
   const Standing& setting() const { return search->standings().at(*best); }
   /// Returns the best candidate's results; if `heads` is set, the results with these policies.

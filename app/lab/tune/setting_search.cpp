@@ -12,13 +12,13 @@
 namespace sparsereel::app::tuning {
 namespace {
 
-/// Videos of a candidate are made only if they promise to gain at least this share of the best candidate's seconds, or
-/// so many decibels.
+/// Videos of a candidate are made only if they promise to gain at least this share of the best candidate's seconds, or,
+/// if the goal limits the seconds, so many decibels.
 constexpr double kLeastShare = 0.005, kLeastDecibels = 0.1;
-/// The PSNR above which no difference is visible; higher values count as this one. For example, a cache that never
-/// reused a step makes equal videos, which the noise model cannot explain.
+/// The PSNR above which no difference is visible. Higher values count as this one, because the noise model cannot
+/// explain them: if a cache happens to reuse no step, the videos can be equal, which counts as 100 dB (kEqualPsnr).
 constexpr double kMostDecibels = 60;
-/// The floor in dB if the goal has none: the level of PSNR for which the noise model was made.
+/// The floor in dB if the goal bounds no PSNR: the level of PSNR for which the noise model was made.
 constexpr double kUsualDecibels = 40;
 
 double normal(double x) {
@@ -156,8 +156,9 @@ double SettingSearch::steps_by(const Candidate& candidate, double share) const {
   return sum;
 }
 
-/// Returns the number of measured computed steps divided by the number that steps_by() estimates, for the measured
-/// candidate with the closest cache rule. Steps that every rule computes do not count.
+/// Returns a factor that corrects steps_by(): the measured number of computed steps, divided by the estimate of
+/// steps_by(), for the measured candidate with the closest cache rule. The first steps, which that rule always
+/// computes, do not count.
 double SettingSearch::correction(const Candidate& candidate) const {
   const models::CacheRule& cache = candidate.cache;
   if (!cache.on() || cache.kind == models::CacheKind::steps) return 1;
@@ -176,7 +177,8 @@ double SettingSearch::correction(const Candidate& candidate) const {
 }
 
 /// Estimates the share of computed blocks, without any video of the candidate. If videos with another bound on the
-/// errors of blocks were measured, the estimate is corrected by its error for the closest such bound.
+/// errors of blocks were measured, the estimate is multiplied by the ratio of the measured to the estimated share for
+/// the closest such bound.
 double SettingSearch::share_by(const Candidate& candidate) const {
   const double usual = usual_share(candidate);
   const auto distance_of = [&](const Standing& standing) {
@@ -236,8 +238,8 @@ void SettingSearch::guess(Standing& standing) const {
   standing.psnr = {.mean = sum / all, .deviation = left / all * std::sqrt(variance)};
 }
 
-/// Returns the traits for the noise model. For a bound on errors, the share of blocks is the one that the search knows;
-/// a topk is the share itself.
+/// Returns the traits for the noise model. If the candidate bounds the errors of blocks, its share of blocks is the
+/// measured or estimated one of the search. Otherwise the share is its topk.
 Traits SettingSearch::traits(const Standing& standing) const {
   const bool bounded = standing.candidate.block_error.has_value();
   return traits_of(standing.candidate, steps_, bounded ? std::optional(standing.share) : std::nullopt);
@@ -263,7 +265,8 @@ double SettingSearch::chance(const Standing& standing) const {
 }
 
 /// Returns the probability that the goal's percentile of the PSNR reaches its bound. Guesses the PSNR of the missing
-/// videos. How far a video lies above the bound does not matter.
+/// videos. A video that reaches the bound counts as kMostDecibels, because how far it lies above the bound does not
+/// matter.
 double SettingSearch::tail_chance(const Standing& standing) const {
   const double bound = *goal_.min_tail, share = goal_.tail / 100;
   std::vector<double> at_best, expected;
@@ -281,7 +284,7 @@ double SettingSearch::tail_chance(const Standing& standing) const {
 /// gain is a share of the best candidate's seconds; if the goal limits seconds, it is in decibels.
 double SettingSearch::gain(const Standing& standing, const std::optional<size_t>& best) const {
   if (complete(standing) || !has_time(standing)) return 0;
-  // A bound that keeps all blocks computes the same as mode quantized.
+  // A bound that keeps all blocks computes the same as mode quantized, so it needs no video of its own.
   const bool keeps_all = standing.candidate.block_error && standing.share >= 1;
   if (keeps_all && standing.videos.empty()) return 0;
   const bool held = best && holds(standings_[*best]);

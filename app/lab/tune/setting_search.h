@@ -21,7 +21,8 @@ struct Goal {
   std::optional<double> min_psnr = {}, min_ssim = {};
   std::optional<double> min_tail = {};  // bound, in dB, on the percentile `tail` of the PSNR
   double tail = 0;                      // a percentile, 0 to 50; 0 stands for the lowest PSNR
-  std::optional<double> at_most = {};   // most seconds of denoising; if set, the setting of highest fidelity wins
+  /// The most seconds of denoising. If set, the setting with the highest fidelity within these seconds wins.
+  std::optional<double> at_most = {};
 
   bool has_floor() const { return min_psnr || min_ssim || min_tail; }
 };
@@ -29,17 +30,19 @@ struct Goal {
 /// The measurements of a setting's video, compared with the video of full attention.
 struct Seen {
   double psnr = 0, ssim = 0;
-  double computed_steps = 0, computed_dense_steps = 0;  // all computed steps; those of them that compute every block
-  double share = 1;                                     // share of blocks that the other computed steps compute
+  double computed_steps = 0, computed_dense_steps = 0;  // computed steps; how many of them compute every block
+  double share = 1;  // share of blocks that are computed in the computed steps that drop blocks
 };
 
 /// The milliseconds of a step: `own` with the candidate's blocks, `every_block` with all blocks, and `reused` if the
 /// cache skips the step.
 struct StepCost {
   double own = 0, every_block = 0, reused = 0;
-  bench::ShareTimes by_share = {};  // set for a bound on the errors of blocks; at() takes own and reused from it
+  /// The time of a step by its share of blocks; set only if the candidate bounds the errors of blocks (--block-error).
+  bench::ShareTimes by_share = {};
 
-  /// Returns the cost for this share of blocks: own and reused come from by_share, if it is set.
+  /// Returns the cost if steps compute this share of blocks. If by_share is set, `own` and `reused` are computed from
+  /// it.
   StepCost at(double share) const;
 };
 using Costs = std::function<std::optional<StepCost>(const Candidate&)>;
@@ -49,9 +52,9 @@ struct Standing {
   Candidate candidate;
   std::map<size_t, Seen> videos = {};  // by prompt
   double computed_steps = 0;  // steps that the cache does not skip: expected, or the mean over the measured videos
-  double share = 1;           // share of blocks in steps that drop some; expected or measured
+  double share = 1;           // share of blocks that steps compute if they drop blocks; expected or measured
   double seconds = 0;         // seconds of denoising a video; expected or measured
-  Guess psnr = {};            // expected mean of the PSNR over all prompts; if the goal bounds SSIM, of figure_of()
+  Guess psnr = {};            // expected mean of figure_of() over all prompts: the PSNR, unless the goal bounds SSIM
 
   double mean(double Seen::*figure) const;
   double lowest_psnr() const { return psnr_percentile(0); }
@@ -72,7 +75,7 @@ class SettingSearch {
   SettingSearch(const Goal& goal, size_t prompts, int64_t steps, double full_seconds);
 
   /// Adds candidates to the search. Skips candidates that it already has, or for which `costs` returns nothing. If
-  /// `first`, as for presets, a first video of each of them is made before other videos are chosen.
+  /// `first` (used for presets), wanted() returns a video of each of these candidates before it chooses among all.
   void add(const std::vector<Candidate>& candidates, const Costs& costs, bool first = false);
   /// A video to make: the index of its candidate, and of its prompt.
   struct Wanted {
@@ -90,7 +93,8 @@ class SettingSearch {
   /// Returns true if the candidate is complete, reaches the goal and is faster than full attention.
   bool holds(const Standing& standing) const;
   /// Returns the fastest candidate for which holds() is true or, with a limit of seconds, the one with the highest
-  /// fidelity. If there is none, returns the one closest to the goal. Returns nothing if no video was made.
+  /// fidelity. If holds() is true for none, returns the candidate closest to the goal. Returns nothing if no video was
+  /// made.
   std::optional<size_t> best() const;
 
  private:
