@@ -295,7 +295,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   const auto& pipeline = pipelines.begin()->second;
   say_terms(plan.run, pipeline->spec());
   check_sparse_runs(*pipeline);
-  pipeline->model_hash();  // computed and kept now, before the model's files can change
+  pipeline->model_hash();  // computed and stored now, before the model's files can change
   const models::Plan untuned = resolve_untuned(settings, plan, *pipeline);
   add_model_warnings(plan.warnings, settings, plan.request, untuned, *pipeline);
   report_run(pipeline->device(), report);

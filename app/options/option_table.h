@@ -38,7 +38,7 @@ enum class Scope { any, one_video, whole_set };
 /// gives the default of requests.
 enum class InServe {
   usual,    // `field` if the option changes the video and names no file or folder; otherwise `server`
-  field,    // both. If it names a file, the field holds a name from one of the server's folders
+  field,    // both; the field of a file option holds a name from one of the server's folders
   request,  // as a field only, because it says what one video shows
   server,   // on the command line only, because it is about the machine or the program
   nothing,  // nowhere, such as images, which clients upload

@@ -24,9 +24,9 @@ constexpr const char* kDefaultOutput = "video.mp4";
 /// Reserved file names. Other runs do not choose them while these objects live.
 using Reservations = std::vector<std::unique_ptr<models::Temporary>>;
 
-/// If the user named no output, sets it to video.mp4, or to the first of video-2.mp4, video-3.mp4 ... that is free. An
-/// existing file is not replaced, because nobody asked for that. A name is free if its file does not exist and no
-/// running process has reserved it. With several videos, all `count` numbered files must be free. A denoising
+/// If the user named no output, sets the output to video.mp4, or to the first of video-2.mp4, video-3.mp4 ... that is
+/// free. An existing file is not replaced, because nobody asked for that. A name is free if its file does not exist and
+/// no running process has reserved it. With several videos, all `count` numbered files must be free. A denoising
 /// checkpoint without its video does not occupy a name: the interrupted run resumes under it. If `reserves` is false,
 /// reserves nothing and writes nothing.
 Reservations choose_output(Settings& settings, int64_t count, bool reserves = true);

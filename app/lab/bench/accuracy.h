@@ -14,8 +14,8 @@ struct ExactRows {
 };
 
 /// Returns softmax(q k^T D^-0.5) v in fp64 for `rows` queries: the sequence is divided into `rows` equal stretches, and
-/// one query is drawn from each. If the sequence has at most `rows` queries, all are used. The inputs are used as their
-/// dtype has rounded them. If `causal`, query i sees the keys up to i.
+/// one query is drawn from each. If the sequence has at most `rows` queries, all are used. Uses the inputs as they are
+/// rounded to their dtype, so this rounding does not count as an error. If `causal`, query i sees the keys up to i.
 ExactRows exact_attention(const Inputs& inputs, int64_t rows, bool causal);
 
 /// Sums over the elements of outputs o and of exact outputs o*, of one call or of several.

@@ -1,5 +1,6 @@
 // The tiny model's classifier: a small network that recognizes shape, color, background and motion in a clip. Also
-// reads from a prompt what its video should show. Both follow assets/tiny-training/judge.py and shapes.py.
+// reads from a prompt what its video should show. The network is that of assets/tiny-training/judge.py, and the words
+// of prompts are those of shapes.py there.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -51,8 +51,8 @@ struct QualityPlan : VideoPlan {
   /// Returns true if rows with a cache are timed. They are timed only over whole videos, because a few steps do not
   /// show how many are reused.
   bool times_caches() const { return rounds_to_time() >= video.num_inference_steps; }
-  /// Returns the plan of a prompt's video. A sparse combination runs in `mode`, which is sparse or check. As in
-  /// `batch`, the seed grows by one from prompt to prompt.
+  /// Returns the plan of a prompt's video. A sparse combination runs in `mode`: sparse, or check, which also measures
+  /// errors. As in `batch`, the seed grows by one from prompt to prompt.
   models::Plan video_of(size_t prompt, const Combination& combination, attention::Mode mode) const;
 };
 

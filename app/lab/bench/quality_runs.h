@@ -27,7 +27,7 @@ struct Picture {
 /// each with the row's kind of weights.
 struct Pipelines {
   std::shared_ptr<models::Pipeline> reference;
-  /// Pipelines without 8-bit weights are never loaded, because the reference makes their videos.
+  /// By the value of --weights. A pipeline without 8-bit weights is never loaded, because `reference` makes its videos.
   std::map<std::string, std::shared_ptr<models::Pipeline>> by_weights = {};
 };
 Pipelines open_pipelines(const QualityPlan& plan, const models::Checkpoint& folder);

@@ -176,7 +176,8 @@ class RankStages {
   }
 
   /// Makes the warm-up steps of a video, which all ranks then abandon together. If `whole`, makes the whole video with
-  /// its frames: in the first decode, cuDNN chooses its algorithms, and other ranks load the decoder.
+  /// its frames, because the first decode takes longer: cuDNN chooses its algorithms, and the other ranks load the
+  /// decoder.
   void warm_up(Team& team, const Entry& entry, bool whole) {
     if (warmup_ == 0) return;
     TimedSteps steps(meter_);

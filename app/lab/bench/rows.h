@@ -16,10 +16,11 @@ namespace sparsereel::app::bench {
 ///   ms; prepass_ms, its part before the first block; prediction_ms, the part of prepass_ms that chooses blocks;
 ///   tops, 10^12 operations per second of the computed blocks;
 ///   effective_tops, as in papers: all operations of full attention over the time;
-///   limit_percent, tops in percent of the tensor cores' limit; speedup, over the fastest dense row;
-///   sparsity, without means; skipped_pv, the share of computed blocks that were left before their product with V;
+///   limit_percent, tops in percent of the tensor cores' limit; speedup, over the fastest row of mode full;
+///   sparsity, in which means do not count as computed;
+///   skipped_pv, the share of computed blocks that were skipped before their product with V;
 ///   mean_share, the cost of means as a share of full attention's work;
-///   predicted_error, by the selection; rel_l1 and cosine against exact attention, pooled over calls;
+///   predicted_error, from choosing blocks; rel_l1 and cosine against exact attention, pooled over calls;
 ///   note, why there is no time.
 Columns attention_columns();
 
@@ -38,15 +39,16 @@ void split_prepass(Rows& rows);
 ///   the fields of the combination, its name and preset;
 ///   psnr, ssim and ms_ssim of the frames, averaged over the prompts; psnr_lowest;
 ///   from two prompts on, also the 5th percentile (psnr_p5) and the standard deviation (psnr_sd) of each of these;
-///   rel_l1 of attention calls against exact attention on the same inputs; predicted_error; sparsity, without means;
+///   rel_l1 of attention calls against exact attention on the same inputs; predicted_error; sparsity;
 ///   mean_share, the cost of means as a share of full attention's work;
-///   computed_steps, the steps that the cache did not skip; computed_dense_steps, those of them with every block;
-///   kept_share, the share of blocks that the other computed steps compute;
+///   computed_steps, the number of steps that the cache did not skip;
+///   computed_dense_steps, how many of these compute every block;
+///   kept_share, the share of blocks that are computed in the steps that drop blocks;
 ///   step_ms of a computed step: the median of steps that took turns; with a cache, the mean;
 ///   denoise_seconds of all steps of a video; full_step_ms and full_denoise_seconds, the same times of full attention;
 ///   the quartiles of each of these times (step_ms_lower_quartile and so on); speedup, by seconds;
 ///   the fields of comparison.h; `judge`, the share of videos that the classifier calls right; judge_counts; kernel;
-///   note, why a figure is missing or what to know about it; prompts, a list with the figures of each prompt.
+///   note, why a figure is missing or what to know about the row; prompts, a list with the figures of each prompt.
 Columns quality_columns();
 
 /// Returns a row without measurements.
@@ -62,11 +64,11 @@ constexpr const char* kStepStage = "step";
 /// Returns the columns of `bench pipeline`, for a contender's denoising step or a stage that all share.
 ///   mode, or a baseline's name; stage (load text_encoder, text, load transformer, step, load vae, decode, encode);
 ///   ms of single steps (with a cache, of the means of whole runs); peak_gib, GPU memory in use;
-///   note, why there is no time or what to know about it.
+///   note, why there is no time or what to know about the row.
 /// Only steps have the fields of their combination and these:
 ///   kernel of attention; computed_steps of a run with a cache; matmul_ms, attention_ms and rest_ms (their sum is ms);
 ///   speedup, over the step of mode full; video_seconds: text, all steps of a whole video, sound and decode, without
-///   loading; sparsity, without means; mean_share, the cost of means as a share of full attention's work; psnr and ssim
+///   loading; sparsity; mean_share, the cost of means as a share of full attention's work; psnr and ssim
 ///   of frames and rel_l1 of latents against mode full; layer_sparsity and step_layer_sparsity [step][layer], null if a
 ///   layer did not run.
 Columns stage_columns();

@@ -40,9 +40,9 @@ struct StepTimes {
   /// computed_steps stays as it is.
   void fill(Row& row, int64_t run_steps) const;
   /// Returns the time of a step by its share of blocks, for rows with a bound on the error of blocks. How many blocks
-  /// such a bound keeps depends on the picture, and a report of random weights has no picture. So the result is
-  /// interpolated between steps with a topk, and steps with every block, whose other settings equal those of `like`.
-  /// `figure` is "ms" or a quartile.
+  /// are computed with such a bound depends on the picture, and a report of random weights has no picture. So the
+  /// result is interpolated between steps that have the other settings of `like`: steps with a topk, and a step with
+  /// every block. `figure` is "ms" or a quartile.
   ShareTimes by_share(const Row& like, const char* figure = "ms") const;
 
  private:

@@ -1,5 +1,5 @@
-// Reads the q, k and v of attention calls of a real run, on which benchmarks measure. tests/support/capture_file.h
-// writes the file.
+// Reads q, k and v of attention calls that were captured in a real run, so that benchmarks can measure on them.
+// tests/support/capture_file.h writes the file.
 #pragma once
 
 #include <ATen/core/Tensor.h>

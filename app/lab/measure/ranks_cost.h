@@ -19,7 +19,7 @@ struct RanksCost {
   int64_t ulysses = 1;     // GPUs that share the tokens of a pass, and the heads of its attention
   int64_t most_heads = 0;  // the largest number of heads that a GPU computes
   double megabytes = 0;    // MB that a GPU sends in a layer: q, k, v and the output
-  double exchange_ms = 0;  // of a step
+  double exchange_ms = 0;  // milliseconds of the exchanges in a step
   double step_ms = 0;      // 0 if unknown
   double speedup = 0;      // 0 if unknown
 };

@@ -1,5 +1,5 @@
 // Searches by expected improvement. The expected improvement of a setting is the time that it saves, times the
-// probability that its videos keep the floor, which is the least fidelity that the goal allows. The next video is made
+// probability that its videos reach the floor, which is the least fidelity that the goal allows. The next video is made
 // with the setting of the largest expected improvement.
 #include "app/lab/tune/setting_search.h"
 

@@ -25,7 +25,7 @@ struct HeadState {
   std::string setting;              // name of the candidate from whose policy the heads' searches start
   std::optional<double> topk = {};  // the candidate's topk
   HeadSearches searches = {};
-  std::set<std::pair<int64_t, int64_t>> sampled = {};  // finished (prompt, step) pairs
+  std::set<std::pair<int64_t, int64_t>> sampled = {};  // (prompt, step) pairs in which all heads were measured
   // `videos` and `speedup` were measured with the policies that were chosen after `compared_samples` samples. Once
   // there are more samples, both are invalid.
   int64_t compared_samples = 0;
