@@ -32,8 +32,8 @@ inline constexpr auto kEarlyCommands = std::to_array<EarlyCommand>({
     {.path = "doctor"},
 });
 
-/// The options, of all commands, that may be given without a value. Every other option takes the next word as its
-/// value, whatever that word is.
+/// The options that may be given without a value, for all commands together. Every other option takes the next word as
+/// its value, whatever that word is.
 inline constexpr auto kEarlyFlags = std::to_array<std::string_view>({
     "-h",        "--help",        "--help-all",       "--version",   "--causal",
     "--dry-run", "--dynamic-cfg", "--no-dynamic-cfg", "--json",      "--no-audio",

@@ -9,10 +9,10 @@ namespace sparsereel::app {
 
 /// Each function adds one command, as in commands.h. The commands fill the keys `machine`, `settings` and `rows` of the
 /// report and, for whole videos, `architecture`, which holds the config of each component. The table goes to --output,
-/// or else to stdout. They throw Error for options that are out of range and for models or shapes that cannot be used.
-/// If one contender cannot run, the note of its row gives the reason.
+/// or else to stdout. The commands throw Error for options that are out of range and for models or shapes that cannot
+/// be used. If one contender cannot run, the note of its row gives the reason.
 void add_bench_attention(CLI::App& above, CommandLine& line);  // full, quantized and sparse attention side by side
-void add_bench_pipeline(CLI::App& above, CommandLine& line);   // the stages of whole videos, timed in the same modes
+void add_bench_pipeline(CLI::App& above, CommandLine& line);   // the stages of whole videos, in each of these modes
 void add_bench_quality(CLI::App& above, CommandLine& line);    // fidelity of videos to full attention, and speed
 void add_bench_plot(CLI::App& above, CommandLine& line);       // charts from the JSON reports of a benchmark
 

@@ -26,7 +26,8 @@ struct CommandLine {
   std::string config;                         // --config
   Settings settings;                          // merged by collect()
   bool is_silent = false;                     // true on ranks other than rank 0, which print nothing
-  std::optional<std::string> report_file;     // --report, or empty; unset until a command that writes reports begins
+  /// The value of --report, empty if not given. Unset until a command that writes reports begins.
+  std::optional<std::string> report_file;
   RunReport& report;
 
   /// Merges the settings. Throws Error like collect_settings().

@@ -41,7 +41,7 @@ std::string joined(const std::vector<std::string>& words, const std::string& sep
   return text;
 }
 
-/// Returns the choices that users can type as they are; a pattern such as "cuda:N" is none.
+/// Returns the choices that users can type as they are, without patterns such as "cuda:N".
 std::string words_of(const OptionInfo& option) {
   std::vector<std::string> words = option.choices;
   std::erase_if(words, is_pattern);

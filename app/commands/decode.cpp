@@ -104,7 +104,7 @@ class DecodedRun final : public ShownRun {
   FrameWriter& writer_;
 };
 
-/// Sets the model's frame rate if the user cannot choose one, drops the sound with --no-audio, and checks that the
+/// Sets the model's frame rate if the model has a fixed one, drops the sound with --no-audio, and checks that the
 /// output can hold the video.
 void fit_to_model(const models::ModelSpec& spec, RunOptions& run, models::Latents& latents) {
   if (!spec.takes_frame_rate) run.video.fps = spec.defaults.fps;

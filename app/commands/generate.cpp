@@ -153,7 +153,7 @@ class Generation : private JobUser {
   CountedRun shown_{progress_};
   PresetLines presets_;
   const nlohmann::json head_;                              // fields that every report of this run begins with
-  nlohmann::json video_, made_ = nlohmann::json::array();  // reports of the current video and of written ones
+  nlohmann::json video_, made_ = nlohmann::json::array();  // reports: of the current video; of all written videos
 };
 
 Generation::Generation(const std::vector<Settings>& settings, GivenOutput output, World* world, RunReport& report)
@@ -208,7 +208,7 @@ void Generation::begin(const VideoTask& video) {
   video_ = {{"model", model_}, {"recipe", video.recipe}};
   if (!pipeline_->part_files().empty()) video_["files"] = models::shown(pipeline_->part_files());
   if (video.resumed_at_step > 0) video_["resumed_at_step"] = video.resumed_at_step;
-  shown_.steps = 0;  // encoding the text has counted its own steps
+  shown_.steps = 0;  // encoding the text counted steps of its own
   current_ = video.options.run.output;
   show();
 }

@@ -48,7 +48,7 @@ enum class InServe {
 /// models::fields(), option_groups_*.cpp give only what the command line adds; the field gives the rest.
 struct OptionSpec {
   std::string names;           // as CLI11 takes them: "--steps,--num-inference-steps"
-  models::Option option = {};  // as settings know it; its keys are derived from the names
+  models::Option option = {};  // the part that Settings uses; its keys are derived from the names
   std::string group = {};      // heading in --help
   std::string help = {};       // one line
   std::string manual = {};     // a paragraph of `reference`
@@ -80,7 +80,8 @@ RowFile row_file(const OptionSpec& option);
 
 /// Returns every option that `generate` takes; the other commands take some of them.
 const std::vector<OptionSpec>& option_table();
-/// Returns the option with this key, or with another of its long names written with '_'; null if there is none.
+/// Returns the option with this key; null if there is none. Another long name of the option, written with '_', is also
+/// a key.
 const OptionSpec* find_option(std::string_view key);
 /// Converts "max_sequence_length" to "--max-sequence-length".
 std::string option_name(std::string key);

@@ -81,7 +81,7 @@ OptionValues values_in(const std::string& use) {
   return values;
 }
 
-/// Returns the user's own command with the downloaded model, or an example if the user ran another command.
+/// Returns the user's own command with the downloaded model if it is `generate` or `batch`; otherwise an example.
 std::string command_to_use(const std::string& use) {
   const std::vector<std::string>& words = called_words();
   const bool makes_videos = !words.empty() && (words.front() == "generate" || words.front() == "batch");

@@ -133,7 +133,7 @@ void add_recipe(Settings& settings, const fs::path& video) {
   const nlohmann::json recipe = read_fields(video);
   std::map<std::string, std::string> values = option_values(recipe, video);
   add_published_method(values);
-  if (settings.has("dropped")) values.erase("select");  // the user's --dropped has its own default of --select
+  if (settings.has("dropped")) values.erase("select");  // then --select follows from the user's --dropped
   if (!settings.has("model") && !settings.has("random_weights")) {
     const std::string name = text_of(recipe, "model");
     const auto model = own_model(name);

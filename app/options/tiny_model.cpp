@@ -50,8 +50,8 @@ fs::path tiny_model() {
 }
 
 std::string unusual_shape_warning(const fs::path& model, const std::vector<VideoShape>& shapes) {
-  constexpr int64_t kFrames = 33, kLeast = 192, kMost = 512;  // sizes at which the classifier recognizes its videos
-  constexpr int64_t kGainless = int64_t{9} * 128 * 128;       // pixels for which full and sparse take equally long
+  constexpr int64_t kFrames = 33, kLeast = 192, kMost = 512;  // at these sizes the classifier recognizes its videos
+  constexpr int64_t kGainless = int64_t{9} * 128 * 128;  // pixels of a video for which sparse attention gains nothing
   const auto is_unusual = [](const VideoShape& shape) {
     const auto [least, most] = std::minmax(shape.width, shape.height);
     return shape.frames != kFrames || least < kLeast || most > kMost;

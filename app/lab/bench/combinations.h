@@ -41,7 +41,7 @@ struct Combination {
   hilbert::TokenOrder order = hilbert::TokenOrder::hilbert;
   std::string profile{};  // file of the profile; empty if none
   models::CacheRule cache{};
-  std::string preset{};                             // name of the preset; empty if it is none
+  std::string preset{};                             // name of the preset; empty if this is no preset
   std::string weights = "auto";                     // as in a request
   std::optional<models::FirstSteps> dense_share{};  // settle() makes it the policy's number of dense steps
   std::optional<models::FirstSteps> exact{};        // first steps with full attention

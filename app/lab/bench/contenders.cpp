@@ -14,8 +14,8 @@ using attention::Mode;
 
 enum class Backend { flash, cudnn, efficient };
 
-/// While it lives, enables only one backend of torch's scaled_dot_product_attention. Restores the previous choice at
-/// the end.
+/// While this object lives, enables only one backend of torch's scaled_dot_product_attention. Restores the previous
+/// choice at the end.
 class OnlyBackend {
  public:
   explicit OnlyBackend(Backend backend) {
@@ -107,7 +107,7 @@ std::vector<Contender> make_contenders(const AttentionPlan& plan, const Workload
 }
 
 std::optional<HardwareLimit> hardware_limit(std::string_view gpu) {
-  // The first entry whose name is a part of the GPU's name counts, so variants stand before their family.
+  // The first entry whose name is a part of the GPU's name is used, so variants stand before their family.
   static constexpr std::array<std::pair<std::string_view, HardwareLimit>, 7> table{{
       {"H100 PCIe", {1513, 756}},
       {"H100 NVL", {1671, 835}},

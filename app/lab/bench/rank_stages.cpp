@@ -70,8 +70,8 @@ struct TimedSteps final : models::RunObserver {
 struct Entry {
   Row row;
   VideoTask video;
-  std::vector<double> steps = {};                        // milliseconds of each step
-  std::vector<double> milliseconds = {}, exchange = {};  // of each step; with a cache, the mean of each video
+  std::vector<double> steps = {};                        // milliseconds of each step of all videos
+  std::vector<double> milliseconds = {}, exchange = {};  // of each step; with a cache, only the mean of each video
   std::vector<double> decode = {}, sound = {};           // seconds
   models::Outcome last = {};
 
@@ -241,7 +241,7 @@ class RankStages {
     entry.row["exchange_percent"] = 100 * sum_of(entry.exchange) / sum_of(entry.milliseconds);
   }
 
-  /// Compares the entries with mode full, also those that stand before it in the list.
+  /// Compares the other entries with the entry of mode full, even those that come before it in the list.
   void compare_with_full(std::vector<Entry>& entries) {
     const Entry* full = nullptr;  // the entry of mode full, which is not compared with itself
     for (const Entry& entry : entries) {

@@ -68,7 +68,7 @@ bool HeadPhase::measure_prompt(size_t prompt, const std::vector<int64_t>& steps)
     const int64_t step = denoising->done();
     context_.progress.round(step, end);
     const bool sampled = std::ranges::find(steps, step) != steps.end();
-    HeadSearches heads = sampled ? heads_.searches : HeadSearches();  // a copy, to discard if the step is interrupted
+    HeadSearches heads = sampled ? heads_.searches : HeadSearches();  // a copy, which is lost if the step throws
     denoising->attention().watcher = nullptr;
     if (sampled) {
       denoising->attention().watcher = [&](const models::AttentionCall& call) {

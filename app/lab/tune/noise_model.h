@@ -17,7 +17,7 @@ struct Traits {
   bool bounded = false;   // true if one bound on the errors of blocks (--block-error) chooses the blocks
   double dense = 0;       // share of steps that compute every block
   double threshold = 0;   // threshold of the cache; 0 without a cache
-  double first = 0;       // share of the steps, at the start, that the cache may not skip
+  double first = 0;       // share of a run's steps, at its start, that the cache may not skip
   bool fp8 = false;       // weights in fp8
   bool int8 = false;      // weights in int8
 };

@@ -26,7 +26,7 @@ struct Found {
   std::string ended_before;             // end of "the budget ended before ...", such as "all heads were measured"
 
   const Standing& setting() const { return search->standings().at(*best); }
-  /// Returns the best candidate's results; if `heads` is set, the results with these policies.
+  /// Returns the best candidate's results; if `heads` is set, its results with the policies of `heads`.
   Standing chosen() const;
   bool passed() const { return !search || (best && search->holds(chosen())); }
 };

@@ -138,8 +138,8 @@ bool SettingSearch::holds(const Standing& standing) const {
          standing.psnr_percentile(goal_.tail) >= goal_.min_tail.value_or(0);
 }
 
-/// Estimates how many steps are computed in the first part of a run, without any video of the candidate. `share`, from
-/// 0 to 1, is the size of that part.
+/// Estimates how many steps are computed in the first part of a run, for a candidate that has no video yet. `share`,
+/// from 0 to 1, is the size of that part.
 double SettingSearch::steps_by(const Candidate& candidate, double share) const {
   const auto steps = static_cast<double>(steps_);
   const models::CacheRule& cache = candidate.cache;
@@ -176,7 +176,7 @@ double SettingSearch::correction(const Candidate& candidate) const {
   return expected > 0.5 ? std::max(0.1, (nearest->mean(&Seen::computed_steps) - forced) / expected) : 1;
 }
 
-/// Estimates the share of computed blocks, without any video of the candidate. If videos with another bound on the
+/// Estimates the share of computed blocks, for a candidate that has no video yet. If videos with another bound on the
 /// errors of blocks were measured, the estimate is multiplied by the ratio of the measured to the estimated share for
 /// the closest such bound.
 double SettingSearch::share_by(const Candidate& candidate) const {

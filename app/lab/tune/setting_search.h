@@ -31,7 +31,7 @@ struct Goal {
 struct Seen {
   double psnr = 0, ssim = 0;
   double computed_steps = 0, computed_dense_steps = 0;  // computed steps; how many of them compute every block
-  double share = 1;  // share of blocks that are computed in the computed steps that drop blocks
+  double share = 1;                                     // share of blocks that steps compute if they drop blocks
 };
 
 /// The milliseconds of a step: `own` with the candidate's blocks, `every_block` with all blocks, and `reused` if the

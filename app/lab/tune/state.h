@@ -30,7 +30,7 @@ struct HeadState {
   // there are more samples, both are invalid.
   int64_t compared_samples = 0;
   Videos videos = {};
-  double speedup = 0;  // of a step, compared with a step in which all heads have one policy; 0 if not timed
+  double speedup = 0;  // how many times as fast a step is as with one policy for all heads; 0 if not timed
 };
 
 struct TuneState {
