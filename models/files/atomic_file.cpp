@@ -76,7 +76,7 @@ AtomicFile::AtomicFile(const fs::path& target) {
 void AtomicFile::take_permissions() {
   struct stat old {};
   if (::stat(target_.c_str(), &old) != 0 || ::fchown(descriptor_, old.st_uid, old.st_gid) != 0) return;
-  constexpr mode_t kOwnerMustWrite = 0600;  // until complete() sets the final mode
+  constexpr mode_t kOwnerMustWrite = 0600;  // complete() sets the final mode
   const mode_t mode = old.st_mode & 0777;
   if (::fchmod(descriptor_, mode | kOwnerMustWrite) == 0) mode_ = mode;
 }
@@ -112,7 +112,8 @@ void AtomicFile::rename() {
 void AtomicFile::commit(bool flushes_folder) {
   complete();
   rename();
-  if (flushes_folder) flush_to_disk(target_.parent_path());  // the file is complete either way
+  // Errors are ignored: the new file is complete even if its name is not on the disk yet.
+  if (flushes_folder) flush_to_disk(target_.parent_path());
 }
 
 void AtomicFile::place() {
@@ -121,7 +122,8 @@ void AtomicFile::place() {
     return ::renameat2(AT_FDCWD, temporary().c_str(), AT_FDCWD, target_.c_str(), how) == 0;
   };
   bool is_exchanged = renamed(RENAME_EXCHANGE), is_new = false;
-  if (!is_exchanged && errno == ENOENT) {  // nothing has this name, but somebody may take it now
+  // ENOENT: no file has the target's name. Another process may create one before the next call.
+  if (!is_exchanged && errno == ENOENT) {
     is_new = renamed(RENAME_NOREPLACE);
     if (is_new)
       temporary_->keep();
@@ -135,7 +137,9 @@ void AtomicFile::place() {
     placed_ = Placed::exchanged;
     struct stat replaced = {};
     if (::lstat(temporary().c_str(), &replaced) != 0 || !S_ISREG(replaced.st_mode)) {
-      take_back();  // The target became a folder meanwhile. Without this, the destructor would remove that folder.
+      // The target became a folder meanwhile, and the exchange gave it the temporary's name. Exchange them again, or
+      // the destructor would remove the folder.
+      take_back();
       throw_write_failure(target_, EISDIR);
     }
   }

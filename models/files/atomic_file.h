@@ -67,7 +67,8 @@ class AtomicFile {
 
   std::filesystem::path target_;
   std::optional<Temporary> temporary_;
-  std::optional<mode_t> mode_;  // permission bits of the replaced file, if the new file takes them
+  // The permission bits that complete() sets: those of the replaced file. Unset if the new file does not take them.
+  std::optional<mode_t> mode_;
   int descriptor_ = -1;
   enum class Placed { no, new_file, exchanged } placed_ = Placed::no;
   size_t written_ = 0, flushing_ = 0;  // bytes from write(), and how many of them are on their way to the disk

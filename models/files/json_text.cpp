@@ -26,7 +26,8 @@ std::string brief(const std::string& what) {
 }
 
 /// Builds the value from the parser's events, and throws Error at the first event that breaks a limit. nlohmann's own
-/// callback searches all members of an object after each new one, which takes minutes for large headers.
+/// parser callback is not used for this: it searches all members of an object after each new one, which takes minutes
+/// for large headers.
 class Builder final : public nlohmann::json_sax<json> {
  public:
   Builder(const std::string& source, const std::string& remedy) : source_(source), remedy_(remedy) {}
@@ -85,7 +86,8 @@ class Builder final : public nlohmann::json_sax<json> {
   const std::string& source_;
   const std::string& remedy_;
   json value_;
-  // The open containers, outermost first. A container does not move while one inside it is open.
+  // The open containers, outermost first. The pointers stay valid, because a container does not move while a container
+  // inside it is open.
   std::vector<json*> open_;
   json* member_ = nullptr;  // the member whose key was just read and whose value comes next
 };

@@ -50,7 +50,7 @@ void pass_on(int signal, siginfo_t* info, void* context) {
   if ((handler_before.sa_flags & SA_SIGINFO) != 0) return handler_before.sa_sigaction(signal, info, context);
   if (handler_before.sa_handler != SIG_DFL && handler_before.sa_handler != SIG_IGN)
     return handler_before.sa_handler(signal);
-  ::signal(signal, SIG_DFL);  // After the return, the same instruction faults again and ends the process.
+  ::signal(signal, SIG_DFL);  // SIG_DFL: after the return, the same instruction faults again, and that ends the process
 }
 
 void on_bus_error(int signal, siginfo_t* info, void* context) {
@@ -125,7 +125,8 @@ MappedFile::~MappedFile() {
   ::close(descriptor_);
 }
 
-/// Also compares sizes: if the file was cut within a page, the rest of that page reads as zeros without a signal.
+/// Compares sizes too, because no signal reports every loss: if the file was cut within a page, the rest of that page
+/// reads as zeros.
 void MappedFile::check_whole() const {
   struct stat status = {};
   const bool is_shorter = ::fstat(descriptor_, &status) == 0 && static_cast<uint64_t>(status.st_size) < bytes_.size();

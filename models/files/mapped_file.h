@@ -11,9 +11,9 @@ namespace sparsereel::models {
 /// cannot be opened.
 ///
 /// A file may become shorter while it is mapped: a download or a copy may overwrite it, or a network file system may
-/// fail. Every thread then reads zeros in place of the lost part, and the process does not end with SIGBUS. So call
-/// check_whole() after reading. This class installs a SIGBUS handler, which passes other signals to the handler before
-/// it.
+/// fail. Every thread then reads zeros in place of the lost part, and the process does not end with SIGBUS. The zeros
+/// look like data, so call check_whole() after reading. This class installs a SIGBUS handler. A SIGBUS that comes from
+/// no file of this class goes to the handler that was installed before.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);

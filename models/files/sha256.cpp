@@ -99,7 +99,8 @@ std::string Sha256::hex() {
 }
 
 Sha256Digest hmac_sha256(std::string_view key, std::string_view text) {
-  std::array<uint8_t, 64> block{};  // as long as a block of the hash. RFC 2104 hashes a longer key first
+  // The key, padded with zeros to the length of a block of the hash. RFC 2104 hashes a longer key first.
+  std::array<uint8_t, 64> block{};
   if (key.size() <= block.size()) {
     std::ranges::copy(key, block.begin());
   } else {

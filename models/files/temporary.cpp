@@ -55,8 +55,8 @@ fs::path temporary_name(const fs::path& target, pid_t process, int attempt) {
 
 enum class Lock { ours, others, unknown };
 
-/// Tries to lock an open file. Returns `unknown` if the file system has no locks. Also returns `others` if `path` no
-/// longer names the opened file.
+/// Tries to lock an open file. Returns `ours` if that succeeds, and `unknown` if the file system has no locks. Returns
+/// `others` if another process holds the lock, or if `path` no longer names the opened file.
 Lock lock(int descriptor, const fs::path& path) {
   if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK ? Lock::others : Lock::unknown;
   struct stat opened = {}, named = {};
@@ -134,7 +134,8 @@ Temporary::~Temporary() {
   forget();
   // Closing releases the lock. By then the file is gone, so nobody who gets the lock can take it for a leftover.
   if (descriptor_ >= 0) ::close(descriptor_);
-  if (!removed) remove_tree(path_);  // Listing a folder needs a descriptor; close() has just freed one.
+  // A second attempt: listing a folder needs a descriptor, and close() has just freed one.
+  if (!removed) remove_tree(path_);
 }
 
 void Temporary::keep() {
@@ -191,7 +192,8 @@ void remove_leftovers(const std::vector<fs::path>& targets) {
     if (target.empty()) continue;
     std::error_code ignored;
     const fs::path file = fs::absolute(target.has_filename() ? target : target.parent_path(), ignored);
-    // A video written through a link has its recipe beside the link.
+    // A video that was written through a link has its recipe beside the link. So leftovers are removed both there and
+    // beside the file to which the link points.
     for (const fs::path& each : {file, behind_links(file)}) names[each.parent_path()].insert(each.filename().string());
   }
   for (const auto& [folder, ours] : names) {

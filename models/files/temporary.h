@@ -48,9 +48,9 @@ class Temporary {
   int descriptor_ = -1;  // holds the lock
 };
 
-/// Reserves the target's name for this process by adding an object to `kept`, and until that object is destroyed.
-/// Returns false if another process has reserved the name. If the folder is not writable, it adds nothing and returns
-/// true. On a file system without locks, the name is not protected.
+/// Reserves the target's name for this process by adding an object to `kept`. The name stays reserved until that object
+/// is destroyed. Returns false if another process has reserved the name. If the folder is not writable, it adds nothing
+/// and returns true. On a file system without locks, the name is not protected.
 bool reserve(const std::filesystem::path& target, std::vector<std::unique_ptr<Temporary>>& kept);
 
 /// Removes temporaries that killed processes left for these files, and for files beside them whose names begin alike

@@ -8,8 +8,8 @@
 
 namespace sparsereel::models {
 
-/// Copies as copy_all() does. Copies nothing and returns false unless all tensors are on a GPU, and their contiguous
-/// pieces are multiples of 16 bytes, aligned to 16 bytes.
+/// Copies as copy_all() does, and returns true. If a tensor is not on a GPU, or if its contiguous pieces are not
+/// multiples of 16 bytes that are aligned to 16 bytes, copies nothing and returns false.
 bool copy_on_cuda(std::span<const StridedCopy> copies);
 
 /// Copies on a stream with the GPU's copy engines, which leaves the multiprocessors free. Copies nothing and returns

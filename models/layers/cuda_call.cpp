@@ -57,8 +57,8 @@ class Arguments {
     return {.video = vector(modulation->video.*member), .text = vector(modulation->text.*member)};
   }
 
-  /// Returns which row of the modulation's vectors (shift, scale and gate) each token uses; {} if each token uses the
-  /// row of its batch entry.
+  /// Returns which row of the modulation's vectors (shift, scale and gate) each token uses. An empty result means that
+  /// each token uses the row of its batch entry.
   cuda::EntryOfToken entry(const JointModulation* modulation) {
     if (modulation == nullptr || !modulation->row_of_token.defined()) return {};
     const Modulation& video = modulation->video;

@@ -16,13 +16,13 @@
 namespace sparsereel::models {
 namespace {
 
-/// Computes in fp32 throughout.
+/// Returns x weight^T times both scales, computed in fp32. A CPU has no products of e4m3 matrices.
 at::Tensor emulated_product(const Activation& x, const at::Tensor& weight, const at::Tensor& scale) {
   const at::Tensor rows = x.values.reshape({-1, x.values.size(-1)}).to(at::kFloat);
   return at::linear(rows, weight.to(at::kFloat)).mul_(x.scale).mul_(scale);
 }
 
-/// The result is bf16, because torch's e4m3 products have no other result type that works on every GPU.
+/// Returns the product in bf16, because torch's e4m3 products have no other result type that works on every GPU.
 at::Tensor gpu_product(const Activation& x, const at::Tensor& weight, const at::Tensor& scale, const at::Tensor& bias) {
   const std::optional<at::Tensor> bf16 =
       bias.defined() ? std::optional(bias.to(at::kBFloat16)) : std::optional<at::Tensor>();

@@ -22,7 +22,8 @@ namespace sparsereel::models {
 namespace {
 
 constexpr int64_t kMostRotation = 256, kLeastRotation = 16;
-constexpr double kMostGrowth = 1.1;  // A weight is rotated if this does not make its squared error grow by more.
+// A weight is rotated unless the rotation multiplies its squared rounding error by more than this.
+constexpr double kMostGrowth = 1.1;
 constexpr int64_t kRowsAtOnce = 32, kColumnsAtOnce = 256;  // the part of a product that a thread computes at once
 
 int64_t rotation_for(int64_t columns) {
@@ -76,7 +77,8 @@ at::Tensor int8_linear_on_cpu(const at::Tensor& x, const Linear& layer) {
     if (!rows.values.defined() || is_scaled || rows.rotation != part.rotation)
       rows = quantize_int8(is_scaled ? input.to(at::kFloat) * part.column_scale : input, part.rotation);
     at::Tensor y = scaled_product(rows, weight_of(layer, part), layer.scale.narrow(0, first, part.rows));
-    if (is_scaled) rows = {};  // The next part does not have these column scales, so it needs rows of its own.
+    // The next part does not have these column scales, so it needs rows that are quantized without them.
+    if (is_scaled) rows = {};
     for (const LowRank& delta : part.deltas) {
       const at::Tensor down = at::mm(input.to(at::kFloat), delta.down.to(at::kFloat).t());
       y.addmm_(down, delta.up.to(at::kFloat).t(), 1, delta.scale);

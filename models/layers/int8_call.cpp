@@ -84,7 +84,8 @@ at::Tensor int8_linear_on_cuda(const Activation& x, const Linear& layer) {
     const bool is_scaled = part.column_scale.defined();
     if (!rows || is_scaled || rows->format.rotation != part.rotation) rows = quantize_for(part, input);
     multiply(*rows, layer, part, first, y);
-    if (is_scaled) rows.reset();  // The next part does not have these column scales, so it needs rows of its own.
+    // The next part does not have these column scales, so it needs rows that are quantized without them.
+    if (is_scaled) rows.reset();
     if (!part.deltas.empty()) add_loras(input, part, first, y);
     first += part.rows;
   }

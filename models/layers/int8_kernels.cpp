@@ -70,7 +70,8 @@ SPARSEREEL_INT8_CLONES float quantize_row(const QuantizedRow& p) {
   float most = 0, zero = 0;
   for (int64_t i = 0; i < p.columns; ++i) {
     most = std::max(most, std::abs(p.x[i]));
-    zero += p.x[i] * 0;  // NaN if any is NaN or infinite
+    // Becomes NaN if any number is NaN or infinite.
+    zero += p.x[i] * 0;
   }
   if (zero != 0 || std::isnan(zero)) {
     std::fill_n(p.values, p.columns, int8_t{0});

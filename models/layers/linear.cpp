@@ -111,7 +111,7 @@ at::Tensor linear_gelu_tanh(const Activation& x, const Linear& layer) {
 }
 
 at::Tensor feed_forward_gelu_tanh(Activation x, const Linear& in, const Linear& out) {
-  // In 16 or 32 bits, GELU is part of the first product.
+  // If the first product is computed in 16 or 32 bits, it applies GELU itself.
   const bool makes_8_bits = in.is_fp8() || multiplies_in_int8(x, in);
   at::Tensor hidden =
       makes_8_bits ? linear(Activation(std::move(x)), in) : linear_gelu_tanh(Activation(std::move(x)), in);

@@ -42,7 +42,8 @@ bool is_for_kernels(const at::Tensor& x, const JointModulation& modulation, cons
 struct TokenRange {
   int64_t first, count;
   const Modulation* modulation;
-  // int64 [B, count], contiguous: each token's row of the vectors; undefined if that is its batch entry.
+  // int64 [B, count], contiguous: the row of the modulation's vectors that each token uses. Undefined if each token
+  // uses the row of its batch entry.
   at::Tensor rows;
 };
 
@@ -214,7 +215,8 @@ at::Tensor add_gated_norm_modulate_(at::Tensor& x, const at::Tensor& update, con
     const at::Tensor gate = gated[i].modulation->gate.contiguous();
     for_runs(x.size(0), parts[i], [&](const SharedRow& run) {
       SharedRow few = run;
-      for (; few.begin < run.end; few.begin = few.end) {  // so few rows that they are still in the cache for the norm
+      // Takes so few rows at a time that the norm still finds them in the cache.
+      for (; few.begin < run.end; few.begin = few.end) {
         few.end = std::min(few.begin + kRowGrain, run.end);
         gate_rows(x, update, gate, few);
         norm_rows(x, out, folded, eps, few);

@@ -23,7 +23,8 @@ struct Norm {
 /// The modulation vectors (adaLN; Peebles and Xie, arXiv 2212.09748) of the video tokens or of the text tokens of a
 /// sequence.
 struct Modulation {
-  at::Tensor shift, scale, gate;  // [R, C] each
+  // [R, C] each, where R is the number of sets of vectors; JointModulation tells which set a token uses.
+  at::Tensor shift, scale, gate;
 };
 
 /// The modulation vectors of a sequence [B, N, C]: video tokens come first, then text tokens.

@@ -1,5 +1,5 @@
-// The residual stream of a transformer. The update of a sub-block (attention or feed-forward) is kept until the next
-// norm, which adds it in its own pass over memory.
+// The residual stream of a transformer. The update of a sub-block (attention or feed-forward) is not added at once. The
+// next norm adds it while it reads the stream, which saves a separate pass over memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>

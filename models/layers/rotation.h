@@ -10,8 +10,8 @@
 namespace sparsereel::models {
 
 /// Multiplies each group of `group` columns of rows, fp32 [rows, columns], by the regular Hadamard matrix of that size,
-/// in place. `group` is a power of 4 that divides the columns. The matrix is its own inverse. It is the
-/// Kronecker power of H4 / 2, where H4 is 1 with -1 on its antidiagonal.
+/// in place. `group` is a power of 4 that divides the columns. The matrix is its own inverse. It is the Kronecker power
+/// of H4 / 2, where the 4 x 4 matrix H4 has -1 on its antidiagonal and 1 elsewhere.
 void rotate_(const at::Tensor& rows, int64_t group);
 
 /// Does what rotate_() does, by matrix products, on any device; rotate_() calls it on a GPU. A group of more than 256

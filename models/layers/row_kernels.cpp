@@ -17,8 +17,8 @@ namespace {
 // changing the order of floating-point additions.
 constexpr int64_t kRowLanes = 64;
 
-// Returns the sum of the lanes. Adds their second half to their first until one is left, which loses less precision
-// than adding one after the other. Overwrites the lanes.
+// Returns the sum of the lanes. Adds the second half of the lanes to the first half, and so on until one lane is left.
+// This loses less precision than adding one lane after the other. Overwrites the lanes.
 inline __attribute__((always_inline)) float add_up(float* lanes) {
   for (int64_t width = kRowLanes / 2; width > 0; width /= 2) {
     for (int64_t i = 0; i < width; ++i) lanes[i] += lanes[i + width];

@@ -17,11 +17,11 @@ bool can_unpack(Dtype dtype, int64_t columns);
 /// Returns the bytes of a packed row.
 int64_t packed_bytes(Dtype dtype, int64_t columns);
 
-/// Unpacks the rows `stored` from `bytes` (uint8) to [all rows, columns] in fp32, fp16 or bf16.
-/// scale, fp32 [all rows], multiplies the rows; it may be undefined. Rotated columns are rotated back in fp32, which is
-/// exact for integers, before their scales are applied. Changes by LoRAs are added in fp32, and each value is rounded
-/// once. A GPU takes one launch for each element of `stored`; with LoRAs or rotation, it works on some rows at a time,
-/// with several launches for each.
+/// Unpacks the rows `stored` from `bytes` (uint8) to [all rows, columns] in fp32, fp16 or bf16. scale, fp32 [all rows],
+/// multiplies the rows; it may be undefined. Rotated columns are rotated back in fp32 before the scales are applied.
+/// For integers, this is exact. Changes by LoRAs are added in fp32, and each value is rounded once. A GPU takes one
+/// launch for each element of `stored`. With LoRAs or rotation, it unpacks some rows at a time, and each such part
+/// takes several launches.
 at::Tensor unpack(const at::Tensor& bytes, const std::vector<StoredRows>& stored, const at::Tensor& scale,
                   at::ScalarType dtype);
 

@@ -25,7 +25,7 @@ at::Tensor sum_of_deltas(const StoredRows& stored, int64_t first, int64_t count)
   at::Tensor sum;
   for (const LowRank& delta : stored.deltas) {
     const at::Tensor up = delta.up.narrow(0, first, count);
-    // addmm() needs a matrix to add to. Its factor beta is 0, so the matrix is never read.
+    // addmm() needs a matrix to which it adds. Its factor beta is 0, so this matrix is never read.
     const at::Tensor unread = at::empty({1, 1}, up.options()).expand({count, stored.columns});
     at::Tensor product = up.scalar_type() == at::kFloat ? at::addmm(unread, up, delta.down, 0, delta.scale)
                                                         : at::addmm(unread, up, delta.down, at::kFloat, 0, delta.scale);

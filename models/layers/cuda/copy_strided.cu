@@ -9,7 +9,8 @@
 namespace sparsereel::models::cuda {
 namespace {
 
-constexpr int kThreads = 256, kWordsInFlight = 4;  // words that a thread loads before it stores the first
+// kWordsInFlight is the number of words that a thread loads before it stores the first of them.
+constexpr int kThreads = 256, kWordsInFlight = 4;
 constexpr int kBlocks = 396;  // three per multiprocessor of an H100, as many as its registers allow
 
 struct Work {
@@ -26,7 +27,7 @@ __device__ Places places_of(const StridedCopy& copy, int index) {
   Places places{};
 #pragma unroll
   for (int dim = 0; dim < kMaxCopyDims; ++dim) {
-    // The same branch in all threads; it saves a division.
+    // For a size of 1, this saves a division. All threads of a copy take the same branch, so it costs little.
     const int above = copy.sizes[dim] == 1 ? index : index / copy.sizes[dim];
     const int here = index - above * copy.sizes[dim];
     places.from += here * copy.from_strides[dim];

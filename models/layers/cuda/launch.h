@@ -157,7 +157,8 @@ struct AddGated {
 
 const char* add_gated(const AddGated& p, Stream stream);
 
-constexpr int kMaxCopies = 48, kMaxCopyDims = 5;  // at most so many copies in a launch, and dimensions in a copy
+// The largest number of copies in one launch, and the largest number of dimensions of a copy.
+constexpr int kMaxCopies = 48, kMaxCopyDims = 5;
 
 /// A copy of 16-byte words, aligned to 16 bytes. Strides are in words. The first dimension is the innermost.
 struct StridedCopy {

@@ -83,7 +83,7 @@ SPARSEREEL_BOTH inline float iq4_level(int index) {
 
 /// Describes a block of a packed dtype: its number of elements, its size in bytes, and at(), which unpacks the eight
 /// elements from `first` on (a multiple of eight). If kHasBlockScale is true, at() leaves out the block's scale, which
-/// scale_of() returns; the caller first multiplies it by the row's scale.
+/// scale_of() returns. The caller multiplies the elements by this scale times the row's scale.
 template <Dtype kDtype>
 struct PackedBlock;
 
@@ -292,8 +292,8 @@ struct PackedBlock<Dtype::int4> {
   }
 };
 
-/// 64 four-bit integers from -8 to 7, stored with 8 added, even elements in the low bits. Then the fp32 scale and zero
-/// point of element = integer * scale + zero.
+/// 64 four-bit integers from -8 to 7, stored with 8 added, even elements in the low bits. Two fp32 numbers follow, the
+/// scale and the zero point: element = integer * scale + zero.
 template <>
 struct PackedBlock<Dtype::awq4> {
   static constexpr int elements = 64, bytes = 40;
@@ -311,8 +311,8 @@ struct PackedBlock<Dtype::awq4> {
 template <Dtype kDtype>
 inline constexpr bool kHasBlockScale = kDtype == Dtype::nvfp4;
 
-/// Numbers that are not packed, in the same interface: a layer joined from several tensors may hold them beside packed
-/// rows.
+/// Numbers that are not packed, in the same interface, because a layer that is joined from several tensors may hold
+/// them beside packed rows.
 template <int kBytes, float (*kRead)(const uint8_t*)>
 struct Numbers {
   static constexpr int elements = kUnpackedAtOnce, bytes = kUnpackedAtOnce * kBytes;

@@ -39,7 +39,8 @@ __device__ inline __nv_bfloat162 pair_of(float a, float b, __nv_bfloat16) {
   return __floats2bfloat162_rn(a, b);
 }
 
-/// Exchanges words among four neighboring lanes: word i of lane t becomes word t of lane i.
+/// Exchanges words among four neighboring lanes, like the transpose of a 4 x 4 matrix: word i of lane t becomes word t
+/// of lane i.
 __device__ inline void transpose_among_four(uint32_t (&word)[4]) {
 #pragma unroll
   for (int bit = 1; bit <= 2; bit *= 2) {

@@ -15,8 +15,8 @@ constexpr int kThreads = 256, kWarps = kThreads / 32;  // per thread block
 template <int kTeam, int kBlockWarps = kWarps>
 class Team {
  public:
-  // With one team, the index is a constant 0. If a barrier's number is not a constant, the compiler reserves all 16
-  // barriers for the block.
+  // exchange() uses the barrier with the number 1 + index(). If a barrier's number is not a constant, the compiler
+  // reserves all 16 barriers for the block. So with a single team, the index is the constant 0.
   static __device__ int index() { return kTeam == kBlockWarps ? 0 : static_cast<int>(threadIdx.x) / (32 * kTeam); }
   static __device__ int member() { return static_cast<int>(threadIdx.x) / 32 % kTeam; }
 
@@ -40,9 +40,9 @@ class Team {
   }
 
  private:
-  /// Shares each warp's number with the team; returns the team's numbers. Calls alternate between two arrays. A warp
-  /// that writes to an array again has passed the other array's barrier since then, so all warps have read the array's
-  /// old numbers.
+  /// Shares each warp's number with the team; returns the team's numbers. Calls alternate between two arrays. Before a
+  /// warp writes to an array again, it has passed the barrier of the call for the other array. So all warps have read
+  /// the old numbers by then.
   __device__ const float* exchange(float x) {
     __shared__ float of_warps[2][kBlockWarps];
     turn_ ^= 1;

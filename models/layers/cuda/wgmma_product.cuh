@@ -151,7 +151,8 @@ class WgmmaSums {
 
   __device__ void add_up(int depth) {
     const int steps = (depth + Tile::kDepth - 1) / Tile::kDepth;
-    int last = -1;  // stage that the previous step reads, which may still be running; -1 in the first step
+    // The stage that the multiplication of the previous step reads. It may still be running. -1 in the first step.
+    int last = -1;
     for (int step = 0; step < steps; ++step, cursor_.advance()) {
       ptx::barrier_wait(attention::cuda::shared_address(&shared_.full[cursor_.stage]), cursor_.phase);
       multiply(shared_.stages[cursor_.stage], step > 0);
@@ -237,7 +238,8 @@ __global__ void __launch_bounds__(WgmmaTile::kThreads, 1)
     float4* outputs = shared.outputs[warpgroup];
     for (int i = cluster; i < order.count(); i += clusters) {
       const int first_output = order.at(i).output * Tile::kOutputs;
-      ptx::named_wait(1 + warpgroup, 128);  // all warps are done with `outputs` of the tile before
+      // Waits until all warps of the warpgroup have read the previous tile's `outputs`.
+      ptx::named_wait(1 + warpgroup, 128);
       load_outputs<T>(outputs, p, first_output, Tile::kOutputs, static_cast<int>(threadIdx.x) % 128, 128);
       sums.add_up(p.depth);
       ptx::named_wait(1 + warpgroup, 128);
@@ -245,7 +247,8 @@ __global__ void __launch_bounds__(WgmmaTile::kThreads, 1)
     }
   }
   __syncwarp();
-  cluster_sync();  // the other CTA may still copy to this one and arrive at its barriers
+  // This CTA must not end yet, because the other CTA may still copy to its memory and arrive at its barriers.
+  cluster_sync();
 #else
   __trap();
 #endif
