@@ -28,7 +28,8 @@ const char* config_file_of(const std::string& role) {
   return role == kImageProcessor || role == kProcessor ? "preprocessor_config.json" : "config.json";
 }
 
-/// A config and its name in errors. A null config is read from the file of this name when it is needed.
+/// A config and its name in errors. If the config is null, it is read from `file` when it is needed; otherwise `file`
+/// is only the name.
 struct NamedConfig {
   std::string file;
   json config = {};

@@ -26,9 +26,9 @@ struct ChosenFile {
 };
 
 /// The model of a run: its pipeline class, and a config and weights for each role ("transformer", "vae"). There are two
-/// kinds: a folder in diffusers' layout, of which other files may replace single weights; or an architecture (the
-/// configs of all components in one file), with weights from files or random weights. Opening reads only JSON;
-/// component() maps the weights.
+/// kinds. One is a folder in diffusers' layout; replace() can take the weights of a role from other files. The other is
+/// an architecture (one file with the configs of all components), with weights from files or random weights. Opening
+/// reads only JSON; component() maps the weights.
 class Checkpoint {  // NOLINT(bugprone-exception-escape): json's noexcept move contains assertions
  public:
   /// Opens a folder with a model_index.json and the folders of its components. Throws Error if the index is missing or
@@ -76,10 +76,11 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): json's noexcept move c
   /// (field: the role) if the checkpoint has no such role. Throws Error naming the file if it is damaged or its sizes
   /// contradict the config.
   void replace(const std::string& role, const std::filesystem::path& file);
-  /// Maps the weights of a component. In a folder these are diffusion_pytorch_model.safetensors or model.safetensors,
-  /// or the shards of the *.index.json beside it. If neither exists, it takes a variant (*.bf16.safetensors), and then
-  /// *.bin in the same order. Throws one Error that names all missing shards. Also throws Error if a tensor is in two
-  /// shards and the index does not say which one counts. A component stays open, so the folder may be moved afterwards.
+  /// Maps the weights of a component. If they are a folder, takes diffusion_pytorch_model.safetensors or
+  /// model.safetensors, or the shards that an index (*.index.json) of one of these names lists. If neither exists, it
+  /// takes a variant (*.bf16.safetensors), and then *.bin in the same order. Throws one Error that names all missing
+  /// shards. Also throws Error if a tensor is in two shards and the index does not say from which shard to take it. The
+  /// files stay open, so the folder may be moved afterwards.
   const Component& component(const std::string& role) const;
   /// Registers changes that are added to a role's weights when these are read.
   void add(const std::string& role, const WeightDeltas& deltas);

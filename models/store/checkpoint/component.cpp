@@ -24,8 +24,8 @@ BareTensors bare_tensors(const TensorTable& tensors) {
   return bare;
 }
 
-/// Joins the part's prefixes that the file's names begin with. At each position, the first of the part's prefixes that
-/// some name has is taken. Names without it belong to another component.
+/// Joins the part's prefixes that the file's names begin with. At each position, takes the first of the part's prefixes
+/// that any name has there. Names that do not begin with the result belong to another component.
 std::string prefix_of(const BareTensors& stored, const Part& part) {
   std::vector<std::string> prefixes = {part.role + "."};
   prefixes.insert(prefixes.end(), part.names.prefixes.begin(), part.names.prefixes.end());
@@ -42,8 +42,8 @@ std::string prefix_of(const BareTensors& stored, const Part& part) {
   return all;
 }
 
-/// Returns the map that knows the most names of the file, the first one if several do; null if no map knows a name, so
-/// the names are diffusers'.
+/// Returns the map that contains the largest number of the file's names; if several maps do, the first one. Returns
+/// null if no map contains any of them: then the names are diffusers'.
 const NameMap* map_of(const BareTensors& stored, const std::string& prefix, const std::vector<NameMap>& maps) {
   const auto known = [&](const NameMap& map) {
     return std::ranges::count_if(stored, [&](const auto& tensor) {
@@ -60,7 +60,7 @@ const NameMap* map_of(const BareTensors& stored, const std::string& prefix, cons
 /// they are not, or if the tensor that gives the number is missing.
 int64_t group_rows(const TensorTable& named, const std::string& name, const MovedRows& rows) {
   if (rows.turns_like.empty()) return 0;
-  size_t end = 0;  // behind the module that holds the layer
+  size_t end = 0;  // position after the name of the module that holds the layer
   for (int64_t dots = std::ranges::count(rows.second, '.'); dots > 0; --dots) end = name.find('.', end) + 1;
   const auto like = named.find(name.substr(0, end) + rows.turns_like);
   return like == named.end() ? 0 : static_cast<int64_t>(like->second.second->elements());

@@ -26,7 +26,8 @@ struct WeightDelta {
   const TensorEntry* up = nullptr;
   const TensorEntry* down = nullptr;  // null if `up` is the whole change, in the tensor's shape
   double scale = 1;
-  std::vector<std::shared_ptr<const TensorEntry>> made = {};  // own `up` and `down` if `file` does not own them
+  // Owns the entries `up` and `down` if these are no entries of `file`.
+  std::vector<std::shared_ptr<const TensorEntry>> made = {};
 };
 
 /// Weight deltas by the name of the tensor that they change, in the order in which they are added.
@@ -41,8 +42,10 @@ struct Component {               // NOLINT(bugprone-exception-escape): json's no
   std::string config_file;
   std::vector<std::shared_ptr<TensorFile>> files;  // one file, or the shards in order
   TensorTable tensors;
-  std::vector<std::shared_ptr<const TensorEntry>> parts = {};  // own the entries for parts of the files' tensors
-  // By the weight's name; `tensors` lists these weights with their shape and dtype in memory.
+  // Owns the entries in `tensors` that are not a file's own, such as a part of a file's tensor.
+  std::vector<std::shared_ptr<const TensorEntry>> parts = {};
+  // The quantized layers, by the names of their weights. `tensors` lists these weights with the shape and dtype that
+  // they have in memory.
   QuantizedLayers quantized = {};
   std::optional<uint64_t> random_seed = {};  // set if there are no files: every tensor is made from this seed
   /// The number of elements of each tensor that a module asked for, by name.

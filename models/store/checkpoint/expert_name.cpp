@@ -29,7 +29,7 @@ std::string_view next_word(std::string_view text) {
   return text.substr(0, static_cast<size_t>(std::ranges::find_if_not(text, is_letter) - text.begin()));
 }
 
-/// Returns true if the name, in lower case, says that the file is for this expert.
+/// Returns true if the name, in lower case, shows that the file is for this expert.
 bool says(std::string_view name, std::string_view expert) {
   for (size_t at = name.find(expert); at != std::string_view::npos; at = name.find(expert, at + 1)) {
     const std::string_view after = name.substr(at + expert.size()), word = next_word(after);

@@ -1,5 +1,5 @@
-// Tells from a file's name for which of two experts it is. Publishers of models with two experts, and of LoRAs for
-// them, say so only in the name. No torch.
+// Tells from a file's name which of a model's two experts the file is for. Publishers of models with two experts, and
+// of LoRAs for them, give this only in the name. No torch.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,9 @@
 
 namespace sparsereel::models {
 
-/// Returns "high" or "low" if the name says so: "high_noise", "HighNoise", "lora_HIGH_fp16", "style-low". Empty if the
-/// name says neither or both. "low" in words such as "low-poly" describes pictures and does not count.
+/// Returns "high" or "low" if the name contains that word for an expert: "high_noise", "HighNoise", "lora_HIGH_fp16",
+/// "style-low". Empty if it contains neither or both. "low" in words such as "low-poly" describes pictures, so it is
+/// ignored.
 std::string expert_in_name(std::string_view name);
 
 /// Returns expert_in_name() of the file's name, or else of the name of its folder.

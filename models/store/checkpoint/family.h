@@ -66,9 +66,9 @@ struct LoraNames {
   /// Ends of the names of layers that have fewer inputs in pruned checkpoints: "adaln_proj.linear". If a LoRA is for
   /// the whole model and the checkpoint is pruned, the LoRA changes only the other layers.
   std::vector<std::string> pruned = {};
-  /// Which map of StoredNames::others is right for a LoRA whose tensor names contain the name of PEFT's adapter. A
-  /// trainer that writes such names may keep the rows of fused layers in another order. Unset if the usual choice of a
-  /// map is right.
+  /// The index in StoredNames::others of the map for a LoRA whose tensor names contain PEFT's name of an adapter
+  /// ("x.lora_A.default.weight"). A trainer that writes such names may keep the rows of fused layers in another order.
+  /// Unset if such a LoRA follows the same maps as others.
   std::optional<size_t> names_with_adapter = {};
   /// The layer that takes the latents, if a LoRA may widen its input so that a model for text takes an image
   /// (widened_input.h); empty if none may.

@@ -29,8 +29,8 @@ struct Row {
   std::array<Sign, 3> signs;
 };
 
-/// The first row that fits wins. So a model with special names comes before models that have only the names both share.
-/// VAEs and text encoders come last, because the file of a whole pipeline holds them too. Names are those of ComfyUI,
+/// The first row that fits wins. So a model with special names comes before the models whose names it also has. VAEs
+/// and text encoders come last, because the file of a whole pipeline holds them too. Names are those of ComfyUI,
 /// diffusers and the models' authors.
 constexpr Row kModels[] = {
     {"a ControlNet", {{{"controlnet_cond_embedding."}}}},

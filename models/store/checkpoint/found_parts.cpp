@@ -87,7 +87,8 @@ void add_file(FoundParts& found, const fs::path& file) {
   }
 }
 
-/// Returns the sibling folders of `beside` whose names differ only in the expert, and say `expert`.
+/// Returns the siblings of the folder `beside` whose names equal its name except for the word for the expert, which is
+/// `expert`.
 std::vector<fs::path> folders_of(const std::string& expert, const fs::path& beside) {
   std::error_code ignored;
   const fs::path own = fs::absolute(beside / "any", ignored).lexically_normal().parent_path();

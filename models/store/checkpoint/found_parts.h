@@ -16,7 +16,8 @@ namespace sparsereel::models {
 struct FoundPart {
   std::filesystem::path file;      // a file of weights, or the index of its shards
   const Family* family = nullptr;  // one of the families that have such a part; a file may fit several
-  // If several roles have the same classes ("transformer", "transformer_2"), the first of them.
+  // The part's role. If several roles have the same classes ("transformer", "transformer_2"), this is the first of
+  // them.
   std::string role;
   Sizes sizes = {};
   std::string expert = {};       // "high" or "low" if the name of the file, or else of its folder, says so
@@ -42,8 +43,9 @@ std::vector<FoundPart> parts_of(const std::filesystem::path& file);
 /// Finds the parts in a folder and its subfolders (search_tree()).
 FoundParts find_parts(const std::filesystem::path& folder);
 
-/// Returns the files that hold the other expert of the same model. It looks beside this expert's file, and in a sibling
-/// folder whose name says the other expert. Only files whose names say their expert count. Damaged files are left out.
+/// Returns the files that hold the other expert of the same model. It looks in the folder of this expert's file, and in
+/// sibling folders that have the same name except for the word for the expert. Takes only files with the word for the
+/// other expert in their name, or else in their folder's name. Damaged files are left out.
 std::vector<FoundPart> parts_beside(const FoundPart& expert);
 
 /// Returns the file for a role if the user named `named`. If that is a folder, it returns the folder's only file, or

@@ -120,7 +120,7 @@ class GgufReader {
 
   void check_utf8(const std::string& text, const std::string& who) const {
     try {
-      // dump() throws if the text is not UTF-8, and later calls of it must not throw.
+      // dump() throws if the text is not UTF-8. Find that out here, because later calls of dump() expect no exception.
       static_cast<void>(json(text).dump());
     } catch (const json::exception&) {
       fail(who + ": is not UTF-8");

@@ -139,7 +139,7 @@ std::vector<std::byte> join_nvfp4(const LayerTensors& tensors, int64_t rows, int
 }
 
 /// Without weight_scale_2, the file is LightX2V's: "alpha" is weight scale * input scale, and "input_global_scale" is 1
-/// / input scale.
+/// / input scale. So their product is the weight scale.
 std::vector<float> scales_of_nvfp4(const LayerTensors& tensors, int64_t rows) {
   if (tensors.has("weight_scale_2")) return spread(tensors, "weight_scale_2", rows);
   const float scale = tensors.numbers("alpha").front() * tensors.numbers("input_global_scale").front();
@@ -162,8 +162,8 @@ std::vector<float> scales_of_w4a4(const LayerTensors& tensors, int64_t rows) {
   return spread(tensors, "weight_scale", rows);
 }
 
-/// Replaces codes by the int8 numbers that they stand for, because int8 products read those. So memory holds 8 bits
-/// where the file has 4 or 6.
+/// Replaces codes by the int8 numbers that they stand for, because int8 products need these. So a weight takes 8 bits
+/// in memory, but 4 or 6 in the file.
 std::vector<std::byte> join_w4a8(const LayerTensors& tensors, int64_t rows, int64_t columns) {
   const QuantizedLayer& layer = tensors.layer();
   const std::span<const std::byte> codes = tensors.bytes("weight");

@@ -34,17 +34,17 @@ class LayerTensors {
   mutable std::map<std::string, std::vector<std::byte>> joined_groups_;  // by the part's name
 };
 
-/// Returns the layer's rows as they are kept in memory: [rows, columns], packed as layer.format->packed. `columns` are
-/// the first of each row, a multiple of the packed block's. Throws Error naming file and tensor if a number is NaN or
-/// infinite.
+/// Returns the layer's rows in the form in which memory holds them: [rows, columns], packed as layer.format->packed.
+/// Takes the first `columns` columns of each row; `columns` must be a multiple of the packed block's elements. Throws
+/// Error naming file and tensor if a number is NaN or infinite.
 std::vector<std::byte> joined_rows(const LayerTensors& tensors, int64_t rows, int64_t columns);
 /// Returns the scale of each row; empty if the format has no scales of rows.
 std::vector<float> joined_row_scales(const LayerTensors& tensors, int64_t rows);
 /// Returns the scale of each column (pre_quant_scale); empty if the layer has none.
 std::vector<float> column_scales(const LayerTensors& tensors, int64_t columns);
 
-/// The functions join and row_scales of each QuantizedFormat. A row of asym_w4a8_int8 becomes int8 numbers: each code
-/// is replaced by the number that it stands for.
+/// The functions QuantizedFormat::join and row_scales of each format. join_w4a8() makes int8 numbers: it replaces each
+/// code of asym_w4a8_int8 by the number that the code stands for.
 std::vector<std::byte> join_mxfp8(const LayerTensors& tensors, int64_t rows, int64_t columns);
 std::vector<std::byte> join_nvfp4(const LayerTensors& tensors, int64_t rows, int64_t columns);
 std::vector<std::byte> join_w4a4(const LayerTensors& tensors, int64_t rows, int64_t columns);

@@ -108,7 +108,7 @@ bool takes_other_channels(Shape shape, const Shape& wanted) {
   return shape == wanted;
 }
 
-/// Returns the entry with the shape of a matrix, with the same number of rows.
+/// Returns the entry reshaped to a matrix with the same number of rows.
 std::shared_ptr<const TensorEntry> as_matrix(TensorEntry entry) {
   entry.shape = {entry.shape[0], product(entry.shape, 1)};
   return std::make_shared<TensorEntry>(std::move(entry));
@@ -193,7 +193,8 @@ class Adding {
     std::vector<std::string> roles;
     for (const ExpertSpec& expert : spec_.experts) {
       const bool chosen = choice_.expert.empty() || choice_.expert == expert.name;
-      // If a file names only the first transformer, the name says nothing: trainers use it for every expert.
+      // If a file names only the first transformer, this does not mean that its layers are for that transformer alone:
+      // trainers write this name for every expert.
       const bool of_all = layer.part.empty() || (layer.part == spec_.experts.front().role && !names_experts_);
       const bool named = of_all || layer.part == expert.role;
       if (chosen && named) roles.push_back(expert.role);
@@ -258,8 +259,8 @@ class Adding {
     deltas_[place.role][tensor].push_back(std::move(delta));
   }
 
-  /// Returns true if the shapes differ because either the checkpoint or the LoRA's model is pruned: it has fewer inputs
-  /// of this layer.
+  /// Returns true if the shapes differ because either the checkpoint or the LoRA's model is pruned. A pruned model has
+  /// fewer inputs of this layer.
   bool is_pruned(const std::string& layer, const Shape& shape, const Shape& wanted) const {
     const auto is_end = [&](const std::string& end) { return layer.ends_with(end); };
     return std::ranges::any_of(family_.lora.pruned, is_end) && shape.size() == 2 && wanted.size() == 2 &&
@@ -296,7 +297,7 @@ class Adding {
   const LoraChoice& choice_;
   LoraFile lora_;
   bool strict_;
-  // True if the layers' names say for which of several transformers they are.
+  // True if the layers' names tell which of several transformers they belong to.
   bool names_experts_;
   std::map<std::string, LayerSpellings> layers_;  // by role
   std::map<std::string, WeightDeltas> deltas_;    // by role
@@ -371,7 +372,7 @@ std::vector<std::string> add_loras(Checkpoint& checkpoint, const ModelSpec& spec
     throw bad_option("lora", "has no effect on random weights, for which no LoRA was trained", "name a checkpoint");
   const std::vector<LoraChoice> loras = with_experts(given, spec);
   if (const std::string chosen = chosen_by_name(given, loras); !chosen.empty()) warnings.push_back(chosen);
-  // For each file that changes the text encoder, the expert of its first use.
+  // The files that have changed the text encoder so far, each with the expert for which it was given first.
   std::map<std::filesystem::path, std::string> experts;
   for (const LoraChoice& choice : loras) {
     check_expert(choice, spec);

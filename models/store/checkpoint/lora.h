@@ -26,9 +26,9 @@ struct LoraOrigin {
 };
 LoraOrigin origin_of(const LoraFile& lora);
 
-/// Does nothing if the model has only one expert. Otherwise, assigns each file without an expert to the expert that the
-/// file's name, or else its folder's name, says. A file whose layers name their transformer is not assigned. Reads the
-/// headers of the files whose names say an expert. Throws Error as read_lora() does.
+/// Does nothing if the model has only one expert. Otherwise, assigns an expert to each file that has none yet, if the
+/// file's name, or else its folder's name, contains "high" or "low" for an expert. A file whose layers name their
+/// transformer is not assigned. Reads the headers of files with such a name. Throws Error as read_lora() does.
 std::vector<LoraChoice> with_experts(std::vector<LoraChoice> loras, const ModelSpec& spec);
 
 /// Registers the LoRAs' changes with the checkpoint, which adds them when it reads weights. Reads only headers. Returns

@@ -35,7 +35,8 @@ struct LoraFile {
   std::vector<std::string> strangers;  // quoted names of tensors that do not belong to a LoRA
   // True if names say "transformer_1", which means only the first of several transformers.
   bool numbers_transformers = false;
-  // True if names are PEFT's, which stores alphas in another file, and no alpha was found.
+  // True if the tensors have PEFT's names and no alpha was found. PEFT stores alphas in another file, which may be
+  // missing, so the true alphas may differ from the ranks that replace them.
   bool guesses_alpha = false;
 };
 

@@ -45,15 +45,16 @@ class LoraSettings {
     const nlohmann::json* find(const std::string& part, const char* name) const;
     double number(const nlohmann::json& value, const std::string& name) const;
     std::optional<double> alpha_of_pattern(const std::string& part, const std::string& layer) const;
-    /// Calls say(name of the key, alpha) for each alpha that is for all layers without a pattern of their own.
+    /// Calls say(key's name, alpha) for each alpha that applies to all layers without a pattern of their own.
     void each_whole_alpha(const std::string& part, const std::function<void(const std::string&, double)>& say) const;
   };
 
   std::optional<double> whole_alpha(const std::string& part) const;
   const Config* flag(const std::string& part, const char* name) const;
 
-  std::vector<Config> configs_;  // in the order in which they are asked
-  Config arguments_;             // the arguments with which a trainer made its layers; empty if none are in the header
+  // All places of settings, in the order in which a setting is looked up in them.
+  std::vector<Config> configs_;
+  Config arguments_;  // the arguments with which a trainer made its layers; empty if none are in the header
 };
 
 }  // namespace sparsereel::models

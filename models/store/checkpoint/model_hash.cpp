@@ -33,7 +33,8 @@ void add_header(Sha256& hash, const TensorFile& file) {
   }
 }
 
-constexpr uint64_t kMostElements = 1 << 15;  // includes the modulation of a block: six rows of 5120
+// Includes the modulation of a block, which has six rows of 5120.
+constexpr uint64_t kMostElements = 1 << 15;
 
 bool is_small(const TensorEntry& entry) {
   return entry.shape.size() <= 1 || entry.elements() <= kMostElements;

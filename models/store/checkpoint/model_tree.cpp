@@ -47,7 +47,7 @@ bool names_weights(const fs::path& file) {
   return ends_with_one_of(file, {".safetensors", ".gguf", ".pth", ".pt", ".safetensors.index.json"});
 }
 
-/// Returns true for files that count only if the folder has no file with names_weights(): they may hold a trainer's
+/// Returns true for files that are taken only if no file of the folder has names_weights(). They may hold a trainer's
 /// state, or a second copy of the weights.
 bool may_hold_weights(const fs::path& file) {
   return ends_with_one_of(file, {".bin", ".ckpt", ".bin.index.json"});
@@ -72,7 +72,7 @@ std::set<std::string> further_parts(const std::vector<fs::path>& paths) {
 std::vector<fs::path> sorted_entries(const fs::path& folder) {
   std::error_code ignored;
   std::vector<std::pair<bool, fs::path>> entries;
-  // If a folder cannot be read to its end, the entries read so far count.
+  // If reading a folder fails before its end, the entries that were read so far are used.
   for (fs::directory_iterator entry(folder, ignored); entry != fs::directory_iterator(); entry.increment(ignored)) {
     entries.emplace_back(entry->is_symlink(ignored), entry->path());
     if (entries.size() >= kMostEntries) break;

@@ -14,7 +14,7 @@ namespace sparsereel::models {
 struct MovedRows {
   std::string first = {};   // the layer; a * stands for a number, as in NameMap
   std::string second = {};  // the other program's layer, which holds the rows
-  // `second` consists of `parts` equal parts, stacked; this is number `part`, counted from 0.
+  // `second` consists of `parts` equal parts, stacked; this layer is part number `part`, counted from 0.
   int64_t part = 0, parts = 1;
   bool halves_swapped = false;  // true if the other program stores the second half of the layer's rows first
   /// If not empty, the parts are interleaved: a group of rows of each part, then the next group of each part, and so
@@ -23,10 +23,10 @@ struct MovedRows {
   std::string turns_like = {};
 };
 
-/// Returns the entry for the layer's rows within `entry`, with its shape, offset and halves_swapped, and with groups of
-/// `group` rows if the parts are interleaved. Returns nullopt if the rows cannot be divided: there are none, their
-/// number is no multiple of the parts, a packed block spans several rows, or `group` is 0 although the parts are
-/// interleaved.
+/// Returns an entry for only those rows of `entry` that belong to the layer: it has their shape, offset and
+/// halves_swapped, and groups of `group` rows if the parts are interleaved. Returns nullopt if the rows cannot be
+/// divided: there are none, their number is no multiple of the parts, a packed block spans several rows, or `group` is
+/// 0 although the parts are interleaved.
 std::optional<TensorEntry> part_of(const TensorEntry& entry, const MovedRows& rows, int64_t group = 0);
 
 }  // namespace sparsereel::models

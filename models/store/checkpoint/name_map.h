@@ -57,12 +57,12 @@ struct ChosenNames {
 /// The names of a component's tensors in other programs' files.
 struct StoredNames {
   std::vector<NameMap> others = {};  // maps from diffusers' names to names of the authors or of another program
-  /// Returns the map in `others` that a file follows. It is needed if programs use the same names but order rows
-  /// differently; null if the names alone tell the map. `tensors` has the file's names without prefixes. LoRAs always
-  /// follow the first map that knows their names.
+  /// Returns the map in `others` that a file follows. `tensors` has the file's names without prefixes. This function is
+  /// needed if programs use the same names but order rows differently; it is null if the names alone show the map.
+  /// LoRAs always follow the first map that contains their names.
   ChosenNames (*choose)(const TensorTable& tensors, const StoredWeights& weights) = nullptr;
-  /// Words that may stand before every name in a file; several may follow each other. If two match, the first one
-  /// counts. The part's role needs not be listed: it is always tried first.
+  /// Words that may stand before every name in a file; several may follow each other. If two match, the first one in
+  /// this list is taken. The part's role need not be listed: it is always tried first.
   std::vector<std::string> prefixes = {};
   std::vector<std::string> no_weights = {};  // tensors that a file may have, but that hold no weights; they are ignored
   /// Layers to which diffusers, but not the other programs, gives another name in the last block: {"blocks.*.norm",

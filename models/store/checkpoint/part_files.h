@@ -20,7 +20,8 @@ struct PartFile {
   std::string sha256;          // weights_hash()
 };
 
-/// Returns such files in the order of the roles. Reads headers and small tensors.
+/// Returns the checkpoint's parts that are single or sharded files, in the order of the roles. Reads headers and small
+/// tensors.
 std::vector<PartFile> part_files(const Checkpoint& checkpoint);
 
 /// Counts the tensors of each format, the most frequent first: "F8_E4M3 with scales 406, F16 689", "int8_convrot 200".

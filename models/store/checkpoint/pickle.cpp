@@ -21,15 +21,15 @@ constexpr size_t kStorageFields = 5;
 constexpr size_t kMaxGlobal = 256;  // longest name of a global, in bytes
 constexpr size_t kMostCopied = 4;   // limit of copied items, per byte of the pickle
 
-/// The result if a pickle calls a global.
+/// What a call of a global does.
 enum class CallEffect {
-  none,        // an error: it may only be named, as a storage's class or a dtype
-  tensor,      // a tensor, which the arguments describe
-  first,       // the first argument: a parameter is its tensor
-  function,    // the result of calling the first argument with the third: a tensor with attributes
-  tuple,       // the argument, which must be a tuple
-  dictionary,  // a dictionary of the pairs in the argument; empty without an argument
-  other,       // a value that tensors do not need
+  none,        // refuses the pickle: this global may be named, as a storage's class or a dtype, but not called
+  tensor,      // returns a tensor, which the arguments describe
+  first,       // returns the first argument, such as the tensor that a parameter wraps
+  function,    // calls the first argument with the third and returns the result: a tensor with attributes
+  tuple,       // returns the argument, which must be a tuple
+  dictionary,  // returns a dictionary of the pairs in the argument; empty without an argument
+  other,       // returns a value that tensors do not need
 };
 
 struct Global {

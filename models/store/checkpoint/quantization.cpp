@@ -17,10 +17,10 @@ using nlohmann::json;
 
 constexpr std::string_view kQuantMark = ".comfy_quant", kWeight = ".weight";
 constexpr const char *kQuantMetadata = "_quantization_metadata", *kInt8 = "int8_tensorwise";
-constexpr int64_t kUsualRotation = 256, kMostColumns = int64_t{1} << 30;  // both in columns of a group
+// Both are numbers of columns in a group.
+constexpr int64_t kUsualRotation = 256, kMostColumns = int64_t{1} << 30;
 
-/// Keys of a description that do not change the meaning of the weights. A format's own parameters are under the key
-/// "params", or beside it.
+/// Keys of a description that do not change the meaning of the weights.
 constexpr std::string_view kNoEffectKeys[] = {"full_precision_matrix_mult", "orig_dtype", "orig_shape", "per_row"};
 /// The last parts of names that may occur beside the weight of every format.
 constexpr std::string_view kCompanions[] = {"weight",       "bias",        "input_scale",    "scale_input",
@@ -35,7 +35,7 @@ struct Described {
   int64_t rotation = 0, group = 0;
   bool is_marked = false;  // true if a description names the format, false if it was recognized by tensors
 };
-/// By the layer's name in the files.
+/// What is known about each layer, by the layer's name in the files.
 using DescribedLayers = std::map<std::string, Described>;
 
 constexpr const char* kQuantizedRemedy = "use a variant in fp8 (fp8_scaled), in 16 bits or a GGUF";
@@ -158,7 +158,8 @@ const QuantizedFormat* recognized(const TensorEntry& weight, const std::map<std:
   }
 }
 
-/// Returns what is known without a description. A format that always rotates then has groups of the usual size.
+/// Returns what is known about a layer without a description. If the format always rotates, the groups are taken to
+/// have the usual size.
 Described undescribed(const QuantizedFormat* format) {
   return {.format = format, .rotation = format != nullptr && format->must_rotate ? kUsualRotation : 0};
 }
@@ -214,8 +215,8 @@ class FileLayers {
     return found;
   }
 
-  /// Adds a description. If no layer has its name, it is refused if it would change how a weight is read: which weight
-  /// is meant is unknown.
+  /// Adds a description. If no layer has its name, nobody can tell which weight is meant. Then throws Error if the
+  /// description would change how a weight is read, and otherwise ignores it.
   void add(const TensorFile& file, const std::string& name, const json& keys) {
     const std::vector<std::string> layers = meant(name);
     for (const std::string& layer : layers) layers_[layer] = Description(file, layer, keys, is_int8(layer)).read();

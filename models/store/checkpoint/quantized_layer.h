@@ -24,9 +24,10 @@ struct QuantizedFormat {
   Dtype packed;           // dtype of the weight in memory
   // Columns in one byte of the file; 0 if that follows from a tensor beside the weight.
   int64_t codes = 1;
-  std::vector<std::string> own = {};             // last parts of the names of tensors that must be beside the weight
-  std::vector<std::string> more = {};            // last parts of the names of tensors that may be there
-  bool may_rotate = false, must_rotate = false;  // whether columns are rotated (layers/rotation.h)
+  std::vector<std::string> own = {};   // last parts of the names of tensors that must be beside the weight
+  std::vector<std::string> more = {};  // last parts of the names of tensors that may be there
+  // Tells whether columns may be rotated, and whether they always are (layers/rotation.h).
+  bool may_rotate = false, must_rotate = false;
   /// Says what is wrong with the tensors beside the weight; empty if nothing is.
   std::string (*problem)(const QuantizedLayer& layer) = nullptr;
   /// Returns packed rows, joined from codes and scales. `rows` and `columns` may be fewer than the file's, which
@@ -44,7 +45,7 @@ struct QuantizedLayer {
   int64_t group = 0;              // columns that share a scale according to the description; 0 if it does not say
   bool is_marked = false;         // true if the file has a description that names the format
   int64_t rows = 0, columns = 0;  // as stored, with the file's padding
-  /// By the last part of the name: "weight", "weight_scale".
+  /// The layer's tensors, each with the index of its file, by the last part of the name: "weight", "weight_scale".
   std::map<std::string, std::pair<size_t, const TensorEntry*>> tensors = {};
 
   const TensorEntry* find(const std::string& part) const {

@@ -53,8 +53,8 @@ class Disagreements {
   std::map<std::string, std::pair<size_t, std::string>> kinds_;
 };
 
-/// Adds the tensors of the last file of `weights`. If two shards have the same tensor, the shard that `weight_map`
-/// names for it counts; if it names neither, that is a complaint.
+/// Adds the tensors of the last file of `weights`. If two shards have the same tensor, takes it from the shard that
+/// `weight_map` names for it. If `weight_map` names neither, adds a complaint.
 void add_tensors(StoredWeights& weights, const std::map<std::string, std::string>& weight_map,
                  Disagreements& disagreements) {
   const size_t number = weights.files.size() - 1;

@@ -33,7 +33,7 @@ struct ComponentSummary {
 
 /// The memory in bytes that a run needs in one dtype, for a video of the size for which the checkpoint was made. It is
 /// the largest need of three stages: the text encoder alone, the encoder of images alone, and the VAE together with one
-/// transformer. These two stay in memory together if several videos are made.
+/// transformer. The VAE and the transformer stay in memory together if several videos are made.
 struct MemoryEstimate {
   std::string dtype;  // "fp32", "bf16", "fp8" (bf16 with 8-bit weights where possible)
   uint64_t weights = 0;

@@ -32,8 +32,8 @@ bool holds_tokenizer(const std::filesystem::path& folder);
 /// Returns the file with the vocabulary. In a folder this is spiece.model, or else vocab.json if merges.txt is beside
 /// it, or else tokenizer.json.
 std::filesystem::path file_of(const TokenizerPlace& place);
-/// Returns every file that tells how text is split. This is file_of(), or both vocab.json and merges.txt if it is one
-/// of them.
+/// Returns every file that tells how text is split. This is file_of(), but if that is vocab.json or merges.txt, both of
+/// these files.
 std::vector<std::filesystem::path> files_of(const TokenizerPlace& place);
 
 }  // namespace sparsereel::models

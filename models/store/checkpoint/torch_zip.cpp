@@ -172,8 +172,8 @@ class TorchReader {
   }
   static bool has_tensors(const PickleItem* item) { return count_tensors(item) > 0; }
 
-  /// Returns true if the weights are in the root dictionary. It may have some tensors, such as a trainer's random
-  /// state, although an inner dictionary has the weights.
+  /// Returns true if the weights are in the root dictionary. They are not if an inner dictionary has at least as many
+  /// tensors: then the tensors in the root are something else, such as a trainer's random state.
   static bool has_most_tensors(const PickleItem* root) {
     const size_t own = count_tensors(root);
     if (own == 0 || root->items.size() > 2 * kMostBeside) return own > 0;
@@ -209,7 +209,7 @@ class TorchReader {
   std::string name_of(const PickleItem* key) {
     if (key->kind != ItemKind::text) fail("a tensor's name is not a text");
     try {
-      // dump() throws if the text is not UTF-8, and later calls of it must not throw.
+      // dump() throws if the text is not UTF-8. Find that out here, because later calls of dump() expect no exception.
       static_cast<void>(nlohmann::json(key->text).dump());
     } catch (const nlohmann::json::exception&) {
       fail("tensor " + in_quotes(key->text) + ": the name is not UTF-8");

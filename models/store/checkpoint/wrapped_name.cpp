@@ -7,8 +7,8 @@
 namespace sparsereel::models {
 namespace {
 
-/// Names of wrapping modules. The dot at the end stands for the separator of the name. If a wrapper's name ends with
-/// another wrapper's name, the longer one comes first.
+/// The names of wrapping modules. The dot at the end of each stands for the character that separates words in the name.
+/// If a wrapper's name ends with another wrapper's name, the longer one comes first.
 constexpr std::array<std::string_view, 6> kWrappers = {"_fsdp_wrapped_module.", "_checkpoint_wrapped_module.",
                                                        "_forward_module.",      "_orig_mod.",
                                                        "base_model.model.",     "module."};
