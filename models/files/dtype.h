@@ -7,10 +7,10 @@
 
 namespace sparsereel::models {
 
-/// The data type of a stored tensor: plain numbers, or packed blocks. Packed means quantized as GGUF files store
-/// weights: blocks of consecutive elements of a row share scales (layers/cuda/packed_blocks.h). mxfp8, nvfp4, int4 and
-/// awq4 are formats of ComfyUI, whose files keep a weight's codes and scales in separate tensors. Reading joins these
-/// tensors.
+/// The data type of a stored tensor: plain numbers, or packed blocks. In a packed type, as in GGUF files, consecutive
+/// elements of a row form a block and share scales (layers/cuda/packed_blocks.h). mxfp8, nvfp4, int4 and awq4 are
+/// packed formats of ComfyUI. Its files keep a weight's codes and scales in separate tensors, which are joined to
+/// blocks when the weight is read.
 enum class Dtype {
   f64,
   f32,

@@ -41,8 +41,8 @@ at::Tensor matrix_of(int64_t group, at::Device device) {
   return matrix.to(device);
 }
 
-/// Returns matrix_of(), which is made once per device. The matrices are never freed: when static objects are destroyed,
-/// CUDA may already have shut down.
+/// Returns matrix_of(), which is computed once for each group size and device. The matrices are never freed: when
+/// static objects are destroyed, CUDA may already have shut down.
 at::Tensor kept_matrix(int64_t group, at::Device device) {
   static std::mutex mutex;
   static auto* const kept = new std::map<std::pair<int64_t, std::string>, at::Tensor>;

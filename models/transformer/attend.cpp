@@ -74,11 +74,13 @@ attention::Result Attend::run(const at::Tensor& q, const at::Tensor& k, const at
   if (run_.watcher)
     run_.watcher({.q = q, .k = k, .v = v, .context = context_, .grid = plan_.grid, .layer = layer_, .step = run_.step});
   context_.takes_e4m3 = reader.is_fp8();
-  // The output may replace the queries in memory. Not with a watcher, which may keep the queries; and not if the result
-  // becomes 8-bit rows, which would first need a copy.
+  // The output may replace the queries in memory, except in three cases: a watcher may keep the queries; a result that
+  // becomes 8-bit rows would first need a copy; and if ranks share the tokens, the queries are a view of rows that
+  // ranks exchange.
   context_.may_overwrite_q = !run_.watcher && !reader.is_fp8() && plan_.group == nullptr;
   attention::Result result = attention::attend(q, k, v, context_, workspace_);
-  context_.takes_e4m3 = false;  // the context goes to watchers, which may repeat the call and do not take e4m3
+  // Watchers get this context; they may repeat the call, and do not take e4m3.
+  context_.takes_e4m3 = false;
   if (run_.attended) run_.attended();
   run_.per_layer[static_cast<size_t>(layer_)] += result.statistics;
   run_.kernel = result.kernel;
@@ -159,8 +161,8 @@ at::Tensor Attend::cross(const at::Tensor& q, const at::Tensor& k, const at::Ten
   return linear(rows_of(attention::attend(q, k, v, context, workspace_), q.scalar_type()), out);
 }
 
-// The results are added before the output layer: this takes a pass over memory, but saves a second product with the
-// layer. linear_of_weights() is not used even if the first context is short, because the second one has many keys.
+// The results are added before the output layer. This takes a pass over memory, but saves a second product with the
+// layer. linear_of_weights() is not used even if the first context is short: the second context has many keys.
 at::Tensor Attend::cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                          const attention::Prologue& prologue, const at::Tensor& key_bias, const KeysAndValues& second,
                          const Linear& out) {

@@ -25,8 +25,8 @@ at::Tensor weight_of_heads(const Linear& layer, const at::Tensor& v) {
   return weight.view({weight.size(0), v.size(-2), v.size(-1)});
 }
 
-/// Returns the layer with the weight [out, heads * keys] that multiplies the attention weights. v has the values of one
-/// batch entry: [heads, head_dim, keys], with keys padded to kPadding.
+/// Returns the layer that turns attention weights into the output; its weight is [out, heads * keys]. v has the values
+/// of one batch entry: [heads, head_dim, keys], with keys padded to kPadding.
 Linear layer_of_keys(const at::Tensor& weight, const at::Tensor& v, const Linear& layer) {
   const at::Tensor product = at::bmm(weight.transpose(0, 1), v);  // [heads, out, keys]
   const at::Tensor of_keys = product.transpose(0, 1).flatten(1);

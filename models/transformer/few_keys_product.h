@@ -11,7 +11,8 @@ namespace sparsereel::models {
 
 /// Returns true if P (V W) takes at most half as many multiplications as (P V) W. It assumes that there are many more
 /// queries than keys, so the product V W hardly counts. Always false in fp16, because V W may exceed the range of fp16.
-/// v is [B, L, heads, head_dim].
+/// Also false for a layer with e4m3 weights if heads * keys is not a multiple of 16, as 8-bit products need. v is [B,
+/// L, heads, head_dim].
 bool is_less_work(const at::Tensor& v, const Linear& layer);
 
 /// Returns linear(P v, layer), [B, N, out], for the attention weights P that attention::attention_weights() returns.

@@ -65,8 +65,8 @@ at::Tensor HeadExchange::in_window(int64_t rank, const std::vector<int64_t>& siz
       .view(sizes);
 }
 
-/// Each rank begins with the rank after it, so that no two ranks send to the same rank at once. Its own part comes
-/// last, when the links are already busy.
+/// Each rank begins with the rank after it, so that no two ranks send to the same rank at once. A rank's own part needs
+/// no link, so it comes last, when the links are already busy with the others.
 at::Tensor HeadExchange::deliver(const Whole& whole, int64_t offset, CopiesBeside& beside) const {
   if (windows_ == nullptr) return deliver_by_messages(whole);
   Copies copies;

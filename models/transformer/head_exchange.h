@@ -24,8 +24,9 @@ struct AttentionRows {
 
 /// The exchange around one attention call. Each rank holds a slice of the video tokens, followed by all text tokens.
 /// slice_of() gives the slices of tokens and of heads. Each rank of the group calls to_heads() before attention and
-/// to_tokens() after it. If ranks can reach each other's memory, the result of either function is valid only until the
-/// next call of the same function, also by another HeadExchange of the group.
+/// to_tokens() after it. If ranks can reach each other's memory, a result of to_heads() is valid only until the next
+/// call of to_heads(), and a result of to_tokens() until the next call of to_tokens(). This includes calls for another
+/// HeadExchange of the group.
 class HeadExchange {
  public:
   struct Shape {
@@ -53,9 +54,9 @@ class HeadExchange {
  private:
   using Copies = std::vector<StridedCopy>;
   /// The tensor that each rank has after an exchange. Its shape on rank `rank` is sizes(rank). part(whole, maker) is
-  /// the view of what rank `maker` contributes. fill(part, rank, copies) adds the copies of this rank's contribution
-  /// into `part`, the view of rank `rank`'s tensor. fill_own(whole, copies) adds copies within this rank, besides those
-  /// of fill().
+  /// the view of what rank `maker` contributes. fill(part, rank, copies) adds the copies from this rank to rank `rank`;
+  /// `part` is the view of that rank's tensor that receives them. fill_own(whole, copies) adds further copies within
+  /// this rank.
   struct Whole {
     std::function<std::vector<int64_t>(int64_t rank)> sizes;
     std::function<at::Tensor(const at::Tensor& whole, int64_t maker)> part;

@@ -97,8 +97,8 @@ void BlockLoop::run_blocks(size_t first, size_t end, Tokens& tokens, Attend& att
 }
 
 /// Runs the blocks, or only the first one if the cache reuses the step. The cache decides by what the first block adds
-/// to the video tokens. It remembers what the other blocks add to tokens.hidden. Text of another width (tokens.text) is
-/// not remembered, because nothing reads it after the blocks.
+/// to the video tokens. If the other blocks run, the cache remembers what they add to tokens.hidden. It does not
+/// remember text of another width (tokens.text), because nothing reads that text after the blocks.
 void BlockLoop::run_blocks(Tokens& tokens, Attend& attend, StepCache& cache) {
   at::Tensor first;
   if (cache.undecided()) first = tokens.hidden.video().clone();  // a copy, because blocks change it in place

@@ -24,7 +24,7 @@ namespace sparsereel::models {
 /// copy of a cache is cheap: it shares tensors, which are replaced but never changed.
 class StepCache {
  public:
-  /// `share` is the groups of ranks that share tokens or passes. `passes` says how a single rank would compute the
+  /// `share` holds the groups of ranks that share tokens or passes. `passes` tells how a single rank would compute the
   /// passes that ranks share: as one batch, or in turn.
   explicit StepCache(CacheRule rule, SplitGroups share = {}, GuidancePasses passes = GuidancePasses::batched)
       : rule_(rule), share_(std::move(share)), in_turn_(passes == GuidancePasses::in_turn) {}
@@ -36,8 +36,7 @@ class StepCache {
   // Each forward pass calls the following functions, in this order.
   /// Returns true if this forward pass must call decide() with the first block's residual [B, N, C].
   bool undecided() const { return forward_ == 0; }
-  /// Decides from the first block's residual. Waits once for the device, unless it is known that the step will be
-  /// computed.
+  /// Decides from the first block's residual. Waits once for the device, except in a step that is known to be computed.
   void decide(const at::Tensor& first);
   /// Returns true if the other blocks are skipped.
   bool reuses() const { return reuses_; }

@@ -37,7 +37,8 @@ struct TokenPlan {
   at::Tensor inverse;          // int64 [N video]: the inverse permutation; undefined if the order is native
   at::Tensor video_positions;  // [slice, C], from TokenTables, in the run's dtype
   at::Tensor text_positions;   // [L, C], in the run's dtype
-  // fp32, rows of all video tokens, because attention sees all; with rotates_text, of all tokens.
+  // fp32, one row for each video token of all ranks, because attention sees all of them. With rotates_text, rows for
+  // the text tokens follow.
   RotaryTable rotary;
   bool rotates_text = false;    // true if the tokens behind the video have rotary positions too
   at::Tensor rotary_pairs;      // attention::rotary_pairs() of `rotary` on a GPU

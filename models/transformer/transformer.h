@@ -44,14 +44,16 @@ struct Tokens {
   Residual hidden;                 // [B, N, C]: video tokens in the plan's order, then text if it has the same width
   std::optional<Residual> text{};  // [B, L, C']: text tokens, if their width differs from the video's; unset otherwise
   int64_t text_tokens;             // number of text tokens, in `hidden` or `text`, that attend together with the video
-  at::Tensor key_lengths{};        // int64 [B]: tokens of video and text before the padding; undefined if no padding
-  at::Tensor time;                 // embeddings of the timesteps [R, T]
+  // int64 [B]: number of tokens of video and text before the padding; undefined if there is no padding.
+  at::Tensor key_lengths{};
+  at::Tensor time;  // embeddings of the timesteps [R, T]
   /// int64 [B, N]: for each token of `hidden`, its row of `time` and `modulation`. Undefined if each token uses the row
   /// of its batch entry.
   at::Tensor row_of_token{};
   at::Tensor modulation{};  // [R, ..]: modulation from which all blocks derive theirs; undefined if the model has none
-  /// int64 [R]: used instead of `time` and `modulation` if make_modulation() has computed the modulation: the rows of
-  /// that modulation that row_of_token refers to. Otherwise undefined.
+  /// int64 [R]: used instead of `time` and `modulation` by families with make_modulation(). row_of_token gives an index
+  /// into this tensor; the element there is a row of the modulation that make_modulation() has computed. Undefined for
+  /// other families.
   at::Tensor modulation_rows{};
   at::Tensor context{};       // [B, L, C]: text for cross-attention
   at::Tensor context_bias{};  // fp32 [B, L], added to the scores of the context's keys; undefined if not needed
@@ -94,8 +96,8 @@ class Transformer {
   virtual void modulation_weights(size_t /*layer*/, const Visit& /*visit*/) {}
   /// Returns true if the modulation for these timesteps has not been computed yet.
   virtual bool lacks_modulation(const StepTimes& /*times*/) const { return false; }
-  /// Forgets all modulation, and sets the timesteps for the calls of make_modulation(), one for each layer, that must
-  /// follow.
+  /// Forgets all modulation, and sets the timesteps for make_modulation(), which must then be called once for each
+  /// layer.
   virtual void begin_modulation(const StepTimes& /*times*/) {}
   /// Computes the layer's modulation for these timesteps. The caller has loaded the layer's modulation_weights().
   virtual void make_modulation(size_t /*layer*/) {}

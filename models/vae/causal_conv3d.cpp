@@ -1,5 +1,5 @@
-// A causal convolution is a conv3d without padding in time of the remembered and the new frames; or a conv2d for a
-// single picture.
+// Computes a causal convolution with conv3d, without padding in time, because the remembered frames lie before the new
+// ones. A video's first frame, if it comes alone, takes a conv2d instead.
 #include "models/vae/causal_conv3d.h"
 
 #include <ATen/ATen.h>
@@ -31,7 +31,8 @@ void fill_border(const CausalConv3d& conv, const at::Tensor& buffer, const RowSp
     rows->fill_ends(frames, conv.repeats_edges ? RowSplit::Outside::its_edge : RowSplit::Outside::zeros);
   else if (border.rows > 0)
     repeat_edges(frames, 1, border.rows);
-  if (border.columns > 0) repeat_edges(frames, 2, border.columns);  // includes the corners
+  // This fills the corners too, because the rows above and below are part of `frames`.
+  if (border.columns > 0) repeat_edges(frames, 2, border.columns);
 }
 
 // Zeros that the convolution adds around frames, beyond the buffer's border.

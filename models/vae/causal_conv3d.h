@@ -31,7 +31,7 @@ struct Border {
 struct CausalConv3d {
   at::Tensor weight;  // [out, in, 3, side, side], channels-last
   at::Tensor bias;    // [out]
-  // True: the buffer has a border that repeats the frame's edge; false: zeros surround frames.
+  // If true, the buffer has a border that repeats the frame's edge. If false, zeros surround the frames.
   bool repeats_edges = false;
 
   /// Returns the buffer's border. If frames are bands of rows (ConvHistory::rows), the border holds rows of the
@@ -47,7 +47,8 @@ struct ConvHistory {
   // If true, zeros precede a video's first frame; if false, copies of that frame.
   bool starts_on_zeros = false;
   bool ends = false;  // true if the next frames are the video's last, which need not be remembered
-  // Becomes true if a convolution remembers other frames than before; nullopt: do not compare.
+  // Set to false, it becomes true if a convolution remembers other frames than before. If it is nullopt, frames are not
+  // compared.
   std::optional<bool> changed{};
   const RowSplit* rows = nullptr;  // how ranks split the frames into bands of rows; null if frames are whole
   std::unordered_map<const CausalConv3d*, at::Tensor> frames{};

@@ -43,7 +43,7 @@ at::Tensor group_moments(const GroupNorm& norm, const at::Tensor& x) {
 at::Tensor group_moments_cpu(const GroupNorm& norm, const at::Tensor& x) {
   const int64_t channels = x.size(3), pixels = x.numel() / channels;
   const float* data = x.const_data_ptr<float>();
-  // Each task writes to a slot of its own, and slots are added in order. So sums do not depend on the number of
+  // Each task writes to a slot of its own, and the slots are added in order. So the sums do not depend on the number of
   // threads.
   const int64_t tasks = (pixels + kPixelsPerTask - 1) / kPixelsPerTask;
   at::Tensor parts = at::zeros({tasks, 2, channels}, at::kDouble);

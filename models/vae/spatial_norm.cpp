@@ -16,7 +16,7 @@
 namespace sparsereel::models {
 namespace {
 
-// The model's reference implementation uses this and ignores the config's norm_eps.
+// The model's reference implementation uses this epsilon and ignores the config's norm_eps.
 constexpr double kEps = 1e-6;
 constexpr int64_t kPixelsOfTask = 4096;  // fewer pixels are not worth a thread
 

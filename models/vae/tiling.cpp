@@ -88,7 +88,8 @@ void decode_rows(const RowSplit& rows, const at::Tensor& latents, const TakeFram
 at::Tensor decode_tile(const at::Tensor& tile, const PieceDecoder& decode, const std::function<void()>& step_done) {
   std::vector<at::Tensor> pieces;
   decode(tile, [&](const at::Tensor& frames) {
-    // Frames may be a view that leaves out unused channels (with_padded_outputs()); this frees those.
+    // Frames may be a view that leaves out unused channels (with_padded_outputs()). A contiguous copy does not keep the
+    // memory of these channels.
     pieces.push_back(frames.contiguous());
     step_done();
   });

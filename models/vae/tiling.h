@@ -22,8 +22,8 @@ struct TileAxis {
 /// Returns the reference's tiles. `sample` is the side in pixels of the frames for which the model was made. A tile
 /// covers half of it, and shares the fraction `overlap` with its neighbor. `scale` is the number of frame pixels per
 /// latent pixel. If size * (1 - overlap) is not a whole number, the reference returns a frame of the wrong size,
-/// because it rounds the lengths of blending and cropping separately. Our stride is rounded down, and the blended
-/// length follows from it. So results are equal wherever the reference's size is right.
+/// because it rounds the lengths of blending and cropping separately. Here the stride is rounded down, and the blended
+/// length is the rest of the size. So results are equal wherever the reference's frame has the right size.
 TileAxis tile_axis(int64_t sample, int64_t scale, double overlap);
 
 /// Returns tiles of 256 frame pixels every 192 pixels, for any model.
@@ -32,7 +32,8 @@ TileAxis fixed_tile_axis(int64_t pixels_a_latent);
 struct TilePlan {
   TileAxis height, width;
   int64_t scale = 8;  // frame pixels per latent pixel
-  int64_t whole = 0;  // pictures up to this many latent pixels per side need no tiles; 0: the size of a tile
+  // Pictures up to this many latent pixels per side need no tiles. 0 stands for the size of a tile.
+  int64_t whole = 0;
 
   bool needed(int64_t latent_height, int64_t latent_width) const {
     return latent_height > (whole > 0 ? whole : height.size) || latent_width > (whole > 0 ? whole : width.size);

@@ -105,7 +105,8 @@ void check_frames(const at::Tensor& frames, const VaeStride& stride);
 /// Tells the reader that the file may hold weights of the parts that are not loaded.
 void ignore_other_parts(WeightReader& reader, VaeParts parts);
 
-/// Throw Error: the decoder was not loaded; the VAE cannot encode.
+/// Throw Error: refuse_to_decode() because the decoder was not loaded, refuse_to_encode() because the VAE cannot
+/// encode.
 [[noreturn]] void refuse_to_decode();
 [[noreturn]] void refuse_to_encode();
 

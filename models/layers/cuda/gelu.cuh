@@ -10,8 +10,8 @@ using attention::cuda::kLaneElements;
 using attention::cuda::Packed;
 
 /// Returns gelu(x) = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, written as x times a logistic function with one
-/// exponential. The number of instructions limits the kernel's speed, so log2(e) is multiplied into the constants, and
-/// the fast approximations may round denormals to 0.
+/// exponential. The number of instructions limits the kernel's speed. So log2(e) is multiplied into the constants, and
+/// the approximate instructions are used, which may round denormals to 0.
 template <typename T>
 __device__ inline Packed<T> gelu(const Packed<T>& packed) {
   float x[kLaneElements];

@@ -20,8 +20,8 @@ constexpr int kMaxNormChannels = 6144;       // longest row that four warps can 
 constexpr int kMaxQuantizeChannels = 16384;  // longest row that a thread block can hold in registers
 constexpr int kMaxRotation = 256;            // largest group of columns that a warp can hold in registers
 
-/// [batch, tokens, channels] with contiguous channels, a multiple of 8. Strides are in elements; rows are aligned to 16
-/// bytes.
+/// A tensor [batch, tokens, channels]. Channels are contiguous, and their number is a multiple of 8. Strides are in
+/// elements; rows are aligned to 16 bytes.
 struct Rows {
   void* data = nullptr;
   int64_t batch_stride = 0;

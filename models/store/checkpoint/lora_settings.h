@@ -16,8 +16,8 @@ namespace sparsereel::models {
 /// has another name, or if there is no adapter_config.json beside it.
 std::filesystem::path adapter_config_of(const std::filesystem::path& file);
 
-/// A LoRA's settings. They may be in the file's header (diffusers), in the adapter_config.json beside the file (PEFT),
-/// or only an alpha in the header.
+/// A LoRA's settings. They may be in the file's header (diffusers), or in the adapter_config.json beside the file
+/// (PEFT). Some files have nothing but an alpha in the header.
 class LoraSettings {
  public:
   /// `metadata` comes from the header of `file`. Also reads adapter_config_of(file). Throws Error naming file and field

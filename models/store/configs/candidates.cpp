@@ -26,7 +26,8 @@ const FoundPart* named_part(const Offered& offered, const std::string& role) {
   return found == offered.named.end() ? nullptr : &found->second.front();
 }
 
-/// Finds the candidates of one model. `is_only_model` is false if another known model has the same transformer.
+/// Finds the candidates of one model. `is_only_model` is false if another known model has the same transformer; then
+/// only a file's name can tell which of the two it is for.
 class Matching {
  public:
   Matching(const Offered& offered, std::shared_ptr<const KnownModel> known, bool is_only_model)
@@ -59,7 +60,7 @@ class Matching {
     return candidates;
   }
 
-  /// Returns candidates for an expert that the user named. This function finds the files of the other expert.
+  /// Returns candidates for an expert that the user named: each pairs it with a file of the other expert.
   std::vector<Candidate> of_one_expert(const std::vector<FoundPart>& named, const std::string& expert) const {
     std::vector<Candidate> candidates;
     for (const FoundPart& part : named) {

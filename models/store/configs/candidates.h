@@ -39,9 +39,11 @@ struct Candidate {
   /// For each role for which the user named no file: all files that could fill it.
   std::map<std::string, std::vector<std::filesystem::path>> fitting = {};
   std::vector<std::string> missing = {};  // roles for which no file was found
-  // A folder; empty if the text encoder has a tokenizer, or if none or several fit.
+  // The tokenizer's folder. Empty if the text encoder has a tokenizer, if the user named one, or if none or several
+  // fit.
   std::filesystem::path tokenizer = {};
-  std::vector<std::filesystem::path> tokenizers = {};  // if several folders fit equally: these folders
+  // The folders of tokenizers if several fit equally well; otherwise empty.
+  std::vector<std::filesystem::path> tokenizers = {};
 
   bool lacks_tokenizer = false;  // true if a tokenizer is needed and none fits
 

@@ -25,12 +25,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Limits that no config reaches. They stop aliases, which can expand a small file to a huge or endless tree.
+/// Limits that no config reaches. They stop files whose aliases expand a small text to a huge or endless tree.
 constexpr int kDeepest = 20;
 constexpr int kMostNodes = 20'000;
 
-/// Throws Error if the tree is too deep or too large, or if a key is not a scalar or occurs twice. Otherwise a part of
-/// the file would be ignored, or reading would not end.
+/// Throws Error if the tree is too deep or too large, or if a key is not a scalar or occurs twice. Without these
+/// checks, a part of the file could be ignored, or reading might not end.
 void check_tree(const YAML::Node& node, const fs::path& file, int depth, int& nodes) {
   if (depth > kDeepest || ++nodes > kMostNodes)
     throw bad_yaml(file, node.Mark(), "the file is nested too deeply or too large", "write it without aliases");

@@ -9,8 +9,9 @@
 namespace sparsereel::models {
 
 struct ExpertPairs {
-  std::vector<std::pair<FoundPart, FoundPart>> pairs = {};  // for high noise, for low noise
-  std::vector<FoundPart> alone = {};                        // files without a partner
+  // Each pair is the file for high noise, then the file for low noise.
+  std::vector<std::pair<FoundPart, FoundPart>> pairs = {};
+  std::vector<FoundPart> alone = {};  // files without a partner
 };
 
 /// Pairs files of one model: first files whose names differ only in the expert, then files of one format. If several

@@ -140,7 +140,8 @@ Checkpoint open_candidate(const Candidate& candidate, const fs::path& model, con
   const Architecture& architecture = candidate.known->architecture;
   Checkpoint checkpoint = Checkpoint::of_files(model, architecture.config.file, architecture.transformer_class,
                                                architecture.components, files);
-  for (const auto& [role, file] : named)  // a tokenizer, or a role that this model does not have, which is an error
+  // `named` may also have a tokenizer, or a role that this model does not have. For the latter, replace() throws Error.
+  for (const auto& [role, file] : named)
     if (!file.empty() && !candidate.parts.contains(role)) checkpoint.replace(role, file);
   return checkpoint;
 }

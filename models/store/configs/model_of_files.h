@@ -16,8 +16,9 @@ namespace sparsereel::models {
 /// Opens `model`: a folder in diffusers' layout, another folder that contains files of weights or such folders, or one
 /// file with some or all parts. `files` are the user's files by role ("vae"); they replace files that are found. For a
 /// folder in diffusers' layout this function ignores `files`: the caller applies them with Checkpoint::replace().
-/// `configs` is the folder of the known models' YAML files. `with_images` says whether the request has an image, if
-/// that is known. Models that do not fit it (they need an image, or take none) are then passed over, if others fit.
+/// `configs` is the folder of the known models' YAML files. `with_images` tells whether the request has an image, if
+/// that is known. Then models that need an image which the request lacks, or that take none although it has one, are
+/// left out unless all models are such.
 ///
 /// If `model` or `files` name one of two experts, the other expert is found by its file's name. If several files fit a
 /// part, the checkpoint's choices() say which one was taken. Throws Error if parts are missing, or if several models

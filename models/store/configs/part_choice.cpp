@@ -16,11 +16,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A text encoder has enough bits per weight if it has at least this fraction of the transformer's. The bits of two
-/// files of one format differ by less than this leaves, for example by some fp32 biases.
+/// A text encoder has enough bits per weight if it has at least this fraction of the transformer's. The fraction is
+/// below 1, because two files of one format may differ a little, for example if one of them has biases in fp32.
 constexpr double kAlmost = 0.9;
 
-/// Returns a cost; smaller is better.
+/// Returns how badly a part's number of bits per weight suits the transformer's; smaller is better.
 double cost_of_bits(const FoundPart& part, const FoundPart& transformer) {
   const bool is_encoder = part.role == "text_encoder";
   const bool is_enough = part.format.bits >= kAlmost * transformer.format.bits;

@@ -48,8 +48,8 @@ uint64_t left_in(const fs::path& group, const Names& names) {
   return *limit - std::min(*limit, used);
 }
 
-/// Calls ask(folder, names) for the process's groups and all groups above them. Returns the least result, or the
-/// largest uint64_t if there are no groups.
+/// Calls ask(folder, names) for the process's groups and all groups above them. Returns the smallest of the results, or
+/// the largest uint64_t if there are no groups.
 template <typename Ask>
 uint64_t least_of_groups(const fs::path& membership, const fs::path& mount, const Ask& ask) {
   uint64_t least = std::numeric_limits<uint64_t>::max();

@@ -36,7 +36,7 @@ constexpr auto kAllSizes = static_cast<size_t>(c10::CachingAllocator::StatType::
 
 struct CudaState {
   bool available = false;
-  std::string reason;  // why it is not available
+  std::string reason;  // why `available` is false
 };
 
 std::string loader_error() {
@@ -243,7 +243,7 @@ void give_back_kept_memory(c10::Device device) {
   if (device.is_cpu()) return;
   auto* allocator = c10::getDeviceAllocator(device.type());
   const auto [unclaimed, all] = allocator->getMemoryInfo(index_of(device));
-  // Only if memory is short, because giving it back is slow: 80 ms for 16 GB, in pieces of 2 MiB.
+  // Gives memory back only if the driver has little, because this is slow: 80 ms for 16 GB in pieces of 2 MiB.
   if (unclaimed < all / 8) allocator->emptyCache();
 }
 

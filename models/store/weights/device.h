@@ -18,16 +18,17 @@ c10::Device resolve_device(const std::string& text);
 /// resolve_device() does.
 void start_device(const std::string& text);
 
-/// Returns true if libtorch can use a GPU; loads libtorch_cuda on first use. If it cannot, `reason` receives the
-/// reason, unless it is null. Call this before any other work with tensors: ATen checks for CUDA only once.
+/// Returns true if libtorch can use a GPU; loads libtorch_cuda on first use. If it cannot, the text to which `reason`
+/// points is set to the reason; `reason` may be null. Call this before any other work with tensors: ATen checks for
+/// CUDA only once.
 bool cuda_available(std::string* reason = nullptr);
 
 /// Throws Error unless `threads` is from 1 to 512. With thousands of threads a run would not end.
 void check_threads(int64_t threads);
 
 /// Returns the bytes that can still be allocated. On a CPU, this is the kernel's MemAvailable, or what the control
-/// groups leave if that is less. On a GPU, this is the free memory, plus what libtorch's allocator holds but does not
-/// use, within the limit per_process_memory_fraction of PYTORCH_ALLOC_CONF.
+/// groups leave if that is less. On a GPU, this is the free memory, plus the memory that libtorch's allocator holds but
+/// does not use. The limit per_process_memory_fraction of PYTORCH_ALLOC_CONF is respected.
 uint64_t free_memory(c10::Device device);
 
 /// Returns the host memory that libtorch has page-locked for GPUs, in use or cached. The kernel counts this memory

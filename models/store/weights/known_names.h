@@ -8,7 +8,7 @@ namespace sparsereel::models {
 
 /// Looks at the names of a file's tensors for which the module did not ask. A tensor of a layer that the module does
 /// not have, or of an additional block, shows that the file belongs to another model. A counter or marker that a
-/// trainer left in the file does not.
+/// trainer left in the file does not show this.
 class KnownNames {
  public:
   explicit KnownNames(const std::set<std::string>& used);  // the names for which the module asked

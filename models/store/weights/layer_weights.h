@@ -53,8 +53,8 @@ enum class Residence {
   file,    // each visit reads one layer from the file, for modules that run once
 };
 
-/// The number of layers that do not stay on the device. They are spread evenly over all layers, so that they are copied
-/// while layers that stay compute. On a CPU, all layers stay.
+/// How many layers do not stay on the device. These layers are spread evenly over all layers, so that they are copied
+/// while the layers that stay compute. On a CPU, all layers stay.
 struct Streaming {
   int64_t layers = 0;    // layers that do not stay on the device
   int64_t pageable = 0;  // how many of `layers` are in host memory that is not page-locked, which is slower

@@ -83,7 +83,8 @@ bool is_all_int8(const std::vector<StoredRows>& rows) {
   return !rows.empty() && std::ranges::all_of(rows, [](const StoredRows& r) { return r.dtype == Dtype::i8; });
 }
 
-/// Plans a parameter whose products are computed in integers: as stored if all of it is int8, or else quantized.
+/// Plans a parameter whose products are computed in integers. If all of it is stored as int8, it stays as stored;
+/// otherwise it is quantized to int8.
 void plan_int8(LoadPlan& plan, const Parameter& parameter) {
   if (!is_all_int8(plan.rows)) {
     plan.form = LoadForm::int8;

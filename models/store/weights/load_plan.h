@@ -15,11 +15,14 @@ namespace sparsereel::models {
 
 /// The form in which a parameter is kept in memory.
 enum class LoadForm {
-  numbers,    // in LoadPlan::dtype, after 8-bit numbers were scaled and all weight deltas were added
-  quantized,  // e4m3 with one scale per row, quantized from such numbers in fp32
-  e4m3,       // e4m3 numbers and scales as the file has them
-  int8,       // int8 with one scale per row, quantized from such numbers in fp32
-  packed,     // the bytes of packed rows as the file has them (StoredRows); scales and low-rank deltas are kept apart
+  numbers,  // in LoadPlan::dtype, after 8-bit numbers were scaled and all weight deltas were added
+  // e4m3 with one scale per row. The parameter is first made as with `numbers`, in fp32, and then quantized.
+  quantized,
+  e4m3,  // e4m3 numbers and scales as the file has them
+  // int8 with one scale per row. The parameter is first made as with `numbers`, in fp32, and then quantized.
+  int8,
+  // The bytes of packed rows as the file has them (StoredRows). Scales and low-rank deltas are kept in other tensors.
+  packed,
 };
 
 /// A stored tensor that becomes a parameter, or a part of a stacked parameter.

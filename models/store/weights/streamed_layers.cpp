@@ -28,7 +28,7 @@ c10::Stream current_stream(at::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-/// Chooses `count` of `all` indices, spread evenly, including the last one. Returns true if `index` is chosen.
+/// Chooses `count` of `all` indices, spread evenly; the last index is among them. Returns true if `index` is chosen.
 bool is_chosen(size_t index, size_t all, size_t count) {
   return (index + 1) * count / all > index * count / all;
 }
@@ -76,8 +76,9 @@ class StreamedLayers final : public LayerWeights {
   struct Buffer {
     at::Tensor memory;
     c10::Event copied;
-    std::future<void> copying;  // the end of a thread that copies from pageable memory
-    size_t layer = 0;           // index in copied_
+    // Ready when the thread that copies from pageable memory has finished; invalid if there is no such thread.
+    std::future<void> copying;
+    size_t layer = 0;  // index in copied_
     bool filled = false;
   };
 
@@ -92,7 +93,8 @@ class StreamedLayers final : public LayerWeights {
   std::shared_ptr<WeightReader> reader_;
   at::Device device_;
   c10::Stream side_;
-  // Recorded on the current stream; a copy waits for it, because earlier work may still read the buffer.
+  // Recorded on the current stream before a copy. The copy waits for this event, because earlier work may still read
+  // the buffer.
   c10::Event reached_;
   std::vector<LayerPlace> places_;
   std::vector<Slots> slots_;   // for each layer, its slots if it is read from the file, or else empty
@@ -184,7 +186,8 @@ void StreamedLayers::enqueue(const Layer& layer, Buffer& buffer) {
 }
 
 void StreamedLayers::copy(size_t layer, Buffer& buffer) {
-  for (Buffer& each : buffers_) wait(each);  // a thread may still be copying, and all threads share uploader_
+  // A thread may still be copying, and it uses uploader_, which only one thread may use at a time.
+  for (Buffer& each : buffers_) wait(each);
   reserve(buffer);
   reached_.record(current_stream(device_));
   reached_.block(side_);
@@ -195,8 +198,8 @@ void StreamedLayers::copy(size_t layer, Buffer& buffer) {
     buffer.filled = true;
     return;
   }
-  // Copying from pageable memory keeps a CPU thread busy. If it were this thread, it could not enqueue the work of the
-  // next layer meanwhile.
+  // Copying from pageable memory occupies a CPU thread until the copy is done, so another thread copies. This thread
+  // can enqueue the work of the next layer meanwhile.
   buffer.copying = std::async(std::launch::async, [this, layer, &buffer] {
     const c10::InferenceMode inference;  // a new thread does not inherit it
     const c10::DeviceGuard device(device_);
@@ -230,7 +233,7 @@ void StreamedLayers::visit(size_t layer) {
     if (!holds(buffers_[here], first)) copy(first, buffers_[here]);
     if (place == LayerPlace::pinned || place == LayerPlace::pageable) use(first, buffers_[here]);
     // The work of all earlier layers is already enqueued. So the other buffer is free when the current stream gets to
-    // this point, and the copy waits for that.
+    // this point. The copy of the second layer waits for this point.
     if (second != first && !holds(buffers_[1 - here], second)) copy(second, buffers_[1 - here]);
   }
   if (places_[layer] == LayerPlace::file) read_file(layer);

@@ -11,12 +11,12 @@
 namespace sparsereel::models {
 namespace {
 
-// So large that the time to start a copy hardly counts, so small that the last copy ends soon.
+// Chunks are so large that the time to start a copy hardly matters, and so small that the last copy ends soon.
 constexpr int64_t kChunkBytes = int64_t{16} << 20;
 constexpr int64_t kGrain = int64_t{1} << 20;  // minimum bytes per thread
 
-/// Copies bytes of a mapped file with several threads. Reading a mapped file causes page faults. One thread handles
-/// them more slowly than the bus transfers the pages.
+/// Copies bytes of a mapped file with several threads, because reading them causes page faults: a single thread handles
+/// these more slowly than the bus transfers the pages.
 void copy_in_parallel(std::byte* to, const std::byte* from, int64_t bytes) {
   at::parallel_for(0, bytes, kGrain, [&](int64_t begin, int64_t end) {
     std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));

@@ -165,8 +165,8 @@ at::Tensor WeightReader::placeholder(const Parameter& parameter, at::ScalarType 
   return at::zeros({}, at::TensorOptions().dtype(dtype).device(device_)).expand(parameter.shape);
 }
 
-/// Remembers the parts' names, which were asked for, and their complaints, for check_complete(). Returns false if a
-/// part does not fit.
+/// Notes, for check_complete(), that the parts' names were asked for, and the complaints about parts. Returns false if
+/// a part does not fit.
 bool WeightReader::note(const std::vector<StoredPart>& parts) {
   for (const StoredPart& part : parts) {
     const bool is_new = used_.insert(part.name).second;
@@ -224,7 +224,7 @@ at::Tensor WeightReader::merged(const StoredPart& part, const std::vector<int64_
   at::Tensor result = at::empty(weight.sizes(), weight.options().dtype(dtype));
   const int64_t rows = weight.size(0), step = std::max<int64_t>(1, kMergedAtOnce * rows / weight.numel());
   const at::Tensor from = weight.view({rows, -1}), to = result.view({rows, -1});
-  // It is a tensor on the device, so that the loop does not wait for the GPU.
+  // This flag is a tensor on the device, so that the loop does not wait for the GPU.
   at::Tensor are_numbers = at::ones({}, weight.options().dtype(at::kBool));
   for (int64_t row = 0; row < rows; row += step) {
     const int64_t count = std::min(step, rows - row);

@@ -36,7 +36,7 @@ __device__ float* partials_of(const GroupStatistics& p, int blocks) {
 }
 
 /// Sums x - origin and its square over this block's pixels of a frame. The grid is (blocks, frames). A thread sums
-/// eight channels of every `stride`-th pixel. Threads that are too few for another whole pixel do nothing.
+/// eight channels of every `stride`-th pixel. The threads that remain after the last whole pixel do nothing.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, 4) partial_sums(const __grid_constant__ GroupStatistics p) {
   extern __shared__ float shared[];  // [2][pixels at once][channels]
@@ -144,8 +144,9 @@ __global__ void __launch_bounds__(kThreads) finish(const __grid_constant__ Group
 template <typename T>
 void launch(const GroupStatistics& p, Stream stream) {
   const int columns = p.channels / kLaneElements, at_once = kThreads / columns;
-  // A block's partial sums should be small compared with its input. One frame gives few blocks, so each gets few
-  // pixels; with several frames there are enough blocks for four times as many pixels.
+  // A block writes partial sums, which should be small compared with the pixels that it reads. One frame alone would
+  // give too few blocks to fill the GPU, so each block then gets few pixels. With several frames there are enough
+  // blocks if each gets four times as many pixels.
   const int64_t each = at_once * kTogether * (p.frames > 1 ? 4 : 1), wanted = (p.pixels + each - 1) / each;
   const int blocks = static_cast<int>(std::min<int64_t>(kStatisticsBlocks, wanted));
   const auto frames = static_cast<unsigned>(p.frames);
