@@ -19,8 +19,8 @@ std::string list_of(const std::vector<std::string>& choices);
 std::string first_of(const std::vector<std::string>& names);
 
 /// Reads fields. If a field is missing, the result is `fallback`, the default of the model's reference implementation.
-/// null counts as a wrong type unless a field is optional. Fields that nobody asks for are ignored, because published
-/// configs contain many.
+/// null counts as a wrong type unless a field is optional. Fields that no call reads are ignored, because published
+/// configs contain many of them.
 class ConfigFields {
  public:
   /// Keeps references to both arguments. Throws Error unless json is an object.

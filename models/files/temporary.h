@@ -1,5 +1,5 @@
-// Temporary files and folders with hidden names beside their targets. Also removes those that killed processes left,
-// and reserves names for a process. No torch.
+// Temporary files and folders with hidden names beside their targets. Also removes temporaries that killed processes
+// left, and reserves names for a process. No torch.
 #pragma once
 
 #include <filesystem>

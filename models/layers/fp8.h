@@ -29,9 +29,9 @@ at::Tensor fp8_product(const Activation& x, const at::Tensor& weight, const at::
 /// Returns the reason why the device has no products of 8-bit matrices, or an empty string if it has them.
 std::string why_no_fp8(at::Device device);
 
-/// Returns the format of 8-bit weights, "fp8" or "int8", whose products are faster on a device. GPUs for data centers
-/// from compute capability 9.0 on favor fp8. GeForce GPUs multiply int8 at twice their rate of fp8, older ones have no
-/// fp8, and a CPU emulates fp8.
+/// Returns the format of 8-bit weights, "fp8" or "int8", whose products are faster on a device. These are fp8 on GPUs
+/// for data centers from compute capability 9.0 on, and int8 elsewhere: GeForce GPUs multiply int8 at twice their rate
+/// of fp8, GPUs below compute capability 8.9 have no fp8 products, and a CPU emulates them.
 std::string faster_8_bits(at::Device device);
 
 }  // namespace sparsereel::models

@@ -74,8 +74,8 @@ struct Parameter {
   bool is_int8(const WeightFormat& format) const { return fp8 && format.int8 && rows != nullptr; }
 };
 
-/// Called with each tensor of the module that its configuration asks for, in a fixed order. The module's other tensors
-/// stay undefined.
+/// Called with each tensor that the module's configuration asks for, in a fixed order. The module's other tensors stay
+/// undefined.
 using Visit = std::function<void(at::Tensor&, const Parameter&)>;
 
 /// Wraps a visit for a module that stays in fp32 in a run of any dtype.

@@ -1,4 +1,5 @@
-// A CPU rotates in one step for each factor of 4 of the group. A GPU multiplies by matrices of up to 256 columns.
+// On a CPU, a rotation takes one step for each factor of 4 in the group's size. On a GPU, it is a product with matrices
+// of up to 256 columns.
 #include "models/layers/rotation.h"
 
 #include <ATen/ATen.h>

@@ -14,9 +14,9 @@ struct KeysAndValues {
   at::Tensor k, v;
 };
 
-/// Keys and values of one context, for the layers of one transformer. They are computed when a layer first runs: only
-/// then are the layer's weights on the device, if layers are streamed (streamed_layers.h). They stay on the run's
-/// device. This takes 5 MB per layer for 257 tokens of width 5120 in 16 bits; such a layer's weights take 700 MB.
+/// Keys and values of one context, for the layers of one transformer. They are computed when a layer first runs,
+/// because a streamed layer's weights are on the device only then (streamed_layers.h). They stay on the run's device.
+/// This takes 5 MB per layer for 257 tokens of width 5120 in 16 bits; such a layer's weights take 700 MB.
 class ContextKeys {
  public:
   /// Returns the layer's keys and values, computed by make() on the first call.

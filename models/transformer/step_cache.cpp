@@ -94,8 +94,9 @@ void StepCache::update(Memory& memory, const at::Tensor& now) const {
   memory.last = now;
 }
 
-/// Gathers what all ranks remember. `memory` has this rank's slice of the video tokens, then the text. The result has
-/// all tokens. It has one element with all passes as a batch, or one for each pass if passes run in turn.
+/// Gathers what all ranks remember. `memory` has this rank's slice of the video tokens, then the text. Each element of
+/// the result has all tokens. If passes run in turn, there is one element for each pass; otherwise there is a single
+/// element, in which all passes form a batch.
 std::vector<StepCache::Memory> StepCache::of_all_ranks(const Memory& memory, int64_t video_tokens) const {
   if (share_.all == nullptr) return {memory};
   const auto with_all_tokens = [&](const at::Tensor& x) {

@@ -71,8 +71,8 @@ class Transformer {
   virtual size_t layers() const = 0;
   /// Lists the tensors that belong to no layer (block).
   virtual void weights(const Visit& visit) = 0;
-  /// Lists the tensors of a layer. The tensors may be at another address each time the layer runs, if layers are
-  /// streamed.
+  /// Lists the tensors of a layer. If layers are streamed, the tensors' memory may be at another address each time the
+  /// layer runs.
   virtual void weights(size_t layer, const Visit& visit) = 0;
 
   /// Returns true if the model reads latents in fp32 in a run of any dtype.
@@ -83,7 +83,7 @@ class Transformer {
   /// grid.
   virtual TokenTables tables(const hilbert::Grid& grid) const = 0;
   /// Returns the position tables of an input. Families whose tables depend on more than the grid override this; they
-  /// must also override positions_key(), which must differ for inputs with different tables of one grid.
+  /// must also override positions_key() so that inputs with one grid but different tables have different keys.
   virtual TokenTables tables_of(const TransformerInput& /*input*/, const hilbert::Grid& grid) const {
     return tables(grid);
   }

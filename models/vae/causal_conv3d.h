@@ -13,8 +13,8 @@
 namespace sparsereel::models {
 
 /// Activations of encoders and decoders are [frames, height, width, channels], contiguous. In this layout, the
-/// remembered frames can be written in front of the new frames without moving those, and oneDNN and cuDNN accept it as
-/// channels-last.
+/// remembered frames can be written in front of the new frames without moving the new ones, and oneDNN and cuDNN accept
+/// the layout as channels-last.
 inline constexpr int64_t kHistoryFrames = 2;  // frames that a convolution remembers
 
 /// The maximum number of input elements per call, because cuDNN's convolutions index with 32 bits.

@@ -32,8 +32,8 @@ struct SpatialNorm {
   int64_t groups = 1;
 };
 
-/// Returns the latent frame that belongs to frame t of `frames`. Decoders repeat frames in time; if `frames` is odd,
-/// they did not repeat the first one.
+/// Returns the latent frame that belongs to frame t of `frames`. Decoders repeat frames in time. If `frames` is odd,
+/// the first frame was not repeated.
 int64_t latent_frame_of(int64_t t, int64_t frames, int64_t latent_frames);
 
 }  // namespace sparsereel::models

@@ -12,8 +12,8 @@
 namespace sparsereel::models {
 
 /// Divides frames into bands of rows. The first rank's band is at the top, the last rank's at the bottom. All ranks
-/// must make the same calls in the same order; these throw as Group's calls do. Activations x are [F, h, W, C]. On all
-/// ranks, h is the same multiple of the number of the rank's latent rows.
+/// must make the same calls in the same order; these throw as Group's calls do. Activations x are [F, h, W, C]. h is
+/// the number of the rank's latent rows, times a factor that is the same on all ranks.
 class RowSplit {
  public:
   /// `rows` is the number of latent rows of the whole frame, at least one per rank; slice_of() divides them. `device`

@@ -60,9 +60,9 @@ using StepCoder = std::function<at::Tensor(const at::Tensor& tile, const std::fu
 /// Decodes one tile, and calls `take` with the frames of each step.
 using PieceDecoder = std::function<void(const at::Tensor& tile, const TakeFrames& take)>;
 
-/// Decodes latents: as a whole; in tiles, if `mode` asks for them and they are needed; or only this rank's rows.
-/// `steps` is the number of steps of one call of `decode`. `progress` receives the number of finished steps, and the
-/// number of all steps.
+/// Decodes latents in one of three ways: only this rank's rows, if ranks share the picture (DecodeMode::rows); or else
+/// in tiles, if `mode` asks for tiles and the picture needs them; or else as a whole. `steps` is the number of steps of
+/// one call of `decode`. `progress` receives the number of finished steps, and the number of all steps.
 void decode_by_plan(const TilePlan& plan, const at::Tensor& latents, const DecodeMode& mode, int64_t steps,
                     const TakeFrames& take, const VaeProgress& progress, const PieceDecoder& decode);
 

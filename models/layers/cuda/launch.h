@@ -178,8 +178,8 @@ struct StridedCopies {
 
 const char* copy_strided(const StridedCopies& p, Stream stream);
 
-/// Copies with a copy engine. It makes one CUDA call for each index of the dimensions other than the first and the
-/// longest of the rest, so those dimensions should be small.
+/// Copies with a copy engine. One CUDA call copies two dimensions: the first one, and the longest of the others. There
+/// is one call for each index of the remaining dimensions, so these should be small.
 const char* copy_by_engine(const StridedCopy& given, Stream stream);
 
 constexpr int kMaxFewRows = 4, kMaxProjections = 4;

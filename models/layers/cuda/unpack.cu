@@ -12,7 +12,8 @@
 namespace sparsereel::models::cuda {
 namespace {
 
-constexpr int kUnpackThreads = 256, kTile = 4096;  // elements per thread block: whole blocks of every format
+// kTile is the number of elements per thread block. It consists of whole blocks of every format.
+constexpr int kUnpackThreads = 256, kTile = 4096;
 
 __device__ inline void store_eight(float* to, const float (&x)[kUnpackedAtOnce]) {
   auto* quads = reinterpret_cast<float4*>(to);

@@ -30,8 +30,8 @@ class LayerSpellings {
   /// Returns the name of the layer's weight or bias tensor; empty if there is none. `kind` is ".weight" or ".bias".
   std::string tensor(const std::string& layer, const char* kind) const;
   const std::vector<int64_t>& shape(const std::string& tensor) const { return component_.shape_of(tensor); }
-  /// Returns the shape that a change of the shape `change` must have. It is the tensor's shape, but without padding
-  /// columns if the checkpoint's file padded them.
+  /// Returns the shape that a change to this tensor must have; `change` is the shape that it has. The result is the
+  /// tensor's shape, but without the padding columns if the checkpoint's file has some and the change has none.
   std::vector<int64_t> shape_for(const std::string& tensor, const std::vector<int64_t>& change) const;
   /// Returns the number of rows of the layer's weight, taken from the bias or else from the weight; 0 if the layer has
   /// neither.

@@ -145,7 +145,8 @@ LoraSettings::LoraSettings(const fs::path& file, const std::map<std::string, std
   arguments_ = {.file = name, .where = std::string(kArguments) + ": ", .values = json::object()};
   if (const auto found = metadata.find(kArguments); found != metadata.end())
     if (json arguments = parse_json_if_valid(found->second);
-        arguments.is_object())  // not an error if it is no object: other programs may use this key for other things
+        // Another value is no error, because other programs may use this key for other things.
+        arguments.is_object())
       arguments_.values = std::move(arguments);
 }
 

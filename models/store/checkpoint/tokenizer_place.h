@@ -20,8 +20,8 @@ struct TokenizerPlace {
   const TensorEntry* spiece = nullptr;  // kSpieceTensor in `weights`; null if the tokenizer is in a GGUF's key-values
 };
 
-/// Returns the tokenizer in a file of weights; nullopt if there is none or it is incomplete. GGUFs of older programs
-/// lack the normalizer's table.
+/// Returns the tokenizer in a file of weights; nullopt if there is none, or if it is incomplete, as in GGUFs of older
+/// programs, which lack the normalizer's table.
 std::optional<TokenizerPlace> tokenizer_in(const std::shared_ptr<const TensorFile>& weights);
 /// Returns the tokenizer in the folder of a file of weights, in its subfolder "tokenizer", or in a subfolder named like
 /// `repository` ("google/umt5-xxl").

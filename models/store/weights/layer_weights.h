@@ -49,7 +49,8 @@ class LayerWeights {
 
 enum class Residence {
   device,  // all layers stay on the device
-  host,    // all layers stay in page-locked host memory; a GPU holds two: one computes, the next one is copied
+  host,    // all layers stay in page-locked host memory; a GPU has copies of the layer that computes and of the next
+           // layer
   file,    // each visit reads one layer from the file, for modules that run once
 };
 

@@ -47,8 +47,8 @@ class TensorSource {
   virtual void release(const StoredTensor& /*tensor*/) {}
 };
 
-/// Opens a component's source. The component must outlive the source. `run` is the dtype in which random tensors count
-/// as stored.
+/// Opens a component's source. The component must outlive the source. `run` is the run's dtype, which random tensors
+/// have as if they were stored in it.
 std::unique_ptr<TensorSource> open_source(const Component& component, at::Device device, at::ScalarType run);
 
 /// Returns torch's dtype for a stored dtype; nullopt if torch has none, for example for packed dtypes.
