@@ -143,10 +143,9 @@ LoraSettings::LoraSettings(const fs::path& file, const std::map<std::string, std
     if (const auto found = metadata.find(key); found != metadata.end()) alphas[key] = number_in(found->second);
   add(name, "metadata of the header: ", std::move(alphas), /*by_part=*/false);
   arguments_ = {.file = name, .where = std::string(kArguments) + ": ", .values = json::object()};
+  // A value that is not an object is ignored, because other programs may use this key for other things.
   if (const auto found = metadata.find(kArguments); found != metadata.end())
-    if (json arguments = parse_json_if_valid(found->second);
-        // Another value is no error, because other programs may use this key for other things.
-        arguments.is_object())
+    if (json arguments = parse_json_if_valid(found->second); arguments.is_object())
       arguments_.values = std::move(arguments);
 }
 

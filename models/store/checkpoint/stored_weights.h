@@ -49,7 +49,7 @@ struct PartName {
 /// Parses the name of one part of a split file; returns nullopt for any other name.
 std::optional<PartName> part_name(const std::filesystem::path& file);
 
-/// Reads headers: of a file; of all shards if `file` is an index; of all parts if it is one part of a split file.
+/// Reads the headers of the file, of all shards if it is an index, or of all parts if it is one part of a split file.
 /// Throws Error naming the file if it is damaged or if shards or parts are missing.
 StoredWeights open_weights(const std::filesystem::path& file);
 

@@ -30,7 +30,7 @@ struct Offered {
 /// A known model with files for its parts; or a folder in diffusers' layout, which has all files itself.
 struct Candidate {
   std::shared_ptr<const KnownModel> known = nullptr;  // null for a folder in diffusers' layout
-  std::filesystem::path pipeline = {};                // the folder in diffusers' layout
+  std::filesystem::path pipeline = {};                // the folder in diffusers' layout; empty for a known model
   std::string model = {};                             // name of the model's YAML, without the extension
   std::string format = {};                            // format of the transformers: "fp8_scaled"
   uint64_t bytes = 0;                                 // bytes of all weights

@@ -13,7 +13,7 @@ std::string layer_of(const std::string& name) {
 }
 
 /// Returns the text before the first number between dots: "blocks." for "blocks.0.attn1.to_q.weight". Empty if there is
-/// none.
+/// no such number.
 std::string list_of_blocks(const std::string& name) {
   for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
     const size_t end = name.find_first_not_of("0123456789", dot + 1);

@@ -49,8 +49,7 @@ class LayerWeights {
 
 enum class Residence {
   device,  // all layers stay on the device
-  host,    // all layers stay in page-locked host memory; a GPU has copies of the layer that computes and of the next
-           // layer
+  host,    // all layers stay in page-locked host memory; a GPU has copies of two of them, the current and the next
   file,    // each visit reads one layer from the file, for modules that run once
 };
 
@@ -59,7 +58,7 @@ enum class Residence {
 struct Streaming {
   int64_t layers = 0;    // layers that do not stay on the device
   int64_t pageable = 0;  // how many of `layers` are in host memory that is not page-locked, which is slower
-  /// How many of `layers` each visit reads from the file. If any, the component must outlive the weights.
+  /// How many of `layers` are read from the file at each visit. If any are, the component must outlive the weights.
   int64_t from_file = 0;
 
   static Streaming all() { return {.layers = std::numeric_limits<int64_t>::max()}; }

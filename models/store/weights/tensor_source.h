@@ -66,9 +66,9 @@ bool has_only_low_rank(const Component& component, const std::string& name);
 /// Returns true if any weight is stored in 8 bits or packed.
 bool has_small(const Component& component);
 
-/// Returns the dtype of a run that does not convert the weights: the dtype of the first tensor in fp16, bf16 or fp32.
-/// If any weight is 8-bit or packed, or if the component has no such tensor, returns bf16, the dtype of most published
-/// models. If all are fp64, returns fp32.
+/// Returns the best dtype for a run that should not convert the weights: the dtype of the first tensor in fp16, bf16 or
+/// fp32. Returns bf16, the dtype of most published models, if any weight is 8-bit or packed. If no tensor has one of
+/// these dtypes, returns fp32 if any is fp64, or else bf16.
 at::ScalarType stored_dtype(const Component& component);
 
 /// Reads a tensor of a mapped file onto `device`, like TensorSource::read(). `uploader` must be of that device.
