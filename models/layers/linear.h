@@ -17,7 +17,7 @@ RowFormat format_for(const at::Tensor& x, const Linear& layer);
 /// Returns x weight^T + bias [.., out] for x [.., in], in x's dtype. For fp32 on a CPU, oneDNN computes it if torch has
 /// oneDNN, because oneDNN's AVX-512 code runs on every vendor's processors, while MKL's (behind at::linear) runs only
 /// on Intel processors. With an 8-bit weight, x is quantized (quantize_rows()) unless it is already; 8-bit x needs an
-/// 8-bit weight. int8 rows are multiplied in integers if the layer asks for it (int8.h).
+/// 8-bit weight. int8 rows of the weight are multiplied in integers if StoredRows::multiplies is set for them (int8.h).
 at::Tensor linear(const Activation& x, const Linear& layer);
 
 /// Writes linear(x, layer) to out [B, N, out], which may be rows of a larger tensor [B, M, out]. On a GPU, this needs

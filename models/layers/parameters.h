@@ -106,8 +106,8 @@ inline Visit in_row_order(const Visit& visit, at::Tensor order) {
 }
 
 /// Wraps a visit for linear layers whose products take most of a module's time. If the run asks for 8-bit weights,
-/// these layers get them: fp8 or int8. Their widths of inputs and outputs must be multiples of 16, as the GPU's kernels
-/// need; others keep the run's dtype.
+/// these layers get them: fp8 or int8. Layers whose number of inputs or of outputs is no multiple of 16 keep the run's
+/// dtype, because the GPU's kernels do not accept them.
 inline Visit in_fp8(const Visit& visit) {
   return [&visit](at::Tensor& tensor, const Parameter& parameter) {
     Parameter kept = parameter;

@@ -12,9 +12,9 @@
 
 namespace sparsereel::models {
 
-/// Returns fp64 [grid.size(), channels] on the CPU: channels / 4 for time, then 3/8 for the column, then 3/8 for the
-/// row. Each of these parts, of 2n channels, has n sines, then n cosines of position / scale * 10000^(-i / n), i = 0 ..
-/// n - 1. channels must be a multiple of 16.
+/// Returns fp64 [grid.size(), channels] on the CPU. The first quarter of the channels is for the token's frame, then
+/// 3/8 for its column, then 3/8 for its row. A part of 2n channels has n sines, then n cosines, of position / scale *
+/// 10000^(-i / n) for i = 0 .. n - 1. channels must be a multiple of 16.
 at::Tensor sincos_positions_3d(int64_t channels, const hilbert::Grid& grid, double spatial_scale,
                                double temporal_scale);
 

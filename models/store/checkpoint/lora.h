@@ -32,11 +32,12 @@ LoraOrigin origin_of(const LoraFile& lora);
 std::vector<LoraChoice> with_experts(std::vector<LoraChoice> loras, const ModelSpec& spec);
 
 /// Registers the LoRAs' changes with the checkpoint, which adds them when it reads weights. Reads only headers. Returns
-/// warnings. One kind counts and names what is left out of a file: layers that the checkpoint does not have, tensors
-/// that do not belong to a LoRA, and convolutions with other input channels (as in LoRAs of models that take images) or
-/// with a kernel in B. Another kind says which files with_experts() assigned. Throws Error if nothing in a file fits,
-/// if a layer has another shape, or if the file is for another model. The Error lists everything that does not fit, and
-/// says for which model the file seems to be. With `strict`, anything that would be left out throws this Error.
+/// warnings. One kind of warning tells what is left out of a file, with numbers and names: layers that the checkpoint
+/// does not have, tensors that do not belong to a LoRA, and convolutions with other input channels (as in LoRAs of
+/// models that take images) or with a kernel in B. Another kind tells to which expert with_experts() assigned a file.
+/// Throws Error if nothing in a file fits, if a layer has another shape, or if the file is for another model. The Error
+/// lists everything that does not fit, and says for which model the file seems to be. With `strict`, anything that
+/// would be left out throws this Error.
 std::vector<std::string> add_loras(Checkpoint& checkpoint, const ModelSpec& spec, const std::vector<LoraChoice>& loras,
                                    bool strict = false);
 

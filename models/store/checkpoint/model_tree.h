@@ -19,8 +19,8 @@ struct ModelTree {
 };
 
 /// Searches the folder and its subfolders, following links. A folder or file counts once, even if it has several names
-/// (links). But a file whose names say both experts counts once for each expert. Hidden folders are left out, and so
-/// are folders that programs keep beside their models (outputs, environments).
+/// (links). But a file that has names for both experts is listed once for each expert. Hidden folders are left out, and
+/// so are folders that programs keep beside their models (outputs, environments).
 ModelTree search_tree(const std::filesystem::path& folder);
 
 /// Returns the files of weights in this folder, without its subfolders. For sharded weights, the list has the index and

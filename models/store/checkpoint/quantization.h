@@ -16,8 +16,8 @@ namespace sparsereel::models {
 using QuantizedLayers = std::map<std::string, QuantizedLayer>;
 
 /// Throws Error naming the layer if weights are quantized in an unsupported way. quantized_format.cpp lists the
-/// supported formats. It also refuses an unknown tensor beside a layer's weight, and an unknown key in ComfyUI's
-/// description of the layer (the tensor NAME.comfy_quant, or _quantization_metadata in the header).
+/// supported formats. Also throws Error for an unknown tensor beside a layer's weight, and for an unknown key in
+/// ComfyUI's description of the layer (the tensor NAME.comfy_quant, or _quantization_metadata in the header).
 void check_quantization(const std::vector<std::shared_ptr<TensorFile>>& files);
 
 /// Finds the quantized layers among `tensors`, which are in `files` but may have other names there. Returns none if the

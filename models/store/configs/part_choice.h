@@ -9,9 +9,10 @@
 namespace sparsereel::models {
 
 /// Chooses one of `parts`, which all fit one role. Rules, in this order: a part in the transformer's own file is best.
-/// With `needs_tokenizer`, a text encoder with a tokenizer is better than one without. The best text encoder has the
-/// fewest bits per weight that are about as many as the transformer's, or else the most bits. The best other part has
-/// the most bits per weight. If files are equal, the nearest file is taken.
+/// With `needs_tokenizer`, a text encoder with a tokenizer is better than one without. Of the text encoders that have
+/// at least about as many bits per weight as the transformer, the one with the fewest bits is best; if there are none,
+/// the text encoder with the most bits. For other roles, the part with the most bits per weight is best. Of equally
+/// good files, the nearest one is taken.
 FoundPart best_part(std::vector<FoundPart> parts, const FoundPart& transformer, bool needs_tokenizer);
 
 /// Returns the folders whose tokenizers fit a text encoder of these sizes. Of folders with equal tokenizers, it returns
