@@ -73,8 +73,8 @@ int open_to_lock(const fs::path& path, int flags) {
   return descriptor >= 0 ? descriptor : ::open(path.c_str(), O_RDONLY | common, 0666);
 }
 
-/// Returns false if something could not be removed. fs::remove_all() opens even a plain file, which fails if the
-/// process has no free descriptor; so fs::remove() comes first.
+/// Removes a file, or a folder with its content. Returns false if something could not be removed. fs::remove_all()
+/// opens even a plain file, which fails if the process has no free descriptor; so fs::remove() comes first.
 bool remove_tree(const fs::path& path) {
   std::error_code error;
   fs::remove(path, error);

@@ -125,8 +125,8 @@ Int8Rows quantize_int8_weight(const at::Tensor& weight) {
   Int8Rows plain = quantize_int8(weight, 0);
   if (rotation == 0) return plain;
   Int8Rows rotated = quantize_int8(weight, rotation);
-  // A rounding error is uniform in +-scale/2, so a row's mean squared error is scale^2 / 12. The twelfth cancels out
-  // below.
+  // A rounding error is uniform in +-scale/2, so a row's mean squared error is scale^2 / 12. The factor 1 / 12 is left
+  // out, because only the ratio of two errors matters.
   const auto error = [](const Int8Rows& rows) { return rows.scale.to(at::kDouble).square().sum().item<double>(); };
   return error(rotated) <= kMostGrowth * error(plain) ? rotated : plain;
 }

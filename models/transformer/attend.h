@@ -27,8 +27,8 @@ struct Heads {
 /// Runs the attention of one forward pass, layer by layer. The constructor's arguments must outlive this object.
 class Attend {
  public:
-  /// `key_lengths`, int64 [B], are the numbers of keys before the padding: the plan's slice of the video tokens plus
-  /// the text tokens without padding. Undefined if there is no padding.
+  /// `key_lengths`, int64 [B], has each batch entry's number of keys before the padding: the video tokens of the plan's
+  /// slice plus the text tokens. Undefined if there is no padding.
   Attend(AttentionRun& run, const TokenPlan& plan, int64_t text_tokens, attention::Workspace& workspace,
          const at::Tensor& key_lengths = {});
 

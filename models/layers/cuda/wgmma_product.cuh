@@ -81,8 +81,8 @@ __device__ inline void copy_box(uint32_t to, const CUtensorMap& map, int column,
       : "memory");
 }
 
-/// Does the same for both CTAs of the cluster: copies to the same shared address in each, and adds the bytes to each
-/// one's barrier.
+/// Does what copy_box() does, but for both CTAs of the cluster: copies to the same shared address in each of them, and
+/// adds the bytes to the barrier of each.
 __device__ inline void copy_box_to_both(uint32_t to, const CUtensorMap& map, int column, int row, uint32_t barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "

@@ -40,8 +40,9 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): json's noexcept move c
   static Checkpoint with_random_weights(const std::filesystem::path& file, const std::string& transformer_class,
                                         const nlohmann::json& architecture, uint64_t seed = 0);
 
-  /// Makes the same pipeline with weights from `files`: a file or an index of shards for each role, a folder for the
-  /// tokenizer. `path` is the user's name for the model. Throws Error as replace() does.
+  /// Makes a pipeline as with_random_weights() does, but with weights from `files`: a file or an index of shards for
+  /// each role, and a folder for the tokenizer. `path` is the user's name for the model. Throws Error as replace()
+  /// does.
   static Checkpoint of_files(const std::filesystem::path& path, const std::filesystem::path& file,
                              const std::string& transformer_class, const nlohmann::json& architecture,
                              const std::map<std::string, std::filesystem::path>& files);

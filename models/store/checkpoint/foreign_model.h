@@ -10,8 +10,8 @@
 
 namespace sparsereel::models {
 
-/// Says what a file, or the index of shards, is: "an SDXL checkpoint", "a Flux LoRA". Returns an empty string if the
-/// table knows no such model, if the file cannot be read, or if the file is a part of a supported model.
+/// Says what a file is, or the shards if it is an index: "an SDXL checkpoint", "a Flux LoRA". Returns an empty string
+/// if the table knows no such model, if the file cannot be read, or if the file is a part of a supported model.
 std::string foreign_model(const std::filesystem::path& file);
 
 /// Returns the families that this program runs, as a list: "A, B and C".

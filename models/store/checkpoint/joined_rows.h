@@ -13,8 +13,8 @@
 
 namespace sparsereel::models {
 
-/// Reads the tensors of a quantized layer. Spans stay valid as long as the object. numbers() throws Error naming file,
-/// tensor and format if a number is NaN or infinite.
+/// Reads the tensors of a quantized layer. The spans that it returns stay valid as long as the object exists. numbers()
+/// throws Error naming file, tensor and format if a number is NaN or infinite.
 class LayerTensors {
  public:
   LayerTensors(const QuantizedLayer& layer, const std::vector<std::shared_ptr<TensorFile>>& files)

@@ -16,8 +16,8 @@ std::string layer_of(const std::string& tensor) {
   return tensor;
 }
 
-/// Adds a layer to those of one spelling. If a spelling stands for two layers, only the first counts, unless each is a
-/// part of the rows of a joined layer.
+/// Adds a layer to those of one spelling. If a spelling stands for two layers, only the first one is added, unless each
+/// is a part of the rows of a joined layer.
 void add(std::vector<PlacedName>& layers, const PlacedName& layer) {
   if (std::ranges::find(layers, layer.name, &PlacedName::name) != layers.end()) return;
   if (layers.empty() || (layer.rows != nullptr && layers.front().rows != nullptr)) layers.push_back(layer);

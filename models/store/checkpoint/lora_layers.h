@@ -39,8 +39,8 @@ class LayerSpellings {
 
  private:
   const Component& component_;
-  /// For each spelling of a name, the component's layers that it stands for. dotted_: names with dots; flat_: with
-  /// underscores; with_adapter_: names of LoraNames::names_with_adapter.
+  /// For each spelling of a name, the component's layers that it stands for. dotted_ has names with dots, flat_ has
+  /// names with underscores, and with_adapter_ has the names of the map that LoraNames::names_with_adapter chooses.
   std::map<std::string, std::vector<PlacedName>> dotted_, flat_, with_adapter_;
 };
 

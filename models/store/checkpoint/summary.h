@@ -59,7 +59,7 @@ struct CheckpointSummary {
 };
 
 /// The size of the video for which a checkpoint was made, if known from elsewhere. The size in the transformer's
-/// config.json may mislead: some give the square that the positions cover.
+/// config.json may mislead, because some configs give the square that the positions cover.
 struct VideoSize {
   std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames
 };

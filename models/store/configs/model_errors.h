@@ -27,8 +27,8 @@ Error several_tokenizers(const std::vector<std::filesystem::path>& folders);
 /// Returns the error for the case that both experts have the same file.
 Error one_file_for_two(const std::filesystem::path& file);
 
-/// Returns choices for these candidates, grouped by model. If candidates have the same model and format, the title
-/// includes the file name.
+/// Returns choices for these candidates, grouped by model. If candidates have the same model and format, their titles
+/// include the file names.
 std::vector<ErrorChoice> choices_among(const std::vector<Candidate>& candidates);
 
 /// Joins names: "text_encoder and vae".

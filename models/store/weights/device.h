@@ -56,8 +56,8 @@ std::string human_bytes(uint64_t bytes);  // "1.3 GiB", "16.2 MiB"
 /// Waits until all work that was enqueued on a GPU is done. Does nothing on a CPU.
 void synchronize(c10::Device device);
 
-/// If the driver has little free memory, gives the memory that libtorch caches back to the driver. Loading a kernel and
-/// creating a communicator (NCCL) allocate from the driver.
+/// If the driver has little free memory, gives the memory that libtorch caches back to the driver. Call it before a
+/// kernel is loaded or a communicator (NCCL) is created, because these allocate from the driver.
 void give_back_kept_memory(c10::Device device);
 
 /// Adds `bytes` to the count of GPU memory that was allocated without libtorch's allocator. A negative number means

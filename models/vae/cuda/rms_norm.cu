@@ -18,8 +18,8 @@ constexpr int kThreads = 256;
 constexpr int kPixelsPerThread = 4;  // a thread loads gamma and bias once for all its pixels
 constexpr int kWarp = 32;
 
-/// `lanes` lanes share a pixel. Channels are in groups of eight; lane l has the groups l, l + lanes, l + 2 lanes, ..,
-/// at most kGroups.
+/// Computes RmsNormSilu. `lanes` lanes share a pixel. Channels are in groups of eight; lane l has the groups l, l +
+/// lanes, l + 2 lanes, .., at most kGroups.
 template <typename T, int kGroups>
 __global__ void __launch_bounds__(kThreads) rms_norm_silu_kernel(const __grid_constant__ RmsNormSilu p, int lanes) {
   const int groups = p.channels / kLaneElements, lane = static_cast<int>(threadIdx.x) % lanes;
