@@ -16,7 +16,7 @@ using attention::cuda::unpack;
 using attention::cuda::warp_sum;
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
-constexpr int kOutputs = 4;  // outputs per warp, whose weights are loaded together
+constexpr int kOutputs = 4;  // number of outputs per warp; their weights are loaded together
 
 template <typename T, int kRows>
 __global__ void __launch_bounds__(kThreads) few_rows_kernel(const __grid_constant__ FewRows p) {

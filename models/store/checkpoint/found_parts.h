@@ -15,13 +15,14 @@ namespace sparsereel::models {
 
 struct FoundPart {
   std::filesystem::path file;      // a file of weights, or the index of its shards
-  const Family* family = nullptr;  // one of the families that have such a part; a file may fit several
+  const Family* family = nullptr;  // a family that has such a part; several families may have it
   // The part's role. If several roles have the same classes ("transformer", "transformer_2"), this is the first of
   // them.
   std::string role;
   Sizes sizes = {};
-  std::string expert = {};       // "high" or "low" if the name of the file, or else of its folder, says so
-  std::string other_model = {};  // the result of Part::other_model: an unsupported model; empty if supported
+  std::string expert = {};  // "high" or "low" if the name of the file, or else of its folder, says so
+  // The name of the unsupported model to which the part belongs (Part::other_model); empty if it is supported.
+  std::string other_model = {};
   WeightsFormat format = {};
   uint64_t bytes = 0;          // size of the part's tensors
   bool has_tokenizer = false;  // for a text encoder: true if a tokenizer is in the file or beside it

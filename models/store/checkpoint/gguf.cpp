@@ -21,7 +21,7 @@ constexpr std::string_view kMagic = "GGUF";
 constexpr const char* kGgufRemedy = "download the file again; it is incomplete or damaged";
 constexpr uint32_t kMaxGgufRank = 5;
 constexpr uint64_t kDefaultAlignment = 32, kMaxAlignment = 1 << 20;
-constexpr uint64_t kMaxKept = 1 << 22;  // most elements of an array; the largest vocabulary has 262,144
+constexpr uint64_t kMaxKept = 1 << 22;  // largest array that is kept, in elements; the largest vocabulary has 262,144
 constexpr std::string_view kShapeKey = "comfy.gguf.orig_shape.";
 
 enum class ValueType : uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, text, array, u64, i64, f64, count };

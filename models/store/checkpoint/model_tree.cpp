@@ -169,7 +169,7 @@ class TreeSearch {
 
   ModelTree tree_;
   std::set<Identity> folders_;
-  std::set<std::pair<Identity, std::string>> files_;  // each file with the expert that its name says
+  std::set<std::pair<Identity, std::string>> files_;  // the files found so far, each with the expert in its name
   size_t entries_ = 0;
 };
 

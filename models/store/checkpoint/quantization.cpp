@@ -269,9 +269,10 @@ class FileLayers {
   }
 
   const std::vector<std::shared_ptr<TensorFile>>& files_;
-  std::map<std::string, std::map<std::string, Dtype>> beside_;  // by layer, then by the last part of the name
-  std::vector<std::pair<std::string, std::string>> bare_;       // bare_layer() and name of each layer that has a weight
-  std::map<std::string, const TensorEntry*> weights_;           // the weights of 8 bits, by layer
+  // The dtypes of each layer's tensors, by layer, then by the last part of the tensor's name.
+  std::map<std::string, std::map<std::string, Dtype>> beside_;
+  std::vector<std::pair<std::string, std::string>> bare_;  // bare_layer() and name of each layer that has a weight
+  std::map<std::string, const TensorEntry*> weights_;      // the weights of 8 bits, by layer
   DescribedLayers layers_;
 };
 
@@ -287,7 +288,7 @@ QuantizedLayers quantized_layers(const TensorTable& tensors, const std::vector<s
   try {
     described = FileLayers(files).all();
   } catch (const Error&) {
-    return layers;  // check_quantization() throws it again when the weights are read
+    return layers;  // check_quantization() throws this error again when the weights are read
   }
   for (const auto& [name, place] : tensors) {
     if (!name.ends_with(kWeight)) continue;

@@ -20,7 +20,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "tensors are little-endian and used as they lie in the file");
 
 /// A format of files that are not weights but may have such names, and the bytes `mark` at offset `place` that show it.
-/// Every .safetensors file has the opening brace of its header at byte 8.
+/// A file with a brace at byte 8 is never compared with these marks, because every .safetensors file has the opening
+/// brace of its header there.
 struct OtherFormat {
   size_t place;
   std::string_view mark;

@@ -91,7 +91,7 @@ std::optional<uint64_t> covered_bytes(const TensorEntry& entry) {
     return static_cast<uint64_t>((groups - 1) * entry.group_step + entry.group_rows) * bytes_of_row(entry);
   }
   if (entry.strides.empty() || entry.elements() == 0) return byte_count(entry.shape, entry.dtype);
-  uint64_t last = 0;  // index of the last element, in elements
+  uint64_t last = 0;  // distance from the first element to the last, in elements
   for (size_t i = 0; i < entry.shape.size(); ++i) {
     const auto step = multiply(static_cast<uint64_t>(entry.shape[i] - 1), static_cast<uint64_t>(entry.strides[i]));
     if (!step || __builtin_add_overflow(last, *step, &last)) return std::nullopt;

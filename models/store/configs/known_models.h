@@ -21,8 +21,8 @@ struct KnownModel {
   std::string name() const { return architecture.config.file.stem().string(); }
   /// Returns true if the model has two transformers, for high and for low noise.
   bool has_experts() const { return sizes.contains("transformer_2"); }
-  /// Returns true if the part's tensors have the sizes that the YAML gives for its role. FoundPart gives files of both
-  /// experts the role "transformer".
+  /// Returns true if the part belongs to a supported model of this family, and its tensors have the sizes that the YAML
+  /// gives for its role. FoundPart gives files of both experts the role "transformer".
   bool fits(const FoundPart& part) const;
   /// Describes how the model uses images.
   ImageSpec images() const;
