@@ -21,7 +21,7 @@ constexpr size_t kStorageFields = 5;
 constexpr size_t kMaxGlobal = 256;  // longest name of a global, in bytes
 constexpr size_t kMostCopied = 4;   // limit of copied items, per byte of the pickle
 
-/// What a call of a global does.
+/// The effect of calling a global.
 enum class CallEffect {
   none,        // refuses the pickle: this global may be named, as a storage's class or a dtype, but not called
   tensor,      // returns a tensor, which the arguments describe

@@ -35,7 +35,7 @@ struct Described {
   int64_t rotation = 0, group = 0;
   bool is_marked = false;  // true if a description names the format, false if it was recognized by tensors
 };
-/// What is known about each layer, by the layer's name in the files.
+/// The format of each layer as far as it is known, by the layer's name in the files.
 using DescribedLayers = std::map<std::string, Described>;
 
 constexpr const char* kQuantizedRemedy = "use a variant in fp8 (fp8_scaled), in 16 bits or a GGUF";
