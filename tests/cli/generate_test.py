@@ -238,9 +238,9 @@ class AnyFamily(CommandLineTest):
         tiny = ['generate', '-p', PROMPT, '--device', 'cpu', '--size', '64x64', '--frames', 9, '--steps', 10, '--quiet', '-o', 'a.mp4']
         hint = '; --preset exact for full attention'
         for arguments, line in (
-                ([], r'balanced: 2 of 10 steps with every block, then topk 0\.5; forecast:0\.15:20% computed \d+ of 10 steps' + hint),
+                ([], r'balanced: 2 of 10 steps with every block, then topk 0\.5; forecast:0\.16:20%:1 computed \d+ of 10 steps' + hint),
                 (['--topk', 0.7, '--cache', 'steps:4'], r'balanced, with --cache steps:4 and --topk 0\.7: 2 of 10 steps with every block, then topk 0\.7; steps:4 computed 4 of 10 steps' + hint),
-                (['--preset', 'near'], r'near: every block, in 8 bits; forecast:0\.13:20% computed \d+ of 10 steps' + hint),
+                (['--preset', 'near'], r'near: every block, in 8 bits; forecast:0\.14:20%:1 computed \d+ of 10 steps' + hint),
                 (['--attention', 'full'], 'exact: full attention; every step computed'),
                 (['--preset', 'quality', '--cache', 0], 'near, with --cache 0: every block, in 8 bits; every step computed' + hint)):
             with self.subTest(arguments):
