@@ -187,7 +187,8 @@ TEST_F(MiniMaxH3Family, WarnsOfSizesAndLengthsThatItWasNotMadeFor) {
   EXPECT_EQ(warning(480, 864, 124), "");
   EXPECT_THAT(warning(1344, 768, 107), AllOf(HasSubstr("not made for 107 frames"), HasSubstr("124 to 345 frames")));
   EXPECT_THAT(warning(64, 64, 124), AllOf(HasSubstr("64x64,"), HasSubstr("480 to 768 pixels")));
-  EXPECT_THAT(warning(2080, 480, 362), AllOf(HasSubstr("2080x480 and 362 frames"), HasSubstr("at most 4 times that, and for 124")));
+  EXPECT_THAT(warning(2080, 480, 362),
+              AllOf(HasSubstr("2080x480 and 362 frames"), HasSubstr("at most 4 times that, and for 124")));
 }
 
 TEST_F(MiniMaxH3Family, NamesTheFileThatDoesNotLookAtImages) {
