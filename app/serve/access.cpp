@@ -53,7 +53,8 @@ bool is_loopback(const std::string& host) {
 }
 
 bool are_equal_in_constant_time(const std::string& a, const std::string& b) {
-  // Compare the texts' digests under a random key. These have one length and reveal nothing about the texts.
+  // Compare digests of the texts instead of the texts. All digests have the same length, and their key is random, so
+  // the time that the comparison takes reveals nothing about the texts.
   static const std::string key = random_name();
   const models::Sha256Digest left = models::hmac_sha256(key, a), right = models::hmac_sha256(key, b);
   unsigned difference = 0;
@@ -64,8 +65,8 @@ bool are_equal_in_constant_time(const std::string& a, const std::string& b) {
 Access::Access(std::string host, std::vector<std::string> allowed_hosts, std::string api_key)
     : host_(host_of(host)), allowed_hosts_(std::move(allowed_hosts)), api_key_(std::move(api_key)) {}
 
-/// Returns true if a Host header may name this host. A server that listens on all addresses accepts every address, but
-/// not every name, because a name may belong to another site.
+/// Returns true if a Host header may name this host. A server that listens on all addresses accepts every IP address as
+/// its host. It does not accept every name, because another site may let its own name point at this machine.
 bool Access::is_allowed(const std::string& host) const {
   return is_loopback(host) || host == host_ || (is_any_address(host_) && is_address(host)) ||
          std::ranges::any_of(allowed_hosts_, [&](const std::string& each) { return host_of(each) == host; });

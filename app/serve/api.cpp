@@ -25,7 +25,7 @@ HttpResponse json_response(const nlohmann::json& body) {
   return response;
 }
 
-/// Returns the answer for a video, and how long a client should wait before it asks again.
+/// Returns the answer that describes a video. Its header says how long a client should wait before it asks again.
 HttpResponse video_response(const nlohmann::json& video) {
   HttpResponse response = json_response(video);
   const std::string status = video.at("status");
@@ -119,7 +119,7 @@ std::optional<HttpResponse> Api::before_body(const HttpRequest& request) {
   };
   std::optional<HttpResponse> response = answered_now();
   if (!response) return response;
-  response->closes = response->closes || request.method == "POST";  // its body stays unread
+  response->closes = response->closes || request.method == "POST";  // an unread body blocks the connection
   return response;
 }
 
@@ -338,7 +338,8 @@ HttpResponse Api::cancel(const std::string& id) {
   if (!parts_.store.find(id)) return no_video(id);
   bool was_waiting = parts_.store.cancel_waiting(id);
   const bool was_running = !was_waiting && parts_.workers.cancel(id);
-  if (!was_waiting && !was_running) was_waiting = parts_.store.cancel_waiting(id);  // it waits again: its process ended
+  // Look into the queue again: if the process that made the video has just ended, the video has returned to the queue.
+  if (!was_waiting && !was_running) was_waiting = parts_.store.cancel_waiting(id);
   if (was_waiting) {
     parts_.metrics.ended("cancelled", 0);
     parts_.publisher.video(id);

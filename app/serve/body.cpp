@@ -14,7 +14,7 @@
 namespace sparsereel::app::serve {
 namespace {
 
-constexpr size_t kMostTextBytes = 64 << 10;  // of a field, which stays in memory and goes to every client
+constexpr size_t kMostTextBytes = 64 << 10;  // of one field: the server keeps it in memory and sends it to every client
 constexpr const char* kSeeOptions = "see /v1/options for the fields";
 
 /// The fields of images, and the options that they stand for.
@@ -33,7 +33,7 @@ std::string remedy_of_unknown(const std::string& name) {
   return did_you_mean(name, names, kSeeOptions);
 }
 
-/// Returns a client's name for a field, in quotes if it is no usual name.
+/// Returns the client's name for a field, in quotes if the name is empty, long or has unusual characters.
 std::string shown_name(const std::string& name) {
   constexpr std::string_view kUsual = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.[]";
   const bool is_usual = !name.empty() && name.size() <= 64 && name.find_first_not_of(kUsual) == std::string::npos;

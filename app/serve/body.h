@@ -15,7 +15,7 @@ namespace sparsereel::app::serve {
 struct AskedVideo {
   std::string model;                            // empty if the client names none
   std::map<std::string, std::string> values;    // by option key
-  std::map<std::string, std::string> pictures;  // bytes of the files "image" and "last_image"
+  std::map<std::string, std::string> pictures;  // bytes of the picture's file, by option key: "image", "last_image"
 };
 
 /// The name by which requests and errors call an option: "input_reference" for "image".

@@ -12,21 +12,22 @@
 
 namespace sparsereel::app::serve {
 
-/// Returns an event as clients read it.
+/// Returns an event in the text format of server-sent events.
 std::string event_text(const std::string& event, const std::string& data);
 
 class EventHub {
  public:
   using MakeText = std::function<std::string()>;
 
-  /// Sends the event that `make` returns to all clients; none if it is empty. `make` runs once for each client, when
-  /// and where that client reads, so the caller does not wait for it. It must return the newest state: then a client
-  /// never gets an older state after a newer one. It must be callable until close(). If a client has not yet read an
-  /// older event with this key, the new one replaces it, so a slow client costs little memory.
+  /// Sends all clients the event that `make` returns, or nothing if `make` returns an empty text. `make` runs once for
+  /// each client, in the thread that reads the client's stream, so publish() does not wait for it. `make` must return
+  /// the newest state, so that no client gets an older state after a newer one. It must be callable until close(). If a
+  /// client has not yet read an older event with the same key, the new event replaces that one, so a slow client costs
+  /// little memory.
   void publish(const std::string& key, const MakeText& make);
-  /// Returns a stream that begins with the text of `first`; null if there are too many clients. No event is published
-  /// while `first` runs, so that none is missed. The stream sends a comment every 15 seconds, so that both sides notice
-  /// a broken connection.
+  /// Returns a stream that begins with the text that `first` returns; null if there are too many clients, or after
+  /// close(). No event is published while `first` runs, so that the client misses no change after that text. If there
+  /// is no event for 15 seconds, the stream sends a comment, so that both sides notice a broken connection.
   HttpStream subscribe(const std::function<std::string()>& first);
   size_t clients() const;
   /// Ends all streams.
@@ -34,7 +35,7 @@ class EventHub {
 
  private:
   struct Client {
-    std::list<std::pair<std::string, MakeText>> waiting;  // by key
+    std::list<std::pair<std::string, MakeText>> waiting;  // unread events: the key, and what makes the text
   };
 
   mutable std::mutex mutex_;

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns the files of the folder with this ending, by name without the ending.
+/// Returns the folder's files that have one of these endings. The keys are their names without the ending.
 std::map<std::string, fs::path> files_by_name(const fs::path& folder, const std::vector<std::string>& endings) {
   std::map<std::string, fs::path> files;
   std::error_code ignored;
@@ -70,7 +70,7 @@ const char* group_of_field(const OptionSpec& option) {
   return option.in_help == InHelp::all ? "advanced" : "common";
 }
 
-/// Returns a text as the field's JSON type.
+/// Converts the text of an option to the JSON type of its field.
 nlohmann::json typed(const OptionSpec& option, const std::string& text) {
   const std::string type = type_of_field(option);
   if (type == "integer")
@@ -114,7 +114,7 @@ std::map<std::string, std::string> with_files(std::map<std::string, std::string>
   if (loras == values.end()) return values;
   std::string all;
   for (const std::string& each : split(loras->second, ',')) {
-    const size_t end = std::min(each.find_first_of(":@"), each.size());  // NAME@high:0.8
+    const size_t end = std::min(each.find_first_of(":@"), each.size());  // a LoRA may be given as NAME@high:0.8
     all += (all.empty() ? "" : ",") + file_named("lora", each.substr(0, end), folders) + each.substr(end);
   }
   loras->second = all;

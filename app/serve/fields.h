@@ -11,7 +11,7 @@
 
 namespace sparsereel::app::serve {
 
-/// The folders whose files requests may name; empty if there is none.
+/// The folders whose files requests may name. A path is empty if there is no such folder.
 struct NamedFolders {
   std::filesystem::path loras, profiles;
 };

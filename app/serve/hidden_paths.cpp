@@ -1,4 +1,4 @@
-// Collects the folders that errors can name, and cuts them off.
+// Collects the folders that errors can name, and removes them from texts.
 #include "app/serve/hidden_paths.h"
 
 #include <algorithm>
@@ -47,7 +47,7 @@ void HiddenPaths::add(const fs::path& path) {
   std::error_code ignored;
   for (const fs::path& each : {path, fs::absolute(path, ignored), fs::weakly_canonical(path, ignored)})
     for (const fs::path& root : {each, each.parent_path()})
-      if (root.string().size() > 1) roots_.push_back(root.string() + "/");  // not "/" and "."
+      if (root.string().size() > 1) roots_.push_back(root.string() + "/");  // "/" and "." reveal nothing
 }
 
 std::string HiddenPaths::for_clients(std::string text) const {

@@ -42,7 +42,8 @@ HttpResponse error_response(int status, const std::string& code, const std::stri
   HttpResponse response;
   response.status = status;
   response.body = nlohmann::json{{"error", error}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  // OpenAI's clients repeat 408, 409, 429 and 5xx. Only waiting helps against 429 and 503.
+  // OpenAI's clients repeat requests that got 408, 409, 429 or 5xx. This header lets them repeat only after 429 and
+  // 503, because after the others a repetition fails again.
   response.headers["x-should-retry"] = status == 429 || status == 503 ? "true" : "false";
   return response;
 }

@@ -55,7 +55,7 @@ HttpResponse error_response(int status, const std::string& code, const std::stri
 class HttpHandler {
  public:
   virtual ~HttpHandler() = default;
-  /// Returns the answer if the request can be answered without its body. The request then has neither body nor parts.
+  /// Returns the answer if the request can be answered without its body. `request` has neither body nor parts yet.
   virtual std::optional<HttpResponse> before_body(const HttpRequest& request) = 0;
   virtual HttpResponse handle(const HttpRequest& request) = 0;
   /// Called with the status of each answer, also of answers that the HTTP library gives by itself.
@@ -66,8 +66,8 @@ class HttpHandler {
 struct HttpTimes {
   std::chrono::milliseconds idle{10'000};      // between requests
   std::chrono::milliseconds head{10'000};      // for the whole head of a request
-  std::chrono::milliseconds transfer{10'000};  // without a byte of a body or an answer
-  std::chrono::milliseconds body{30'000};      // for a whole body, plus the time of its bytes at 64 KiB/s
+  std::chrono::milliseconds transfer{10'000};  // for the next bytes of a body or an answer
+  std::chrono::milliseconds body{30'000};      // for a whole body; added to this: one second for each 64 KiB of it
 };
 
 struct HttpOptions {

@@ -33,7 +33,7 @@ std::optional<FileRange> asked_range(std::string_view header, int64_t size) {
   const auto number = [](std::string_view text) { return parse_number<int64_t>(std::string(text)).value_or(0); };
   FileRange range{.first = 0, .last = size - 1, .is_part = true};
   if (first.empty())
-    range.first = std::max<int64_t>(0, size - number(last));  // the last bytes
+    range.first = std::max<int64_t>(0, size - number(last));  // "bytes=-N" asks for the last N bytes
   else
     range.first = number(first);
   if (!first.empty() && !last.empty()) range.last = std::min(number(last), size - 1);

@@ -13,22 +13,22 @@ namespace sparsereel::app::serve {
 /// Bytes `first` to `last` of a file.
 struct FileRange {
   int64_t first = 0, last = 0;
-  bool is_part = false;  // false if no range was asked for
+  bool is_part = false;  // true if a range in bytes was asked for
 };
 
 /// Reads a Range header for a file of `size` bytes. Returns the whole file if the header is empty or in other units.
 /// Returns nothing if no byte of the range exists, or if there are several ranges.
 std::optional<FileRange> asked_range(std::string_view header, int64_t size);
 
-/// Refuses bodies whose end is not certain, because they allow one request to hide another (request smuggling): chunked
-/// ones, and ones with several or invalid lengths. Also refuses bodies that are compressed or too large, and requests
-/// without exactly one Host header.
+/// Refuses bodies whose end is not certain, because such a body can hide another request (request smuggling): bodies
+/// that are chunked, and bodies with several or invalid lengths. Also refuses bodies that are compressed or too large,
+/// and requests without exactly one Host header.
 std::optional<HttpResponse> refusal_of_framing(const HttpRequest& request);
 
 /// Returns true if the request has a body that the server does not read. It reads the bodies of POST only.
 bool has_unread_body(const HttpRequest& request);
 
-/// Returns an error for an answer that the HTTP library gives by itself.
+/// Returns the body and headers for an error status that the HTTP library has set by itself.
 HttpResponse refusal_of_status(int status);
 
 /// Returns the length that the request gives its body; 0 if it gives none.

@@ -39,17 +39,18 @@ models::Pipeline& LocalMaker::pipeline_for(const VideoTask& video) {
   models::Pipeline& pipeline = pipeline_.open(video);
   if (team_ == nullptr) return pipeline;
   try {
-    if (team_->size() > 1) pipeline.check_weights();  // so that other ranks do not fail on them
+    if (team_->size() > 1) pipeline.check_weights();  // bad weights must fail before the other ranks load them
     team_model_ = video.options;
     team_->use(team_model_);
   } catch (...) {
-    pipeline_.close();  // the team does not have its model
+    pipeline_.close();  // the other ranks have not opened this model
     throw;
   }
   return pipeline;
 }
 
-/// Resolves the video. If there is no room beside the weights of the last video, releases the transformer.
+/// Resolves the video. If that fails while a transformer is loaded, releases the transformer and tries again: the
+/// transformer may have taken the memory that the video needs.
 void LocalMaker::resolve(VideoTask& video, models::Pipeline& pipeline) {
   LoadedFiles files;
   VideoTask copy = video;
@@ -63,8 +64,9 @@ void LocalMaker::resolve(VideoTask& video, models::Pipeline& pipeline) {
   resolve_video(video, pipeline, files, ranks());
 }
 
-/// As in a set: a video is written while the next one is made. A video that cannot be written is the only one that
-/// fails. Its latents would be removed then, and a killed server resumes from the checkpoint, so they are not kept.
+/// The server makes videos as `batch` does: it writes a video while it makes the next one, and a video that fails does
+/// not stop the others. It does not keep latents in a file: after a failure the server would remove them, and a killed
+/// server resumes from the checkpoint.
 JobPolicy LocalMaker::policy() {
   JobPolicy policy = {.keep_loaded = true,
                       .write_behind = true,
@@ -84,7 +86,7 @@ void LocalMaker::make(const VideoRecord& record, const std::function<bool()>& ca
     return MadeVideo();
   });
   previews_ = nullptr;
-  if (made.code.empty()) return;  // the thread that writes tells how it ends
+  if (made.code.empty()) return;  // the thread that writes the video reports its end
   if (!made.is_cancelled()) check_machine();
   heard_->ended(record.id, made);
 }
@@ -96,14 +98,14 @@ void LocalMaker::make_video(const VideoRecord& record) {
   resolve(*video, pipeline);
   for (const std::string& told : video->told) heard_->warn(record.id, told);
   pipeline.check_ranks(video->plan, ranks());
-  const std::unique_ptr<Previews> previews = previews_of(pipeline);  // ends before the video does
+  const std::unique_ptr<Previews> previews = previews_of(pipeline);  // declared after `video`, which must outlive it
   previews_ = previews.get();
   const std::vector<VideoTask*> videos = {video.get()};
   failed_ = nullptr;
   job_.load(videos, pipeline);
   if (failed_ != video.get()) job_.run(videos, pipeline);
   if (failed_ == video.get()) throw *video->failure;
-  writing_ = std::move(video);  // the job has collected the one before it
+  writing_ = std::move(video);  // frees the video before, which the job has finished writing
 }
 
 bool LocalMaker::collect(const std::function<bool()>& enough) {
@@ -132,7 +134,8 @@ void LocalMaker::warn(const VideoTask& video, const std::string& warning) {
   heard_->warn(video.place, warning);
 }
 
-/// Called in the thread of make(), also for a video that was not written. The thread that writes has told its end.
+/// Called in the thread of make(), also if writing a video failed. In that case the thread that writes has already
+/// reported the video's end.
 void LocalMaker::failed(const VideoTask& video) {
   failed_ = &video;
 }
@@ -158,7 +161,7 @@ void LocalMaker::stage(const std::string& name) {
 }
 
 void LocalMaker::step(const models::StepDone& step) {
-  if (!step.predicted_latents) return;  // the step is an encoded text
+  if (!step.predicted_latents) return;  // the job also reports each encoded text as a step
   if (previews_ != nullptr) previews_->step(step);
   heard_->step(step.step, step.steps, step.seconds);
 }

@@ -64,8 +64,8 @@ class LocalMaker final : public Maker, private JobUser, private models::RunObser
   Previews* previews_ = nullptr;        // of the video that is made; null if the colors of its latents are unknown
   MadeVideo written_;                   // belongs to the thread that writes
   const VideoTask* failed_ = nullptr;   // the last video for which failed() was called
-  std::unique_ptr<VideoTask> writing_;  // the video that was written last, or still is
-  Job job_;                             // last member: its destructor waits while the others still exist
+  std::unique_ptr<VideoTask> writing_;  // the video that is being written, or was written last
+  Job job_;  // last member: its destructor waits for the thread that writes, which uses the others
 };
 
 }  // namespace sparsereel::app::serve

@@ -15,8 +15,8 @@ namespace sparsereel::app::serve {
 
 struct MadeVideo;
 
-/// Hears how far videos are, and how they end. stage() to preview() are about the video that make() makes, and come
-/// before make() returns.
+/// A maker calls this to report how far its videos are and how they end. stage(), step(), decoded() and preview()
+/// concern the video that make() is making, and are called before make() returns.
 class MakingObserver {
  public:
   virtual ~MakingObserver() = default;
@@ -40,7 +40,7 @@ struct MadeVideo {
   double decode_seconds = 0;          // of a completed video
   double write_seconds = 0;           // of a completed video: from its last frame to its last file
   std::string code = {};              // why there is no video, as clients read it; empty if the video is completed
-  std::optional<Error> failure = {};  // set if `code` is
+  std::optional<Error> failure = {};  // set if `code` is not empty
 
   bool is_cancelled() const { return code == "cancelled"; }
 };
@@ -60,12 +60,12 @@ class Maker {
   /// Opens the model and checks that its weights are complete. Call it first. Throws Error if that fails. `observer`
   /// must outlive this object.
   virtual void open(MakingObserver& observer) = 0;
-  /// Makes the video. Returns when the next one may begin; this one may then still be written, while the one before it
-  /// is finished. If `cancelled` returns true, saves the finished steps and ends the video as cancelled. Throws
-  /// MakerLost if this maker can make no more videos.
+  /// Makes the video. Returns when the next video may begin. This video's files may not be complete by then, but the
+  /// video before it has ended. If `cancelled` returns true, saves the finished steps and ends the video as cancelled.
+  /// Throws MakerLost if this maker can make no more videos.
   virtual void make(const VideoRecord& record, const std::function<bool()>& cancelled) = 0;
-  /// Waits until all videos have ended, or `enough` returns true, which is polled. Returns true if all have ended.
-  /// Throws MakerLost.
+  /// Waits until all videos have ended, or until `enough`, which is polled, returns true. Returns true if all videos
+  /// have ended. Throws MakerLost.
   virtual bool collect(const std::function<bool()>& enough) = 0;
   /// Returns false if this maker can make no more videos.
   virtual bool is_alive() = 0;

@@ -22,7 +22,7 @@ class Metrics {
   /// start to its end.
   void ended(const std::string& outcome, double seconds);
   void stepped(double seconds);
-  /// Returns the text that Prometheus reads, version 0.0.4.
+  /// Returns the counters in version 0.0.4 of Prometheus' text format.
   std::string text(const MetricsNow& now) const;
 
  private:

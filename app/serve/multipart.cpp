@@ -96,7 +96,7 @@ std::vector<HttpPart> parse_multipart(std::string_view body, std::string_view co
   std::vector<HttpPart> parts;
   if (!body.starts_with(first)) throw bad_form("does not begin with its boundary");
   body.remove_prefix(first.size());
-  while (!body.starts_with("--")) {  // the mark of the last boundary
+  while (!body.starts_with("--")) {  // "--" follows only the last boundary
     if (!trimmed(take_line(body)).empty()) throw bad_form("has text behind a boundary");
     if (parts.size() == kMostParts) throw bad_form("has more than " + std::to_string(kMostParts) + " parts");
     HttpPart part = take_headers(body);

@@ -14,7 +14,7 @@
 namespace sparsereel::app::serve {
 namespace {
 
-constexpr const char* kRequest = "request";  // the place of values in errors
+constexpr const char* kRequest = "request";  // errors name this as the place of a wrong value
 
 std::string key_of(const VideoTask& video) {
   return video.options.run.model.string() + "\n" + models::pipeline_key(video.options.request);
@@ -71,7 +71,7 @@ models::Pipeline& OpenPipeline::open(const VideoTask& video) {
 }
 
 void OpenPipeline::close() {
-  pipeline_.reset();  // frees its memory for the next model, whose opening may fail
+  pipeline_.reset();  // frees its memory before the next model is opened
 }
 
 models::Pipeline& RequestCheck::pipeline_for(const VideoTask& video) {

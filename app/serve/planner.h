@@ -37,8 +37,8 @@ VideoTask plan_video(const VideoRecord& record, const ServedModel& model, const 
 /// A pipeline that stays open as long as it can make the next video.
 class OpenPipeline {
  public:
-  /// Returns true if the pipeline can make the video. Images may decide which model of a folder is chosen; another
-  /// video with or without them needs another pipeline only if other files are chosen for it.
+  /// Returns true if the pipeline can make the video. In a folder of several models, videos with images and videos
+  /// without them may choose different files. They need different pipelines only if they do.
   bool serves(const VideoTask& video);
   /// Opens the pipeline of a video. Loads no weights.
   models::Pipeline& open(const VideoTask& video);
@@ -47,13 +47,13 @@ class OpenPipeline {
   models::Pipeline* get() const { return pipeline_.get(); }
 
  private:
-  std::string key_;                             // of what decides the pipeline, besides the choice by images
-  std::vector<std::filesystem::path> places_;   // what the model is read from
-  std::map<std::optional<bool>, bool> served_;  // by RunOptions::with_images
+  std::string key_;  // names everything that decides which pipeline a video needs, except its images
+  std::vector<std::filesystem::path> places_;   // files and folders from which the model is read
+  std::map<std::optional<bool>, bool> served_;  // result of serves() by RunOptions::with_images
   std::shared_ptr<models::Pipeline> pipeline_;
 };
 
-/// Checks requests before they wait, with a pipeline of its own that never loads weights. Safe for threads.
+/// Checks requests before they enter the queue, with its own pipeline, which never loads weights. Safe for threads.
 class RequestCheck {
  public:
   /// Settles the video's plan, except for the check of memory. Throws Error naming the field.

@@ -53,7 +53,7 @@ MadeVideo made_video_in(const nlohmann::json& json) {
   return made;
 }
 
-/// Sends what it hears to the server's process.
+/// Sends each report of the maker to the server's process.
 class LineObserver final : public MakingObserver {
  public:
   explicit LineObserver(sets::LineSocket& line) : line_(line) {}
@@ -77,7 +77,7 @@ class LineObserver final : public MakingObserver {
   sets::LineSocket& line_;
 };
 
-/// Makes videos until the server's process closes the line. An error that it throws ends this process.
+/// Makes videos until the server's process closes the line. If this throws an error, the process ends.
 void make_videos(sets::LineSocket& line, LocalMaker& maker) {
   const auto is_asked = [&] { return line.is_ready(); };
   for (;;) {
@@ -99,7 +99,7 @@ ProcessMaker::ProcessMaker(GpusOfAVideo gpus)
       link_{.data = -1, .control = -1},
       line_(-1),
       patience_(limits_.start) {
-  static std::mutex starting;  // one process at a time, because starting one may set a variable
+  static std::mutex starting;  // starts one process at a time, because a start may set an environment variable
   const std::lock_guard lock(starting);
   std::vector<std::vector<models::Link>> links = models::local_links(2);
   children_ = std::make_unique<Children>(links, std::vector<std::string>{"", gpus_.front()}, own_command_line());
@@ -118,7 +118,7 @@ ProcessMaker::~ProcessMaker() {
   children_.reset();
 }
 
-/// Returns the next message, or null if `enough` returns true, which is called before it waits, at least every 20 ms.
+/// Waits for the next message and returns it. Returns null if `enough`, which is polled every 20 ms, returns true.
 nlohmann::json ProcessMaker::next(const std::function<bool()>& enough) {
   constexpr milliseconds kLook{20};
   for (;;) {
@@ -138,7 +138,7 @@ nlohmann::json ProcessMaker::next(const std::function<bool()>& enough) {
   }
 }
 
-/// Throws MakerLost. `why` is the reason; if it is empty, the reason is the way in which the process ended.
+/// Throws MakerLost with the reason `why`. If `why` is empty, the message says how the process ended.
 void ProcessMaker::lose(const std::string& why) {
   lost_ = true;
   unfinished_ = 0;

@@ -1,8 +1,8 @@
 // Makes a server's videos on one GPU, or on a group of GPUs, in a process of its own: if a GPU fails, only its process
 // ends. The server's process receives {"ready": true} once the model is open, or {"failed": ..}. It sends
-// {"gpus": [..]} first, then {"video": record}, and {"cancel": true} while the video is made. It gets the calls of a
-// MakingObserver, and {"free": true} once the next video may begin. The processes of a group talk to the server through
-// that of its first GPU.
+// {"gpus": [..]} first, then {"video": record}, and {"cancel": true} while the video is made. It receives the calls of
+// a MakingObserver, and {"free": true} once the next video may begin. The processes of a group talk to the server
+// through that of its first GPU.
 #pragma once
 
 #include <memory>

@@ -17,7 +17,8 @@ std::string deleted_text(const std::string& id) {
 void Publisher::video(const std::string& id) {
   events_.publish(id, [this, id] {
     const nlohmann::json video = store_.object(id);
-    return video.is_null() ? deleted_text(id) : event_text("video", dump(video));  // it may be removed meanwhile
+    // The video may have been removed since video() was called.
+    return video.is_null() ? deleted_text(id) : event_text("video", dump(video));
   });
 }
 

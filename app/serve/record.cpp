@@ -44,7 +44,7 @@ const char* name_of(VideoState state) {
 }
 
 int VideoProgress::percent() const {
-  constexpr double kSteps = 90;  // the rest is decoding
+  constexpr double kSteps = 90;  // percent of the work that the steps are; the rest is decoding
   if (stage == "decode") return static_cast<int>(kSteps + (99 - kSteps) * std::clamp(stage_share, 0.0, 1.0));
   return steps > 0 ? static_cast<int>(kSteps * static_cast<double>(step) / static_cast<double>(steps)) : 0;
 }

@@ -1,4 +1,4 @@
-// A video that a client asked for: what it asked, how far it is, and how it ended.
+// A video that a client asked for: the values of the request, how far the video is, and how it ended.
 #pragma once
 
 #include <cstdint>
@@ -35,12 +35,12 @@ struct VideoRecord {
   int64_t order = 0;      // counts the videos of a store; the queue's order
   VideoState state = VideoState::queued;
   int64_t created_at = 0, started_at = 0, completed_at = 0;  // Unix seconds; 0 if not yet
-  double seconds = 0;                                        // real length of the video
-  int64_t width = 0, height = 0;                             // pixels
-  std::string error_code = {}, error = {};                   // of a failed video
-  std::vector<std::string> warnings = {};                    // of a video that has begun
-  bool has_recipe = false;                                   // the store's file of the video holds its recipe
-  int64_t preview_step = 0;                                  // step of the newest preview; 0 if none
+  double seconds = 0;                       // length of the video that is made, which may differ from the requested one
+  int64_t width = 0, height = 0;            // pixels
+  std::string error_code = {}, error = {};  // of a failed video
+  std::vector<std::string> warnings = {};   // of a video that has begun
+  bool has_recipe = false;                  // the store's file of the video holds its recipe
+  int64_t preview_step = 0;                 // step of the newest preview; 0 if none
   VideoProgress progress = {};
 
   bool is_finished() const { return state == VideoState::completed || state == VideoState::failed; }
@@ -48,9 +48,9 @@ struct VideoRecord {
 
 /// Facts about a video that clients get besides its record.
 struct VideoPlace {
-  std::optional<int64_t> queue_position = {};  // 0 is the next one
+  std::optional<int64_t> queue_position = {};  // 0 for the video that begins next; empty if it does not wait
   nlohmann::json recipe = {};                  // null if there is none
-  int64_t expires_at = 0;                      // Unix seconds; 0 if the video is kept
+  int64_t expires_at = 0;                      // Unix seconds; 0 if --keep sets no time
 };
 
 /// Returns the object that clients get.

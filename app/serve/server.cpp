@@ -55,7 +55,8 @@ void check_serve_options(const ServeOptions& options) {
   check_folder("--profile-dir", options.profile_dir);
 }
 
-/// Returns the GPUs of each video that is made at the same time. Empty if this process alone makes the videos.
+/// The server makes several videos at the same time: returns the GPUs of each. Empty if this process alone makes
+/// videos.
 std::vector<GpusOfAVideo> gpus_of_server(const ServeOptions& options, const Settings& settings) {
   if (settings.whole("gpus").value_or(1) == 1 && options.gpus_per_video == 1) return {};
   return gpus_of_videos(settings, options.gpus_per_video);
@@ -173,7 +174,7 @@ void serve(const ServeOptions& options, const Settings& settings) {
     if (is_quiet) return;
     try {
       say_terms(read_run_options(settings), check.spec(model));
-    } catch (...) {  // the model's files are gone; each video will say so
+    } catch (...) {  // the model's files are gone; each video will fail with this error
       std::cerr << "warning: " + std::string(models::as_error(std::current_exception()).what()) + "\n";
     }
     std::cerr << "ready\n";

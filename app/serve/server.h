@@ -17,7 +17,7 @@ struct ServeOptions {
   bool no_auth = false;                    // the user accepts that others on the network need no key
   std::filesystem::path folder = "videos-served";
   int64_t gpus_per_video = 1;  // how many of --gpus make a video together
-  int64_t queue = 100;         // most videos that wait
+  int64_t queue = 100;         // how many videos may wait
   std::string keep;            // the rule, a text for parse_keep_rule()
   std::filesystem::path lora_dir, profile_dir;
 };

@@ -155,7 +155,8 @@ void VideoStore::write(const VideoRecord& record, const nlohmann::json& recipe, 
   file.commit(flushes_folder);
 }
 
-/// Writes a change that a power failure may undo, but the end of this process does not.
+/// Writes a changed record; prints a warning if that fails. Unless the video has ended, the change is not flushed to
+/// disk: it outlives this process, but a power failure may undo it.
 void VideoStore::write_if_possible(const VideoRecord& record) const {
   try {
     write(record, {}, /*flushes_folder=*/record.is_finished());
@@ -275,11 +276,11 @@ std::optional<VideoRecord> VideoStore::begin_next() {
   record.started_at = unix_now();
   record.progress = {};
   record.warnings.clear();
-  write_if_possible(record);  // on a full disk the video itself will fail, which is then told
+  write_if_possible(record);  // if the disk is full, the video will fail, and clients learn that
   return record;
 }
 
-/// Returns true if the last attempt kept a checkpoint, so that the next one gets further.
+/// Returns true if the last attempt saved a checkpoint, so that the next attempt gets further.
 bool VideoStore::has_checkpoint_since(const VideoRecord& record) const {
   struct stat state {};
   return std::ranges::any_of(files_beside(files(record.id).video, {"checkpoint"}), [&](const fs::path& file) {
@@ -347,7 +348,7 @@ void VideoStore::remove_files(const VideoRecord& record) const {
   std::vector<fs::path> own;
   for (const auto& entry : fs::directory_iterator(folder_, ignored))
     if (video_of_file(entry.path().filename().string()) == record.id) own.push_back(entry.path());
-  fs::remove(files(record.id).record, ignored);  // first, so that a later server does not see half a video
+  fs::remove(files(record.id).record, ignored);  // first, so that a later server finds no record without its files
   for (const fs::path& file : own) fs::remove(file, ignored);
 }
 

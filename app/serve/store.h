@@ -24,7 +24,7 @@ struct VideoFiles {
 
 VideoFiles files_of_video(const std::filesystem::path& folder, const std::string& id);
 
-/// How long finished videos are kept; 0 for no limit.
+/// The limits of the finished videos that are kept: their age, and their bytes in all. 0 means no limit.
 struct KeepRule {
   int64_t seconds = 0;
   uint64_t bytes = 0;
@@ -61,17 +61,17 @@ class VideoStore {
   /// Returns at most `limit` videos that follow `after` in the list, newest first unless `ascending`. The list starts
   /// at its beginning if `after` is empty. Returns nothing if `after` is unknown.
   std::optional<VideoPage> list(const std::string& after, size_t limit, bool ascending) const;
-  /// Returns the objects of all videos that wait or run, the running one first.
+  /// Returns the objects of all videos that run or wait, running ones first.
   std::vector<nlohmann::json> unfinished() const;
   size_t waiting() const;
   /// Returns the first `most` videos that wait, in their order.
   std::vector<std::string> queue(size_t most) const;
   std::map<VideoState, size_t> counts() const;
 
-  /// A video that ends this many servers, or processes of GPUs, is not tried again.
+  /// A video is not tried again after this many attempts during which the server, or the process of a GPU, ended.
   static constexpr int64_t kMostAttempts = 3;
-  /// Takes the next video from the queue and marks it as running. Returns nothing if none waits. Counts the attempts
-  /// since the last one that kept a checkpoint.
+  /// Takes the next video from the queue and marks it as running. Returns nothing if none waits. Counts this attempt;
+  /// if the last attempt saved a checkpoint, the count begins again.
   std::optional<VideoRecord> begin_next();
   /// Sets the attempts of a running video to 0, because this server stops in order. The next server continues it.
   void pause(const std::string& id);
@@ -87,11 +87,11 @@ class VideoStore {
   bool cancel_waiting(const std::string& id);
   /// Removes a video that does not run, with its files. Returns false if it runs or does not exist.
   bool remove(const std::string& id);
-  /// Removes the video's MP4 and pictures of it, but not its record.
+  /// Removes the video's MP4, thumbnail and contact sheet, but not its record.
   void remove_content(const std::string& id) const;
   /// Removes the checkpoint and the latents of a video.
   void remove_unfinished(const std::string& id) const;
-  /// Removes the oldest finished videos beyond the rule, and returns their ids.
+  /// Removes the oldest finished videos, so that the others meet the rule's limits. Returns the ids of removed videos.
   std::vector<std::string> remove_old();
 
  private:

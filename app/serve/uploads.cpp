@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kMostUploadPixels = 40'000'000;
 
-/// Returns the ending for a picture's file.
+/// Returns the ending for a picture's file. Throws Error if the picture cannot be used.
 std::string checked_ending(const std::string& bytes, const std::string& field) {
   const auto span = std::as_bytes(std::span(bytes));
   const auto format = image_format(span);

@@ -10,12 +10,12 @@
 
 namespace sparsereel::app::serve {
 
-/// Pictures in files of the server's folder. They are removed unless keep() is called.
+/// Pictures in files of the server's folder. The destructor removes the files unless keep() was called.
 class SavedPictures {
  public:
   /// `pictures` holds the bytes by option. The files are named "ID.image.png" and so on: a client's names are not used.
-  /// Throws Error naming the field if a picture is not a still PNG, JPEG or WebP, or has too many pixels; it is not
-  /// decoded for that.
+  /// Reads only the headers of the pictures. Throws Error naming the field if a picture is not a still PNG, JPEG or
+  /// WebP, or has too many pixels.
   SavedPictures(const std::filesystem::path& folder, const std::string& id,
                 const std::map<std::string, std::string>& pictures);
   ~SavedPictures();
@@ -34,8 +34,8 @@ class SavedPictures {
   bool kept_ = false;
 };
 
-/// Draws a seed if the values, or else the settings, ask for a random one. The record then holds the seed, so that a
-/// later server continues the video with the same one.
+/// Draws a seed if the values, or else the settings, ask for a random one, and puts it into `values`. They become part
+/// of the record, so a later server continues the video with the same seed.
 void draw_seed(std::map<std::string, std::string>& values, const Settings& settings);
 
 }  // namespace sparsereel::app::serve

@@ -93,7 +93,8 @@ void Worker::work() {
     }
     if (const auto record = begin_next()) {
       make(*record);
-      // A video that may have ended a server is written before another begins, which would share the blame.
+      // If an earlier attempt at this video ended a server, wait until the video is written before another one begins.
+      // Otherwise the other one would be blamed too if the server ends again.
       has_ended = record->is_retry && collect([] { return false; });
       continue;
     }
@@ -119,7 +120,7 @@ void Worker::replace_maker() {
   open_maker();
 }
 
-/// Takes the next video. Holds the lock, so that cancel() finds each video either in the queue or here.
+/// Takes the next video. Holds the lock, so that cancel() finds each video either in the queue or in running_.
 std::optional<VideoRecord> Worker::begin_next() {
   const std::lock_guard lock(mutex_);
   std::optional<VideoRecord> record = parts_.store.begin_next();
@@ -192,7 +193,7 @@ void Worker::ended(const std::string& id, const MadeVideo& made) {
 void Worker::complete(const Running& video, const MadeVideo& made) {
   const std::string& id = video.record.id;
   const MadeVideo kept = outcome_of([&] {
-    if (video.is_cancelled) {  // while it was written
+    if (video.is_cancelled) {  // the user cancelled it while it was being written
       parts_.store.remove_content(id);
       throw models::Cancelled{};
     }
@@ -206,8 +207,8 @@ void Worker::complete(const Running& video, const MadeVideo& made) {
   say(id + ": done in " + duration_text(seconds_since(video.begun)));
 }
 
-/// Other processes make the videos, unless they were cancelled. Under the lock, so that cancel() finds each video
-/// either in the queue or here.
+/// Called when the maker is lost: puts its videos back into the queue, unless they were cancelled. Holds the lock, so
+/// that cancel() finds each video either in the queue or in running_.
 void Worker::lose(const MakerLost& lost) {
   std::cerr << "warning: " + std::string(lost.what()) + "; it is started again\n";
   std::vector<Running> all;
@@ -219,7 +220,7 @@ void Worker::lose(const MakerLost& lost) {
       if (is_cancelled)
         fail(record, "cancelled", Error(ErrorKind::cancelled, "the video was cancelled", ""));
       else
-        parts_.store.wait_again(record.id);  // each before the others
+        parts_.store.wait_again(record.id);  // puts it before all others, so `all` has the newest video first
     }
     running_.clear();
   }
@@ -281,7 +282,7 @@ void Worker::decoded(double share) {
 }
 
 void Worker::preview(int64_t step, std::string png) {
-  const std::string id = current_;  // changes only in this worker's thread, which waits for the previews of a video
+  const std::string id = current_;  // needs no lock: it changes only between two videos, when no preview is being made
   {
     const std::lock_guard lock(mutex_);
     newest_preview_ = {.id = id, .png = std::move(png)};

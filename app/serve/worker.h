@@ -38,8 +38,8 @@ class Worker : private MakingObserver {
  public:
   using StartMaker = std::function<std::unique_ptr<Maker>()>;
 
-  /// `start_maker` is called in the worker's thread: at first, and when the maker is lost. `wake_all` wakes all workers
-  /// of the server, because a video waits again.
+  /// `start_maker` is called in the worker's thread: at the start, and again when the maker is lost. `wake_all` must
+  /// wake all workers of the server. It is called when a lost maker's videos have returned to the queue.
   Worker(const WorkerParts& parts, StartMaker start_maker, std::function<void()> wake_all);
   ~Worker() override;
   Worker(const Worker&) = delete;
@@ -52,7 +52,7 @@ class Worker : private MakingObserver {
   std::exception_ptr failure() const;
   /// Returns the newest preview of the video that runs or ran last, as a PNG; empty if `id` is another video.
   std::string preview(const std::string& id) const;
-  /// Looks at the queue again.
+  /// Makes the worker look at the queue again.
   void wake();
   /// Cancels the video if it runs here, even if it is already being written. Returns false if it does not.
   bool cancel(const std::string& id);
@@ -95,7 +95,7 @@ class Worker : private MakingObserver {
   const WorkerParts parts_;
   const StartMaker start_maker_;
   const std::function<void()> wake_all_;
-  std::unique_ptr<Maker> maker_;  // only for the thread
+  std::unique_ptr<Maker> maker_;  // used only in the worker's thread
   std::atomic<bool> ready_ = false, stopping_ = false, cancelled_ = false;
   mutable std::mutex mutex_;
   std::condition_variable woken_;

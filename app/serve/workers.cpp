@@ -1,4 +1,4 @@
-// Asks each worker in turn.
+// Passes each call on to the workers.
 #include "app/serve/workers.h"
 
 #include <algorithm>

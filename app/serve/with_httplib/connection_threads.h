@@ -41,7 +41,7 @@ class ConnectionThreads {
   void add_thread() {
     try {
       threads_.emplace_back([this] { serve_connections(); });
-    } catch (const std::system_error& error) {  // the connection waits for a thread
+    } catch (const std::system_error& error) {  // the connection waits until a running thread is free
       std::cerr << "warning: cannot start a thread for a connection: " << error.what() << "\n";
     }
   }
@@ -77,7 +77,7 @@ class ConnectionQueue final : public httplib::TaskQueue {
   explicit ConnectionQueue(ConnectionThreads& threads) : threads_(threads) {}
   Added enqueue(std::function<void()> work) override {
     threads_.add(std::move(work));
-    return static_cast<Added>(true);  // the function returns void in older versions
+    return static_cast<Added>(true);  // in older versions of httplib the function returns void
   }
   void shutdown() override {}
 

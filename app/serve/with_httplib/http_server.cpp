@@ -38,7 +38,7 @@ constexpr int kMostRequests = 1000;  // of one connection
 constexpr size_t kMostHeadBytes = 64 << 10;
 constexpr uint64_t kMostBytesOfBodies = 4 * kMostBodyBytes;  // of all requests that are being read or answered
 constexpr uint64_t kBodyRate = 64;                           // KiB/s; see HttpTimes::body
-constexpr milliseconds kPoll{100};                           // between two looks whether the server stops
+constexpr milliseconds kPoll{100};                           // how often waiting threads check whether the server stops
 constexpr milliseconds kLinger{2'000};                       // time for reading what a refused client still sends
 constexpr uint64_t kMostLingerBytes = uint64_t{256} << 20;
 
@@ -49,7 +49,7 @@ bool is_ready(int socket, short events, milliseconds limit) {
   return count > 0 && (waiting.revents & events) != 0;
 }
 
-/// Returns how many connections the server holds: half of the files that the process may open, at most.
+/// Returns how many connections the server may hold: at most half of the files that the process may open.
 int most_connections() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kFewestConnections;
@@ -339,7 +339,8 @@ class HttplibServer final : public HttpServer, private httplib::Server {
     if (!refused) refused = reserve_body(memory_of_body(own));
     const bool closes = refused && (leaves_body || refused->closes);
     current->reach(closes, length_of_body(own));
-    // Without its type the library keeps a form as it is: its own parser overflows the stack at a long header.
+    // Hide a form's type from the library, so that it does not parse the form: its parser overflows the stack at a long
+    // header.
     current->form_type = own.is_multipart ? own.header("content-type") : "";
     if (own.is_multipart) library_request.headers.erase("Content-Type");
     if (!refused) return false;
@@ -366,7 +367,7 @@ class HttplibServer final : public HttpServer, private httplib::Server {
     return busy;
   }
 
-  /// Returns the handler's answer. An exception that it did not expect becomes an answer too.
+  /// Returns the handler's answer. If the handler throws, returns an answer that reports the error.
   template <typename Handler>
   static auto call(const Handler& handler) -> decltype(handler()) {
     try {
@@ -375,7 +376,7 @@ class HttplibServer final : public HttpServer, private httplib::Server {
       return error_response(error.kind() == ErrorKind::bad_input ? 400 : 500, "invalid_value", error.what(),
                             error.remedy(), error.field());
     } catch (const std::exception& error) {
-      const std::string id = request_id();  // the cause may name what clients must not know
+      const std::string id = request_id();  // clients must not see the cause, which may name files
       std::cerr << "error: request " + id + ": " + error.what() + "\n";
       HttpResponse response =
           error_response(500, "server_error", "internal error in request " + id, "see the server's output");
@@ -397,7 +398,7 @@ class HttplibServer final : public HttpServer, private httplib::Server {
   const HttpTimes times_;
   int port_ = 0, spare_socket_ = -1;
   const int most_connections_ = most_connections();
-  // The threads beyond the limit of connections refuse further clients.
+  // Four threads more than connections are allowed: they tell further clients that the server is busy.
   ConnectionThreads threads_{static_cast<size_t>(most_connections_) + 4};
   std::atomic<int> connections_ = 0;
   std::atomic<uint64_t> body_bytes_ = 0;
