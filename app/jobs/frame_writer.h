@@ -31,7 +31,7 @@ class FrameWriter final : public models::FrameSink {
   FrameWriter& operator=(const FrameWriter&) = delete;
 
   at::ScalarType dtype() const override;
-  /// Keeps the sound for the files that begin() begins, unless the run wants none.
+  /// Keeps the sound until begin() opens the files, unless the run wants none.
   void take_sound(const models::Sound& sound) override;
   void begin(const models::VideoShape& shape, bool tiled) override;
   /// Queues frames. If writing earlier frames failed, throws that error.

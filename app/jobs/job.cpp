@@ -243,7 +243,8 @@ std::shared_ptr<Job::Files> Job::files_of(VideoTask& video) const {
                                  FrameWriter::Text{.recipe = recipe, .caption = video.plan.prompt}, run);
 }
 
-/// Hands the frames to their writer. Keeps latents and checkpoints, which cost time, on disk until the video exists.
+/// Passes the frames to their writer. Saves latents and checkpoints, which would take long to compute again, until the
+/// video exists.
 class Job::Keeper final : public models::RunObserver {
  public:
   Keeper(Job& job, VideoTask& video, Files& files, const std::function<bool()>& cancelled)
@@ -365,8 +366,8 @@ std::vector<std::string> Job::finish_files(VideoTask& video, const models::Outco
   if (!policy_.write_behind)
     for (const std::string& warning : std::exchange(warnings, {})) user_.warn(video, warning);
   user_.written(video, {result, file, files.latents, start});
-  // If requested latents are missing, written() has thrown. The checkpoint then stays, because it is the closest thing
-  // to them.
+  // If the user asked for latents that could not be saved, written() has thrown, and this line is not reached. The
+  // checkpoint then stays, so that another run can resume from it.
   remove_checkpoints({{run.output, video.identity}});
   return warnings;
 }

@@ -59,7 +59,7 @@ class JobUser {
   /// says why it has none. `warnings` are those of decoding and writing; what is left in it is passed to warn() later.
   virtual void ended(const VideoTask&, const std::exception_ptr& /*failure*/, std::vector<std::string>& /*warnings*/) {}
   virtual void done(const VideoTask&) {}    // after written()
-  virtual void failed(const VideoTask&) {}  // only if the other videos are still made
+  virtual void failed(const VideoTask&) {}  // called only if the job goes on with the other videos
 };
 
 /// Runs `part`. Returns its error, or nothing if it succeeded. Rethrows Cancelled, and errors that would make every
@@ -99,7 +99,7 @@ struct JobPolicy {
   bool keep_last = false;    // keep the state after the last step even without --checkpoint-every, so that a killed run
                              // resumes at decoding
   bool keep_latents = true;  // keep the denoised latents in a file until the video is written, even if nobody asked
-  std::function<World*()> world = {};  // returns the ranks that make a video together; if unset or null, only this one
+  std::function<World*()> world = {};  // returns the ranks that make a video together; null or unset for this one alone
   TextLimit texts = {};
   KeptTexts* kept_texts = nullptr;  // texts of earlier jobs with the same pipeline; null to encode every text
 };

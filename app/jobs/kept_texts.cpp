@@ -1,4 +1,4 @@
-// Forgets the texts that were not used for longest.
+// Drops the texts whose last use is longest ago.
 #include "app/jobs/kept_texts.h"
 
 #include <algorithm>

@@ -193,7 +193,7 @@ std::vector<fs::path> files_beside(const fs::path& output, const BesideKind& kin
 
 fs::path free_beside(const fs::path& output, const BesideKind& kind) {
   fs::path path;
-  std::error_code ignored;  // an error for a name that is too long comes from writing
+  std::error_code ignored;  // a name that is too long is reported later, by the writer
   for (int64_t number = 1; number == 1 || fs::exists(fs::symlink_status(path, ignored)); ++number)
     path = path_beside(without_slash(output), kind, number);
   return path;

@@ -79,8 +79,8 @@ std::filesystem::path free_beside(const std::filesystem::path& output, const Bes
 std::filesystem::path latents_beside(const std::filesystem::path& output);
 
 /// Keeps the latents of a run: in the file of --save-latents, or else beside the output until the video is written. The
-/// user did not ask for the file beside the output, so it never replaces another file. That file is removed later, and
-/// so is the file of an earlier failed run with the same latents; no other file is. If latents cannot be saved, the run
+/// user did not ask for the file beside the output, so it never replaces another file. let_go() removes that file and
+/// the file of an earlier failed run with the same latents, but no others. If latents cannot be saved, the run
 /// continues, because its steps are done.
 class KeptLatents {
  public:

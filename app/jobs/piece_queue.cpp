@@ -1,4 +1,4 @@
-// Uses one lock and one condition, because a piece is tens of milliseconds of work.
+// One lock and one condition variable suffice: a piece takes tens of milliseconds of work, so they are rarely used.
 #include "app/jobs/piece_queue.h"
 
 #include <utility>

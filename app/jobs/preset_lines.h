@@ -23,7 +23,7 @@ std::string chosen_text(const VideoTask& video);
 /// videos.
 std::string preset_line(const VideoTask& video, int64_t fewest, int64_t most);
 
-/// The lines of a run's videos; videos with equal settings share one.
+/// The lines of a run's videos. Videos with equal settings share a line.
 class PresetLines {
  public:
   void add(const VideoTask& video, int64_t computed_steps);

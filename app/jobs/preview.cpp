@@ -35,7 +35,7 @@ std::span<const uint8_t> bytes_of(const at::Tensor& frame) {
 struct Previews::Drawn {
   int64_t step = 0;
   at::Tensor frames;                 // on the CPU
-  std::optional<c10::Event> copied;  // after the copy to the CPU; unset if the frames were drawn on the CPU
+  std::optional<c10::Event> copied;  // reached when the copy to the CPU is done; unset if drawn on the CPU
 };
 
 bool Previews::is_due(const models::StepDone& step) const {

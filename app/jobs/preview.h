@@ -51,7 +51,7 @@ class Previews final : public models::RunObserver {
 
   const models::LatentPreview preview_;
   const Take take_;
-  int64_t last_step_ = 0;  // the last one that was drawn; 0 if none was
+  int64_t last_step_ = 0;  // the last step that was drawn; 0 if none was
   std::chrono::steady_clock::time_point last_time_;
   std::mutex mutex_;  // guards the members up to failure_
   std::condition_variable changed_;

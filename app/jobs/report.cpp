@@ -148,7 +148,7 @@ void set_no_audio(nlohmann::json& recipe, bool no_audio) {
 
 std::string recipe_identity(nlohmann::json recipe, const models::Plan& plan, const RunOptions& run) {
   recipe["vae_tiling"] = models::name(plan.vae_tiling);  // the setting, because only the run shows what "auto" chooses
-  if (recipe.value("dropped", "") == "none") {           // older recipes lack this field and mean this value
+  if (recipe.value("dropped", "") == "none") {           // older recipes, which lack it, get the same identity
     recipe.erase("dropped");
     recipe.erase("select");
   }
@@ -160,8 +160,8 @@ std::string recipe_identity(nlohmann::json recipe, const models::Plan& plan, con
 
 namespace {
 
-/// Returns how unequally the computed blocks are divided among the ranks. They can differ, because one budget covers
-/// the heads of all ranks.
+/// Returns how unequally the computed blocks are divided among the ranks. Ranks may compute different numbers of
+/// blocks, because one budget covers the heads of all ranks.
 nlohmann::json rank_report(const std::vector<int64_t>& kept) {
   double sum = 0;
   for (const int64_t blocks : kept) sum += static_cast<double>(blocks);

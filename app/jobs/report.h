@@ -49,7 +49,7 @@ void add_outcome(nlohmann::json& recipe, const models::Outcome& result);
 
 /// Adds how frames become the output file: the frame rate, and crf and codec if an encoder is used.
 void set_encoding(nlohmann::json& recipe, const RunOptions& run);
-/// Names the model in the recipe if the terms of its weights want that.
+/// Names the model in the recipe if the terms of its weights require that.
 void set_attribution(nlohmann::json& recipe, const models::ModelSpec& spec);
 /// Says in the recipe if the video of a model that makes sound has none.
 void set_no_audio(nlohmann::json& recipe, bool no_audio);
@@ -62,10 +62,10 @@ std::string recipe_identity(nlohmann::json recipe, const models::Plan& plan, con
 /// blocks, its cost and its predicted error, and the steps that were redone with full attention.
 nlohmann::json attention_report(const models::AttentionRun& run, at::Device device);
 
-/// Returns how closely a video keeps to its first image, under these keys. `first_frame_psnr` (dB) and
-/// `first_frame_difference` (mean, of 255) compare its first frame with the image as the VAE reproduces it.
-/// `colour_drift` is how far the mean red, green and blue of the last frame are from the first frame's mean (of 255).
-/// `colour_drift_most` is the largest drift of any color and frame. `result` must begin with an image.
+/// Returns how closely a video keeps to its first image. `first_frame_psnr` (dB) and `first_frame_difference` (mean
+/// absolute difference) compare its first frame with the image as the VAE reproduces it. `colour_drift` is how far the
+/// mean red, green and blue of the last frame are from those of the first frame. `colour_drift_most` is the largest
+/// drift of any color and frame. Differences and drifts are in levels of 0 to 255. `result` must begin with an image.
 nlohmann::json image_report(const models::Outcome& result);
 
 /// Returns how many steps ran all transformer blocks, and which steps did not.

@@ -45,7 +45,7 @@ struct VideoTask {
   std::vector<std::string> warnings;  // warnings from the work
   std::filesystem::path checkpoint;   // file of the denoising checkpoint; empty if none is kept
   int64_t resumed_at_step = 0;
-  std::optional<Error> failure;  // the reason why there is no video; names the place of the row or the value
+  std::optional<Error> failure;  // why there is no video; the error names the place of the row or of the value
 
   /// Sets `failure`. `latents` is the file of the denoised latents; empty if none.
   void fail(const Error& error, const std::filesystem::path& latents = {});

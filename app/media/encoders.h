@@ -63,7 +63,7 @@ EncoderOption repeatable_option(std::string_view encoder);
 
 struct ChosenEncoder {
   std::string name;
-  std::string note;  // as in WrittenVideo
+  std::string note;  // see WrittenVideo::note
 };
 
 /// Chooses the encoder that --codec names, or else the container's best one that works. Throws Error if there is none.

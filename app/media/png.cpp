@@ -60,7 +60,7 @@ class UnfinishedFolder {
   models::Temporary temporary_;
 };
 
-/// Returns the absolute path of the folder, without a trailing slash, and behind symbolic links.
+/// Returns the absolute path of the folder, without a trailing slash. Follows symbolic links.
 fs::path resolve_folder(const fs::path& path) {
   fs::path folder = fs::absolute(path.has_filename() ? path : path.parent_path());
   std::error_code error;

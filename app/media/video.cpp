@@ -60,7 +60,8 @@ class FloatWriter final : public VideoWriter {
   models::SafetensorsWriter file_;
 };
 
-constexpr uint64_t kMostRecipeBytes = 16 << 20;  // two prompts of the greatest length with every character escaped
+// Two prompts of the greatest length fit, even if every character is escaped.
+constexpr uint64_t kMostRecipeBytes = 16 << 20;
 
 bool holds_recipe(const fs::path& place) {
   std::error_code ignored;

@@ -33,15 +33,15 @@ const Launcher* find_launcher(const Environment& environment) {
   };
   const auto found = std::ranges::find_if(kLaunchers, is_there);
   if (found == kLaunchers.end()) return nullptr;
-  // srun --mpi=pmi2 sets MPI's variables as well as Slurm's. Slurm's tell more, so they count if both agree. If mpirun
-  // runs inside a Slurm step, they disagree, and MPI's count.
+  // srun --mpi=pmi2 sets MPI's variables as well as Slurm's. Slurm's tell more, so they are used if both give the same
+  // rank and size. If mpirun runs inside a Slurm step, they differ, and MPI's are used.
   const Launcher& slurm = kLaunchers.back();
   return is_there(slurm) && std::string_view(found->rank) == "PMI_RANK" && agree(*found, slurm) ? &slurm : &*found;
 }
 
 /// Returns a port that few other programs use, equal for all ranks of a job.
 uint16_t port_of_job(const std::string& job) {
-  constexpr uint64_t kFirst = 20000, kCount = 12000;  // below the ports that Linux assigns itself
+  constexpr uint64_t kFirst = 20000, kCount = 12000;  // below the ports that Linux chooses by itself
   uint64_t sum = 14695981039346656037U;
   for (const char c : job) sum = (sum ^ static_cast<unsigned char>(c)) * 1099511628211U;
   return static_cast<uint16_t>(kFirst + sum % kCount);

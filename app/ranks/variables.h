@@ -19,8 +19,9 @@ struct Launcher {
 };
 
 // Launchers can be nested: mpirun runs inside a Slurm allocation, and torchrun inside either. The innermost launcher
-// counts, so the list begins with it. A Slurm batch script has SLURM_PROCID and SLURM_NTASKS without being one of
-// several processes. Only processes of srun have the step's count.
+// has started this process, so it comes first in the list. A Slurm batch script has SLURM_PROCID and SLURM_NTASKS,
+// although it is a single process. SLURM_STEP_NUM_TASKS is used instead, because only processes that srun started have
+// it.
 inline constexpr std::array<Launcher, 4> kLaunchers = {{
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",

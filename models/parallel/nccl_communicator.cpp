@@ -188,7 +188,7 @@ void NcclCommunicator::end_on_error(const std::function<void()>& act) noexcept {
 }
 
 void NcclCommunicator::watch() {
-  c10::OptionalDeviceGuard guard;  // otherwise another GPU than the rank's would get a context too
+  c10::OptionalDeviceGuard guard;  // keeps this thread from making a context on another GPU
   end_on_error([&] { guard.reset_device(device_); });
   while (sleep()) end_on_error([&] { look(); });
 }

@@ -81,9 +81,9 @@ class NcclCommunicator {
   int errors_ = 0, left_ = 0, blocked_ = 0;
   std::timed_mutex mutex_;                      // guards all members below
   nccl::Communicator* communicator_ = nullptr;  // null until it is created, and after it is aborted
-  c10::Event event_;                            // after the enqueued call that is watched
-  c10::Event latest_;                           // after the last call, if that is not the watched call
-  bool is_last_ = true;                         // event_ is after the last call
+  c10::Event event_;                            // recorded after the enqueued call that is watched
+  c10::Event latest_;                           // recorded after the last call, if that is not the watched call
+  bool is_last_ = true;                         // true if the last call is the watched call
   bool settles_ = false;                        // NCCL still works on the last call on the host
   std::optional<Patience> pending_;             // limit for event_, set while it is pending
   std::thread watcher_;

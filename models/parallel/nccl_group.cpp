@@ -104,7 +104,7 @@ NcclGroup::~NcclGroup() {
     for (auto& part : parts_) farewells.push_back(std::async(std::launch::async, [&part] { part.second.reset(); }));
   } catch (const std::system_error&) {  // no thread can be had; the map destroys the rest
   }
-  windows_.reset();  // may wait for a dead rank, until the communicator's watcher hears of it
+  windows_.reset();  // may wait for a dead rank, until the communicator's watcher notices
   communicator_.reset();
 }
 

@@ -31,8 +31,8 @@ class SocketMesh {
   void meet(const std::string& name);
   /// Sends and receives all bytes, then returns. Only one thread may call this at a time. Throws Error as Group does.
   void exchange(const std::vector<Transfer>& transfers, std::chrono::milliseconds limit);
-  /// Ends the mesh for all ranks; the first reason counts. `sound` says that this rank's work failed, but the rank
-  /// could go on.
+  /// Ends the mesh for all ranks with this error. Does nothing if the mesh has already ended. `sound` says that this
+  /// rank's work failed, but the rank could go on.
   void fail(const Error& error, bool sound = false) noexcept;
 
   int64_t rank() const { return rank_; }

@@ -71,7 +71,7 @@ class ThreadGroup final : public Group {
   ThreadGroup(const ThreadGroup&) = delete;
   ThreadGroup& operator=(const ThreadGroup&) = delete;
   ~ThreadGroup() override {
-    if (!is_whole_) return;  // a split group may go out of scope before the whole group is told of a failure
+    if (!is_whole_) return;  // a rank leaves with the whole group; it may destroy a split group earlier
     const std::lock_guard lock(fate().mutex);
     fate().gone.insert(meeting_->names[rank_]);
     fate().changed.notify_all();

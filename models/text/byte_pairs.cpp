@@ -168,7 +168,7 @@ class BytePairs final : public TokenModel {
 
   std::array<int64_t, kByteCount> byte_ids_{};
   std::unordered_map<int64_t, Merge> merges_;  // by key_of()
-  TokenStrings as_typed_, normalized_;         // found before and after normalization
+  TokenStrings as_typed_, normalized_;         // added tokens to find before and after normalization
   int64_t pieces_ = 0, size_ = 0, padding_id_ = 0;
 };
 

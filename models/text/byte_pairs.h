@@ -1,5 +1,5 @@
-// Byte-level BPE (Sennrich et al., arXiv 1508.07909; over bytes as in GPT-2): words are split into bytes, and the pair
-// of neighbors that was merged first in training is merged until no pair is left.
+// Byte-level BPE (Sennrich et al., arXiv 1508.07909; over bytes as in GPT-2). A word is split into bytes. Then the pair
+// of neighbors that stands first in the list of merges is merged, again and again, until no pair of the list is left.
 #pragma once
 
 #include <cstdint>

@@ -64,8 +64,9 @@ class CharsmapCheck {
     if (!starts_a_character) throw damaged("points at no replacement");
   }
 
-  /// Returns the largest number of strings that end on one path from `base`. A node's children are at its base xor
-  /// their byte, its leaf at the base itself. SentencePiece reads the unit at base xor byte for every byte of a text.
+  /// Returns the largest number of strings that end on one path from `base`. The child of a node for a byte is the unit
+  /// at the node's base xor the byte; the leaf is the unit at the base itself. SentencePiece reads these units for any
+  /// byte that a text may have, so all 256 must exist.
   int most_matches(size_t base, int depth) {
     if ((base | 0xFF) >= units_.size()) throw damaged("leads out of its trie");
     if (depth > kLongestKey) throw damaged("goes in a circle");

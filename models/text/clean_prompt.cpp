@@ -78,7 +78,7 @@ std::u32string with_usual_characters(std::u32string text) {
   return text;
 }
 
-/// Applies the steps after the character references.
+/// Applies the steps that follow the replacement of character references.
 std::u32string fixed_after_references(std::u32string text) {
   text = without_terminal_escapes(with_line_feeds(with_usual_characters(std::move(text))));
   std::erase_if(text, is_unwanted_control);
@@ -151,8 +151,8 @@ std::string without_rows_of_full_stops(const std::string& text) {
   return result;
 }
 
-/// Removes full stops between spaces. The text has single spaces. A space counts for one full stop only: of " . . " the
-/// second stays.
+/// Removes full stops between spaces. The text has single spaces. A space belongs to one full stop only, so the second
+/// full stop of " . . " stays.
 std::string without_lone_full_stops(const std::string& text) {
   std::string result = text;
   for (size_t at = result.find(" . "); at != std::string::npos; at = result.find(" . ", at + 1))

@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t kPieces = 1, kTrainerSpec = 2, kNormalizerSpec = 3;
 constexpr uint64_t kModelType = 3, kWhitespaceAsSuffix = 24, kByteFallback = 35;
 constexpr uint64_t kCharsmap = 2, kDummyPrefix = 3, kExtraWhitespaces = 4, kEscapeWhitespaces = 5;
-constexpr uint64_t kUnigram = 1;  // a model_type, and the default one
+constexpr uint64_t kUnigram = 1;  // the model type of unigram models, which is the default
 
 constexpr size_t kMostPieces = 1 << 20;  // UMT5 has 256384
 

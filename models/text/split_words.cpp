@@ -40,8 +40,9 @@ size_t contraction(std::u32string_view text) {
   return 0;
 }
 
-/// Returns the length of a match that starts with white space: through the last end of a line, or all of it at the end
-/// of the text, or all but the last character, which belongs to the next word.
+/// Returns the length of a match that starts with white space. It includes the last line end, if there is one.
+/// Otherwise it is all of the white space at the end of the text, and all but its last character before a word, because
+/// that character belongs to the word.
 size_t white_space_match(std::u32string_view text) {
   const size_t all = run_of(text, 0, CharacterKind::white_space);
   const size_t last = text.substr(0, all).find_last_of(U"\r\n");

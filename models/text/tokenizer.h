@@ -30,7 +30,7 @@ class Tokenizer {
   /// else its tokenizer.json. Also reads the JSON files beside these. Throws Error naming the file if it is missing or
   /// damaged.
   static Tokenizer load(const std::filesystem::path& path);
-  /// Loads a tokenizer from a folder or a file as above, or from a file of weights, which has no sentinels.
+  /// Loads a tokenizer from a folder or a file as above, or from a file of weights. The latter defines no sentinels.
   static Tokenizer load(const TokenizerPlace& place);
   explicit Tokenizer(std::shared_ptr<const TokenModel> model);
   /// Makes a SentencePiece tokenizer from parsed files. Errors name `path`.

@@ -72,7 +72,7 @@ class ConfigReader {
     refuse_unless(config, config_file_, "truncation_side", "right");
     refuse_unless(config, config_file_, "split_special_tokens", false);
     read_extra_ids(config);
-    // The list in newer configurations makes the two older files obsolete.
+    // Newer configurations list the tokens in added_tokens_decoder. The two older files are then ignored.
     const bool legacy = !config.contains("added_tokens_decoder");
     const json map = legacy ? read_if_present(map_file_) : json::object();
     read_named_tokens(config, map);

@@ -169,7 +169,7 @@ class GpuProcesses::Run {
       fatal_ = run_failure(text_of(*failed, "cause"), text_of(*failed, "remedy"));
   }
 
-  /// Takes back the rows of a process that says it has done them. Its manifest must have a line for each row; a missing
+  /// Takes back the rows of a process that reports them as done. Its manifest must have a line for each row; a missing
   /// line is fatal.
   void take_back(size_t i) {
     GpuProcess& gpu = processes_of_run_[i];

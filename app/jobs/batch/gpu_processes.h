@@ -1,6 +1,7 @@
 // Renders a set on several GPUs; each GPU, or group of GPUs, makes one video at a time. This process holds the queue of
-// rows. It starts a process for each GPU or group, which asks for rows. Each process records its finished rows in a
-// manifest, so that they are not lost if a GPU fails. For a group, the process of its first GPU communicates.
+// rows. It starts a process for each GPU or group, and gives rows to each process that is ready. Each process records
+// its finished rows in a manifest, so that they are not lost if a GPU fails. In a group, only the process of the first
+// GPU communicates with this process.
 #pragma once
 
 #include <memory>

@@ -61,8 +61,8 @@ class GpuWork {
         [this] { return team_.ready(); });
     const std::string key = pipeline_key(*rows.front());
     if (key != key_ || !pipeline_) {
-      pipeline_.reset();  // free the last pipeline's weights for the next model
-      key_.clear();       // the next pipeline may fail to open
+      pipeline_.reset();  // makes room for the next model's weights
+      key_.clear();       // forgets the old pipeline, in case the next one cannot be opened
       const bool opened = renderer.prepare(rows, [&] {
         pipeline_ = models::Pipeline::open(open_model(rows.front()->options.run), rows.front()->options.request);
         if (team_.size() > 1) pipeline_->check_weights();  // bad weights would make the other ranks fail, too

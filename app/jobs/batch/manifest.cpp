@@ -127,7 +127,7 @@ std::vector<fs::path> manifests_in(const fs::path& folder) {
 std::vector<ManifestEntry> read_manifests(const fs::path& folder, std::vector<std::string>& warnings) {
   std::vector<ManifestEntry> entries;
   for (const fs::path& file : manifests_in(folder)) {
-    constexpr uint64_t kMost = 1 << 30;  // about a million videos
+    constexpr uint64_t kMost = 1 << 30;  // bytes: the lines of about a million videos
     const std::string text = models::read_regular_file(file, kMost, "move it elsewhere");
     const auto lines = parse_manifest(text, file.string(), warnings);
     entries.insert(entries.end(), lines.begin(), lines.end());
@@ -171,7 +171,8 @@ void ManifestWriter::append(const nlohmann::json& line) {
   const std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   const off_t before = ::lseek(descriptor_, 0, SEEK_END);
   if (const int error = models::write_all(descriptor_, text.data(), text.size())) {
-    [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, before);  // readers skip half lines
+    // Ignore a failure here, because readers skip half lines.
+    [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, before);
     throw failure(path_, error);
   }
   if (const int error = models::flush_to_disk(descriptor_)) throw failure(path_, error);

@@ -22,7 +22,7 @@ struct ManifestEntry {                    // NOLINT(bugprone-exception-escape): 
   std::string identity;                   // SHA-256 of the resolved recipe
   std::string sha256;                     // hash of the video; empty if there is none
   uint64_t bytes = 0;                     // size of the video; 0 if there is none
-  std::string finished;                   // UTC, "2026-11-21T16:35:07.123Z": as text it sorts by time
+  std::string finished;                   // UTC, "2026-11-21T16:35:07.123Z": later times compare greater as text
   std::string cause;                      // why the row failed
   uint64_t seed = 0;                      // seed of the noise
   int64_t seed_offset = 0;                // the part of the seed that the row's place added; see find_moved()

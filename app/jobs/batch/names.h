@@ -7,8 +7,8 @@
 
 namespace sparsereel::app::sets {
 
-/// Returns lower-case ASCII letters and digits of the prompt, joined by '-', at most 48 characters. Empty if the prompt
-/// has none.
+/// Returns the prompt's ASCII letters and digits in lower case, with a '-' in place of everything between them. The
+/// result has at most 48 characters. It is empty if the prompt has no such letters or digits.
 std::string slug(std::string_view prompt);
 
 /// Returns "0007-a-red-circle.mp4". `row` counts from 0; `extension` includes its dot.

@@ -79,7 +79,8 @@ bool has_own_seed(const PromptRow& row, const Settings& settings) {
          (seed->source == Source::row || (seed->source == Source::recipe && row.values.contains("from")));
 }
 
-/// Gives each process that shares the machine's GPUs one GPU, unless the row names a device.
+/// If a launcher started several processes on this machine, gives the row the GPU of this process, unless the row names
+/// a device.
 void choose_device(VideoTask& row, const Share& share) {
   const std::string device = row.settings.text("device", "auto");
   if (!share.local_rank || (device != "auto" && device != "cuda") || !models::cuda_available()) return;
@@ -207,7 +208,8 @@ SetPlan plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, co
 std::string pipeline_key(const VideoTask& row) {
   if (row.failure) return {};
   const RunOptions& run = row.options.run;
-  std::error_code ignored;  // images decide which model of a folder is chosen, or which partners of a file
+  std::error_code ignored;
+  // In a folder, or beside a file, the row's images may decide which of several files the model is read from.
   const bool chooses =
       !run.random_weights && (models::is_searched(run.model) || fs::is_regular_file(run.model, ignored));
   const char* images = !chooses || !run.with_images ? "" : *run.with_images ? "with images" : "without images";

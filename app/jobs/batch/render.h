@@ -49,8 +49,8 @@ class Renderer : private JobUser {
   /// Records the failure of a row, which may have been invalid from the start.
   void failed(const VideoTask& row) override;
   /// Skips a row because `finished`, a line of a manifest, says that it is done. Readers use the last line of each row.
-  /// Therefore the line is written again if it is not the row's last line in `entries`, or if the set had more rows
-  /// then.
+  /// Therefore the line is written again if it is not the row's last line in `entries`, or if it was written when the
+  /// set had more rows than now.
   void skip(const VideoTask& row, const ManifestEntry& finished, const std::vector<ManifestEntry>& entries);
   /// Skips a row whose video exists under another name, and renames the video to the row's name. The row fails if no
   /// video could be written under that name.

@@ -1,5 +1,5 @@
-// Hands the rows of a set to GPU processes. At any time, at most one process has a row. The row returns to the queue if
-// that process ends. No torch.
+// Hands the rows of a set to GPU processes. No row is given to two processes at the same time. If a process ends, its
+// rows return to the queue. No torch.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Counts rows by the last line of each. A row counts as done only if its video still exists.
+// Reads the state of each row from its last line in the manifests. A row is done only if its video still exists.
 #include "app/jobs/batch/status.h"
 
 #include <map>

@@ -64,9 +64,9 @@ class Ffmpeg {
   bool is_out_of_time() const { return out_of_time_; }
 
  private:
-  /// Waits for poll()'s events `input` and `output` and replaces them by those that occurred; 0 waits for none. Keeps
-  /// ffmpeg's messages meanwhile. With both 0, returns when ffmpeg closes its messages. If the time limit is over,
-  /// kills ffmpeg and returns false.
+  /// Waits until one of poll()'s events `input` or `output` occurs, and sets both arguments to the events that have
+  /// occurred. 0 stands for no event; if both are 0, waits until ffmpeg closes its messages. Keeps ffmpeg's messages
+  /// meanwhile. If the time limit is over, kills ffmpeg and returns false.
   bool wait(short& input, short& output);
   void keep_messages();
   void kill();
@@ -86,8 +86,8 @@ std::string output_of_ffmpeg(const std::filesystem::path& file, const std::vecto
 /// Returns the arguments with which ffmpeg reads RGB frames from its input.
 std::vector<std::string> raw_frames(int64_t width, int64_t height, double fps);
 
-/// Throws Error for a file that ffmpeg could not write. Throws DiskError if the reason is the disk. An empty failure
-/// says that ffmpeg ended before it had all frames.
+/// Throws Error for a file that ffmpeg could not write. Throws DiskError if the reason is the disk. If `failure` is
+/// empty, the error says that ffmpeg ended before it had all frames.
 [[noreturn]] void throw_ffmpeg_failure(const std::filesystem::path& target, const std::string& failure);
 
 }  // namespace sparsereel::app

@@ -32,7 +32,7 @@ class LastPicture {
 
   std::vector<uint8_t>& bytes() { return bytes_; }
 
-  /// Takes the pictures that have arrived completely out of the bytes.
+  /// Removes the pictures that have arrived completely from bytes(), and keeps the last of them.
   void take() {
     size_t place = 0;
     while (const size_t size = size_at(place)) {

@@ -75,7 +75,8 @@ struct ProgramEncoders {
   std::set<std::string> video, sound;
 };
 
-/// Lists a program's encoders once. The key is the program, which the environment may change between calls.
+/// Lists the encoders of ffmpeg_program(), once for each program: the environment may name another one at the next
+/// call.
 const ProgramEncoders& encoders_of_program() {
   static std::mutex mutex;
   static std::map<fs::path, ProgramEncoders> known;
@@ -262,7 +263,7 @@ std::string read_comment(const fs::path& path) {
 MediaReport media_report() {
   const fs::path program = ffmpeg_program();
   if (program.empty()) return {};
-  // "ffmpeg version 5.1.9-0+deb12u1 Copyright (c) ..."
+  // The first line is "ffmpeg version 5.1.9-0+deb12u1 Copyright (c) ...".
   std::istringstream words(output_of_ffmpeg(program, {"-version"}));
   std::string name, label, version;
   words >> name >> label >> version;

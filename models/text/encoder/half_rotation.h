@@ -1,4 +1,5 @@
-// Rotary embeddings whose pairs are channels of the two halves of a head (Su et al., arXiv 2104.09864).
+// Rotary embeddings (Su et al., arXiv 2104.09864) in which a channel of a head's first half forms a pair with the
+// channel at the same place of the second half.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -12,13 +12,14 @@
 namespace sparsereel::models {
 
 /// Returns fp32 [3, length] on the CPU: time, row and column of each token (Qwen2-VL's M-RoPE, arXiv 2409.12191,
-/// section 2.1). The three are equal for a token of text, which follows the largest position before it. A picture's
-/// tokens have one time, and add their row and column to it. `pictures` are in the text's order and do not overlap.
+/// section 2.1). For a token of text all three are equal: one more than the largest position before it. All tokens of a
+/// picture have the same time; each token's row and column are counted from that time. `pictures` are in the text's
+/// order and do not overlap.
 at::Tensor picture_positions(int64_t length, const std::vector<TextPicture>& pictures);
 
-/// Returns fp32 [length, frequencies]: each frequency times the position on its axis. Axes take turns (Qwen3-VL's
-/// interleaved M-RoPE): frequencies 1, 4, .. turn with the row, section[1] of them, and 2, 5, .. with the column,
-/// section[2] of them. All others turn with the time.
+/// Returns fp32 [length, frequencies]: each frequency times the position on its axis. The axes alternate (Qwen3-VL's
+/// interleaved M-RoPE): section[1] frequencies, which are 1, 4, .., belong to the row, and section[2] frequencies,
+/// which are 2, 5, .., to the column. All others belong to the time.
 at::Tensor interleaved_angles(const at::Tensor& positions, const at::Tensor& frequencies,
                               const std::array<int64_t, 3>& section);
 

@@ -19,7 +19,7 @@ struct Qwen3Config {
   int64_t head_dim = 128;
   double rms_norm_eps = 1e-6;
   double rope_theta = 500000;
-  /// How many frequencies turn with the time, the row and the column of pictures (picture_positions.h). For text alone
+  /// How many frequencies belong to the time, the row and the column of pictures (picture_positions.h). For text alone
   /// they do not matter.
   std::array<int64_t, 3> mrope_section = {24, 20, 20};
 };

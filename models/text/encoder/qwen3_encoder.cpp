@@ -42,7 +42,7 @@ void ignore_others(WeightReader& reader, int64_t used, int64_t all) {
   for (const char* other : {"lm_head.", "output.", "model.visual.", "visual."}) reader.ignore_prefix(other);
 }
 
-/// Loads the embedding in the dtype of its file, so that it stays where the file is mapped.
+/// Loads the embedding in the dtype of its file, so that the mapped file is used without a copy.
 void load_embedding(Qwen3Encoder& encoder, const Component& component, at::ScalarType run) {
   const at::Device device = component.random_seed || encoder.device.is_meta() ? encoder.device : at::Device(at::kCPU);
   const auto stored = open_source(component, device, run)->find(kEmbeddingName + ".weight", {});

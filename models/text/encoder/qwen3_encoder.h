@@ -31,16 +31,16 @@ struct Qwen3Layer {
 
 struct Qwen3Encoder : TextEncoder {
   Qwen3Config config;
-  /// [vocab_size, hidden_size]. It stays in the mapped file, whose dtype it has, because a prompt needs few rows.
-  /// Random weights are made on the device, where they take less time.
+  /// [vocab_size, hidden_size]. It is not copied to the device, because a prompt needs few rows: these are read from
+  /// the mapped file, in the file's dtype. Random weights are made on the device, where they take less time.
   Linear embedding;
   std::vector<Qwen3Layer> layers;               // the model's first layers; later ones are not loaded
   std::unique_ptr<LayerWeights> layer_weights;  // fetches the weights of `layers`
   at::Device device = at::kCPU;
   at::ScalarType dtype = at::kFloat;
   uint64_t bytes = 0;     // size of all weights that are used, wherever they are kept
-  uint64_t streamed = 0;  // streamed_bytes()
-  bool again = false;     // rounds_again()
+  uint64_t streamed = 0;  // the result of streamed_bytes()
+  bool again = false;     // the result of rounds_again()
 
   /// Loads the first `layers` layers of a model, usually fewer than the config's num_hidden_layers. Throws Error naming
   /// the field of config.json, or listing every weight that does not fit. Residence::file suits an encoder that is used

@@ -153,7 +153,7 @@ TextPicture Qwen3Vision::forward(const PicturePatches& picture) const {
 }
 
 // Counts the larger of a layer's two parts. Attention holds queries, keys and values, which are rotated in fp32; the
-// feed-forward part holds its inner values before and after GELU. The states and their norm stay beside both.
+// feed-forward part holds its inner values before and after GELU. The part's input and its norm exist in both cases.
 uint64_t Qwen3Vision::look_bytes(int64_t height, int64_t width) const {
   const int64_t count = picture_tokens(height, width, patches) * config.patches_a_token();
   const auto element = static_cast<int64_t>(c10::elementSize(dtype)), fp32 = static_cast<int64_t>(sizeof(float));

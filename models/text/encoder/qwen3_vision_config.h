@@ -15,7 +15,7 @@ struct Qwen3VisionConfig {
   int64_t intermediate_size = 4304;
   int64_t num_heads = 16;
   int64_t patch_size = 16;
-  int64_t spatial_merge_size = 2;  // patches of the edge of a square that becomes one token
+  int64_t spatial_merge_size = 2;  // edge, in patches, of a square that becomes one token
   int64_t temporal_patch_size = 2;
   int64_t out_hidden_size = 3584;                               // the language model's width
   int64_t num_position_embeddings = 2304;                       // a square number: positions of a grid

@@ -1,5 +1,5 @@
-// Fallbacks are the defaults of transformers' constructors, because a file without a field means those. They may differ
-// from the values of published checkpoints.
+// Missing fields take the defaults of transformers' constructors, because a file that lacks a field relies on them.
+// These defaults may differ from the values of published checkpoints.
 #include "models/text/encoder/t5_config.h"
 
 #include <nlohmann/json.hpp>

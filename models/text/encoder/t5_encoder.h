@@ -22,7 +22,8 @@ struct T5Layer {
   Linear attention_out;          // [d_model, heads * d_kv]
   at::Tensor feed_forward_norm;  // [d_model]
   Linear wi_0, wi_1;             // [d_ff, d_model]: the GELU gate, and the values that it gates
-  /// [d_model, d_ff]. In fp16 encoders it, or its product, is fp32, because the result would leave fp16's range.
+  /// [d_model, d_ff]. In fp16 encoders, this weight or its product is in fp32, because the product may exceed fp16's
+  /// range.
   Linear wo;
 
   /// Lists the layer's weights. `name` is the prefix of their names: "encoder.block.0".
@@ -38,8 +39,8 @@ struct T5Encoder : TextEncoder {
   at::Tensor final_norm;                        // [d_model]
   std::unique_ptr<LayerWeights> layer_weights;  // fetches the weights of `layers`
   uint64_t bytes = 0;                           // size of all weights, wherever they are kept
-  uint64_t streamed = 0;                        // streamed_bytes()
-  bool again = false;                           // rounds_again()
+  uint64_t streamed = 0;                        // the result of streamed_bytes()
+  bool again = false;                           // the result of rounds_again()
 
   /// Loads an encoder. Throws Error naming the field of config.json, or listing every weight that does not fit.
   /// Residence::file suits an encoder that is used once or does not fit into memory: forward() then reads the layers,

@@ -17,9 +17,9 @@ class TextEncoder {
   /// Returns the hidden states [B, L, C] of token ids int64 [B, L], in the weights' dtype. Every token is attended to.
   /// Throws Error for ids of vocab_size() or more.
   virtual at::Tensor forward(const at::Tensor& ids) const = 0;
-  /// Returns what forward() returns for ids [1, L] of a text with pictures, whose tokens it replaces by what a
-  /// TextVision of the same model saw. `pictures` are in the text's order. Throws Error for an encoder that sees no
-  /// pictures, and for pictures outside the text or of another width.
+  /// Does the same as forward() for ids [1, L] of a text with pictures. The text's tokens that stand for a picture are
+  /// replaced by TextPicture::tokens. `pictures` are in the text's order, from a TextVision of the same model. Throws
+  /// Error for an encoder that sees no pictures, and for pictures outside the text or of another width.
   virtual at::Tensor forward_with(const at::Tensor& ids, const std::vector<TextPicture>& pictures) const;
   virtual int64_t vocab_size() const = 0;
   /// Returns the bytes of all weights, wherever they are kept.

@@ -15,7 +15,7 @@ struct TextPicture {
   int64_t rows = 0, columns = 0;        // size of the grid in tokens
   at::Tensor tokens{};                  // [rows x columns, C], row by row
   std::vector<at::Tensor> of_layers{};  // [rows x columns, C], added to the tokens after each of the first layers
-  int64_t first = 0;                    // the first of the text's tokens that stand for the picture
+  int64_t first = 0;                    // index of the first of the text's tokens that stand for the picture
 };
 
 /// The ids of tokens around a picture, and of each token of a picture.
