@@ -95,7 +95,7 @@ size_t Job::load_all(std::span<VideoTask* const> videos, models::Pipeline& pipel
   videos.front()->text_cost.check = seconds_since(begun);
   models::reset_peak_memory(pipeline.device());
   settle_memory(videos, pipeline);
-  if (with_images) pipeline.text_stage().release();  // encoding images depends on the free memory
+  if (with_images) pipeline.text_stage().release();  // free memory decides how images are encoded
   videos = videos.first(encode_images(videos, pipeline));
   user_.observer().stage("text");
   const auto start = Clock::now();
@@ -165,7 +165,8 @@ size_t Job::encode_images(std::span<VideoTask* const> videos, models::Pipeline& 
   return videos.size();
 }
 
-/// Encodes the texts. Returns how many videos TextLimit allows: at least one, and all that share a text with the last.
+/// Encodes texts until TextLimit is reached and the next video has a new text, but at least the first text. Returns how
+/// many of the first videos have been handled.
 size_t Job::encode(std::span<VideoTask* const> videos, models::Pipeline& pipeline) {
   const double most_seconds = std::max(policy_.texts.seconds, 2 * videos.front()->text_cost.load);
   const auto start = Clock::now();
@@ -214,7 +215,7 @@ void Job::run(std::span<VideoTask* const> videos, models::Pipeline& pipeline) {
     for (VideoTask* video : videos)
       if (video->conditioning.defined()) make(*video, pipeline);
   } catch (...) {
-    collect();  // throws instead if the previous video could not be written
+    collect();  // if writing the previous video failed, throws that error instead
     throw;
   }
 }
@@ -317,7 +318,8 @@ bool Job::keeps_last(const VideoTask& video) const {
 /// Resumes from the checkpoint that an earlier run left.
 void Job::use_checkpoint(VideoTask& video, models::Inputs& inputs) {
   OwnCheckpoint own = find_checkpoint(video.options.run.output, video.identity, video.plan.cache);
-  // In a set, other checkpoints are normal after rows have changed, and the last line lists them.
+  // Warn of checkpoints that this video cannot use. In a set they are normal after rows have changed, so there is no
+  // warning, and the last line lists them.
   if (!policy_.go_on_after_failure)
     for (const std::string& other : own.passed_over)
       warn(video, other + "; this run's checkpoint is " + own.path.string());

@@ -113,9 +113,9 @@ class Job {
   /// Checks the weights, encodes the texts (equal texts once) and loads what stays loaded. The videos must be resolved.
   /// Returns how many of the first videos are ready for run(): as many as TextLimit allows.
   size_t load(std::span<VideoTask* const> videos, models::Pipeline& pipeline);
-  /// Makes the videos that load() has encoded. With write_behind the last video may not be finished yet: call
-  /// collect(). Throws models::DiskError if the disk is full or broken, and models::Cancelled. Before it throws, it
-  /// finishes writing the previous video.
+  /// Makes the videos for which load() has encoded the texts. With write_behind the last video may not be finished yet:
+  /// call collect(). Throws models::DiskError if the disk is full or broken, and models::Cancelled. Before it throws,
+  /// it finishes writing the previous video.
   void run(std::span<VideoTask* const> videos, models::Pipeline& pipeline);
   /// Waits until the video that is being written is finished.
   void collect();

@@ -1,4 +1,4 @@
-// Decides which steps are drawn, copies them to the host while the device works on, and writes them.
+// Decides which steps are drawn, copies the pictures to the host while the device works on, and passes them on.
 #include "app/jobs/preview.h"
 
 #include <ATen/ATen.h>

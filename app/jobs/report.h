@@ -51,7 +51,7 @@ void add_outcome(nlohmann::json& recipe, const models::Outcome& result);
 void set_encoding(nlohmann::json& recipe, const RunOptions& run);
 /// Names the model in the recipe if the terms of its weights require that.
 void set_attribution(nlohmann::json& recipe, const models::ModelSpec& spec);
-/// Says in the recipe if the video of a model that makes sound has none.
+/// If `no_audio`, says in the recipe that the video has no sound.
 void set_no_audio(nlohmann::json& recipe, bool no_audio);
 /// Returns the SHA-256 of a recipe that was resolved before the run, and of how the video is encoded. Two runs with the
 /// same identity make the same video.

@@ -64,7 +64,7 @@ class UnfinishedFolder {
 fs::path resolve_folder(const fs::path& path) {
   fs::path folder = fs::absolute(path.has_filename() ? path : path.parent_path());
   std::error_code error;
-  // Check this before behind_links(), which returns a path that does not exist for a link to a pipe.
+  // Check this before behind_links(): for a link to a pipe, that returns a path that does not exist.
   if (fs::exists(folder, error) && !fs::is_directory(folder, error))
     throw bad_file(path, "is a file, not a folder for PNGs", "choose another name");
   return models::behind_links(folder);

@@ -154,7 +154,8 @@ std::string text_in(const fs::path& path) {
   return models::read_regular_file(path, kMostRecipeBytes, "name a video, a recipe or a report of this program");
 }
 
-/// Returns a report's recipe, or else the text itself. Throws Error for a report of several videos.
+/// Returns the recipe in a report, or the whole text if the file is no report. Throws Error for a report of several
+/// videos.
 std::string recipe_in(const fs::path& path) {
   const std::string text = text_in(path);
   const nlohmann::json json = models::parse_json_if_valid(text);

@@ -32,7 +32,7 @@ void Team::use(const GenerateOptions& model) {
   if (world_ && world_->ended()) world_.reset();  // an idle rank has ended
   if (!world_) meet();
   send_model(*world_, model, threads_);
-  world_->need_others(false);  // until there is a video
+  world_->need_others(false);  // the others are not needed until there is a video
 }
 
 World* Team::ready() {

@@ -112,7 +112,7 @@ World::RankPlace World::launched(const Launched& launched, const std::string& de
 World::~World() {
   watch_.leave();
   if (control_ && !finished_) control_->abort("left before the end");
-  if (children_ && !control_) models::close_links(place_.links);  // tells the children that this rank does not connect
+  if (children_ && !control_) models::close_links(place_.links);  // shows the children that this rank will not connect
   if (children_ && control_ && control_->ended()) end_others();
   group_.reset();
   children_.reset();  // before control_, which the thread of children_ may use

@@ -23,7 +23,7 @@ bool are_equal_in_constant_time(const std::string& a, const std::string& b);
 
 class Access {
  public:
-  /// `host` is the address that the server listens on. `allowed_hosts` may stand in Host headers too. Without `api_key`
+  /// `host` is the address that the server listens on. Host headers may name `allowed_hosts`, too. Without `api_key`
   /// everybody is let in.
   Access(std::string host, std::vector<std::string> allowed_hosts, std::string api_key);
 

@@ -352,7 +352,7 @@ HttpResponse Api::cancel(const std::string& id) {
   if (record->is_finished())
     return error_response(409, "video_finished", "the video has ended", "delete it if it is not needed");
   if (stopping_) return stopping();
-  HttpResponse later = video(id);  // the video ends soon
+  HttpResponse later = video(id);  // the video still runs, but will end soon
   later.status = 202;
   return later;
 }

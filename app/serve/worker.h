@@ -54,9 +54,9 @@ class Worker : private MakingObserver {
   std::string preview(const std::string& id) const;
   /// Makes the worker look at the queue again.
   void wake();
-  /// Cancels the video if it runs here, even if it is already being written. Returns false if it does not.
+  /// Cancels the video if it runs here, even if it is already being written. Returns false if it does not run here.
   bool cancel(const std::string& id);
-  /// Makes the thread save the finished steps of the running video, write the one before it, and begin no other video.
+  /// Makes the thread save the finished steps of the running video, finish the files of the video before it, and stop.
   /// The next server continues the video from these steps.
   void begin_stop();
   /// Waits for the thread after begin_stop().

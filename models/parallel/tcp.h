@@ -52,7 +52,7 @@ struct Listeners {
   uint16_t port = 0;
 };
 
-/// Listens on those addresses of this host that are on the route to `host`, so that other networks cannot reach them.
+/// Listens on those addresses of this host that are on the route to `host`, so that other networks cannot connect.
 /// `host` may be this host. On some systems, such as Debian, a host's own name stands for its loopback address, while
 /// other hosts know the real address. If `host` is such a name, listens on all addresses. With port 0, the system
 /// chooses a port. Throws Error if it cannot listen.

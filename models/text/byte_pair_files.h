@@ -27,8 +27,8 @@ bool is_byte_pair_json(const nlohmann::json& file);
 /// Returns true for the names of vocab.json and merges.txt.
 bool is_byte_pair_file(const std::filesystem::path& file);
 
-/// Makes the tokens of a parsed tokenizer.json and the added tokens beside it (tokenizer_config.h). Throws Error naming
-/// the file that is damaged or not supported.
+/// Makes the token model of a parsed tokenizer.json and the added tokens beside it (tokenizer_config.h). Throws Error
+/// naming the file that is damaged or not supported.
 std::unique_ptr<TokenModel> byte_pairs_of_json(const nlohmann::json& content, const std::filesystem::path& file);
 /// Reads the vocab.json and merges.txt of a folder, and the added tokens beside them. Throws Error naming the file that
 /// is missing, damaged or not supported.

@@ -24,10 +24,10 @@ struct BytePairModel {
 /// is printable. The other bytes take the characters from U+0100 on, in order.
 std::string byte_symbol(uint8_t byte);
 
-/// Makes the tokens of a parsed vocabulary. Added tokens are cut out first; those that the vocabulary lacks get the
-/// next free ids. The rest is brought into normal form C (normal_form.h) and split by split_words(). Texts have no end
-/// token. Throws Error naming `path` if ids are missing, a byte has no symbol, a merge joins or makes a string outside
-/// the vocabulary, or an added token gets another id than a file states.
+/// Makes the token model of a parsed vocabulary. It first cuts the added tokens out of a text. The rest of the text is
+/// brought into normal form C (normal_form.h) and split by split_words(). Texts have no end token. Added tokens that
+/// the vocabulary lacks get the next free ids. Throws Error naming `path` if ids are missing, a byte has no symbol, a
+/// merge joins or makes a string outside the vocabulary, or an added token gets another id than a file states.
 std::unique_ptr<TokenModel> make_byte_pairs(const BytePairModel& model, const TokenizerConfig& config,
                                             const std::string& path);
 

@@ -10,7 +10,7 @@
 
 namespace sparsereel::models {
 
-/// Makes the tokens of parsed files. Every text ends with eos_token. Throws Error naming `path` if SentencePiece
+/// Makes the token model of parsed files. Every text ends with eos_token. Throws Error naming `path` if SentencePiece
 /// refuses the model, or eos_token or pad_token has no id.
 std::unique_ptr<TokenModel> make_spiece_tokens(const SpieceModel& model, const TokenizerConfig& config,
                                                const std::string& path);

@@ -40,9 +40,9 @@ size_t contraction(std::u32string_view text) {
   return 0;
 }
 
-/// Returns the length of a match that starts with white space. It includes the last line end, if there is one.
-/// Otherwise it is all of the white space at the end of the text, and all but its last character before a word, because
-/// that character belongs to the word.
+/// Returns the length of a match that starts with white space. If the white space has line ends, the match ends after
+/// the last of them. Otherwise the match is all of the white space, if that is a single character or ends the text, or
+/// else all but the last character, which begins the next word.
 size_t white_space_match(std::u32string_view text) {
   const size_t all = run_of(text, 0, CharacterKind::white_space);
   const size_t last = text.substr(0, all).find_last_of(U"\r\n");

@@ -17,7 +17,7 @@ namespace sparsereel::models {
 struct TokenIds {
   /// Pieces, eos if the tokenizer has one, then padding. encode() returns exactly max_length ids.
   std::vector<int64_t> ids;
-  int64_t token_count = 0;  // pieces and eos before padding
+  int64_t token_count = 0;  // number of ids before the padding
   bool truncated = false;   // the prompt did not fit: its last pieces were dropped, eos is kept
 };
 

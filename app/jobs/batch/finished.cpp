@@ -39,9 +39,9 @@ bool is_of_the_set(const VideoTask& row, const ManifestEntry& entry) {
   return set.filename() == fs::path(row.set).filename();
 }
 
-/// Orders the moves for find_moved(): a video moves only when no waiting video has its new name. If lines were added to
-/// the set, each row takes the name of a later one, so the last row must move first; if lines were removed, the first
-/// row must. Therefore the passes go in both directions.
+/// Orders the moves for find_moved(): a video may move only when no video that is still to move has its new name. If
+/// lines were added to the set, each row takes the name of a later one, so the last row must move first; if lines were
+/// removed, the first row must. Therefore the loop goes through the moves in both directions.
 std::vector<MovedVideo> in_order(std::vector<MovedVideo> moved) {
   std::set<std::string> standing;
   for (const MovedVideo& each : moved) standing.insert(each.finished->output);

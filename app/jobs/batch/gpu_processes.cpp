@@ -205,13 +205,13 @@ class GpuProcesses::Run {
     gpu.socket.send({{"rows", rows}});
   }
 
-  /// Gives a dead process's rows to the others, except those in its manifest. `why` is the reason; if it is empty, the
-  /// reason is the way in which the process ended.
+  /// Gives a dead process's rows to the other processes, except rows that its manifest lists. `why` is the reason; if
+  /// it is empty, the reason is the way in which the process ended.
   void bury(size_t i, const std::string& why = {}) {
     GpuProcess& gpu = processes_of_run_[i];
     gpu.lives = false;
     read_manifest(i);
-    remove_checkpoints(gpu.made);  // the process may have ended right after it wrote the manifest's line
+    remove_checkpoints(gpu.made);  // it may have ended between writing the manifest's line and removing these
     std::string how;
     for (int attempt = 0; attempt < 50 && how.empty(); ++attempt) {
       {

@@ -69,7 +69,7 @@ void Renderer::render(std::span<VideoTask* const> rows, models::Pipeline& pipeli
   job_.collect();
 }
 
-/// Encodes texts while the previous video is being written.
+/// Makes the rows in rounds. A round encodes its texts while the last video of the round before is being written.
 void Renderer::make(std::span<VideoTask* const> rows, models::Pipeline& pipeline) {
   while (!rows.empty()) {
     size_t count = 0;

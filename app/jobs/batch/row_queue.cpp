@@ -12,7 +12,7 @@ std::vector<int64_t> RowQueue::take(int64_t gpu, int64_t gpus) {
   std::vector<QueuedRow>& taken = taken_[gpu];
   while (!waiting_.empty() && static_cast<int64_t>(rows.size()) < most) {
     if (!taken.empty() && taken.back().pipeline != waiting_.front().pipeline) break;
-    // A row on which a process has ended is handed out alone, so that no other row is lost if it ends another process.
+    // A row during which a process has ended is handed out alone, so that no other row is lost if another process ends.
     if (losses_.contains(waiting_.front().row) && !rows.empty()) break;
     taken.push_back(waiting_.front());
     rows.push_back(waiting_.front().row);

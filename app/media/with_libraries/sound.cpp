@@ -96,7 +96,7 @@ void SoundTrack::finish(Muxer& muxer) {
   muxer.write(*encoder_, nullptr);
 }
 
-/// Encodes the next samples. Only the last ones may be fewer than the encoder's frame.
+/// Encodes the next `count` samples: a frame of the encoder, or fewer at the end of the sound.
 void SoundTrack::write(int64_t count, Muxer& muxer) {
   const Frame frame(av_frame_alloc());
   if (!frame) throw std::bad_alloc();

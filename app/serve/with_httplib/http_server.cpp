@@ -215,7 +215,7 @@ class HttplibServer final : public HttpServer, private httplib::Server {
  public:
   HttplibServer(const HttpOptions& options, HttpHandler& handler) : handler_(handler), times_(options.times) {
     new_task_queue = [this] { return new ConnectionQueue(threads_); };  // httplib owns it
-    // The library's own options let a second server share the port.
+    // Replace the library's own options, which would let a second server share the port.
     set_socket_options([](socket_t socket) {
       const int on = 1;
       setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -296,7 +296,7 @@ class HttplibServer final : public HttpServer, private httplib::Server {
   }
 
   bool process_and_close_socket(socket_t socket) override {
-    const Slot slot(connections_);  // until the connection is closed
+    const Slot slot(connections_);  // counts the connection until it is closed
     Connection connection(socket, times_, stopping_);
     if (slot.number() > most_connections_) {
       static constexpr std::string_view kBusy =

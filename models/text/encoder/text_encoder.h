@@ -1,4 +1,4 @@
-// The interface of a text encoder to the pipeline, for any class.
+// The interface through which the pipeline uses a text encoder of any class.
 #pragma once
 
 #include <ATen/core/Tensor.h>

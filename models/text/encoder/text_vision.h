@@ -1,4 +1,4 @@
-// The part of a text encoder that looks at pictures, for any class.
+// The interface of the part of a text encoder that looks at pictures.
 #pragma once
 
 #include <ATen/core/Tensor.h>
