@@ -95,7 +95,7 @@ struct JobPolicy {
   bool keep_loaded = false;  // keep transformer and decoder from video to video, and the text encoder if a GPU has room
   bool write_behind = false;           // write a video while the next one is denoised
   bool go_on_after_failure = false;    // a failed video does not stop the others
-  bool go_on_after_full_disk = false;  // nor does a video that cannot be written because the disk is full or broken
+  bool go_on_after_full_disk = false;  // the same for a video that is not written because the disk is full or broken
   bool keep_last = false;    // keep the state after the last step even without --checkpoint-every, so that a killed run
                              // resumes at decoding
   bool keep_latents = true;  // keep the denoised latents in a file until the video is written, even if nobody asked

@@ -10,7 +10,7 @@
 
 namespace sparsereel::app {
 
-/// Keeps the texts that were used last. All of them belong to one pipeline. Not safe for threads.
+/// Keeps the most recently used texts. All of them belong to one pipeline. Not safe for threads.
 class KeptTexts {
  public:
   struct Text {

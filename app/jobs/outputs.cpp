@@ -207,7 +207,7 @@ KeptLatents::KeptLatents(fs::path asked, fs::path output) : asked_(std::move(ask
 
 std::string KeptLatents::save(const models::Latents& latents, const std::string& recipe) {
   for (const fs::path& file : files_beside(output_, {kKeptKind})) {
-    const bool asked_for_it = !asked_.empty() && same_file(asked_, file);  // such a file is no leftover
+    const bool asked_for_it = !asked_.empty() && same_file(asked_, file);  // the user's own file is no leftover
     if (!asked_for_it && earlier_.empty() && are_kept_in(file, latents)) earlier_ = file;
   }
   const fs::path path = !asked_.empty() ? asked_ : !earlier_.empty() ? earlier_ : latents_beside(output_);

@@ -38,7 +38,7 @@ void check_model_is_untouched(const std::vector<NamedFile>& files, const models:
 /// Runs both checks above for the videos of `generate`; removes nothing. `config` is the file of --config.
 void check_distinct(const std::vector<Settings>& videos, const std::filesystem::path& config);
 
-/// Runs both checks for a run with these settings, then removes the temporary files that killed runs left for its
+/// Runs both checks above for a run with these settings, then removes the temporary files that killed runs left for its
 /// outputs.
 void check_files(const std::vector<NamedFile>& files, const Settings& settings);
 

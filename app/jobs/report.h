@@ -78,8 +78,9 @@ nlohmann::json memory_report(at::Device device, const models::StageMemory& stage
 /// Returns where the weights of a run stay: the counts of blocks, the bytes, and the sentence under the key "text".
 nlohmann::json plan_report(const models::MemoryPlan& plan);
 
-/// Adds exit code, state ("done", "failed", "interrupted"), cause and remedy. Then writes and prints the report as
-/// asked. Returns exit_code. Throws Error if the report cannot be written; the next call then only prints it.
+/// Adds exit code, state ("done", "failed", "interrupted"), cause and remedy. Then writes and prints the report, as far
+/// as the user asked for that. Returns exit_code. Throws Error if the report cannot be written; another call then
+/// prints it, but does not try to write it again.
 int finish(RunReport& report, int exit_code, const std::string& cause = {}, const std::string& remedy = {});
 
 /// Prints the last line now instead of at the end, because later work may fail.

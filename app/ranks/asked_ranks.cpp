@@ -69,7 +69,7 @@ std::vector<GpusOfAVideo> gpus_of_videos(const Settings& settings, int64_t gpus_
 bool is_silent_rank(const char* const* words, const Environment& environment) {
   const EarlyLine line = read_early(words);
   if (line.command == nullptr || line.command->path != "generate") return false;
-  bool asks_for_one = false;  // according to the last --gpus
+  bool asks_for_one = false;  // true if the last --gpus is 1
   EarlyOption option;
   for (EarlyOptions options(line.words); options.read(option);)
     if (option.is("--gpus")) asks_for_one = option.value == "1";

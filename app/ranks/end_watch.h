@@ -16,7 +16,7 @@ class EndWatch {
  public:
   /// The stage of this rank's work. Ranks other than 0 end as soon as the group ends, unless they are leaving.
   enum class Stage {
-    starting,  // The ranks have not met. A child's death is kept for early_death().
+    starting,  // The ranks have not met. A child's death is stored for early_death().
     working,   // The work needs the other ranks. If one ends, rank 0 ends unless it stops working within some seconds.
     resting,   // The work needs no other rank. If one ends, rank 0 ends only after a later work().
     leaving,   // This rank leaves by itself. Nothing else ends it.

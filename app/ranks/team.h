@@ -14,8 +14,8 @@ namespace sparsereel::app {
 
 class Team {
  public:
-  /// `devices` begins with this process's device. Starts a process for each other device; they wait for a model as long
-  /// as necessary. `threads`: CPU threads of each rank on a CPU. `together` is true if the devices form a group of
+  /// `devices` begins with this process's device. Starts a process for each other device; these wait for a model as
+  /// long as necessary. `threads`: CPU threads of each rank on a CPU. `together` is true if the devices form a group of
   /// ranks; a single device needs none. Throws Error if a process does not arrive.
   Team(std::vector<std::string> devices, int threads, bool together);
 

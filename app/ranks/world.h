@@ -29,7 +29,7 @@ class World final : public models::Rank {
   static std::unique_ptr<World> find(const Settings& settings, std::map<std::string, std::string> given);
   /// Makes rank 0 on the first of these devices of this host, and starts a process for each other device.
   static std::unique_ptr<World> start(std::vector<std::string> devices);
-  /// Makes the rank of a process that rank 0 started.
+  /// Makes the World of a process that rank 0 started.
   explicit World(const StartedRank& started);
   /// On rank 0, ends other ranks that do not leave by themselves, as ranks do after finish().
   ~World() override;
@@ -62,7 +62,7 @@ class World final : public models::Rank {
   /// Says that this process continues after the ranks have stopped working together. After end(), it may then take any
   /// time to finish what it is writing.
   void outlive() { outlives_ = true; }
-  /// Returns true if a rank has stopped before the end.
+  /// Returns true if the ranks can no longer work together, because one has failed or left.
   bool ended() const { return control_ && control_->ended(); }
   /// Returns true if this rank stopped because of its own failure.
   bool failed_here() const { return failed_here_; }

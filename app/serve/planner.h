@@ -38,7 +38,7 @@ VideoTask plan_video(const VideoRecord& record, const ServedModel& model, const 
 class OpenPipeline {
  public:
   /// Returns true if the pipeline can make the video. In a folder of several models, videos with images and videos
-  /// without them may choose different files. They need different pipelines only if they do.
+  /// without them may choose different files. They need different pipelines only if the chosen files differ.
   bool serves(const VideoTask& video);
   /// Opens the pipeline of a video. Loads no weights.
   models::Pipeline& open(const VideoTask& video);
@@ -56,7 +56,7 @@ class OpenPipeline {
 /// Checks requests before they enter the queue, with its own pipeline, which never loads weights. Safe for threads.
 class RequestCheck {
  public:
-  /// Settles the video's plan, except for the check of memory. Throws Error naming the field.
+  /// Checks the video's values and makes its plan, but does not check the memory. Throws Error naming the field.
   void settle(VideoTask& video);
   /// Returns the plan of a video with the server's own settings, with a made-up image if the model needs one.
   models::Plan default_plan(const ServedModel& model);

@@ -84,8 +84,8 @@ class NcclCommunicator {
   c10::Event event_;                            // recorded after the enqueued call that is watched
   c10::Event latest_;                           // recorded after the last call, if that is not the watched call
   bool is_last_ = true;                         // true if the last call is the watched call
-  bool settles_ = false;                        // NCCL still works on the last call on the host
-  std::optional<Patience> pending_;             // limit for event_, set while it is pending
+  bool settles_ = false;                        // true while NCCL works on the last call on the host
+  std::optional<Patience> pending_;             // time limit of the watched call; unset if no call is watched
   std::thread watcher_;
 };
 

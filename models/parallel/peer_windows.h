@@ -39,7 +39,7 @@ class PeerWindows final : public Windows {
   struct Offer;
   struct Peer {
     std::byte* memory = nullptr;
-    bool opened = false;  // opened from another process
+    bool opened = false;  // true if the memory belongs to another process
   };
   PeerWindows(SocketGroup& control, c10::Device device, int64_t bytes, at::Tensor ended, std::function<void()> waited);
   Offer offer();

@@ -41,8 +41,8 @@ std::vector<std::vector<int64_t>> splits_of_shares(int64_t ranks, int64_t passes
 /// Splits the group for the guidance passes and the tokens. All ranks call this. The group is null for a single rank.
 SplitGroups share_of(Group* group, int64_t passes);
 
-/// Returns the group of the first `count` ranks. On any other rank, returns a group of the ranks after them. All ranks
-/// call this.
+/// Splits the group in two: the first `count` ranks, and the ranks after them. Returns the part that this rank belongs
+/// to. All ranks call this.
 std::shared_ptr<Group> first_ranks(Group& group, int64_t count);
 
 /// Throws Error if this many ranks cannot share the video.

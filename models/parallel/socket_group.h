@@ -46,7 +46,7 @@ class SocketGroup final : public Group {
   void blame(int64_t rank, const std::string& what_it_did) noexcept;
   /// Receives or sends like broadcast(), but waits for `root` without a limit.
   void wait_for(const at::Tensor& tensor, int64_t root);
-  // These may be called from any thread.
+  // The functions below may be called from any thread.
   void check() const override;
   bool ended() const noexcept;
   /// Returns true if the rank that ended the group said that it is sound.

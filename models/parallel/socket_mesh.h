@@ -13,7 +13,8 @@
 
 namespace sparsereel::models {
 
-/// The bytes that one call sends to a rank and receives from it. A direction is unused if unset, and may have 0 bytes.
+/// The bytes that one call sends to a rank and receives from it. An unset direction is not used; a set one may have 0
+/// bytes.
 struct Transfer {
   int64_t rank = 0;
   std::optional<std::span<const std::byte>> send = {};
@@ -78,7 +79,7 @@ class SocketMesh {
   mutable std::mutex mutex_;  // guards all members below
   std::condition_variable calls_ran_;
   std::optional<Error> failure_;
-  bool sound_ = false;  // true if the rank that failed is sound
+  bool sound_ = false;  // true if the rank that failed could go on with other work
   std::vector<Listened> listened_;
   std::map<int64_t, std::function<void()>> calls_;
   int64_t next_call_ = 0, running_call_ = -1;

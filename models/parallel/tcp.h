@@ -36,7 +36,7 @@ struct TcpAddress {
   socklen_t size = 0;
 };
 
-/// Returns an error that names the system's error.
+/// Returns an error whose message is `what` and the system's text for the error `number`.
 Error network_failure(const std::string& what, int number = errno);
 
 /// Returns the addresses of a host, given by name or in numbers. Throws Error if it has none.

@@ -196,7 +196,7 @@ class ThreadGroup final : public Group {
     throw run_failure("a rank of this video has failed: " + *fate().ended, kRemedy);
   }
 
-  /// Returns true if all have come, false if the group has ended.
+  /// Waits for the other ranks. Returns true once all ranks wait here, false if the group has ended.
   bool wait(std::unique_lock<std::mutex>& lock) const {
     const Meeting& meeting = *meeting_;
     const int64_t round = meeting.round;
@@ -228,7 +228,7 @@ class ThreadGroup final : public Group {
 
   std::shared_ptr<Meeting> meeting_;
   size_t rank_;
-  bool is_whole_;  // not split from another group
+  bool is_whole_;  // true if this is not split from another group
   MemoryOfAll windows_{*this};
 };
 

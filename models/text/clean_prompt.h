@@ -8,10 +8,11 @@
 namespace sparsereel::models {
 
 /// Returns what diffusers' pipelines make of a prompt with prompt_clean(). That is ftfy's fix_text
-/// (https://ftfy.readthedocs.org), html.unescape twice, and single spaces for white space, none at the ends. ftfy's
-/// steps are character references, Windows-1252 for control characters, Latin ligatures, fullwidth and halfwidth forms,
-/// curly quotes, line breaks, terminal escapes, control characters, and normal form C. Left out are the repair of text
-/// decoded in a wrong encoding ("Ã©" stays) and references in capitals ("&EACUTE;"). `text` must be UTF-8.
+/// (https://ftfy.readthedocs.org), html.unescape twice, and single spaces in place of white space, without spaces at
+/// the ends. ftfy replaces character references, U+0080 to U+009F (by the characters of Windows-1252), Latin ligatures,
+/// fullwidth and halfwidth forms, curly quotes and line breaks. It removes terminal escapes and other control
+/// characters, and returns normal form C. Two of ftfy's steps are left out: it also repairs text decoded in a wrong
+/// encoding (here "Ã©" stays), and replaces references in capitals ("&EACUTE;"). `text` must be UTF-8.
 std::string clean_prompt(const std::string& text);
 
 /// Applies Python's lower() and strip(): every character in lower case by Unicode's own mapping, without white space at

@@ -51,8 +51,8 @@ int digit_of(char32_t code, int base) {
 
 struct Reference {
   std::u32string text;
-  size_t length = 0;   // characters of the reference, from the '&' on
-  bool whole = false;  // ends in a semicolon
+  size_t length = 0;   // in characters, including the '&'
+  bool whole = false;  // true if it ends in a semicolon
 };
 
 /// Parses a text that begins with "&#".

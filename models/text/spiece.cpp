@@ -27,8 +27,8 @@ enum class Wire : uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 struct Field {
   uint64_t number = 0;
   Wire wire = Wire::varint;
-  uint64_t value = 0;      // varint, fixed32, fixed64
-  std::string_view bytes;  // bytes, strings, messages
+  uint64_t value = 0;      // of a varint, fixed32 or fixed64
+  std::string_view bytes;  // of bytes, a string or a message
 };
 
 /// Walks the fields of one message.
@@ -210,7 +210,7 @@ std::string trusted_spiece(const SpieceModel& model, const std::string& path) {
 }
 
 SpieceModel read_spiece(const std::filesystem::path& path) {
-  constexpr uint64_t kMost = 64 << 20;  // T5's has 800 KB, UMT5's 5 MB
+  constexpr uint64_t kMost = 64 << 20;  // T5's file has 800 KB, UMT5's has 5 MB
   return parse_spiece(read_regular_file(path, kMost, "check that the checkpoint's tokenizer folder is complete"),
                       path.string());
 }

@@ -23,8 +23,8 @@ struct TokenizerConfig {
   std::string eos_token = "</s>";
   std::string pad_token = "<pad>";
   int64_t extra_ids = 100;  // number of sentinels <extra_id_N>; their ids follow the pieces', highest N first
-  /// Each string once. Strings that the vocabulary lacks get new ids in this order. User-defined pieces and sentinels
-  /// are tokens, too.
+  /// Holds each string once. Strings that the vocabulary lacks get new ids in this order. User-defined pieces and
+  /// sentinels are tokens, too.
   std::vector<AddedToken> tokens;
 };
 

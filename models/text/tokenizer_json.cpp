@@ -130,7 +130,7 @@ SpieceModel parse_tokenizer_json(const json& file, TokenizerConfig& config, cons
 }
 
 json read_tokenizer_json(const std::filesystem::path& path) {
-  constexpr uint64_t kMost = 64 << 20;  // UMT5's has 17 MB
+  constexpr uint64_t kMost = 64 << 20;  // UMT5's file has 17 MB
   constexpr const char* kDownload = "use the tokenizer folder that was published with the text encoder";
   return parse_json(read_regular_file(path, kMost, kDownload), path.string(), kDownload);
 }

@@ -26,7 +26,7 @@ class RowQueue {
   /// end it returns one, so that all processes end at about the same time.
   std::vector<int64_t> take(int64_t gpu, int64_t gpus);
   void finished(int64_t gpu, int64_t row);
-  /// Returns the rows that the process has.
+  /// Returns the rows that the process has taken and not finished.
   std::vector<int64_t> rows_of(int64_t gpu) const;
   /// Puts the rows of a dead process back at the front of the queue. If its first row has already ended another
   /// process, that row is not put back; returns it, so that the caller reports it as failed.

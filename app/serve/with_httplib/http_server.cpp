@@ -36,7 +36,7 @@ using std::chrono::milliseconds;
 constexpr int kMostConnections = 512, kFewestConnections = 16;
 constexpr int kMostRequests = 1000;  // of one connection
 constexpr size_t kMostHeadBytes = 64 << 10;
-constexpr uint64_t kMostBytesOfBodies = 4 * kMostBodyBytes;  // of all requests that are being read or answered
+constexpr uint64_t kMostBytesOfBodies = 4 * kMostBodyBytes;  // memory for bodies of all requests together
 constexpr uint64_t kBodyRate = 64;                           // KiB/s; see HttpTimes::body
 constexpr milliseconds kPoll{100};                           // how often waiting threads check whether the server stops
 constexpr milliseconds kLinger{2'000};                       // time for reading what a refused client still sends

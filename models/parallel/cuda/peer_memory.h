@@ -36,8 +36,8 @@ struct Meeting {
   const int* ended = nullptr;  // in host memory; ranks stop waiting once it is not 0
 };
 
-/// Enqueues a meeting. Work that is enqueued after it waits until all ranks have reached the meeting, and then sees
-/// what their work before the meeting has written.
+/// Enqueues a meeting. Work that is enqueued later begins when all ranks have reached the meeting. It sees what the
+/// other ranks wrote before the meeting.
 const char* meet(const Meeting& p, Stream stream);
 
 constexpr int kMaxAdded = 4096;
