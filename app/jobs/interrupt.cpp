@@ -44,7 +44,7 @@ void install_signal_handlers(bool silent) {
     std::signal(number, SIG_DFL);
     sigaddset(&signals, number);
   }
-  for (const int number : {SIGHUP, SIGQUIT}) {  // nohup and background jobs of shells ignore these: keep that
+  for (const int number : {SIGHUP, SIGQUIT}) {  // stay ignored if nohup or a shell has set that
     struct sigaction inherited {};
     sigaction(number, nullptr, &inherited);
     if (inherited.sa_handler != SIG_IGN) sigaddset(&signals, number);

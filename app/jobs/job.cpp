@@ -95,7 +95,7 @@ size_t Job::load_all(std::span<VideoTask* const> videos, models::Pipeline& pipel
   videos.front()->text_cost.check = seconds_since(begun);
   models::reset_peak_memory(pipeline.device());
   settle_memory(videos, pipeline);
-  if (with_images) pipeline.text_stage().release();  // free memory decides how images are encoded
+  if (with_images) pipeline.text_stage().release();  // how images are encoded depends on free memory
   videos = videos.first(encode_images(videos, pipeline));
   user_.observer().stage("text");
   const auto start = Clock::now();

@@ -49,7 +49,7 @@ class JobUser {
   /// Returns the observer of the video's steps, pieces and stages. In addition to the pipeline's stages there are the
   /// stages "image", "text" (one step per text) and "write". The job itself handles frames, latents and checkpoints.
   virtual models::RunObserver& observer() = 0;
-  virtual void begin(const VideoTask&) {}  // before the video is denoised
+  virtual void begin(const VideoTask&) {}  // called before the video is denoised
   virtual void warn(const VideoTask&, const std::string& warning) = 0;
   virtual void kept_checkpoint(const VideoTask&, int64_t /*step*/) {}
   virtual void kept_latents(const VideoTask&, const std::filesystem::path&) {}
@@ -130,7 +130,7 @@ class Job {
   };
 
   struct Texts {
-    std::map<std::string, const VideoTask*> encoded;  // by models::text_key(); null if encoding failed
+    std::map<std::string, const VideoTask*> encoded;  // first video by models::text_key(); null if encoding failed
     uint64_t bytes = 0;
   };
 

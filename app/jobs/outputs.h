@@ -17,7 +17,7 @@ namespace sparsereel::app {
 struct NamedFile {
   std::string option;
   std::filesystem::path path;
-  bool written = false;  // false if the run reads it
+  bool written = false;  // true if the run writes the file, false if it reads it
 };
 
 /// Returns true if both paths lead to one file, whether or not it exists.

@@ -12,7 +12,7 @@ std::vector<uint8_t> rgb8(std::span<const float> values) {
   uint8_t* const target = result.data();
   const size_t count = result.size();
   for (size_t i = 0; i < count; ++i) {
-    const float value = source[i] > 0 ? std::min(source[i], 1.0F) : 0.0F;  // NaN compares false
+    const float value = source[i] > 0 ? std::min(source[i], 1.0F) : 0.0F;  // NaN becomes 0
     // Without negative values this rounds like lround(), but it compiles to vector code.
     // NOLINTNEXTLINE(bugprone-incorrect-roundings)
     target[i] = static_cast<uint8_t>(static_cast<int>(value * 255.0F + 0.5F));

@@ -53,7 +53,7 @@ class EndWatch {
   Stage stage_ = Stage::starting;
   std::string early_death_;
   std::shared_ptr<models::SocketGroup> control_;
-  int64_t call_ = -1;  // from SocketGroup::when_ended(); only the owner's thread uses it
+  int64_t call_ = -1;  // number from SocketGroup::when_ended(); only the owner's thread uses it
 };
 
 }  // namespace sparsereel::app

@@ -44,7 +44,7 @@ class Access {
   const std::vector<std::string> allowed_hosts_;
   const std::string api_key_;
   mutable std::mutex mutex_;
-  std::deque<std::string> sessions_;  // newest last
+  std::deque<std::string> sessions_;  // values of cookies, newest last
 };
 
 }  // namespace sparsereel::app::serve

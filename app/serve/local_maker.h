@@ -60,10 +60,10 @@ class LocalMaker final : public Maker, private JobUser, private models::RunObser
   KeptTexts texts_;
   OpenPipeline pipeline_;
   MakingObserver* heard_ = nullptr;
-  std::function<bool()> cancelled_;     // of the video that is made
-  Previews* previews_ = nullptr;        // of the video that is made; null if the colors of its latents are unknown
-  MadeVideo written_;                   // belongs to the thread that writes
-  const VideoTask* failed_ = nullptr;   // the last video for which failed() was called
+  std::function<bool()> cancelled_;    // of the video that is being made
+  Previews* previews_ = nullptr;       // of the video that is being made; null if the colors of its latents are unknown
+  MadeVideo written_;                  // used only in the thread that writes
+  const VideoTask* failed_ = nullptr;  // the last video for which failed() was called
   std::unique_ptr<VideoTask> writing_;  // the video that is being written, or was written last
   Job job_;  // last member: its destructor waits for the thread that writes, which uses the others
 };

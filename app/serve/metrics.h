@@ -28,7 +28,7 @@ class Metrics {
  private:
   mutable std::mutex mutex_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  std::map<int, uint64_t> answers_;  // by status
+  std::map<int, uint64_t> answers_;  // numbers of answers, by HTTP status
   std::map<std::string, uint64_t> outcomes_ = {{"cancelled", 0}, {"completed", 0}, {"failed", 0}};
   double video_seconds_ = 0, step_seconds_ = 0;
   uint64_t steps_ = 0;

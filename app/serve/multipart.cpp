@@ -12,8 +12,8 @@ namespace sparsereel::app::serve {
 namespace {
 
 constexpr std::string_view kFormType = "multipart/form-data", kLineEnd = "\r\n", kDisposition = "content-disposition:";
-constexpr size_t kMostLineBytes = 8 << 10, kMostLines = 16;   // of a part's header
-constexpr size_t kMostParts = 1024, kMostBoundaryBytes = 70;  // RFC 2046 allows 70
+constexpr size_t kMostLineBytes = 8 << 10, kMostLines = 16;   // limits of a part's header
+constexpr size_t kMostParts = 1024, kMostBoundaryBytes = 70;  // RFC 2046 allows boundaries of 70 bytes
 
 Error bad_form(const std::string& problem) {
   return bad_input("the form " + problem, "send multipart/form-data as curl -F does");

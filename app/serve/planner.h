@@ -69,7 +69,7 @@ class RequestCheck {
   models::Pipeline& pipeline_for(const VideoTask& video);
 
   std::mutex mutex_;
-  OpenPipeline pipeline_;  // of the last video
+  OpenPipeline pipeline_;  // pipeline of the last video that was checked
   std::optional<bool> has_previews_;
 };
 

@@ -17,8 +17,8 @@ const char* name_of(VideoState state);
 
 /// How far a running video is. It is not kept on disk.
 struct VideoProgress {
-  std::string stage = {};       // "text", "image", "steps" or "decode"; empty before the first
-  int64_t step = 0, steps = 0;  // denoising steps: finished, and all
+  std::string stage = {};       // "text", "image", "steps" or "decode"; empty before the first stage
+  int64_t step = 0, steps = 0;  // numbers of finished denoising steps, and of all
   double stage_share = 0;       // finished share of the stage "decode"
   double eta = -1;              // seconds that are left, by estimate; below 0 if unknown
 
@@ -28,7 +28,7 @@ struct VideoProgress {
 
 struct VideoRecord {
   std::string id, model;
-  std::map<std::string, std::string> values;  // as asked, by option key
+  std::map<std::string, std::string> values;  // values of the request, by option key
   std::string image, last_image;              // files of the pictures in the store; empty if none
   int64_t attempts = 0;   // times it began since its last checkpoint; not if the server stopped in order
   bool is_retry = false;  // it began before, and its server or process ended; not kept on disk
@@ -39,7 +39,7 @@ struct VideoRecord {
   int64_t width = 0, height = 0;            // pixels
   std::string error_code = {}, error = {};  // of a failed video
   std::vector<std::string> warnings = {};   // of a video that has begun
-  bool has_recipe = false;                  // the store's file of the video holds its recipe
+  bool has_recipe = false;                  // true if the record's file also holds the recipe
   int64_t preview_step = 0;                 // step of the newest preview; 0 if none
   VideoProgress progress = {};
 

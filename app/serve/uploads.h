@@ -30,7 +30,7 @@ class SavedPictures {
   void remove() const;
 
   std::filesystem::path folder_;
-  std::map<std::string, std::string> names_;  // by option
+  std::map<std::string, std::string> names_;  // names of the files, by option
   bool kept_ = false;
 };
 

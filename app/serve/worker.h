@@ -106,7 +106,7 @@ class Worker : private MakingObserver {
     std::string id, png;
   } newest_preview_;
   std::exception_ptr failure_;
-  double step_seconds_ = 0;                                     // of the current video's steps
+  double step_seconds_ = 0;                                     // smoothed duration of the current video's steps
   std::atomic<double> decode_seconds_ = 0, write_seconds_ = 0;  // of the video that was completed last
   std::thread thread_;
 };

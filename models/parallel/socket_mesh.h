@@ -52,7 +52,7 @@ class SocketMesh {
   struct Moving;  // a transfer in progress
   using Clock = std::chrono::steady_clock;
   struct Listened {
-    std::string bytes;                      // an incomplete message
+    std::string bytes;                      // received bytes of an incomplete message
     bool left = false;                      // the rank said that it leaves
     std::optional<Clock::time_point> gone;  // when its socket was closed
   };

@@ -26,7 +26,7 @@ constexpr const char* kRemedy = "run it again: the work done so far is lost";
 struct Fate {
   std::mutex mutex;
   std::condition_variable changed;
-  std::optional<std::string> ended;  // the reason
+  std::optional<std::string> ended;  // why they have ended; unset before
   std::set<int64_t> gone;            // ranks that have left
 };
 
@@ -37,7 +37,7 @@ struct Meeting {
   std::vector<int64_t> names;                   // each rank's number in the original group
   std::vector<const void*> shown;               // by rank: what the rank shows to the others in a call
   std::vector<uint8_t> here;                    // by rank: 1 while the rank waits for the others
-  std::vector<at::Tensor> windows;              // by rank
+  std::vector<at::Tensor> windows;              // by rank: the rank's window
   int64_t round = 0;                            // number of completed meetings
   std::vector<std::shared_ptr<Meeting>> split;  // by rank: the meeting to which the rank belongs after a split
 

@@ -186,7 +186,7 @@ void ManifestWriter::check_place() const {
   }, there{};
   if (::fstat(descriptor_, &own) != 0) throw failure(path_, errno);
   const bool is_missing = ::stat(path_.c_str(), &there) != 0;
-  if (is_missing && errno != ENOENT && errno != ENOTDIR) return;  // nothing is known about the file
+  if (is_missing && errno != ENOENT && errno != ENOTDIR) return;  // stat() says nothing about the file
   if (is_missing || own.st_dev != there.st_dev || own.st_ino != there.st_ino)
     throw changed(path_, "was moved, removed or replaced");
 }

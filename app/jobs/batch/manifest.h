@@ -18,7 +18,7 @@ struct ManifestEntry {                    // NOLINT(bugprone-exception-escape): 
   int64_t row = 0;                        // position in the set, from 0
   int64_t rows = 0;                       // number of rows in the set
   std::string output;                     // file name of the video in the folder
-  std::string state;                      // "done", "failed"
+  std::string state;                      // "done" or "failed"
   std::string identity;                   // SHA-256 of the resolved recipe
   std::string sha256;                     // hash of the video; empty if there is none
   uint64_t bytes = 0;                     // size of the video; 0 if there is none

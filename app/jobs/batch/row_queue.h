@@ -36,8 +36,8 @@ class RowQueue {
 
  private:
   std::deque<QueuedRow> waiting_;
-  std::map<int64_t, std::vector<QueuedRow>> taken_;  // by process
-  std::map<int64_t, int> losses_;                    // by row
+  std::map<int64_t, std::vector<QueuedRow>> taken_;  // by process: rows that it has taken and not finished
+  std::map<int64_t, int> losses_;                    // by row: how many processes ended while they made it
 };
 
 }  // namespace sparsereel::app::sets

@@ -34,7 +34,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr int kMostConnections = 512, kFewestConnections = 16;
-constexpr int kMostRequests = 1000;  // of one connection
+constexpr int kMostRequests = 1000;  // on one connection
 constexpr size_t kMostHeadBytes = 64 << 10;
 constexpr uint64_t kMostBytesOfBodies = 4 * kMostBodyBytes;  // memory for bodies of all requests together
 constexpr uint64_t kBodyRate = 64;                           // KiB/s; see HttpTimes::body

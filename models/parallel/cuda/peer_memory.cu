@@ -10,7 +10,7 @@ using attention::cuda::launched;
 using attention::cuda::note;
 using attention::cuda::start;
 
-constexpr int kSpinsBetweenLooks = 256;  // between reads of `ended`, which is in host memory and slow to read
+constexpr int kSpinsBetweenLooks = 256;  // polls between reads of `ended`, which is slow to read in host memory
 constexpr int kAdders = 1024;
 
 __device__ void store_release(uint32_t* to, uint32_t value) {
