@@ -154,7 +154,7 @@ class Job {
   };
   std::shared_ptr<Files> files_of(VideoTask& video) const;
   models::Outcome render(VideoTask& video, models::Pipeline& pipeline, Files& files);
-  /// Saves what the run of a video produces to disk.
+  /// Saves to disk what the run of a video produces.
   class Keeper;
   bool keeps_last(const VideoTask& video) const;
   bool knows_texts(std::span<VideoTask* const> videos) const;

@@ -29,8 +29,8 @@ fs::path path_beside(const fs::path& output, const BesideKind& kind, int64_t num
   return output.string() + "." + kind.name + (number > 1 ? "-" + std::to_string(number) : "") + kind.ending;
 }
 
-/// Finds the output and the number in the name of a file beside an output. Returns nothing if the name is not of this
-/// kind.
+/// Splits the name of a file beside an output, such as "clip.mp4.latents-2.safetensors", into the output's name and the
+/// number. Returns nothing if the name is not of this kind.
 std::optional<FileBeside> file_beside(const fs::path& path, const BesideKind& kind) {
   std::string name = path.filename().string();
   if (!name.ends_with(kind.ending)) return std::nullopt;
@@ -114,7 +114,7 @@ void check_distinct(const std::vector<NamedFile>& files) {
 }
 
 models::ModelFiles files_of_model(const Settings& settings) {
-  // The YAML that --random-weights names is checked with the files of the other options.
+  // With --random-weights there are no files of weights, and the YAML is checked with the files of the other options.
   if (settings.has("random_weights")) return {};
   return models::ModelFiles(open_model(settings));
 }

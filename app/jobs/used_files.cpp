@@ -21,7 +21,7 @@ std::string short_name(const fs::path& file, const fs::path& model) {
   return below.empty() || below == "." || *below.begin() == ".." ? file.string() : below.string();
 }
 
-/// Returns "text encoders".
+/// Returns the plural of a role in words: "text encoders".
 std::string several(std::string role) {
   if (role == "vae") return "VAEs";
   std::ranges::replace(role, '_', ' ');

@@ -14,8 +14,8 @@ namespace sparsereel::app {
 inline constexpr const char* kImageRemedy = "name a PNG, JPEG, WebP or PPM file, or a video to continue";
 
 /// The readers of FFmpeg that may open a picture, which can come from a stranger: those for pictures and videos in a
-/// single file. Left out are playlists (hls, dash, concat) and patterns of names (image2), which open other files,
-/// drawings that take minutes to compute (svg), and devices.
+/// single file. Left out are readers that open other files, for playlists (hls, dash, concat) and for patterns of names
+/// (image2), the reader for drawings (svg), which may take minutes, and devices.
 inline constexpr const char* kReaders =
     "png_pipe,apng,jpeg_pipe,mjpeg,mpjpeg,webp_pipe,gif,bmp_pipe,tiff_pipe,exr_pipe,hdr_pipe,jpegxl_pipe,jpegxl_anim,"
     "j2k_pipe,jpegls_pipe,qoi_pipe,sgi_pipe,dds_pipe,dpx_pipe,pam_pipe,pbm_pipe,pgm_pipe,pgmyuv_pipe,ppm_pipe,pfm_pipe,"

@@ -69,7 +69,7 @@ bool holds_recipe(const fs::path& place) {
   return is_recipe(models::parse_json_if_valid(models::read_regular_file(place, kMostRecipeBytes, "")));
 }
 
-/// The files beside a video that cannot hold its recipe and its sound.
+/// The files for the recipe and the sound beside a video that cannot hold them.
 struct FilesBeside {
   fs::path recipe, sound;
 };

@@ -22,7 +22,7 @@ class RankGroup {
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
 
-  /// Returns the id by which NCCL's ranks meet. Rank 0 calls it and sends the id to the others. Empty if the ranks do
+  /// Returns the id by which NCCL's ranks meet. Rank 0 calls this and sends the id to the others. Empty if the ranks do
   /// not use NCCL, or if begin() was already called with an id. Throws Error if NCCL is missing.
   std::string new_id() const;
   /// Begins to make the group; does nothing for an empty id. All ranks call it with the same id. `passes` is the

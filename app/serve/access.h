@@ -23,8 +23,8 @@ bool are_equal_in_constant_time(const std::string& a, const std::string& b);
 
 class Access {
  public:
-  /// `host` is the address that the server listens on. Host headers may name `allowed_hosts`, too. Without `api_key`
-  /// everybody is let in.
+  /// `host` is the address that the server listens on. Host headers may name `allowed_hosts`, too. If `api_key` is
+  /// empty, everybody is let in.
   Access(std::string host, std::vector<std::string> allowed_hosts, std::string api_key);
 
   bool needs_key() const { return !api_key_.empty(); }

@@ -46,8 +46,8 @@ HttpResponse not_found(const HttpRequest& request) {
                         "see the page about 'sparsereel serve'");
 }
 
-/// Refuses a body of a wrong kind or length before it is read. Anybody can ask for a session, so the body of that
-/// request must be small.
+/// Refuses a body of a wrong kind or length before it is read. Clients without a key may ask for a session, so the body
+/// of that request must be small.
 std::optional<HttpResponse> refusal_of_body(const HttpRequest& request) {
   constexpr uint64_t kMostSessionBytes = 4096;
   const bool is_session = request.path == "/session";

@@ -1,4 +1,4 @@
-// Server-sent events: each client of /events gets every change of a video. No torch.
+// Server-sent events: clients of /events get the new state of each video that has changed. No torch.
 #pragma once
 
 #include <condition_variable>

@@ -17,7 +17,7 @@ class HiddenPaths {
   HiddenPaths(const std::vector<std::filesystem::path>& paths, const Settings& settings);
 
   std::string for_clients(std::string text) const;
-  /// Returns the same error without the places of files.
+  /// Returns the same error without the folders of files.
   Error for_clients(const Error& error) const;
 
  private:

@@ -48,7 +48,7 @@ struct MadeVideo {
 /// Returns how `make` ended: what it returns, or the error that it throws.
 MadeVideo outcome_of(const std::function<MadeVideo()>& make);
 
-/// The process that makes videos has ended or does not answer. The video is not at fault, as far as anybody knows.
+/// The process that makes videos has ended or does not answer. It is not known whether the video caused that.
 class MakerLost : public Error {
  public:
   using Error::Error;

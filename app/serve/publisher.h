@@ -12,11 +12,11 @@ class Publisher {
  public:
   Publisher(const VideoStore& store, EventHub& events) : store_(store), events_(events) {}
 
-  /// Tells a video's new state.
+  /// Publishes a video's new state.
   void video(const std::string& id);
-  /// Tells that a video was removed.
+  /// Publishes that a video was removed.
   void deleted(const std::string& id);
-  /// Tells which videos wait.
+  /// Publishes which videos wait.
   void queue();
   void preview(const std::string& id, int64_t step);
 

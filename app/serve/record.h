@@ -46,7 +46,7 @@ struct VideoRecord {
   bool is_finished() const { return state == VideoState::completed || state == VideoState::failed; }
 };
 
-/// Facts about a video that clients get besides its record.
+/// Facts about a video that clients get in addition to its record.
 struct VideoPlace {
   std::optional<int64_t> queue_position = {};  // 0 for the video that begins next; empty if it does not wait
   nlohmann::json recipe = {};                  // null if there is none

@@ -55,7 +55,7 @@ void check_serve_options(const ServeOptions& options) {
   check_folder("--profile-dir", options.profile_dir);
 }
 
-/// The server makes several videos at the same time: returns the GPUs of each. Empty if this process alone makes
+/// Returns the GPUs of each of the videos that the server makes at the same time. Empty if this process alone makes the
 /// videos.
 std::vector<GpusOfAVideo> gpus_of_server(const ServeOptions& options, const Settings& settings) {
   if (settings.whole("gpus").value_or(1) == 1 && options.gpus_per_video == 1) return {};

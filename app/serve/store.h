@@ -68,14 +68,14 @@ class VideoStore {
   std::vector<std::string> queue(size_t most) const;
   std::map<VideoState, size_t> counts() const;
 
-  /// A video is not tried again after this many attempts during which the server, or the process of a GPU, ended.
+  /// A video fails after this many attempts in which the server, or the process of a GPU, ended.
   static constexpr int64_t kMostAttempts = 3;
   /// Takes the next video from the queue and marks it as running. Returns nothing if none waits. Counts this attempt;
   /// if the last attempt saved a checkpoint, the count begins again.
   std::optional<VideoRecord> begin_next();
   /// Sets the attempts of a running video to 0, because this server stops in order. The next server continues it.
   void pause(const std::string& id);
-  /// Lets a running video, whose process has ended, wait again, at the front of the queue.
+  /// Puts a running video whose process has ended back at the front of the queue.
   void wait_again(const std::string& id);
   /// Changes a running video's progress, in memory only.
   void progress(const std::string& id, const std::function<void(VideoRecord&)>& change);
@@ -83,7 +83,7 @@ class VideoStore {
   void complete(const std::string& id, const nlohmann::json& recipe);
   /// Ends a video as failed. If the record cannot be written, the video fails in memory only.
   void fail(const std::string& id, const std::string& code, const std::string& message);
-  /// Ends a video as cancelled if it waits. Returns false if it does not.
+  /// Ends a video as cancelled if it waits. Returns false if it does not wait.
   bool cancel_waiting(const std::string& id);
   /// Removes a video that does not run, with its files. Returns false if it runs or does not exist.
   bool remove(const std::string& id);

@@ -16,7 +16,7 @@ class Workers {
   Workers(const WorkerParts& parts, const std::vector<Worker::StartMaker>& start_makers);
 
   void start();
-  /// True once all workers have opened the model. Workers that have failed do not count.
+  /// True once all workers have opened the model. Ignores workers that have failed since then.
   bool is_ready() const;
   /// Returns the reason why the server cannot go on: a worker could not open the model, or all workers have failed.
   /// Null if it can.

@@ -39,7 +39,8 @@ class NcclCommunicator {
   /// Enqueues the NCCL calls of `calls` on torch's current stream, as one group.
   void enqueue(const Calls& calls);
 
-  /// Returns int32 [1] in host memory that the GPU can read. It is not 0 once GPUs should stop waiting for other ranks.
+  /// Returns int32 [1] in host memory that the GPU can read. It becomes 1 when GPUs should stop waiting for other
+  /// ranks.
   const at::Tensor& ended() const { return ended_; }
 
   /// Lets the watcher check that the work enqueued on the stream finishes in time.

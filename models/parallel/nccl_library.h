@@ -19,7 +19,7 @@ struct UniqueId {
   std::array<char, 128> bytes{};
 };
 
-/// The beginning of ncclConfig_t, which is the whole structure in version 2.14. Later versions fill in the rest.
+/// The first members of ncclConfig_t. Version 2.14 of NCCL has no others, and later versions fill in the rest.
 struct Config {
   size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;

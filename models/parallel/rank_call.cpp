@@ -57,7 +57,7 @@ Sha256Digest proof_of_caller(const JobKey& key, const std::string& nonces, const
   return hmac_sha256(key.secret, "caller\n" + nonces + std::string(plain_bytes(claim)) + key.run);
 }
 
-/// Compares in constant time.
+/// Compares two digests. The time that this takes does not reveal where they differ.
 bool are_same(const Sha256Digest& one, const Sha256Digest& other) {
   uint8_t differs = 0;
   for (size_t i = 0; i < one.size(); ++i) differs |= one[i] ^ other[i];

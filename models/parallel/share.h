@@ -25,8 +25,8 @@ Slice slice_of(int64_t count, const Group* group);
 int64_t piece_of_height(int64_t rows, int64_t ranks);
 
 /// The groups in which ranks split the work. If there are two guidance passes and the number of ranks is even, half of
-/// the ranks compute each pass, because ranks of different passes exchange only predictions. The ranks of one pass
-/// split the tokens, and in attention the heads. Otherwise all ranks split tokens and heads.
+/// the ranks compute each pass: this saves exchanges, because ranks of different passes exchange only predictions. The
+/// ranks of one pass split the tokens, and in attention the heads. Otherwise all ranks split tokens and heads.
 struct SplitGroups {
   Group* all = nullptr;  // null if one rank makes the video
   /// Ranks that hold the other slices of the same passes' tokens; null if this rank has all tokens.

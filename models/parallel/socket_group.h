@@ -1,5 +1,5 @@
-// A group of processes connected by sockets. It carries everything between CPU ranks, and control messages beside NCCL
-// between GPU ranks.
+// A group of processes connected by sockets. Between CPU ranks it carries everything. GPU ranks exchange tensors by
+// NCCL, and control messages by this group.
 #pragma once
 
 #include <chrono>
@@ -49,10 +49,10 @@ class SocketGroup final : public Group {
   // The functions below may be called from any thread.
   void check() const override;
   bool ended() const noexcept;
-  /// Returns true if the rank that ended the group said that it is sound.
+  /// Returns true if the rank that ended the group could go on with other work; see end().
   bool ended_soundly() const noexcept;
-  /// Returns a rank that has left in order, as all ranks do at the end; nothing if none has. To wait for this rank is
-  /// useless.
+  /// Returns a rank that has left in order, as all ranks do at the end; nothing if none has. It will not make any more
+  /// calls, so nobody should wait for it.
   std::optional<int64_t> who_left() const;
   /// Returns true if all other processes have closed their sockets, as they do when they end. Memory shared with them
   /// then belongs to this process alone.

@@ -203,7 +203,7 @@ void send_without_delay(int socket) {
 
 void notice_vanished_host(int socket, std::chrono::milliseconds limit) {
   const auto milliseconds = static_cast<int>(limit.count());
-  // idle time before the first probe, and time between probes, in seconds
+  // `seconds` is the idle time before the first probe, and the time between two probes.
   const int on = 1, seconds = std::max(1, milliseconds / 5000), probes = 3;
   setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof(seconds));

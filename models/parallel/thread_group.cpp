@@ -1,4 +1,5 @@
-// A call shows its tensors to the other ranks, waits for all, reads theirs, and waits until all have read.
+// A call shows its tensors to the other ranks, waits for their calls, reads their tensors, and waits until all ranks
+// have read.
 #include "models/parallel/thread_group.h"
 
 #include <ATen/ATen.h>
@@ -249,7 +250,7 @@ void run_in_threads(int64_t size, const std::function<void(Group&)>& body, std::
   std::mutex mutex;
   std::exception_ptr first;
   const auto run = [&](std::shared_ptr<Group>& own) {
-    // destroyed with the thread, so that the rank counts as gone
+    // This is destroyed with the thread, so that the other ranks learn that this rank has left.
     const std::shared_ptr<Group> group = std::exchange(own, nullptr);
     std::string reason = "an exception of unknown type";
     try {

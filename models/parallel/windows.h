@@ -18,8 +18,8 @@ class Windows {
   /// last exchange(). Data stays until this rank's next exchange(). Consecutive exchanges must write disjoint regions,
   /// because peers may still be reading the previous one. Throws as the group's calls do.
   virtual void exchange(const std::function<void()>& put) = 0;
-  /// Releases the windows. All ranks call this before they destroy the windows. Otherwise, as after a rank's failure,
-  /// memory may stay allocated.
+  /// Releases the windows. All ranks call this before they destroy the windows. Otherwise, for example after a rank's
+  /// failure, memory may stay allocated.
   virtual void close() {}
 };
 

@@ -20,9 +20,9 @@ std::string clean_prompt(const std::string& text);
 /// sigma. `text` is UTF-8.
 std::string lower_prompt(const std::string& text);
 
-/// Applies a step of the caption cleaning in diffusers' DeepFloyd IF pipeline, twice as that pipeline does. A row of
-/// full stops, and a full stop between white space, become a space. Each run of white space becomes one space, and none
-/// stays at the ends. `text` is UTF-8.
+/// Applies a step of the caption cleaning in diffusers' DeepFloyd IF pipeline, and does so twice, as that pipeline
+/// does. A row of full stops, and a full stop between white space, become a space. Each run of white space becomes one
+/// space, and none stays at the ends. `text` is UTF-8.
 std::string without_stray_full_stops(const std::string& text);
 
 /// Cleans the prompt by the family's rules and puts it between the words that the rules add. `text` is UTF-8.

@@ -33,9 +33,9 @@ struct SpieceModel {
 SpieceModel parse_spiece(std::string_view bytes, const std::string& path);
 /// Reads and parses a model file. Throws Error naming the file if it cannot be read or parsed.
 SpieceModel read_spiece(const std::filesystem::path& path);
-/// Returns a new model file for SentencePiece, which trusts its input: no denormalizer, no self-test, user-defined
-/// pieces as normal ones (their strings are cut out of the text before). Throws Error naming `path` for what
-/// SentencePiece may not handle.
+/// Returns a new model file for SentencePiece, which trusts its input. The file has no denormalizer and no self-test.
+/// Its user-defined pieces are normal ones, because their strings are cut out of a text before SentencePiece splits it.
+/// Throws Error naming `path` for what SentencePiece may not handle.
 std::string trusted_spiece(const SpieceModel& model, const std::string& path);
 
 }  // namespace sparsereel::models

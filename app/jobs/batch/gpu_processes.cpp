@@ -169,8 +169,8 @@ class GpuProcesses::Run {
       fatal_ = run_failure(text_of(*failed, "cause"), text_of(*failed, "remedy"));
   }
 
-  /// Takes back the rows of a process that reports them as done. Its manifest must have a line for each row; a missing
-  /// line is fatal.
+  /// Called when a process is ready for new rows. Its manifest must have a line for each row that it was given before;
+  /// a missing line is fatal.
   void take_back(size_t i) {
     GpuProcess& gpu = processes_of_run_[i];
     gpu.no_effect = true;

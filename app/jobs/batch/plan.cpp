@@ -61,7 +61,7 @@ void refuse_links(const PromptRow& row) {
 }
 
 /// Merges the row's values over the settings of the set. If the row names a model, a transformer's file or a recipe,
-/// the model's file of configs/ is looked for again.
+/// the model's file in configs/ is looked for again.
 void merge(Settings& settings, const PromptRow& row, const SetSettings& set, const std::string& file) {
   const std::array deciding = {"model", "random_weights", "from", "transformer", "diffusion_model"};
   const bool own = std::ranges::any_of(deciding, [&](const char* key) { return row.values.contains(key); });

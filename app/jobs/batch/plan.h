@@ -24,7 +24,7 @@ struct BatchOptions {
   int64_t gpus_per_video = 1;  // how many of --gpus make a video together
 };
 
-/// The settings that apply to every row of a set, beside the row's own values.
+/// The settings that apply to every row of a set, in addition to the row's own values.
 struct SetSettings {
   std::map<std::string, std::string> command_line;
   std::string config_file;

@@ -398,7 +398,7 @@ class HttplibServer final : public HttpServer, private httplib::Server {
   const HttpTimes times_;
   int port_ = 0, spare_socket_ = -1;
   const int most_connections_ = most_connections();
-  // Four threads more than connections are allowed: they tell further clients that the server is busy.
+  // There are four more threads than connections. They tell further clients that the server is busy.
   ConnectionThreads threads_{static_cast<size_t>(most_connections_) + 4};
   std::atomic<int> connections_ = 0;
   std::atomic<uint64_t> body_bytes_ = 0;

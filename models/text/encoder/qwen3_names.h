@@ -11,8 +11,8 @@ namespace sparsereel::models {
 /// The prefix of the names of the language model's tensors in transformers' Qwen3-VL.
 inline constexpr const char* kQwen3Model = "model.language_model.";
 
-/// Returns the names of tensors in transformers' Qwen3-VL, in a language model alone (ComfyUI uses these too, with
-/// "visual." for images), and in llama.cpp's GGUFs.
+/// Returns the names of tensors in transformers' Qwen3-VL, in a file of the language model alone (ComfyUI uses these
+/// too, with "visual." for images), and in llama.cpp's GGUFs.
 StoredNames qwen3_names();
 
 /// Returns sizes from the config, or from tensors under transformers' names (Part::sizes_by_config). The number of

@@ -35,7 +35,8 @@ Qwen3VisionConfig parse_qwen3_vision_config(const nlohmann::json& json, const st
   config.vision_start_token = whole.integer("vision_start_token_id", config.vision_start_token, 0);
   config.image_token = whole.integer("image_token_id", config.image_token, 0);
   config.vision_end_token = whole.integer("vision_end_token_id", config.vision_end_token, 0);
-  // The rotary embedding rotates pairs of a head's channels: half of the pairs by the row, and half by the column.
+  // The rotary embedding rotates pairs of a head's channels: half of the pairs by the row, and half by the column. So
+  // the number of channels must be a multiple of 4.
   fields.require_multiple("hidden_size (by 4 num_heads)", config.hidden_size, 4 * config.num_heads);
   if (config.positions_edge() * config.positions_edge() != config.num_position_embeddings)
     fields.fail("num_position_embeddings",
