@@ -43,7 +43,7 @@ HttpResponse error_response(int status, const std::string& code, const std::stri
   response.status = status;
   response.body = nlohmann::json{{"error", error}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   // OpenAI's clients repeat requests that got 408, 409, 429 or 5xx. This header lets them repeat only after 429 and
-  // 503, because only there it helps to wait.
+  // 503, because waiting helps only against these.
   response.headers["x-should-retry"] = status == 429 || status == 503 ? "true" : "false";
   return response;
 }
