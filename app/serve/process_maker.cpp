@@ -118,7 +118,8 @@ ProcessMaker::~ProcessMaker() {
   children_.reset();
 }
 
-/// Waits for the next message and returns it. Returns null if `enough`, which is polled every 20 ms, returns true.
+/// Waits for the next message and returns it. Returns null if `enough`, which is polled at least every 20 ms, returns
+/// true.
 nlohmann::json ProcessMaker::next(const std::function<bool()>& enough) {
   constexpr milliseconds kLook{20};
   for (;;) {

@@ -6,9 +6,9 @@
 
 namespace sparsereel::models {
 
-/// A limit on waiting that counts only while the process runs. After Ctrl-Z the clock has moved on, although the other
-/// processes were stopped too. The owner therefore waits in steps, and a stop of any length counts as two steps at
-/// most.
+/// A limit on waiting that leaves out the time while this process is stopped, for example by Ctrl-Z: the other
+/// processes were stopped too, so they are not late. The owner waits in short steps. At most the length of two steps is
+/// counted between two calls of step(), however long the process was stopped.
 class Patience {
  public:
   using milliseconds = std::chrono::milliseconds;

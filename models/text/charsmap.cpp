@@ -20,7 +20,7 @@ uint32_t read_u32(std::string_view bytes) {
   return value;
 }
 
-// The fields of a double-array unit.
+// The bit fields of a unit of the trie (a double array).
 uint32_t offset_of(uint32_t unit) {
   return (unit >> 10) << ((unit & (1U << 9)) >> 6);
 }
