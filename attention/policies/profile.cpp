@@ -271,8 +271,7 @@ void emit(YAML::Emitter& out, const ProfileHead& head) {
 }
 
 void emit_settings(YAML::Emitter& out, const Profile& profile) {
-  out << YAML::Newline
-      << YAML::Comment("options of a run; an option that you give beside the profile replaces the value here");
+  out << YAML::Newline << YAML::Comment("options of a run; those that are given beside the profile win");
   emit_flow(out, "settings", [&] {
     for (const auto& [key, value] : profile.settings) emit(out, {{key.c_str(), value}});
   });
@@ -314,6 +313,7 @@ Profile parse_profile(const std::string& text, const std::string& file) {
 }
 
 std::string to_yaml(const Profile& profile) {
+  // Recipes hold the hash of this text, so its comments must stay as they are.
   YAML::Emitter out;
   const bool by_head = !profile.heads.empty();
   out << YAML::Comment(
@@ -334,13 +334,12 @@ std::string to_yaml(const Profile& profile) {
   if (!profile.settings.empty()) emit_settings(out, profile);
   if (by_head) {
     out << YAML::Newline
-        << YAML::Comment(
-               "largest relative L1 error of a head: l1 with its block selection alone, l2 if P.V is skipped as well");
+        << YAML::Comment("most relative L1 of a head: by its block selection, and with P.V skipped besides");
     emit_flow(out, "bounds", [&] {
       emit(out, {{"l1", short_number(profile.bounds.l1, 6)}, {"l2", short_number(profile.bounds.l2, 6)}});
     });
   }
-  out << YAML::Newline << YAML::Comment("measured on the tuning prompts, compared with full attention");
+  out << YAML::Newline << YAML::Comment("on the tuning prompts, against full attention");
   emit_flow(out, "measured", [&] {
     if (by_head) emit(out, {{"error", short_number(profile.error)}, {"sparsity", short_number(profile.sparsity)}});
     emit(out, profile.quality);
