@@ -25,7 +25,8 @@ class RecordingUser : public JobUser, private models::RunObserver {
     if (full_disk == video.index) throw models::DiskError(ErrorKind::failed, "the disk is full", "make room");
     made.push_back(video.index);
   }
-  void ended(const VideoTask& video, const std::exception_ptr& failure) override {
+  void ended(const VideoTask& video, const std::exception_ptr& failure,
+             std::vector<std::string>& /*warnings*/) override {
     ends.push_back(video.index + (failure ? 100 : 0));
   }
   void failed(const VideoTask& video) override { failures.push_back(video.index); }
