@@ -1,4 +1,4 @@
-// Shows the videos, files and memory of `generate --dry-run`.
+// Implements `generate --dry-run`: shows which videos and files a run would make, and how much memory it would need.
 #include "app/commands/dry_run.h"
 
 #include <iostream>

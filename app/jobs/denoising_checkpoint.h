@@ -14,8 +14,8 @@
 
 namespace sparsereel::app {
 
-/// Saves the state under the `identity` of its recipe. The write is atomic: an older checkpoint stays until the new one
-/// is complete. Throws Error naming the file.
+/// Saves the state to `path`, together with the `identity` of the recipe that it belongs to. The write is atomic: an
+/// older checkpoint stays until the new one is complete. Throws Error naming the file.
 void save_checkpoint(const std::filesystem::path& path, const models::DenoisingState& state,
                      const std::string& identity);
 

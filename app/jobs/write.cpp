@@ -1,4 +1,5 @@
-// Describes defects and outputs of a video, and builds the command that decodes kept latents again.
+// Warns if a finished video is black or has NaN in its sound, describes the files that were written, and builds the
+// command that decodes the saved latents again.
 #include "app/jobs/write.h"
 
 #include <ATen/ATen.h>

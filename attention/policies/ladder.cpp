@@ -1,5 +1,5 @@
-// Bisects the settings in the first call. Each later call moves the answer as the sums over all calls require, but by
-// at most one setting if it moves towards sparser settings.
+// Bisects the settings in the first call. Each later call adds its error to the error over all calls, and moves the
+// setting that was found if the bound then requires another one; towards sparser settings by at most one.
 #include "attention/policies/ladder.h"
 
 namespace sparsereel::attention {

@@ -11,8 +11,8 @@
 namespace sparsereel::attention {
 
 /// Finds the sparsest setting whose error is within a bound. The error is assumed to fall along the list. The first
-/// call bisects the list. Each later call measures the answer again, and moves it if the error over all calls requires
-/// that.
+/// call bisects the list. Each later call measures the setting that was found again, and moves to another one if the
+/// error over all calls requires that.
 class Ladder {
  public:
   /// Searches settings 0 to points - 1. With each_call, the error of every single call must be within the bound, not

@@ -1,4 +1,5 @@
-// Retries work in tiles, or after freeing the transformer. The tensors of the first attempt are freed first.
+// Does work a second time if it runs out of GPU memory: in tiles, or after weights that it does not need are freed. The
+// tensors of the first attempt are freed before the second.
 #include "models/engine/tile_retry.h"
 
 #include <c10/util/Exception.h>

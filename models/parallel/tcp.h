@@ -70,8 +70,9 @@ bool has_hung_up(int socket);
 
 /// Makes the system send small messages at once.
 void send_without_delay(int socket);
-/// Lets the system end a connection whose host has vanished, after `limit` without acknowledgment. Use it only for a
-/// socket that is always read: the limit also ends a connection to a live process that does not read.
+/// Lets the system end a connection whose host has vanished, after `limit` without acknowledgment. Use it only if
+/// the process at the other end reads all the time: a process that is alive but does not read for `limit` is cut off
+/// too.
 void notice_vanished_host(int socket, std::chrono::milliseconds limit);
 
 }  // namespace sparsereel::models

@@ -172,7 +172,7 @@ struct Plan {
   int64_t exact_steps = 0;  // number of first steps that use mode full in place of attention_mode
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
   VaeTiling vae_tiling = VaeTiling::automatic;
-  bool no_audio = false;  // false if the model makes no sound
+  bool no_audio = false;  // true: the model's sound is not decoded. Always false for a model that makes no sound
 
   bool is_guided() const { return guidance_scale > 1; }
   bool has_images() const { return !image.empty() || !last_image.empty(); }

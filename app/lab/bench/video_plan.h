@@ -26,7 +26,7 @@ struct VideoPlan {
   Grid grid = {};
   std::vector<models::TunedProfile> profiles = {};
   std::vector<std::string> warnings = {};  // about options without effect
-  bool caches_listed = false;              // true if the command line lists caches
+  bool caches_listed = false;              // true if --cache has a list of caches to compare
 
   /// Returns the video's plan with the combination's settings.
   models::Plan video_of(const Combination& combination) const;

@@ -20,10 +20,10 @@ double ssim(const at::Tensor& frames, const at::Tensor& reference, at::Device de
 /// four halvings.
 constexpr int64_t kLeastOfMsSsim = 176;
 
-/// Returns the multi-scale SSIM of luma (Wang, Simoncelli and Bovik, Asilomar 2003, equation 7) in the same windows, as
-/// the mean over the frames. Each scale averages 2 x 2 pixels of the previous one. The result is the product of the
-/// contrast and structure terms of all scales and of the luminance term of the last scale, each raised to the paper's
-/// power. Negative terms count as 0. Returns nothing if width or height is below kLeastOfMsSsim.
+/// Returns the multi-scale SSIM of luma (Wang, Simoncelli and Bovik, Asilomar 2003, equation 7) in the windows of
+/// ssim(), as the mean over the frames. Each scale averages 2 x 2 pixels of the previous one. The result is the product
+/// of the contrast and structure terms of all scales and of the luminance term of the last scale, each raised to the
+/// paper's power. Negative terms count as 0. Returns nothing if width or height is below kLeastOfMsSsim.
 std::optional<double> ms_ssim(const at::Tensor& frames, const at::Tensor& reference, at::Device device);
 
 constexpr double kEqualPsnr = 100;  // dB; frames with this PSNR or more count as equal

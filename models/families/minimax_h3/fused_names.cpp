@@ -218,7 +218,8 @@ std::optional<FusedRows> more_likely(const Variance& by_kind, const Variance& by
 }  // namespace
 
 std::optional<FusedRows> fused_rows_by_numbers(const TensorTable& tensors, const StoredWeights& weights) {
-  // Limits for degrees of freedom; a layer of the published model has 165.
+  // Layers are read until one order is the more likely one and more than kEnough degrees of freedom were seen, and
+  // never beyond kMost. A layer of the published model adds 165.
   constexpr int64_t kEnough = 100, kMost = 2000;
   const QuantizedLayers quantized = quantized_layers(tensors, weights.files);
   Variance by_kind, by_head;

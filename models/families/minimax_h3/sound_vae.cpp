@@ -53,7 +53,7 @@ struct SoundConvolution {
 /// Adds sin^2(a x) / b to x, for each channel. This happens at twice the sampling rate, between two filters, which
 /// prevent aliasing.
 struct SoundActivation {
-  at::Tensor frequency, divisor;  // [channels, 1]: a and b after finish(); before, their logarithms, [channels]
+  at::Tensor frequency, divisor;  // a and b [channels, 1]; before finish(), their logarithms [channels]
   at::Tensor up, down;            // filters [1, 1, kFilterTaps]
 
   void weights(const Visit& visit, const std::string& name, int64_t channels) {

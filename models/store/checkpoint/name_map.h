@@ -10,8 +10,8 @@
 
 namespace sparsereel::models {
 
-/// A translated name, and the place of the rows if one program's tensor is a part of the other's. `rows` is null if the
-/// tensors have the same rows.
+/// A tensor's name, translated from one program's to another's. If one program stores as a part of a tensor what the
+/// other stores as a tensor of its own, `rows` says which rows of the larger tensor it has; otherwise `rows` is null.
 struct PlacedName {
   std::string name;
   const MovedRows* rows = nullptr;

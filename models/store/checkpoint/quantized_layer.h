@@ -22,7 +22,7 @@ struct QuantizedFormat {
   std::string_view name;  // the name in files' descriptions
   Dtype stored;           // dtype of the weight in files
   Dtype packed;           // dtype of the weight in memory
-  // Columns in one byte of the file; 0 if that follows from a tensor beside the weight.
+  // How many columns of the weight one byte of the file holds; 0 if a tensor beside the weight determines the number.
   int64_t codes = 1;
   std::vector<std::string> own = {};   // last parts of the names of tensors that must be beside the weight
   std::vector<std::string> more = {};  // last parts of the names of tensors that may be there

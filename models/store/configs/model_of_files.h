@@ -1,6 +1,6 @@
-// Opens a model from single files for its parts instead of a folder in diffusers' layout. A part's config is the
-// config.json beside its file, if the _class_name there fits the part. Otherwise it comes from the YAML of the
-// recognized model. No torch.
+// Opens a model whose parts (transformer, text encoder, VAE) are given as a file each, not as a folder in diffusers'
+// layout. A part's config is the config.json beside its file, if the _class_name there fits the part. Otherwise it
+// comes from the YAML file in configs/ whose model the tensors of the files fit. No torch.
 #pragma once
 
 #include <filesystem>
