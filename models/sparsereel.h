@@ -130,8 +130,8 @@ struct VideoRequest {
   std::string token_order = {};                 // hilbert, native, time-major, morton, random; if empty, hilbert
   /// "0.1": a step repeats results of the last computed step if the output of the transformer's first block changes by
   /// at most this fraction. "forecast:0.1": the same, but results are extrapolated from the last two computed steps.
-  /// "forecast:0.1:20%:1": in addition, the first 20% of the steps and the last step are always computed. "steps:20": 20
-  /// steps are computed, and the others repeat their results. If empty, every step is computed.
+  /// "forecast:0.1:20%:1": in addition, the first 20% of the steps and the last step are always computed. "steps:20":
+  /// 20 steps are computed, and the others repeat their results. If empty, every step is computed.
   std::string cache = {};
   std::string vae_tiling = {};        // auto, on, off; if empty, auto
   std::optional<bool> no_audio = {};  // true: a model that makes sound does not decode it
