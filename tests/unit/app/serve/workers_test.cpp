@@ -286,7 +286,8 @@ TEST_F(WritingWorkersTest, WriteTheLastVideoBeforeTheyStop) {
 TEST_F(WritingWorkersTest, PutBothVideosOfALostMakerBackInTheirOrder) {
   const auto ids = test::add_videos(store_, 3);
   start(/*loses=*/true);
-  ASSERT_TRUE(test::wait_until([&] { return collects_ == 1; }));
+  // the first call asks the lost maker for ends that it has told, the second waits for the video that is made again
+  ASSERT_TRUE(test::wait_until([&] { return collects_ == 2; }));
   EXPECT_EQ(store_.find(ids[0])->attempts, 2);
   EXPECT_EQ(store_.queue(10), std::vector<std::string>({ids[1], ids[2]})) << "the first is written alone";
   written_.open();
