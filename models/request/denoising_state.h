@@ -21,10 +21,10 @@ struct DenoisingState {
   std::map<std::string, at::Tensor> scheduler;  // Sampler::state()
   std::map<std::string, at::Tensor> cache;      // StepCache::state()
   at::Tensor generator;                         // state of the random generator, uint8 in libtorch's form
-  // As in AttentionRun, for the steps done so far.
+  // The next three members are copies of AttentionRun's members of the same names, after the steps done so far.
   std::vector<std::vector<attention::Statistics>> per_step;
   std::vector<int64_t> redone_steps;
-  std::string kernel;  // as in AttentionRun
+  std::string kernel;
   std::vector<std::string> warnings;
 };
 

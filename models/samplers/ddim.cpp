@@ -19,8 +19,8 @@ at::Tensor DdimSampler::predicted_original(const at::Tensor& prediction, int64_t
 at::Tensor DdimSampler::step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample, at::Generator) {
   const double timestep = timesteps_.at(index);
   const at::Tensor alpha_t = schedule_.alpha_prod(timestep);
-  // As in the reference, the next timestep is a fixed stride below this one, even if rounding has made the run's
-  // timesteps unequally spaced.
+  // The reference takes the timestep that is a fixed stride below this one, even if rounding has made the run's
+  // timesteps unequally spaced. This code does the same.
   const at::Tensor alpha_prev = schedule_.alpha_prod(timestep - schedule_.stride());
   const at::Tensor original = predicted_original(prediction, index, sample);
   const at::Tensor sample_weight = rounded_sqrt((1 - alpha_prev) / (1 - alpha_t));

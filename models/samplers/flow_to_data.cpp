@@ -1,5 +1,5 @@
-// As in the reference, the clean sample is computed from the timestep that the model got, not from sigma: in fp32, 1 -
-// (1 - sigma) is not always sigma.
+// The reference computes the clean sample from the timestep that the model got, not from sigma. This code does the
+// same, because 1 - (1 - sigma) is not always sigma in fp32.
 #include "models/samplers/flow_to_data.h"
 
 #include <ATen/ATen.h>

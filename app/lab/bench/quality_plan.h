@@ -35,8 +35,8 @@ struct QualityOptions {
 void add_options(CLI::App& command, QualityOptions& options);
 
 struct QualityPlan : VideoPlan {
-  /// As given, with two exceptions: `judge` holds the default classifier if the user gave none and the default exists;
-  /// `plot` is empty if there are no times to draw.
+  /// The user's options, with two changes. If the user gave no classifier and the default one exists, `judge` holds the
+  /// default. If there are no times to draw, `plot` is empty.
   QualityOptions options;
   std::vector<std::string> prompts;
   std::optional<StepTimes> times = {};  // times from --times, which replace times of this run
