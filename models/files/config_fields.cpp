@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Formats a value for an error message. An array or an object, which may be long, is only called by its type.
+/// Formats a value for an error message. For an array or an object, which may be long, returns only its type.
 std::string shown(const json& value) {
   if (value.is_structured()) return value.is_array() ? "an array" : "an object";
   return value.is_string() ? in_quotes(value.get_ref<const std::string&>()) : value.dump();

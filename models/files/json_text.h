@@ -12,9 +12,9 @@ namespace sparsereel::models {
 /// Maximum nesting of containers; real files use three levels.
 inline constexpr int kMaxJsonDepth = 32;
 
-/// Parses one JSON value. Throws Error naming `source` (a file, or a file and its part), with line and column. Refuses
-/// text that is not JSON or not UTF-8, nesting deeper than kMaxJsonDepth, and duplicate keys. `remedy` becomes the
-/// Error's remedy.
+/// Parses one JSON value. Throws Error naming `source` (a file, or a file and a part of it), with line and column.
+/// Refuses text that is not JSON or not UTF-8, nesting deeper than kMaxJsonDepth, and duplicate keys. `remedy` becomes
+/// the Error's remedy.
 nlohmann::json parse_json(std::string_view text, const std::string& source, const std::string& remedy);
 
 /// Parses text that may not be JSON. Instead of throwing, returns a value for which is_discarded() is true.

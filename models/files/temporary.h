@@ -24,7 +24,7 @@ class Temporary {
   Temporary& operator=(const Temporary&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// Returns the temporary's open descriptor. It appends what is written to a file.
+  /// Returns the temporary's open descriptor. A file is open in append mode.
   int descriptor() const { return descriptor_; }
   /// Stops the destructor from removing the temporary. Call this after renaming it to its target.
   void keep();
@@ -53,9 +53,9 @@ class Temporary {
 /// and returns true. On a file system without locks, the name is not protected.
 bool reserve(const std::filesystem::path& target, std::vector<std::unique_ptr<Temporary>>& kept);
 
-/// Removes temporaries that killed processes left for these files, and for files beside them whose names begin alike
-/// (checkpoint, latents, recipe). It keeps temporaries that a process has locked, and removes nothing on file systems
-/// without locks.
+/// Removes temporaries that killed processes left for these files, and for files beside them whose names begin with a
+/// target's name and a dot (checkpoint, latents, recipe). It keeps temporaries that a process has locked, and removes
+/// nothing on file systems without locks.
 void remove_leftovers(const std::vector<std::filesystem::path>& targets);
 
 }  // namespace sparsereel::models
