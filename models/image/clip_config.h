@@ -22,7 +22,8 @@ struct ClipVisionConfig {
   int64_t tokens() const { return patches_a_side() * patches_a_side() + 1; }
 };
 
-/// Parses the config. A missing field takes the class's default. Throws Error naming `file` and the field.
+/// Parses the config. A missing field takes the default of transformers' class, which may differ from the value above.
+/// Throws Error naming `file` and the field.
 ClipVisionConfig parse_clip_vision_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

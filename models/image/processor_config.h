@@ -17,7 +17,7 @@ struct ImageProcessorConfig {
   std::array<double, 3> image_std = {0.26862954, 0.26130258, 0.27577711};
 };
 
-/// Parses the config. A missing field takes the class's default. Throws Error naming `file` and the field.
+/// Parses the config. A missing field takes transformers' default. Throws Error naming `file` and the field.
 ImageProcessorConfig parse_image_processor_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models
