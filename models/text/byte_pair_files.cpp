@@ -16,7 +16,7 @@ using nlohmann::json;
 
 constexpr const char* kFolderRemedy = "use the tokenizer folder that was published with the text encoder";
 constexpr const char *kVocabulary = "vocab.json", *kMerges = "merges.txt";
-constexpr uint64_t kMostBytes = 64 << 20;  // a vocabulary of 152,000 tokens takes 11 MB
+constexpr uint64_t kMostBytes = 64 << 20;  // limit for each file; Qwen3's vocab.json takes 3 MB
 /// The default tokens of the class Qwen2Tokenizer of transformers.
 constexpr DefaultTokens kDefaults = {"<|endoftext|>", "<|endoftext|>", "<|endoftext|>"};
 

@@ -19,7 +19,8 @@ BytePairModel parse_byte_pairs(const nlohmann::json& vocabulary, std::string_vie
                                const std::string& merges_path);
 
 /// Parses a tokenizer.json whose model is BPE. Puts its added tokens before the tokens of `config`. Throws Error naming
-/// `path` and the field if something is damaged, or asks for other steps than normal form C, kWordPattern and bytes.
+/// `path` and the field if something is damaged, or if the file asks for other steps than normal form C, a split by
+/// kWordPattern, and bytes.
 BytePairModel parse_byte_pair_json(const nlohmann::json& file, TokenizerConfig& config, const std::string& path);
 
 /// Returns true for the content of a tokenizer.json whose model is BPE.
@@ -27,11 +28,11 @@ bool is_byte_pair_json(const nlohmann::json& file);
 /// Returns true for the names of vocab.json and merges.txt.
 bool is_byte_pair_file(const std::filesystem::path& file);
 
-/// Makes the token model of a parsed tokenizer.json and the added tokens beside it (tokenizer_config.h). Throws Error
-/// naming the file that is damaged or not supported.
+/// Makes the token model of a parsed tokenizer.json and of the added tokens in the files beside it
+/// (tokenizer_config.h). Throws Error naming the file that is damaged or not supported.
 std::unique_ptr<TokenModel> byte_pairs_of_json(const nlohmann::json& content, const std::filesystem::path& file);
-/// Reads the vocab.json and merges.txt of a folder, and the added tokens beside them. Throws Error naming the file that
-/// is missing, damaged or not supported.
+/// Reads the vocab.json and merges.txt of a folder, and the added tokens in the files beside them. Throws Error naming
+/// the file that is missing, damaged or not supported.
 std::unique_ptr<TokenModel> read_byte_pairs(const std::filesystem::path& folder);
 
 }  // namespace sparsereel::models

@@ -11,7 +11,7 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int kMostMatches = 32;   // SentencePiece's limit for the strings that a text starts with
+constexpr int kMostMatches = 32;   // SentencePiece's limit for the keys that match at one position of a text
 constexpr int kLongestKey = 1024;  // bytes; Unicode's longest key has 18. The limit also ends circular walks.
 
 uint32_t read_u32(std::string_view bytes) {

@@ -23,7 +23,7 @@ class GgufKeys {
     return value.get<bool>();
   }
 
-  /// Returns a list whose elements all fulfill the check.
+  /// Returns the list of this name. Throws Error unless `takes` returns true for all of its elements.
   json list(const std::string& name, bool (*takes)(const json&)) const {
     json value = read(name);
     if (!value.is_array() || !std::ranges::all_of(value, takes)) throw bad(name, "is not a list of the expected type");

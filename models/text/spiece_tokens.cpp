@@ -72,7 +72,7 @@ class SpieceTokens final : public TokenModel {
       if (const auto done = library_.Encode(rest, &found); !done.ok())
         throw run_failure("SentencePiece cannot split the prompt: " + std::string(done.message()),
                           "use another prompt");
-      bool unknown = false;  // true if the piece before was added by with_bytes()
+      bool unknown = false;  // true if with_bytes() added the previous piece
       for (const int id : found) {
         if (id < pieces_ || !unknown) ids.push_back(id < pieces_ ? id : unknown_id_);
         unknown = id >= pieces_;

@@ -1,4 +1,4 @@
-// Compares every place of a text with every token: there are few tokens, and prompts are short.
+// Compares every position of a text with every token: there are few tokens, and prompts are short.
 #include "models/text/token_strings.h"
 
 #include "models/files/unicode.h"

@@ -18,8 +18,8 @@ class TokenStrings {
   void add(const AddedToken& token, int64_t id) { tokens_.emplace(token.content, TokenString{token, id}); }
   /// Returns the id of a string; -1 if it is none of the tokens.
   int64_t find(const std::string& content) const;
-  /// Splits `text` at the tokens, in order. If several begin at one place, the longest is taken. The tokens' ids go to
-  /// `ids`, the text between them to `rest`.
+  /// Splits `text` at the tokens, in order. If several tokens begin at the same position, the longest is taken. The
+  /// tokens' ids go to `ids`, the text between them to `rest`.
   void split(std::string_view text, std::vector<int64_t>& ids, const std::function<void(std::string_view)>& rest) const;
 
  private:

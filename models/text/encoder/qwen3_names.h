@@ -15,8 +15,8 @@ inline constexpr const char* kQwen3Model = "model.language_model.";
 /// too, with "visual." for images), and in llama.cpp's GGUFs.
 StoredNames qwen3_names();
 
-/// Returns sizes from the config, or from tensors under transformers' names (Part::sizes_by_config). The number of
-/// layers is left out: files may lack the last ones.
+/// Returns sizes from the config, or from tensors under transformers' names (for Part::sizes_by_config and
+/// Part::sizes_by_tensors). The number of layers is left out: files may lack the last ones.
 Sizes qwen3_sizes(const nlohmann::json& config, const std::string& file);
 Sizes qwen3_sizes(const TensorTable& tensors);
 

@@ -31,8 +31,9 @@ struct Qwen3VisionConfig {
   int64_t positions_edge() const;
 };
 
-/// Reads the object vision_config of a Qwen3-VL's config.json, and its tokens. A missing field takes the default of
-/// Qwen3VLVisionConfig. Throws Error naming `file` and the field, also if there is no vision_config.
+/// Reads the object vision_config of a Qwen3-VL's config.json, and the ids of the picture tokens beside it. A missing
+/// field takes the default of Qwen3VLVisionConfig. Throws Error naming `file` and the field, also if there is no
+/// vision_config.
 Qwen3VisionConfig parse_qwen3_vision_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

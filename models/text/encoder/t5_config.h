@@ -25,8 +25,9 @@ struct T5Config {
   double layer_norm_epsilon = 1e-6;
 };
 
-/// Reads a config.json. A missing field takes the class's default, as in the reference. Throws Error naming `file` and
-/// the field for a wrong JSON type, an impossible value, or an unsupported feature.
+/// Reads a config.json. A missing field takes the default of transformers' class, which may differ from the value
+/// above. Throws Error naming `file` and the field for a wrong JSON type, an impossible value, or an unsupported
+/// feature.
 T5Config parse_t5_config(const nlohmann::json& json, const std::string& file);
 
 /// Throws Error naming file and field if the checkpoint's text encoder has another model_type ("umt5"), or another

@@ -13,7 +13,8 @@ namespace sparsereel::models {
 /// model's authors, and in llama.cpp's GGUFs.
 StoredNames t5_names();
 
-/// Returns sizes from the config, or from tensors under transformers' names (Part::sizes_by_config).
+/// Returns sizes from the config, or from tensors under transformers' names (for Part::sizes_by_config and
+/// Part::sizes_by_tensors).
 Sizes t5_sizes(const nlohmann::json& config, const std::string& file);
 Sizes t5_sizes(const TensorTable& tensors);
 

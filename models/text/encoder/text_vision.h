@@ -14,11 +14,11 @@ namespace sparsereel::models {
 struct TextPicture {
   int64_t rows = 0, columns = 0;        // size of the grid in tokens
   at::Tensor tokens{};                  // [rows x columns, C], row by row
-  std::vector<at::Tensor> of_layers{};  // [rows x columns, C], added to the tokens after each of the first layers
+  std::vector<at::Tensor> of_layers{};  // [rows x columns, C]; entry i is added after layer i
   int64_t first = 0;                    // index of the first of the text's tokens that stand for the picture
 };
 
-/// The ids of tokens around a picture, and of each token of a picture.
+/// The ids of the tokens before and after a picture, and the id that all tokens of a picture have.
 struct PictureMarks {
   int64_t begin = 0, picture = 0, end = 0;
 };
