@@ -18,8 +18,8 @@ struct NoiseLevels {
   at::Tensor start;               // fp32, 0-dimensional: standard deviation of the latents with which the run starts
 };
 
-/// Computes a run's noise levels. Of the config it reads num_train_timesteps, beta_start, beta_end, beta_schedule
-/// (linear or scaled_linear), timestep_spacing and steps_offset.
+/// Computes a run's noise levels. Reads these fields of the config: num_train_timesteps, beta_start, beta_end,
+/// beta_schedule (linear or scaled_linear), timestep_spacing and steps_offset.
 NoiseLevels noise_levels(const SchedulerConfig& config, int64_t num_inference_steps);
 
 class EulerAncestralSampler final : public Sampler {

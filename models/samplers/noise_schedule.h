@@ -17,7 +17,8 @@ namespace sparsereel::models {
 class NoiseSchedule {
  public:
   /// Computes the schedule of a run with 1 to num_train_timesteps steps. `config` must come from its parser. Throws
-  /// Error if a timestep is outside the table of betas.
+  /// Error if a timestep is outside the table of betas, or if a model that predicts epsilon would start without any
+  /// signal.
   NoiseSchedule(const SchedulerConfig& config, int64_t num_inference_steps);
 
   /// Returns the run's timesteps, noisiest first; whole numbers.

@@ -27,16 +27,16 @@ class Sampler {
   virtual at::Tensor start(const at::Tensor& noise) const { return noise; }
   /// Returns the model's input for the sample of a step, in the sample's dtype.
   virtual at::Tensor model_input(const at::Tensor& sample, int64_t /*index*/) const { return sample; }
-  /// Draws noise for step `index` or a later step, before that step is made. The host can thus draw while a GPU
-  /// computes the prediction of step `index`. This matters because two draws may take nearly as long as a step that
-  /// reuses cached results. The noise of each step, and `generator` after it, are the same as without this call.
-  /// Returns true if more noise can be drawn ahead.
+  /// Draws the noise of the first step from `index` on that has none yet, before that step is made. The host can thus
+  /// draw while a GPU computes the prediction of step `index`. This matters because two draws may take nearly as long
+  /// as a step that reuses cached results. The noise of each step, and `generator` after it, are the same as without
+  /// this call. Returns true if more noise can be drawn ahead.
   bool draw_ahead(int64_t index, const at::Tensor& sample, const at::Generator& generator);
   /// Returns the latents of step index + 1. `prediction` is in fp32; for flow matching it is in the model's own dtype,
-  /// because the rounding to this dtype affects the result. `sample` has the same shape; axes may have any order. The
-  /// result has the reference's dtype; the pipeline casts it to the run's dtype. Noise is drawn from `generator` (CPU)
-  /// as often, and in the same dtype and order, as the reference draws it. To redo a step, restore() the earlier state
-  /// and reset the generator.
+  /// because the rounding to this dtype affects the result. `sample` has the prediction's shape; the order of the axes
+  /// does not matter. The result has the reference's dtype; the pipeline casts it to the run's dtype. Noise is drawn
+  /// from `generator` (CPU) as often, and in the same dtype and order, as the reference draws it. To redo a step,
+  /// restore() the earlier state and reset the generator.
   virtual at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                           at::Generator generator) = 0;
   /// Returns the final latents (x0) that the prediction of step `index` implies. Takes the same arguments as step().

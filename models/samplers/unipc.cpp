@@ -19,15 +19,15 @@ namespace {
 
 constexpr int64_t kOrder = 2;
 
-/// The weights of two differences: of the clean prediction before the span's start (`older`) and of the one at the
-/// span's end (`end`), each less the clean prediction at the span's start. Each difference is divided by the place r of
-/// its prediction, where the span's start has place 0 and its end has place 1.
+/// The weights in mean(c) = c_s + older (c_r - c_s) / r + end (c_t - c_s). c_s and c_t are the clean predictions at the
+/// span's start and end. c_r is the one before the start, at r < 0, where r counts in spans: 0 at the start, 1 at the
+/// end.
 struct Weights {
   at::Tensor older, end;
 };
 
 /// Returns the weights with which the result is exact if c is a parabola. For n = 1 and 2, the mean of r^n must equal
-/// the sum of weight * r^(n-1) over the places r = `older` and r = 1. The means are computed as in the reference,
+/// the sum of weight * r^(n-1) over the positions r = `older` and r = 1. The means are computed as in the reference,
 /// because their cancellation errors for small h affect the result.
 Weights parabola_weights(const at::Tensor& h, const at::Tensor& older) {
   const at::Tensor decay = rounded_expm1(-h);
