@@ -7,8 +7,8 @@
 
 namespace sparsereel::models {
 
-/// The two stream sockets to another rank: `data` for calls, and `control` for failures, which a process reads even
-/// while it computes. They are -1 if there is no connection, for example from a rank to itself.
+/// The two stream sockets to another rank: `data` for calls, and `control` for reports of failures. A process reads
+/// `control` even while it computes. Both are -1 if there is no connection, for example from a rank to itself.
 struct Link {
   int data = -1, control = -1;
 };

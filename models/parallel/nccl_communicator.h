@@ -57,8 +57,8 @@ class NcclCommunicator {
   /// Returns true while enqueued work is unfinished. When the watched call is done, the last call is watched next, with
   /// its own time limit.
   bool waits();
-  /// Returns a description of what is wrong; empty if nothing is wrong. Looks several times before it reports an NCCL
-  /// error, because another rank's message may explain the error.
+  /// Returns a description of what is wrong; empty if nothing is wrong. Reports an NCCL error only after it has found
+  /// one in several calls in a row, because another rank's message may explain the error.
   std::string find_problem();
   void look();
   /// Runs act() and ends the group if it throws. GPU queries throw the GPU's faults, and nothing else would catch them

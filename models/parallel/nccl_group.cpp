@@ -97,7 +97,7 @@ NcclGroup::NcclGroup(std::shared_ptr<SocketGroup> control, c10::Device device,
                      std::unique_ptr<NcclCommunicator> communicator)
     : control_(std::move(control)), device_(device), communicator_(std::move(communicator)) {}
 
-/// Destroys all groups that split() made in parallel, because NCCL takes 0.3 s for each.
+/// Destroys the groups that split() made. Does so in parallel, because NCCL takes 0.3 s for each.
 NcclGroup::~NcclGroup() {
   std::vector<std::future<void>> farewells;
   try {

@@ -47,7 +47,7 @@ class NcclGroup final : public Group {
   void close_windows() override;
   /// Makes NCCL map the other GPUs' memory now; otherwise the first calls would spend time on it. Prepares this group
   /// and the groups that split() makes by each entry of `splits`, which holds the colors of all ranks. Runs in a
-  /// separate stream. Does not use the control group's sockets either.
+  /// separate stream. Does not use the control group's sockets.
   void prepare(const std::vector<std::vector<int64_t>>& splits);
   void abort(const std::string& reason) noexcept override;
   void check() const override { control_->check(); }

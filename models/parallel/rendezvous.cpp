@@ -183,8 +183,8 @@ class RanksMeeting {
             .address = own_.address};
   }
 
-  /// Returns the addresses of a listener. If another host reports a loopback address, it is rank 0's host, whose own
-  /// name stands for that address there. Other hosts reach it by MASTER_ADDR.
+  /// Returns the addresses of a listener. A loopback address from another host comes from rank 0's host, where that
+  /// host's own name stands for a loopback address. This rank then uses MASTER_ADDR, which names the same host.
   std::vector<TcpAddress> addresses_of(const ListenerRecord& there) const {
     const auto port = static_cast<uint16_t>(there.port);
     std::vector<TcpAddress> addresses = addresses_of_host(there.address.text(), port);

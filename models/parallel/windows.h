@@ -15,8 +15,8 @@ class Windows {
   virtual at::Tensor of(int64_t rank) const = 0;
   /// Runs put(), which may write to all windows. All ranks call this. Later work of the stream finds in this rank's
   /// window what all ranks have written in put(). It also finds what they wrote earlier in streams that waited for the
-  /// last exchange(). Data stays until this rank's next exchange(). Consecutive exchanges must write disjoint regions,
-  /// because peers may still be reading the previous one. Throws as the group's calls do.
+  /// last exchange(). The data stays valid until this rank's next exchange(). Consecutive exchanges must write disjoint
+  /// regions, because peers may still be reading the previous one. Throws as the group's calls do.
   virtual void exchange(const std::function<void()>& put) = 0;
   /// Releases the windows. All ranks call this before they destroy the windows. Otherwise, for example after a rank's
   /// failure, memory may stay allocated.
