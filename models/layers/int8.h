@@ -30,8 +30,9 @@ Int8Rows quantize_int8(const at::Tensor& x, int64_t rotation);
 /// larger.
 Int8Rows quantize_int8_weight(const at::Tensor& weight);
 
-/// Returns true if linear() multiplies x by this layer in integers: on a CPU, and on a GPU if x is fp16 or bf16 and the
-/// layer's sizes are multiples of 16.
+/// Returns true if linear() multiplies x by this layer in integers. All of the layer's rows must have
+/// StoredRows::multiplies set. On a GPU, x must also be fp16, bf16 or already int8, and the layer's sizes multiples of
+/// 16.
 bool multiplies_in_int8(const Activation& x, const Linear& layer);
 
 /// Returns the rotation with which x [.., in] can be quantized once for all parts of the layer (linear_layer.h: rows)

@@ -37,9 +37,9 @@ at::Tensor feed_forward_gelu_tanh(Activation x, const Linear& in, const Linear& 
 /// takes one pass over memory.
 at::Tensor feed_forward_swiglu(const Activation& x, const Linear& in, const Linear& out);
 
-/// Returns linear(x, layer) for each layer, [B, out] in x's dtype. Use it for few rows x [B, in], such as the
-/// modulation vectors of a batch, for which reading the weights takes most of the time. On a GPU, up to 4 rows and 4
-/// layers of fp16 or bf16 take one kernel launch.
+/// Returns linear(x, layer) for each layer, [B, out]. Use it for few rows x [B, in], such as the modulation vectors of
+/// a batch, for which reading the weights takes most of the time. On a GPU, up to 4 rows and 4 layers of fp16 or bf16
+/// take one kernel launch, and the results are fp32. Otherwise the results have x's dtype.
 std::vector<at::Tensor> linear_few_rows(const at::Tensor& x, at::ArrayRef<const Linear*> layers);
 
 }  // namespace sparsereel::models

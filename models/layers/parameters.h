@@ -50,7 +50,7 @@ struct StoredRows {
   std::vector<LowRank> deltas = {};  // changes by LoRAs, added to the unpacked rows
   int64_t rotation = 0;              // columns of each group that was rotated before quantizing (rotation.h); 0: none
   bool multiplies = false;           // true if products with these int8 rows are computed in integers (int8.h)
-  at::Tensor column_scale{};         // fp32 [columns], multiplies the unpacked and rotated columns; may be undefined
+  at::Tensor column_scale{};         // fp32 [columns], multiplies columns after rotating them back; may be undefined
 };
 
 /// A tensor of a module, and how checkpoints store it.

@@ -1,6 +1,6 @@
 // The elementwise kernels of transformer blocks as plain functions of raw pointers, strides and a stream. No torch, no
-// CUDA header. Each function enqueues one launch, computes in fp32, and returns null or CUDA's error message. Their CPU
-// counterparts are layers/row_kernels.h and torch's operators.
+// CUDA header. Each function computes in fp32 and enqueues one launch, unless its comment says otherwise. It returns
+// null or CUDA's error message. Their CPU counterparts are layers/row_kernels.h and torch's operators.
 #pragma once
 
 #include <cstdint>
