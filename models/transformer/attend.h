@@ -46,7 +46,7 @@ class Attend {
   /// statistics leave it out.
   at::Tensor cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
                    const at::Tensor& key_bias, const Linear& out);
-  /// Returns linear(the sum of two cross-attentions, out), for two contexts with a softmax of their own each. The
+  /// Returns linear(the sum of two cross-attentions, out), for two contexts, each with a softmax over its own keys. The
   /// prologue is applied to q and to the first context's keys k. The keys in `second` must already have it applied.
   at::Tensor cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const attention::Prologue& prologue,
                    const at::Tensor& key_bias, const KeysAndValues& second, const Linear& out);

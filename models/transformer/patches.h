@@ -27,8 +27,9 @@ at::Tensor unpatchify(const at::Tensor& patches, const PatchSize& patch, const T
 at::Tensor unpatchify_channels_last(const at::Tensor& patches, int64_t all, int64_t channels, const PatchSize& patch,
                                     const TokenPlan& plan);
 
-/// Returns int64 [slice], in the plan's order: 1 for tokens of which any latent is known, or else 0. `mask` is
-/// Conditioning::mask [1, F, 1, H, W]. Each of its axes has length 1 or the length of the latents.
+/// Returns int64 [slice], in the plan's order: 1 for tokens with at least one known latent (one where `mask` is 0), and
+/// 0 for the others. `mask` is Conditioning::mask [1, F, 1, H, W]. Each of its axes has length 1 or the length of the
+/// latents.
 at::Tensor known_tokens(const at::Tensor& mask, const PatchSize& patch, const TokenPlan& plan);
 
 }  // namespace sparsereel::models

@@ -28,8 +28,8 @@ namespace sparsereel::models {
 /// width]. Throws Error naming config_file if the latents have another shape, or do not consist of whole patches.
 hilbert::Grid grid_of_patches(const at::Tensor& latents, int64_t channels, const PatchSize& patch,
                               const std::string& config_file, LatentLayout layout = LatentLayout::channels_first);
-/// Returns the modulation vectors of the video tokens from a table [R, rows of vectors, C]. Along the second dimension,
-/// `first` is the shift, first + 1 the scale, and, if `rows` is 3, first + 2 the gate.
+/// Returns the modulation vectors of the video tokens from a table [R, K, C] of K vectors in each of R sets. Vector
+/// `first` of a set is the shift, first + 1 the scale, and, if `rows` is 3, first + 2 the gate.
 JointModulation modulation_rows(const at::Tensor& table, int64_t first, int64_t rows,
                                 const at::Tensor& row_of_token = {});
 /// Throws Error unless each batch entry of the latents has one text and one timestep, and the text has the width
