@@ -17,7 +17,8 @@ at::Tensor convolve_sound(const at::Tensor& x, const at::Tensor& weight, const a
                           const SoundSteps& steps);
 
 /// The transposed convolution of x [B, in, length] with weight [in, out, kernel]. Each element of x adds a kernel to
-/// the result, `stride` elements after the kernel before. `padding` elements at either end of the result are left out.
+/// the result, `stride` elements after the kernel of the previous element. `padding` elements at either end of the
+/// result are left out.
 at::Tensor spread_sound(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const SoundSteps& steps);
 
 }  // namespace sparsereel::models
