@@ -13,7 +13,7 @@ namespace sparsereel::models {
 std::unique_ptr<LoadedTransformer> load_cogvideox_transformer(const Component& component, at::Device device,
                                                               WeightFormat format, const Streaming& streaming = {});
 
-/// Loads the VAE as load_vae() in components.h describes.
+/// Loads the parts of the VAE that `parts` names.
 std::unique_ptr<Vae> load_cogvideox_vae(const Component& component, at::Device device, at::ScalarType dtype,
                                         VaeParts parts = VaeParts::decoder);
 

@@ -11,7 +11,8 @@ namespace sparsereel::models {
 /// The config of diffusers' MiniMaxH3Transformer3DModel.
 struct MiniMaxH3Config {
   static constexpr int64_t kSoundChannels = 2;  // left and right
-  /// The timestep of keyframes in every step. Keyframes at this timestep hold almost no noise.
+  /// The timestep of keyframes, unless the video's timestep is already higher. Keyframes at this timestep have almost
+  /// no noise.
   static constexpr double kKeyframeTime = 0.999;
 
   int64_t num_attention_heads = 56;

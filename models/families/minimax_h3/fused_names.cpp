@@ -68,7 +68,7 @@ RowReader reader_of(Dtype dtype) {
 /// The first numbers of each row of one layer's weight, and the factors that scale its rows.
 struct LayerNumbers {
   std::span<const std::byte> data = {};
-  int64_t rows = 0, columns = 0;  // columns: those that are read
+  int64_t rows = 0, columns = 0;  // `columns` counts only those that are read
   size_t row_bytes = 0;
   RowReader reader = {};
   /// One for each row; empty if one factor scales all rows, because one factor changes no ratio of lengths.
@@ -123,8 +123,8 @@ std::vector<double> lengths_of_groups(const LayerNumbers& numbers, int64_t dim) 
   return groups;
 }
 
-/// The sums of squares of an analysis of variance, added up over several layers. In each layer, queries, keys and
-/// values have a mean of their own.
+/// The sums of squares of an analysis of variance, added up over several layers. Queries, keys and values have separate
+/// means in each layer.
 struct Variance {
   double between = 0, within = 0;
   int64_t between_freedom = 0, within_freedom = 0;

@@ -16,7 +16,7 @@ namespace sparsereel::models {
 std::unique_ptr<LoadedTransformer> load_minimax_h3_transformer(const Component& component, at::Device device,
                                                                WeightFormat format, const Streaming& streaming = {});
 
-/// Loads the VAE as load_vae() in components.h describes. It multiplies matrices in fp32 on a CPU and in fp16 on a GPU,
+/// Loads the parts of the VAE that `parts` names. It multiplies matrices in fp32 on a CPU and in fp16 on a GPU,
 /// whatever `dtype` says. Its encoder encodes single pictures.
 std::unique_ptr<Vae> load_minimax_h3_vae(const Component& component, at::Device device, at::ScalarType dtype,
                                          VaeParts parts = VaeParts::decoder);

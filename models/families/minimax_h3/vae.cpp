@@ -109,7 +109,7 @@ void MiniMaxH3Vae::decode(const at::Tensor& latents, const DecodeMode& /*mode*/,
     take((frames * colors.deviation + colors.mean).clamp_(0, 1).mul_(2).sub_(1).to(latents.scalar_type()));
   };
   const at::Tensor all = denormalized(latents.to(at::kFloat), config_.latents_mean, config_.latents_std);
-  at::Tensor overlap;  // this clip's first frames, as decoded with the clip before
+  at::Tensor overlap;  // this clip's first frames, as decoded with the previous clip
   for (int64_t i = 0; i < clips; ++i) {
     const at::Tensor frames =
         decode_clip(all.narrow(2, i * clip_latents, clip_latents + config_.overlapping_latents()), step_done);
@@ -180,10 +180,10 @@ double largest_overlap(const FixedTiles& tiles) {
   return static_cast<double>(most) / static_cast<double>(tiles.size);
 }
 
-// Returns the largest of three amounts, plus the frames that are kept of the clip before. The first amount is that of a
-// row of tiles that passes a block's feed-forward (the residual stream, its norm and the update in fp32, and the gated
-// values) or becomes pixels. The second is that of a row of tiles that is blended: its pixels, their blended copy and,
-// below other tiles, the pixels of the row above. The third is that of a clip's frames that get their colors.
+// Returns the largest of three amounts, plus the frames that are kept of the previous clip. The first amount is that of
+// a row of tiles that passes a block's feed-forward (the residual stream, its norm and the update in fp32, and the
+// gated values) or becomes pixels. The second is that of a row of tiles that is blended: its pixels, their blended copy
+// and, below other tiles, the pixels of the row above. The third is that of a clip's frames that get their colors.
 uint64_t MiniMaxH3Vae::untiled_bytes(int64_t /*latent_frames*/, int64_t latent_height, int64_t latent_width) const {
   const int64_t scale = config_.pixels_a_latent(), channels = config_.decoder_width();
   const int64_t latent_frames = config_.latents_a_clip() + config_.overlapping_latents();

@@ -17,8 +17,8 @@ namespace sparsereel::models {
 
 /// A block's weights for one of its two streams, of width S = C or W.
 struct MochiStream {
-  Linear modulation;  // [4 S, C]: scale and gate of attention, then of the feed-forward; [S, C] in the block that ends
-                      // the text
+  Linear modulation;  // [4 S, C]: scale and gate of attention, then of the feed-forward; [S, C] in the text stream of
+                      // the last block
   Linear qkv;         // [3 C, S]: queries, keys and values stacked
   at::Tensor norm_q, norm_k;  // [D] in fp32, as the attention kernels read them
   Linear to_out;              // [S, C]

@@ -31,8 +31,8 @@ int64_t doubled(int64_t frames) {
 }
 
 /// Replaces each frame of x [F, H, W, C], except the first, by two. The first of the two blends three quarters of the
-/// frame with a quarter of the frame before it; the second, with a quarter of the frame behind it. The new frames right
-/// behind x's first frame and at the end are not blended. Passes all 2 F - 1 frames in order to put(index, frame [H, W,
+/// frame with a quarter of the previous frame; the second, with a quarter of the next frame. The new frame right after
+/// x's first frame, and the last one, are not blended. Passes all 2 F - 1 frames in order to put(index, frame [H, W,
 /// C]).
 void each_of_twice_as_many(const at::Tensor& x, const auto& put) {
   const int64_t last = x.size(0) - 1;

@@ -25,10 +25,10 @@ struct OpenSoraPlanAttention {
 
 struct OpenSoraPlanLevel {
   std::vector<ResnetBlock<GroupNorm>> resnets;
-  /// The convolution behind upsampling of height and width only: [channels, channels, 3, 3], channels-last. Undefined
-  /// if the level does not upsample in this way.
+  /// The convolution after upsampling of height and width only: [channels, channels, 3, 3], channels-last. Undefined if
+  /// the level does not upsample in this way.
   at::Tensor pixels_weight, pixels_bias;
-  /// The convolution behind upsampling of frames, height and width; unset if the level does not upsample in this way.
+  /// The convolution after upsampling of frames, height and width; unset if the level does not upsample in this way.
   std::optional<CausalConv3d> upsampler;
   bool doubles_frames = false;
 

@@ -13,7 +13,8 @@ std::unique_ptr<LoadedTransformer> load_open_sora_plan_transformer(const Compone
                                                                    WeightFormat format,
                                                                    const Streaming& streaming = {});
 
-/// Loads the VAE as load_vae() in components.h describes.
+/// Loads the VAE's decoder, whatever `parts` says. The encoder is not supported, and load_vae() (engine/components.h)
+/// refuses to load it.
 std::unique_ptr<Vae> load_open_sora_plan_vae(const Component& component, at::Device device, at::ScalarType dtype,
                                              VaeParts parts = VaeParts::decoder);
 

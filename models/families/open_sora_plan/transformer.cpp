@@ -104,7 +104,7 @@ void OpenSoraPlan::block(size_t layer, Tokens& tokens, Attend& attend) const {
   const JointModulation first = modulation_rows(table, 0, 3), second = modulation_rows(table, 3, 3);
   Activation x = tokens.hidden.norm_modulate({}, config_.norm_eps, first, block.qkv);
   tokens.hidden.add(linear(self_attention(block, std::move(x), attend), block.to_out), first);
-  /// No norm precedes cross-attention.
+  // No norm precedes cross-attention.
   tokens.hidden.add(cross_attention(block, tokens.hidden.value(), tokens, attend));
   tokens.hidden.add_feed_forward({}, config_.norm_eps, second, block.feed_forward_in, block.feed_forward_out);
 }

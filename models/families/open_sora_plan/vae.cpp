@@ -12,8 +12,8 @@
 namespace sparsereel::models {
 namespace {
 
-// Settings of the reference's scripts. Each chunk of latent frames begins with the last latent frame of the chunk
-// before. Sizes of tiles are in latents.
+// Settings of the reference's scripts. Each chunk of latent frames begins with the last latent frame of the previous
+// chunk. Sizes of tiles are in latents.
 constexpr int64_t kChunkFrames = 8, kChunkStride = 7;
 constexpr TileAxis kTiles = {.size = 64, .stride = 56};
 
@@ -39,7 +39,7 @@ class OpenSoraPlanVae final : public CoderVae<OpenSoraPlanVaeConfig, OpenSoraPla
                     const VaeProgress& progress) const;
 };
 
-// Decodes a chunk, and drops its first `surplus` frames, which the chunk before has decoded.
+// Decodes a chunk, and drops its first `surplus` frames, which the previous chunk has decoded.
 void OpenSoraPlanVae::decode_chunk(const at::Tensor& latents, const DecodeMode& mode, int64_t surplus,
                                    const TakeFrames& take, const VaeProgress& progress) const {
   auto take_new = [&, left = surplus](const at::Tensor& frames) mutable {

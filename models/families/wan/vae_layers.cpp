@@ -22,7 +22,7 @@ auto list_gammas(const Visit& visit) {
 }
 
 void gamma_norm_silu(const at::Tensor& gamma, const at::Tensor& x, const at::Tensor& out, const at::Tensor& bias,
-                     const RowSplit* /*rows: each pixel by itself*/) {
+                     const RowSplit* /*rows: each pixel is normalized alone*/) {
   rms_norm_silu(x, gamma, out, bias);
 }
 
