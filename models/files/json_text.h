@@ -1,4 +1,4 @@
-// Parses JSON from outside (headers, indexes, configs), with limits on what it may contain. No torch.
+// Parses JSON that other programs wrote (headers, indexes, configs), with limits on what it may contain. No torch.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ nlohmann::json parse_json_if_valid(std::string_view text);
 /// Works like parse_json() for CBOR, the binary form of JSON (RFC 8949). Strings in it need not be UTF-8.
 nlohmann::json parse_cbor(std::span<const uint8_t> bytes, const std::string& source, const std::string& remedy);
 
-/// Formats a name from outside for an error message: adds quotes, escapes control characters, and cuts it to 120 bytes.
+/// Formats a name that comes from a file for an error message: adds quotes, escapes control characters, and cuts it to
+/// 120 bytes.
 std::string in_quotes(std::string_view name);
 
 /// Returns true for the placeholder text of a Git LFS checkout whose real file was not downloaded.

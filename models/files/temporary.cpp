@@ -40,7 +40,7 @@ LiveTemporaries& live_temporaries() {
 constexpr pid_t kAnyProcess = 0;
 
 /// Returns `.name.<pid>.partial.ext`. If a killed process with the same id left a file of this name, the caller tries
-/// again with attempt 1, 2, .., which puts a number behind the id.
+/// again with attempt 1, 2, .., which puts the number after the id.
 fs::path temporary_name(const fs::path& target, pid_t process, int attempt) {
   std::ostringstream suffix;
   suffix << "." << process;
@@ -167,7 +167,7 @@ void Temporary::remove_all() noexcept {
   const std::lock_guard lock(live.mutex);
   for (const fs::path& path : live.paths) {
     // Another thread may still add files to a folder, so one attempt may not be enough. Once the folder is gone, that
-    // thread fails, and its destructor waits for this lock.
+    // thread fails, and the destructor of its Temporary waits for this lock.
     constexpr int kAttempts = 100;
     for (int attempt = 0; attempt < kAttempts && !remove_tree(path); ++attempt) continue;
   }
@@ -192,8 +192,8 @@ void remove_leftovers(const std::vector<fs::path>& targets) {
     if (target.empty()) continue;
     std::error_code ignored;
     const fs::path file = fs::absolute(target.has_filename() ? target : target.parent_path(), ignored);
-    // A video that was written through a link has its recipe beside the link. So leftovers are removed both there and
-    // beside the file to which the link points.
+    // A video that was written through a symbolic link has its recipe beside the link. So leftovers are removed both
+    // there and beside the file to which the link points.
     for (const fs::path& each : {file, behind_links(file)}) names[each.parent_path()].insert(each.filename().string());
   }
   for (const auto& [folder, ours] : names) {

@@ -130,7 +130,7 @@ std::string to_utf8(std::u32string_view text) {
 
 std::u32string normal_form_c(std::u32string_view text) {
   // utf8proc 2.8 loses this code point after a Hangul syllable. It joins with no other character, so the parts of the
-  // text before and behind it are composed separately.
+  // text before and after it are composed separately.
   constexpr char32_t kLostVowel = 0x11A7;
   std::u32string result;
   for (size_t at = text.find(kLostVowel); at != std::u32string_view::npos; at = text.find(kLostVowel)) {
