@@ -36,8 +36,8 @@ std::vector<double> timesteps_of(const SchedulerConfig& config, int64_t count) {
   return {timesteps.rbegin(), timesteps.rend()};
 }
 
-/// Interpolates linearly between the table's entries at index `place`. Computes in fp64 and by the slope, to round as
-/// numpy does.
+/// Interpolates linearly between the table's entries at the fractional index `place`. Computes in fp64 and by the
+/// slope, to round as numpy does.
 double interpolated(const at::Tensor& table, double place) {
   const auto* entries = table.const_data_ptr<float>();
   const int64_t last = table.numel() - 1, below = std::min(static_cast<int64_t>(place), last);
