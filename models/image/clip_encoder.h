@@ -40,7 +40,7 @@ struct ClipEncoder : ImageEncoder {
   uint64_t bytes = 0;
 
   /// Loads transformers' CLIPVisionModel or CLIPVisionModelWithProjection, or the vision part of the file that a video
-  /// model's authors publish. The last layer, the weights behind it and CLIP's text encoder are not read. Throws Error
+  /// model's authors publish. The last layer, the weights after it and CLIP's text encoder are not read. Throws Error
   /// naming a field of config.json, or listing every weight that does not fit.
   static ClipEncoder load(const Component& component, at::Device device, at::ScalarType dtype);
 

@@ -13,9 +13,9 @@
 namespace sparsereel::models {
 
 /// Returns the pictures in the size of the video, in the same order. The first picture is stretched() (resize.h); it is
-/// not cropped, because the video takes its shape. All other pictures are covered(). Throws Error (field last_image) if
-/// one of them would have more than kMostImagePixels when it is scaled to cover the video, because its shape is too
-/// different.
+/// not cropped, because the video takes its aspect ratio. All other pictures are covered(). Throws Error (field
+/// last_image) if one of them would have more than kMostImagePixels when it is scaled to cover the video, because its
+/// aspect ratio is too different from the video's.
 std::vector<Picture> keyframe_pictures(const std::vector<Picture>& pictures, int64_t height, int64_t width);
 
 /// Throws the error of keyframe_pictures() for a picture of this size that is not the first. Needs only the size, so it

@@ -23,7 +23,7 @@ struct PictureBox {
 };
 
 PictureBox whole(const Picture& picture);
-/// Returns the largest centered part of the picture that has the shape height : width.
+/// Returns the largest centered part of the picture with the aspect ratio width : height.
 PictureBox center(const Picture& picture, int64_t height, int64_t width);
 
 /// Resizes a part of a picture to height x width, one axis after the other, and rounds to 8 bits after each. When it

@@ -57,7 +57,7 @@ Picture covered(const Picture& picture, int64_t height, int64_t width) {
 }
 
 at::Tensor square_image(const Picture& picture, int64_t side) {
-  // A picture of a longer shape would take gigabytes once its shorter edge is scaled to `side`.
+  // A picture with a larger ratio of its edges would take gigabytes once its shorter edge is scaled to `side`.
   constexpr int64_t kMostRatio = 100;
   const int64_t shorter = std::min(picture.height, picture.width), longer = std::max(picture.height, picture.width);
   if (longer / shorter >= kMostRatio)

@@ -15,7 +15,7 @@ at::Tensor fit_image(const Picture& picture, int64_t height, int64_t width, Resi
 /// Returns a picture of 8 bits as fp32 [1, 3, 1, height, width] in [-1, 1] on the CPU, in its own size.
 at::Tensor frame_of(const Picture& picture);
 
-/// Returns the picture resized to this size by Pillow's Lanczos filter. Does not keep the picture's shape.
+/// Returns the picture resized to this size by Pillow's Lanczos filter. Does not keep the picture's aspect ratio.
 Picture stretched(const Picture& picture, int64_t height, int64_t width);
 
 /// Returns the center of the picture in this size. Before cropping, Pillow's Lanczos filter resizes the whole picture
