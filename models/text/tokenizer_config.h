@@ -13,8 +13,8 @@ struct AddedToken {
   std::string content;
   bool lstrip = false;  // the token absorbs white space before it
   bool rstrip = false;  // the token absorbs white space after it
-  /// True if the token is searched for after the text's normalization, false if before. Only byte-level BPE makes this
-  /// difference.
+  /// True if the token is searched for after the text's normalization, false if before. Only byte-level BPE
+  /// distinguishes the two.
   bool normalized = false;
   int64_t stated_id = -1;  // the id that a file gives the token; -1 if no file does
 };

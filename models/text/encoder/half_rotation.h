@@ -1,5 +1,5 @@
 // Rotary embeddings (Su et al., arXiv 2104.09864) in which a channel of a head's first half forms a pair with the
-// channel at the same place of the second half.
+// channel at the same position in the second half.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -30,8 +30,8 @@ struct T5Config {
 /// feature.
 T5Config parse_t5_config(const nlohmann::json& json, const std::string& file);
 
-/// Throws Error naming file and field if the checkpoint's text encoder has another model_type ("umt5"), or another
-/// width than the transformer's `field`.
+/// Throws Error naming file and field if the checkpoint's text encoder has another model_type ("umt5"), or if its
+/// d_model differs from `width`, the value of the transformer's `field`.
 void check_text_encoder(const Checkpoint& checkpoint, const std::string& model_type, const std::string& field,
                         int64_t width);
 

@@ -15,7 +15,7 @@ constexpr const char *kEncoderInner = "num_heads x d_kv", *kBiases = "layers wit
 const std::string kBlock = "encoder.block.", kFirst = kBlock + "0.layer.",
                   kBias = ".layer.0.SelfAttention.relative_attention_bias.weight";
 
-/// Pairs our names of a block's layers with another program's names of them, which begin with `block`.
+/// Returns pairs of names of a block's layers: ours, and another program's, which begin with `block`.
 NameMap::Pairs layers_of(const std::string& block, const NameMap::Pairs& names) {
   NameMap::Pairs pairs;
   for (const auto& [ours, theirs] : names) pairs.emplace_back("encoder.block.*.layer." + ours, block + theirs);

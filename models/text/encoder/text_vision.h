@@ -14,7 +14,7 @@ namespace sparsereel::models {
 struct TextPicture {
   int64_t rows = 0, columns = 0;        // size of the grid in tokens
   at::Tensor tokens{};                  // [rows x columns, C], row by row
-  std::vector<at::Tensor> of_layers{};  // [rows x columns, C]; entry i is added after layer i
+  std::vector<at::Tensor> of_layers{};  // [rows x columns, C]; the text encoder adds entry i after its layer i
   int64_t first = 0;                    // index of the first of the text's tokens that stand for the picture
 };
 
@@ -32,8 +32,8 @@ class TextVision {
   virtual TextPicture look(const Picture& picture) const = 0;
   virtual PictureMarks marks() const = 0;
   virtual uint64_t weight_bytes() const = 0;
-  /// Estimates the peak bytes of look() beside the weights, for a picture of this size in pixels. Throws Error as
-  /// look() does.
+  /// Estimates the peak bytes of look() in addition to the weights, for a picture of this size in pixels. Throws Error
+  /// as look() does.
   virtual uint64_t look_bytes(int64_t height, int64_t width) const = 0;
 };
 
