@@ -22,8 +22,8 @@ class Group {
   virtual int64_t rank() const = 0;  // from 0 to size() - 1
   virtual int64_t size() const = 0;
 
-  /// Sends send[i] to rank i, and receives receive[i] from it. Both ranks must give the same size, but sizes may differ
-  /// between pairs of ranks.
+  /// Sends send[i] to rank i, and receives receive[i] from it. send[j] of rank i must have the size of receive[i] of
+  /// rank j; sizes may differ otherwise.
   virtual void all_to_all(std::span<const at::Tensor> send, std::span<const at::Tensor> receive) = 0;
   /// Gathers each rank's `send` in receive[rank]. Shapes may differ by rank.
   virtual void all_gather(const at::Tensor& send, std::span<const at::Tensor> receive) = 0;

@@ -34,7 +34,7 @@ class NcclCommunicator {
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
   void begin(const Make& make);
-  /// Splits this communicator: `part` becomes the communicator of the ranks with this color.
+  /// Splits this communicator: `part` becomes the communicator of the ranks with this color, ordered by `key`.
   void split_into(NcclCommunicator& part, int color, int key);
   /// Enqueues the NCCL calls of `calls` on torch's current stream, as one group.
   void enqueue(const Calls& calls);

@@ -27,7 +27,7 @@ constexpr std::chrono::milliseconds kCallAgain{100};  // pause after a call that
 
 constexpr const char* kSameCommandRemedy = "find out why it did not start, and start all ranks with the same command";
 
-/// The place where a rank listens. It is sent as its bytes.
+/// The address at which a rank listens. It is sent as its bytes.
 struct ListenerRecord {
   ShortText<64> host;     // host name
   ShortText<64> address;  // numeric address
@@ -193,7 +193,7 @@ class RanksMeeting {
     return addresses;
   }
 
-  /// Looks up rank 0's place each time, because it may change in a store that has outlived a run.
+  /// Looks up rank 0's address each time, because the store may still hold the address of an earlier run.
   std::vector<TcpAddress> addresses_of_rank_0() {
     if (!store_) return addresses_of_host(host_, place_.port);
     std::string host, address;

@@ -1,4 +1,4 @@
-// Connects the processes of several hosts. Rank 0 listens at a known place, and tells each rank where the other ranks
+// Connects the processes of several hosts. Rank 0 listens at a known address, and tells each rank where the other ranks
 // listen.
 #pragma once
 

@@ -21,7 +21,7 @@ Slice slice_of(int64_t count, int64_t ranks, int64_t rank);
 /// Returns this rank's slice of `count`, or all of `count` if the group is null.
 Slice slice_of(int64_t count, const Group* group);
 
-/// Returns the largest number of rows that a rank holds of a picture with `rows` rows, its neighbors' rows included.
+/// Returns an estimate of the most rows that a rank holds of a picture with `rows` rows, its neighbors' rows included.
 int64_t piece_of_height(int64_t rows, int64_t ranks);
 
 /// The groups in which ranks split the work. If there are two guidance passes and the number of ranks is even, half of
@@ -29,7 +29,7 @@ int64_t piece_of_height(int64_t rows, int64_t ranks);
 /// ranks of one pass split the tokens, and in attention the heads. Otherwise all ranks split tokens and heads.
 struct SplitGroups {
   Group* all = nullptr;  // null if one rank makes the video
-  /// Ranks that hold the other slices of the same passes' tokens; null if this rank has all tokens.
+  /// Ranks that hold the other slices of the tokens of the same passes; null if this rank has all tokens.
   std::shared_ptr<Group> tokens;
   /// Ranks that compute the other passes of the same tokens; null if this rank computes all passes.
   std::shared_ptr<Group> passes;

@@ -25,7 +25,7 @@ std::span<std::byte> room_of(const at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
 }
 
-/// Copies of tensors on the host. give() copies received data back to where the tensors are.
+/// Copies of tensors on the host. give() copies received data back into the tensors.
 class OnHost {
  public:
   OnHost(std::span<const at::Tensor> tensors, bool with_values) : tensors_(tensors) {

@@ -29,7 +29,7 @@ class SocketGroup final : public Group {
   void all_reduce_sum(const at::Tensor& tensor) override;
   void all_reduce_max(const at::Tensor& tensor) override;
   void broadcast(const at::Tensor& tensor, int64_t root) override;
-  /// Splits the group. The parts use the same sockets, so whatever ends a part ends the whole group.
+  /// Splits the group. The new groups use the same sockets, so whatever ends one of them ends all.
   std::shared_ptr<Group> split(int64_t color) override;
   Windows* windows(int64_t /*bytes*/, at::Device /*device*/) override { return nullptr; }
   void close_windows() override {}

@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kGrace{200};       // time to hear the report of the rank that failed first
 constexpr milliseconds kLostGrace{2000};  // time for the listener to hear why a data socket was closed
-constexpr size_t kMostWords = 4096;       // most bytes sent of a cause or a remedy
+constexpr size_t kMostWords = 4096;       // limit in bytes for a cause, and for a remedy, in a message
 constexpr size_t kNameBytes = 64;
 
 constexpr const char* kSeeWhatEndedIt =
@@ -93,7 +93,7 @@ std::string seconds_text(milliseconds time) {
   return seconds > 0 ? std::to_string(seconds) + " s" : std::to_string(time.count()) + " ms";
 }
 
-/// Returns true if nothing could be moved just now; false if the socket is broken.
+/// Returns true if errno says that the socket is only busy; false if it is broken.
 bool only_busy() {
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
 }

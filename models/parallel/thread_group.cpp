@@ -27,7 +27,7 @@ constexpr const char* kRemedy = "run it again: the work done so far is lost";
 struct Fate {
   std::mutex mutex;
   std::condition_variable changed;
-  std::optional<std::string> ended;  // why they have ended; unset before
+  std::optional<std::string> ended;  // why they have ended; unset until then
   std::set<int64_t> gone;            // ranks that have left
 };
 
@@ -250,7 +250,7 @@ void run_in_threads(int64_t size, const std::function<void(Group&)>& body, std::
   std::mutex mutex;
   std::exception_ptr first;
   const auto run = [&](std::shared_ptr<Group>& own) {
-    // This is destroyed with the thread, so that the other ranks learn that this rank has left.
+    // Destroyed when this thread ends, so that the other ranks learn that this rank has left.
     const std::shared_ptr<Group> group = std::exchange(own, nullptr);
     std::string reason = "an exception of unknown type";
     try {
