@@ -16,8 +16,8 @@ struct Linear {
   at::Tensor weight{};  // [out, in] in the run's dtype or e4m3; if `rows` is not empty, the bytes of packed rows
   at::Tensor bias{};    // [out]; undefined if the layer has no bias
   at::Tensor scale{};   // fp32 [out], one for each row of an 8-bit weight
-  // The places of packed rows within `weight`; empty if `weight` is [out, in]. A product unpacks the rows, or
-  // multiplies them in integers if StoredRows::multiplies is set.
+  // Where packed rows lie within `weight`; empty if `weight` is [out, in]. A product unpacks the rows, or multiplies
+  // them in integers if StoredRows::multiplies is set.
   std::vector<StoredRows> rows{};
 
   /// Returns true if the weight is e4m3, so that the product is computed in 8-bit floating point.

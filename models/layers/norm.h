@@ -21,11 +21,11 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
 // has_norm_kernel() is true), they read and write x in one pass over memory. Modulation vectors may be fp32 for any x.
 
 /// Returns norm(x) * (1 + scale) + shift (adaLN; Peebles and Xie, arXiv 2212.09748). The video and the text of x [B, N,
-/// C] have vectors of their own. The text's vectors may be undefined if video_tokens = N.
+/// C] have separate vectors. The text's vectors may be undefined if video_tokens = N.
 at::Tensor layer_norm_modulate(const at::Tensor& x, const Norm& norm, double eps, int64_t video_tokens,
                                const JointModulation& modulation);
 
-/// Adds gate * update to x in place. x and update are [B, N, C]; video and text have gates of their own. If no gate is
+/// Adds gate * update to x in place. x and update are [B, N, C]; video and text have separate gates. If no gate is
 /// defined, adds update.
 void add_gated_(at::Tensor& x, const at::Tensor& update, int64_t video_tokens, const JointModulation& modulation);
 
