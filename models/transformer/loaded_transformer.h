@@ -26,7 +26,7 @@ class LoadedTransformer {
   virtual ~LoadedTransformer() = default;
 
   /// Runs the transformer on latents [B, ..], the conditioning of B passes, and timesteps [B], which may be fractional.
-  /// If the model takes conditioning latents as channels, they are in `latents`, behind the other channels, and not in
+  /// If the model takes conditioning latents as channels, they are in `latents`, after the other channels, and not in
   /// the conditioning. Returns the prediction, in the dtype of the latents and in their shape without conditioning.
   /// `cache` may skip the blocks after the first one, and remembers what they add when they run. If it is null, all
   /// blocks run.

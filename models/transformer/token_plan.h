@@ -22,7 +22,7 @@ struct TokenTables {
   at::Tensor video_positions;  // [N video, C], added to the tokens; undefined if there are none
   at::Tensor text_positions;   // [L, C], added to the text; undefined if there are none
   RotaryTable rotary;          // undefined if there is none
-  /// The rotary table of the tokens behind the video, in their order; undefined if they are not rotated.
+  /// The rotary table of the tokens after the video's, in their order; undefined if they are not rotated.
   RotaryTable text_rotary{};
   RotaryByHead rotary_by_head{};  // if defined, used instead of `rotary`
 };
@@ -40,7 +40,7 @@ struct TokenPlan {
   // fp32, one row for each video token of all ranks, because attention sees all of them. With rotates_text, rows for
   // the text tokens follow.
   RotaryTable rotary;
-  bool rotates_text = false;    // true if the tokens behind the video have rotary positions too
+  bool rotates_text = false;    // true if the tokens after the video's have rotary positions too
   at::Tensor rotary_pairs;      // attention::rotary_pairs() of `rotary` on a GPU
   RotaryByHead rotary_by_head;  // fp32, for all video tokens
 };

@@ -57,8 +57,8 @@ struct Tokens {
   at::Tensor modulation_rows{};
   at::Tensor context{};       // [B, L, C]: text for cross-attention
   at::Tensor context_bias{};  // fp32 [B, L], added to the scores of the context's keys; undefined if not needed
-  /// [1, L', C]: image tokens, to which cross-attention attends with a softmax of their own. Undefined if there are
-  /// none, or if image_keys already has the keys of all layers.
+  /// [1, L', C]: image tokens, to which cross-attention attends with a separate softmax. Undefined if there are none,
+  /// or if image_keys already has the keys of all layers.
   at::Tensor image_context{};
   /// Keys and values of image_context for each layer's cross-attention. Null if there are no image tokens.
   std::shared_ptr<ContextKeys> image_keys{};

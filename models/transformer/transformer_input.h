@@ -45,7 +45,7 @@ struct Prediction {
   }
 };
 
-/// The timesteps of all steps of a denoising.
+/// The timesteps of all steps of a denoising, or of a single forward pass.
 struct StepTimes {
   std::vector<double> video;    // one for each step
   std::vector<double> sound{};  // one for each step; empty if the model makes no sound
