@@ -47,8 +47,8 @@ struct ConvHistory {
   // If true, zeros precede a video's first frame; if false, copies of that frame.
   bool starts_on_zeros = false;
   bool ends = false;  // true if the next frames are the video's last, which need not be remembered
-  // Tells if a convolution has remembered other frames than before. The caller sets this to false to start comparing;
-  // while it is nullopt, frames are not compared.
+  // True if a convolution's remembered frames have changed since the caller set this to false; nullopt if frames are
+  // not compared.
   std::optional<bool> changed{};
   const RowSplit* rows = nullptr;  // how ranks split the frames into bands of rows; null if frames are whole
   std::unordered_map<const CausalConv3d*, at::Tensor> frames{};

@@ -10,8 +10,8 @@ namespace sparsereel::models {
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma);
 
 /// Computes out = silu(rms_norm(x + input_bias, gamma)). x and out [F, H, W, C] have one dtype and are contiguous,
-/// except that frames of out may lie farther apart. input_bias is [C] or undefined: the bias of the convolution before,
-/// if that left its bias out (carries_biases()).
+/// except that frames of out may lie farther apart. input_bias is [C] or undefined: the bias of the previous
+/// convolution, if that left its bias out (carries_biases()).
 void rms_norm_silu(const at::Tensor& x, const at::Tensor& gamma, at::Tensor out, const at::Tensor& input_bias = {});
 
 }  // namespace sparsereel::models
