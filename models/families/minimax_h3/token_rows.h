@@ -12,7 +12,7 @@
 
 namespace sparsereel::models {
 
-/// The numbers of tokens behind the video's tokens. Their order is: patches of keyframes, the sound's left channel, its
+/// The numbers of tokens after the video's tokens. Their order is: patches of keyframes, the sound's left channel, its
 /// right channel, the text.
 struct TokensBehindVideo {
   int64_t keyframes = 0, sound = 0, text = 0;

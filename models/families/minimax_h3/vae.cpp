@@ -77,7 +77,7 @@ void MiniMaxH3Vae::check_clips(int64_t latent_frames) const {
                       std::to_string(3 * clip + overlap) + ", ... latent frames");
 }
 
-/// Decodes the latents of a clip and the overlapping latents behind it, fp32 [1, L, f, h, w], to [1, 3, t f, s h, s w].
+/// Decodes the latents of a clip and the overlapping latents after it, fp32 [1, L, f, h, w], to [1, 3, t f, s h, s w].
 at::Tensor MiniMaxH3Vae::decode_clip(const at::Tensor& latents, const std::function<void()>& step_done) const {
   const int64_t scale = config_.pixels_a_latent();
   return run_in_tiles({.whole = latents,

@@ -26,7 +26,7 @@ struct MiniMaxH3VaeConfig {
   double decoder_rope_dim_ratio = 0.75;
   double decoder_norm_eps = 1e-5;
   int64_t clip_length = 17;                       // frames that are encoded together
-  int64_t token_drop = 3;                         // number of latent frames that are dropped behind the last clip
+  int64_t token_drop = 3;                         // number of latent frames that are dropped after the last clip
   std::vector<double> latents_mean, latents_std;  // one per channel
   /// Comes from the weights, not from the config. true: a block's queries, keys and values are one layer, head by head,
   /// as in the authors' files.

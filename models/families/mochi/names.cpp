@@ -34,7 +34,7 @@ Pairs block_names() {
 }
 
 /// Returns the layers whose rows diffusers stores in another order. In diffusers, a feed-forward's gates are the second
-/// half of the rows, behind the values that they gate, and the last norm's scales are the first half.
+/// half of the rows, after the values that they gate, and the last norm's scales are the first half.
 std::vector<MovedRows> moved_rows() {
   std::vector<MovedRows> moved = {{.first = "norm_out.linear", .second = "final_layer.mod", .halves_swapped = true}};
   const std::vector<std::string> of_video = {"to_q", "to_k", "to_v"},

@@ -124,7 +124,7 @@ at::Tensor WanVideoEncoder::encode(const at::Tensor& frames, bool ends) {
   const size_t settled = settled_;
   at::Tensor x = settled == 0 ? frames : settled_x_;
   for (size_t i = settled; i < layers_.size(); ++i) {
-    // Only the first layer that runs is known to have the same input as in the call before.
+    // Only the first layer that runs is known to have the same input as in the previous call.
     history_.changed = i == settled && repeats ? std::optional(false) : std::nullopt;
     x = layers_[i](std::move(x), history_);
     if (history_.changed != std::optional(false)) continue;

@@ -33,8 +33,8 @@ struct WanEncoder {
 };
 
 /// Encodes one video, some frames at a time. If calls repeat the same frames, such as the gray frames after a first
-/// image, more and more layers see the same input and the same history as in the call before. They would give the same
-/// output, so they are not computed again. The result is the same, bit for bit.
+/// image, more and more layers see the same input and the same history as in the previous call. They would give the
+/// same output, so they are not computed again. The result is the same, bit for bit.
 class WanVideoEncoder {
  public:
   /// Keeps a reference to `encoder`, which must outlive this object.
