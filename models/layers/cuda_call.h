@@ -49,7 +49,7 @@ bool has_swiglu_kernel(const at::Tensor& x);
 Activation swiglu_on_cuda(const at::Tensor& x, bool fp8);
 
 /// Returns true if project_on_cuda() accepts x [B, in] and these layers: fp16 or bf16 on a GPU, at most 4 rows and 4
-/// layers, and a multiple of 8 for `in`.
+/// layers, unpacked weights of x's dtype, and an `in` that is a multiple of 8.
 bool has_projection_kernel(const at::Tensor& x, at::ArrayRef<const Linear*> layers);
 
 /// Returns fp32 [B, out] for each layer.
