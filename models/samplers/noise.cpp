@@ -39,7 +39,7 @@ struct Functions {
   std::vector<float> radius, cosine, sine;  // rounded to Scalar
 };
 
-/// Draws kTogether normally distributed numbers to `out`.
+/// Draws kTogether normally distributed numbers into `out`.
 template <typename Scalar>
 void draw_together(at::mt19937& engine, const Functions<Scalar>& of, Scalar* out) {
   constexpr size_t kPairs = kTogether / 2;

@@ -27,10 +27,10 @@ class Sampler {
   virtual at::Tensor start(const at::Tensor& noise) const { return noise; }
   /// Returns the model's input for the sample of a step, in the sample's dtype.
   virtual at::Tensor model_input(const at::Tensor& sample, int64_t /*index*/) const { return sample; }
-  /// Draws the noise of the first step from `index` on that has none yet, before that step is made. The host can thus
-  /// draw while a GPU computes the prediction of step `index`. This matters because two draws may take nearly as long
-  /// as a step that reuses cached results. The noise of each step, and `generator` after it, are the same as without
-  /// this call. Returns true if more noise can be drawn ahead.
+  /// Draws a step's noise before the step is made. The step is the first one, from `index` on, whose noise has not been
+  /// drawn. The host can thus draw while a GPU computes the prediction of step `index`. This matters because two draws
+  /// may take nearly as long as a step that reuses cached results. The noise of each step, and `generator` after it,
+  /// are the same as without this call. Returns true if more noise can be drawn ahead.
   bool draw_ahead(int64_t index, const at::Tensor& sample, const at::Generator& generator);
   /// Returns the latents of step index + 1. `prediction` is in fp32; for flow matching it is in the model's own dtype,
   /// because the rounding to this dtype affects the result. `sample` has the prediction's shape; the order of the axes
