@@ -15,8 +15,8 @@
 
 namespace sparsereel::models {
 
-// Sizes: D = head_dim, C = heads x D, T = time_embed_dim. P = channels x patch_size_t x patch_size^2 is the number of
-// elements of a patch, in which the channel is the slowest axis.
+// Sizes: D = head_dim, C = heads x D, T = time_embed_dim. P of c = c x patch_size_t x patch_size^2 is the number of
+// elements of a patch with c channels; the channel is the slowest axis.
 
 /// Layer norm whose shift, scale and gate come from the timestep.
 struct AdaptiveNorm {

@@ -13,7 +13,8 @@
 namespace sparsereel::models {
 
 // Sizes: D = head_dim, C = heads x D, W = pooled_projection_dim (the width of the text stream), T = text_embed_dim,
-// F(x) = 8 x / 3 (the inner width of the feed-forward of a stream of width x), P = elements of a patch.
+// F(x) = 8 x / 3 (the inner width of the feed-forward of a stream of width x), P of c = elements of a patch with c
+// channels.
 
 /// A block's weights for one of its two streams, of width S = C or W.
 struct MochiStream {

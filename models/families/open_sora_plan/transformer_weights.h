@@ -13,7 +13,7 @@
 
 namespace sparsereel::models {
 
-// Sizes: C = heads x head_dim, P = elements of a patch.
+// Sizes: C = heads x head_dim, P of c = elements of a patch with c channels.
 
 struct OpenSoraPlanBlock {
   at::Tensor modulation;     // [6, C] in fp32: shift, scale, gate of self-attention, then of feed-forward

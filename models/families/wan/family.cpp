@@ -22,7 +22,7 @@ constexpr int64_t kWanSteps = 50, kTextLength = 512;
 constexpr double kWanGuidance = 5;
 
 // For image to video with version 2.1, the authors use this shift for frames larger than 832 x 480, and the
-// checkpoint's shift of 3 for smaller ones.
+// checkpoint's shift of 3 for others.
 constexpr double kShiftOfLargeImages = 5;
 
 constexpr const char *kSecond = "transformer_2", *kImageEncoder = "image_encoder";

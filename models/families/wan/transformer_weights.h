@@ -13,7 +13,7 @@
 
 namespace sparsereel::models {
 
-// Sizes: C = heads x head_dim, F = ffn_dim, P = elements of a patch.
+// Sizes: C = heads x head_dim, F = ffn_dim, P of c = elements of a patch with c channels.
 
 struct WanBlock {
   at::Tensor modulation;      // [1, 6, C] in fp32: shift, scale, gate of self-attention, then of feed-forward
