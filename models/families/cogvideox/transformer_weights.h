@@ -39,7 +39,7 @@ struct CogVideoXBlock {
 
 /// All layers outside the blocks.
 struct CogVideoXEnds {
-  Linear patch;  // [C, P]
+  Linear patch;  // [C, P of in_channels]
   Linear text;   // [C, text_embed_dim]
   /// [1, max_text_seq_length + tokens at the sample size, C], text first; undefined if positions are not learned.
   at::Tensor learned_positions;
