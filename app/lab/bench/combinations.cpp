@@ -166,11 +166,11 @@ class Expansion {
     }
   }
 
-  /// Throws Error if an item of these lists is invalid by itself.
+  /// Throws Error if an item of these lists is invalid even without items of the other lists.
   void check(const Keys& keys) const {
     for (const std::string& key : keys) {
       for (const Items& item : product(lists_, {key})) {
-        if (item.empty()) continue;  // the option was not given a list
+        if (item.empty()) continue;  // no list is given for this option
         const std::string named = option_name(key) + " " + item.at(key);
         if (key == kRows) require_choice(named, item.at(key), row_choices(), "give one of them");
         const Settings settings = settings_of(item);

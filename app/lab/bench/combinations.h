@@ -26,7 +26,7 @@ inline std::vector<std::string> row_choices() {
 }
 
 bool is_given(const Lists& lists, const std::string& key);
-/// Returns the given lists that select blocks, by option name: "--topk".
+/// Returns the names of the selection options whose lists are given, such as "--topk".
 std::vector<std::string> selections_given(const Lists& lists);
 
 /// Parses "full,sparse"; a repeated mode counts once. Throws Error naming an item that is not one of the choices.
@@ -43,7 +43,7 @@ struct Combination {
   models::CacheRule cache{};
   std::string preset{};                             // name of the preset; empty if this is no preset
   std::string weights = "auto";                     // as in a request
-  std::optional<models::FirstSteps> dense_share{};  // settle() makes it the policy's number of dense steps
+  std::optional<models::FirstSteps> dense_share{};  // settle() turns it into policy.dense_steps
   std::optional<models::FirstSteps> exact{};        // first steps with full attention
   std::vector<std::string> terms{};                 // the mode or preset=NAME, then items of the lists: "topk=0.5"
   models::Request asked{};                          // the request from which `policy` was read
@@ -116,7 +116,7 @@ struct Compared {
   std::vector<attention::Mode> modes = {attention::Mode::sparse};
   std::vector<ProfilePolicy> profiles = {};
   std::vector<PresetSettings> presets = {};
-  bool profiles_alone = false;  // true: if no list says how many blocks are computed, only profiles get rows
+  bool profiles_alone = false;  // if true and no list says how many blocks are computed, only profiles get rows
 };
 
 /// Combines the items of the lists in every way. Each combination has the settings that `generate` would have if its

@@ -29,8 +29,8 @@ struct Capture {
 /// Reads the calls in fp16. Throws Error naming the file and the part that is missing or wrong.
 Capture read_capture(const std::filesystem::path& file);
 
-/// Returns int64 [N]: for each place in the token order `order`, the index of its token in the capture. Text tokens
-/// stay last.
+/// Returns int64 [N]: for each position in the token order `order`, the index of its token in the capture. Text tokens
+/// come last in both.
 at::Tensor places_in(hilbert::TokenOrder order, const Capture& capture);
 
 }  // namespace sparsereel::app

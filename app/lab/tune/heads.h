@@ -21,9 +21,9 @@ class HeadPhase {
   /// The search for each head starts from the candidate's number of blocks.
   HeadPhase(const TuneContext& context, const Candidate& candidate, VideoRuns& videos);
 
-  /// Measures heads in the planned steps. Returns false if this phase's part of the time budget ended before all steps
-  /// were measured. Exceeds that part until every head was measured once. Throws OutOfTime if the whole budget ends
-  /// first.
+  /// Measures heads in the planned steps. Returns false if this phase's share of the time budget ended before all steps
+  /// were measured. Goes on beyond that share until every head has been measured once. Throws OutOfTime if the whole
+  /// budget ends first.
   bool measure();
   FoundHeads found() const;
   /// Returns the candidate's policy with the policies that `found` holds for the heads.

@@ -66,7 +66,7 @@ std::vector<std::filesystem::path> states_beside(const std::filesystem::path& pr
 struct OwnState {
   std::filesystem::path path;                 // file of the state with this key, else the first free name
   TuneState state;                            // the state with this key, else an empty one
-  std::vector<std::filesystem::path> others;  // files of other searches that were read before `path`; they stay
+  std::vector<std::filesystem::path> others;  // files of other searches that were read before `path`; they are kept
 };
 
 /// Makes the search that each head starts with, for the topk of the candidate.

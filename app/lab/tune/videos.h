@@ -67,8 +67,8 @@ class VideoRuns {
   /// Makes a video and compares it with the video of full attention. `policy`, if not null, holds policies for heads
   /// that replace the candidate's. Throws OutOfTime if the budget ends.
   Seen compare(const Candidate& candidate, size_t prompt, const attention::Policy* policy = nullptr);
-  /// Returns how many times as fast a step is with this policy for the heads as with the candidate's own. Times steps
-  /// that drop blocks, in turns with the one and the other policy.
+  /// Returns how many times as fast a step is with this policy for the heads as with the candidate's own. Times only
+  /// steps that drop blocks, and alternates between the two policies.
   double speedup_of(const Candidate& candidate, const attention::Policy& policy);
 
   bench::Combination combination_of(const Candidate& candidate) const;
