@@ -1,4 +1,4 @@
-// Turns bodies into option values. Each value is checked by itself, so that the error can name its field.
+// Turns bodies into option values. Each value is checked separately, so that the error can name its field.
 #include "app/serve/body.h"
 
 #include <algorithm>

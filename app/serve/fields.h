@@ -20,7 +20,7 @@ struct NamedFolders {
 std::map<std::string, std::string> with_files(std::map<std::string, std::string> values, const NamedFolders& folders);
 
 /// Returns the answer of /v1/options: the fields that have an effect on the model's videos. `settings` are the server's
-/// own; `defaults` is the recipe of a video with these settings.
+/// settings; `defaults` is the recipe of a video with these settings.
 nlohmann::json list_fields(const Settings& settings, const nlohmann::json& defaults, const NamedFolders& folders,
                            const models::ModelSpec& spec);
 

@@ -58,7 +58,7 @@ class HttpHandler {
   /// Returns the answer if the request can be answered without its body. `request` has neither body nor parts yet.
   virtual std::optional<HttpResponse> before_body(const HttpRequest& request) = 0;
   virtual HttpResponse handle(const HttpRequest& request) = 0;
-  /// Called with the status of each answer, also of answers that the HTTP library gives by itself.
+  /// Called with the status of each answer, also of answers that the HTTP library gives without this handler.
   virtual void answered(int status) = 0;
 };
 

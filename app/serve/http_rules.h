@@ -28,7 +28,7 @@ std::optional<HttpResponse> refusal_of_framing(const HttpRequest& request);
 /// Returns true if the request has a body that the server does not read. It reads the bodies of POST only.
 bool has_unread_body(const HttpRequest& request);
 
-/// Returns the body and headers for an error status that the HTTP library has set by itself.
+/// Returns the body and headers for an error status that the HTTP library has set without the handler.
 HttpResponse refusal_of_status(int status);
 
 /// Returns the length that the request gives its body; 0 if it gives none.

@@ -127,7 +127,7 @@ nlohmann::json ProcessMaker::next(const std::function<bool()>& enough) {
     if (enough()) return nullptr;
     const milliseconds left = patience_.step();
     if (left.count() <= 0) {
-      children_->kill(1);  // a process that is stopped does not end by itself
+      children_->kill(1);  // a process that hangs or is stopped (SIGSTOP) must be killed
       lose("did not answer within " + duration_text(std::chrono::duration<double>(patience_.limit()).count()));
     }
     pollfd ready = {.fd = line_.number(), .events = POLLIN, .revents = 0};

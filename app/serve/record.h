@@ -30,9 +30,9 @@ struct VideoRecord {
   std::string id, model;
   std::map<std::string, std::string> values;  // values of the request, by option key
   std::string image, last_image;              // files of the pictures in the store; empty if none
-  int64_t attempts = 0;   // times it began since its last checkpoint; not if the server stopped in order
-  bool is_retry = false;  // it began before, and its server or process ended; not kept on disk
-  int64_t order = 0;      // counts the videos of a store; the queue's order
+  int64_t attempts = 0;   // attempts since its last checkpoint; a server that shuts down normally sets them to 0
+  bool is_retry = false;  // true if an earlier attempt ended with its server or process; not kept on disk
+  int64_t order = 0;      // the video's number in its store; earlier videos have smaller numbers
   VideoState state = VideoState::queued;
   int64_t created_at = 0, started_at = 0, completed_at = 0;  // Unix seconds; 0 if not yet
   double seconds = 0;                       // length of the video that is made, which may differ from the requested one

@@ -106,7 +106,7 @@ class Listener {
   Listener& operator=(const Listener&) = delete;
 
   bool has_ended() const { return ended_; }
-  /// Returns the reason why the server ended by itself; null if it did not.
+  /// Waits for the thread. Returns the error that ended the server; null if stop() ended it.
   std::exception_ptr join() {
     if (thread_.joinable()) thread_.join();
     return failure_;

@@ -73,7 +73,7 @@ class VideoStore {
   /// Takes the next video from the queue and marks it as running. Returns nothing if none waits. Counts this attempt;
   /// if the last attempt saved a checkpoint, the count begins again.
   std::optional<VideoRecord> begin_next();
-  /// Sets the attempts of a running video to 0, because this server stops in order. The next server continues it.
+  /// Sets the attempts of a running video to 0, because this server shuts down normally. The next server continues it.
   void pause(const std::string& id);
   /// Puts a running video whose process has ended back at the front of the queue.
   void wait_again(const std::string& id);

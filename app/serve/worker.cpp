@@ -88,7 +88,8 @@ void Worker::work() {
   for (bool has_ended = true; !must_stop();) {
     for (const std::string& id : parts_.store.remove_old()) parts_.publisher.deleted(id);
     if (!maker_->is_alive()) {
-      collect([] { return false; });  // a video may still be with it: hear the video's end, or lose it
+      // The lost maker may still have a video. Receive its end, or put it back into the queue.
+      collect([] { return false; });
       replace_maker();
     }
     if (const auto record = begin_next()) {

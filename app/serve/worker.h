@@ -48,7 +48,7 @@ class Worker : private MakingObserver {
   void start();
   /// True once the model is open.
   bool is_ready() const { return ready_; }
-  /// Returns the reason why the thread ended by itself; null if it did not.
+  /// Returns the error that ended the thread; null if there is none.
   std::exception_ptr failure() const;
   /// Returns the newest preview of the video that runs or ran last, as a PNG; empty if `id` is another video.
   std::string preview(const std::string& id) const;
