@@ -33,7 +33,7 @@ class RecordingUser : public JobUser, private models::RunObserver {
 
   std::vector<std::string> warnings, told;
   std::vector<int64_t> made, ends, failures;
-  int64_t full_disk = -1;  // the video for which the disk is full
+  int64_t full_disk = -1;  // index of the video for which the disk is full; -1 for none
 
  private:
   void stage(const std::string& name) override { told.push_back(name); }

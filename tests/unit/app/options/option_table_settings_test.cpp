@@ -57,7 +57,7 @@ TEST(Settings, RemoveWeakerChoicesThatAStrongerOneExcludesInAnyOrder) {
 TEST(Settings, RemoveValuesThatAStrongerChoiceOfMeansExcludes) {
   using Values = std::map<std::string, std::string>;
   struct Case {
-    Values weak, strong, left;  // `strong` overrides `weak`; `left` is what stays of `weak`
+    Values weak, strong, left;  // `strong` overrides `weak`; `left` is what remains of `weak`
   };
   const Values published = {{"dropped", "none"}, {"select", "mass"}, {"topk", "0.3"}};
   const Values by_error = {{"dropped", "mean"}, {"select", "error"}, {"error", "0.05"}};

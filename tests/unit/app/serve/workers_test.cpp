@@ -181,8 +181,8 @@ TEST_F(WorkersTest, CancelTheVideoThatRuns) {
   EXPECT_EQ(store_.find(ids[0])->state, VideoState::in_progress);
 }
 
-/// Makes videos at once and writes each in a thread of its own, once `written` is open. If it `loses`, it is lost with
-/// its second video, while the first one is written.
+/// Makes videos at once and writes each in a thread of its own, once `written` is open. If `loses`, the second call of
+/// make() throws MakerLost, and the first video is never written.
 class WritingMaker final : public Maker {
  public:
   /// Counts the calls of collect() in `collects`.
@@ -196,7 +196,7 @@ class WritingMaker final : public Maker {
       is_alive_ = false;
       throw lost();
     }
-    if (loses_) return;  // never written
+    if (loses_) return;  // the video is never written
     join();
     ended_ = false;
     thread_ = std::thread([this, id = record.id] {
@@ -235,7 +235,7 @@ class WritingWorkersTest : public WorkersTest {
   }
   void TearDown() override {
     written_.open();
-    workers_.reset();  // before the door
+    workers_.reset();  // ends the threads that wait at the door before it is destroyed
   }
   /// Waits until the second video has begun, while the first one is written.
   void wait_for_both() {
@@ -286,7 +286,8 @@ TEST_F(WritingWorkersTest, WriteTheLastVideoBeforeTheyStop) {
 TEST_F(WritingWorkersTest, PutBothVideosOfALostMakerBackInTheirOrder) {
   const auto ids = test::add_videos(store_, 3);
   start(/*loses=*/true);
-  // the first call asks the lost maker for ends that it has told, the second waits for the video that is made again
+  // The worker calls collect() first for the ends of the lost maker's videos, then to wait for the video that is made
+  // again.
   ASSERT_TRUE(test::wait_until([&] { return collects_ == 2; }));
   EXPECT_EQ(store_.find(ids[0])->attempts, 2);
   EXPECT_EQ(store_.queue(10), std::vector<std::string>({ids[1], ids[2]})) << "the first is written alone";

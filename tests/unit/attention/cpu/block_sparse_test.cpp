@@ -149,8 +149,8 @@ TEST(PvSkip, SkipsBlocksFarBelowTheRunningMaximum) {
       EXPECT_TRUE(near(fast.lse, reference.lse, kTolerance));
     }
   };
-  expect_skips(15, 2);    // block -16 at maximum 0, -13 at 3; never the last one
-  expect_skips(13.5, 4);  // also -14 at maximum 0, -11 at 3
+  expect_skips(15, 2);    // skips -16 (the maximum is 0) and -13 (it is 3); the last block is never skipped
+  expect_skips(13.5, 4);  // also skips -14 (the maximum is 0) and -11 (it is 3)
   expect_skips(31, 0);
   expect_skips(kNeverSkip, 0);
 }

@@ -9,7 +9,7 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 TEST(TileIndex, NumbersEveryTileOnceAndInverts) {
-  for (const int listed : {0, 1, 5, 7}) {  // 0 if causal; otherwise the number of tiles without text
+  for (const int listed : {0, 1, 5, 7}) {  // 0 in causal calls; otherwise the number of query tiles without text
     const TileCounts counts{.batch_heads = 3, .query_tiles = 7, .listed_tiles = listed};
     std::set<int64_t> lists;
     for (int index = 0; index < 21; ++index) {

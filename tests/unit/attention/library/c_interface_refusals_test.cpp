@@ -115,7 +115,7 @@ TEST(AttentionRefusals, CoverImpossibleSizes) {
   EXPECT_EQ(sparsereel_attention_call_init(&call, sizeof call - 1), SPARSEREEL_BAD_ARGUMENT);
 }
 
-/// Each size is valid by itself, but some products of sizes are not.
+/// Each size alone is valid, but some products of sizes are not.
 TEST(AttentionRefusals, CoverProductsOfSizesThatOverflow) {
   constexpr int64_t kMost = (int64_t{1} << 31) - 1;
   const Case c({.queries = 100, .keys = 100});

@@ -213,7 +213,8 @@ TEST(HeadSearch, RefusesDamagedNumbers) {
   search.save(numbers);
   const std::span<const double> all = numbers;
   EXPECT_THROW(HeadSearch({}, {}).restore(all.first(all.size() - 1)), Error);
-  // `dropped` is the index of the flag of the first selection method, `way` the distance to the next method's flag.
+  // `dropped` is the index of the flag that says that the first way to select blocks is given up, `way` the distance to
+  // the next way's flag.
   const size_t dropped = 8, way = 1 + 2 + 20 * 7;
   numbers[dropped] = 2;
   EXPECT_THROW(HeadSearch({}, {}).restore(numbers), Error);

@@ -239,7 +239,8 @@ TEST(Denoising, ComputesContextKeysOncePerExpert) {
   const auto denoising = start(one_expert(alone), SamplerKind::unipc, Mode::sparse, {}, images);
   finish(*denoising);
   EXPECT_EQ(alone->made, 1);
-  finish(*start(one_expert(alone), SamplerKind::unipc, Mode::sparse, {}, images));  // another video needs a new one
+  // Another video needs its own keys and values.
+  finish(*start(one_expert(alone), SamplerKind::unipc, Mode::sparse, {}, images));
   EXPECT_EQ(alone->made, 2);
   ModelSpec spec;
   spec.experts = {{.role = "first", .from_share = 0.5}, {.role = "second", .from_share = 0}};

@@ -140,7 +140,7 @@ TEST(MemoryNeed, CountsCachedTensors) {
   plan.num_inference_steps = 1;
   EXPECT_EQ(of_cache("forecast:0.1"), (video + tokens) * 1920 * 4);
   plan.num_inference_steps = 50;
-  // 0, because decoding needs more.
+  // The cache adds nothing, because decoding needs more memory than the steps.
   EXPECT_EQ(need(plan, /*decode=*/true, spec_of(1), at::kCPU, at::kFloat, "0.1").cache, 0);
   const MemoryNeed on_gpu = need(plan, false, spec_of(30), at::Device(at::kCUDA, 0), at::kBFloat16, "0.1");
   EXPECT_EQ(on_gpu.host, 0);

@@ -68,7 +68,7 @@ TEST(RankThreads, MakeTheNextVideoAfterAFailureOrCancellation) {
 
 TEST(RankThreads, NameTheRankWhoseFailureEndedTheVideo) {
   auto all = pipelines_of(2, "cpu");
-  // Has other shapes, so rank 1 fails.
+  // This model has other shapes than rank 0's, so rank 1 fails.
   all.back() = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
   const Request request = short_video();
   const Plan plan = all.front()->resolve(request);

@@ -59,7 +59,7 @@ TEST(RowQueue, GivesTheRowsOfALostGpuBeforeAllOthers) {
   queue.finished(0, 0);
   EXPECT_THAT(queue.lost(0), IsEmpty());
   EXPECT_FALSE(queue.is_done());
-  EXPECT_THAT(queue.take(1, 1), ElementsAre(1));  // no other row with it: it may have ended a GPU's process
+  EXPECT_THAT(queue.take(1, 1), ElementsAre(1));  // given alone, because it may have ended a GPU's process
   EXPECT_THAT(queue.take(2, 1), ElementsAre(2, 3, 4, 5));
 }
 

@@ -24,7 +24,7 @@ constexpr double kFullSeconds = 50;
 struct Truth {
   double of_topk = 2e-5, of_cache = 1e-5, power = 3, of_fp8 = 1e-4, of_int8 = 1.5e-5, scatter = 0.7;
   double topk_power = 1.2;
-  double of_bounds = 0.5;    // error of the blocks that an error bound drops, if that of a topk is 1
+  double of_bounds = 0.5;    // error of blocks that an error bound drops, relative to blocks that a topk drops
   double more_blocks = 1.3;  // blocks that a bound keeps, as a multiple of the expected number
 
   Seen video(const Candidate& candidate, size_t prompt) const {

@@ -132,8 +132,8 @@ TEST_F(FfmpegProgram, SaysThatTheDiskIsFull) {
 }
 
 TEST_F(FfmpegProgram, StartsWithUsualSignalsAndIsWaitedFor) {
-  // This process blocks or ignores all signals. In the program they must have their default action: it ends by a
-  // signal.
+  // This process blocks or ignores all signals. In the script, signals must have their default action, because the
+  // script ends itself by a signal.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGCHLD, SIG_IGN);  // would make the system discard exit codes of children
   sigset_t all, before;

@@ -115,7 +115,7 @@ std::unique_ptr<Vae> random_vae(int64_t heads, VaeParts parts) {
 
 TEST_F(MiniMaxH3VaeTest, EstimatesTheMemoryOfDecoding) {
   const std::vector<std::pair<int64_t, std::vector<int64_t>>> cases = {
-      {16, {1, 6, 7, 8, 8}},     // a block is the largest
+      {16, {1, 6, 7, 8, 8}},     // one block of layers takes the most memory
       {8, {1, 6, 7, 16, 16}},    // one tile
       {1, {1, 6, 12, 20, 24}}};  // tiles above and beside each other, and two clips
   for (const auto& [heads, shape] : cases) {

@@ -251,7 +251,7 @@ TEST_F(Lora, RecognizesFamilyAndNamingOfAFile) {
 }
 
 TEST_F(Lora, NamesOnlyLayersThatCheckpointsHave) {
-  // image-to-video models have all layers of text-to-video models, and more.
+  // Image-to-video models have all layers of text-to-video models, and more.
   for (const char* model : {"pipeline", "wan_i2v/pipeline"}) {
     const Checkpoint folder = Checkpoint::open(kData / model);
     const LoraNames& names = find_family(folder.pipeline_class())->lora;

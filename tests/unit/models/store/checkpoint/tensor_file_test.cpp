@@ -33,7 +33,7 @@ TEST(TensorFile, NamesTheFormatOfAForeignFile) {
 }
 
 /// A safetensors file begins with the length of its header. The length 123 is the byte of a brace, with which JSON
-/// begins. The bytes of the other length are those with which a zip archive begins.
+/// begins. The bytes of the other length are those with which a gzip file begins.
 TEST(TensorFile, RecognizesSafetensorsForAnyHeaderLength) {
   const TemporaryFolder folder;
   for (const size_t length : {size_t{'{'}, size_t{0x8b1f}}) {

@@ -123,7 +123,7 @@ TEST_F(ConfigFiles, DoNotMatchAnUnknownModel) {
   other.transformer_class = "WanTransformer3DModel";
   EXPECT_FALSE(find_model_config(kConfigs, other).has_value());
   other = model;
-  other.fingerprint.clear();  // as of a family without patch_size_t
+  other.fingerprint.clear();  // like that of a family without patch_size_t
   EXPECT_FALSE(find_model_config(kConfigs, other).has_value());
 }
 

@@ -29,7 +29,7 @@ Part part() {
 /// row; 0 if the weight is expanded.
 struct Case {
   const char* name;
-  int64_t bytes_of_8;  // bytes per 64 columns
+  int64_t bytes_of_8;
 };
 constexpr Case kCases[] = {{"int8_one", 64},     {"int8_rows", 64},   {"convrot_4", 0},     {"convrot_16", 64},
                            {"convrot_64", 64},   {"convrot_256", 64}, {"convrot_1024", 64}, {"convrot_4096", 64},
