@@ -1,7 +1,7 @@
 // capture_structured FRAMES HEIGHT WIDTH HEADS HEAD_DIM OUT.safetensors: writes q, k and v of one call on a grid of
 // tokens in the file format of captured.h. The data resemble those of a trained video model, so that token orders can
 // be compared at the size of any model. Heads are independent; the format is fp16, the seed 42. p = (t, y, x) is the
-// place of a token:
+// position of a token in the grid:
 //   q = smooth + a F(p) + mean_q            mean_q  ~ 0.5 N(0, 1) for each channel
 //   k = smooth + a F(p) + mean_k            mean_k  ~ 2 N(0, 1) for each channel
 //   v = smooth + mean_v                     mean_v  ~ 0.5 N(0, 1) for each channel

@@ -100,7 +100,7 @@ class Failures(CommandLineTest):
                             ['bench', 'pipeline', *model], ['tune', '-p', PROMPT, *model, '-o', 'profile.yaml']):
                 with self.subTest(command=command[:2], size=size):
                     start = time.monotonic()
-                    # if the program does not refuse these sizes, this limit protects the memory of the machine
+                    # If the program does not refuse these sizes, this limit protects the memory of the machine.
                     result = self.run_program(*command, *size, **limited_memory(8 << 30))
                     self.assertLess(time.monotonic() - start, 10)  # usually it takes half a second
                     self.fail_with(result, 2, f'{size[1]}'.partition('x')[0], 'needs at least', 'but only', remedy)

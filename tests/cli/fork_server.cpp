@@ -52,7 +52,7 @@ bool receive(int socket, Request& request) {
   return true;
 }
 
-/// Runs the functions that the program registers to run before any library's.
+/// Runs the functions in the program's .preinit_array, which otherwise run before those of any library.
 void run_before_libraries(int count, char** arguments, char** environment) {
   const auto* headers = reinterpret_cast<const ElfW(Phdr)*>(getauxval(AT_PHDR));
   ElfW(Addr) base = 0;

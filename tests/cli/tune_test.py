@@ -227,7 +227,7 @@ class Tune(CommandLineTest):
         one_transformer = ([], ['--lora', data / 'lora' / 'metadata.safetensors'], ['--text-weights', 'fp8'], ['--vae-dtype', 'bf16'], ['--topk', 0.4])
         for model, changes in ((MODEL, one_transformer), (data / 'wan' / 'pipeline_two_experts', two_transformers)):
             base = ['-p', PROMPT, '-o', 'p.yaml', '--frames', 9, '--cfg-scale', 3, '--at-most', 1e-6, '--topk', 0.3, '--cache', 0, '--dense-steps', 0, '--quiet']
-            self.assertEqual(self.tune(*base, model=model).returncode, 1)  # the limit is missed, so the search stays
+            self.assertEqual(self.tune(*base, model=model).returncode, 1)  # the limit is missed, so the file of the search is kept
             search = (self.folder / 'p.yaml.search').read_bytes()
             for change in changes:
                 (self.folder / 'p.yaml.search').write_bytes(search)
@@ -252,7 +252,7 @@ class Tune(CommandLineTest):
 
     def test_search_with_other_settings_keeps_the_earlier_one(self):
         base = ['-p', PROMPT, '-o', 'p.yaml', '--frames', 9, '--at-most', 1e-6, '--topk', 0.3, '--cache', 0, '--dense-steps', 0, '--quiet', '--report', 'r.json']
-        self.assertEqual(self.tune(*base).returncode, 1)  # the limit is missed, so the search stays
+        self.assertEqual(self.tune(*base).returncode, 1)  # the limit is missed, so the file of the search is kept
         search = (self.folder / 'p.yaml.search').read_bytes()
         result = self.tune(*base, '--topk', 0.4)
         self.assertIn("warning: p.yaml.search holds a search with other settings and is kept; this search uses p.yaml.search-2\n", result.stderr)

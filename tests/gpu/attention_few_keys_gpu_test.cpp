@@ -65,7 +65,7 @@ TEST_F(FewKeysOnGpu, NormalizesAcrossHeads) {
   for (const auto dtype : {at::kHalf, at::kBFloat16}) {
     expect_near_exact(inputs(2, 700, 100, 12, 128, dtype), {.prologue = norms(12 * 128)}, dtype);
     expect_near_exact(inputs(1, 333, 40, 10, 64, dtype), {.prologue = norms(10 * 64)}, dtype);
-    // So many channels that a lane reads twice.
+    // With so many channels, each lane of a warp reads twice.
     expect_near_exact(inputs(1, 100, 30, 20, 128, dtype), {.prologue = norms(20 * 128)}, dtype);
   }
 }

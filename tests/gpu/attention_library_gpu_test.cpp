@@ -183,7 +183,7 @@ TEST_F(AttentionLibraryOnGpu, GivesTheSameBitsAsTheOperatorWithEveryPolicy) {
 }
 
 TEST_F(AttentionLibraryOnGpu, GivesTheSameBitsAsTheOperatorIfHeadsDiffer) {
-  const int64_t count = 70;  // more heads than the settings of which one launch can store
+  const int64_t count = 70;  // more heads than one launch can pass settings for
   const Inputs x = inputs(1, 700, 700, count, 64);
   std::vector<HeadPolicy> heads(count);
   std::vector<sparsereel_head_policy> mine_heads(count, AttentionCall().policy.all);

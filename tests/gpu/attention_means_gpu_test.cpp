@@ -168,7 +168,7 @@ TEST_F(MeansOnGpu, SelectBlocksAsWellAsTheCpu) {
 
 TEST_F(MeansOnGpu, HandleSharpScoresAndOutliers) {
   for (const int64_t head_dim : {64, 128}) {
-    for (const double gain : {1.0, 3.0, 12.0}) {  // scores for the clamped exponentials, and scores for ex2
+    for (const double gain : {1.0, 3.0, 12.0}) {  // scores for linear exponentials with a clamp, and for ex2
       SCOPED_TRACE(::testing::Message() << head_dim << " x " << gain);
       Inputs x = video(1, 1000, 2000, 2, head_dim);
       x.q = rounded(x.q * gain);
@@ -309,7 +309,7 @@ TEST_F(MeansOnGpu, KeepABlockErrorBoundForHeadsThatDiffer) {
 TEST_F(MeansOnGpu, PredictTheErrorOfABlockErrorBoundAsTheCpuDoes) {
   const Inputs x = video(2, 3000, 3000, 2, 64);
   const Result check = expect_predicted_as_on_the_cpu(x, bounded(0.02), 0.03);
-  // Mode sparse predicts the output lengths of a sample of the tiles only.
+  // In mode sparse, the GPU predicts output lengths only for a sample of the tiles.
   const Result sparse = on_gpu(x, bounded(0.02));
   EXPECT_EQ(sparse.statistics.kept_blocks, check.statistics.kept_blocks);
   EXPECT_EQ(sparse.statistics.predicted_error(), 0);

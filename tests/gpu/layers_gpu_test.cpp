@@ -443,8 +443,8 @@ TEST_F(LayersOnGpu, AddDeltasToUnpackedWeightsAsTheCpuDoes) {
 }
 
 #ifdef SPARSEREEL_CUDA
-// The copies have shapes in which ranks exchange heads: from 16 bytes to whole rows, one word beside many, and more
-// copies than one launch supports.
+// The copies have shapes in which ranks exchange heads, with rows of 16 bytes and more. Copies of single words of 16
+// bytes are among large copies, and there are more copies than one launch supports.
 TEST_F(LayersOnGpu, CopySeveralTensorsAtOnceAsSeparateCopiesDo) {
   for (const int64_t head_dim : {8, 64, 128}) {
     const at::Tensor from = at::randn({2, 501, 3, 30, head_dim}).to(at::kCUDA, at::kBFloat16);

@@ -1,4 +1,5 @@
-// Tests a model that makes sound, whose weights have terms of their own, through the interface of libsparsereel.
+// Tests a model that makes sound, and whose weights have their own terms of use, through the interface of
+// libsparsereel.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sparsereel.h>

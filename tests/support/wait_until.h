@@ -1,4 +1,5 @@
-// Waits for events of other threads and processes. Tests use this; they never sleep for a fixed time.
+// Waits for events of other threads and processes. Tests use this instead of sleeping for a fixed time; tests/layering
+// lists the exceptions.
 #pragma once
 
 #include <poll.h>
