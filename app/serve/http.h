@@ -26,7 +26,7 @@ struct HttpRequest {
   std::map<std::string, std::string> query = {};    // the first value of each name
   std::multimap<std::string, std::string> headers;  // by lower-case name
   std::string body = {};                            // empty if the body has parts
-  std::vector<HttpPart> parts = {};                 // in no particular order
+  std::vector<HttpPart> parts = {};                 // in the order of the body
   bool is_multipart = false;
 
   /// Returns the first value of this header; empty if there is none. `name` is in lower case.

@@ -17,12 +17,12 @@ struct FileRange {
 };
 
 /// Reads a Range header for a file of `size` bytes. Returns the whole file if the header is empty or in other units.
-/// Returns nothing if no byte of the range exists, or if there are several ranges.
+/// Returns nothing if the range is malformed, if no byte of it exists, or if there are several ranges.
 std::optional<FileRange> asked_range(std::string_view header, int64_t size);
 
 /// Refuses bodies whose end is not certain, because such a body can hide another request (request smuggling): bodies
-/// that are chunked, and bodies with several or invalid lengths. Also refuses bodies that are compressed or too large,
-/// and requests without exactly one Host header.
+/// with a transfer encoding, and bodies with several or invalid lengths. Also refuses invalid names of headers, bodies
+/// that are compressed or too large, and requests without exactly one Host header.
 std::optional<HttpResponse> refusal_of_framing(const HttpRequest& request);
 
 /// Returns true if the request has a body that the server does not read. It reads the bodies of POST only.

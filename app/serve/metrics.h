@@ -19,7 +19,7 @@ class Metrics {
  public:
   void answered(int status);
   /// Counts a video that has ended. `outcome` is "completed", "failed" or "cancelled"; `seconds` is the time from its
-  /// start to its end.
+  /// start to its end, which counts only for completed videos.
   void ended(const std::string& outcome, double seconds);
   void stepped(double seconds);
   /// Returns the counters in version 0.0.4 of Prometheus' text format.

@@ -394,7 +394,7 @@ std::vector<std::string> VideoStore::remove_old() {
   {
     const std::lock_guard lock(mutex_);
     uint64_t bytes = 0;
-    bool is_newest = true;  // the newest stays, so that its client can fetch it
+    bool is_newest = true;  // the limit of bytes does not remove the newest, so that its client can fetch it
     for (auto each = by_order_.rbegin(); each != by_order_.rend(); ++each) {  // newest first
       const VideoRecord& record = videos_.at(each->second);
       if (!record.is_finished()) continue;

@@ -91,7 +91,8 @@ class VideoStore {
   void remove_content(const std::string& id) const;
   /// Removes the checkpoint and the latents of a video.
   void remove_unfinished(const std::string& id) const;
-  /// Removes the oldest finished videos, so that the others meet the rule's limits. Returns the ids of removed videos.
+  /// Removes the oldest finished videos, so that the others meet the rule's limits. Keeps the newest one even if its
+  /// bytes alone exceed the limit. Returns the ids of removed videos.
   std::vector<std::string> remove_old();
 
  private:

@@ -54,12 +54,13 @@ class Worker : private MakingObserver {
   std::string preview(const std::string& id) const;
   /// Makes the worker look at the queue again.
   void wake();
-  /// Cancels the video if it runs here, even if it is already being written. Returns false if it does not run here.
+  /// Cancels the video if it runs here, even if it is already being written, and waits until it has ended, but no
+  /// longer than most_cancel_wait. Returns false if it does not run here.
   bool cancel(const std::string& id);
   /// Makes the thread save the finished steps of the running video, finish the files of the video before it, and stop.
   /// The next server continues the video from these steps.
   void begin_stop();
-  /// Waits for the thread after begin_stop().
+  /// Calls begin_stop() and waits for the thread.
   void stop();
 
  private:
@@ -100,7 +101,7 @@ class Worker : private MakingObserver {
   mutable std::mutex mutex_;
   std::condition_variable woken_;
   bool is_woken_ = false;
-  std::string current_;                     // the video that is made, or was made last; changes in the thread only
+  std::string current_;  // the video that is made, or was made last; only the worker's thread changes it
   std::map<std::string, Running> running_;  // by id: the current video, and the one before it while that is written
   struct {
     std::string id, png;

@@ -27,7 +27,7 @@ class Workers {
   std::string preview(const std::string& id) const;
   /// Lets idle workers look at the queue again.
   void wake();
-  /// Cancels the video if it runs. Returns false if it does not.
+  /// Cancels the video if it runs, as Worker::cancel() does. Returns false if it does not run.
   bool cancel(const std::string& id);
   /// Saves the finished steps of the running videos, and waits for all workers. The next server continues the videos.
   void stop();

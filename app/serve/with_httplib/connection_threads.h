@@ -15,7 +15,7 @@
 
 namespace sparsereel::app::serve {
 
-/// A thread for each connection. Threads are kept for later connections.
+/// Runs each connection in a thread, with at most `most` threads. Threads are kept for later connections.
 class ConnectionThreads {
  public:
   explicit ConnectionThreads(size_t most) : most_(most) {}

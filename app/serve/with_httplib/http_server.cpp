@@ -39,7 +39,7 @@ constexpr size_t kMostHeadBytes = 64 << 10;
 constexpr uint64_t kMostBytesOfBodies = 4 * kMostBodyBytes;  // memory for bodies of all requests together
 constexpr uint64_t kBodyRate = 64;                           // KiB/s; see HttpTimes::body
 constexpr milliseconds kPoll{100};                           // how often waiting threads check whether the server stops
-constexpr milliseconds kLinger{2'000};                       // time for reading what a refused client still sends
+constexpr milliseconds kLinger{2'000};  // time for reading what a client still sends when its connection is closed
 constexpr uint64_t kMostLingerBytes = uint64_t{256} << 20;
 
 /// Waits until the socket is ready. Returns false if time is over or the connection is broken.
