@@ -75,7 +75,8 @@ const Columns& selection_columns();
 std::string selection_name(const Row& row);
 std::string value_name(const Row& row, const std::string& topk = {});
 /// Returns the name of a row, such as "sparse 0.5 means of 16 by error native first-block:0.1 on 2 GPUs": mode,
-/// selection, token order unless it is hilbert, cache, and the number of GPUs if the row has one.
+/// selection, "in 16 bits" if attention is in 16 bits, token order unless it is hilbert, cache, and the number of GPUs
+/// if the row has one.
 std::string row_name(const Row& row);
 /// Returns a name for errors and files of pictures, such as "topk 0.3, mean, error, cell 16, hilbert". `row` is from
 /// fields_of().
@@ -100,7 +101,7 @@ struct PresetSettings {
 /// The combinations of a benchmark.
 struct Grid {
   std::vector<Combination> combinations;   // all different
-  std::vector<std::string> left_out = {};  // a sentence for each contradictory combination
+  std::vector<std::string> left_out = {};  // why combinations were left out, a sentence for each reason
   std::vector<std::string> warnings = {};  // about lists without effect
 };
 
@@ -124,11 +125,13 @@ struct Compared {
 /// they come from weaker sources. Presets come first. Modes and token orders vary slowest, then `dropped`, `select` and
 /// the like; the number of blocks, dense steps, caches and weights vary fastest. Exceptions:
 ///   topk, cdf, error and block_error exclude each other, so each has its own rows;
-///   a profile has its own selection and combines only with listed dense steps, caches, weights and token orders;
+///   a profile has its own selection and combines only with listed dense steps, caches and weights, and with token
+///     orders if there is a list of profiles;
 ///   a preset combines only with weights;
 ///   modes other than sparse combine only with caches and weights, in the first token order;
 ///   contradictory combinations are left out, such as `select` error, which needs means, with `dropped` none.
-/// Throws Error naming an item that is out of range, or options that no row would use.
+/// Throws Error naming an item that is out of range, if there are more than 1000 combinations, or if all combinations
+/// of some lists are contradictory.
 Grid expand(const Settings& base, const Lists& lists, const Compared& compared);
 
 }  // namespace sparsereel::app::bench

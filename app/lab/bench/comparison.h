@@ -24,8 +24,8 @@ void compare_prompts(Rows& rows, size_t against);
 
 /// Fills beaten_by of the rows that have psnr and denoise_seconds; all rows must have names. It is "full" if full
 /// attention is faster than the row. Otherwise it is the name of the row with the highest PSNR among those that are
-/// both faster and higher in PSNR. A row is faster if the upper quartile of its seconds lies below the lower quartile
-/// of the other row's seconds. If rows have no quartiles, their seconds are compared.
+/// both faster and higher in PSNR; null if there is none. A row is faster if the upper quartile of its seconds lies
+/// below the lower quartile of the other row's seconds. If rows have no quartiles, their seconds are compared.
 void mark_beaten(Rows& rows);
 
 }  // namespace sparsereel::app::bench

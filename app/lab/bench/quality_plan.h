@@ -35,8 +35,8 @@ struct QualityOptions {
 void add_options(CLI::App& command, QualityOptions& options);
 
 struct QualityPlan : VideoPlan {
-  /// The user's options, with two changes. If the user gave no classifier and the default one exists, `judge` holds the
-  /// default. If there are no times to draw, `plot` is empty.
+  /// The user's options, with three changes. If the user gave no classifier and the default one exists, `judge` holds
+  /// the default. With --times, `timed_steps` is 0. If there are no times to draw, `plot` is empty.
   QualityOptions options;
   std::vector<std::string> prompts;
   std::optional<StepTimes> times = {};  // times from --times, which replace times of this run
@@ -46,7 +46,7 @@ struct QualityPlan : VideoPlan {
   Combination full() const { return {.mode = attention::Mode::full, .order = request.token_order}; }
   /// Returns how many steps to time in each row without a cache. That is all steps of a video if --timed-steps is
   /// unset, and 0 for --timed-steps 0. Otherwise it is --timed-steps plus the largest number of dense steps of a row,
-  /// so that both kinds of steps occur. Call it once the number of steps is resolved.
+  /// so that both kinds of steps occur, but at most all steps. Call it once the number of steps is resolved.
   int64_t rounds_to_time() const;
   /// Returns true if rows with a cache are timed. They are timed only over whole videos, because a few steps do not
   /// show how many are reused.
@@ -57,9 +57,9 @@ struct QualityPlan : VideoPlan {
 };
 
 /// Returns the plan. Full attention without a cache is the reference, so it gets no row. If 8-bit weights are asked
-/// for, full attention with these weights becomes the first row, whatever --modes says, to show what the weights alone
-/// cost. If only presets are given, only presets get rows. Throws Error for options out of range, unreadable files, and
-/// if nothing is left to compare.
+/// for, the first rows are full attention with each listed kind of weights, whatever --modes says, to show what the
+/// weights alone cost. If only presets are given, only presets get further rows. Throws Error for options out of range,
+/// unreadable files, and if nothing is left to compare.
 QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& options);
 
 /// Returns a warning if some rows are not timed, or if fewer steps are timed than asked for; else an empty string.

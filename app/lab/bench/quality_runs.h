@@ -46,7 +46,7 @@ class QualityRuns {
   void denoise();
   /// Times steps of the first prompt, without measuring errors. Rows with the weights of the reference take turns with
   /// full attention. Rows with other weights are timed before, and take turns only with rows of the same weights. Does
-  /// nothing if --times gives the times.
+  /// nothing if rounds_to_time() is 0.
   void time_steps();
   /// Decodes the latents and compares each row's frames with those of full attention.
   void compare();

@@ -39,7 +39,7 @@ VideoCost video_cost(const models::ModelSpec& spec, const models::Plan& video);
 ///   gpus; grouped, true if a single GPU ran the code for groups of ranks;
 ///   ms of the steps (with a cache, of each video's average step);
 ///   exchange_ms, the time of a step that rank 0 spends in exchanges, including waiting;
-///   exchange_percent, exchange_ms in percent of ms; decode_seconds;
+///   exchange_percent, exchange_ms in percent of ms; decode_seconds; sound_seconds;
 ///   scaling and decode_scaling, how many times as fast steps and decoding are as on the first number of GPUs;
 ///   speedup, over mode full on as many GPUs; steps_ms, the time of each step; video_seconds;
 ///   expected_ms and expected_exchange_ms, which ranks_cost.h estimates from a single GPU's time in this run;

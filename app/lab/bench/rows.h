@@ -13,7 +13,8 @@ namespace sparsereel::app::bench {
 
 /// Returns the columns of `bench attention`, for one contender on one workload.
 ///   workload, B,H,N,D and mode; the selection of mode sparse; kernel (that ran), dtype and device;
-///   ms; prepass_ms, its part before the first block; prediction_ms, the part of prepass_ms that chooses blocks;
+///   ms; prepass_ms, its part before the first block; prepass_percent, prepass_ms in percent of ms;
+///   prediction_ms, the part of prepass_ms that chooses blocks;
 ///   tops, 10^12 operations per second of the computed blocks;
 ///   effective_tops, as in papers: all operations of full attention over the time;
 ///   limit_percent, tops in percent of the tensor cores' limit; speedup, over the fastest row of mode full;
@@ -31,8 +32,8 @@ Row attention_row(const Workload& workload, const std::string& mode, const atten
 /// one workload.
 void compare_with_dense(Rows& rows);
 
-/// Fills prediction_ms of the sparse rows: the time of their pre-pass minus that of mode quantized, which quantizes in
-/// the same way but chooses no blocks. Without a quantized row it stays empty.
+/// Fills prediction_ms of the sparse rows in 8 bits: the time of their pre-pass minus that of mode quantized, which
+/// quantizes in the same way but chooses no blocks. Without a quantized row it stays empty.
 void split_prepass(Rows& rows);
 
 /// Returns the columns of `bench quality`. A row compares a combination with full attention from the same noise.
@@ -62,7 +63,8 @@ void summarise(Row& row, const std::optional<StepTimes>& times = {}, int64_t run
 constexpr const char* kStepStage = "step";
 
 /// Returns the columns of `bench pipeline`, for a contender's denoising step or a stage that all share.
-///   mode, or a baseline's name; stage (load text_encoder, text, load transformer, step, load vae, decode, encode);
+///   mode, or a baseline's name;
+///   stage (load text_encoder, text, image, load transformer, step, sound, load vae, decode, encode);
 ///   ms of single steps (with a cache, of the means of whole runs); peak_gib, GPU memory in use;
 ///   note, why there is no time or what to know about the row.
 /// Only steps have the fields of their combination and these:

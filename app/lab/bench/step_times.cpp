@@ -25,8 +25,9 @@ double bits_of(const Row& row) {
   return number_of(row, "arithmetic").value_or(8);
 }
 
-/// Returns true if a step has the mode and settings of `like`. With `by_topk`, the step must have a topk, with any
-/// value, in place of the bound of `like` on the error of blocks.
+/// Returns true if a step has this mode and the settings of `like`. Weights count as equal if both or neither have 8
+/// bits. With `by_topk`, the step must have a topk, with any value, in place of the bound of `like` on the error of
+/// blocks.
 bool is_alike(const Row& step, const Row& like, const std::string& mode, bool by_topk = false) {
   const auto same = [&](const std::string& key) {
     if (by_topk && (key == "topk" || key == "block_error")) return number_of(step, "topk").has_value();

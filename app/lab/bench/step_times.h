@@ -32,12 +32,12 @@ struct StepTimes {
   std::vector<std::string> summaries;  // of each report, from run_summary()
 
   /// Fills step_ms and denoise_seconds, for the row and for full attention, with quartiles if the reports have them.
-  /// `run_steps` is the number of steps of the row's videos. A computed step takes as long as the reported step with
-  /// equal mode, selection, token order and weights, and no cache. If the row has a bound on the error of blocks,
-  /// by_share() gives the time for its kept_share. A step with every block takes as long as a step of mode quantized
-  /// (or of mode full, if there is none), and an exact step as long as a step of mode full. A reused step takes as long
-  /// as one layer of a computed step. If no report has a needed step, adds a note to the row. A row without
-  /// computed_steps stays as it is.
+  /// `run_steps` is the number of steps of the row's videos. A computed step takes as long as the reported step that
+  /// has no cache, the same mode, and 8-bit weights only if the row has them; in mode sparse it must also have the same
+  /// selection and token order. If the row has a bound on the error of blocks, by_share() gives the time for its
+  /// kept_share. A step with every block takes as long as a step of mode quantized (or of mode full, if there is none),
+  /// and an exact step as long as a step of mode full. A reused step takes as long as one layer of a computed step. If
+  /// no report has a needed step, adds a note to the row. A row without computed_steps stays as it is.
   void fill(Row& row, int64_t run_steps) const;
   /// Returns the time of a step by its share of blocks, for rows with a bound on the error of blocks. How many blocks
   /// are computed with such a bound depends on the picture, and a report of random weights has no picture. So the
