@@ -1,4 +1,4 @@
-// Declares every column of the benchmarks' tables. A key has the same title, unit and meaning in all tables.
+// Declares the columns of the benchmarks' tables, except those that are options of `generate`.
 #include <algorithm>
 
 #include "app/lab/measure/table.h"

@@ -34,7 +34,7 @@ struct Fidelity {
 };
 Fidelity fidelity(const at::Tensor& frames, const at::Tensor& reference, at::Device device);
 
-/// Returns sum |a - b| / sum |b|.
+/// Returns sum |a - b| / sum |b|, or sum |a - b| if all of b is 0.
 double relative_l1(const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace sparsereel::app

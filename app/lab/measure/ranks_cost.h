@@ -24,10 +24,11 @@ struct RanksCost {
   double speedup = 0;      // 0 if unknown
 };
 
-/// Returns the estimate. The GPUs are divided among the guidance passes first; the GPUs of a pass share its tokens.
-/// `speed` is the GB/s that a GPU sends while it receives as much. An exchange takes 0.05 ms before the first byte, and
-/// each of a layer's two small reductions takes 0.04 ms. On hosts of four H100 with NVLink, all-to-alls of q, k and v
-/// of 38 to 435 MB took within 10% of this estimate.
+/// Returns the estimate. An even number of GPUs is first divided among two groups of guidance passes, if there are
+/// several passes; the GPUs of a group share the tokens of its passes. `speed` is the GB/s that a GPU sends while it
+/// receives as much. An exchange takes 0.05 ms before the first byte, and each of a layer's two small reductions takes
+/// 0.04 ms. On hosts of four H100 with NVLink, all-to-alls of q, k and v of 38 to 435 MB took within 10% of this
+/// estimate.
 RanksCost cost_over_ranks(const VideoCost& video, int64_t gpus, double speed);
 
 }  // namespace sparsereel::app

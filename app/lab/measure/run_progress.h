@@ -58,9 +58,9 @@ void report_run(c10::Device device, RunReport& report);
 /// Prints the warnings of a benchmark before it begins, and adds them to the report.
 void report_warnings(const std::vector<std::string>& warnings, RunReport& report);
 
-/// Adds warnings about options that have no effect on this model, a size that it was not made for, and steps that take
-/// very long. Benchmarks plan their rows before the model is open, and call this function afterwards. `plan` is the
-/// resolved request.
+/// Adds warnings about options that have no effect on this model, about its weights, about a size that it was not made
+/// for, and about steps that take very long. Benchmarks plan their rows before the model is open, and call this
+/// function afterwards. `plan` is the resolved request.
 void add_model_warnings(std::vector<std::string>& warnings, const Settings& settings, const models::Request& request,
                         const models::Plan& plan, const models::Pipeline& pipeline);
 

@@ -40,9 +40,9 @@ struct Column {
 };
 using Columns = std::vector<Column>;
 
-/// Returns the columns of these keys. A key has the same title, unit and meaning in every table. columns.cpp declares
-/// most keys; the meaning of a key that is an option of `generate` is the option's help. Throws Error for an unknown
-/// key.
+/// Returns the columns of these keys. A key has the same title, unit and meaning in every table, unless titled()
+/// replaces them. columns.cpp declares most keys; the meaning of a key that is an option of `generate` is the option's
+/// help. Throws Error for an unknown key.
 Columns columns(const std::vector<std::string>& keys);
 /// These functions return columns() with a change. varying() hides a column in Markdown if all rows have the same
 /// value. in_csv() shows it only in CSV. to_people() shows it only in Markdown, with this text. titled() replaces its
@@ -65,7 +65,8 @@ Row time_fields(const std::optional<Spread>& milliseconds);
 std::string markdown(const Columns& columns, const Rows& rows, bool aligned = false);
 /// Returns an empty line and a list that explains the figures of the Markdown table.
 std::string explained(const Columns& columns, const Rows& rows);
-/// Returns CSV as in RFC 4180, with every column and all digits.
+/// Returns CSV with the quotes of RFC 4180, but with lines that end in a line feed. It has every column except those
+/// only for people, with all digits.
 std::string csv(const Columns& columns, const Rows& rows);
 
 /// Returns the value with `digits` significant digits, for people.

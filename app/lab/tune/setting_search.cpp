@@ -111,9 +111,9 @@ void SettingSearch::report(size_t candidate, size_t prompt, const Seen& seen) {
   update();
 }
 
-/// Returns the figure in dB that must reach the floor. If the goal bounds only PSNR, it is the PSNR. If the goal bounds
-/// SSIM, it is the floor plus the distance of the SSIM from its bound, in dB of 1 - SSIM. If the goal bounds both, it
-/// is the smaller figure.
+/// Returns the figure in dB that must reach the floor; at most kMostDecibels. If the goal does not bound SSIM, it is
+/// the PSNR. If the goal bounds only SSIM, it is the floor plus the distance (in dB of 1 - SSIM) of the SSIM from its
+/// bound. Otherwise it is the smaller of the two.
 double SettingSearch::figure_of(const Seen& seen) const {
   double figure = seen.psnr;
   if (goal_.min_ssim) {
@@ -157,7 +157,7 @@ double SettingSearch::steps_by(const Candidate& candidate, double share) const {
 }
 
 /// Returns a factor that corrects steps_by(): the measured number of computed steps, divided by the estimate of
-/// steps_by(), for the measured candidate with the closest cache rule. The first steps, which that rule always
+/// steps_by(), for the measured candidate with the closest cache rule. The first and last steps, which that rule always
 /// computes, do not count.
 double SettingSearch::correction(const Candidate& candidate) const {
   const models::CacheRule& cache = candidate.cache;

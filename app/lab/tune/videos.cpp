@@ -216,7 +216,7 @@ double VideoRuns::speedup_of(const Candidate& candidate, const attention::Policy
 std::optional<StepCost> cost_of(const Combination& combination, const bench::StepTimes& times) {
   const auto seconds_of = [&](double computed, double dense, int64_t steps) {
     Row row = bench::fields_of(combination);
-    row.erase("exact_steps");  // an exact step is another kind of step than the one asked for
+    row.erase("exact_steps");  // none of these steps is exact
     row.update({{"computed_steps", computed}, {"computed_dense_steps", dense}});
     times.fill(row, steps);
     return number_of(row, "denoise_seconds");

@@ -60,7 +60,7 @@ class VideoRuns {
   void encode_prompts();
   /// Makes the latents of full attention that are not saved yet. Throws OutOfTime if the budget ends.
   void make_references();
-  /// Times steps with these weights: full and quantized attention, and each topk.
+  /// Times steps with these weights whose times are not known yet: full and quantized attention, and each topk.
   void time_steps(const std::string& weights, const std::vector<std::optional<double>>& topks);
   /// Returns the times of the steps that were timed so far.
   bench::StepTimes times() const;
