@@ -33,8 +33,8 @@ class Golden {
   models::TensorFile file_;
 };
 
-/// Passes if max|actual - expected| <= tolerance * max|expected| (the output's scale) and NaN and Inf are in the same
-/// places.
+/// Passes if max|actual - expected| <= tolerance * max|expected| (the output's scale) and numbers that are not finite
+/// are in the same places.
 inline ::testing::AssertionResult close_to(const at::Tensor& actual, const at::Tensor& expected, double tolerance) {
   if (actual.sizes() != expected.sizes()) {
     std::ostringstream text;

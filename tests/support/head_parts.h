@@ -32,7 +32,8 @@ inline void run_parts(const std::vector<int64_t>& sizes, bool alike,
     meeting.arrive_and_wait();
     const std::lock_guard lock(mutex);
     sums.clear();
-    // `exchange` now waits at a third barrier, so no part adds to the next sum before all parts have cleared this one.
+    // `exchange` now waits at the barrier a third time, so no part adds to the next sum before all parts have cleared
+    // this one.
   };
   const auto exchange = [&](int64_t* counts, int64_t count) {
     sum(counts, count);

@@ -91,7 +91,8 @@ inline at::Tensor tiled_scales(const at::Tensor& scales) {
 }
 
 /// Returns an fp32 matrix quantized as ComfyUI's "mxfp8", "nvfp4", "convrot_w4a4" or "awq_w4a16", as the tensors of a
-/// layer: "weight", "weight_scale" and so on. Codes are not rounded to the nearest number.
+/// layer: "weight", "weight_scale" and so on. Codes of nvfp4 are rounded toward 0, and convrot_w4a4 names a rotation
+/// that is not applied.
 inline NamedTensors quantized_matrix(const at::Tensor& matrix, const std::string& format) {
   const int64_t columns = matrix.size(1), block = format == "mxfp8" ? 32 : format == "nvfp4" ? 16 : 64;
   const at::Tensor blocks = matrix.view({-1, columns / block, block});

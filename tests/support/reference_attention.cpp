@@ -88,7 +88,7 @@ void round_query(double* q, int64_t head_dim) {
   for (int64_t d = 0; d < head_dim; ++d) q[d] = round_int8(q[d] / scale) * scale;
 }
 
-/// Rounds v to e4m3 numbers; the means of its cells are not rounded. Returns the scale of each channel.
+/// Rounds v to e4m3 numbers, in units of a scale for each channel. Returns the scales.
 std::vector<double> round_values(Matrix& v, int64_t tokens, int64_t head_dim) {
   std::vector<double> scales;
   for (int64_t d = 0; d < head_dim; ++d) {
@@ -298,7 +298,7 @@ class RowOfBlocks {
   }
 
   /// Computes the scores of key block j for every query row. Returns the largest difference between a row's maximum in
-  /// this block and its maximum before; the result is negative if no maximum rose.
+  /// this block and its maximum before; the result is at most 0 if no maximum rose.
   double score(int64_t j) {
     double rise = kNoScore;
     for (size_t r = 0; r < rows_.size(); ++r) {
