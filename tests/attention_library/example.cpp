@@ -1,5 +1,5 @@
 // An example that replaces a program's attention on a CPU with the library's. Prints the difference of the two results,
-// and what the library computed.
+// the beginning of a token order, and the message about an invalid call.
 #include <cmath>
 #include <cstdio>
 #include <random>

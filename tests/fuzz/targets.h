@@ -151,8 +151,8 @@ inline void fuzz_prompt_set(std::span<const std::byte> bytes) {
   }
 }
 
-/// Parses the bytes as a manifest. Aborts if a line neither gives an entry nor causes a warning, or if the path of a
-/// video leaves the output folder.
+/// Parses the bytes as a manifest. Aborts if a line neither gives an entry nor causes a warning, if the path of a video
+/// leaves the output folder, or if an entry's row is beyond its rows.
 inline void fuzz_manifest(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   std::vector<std::string> warnings;
@@ -164,8 +164,8 @@ inline void fuzz_manifest(std::span<const std::byte> bytes) {
 }
 
 /// Parses the bytes as the JSON of a request for a video, as a form with the boundary "limit", and as the parts of a
-/// form: each line is a part, "NAME=text".
-/// Aborts if an accepted value belongs to an option that requests may not give.
+/// form: each line is a part, "NAME=text" or, for a file, "@NAME=bytes". Aborts if an accepted value or picture belongs
+/// to an option that requests may not give.
 inline void fuzz_request(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const auto attempt = [](const auto& parse) {

@@ -1,6 +1,6 @@
-// Compares each family's pipeline with diffusers on checkpoints of random weights. CogVideoX's comes from
-// make_pipeline.py, those of other families from scripts such as make_wan_pipeline.py, those with LoRAs from
-// make_lora.py. The cases of the Python package come from compare_package.py.
+// Compares each family's pipeline with its reference (diffusers, or Open-Sora-Plan's own code) on checkpoints of random
+// weights. CogVideoX's comes from make_pipeline.py, those of other families from scripts such as make_wan_pipeline.py,
+// LoRAs from scripts such as make_lora.py. The cases of the Python package come from compare_package.py.
 #include "models/engine/pipeline.h"
 #include "models/request/sampling.h"
 

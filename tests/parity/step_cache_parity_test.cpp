@@ -1,5 +1,5 @@
 // Compares first-block caching with diffusers', whose decisions and latents after every step come from
-// make_step_cache.py. Also tests what a cache must not change.
+// make_step_cache.py and make_open_sora_plan_runs.py. Also tests what a cache must not change.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>

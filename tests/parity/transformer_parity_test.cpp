@@ -1,5 +1,6 @@
-// Compares each family's transformer with diffusers on small random models. The data come from make_dit.py for
-// CogVideoX, and from scripts such as make_wan_dit.py for the other families.
+// Compares each family's transformer with its reference (diffusers, or Open-Sora-Plan's own code) on small random
+// models. The data come from make_dit.py for CogVideoX, and from scripts such as make_wan_dit.py for the other
+// families.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
-// Compares each family's VAE with diffusers, and checks the names and shapes of the published ones. The data come from
-// make_vae.py, make_wan_vae.py, make_mochi_vae.py and make_tiny_frame.py.
+// Compares each family's VAE with its reference (diffusers, or Open-Sora-Plan's own code), and checks the names and
+// shapes of the published ones. The data come from make_vae.py, make_wan_vae.py, make_mochi_vae.py,
+// make_open_sora_plan_vae.py and make_tiny_frame.py.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
