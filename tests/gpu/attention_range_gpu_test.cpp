@@ -39,7 +39,7 @@ TEST_F(AttendOnGpu, StaysFiniteWithLargeScoresAndOutliers) {
   const Context context{.mode = Mode::quantized};
   const Result gpu = on_gpu(x, context);
   EXPECT_TRUE(at::isfinite(gpu.out).all().item<bool>());
-  Workspace workspace;  // with these inputs 8 bits err much on any device, so compare with the CPU's emulation
+  Workspace workspace;  // with these inputs 8 bits have large errors on any device, so compare with the CPU's emulation
   EXPECT_GT(compare(gpu.out, attend(x.q, x.k, x.v, context, workspace).out).cosine, 0.99);
   Inputs unseen = inputs(1, 200, 2048, 1, 64);  // a channel that is 0 in all tokens of the statistics' sample
   unseen.v.select(3, 7).slice(1, 0, 2048, 4).fill_(0);

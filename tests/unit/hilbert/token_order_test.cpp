@@ -118,7 +118,7 @@ TEST(Locality, CountsNonUnitStepsAndBoundingBoxes) {
   const Locality native = locality(permutation(TokenOrder::native, grid), grid, 2);
   EXPECT_EQ(native.non_unit_steps, 1);                  // only from the end of row 0 to the start of row 1
   EXPECT_DOUBLE_EQ(native.mean_bounding_box, 10. / 3);  // boxes of 2, 6 and 2 tokens
-  // Boxes of 6 and 2 tokens.
+  // The boxes have 6 and 2 tokens.
   EXPECT_DOUBLE_EQ(locality(permutation(TokenOrder::native, grid), grid, 4).mean_bounding_box, 4);
 }
 

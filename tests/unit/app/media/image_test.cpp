@@ -25,7 +25,8 @@ namespace fs = std::filesystem;
 
 const fs::path kPictures = SPARSEREEL_TEST_DATA "/images";
 
-/// The largest allowed difference of a pixel from Pillow's, of 255. Lossy formats and converted colors need one.
+/// The largest allowed difference of a pixel's channel from Pillow's, in units of 1/255. Lossy formats and converted
+/// colors need such a tolerance.
 const std::map<std::string, int> kTolerances = {
     {"turned1.avif", 3},    {"turned2.avif", 3}, {"turned3.avif", 3}, {"turned4.avif", 3}, {"turned5.avif", 3},
     {"turned6.avif", 3},    {"turned7.avif", 3}, {"turned8.avif", 3}, {"turned.jpg", 3},   {"half-colour.jpg", 6},

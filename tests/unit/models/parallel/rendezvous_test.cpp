@@ -127,7 +127,7 @@ TEST(Rendezvous, IsNotBlockedBySilentCallers) {
   const Rendezvous place = some_place();
   auto rank_0 = begin_to_meet(place, 0, 2, {.start = 20s});
   std::vector<Socket> idle;
-  for (int i = 0; i < 300; ++i) idle.push_back(stranger_at(place));  // more than the listener keeps
+  for (int i = 0; i < 300; ++i) idle.push_back(stranger_at(place));  // more than rank 0 keeps at once
   EXPECT_EQ(problem_of(place, 1, 2, {.start = 20s}), "");
   EXPECT_EQ(rank_0.get(), "");
 }

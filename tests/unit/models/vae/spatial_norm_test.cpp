@@ -1,4 +1,4 @@
-// Compares norms whose scale and shift are computed from latents with plain formulas.
+// Compares norms, whose scale and shift are computed from latents, with plain formulas.
 #include "models/vae/spatial_norm.h"
 
 #include <ATen/ATen.h>

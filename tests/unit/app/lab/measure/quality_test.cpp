@@ -9,7 +9,7 @@
 namespace sparsereel::app::bench {
 namespace {
 
-/// Returns frames with waves from 0 to 1. Frames and channels differ.
+/// Returns frames with waves from 0.1 to 0.9. Frames and channels differ.
 at::Tensor pattern(int64_t frames, int64_t height, int64_t width) {
   const at::Tensor t = at::arange(frames, at::kFloat).view({frames, 1, 1, 1});
   const at::Tensor y = at::arange(height, at::kFloat).view({1, height, 1, 1});
