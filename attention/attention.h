@@ -90,8 +90,9 @@ Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, con
 std::optional<Result> attention_weights(const at::Tensor& q, const at::Tensor& k, const Context& context);
 
 /// Adds what GPU kernels have counted since the last collection to the statistics of each slot: computed blocks, blocks
-/// whose P.V was skipped, the cost of means, and predicted errors. Waits for the device to finish. (attend() itself
-/// waits only in mode check, or for key_lengths on a GPU.) Enlarges per_slot if the workspace has more slots.
+/// whose P.V was skipped, the cost of means, and predicted errors. Waits for the device to finish. (A call of attend()
+/// on a GPU waits only in mode check, or if it has key_lengths or a block_map.) Enlarges per_slot if the workspace has
+/// more slots.
 void collect_counts(Workspace& workspace, std::vector<Statistics>& per_slot);
 
 /// Returns an empty text if attend() can run `mode` on this device and dtype, otherwise the reason why not.

@@ -1,4 +1,4 @@
-// The public block map: a mark for each 64 x 64 block of QK^T that is computed. No torch.
+// The public block map, which says for each 64 x 64 block of QK^T whether it is computed. No torch.
 #pragma once
 
 #include <cstdint>

@@ -164,7 +164,7 @@ struct Statistics {
   double sum_predicted_error = 0;  // Ranking::error: sum of the predicted errors of query tiles; see HeadPolicy::error
   int64_t predicted_tiles = 0;     // number of these query tiles
 
-  /// Returns the share of the QK and PV work that was left out, in [0, 1).
+  /// Returns the share of the QK and PV work that was left out, from 0 to 1.
   double sparsity() const;
   /// Returns the cost of the means as a share of the work of full attention.
   double mean_share() const;

@@ -12,7 +12,7 @@
 
 namespace sparsereel::attention {
 
-inline constexpr int64_t kVector = 8;  // elements that kernels load at once
+inline constexpr int64_t kVector = 8;  // 16-bit elements that a thread loads at once: 16 bytes
 
 /// Returns torch's current stream of a GPU.
 inline cuda::Stream current_stream(at::Device device) {

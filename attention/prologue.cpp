@@ -1,5 +1,5 @@
-// Checks and runs the prologue. On a CPU it runs in fp32; on a GPU a kernel runs it in one pass over memory for fp16
-// and bf16. In other cases torch's operations run it.
+// Checks and runs the prologue. Our CPU code runs it for fp32 tensors on a CPU, and a kernel for fp16 and bf16 tensors
+// on a GPU, each in one pass over memory. torch's operations run it for all other tensors.
 #include "attention/prologue.h"
 
 #include <ATen/ATen.h>

@@ -62,7 +62,8 @@ struct Biased {
   at::Tensor k, v, bias;
 };
 
-/// Appends means to the keys and values: those of the blocks that the caller's map drops. k and v are [B, H, N, D].
+/// Appends the means of all blocks of 64 video keys to the keys and values. The bias hides a mean where the caller's
+/// map keeps its block. k and v are [B, H, N, D].
 Biased with_means(const Context& context, const at::Tensor& k, const at::Tensor& v, const at::Tensor& visible) {
   const BlockMap& map = *context.block_map;
   const int64_t keys = k.size(2), queries = visible.size(2), cell = context.policy.cell;

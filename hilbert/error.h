@@ -28,7 +28,8 @@ enum class ErrorKind {
 
 /// The cause and the remedy of an error. what() is the cause: it names the file or begins with the field at fault. A
 /// program prints the cause and the remedy on a line each. Other code catches an Error only to store it as a result
-/// (the failure of a row in a prompt set, or of a contender in a benchmark) or to undo half-done work.
+/// (the failure of a row in a prompt set, or of a contender in a benchmark), to do without something that is optional
+/// or unreadable, to throw a better error, or to undo half-done work.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& cause, std::string remedy, ErrorSubject subject = {})

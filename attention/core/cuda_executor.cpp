@@ -23,7 +23,7 @@ namespace {
 
 constexpr size_t kScratchAlignment = 1024;
 static_assert(kBlock == cuda::kRecord && kMostGpuTokens == int64_t{cuda::kRecord} << cuda::kBlockBits);
-constexpr int64_t kLoad = 8;  // elements that the kernels load at once, aligned to 16 bytes
+constexpr int64_t kLoad = 8;  // 16-bit elements that a thread loads at once: 16 aligned bytes
 
 [[noreturn]] void refuse_unsupported(const std::string& cause, const std::string& remedy) {
   throw Refusal(SPARSEREEL_UNSUPPORTED, cause, remedy);

@@ -32,7 +32,7 @@ class Executor {
   /// Runs the call, or on a GPU enqueues it in `stream`, a cudaStream_t. Throws Refusal if the device cannot run the
   /// call.
   virtual RunCounts run(const Call& call, void* workspace, size_t bytes, void* stream) = 0;
-  /// Describes the code that would run the call.
+  /// Describes the kernel that would run the call.
   virtual std::string describe(const Call& call) const = 0;
 
  protected:

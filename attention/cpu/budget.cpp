@@ -43,7 +43,7 @@ void each_candidate(const RankedHead& head, int64_t tile, const F& f) {
 /// (ties).
 struct Cut {
   float threshold = -kInfinity;  // the default keeps every candidate
-  int64_t ties = 0, tiles = 0;   // ties that all tiles keep together; tiles of all ranks
+  int64_t ties = 0, tiles = 0;   // number of ties to keep over all tiles; number of tiles of all ranks
   int64_t first_tile = 0;        // index of this call's first tile among the tiles of all ranks
 
   int64_t ties_of(int64_t tile) const { return (tile + 1) * ties / tiles - tile * ties / tiles; }

@@ -34,7 +34,7 @@ struct VideoTokens {
 
 /// The error of tile i if means replace block j. It is exact to second order in the distances between the scores of the
 /// block's keys and the scores of their cells' means:
-///   e_ij = mass_ij (sd_ij sdV_j + var_ij / 2 far_j).
+///   e_ij = mass_ij (sd_ij sdV_j + (var_ij / 2) far_j).
 /// The first term is the covariance of scores and values inside cells, the second the curvature of exp. The tile is cut
 /// into cells a of kQueryCell queries with mean q_a and share w_a of the tile's queries:
 ///   mass_ij = sum_a w_a softmax_j(scale q_a . mean(k_j)),

@@ -38,7 +38,7 @@ struct Prediction {
 ///         head if heads have different policies;
 ///   cdf: per tile, the fewest that hold a share of cdf of the total, including the block that reaches it;
 ///   error: per tile, the fewest such that the predicted errors of the others sum to at most `error` times the mean
-///         length of the head's outputs; possibly none;
+///         length of the head's outputs; this may be no block;
 ///   block_error: those with a predicted error above `block_error` times the mean length of the outputs, and at least
 ///         the best of each tile (budget.h; heads are grouped as for topk).
 /// Forced blocks are always kept: text keys (including the block where video meets text) and the diagonal of a causal

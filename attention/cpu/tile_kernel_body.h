@@ -182,8 +182,8 @@ void multiply_all_values(const float* p, const float* values, int64_t keys, int6
   for (; c < vectors; ++c) multiply(c, Count<1>{});
 }
 
-/// Calls f(first row, number of rows as a constant) for groups that together cover `rows` rows: groups of six, then one
-/// of two, four or six.
+/// Calls f(first row, number of rows as a constant) for groups that together cover `rows` rows: groups of six, and a
+/// last one of two or four if at most four rows are left. A group may reach past the last row.
 template <typename F>
 void for_row_groups(int64_t rows, const F& f) {
   int64_t r = 0;

@@ -56,7 +56,7 @@ int most_few_keys(int head_dim);
 
 /// Enqueues a call in 16 bits with at most most_few_keys() keys, as in cross-attention to a text. It supports a
 /// key_bias but no other mask, and no grouped heads, selection or lse. The prologue must be empty or an RMS norm across
-/// heads without biases. `moments` is scratch of [batch, queries + keys, 2] for that norm. Returns null, the
+/// heads without biases. `moments` is scratch of batch * (queries + keys) * 2 floats for that norm. Returns null, the
 /// unsupported feature, or CUDA's message.
 const char* attend_few_keys(const KernelParams& params, float* moments, Stream stream);
 

@@ -42,7 +42,7 @@ class Ladder {
 
   bool each_call_;
   std::vector<Trial> trials_;  // measurements of each setting, summed over calls
-  size_t edge_;                // answer after the last call; trials_.size() if no setting is within the bound
+  size_t edge_;                // index of found() after the last call; trials_.size() if no setting is within the bound
   bool bisected_ = false;      // true once the first call is over
   bool active_ = false;
   size_t low_ = 0, high_;         // bisection: settings below low_ exceed the bound; high_ and later ones are within it

@@ -25,8 +25,8 @@ __global__ void __launch_bounds__(Tile<D>::kThreads, 1)
   extern __shared__ __align__(1024) uint8_t memory[];
   auto& shared = *reinterpret_cast<SharedMemoryPlan<T>*>(memory);
   if (threadIdx.x == 0) Addresses<T>(shared).init_barriers();
-  // add_means() multiplies places in the ring of means that are not loaded yet by sums of 0. They must be finite,
-  // because 0 times NaN would be NaN.
+  // add_means() multiplies parts of the ring of means that are not loaded yet by sums of 0. These parts must hold
+  // finite numbers, because 0 times NaN would be NaN.
   for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(sizeof(shared.output.means) / 16); i += T::kThreads)
     reinterpret_cast<uint4*>(shared.output.means)[i] = {};
   ptx::bulk_copy_fence();

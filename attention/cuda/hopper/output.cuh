@@ -1,4 +1,5 @@
-// O of the Hopper kernel: the tensor core's accumulators of two rows, the part of V's means, and writing the output.
+// O of the Hopper kernel: holds the tensor core's accumulators of a thread's two rows, adds the part of O that comes
+// from V's means, and writes the output.
 //
 // The mean over the record's 64 keys is subtracted from each V record, so O = sum P (V - mean) + sum (sum of P in the
 // block) mean. The second sum is a matrix product in fp16, computed for kMeans blocks at a time: the sums of P in the

@@ -29,9 +29,9 @@ constexpr float kExponentUnit = 8388608.0F;  // 2^23, one log2 unit in the bits 
 /// SageAttention 2 (tests/parity/sage_error.py).
 constexpr uint32_t kLinearBias = static_cast<uint32_t>(126.94 * kExponentUnit);
 
-/// If all scores are within kPositiveRange log2 units of 0, these bits stay positive: the exponent of P stays at least
-/// half a unit above that of the smallest float. Within kWrapRange the bits may be negative, which must then become 0,
-/// but they do not wrap around.
+/// If all scores are within kPositiveRange log2 units of 0, the bits of these floats stay positive: the exponent of P
+/// stays at least half a unit above that of the smallest float. Within kWrapRange the bits may be negative, which must
+/// then become 0, but they do not wrap around.
 constexpr float kPositiveRange = 65;
 constexpr float kWrapRange = 190;
 

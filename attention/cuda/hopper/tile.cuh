@@ -291,7 +291,7 @@ class Producer {
   const Addresses<T> address_;
   Cursor<T> cursor_;
   int phase_ = 0;
-  int means_ = 0;  // groups of kMeans loaded so far; a second Cursor would take one more register, and spill
+  int means_ = 0;  // groups of kMeans means loaded so far; a second Cursor would take another register and spill
 };
 
 }  // namespace sparsereel::attention::cuda::hopper

@@ -19,7 +19,7 @@ struct MmaShape {
   static constexpr int kChannelTiles = D / 8;
   static constexpr int kKeyBytes = kRecord * D;
   static constexpr int kValueBytes = value_record_bytes(traits_of(kKernel).values, D);
-  static constexpr int kStages = D == 256 ? 2 : 3;  // as many as fit into the 99 KB of sm_86 and sm_89
+  static constexpr int kStages = D == 256 ? 2 : 3;  // with D = 256, only two fit into the 99 KB of sm_86 and sm_89
   /// True if a CTA keeps its queries in shared memory, because there are not enough registers.
   static constexpr bool kSharedQueries = D == 256 && kInt8;
   /// Number of CTAs per SM for which the compiler must leave registers. 0 leaves the choice to the compiler, which then

@@ -8,7 +8,8 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
-/// Larger values count as this value in a sum of squares, so that the sum of 16 squares fits into fp16.
+/// Larger values count as this value in a sum of squares. Each half of a __half2 sums eight squares, and this sum must
+/// fit into fp16.
 constexpr float kMostSquared = 80;
 
 /// Computes the sum of 16 e4m3 values, and the sum of their squares.

@@ -213,7 +213,7 @@ class CellSums {
   float part_[kQuantizeWarps][kBlockCells][D];
 };
 
-/// Calls f with kernel<T, D> for the element type and padded head_dim of the call.
+/// Calls f<T, D>(context) for the element type and padded head_dim of the call.
 #define SPARSEREEL_FOR_TYPE(context, f)                                                            \
   do {                                                                                             \
     const bool half = (context).params.element == Element::fp16;                                   \

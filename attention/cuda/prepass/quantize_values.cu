@@ -89,7 +89,7 @@ struct KeptValues {
     pool.write(share, [&](int c, float x) { mean[c] = x; });
   }
 
-  /// Raises the bits of each channel's largest |v - center| by the thread's keys.
+  /// Raises `most`, the bits of each channel's largest |v - center|, to the largest among the thread's keys.
   __device__ __forceinline__ void raise_to_largest(const float (&center)[kLaneElements],
                                                    uint32_t (&most)[kLaneElements]) {
 #pragma unroll

@@ -79,7 +79,8 @@ struct Sampler {
   }
 
  private:
-  /// Returns shared memory that is used for all statistics.
+  /// Returns the shared memory of write(). It is declared here, so that all instantiations of write() use the same
+  /// memory.
   __device__ static float (&room())[kQuerySquares][kRows][D] {
     __shared__ float shared[kQuerySquares][kRows][D];
     return shared;

@@ -44,7 +44,8 @@ class OutlierRow {
     center_ = buffers.v_center[at] * inverse_;
   }
 
-  /// Rewrites the lane's keys. Returns what is subtracted from the row, minus V's center.
+  /// Rewrites the lane's keys. Returns the row's mean for Buffers::v_mean, in units of V's scale: the number that was
+  /// subtracted, minus V's center, corrected by what rounding added to the row.
   __device__ float spare(uint4& e4m3) const {
     float x[16], sum = 0;
 #pragma unroll

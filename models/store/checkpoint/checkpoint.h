@@ -69,7 +69,8 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): json's noexcept move c
   /// the one in the model's folder. Returns nullopt if there is none and the text encoder's weights are random. For
   /// other weights without a tokenizer, throws Error (field: tokenizer) naming what is needed.
   std::optional<TokenizerPlace> tokenizer() const;
-  /// Returns what tokenizer() returns, but never the tokenizer of the model's own folder.
+  /// Does the same as tokenizer(), but ignores the tokenizer in the model's own folder. Returns nullopt if there is no
+  /// other, whatever the weights are.
   std::optional<TokenizerPlace> other_tokenizer() const;
   /// Replaces the weights of a role by a file, by the shards of an index, or by the only file or index of weights in a
   /// folder. The file may use the tensor names of diffusers or of the model's authors, with or without a prefix. The

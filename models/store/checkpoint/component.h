@@ -26,7 +26,7 @@ struct WeightDelta {
   const TensorEntry* up = nullptr;
   const TensorEntry* down = nullptr;  // null if `up` is the whole change, in the tensor's shape
   double scale = 1;
-  // Owns the entries `up` and `down` if these are no entries of `file`.
+  // Owns the entries `up` and `down` if they are not entries of `file`.
   std::vector<std::shared_ptr<const TensorEntry>> made = {};
 };
 
@@ -48,7 +48,7 @@ struct Component {               // NOLINT(bugprone-exception-escape): json's no
   // they have in memory.
   QuantizedLayers quantized = {};
   std::optional<uint64_t> random_seed = {};  // set if there are no files: every tensor is made from this seed
-  /// The number of elements of each tensor that a module asked for, by name.
+  /// If not null, collects the number of elements of each random tensor that a module asks for, by name.
   std::shared_ptr<std::map<std::string, uint64_t>> counted = {};
   std::shared_ptr<std::vector<std::string>> left_out = {};  // names and shapes of tensors that no module asked for
   WeightDeltas deltas = {};                                 // changes to tensors of the component

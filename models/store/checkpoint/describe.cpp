@@ -1,4 +1,4 @@
-// Adds what the family's row and the scheduler's config say to the family's own description.
+// Adds the fields of the family's row and the scheduler's settings to the family's description of a checkpoint.
 #include "models/store/checkpoint/describe.h"
 
 #include <nlohmann/json.hpp>

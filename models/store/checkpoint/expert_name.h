@@ -1,5 +1,5 @@
-// Tells from a file's name which of a model's two experts the file is for. Publishers of models with two experts, and
-// of LoRAs for them, give this only in the name. No torch.
+// Tells from a file's name which of a model's two experts (transformers for high and for low noise) the file is for.
+// Publishers of models with two experts, and of LoRAs for them, give this only in the name. No torch.
 #pragma once
 
 #include <filesystem>

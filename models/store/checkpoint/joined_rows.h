@@ -1,4 +1,4 @@
-// Joins the codes and scales of a quantized layer to packed rows in memory. No torch.
+// Joins the codes and scales of a quantized layer into packed rows in memory. No torch.
 #pragma once
 
 #include <cstddef>

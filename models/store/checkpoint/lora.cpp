@@ -305,7 +305,7 @@ class Adding {
   std::vector<std::string> warnings_;
 };
 
-/// Says which files went to which expert because of their names; empty if none did.
+/// Returns a warning that says which files are added to which expert because of their names; empty if there are none.
 std::string chosen_by_name(const std::vector<LoraChoice>& given, const std::vector<LoraChoice>& chosen) {
   std::string files;
   for (size_t i = 0; i < given.size(); ++i)

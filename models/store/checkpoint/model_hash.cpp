@@ -33,7 +33,7 @@ void add_header(Sha256& hash, const TensorFile& file) {
   }
 }
 
-// Includes the modulation of a block, which has six rows of 5120.
+// Tensors of up to this many elements are small, such as the modulation of a block, which has six rows of 5120.
 constexpr uint64_t kMostElements = 1 << 15;
 
 bool is_small(const TensorEntry& entry) {

@@ -1,5 +1,5 @@
-// Finds weights, tokenizers and diffusers folders in a folder and its subfolders. It goes by names, and reads no file
-// except indices of shards. No torch.
+// Finds weights, tokenizers and diffusers folders in a folder and its subfolders. It recognizes files by their names,
+// and reads only indices of shards. No torch.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +13,7 @@ namespace sparsereel::models {
 
 struct ModelTree {
   std::vector<std::filesystem::path> weights;         // files of weights, and indices of shards
-  std::vector<std::filesystem::path> tokenizers;      // folders with spiece.model or tokenizer.json
+  std::vector<std::filesystem::path> tokenizers;      // folders with a tokenizer (holds_tokenizer())
   std::vector<std::filesystem::path> pipelines = {};  // folders in diffusers' layout, whose files are not in `weights`
   bool whole = true;                                  // false if the tree was too large to search completely
 };

@@ -10,8 +10,8 @@
 
 namespace sparsereel::models {
 
-/// A tensor's name, translated from one program's to another's. If one program stores as a part of a tensor what the
-/// other stores as a tensor of its own, `rows` says which rows of the larger tensor it has; otherwise `rows` is null.
+/// A tensor's name, translated from one program's to another's. If one of the programs joins several tensors of the
+/// other into one, `rows` says which rows of the joined tensor belong to the smaller one; otherwise `rows` is null.
 struct PlacedName {
   std::string name;
   const MovedRows* rows = nullptr;

@@ -272,7 +272,7 @@ class FileLayers {
   // The dtypes of each layer's tensors, by layer, then by the last part of the tensor's name.
   std::map<std::string, std::map<std::string, Dtype>> beside_;
   std::vector<std::pair<std::string, std::string>> bare_;  // bare_layer() and name of each layer that has a weight
-  std::map<std::string, const TensorEntry*> weights_;      // the weights of 8 bits, by layer
+  std::map<std::string, const TensorEntry*> weights_;      // the weights that are stored in 8 bits, by layer
   DescribedLayers layers_;
 };
 

@@ -58,8 +58,8 @@ struct Candidate {
 /// offered.found.unread.
 std::vector<Candidate> candidates_of(Offered& offered, const std::filesystem::path& configs);
 
-/// Returns the options that choose this candidate: "transformer" and its file, or "model" and its folder. If several
-/// tokenizers fit, the first one is included.
+/// Returns the names and values of the options that choose this candidate: the transformers and their files, or "model"
+/// and its folder. If several tokenizers fit, also "tokenizer" and the first one's folder.
 std::vector<std::pair<std::string, std::string>> values_of(const Candidate& candidate);
 
 /// Formats a size: "14.3 GB" or "98.3 MB". GB and MB are powers of ten, as on download pages.

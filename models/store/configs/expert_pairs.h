@@ -14,8 +14,8 @@ struct ExpertPairs {
   std::vector<FoundPart> alone = {};  // files without a partner
 };
 
-/// Pairs files of one model: first files whose names differ only in the expert, then files of one format. If several
-/// match, the nearest folder decides. If one file of each expert is left, these two are a pair.
+/// Pairs files of one model: first files whose names differ only in the word for the expert, then files of the same
+/// format. If several match, the nearest folder decides. If one file of each expert is left, these two are a pair.
 ExpertPairs pair_experts(std::vector<FoundPart> high, std::vector<FoundPart> low);
 
 /// Returns the files among `others`, which are for the other expert, that belong to `expert` by the rules of

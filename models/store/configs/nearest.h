@@ -11,7 +11,7 @@ namespace sparsereel::models {
 /// neighbor). Empty if even this candidate differs in more than a third of its letters.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
-/// Returns "did you mean steps? see ...", or only `otherwise` if no candidate is near.
+/// Returns "did you mean steps? " followed by `otherwise`; only `otherwise` if no candidate is near.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates,
                          const std::string& otherwise);
 

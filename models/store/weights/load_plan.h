@@ -53,10 +53,10 @@ StoredPart find_part(const TensorSource& source, const Component& component, con
                      const Parameter& parameter);
 
 /// Plans the loading of a parameter. If the format asks for products in fp8: e4m3 tensors without deltas are used as
-/// stored. Tensors with scales in their blocks, and e4m3 tensors with deltas, are quantized again to e4m3. Tensors of
-/// other 8-bit or 4-bit numbers with scales of rows stay as they are, and are multiplied in the run's dtype. If the
-/// format asks for products in integers: int8 tensors are used as stored, with low-rank deltas applied in addition.
-/// Other tensors are quantized to int8.
+/// stored. Tensors of other 8-bit or 4-bit numbers with scales of rows stay as they are, and are multiplied in the
+/// run's dtype. All other tensors are quantized to e4m3, such as tensors in 16 bits or more, tensors with scales in
+/// their blocks, and e4m3 tensors with deltas. If the format asks for products in integers: int8 tensors are used as
+/// stored, with low-rank deltas applied in addition. Other tensors are quantized to int8.
 LoadPlan plan_load(const TensorSource& source, const Component& component, const Parameter& parameter,
                    const WeightFormat& format);
 
