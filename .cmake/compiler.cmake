@@ -36,8 +36,8 @@ endif()
 find_package(Threads REQUIRED)
 target_link_libraries(sparsereel_options INTERFACE Threads::Threads)
 
-# sparsereel_pch(target): adds the precompiled headers of torch.cmake to a target whose sources include torch. Call sparsereel_no_hot_loops(target) before it, if
-# at all.
+# sparsereel_pch(target): adds the precompiled headers of torch.cmake to a target whose sources include torch. If the target also needs
+# sparsereel_no_hot_loops(target), call that first.
 function(sparsereel_pch target)
   get_target_property(no_hot_loops ${target} SPARSEREEL_NO_HOT_LOOPS)
   set(host sparsereel_pch_host)

@@ -40,7 +40,7 @@ else()
   install(FILES ${CMAKE_BINARY_DIR}/sparsereelConfig.cmake ${CMAKE_BINARY_DIR}/sparsereelConfigVersion.cmake DESTINATION ${package} COMPONENT attention)
 endif()
 if(SPARSEREEL_PACKAGE MATCHES "wheel|tarball")
-  # The functions of older C and C++ libraries, for RHEL 9.
+  # Makes the package use functions of older C and C++ libraries, which RHEL 9 has.
   add_library(sparsereel_older_symbols OBJECT app/wheel/older_symbols.cpp)
   set(targets sparsereel_attention_library)
   if(TARGET sparsereel_kernels)

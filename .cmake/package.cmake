@@ -1,4 +1,5 @@
-# What SPARSEREEL_PACKAGE adds to an installation: how it was made, and the licenses of all that is inside. No package contains libtorch.
+# Adds to an installation what a package (SPARSEREEL_PACKAGE) needs: a file that says how it was made, and the licenses of everything inside. No package
+# contains libtorch. The packages are:
 #   wheel      app/wheel/build; looks for libtorch and for the library of kernels beside itself, in site-packages
 #   tarball    cpack; runs from any folder
 #   deb        cpack; depends on the libraries of the Debian that it is built on
@@ -16,7 +17,7 @@ if(SPARSEREEL_HAS_SERVE AND SPARSEREEL_HTTPLIB)
 elseif(SPARSEREEL_HAS_SERVE)
   set(library_of_serve cpp-httplib=libcpp-httplib-dev)
 endif()
-# Compiled in, or copied beside the program: the texts of Debian's packages.
+# The licenses of libraries that are compiled into the program or copied beside it. The texts come from Debian's packages.
 foreach(name CLI11=libcli11-dev nlohmann-json=nlohmann-json3-dev utf8proc=libutf8proc-dev SentencePiece=libsentencepiece-dev yaml-cpp=libyaml-cpp-dev
              ${library_of_serve})
   string(REGEX MATCH "^[^=]+" title ${name})
@@ -61,7 +62,8 @@ if(SPARSEREEL_PACKAGE STREQUAL "tarball")
   set(CPACK_PACKAGE_FILE_NAME sparsereel-${PROJECT_VERSION}-linux-x86_64-${cuda})
 else()
   install(TARGETS sparsereel RUNTIME DESTINATION lib/sparsereel)
-  # CPack finds the libraries of Debian with these two. Without dpkg-shlibdeps it would make a package that depends on no library, and say so only in passing.
+  # CPack finds the libraries of Debian with these two programs. Without dpkg-shlibdeps it would make a package that depends on no library, and say so only in
+  # passing.
   foreach(tool file=file dpkg-shlibdeps=dpkg-dev)
     string(REGEX MATCH "^[^=]+" program ${tool})
     string(REGEX REPLACE "^.*=" "" debian ${tool})

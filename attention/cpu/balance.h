@@ -19,10 +19,10 @@ inline int64_t balanced_queries(int64_t queries, int64_t keys, int64_t key_lengt
 /// Computes the factor s_d that multiplies channel d of q and divides channel d of k, so that the channel has the same
 /// root mean square in both:
 /// s_d = sqrt(rms k_d / rms q_d).
-/// Balancing does not change the scores, but their rounding error. All channels of a row share one scale, so the error
-/// grows with max_d |q_d| |k| + max_d |k_d| |q|. In trained models a few channels are large in k alone; after balancing
-/// they no longer determine max_d |k_d|. This is SmoothQuant's migration (arXiv 2211.10438) with alpha = 1 / 2, using
-/// root mean squares in place of maxima.
+/// Balancing changes only the rounding error of the scores, not the scores. All channels of a row share one scale, so
+/// the error grows with max_d |q_d| |k| + max_d |k_d| |q|. In trained models a few channels are large in k alone; after
+/// balancing they no longer determine max_d |k_d|. This is SmoothQuant's migration (arXiv 2211.10438) with alpha = 1/2,
+/// using root mean squares in place of maxima.
 /// If several heads of q share a head of k, q's mean square is taken over all these heads, because the same quantized
 /// keys serve all of them.
 /// q_squares and k_squares hold the sum (or the average) over the tokens of each channel's squares. k's mean must

@@ -110,8 +110,8 @@ float from_ordered(uint32_t key) {
 }
 
 /// Finds the rank value at which the budget of the heads of all ranks ends. A key is a rank value as an integer
-/// (ordered()); it is found digit by digit, from the highest digit down. The ranks add up only integers, so the result
-/// does not depend on the order of additions.
+/// (ordered()). The key at which the budget ends is found digit by digit, from the highest digit down. The ranks add up
+/// only integers, so the result does not depend on the order of additions.
 class SharedCut {
  public:
   SharedCut(const Wanted& wanted, const HeadPart& part) : part_(part) {

@@ -7,7 +7,7 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-/// Returns result[g][d]: the mean of f(row[d], g, d) over the rows of group g.
+/// Returns result[g][d]: the mean of f(row[d], g * head_dim + d) over the rows of group g.
 template <typename F>
 std::vector<float> mean_over_rows(const Grouped& tokens, const F& f) {
   const int64_t head_dim = tokens.head_dim;

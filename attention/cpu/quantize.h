@@ -1,4 +1,4 @@
-// Emulates the 8-bit formats of the quantized kernels: each function returns the stored value.
+// Emulates the 8-bit formats of the quantized kernels. The rounding functions return the stored value.
 #pragma once
 
 #include <algorithm>

@@ -27,7 +27,8 @@ constexpr int kSortedRounds = 5;
 constexpr int kStatSamples = 512;
 
 /// Returns for how many of a head's first query tiles the selection itself writes the lists. It can do so for tiles
-/// without rows of text, if selection tiles have as many rows as query tiles and no mask applies.
+/// without rows of text, if it predicts blocks, its tiles have as many rows as query tiles, and the attention is not
+/// causal.
 int listed_tiles(const KernelParams& params, int query_tiles, const KernelTraits& kernel) {
   const Selection& selection = params.selection;
   if (selection.kind != Selection::Kind::predict || selection.rows != kernel.tile_rows || params.causal) return 0;

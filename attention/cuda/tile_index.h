@@ -6,7 +6,8 @@
 namespace sparsereel::attention::cuda {
 
 /// The numbers that TileIndex needs. query_tiles: tiles of a (batch, head). listed_tiles: how many of these, from the
-/// first on, have no rows of text. Any struct with these fields can be used, such as Sizes.
+/// first on, get their lists from the selection (Sizes). None of them has rows of text. Any struct with these fields
+/// can be used, such as Sizes.
 struct TileCounts {
   int batch_heads, query_tiles, listed_tiles;
 };

@@ -79,7 +79,7 @@ class Queries {
   }
 
   /// Waits for the prefetched rows, which begin at `first`. Computes and writes their results. Prefetches the rows from
-  /// `next` on as soon as there is room for them.
+  /// `next` on as soon as there is room for them, if `next` is below `end`.
   __device__ void attend(int first, int next, int end, const float* bias) {
     wait_copies<0>();
     __syncwarp();
@@ -125,7 +125,7 @@ class Queries {
     for (int i = 0; i < D / 8; ++i) out_[i][0] = out_[i][1] = out_[i][2] = out_[i][3] = 0;
   }
 
-  /// Computes the weights of a step's keys as s. They are not yet divided by their sum.
+  /// Writes the weights of a step's keys to s. They are not yet divided by their sum.
   __device__ void weigh(int first_key, const float* bias, float (&s)[kTiles][4]) {
     scores(first_key, s);
     float most[2] = {most_[0], most_[1]};

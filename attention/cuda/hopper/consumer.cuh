@@ -193,8 +193,8 @@ class Consumer {
   }
 
   // To skip P.V, a warp whose rows are all below the threshold leaves its P at 0. If all four warps do, the warpgroup
-  // does not multiply. The warps vote in shared memory, one byte per warp. Two places alternate, because a warp can be
-  // one subtile ahead of another.
+  // does not multiply. The warps vote in shared memory, one byte per warp. The votes of consecutive subtiles use
+  // different bytes, because a warp can be one subtile ahead of another.
 
   __device__ void start_skipping(const TileIndex& tile, int first) {
     const HeadChoice& choice =

@@ -350,7 +350,7 @@ __device__ void widen_scales(const KernelParams& p, const Buffers& buffers, cons
 constexpr int kMended = 8;  // blocks that a CTA checks
 
 /// Makes the records with outliers again, or all records of a head if a value does not fit its scale. The second case
-/// is rare, so one CTA does all the work.
+/// is rare, so one CTA does all the work for the head.
 template <typename T, int D, ValueFormat kFormat>
 __global__ void __launch_bounds__(kQuantizeThreads)
     mend_values(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,

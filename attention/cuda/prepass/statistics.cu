@@ -28,8 +28,8 @@ constexpr float kHeadroom = 256, kHeadroomOfAll = 2;
 // different values in bf16 or fp16 differ by much more than this scale, so e4m3 still tells them apart.
 constexpr float kLeastScale = 1e-30F, kLeastRelativeScale = 1e-5F;
 
-// The smallest standard deviation of a channel of K, as a share of the channel's mean, that is taken for more than
-// rounding to bf16.
+// A smaller standard deviation of a channel of K, relative to the channel's mean, is taken for rounding error of bf16
+// and raised to this value.
 constexpr float kLeastDeviation = 1e-3F;
 constexpr float kLeastBalanced = 1.0F / (1 << 20);  // see attention/cpu/quantize_constants.h
 

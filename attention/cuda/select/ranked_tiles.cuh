@@ -41,8 +41,8 @@ class RankedTiles : protected CtaTiles<D, kTiles> {
     for (int first = begin + warp() * kPooledKeys; first < end; first += kTiles * kPooledKeys) f(first);
   }
 
-  /// Returns where the sort key (selection_cut.cuh) is stored that belongs to a lane's i-th element of a product; null
-  /// past the last block.
+  /// Returns the address of the sort key (selection_cut.cuh) for a lane's i-th element of a product; null past the last
+  /// block.
   __device__ uint32_t* place(int first, int i) const {
     const int column = column_of(first, i);
     return column < key_blocks_ ? key_of(lane() / 4 + i / 2 * 8, column) : nullptr;

@@ -22,6 +22,7 @@ std::string label_of(const QuantizedLayers& layers, const std::string& weight);
 
 /// Returns true for the name of a scale, or of another tensor that only describes quantized weights.
 bool is_scale(const std::string& name);
+/// Returns true if `tensors` has a scale of the tensor `name`.
 bool has_scale(const TensorTable& tensors, const std::string& name);
 
 }  // namespace sparsereel::models
