@@ -19,7 +19,7 @@ __device__ inline uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-/// Starts a copy of 16 bytes to shared memory that bypasses L1.
+/// Starts a copy of 16 bytes to shared memory. The copy bypasses L1.
 __device__ inline void copy_async(uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }

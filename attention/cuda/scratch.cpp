@@ -90,8 +90,8 @@ Buffer buffer(int64_t count, bool needed = true) {
           [](Buffers& buffers, void* to) { buffers.*kMember = static_cast<Pointer>(to); }};
 }
 
-/// Returns all buffers in the order in which they lie in memory, with their numbers of elements. `needed` says when a
-/// buffer exists.
+/// Returns all buffers in the order in which they lie in memory, with their numbers of elements. A buffer that is not
+/// needed gets no memory.
 auto buffer_table(const KernelParams& params, const Sizes& sizes, const KernelTraits& kernel) {
   const Selection& selection = params.selection;
   const Prologue& prologue = params.prologue;

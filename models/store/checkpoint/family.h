@@ -58,7 +58,7 @@ std::string tokenizer_of(const Part& part);
 /// Returns the remedy for a missing tokenizer, with the command that downloads it if the repository is known.
 std::string tokenizer_remedy(const Part& part);
 
-/// Which layers of a family's transformers LoRA files change. Names are diffusers' names.
+/// The layers of a family's transformers that LoRA files change. Names are diffusers' names.
 struct LoraNames {
   std::string blocks;               // the text before a block's number: "blocks."
   std::vector<std::string> layers;  // matrices of a block; the input width of the first is the transformer's width

@@ -171,7 +171,7 @@ class Adding {
         names_experts_(names_experts(lora_, spec)) {}
 
   const std::vector<std::string>& warnings() const { return warnings_; }
-  /// Returns true if the text encoder changes.
+  /// Adds the file's changes, or none if the scale is 0. Returns true if the text encoder changes.
   bool run() {
     if (!choice_.expert.empty() && names_experts_)
       throw bad_option("lora", text_of({choice_}, true) + ": its layers already name the transformer that they are for",

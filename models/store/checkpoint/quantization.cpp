@@ -25,7 +25,7 @@ constexpr std::string_view kNoEffectKeys[] = {"full_precision_matrix_mult", "ori
 /// The last parts of names that may occur beside the weight of every format.
 constexpr std::string_view kCompanions[] = {"weight",       "bias",        "input_scale",    "scale_input",
                                             "output_scale", "comfy_quant", "pre_quant_scale"};
-/// Quanto's names of a weight's numbers and of their scales.
+/// The ends of Quanto's names for a weight's numbers and for their scales, and what replaces these ends.
 constexpr std::pair<std::string_view, std::string_view> kQuanto[] = {{".weight._data", ".weight"},
                                                                      {".weight._scale", ".weight_scale"}};
 

@@ -35,7 +35,7 @@ Activation stand_in_fp8(const at::Tensor& like) {
 
 at::Tensor in_order(const at::Tensor& tensor, const at::Tensor& order) {
   if (is_stand_in(tensor)) return tensor;
-  // Torch has no index_select() for e4m3, so it is viewed as bytes.
+  // Torch has no index_select() for e4m3, so the tensor is viewed as bytes.
   const bool is_fp8 = tensor.scalar_type() == at::kFloat8_e4m3fn;
   const at::Tensor rows = (is_fp8 ? tensor.view(at::kByte) : tensor).index_select(0, order.to(tensor.device()));
   return is_fp8 ? rows.view(at::kFloat8_e4m3fn) : rows;
