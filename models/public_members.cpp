@@ -11,7 +11,8 @@
 namespace sparsereel::models {
 namespace {
 
-/// The functions add() store a member as text, in the form that options have. Unset and empty members are left out.
+/// Each overload of add() stores a member as the text that a command line would give. It leaves out unset and empty
+/// members.
 void add(MemberTexts& texts, const char* name, const std::string& value) {
   if (!value.empty()) texts[name] = value;
 }

@@ -21,7 +21,7 @@ MemberTexts texts_of(const ModelOptions& options);
 /// Returns the options of ModelOptions and VideoRequest, and those that can be set only in a model's YAML file.
 const OptionList& member_options();
 
-/// Removes from a model's YAML file the options that a VideoRequest cannot set.
+/// Removes from the config, which was read from a model's YAML file, the options that a VideoRequest cannot set.
 void keep_members(ModelConfig& config);
 
 }  // namespace sparsereel::models

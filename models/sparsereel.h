@@ -113,10 +113,11 @@ struct VideoRequest {
   std::vector<double> sigmas = {};
   std::string attention = {};  // full, quantized, sparse, check; if empty, sparse if the device supports it, else full
   /// Set at most one of topk, cdf, error and block_error. They choose the blocks that attention computes: topk is the
-  /// share of blocks that is computed, cdf the share of attention that the computed blocks hold, and error a bound on
-  /// the predicted error of each query tile. Blocks with a predicted error above block_error are computed. Blocks whose
-  /// tokens have a mean cosine similarity below `similarity` are always computed. The product with V is skipped for a
-  /// block if all its scores lie `pv_threshold` log2 units or more below the largest score of their query.
+  /// share of blocks that is computed, cdf the share that the computed blocks hold of what `select` ranks blocks by,
+  /// and error a bound on the predicted error of each query tile. Blocks with a predicted error above block_error are
+  /// computed. Blocks whose tokens have a mean cosine similarity below `similarity` are always computed. The product
+  /// with V is skipped for a block if all its scores lie `pv_threshold` log2 units or more below the largest score of
+  /// their query.
   std::optional<double> topk = {}, cdf = {}, error = {}, block_error = {}, similarity = {}, pv_threshold = {};
   std::string dropped = {};  // what replaces blocks that are not computed: mean, none; if empty, mean
   /// How blocks are ranked: error, mass; if empty, error if `dropped` is mean, mass if it is none.
@@ -128,10 +129,11 @@ struct VideoRequest {
   std::optional<std::string> exact_steps = {};  // first steps with full attention, in 16 bits: "2", or "4%" of all
   std::optional<int64_t> dense_layers = {};     // first layers that compute every block
   std::string token_order = {};                 // hilbert, native, time-major, morton, random; if empty, hilbert
-  /// "0.1": a step repeats results of the last computed step if the output of the transformer's first block changes by
-  /// at most this fraction. "forecast:0.1": the same, but results are extrapolated from the last two computed steps.
-  /// "forecast:0.1:20%:1": in addition, the first 20% of the steps and the last step are always computed. "steps:20":
-  /// 20 steps are computed, and the others repeat their results. If empty, every step is computed.
+  /// "0.1": a step repeats results of the last computed step if what the transformer's first block adds to the tokens
+  /// has changed since then by less than this fraction. "forecast:0.1": the same, but results are extrapolated from the
+  /// last two computed steps. "forecast:0.1:20%:1": in addition, the first 20% of the steps and the last step are
+  /// always computed. "steps:20": 20 evenly spaced steps are computed, and the results of the others are extrapolated.
+  /// If empty, every step is computed.
   std::string cache = {};
   std::string vae_tiling = {};        // auto, on, off; if empty, auto
   std::optional<bool> no_audio = {};  // true: a model that makes sound does not decode it
@@ -163,7 +165,7 @@ struct Video {
   std::string defect = {};  // what is wrong with the frames, such as "is black"; empty if nothing is
   /// All warnings that the command line would print: members without effect, a defect, a cut prompt, a number of frames
   /// that differs from the requested one, steps that gave NaN and were redone with full attention, and a decoding that
-  /// was redone in tiles. If the weights have terms of their own, the first video's warnings say where to read them.
+  /// was redone in tiles. If the weights have license terms that users must read, the first video's warnings say where.
   std::vector<std::string> warnings = {};
 };
 

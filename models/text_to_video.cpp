@@ -262,10 +262,10 @@ Failure::~Failure() = default;
 struct TextToVideo::State {
   std::shared_ptr<models::Pipeline> pipeline;
   std::unique_ptr<models::RankThreads> ranks;  // ranks on several GPUs; rank 0 runs `pipeline`; null for one GPU
-  models::ModelConfig config;                  // YAML file that describes the model; no defaults if there is none
-  std::vector<std::string> warnings;           // repeated with every video
-  std::string terms;                           // where to read the weights' terms; empty after the first video
-  std::atomic<bool> is_busy = false;           // a video is being made
+  models::ModelConfig config;         // from the YAML file that describes the model; no defaults without a file
+  std::vector<std::string> warnings;  // repeated with every video
+  std::string terms;                  // where to read the weights' license terms; empty after the first video
+  std::atomic<bool> is_busy = false;  // a video is being made
 };
 
 TextToVideo::TextToVideo(const std::string& model, const ModelOptions& options) {

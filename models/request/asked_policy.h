@@ -6,9 +6,9 @@
 
 namespace sparsereel::models {
 
-/// Returns what replaces dropped blocks. This is the value that the request gives. If it gives none, this is means if
-/// the request bounds errors or ranks blocks by error, because the predicted error is the error of means; otherwise the
-/// policy's default.
+/// Returns what replaces dropped blocks: the request's `dropped`, if it is set. Otherwise returns mean if the request
+/// bounds errors or ranks blocks by error, because the predicted error is the error of means. In all other cases
+/// returns the policy's default.
 attention::Dropped dropped_of(const Request& request);
 
 /// Builds a policy from the members of the request that select blocks. Ignores Request::policy and

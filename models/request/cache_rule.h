@@ -11,17 +11,17 @@
 namespace sparsereel::models {
 
 enum class CacheKind {
-  first_block,  // adds the later blocks' residual of the last computed step
-  /// Adds that residual plus its change between the last two computed steps, multiplied by a factor. The factor is
-  /// large if the first block's residual now changes again as it changed between those two steps.
+  first_block,  // adds the residual that the later blocks had in the last computed step
+  /// Extrapolates: adds that residual plus a multiple of its change between the last two computed steps. The multiple
+  /// is large if the first block's residual changes in this step as it changed between those two steps.
   forecast,
   steps,  // as `forecast`, but the computed steps are fixed beforehand
 };
 
 struct CacheRule {
   CacheKind kind = CacheKind::first_block;
-  /// A step is reused if the first block's residual has changed by at most this fraction since the last computed step:
-  /// mean |now - then| / mean |then| <= threshold. 0 computes every step.
+  /// A step is reused if the first block's residual has changed by less than this fraction since the last computed
+  /// step: mean |now - then| / mean |then| < threshold. 0 computes every step.
   double threshold = 0;
   /// For kind `steps`, in place of a threshold: the number of computed steps, spread evenly from the first to the last.
   int64_t steps = 0;

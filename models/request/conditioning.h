@@ -36,17 +36,18 @@ struct Conditioning {
   /// distribution, they hold its mean. If undefined, `latents` are final.
   at::Tensor deviation{};
   /// [1, C, 1, h, w] in fp32: latents of the pictures that the video begins and ends with, for models that take them as
-  /// tokens of their own. They have no noise until a run adds it. Undefined if there are none.
+  /// additional tokens. They have no noise until a run adds it. Undefined if there are none.
   at::Tensor first_keyframe{}, last_keyframe{};
-  /// [P, 1 + layers, rows, columns, C]: what the text encoder's vision part makes of P pictures. Index 0 of the second
-  /// axis holds the tokens that stand for the picture in the text. Index i holds what is added to them after the text
-  /// encoder's layer i - 1. Undefined once the text is encoded, or if the encoder does not look at pictures.
+  /// [P, 1 + layers, rows, columns, C]: the output of the text encoder's vision tower for P pictures. Index 0 of the
+  /// second axis holds the tokens that stand for the picture in the text. Index i holds what is added to these tokens
+  /// after the text encoder's layer i - 1. Undefined once the text is encoded, or if the encoder does not look at
+  /// pictures.
   at::Tensor seen{};
   /// The attention's keys and values of `context`, which stay the same in all forward passes of one denoising by one
   /// transformer. If null, each forward pass computes its own.
   std::shared_ptr<ContextKeys> keys{};
 
-  /// Returns all tensor members, always in the same order.
+  /// Returns pointers to all tensor members, always in the same order.
   static std::span<at::Tensor Conditioning::*const> tensors();
   bool defined() const { return text.defined(); }
   bool has_images() const { return latents.defined() || first_keyframe.defined() || last_keyframe.defined(); }

@@ -16,8 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 using OptionValues = std::map<std::string, std::string>;
 
-/// How many names of a path are searched for the method: the file's and two folders', because publishers often name the
-/// method in the second folder above the file.
+/// How many components of a path are searched for the name of the distillation method: the file and two folders,
+/// because publishers often name the method in the second folder above the file.
 constexpr int kNamedLevels = 3;
 
 /// Returns the files of the LoRAs that the run adds.

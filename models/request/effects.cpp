@@ -17,7 +17,7 @@ struct Row {
   std::string (*why)(const RunFacts&);  // returns an empty text if the cause does not apply
 };
 
-/// Returns the option with its value, for a warning. If no source gave a value, the run chose `value` by itself.
+/// Returns the option with its value, for a warning. `value` is what the run chose if no source gave a value.
 std::string named(const RunFacts& facts, const char* key, std::string_view value) {
   const Settings& settings = *facts.settings;
   return settings.has(key) ? settings.describe(key) : settings.describe(key) + " " + std::string(value);

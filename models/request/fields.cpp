@@ -47,8 +47,8 @@ std::optional<Value> only(bool condition, Value value) {
   return condition ? std::optional(std::move(value)) : std::nullopt;
 }
 
-/// Completes the field `row`, which is stored in `member` of a request. `plan_value` is a member of Plan, or a function
-/// from a plan to the recipe's value.
+/// Returns `row` with its functions, which access `member` of a request. `plan_value` is a member of Plan, or a
+/// function from a plan to the recipe's value.
 template <typename Value, typename PlanValue>
 Field field(Value Request::*member, const PlanValue& plan_value, Field row) {
   using Kind = FieldType<Value>;

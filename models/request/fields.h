@@ -31,9 +31,9 @@ enum class NoEffect {
   whole_prompt,     // the model takes all tokens of a prompt
   one_scheduler,    // only the checkpoint's scheduler fits the model
   one_frame_rate,   // the model makes videos of one frame rate
-  own_fit,          // the model fits images to the video by a rule of its own
+  own_fit,          // the model itself fixes how images are fitted to the video
   one_tile_size,    // the VAE works in tiles of one size
-  one_vae_dtype,    // the VAE has a number format of its own
+  one_vae_dtype,    // the VAE itself chooses its number formats
   one_transformer,  // the model has only one transformer
   narrow_blocks,    // the transformer's block layers are too narrow for 8-bit weights
   narrow_layers,    // the text encoder's layers are too narrow for 8-bit weights

@@ -1,5 +1,5 @@
-// Computes the size nearest to an image's shape, in whole numbers. size_like() follows best_output_size() in the code
-// of one model's authors.
+// Computes sizes of videos with nearly an image's aspect ratio. size_like() follows best_output_size(), a function in
+// one model's reference code.
 #include "models/request/image_size.h"
 
 #include <algorithm>

@@ -14,7 +14,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// A file's name may contain at most this many commas.
+/// Names with more commas than this are not recognized as one file.
 constexpr size_t kMostCommas = 16;
 constexpr size_t kMostExperts = 2;  // the most transformers that a model has
 

@@ -1,4 +1,5 @@
-// The defaults and presets that a matching file of configs/ gives a model, as options. No torch.
+// The defaults and presets of a model, as options. They come from the file of configs/ that matches the model. No
+// torch.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ struct YamlOptions {
 
 /// The settings of a model that was distilled to a few steps: a row of the section `distilled`.
 struct Distilled {
-  std::string name;                // what publishers call the method: "lightx2v"
+  std::string name;                // publishers' name of the distillation method: "lightx2v"
   int64_t steps = 0;               // number of steps
   std::vector<std::string> loras;  // files of the LoRAs, one for each transformer; empty for a whole model
   std::string repository;          // repository in which these LoRAs, or the whole model, are published

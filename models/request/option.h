@@ -26,10 +26,11 @@ struct Option {
 class OptionList {
  public:
   struct Words {
-    /// Returns how the caller names an option: "--steps" on a command line, "steps" in a struct.
+    /// Returns the option's name in the words of the caller: "--steps" on a command line, "steps" in a struct.
     std::function<std::string(const std::string& key)> name;
     /// Throws Error if the value does not fit the option's kind. `what` names option and value in the error.
     std::function<void(const Option&, const std::string& what, const std::string& value)> check;
+    /// Returns the remedy of the error about a key that is not an option.
     std::function<std::string(const std::string& key)> unknown;
   };
 

@@ -56,7 +56,7 @@ struct Outcome {
   Latents latents;
   bool vae_tiled = false;  // frames were decoded in tiles
   /// The request's first image after the VAE has encoded and decoded it, fp32 CPU [1, H, W, 3]. Undefined if the
-  /// request has no image, the image is a keyframe, or nothing was decoded.
+  /// request has no image, the image is a keyframe, nothing was decoded, or GPU memory ran out.
   at::Tensor image;
   StageSeconds seconds;
   StageMemory memory;

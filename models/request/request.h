@@ -56,7 +56,8 @@ struct PixelSize {
   bool operator==(const PixelSize&) const = default;
 };
 
-/// One video as asked for. Unset members take the model's or the program's default; Pipeline::resolve() makes a Plan.
+/// One video that a user requests. Unset members take the model's or the program's default. Pipeline::resolve() turns a
+/// request into a Plan.
 struct Request {
   // Members that decide the pipeline.
   std::string device = "auto";  // models/store/weights/device.h lists the values of device and dtypes
@@ -152,7 +153,7 @@ struct Plan {
   LatentSize latent;
   int64_t decoded_frames = 0;                            // frame_count_warning() warns if this differs from num_frames
   std::string image, last_image;                         // as in the request
-  std::optional<ResizeRule> resize = ResizeRule::cover;  // unset if the model has a rule of its own
+  std::optional<ResizeRule> resize = ResizeRule::cover;  // unset if the model itself fixes how images are resized
   std::optional<PixelSize> image_size;  // size of first_given() if the video takes its shape; else unset
   uint64_t seed = 42;
   int64_t num_inference_steps = 0;  // denoising steps of the run

@@ -35,7 +35,7 @@ bool chooses_blocks(const Settings& settings) {
   });
 }
 
-/// Returns the profile in this file. Reads the file only if the settings have not kept the profile.
+/// Returns the profile in this file. Does not read the file if the settings already hold its profile.
 TunedProfile profile_in(const Settings& settings, const std::string& file) {
   const std::shared_ptr<const TunedProfile>& kept = settings.profile();
   return kept && kept->file == file ? *kept : read_profile(file);
@@ -63,7 +63,7 @@ void require_multiple(const char* field, int64_t value, int64_t step, int64_t mo
                    "use " + std::to_string(below) + above);
 }
 
-/// Returns the smallest possible number of frames. It is 2 with a last image, which needs a frame of its own.
+/// Returns the smallest possible number of frames. It is 2 with a last image, which needs a frame besides the first.
 int64_t least_frames(const Request& request, const ModelSpec& spec) {
   return spec.image.needs_last || !request.last_image.empty() ? 2 : 1;
 }

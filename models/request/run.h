@@ -79,12 +79,13 @@ class RunObserver {
   virtual void within_step(const WithinStep& /*step*/) {}  // often: after each call of attention
   virtual void encoded(const PieceProgress& /*pieces*/) {}
   virtual void decoded(const PieceProgress& /*pieces*/) {}
-  /// true: attention_call() is called, which costs a copy of Q.
+  /// true: attention_call() is called. Attention then writes its output to a new tensor, because it may not overwrite
+  /// the queries.
   virtual bool wants_attention_calls() const { return false; }
   virtual void attention_call(const AttentionCall& /*call*/) {}  // called before each call of attention
   virtual void checkpoint(const DenoisingState& /*state*/) {}    // called at the run's CheckpointTimes
   virtual void latents(const Outcome& /*outcome*/) {}  // the latents are final, and the outcome has no frames yet
-  virtual void others_released() {}                    // rank 0 of a group no longer needs the other ranks
+  virtual void others_released() {}                    // from here on, rank 0 of a group works without the other ranks
   virtual void memory(const MemoryPlan& /*plan*/) {}   // the plan of where weights stay was decided or has changed
   /// Comes after the stage or step that caused the warning; the outcome lists all warnings.
   virtual void warning(const std::string& /*text*/) {}

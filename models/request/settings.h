@@ -48,9 +48,9 @@ struct Setting {
 /// Returns the files that a valid value of this kind names; empty if values of this kind name no files.
 std::vector<std::filesystem::path> files_in(ValueKind kind, const std::string& value);
 
-/// How much of a preset applies. whole: all options. blocks_alone: only the choice of blocks, without cache and dense
-/// steps, for measurements of single steps. whole_where_named: all options if the user names a preset, else as
-/// blocks_alone.
+/// How much of a preset applies. whole: all options. blocks_alone: only the choice of blocks, without cache, dense
+/// steps and exact steps, for measurements of single steps. whole_where_named: all options if the user names a preset,
+/// else as blocks_alone.
 enum class PresetUse { whole, whole_where_named, blocks_alone };
 
 class Settings {
@@ -101,9 +101,9 @@ class Settings {
   std::string distilled_warning() const;
   std::vector<std::string> preset_names() const;
 
-  /// Keeps the profile that add_profile() has read, so that its file is not read again.
+  /// Stores the profile that add_profile() has read, so that its file is not read again.
   void keep_profile(std::shared_ptr<const TunedProfile> profile) { profile_ = std::move(profile); }
-  /// Returns the kept profile; null if there is none.
+  /// Returns the stored profile; null if there is none.
   const std::shared_ptr<const TunedProfile>& profile() const { return profile_; }
 
   std::optional<std::string> text(const std::string& key) const;

@@ -92,7 +92,7 @@ struct ImageSpec {
     none,               // nowhere: text to video only
     first_frame_stays,  // the latents are the first frame, which is not denoised
     beside_noise,       // the latents are extra input channels of the transformer, after the noise channels
-    keyframes,          // the latents of each image are tokens of their own, behind those of the video
+    keyframes,          // the latents of each image are additional tokens, behind those of the video
   };
   Latents latents = Latents::none;
   bool needed = false;      // a first image is required
@@ -184,8 +184,8 @@ struct ModelSpec {
   bool takes_vae_tiling = true;    // false: the VAE always works in tiles of one size
   bool takes_vae_dtype = true;     // false: the VAE chooses the number formats of its products and sums
   bool overflows_in_fp16 = false;  // activations exceed the range of fp16
-  std::string license = {};        // where to read the terms of the weights; empty if people need not read them
-  std::string attribution = {};    // the name that the terms want in every video; empty if they want none
+  std::string license = {};        // where to read the license terms of the weights; empty if users need not read them
+  std::string attribution = {};    // the name that the license requires in every video; empty if it requires none
   bool decodes_pairs = false;      // an even number of latent frames decodes to stride[0] frames for each of them
   LatentLayout layout = LatentLayout::frames_first;
   Precision noise = Precision::run, latents = Precision::run, vae = Precision::run;
@@ -198,7 +198,7 @@ struct ModelSpec {
   Defaults defaults;
 };
 
-/// Returns the line that tells the user about the weights' terms; empty if there is nothing to tell.
+/// Returns the line that tells the user where to read the weights' license terms; empty if users need not read them.
 inline std::string terms_line(const ModelSpec& spec) {
   return spec.license.empty() ? "" : "These weights have terms of their own. " + spec.license;
 }

@@ -18,7 +18,7 @@ struct TunedProfile {
   std::filesystem::path file;
   std::shared_ptr<const attention::Profile> content;
   std::string sha256;  // hash of its content
-  HeadCount heads;     // layers and heads that have a policy of their own in this run; 0 if all heads share one policy
+  HeadCount heads;  // numbers of layers and heads with separate policies in this run; 0 if all heads share one policy
 
   bool by_head() const { return heads.layers > 0; }
 };
