@@ -10,7 +10,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Returns the loaders of all classes in the rows of families().
+/// Returns the table of loaders: those of the published families, and those that add_loaders() has added.
 ComponentLoaders& loaders() {
   static ComponentLoaders table = published_loaders();
   return table;

@@ -49,8 +49,8 @@ std::optional<LatentPreview> latent_preview(const std::string& family, const Mod
 std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::Device device, WeightFormat format,
                                                Residence residence = Residence::device);
 
-/// Loads the part of a text encoder that looks at pictures. `patches` says how pictures are cut into patches. Throws
-/// Error if the encoder's class or its file has no such part.
+/// Loads the vision tower of a text encoder. `patches` says how pictures are cut into patches. Throws Error if the
+/// encoder's class or its file has no vision tower.
 std::unique_ptr<TextVision> load_text_vision(const Component& component, at::Device device, at::ScalarType dtype,
                                              const PatchConfig& patches);
 
@@ -87,13 +87,13 @@ std::string left_out_warning(const Checkpoint& checkpoint, const std::string& ro
 double weight_count(const Checkpoint& checkpoint, const std::string& role);
 bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role);
 
-/// Bytes that a part of a model takes while it works: its weights, and the tensors that it computes.
+/// Bytes that a component of a model takes while it works: its weights, and the tensors that it computes.
 struct WorkBytes {
   uint64_t weights = 0, activations = 0;
   uint64_t total() const { return weights + activations; }
 };
-/// Estimates, from the config alone, the bytes of what load_text_vision() loads and of what it computes for a picture
-/// of this size in pixels. Zero if the config does not describe such a part.
+/// Estimates, from the config alone, the bytes of the vision tower's weights, and of the tensors that it computes for a
+/// picture of this size in pixels. Zero if the config does not describe a vision tower.
 WorkBytes text_vision_bytes(const Checkpoint& checkpoint, at::ScalarType dtype, const PatchConfig& patches,
                             int64_t height, int64_t width);
 

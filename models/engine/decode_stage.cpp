@@ -40,8 +40,8 @@ FrameSink& sink_of(const Run& run, FrameSink& all) {
   return taker != nullptr ? *taker : all;
 }
 
-/// Reports progress, and throws Cancelled if any rank of the group is cancelled. The group is null if this rank decodes
-/// alone.
+/// Returns a callback that reports progress, and throws Cancelled if any rank of the group is cancelled. `group` is
+/// null if this rank decodes alone.
 VaeProgress watched(const Run& run, Group* group, at::Device device) {
   return [&run, group, device](int64_t done, int64_t total) {
     run.tell().decoded({.done = done, .total = total});

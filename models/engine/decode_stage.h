@@ -24,8 +24,8 @@ struct Decoder {
 /// Tells the observer that rank 0 works alone from here on and the other ranks are no longer needed.
 void release_others(const Run& run);
 
-// Both functions take latents [1, C, F, H, W] on the decoder's device, in its dtype. They hand frames to the frame sink
-// of `run`, report progress to its observer, and poll its cancellation.
+// The next two functions take latents [1, C, F, H, W] on the decoder's device, in the VAE's dtype. They hand frames to
+// the frame sink of `run`, report progress to its observer, and poll its cancellation.
 
 /// Decodes on this rank, in tiles if `tiled`. If GPU memory runs out, retries once, as work_or_retry_tiled() does (with
 /// `may_tile` and `make_room`), or as work_or_retry() does if the decoder has no tiles.

@@ -36,7 +36,7 @@ struct DenoisingStart {
 };
 
 /// Denoises one video. If several ranks make the video, all of them call each function. They exchange predictions, and
-/// each rank computes everything else by itself: each makes the sampler's steps from the same bits, which costs less
+/// each rank computes everything else redundantly: each makes the sampler's steps from the same bits, which costs less
 /// than sending the result. If a rank computes wrongly, so that the ranks' latents differ, the next step detects it.
 /// Rank 0 does not broadcast its latents to repair the difference: samplers would keep different histories, and the
 /// faulty GPU would stay hidden.
@@ -48,12 +48,12 @@ class Denoising {
   int64_t done() const { return done_; }
   bool finished() const { return done() == steps(); }
   /// Loads the expert of the next step, if there is a next step. Returns true if the expert was not loaded before.
-  /// step() calls this by itself.
+  /// step() also loads the expert, so calling this first is optional.
   bool load_expert();
-  /// Makes one step: prediction, guidance, sampler. Waits for the device once, to read if the prediction is finite. If
-  /// any rank predicts NaN or Inf, all ranks repeat the prediction with full attention. If step() throws, the denoising
-  /// and its random numbers are as before the call: the step may be tried again, or the transformer used for another
-  /// run.
+  /// Makes one step: prediction, guidance, sampler. Waits for the device, because the host must read whether the
+  /// prediction is finite and whether the step cache reuses the step. If any rank predicts NaN or Inf, all ranks repeat
+  /// the prediction with full attention. If step() throws, the denoising and its random numbers are as before the call:
+  /// the step may be tried again, or the transformer used for another run.
   void step();
   /// Returns the state of the denoising, which does not depend on the number of ranks. Waits for the device.
   DenoisingState state() const;
@@ -91,7 +91,7 @@ class Denoising {
   void take_step();
   /// Frees the caches of the last expert before another expert is loaded.
   void leave_expert();
-  /// Makes sure that the step cache does not skip the next step.
+  /// Empties the step cache, so that the next step is computed.
   void forget_steps();
   /// Forgets the expert's keys and values of image tokens, which no other expert can use.
   void forget_context();

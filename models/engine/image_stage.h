@@ -1,4 +1,4 @@
-// Turns pictures into the parts of a video's conditioning that come from images.
+// Turns pictures into the members of a video's conditioning that come from images.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -41,8 +41,9 @@ at::Tensor context_of(const Images& images, const ImageEncoder& encoder, const I
 /// from the generator. Does nothing if the conditioning has no deviation.
 void draw_latents(Conditioning& conditioning, LatentLayout layout, at::ScalarType dtype, at::Generator& generator);
 
-/// Adds noise from the generator to the conditioning's keyframes, the first one before the last, in the share that
-/// ImageSpec::keyframe_time gives. Does nothing if there are no keyframes.
+/// Mixes noise from the generator into the conditioning's keyframes, the first one before the last. The weight of a
+/// keyframe's latents is ImageSpec::keyframe_time, and that of the noise is 1 - keyframe_time. Does nothing if there
+/// are no keyframes.
 void draw_keyframes(Conditioning& conditioning, const ImageSpec& spec, at::Generator& generator);
 
 }  // namespace sparsereel::models

@@ -105,7 +105,7 @@ MemoryPlan decide(const MemoryFacts& facts) {
   if (holds >= facts.blocks) return with_resident(facts, facts.blocks);
   const int64_t resident = std::max<int64_t>(std::min(holds, facts.blocks - 1) - kBuffers, 0);
   MemoryPlan plan = with_resident(facts, resident);
-  // give up one resident block, because a block from a file needs GPU memory of its own
+  // give up one resident block, because a block from a file needs GPU memory besides the two buffers
   return plan.from_file > 0 && resident > 0 ? with_resident(facts, resident - 1) : plan;
 }
 

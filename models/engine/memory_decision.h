@@ -32,13 +32,15 @@ MemoryPlan decide(const MemoryFacts& facts);
 /// Returns true if `plan`, from decide(), would leave all weights where they are if the GPU had this many bytes less.
 bool is_same_with_less(const MemoryFacts& facts, const MemoryPlan& plan, double bytes);
 
-/// Returns the plan in which no block stays on the GPU, as with `offload on`.
+/// Returns the plan in which no block stays on the GPU, as with `offload on`. It also streams the text encoder, and
+/// decodes in tiles if possible.
 MemoryPlan decide_without_blocks(const MemoryFacts& facts);
 
 /// Returns the plan in which all blocks stay on the GPU, as with `offload off`.
 MemoryPlan decide_with_all_blocks(const MemoryFacts& facts);
 
-/// After a run with the plan `now` ran out of GPU memory: returns a plan that needs less; nothing if there is none.
+/// Returns a plan that needs less GPU memory, after a run with the plan `now` ran out of memory; nothing if there is
+/// none.
 std::optional<MemoryPlan> smaller(const MemoryFacts& facts, const MemoryPlan& now);
 
 }  // namespace sparsereel::models

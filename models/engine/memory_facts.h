@@ -17,7 +17,7 @@ MemoryFacts video_facts(const Checkpoint& checkpoint, const ModelSpec& spec, con
 /// Returns the formats in which a GPU would hold the model in this dtype, for machines without a GPU.
 RunFormat format_on_a_gpu(const ModelSpec& spec, c10::ScalarType dtype, WeightFormat weights, WeightFormat text);
 
-/// Adds the host's memory. `ranks` and other processes of this program share it, so each gets a part.
+/// Adds the host's memory. The `ranks` and other processes of this program share it equally.
 void add_host(MemoryFacts& facts, int64_t ranks = 1);
 
 /// Adds this GPU's rate of copies, and the seconds of computing in a step, which follow from the GPU's rate of matrix

@@ -165,8 +165,9 @@ namespace {
 /// Bytes that the program and libtorch's libraries take on a CPU before any weights are loaded.
 constexpr uint64_t kProcess = 190 << 20;
 
-/// Returns the bytes that the VAE's encoder needs for these frames, or the bytes that the text encoder's vision part
-/// needs, if these are more. The two parts take turns. `given` is the size of the VAE encoder's input in bytes.
+/// Returns the larger of two needs: the bytes of the VAE's encoder for these frames, and the bytes of the text
+/// encoder's vision tower. The two are never in memory at the same time. `given` is the size of the VAE encoder's input
+/// in bytes.
 WorkBytes work_on_images(const Checkpoint& checkpoint, const ModelSpec& spec, const Vae& vae, uint64_t given,
                          at::ScalarType text, at::IntArrayRef size) {
   const WorkBytes encoding = {.weights = vae.weights().bytes,
@@ -176,8 +177,8 @@ WorkBytes work_on_images(const Checkpoint& checkpoint, const ModelSpec& spec, co
   return std::max(encoding, looking, [](const auto& a, const auto& b) { return a.total() < b.total(); });
 }
 
-/// Estimates the memory for encoding images. The VAE's encoder, in fp32, and the text encoder's vision part, in the
-/// dtype `text`, are then in memory one after the other, without other parts.
+/// Estimates the memory for encoding images. The VAE's encoder, in fp32, and the text encoder's vision tower, in the
+/// dtype `text`, are in memory one after the other, and no other component is.
 MemoryEstimate likely_of_images(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
                                 const std::string& name, at::ScalarType text) {
   const int64_t frames = spec.image.encodes_video ? decoded_frames(spec, size.frames) : 1;

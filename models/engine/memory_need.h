@@ -25,8 +25,8 @@ struct Loading {
   std::optional<MemoryPlan> plan = {};  // where weights stay, if that is decided
 };
 
-/// Bytes and number of the weights of a model's largest transformer. Other parts do not matter: a text encoder that
-/// does not fit is streamed layer by layer, and the transformer is freed before decoding.
+/// Bytes and number of the weights of a model's largest transformer. Other components do not matter: a text encoder
+/// that does not fit is streamed layer by layer, and the transformer is freed before decoding.
 struct WeightNeed {
   double host = 0;    // bytes of the host's memory; mapped files do not count, because the kernel can drop their pages
                       // and read them again
@@ -47,8 +47,9 @@ struct MemoryNeed {
 };
 
 /// Returns a lower bound of the memory for making the video. Most temporaries are left out, so that no video that would
-/// work is refused. A step cache counts at its full size, which it reaches at the third computed step. `ranks` is the
-/// number of ranks that make the video together; each has its own device memory, and all share the host's memory.
+/// work is refused. A step cache counts at its full size, which it reaches at the third computed step at the latest.
+/// `ranks` is the number of ranks that make the video together; each has its own device memory, and all share the
+/// host's memory.
 MemoryNeed least_memory(const Plan& plan, bool decode, const ModelSpec& spec, c10::Device device, c10::ScalarType dtype,
                         const WeightNeed& weights = {}, int64_t ranks = 1);
 

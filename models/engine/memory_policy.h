@@ -29,8 +29,8 @@ class MemoryPolicy {
   bool streams_text() const { return saves() || (plan_ && plan_->streams_text); }
   /// Returns true if the decoder leaves the GPU before the transformer computes.
   bool frees_vae() const { return plan_ && plan_->frees_vae; }
-  /// Returns true if the text encoder can stay loaded while a video is made, without a change of the plan. Needs
-  /// settle().
+  /// Returns true if the text encoder can stay loaded while a video is made, without a change of the plan. Returns
+  /// false before settle() was called.
   bool has_room_for_text() const { return plan_ && is_automatic() && is_same_with_less(facts_, *plan_, facts_.text); }
   /// Returns the bytes of the device that can be allocated now, within max_vram.
   uint64_t room() const;

@@ -101,8 +101,7 @@ class Pipeline {
   }
   /// Decodes latents as saved (the model's layout, diffusers' scale) to frames as in Outcome. With automatic tiling, a
   /// decode that runs out of GPU memory is repeated in tiles. The sound, if its latents are given, is decoded before
-  /// the frames. Throws Error if the latents do not have the model's number of channels, or if frames or sound hold
-  /// NaN.
+  /// the frames. Throws Error if the latents do not have the model's number of channels, or if the frames hold NaN.
   Decoded decode(const Latents& latents, VaeTiling tiling, const Run& run = {});
 
   /// Opens all files and checks names and shapes of all weights by their headers. The files may be moved afterwards.

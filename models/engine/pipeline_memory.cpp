@@ -94,7 +94,7 @@ void Pipeline::with_less_memory(const Run& run, int64_t step, Outcome& outcome, 
     } catch (const c10::OutOfMemoryError&) {
       failure = std::current_exception();
     }
-    // This is outside the handler, because only here the tensors of the failed step are freed.
+    // Unwinding has freed the tensors of the failed step by now.
     const bool frees_text = text_->is_loaded();
     if (frees_text) text_->release();
     if (frees_text && run.group == nullptr) continue;
@@ -110,8 +110,8 @@ void Pipeline::with_less_memory(const Run& run, int64_t step, Outcome& outcome, 
   }
 }
 
-/// Returns true if another transformer fits beside the loaded ones. Without a plan, a quarter of the free memory must
-/// stay free for the tensors of the steps.
+/// Returns true if another transformer fits beside the loaded ones. Without a plan, or with `offload off`, a quarter of
+/// the free memory must stay free for the tensors of the steps.
 bool Pipeline::fits_beside(const std::string& role) const {
   if (memory_->plan() && (memory_->is_automatic() || memory_->saves())) return memory_->plan()->experts > 1;
   return weight_bytes(folder_, role, transformer_format()) <=

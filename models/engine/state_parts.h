@@ -14,7 +14,7 @@ namespace sparsereel::models {
 
 struct StateParts {
   std::map<std::string, at::Tensor> tensors;  // on the CPU
-  nlohmann::json run;                         // all of the state that is not a tensor
+  nlohmann::json run;                         // everything in the state that is not a tensor
 };
 
 inline constexpr const char *kStateLatents = "latents", *kStateSound = "sound";

@@ -35,12 +35,11 @@ class TextStage {
   /// Checks the files of the encoder and the tokenizer. Throws Error if the headers of the encoder's weights do not fit
   /// its config, or if the tokenizer is damaged or belongs to another encoder.
   void check();
-  /// Checks the part of the encoder that looks at pictures, if the model needs it. Throws Error if this part does not
-  /// fit its config, or if the encoder's file does not have it.
+  /// Checks the encoder's vision tower, if the model needs one. Throws Error if the tower does not fit its config, or
+  /// if the encoder's file does not have it.
   void check_vision() const;
-  /// Encodes pictures of the video's size with the vision part of the text encoder, and returns Conditioning::seen.
-  /// Call this before encode(). The vision part is loaded for this call only. Throws Error for pictures that are too
-  /// narrow.
+  /// Encodes pictures of the video's size with the text encoder's vision tower, and returns Conditioning::seen. Call
+  /// this before encode(). The tower is loaded for this call only. Throws Error for pictures that are too narrow.
   at::Tensor look(const std::vector<Picture>& pictures) const;
   /// Returns true if the encoder is loaded, if the memory policy streams its layers, or if fits_beside(0) is true.
   bool fits() const;

@@ -19,7 +19,7 @@ void work_or_retry_tiled(bool& tiled, bool may_tile, const std::function<void(bo
   } catch (const c10::OutOfMemoryError&) {
     failure = std::current_exception();
   }
-  // This is outside the handler, because only here the tensors of the first attempt are freed.
+  // Unwinding has freed the tensors of the first attempt by now.
   const bool more_room = make_room();
   if (!more_room && (tiled || !may_tile)) std::rethrow_exception(failure);
   tiled = tiled || may_tile;

@@ -1,5 +1,6 @@
-// Makes a video on several ranks. Rank 0 leads. Each other rank is a worker: it receives a request, agrees on the
-// recipe, makes its part and reports errors. A rank is a process, or a thread of the library's caller.
+// Makes a video on several ranks. Rank 0 leads. Each other rank is a worker: it receives a request, checks that its
+// recipe equals rank 0's, takes part in the computation and reports errors. A rank is a process, or a thread of the
+// library's caller.
 #pragma once
 
 #include <functional>
@@ -31,8 +32,8 @@ class Rank {
   virtual Group& group() = 0;
   /// Throws Error if another rank, which this rank needs, has failed or is gone.
   virtual void check() const = 0;
-  /// Rank 0 calls this to say whether its next work needs the other ranks. While it does not, check() may ignore that
-  /// they have failed.
+  /// Rank 0 calls this to say whether its next work needs the other ranks. While rank 0 needs no other rank, check()
+  /// may ignore failures of the others.
   virtual void need_others(bool /*need*/) {}
   /// Tells the other ranks why this rank stops.
   virtual void end(const Error& error) noexcept = 0;
