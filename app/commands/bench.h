@@ -19,9 +19,9 @@ void add_bench_plot(CLI::App& above, CommandLine& line);       // charts from th
 /// Returns the caption for charts of a report: "some-model, bf16, NVIDIA H200".
 std::string caption_of(const nlohmann::json& report);
 
-/// Returns the bar chart of a report. It has a bar for each step in a report of `bench pipeline` (or of another
-/// program), or for each row of `bench attention` if no row is sparse. Rows without a time are left out. Throws Error
-/// naming `file` if no row is left.
+/// Returns the bar chart of a report. In a report of `bench pipeline` (or of another program), a bar shows the time of
+/// a whole step of one contender; other stages are left out. In a report of `bench attention`, a bar shows one row.
+/// Rows without a time are left out. Throws Error naming `file` if no row is left.
 PlotData plot_of(const nlohmann::json& report, const std::string& file);
 
 /// Returns the chart of a report of `bench quality`: PSNR in dB against seconds of denoising. It has the points of each

@@ -99,8 +99,8 @@ void check_memory(const Run& run, const Workload& workload, int64_t copies) {
                     "choose fewer tokens, fewer heads or a smaller batch");
 }
 
-/// Returns a warning if measuring will take long on a CPU, or nothing. Assumes that every mode takes as long as full
-/// attention.
+/// Returns a warning if measuring will take long on a CPU; otherwise an empty string. Assumes that every mode takes as
+/// long as full attention.
 std::string slow_warning(const Run& run) {
   if (!run.device.is_cpu()) return {};
   const auto turns = static_cast<double>((run.warmup + run.repetitions) * std::ssize(run.plan.modes));

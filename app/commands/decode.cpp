@@ -81,7 +81,7 @@ std::string recipe_warning(const nlohmann::json& recipe, const models::Pipeline&
          "; 'generate --from' would not make exactly this video";
 }
 
-/// Returns the causes in the output and in the model that leave options without effect.
+/// Returns the causes that leave options without effect: properties of the output and of the model.
 std::vector<NoEffectCause> no_effect_on(const RunOptions& run, const Settings& settings,
                                         const models::ModelSpec& spec) {
   std::vector<NoEffectCause> causes = no_effect_beside_output(settings, run);

@@ -36,7 +36,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-/// The output of the command line, before the files of several videos are numbered.
+/// The output that the command line gives, before the files of several videos are numbered.
 struct GivenOutput {
   fs::path path;
   bool is_named = true;          // true if the user named it
@@ -208,7 +208,7 @@ void Generation::begin(const VideoTask& video) {
   video_ = {{"model", model_}, {"recipe", video.recipe}};
   if (!pipeline_->part_files().empty()) video_["files"] = models::shown(pipeline_->part_files());
   if (video.resumed_at_step > 0) video_["resumed_at_step"] = video.resumed_at_step;
-  shown_.steps = 0;  // encoding the text counted steps of its own
+  shown_.steps = 0;  // step() also counted the steps of encoding the text
   current_ = video.options.run.output;
   show();
 }

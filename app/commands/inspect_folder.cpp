@@ -20,7 +20,7 @@ using models::Candidate;
 using Paths = std::vector<fs::path>;
 
 constexpr const char* kTokenizer = "tokenizer";
-constexpr size_t kNamed = 10;  // at most so many files are listed by name; the others are only counted
+constexpr size_t kNamed = 10;  // at most this many files are listed by name; the others are only counted
 
 std::string below(const fs::path& file, const fs::path& folder) {
   const fs::path name = file.lexically_relative(folder);

@@ -31,7 +31,8 @@ void print_inventory(const FolderInventory& inventory);
 /// Prints the command that runs the folder's only model, and the folder's other files.
 void print_rest_of_inventory(const FolderInventory& inventory);
 
-/// Returns the inventory as a JSON object with the keys "models", "loras", "other_files" and "unread".
+/// Returns the inventory as a JSON object with the keys "path", "models", "loras", "other_files", "unread", and
+/// "whole", which is false if the folder was too large to search completely.
 nlohmann::json inventory_report(const FolderInventory& inventory);
 
 }  // namespace sparsereel::app

@@ -226,7 +226,7 @@ std::vector<Entry> manual(const CommandInfo& program) {
   return entries;
 }
 
-/// Returns the entries as plain text. An example stands in a line of its own, which is not wrapped, so that people can
+/// Returns the entries as plain text. An example stands in a separate line, which is not wrapped, so that people can
 /// copy it. An empty line follows the example.
 std::string as_text(const std::vector<Entry>& entries) {
   std::string text;

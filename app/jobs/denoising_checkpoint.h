@@ -46,7 +46,8 @@ std::vector<FileBeside> checkpoints_in(const std::filesystem::path& folder);
 /// Identities of recipes, by the video file that each makes.
 using Identities = std::map<std::filesystem::path, std::string>;
 
-/// Removes the checkpoints of these finished videos, damaged ones too, and no other file.
+/// Removes the checkpoints whose output and identity are those of these finished videos, even damaged ones, and no
+/// other file.
 void remove_checkpoints(const Identities& made);
 
 }  // namespace sparsereel::app

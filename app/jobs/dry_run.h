@@ -15,12 +15,13 @@ namespace sparsereel::app {
 /// video together.
 std::optional<Error> foresee(VideoTask& video, const models::Pipeline& pipeline, LoadedFiles& files, int64_t ranks);
 
-/// Returns the size, frames, steps, seed and output of the video under the keys that reports use, and the preset of its
-/// settings.
+/// Returns what is known of the video before it is made, under the keys that reports use: output, size, frames, frame
+/// rate, steps, attention mode and preset. Cache, seed, choice of blocks and the step to resume from are added if they
+/// apply.
 nlohmann::json expected_video(const VideoTask& video);
 
 /// Returns the bytes needed by stage and the bytes available, as a JSON object with the keys "device",
-/// "obtainable_bytes", "stages" (a list) and "fits".
+/// "obtainable_bytes", "stages" (a list), "fits" and, if the memory plan is known, "plan".
 nlohmann::json expected_memory(const models::Plan& plan, const models::Pipeline& pipeline, int64_t ranks);
 
 /// Returns as JSON which file became which part of the model, and the device and dtype of a run.

@@ -15,7 +15,7 @@ namespace sparsereel::app {
 namespace {
 
 /// The limit on bytes that wait to be written. If encoding is slower than decoding, decoding waits at this limit. A
-/// whole video of 81 frames at 1280x720 has room.
+/// whole video of 81 frames at 1280x720 fits.
 constexpr uint64_t kMostBytes = uint64_t{256} << 20;
 
 std::span<const uint8_t> bytes_of(const at::Tensor& frame) {

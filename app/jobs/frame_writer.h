@@ -14,8 +14,8 @@
 
 namespace sparsereel::app {
 
-/// Writes the outputs of a run: the video with its sound and, if asked for, its contact sheet. The files exist only
-/// after finish().
+/// Writes the outputs of a run: the video with its sound and, if requested, its contact sheet and thumbnail. The files
+/// exist only after finish().
 class FrameWriter final : public models::FrameSink {
  public:
   struct Text {

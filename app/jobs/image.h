@@ -14,8 +14,8 @@
 
 namespace sparsereel::app {
 
-/// The image files of a run. Each file is decoded and hashed once. Decoded pictures are kept up to `most_bytes` in
-/// total; pictures beyond this limit are decoded again at each use.
+/// The image files of a run. Each file is hashed once. Decoded pictures are cached up to `most_bytes` in total;
+/// pictures beyond this limit are decoded again at each use.
 class PictureFiles {
  public:
   explicit PictureFiles(uint64_t most_bytes = uint64_t{512} << 20) : most_bytes_(most_bytes) {}
@@ -29,7 +29,7 @@ class PictureFiles {
   struct Known {
     models::PixelSize size;
     std::string sha256;
-    std::shared_ptr<const models::Picture> picture;  // null if not decoded yet, or if the limit leaves no room
+    std::shared_ptr<const models::Picture> picture;  // null if not decoded yet, or not cached because of the limit
   };
 
   std::map<std::string, Known> known_;

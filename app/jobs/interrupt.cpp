@@ -15,7 +15,7 @@ namespace sparsereel::app {
 namespace {
 
 std::atomic<bool> stop_requested{false};
-std::atomic<bool> told_to_stop{false};  // true once the run polls interrupted()
+std::atomic<bool> run_polls{false};  // true once the run polls interrupted()
 
 void say(std::string_view text) {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
@@ -28,8 +28,8 @@ void wait_for_signals(sigset_t signals, bool silent) {
     if (sigwait(&signals, &number) != 0) continue;
     const bool first = !stop_requested.exchange(true);
     if (first && !silent)
-      say(told_to_stop ? "\nstopping; press Ctrl-C again to stop at once\n" : "\ninterrupted: no step was done\n");
-    if (!first || !told_to_stop) break;
+      say(run_polls ? "\nstopping; press Ctrl-C again to stop at once\n" : "\ninterrupted: no step was done\n");
+    if (!first || !run_polls) break;
   }
   models::Temporary::remove_all();
   _exit(130);
@@ -56,7 +56,7 @@ void install_signal_handlers(bool silent) {
 }
 
 bool interrupted() {
-  told_to_stop = true;
+  run_polls = true;
   return stop_requested;
 }
 

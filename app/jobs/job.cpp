@@ -206,7 +206,7 @@ void Job::encode(VideoTask& video, Texts& texts, models::Pipeline& pipeline) {
     video.conditioning = first->conditioning;
     warnings = first->warnings;
   }
-  for (const std::string& warning : warnings)  // warnings about the images were already told
+  for (const std::string& warning : warnings)  // warnings about the images were already passed to the user
     if (std::ranges::find(video.warnings, warning) == video.warnings.end()) warn(video, warning);
 }
 
@@ -354,7 +354,7 @@ std::optional<Error> Job::write_failure(const std::exception_ptr& failure) {
   }
 }
 
-/// Runs in the thread that writes. Returns the warnings for the job's own thread to tell.
+/// Runs in the thread that writes. Returns the warnings that the job's own thread must pass to the user.
 std::vector<std::string> Job::finish_files(VideoTask& video, const models::Outcome& result, Files& files) {
   const auto start = Clock::now();
   const RunOptions& run = video.options.run;

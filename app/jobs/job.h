@@ -98,8 +98,8 @@ struct JobPolicy {
   bool go_on_after_full_disk = false;  // the same for a video that is not written because the disk is full or broken
   bool keep_last = false;    // keep the state after the last step even without --checkpoint-every, so that a killed run
                              // resumes at decoding
-  bool keep_latents = true;  // keep the denoised latents in a file until the video is written, even if nobody asked
-  std::function<World*()> world = {};  // returns the ranks that make a video together; null or unset for this one alone
+  bool keep_latents = true;  // keep the latents in a file until the video is written, even without --save-latents
+  std::function<World*()> world = {};  // returns the ranks that make a video together; null or unset for one rank
   TextLimit texts = {};
   KeptTexts* kept_texts = nullptr;  // texts of earlier jobs with the same pipeline; null to encode every text
 };

@@ -10,7 +10,7 @@
 
 namespace sparsereel::app {
 
-/// Keeps the most recently used texts. All of them belong to one pipeline. Not safe for threads.
+/// Keeps the most recently used texts. All of them belong to one pipeline. Not thread-safe.
 class KeptTexts {
  public:
   struct Text {
@@ -22,7 +22,7 @@ class KeptTexts {
   explicit KeptTexts(uint64_t most_bytes = uint64_t{256} << 20) : most_bytes_(most_bytes) {}
 
   bool has(const std::string& key) const;
-  /// Returns null if the text is not kept.
+  /// Finds a text and marks it as used. Returns null if it is not kept.
   const Text* find(const std::string& key);
   void keep(Text text);  // does nothing if the text alone is too large
   void clear() { texts_.clear(); }

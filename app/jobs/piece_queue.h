@@ -13,10 +13,10 @@ namespace sparsereel::app {
 
 class PieceQueue {
  public:
-  /// `most_bytes` limits the waiting pieces, but a single piece always has room.
+  /// `most_bytes` limits the waiting pieces, but an empty queue takes a piece of any size.
   explicit PieceQueue(uint64_t most_bytes) : most_bytes_(most_bytes) {}
 
-  /// Waits for room and adds the piece. Returns false if the reader has stopped.
+  /// Waits until the piece fits within the limit, and adds it. Returns false if stop() was called.
   bool put(const at::Tensor& piece);
   /// Waits for the next piece. Returns nothing if there are no more.
   std::optional<at::Tensor> take();

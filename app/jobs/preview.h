@@ -20,10 +20,10 @@
 
 namespace sparsereel::app {
 
-/// Draws previews and hands them on in a thread of its own, so that denoising waits neither for the device nor for what
-/// happens to a preview. It draws the first step, the last step, and between them every third step, but at most two a
-/// second. If a preview is still waiting when the next one is drawn, the next one replaces it. The video stays the same
-/// to the byte.
+/// Draws previews and passes them to a receiver in a separate thread, so that denoising waits neither for the device
+/// nor for the receiver. It draws the first and the last step; drawn steps between these are at least three steps and
+/// half a second apart. If a preview is still waiting when the next one is drawn, the next one replaces it. Previews do
+/// not change the video's bytes.
 class Previews final : public models::RunObserver {
  public:
   /// Takes bytes [F, H, W, 3] in RGB: CPU, contiguous, a frame for each latent frame. `step` counts from 1.

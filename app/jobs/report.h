@@ -68,7 +68,8 @@ nlohmann::json attention_report(const models::AttentionRun& run, at::Device devi
 /// drift of any color and frame. Differences and drifts are in levels of 0 to 255. `result` must begin with an image.
 nlohmann::json image_report(const models::Outcome& result);
 
-/// Returns how many steps ran all transformer blocks, and which steps did not.
+/// Returns the cache's rule, the number of steps that ran all transformer blocks, and the indices (from 0) of the
+/// reused steps.
 nlohmann::json cache_report(const models::CacheRule& rule, const models::AttentionRun& run);
 
 /// Returns the process's peak resident memory (VmHWM) and, with a GPU, its peak allocated memory in total and by stage.

@@ -15,14 +15,15 @@
 
 namespace sparsereel::app {
 
-/// Cost of encoding a text; all 0 if an earlier video of the job has the same text.
+/// Cost of encoding a video's text and images. `check`, `load` and `bytes` are counted at the first video of each
+/// Job::load(); `encode` is almost 0 if earlier videos have the same text and images.
 struct TextCost {
   double check = 0;             // seconds of checking the checkpoint, once for all videos
   double load = 0, encode = 0;  // seconds; a streamed encoder loads while it encodes
   uint64_t bytes = 0;           // peak GPU memory in use
 };
 
-/// A video. Its members are set in three stages: when it is asked for, resolved and made.
+/// A video. Its members are set in three stages: when it is requested, when it is resolved, and while it is made.
 struct VideoTask {
   int64_t index = 0;       // position among the requested videos, from 0
   std::string set, place;  // the prompt set and the row's place: "set.csv:3"; empty on the command line

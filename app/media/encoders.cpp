@@ -143,7 +143,7 @@ SoundQuality sound_quality_of(std::string_view encoder, const SoundFormat& sound
 }
 
 EncoderOption repeatable_option(std::string_view encoder) {
-  // By itself, x265 chooses frame-threads by the number of CPUs, which changes its output, and logs to stderr.
+  // By default, x265 chooses frame-threads by the number of CPUs, which changes its output, and logs to stderr.
   if (encoder == "libx265") return {.name = "x265-params", .value = "log-level=none:frame-threads=4"};
 #ifdef __x86_64__
   // x264's AVX-512 code reads memory that it never wrote if the width is no multiple of 128 (seen with core 164: two

@@ -64,7 +64,8 @@ class UnfinishedFolder {
 fs::path resolve_folder(const fs::path& path) {
   fs::path folder = fs::absolute(path.has_filename() ? path : path.parent_path());
   std::error_code error;
-  // Check this before behind_links(): for a link to a pipe, that returns a path that does not exist.
+  // Check this before calling behind_links(), which returns a path that does not exist if the folder is a link to a
+  // pipe.
   if (fs::exists(folder, error) && !fs::is_directory(folder, error))
     throw bad_file(path, "is a file, not a folder for PNGs", "choose another name");
   return models::behind_links(folder);

@@ -73,9 +73,9 @@ class VideoWriter {
 bool takes_floats(const std::filesystem::path& path);
 
 /// Begins a video at `path`, by its extension:
-///   .mp4 .mov     H.264, yuv420p, BT.709 limited range with all four color tags, the index in front (faststart)
-/// .mkv the same streams
-///   .webm         VP9 or AV1
+///   .mp4 .mov     H.264 (else MPEG-4), yuv420p, BT.709 limited range with its four color tags, index in front
+///   .mkv          the same streams
+///   .webm         VP9 (else AV1 or VP8), with the same colors
 ///   .gif          one palette for the whole clip, endless loop
 ///   .y4m          8-bit 4:4:4, BT.601 limited range, which readers assume
 ///   .safetensors  float [F, H, W, 3], key "frames"
@@ -114,7 +114,8 @@ void check_output(const std::filesystem::path& path, const VideoOptions& options
 void check_encoding(const std::filesystem::path& path, int64_t width, int64_t height, const VideoOptions& options,
                     const SoundFormat& sound = {});
 
-/// Returns the indices of the `count` evenly spaced frames that a contact sheet shows.
+/// Returns the indices, from 0, of the `count` evenly spaced frames that a contact sheet shows, or of all frames of a
+/// video with fewer.
 std::vector<int64_t> frames_on_sheet(int64_t frames, int64_t count = 6);
 
 /// Writes frames of that shape (8-bit RGB) as one PNG, in rows of at most 6, with the caption below as far as it fits.
@@ -132,7 +133,8 @@ void check_contact_sheet(const std::filesystem::path& path);
 /// hold other JSON.
 bool is_recipe(const nlohmann::json& json);
 
-/// Returns false if a file with this extension can neither be a recipe nor have one, in itself or beside it.
+/// Returns true if a file with this extension can be a recipe or a report, or a video with a recipe in it or beside it.
+/// Saved latents (.safetensors) do not count, although they hold a recipe.
 bool may_hold_recipe(const std::filesystem::path& path);
 
 /// Returns the recipe JSON of a video of this program, of saved latents, or of a .json file that is a recipe or a

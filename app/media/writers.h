@@ -33,14 +33,14 @@ std::unique_ptr<VideoWriter> open_png_folder(const std::filesystem::path& path, 
 /// Throws Error, naming this file, if this build has no media libraries and there is no ffmpeg program.
 void require_media(const std::filesystem::path& path);
 
-/// Throws Error if `options` name an encoder that this FFmpeg lacks or that cannot make yuv420p for such a file. Also
-/// throws if FFmpeg has no encoder for the file at all.
+/// Throws Error if `options` name an encoder that this FFmpeg lacks, or that cannot make yuv420p video for the path's
+/// container. Also throws if FFmpeg has no encoder for the file at all.
 void check_encoder(const std::filesystem::path& path, const VideoOptions& options);
 
 /// Throws Error unless an encoder opens for frames of this size and the container can hold its stream.
 void check_frame_size(const std::filesystem::path& path, int64_t width, int64_t height, const VideoOptions& options);
 
-/// Returns the encoder of the sound of a video file. Throws Error if FFmpeg has none that takes such a sound.
+/// Returns the encoder of the sound of a video file. Throws Error if FFmpeg has no encoder that takes this sound.
 std::string choose_sound_encoder(const std::filesystem::path& path, const SoundFormat& sound);
 
 /// Throws Error unless a folder of PNGs can be written there.

@@ -5,7 +5,7 @@
 namespace sparsereel::app {
 namespace {
 
-/// Computes a byte of a plane: weights of red, green and blue, and an offset.
+/// Computes a byte of a plane: the weighted sum of red, green and blue, plus an offset.
 struct PlaneOf {
   float red, green, blue, offset;
 

@@ -60,13 +60,14 @@ struct GenerateOptions {
   std::vector<NoEffectCause> no_effect;         // causes that leave options without effect
 };
 
-/// Returns the files that the run of a video writes, in no particular order. The path of a file that nobody asked for
-/// is empty.
+/// Returns the paths of the video, the sound beside it, the contact sheet, the preview and the saved latents, in no
+/// particular order. The path of a file that the run does not write is empty.
 std::vector<std::filesystem::path> files_written(const GenerateOptions& options);
 
 /// Adds the values of these sources to the settings, in this order: command line, --config, the recipe of --from,
-/// add_profile(), and the matching configs/*.yaml with its preset. Throws Error if a file or the model cannot be read.
-/// After an error, the sources that were already added stay, so that Settings::with_place() can use them.
+/// add_profile() (only for PresetUse::whole), and the matching configs/*.yaml with its preset. Throws Error if a file
+/// or the model cannot be read. After an error, the sources that were already added stay, so that
+/// Settings::with_place() can use them.
 void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
                       const std::string& config_file, PresetUse use = PresetUse::whole);
 
@@ -74,12 +75,12 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
 /// profile's options.
 void add_profile(Settings& settings);
 
-/// Returns a copy of the collected settings with this preset in place of their own. Throws Error (field preset) if the
-/// model does not have it.
+/// Returns a copy of the collected settings in which this preset replaces the present one. Throws Error (field preset)
+/// if the model does not have it.
 Settings with_preset(Settings settings, const std::string& preset);
 
-/// Returns the path of -m or --random-weights; without them, the file of --transformer; without it, the tiny model.
-/// Throws Error if none of these exists.
+/// Returns the path of -m or --random-weights; without them, the file of --transformer or --transformer-2; without any
+/// of these, the tiny model. Throws Error if -m is empty, or if the tiny model is needed but missing.
 std::filesystem::path model_path(const Settings& settings);
 
 /// Opens the model: its folder, its files, or random weights of the architecture in a YAML.

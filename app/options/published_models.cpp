@@ -98,8 +98,7 @@ DownloadAdvice advice_of(const models::Published& published, const models::Archi
   return advice;
 }
 
-/// Returns the lines of a remedy: the commands, each on a line of its own, under the titles if there are several
-/// models.
+/// Returns the lines of a remedy: one command a line, under titles if there are several models.
 std::string lines_of(const std::vector<DownloadAdvice>& all) {
   std::string text;
   for (const DownloadAdvice& advice : all) {

@@ -29,7 +29,7 @@ namespace sparsereel::app {
 namespace {
 
 constexpr const char *kRank = "SPARSEREEL_RANK", *kLinks = "SPARSEREEL_RANK_LINKS", *kParent = "SPARSEREEL_RANK_PARENT";
-constexpr std::chrono::seconds kFarewell{5};          // time for a child to end by itself
+constexpr std::chrono::seconds kFarewell{5};          // time for a child to end before it is killed
 constexpr std::chrono::milliseconds kLastWords{100};  // time to print what NCCL wrote
 
 /// Returns the links as a text: "-1:-1,7:8,9:10".
@@ -50,7 +50,7 @@ std::vector<models::Link> links_in(const std::string& text) {
   return links;
 }
 
-/// This process's environment with these variables added, and without those that made this process a rank itself.
+/// This process's environment with the variables `added`, and without the variables that made this process a rank.
 class ChildEnvironment {
  public:
   explicit ChildEnvironment(std::vector<std::string> added) : added_(std::move(added)) {
@@ -144,7 +144,7 @@ int find_nccl_words() {
     const std::string_view file = named;
     if (!file.starts_with(kOpenFile)) return -1;
     const auto number = parse_number<int>(file.substr(std::string_view(kOpenFile).size())).value_or(-1);
-    return fcntl(number, F_GETFD) < 0 ? -1 : number;  // NOLINT(cppcoreguidelines-pro-type-vararg): of C
+    return fcntl(number, F_GETFD) < 0 ? -1 : number;  // NOLINT(cppcoreguidelines-pro-type-vararg): POSIX
   }
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return -1;
@@ -192,7 +192,7 @@ bool is_follower(int argc, char** argv) {
 }
 
 void live_no_longer_than(pid_t parent) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);   // NOLINT: of C
+  prctl(PR_SET_PDEATHSIG, SIGKILL);   // NOLINT: a system call
   if (getppid() != parent) _exit(1);  // the parent has already ended
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
 }

@@ -51,7 +51,7 @@ class Children {
   /// beginning as standard input; -1 for none. Throws Error if a process cannot be started.
   Children(const std::vector<std::vector<models::Link>>& links, const std::vector<std::string>& devices,
            const std::vector<std::string>& arguments = {}, int input = -1);
-  /// Kills children that do not end by themselves within a short time.
+  /// Waits up to 5 s for the children to end, and kills those that still run.
   ~Children();
   Children(const Children&) = delete;
   Children& operator=(const Children&) = delete;

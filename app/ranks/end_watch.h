@@ -19,7 +19,7 @@ class EndWatch {
     starting,  // The ranks have not met. A child's death is stored for early_death().
     working,   // The work needs the other ranks. If one ends, rank 0 ends unless it stops working within some seconds.
     resting,   // The work needs no other rank. If one ends, rank 0 ends only after a later work().
-    leaving,   // This rank leaves by itself. Nothing else ends it.
+    leaving,   // This rank's own code ends its work. Nothing else ends the process.
   };
 
   explicit EndWatch(int64_t rank) : rank_(rank) {}

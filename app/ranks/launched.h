@@ -34,8 +34,9 @@ struct MeetingPlace {
 };
 
 /// Returns the place from MASTER_ADDR and MASTER_PORT, which torchrun sets. Without them, it is the first host of a
-/// Slurm step and a port derived from the job's number. SPARSEREEL_JOB_SECRET is the secret. Throws Error if the host
-/// is unknown, if MASTER_PORT is no port, or if several hosts have no secret or a short one.
+/// Slurm step, or this host if all ranks run here, and a port derived from the job's number. SPARSEREEL_JOB_SECRET is
+/// the secret. Throws Error if the host is unknown, if MASTER_PORT is no port, if the secret is short, or if ranks of
+/// several hosts have none.
 MeetingPlace find_meeting_place(const Launched& launched, const Environment& environment);
 
 /// Returns the first host of a list in Slurm's syntax: "gpu03" for "gpu[03-06,09],other".

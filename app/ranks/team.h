@@ -14,9 +14,9 @@ namespace sparsereel::app {
 
 class Team {
  public:
-  /// `devices` begins with this process's device. Starts a process for each other device; these wait for a model as
-  /// long as necessary. `threads`: CPU threads of each rank on a CPU. `together` is true if the devices form a group of
-  /// ranks; a single device needs none. Throws Error if a process does not arrive.
+  /// `devices` begins with this process's device. Starts a process for each other device; these processes wait for a
+  /// model without a time limit. `threads`: CPU threads of each rank on a CPU. `together` is true if the devices form a
+  /// group of ranks; a single device needs none. Throws Error if a process does not connect.
   Team(std::vector<std::string> devices, int threads, bool together);
 
   int64_t size() const { return static_cast<int64_t>(devices_.size()); }

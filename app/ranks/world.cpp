@@ -1,5 +1,5 @@
-// Rank 0 starts the other ranks' processes, with sockets between them, which a started rank finds in its environment.
-// Ranks that a launcher started connect by TCP.
+// Rank 0 starts the other ranks' processes and gives them connected sockets. A started rank reads the sockets' numbers
+// from its environment. Ranks that a launcher started connect by TCP.
 #include "app/ranks/world.h"
 
 #include <ATen/Parallel.h>

@@ -31,7 +31,7 @@ class World final : public models::Rank {
   static std::unique_ptr<World> start(std::vector<std::string> devices);
   /// Makes the World of a process that rank 0 started.
   explicit World(const StartedRank& started);
-  /// On rank 0, ends other ranks that do not leave by themselves, as ranks do after finish().
+  /// On rank 0, kills started ranks that do not end soon; after finish(), ranks end without that.
   ~World() override;
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -59,8 +59,8 @@ class World final : public models::Rank {
   /// Returns this rank's options if a launcher started every rank with its own command line. The options of all ranks
   /// must be equal.
   const std::optional<std::map<std::string, std::string>>& given() const { return given_; }
-  /// Says that this process continues after the ranks have stopped working together. After end(), it may then take any
-  /// time to finish what it is writing.
+  /// Declares that this process continues after the ranks have stopped working together. After end(), this process may
+  /// then take any time to finish what it is writing.
   void outlive() { outlives_ = true; }
   /// Returns true if the ranks can no longer work together, because one has failed or left.
   bool ended() const { return control_ && control_->ended(); }
@@ -70,7 +70,7 @@ class World final : public models::Rank {
   void finish();
 
  private:
-  /// The place of this rank, and how it connects to the other ranks.
+  /// This rank's number, device and connections to the other ranks.
   struct RankPlace {
     int64_t rank = 0, size = 1, ranks_here = 1;
     std::string device = {}, name = {};

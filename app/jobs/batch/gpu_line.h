@@ -36,7 +36,8 @@ class LineSocket {
   std::unique_ptr<std::mutex> sending_ = std::make_unique<std::mutex>();
 };
 
-/// Returns the time between heartbeats: a 20th of `limit`, so that some heartbeats may come late.
+/// Returns the time between heartbeats: a 20th of `limit`, so that some heartbeats may come late, but at least 10 ms
+/// and at most 5 s.
 std::chrono::milliseconds heartbeat_for(std::chrono::milliseconds limit);
 
 /// While this object lives, tells the other end that this process runs, once in each interval `every`.

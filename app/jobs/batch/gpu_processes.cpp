@@ -184,8 +184,8 @@ class GpuProcesses::Run {
       fatal_ = gpu.manifest.changed("lost the line of " + rows_.at(rows.front())->place);
   }
 
-  /// Kills processes that have been silent for too long: a process that is stopped or hangs in the system does not end
-  /// by itself.
+  /// Kills processes that have been silent for too long, because a process that is stopped or hangs in a system call
+  /// never ends.
   void end_the_silent() {
     for (size_t i = 0; i < processes_of_run_.size(); ++i) {
       GpuProcess& gpu = processes_of_run_[i];

@@ -21,7 +21,7 @@ ManifestReader::ManifestReader(ManifestReader&& other) noexcept
 
 void ManifestReader::begin() {
   if (descriptor_ >= 0) return;
-  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);  // NOLINT(cppcoreguidelines-pro-type-vararg): of C
+  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);  // NOLINT(cppcoreguidelines-pro-type-vararg): POSIX
   if (descriptor_ < 0) throw changed("was moved or removed");
   read_ = size();
 }

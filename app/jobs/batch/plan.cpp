@@ -1,4 +1,4 @@
-// Plans each row by itself: a row with an error fails, and the others continue.
+// Plans each row separately: a row with an error fails, and the others continue.
 #include "app/jobs/batch/plan.h"
 
 #include <ATen/ATen.h>
@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Runs a part of a row's planning. An Error becomes the row's failure.
+/// Runs one step of a row's planning. An Error becomes the row's failure.
 void attempt(VideoTask& row, const std::function<void()>& part) {
   if (row.failure) return;
   try {

@@ -28,8 +28,8 @@ class RowQueue {
   void finished(int64_t gpu, int64_t row);
   /// Returns the rows that the process has taken and not finished.
   std::vector<int64_t> rows_of(int64_t gpu) const;
-  /// Puts the rows of a dead process back at the front of the queue. If its first row has already ended another
-  /// process, that row is not put back; returns it, so that the caller reports it as failed.
+  /// Puts the rows of a dead process back at the front of the queue. If another process has already ended while it made
+  /// the first of these rows, that row is not put back, but returned, so that the caller reports it as failed.
   std::vector<int64_t> lost(int64_t gpu);
   /// Returns true if no row waits and no process has one.
   bool is_done() const;

@@ -1,4 +1,5 @@
-// Decides which part of a prompt set this process renders: its share. --share or the launcher gives it. No torch.
+// Decides which rows of a prompt set this process renders: its share, which --share or the launcher determines. No
+// torch.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Writes MP4, MOV, Matroska and WebM: H.264, VP9 or AV1 through libavcodec, in BT.709, with the recipe in the comment
-// tag. Packets of sound and of frames alternate in the file.
+// Writes MP4, MOV, Matroska and WebM through libavcodec, in BT.709, with the recipe in the comment tag. Packets of
+// sound and of frames alternate in the file.
 #include <cmath>
 #include <optional>
 

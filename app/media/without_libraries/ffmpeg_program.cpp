@@ -30,7 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kKept = 4096;  // how many of the last bytes of ffmpeg's messages are kept
-constexpr size_t kLines = 3;    // how many of their last lines an error quotes
+constexpr size_t kLines = 3;    // how many of the messages' last lines an error quotes
 
 bool is_program(const fs::path& path) {
   std::error_code ignored;
@@ -125,7 +125,7 @@ int start_program(const fs::path& program, std::vector<std::string> words, const
 /// then cannot overwrite it.
 Descriptor out_of_the_way(int descriptor) {
   constexpr int kFirstFree = 10;
-  return Descriptor(descriptor < 0 ? -1 : fcntl(descriptor, F_DUPFD_CLOEXEC, kFirstFree));  // NOLINT: of C
+  return Descriptor(descriptor < 0 ? -1 : fcntl(descriptor, F_DUPFD_CLOEXEC, kFirstFree));  // NOLINT: POSIX
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ class LastPicture {
 std::optional<Image> read_last(const fs::path& path, const Words& reading, std::chrono::seconds limit,
                                std::string& why) {
   require_media(path);
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));  // NOLINT(cppcoreguidelines-pro-type-vararg): of C
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));  // NOLINT(cppcoreguidelines-pro-type-vararg): POSIX
   if (file.number() < 0) throw unreadable(path, std::generic_category().message(errno));
   Words arguments = {"-protocol_whitelist",
                      "file",
