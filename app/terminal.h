@@ -16,8 +16,8 @@ std::string printable(std::string_view text);
 /// Escapes line feeds and tabs too, so that a name cannot begin a new line.
 std::string one_line(std::string_view text);
 
-/// Formats each line of the text with one_line(), and indents each line after the first. Commands that stand in lines
-/// of their own can then be copied.
+/// Formats each line of the text with one_line(), and indents each line after the first. A command that stands in a
+/// separate line can then be copied.
 std::string indented_lines(std::string_view text);
 
 /// While this object lives, all output to the stream passes through printable().
