@@ -175,8 +175,8 @@ struct Video {
 using StepCallback = std::function<bool(int64_t step, int64_t steps)>;
 
 /// An opened checkpoint. From the first video on, its transformer and decoder stay in memory until the object is
-/// destroyed. A call that overlaps another call on the same object throws a Failure of code 2. Different objects may
-/// run in different threads; they share the CPU's cores or the GPU.
+/// destroyed, unless a GPU has too little memory for that. A call that overlaps another call on the same object throws
+/// a Failure of code 2. Different objects may run in different threads; they share the CPU's cores or the GPU.
 class SPARSEREEL_API TextToVideo {
  public:
   /// Opens a model and reads only the headers of its files; weights are loaded while a video is made. `model` is a

@@ -98,7 +98,7 @@ std::shared_ptr<models::Pipeline> open_for(const std::vector<VideoTask*>& rows, 
 struct History {
   const std::vector<ManifestEntry>& entries;
   FinishedVideos finished;
-  Identities made = {};  // identities of finished rows, by the file names of their videos
+  Identities made = {};  // identities of finished rows, by the paths of their videos
 };
 
 /// Returns the rows that are still to be made: no earlier run has finished them under the names of their outputs.

@@ -53,7 +53,8 @@ void check_image_shapes(const models::Plan& plan, const models::ModelSpec& spec,
 void add_images(models::Conditioning& conditioning, const models::Plan& plan, const models::Pipeline& pipeline,
                 PictureFiles& pictures, std::vector<std::string>* warnings = nullptr, const models::Run& run = {});
 
-/// The encodings of pictures. Videos share an encoding if their size and their first and last pictures are the same.
+/// The encodings of pictures. Videos share an encoding if their size, number of frames, pictures and resize rule are
+/// the same.
 class ImageEncodings {
  public:
   struct Encoded {

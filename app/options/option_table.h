@@ -91,8 +91,9 @@ std::string key_of_option(std::string name);
 /// Returns true if the option is a field of a server's requests.
 bool is_request_field(const OptionSpec& option);
 
-/// Returns true if the command takes the option. `generate` takes all, `batch` all but those of one video, and `serve`
-/// those that can be defaults of requests.
+/// Returns true if the command takes the option. `generate` takes all, and `batch` all but those of one video. `serve`
+/// takes those of InServe::field and InServe::server, except those of one video. Other commands take the options that
+/// list them.
 bool takes(Command command, const OptionSpec& option);
 
 /// Returns the options of option_table().

@@ -23,8 +23,9 @@ std::vector<DownloadAdvice> download_advice(const models::Architecture& architec
 double bytes_in_16_bits(const models::Architecture& architecture);
 
 /// Returns the error for a model that does not exist. If `model` is a published name or close to one, the remedy holds
-/// the commands that download and use it. If `model` looks like another repository, the remedy is a general command for
-/// downloads. Otherwise returns `error`.
+/// the commands that download and use it. If the working directory has a folder of that name, the remedy names the
+/// folder instead. If `model` looks like another repository, the remedy is a general command for downloads. Otherwise
+/// returns `error`.
 Error missing_model(const std::string& model, const Error& error);
 
 }  // namespace sparsereel::app

@@ -18,9 +18,10 @@ inline constexpr const char* kNoRecipeRemedy =
 bool recipe_has_profile(const Settings& settings);
 
 /// Adds the recipe of a video to the settings, as Source::recipe. A recipe holds only the model's name. If no stronger
-/// source names a model, this name must be that of the tiny model or of a file in configs/, and the function sets that
-/// model. Throws Error naming the file if it carries no recipe, or if the recipe has a field that this version does not
-/// know. Also throws if the user must name the model or the initial latents.
+/// source names a model or a transformer's file, this name must be that of the tiny model or of a file in configs/, and
+/// the function sets that model. Throws Error naming the file if it carries no recipe, or if the recipe has a field
+/// that this version does not know. Also throws if the video was made with a model or another file that no option
+/// names.
 void add_recipe(Settings& settings, const std::filesystem::path& video);
 
 /// Returns warnings if this run differs from the video of --from. Compares the hashes of model, profile, image, LoRA

@@ -31,8 +31,8 @@ class Experts {
   /// Returns the index of the expert that denoises this timestep.
   size_t at(double timestep) const;
   size_t size() const { return specs_.size(); }
-  /// Begins to load an expert in a separate thread, if the system can create a thread. All later calls wait until this
-  /// expert is loaded.
+  /// Begins to load an expert in a separate thread, if the system can create a thread. All later calls except at() and
+  /// size() wait until this expert is loaded.
   void begin(size_t expert);
   /// Loads an expert unless it is loaded. Other experts stay loaded if the new one fits beside them; otherwise they are
   /// freed first.

@@ -77,8 +77,8 @@ struct RunFormat {
   c10::ScalarType vae, encoder;  // dtypes for decoding and for encoding images
 };
 
-/// Returns the stages of making the plan's video, in order. `ranks` is the number of ranks that make the video
-/// together, each on its own GPU.
+/// Returns the stages of making the plan's video: text, image (if the plan has images), denoise, decode. `ranks` is the
+/// number of ranks that make the video together, each on its own GPU.
 std::vector<StageEstimate> likely_stages(const Checkpoint& checkpoint, const ModelSpec& spec, const Plan& plan,
                                          const RunFormat& format, int64_t ranks = 1);
 

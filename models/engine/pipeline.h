@@ -105,12 +105,12 @@ class Pipeline {
   Decoded decode(const Latents& latents, VaeTiling tiling, const Run& run = {});
 
   /// Opens all files and checks names and shapes of all weights by their headers. The files may be moved afterwards.
-  /// Throws Error if something does not fit. A second call does nothing. `with_images` says if image encoders are
-  /// checked, too; they always are if the model needs an image.
+  /// Throws Error if something does not fit. `with_images` says if image encoders are checked, too; they always are if
+  /// the model needs an image. Later calls check only what was not checked before.
   void check_weights(bool with_images = false) const;
 
-  /// Runs the first stage of generate(): encodes texts and images. Adds times and warnings to `outcome`. If there are
-  /// no images, the transformer begins to load meanwhile.
+  /// Runs the first stage of generate(): encodes texts and images. Adds times and warnings to `outcome`. While the text
+  /// is encoded, the transformer may already load; see begin_transformer().
   Conditioning encode(const Plan& plan, const Inputs& inputs, const Run& run, Outcome& outcome);
   /// The following functions run parts of the stages, to measure each part or to run a part for many videos. Weights
   /// that they load stay in memory until they are released, unless a comment says otherwise.

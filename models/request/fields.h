@@ -35,8 +35,8 @@ enum class NoEffect {
   one_tile_size,    // the VAE works in tiles of one size
   one_vae_dtype,    // the VAE itself chooses its number formats
   one_transformer,  // the model has only one transformer
-  narrow_blocks,    // the transformer's block layers are too narrow for 8-bit weights
-  narrow_layers,    // the text encoder's layers are too narrow for 8-bit weights
+  narrow_blocks,    // no layer of the transformer's blocks has sizes that 8-bit weights need
+  narrow_layers,    // no layer of the text encoder has sizes that 8-bit weights need
   no_flow,          // the sampler is not for flow matching
   no_reuse,         // the cache can reuse no step
   on_a_cpu,         // the run is on a CPU

@@ -8,9 +8,9 @@ namespace sparsereel::models {
 constexpr PixelSize kUsualShape = {.height = 9, .width = 16};
 
 /// Returns a large size of at most `area` pixels with nearly the shape of the image. Height and width are multiples of
-/// `grid`, at least one. There are two candidates: the widest and the highest size that the area allows. The one nearer
-/// to the image's shape is returned. If `largest` is not 0, the size is reduced to fit into `largest`, and keeps the
-/// image's shape.
+/// `grid`, at least one. There are two candidates: one rounds the width down first and gives the height the rest of the
+/// area, the other does the reverse. The candidate nearer to the image's shape is returned. If `largest` is not 0, the
+/// size is reduced to fit into `largest`, and keeps the image's shape.
 PixelSize size_like(const PixelSize& image, int64_t area, const PixelSize& grid, const PixelSize& largest = {});
 
 /// Returns the size that has the image's shape and a shorter side of `short_edge`; the size is made smaller if it has

@@ -39,7 +39,8 @@ struct Inputs {
   Images images = {};                                 // the pictures of the plan's files
   std::shared_ptr<const DenoisingState> resume = {};  // state to continue from; null to begin at the first step
   bool decode = true;                                 // false to stop at the latents
-  /// true: the transformer stays in memory, because another video follows at once. false: it is freed before decoding.
+  /// true: the transformer stays in memory for the next video, unless blocks are streamed because the GPU is full.
+  /// false: it is freed before decoding.
   bool keep_transformer = false;
 };
 

@@ -42,8 +42,9 @@ struct SetPlan {
 SetPlan plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, const BatchOptions& options,
                   const Share& share);
 
-/// Returns a key that is equal for rows that one pipeline can serve. It consists of model, LoRAs, device, dtypes,
-/// weights and offload. Rows that have already failed share a key.
+/// Returns a key that is equal for rows that one pipeline can serve. It consists of the model's path and the fields of
+/// models::pipeline_key(); and of whether the row has images, if that may decide which files are read. Rows that have
+/// already failed share a key.
 std::string pipeline_key(const VideoTask& row);
 
 /// Groups the rows by pipeline_key(), in their order.
