@@ -54,8 +54,9 @@ struct ModelOptions {
   /// on the GPU. If unset, as many of the transformer's blocks stay on the GPU as fit into its free memory.
   std::optional<bool> offload = {};
   std::optional<double> max_vram = {};  // GiB of GPU memory that may be used; if unset, all that is free
-  /// Files of weights (safetensors, GGUF, .pth) that replace weights of the model, one file for each part. Tensors have
-  /// the names of diffusers or of the model's authors. transformer_2 is the second transformer of models that have two.
+  /// Files of weights (safetensors, GGUF, .pth) that replace weights of the model, one file for each component. Tensors
+  /// have the names of diffusers or of the model's authors. transformer_2 is the second transformer of models that have
+  /// two.
   std::string transformer = {}, transformer_2 = {}, vae = {}, text_encoder = {}, image_encoder = {};
   /// A spiece.model or tokenizer.json file, or a folder that holds one of them. It replaces the model's tokenizer, even
   /// one in or beside the text encoder's file.
@@ -180,8 +181,8 @@ using StepCallback = std::function<bool(int64_t step, int64_t steps)>;
 class SPARSEREEL_API TextToVideo {
  public:
   /// Opens a model and reads only the headers of its files; weights are loaded while a video is made. `model` is a
-  /// checkpoint in diffusers' layout, a folder of single files, or one file with all parts. If it is empty, the files
-  /// in `options` are used. If a folder holds several models, the Failure's remedy lists their files.
+  /// checkpoint in diffusers' layout, a folder of single files, or one file with all components. If it is empty, the
+  /// files in `options` are used. If a folder holds several models, the Failure's remedy lists their files.
   explicit TextToVideo(const std::string& model, const ModelOptions& options = {});
   ~TextToVideo();
   TextToVideo(TextToVideo&&) noexcept;

@@ -190,7 +190,7 @@ void try_contenders(const std::vector<bench::Contender>& contenders, const Data&
   for (size_t i = 0; i < contenders.size(); ++i) add_trial(trials[i], compares, rows[i]);
 }
 
-/// Returns a call that runs `run` on the input whose turn it is, or, for captured calls, on all inputs.
+/// Returns a call that runs `run` on one of the inputs, given by its index, or, for captured calls, on all inputs.
 TimedCall timed_call(const Data& data, const std::function<void(const Inputs&)>& run) {
   if (!data.together) return [&data, run](int64_t buffer) { run(data.inputs[static_cast<size_t>(buffer)]); };
   return [&data, run](int64_t) {

@@ -148,7 +148,7 @@ Rows measure(bench::QualityRuns& runs, RunReport& report) {
 }
 
 /// Measures quality. The key `full` of the report gets the results of full attention. Also draws a chart, and writes
-/// pictures of the first prompt's videos, if asked for.
+/// pictures of the first prompt's videos, if requested.
 void bench_quality(const Settings& settings, const bench::QualityOptions& options, RunReport& report) {
   QualityPlan plan = bench::make_quality_plan(settings, options);
   if (!plan.options.plot.empty()) check_chart("--plot", plan.options.plot);

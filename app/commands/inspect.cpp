@@ -134,8 +134,8 @@ void print_downloads(const models::Architecture& architecture, const Settings& s
   }
 }
 
-/// Returns which weights would stay on a GPU of `max_vram` GiB, or on this machine's GPU if it is 0. Returns nothing
-/// without a GPU.
+/// Returns which weights would stay on a GPU of `max_vram` GiB, or on this machine's GPU if `max_vram` is 0. Returns
+/// nothing without a GPU.
 std::optional<models::MemoryPlan> plan_on_gpu(const models::Checkpoint& folder, const models::ModelSpec& spec,
                                               const models::LatentSize& size, double max_vram) {
   const bool has_gpu = max_vram == 0 && models::cuda_available();

@@ -92,7 +92,7 @@ struct TextLimit {
 /// to work in tiles. By default, a failure is thrown. A cancelled video keeps its finished steps, and the next job
 /// resumes from them.
 struct JobPolicy {
-  bool keep_loaded = false;  // keep transformer and decoder from video to video, and the text encoder if a GPU has room
+  bool keep_loaded = false;  // keep transformer and decoder for the next video, and the text encoder if memory suffices
   bool write_behind = false;           // write a video while the next one is denoised
   bool go_on_after_failure = false;    // a failed video does not stop the others
   bool go_on_after_full_disk = false;  // the same for a video that is not written because the disk is full or broken

@@ -18,7 +18,7 @@ class PieceQueue {
 
   /// Waits until the piece fits within the limit, and adds it. Returns false if stop() was called.
   bool put(const at::Tensor& piece);
-  /// Waits for the next piece. Returns nothing if there are no more.
+  /// Waits for the next piece. Returns nothing after stop(), or after close() if all pieces were taken.
   std::optional<at::Tensor> take();
   /// Says that no more pieces come. Call it after the last piece.
   void close();

@@ -53,7 +53,7 @@ class Previews final : public models::RunObserver {
   const Take take_;
   int64_t last_step_ = 0;  // the last step that was drawn; 0 if none was
   std::chrono::steady_clock::time_point last_time_;
-  std::mutex mutex_;  // guards the members up to failure_
+  std::mutex mutex_;  // guards the members below, up to failure_
   std::condition_variable changed_;
   std::shared_ptr<Drawn> waiting_;  // null if no preview waits
   bool ends_ = false;

@@ -62,10 +62,11 @@ std::string recipe_identity(nlohmann::json recipe, const models::Plan& plan, con
 /// blocks, its cost and its predicted error, and the steps that were redone with full attention.
 nlohmann::json attention_report(const models::AttentionRun& run, at::Device device);
 
-/// Returns how closely a video keeps to its first image. `first_frame_psnr` (dB) and `first_frame_difference` (mean
+/// Returns how much a video resembles its first image. `first_frame_psnr` (dB) and `first_frame_difference` (mean
 /// absolute difference) compare its first frame with the image as the VAE reproduces it. `colour_drift` is how far the
 /// mean red, green and blue of the last frame are from those of the first frame. `colour_drift_most` is the largest
-/// drift of any color and frame. Differences and drifts are in levels of 0 to 255. `result` must begin with an image.
+/// drift of any color and frame. Differences and drifts are in levels of 0 to 255. `result` must have an image
+/// (Outcome::image).
 nlohmann::json image_report(const models::Outcome& result);
 
 /// Returns the cache's rule, the number of steps that ran all transformer blocks, and the indices (from 0) of the

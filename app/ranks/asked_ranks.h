@@ -32,7 +32,7 @@ using GpusOfAVideo = std::vector<std::string>;
 std::string name_of_gpus(const GpusOfAVideo& gpus);
 
 /// Returns the devices of each concurrent video, from --gpus and --gpus-per-video. Throws Error if --gpus is not a
-/// multiple of `gpus_per_video`, or the errors of models::devices_of_ranks().
+/// multiple of `gpus_per_video`, and like models::devices_of_ranks().
 std::vector<GpusOfAVideo> gpus_of_videos(const Settings& settings, int64_t gpus_per_video);
 
 /// Returns how many ranks make each video of these settings together: the number of ranks that a launcher started, or

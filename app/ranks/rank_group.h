@@ -1,5 +1,5 @@
-// The group over which the ranks of a video exchange tensors. On GPUs it is a group of NCCL, which is made in the
-// background. On CPUs it is the group of sockets.
+// The group over which the ranks of a video exchange tensors. On GPUs, the group uses NCCL and is made in the
+// background. On CPUs, it is the group of sockets.
 #pragma once
 
 #include <cstdint>

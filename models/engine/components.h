@@ -34,7 +34,7 @@ struct ComponentLoaders {
   std::map<std::string, const LatentColors* (*)(int64_t channels)> colors = {};
 };
 
-/// Adds loaders for a family that a program adds (add_family()).
+/// Adds the loaders of a family that an embedding program adds with add_family().
 void add_loaders(ComponentLoaders more);
 
 /// Returns the loaders of the published families, which families/loaders.cpp lists.
@@ -67,7 +67,7 @@ uint64_t weight_bytes(const Checkpoint& checkpoint, const std::string& role, Wei
 /// Returns weight_bytes(), or an estimate from the config alone if the files do not fit the config.
 uint64_t likely_weight_bytes(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
-/// Bytes of a transformer's weights: of its largest block, and of all that is outside of blocks.
+/// Bytes of a transformer's weights: of its largest block, and of all weights outside of the blocks.
 struct BlockWeights {
   uint64_t block = 0, rest = 0;
 };
@@ -100,7 +100,7 @@ WorkBytes text_vision_bytes(const Checkpoint& checkpoint, at::ScalarType dtype, 
 /// Counts the weights of the VAE: of its decoder, and of its encoder if that is supported.
 uint64_t vae_weight_count(const Checkpoint& checkpoint);
 
-/// Returns the VAE without weights, which can tell how much memory it needs.
+/// Returns a VAE without weights. It can estimate the memory that the VAE needs.
 std::unique_ptr<Vae> describe_vae(const Checkpoint& checkpoint, at::ScalarType dtype,
                                   VaeParts parts = VaeParts::decoder);
 

@@ -166,8 +166,8 @@ void Denoising::draw_while_busy() {
   while (!predicted.query() && sampler_->draw_ahead(done_, state_.latents, state_.generator)) continue;
 }
 
-/// Predicts, and repeats the prediction with full attention if it holds NaN or Inf. attention_.per_layer then holds
-/// only this step's counts.
+/// Predicts, and repeats the prediction with full attention if it holds NaN or Inf. Afterwards, attention_.per_layer
+/// holds only this step's counts.
 Prediction Denoising::predict_guarded(double timestep) {
   Prediction prediction = predict(timestep, attention_);
   draw_while_busy();
@@ -231,7 +231,7 @@ void Denoising::take_step() {
   attention_.mode = done_ < plan_.exact_steps ? attention::Mode::full : plan_.attention_mode;
   const std::vector<attention::Statistics> before = std::exchange(attention_.per_layer, {});
   const Prediction prediction = predict_guarded(timestep());
-  attention_.mode = plan_.attention_mode;  // the run's mode again, for reports
+  attention_.mode = plan_.attention_mode;  // restores the run's mode, which reports name
   at::Tensor next = sampler_->step(prediction.video, done_, state_.latents, state_.generator), sound;
   next = with_known(next.to(state_.latents.scalar_type()));
   if (sound_sampler_) sound = sound_sampler_->step(prediction.sound, done_, state_.sound, state_.generator);

@@ -28,7 +28,7 @@ struct DenoisingStart {
   at::Tensor latents;       // in the model's layout; the number of frames is a multiple of the patch size in time
   at::Generator generator;  // the run's generator, as it is after the latents were drawn
   LatentLayout layout = LatentLayout::frames_first;
-  Group* group = nullptr;  // ranks that make the video together, from the same start; null for this rank alone
+  Group* group = nullptr;  // ranks that make the video together, from the same start; null if this rank works alone
   /// [1, rows, C] in fp32, as in TransformerInput: latents with which the sound starts; undefined if the model makes no
   /// sound
   at::Tensor sound{};

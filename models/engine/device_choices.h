@@ -13,9 +13,9 @@
 
 namespace sparsereel::models {
 
-/// Returns the dtype of a run that does not convert the weights. This is the dtype of the first transformer. `files`
-/// are files that replace files of the checkpoint. If one of them holds packed weights (see Dtype), returns bf16
-/// instead, because the 16-bit tensors in such a file do not tell the dtype that the model was made for.
+/// Returns the dtype in which a run need not convert the weights: that of the first transformer's file. `files` replace
+/// files of the checkpoint. If one of them holds packed weights (see Dtype), returns bf16 instead, because the 16-bit
+/// tensors in such a file do not tell the dtype that the model was made for.
 at::ScalarType stored_dtype(const Checkpoint& model, const ModelSpec& spec,
                             const std::map<std::string, std::string>& files);
 

@@ -14,7 +14,7 @@ constexpr double kHostReserve = 4 * kBytesOfGibibyte;   // bytes for this progra
 constexpr double kPinnedChunk = kBytesOfGibibyte / 64;  // blocks are page-locked in whole chunks
 constexpr int64_t kBuffers = 2;                         // one block computes while the next one arrives
 constexpr double kPageableRate = 0.4;  // how fast pageable memory is copied, relative to page-locked memory
-constexpr double kLoose = 0.75;        // the share of the GPU's memory from which is_tight() is true
+constexpr double kLoose = 0.75;        // is_tight() is true above this share of the GPU's memory
 
 uint64_t bytes(double value) {
   return static_cast<uint64_t>(std::clamp(value, 0.0, 1e18));

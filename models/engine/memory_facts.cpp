@@ -70,7 +70,7 @@ Rates measured_rates(c10::Device device, c10::ScalarType dtype) {
   return found->second;
 }
 
-/// Returns the share of a step's attention that is computed.
+/// Returns the share of a step's attention that is computed: topk if it chooses the blocks, else 1.
 double attention_share(const Plan& plan) {
   const attention::HeadPolicy& head = plan.attention_policy.defaults;
   const bool drops = attention::drops_blocks(plan.attention_mode);

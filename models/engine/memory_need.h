@@ -43,7 +43,7 @@ struct MemoryNeed {
   double host = 0;
   double device = 0;        // 0 if the device is the host
   double cache = 0;         // bytes on the run's device that a run without a step cache would save
-  WeightNeed weights = {};  // part of the sizes above
+  WeightNeed weights = {};  // included in the sizes above
 };
 
 /// Returns a lower bound of the memory for making the video. Most temporaries are left out, so that no video that would

@@ -36,8 +36,8 @@ class MemoryPolicy {
   uint64_t room() const;
 
   /// First sets facts.gpu to the bytes that are free now plus `held`, the bytes that this run will give back. Then
-  /// returns the plan for these facts. If several ranks make a video together, all blocks stay on their GPUs unless the
-  /// user asks for something else.
+  /// returns the plan for these facts. If several ranks make a video together, all blocks stay on their GPUs unless
+  /// offload is `on`.
   MemoryPlan plan_for(MemoryFacts& facts, uint64_t held, int64_t ranks) const;
   /// Chooses the plan for a video. If transformers are `loaded`, keeps the present plan as long as it is small enough.
   /// Returns false if the transformers must be freed, because the new plan keeps less in memory.

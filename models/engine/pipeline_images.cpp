@@ -107,7 +107,7 @@ void Pipeline::add_keyframes(Conditioning& conditioning, const Plan& plan, const
   add(images.first, conditioning.first_keyframe);
   add(images.last, conditioning.last_keyframe);
   const std::vector<Picture> pictures = keyframe_pictures(given, plan.height, plan.width);
-  const auto work = [&](const std::function<void()>& part) {  // frees a transformer if memory is short
+  const auto work = [&](const std::function<void()>& part) {  // frees memory and retries if GPU memory runs out
     work_or_retry(
         "encoding images", "choose a smaller size", [&] { do_unless_cancelled(run.cancelled, part); },
         [this] { return make_room(); });

@@ -234,7 +234,7 @@ int64_t Pipeline::decoding_ranks(const at::Tensor& latents, VaeTiling tiling, Gr
   const bool shared = group != nullptr && tiling != VaeTiling::on && vae_->decodes_in_pieces();
   const int64_t ranks = shared ? std::min(group->size(), rows) : 1;
   const uint64_t bytes = vae_->untiled_bytes(latents.size(2), piece_of_height(rows, ranks), latents.size(4));
-  const int64_t sharing = device_.is_cpu() ? ranks : 1;  // number of ranks in the same memory
+  const int64_t sharing = device_.is_cpu() ? ranks : 1;  // number of ranks that share one memory
   tiled = use_tiling(tiling, bytes * static_cast<uint64_t>(sharing), ranks > 1);
   if (ranks > 1) tiled = any_rank(tiled, group, device_);
   return tiled ? 1 : ranks;

@@ -22,7 +22,7 @@ namespace sparsereel::models {
 class Group;
 class SocketGroup;
 
-/// One of several ranks. The thread that does the rank's part of the videos uses this interface.
+/// The interface to one of several ranks, for the thread that computes this rank's share of the videos.
 class Rank {
  public:
   virtual ~Rank() = default;

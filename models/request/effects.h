@@ -54,7 +54,7 @@ bool is_exact(const Settings& settings, attention::Mode mode);
 
 /// Returns the end of the sentence "topk 0.5 has no effect ..."; empty if the cause does not apply.
 std::string why_no_effect(NoEffect cause, const RunFacts& facts);
-/// Returns only causes that apply.
+/// Returns those of `causes` that apply.
 std::vector<NoEffectCause> no_effect_causes(std::span<const NoEffect> causes, const RunFacts& facts);
 
 /// Returns one warning for each option without effect, with the first cause that applies: "topk 0.3 has no effect with

@@ -17,7 +17,7 @@
 
 namespace sparsereel::models {
 
-/// The part of an option that a recipe stores: nothing, its value, or the name and hash of its file.
+/// Says what a recipe stores of an option: nothing, its value, or the name and hash of its file.
 enum class InRecipe { nothing, value, file };
 
 /// Causes that leave an option without effect. The run goes on, with a warning.

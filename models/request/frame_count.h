@@ -13,8 +13,8 @@ namespace sparsereel::models {
 bool makes_exactly(const ModelSpec& spec, int64_t frames);
 
 /// Returns true if a request may ask for this many frames. Besides the numbers for which makes_exactly() is true, it
-/// may ask for numbers for which the reference implementation makes more frames than asked; frame_count_warning()
-/// reports these.
+/// may ask for numbers for which the reference implementation makes more frames than the request asks for;
+/// frame_count_warning() reports these.
 bool takes_frames(const ModelSpec& spec, int64_t frames);
 
 /// Two numbers for which makes_exactly() holds.

@@ -12,8 +12,8 @@ int64_t on_grid(int64_t length, int64_t step) {
   return std::max(length / step, int64_t{1}) * step;
 }
 
-/// Returns the largest possible length of one side of a rectangle with at most this area. This side and the other one
-/// have the ratio `one` : `other`.
+/// Returns the largest length that one side of a rectangle with at most this area can have, if this side and the other
+/// side have the ratio `one` : `other`.
 int64_t side_of(int64_t area, int64_t one, int64_t other) {
   const auto fits = [&](int64_t side) {
     return static_cast<long double>(side) * static_cast<long double>(side) * static_cast<long double>(other) <=

@@ -9,7 +9,7 @@ namespace sparsereel::models {
 
 constexpr double kBytesOfGibibyte = 1024.0 * 1024.0 * 1024.0;
 
-/// Decides if the transformer's blocks stay on the GPU.
+/// Decides how many of the transformer's blocks stay on the GPU.
 enum class Offload {
   automatic,  // as many blocks as memory allows
   on,         // none

@@ -24,7 +24,7 @@ struct Distilled {
   int64_t steps = 0;               // number of steps
   std::vector<std::string> loras;  // files of the LoRAs, one for each transformer; empty for a whole model
   std::string repository;          // repository in which these LoRAs, or the whole model, are published
-  std::vector<std::string> words;  // in lower case; a name of such a LoRA or transformer contains one of them
+  std::vector<std::string> words;  // in lower case; the name of a file distilled in this way contains one of them
   YamlOptions options;             // options for these steps: sampler, noise levels, shift, guidance
 };
 

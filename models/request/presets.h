@@ -11,7 +11,7 @@
 namespace sparsereel::models {
 
 /// Smallest number of steps for which a preset's usual cache and dense steps apply. Distilled models run fewer steps
-/// and can spare none.
+/// and need all of them.
 constexpr int64_t kLeastPresetSteps = 10;
 
 struct PresetChoice {

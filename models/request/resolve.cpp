@@ -182,7 +182,7 @@ void check_seen_shape(const Plan& plan, const ModelSpec& spec) {
                    "crop the image, or choose a size that is nearer to a square");
 }
 
-/// Throws Error, which says that the model has only one size and length.
+/// Throws an Error that says that the model has only one size and length.
 void refuse_size(const char* field, const std::string& value, const std::string& remedy) {
   throw bad_option(field, value + " is impossible for this model, which has one size and length", remedy);
 }

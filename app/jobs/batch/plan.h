@@ -42,8 +42,8 @@ struct SetPlan {
 SetPlan plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, const BatchOptions& options,
                   const Share& share);
 
-/// Returns a key that is equal for rows that one pipeline can serve. It consists of the model's path and the fields of
-/// models::pipeline_key(); and of whether the row has images, if that may decide which files are read. Rows that have
+/// Returns a key that is equal for rows that one pipeline can serve. It consists of the model's path, the fields of
+/// models::pipeline_key() and, if images may decide which files are read, whether the row has images. Rows that have
 /// already failed share a key.
 std::string pipeline_key(const VideoTask& row);
 

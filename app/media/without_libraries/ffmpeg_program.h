@@ -56,7 +56,7 @@ class Ffmpeg {
   /// Sends all bytes. Returns false if ffmpeg takes no more.
   bool write(std::span<const uint8_t> bytes);
   /// Waits for output of ffmpeg and appends it to `bytes`. Returns false at the end of the output, or if the time limit
-  /// is over.
+  /// has passed.
   bool read(std::vector<uint8_t>& bytes);
   /// Closes the input and waits. Returns the reason why ffmpeg failed, with its last lines; empty if it succeeded.
   std::string finish();
@@ -66,7 +66,7 @@ class Ffmpeg {
  private:
   /// Waits until one of poll()'s events `input` or `output` occurs, and sets both arguments to the events that have
   /// occurred. 0 stands for no event; if both are 0, waits until ffmpeg closes its messages. Keeps ffmpeg's messages
-  /// meanwhile. If the time limit is over, kills ffmpeg and returns false.
+  /// meanwhile. If the time limit has passed, kills ffmpeg and returns false.
   bool wait(short& input, short& output);
   void keep_messages();
   void kill();
