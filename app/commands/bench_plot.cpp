@@ -114,7 +114,7 @@ Rows rows_with_errors(const Json& report, const std::string& file) {
   return sparse ? drawn : Rows{};
 }
 
-/// Returns the title of a chart of `bench attention`, such as "1,24,44776,128, bf16, NVIDIA H200".
+/// Returns the title of a chart of `bench attention`, such as "[1,24,44776,128], bf16, NVIDIA H200".
 std::string attention_title(const Json& report, const Rows& drawn) {
   std::string title = text_of(drawn.front(), "workload");
   const Json shape = drawn.front().value("shape", Json());
@@ -122,7 +122,7 @@ std::string attention_title(const Json& report, const Rows& drawn) {
   return title + ", " + text_of(report.value("machine", Json::object()), "name");
 }
 
-/// Returns the workload's name, or else its shape: "1,24,44776,128".
+/// Returns the workload's name, or else its shape: "[1,24,44776,128]".
 std::string workload_of(const Json& row) {
   const std::string name = text_of(row, "workload");
   return name.empty() ? row.value("shape", Json()).dump() : name;

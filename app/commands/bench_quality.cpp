@@ -78,8 +78,8 @@ nlohmann::json full_report(const bench::QualityRuns& runs) {
   return full;
 }
 
-/// Returns a line about the baseline, such as "full attention: 612 ms a step, the classifier is right for 20 of 20
-/// prompts".
+/// Returns a line about the baseline, such as "full attention: 612 ms a step, 12.24 s of denoising, the classifier is
+/// right for 20 of 20 prompts".
 std::string full_summary(const nlohmann::json& full, bool timed_here) {
   std::string text;
   const bool in_turns = full.at("in_turns");

@@ -131,7 +131,8 @@ std::string bash_script(const CommandInfo& program) {
          "complete -F _sparsereel sparsereel\n";
 }
 
-/// Returns an argument for zsh's _arguments: '(-s --seed)'{-s,--seed}'[seed of the noise]:N:'
+/// Returns arguments for zsh's _arguments: '(-s --seed)-s[seed of the noise]:N:' '(-s --seed)--seed=[seed of the
+/// noise]:N:'
 std::string zsh_option(const OptionInfo& option) {
   std::string action;
   if (!option.choices.empty()) action = "(" + words_of(option) + ")";

@@ -165,8 +165,8 @@ Look look_at(const fs::path& path) {
   return look;
 }
 
-/// Returns for example "2515 tensors, 6.9 GB, F16 2510, F32 5": the number of tensors, their size, and how many tensors
-/// each format has.
+/// Returns for example "2515 tensors, 6.4 GiB, F16 2510, F32 5": the number of tensors, their size, and how many
+/// tensors each format has.
 std::string size_of(const Look& look) {
   return counted(static_cast<int64_t>(look.weights.tensors.size()), "tensor") + ", " + human_bytes(look.bytes) +
          (look.format.empty() ? "" : ", " + look.format);

@@ -74,10 +74,10 @@ class ShownRun : public models::RunObserver {
   Progress& progress_;
 };
 
-/// Returns "12/25  1.32 s/it  ETA 0:17"; `seconds` is the time of the steps done so far.
+/// Returns "12/25  1.32 s/it  ETA 0:18"; `seconds` is the time of the steps done so far.
 std::string progress_text(int64_t done, int64_t total, double seconds);
 
-/// Returns a line shorter than `columns`, such as "denoise [#####.....] 12/25  1.32 s/it  ETA 0:17".
+/// Returns a line shorter than `columns`, such as "denoise [####......] 12/25  1.32 s/it  ETA 0:18".
 std::string progress_line(const std::string& stage, int64_t done, int64_t total, double seconds, int64_t columns = 80);
 
 }  // namespace sparsereel::app

@@ -29,7 +29,7 @@ struct RunReport {
 /// the files of the run are known to be distinct, because failed runs write the report too.
 void start_report(const std::filesystem::path& path, bool print, const char* command, RunReport& report);
 
-/// Prints a line for each file on stdout, after `start`: "vae: /models/vae.safetensors, 254 MB, BF16 194".
+/// Prints a line for each file on stdout, after `start`: "vae: /models/vae.safetensors, 242.1 MiB, BF16 194".
 void print_part_files(const std::vector<models::PartFile>& files, const std::string& start);
 
 /// Returns the JSON as valid UTF-8, whatever the strings hold.

@@ -76,7 +76,7 @@ std::vector<std::string> early_warnings(const std::vector<VideoTask*>& videos) {
       same.push_back(video);
     }
   }
-  for (std::string& text : texts) {  // "set.csv:2: 8 frames where 5 were asked for", "set.csv:2 and 3 more rows: ..."
+  for (std::string& text : texts) {  // "set.csv:2: the decoder makes 8 ...", "set.csv:2 and 3 more rows: the ..."
     const std::vector<const VideoTask*>& same = videos_of.at(text);
     const auto others = static_cast<int64_t>(same.size()) - 1;
     const std::string& place = same.front()->place;

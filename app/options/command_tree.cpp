@@ -49,7 +49,7 @@ std::string path_of(const CLI::App& app) {
   return above + (above.empty() ? "" : " ") + app.get_name();
 }
 
-/// Returns lines such as "  -s, --seed N              seed of the noise".
+/// Returns lines such as "  -s, --seed N                seed of the noise".
 std::string row(const std::string& term, const std::string& explanation) {
   const std::string start = "  " + term;
   if (start.size() < kIndent) return wrapped(explanation, kIndent, start);
