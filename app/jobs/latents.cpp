@@ -32,7 +32,7 @@ at::Tensor checked(const models::TensorFile& file, const models::TensorEntry& en
   return latents;
 }
 
-/// Returns true if the file holds exactly this tensor, or lacks it if it is undefined.
+/// Returns true if the file holds exactly this tensor, or if the tensor is undefined and the file lacks it.
 bool holds(const models::TensorFile& file, const char* name, const at::Tensor& tensor) {
   const models::TensorEntry* entry = file.find(name);
   if (entry == nullptr || !tensor.defined()) return entry == nullptr && !tensor.defined();

@@ -25,7 +25,8 @@ bool recipe_has_profile(const Settings& settings);
 void add_recipe(Settings& settings, const std::filesystem::path& video);
 
 /// Returns warnings if this run differs from the video of --from. Compares the hashes of model, profile, image, LoRA
-/// and initial latents, and the program's version. `recipe` is the recipe of this run. Returns nothing without --from.
+/// and initial latents, and the program's version. `recipe` is the recipe of this run. Returns no warnings without
+/// --from.
 std::vector<std::string> recipe_mismatches(const Settings& settings, const nlohmann::json& recipe);
 
 }  // namespace sparsereel::app

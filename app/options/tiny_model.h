@@ -17,11 +17,11 @@ struct VideoShape {
 };
 
 /// If `model` is the tiny model, warns about shapes that it cannot draw well because it was not trained on them. Also
-/// warns if a video is too small for sparse attention to gain. Returns one warning for all shapes, or nothing.
+/// warns if a video is too small for sparse attention to gain. Returns one warning for all shapes, or an empty string.
 std::string unusual_shape_warning(const std::filesystem::path& model, const std::vector<VideoShape>& shapes);
 
 /// If `model` is the tiny model, warns about words that were not in its training: it knows only moving shapes. Returns
-/// one warning for all prompts, or nothing.
+/// one warning for all prompts, or an empty string.
 std::string unknown_words_warning(const std::filesystem::path& model, const std::vector<std::string>& prompts);
 
 }  // namespace sparsereel::app

@@ -56,8 +56,8 @@ class World final : public models::Rank {
   void check() const override;
   void need_others(bool need) override;
   void end(const Error& error) noexcept override;
-  /// Returns this rank's options if a launcher started every rank with its own command line. The options of all ranks
-  /// must be equal.
+  /// Returns this rank's options if a launcher started every rank with its own command line, else nothing. The options
+  /// of all ranks must be equal.
   const std::optional<std::map<std::string, std::string>>& given() const { return given_; }
   /// Declares that this process continues after the ranks have stopped working together. After end(), this process may
   /// then take any time to finish what it is writing.

@@ -24,7 +24,7 @@ class LineSocket {
   bool send(const nlohmann::json& message);
   /// Waits for the next message; null if the other end is gone.
   nlohmann::json receive();
-  /// Returns the next message if receive() has already read all of it. Does not wait.
+  /// Returns the next message if receive() has already read all of it, else nothing. Does not wait.
   std::optional<nlohmann::json> take();
   /// Returns true if data has arrived or the other end is gone.
   bool is_ready() const;

@@ -83,7 +83,7 @@ GpuProcesses::~GpuProcesses() {
   children_.reset();
 }
 
-/// One rendering of rows by the GPUs' processes.
+/// The work of one call of render().
 class GpuProcesses::Run {
  public:
   Run(GpuProcesses& gpus, const RowGroups& groups, ManifestWriter& manifest, Progress& progress, Tally& tally)

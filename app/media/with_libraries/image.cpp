@@ -232,7 +232,7 @@ class Source {
     check_image_size(path, stream().codecpar->height, stream().codecpar->width);
   }
 
-  /// Decodes from the last keyframe on, or from the beginning if `of_all`. Returns the last picture, or nothing if no
+  /// Decodes from the last keyframe on, or from the beginning if `of_all`. Returns the last picture, or null if no
   /// picture can be decoded.
   ffmpeg::Frame last_picture(bool of_all) {
     if (!of_all && (context_->duration <= 0 || av_seek_frame(context_.get(), -1, end(), AVSEEK_FLAG_BACKWARD) < 0))
