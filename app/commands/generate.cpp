@@ -43,7 +43,7 @@ struct GivenOutput {
   bool has_random_seed = false;  // true if the first seed was drawn at random
 };
 
-/// Seconds of those parts of a run that models::StageSeconds does not count.
+/// Seconds of those parts of a run that models::StageSeconds does not count, and of the whole run.
 struct EndSeconds {
   double start = 0, libraries = 0, open = 0, write = 0, total = 0;
 };

@@ -41,7 +41,7 @@ bool can_run(const Candidate& model) {
   return model.is_complete() && !model.lacks_tokenizer;
 }
 
-/// Returns a text for each missing role, with the name of the file that is published for it.
+/// Returns a text for each missing role, with the name of the file that is published for it, if there is one.
 std::vector<std::string> missing_parts(const Candidate& model) {
   std::vector<std::string> roles = model.missing, texts;
   if (model.lacks_tokenizer) roles.emplace_back(kTokenizer);

@@ -43,7 +43,7 @@ std::string arithmetic_note(attention::Mode mode, at::Device device) {
   return {};
 }
 
-/// Returns what represents dropped blocks and how they are chosen, by option name.
+/// Returns by option name what represents dropped blocks, how they are chosen and, if it has 16 bits, the arithmetic.
 nlohmann::json means_report(const attention::Policy& policy) {
   nlohmann::json report = {{"dropped", attention::name(policy.dropped)}, {"select", attention::name(policy.ranking)}};
   if (policy.dropped == attention::Dropped::mean) report["cell"] = policy.cell;

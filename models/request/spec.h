@@ -54,7 +54,7 @@ struct PromptRules {
   bool encodes_padding = true;
   /// lower_prompt() and without_stray_full_stops() are applied to the prompt together with `before` and `after`.
   bool lowered = false;
-  /// Texts that are put before and behind the prompt. The negative prompt gets neither.
+  /// Texts that are put before and after the prompt. The negative prompt gets neither.
   std::string before = {}, after = {};
   /// true: prompts are cut to a length, and padded to it. false: prompts are neither cut nor padded.
   bool has_length = true;
