@@ -239,7 +239,7 @@ void add_search_options(CLI::App& command, tuning::TuneOptions& options) {
       "N");
 }
 
-/// Adds the bounds for heads, and the files to write.
+/// Adds the options of the bounds for heads, and of the files to write.
 void add_profile_options(CLI::App& command, tuning::TuneOptions& options) {
   const OptionGroup search(command, "Search");
   search.add(

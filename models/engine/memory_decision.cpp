@@ -88,7 +88,7 @@ MemoryPlan with_resident(const MemoryFacts& facts, int64_t resident) {
   plan.streams_text = is_tight(facts.text, facts.gpu);
   plan.tiles = facts.has_tiles && is_tight(facts.decode, facts.gpu - facts.vae);
   if (plan.streams()) place_in_host(facts, plan);
-  // a block from a file needs GPU memory in addition to the two buffers
+  // A block from a file needs GPU memory in addition to the two buffers.
   plan.weight_bytes = bytes(facts.rest + (kept + (plan.from_file > 0 ? 1 : 0)) * facts.block);
   plan.experts = kept_experts(facts, plan);
   plan.pinned_bytes *= static_cast<uint64_t>(plan.experts);
@@ -105,7 +105,7 @@ MemoryPlan decide(const MemoryFacts& facts) {
   if (holds >= facts.blocks) return with_resident(facts, facts.blocks);
   const int64_t resident = std::max<int64_t>(std::min(holds, facts.blocks - 1) - kBuffers, 0);
   MemoryPlan plan = with_resident(facts, resident);
-  // give up one resident block, because a block from a file needs GPU memory besides the two buffers
+  // Give up one resident block, because a block from a file needs GPU memory besides the two buffers.
   return plan.from_file > 0 && resident > 0 ? with_resident(facts, resident - 1) : plan;
 }
 

@@ -137,16 +137,16 @@ std::vector<std::string> lighter_loadings(const Checkpoint& checkpoint, const Mo
 MemoryNeed least_memory(const Plan& plan, bool decode, const ModelSpec& spec, c10::Device device, c10::ScalarType dtype,
                         const WeightNeed& weights, int64_t ranks) {
   const auto element = static_cast<double>(c10::elementSize(dtype));
-  // ranks divide the passes, the tokens or heads, and the rows of frames among themselves
+  // Ranks divide the passes, the tokens or heads, and the rows of frames among themselves.
   const double part = device.is_cpu() ? 1 : 1 / static_cast<double>(ranks);
   const double denoising = part * block_elements(plan, spec) * element;
   const double cache = part * cache_elements(plan, spec) * element;
-  // The decoded video, whether in tiles or not, and its conversion to fp32 frames.
+  // Decoding holds the video, whether in tiles or not, and its conversion to fp32 frames.
   const double video = decode ? video_elements(plan) * element : 0;
   const double frames = decode ? video_elements(plan) * static_cast<double>(sizeof(float)) : 0;
   const double decoding = device.is_cpu() ? video + frames : part * video;
   const double held = device.is_cpu() ? weights.host : weights.device;
-  // decoding and encoding images do not count the transformer, which is not in memory then
+  // The needs of decoding and of encoding images do not include the transformer, which is not in memory then.
   const double around = std::max(decoding, encoder_frames(plan, spec));
   const double all = std::max(held + denoising + cache, around);
   const double saved = all - std::max(held + denoising, around);

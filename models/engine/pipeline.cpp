@@ -149,7 +149,7 @@ void Pipeline::warn_of_left_out() {
 }
 
 const std::string& Pipeline::model_hash() const {
-  // computed when it is first needed, because it reads every weight file
+  // Compute the hash when it is first needed, because that reads every weight file.
   if (model_hash_.empty()) model_hash_ = models::model_hash(folder_);
   return model_hash_;
 }

@@ -144,7 +144,7 @@ void Pipeline::load_vae() {
 bool Pipeline::use_tiling(VaeTiling tiling, uint64_t untiled_bytes, bool shared) const {
   if (!spec_.takes_vae_tiling) return false;
   if (tiling != VaeTiling::automatic) return tiling == VaeTiling::on;
-  // offload on means that little memory should be in use, even if more is free
+  // With `offload on`, little memory should be in use, even if more is free.
   if (memory_->saves() && !shared) return true;
   // A quarter of the free memory must stay free, because the estimate does not include everything.
   const auto is_tight = [&] { return untiled_bytes > memory_->room() / 4 * 3; };
