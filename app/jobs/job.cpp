@@ -244,8 +244,8 @@ std::shared_ptr<Job::Files> Job::files_of(VideoTask& video) const {
                                  FrameWriter::Text{.recipe = recipe, .caption = video.plan.prompt}, run);
 }
 
-/// Passes the frames to their writer. Saves latents and checkpoints, which would take long to compute again, until the
-/// video exists.
+/// Passes the frames to their writer. Also saves latents and checkpoints to files, because they would take long to
+/// compute again if the run failed. Once the video exists, these files are removed unless the user asked for them.
 class Job::Keeper final : public models::RunObserver {
  public:
   Keeper(Job& job, VideoTask& video, Files& files, const std::function<bool()>& cancelled)

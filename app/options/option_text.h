@@ -18,7 +18,7 @@ constexpr const char* kOtherOptions = "Options";  // the heading that CLI11 give
 
 struct OptionText {
   std::string help = {};     // one line
-  std::string manual = {};   // a paragraph of `reference`
+  std::string manual = {};   // a paragraph in the output of the command `reference`
   std::string example = {};  // a command line that uses the option; empty if the paragraph needs none
   InHelp in_help = InHelp::everywhere;
 };

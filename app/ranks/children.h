@@ -17,7 +17,7 @@
 
 namespace sparsereel::app {
 
-/// The environment variables of a rank that Children started.
+/// What a rank that was started by Children reads from its environment variables.
 struct StartedRank {
   int64_t rank = 0;
   std::string device;  // "cuda:1"

@@ -49,8 +49,10 @@ SPARSEREEL_HOST_DEVICE constexpr int mean_key(int block, int cell) {
   return block / 4 * 16 + cell / 2 * 8 + block % 4 * 2 + cell % 2;
 }
 
-/// Returns the number of sets of rows of ones in a V record of the Hopper kernel. With D = 64 there are two, one for
-/// each of the records that are multiplied together.
+/// Returns how many sets of kOnesRows rows a V record of the Hopper kernel ends with. Their products with P are the
+/// sums of P's rows. With D = 64, P is multiplied by two V records at once. A record may be the first or the second of
+/// them, so it has a set of rows for each; the sums of the two come out in different columns (ones() in
+/// value_records.cuh).
 SPARSEREEL_HOST_DEVICE constexpr int ones_sets(int D) {
   return D == 64 ? 2 : 1;
 }

@@ -234,8 +234,9 @@ class RowPrologue {
     scale_and_shift(moments, weight, x);
   }
 
-  /// Loads the frequencies of this lane's pairs, and stores them in turns per unit of a coordinate. `from` points to
-  /// the frequencies of the first coordinate; those of each next coordinate are `axis` floats further.
+  /// Loads the frequencies of this lane's pairs, and converts them from radians to full turns (1 turn = 2 pi) per unit
+  /// of a coordinate. `from` points to the frequencies of the first coordinate; those of each next coordinate are
+  /// `axis` floats further.
   __device__ void load_frequencies(const float* from, int axis) {
     constexpr float kTurnsOfRadian = 0.15915494309189535F;
 #pragma unroll

@@ -186,7 +186,7 @@ struct ModelSpec {
   bool overflows_in_fp16 = false;  // activations exceed the range of fp16
   std::string license = {};        // where to read the license terms of the weights; empty if users need not read them
   std::string attribution = {};    // the name that the license requires in every video; empty if it requires none
-  bool decodes_pairs = false;      // an even number of latent frames decodes to stride[0] frames for each of them
+  bool decodes_pairs = false;      // true: an even number n of latent frames decodes to stride[0] * n frames
   LatentLayout layout = LatentLayout::frames_first;
   Precision noise = Precision::run, latents = Precision::run, vae = Precision::run;
   /// The expert of the noisiest timesteps first; the last expert's from_share is 0.

@@ -1,4 +1,4 @@
-// The normal form of byte-level BPE tokenizers.
+// Unicode normalization form C (NFC), as byte-level BPE tokenizers need it.
 #pragma once
 
 #include <string>

@@ -239,9 +239,11 @@ void run(const Shape& shape, const Mode& mode, Kernel kernel, const Extras& extr
 }
 
 /// Shapes so long that, on 132 multiprocessors, each CTA of the Hopper kernel takes two or three whole tiles and also
-/// parts of tiles. The lists have more than 64 blocks, the number whose means of V are added to the output at once.
+/// parts of tiles. They have 79 blocks of keys.
 constexpr Shape kLong[] = {{1, 11, 5000, 64}, {1, 11, 5000, 128}};
 
+/// Returns a mode that keeps 90% of the blocks, so that a tile's list has more than 64 blocks. The Hopper kernel adds
+/// the means that were subtracted from V back for 64 blocks at a time, so these lists need more than one round.
 Mode with_long_lists(const Mode& mode) {
   return {mode.name, [set = mode.set](KernelParams& p, const Extras& extras) {
             set(p, extras);

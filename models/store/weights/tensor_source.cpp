@@ -205,7 +205,7 @@ class RandomTensors final : public TensorSource {
   at::ScalarType dtype_;
 };
 
-/// Appends columns of zeros to the tensors in Component::widened, which are plain numbers.
+/// Appends columns of zeros to the tensors in Component::widened. These tensors are never quantized.
 class WidenedTensors final : public TensorSource {
  public:
   WidenedTensors(const Component& component, std::unique_ptr<TensorSource> stored)

@@ -92,8 +92,8 @@ TEST_F(ImageLatents, ArePrecededByChannelsThatMarkGivenFrames) {
     for (const bool has_last : {false, true}) {
       const at::Tensor all = beside(mean, has_last), given = all.narrow(1, 0, 2).mean({0, 3, 4});
       EXPECT_TRUE(all.narrow(1, 2, 2).equal(mean));
-      // The mask has two entries per latent frame. The first latent frame stands for one frame, so its second entry is
-      // 0. The second entry of the last latent frame is the video's last frame.
+      // The mask has two entries per latent frame. The first latent frame stands for one frame, which is given, so both
+      // its entries are 1. The second entry of the last latent frame stands for the video's last frame.
       const float last = has_last ? 1 : 0;
       EXPECT_TRUE(given.equal(at::tensor({1.0F, 0.0F, 0.0F, 1.0F, 0.0F, last}).view({2, 3})));
     }

@@ -1,4 +1,5 @@
-// Tests the estimate of the memory with which Qwen3-VL looks at a picture. Its numbers are tested in tests/parity.
+// Tests the estimate of the memory that the vision model of Qwen3-VL needs for a picture. The outputs of the model are
+// tested in tests/parity.
 #include "models/text/encoder/qwen3_vision.h"
 
 #include <ATen/ATen.h>
