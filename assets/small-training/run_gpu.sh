@@ -7,6 +7,8 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=${OUT:-work}
 export PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false
+# NVLink multicast fails on some hosts.
+export NCCL_NVLS_ENABLE=0
 export PYTORCH_CUDA_ALLOC_CONF=${PYTORCH_CUDA_ALLOC_CONF:-expandable_segments:True}
 # Keeps compiled kernels, so that the next run on this machine need not compile them.
 export TORCHINDUCTOR_CACHE_DIR=${TORCHINDUCTOR_CACHE_DIR:-/tmp/inductor-cache}

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 import data
 import model as models
+import ranks as together
 import scenes
 import train_vae
 import vae as vaes
@@ -163,8 +164,8 @@ def draw_sigmas(n, shift, generator, device):
 class Run:
     """A run of one training stage."""
 
-    def __init__(self, args):
-        self.args, self.begun = args, time.time()
+    def __init__(self, ranks, args):
+        self.ranks, self.args, self.begun = ranks, args, time.time()
         self.device = 'cuda' if torch.cuda.is_available() else 'cpu'
         self.dtype = torch.bfloat16 if self.device == 'cuda' else torch.float32
         self.stage = TOY if args.toy else STAGES[args.stage]
@@ -174,7 +175,7 @@ class Run:
         if args.sizes:
             self.stage['sizes'] = [tuple(map(int, s.split('x'))) for s in args.sizes]
         torch.manual_seed(1000 + args.stage)
-        self.generator = torch.Generator(self.device).manual_seed(args.seed + 1000 * args.stage)
+        self.generator = torch.Generator(self.device).manual_seed(args.seed + 1000 * args.stage + 100_000 * ranks.rank)
         self.micro = {}             # {size: clips at once}, for sizes whose whole step does not fit into memory
 
     def clock(self):
@@ -185,12 +186,15 @@ class Run:
         os.makedirs(args.out, exist_ok=True)
         pieces = os.path.join(args.out, 'spiece.model')
         given = os.path.join(args.from_folder, 'spiece.model')
-        if os.path.exists(given):
+        if self.ranks.rank > 0:
+            pass                    # rank 0 writes the file
+        elif os.path.exists(given):
             if os.path.abspath(given) != os.path.abspath(pieces):
                 with open(given, 'rb') as f, open(pieces, 'wb') as g:
                     g.write(f.read())
         else:
             unigram.train(pieces, scenes.sample(100, 12000)['caption'], most_pieces=768)
+        self.ranks.from_first([0])  # the others wait until the file is there
         self.tokenizer = unigram.load(pieces)
         vae, mean, deviation = train_vae.load(args.vae or os.path.join(args.from_folder, 'vae'), self.device, self.dtype)
         last = self.device == 'cuda'
@@ -212,6 +216,7 @@ class Run:
             named.update({f'{name}.{n}': p for n, p in net.named_parameters()})
         muon = [n for n, p in named.items() if p.ndim == 2 and 'block' in n and 'relative' not in n and not n.endswith('table')]
         self.trainer = Trainer(named, muon, ema=args.ema)
+        self.ranks.align(self.trainer.master + self.trainer.ema)
         for net in (self.transformer, self.text_encoder):
             net.to(self.dtype)
         self.empty = models.tokenize(self.tokenizer, ['']).to(self.device)
@@ -223,7 +228,8 @@ class Run:
         sizes, stage = self.stage['sizes'], self.stage
         self.pools = []
         for k, (h, w, f, batch) in enumerate(sizes):
-            self.pools.append(Pool(self.maker, h, w, f, batch, POOL_BYTES // len(sizes), (self.args.seed * 10 + self.args.stage * 4 + k) * 1_000_000))
+            self.pools.append(Pool(self.maker, h, w, f, batch, POOL_BYTES // len(sizes),
+                                   (self.args.seed * 10 + self.args.stage * 4 + k + 100 * self.ranks.rank) * 1_000_000))
             self.pools[-1].fill(stage['fill'] / len(sizes))
         n = 4 if self.args.toy else HELD_OUT
         self.held_out = [self.maker.make(TEST_SEED, p.size, p.frames, min(n, 4 * p.batch))[:2] for p in self.pools]
@@ -295,51 +301,63 @@ class Run:
         return warm * fall
 
     def train(self):
-        args, stage, trainer = self.args, self.stage, self.trainer
-        start = mark = time.time()
+        args, stage, trainer, ranks = self.args, self.stage, self.trainer, self.ranks
+        group = 1 if self.device == 'cpu' else 4                            # number of steps between looks at the clock
+        start = mark = saved = time.time()
         length = max(1.0, args.seconds - (start - self.begun) - stage['reserve'])
-        total, bins, step, marked, spent, seen, lr = torch.zeros((), device=self.device), torch.zeros(4, 2, device=self.device), 0, 0, 0.0, 0, stage['lr']
-        saved, good = time.time(), [m.clone() for m in trainer.master]
-        while (done := (time.time() - start) / length) < 1:
-            pool = self.pools[step % len(self.pools)]
-            if spent < stage['fresh'] * (time.time() - start):
-                begun = time.time()
-                pool.add()
-                if self.device == 'cuda':
-                    torch.cuda.synchronize()
-                spent += time.time() - begun
-            errors, sigma = self.step(pool)
-            rate = self.rate(done)
-            trainer.step(lr * 0.67 * rate, lr * rate)
-            step, seen, total = step + 1, seen + pool.batch, total + errors.mean()
-            quarter = (sigma * 4).long().clamp(0, 3)
-            bins[:, 0].index_add_(0, quarter, errors)
-            bins[:, 1].index_add_(0, quarter, torch.ones_like(errors))
-            if self.device == 'cuda' and step % 4 == 0:
-                torch.cuda.synchronize()                                    # wait for the GPU, so that the clock counts its work
-            if time.time() - mark > 10 or args.toy:
-                loss, quarters = (total / (step - marked)).item(), (bins[:, 0] / bins[:, 1].clamp_min(1)).tolist()
-                print(f'{self.clock()}, step {step}, {seen} clips, loss {loss:.4f}, by quarter of sigma {[round(q, 3) for q in quarters]}, rate {rate:.3f}, '
-                      f'{(time.time() - mark) / (step - marked) * 1000:.0f} ms a step, {spent / (time.time() - start):.0%} for data', flush=True)
-                if math.isfinite(loss):
-                    good = [m.clone() for m in trainer.master]
+        total, bins, step, marked, added, spent, seen, lr = torch.zeros((), device=self.device), torch.zeros(4, 2, device=self.device), 0, 0, 0, 0.0, 0, stage['lr']
+        apart = 0.0
+        trainer.keep()
+        while True:
+            self.wait()             # for the GPU, so that the clock counts its work
+            now = time.time()
+            done, make, look = ranks.from_first([(now - start) / length, spent < stage['fresh'] * (now - start), now - mark > 10 or args.toy])
+            if (look or done >= 1) and step > marked:
+                size = trainer.size()
+                ranks.average([total, bins, size])
+                loss, quarters = (total / (step - marked)).item(), (bins[:, 0] / bins[:, 1].clamp_min(1e-9)).tolist()
+                print(f'{self.clock()}, step {step}, {seen} clips, loss {loss:.4f}, by quarter of sigma {[round(q, 3) for q in quarters]}, rate {self.rate(done):.3f}, '
+                      f'{(now - mark) / (step - marked) * 1000:.0f} ms a step, {spent / (now - start):.0%} for data', flush=True)
+                if math.isfinite(loss) and size.isfinite():
+                    apart = max(apart, ranks.align(trainer.master))
+                    trainer.keep()
+                    if now - saved > 90 and ranks.rank == 0:
+                        save_weights(trainer.averaged(), args.out)
+                        saved = now
                 else:
                     print('not finite: back to the last good weights, at half the rate', flush=True)
-                    torch._foreach_copy_(trainer.master, good)
-                    torch._foreach_copy_(trainer.ema, good)
-                    for state in (trainer.moment, trainer.second):
-                        torch._foreach_zero_(state)
-                    trainer.push(trainer.master)
+                    trainer.go_back()
                     lr *= 0.5
                 total.zero_()
                 bins.zero_()
-                mark, marked = time.time(), step
-            if time.time() - saved > 90:
-                save_weights(trainer.averaged(), args.out)
-                saved = time.time()
+                mark, marked = now, step
+            if done >= 1:
+                break
+            if make:
+                begun = time.time()
+                self.pools[added % len(self.pools)].add()
+                self.wait()
+                spent, added = spent + time.time() - begun, added + 1
+            for _ in range(group):
+                pool = self.pools[step % len(self.pools)]
+                errors, sigma = self.step(pool)
+                rate = self.rate(done)
+                trainer.step(lr * 0.67 * rate, lr * rate, average=ranks.average)
+                step, seen, total = step + 1, seen + ranks.count * pool.batch, total + errors.mean()
+                quarter = (sigma * 4).long().clamp(0, 3)
+                bins[:, 0].index_add_(0, quarter, errors)
+                bins[:, 1].index_add_(0, quarter, torch.ones_like(errors))
+        if apart > 0 and args.toy:
+            raise RuntimeError(f'the weights of the ranks differ by up to {apart:.1e}')
+        if apart > 0:
+            print(f'the weights of the ranks differed by up to {apart:.1e} before they were made equal', flush=True)
         self.report = {'stage': args.stage, 'steps': step, 'clips': seen, 'made': [p.made for p in self.pools], 'seconds': round(time.time() - start),
-                       'sizes': stage['sizes'], 'micro': {str(k): v for k, v in self.micro.items()}}
+                       'sizes': stage['sizes'], 'micro': {str(k): v for k, v in self.micro.items()}, 'gpus': ranks.count, 'apart': apart}
         print(f'trained: {json.dumps(self.report)}; {self.clock()}', flush=True)
+
+    def wait(self):
+        if self.device == 'cuda':
+            torch.cuda.synchronize()
 
     @torch.no_grad()
     def validate(self):
@@ -370,7 +388,7 @@ class Run:
         for k in range(0, len(ids), at_once):
             parts.append(models.sample_latents(self.transformer, self.text_encoder, ids[k:k + at_once], self.empty, pool.shape, self.stage['shift'], args.guidance, steps, 1 + k))
         z, held = self.held_out[0]
-        for k in range(min(2, len(z))):
+        for k in range(min(2, len(z), (args.samples + 3) // 4)):
             parts.append(models.sample_latents(self.transformer, self.text_encoder, held[k:k + 1], self.empty, pool.shape, self.stage['shift'], args.guidance, steps, 90 + k,
                                                z[k:k + 1, :, :1].float()))
         latents = torch.cat(parts)
@@ -392,11 +410,28 @@ class Run:
         self.plain()
         try:
             self.validate()
-            self.draw()
+            if self.args.samples:
+                self.draw()
         finally:
             with open(os.path.join(self.args.out, f'report-{self.args.stage}.json'), 'w') as f:
                 json.dump({**self.report, 'configs': self.configs, 'options': vars(self.args)}, f, indent=1)
         print(f'finished: {self.clock()}', flush=True)
+
+
+def work(ranks, args):
+    """Runs a stage on one rank. Rank 0 writes all files and prints."""
+    if args.toy:
+        torch.set_num_threads(1)
+    if ranks.rank > 0:
+        sys.stdout = open(os.devnull, 'w')
+    run = Run(ranks, args)
+    run.load()
+    run.fill()
+    run.try_steps()
+    run.train()
+    ranks.part()
+    if ranks.rank == 0:
+        run.finish()
 
 
 def main():
@@ -419,20 +454,15 @@ def main():
     parser.add_argument('--samples', type=int, default=10)
     parser.add_argument('--sample-steps', type=int, default=30)
     parser.add_argument('--guidance', type=float, default=5.0)
+    parser.add_argument('--gpus', type=int, default=1, help='each GPU computes the clips of a step of its own, so N GPUs see N times as many clips')
     parser.add_argument('--no-compile', action='store_true')
     parser.add_argument('--toy', action='store_true', help='a quick test of the script')
     args = parser.parse_args()
     if args.minutes is not None:
         args.seconds = 60 * args.minutes
     if args.toy:
-        torch.set_num_threads(1)
         args.samples = 2
-    run = Run(args)
-    run.load()
-    run.fill()
-    run.try_steps()
-    run.train()
-    run.finish()
+    together.run(args.gpus, work, args)
 
 
 if __name__ == '__main__':

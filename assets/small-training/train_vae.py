@@ -186,8 +186,7 @@ def main():
         model.zero_grad()
     trainer = make_trainer(model, exact)
     weights = lambda: {**exact, **trainer.averaged()}
-    good = [m.clone() for m in trainer.master]
-    trainer.push(trainer.master)
+    trainer.keep()
     reserve = 4 if args.toy else 45
     length = max(1.0, args.seconds - (time.time() - start) - reserve)
     sums, seen, step, marked, rate = torch.zeros(4, device=device), 0, 0, 0, args.lr
@@ -208,21 +207,19 @@ def main():
             l1, mse, edges, kl = (sums / (step - marked)).tolist()
             print(f'{time.time() - start:.0f} s, step {step}, {seen} clips, L1 {l1:.4f}, PSNR {10 * math.log10(4 / max(mse, 1e-9)):.2f} dB, edges {edges:.4f}, '
                   f'KL {kl:.2f}, {(time.time() - mark) / (step - marked) * 1000:.0f} ms a step', flush=True)
-            if math.isfinite(l1):
-                good = [m.clone() for m in trainer.master]
-            else:                   # go back to the last good weights and lower the rate
-                print('not finite: back to the last good weights', flush=True)
-                for state, fresh in ((trainer.master, good), (trainer.ema, good)):
-                    torch._foreach_copy_(state, fresh)
-                torch._foreach_zero_(trainer.moment)
-                torch._foreach_zero_(trainer.second)
-                trainer.push(trainer.master)
+            if math.isfinite(l1) and trainer.size().isfinite():
+                trainer.keep()
+            else:
+                print('not finite: back to the last good weights, at half the rate', flush=True)
+                trainer.go_back()
                 rate *= 0.5
             sums.zero_()
             mark, marked = time.time(), step
         if time.time() - saved > 120:
             save(weights(), os.path.join(args.out, 'vae'))
             saved = time.time()
+    if not trainer.size().isfinite():
+        trainer.go_back()
     trainer.push(trainer.ema)
     save(weights(), os.path.join(args.out, 'vae'))
     print(f'trained {step} steps, {seen} clips, {time.time() - start:.0f} s', flush=True)

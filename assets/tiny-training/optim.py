@@ -36,11 +36,15 @@ class Trainer:
             self.stacks.setdefault(tuple(self.master[i].flatten(1).shape), []).append((k, i))
 
     @torch.no_grad()
-    def step(self, lr, lr_muon=None, clip=1.0):
-        """Clips the gradients of the parameters to the norm `clip`, updates the weights once, and clears the gradients. Returns the norm of the gradients before clipping."""
+    def step(self, lr, lr_muon=None, clip=1.0, average=None):
+        """Clips the gradients of the parameters to the norm `clip`, updates the weights once, and clears the gradients. Returns the norm of the gradients before clipping.
+
+        average: a function that replaces the list of fp32 gradients with their averages over several processes."""
         self.steps += 1
         self.ema_steps += 1
         grads = [(torch.zeros_like(p) if p.grad is None else p.grad).float() for p in self.params]
+        if average is not None:
+            average(grads)
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
         torch._foreach_mul_(grads, torch.nan_to_num(clip / (norm + 1e-6), 0.0, 0.0, 0.0).clamp(max=1.0))
         g, m, w = ([s[i] for i in self.ad] for s in (grads, self.moment, self.master))
@@ -71,6 +75,23 @@ class Trainer:
         torch._foreach_copy_([p.data for p in self.params], weights)
         for p in self.params:
             p.grad = None
+
+    def size(self):
+        """Returns the sum of the norms of the weights, as a tensor. It is not finite if a weight is not."""
+        return torch.stack(torch._foreach_norm(self.master)).sum()
+
+    def keep(self):
+        """Keeps a copy of the weights for go_back(), and copies the weights into the model."""
+        self.kept = [m.clone() for m in self.master]
+        self.push(self.master)
+
+    def go_back(self):
+        """Goes back to the kept weights, without moments."""
+        torch._foreach_copy_(self.master, self.kept)
+        torch._foreach_copy_(self.ema, self.kept)
+        for state in (self.moment, self.second):
+            torch._foreach_zero_(state)
+        self.push(self.master)
 
     def averaged(self):
         return dict(zip(self.names, self.ema))
