@@ -26,12 +26,12 @@ from png import write_png  # noqa: E402
 # Settings of each stage. sizes: (height, width, frames, clips per step). lr: learning rate. shift: flow shift. hold: part of the time after which the rate falls.
 # end: rate at the end, as a factor of lr. fill: seconds for filling the pools. fresh: part of the remaining time for new clips. reserve: seconds for drawing samples.
 STAGES = {
-    1: dict(sizes=[(256, 256, 17, 96)], lr=1.5e-3, shift=3.0, hold=1.0, end=1.0, fill=70, fresh=0.3, reserve=35),
-    2: dict(sizes=[(256, 256, 33, 64), (240, 416, 33, 40)], lr=1.2e-3, shift=3.0, hold=1.0, end=1.0, fill=70, fresh=0.3, reserve=45),
-    3: dict(sizes=[(320, 576, 49, 12), (240, 416, 33, 40)], lr=1e-3, shift=4.0, hold=1.0, end=1.0, fill=70, fresh=0.25, reserve=55),
-    4: dict(sizes=[(480, 832, 49, 6)], lr=8e-4, shift=5.0, hold=1.0, end=1.0, fill=90, fresh=0.2, reserve=75),
-    5: dict(sizes=[(480, 832, 49, 6)], lr=6e-4, shift=5.0, hold=0.1, end=0.02, fill=90, fresh=0.2, reserve=75),
-    6: dict(sizes=[(480, 832, 81, 3), (480, 832, 49, 6)], lr=4e-4, shift=5.0, hold=0.1, end=0.02, fill=100, fresh=0.15, reserve=90),
+    1: dict(sizes=[(256, 256, 17, 96)], lr=1.5e-3, shift=3.0, hold=1.0, end=1.0, fill=30, fresh=0.25, reserve=12),
+    2: dict(sizes=[(256, 256, 33, 64), (240, 416, 33, 40)], lr=1.2e-3, shift=3.0, hold=1.0, end=1.0, fill=40, fresh=0.25, reserve=15),
+    3: dict(sizes=[(320, 576, 49, 12), (240, 416, 33, 40)], lr=1e-3, shift=4.0, hold=1.0, end=1.0, fill=40, fresh=0.2, reserve=25),
+    4: dict(sizes=[(480, 832, 49, 6)], lr=8e-4, shift=5.0, hold=1.0, end=1.0, fill=45, fresh=0.2, reserve=45),
+    5: dict(sizes=[(480, 832, 49, 6)], lr=6e-4, shift=5.0, hold=0.1, end=0.02, fill=45, fresh=0.2, reserve=45),
+    6: dict(sizes=[(480, 832, 81, 3), (480, 832, 49, 6)], lr=4e-4, shift=5.0, hold=0.1, end=0.02, fill=60, fresh=0.15, reserve=70),
 }
 TOY = dict(sizes=[(32, 48, 9, 2), (32, 32, 5, 3)], lr=1e-3, shift=3.0, hold=0.5, end=0.1, fill=2, fresh=0.3, reserve=8)
 LARGEST_FILE = 15_500_000           # bytes
