@@ -158,8 +158,12 @@ class Attention(nn.Module):
     def split(self, x):
         return x.unflatten(-1, (self.heads, -1))
 
+    def queries_and_keys(self, x, cos, sin):
+        """Returns q and k [B, heads, tokens, head_dim], after norm and rotary embedding."""
+        return (rotate(self.split(n(p(x))), cos, sin).transpose(1, 2) for n, p in ((self.norm_q, self.to_q), (self.norm_k, self.to_k)))
+
     def over_video(self, x, cos, sin):
-        q, k = (rotate(self.split(n(p(x))), cos, sin).transpose(1, 2) for n, p in ((self.norm_q, self.to_q), (self.norm_k, self.to_k)))
+        q, k = self.queries_and_keys(x, cos, sin)
         y = F.scaled_dot_product_attention(q, k, self.split(self.to_v(x)).transpose(1, 2))
         return self.to_out[0](y.transpose(1, 2).flatten(2))
 

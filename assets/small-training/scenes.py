@@ -1,4 +1,5 @@
-"""Draws scenes of the synthetic world from a seed: numbers for the renderer in data.py, and captions in varied wording."""
+"""Draws scenes of the synthetic world from a seed: numbers for the renderer in data.py, and captions in varied wording. Run as a program, it writes captions to a file."""
+import argparse
 import math
 import random
 
@@ -43,7 +44,6 @@ CAMERA = {
 DIRECTIONS = {'right': (1, 0), 'left': (-1, 0), 'up': (0, -1), 'down': (0, 1)}
 SHAPE_NAMES, TEXTURE_NAMES = list(SHAPES), list(TEXTURES)
 OFTEN = TEXTURE_NAMES + ['plain', 'plain', 'striped', 'checked', 'cloudy']
-
 
 
 def _rotation(rng):
@@ -193,3 +193,17 @@ def take(scenes, index):
     if isinstance(index, slice):
         return {k: v[index] for k, v in scenes.items()}
     return {k: [v[i] for i in index] if k == 'caption' else v[index] for k, v in scenes.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('out', help='a text file, with a caption in each line')
+    parser.add_argument('--count', type=int, default=120)
+    parser.add_argument('--seed', type=int, default=881_000_001, help='seeds of training clips are below 880000000')
+    args = parser.parse_args()
+    with open(args.out, 'w') as f:
+        f.writelines(caption + '\n' for caption in sample(args.seed, args.count)['caption'])
+
+
+if __name__ == '__main__':
+    main()
