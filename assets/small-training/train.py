@@ -453,7 +453,7 @@ def main():
     parser.add_argument('--seed', type=int, default=1, help='use another one to repeat a stage with new clips')
     parser.add_argument('--samples', type=int, default=10)
     parser.add_argument('--sample-steps', type=int, default=30)
-    parser.add_argument('--guidance', type=float, default=5.0)
+    parser.add_argument('--guidance', type=float, default=3.0)
     parser.add_argument('--gpus', type=int, default=1, help='each GPU computes the clips of a step of its own, so N GPUs see N times as many clips')
     parser.add_argument('--no-compile', action='store_true')
     parser.add_argument('--toy', action='store_true', help='a quick test of the script')

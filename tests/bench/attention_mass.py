@@ -110,7 +110,7 @@ def main():
     model.add_argument('--steps', type=int, default=50)
     model.add_argument('--at', default='5,25,45', help='steps to measure, from 0')
     model.add_argument('--shift', type=float, default=5.0)
-    model.add_argument('--guidance', type=float, default=5.0)
+    model.add_argument('--guidance', type=float, default=3.0)
     args = parser.parse_args()
     args.at = [int(step) for step in args.at.split(',')]
     device = 'cuda' if torch.cuda.is_available() else 'cpu'
