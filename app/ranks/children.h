@@ -17,7 +17,7 @@
 
 namespace sparsereel::app {
 
-/// What a rank that was started by Children reads from its environment variables.
+/// The settings that a rank reads from its environment variables if Children started it.
 struct StartedRank {
   int64_t rank = 0;
   std::string device;  // "cuda:1"
