@@ -60,7 +60,8 @@ class Int8ValuesOnGpu : public AttendOnGpu {
 /// them.
 class Records {
  public:
-  /// v: [batch, keys, heads, head_dim] on the GPU. means: true to make records of means too, by dropping all blocks.
+  /// v: [batch, keys, heads, head_dim] on the GPU. All blocks are dropped. With `means`, records of their means are
+  /// made, too.
   Records(const at::Tensor& v, bool means) : heads_(v.size(0) * v.size(2)) {
     const at::Tensor out = at::empty_like(v);
     const at::Tensor map = at::zeros({v.size(0) * v.size(2), blocks_of(v.size(1)), blocks_of(v.size(1))},

@@ -309,7 +309,7 @@ TEST_F(MeansOnGpu, KeepABlockErrorBoundForHeadsThatDiffer) {
 TEST_F(MeansOnGpu, PredictTheErrorOfABlockErrorBoundAsTheCpuDoes) {
   const Inputs x = video(2, 3000, 3000, 2, 64);
   const Result check = expect_predicted_as_on_the_cpu(x, bounded(0.02), 0.03);
-  // In mode sparse, the GPU predicts output lengths only for a sample of the tiles.
+  // In mode sparse, the GPU predicts output lengths only for a sample of the tiles, so it reports no predicted error.
   const Result sparse = on_gpu(x, bounded(0.02));
   EXPECT_EQ(sparse.statistics.kept_blocks, check.statistics.kept_blocks);
   EXPECT_EQ(sparse.statistics.predicted_error(), 0);

@@ -109,7 +109,7 @@ TEST_F(Int8OnGpu, MultipliesExactlyAtAnySize) {
   }
 }
 
-/// The kernel for older GPUs runs on every GPU. It must give the same bits as the other kernel.
+/// The kernel for older GPUs runs on every GPU. It must give the same bits as the kernel that linear() chooses.
 TEST_F(Int8OnGpu, GivesTheSameBitsWithTheKernelForOlderGpus) {
   for (const auto& [rows, out, in] : {std::tuple(1, 16, 16), {129, 272, 144}, {700, 1008, 2064}}) {
     const Linear weights = on(at::kCUDA, layer(out, in, 0));

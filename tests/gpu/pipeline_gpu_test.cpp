@@ -1,4 +1,5 @@
-// Tests the pipeline with random weights on a GPU through plain libtorch operations. Skipped without a GPU.
+// Tests whole pipelines with a small checkpoint on a GPU: dtypes, modes of attention, offloading, LoRAs and step
+// caches. Skipped without a GPU, except for FaultyStep on a CPU.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
