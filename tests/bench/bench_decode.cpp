@@ -45,8 +45,8 @@ void time_decodes(const models::Component& component, at::IntArrayRef latents_sh
   allocator->emptyCache();
 }
 
-/// Times the operations of one stage of the decoder on one batch of frames, and prints a row for each operation.
-/// Decoding a video takes `batches` such batches.
+/// Times operations of the decoder on one batch of frames, and prints a row for each operation. A video has `batches`
+/// batches of frames.
 class Pieces {
  public:
   Pieces(const at::TensorOptions& options, int64_t repetitions, double batches)

@@ -155,8 +155,8 @@ attention::Prologue prologue_of(const Sizes& s, const Activations& a) {
   return p;
 }
 
-/// Returns two operations: the norm and rotary embedding of q and k in mode full, and the prepass of the other modes,
-/// which contains the norm and the embedding.
+/// Returns three operations: the norm and rotary embedding of q and k in mode full, and the prepass of mode sparse
+/// without and with them.
 std::vector<Piece> prologues(const Sizes& s, Activations& a, attention::Workspace& workspace) {
   const at::Tensor qkv = a.wide.narrow(2, 0, 3 * s.channels).view({kBatch, kTokens, 3, s.heads, kHeadDim});
   attention::Context plain{.mode = attention::Mode::sparse, .text_tokens = kText, .only_prepass = true};

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """python tests/bench/diffusers_report.py REPORT.json -o RIVAL.json [--modes eager,compiled] [--device cuda] [--video FILE | --save DIR]
-diffusers on the configuration of a `bench pipeline --report`: same architecture, size, dtype and guidance, random weights; text encoder, denoising steps with their
-split, VAE decode. RIVAL.json is what `bench pipeline --against` and `bench plot` read. In place of measuring --video makes a whole video, for whoever times the
-process, and --save writes the models as a checkpoint folder (with the test tokenizer). Needs torch, diffusers, transformers."""
+Measures diffusers on the configuration of a `bench pipeline --report`: same architecture, size, dtype and guidance, random weights; text encoder, denoising steps with
+their split, VAE decode. `bench pipeline --against` and `bench plot` read RIVAL.json. With --video the script measures nothing and makes a whole video, so that the
+caller can time the process. With --save it writes the models as a checkpoint folder (with the test tokenizer). Needs torch, diffusers, transformers."""
 import argparse
 import gc
 import importlib.metadata
