@@ -68,7 +68,7 @@ std::string authors_name(std::string name) {
 }
 
 /// Writes the same weights as Wan's authors publish them: with q, k and v in one matrix, additional axes of size 1, and
-/// the text half of CLIP.
+/// tensors that do not belong to the vision tower.
 fs::path authors_file(const StoredWeights& weights, const fs::path& file) {
   std::map<std::string, std::pair<std::vector<int64_t>, std::vector<std::byte>>> tensors;
   const auto add = [&](const std::string& name, const std::string& stored, bool below) {

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Compares diffusers' CogVideoX and Wan pipelines with this program on the same noise. diffusers uses the attention of the Python package (attention/python) and
 our order of tokens.
-  python tests/parity/compare_package.py                       writes data/package_cases.json and data/package_golden.safetensors (latents, 60 KB) for the
+  python tests/parity/compare_package.py                       writes data/package_cases.json and data/package_golden.safetensors (latents, 80 KB) for the
                                                                program's parity test
-  python tests/parity/compare_package.py PROGRAM [DEVICE]      runs both, in fp32 on a CPU and in bf16 on a GPU, and prints the difference of their frames
+  python tests/parity/compare_package.py PROGRAM [DEVICE]      runs both on DEVICE (default: cpu), in fp32 on a CPU or bf16 on a GPU, and prints the difference
+                                                               of their frames
 Needs torch, diffusers, transformers, ftfy, safetensors, and SPARSEREEL_ATTENTION_LIBRARY."""
 import json
 import math

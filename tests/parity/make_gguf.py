@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_gguf.py: writes data/gguf/blocks.gguf with the package gguf: a tensor of each type that the reader takes. Writes blocks.safetensors
+"""python tests/parity/make_gguf.py: writes data/gguf/blocks.gguf with the package gguf: a tensor of each type of weights that the reader takes. Writes blocks.safetensors
 beside it: the same tensors in fp32, as that package unpacks them. The package cannot pack K and IQ types. Their blocks are random bytes with scales as large as
 those of weights. Needs gguf 0.19 and safetensors."""
 import pathlib

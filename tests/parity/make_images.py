@@ -72,7 +72,7 @@ def write():
     image.save(FOLDER / "picture.bmp")
     save_file({"image": torch.from_numpy(pixels.copy())}, FOLDER / "bytes.safetensors")
     save_file({"image": torch.from_numpy(pixels / numpy.float32(255))}, FOLDER / "floats.safetensors")
-    deep = pixels.astype(numpy.uint16) * 256 + 200  # 16 bits: rounding to 8 bits would give the next number, but readers drop the lower byte
+    deep = pixels.astype(numpy.uint16) * 256 + 200  # 16 bits: rounding x / 256 would give the next number, but readers drop the lower byte
     png("deep.png", 16, 2, deep)
     png("deep-grey.png", 16, 0, deep[:, :, 0])
     return pixels

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_keyframes.py: writes data/keyframes_golden.safetensors: two pictures as diffusers' MiniMax-H3 fits them to a video, and latents with its
-noise. Needs torch, diffusers (0.42.1 or newer), pillow, safetensors."""
+"""python tests/parity/make_keyframes.py: writes data/keyframes_golden.safetensors: pictures as diffusers' MiniMax-H3 fits them to a video as its first and its last
+frame, and latents with its noise. Needs torch, diffusers (0.42.1 or newer), pillow, safetensors."""
 import pathlib
 
 import torch

@@ -15,8 +15,8 @@ from make_dit import DATA, errors, generator_of, in_fp8, randomize, write
 SMALL = dict(num_attention_heads=2, attention_head_dim=32, hidden_size=48, num_layers=2, num_refiner_layers=2, ffn_dim=80, in_channels=3, audio_in_channels=5, text_dim=20,
              freq_dim=16, time_embed_hidden_dim=24, time_embed_dim=16, rope_freq_dim=4)
 KEPT_IN_FP32 = ("proj_in", "audio_proj_in", "time_embedder", "proj_out", "audio_proj_out")
-# {name: (config, frames, height and width of the latents, length of the sound, number of text tokens, which of these stand for pictures, keyframes, timesteps of video
-# and sound)}
+# {name: (config, frames, height and width of the latents, length of the sound, number of text tokens, spans (first, count) of text tokens that stand for pictures,
+# keyframes, timesteps of video and sound)}
 CASES = {
     "text": (SMALL, (7, 6, 10), 37, 11, [], (), (0.3, 0.6)),
     "first": (SMALL, (7, 6, 10), 37, 11, [(3, 4)], ("first",), (0.0, 0.0)),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """python tests/parity/make_minimax_h3_pipeline.py: writes into data/minimax_h3
-  pipeline/                                          a random-weights MiniMax-H3 pipeline of some 700 KB (64x64, 22 frames)
+  pipeline/                                          a random-weights MiniMax-H3 pipeline of some 900 KB (64x64, 22 frames)
   pipeline_golden.safetensors, pipeline_cases.json   diffusers' results for it
 diffusers refuses videos below 5 seconds, but longer videos would take too long in tests. So this script removes that limit; it changes nothing else in diffusers.
 Needs torch, diffusers (0.42.1 or newer), transformers 5, pillow, safetensors."""

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """python tests/parity/make_mochi_pipeline.py: writes into data/mochi
-  pipeline/                                          a random-weights Mochi pipeline of some 100 KB (64x64, 13 frames)
+  pipeline/                                          a random-weights Mochi pipeline of some 700 KB (64x64, 13 frames)
   pipeline_golden.safetensors, pipeline_cases.json   diffusers' results for it
 Needs torch, diffusers, transformers, sentencepiece, safetensors."""
 import json

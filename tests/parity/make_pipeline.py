@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """python tests/parity/make_pipeline.py: writes into data
-  pipeline/                                          a random-weights CogVideoX pipeline of some 100 KB (64x64, 9 frames)
+  pipeline/                                          a random-weights CogVideoX pipeline of some 300 KB (64x64, 9 frames)
   pipeline_golden.safetensors, pipeline_cases.json   diffusers' results for it
 Needs torch, diffusers, transformers, sentencepiece, safetensors."""
 import contextlib

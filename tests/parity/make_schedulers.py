@@ -37,7 +37,7 @@ def cases():
     for short in CLASSES:
         for prediction in ("epsilon", "sample", "v_prediction"):
             for spacing in ("linspace", "leading", "trailing"):
-                # Zero terminal SNR divides by zero with epsilon prediction at the last timestep.
+                # Zero terminal SNR divides by zero with epsilon prediction at the largest timestep.
                 config = {**PUBLISHED, "prediction_type": prediction, "timestep_spacing": spacing, "rescale_betas_zero_snr": prediction != "epsilon"}
                 yield f"{short}_{prediction}_{spacing}", short, config, 10, torch.float32
         for steps in (1, 2, 4, 7, 25, 50):

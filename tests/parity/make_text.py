@@ -52,7 +52,7 @@ def encoder_golden(folder):
 
 
 def umt5_golden(folder):
-    """Writes a small UMT5 encoder, and its output for prompts of 9 and 24 tokens. The shorter prompt is padded and masked as in Wan's pipeline."""
+    """Writes a small UMT5 encoder. Returns its output for prompts of 9, 24 and 300 tokens. The shortest prompt is padded and masked as in Wan's pipeline."""
     shutil.rmtree(folder, ignore_errors=True)
     small_encoder(UMT5Config, UMT5EncoderModel).save_pretrained(folder)
     ids = torch.randint(2, 100, (2, 24), generator=torch.Generator().manual_seed(3))

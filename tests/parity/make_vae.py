@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """python tests/parity/make_vae.py: writes into data
-  vae_<case>/                                              config.json and random weights, with the encoder's in a file of their own
+  vae_<config>/                                            config.json and random weights, with the encoder's in a file of their own
   vae_golden.safetensors, vae_cases.json                   the output of diffusers' CogVideoX VAE for random latents
   vae_encoder_golden.safetensors, vae_encoder_cases.json   its output for frames
   vae_names.json                                           names and shapes of CogVideoX-2b's VAE

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_wan_pipeline.py: writes into data/wan three random-weights pipelines of some 100 KB each (64x64, 9 frames)
+"""python tests/parity/make_wan_pipeline.py: writes into data/wan three random-weights pipelines of some 250 to 460 KB (64x64, 9 frames)
   pipeline/                                          2.1
   pipeline_two_experts/                              2.2 A14B
   pipeline_5b/                                       2.2 5B
