@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tests/tidy.py BUILD: runs clang-tidy over our sources, two at a time. Removes from the compile commands what only GCC understands."""
+"""tests/tidy.py BUILD: runs clang-tidy over our sources, one per core at a time. Removes from the compile commands what only GCC understands."""
 import json
 import os
 import pathlib

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kKeys = 128 << 10, kNeedles = 9, kDim = 64;
 constexpr int64_t kLength = 4;   // tokens of a needle; sparse attention may lose a needle of one token
 constexpr int64_t kAsking = 64;  // number of queries that ask for each needle
-constexpr double kScore = 15;    // score of a needle's tokens, which gives the needle 0.9 of the attention
+constexpr double kScore = 15;    // log of the sum of exp(score) over a needle's tokens; gives it 0.9 of the attention
 
 int64_t place_of(int64_t needle) {
   return (needle + 1) * kKeys / (kNeedles + 1);

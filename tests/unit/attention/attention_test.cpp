@@ -15,7 +15,8 @@ namespace {
 
 using ::testing::StartsWith;
 
-/// Returns softmax(q k^T scale + mask) v in double. `mask` is [B, H, Nq, Nk] of bool; true means visible.
+/// Returns softmax(q k^T scale) v and the log-sum-exp of the scores in double. `mask` is [B, H, Nq, Nk] of bool; true
+/// means visible.
 std::pair<at::Tensor, at::Tensor> expected(const Inputs& x, const at::Tensor& mask, double scale) {
   const auto heads_first = [](const at::Tensor& t) { return t.transpose(1, 2).to(at::kDouble); };
   at::Tensor scores = at::matmul(heads_first(x.q), heads_first(x.k).transpose(2, 3)) * scale;

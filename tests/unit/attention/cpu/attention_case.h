@@ -218,8 +218,8 @@ inline void make_loud_and_quiet(Case& c) {
 }
 
 /// Makes four channels (two rotary pairs) of k so loud that they hold most of its energy. Subtracting the mean does not
-/// help, because the rotary embedding makes their mean zero. Before the embedding, k is +-30 in these channels of every
-/// token. q is a third as large there as in the other channels.
+/// help, because the rotary embedding makes their mean zero. Before the embedding, k has the mean 30 or -30 in these
+/// channels. q is a third as large there as in the other channels.
 inline void make_loud_channels(Case& c) {
   const KernelParams& p = c.params;
   const auto turn = [&](const View<const float>& view, int64_t tokens, double mean, double gain) {
