@@ -56,7 +56,7 @@ TEST(Int8, MultipliesIntegersOfAnySizeExactly) {
     x.values[0].fill_(-128);
     w.values[0].fill_(-128);
     const Linear layer = layer_of(w);
-    // A row of integers whose largest is 127 does not change when it is quantized.
+    // A row of integers whose largest magnitude is 127 does not change when it is quantized. One with -128 does.
     x.values.select(1, 0).fill_(127);
     const at::Tensor found = linear(x.values.to(at::kFloat), layer);
     const Int8Rows again = quantize_int8(x.values.to(at::kFloat), 0);

@@ -47,8 +47,8 @@ TEST_P(Tiles, DecodeTheWholeFrameForAnySampleSize) {
   EXPECT_LT((frames - repeat_pixels(latents)).abs().max().item<double>(), 1e-6);
 }
 
-// The parameters are tile sizes in pixels. 96 and 120 divide the frame evenly. 100, 104, 112 and 248 do not; for them,
-// the reference returns frames of a wrong size. 16 leaves tiles of a single latent.
+// The parameters are sides in pixels of the frames for which a model was made. A tile covers half of such a side. Only
+// for 480 does the reference return frames of the right size. 16 leaves tiles of a single latent.
 INSTANTIATE_TEST_SUITE_P(Samples, Tiles, ::testing::Values(16, 48, 96, 100, 104, 112, 120, 192, 248, 480));
 
 TEST(Tiles, BlendLinearlyIntoTheNext) {

@@ -99,7 +99,7 @@ TEST_F(MiniMaxH3VaeTest, NeedsMoreMemoryForWiderFrames) {
   EXPECT_GT(vae_->untiled_encode_bytes(1, 768, 1344), vae_->untiled_encode_bytes(1, 768, 256));
 }
 
-/// Returns a VAE with random weights whose decoder has so many heads of 64 channels.
+/// Returns a VAE with random weights whose decoder has `heads` attention heads of 64 channels.
 std::unique_ptr<Vae> random_vae(int64_t heads, VaeParts parts) {
   Component component = test::vae_component(test::minimax_h3(), "vae");
   component.files.clear();

@@ -1,4 +1,5 @@
-// Tests YAML files: each file in configs/ matches its model and no other, and errors name the file and the place.
+// Tests YAML files: CogVideoX's files in configs/ match their own models and no other file does, and errors name the
+// file and the place. model_of_files_test.cpp tests how models of other families are recognized.
 #include "models/store/configs/config_file.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Tests that random weights depend only on the seed, keep activations at unit scale, and can replace any checkpoint.
+// Tests that random weights depend only on name and seed, keep activations at unit scale, and can replace a checkpoint.
 #include "models/store/weights/random_weights.h"
 
 #include <ATen/ATen.h>

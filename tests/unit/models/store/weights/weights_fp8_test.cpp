@@ -174,8 +174,8 @@ TEST_F(Fp8Weights, AreReadUnchangedIfStoredInEightBits) {
   }
 }
 
-/// For 8-bit products, a weight is expanded, the LoRA's change is added, and the sum is quantized again. For other
-/// products, the weight and the change stay separate.
+/// For products in fp8, a weight is expanded, the LoRA's change is added, and the sum is quantized again. For products
+/// in bf16, the weight and the change stay separate.
 TEST_F(Fp8Weights, AreRequantizedWithALoraOnlyForEightBitProducts) {
   write({{"q.weight", q8_}, {"q.weight_scale", at::full({}, 0.25)}, {"k.weight", k8_}});
   EXPECT_FALSE(rounds_again(kFp8));
@@ -211,7 +211,7 @@ TEST_F(Fp8Weights, AreRequantizedIfOnlyPartlyStoredInEightBits) {
   EXPECT_TRUE(load(kFp8).weight.view(at::kByte).equal(expected.values.view(at::kByte)));
 }
 
-/// No 8-bit product can take these formats. Such weights are expanded for each product, even if the run requests 8-bit
+/// Products in fp8 cannot take these formats. Such weights are expanded for each product, even if the run requests fp8
 /// weights.
 TEST_F(Fp8Weights, KeepOtherEightBitFormats) {
   const at::Tensor scale = at::rand({16}) + 0.1;

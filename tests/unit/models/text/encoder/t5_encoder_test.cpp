@@ -1,4 +1,5 @@
-// Tests the errors of the T5 encoder and its buckets of relative positions. tests/parity compares its output.
+// Tests which weights the T5 encoder accepts, its errors, and its buckets of relative positions. tests/parity compares
+// its output.
 #include "models/text/encoder/t5_encoder.h"
 
 #include <ATen/ATen.h>
