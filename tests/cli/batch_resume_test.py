@@ -298,7 +298,7 @@ class Checkpoints(BatchTest):
         self.assertEqual(self.names(), ['clip.mp4'])
 
     def test_keeps_files_that_are_not_checkpoints(self):
-        """Tests an output file whose name is that of another video's checkpoint."""
+        """Tests files that have the name of a video's checkpoint: a text, and the video of another run."""
         checkpoint = self.folder / 'clip.mp4.checkpoint.safetensors'
         (self.folder / 'out').mkdir()
         theirs = self.folder / 'out' / '0000-a.mp4.checkpoint.safetensors'

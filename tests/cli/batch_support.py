@@ -19,7 +19,7 @@ class BatchTest(CommandLineTest):
         return path
 
     def prompts(self, count=ROWS):
-        """Writes a prompt set of `count` rows. Some rows repeat a prompt, and the last row gives a seed."""
+        """Writes a prompt set of `count` rows. Up to 24 rows, all prompts differ. The last row gives a seed."""
         rows = [{'prompt': f'a {COLORS[i % 6]} {SHAPES[i // 2 % 4]} moving'} for i in range(count)]
         rows[-1]['seed'] = 1234
         return self.write('set.jsonl', ''.join(json.dumps(row) + '\n' for row in rows))

@@ -1,5 +1,5 @@
-"""Tests that .ci/run builds what a newcomer builds, and that its build for the tests compiles only what the first build lacks. Works in a copy of this tree with two
-stand-ins: one replaces the compiler and only looks for the word BROKEN; the other replaces the tests and only says that it ran."""
+"""Tests that .ci/run builds what a newcomer builds, and that its build for the tests compiles only what the first build lacks. Works in a copy of this tree with
+stand-ins. The one for the compiler only looks for the word BROKEN. Those for the tests and the other steps of .ci/run only say that they ran."""
 import json
 import os
 import re
@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ['SPARSEREEL']).parent
 LIBRARIES = ('models/public_members.cpp', 'models/text_to_video.cpp', 'attention/library/c_interface.cpp')  # sources of the libraries for other programs, which our program does not use
 
-# Stands in for the compiler. It passes CMake's test compilations to the real compiler. For our sources it writes empty files, and fails if one has the word
-# BROKEN.
+# Stands in for the compiler. It passes CMake's test compilations to the real compiler. For our sources it only writes a script that creates the file `made`, and
+# fails if a source has the word BROKEN.
 COMPILER = """#!/usr/bin/env python3
 import os, re, sys
 from pathlib import Path

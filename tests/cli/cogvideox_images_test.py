@@ -1,4 +1,4 @@
-"""Tests image to video with CogVideoX: videos that begin with a picture, several seeds that encode the picture only once, and what is refused."""
+"""Tests image to video with CogVideoX: videos that begin with a picture, sets whose rows have the same picture, LoRAs for pictures, and what is refused."""
 import json
 import math
 import shutil

@@ -32,7 +32,8 @@ layers:
   - [{topk: 0.12, similarity: -0.1, pv_threshold: 50, error: 0.1, sparsity: 0.2}, {dense: true, error: 0, sparsity: 0}]
   - [{topk: 0.3, similarity: -0.1, pv_threshold: 50, error: 0.1, sparsity: 0.2}, {cdf: 0.9, similarity: -0.1, pv_threshold: 50, error: 0.1, sparsity: 0.2}]
 """
-# The options of each request. All requests also have a prompt, one frame, one step and the size 64x64. "model" is one of MODELS, "output" a file extension.
+# The options of each request. A request that does not give or exclude them also has a prompt (unless it has "from"), one frame, one step and the size 64x64. "model"
+# is one of MODELS, "output" a file extension.
 ROWS = [
     {}, {'prompt': 'ein grüner Stern'}, {'prompt_file': 'prompt.txt'}, {'negative_prompt': 'blurry'}, {'negative_prompt': 'blurry', 'cfg_scale': 1},
     {'max_sequence_length': 8}, {'width': 48, 'height': 32}, {'size': '32x48'}, {'frames': 5}, {'fps': 12.5}, {'seed': 18446744073709551615}, {'steps': 2},

@@ -1,4 +1,4 @@
-"""Tests Open-Sora-Plan: the words that it adds around a prompt, noise at every step, folders as its authors publish them, and faulty model folders."""
+"""Tests Open-Sora-Plan: the words that it adds around a prompt, the bounds of tuning, folders as its authors publish them, and faulty model folders."""
 import json
 import shutil
 import unittest

@@ -282,7 +282,7 @@ class Outputs(CommandLineTest):
 
 
 class OverlappingRuns(CommandLineTest):
-    """Tests runs without -o at the same time: each run must write files of its own."""
+    """Tests that runs without -o at the same time write files of their own, and that a run removes what a killed run left."""
     def start(self, *arguments):
         process = subprocess.Popen([PROGRAM, *map(str, arguments), '-m', MODEL, '--device', 'cpu', '--threads', '1', '--quiet'], cwd=self.folder,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -1,8 +1,8 @@
 """Tests that no measured setting beats a preset of configs/, and that presets keep the promises of configs/README.md.
 
 assets/charts/presets*.json are --report files of `bench quality PROMPTS --preset near,balanced,fast --topk ... --dense-steps ... --cache ... --modes
-quantized,sparse
---times PIPELINE.json`, without each row's `prompts`. The times are those of a model of configs/. A test is skipped if its file is missing.
+quantized,sparse --times PIPELINE.json`, without each row's `prompts`. The times are those of a model of configs/. The test of these files is skipped if there are
+none.
 """
 import json
 import math

@@ -305,7 +305,7 @@ def repeated(unit, size):
 
 
 def spiece(size):
-    """Returns a SentencePiece model of `size` bytes with as many pieces as UMT5's vocabulary. The pieces are made-up letters, each with a score."""
+    """Returns a SentencePiece model of `size` bytes with 256,000 pieces, about as many as UMT5's. The pieces are letters and made-up words, each with a score."""
     def piece(text, kind=b''):
         message = b'\x0a' + bytes([len(text)]) + text + b'\x15' + struct.pack('<f', -10) + kind
         return b'\x0a' + bytes([len(message)]) + message

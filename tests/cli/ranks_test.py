@@ -216,7 +216,7 @@ class Ranks(SharedVideo):
 
 
 class LaunchedRanks(SharedVideo):
-    """Tests ranks that a launcher starts, such as mpirun and srun. With torchrun, another process listens at the address where the ranks meet."""
+    """Tests ranks that a launcher starts, by setting srun's variables. With torchrun, another process listens at the address where the ranks meet."""
 
     def start(self, rank, size, name='clip.safetensors', given=(), **more):
         variables = {'SLURM_PROCID': rank, 'SLURM_STEP_NUM_TASKS': size, 'SLURM_STEP_NODELIST': '127.0.0.1', 'SLURM_JOB_ID': os.getpid(), **more}

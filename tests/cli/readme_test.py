@@ -1,4 +1,4 @@
-"""Runs every command of README.md and of the pages in app/docs/ as it is printed there, but for few and small frames. Also checks the links of all pages.
+"""Runs the commands of README.md and of seven pages in app/docs/ as they are printed there, but for few and small frames. Also checks the links of all pages.
 
 Leaves out downloads, commands that need a GPU or a checkpoint, and two scripts, which have their own tests or run this test.
 """

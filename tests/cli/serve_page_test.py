@@ -137,7 +137,7 @@ class Browser:
 @unittest.skipUnless(BROWSER and DRIVER, 'needs Chromium and chromedriver (packages chromium and chromium-driver)')
 @unittest.skipUnless(Server, 'needs serve_support.py')
 class Page(CommandLineTest):
-    """Uses the page only with the keyboard, in a window of 390 pixels width."""
+    """Uses the page without a mouse, mostly with the keyboard, in a window of 390 pixels width."""
 
     def open(self, *arguments, **options):
         self.server = Server(self.folder, *arguments, **options)

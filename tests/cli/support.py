@@ -222,7 +222,7 @@ class CommandLineTest(unittest.TestCase):
 
     @staticmethod
     def unless(arguments, *options):
-        """Returns the options whose names are not among the arguments. `options` holds names and values in turn. --config counts as --steps."""
+        """Returns the options whose names are not among the arguments. `options` holds names and values in turn. --num-inference-steps and --config count as --steps."""
         left = []
         for name, value in zip(options[::2], options[1::2]):
             names = {name, '--num-inference-steps', '--config'} if name == '--steps' else {name}
