@@ -1,5 +1,5 @@
 """Packs weights as quantized files hold them. The function of a simple format returns a tensor's dtype, its bytes, and the numbers that the bytes represent. The
-function of a format of ComfyUI takes the shape, too. It returns the tensor, the tensors beside it, their description, and the numbers."""
+function of a format of ComfyUI takes the shape, too. It returns the tensor, the tensors beside it, a description of the format, and the numbers."""
 import bisect
 import collections
 import math
