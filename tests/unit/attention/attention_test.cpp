@@ -1,4 +1,5 @@
-// Tests attend() on a CPU: compares every mode with attention in double, and tests masks, statistics and policies.
+// Tests attend() on a CPU: compares full and sparse mode with attention in double, the other modes with these two, and
+// tests masks, statistics and policies.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

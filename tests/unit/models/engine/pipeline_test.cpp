@@ -206,7 +206,7 @@ TEST(Pipeline, ResumesFromTheLastWholeStepAfterCancellationWithinAStep) {
   }
 }
 
-/// With every sampler, the last step must end at the final latents that the sampler predicted before this step.
+/// With each of these samplers, the last step must end at the final latents that the sampler predicted before it.
 TEST(Pipeline, PredictsTheFinalLatentsAtEachStep) {
   const std::string data = SPARSEREEL_TEST_DATA;
   for (const auto& [folder, sampler] : {std::pair("/pipeline", "ddim"), std::pair("/wan/pipeline", "unipc"),

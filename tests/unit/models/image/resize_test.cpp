@@ -1,4 +1,4 @@
-// Tests that resized images have the same bytes as Pillow's at every scale. tests/parity/make_resize.py writes the
+// Tests that images resized to several sizes have the same bytes as Pillow's. tests/parity/make_resize.py writes the
 // golden images.
 #include "models/image/resize.h"
 

@@ -1,4 +1,5 @@
-// Compares linear layers with double precision, for every library that may compute them.
+// Compares linear layers on a CPU with double precision, whether oneDNN or at::linear() computes them. Also tests the
+// names of their weights, and the guard that gives OpenMP all threads.
 #include "models/layers/linear.h"
 
 #include <ATen/ATen.h>

@@ -1,5 +1,5 @@
-// Tests reading single rows of an embedding table, for every format that a table may have. They must equal the rows of
-// the whole, converted table.
+// Tests reading single rows of an embedding table: in bf16, in fp8 with scales, and packed in int8. They must equal the
+// rows of the whole, converted table.
 #include "models/layers/table_rows.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Tests that denoising on any number of ranks gives the same latents, cache decisions and state as on one rank.
+// Tests that denoising on up to four ranks gives the same latents, cache decisions and state as on one rank.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>

@@ -1,4 +1,5 @@
-// Runs the checks of tests/support/group_contract.h for every implementation of Group on CPUs.
+// Runs the checks of tests/support/group_contract.h for groups of processes over sockets, with and without a meter.
+// Also tests what the other ranks do when a process ends or does not answer.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Tests reading a spiece.model: valid files, files that are damaged in every place, and files of another kind.
+// Tests reading a spiece.model: valid files, files that end early, files with random damage, and files of another kind.
 #include "models/text/spiece.h"
 
 #include <gmock/gmock.h>

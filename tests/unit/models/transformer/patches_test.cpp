@@ -1,5 +1,5 @@
 // Tests to which token and channel patchify() moves an element of the latents, and that unpatchify() moves it back, in
-// every token order.
+// native and Hilbert order.
 #include "models/transformer/patches.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,5 @@
-// Tests that every column of a table has an explanation, and that a key stands for the same figure in every table.
+// Tests that every column of a table of `bench` has an explanation, and that a key has the same title and unit in all
+// of them, apart from three keys.
 #include "app/lab/measure/table.h"
 
 #include <gmock/gmock.h>

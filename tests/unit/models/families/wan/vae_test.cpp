@@ -221,7 +221,8 @@ TEST_F(WanVaeEncoder, SkipsLayersWhoseInputRepeatsAndGivesTheSameBits) {
     const at::Tensor expected = encode(never_repeats);
     EXPECT_EQ(most_settled, 0);
     EXPECT_TRUE(encode(frames).equal(expected));
-    // Counts conv_in, the middle layers and conv_out.
+    // 3 layers are conv_in, the middle layers and conv_out. In a residual encoder, each level counts as one layer. In
+    // others, each block and each downsampler does.
     size_t layers = 3 + (config.is_residual ? encoder.down.size() : 0);
     for (const WanDownBlock& level : encoder.down)
       if (!config.is_residual) layers += level.blocks.size() + (level.downsampler ? 1 : 0);

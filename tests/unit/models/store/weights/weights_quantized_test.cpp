@@ -1,5 +1,5 @@
-// Tests weights in each of ComfyUI's formats: they have the values that comfy-kitchen gives them, stay packed in
-// memory, and take LoRAs like expanded weights.
+// Tests weights in ComfyUI's packed formats: they have the values that comfy-kitchen gives them, stay packed in memory,
+// and take LoRAs like expanded weights. Also tests which files are refused.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 

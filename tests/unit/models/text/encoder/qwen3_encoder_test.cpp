@@ -1,5 +1,5 @@
-// Tests which weights the Qwen3 text encoder accepts, from files in every published layout and format. tests/parity
-// compares its output.
+// Tests which weights the Qwen3 text encoder accepts: under every naming scheme, and packed in 8 or 4 bits.
+// tests/parity compares its output.
 #include "models/text/encoder/qwen3_encoder.h"
 
 #include <ATen/ATen.h>
