@@ -1,5 +1,6 @@
-// Tests prompt sets whose encoded texts do not fit into memory at once. The job encodes the texts in parts. It makes
-// the videos of a part before it encodes the texts of the next part.
+// Tests how a job makes the videos of a prompt set. If the encoded texts do not fit into memory at once, the job
+// encodes them in parts, and makes the videos of a part before it encodes the texts of the next part. Also tests a full
+// disk.
 #include "app/jobs/job.h"
 
 #include <c10/core/InferenceMode.h>

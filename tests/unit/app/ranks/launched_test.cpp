@@ -1,4 +1,5 @@
-// Tests what a process learns from its launcher: its rank, the number of ranks, and the address where they meet.
+// Tests what a process learns from its launcher: its rank on its host, the number of ranks, and the address where they
+// meet.
 #include "app/ranks/launched.h"
 
 #include <map>

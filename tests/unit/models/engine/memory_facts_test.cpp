@@ -1,4 +1,4 @@
-// Tests what the program finds out about the memory of the machine.
+// Tests that the host's memory is divided among the processes that share it.
 #include "models/engine/memory_facts.h"
 
 #include <gtest/gtest.h>

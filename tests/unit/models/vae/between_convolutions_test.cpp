@@ -1,4 +1,4 @@
-// Compares the layers between a VAE's convolutions with plain formulas.
+// Compares a VAE's downsampling of frames with torch's convolution of padded frames.
 #include "models/vae/between_convolutions.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Compares PSNR and SSIM with values that were computed by hand.
+// Compares PSNR, SSIM and the relative L1 error with values that were computed by hand, and MS-SSIM with its reference.
 #include "app/lab/measure/quality.h"
 
 #include <ATen/ATen.h>

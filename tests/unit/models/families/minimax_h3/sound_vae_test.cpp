@@ -1,4 +1,4 @@
-// Tests MiniMax-H3's sound VAE: the sound that it returns, and the latents that it refuses.
+// Tests MiniMax-H3's sound VAE: the sound that it returns, and the latents and configs that it refuses.
 #include "models/vae/sound_vae.h"
 
 #include <ATen/ATen.h>

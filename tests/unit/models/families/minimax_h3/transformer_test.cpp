@@ -1,4 +1,5 @@
-// Tests MiniMax-H3's transformer: the inputs that it refuses, and the memory of its weights.
+// Tests MiniMax-H3's transformer: the inputs that it refuses, the padding of a text, the place of a keyframe, and the
+// memory of its weights.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Tests loading Mochi: the names and shapes of the published transformer, and the weights that are refused.
+// Tests loading Mochi: the names and shapes of the published transformer, and the configs that are refused.
 #include <gtest/gtest.h>
 
 #include "tests/support/zero_component.h"

@@ -1,4 +1,5 @@
-// Tests loading Open-Sora-Plan: the names and shapes of the published transformer, and the weights that are refused.
+// Tests loading Open-Sora-Plan: the names and shapes of the published transformer, and the configs of transformers and
+// VAEs that are refused.
 #include <gtest/gtest.h>
 
 #include "models/families/open_sora_plan/config.h"

@@ -1,4 +1,5 @@
-// Tests loading Wan: the names and shapes of the published transformers, and the weights that are refused.
+// Tests loading Wan: the names and shapes of the published transformers, a norm that is ignored, and the configs that
+// are refused.
 #include <gtest/gtest.h>
 
 #include "tests/support/zero_component.h"
