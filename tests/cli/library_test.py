@@ -66,7 +66,7 @@ class Library(CommandLineTest):
             library = subprocess.run([example, *map(str, arguments), 'x.ppm'], capture_output=True, text=True)
             program = self.run_program('generate', '-p', PROMPT, '-o', 'x.mp4', *options)
             # The two messages are equal, except that the library names the field (steps) and the program names the option (--steps).
-        self.assertEqual((library.returncode, library.stderr), (program.returncode, program.stderr.replace('--steps', 'steps')))
+            self.assertEqual((library.returncode, library.stderr), (program.returncode, program.stderr.replace('--steps', 'steps')))
 
     def test_installed_program_finds_its_data_and_its_libraries(self):
         prefix = self.install()
