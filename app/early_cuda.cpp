@@ -19,7 +19,9 @@ Function* symbol(void* library, const char* name) {
 
 /// Creates the primary context of a device through the CUDA driver API; CUDA's runtime then shares it.
 void* start(void* device) {
-  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+  // RTLD_GLOBAL would add the driver to the program's list of libraries. The loader would then read past the end of its
+  // list of constructors, and crash, if this thread loads the driver before the main thread reads the list's length.
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (driver == nullptr) return nullptr;
   auto* const init = symbol<int(unsigned)>(driver, "cuInit");
   auto* const get = symbol<int(int*, int)>(driver, "cuDeviceGet");
