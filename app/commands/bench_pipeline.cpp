@@ -101,8 +101,12 @@ void show_expected(const Settings& settings, const bench::PipelineOptions& optio
                                 {"step_ms", cost.step_ms},
                                 {"link_gigabytes_per_second", speed}};
   report.content["rows"] = rows;
-  const Columns shown =
+  Columns shown =
       columns({"gpus", "passes", "ulysses", "most_heads", "megabytes", "exchange_ms", "step_ms", "speedup"});
+  for (Column& column : shown) {
+    if (column.key == "step_ms") column.meaning = "expected time of a step";
+    if (column.key == "speedup") column.meaning = "how many times as fast as on one GPU";
+  }
   output.deliver("expected, not measured: " + std::to_string(std::lround(cost.tokens)) + " tokens, " +
                      number_text(speed, 3) + " GB/s a GPU, 16 bits\n\n" + markdown(shown, rows, output.aligned()) +
                      explained(shown, rows),

@@ -8,8 +8,6 @@
 namespace sparsereel::app {
 namespace {
 
-constexpr const char* kFullTime = "the same time of full attention";
-
 /// A column of values that the user chose. All digits are shown, and the list below the table does not explain the
 /// column.
 struct Choice {
@@ -19,7 +17,7 @@ const std::vector<Choice> kChoices = {
     {"workload", "workload", "the known model whose attention this is, or the file of captured calls"},
     {"shape", "B,H,N,D", "batch, heads, tokens, head_dim"},
     {"mode", "mode", "full: torch's attention; quantized: every block in 8 bits; sparse: some of the blocks"},
-    {"error_bound", "error", "predicted relative L1 of a call's output that selects its blocks"},
+    {"error_bound", "error", "bound on the predicted error of each query tile"},
     {"arithmetic", "bits", "bits of the products in attention; 8 if the cell is empty"},
     {"selection_rows", "rows", "queries that share one choice of blocks"},
     {"token_order", "order", "the order of the video's tokens"},
@@ -43,17 +41,17 @@ const std::vector<Column> kFigures = {
     {"ms", "ms", 4, "ms", "median of the rounds, or of the steps"},
     {"ms_min", "least", 4, "ms", "the shortest time"},
     {"ms_max", "most", 4, "ms", "the longest time"},
-    {"tops", "TOPS", 4, "10^12 operations/s", "operations of the blocks that were computed over the time"},
-    {"effective_tops", "effective", 4, "10^12 operations/s", "full attention's operations over the time"},
+    {"tops", "TOPS", 4, "10^12 operations/s", "operations of the computed blocks, divided by the time"},
+    {"effective_tops", "effective", 4, "10^12 operations/s", "operations of full attention, divided by the time"},
     {"limit_percent", "% of limit", 3, "%", "TOPS in percent of the tensor cores' limit in the data sheet"},
-    {"speedup", "x full", 3, "", "full attention's time over this row's: 2 is twice as fast, below 1 is slower"},
-    {"prepass_ms", "pre-pass ms", 3, "ms", "the part of the time before the first block"},
+    {"speedup", "x full", 3, "", "how many times as fast as full attention; below 1 is slower"},
+    {"prepass_ms", "pre-pass ms", 3, "ms", "the time before the first block is computed"},
     {"prepass_percent", "pre-pass %", 3, "%", "the pre-pass in percent of the time"},
     {"prediction_ms", "prediction ms", 3, "ms", "the part of the pre-pass that chooses the blocks"},
     {"sparsity", "sparsity", 3, "",
      "share of all blocks that were not computed; dense layers, dense steps and text count as computed"},
     {"skipped_pv", "P.V skipped", 3, "", "share of the computed blocks whose product with V was skipped"},
-    {"mean_share", "mean share", 3, "", "work on the means that replace blocks, as a share of full attention's work"},
+    {"mean_share", "mean share", 3, "", "work on means, as a share of the work of full attention"},
     {"predicted_error", "predicted", 3, "", "error of attention that was predicted when blocks were chosen"},
     {"rel_l1", "rel. L1", 3, "",
      "error of attention's calls, each against exact attention on the same inputs; lower is closer"},
@@ -61,20 +59,20 @@ const std::vector<Column> kFigures = {
     {"computed_steps", "computed", 3, "steps", "steps that the cache did not skip"},
     {"computed_dense_steps", "computed dense", 3, "steps", "computed steps that computed every block"},
     {"psnr", "PSNR dB", 3, "dB",
-     "of the frames against the frames of full attention, mean over the prompts; higher is closer"},
+     "how close the frames are to the frames of full attention, mean over the prompts; higher is closer"},
     {"psnr_lowest", "lowest", 3, "dB", "PSNR of the prompt with the lowest PSNR"},
     {"psnr_difference", "paired, dB", 4, "dB",
      "PSNR minus that of the row that --against names, for the same prompt; mean ± standard error"},
     {"ssim", "SSIM", 4, "", "structural similarity of the frames to the frames of full attention; 1 is equal"},
     {"ms_ssim", "MS-SSIM", 4, "", "the same similarity over five scales"},
     {"step_ms", "ms a step", 4, "ms",
-     "of a step that the cache did not skip: the median; in a run with a cache, the mean"},
+     "median time of a step; with a cache, the mean over the steps that it did not skip"},
     {"denoise_seconds", "denoising, s", 4, "s", "all steps of a video"},
-    {"full_step_ms", "full, ms a step", 4, "ms", kFullTime},
-    {"full_denoise_seconds", "full, s", 4, "s", kFullTime},
+    {"full_step_ms", "full, ms a step", 4, "ms", "a step with full attention"},
+    {"full_denoise_seconds", "full, s", 4, "s", "all steps of a video with full attention"},
     {"beaten_by", "beaten by", 0, "",
-     "of the rows that are both closer and faster, the closest; a row is faster only if the quartiles of the times do "
-     "not overlap"},
+     "a row that is both closer and faster; it counts as faster only if the quartiles of the two times do not "
+     "overlap"},
     {"judge", "judge", 3, "", "prompts whose video the classifier calls right"},
     {"matmul_ms", "matmul", 3, "ms",
      "the part of the step in linear layers and other matrix products outside of attention"},
@@ -82,15 +80,18 @@ const std::vector<Column> kFigures = {
     {"rest_ms", "rest", 3, "ms", "the remainder of the step"},
     {"video_seconds", "video, s", 3, "s", "text, all steps of a whole video, frames and sound, without loading"},
     {"peak_gib", "peak GiB", 3, "GiB", "most GPU memory in use"},
-    {"scaling", "x fewest", 3, "", "how many times as fast as the same row on the fewest GPUs"},
-    {"exchange_ms", "exchange ms", 3, "ms", "the part of a step that rank 0 spends in exchanges, waiting included"},
+    {"scaling", "x fewest", 3, "", "how many times as fast as on the first number of GPUs in the list"},
+    {"exchange_ms", "exchange ms", 3, "ms",
+     "the time that rank 0 spends in exchanges during a step, including waiting"},
     {"exchange_percent", "exchange %", 3, "%", "the exchanges in percent of the step"},
-    {"expected_ms", "expected ms", 4, "ms", "a step, estimated from the links' speed and one GPU's time"},
-    {"expected_exchange_ms", "expected exchange", 3, "ms", "exchanges of a step, estimated from the links' speed"},
-    {"decode_seconds", "decode, s", 3, "s", "decoding of the frames"},
-    {"sound_seconds", "sound, s", 3, "s", "decoding of the sound, with the loading of its decoder"},
-    {"decode_scaling", "decode x fewest", 3, "", "how many times as fast as decoding on the fewest GPUs"},
-    {"megabytes", "MB sent a layer", 3, "MB", "what a GPU sends in a layer: q, k, v and the output"}};
+    {"expected_ms", "expected ms", 4, "ms",
+     "estimated time of a step, from the time on one GPU and the speed of the links"},
+    {"expected_exchange_ms", "expected exchange", 3, "ms", "estimated time of the exchanges in a step"},
+    {"decode_seconds", "decode, s", 3, "s", "decoding the frames"},
+    {"sound_seconds", "sound, s", 3, "s", "loading the decoder of the sound, and decoding the sound"},
+    {"decode_scaling", "decode x fewest", 3, "",
+     "how many times as fast as decoding on the first number of GPUs in the list"},
+    {"megabytes", "MB sent a layer", 3, "MB", "how much a GPU sends in each layer: q, k, v and the output"}};
 
 /// A figure that is derived from another figure. Its key is the other figure's key followed by `ending`.
 struct Derived {
