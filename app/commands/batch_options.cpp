@@ -34,14 +34,13 @@ void add_set_options(CLI::App& command, BatchOptions& options) {
            .example = "sparsereel batch prompts.csv -o shared --share 2/8",
            .in_help = InHelp::all},
           "i/n");
-  set.add(
-      "--gpus-per-video", options.gpus_per_video,
-      {.help = "how many of --gpus make a video together (default 1)",
-       .manual = R"(Lets M of the GPUs of --gpus make each video together; M must divide their number. A video is done
+  set.add("--gpus-per-video", options.gpus_per_video,
+          {.help = "how many of --gpus make a video together (default 1)",
+           .manual = R"(Lets this many GPUs make each video together. --gpus must be a multiple of it. A video is done
            sooner, and the whole set later.)",
-       .example = "sparsereel batch prompts.txt -o videos -m MODEL --gpus 4 --gpus-per-video 2",
-       .in_help = InHelp::all},
-      "N");
+           .example = "sparsereel batch prompts.txt -o videos -m MODEL --gpus 4 --gpus-per-video 2",
+           .in_help = InHelp::all},
+          "N");
   set.add("--status", options.status,
           {.help = "add up the manifests in this folder and make nothing",
            .manual = R"(Adds up the manifests of all shares in a folder of videos: how many videos are finished and

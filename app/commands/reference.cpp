@@ -135,9 +135,9 @@ std::vector<Entry> file_entries() {
   return {
       {.heading = "SETTINGS AND THEIR SOURCES"},
       {.text = R"(Every option with a YAML key can stand in the file of --config. A row of a prompt set wins over the
-          command line. The command line wins over --config. Then follow, each stronger than the next: the profile of
-          --profile, the recipe of --from, the preset, the file of configs/ that fits the model, and the checkpoint.
-          'sparsereel config show' prints each value and its source.)"},
+          command line. The command line wins over --config. Then follow, strongest first: the profile of --profile,
+          the recipe of --from, the settings of --distilled, the preset, the file of configs/ that fits the model, and
+          the checkpoint. 'sparsereel config show' prints each value and its source.)"},
       {.heading = "FILES"},
       {.term = "F.mp4, F.gif.json",
        .text = R"(A video's recipe: in the comment tag of .mp4, .mov, .mkv and .webm, and in a file beside a GIF, a
@@ -145,7 +145,7 @@ std::vector<Entry> file_entries() {
       {.term = "F.latents.safetensors", .text = "The latents of a run, kept until its video is written."},
       {.term = "F.checkpoint.safetensors",
        .text = "The progress of a denoising that was interrupted. The same command continues from it."},
-      {.term = "manifest.<rank>.jsonl",
+      {.term = "manifest.<share>.jsonl",
        .text = "One line for each video of a set, in the folder of batch. A later run skips what is finished."},
       {.term = "F.txt, F.jsonl, F.csv, F.yaml",
        .text = R"(A prompt set. The format of standard input is recognized by its beginning: { for JSON lines, names
@@ -164,7 +164,7 @@ std::vector<Entry> rank_entries() {
       {.heading = "ENVIRONMENT"},
       {.term = "RANK, WORLD_SIZE, LOCAL_RANK",
        .text = R"(The rank of this process, as torchrun sets it. The variables of mpirun (OMPI_COMM_WORLD_RANK and so
-           on) and of Slurm (SLURM_PROCID and so on) do the same. With batch, each rank renders a share of the set;
+           on) and of Slurm (SLURM_PROCID and so on) do the same. With batch, each rank makes a share of the set;
            --share wins over these variables. With generate, the ranks make one video together.)"},
       {.term = "MASTER_ADDR, MASTER_PORT",
        .text = R"(Where the ranks meet: rank 0's host, and a free port there. torchrun sets both variables. Under srun

@@ -175,8 +175,8 @@ void add_goal_options(CLI::App& command, tuning::TuneOptions& options) {
       "--min-psnr", options.min_psnr,
       {.help = "find the fastest setting with at least this PSNR, in dB",
        .manual = R"(Asks for the fastest setting whose videos reach this PSNR against those of full attention, in dB.
-           Higher is closer. Without a goal, tune asks for what the preset balanced promises: a mean of 40 dB, and 36
-           dB for the worst prompt. If no setting reaches the goal, the exit code is 1.)",
+           Higher is closer. Without a goal, tune asks for a mean of 40 dB, and 36 dB for the worst prompt. If no
+           setting reaches the goal, the exit code is 1.)",
        .example = "sparsereel tune prompts.txt --min-psnr 35 -o profile.yaml"},
       "X");
   goal.add(

@@ -34,12 +34,12 @@ std::string default_of(Selection selection) {
 
 std::string topk_help() {
   const std::string means = number_text(usual_topk(Dropped::mean)), none = number_text(usual_topk(Dropped::none));
-  return "share of blocks computed" + default_text("preset's, else " + means + "; no means: " + none);
+  return "share of blocks computed" + default_text("preset's, else " + means + "; without means " + none);
 }
 
 std::string select_help() {
   const std::string means(name(usual_ranking(Dropped::mean))), none(name(usual_ranking(Dropped::none)));
-  return "which blocks are computed" + default_text(means + "; no means: " + none);
+  return "which blocks are computed" + default_text(means + "; without means " + none);
 }
 
 std::string similarity_help() {

@@ -25,8 +25,9 @@ std::vector<OptionSpec> arithmetic() {
        .commands = with_a_model()},
       {.names = "--vae-dtype",
        .help = "number format of the VAE (default auto: usually --dtype)",
-       .manual = R"(Sets the number format in which the VAE decodes, and encodes images. auto is the format that suits
-           the model; for most models it is the format of --dtype. fp32 takes more time and memory.)",
+       .manual = R"(Sets the number format in which the VAE decodes, and encodes images. With auto, the VAE decodes in
+           the format that suits the model, for most models that of --dtype, and encodes images in fp32. fp32 takes
+           more time and memory.)",
        .example = "sparsereel generate -m MODEL --vae-dtype fp32 -p \"a panda\"",
        .in_help = InHelp::all,
        .commands = with_a_model()},
@@ -36,9 +37,9 @@ std::vector<OptionSpec> arithmetic() {
            They take half the memory of 16-bit weights and change the video a little. fp8 needs a GPU of compute
            capability 8.9 or higher, such as a GeForce RTX 40; a CPU emulates it slowly. int8 does the same with
            integers, on every GPU from compute capability 8.0 on, such as a GeForce RTX 30. It rotates columns first,
-           so that a few columns of large values do not cost precision. If the file already has 8-bit weights, they
-           are used as they are. Other packed weights, such as GGUF, are rounded a second time, with a warning. With
-           auto, a GPU multiplies in integers if the file stores int8 weights.)",
+           so that a few columns of large values do not cost precision. If the file already has weights in the format
+           that you ask for, they are used as they are. Packed weights, such as GGUF, are rounded a second time, with a
+           warning. With auto, a GPU multiplies in integers if the file stores int8 weights.)",
        .example = "sparsereel generate -m MODEL --weights fp8 -p \"a panda\"",
        .commands = {Command::bench_pipeline, Command::tune}},
       {.names = "--text-weights",

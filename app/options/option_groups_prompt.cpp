@@ -62,7 +62,7 @@ std::vector<OptionSpec> parts() {
       part("--text-encoder,--t5xxl", kThisPart,
            R"(Reads the text encoder from a file or a folder. It may have another number of bits than the transformer;
                an 8-bit or GGUF file saves several gigabytes. Without the option, the program takes the smallest in
-               the model's folder that has as many bits as the transformer.)",
+               the model's folder that has about as many bits as the transformer, or more.)",
            "sparsereel generate -m MODEL --text-encoder encoder_fp8.safetensors -p \"a panda\"", InHelp::generate),
       part("--image-encoder,--clip-vision", "the encoder of the first image, from a file",
            R"(Reads the image encoder from a file. Only some image-to-video models have one; 'sparsereel inspect'
@@ -84,7 +84,7 @@ std::vector<OptionSpec> names_of_other_programs() {
        .option = {.kind = file,
                   .excludes = {{.other = "random_weights"}, {.other = "transformer"}, {.other = "transformer_2"}}},
        .help = "another name of --transformer, as sd.cpp calls it",
-       .manual = R"(Means --transformer, so that command lines of sd.cpp work. Together with
+       .manual = R"(Means --transformer, so that command lines of stable-diffusion.cpp (sd.cpp) work. Together with
            --high-noise-diffusion-model it means --transformer-2.)",
        .example = "sparsereel generate -m MODEL --diffusion-model dit.gguf -p \"a panda\"",
        .in_help = InHelp::all,
@@ -93,8 +93,8 @@ std::vector<OptionSpec> names_of_other_programs() {
        .option = {.kind = file,
                   .excludes = {{.other = "random_weights"}, {.other = "transformer"}, {.other = "transformer_2"}}},
        .help = "sd.cpp's name of --transformer, for a model of two transformers",
-       .manual = R"(Means --transformer for a model of two transformers, so that command lines of sd.cpp work. The
-           transformer for low noise is then given by --diffusion-model.)",
+       .manual = R"(Means --transformer for a model of two transformers, so that command lines of stable-diffusion.cpp
+           (sd.cpp) work. The transformer for low noise is then given by --diffusion-model.)",
        .example = "sparsereel generate -m DIR --high-noise-diffusion-model h.gguf --diffusion-model l.gguf -p x",
        .in_help = InHelp::all,
        .commands = with_a_model()},
@@ -106,10 +106,11 @@ std::vector<OptionSpec> loras() {
       {.names = "--lora",
        .option = {.excludes = {{.other = "random_weights"}}},
        .help = "add a LoRA; repeat it for several",
-       .manual = R"(Adds the changes of a LoRA to the weights while they are read, so steps take no longer. FILE:0.8
-           scales the changes by 0.8; a scale may be negative. Several LoRAs are separated by commas, or the option is
-           repeated. For a model of two transformers, FILE@high changes the transformer for high noise and FILE@low
-           the one for low noise. Layers that the model does not have are left out with a warning.)",
+       .manual = R"(Adds the changes of a LoRA to the weights. Steps take longer only if the model's file holds packed
+           or 8-bit weights, such as GGUF. FILE:0.8 scales the changes by 0.8; a scale may be negative. Several LoRAs
+           are separated by commas, or the option is repeated. For a model of two transformers, FILE@high changes the
+           transformer for high noise and FILE@low the one for low noise. Layers that the model does not have are left
+           out with a warning.)",
        .example = "sparsereel generate -m MODEL --lora style.safetensors:0.8 -p \"a panda\"",
        .in_help = InHelp::generate,
        .commands = that_denoise(),

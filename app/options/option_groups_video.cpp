@@ -31,8 +31,8 @@ std::vector<OptionSpec> size() {
        .commands = that_denoise()},
       {.names = "--frames,--num-frames,--frame-num",
        .help = "number of frames (default: the model's)",
-       .manual = R"(Sets the number of frames. A model can make only certain numbers: a multiple of the VAE's temporal
-           stride plus 1, such as 4k + 1. An error offers the two nearest. Time grows faster than the number of
+       .manual = R"(Sets the number of frames. A model can make only certain numbers, such as 4k + 1 (1, 5, 9 and so
+           on). An error offers the two nearest. Time grows faster than the number of
            frames.)",
        .example = "sparsereel generate -p \"a panda\" --frames 33",
        .commands = that_denoise()},

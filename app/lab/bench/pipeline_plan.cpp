@@ -117,8 +117,9 @@ void add_extras(CLI::App& command, const OptionGroup& group, PipelineOptions& op
        .in_help = InHelp::all});
   group.add("--dry-run", options.dry_run,
             {.help = "print the expected gain of several GPUs; measure nothing",
-             .manual = R"(Prints the gain of several GPUs that a cost model expects, and measures nothing. The value
-                 gives the milliseconds of a step on one GPU and, after a comma, the GB/s that a GPU can send.)",
+             .manual = R"(Prints the gain that a cost model expects of 2, 4 and 8 GPUs, and of the numbers in --gpus. It
+                 measures nothing. The value gives the milliseconds of a step on one GPU and, after a comma, the GB/s
+                 that a GPU can send.)",
              .example = "sparsereel bench pipeline --gpus 4 --dry-run 5180,340",
              .in_help = InHelp::all},
             "MS");

@@ -44,7 +44,7 @@ struct TunePlan {
   std::string budget;  // as given
   double budget_seconds = 0;
   Goal goal;
-  bool goal_asked = false;  // if false, the goal is what the preset balanced promises
+  bool goal_asked = false;  // if false, the goal is the default of goal_of()
   Axes axes;
   std::vector<Preset> presets;
   std::map<std::string, std::string> given;  // the user's options of block selection, which go into the profile
