@@ -19,6 +19,7 @@
 #include "app/jobs/interrupt.h"
 #include "app/options/choice_commands.h"
 #include "app/options/command_tree.h"
+#include "app/options/nearest.h"
 #include "app/options/option_text.h"
 #include "app/ranks/asked_ranks.h"
 #include "app/ranks/children.h"
@@ -211,7 +212,7 @@ void check_stdout() {
   struct stat output {};
   const bool piped = fstat(STDOUT_FILENO, &output) == 0 && (S_ISFIFO(output.st_mode) || S_ISSOCK(output.st_mode));
   if (failed && !piped)
-    throw run_failure("stdout could not be written", "check that standard output is open, and that its disk has room");
+    throw run_failure("standard output could not be written", "check that it is open, and that its disk has room");
 }
 
 int run_to_exit_code(int argc, char** argv, RunReport& report) {

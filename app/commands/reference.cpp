@@ -184,17 +184,20 @@ std::vector<Entry> rank_entries() {
 }
 
 std::vector<Entry> machine_entries() {
-  return {{.term = "CUDA_VISIBLE_DEVICES",
-           .text = "The GPUs that the program sees, as for every CUDA program. --device cuda:N counts only these."},
-          {.term = "OMP_NUM_THREADS", .text = "The number of CPU threads, if --threads is not given."},
-          {.term = "OMP_WAIT_POLICY",
-           .text = R"(The program sets it to passive, unless this or GOMP_SPINCOUNT is set: CPU threads that wait
+  return {
+      {.term = "SPARSEREEL_FFMPEG",
+       .text = "The ffmpeg program to run, if this build has no FFmpeg libraries. The default is ffmpeg on the PATH."},
+      {.term = "CUDA_VISIBLE_DEVICES",
+       .text = "The GPUs that the program sees, as for every CUDA program. --device cuda:N counts only these."},
+      {.term = "OMP_NUM_THREADS", .text = "The number of CPU threads, if --threads is not given."},
+      {.term = "OMP_WAIT_POLICY",
+       .text = R"(The program sets it to passive, unless this or GOMP_SPINCOUNT is set: CPU threads that wait
                leave the CPU to others.)"},
-          {.term = "SPARSEREEL_ATTENTION_KERNEL",
-           .text = R"(hopper, ada, ampere, avx512, avx2 or portable: uses this kernel in place of the best one, for
+      {.term = "SPARSEREEL_ATTENTION_KERNEL",
+       .text = R"(hopper, ada, ampere, avx512, avx2 or portable: uses this kernel in place of the best one, for
                comparisons. With ada, a CPU emulates the arithmetic of ada in place of that of hopper.)"},
-          {.term = "TERM",
-           .text = R"(With dumb, progress is printed as lines in place of a bar. The same happens if standard error is
+      {.term = "TERM",
+       .text = R"(With dumb, progress is printed as lines in place of a bar. The same happens if standard error is
                not a terminal.)"}};
 }
 

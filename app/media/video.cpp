@@ -204,7 +204,7 @@ bool is_video(const fs::path& path) {
 OutputKind output_kind(const fs::path& path) {
   if (path.empty()) throw bad_option("output", "is empty", std::string("name a file: ") + kKnown);
   if (path == "-")
-    throw bad_option("output", "-: no video is written to stdout", std::string("name a file: ") + kKnown);
+    throw bad_option("output", "-: no video is written to standard output", std::string("name a file: ") + kKnown);
   std::error_code ignored;  // an error of the checks for a folder, such as a name that is too long
   const std::string text = extension(path);
   const fs::path named = "video" + path.filename().string();

@@ -213,7 +213,7 @@ std::string missing_command(const CLI::App& program, const std::vector<std::stri
   const std::string path = describe(*command).path;
   if (depth >= words.size()) return (path.empty() ? "sparsereel" : path) + " needs a command";
   if (words[depth].starts_with("-")) return unused_words(program);
-  return shell_quoted(words[depth]) + " is no command" + (path.empty() ? "" : " of " + path);
+  return shell_quoted(words[depth]) + " is not a command" + (path.empty() ? "" : " of " + path);
 }
 
 std::string command_line_remedy(const CLI::App& program, const std::vector<std::string>& words) {

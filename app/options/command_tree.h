@@ -70,8 +70,9 @@ std::pair<const CLI::App*, size_t> named_command(const CLI::App& program);
 /// Lists the words that the command does not take: "decode does not take --count 2".
 std::string unused_words(const CLI::App& program);
 
-/// Returns an error if the command line lacks a command: "speed is no command of bench" or "bench needs a command". If
-/// an option stands in place of the command, returns unused_words(). Returns an empty string if no command is missing.
+/// Returns an error if the command line lacks a command: "speed is not a command of bench" or "bench needs a command".
+/// If an option stands in place of the command, returns unused_words(). Returns an empty string if no command is
+/// missing.
 std::string missing_command(const CLI::App& program, const std::vector<std::string>& words);
 
 /// Returns the remedy if CLI11 refuses the command line `words`.

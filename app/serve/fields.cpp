@@ -39,7 +39,7 @@ std::string file_named(const std::string& key, const std::string& name, const Na
   std::vector<std::string> names;
   for (const auto& [each, file] : files) names.push_back(each);
   throw bad_option(
-      key, "'" + name + "' is no name that this server offers",
+      key, "'" + name + "' is not a name that this server offers",
       names.empty() ? "start the server with --" + key + "-dir" : did_you_mean(name, names, "see /v1/options"));
 }
 

@@ -42,7 +42,8 @@ std::optional<std::string> take_end(std::string& text, char mark, const char* no
 }
 
 Error refusal(const std::string& text, const std::string& problem) {
-  return bad_option("lora", text + ": " + problem, "write FILE, FILE:0.8, or FILE@high:0.8 for one of two experts");
+  return bad_option("lora", text + ": " + problem,
+                    "write FILE, FILE:0.8, or FILE@high:0.8 for one of two transformers");
 }
 
 /// Parses the text by its ':' and '@' alone, without looking for the file.

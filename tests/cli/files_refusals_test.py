@@ -32,9 +32,9 @@ class Refusals(Models):
 
     def test_refuses_one_expert_without_the_other(self):
         folder = self.comfy('two', 'comfy', {'transformer': 'wan_high_noise'})
-        self.refused(['wan_high_noise.safetensors: is the expert for high noise, but the other expert is missing', 'name it by transformer_2'], '-m', folder)
+        self.refused(['wan_high_noise.safetensors: is the transformer for high noise, but the other transformer is missing', 'name it by transformer_2'], '-m', folder)
         (folder / 'diffusion_models' / 'wan_high_noise.safetensors').rename(folder / 'diffusion_models' / 'wan-low.safetensors')
-        self.refused(['wan-low.safetensors: is the expert for low noise', 'name it by transformer'], '-m', folder)
+        self.refused(['wan-low.safetensors: is the transformer for low noise', 'name it by transformer'], '-m', folder)
 
     def test_refuses_several_files_for_one_part(self):
         folder = self.comfy('one', 'comfy', {'transformer': 'a'})

@@ -104,10 +104,10 @@ class Errors(CommandLineTest):
                 self.assertEqual((self.folder / 'notes.txt').read_text(), 'mine')
 
     def test_suggest_the_nearest_command_and_list_all(self):
-        for arguments, words in ((['bench', 'speed'], ['speed is no command of bench', 'use attention, pipeline, quality or plot', f"see '{PROGRAM} bench --help'"]),
-                                 (['bench', 'pipelin'], ['pipelin is no command of bench', 'did you mean pipeline?']), (['bench'], ['bench needs a command', 'use attention']),
-                                 (['config'], ['config needs a command', 'use show']), (['config', 'shwo'], ['shwo is no command of config', 'did you mean show?']),
-                                 ([], ['sparsereel needs a command', 'use generate, batch']), (['genrate'], ['genrate is no command', 'did you mean generate?', 'use generate, batch']),
+        for arguments, words in ((['bench', 'speed'], ['speed is not a command of bench', 'use attention, pipeline, quality or plot', f"see '{PROGRAM} bench --help'"]),
+                                 (['bench', 'pipelin'], ['pipelin is not a command of bench', 'did you mean pipeline?']), (['bench'], ['bench needs a command', 'use attention']),
+                                 (['config'], ['config needs a command', 'use show']), (['config', 'shwo'], ['shwo is not a command of config', 'did you mean show?']),
+                                 ([], ['sparsereel needs a command', 'use generate, batch']), (['genrate'], ['genrate is not a command', 'did you mean generate?', 'use generate, batch']),
                                  (['bench', '--topk', 0.5], ['bench does not take --topk 0.5'])):
             with self.subTest(arguments):
                 self.fail_with(self.run_program(*arguments), 2, *words)

@@ -226,7 +226,7 @@ class Options(CommandLineTest):
             with self.subTest(command), open('/dev/full', 'w') as full:
                 result = subprocess.run([PROGRAM, *map(str, command)], stdout=full, stderr=subprocess.PIPE, text=True)
                 self.assertEqual(result.returncode, 1)
-                self.assertIn('stdout could not be written', result.stderr)
+                self.assertIn('standard output could not be written', result.stderr)
 
     def test_does_not_show_a_missing_prompt_as_empty(self):
         self.assertNotIn('prompt', self.show())

@@ -269,7 +269,7 @@ class BenchQuality(CommandLineTest):
         self.assertIn('--plot a.png would show nothing: every row has a cache, and with --timed-steps 2 no row with a cache is timed', result.stderr)
         self.assertNotIn('rows', json.loads(result.stdout))
         self.assertNotIn('a.png', self.names())
-        warning = 'with --timed-steps 2 no row with a cache is timed: that takes the 20 steps of a whole video, because a few do not show how many are reused'
+        warning = 'with --timed-steps 2 no row with a cache is timed: timing a cache takes the 20 steps of a whole video, because a few do not show how many are reused'
         result = self.succeed(self.bench(*arguments, *cached))
         self.assertEqual(json.loads(result.stdout)['warnings'], [warning])
         self.assertEqual([row['denoise_seconds'] for row in json.loads(result.stdout)['rows']], [None, None])

@@ -104,7 +104,7 @@ class BadFolders(CommandLineTest):
         shutil.rmtree(model / 'transformer_2')
         self.refused(model, 'model/transformer_2/config.json: no such file', 'download')
         self.edit(model / 'model_index.json', transformer_2=[None, None])
-        self.refused(model, 'model_index.json: boundary_ratio is 0.75, but transformer_2 is missing', 'a model of two experts has boundary_ratio and transformer_2')
+        self.refused(model, 'model_index.json: boundary_ratio is 0.75, but transformer_2 is missing', 'a model of two transformers has boundary_ratio and transformer_2')
 
     def test_refuses_an_impossible_boundary(self):
         model = self.model(TWO)
@@ -112,7 +112,7 @@ class BadFolders(CommandLineTest):
                              ('high', 'boundary_ratio is "high"'), (True, 'boundary_ratio is true'), ('none', 'transformer_2 is given, but boundary_ratio is missing')):
             with self.subTest(value):
                 self.edit(model / 'model_index.json', boundary_ratio=value)
-                self.refused(model, f'model_index.json: {words}', 'a model of two experts has')
+                self.refused(model, f'model_index.json: {words}', 'a model of two transformers has')
 
     def test_refuses_the_vae_of_another_version(self):
         model = self.model(LATENTS_OF_16_PIXELS)

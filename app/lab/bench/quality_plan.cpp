@@ -134,12 +134,12 @@ std::string check_times(const QualityPlan& plan) {
   if (plan.times || cached == 0 || plan.rounds_to_time() == 0 || plan.times_caches()) return {};
   const std::string given = "--timed-steps " + std::to_string(*plan.options.timed_steps);
   const std::string why = "the " + counted(plan.video.num_inference_steps, "step") +
-                          " of a whole video, because a few " + "do not show how many are reused";
+                          " of a whole video, because a few do not show how many are reused";
   if (cached == std::ssize(rows) && !plan.options.plot.empty())
     throw bad_input("--plot " + plan.options.plot + " would show nothing: every row has a cache, and with " + given +
-                        " no row with a cache is timed: that takes " + why,
+                        " no row with a cache is timed: timing a cache takes " + why,
                     "leave out --timed-steps, or leave out --plot");
-  return "with " + given + " no row with a cache is timed: that takes " + why;
+  return "with " + given + " no row with a cache is timed: timing a cache takes " + why;
 }
 
 QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& options) {

@@ -216,8 +216,10 @@ std::vector<std::string> warnings_of(const TunePlan& plan, const Found& found, c
   for (const auto& layer : profile.heads)
     for (const attention::ProfileHead& head : layer) beyond += head.error > plan.bounds.l2 ? 1 : 0;
   if (beyond > 0)
-    warnings.push_back(counted(beyond, "head") + " of the untuned policy exceed" + (beyond == 1 ? "s" : "") +
-                       " the usual bounds; a profile within them would be slower (--l1 enforces the bounds)");
+    warnings.push_back(
+        counted(beyond, "head") + " exceed" + (beyond == 1 ? "s" : "") +
+        " the default bounds of error, because settings within the bounds would be slower (--l1 enforces "
+        "the bounds)");
   if (!found.search)
     warnings.emplace_back("no whole videos were compared: cache, dense steps and weights were not searched");
   if (!found.complete)

@@ -29,7 +29,8 @@ constexpr const char *kSecond = "transformer_2", *kImageEncoder = "image_encoder
 
 [[noreturn]] void refuse(
     const Checkpoint& checkpoint, const std::string& cause,
-    const char* remedy = "a model of two experts has boundary_ratio and transformer_2, other models have neither") {
+    const char* remedy =
+        "a model of two transformers has boundary_ratio and transformer_2, other models have neither") {
   throw bad_file(checkpoint.index_file(), cause, remedy);
 }
 
@@ -72,7 +73,7 @@ void check_second(const Checkpoint& checkpoint, const WanConfig& first, const st
   check_fits(second_file, "in_channels", second.in_channels, file + ": in_channels", first.in_channels);
   if (first.attends_to_images() || second.attends_to_images())
     throw bad_file(first.attends_to_images() ? file : second_file,
-                   "image_dim is given, but models of two experts attend to no images",
+                   "image_dim is given, but models of two transformers attend to no images",
                    "use components of one checkpoint");
 }
 

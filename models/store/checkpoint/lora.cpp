@@ -313,7 +313,7 @@ std::string chosen_by_name(const std::vector<LoraChoice>& given, const std::vect
       files += (files.empty() ? "" : ", ") + chosen[i].file.string() + " to the transformer for " + chosen[i].expert +
                " noise";
   return files.empty() ? files
-                       : "the names of LoRAs decide to which expert they are added: " + files +
+                       : "the names of LoRAs decide to which transformer they are added: " + files +
                              "; FILE@high or FILE@low overrides that";
 }
 
@@ -385,7 +385,7 @@ std::vector<std::string> add_loras(Checkpoint& checkpoint, const ModelSpec& spec
       throw bad_option("lora",
                        text_of({choice}, true) + ": its layers of the text encoder, which all transformers share, " +
                            "would be added twice",
-                       "give the file once; without an expert's name it changes all transformers");
+                       "give the file once; without @high or @low it changes all transformers");
   }
   return warnings;
 }

@@ -53,7 +53,7 @@ Error no_transformer(const fs::path& model, const Offered& offered) {
     return bad_option(kSecondTransformer,
                       offered.named.at(kSecondTransformer).front().file.string() + ": belongs to another model than " +
                           offered.named.at(kTransformer).front().file.string(),
-                      "name two experts of one model");
+                      "name the two transformers of one model");
   if (!all.empty())
     return bad_file(all.front().file, "is a transformer of an unknown model: " + sizes_text(all.front().sizes),
                     "use a transformer of a model that configs/ describes");
@@ -75,8 +75,9 @@ const FoundPart& main_part(const Candidate& candidate) {
 Error lone_expert(const Candidate& candidate, const Offered& offered) {
   const FoundPart& part = main_part(candidate);
   const bool high = part.expert == "high";
-  const std::string which = part.expert.empty() ? "one of two experts" : "the expert for " + part.expert + " noise";
-  return bad_file(part.file, "is " + which + ", but the other expert is missing" + not_read(offered.found),
+  const std::string which =
+      part.expert.empty() ? "one of two transformers" : "the transformer for " + part.expert + " noise";
+  return bad_file(part.file, "is " + which + ", but the other transformer is missing" + not_read(offered.found),
                   "put the other file beside this one, or name it by " +
                       std::string(high ? kSecondTransformer : kTransformer) +
                       (high ? "" : ", and this one by " + std::string(kSecondTransformer)));

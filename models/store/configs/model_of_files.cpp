@@ -90,10 +90,11 @@ void check_named_experts(const Offered& offered) {
   const FoundPart &high = first->second.front(), &low = second->second.front();
   if (are_one_file(high, low)) throw one_file_for_two(low.file);
   if (high.expert == "low" || low.expert == "high")
-    throw bad_option(kTransformer,
-                     high.file.string() + ": by its name, this file or " + low.file.string() + " is the other expert",
-                     "give the file for high noise as " + std::string(kTransformer) +
-                         ", and the file for low noise as " + kSecondTransformer);
+    throw bad_option(
+        kTransformer,
+        high.file.string() + ": by its name, this file or " + low.file.string() + " is the other transformer",
+        "give the file for high noise as " + std::string(kTransformer) + ", and the file for low noise as " +
+            kSecondTransformer);
 }
 
 /// Removes candidates that do not fit a request with images, or without images. If no candidate fits, keeps all.

@@ -137,7 +137,8 @@ TEST_F(PublishedFiles, DistinguishWan21AndWan22ByTheNumberOfTransformers) {
   EXPECT_EQ(model(), "wan-2.1-14b");
   fs::remove(plain);
   const fs::path high = write_wan("unet/wan2.2_t2v_high_noise_14B_fp8_scaled.safetensors", "2.1 14b", spelled);
-  EXPECT_TRUE(throws_error([&] { model(); }, {"high_noise_14B", "for high noise, but the other expert is missing"}));
+  EXPECT_TRUE(
+      throws_error([&] { model(); }, {"high_noise_14B", "for high noise, but the other transformer is missing"}));
   write_wan("unet/Wan2_2-T2V-A14B-LOW_fp8_e4m3fn_scaled_KJ.safetensors", "2.1 14b", spelled);
   const Checkpoint two = open_model(folder_.path(), {}, kConfigFolder);
   EXPECT_EQ(two.index_file().stem(), "wan-2.2-a14b");
