@@ -25,8 +25,8 @@ std::vector<OptionSpec> size() {
       {.names = "--size",
        .help = "720x480; or 480p: that area in the image's shape, else 16:9",
        .manual = R"(Sets width and height together. An area such as 480p or 720p leaves the shape open: the video
-           takes that of the image, and without an image it is 16:9. A model that was made for a single size keeps its
-           own shape.)",
+           takes that of the image, and without an image it is 16:9. A model with a single size
+           refuses an area.)",
        .example = "sparsereel generate -m MODEL -i panda.jpg -p \"a panda waves\" --size 480p",
        .commands = that_denoise()},
       {.names = "--frames,--num-frames,--frame-num",
