@@ -78,10 +78,11 @@ std::vector<OptionSpec> method() {
        .in_help = InHelp::all,
        .commands = {tune}},
       {.names = "--cdf",
-       .help = "replaces --topk: computed share of what --select ranks blocks by" + default_of(Selection::cdf),
-       .manual = R"(Computes the fewest blocks that together hold this share of the measure that --select chooses,
-           above 0 and up to 1. The number of blocks, and so the time, depends on the layer, the step and the prompt.
-           The option replaces --topk.)",
+       .help = "replaces --topk: share of the predicted error that is computed" + default_of(Selection::cdf),
+       .manual =
+           R"(Computes the fewest blocks that together hold this share of the predicted error, or with --select mass
+           of the attention weights. It is above 0 and up to 1. The number of blocks, and so the time, depends on the
+           layer, the step and the prompt. The option replaces --topk.)",
        .example = "sparsereel generate -p \"a panda\" --cdf 0.9",
        .in_help = InHelp::research,
        .commands = {tune}},

@@ -85,7 +85,7 @@ std::string frame_count_warning(const Plan& plan, const ModelSpec& spec) {
   if (plan.decoded_frames == plan.num_frames) return {};
   const auto [below, above] = nearest_frames(spec, plan.num_frames);
   return "the decoder makes " + std::to_string(plan.decoded_frames) + " frames instead of " +
-         std::to_string(plan.num_frames) + ", as the reference does for an even number of latent frames: ask for " +
+         std::to_string(plan.num_frames) + ", because the number of latent frames is even: ask for " +
          std::to_string(below) + " or " + std::to_string(above) + " to get exactly as many";
 }
 
