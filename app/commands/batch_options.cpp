@@ -14,7 +14,7 @@ void add_set_options(CLI::App& command, BatchOptions& options) {
   const OptionGroup set(command, "Prompt set");
   set.add("FILE", options.set,
           {.help = "prompts: .txt (one a line), .jsonl, .csv or .yaml; - is standard input",
-           .manual = R"(Names the prompt set. A .txt has one prompt a line; the others have one video a row, with any
+           .manual = R"(Names the prompt set. A .txt has one prompt a line; the others have one video a row, with
                options of generate, which win over the command line. After an interruption, the same command makes
                only the videos that are missing.)",
            .example = "sparsereel batch prompts.csv -o videos --steps 20"},

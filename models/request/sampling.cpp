@@ -30,7 +30,7 @@ std::string sampler_class(const Request& request, const ModelSpec& spec) {
     classes.push_back(sampler.class_name);
   }
   known.insert(known.end(), classes.begin(), classes.end());
-  throw bad_option("scheduler", text + " is unknown", "use " + list_of(known));
+  throw bad_option("scheduler", text + " is not a sampler of this model", "use " + list_of(known));
 }
 
 bool flows(const Request& request, const ModelSpec& spec) {

@@ -208,7 +208,7 @@ TEST(Library, RefusesTheSameValuesAsTheCommandLine) {
       {[](auto& r) { r.flow_shift = 1e300; }, "flow_shift 1e+300 is not a number above 0 and at most 1e+09"},
       {[](auto& r) { r.flow_shift = -1; }, "flow_shift -1 is not a number above 0 and at most 1e+09"},
       {[](auto& r) { r.guidance_passes = "both"; }, "guidance_passes both: one of batched, in-turn is needed"},
-      {[](auto& r) { r.scheduler = "euler"; }, "scheduler euler is unknown"},
+      {[](auto& r) { r.scheduler = "euler"; }, "scheduler euler is not a sampler of this model"},
       {[](auto& r) { r.topk = 0; }, "topk is 0"},
       {[](auto& r) { r.topk = 1.5; }, "topk is 1.5"},
       {[](auto& r) { r.topk = 1.0000001; }, "topk is 1.0000001"},
