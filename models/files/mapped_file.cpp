@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -25,6 +26,10 @@ struct GuardedRange {
 };
 
 namespace {
+
+// A read is split into pieces. With each piece, the kernel is asked to fetch the piece that lies this far ahead. A file
+// that is not in the page cache is then read from the disk with several requests at a time.
+constexpr size_t kPiece = size_t{1} << 20, kAhead = size_t{32} << 20;
 
 std::mutex ranges_mutex;
 std::atomic<GuardedRange*> first_range = nullptr;
@@ -125,12 +130,29 @@ MappedFile::~MappedFile() {
   ::close(descriptor_);
 }
 
+void MappedFile::read(size_t offset, std::span<std::byte> to, size_t end) const {
+  while (!to.empty()) {
+    const size_t size = std::min(to.size(), kPiece);
+    if (offset + kAhead < end)
+      ::posix_fadvise(descriptor_, static_cast<off_t>(offset + kAhead), static_cast<off_t>(kPiece),
+                      POSIX_FADV_WILLNEED);
+    const ssize_t got = ::pread(descriptor_, to.data(), size, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) throw_lost();
+    offset += static_cast<size_t>(got);
+    to = to.subspan(static_cast<size_t>(got));
+  }
+}
+
 /// Compares sizes too, because no signal reports every loss: if the file was cut within a page, the rest of that page
 /// reads as zeros.
 void MappedFile::check_whole() const {
   struct stat status = {};
   const bool is_shorter = ::fstat(descriptor_, &status) == 0 && static_cast<uint64_t>(status.st_size) < bytes_.size();
-  if (!is_shorter && !range_->is_cut) return;
+  if (is_shorter || range_->is_cut) throw_lost();
+}
+
+void MappedFile::throw_lost() const {
   throw Error(ErrorKind::failed,
               path_.string() + ": became shorter, or could not be read to its end, while it was in use",
               "wait until the file is written or downloaded completely, then run again", {.file = path_.string()});

@@ -22,10 +22,16 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::span<const std::byte> bytes() const { return bytes_; }
+  /// Copies the bytes from `offset` on into `to`. Reads from the file, which needs no page faults and is about twice as
+  /// fast as copying from the mapping. `end` is where the range ends that the caller reads in the near future. Any
+  /// number of threads may call this. Throws the Error of check_whole() if the file ends too early or cannot be read.
+  void read(size_t offset, std::span<std::byte> to, size_t end) const;
   /// Throws Error naming the file if it became shorter since it was opened, or if a part could not be read.
   void check_whole() const;
 
  private:
+  [[noreturn]] void throw_lost() const;
+
   std::filesystem::path path_;
   std::span<const std::byte> bytes_;
   int descriptor_ = -1;

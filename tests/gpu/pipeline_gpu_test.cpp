@@ -200,11 +200,13 @@ INSTANTIATE_TEST_SUITE_P(Device, FaultyStep, ::testing::Values("cpu", "cuda"),
                          [](const auto& each) { return std::string(each.param); });
 
 TEST_F(PipelineOnGpu, UploadsWeightsOfAnySizeCompletely) {
-  Uploader uploader(at::Device(at::kCUDA, 0));
-  for (const int64_t bytes : {int64_t{1}, int64_t{4097}, int64_t{16} << 20, (int64_t{50} << 20) + 3}) {
+  const at::Device gpu(at::kCUDA, 0);
+  Uploader uploader(gpu);
+  for (const int64_t bytes : {int64_t{1}, int64_t{4097}, int64_t{16} << 20, (int64_t{150} << 20) + 3}) {
     const at::Tensor sent = at::randint(256, {bytes}, at::kByte);
+    const at::Tensor received = at::zeros({bytes}, at::TensorOptions().dtype(at::kByte).device(gpu));
     const auto* data = reinterpret_cast<const std::byte*>(sent.const_data_ptr<uint8_t>());
-    const at::Tensor received = uploader.upload({data, static_cast<size_t>(bytes)});
+    uploader.upload({data, static_cast<size_t>(bytes)}, received);
     EXPECT_TRUE(received.cpu().equal(sent)) << bytes;
   }
 }

@@ -109,6 +109,12 @@ std::span<const std::byte> TensorFile::data(const TensorEntry& entry) const {
   return covered(entry);
 }
 
+void TensorFile::read(const TensorEntry& entry, size_t first, std::span<std::byte> to) const {
+  const std::span<const std::byte> part = data(entry).subspan(first, to.size());
+  const auto begin = static_cast<size_t>(part.data() - mapping_->bytes().data());
+  mapping_->read(begin, to, entry.offset + entry.bytes);
+}
+
 void TensorFile::prefetch(const TensorEntry& entry) const {
   advise(mapping_->bytes().data(), entry, MADV_WILLNEED);
 }

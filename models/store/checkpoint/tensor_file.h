@@ -32,6 +32,9 @@ class TensorFile {
   std::span<const std::byte> covered(const TensorEntry& entry) const {
     return mapping_->bytes().subspan(entry.offset, entry.bytes);
   }
+  /// Copies a contiguous tensor's bytes from byte `first` on into `to` (MappedFile::read()). Throws Error if the tensor
+  /// is not contiguous, or if the file became shorter.
+  void read(const TensorEntry& entry, size_t first, std::span<std::byte> to) const;
   void prefetch(const TensorEntry& entry) const;  // hint: the whole tensor will be read soon
   // Hint: the tensor's pages may leave memory; they can still be read again.
   void release(const TensorEntry& entry) const;

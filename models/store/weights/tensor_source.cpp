@@ -37,7 +37,28 @@ at::Tensor joined_groups(const TensorFile& file, const TensorEntry& entry) {
   return all.as_strided({groups, entry.group_rows * row}, {entry.group_step * row, 1}).contiguous().view(-1);
 }
 
+/// Returns true if the file has the tensor's elements in torch's order, without gaps.
+bool lies_in_order(const TensorEntry& entry) {
+  return !entry.halves_swapped && entry.strides.empty() && entry.group_rows == 0;
+}
+
+/// Reads a tensor without gaps from its file into `to`: uint8, contiguous, on a GPU.
+void upload(const TensorFile& file, const TensorEntry& entry, const at::Tensor& to, Uploader& uploader) {
+  uploader.upload([&](int64_t first, std::span<std::byte> part) { file.read(entry, static_cast<size_t>(first), part); },
+                  to);
+}
+
+/// Does the same with a new tensor.
+at::Tensor uploaded(const TensorFile& file, const TensorEntry& entry, at::Device device, Uploader& uploader) {
+  const at::Tensor bytes =
+      at::empty({static_cast<int64_t>(entry.bytes)}, at::TensorOptions().dtype(at::kByte).device(device));
+  upload(file, entry, bytes, uploader);
+  return bytes;
+}
+
 at::Tensor bytes_of(const TensorFile& file, const TensorEntry& entry, at::Device device, Uploader& uploader) {
+  const bool has_gaps = !entry.strides.empty() || entry.group_rows > 0;
+  if (!device.is_cpu() && !has_gaps) return halves_in_order(entry, uploaded(file, entry, device, uploader));
   file.prefetch(entry);
   if (entry.group_rows > 0) {
     const at::Tensor rows = joined_groups(file, entry);
@@ -49,16 +70,7 @@ at::Tensor bytes_of(const TensorFile& file, const TensorEntry& entry, at::Device
     file.release(entry);
     return halves_in_order(entry, contiguous.view(-1).view(at::kByte).to(device));
   }
-  if (device.is_cpu())
-    return halves_in_order(entry, alias(file, entry, {static_cast<int64_t>(entry.bytes)}, at::kByte));
-  at::Tensor bytes = uploader.upload(file.data(entry));
-  file.release(entry);
-  return halves_in_order(entry, bytes);
-}
-
-/// Returns true if the file has the tensor's elements in torch's order, without gaps.
-bool lies_in_order(const TensorEntry& entry) {
-  return !entry.halves_swapped && entry.strides.empty() && entry.group_rows == 0;
+  return halves_in_order(entry, alias(file, entry, {static_cast<int64_t>(entry.bytes)}, at::kByte));
 }
 
 /// Returns the size of the innermost dimension.
@@ -109,14 +121,9 @@ class MappedTensors final : public TensorSource {
   void copy_bytes(const StoredTensor& tensor, const at::Tensor& to) override {
     const auto& [index, entry] = component_.tensors.at(tensor.name);
     const TensorFile& file = *component_.files[index];
+    if (!is_joined(tensor) && !device_.is_cpu() && lies_in_order(*entry)) return upload(file, *entry, to, uploader_);
     file.prefetch(*entry);
-    if (is_joined(tensor)) {
-      to.copy_(joined(tensor).view(to.sizes()));
-    } else if (device_.is_cpu() || !lies_in_order(*entry)) {
-      to.copy_(bytes_of(file, *entry, device_, uploader_).view(to.sizes()));
-    } else {
-      uploader_.upload(file.data(*entry), to);
-    }
+    to.copy_((is_joined(tensor) ? joined(tensor) : bytes_of(file, *entry, device_, uploader_)).view(to.sizes()));
     file.release(*entry);
   }
   at::Tensor row_scales(const StoredTensor& tensor) override {
@@ -323,12 +330,12 @@ at::Tensor read_tensor(const TensorFile& file, const TensorEntry& entry, at::Sca
   }
   const at::ScalarType stored = *scalar_type(entry.dtype);
   if (!lies_in_order(entry)) return bytes_of(file, entry, device, uploader).view(stored).view(entry.shape).to(dtype);
+  if (!device.is_cpu()) return uploaded(file, entry, device, uploader).view(stored).view(entry.shape).to(dtype);
   const at::Tensor source = alias(file, entry, entry.shape, stored);
   const bool aligned = reinterpret_cast<uintptr_t>(source.const_data_ptr()) % size_of(entry.dtype) == 0;
   file.prefetch(entry);
-  if (device.is_cpu() && stored == dtype && aligned) return source;
-  at::Tensor result = device.is_cpu() ? at::empty(entry.shape, dtype).copy_(source)
-                                      : uploader.upload(file.data(entry)).view(stored).view(entry.shape).to(dtype);
+  if (stored == dtype && aligned) return source;
+  at::Tensor result = at::empty(entry.shape, dtype).copy_(source);
   file.release(entry);
   return result;
 }

@@ -1,5 +1,5 @@
-// Copies bytes of a mapped file to a GPU through two page-locked chunks: the CPU fills one while the GPU copies the
-// other. The driver would copy from pageable memory with a single thread, which is slower.
+// Copies bytes to a GPU through page-locked chunks: several CPU threads fill one while the GPU copies the others. The
+// driver would copy from pageable memory with a single thread, which is slower.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,6 +7,8 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -14,12 +16,16 @@ namespace sparsereel::models {
 
 class Uploader {
  public:
+  /// Writes the source's bytes from byte `first` on into `to`. Several threads call it at a time.
+  using Read = std::function<void(int64_t first, std::span<std::byte> to)>;
+
   explicit Uploader(at::Device device) : device_(device) {}
 
-  /// Copies into `to`: uint8 [bytes.size()], contiguous, on the device. Returns when the bytes are read, perhaps before
-  /// they have arrived on the device. Later work on the current stream sees them.
+  /// Copies what `read` gives into `to`: uint8 [bytes], contiguous, on the device. Returns when all bytes are read,
+  /// perhaps before they have arrived on the device. Later work on the current stream sees them. Passes on what `read`
+  /// throws.
+  void upload(const Read& read, const at::Tensor& to);
   void upload(std::span<const std::byte> bytes, const at::Tensor& to);
-  at::Tensor upload(std::span<const std::byte> bytes);  // copies into a new tensor
 
  private:
   struct Chunk {
@@ -29,7 +35,9 @@ class Uploader {
   Chunk& next_chunk();
 
   at::Device device_;
-  std::array<Chunk, 2> chunks_;
+  // Before a chunk is filled again, its copy must be done. This copy waits for the work that was enqueued before it.
+  // Meanwhile, the CPU fills the other chunks.
+  std::array<Chunk, 4> chunks_;
   size_t turn_ = 0;
 };
 

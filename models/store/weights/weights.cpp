@@ -369,13 +369,15 @@ at::Tensor WeightReader::scales_at(const std::string& place, const StoredTensor&
   StoredPart scale = find_part(*source_, component_, place, wanted);
   if (!scale.fits()) scale.complaint += " (scale of a weight in " + format + ", " + file_of(place).string() + ")";
   if (!note({scale}) || device_.is_meta()) return one;
-  const at::Tensor numbers = source_->read(*scale.stored, at::kFloat).view({-1});
+  // Reads to the host and checks there: a check on the device would wait until all copies before it are done.
+  const at::Tensor numbers =
+      open_source(component_, at::kCPU, format_.dtype)->read(*scale.stored, at::kFloat).view({-1});
   if (!holds_numbers(numbers))
     throw bad_file(
         file_of(place),
         in_quotes(component_.name_in_file(place)) + ", a scale of a weight in " + format + ", holds NaN or infinity",
         "download or export the file again");
-  return numbers;
+  return numbers.to(device_, /*non_blocking=*/true);
 }
 
 void WeightReader::check_complete() const {

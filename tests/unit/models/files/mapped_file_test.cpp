@@ -7,7 +7,10 @@
 
 #include <csignal>
 #include <memory>
+#include <span>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/support/temporary_folder.h"
@@ -53,6 +56,28 @@ TEST_F(MappedFileTest, DetectsTruncationByLessThanAPage) {
   fs::resize_file(path, 4 * page_ - 1);
   EXPECT_EQ(file.bytes().back(), std::byte{0});
   EXPECT_TRUE(throws_error([&] { file.check_whole(); }, {path.string(), "became shorter"}));
+}
+
+TEST_F(MappedFileTest, CopiesAnyRange) {
+  std::string text(5 << 20, '\0');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 31 / 7);
+  write_text(folder_ / "long", text);
+  const MappedFile file(folder_ / "long");
+  for (const auto& [offset, size] : {std::pair<size_t, size_t>{0, text.size()}, {1, 3 << 20}, {text.size(), 0}}) {
+    std::string copy(size, '\0');
+    file.read(offset, std::as_writable_bytes(std::span(copy)), text.size());
+    EXPECT_TRUE(copy == text.substr(offset, size)) << offset;
+  }
+}
+
+TEST_F(MappedFileTest, RefusesToCopyBeyondTheEndOfATruncatedFile) {
+  const fs::path path = write("a");
+  const MappedFile file(path);
+  fs::resize_file(path, page_ + 1);
+  std::vector<std::byte> copy(4 * page_);
+  EXPECT_TRUE(throws_error([&] { file.read(0, copy, copy.size()); }, {path.string(), "became shorter"}));
+  EXPECT_NO_THROW(file.read(0, std::span(copy).first(page_ + 1), copy.size()));
+  EXPECT_EQ(copy[page_], std::byte{'x'});
 }
 
 TEST_F(MappedFileTest, ReadsAFileThatWasRemovedAndReplaced) {

@@ -46,6 +46,23 @@ TEST(TensorFile, RecognizesSafetensorsForAnyHeaderLength) {
   }
 }
 
+TEST(TensorFile, CopiesAnyPartOfATensor) {
+  const TemporaryFolder folder;
+  const std::string first = "0123456", second = "abcdefgh";
+  const std::filesystem::path path = folder / "a.safetensors";
+  write_safetensors(path, {{"first", Dtype::u8, {7}, std::as_bytes(std::span(first))},
+                           {"second", Dtype::u8, {8}, std::as_bytes(std::span(second))}});
+  const TensorFile file(path);
+  std::string part(3, ' ');
+  file.read(*file.find("second"), 2, std::as_writable_bytes(std::span(part)));
+  EXPECT_EQ(part, "cde");
+  file.read(*file.find("first"), 4, std::as_writable_bytes(std::span(part)));
+  EXPECT_EQ(part, "456");
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+  EXPECT_TRUE(throws_error([&] { file.read(*file.find("second"), 5, std::as_writable_bytes(std::span(part))); },
+                           {"a.safetensors", "shorter"}));
+}
+
 TEST(TensorFile, NamesATruncatedFile) {
   const TemporaryFolder folder;
   const std::string data(3 << 16, 'x');
