@@ -173,7 +173,9 @@ LayerNumbers joined_numbers(const QuantizedLayer& layer, const StoredWeights& we
   numbers.row_bytes = static_cast<size_t>(numbers.columns / numbers.reader.elements * numbers.reader.bytes);
   const LayerTensors tensors(layer, weights.files);
   try {
-    numbers.joined = joined_rows(tensors, numbers.rows, numbers.columns);
+    const JoinedRows rows(tensors, numbers.rows, numbers.columns);
+    numbers.joined.resize(rows.bytes());
+    rows.read(0, numbers.joined);
     numbers.factors = joined_row_scales(tensors, numbers.rows);
   } catch (const Error&) {
     return {};

@@ -86,11 +86,6 @@ bool is_number(Dtype dtype) {
   return std::ranges::count(kNumbers, dtype) > 0;
 }
 
-template <typename T>
-void swap_halves(std::vector<T>& all) {
-  std::rotate(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end());
-}
-
 }  // namespace
 
 std::vector<int64_t> tiled_shape(int64_t rows, int64_t blocks) {
@@ -105,37 +100,31 @@ int64_t group_of_w4a8(const QuantizedLayer& layer) {
   return layer.columns / layer.find("weight_s_rel")->shape[1];
 }
 
-std::vector<std::byte> join_mxfp8(const LayerTensors& tensors, int64_t rows, int64_t columns) {
-  const std::span<const std::byte> codes = tensors.bytes("weight");
-  const BlockScales scales(tensors, kMxColumns);
-  std::vector<std::byte> joined;
-  joined.reserve(static_cast<size_t>(rows * columns / kMxColumns * PackedBlock<Dtype::mxfp8>::bytes));
-  for (int64_t row = 0; row < rows; ++row)
-    for (int64_t block = 0; block < columns / kMxColumns; ++block) {
-      const auto part = codes.subspan(static_cast<size_t>(row * tensors.layer().columns + block * kMxColumns),
-                                      static_cast<size_t>(kMxColumns));
-      joined.insert(joined.end(), part.begin(), part.end());
-      joined.push_back(scales.at(row, block));
-      if (joined.back() == std::byte{0xFF}) tensors.refuse("weight_scale", "holds NaN or infinity");
+JoinRow join_mxfp8(const LayerTensors& tensors, int64_t columns) {
+  return [&tensors, codes = tensors.bytes("weight"), scales = BlockScales(tensors, kMxColumns), columns](
+             int64_t row, std::span<std::byte> to) {
+    const std::byte* from = codes.data() + row * tensors.layer().columns;
+    std::byte* out = to.data();
+    for (int64_t block = 0; block < columns / kMxColumns; ++block, from += kMxColumns) {
+      out = std::copy_n(from, kMxColumns, out);
+      *out = scales.at(row, block);
+      if (*out++ == std::byte{0xFF}) tensors.refuse("weight_scale", "holds NaN or infinity");
     }
-  return joined;
+  };
 }
 
-std::vector<std::byte> join_nvfp4(const LayerTensors& tensors, int64_t rows, int64_t columns) {
-  const std::span<const std::byte> codes = tensors.bytes("weight");
-  const BlockScales scales(tensors, kNvColumns);
+JoinRow join_nvfp4(const LayerTensors& tensors, int64_t columns) {
   const bool swap = !tensors.layer().low_first();
-  std::vector<std::byte> joined;
-  joined.reserve(static_cast<size_t>(rows * columns / kNvColumns * PackedBlock<Dtype::nvfp4>::bytes));
-  for (int64_t row = 0; row < rows; ++row)
-    for (int64_t block = 0; block < columns / kNvColumns; ++block) {
-      const auto part = codes.subspan(static_cast<size_t>((row * tensors.layer().columns + block * kNvColumns) / 2),
-                                      static_cast<size_t>(kNvColumns / 2));
-      for (const std::byte code : part) joined.push_back(swap ? swapped(code) : code);
-      joined.push_back(scales.at(row, block));
-      if ((joined.back() & std::byte{0x7F}) == std::byte{0x7F}) tensors.refuse("weight_scale", "holds NaN or infinity");
+  return [&tensors, codes = tensors.bytes("weight"), scales = BlockScales(tensors, kNvColumns), columns, swap](
+             int64_t row, std::span<std::byte> to) {
+    const std::byte* from = codes.data() + row * tensors.layer().columns / 2;
+    std::byte* out = to.data();
+    for (int64_t block = 0; block < columns / kNvColumns; ++block, from += kNvColumns / 2) {
+      out = swap ? std::transform(from, from + kNvColumns / 2, out, swapped) : std::copy_n(from, kNvColumns / 2, out);
+      *out = scales.at(row, block);
+      if ((*out++ & std::byte{0x7F}) == std::byte{0x7F}) tensors.refuse("weight_scale", "holds NaN or infinity");
     }
-  return joined;
+  };
 }
 
 /// Without weight_scale_2, the file is LightX2V's: "alpha" is weight scale * input scale, and "input_global_scale" is 1
@@ -146,16 +135,11 @@ std::vector<float> scales_of_nvfp4(const LayerTensors& tensors, int64_t rows) {
   return std::vector<float>(static_cast<size_t>(rows), scale);
 }
 
-std::vector<std::byte> join_w4a4(const LayerTensors& tensors, int64_t rows, int64_t columns) {
-  const std::span<const std::byte> codes = tensors.bytes("weight");
-  std::vector<std::byte> joined;
-  joined.reserve(static_cast<size_t>(rows * columns / 2));
-  for (int64_t row = 0; row < rows; ++row) {
-    const auto own =
-        codes.subspan(static_cast<size_t>(row * tensors.layer().columns / 2), static_cast<size_t>(columns / 2));
-    joined.insert(joined.end(), own.begin(), own.end());
-  }
-  return joined;
+JoinRow join_w4a4(const LayerTensors& tensors, int64_t columns) {
+  return
+      [codes = tensors.bytes("weight"), all = tensors.layer().columns, columns](int64_t row, std::span<std::byte> to) {
+        std::copy_n(codes.data() + row * all / 2, columns / 2, to.data());
+      };
 }
 
 std::vector<float> scales_of_w4a4(const LayerTensors& tensors, int64_t rows) {
@@ -164,49 +148,43 @@ std::vector<float> scales_of_w4a4(const LayerTensors& tensors, int64_t rows) {
 
 /// Replaces codes by the int8 numbers that they stand for, because int8 products need these. So a weight takes 8 bits
 /// in memory, but 4 or 6 in the file.
-std::vector<std::byte> join_w4a8(const LayerTensors& tensors, int64_t rows, int64_t columns) {
+JoinRow join_w4a8(const LayerTensors& tensors, int64_t columns) {
   const QuantizedLayer& layer = tensors.layer();
-  const std::span<const std::byte> codes = tensors.bytes("weight");
-  const std::vector<float> relative = tensors.numbers("weight_s_rel");
   const int bits = bits_of_w4a8(layer);
-  const int64_t group = group_of_w4a8(layer), row_bytes = layer.find("weight")->shape[1],
-                groups = layer.columns / group;
   std::vector<float> values;
   if (tensors.has("weight_codebook")) values = tensors.numbers("weight_codebook");
   for (int code = 0; values.size() < size_t{1} << bits; ++code)
     values.push_back(static_cast<float>(code - (1 << (bits - 1))));
-  std::vector<std::byte> levels(static_cast<size_t>(rows * columns));
-  for (int64_t row = 0; row < rows; ++row) {
+  return [codes = tensors.bytes("weight"), relative = tensors.numbers("weight_s_rel"), values, bits, columns,
+          all = layer.columns, group = group_of_w4a8(layer),
+          row_bytes = layer.find("weight")->shape[1]](int64_t row, std::span<std::byte> to) {
     const auto own = codes.subspan(static_cast<size_t>(row * row_bytes), static_cast<size_t>(row_bytes));
     for (int64_t i = 0; i < columns; ++i) {
-      const float value = values[static_cast<size_t>(code_of_w4a8(own, i, layer.columns, bits))];
-      const float level = std::nearbyint(value * relative[static_cast<size_t>(row * groups + i / group)]);
-      levels[static_cast<size_t>(row * columns + i)] =
-          static_cast<std::byte>(static_cast<int8_t>(std::clamp(level, -127.0F, 127.0F)));
+      const float value = values[static_cast<size_t>(code_of_w4a8(own, i, all, bits))];
+      const float level = std::nearbyint(value * relative[static_cast<size_t>(row * (all / group) + i / group)]);
+      to[static_cast<size_t>(i)] = static_cast<std::byte>(static_cast<int8_t>(std::clamp(level, -127.0F, 127.0F)));
     }
-  }
-  return levels;
+  };
 }
 
 std::vector<float> scales_of_w4a8(const LayerTensors& tensors, int64_t rows) {
   return spread(tensors, "weight_s_channel", rows);
 }
 
-std::vector<std::byte> join_awq(const LayerTensors& tensors, int64_t rows, int64_t columns) {
-  const std::span<const std::byte> codes = tensors.bytes("weight");
-  const std::vector<float> scales = tensors.numbers("weight_scale"), zeros = tensors.numbers("weight_zeros");
-  const int64_t all = tensors.layer().columns, group = all / tensors.layer().find("weight_scale")->shape[0];
-  std::vector<std::byte> joined;
-  for (int64_t row = 0; row < rows; ++row)
-    for (int64_t first = 0; first < columns; first += kAwqColumns) {
-      const auto part =
-          codes.subspan(static_cast<size_t>((row * all + first) / 2), static_cast<size_t>(kAwqColumns / 2));
-      const auto at = static_cast<size_t>(first / group * tensors.layer().rows + row);
+JoinRow join_awq(const LayerTensors& tensors, int64_t columns) {
+  const QuantizedLayer& layer = tensors.layer();
+  return [&layer, codes = tensors.bytes("weight"), scales = tensors.numbers("weight_scale"),
+          zeros = tensors.numbers("weight_zeros"), group = layer.columns / layer.find("weight_scale")->shape[0],
+          columns](int64_t row, std::span<std::byte> to) {
+    const std::byte* from = codes.data() + row * layer.columns / 2;
+    std::byte* out = to.data();
+    for (int64_t first = 0; first < columns; first += kAwqColumns, from += kAwqColumns / 2) {
+      const auto at = static_cast<size_t>(first / group * layer.rows + row);
       const std::array<float, 2> pair = {scales[at], zeros[at]};
-      joined.insert(joined.end(), part.begin(), part.end());
-      for (const std::byte byte : std::as_bytes(std::span(pair))) joined.push_back(byte);
+      out = std::copy_n(from, kAwqColumns / 2, out);
+      out = std::ranges::copy(std::as_bytes(std::span(pair)), out).out;
     }
-  return joined;
+  };
 }
 
 void LayerTensors::refuse(const std::string& part, const std::string& why) const {
@@ -247,18 +225,34 @@ std::vector<float> LayerTensors::numbers(const std::string& part) const {
   return numbers;
 }
 
-std::vector<std::byte> joined_rows(const LayerTensors& tensors, int64_t rows, int64_t columns) {
-  const QuantizedLayer& layer = tensors.layer();
-  std::vector<std::byte> joined = layer.format->join(tensors, rows, columns);
-  if (layer.find("weight")->halves_swapped) swap_halves(joined);
-  return joined;
+JoinedRows::JoinedRows(const LayerTensors& tensors, int64_t rows, int64_t columns)
+    : join_(tensors.layer().format->join(tensors, columns)),
+      rows_(static_cast<size_t>(rows)),
+      row_bytes_(*byte_count({columns}, tensors.layer().format->packed)),
+      halves_swapped_(tensors.layer().find("weight")->halves_swapped) {}
+
+void JoinedRows::read(size_t first, std::span<std::byte> to) const {
+  std::vector<std::byte> whole;  // a row of which `to` takes a part
+  while (!to.empty()) {
+    const size_t row = first / row_bytes_, begin = first % row_bytes_, size = std::min(to.size(), row_bytes_ - begin);
+    const auto stored = static_cast<int64_t>(halves_swapped_ ? (row + rows_ / 2) % rows_ : row);
+    if (size == row_bytes_) {
+      join_(stored, to.first(size));
+    } else {
+      whole.resize(row_bytes_);
+      join_(stored, whole);
+      std::ranges::copy(std::span(whole).subspan(begin, size), to.begin());
+    }
+    first += size;
+    to = to.subspan(size);
+  }
 }
 
 std::vector<float> joined_row_scales(const LayerTensors& tensors, int64_t rows) {
   const QuantizedLayer& layer = tensors.layer();
   if (layer.format->row_scales == nullptr) return {};
   std::vector<float> scales = layer.format->row_scales(tensors, rows);
-  if (layer.find("weight")->halves_swapped) swap_halves(scales);
+  if (layer.find("weight")->halves_swapped) std::ranges::rotate(scales, scales.begin() + std::ssize(scales) / 2);
   return scales;
 }
 

@@ -34,10 +34,25 @@ class LayerTensors {
   mutable std::map<std::string, std::vector<std::byte>> joined_groups_;  // by the part's name
 };
 
-/// Returns the layer's rows in the form in which memory holds them: [rows, columns], packed as layer.format->packed.
-/// Takes the first `columns` columns of each row; `columns` must be a multiple of the packed block's elements. Throws
-/// Error naming file and tensor if a number is NaN or infinite.
-std::vector<std::byte> joined_rows(const LayerTensors& tensors, int64_t rows, int64_t columns);
+/// A layer's rows in the form in which memory holds them: [rows, columns], packed as layer.format->packed. They are
+/// joined when they are read.
+class JoinedRows {
+ public:
+  /// Takes the first `columns` columns of each row; `columns` must be a multiple of the packed block's elements.
+  /// `tensors` must outlive this object. Throws Error naming file and tensor if a scale is NaN or infinite.
+  JoinedRows(const LayerTensors& tensors, int64_t rows, int64_t columns);
+
+  size_t bytes() const { return rows_ * row_bytes_; }
+  /// Writes the bytes from `first` on into `to`. Any number of threads may call this. Throws Error naming file and
+  /// tensor if a scale of a block is NaN or infinite.
+  void read(size_t first, std::span<std::byte> to) const;
+
+ private:
+  JoinRow join_;
+  size_t rows_, row_bytes_;
+  bool halves_swapped_;
+};
+
 /// Returns the scale of each row; empty if the format has no scales of rows.
 std::vector<float> joined_row_scales(const LayerTensors& tensors, int64_t rows);
 /// Returns the scale of each column (pre_quant_scale); empty if the layer has none.
@@ -45,11 +60,11 @@ std::vector<float> column_scales(const LayerTensors& tensors, int64_t columns);
 
 /// The functions QuantizedFormat::join and row_scales of each format. join_w4a8() makes int8 numbers: it replaces each
 /// code of asym_w4a8_int8 by the number that the code stands for.
-std::vector<std::byte> join_mxfp8(const LayerTensors& tensors, int64_t rows, int64_t columns);
-std::vector<std::byte> join_nvfp4(const LayerTensors& tensors, int64_t rows, int64_t columns);
-std::vector<std::byte> join_w4a4(const LayerTensors& tensors, int64_t rows, int64_t columns);
-std::vector<std::byte> join_w4a8(const LayerTensors& tensors, int64_t rows, int64_t columns);
-std::vector<std::byte> join_awq(const LayerTensors& tensors, int64_t rows, int64_t columns);
+JoinRow join_mxfp8(const LayerTensors& tensors, int64_t columns);
+JoinRow join_nvfp4(const LayerTensors& tensors, int64_t columns);
+JoinRow join_w4a4(const LayerTensors& tensors, int64_t columns);
+JoinRow join_w4a8(const LayerTensors& tensors, int64_t columns);
+JoinRow join_awq(const LayerTensors& tensors, int64_t columns);
 std::vector<float> scales_of_nvfp4(const LayerTensors& tensors, int64_t rows);
 std::vector<float> scales_of_w4a4(const LayerTensors& tensors, int64_t rows);
 std::vector<float> scales_of_w4a8(const LayerTensors& tensors, int64_t rows);

@@ -1,9 +1,12 @@
 // Describes layers whose weight is stored quantized, in several tensors of a .safetensors file. No torch.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +18,9 @@ namespace sparsereel::models {
 
 struct QuantizedLayer;
 class LayerTensors;
+
+/// Writes a layer's row to `to`, packed. Any number of threads may call it.
+using JoinRow = std::function<void(int64_t row, std::span<std::byte> to)>;
 
 /// A format, and how its tensors become packed rows in memory (StoredRows). A function is null if the format does not
 /// need it.
@@ -30,9 +36,9 @@ struct QuantizedFormat {
   bool may_rotate = false, must_rotate = false;
   /// Says what is wrong with the tensors beside the weight; empty if nothing is.
   std::string (*problem)(const QuantizedLayer& layer) = nullptr;
-  /// Returns packed rows, joined from codes and scales. `rows` and `columns` may be fewer than the file's, which
-  /// includes padding.
-  std::vector<std::byte> (*join)(const LayerTensors& tensors, int64_t rows, int64_t columns) = nullptr;
+  /// Returns a function that joins the codes and scales of a row, in the file's order of rows. `columns` may be fewer
+  /// than the file's, which includes padding.
+  JoinRow (*join)(const LayerTensors& tensors, int64_t columns) = nullptr;
   /// Returns a scale for each row. Null if the format has scales only in its blocks.
   std::vector<float> (*row_scales)(const LayerTensors& tensors, int64_t rows) = nullptr;
   int64_t padding_rows = 1, padding_columns = 1;  // the file's sizes are multiples of these

@@ -3,8 +3,10 @@
 #include "models/store/weights/tensor_source.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <span>
 
 #include "models/layers/unpack.h"
 #include "models/store/checkpoint/joined_rows.h"
@@ -12,6 +14,8 @@
 
 namespace sparsereel::models {
 namespace {
+
+constexpr int64_t kJoinedByThread = int64_t{1} << 20;  // minimum bytes
 
 /// Returns a tensor whose memory is the mapped file itself, which is read-only. The tensor keeps the mapping alive.
 at::Tensor alias(const TensorFile& file, const TensorEntry& entry, at::IntArrayRef shape, at::ScalarType stored) {
@@ -109,21 +113,25 @@ class MappedTensors final : public TensorSource {
   at::Tensor read(const StoredTensor& tensor, at::ScalarType dtype) override {
     const auto& [file, entry] = component_.tensors.at(tensor.name);
     if (!is_joined(tensor)) return read_tensor(*component_.files[file], *entry, dtype, device_, uploader_);
-    const at::Tensor joined = bytes(tensor);
-    if (const auto stored = scalar_type(tensor.dtype)) return joined.view(*stored).view(tensor.shape).to(dtype);
-    return unpack(joined, {{tensor.dtype, tensor.shape[0], tensor.shape[1], 0}}, {}, dtype);
+    const at::Tensor rows = bytes(tensor);
+    if (const auto stored = scalar_type(tensor.dtype)) return rows.view(*stored).view(tensor.shape).to(dtype);
+    return unpack(rows, {{tensor.dtype, tensor.shape[0], tensor.shape[1], 0}}, {}, dtype);
   }
   at::Tensor bytes(const StoredTensor& tensor) override {
     const auto& [file, entry] = component_.tensors.at(tensor.name);
     if (!is_joined(tensor)) return bytes_of(*component_.files[file], *entry, device_, uploader_);
-    return joined(tensor).to(device_);
+    if (is_expanded(tensor)) return expanded(tensor).view(-1).view(at::kByte).to(device_);
+    const int64_t size = tensor.shape[0] * packed_bytes(tensor.dtype, tensor.shape[1]);
+    at::Tensor all = at::empty({size}, at::TensorOptions().dtype(at::kByte).device(device_));
+    join(tensor, all);
+    return all;
   }
   void copy_bytes(const StoredTensor& tensor, const at::Tensor& to) override {
     const auto& [index, entry] = component_.tensors.at(tensor.name);
     const TensorFile& file = *component_.files[index];
+    if (is_joined(tensor) && !is_expanded(tensor)) return join(tensor, to);
     if (!is_joined(tensor) && !device_.is_cpu() && lies_in_order(*entry)) return upload(file, *entry, to, uploader_);
-    file.prefetch(*entry);
-    to.copy_((is_joined(tensor) ? joined(tensor) : bytes_of(file, *entry, device_, uploader_)).view(to.sizes()));
+    to.copy_(bytes(tensor).view(to.sizes()));
     file.release(*entry);
   }
   at::Tensor row_scales(const StoredTensor& tensor) override {
@@ -152,13 +160,22 @@ class MappedTensors final : public TensorSource {
     const auto layer = component_.quantized.find(name);
     return {name, entry.shape, entry.dtype, layer == component_.quantized.end() ? nullptr : &layer->second};
   }
-  /// Returns the joined bytes on the CPU.
-  at::Tensor joined(const StoredTensor& tensor) const {
+  /// Joins the rows into `to`: uint8, contiguous, on the device.
+  void join(const StoredTensor& tensor, const at::Tensor& to) {
+    const auto& [file, entry] = component_.tensors.at(tensor.name);
     const LayerTensors tensors(*tensor.quantized, component_.files);
-    if (is_expanded(tensor)) return expanded(tensor).view(-1).view(at::kByte);
-    auto rows = std::make_shared<std::vector<std::byte>>(joined_rows(tensors, tensor.shape[0], tensor.shape[1]));
-    return at::from_blob(
-        rows->data(), {std::ssize(*rows)}, [rows](void*) {}, at::TensorOptions().dtype(at::kByte));
+    const JoinedRows rows(tensors, tensor.shape[0], tensor.shape[1]);
+    const auto read = [&](int64_t first, std::span<std::byte> part) { rows.read(static_cast<size_t>(first), part); };
+    component_.files[file]->prefetch(*entry);
+    if (device_.is_cpu()) {
+      auto* memory = reinterpret_cast<std::byte*>(to.mutable_data_ptr());
+      at::parallel_for(0, to.numel(), kJoinedByThread, [&](int64_t begin, int64_t end) {
+        read(begin, {memory + begin, static_cast<size_t>(end - begin)});
+      });
+    } else {
+      uploader_.upload(read, to);
+    }
+    component_.files[file]->release(*entry);
   }
   /// Returns the tensor as fp32 numbers on the CPU. Unpacks whole rows with the file's padding, which are whole blocks,
   /// and then drops the padding.
@@ -172,7 +189,7 @@ class MappedTensors final : public TensorSource {
     return scales.defined() ? columns * scales.narrow(0, 0, tensor.shape[1]) : columns.contiguous();
   }
   at::Tensor factors(const std::vector<float>& numbers) const {
-    return numbers.empty() ? at::Tensor() : at::tensor(numbers, at::kFloat).to(device_);
+    return numbers.empty() ? at::Tensor() : at::tensor(numbers, at::kFloat).to(device_, /*non_blocking=*/true);
   }
 
   const Component& component_;
