@@ -120,10 +120,11 @@ inline NamedTensors quantized_matrix(const at::Tensor& matrix, const std::string
     made["weight"] = in_nibbles((matrix / scales.unsqueeze(1)).round(), 0, 1).view(at::kChar);
     made["weight_scale"] = scales;
   } else {
-    const at::Tensor scales = blocks.abs().amax(2) / 7;
-    made["weight"] = in_nibbles((blocks / scales.unsqueeze(2)).round().view_as(matrix) + 8, 0, 1).view(at::kChar);
+    const at::Tensor scales = blocks.abs().amax(2) / 7, zeros = scales / 4;
+    const at::Tensor numbers = (blocks - zeros.unsqueeze(2)) / scales.unsqueeze(2);
+    made["weight"] = in_nibbles(numbers.round().view_as(matrix) + 8, 0, 1).view(at::kChar);
     made["weight_scale"] = scales.t().contiguous();
-    made["weight_zeros"] = at::zeros_like(made["weight_scale"]);
+    made["weight_zeros"] = zeros.t().contiguous();
   }
   return made;
 }

@@ -66,10 +66,10 @@ int64_t group_rows(const TensorTable& named, const std::string& name, const Move
   return like == named.end() ? 0 : static_cast<int64_t>(like->second.second->elements());
 }
 
-/// Returns the part of a stored tensor that belongs to a layer. Single numbers, descriptions of quantization and scales
-/// of columns are not divided: every layer gets the whole tensor.
+/// Returns the part of a stored tensor that belongs to a layer. `rows` is null if the layer gets the whole tensor, like
+/// every layer that shares a single number.
 const TensorEntry* entry_of(Component& component, const TensorEntry* stored, const MovedRows* rows, int64_t group) {
-  if (rows == nullptr || stored->elements() <= 1 || is_undivided(stored->name)) return stored;
+  if (rows == nullptr || stored->elements() <= 1) return stored;
   const auto part = part_of(*stored, *rows, group);
   if (!part) return stored;  // The rows cannot be divided. Reading the tensor will report its wrong shape.
   return component.parts.emplace_back(std::make_shared<TensorEntry>(*part)).get();
@@ -117,9 +117,11 @@ void name_tensors(Component& component, const StoredWeights& weights, const Part
       add_tensor(component, bare, place.first, place.second);
       continue;
     }
+    const bool is_whole = is_undivided(bare, named);
     for (const PlacedName& layer : component.names->placed_firsts(bare)) {
-      const int64_t group = layer.rows == nullptr ? 0 : group_rows(named, bare, *layer.rows);
-      add_tensor(component, layer.name, place.first, entry_of(component, place.second, layer.rows, group));
+      const MovedRows* rows = is_whole ? nullptr : layer.rows;
+      const int64_t group = rows == nullptr ? 0 : group_rows(named, bare, *rows);
+      add_tensor(component, layer.name, place.first, entry_of(component, place.second, rows, group));
     }
   }
   if (component.names != nullptr) rename_last_block(component, names.of_last_block);
@@ -167,8 +169,13 @@ uint64_t Component::bytes() const {
   uint64_t sum = 0;
   for (const auto& [tensor, place] : tensors) sum += own_bytes(*place.second);
   for (const auto& [name, layer] : quantized)
-    for (const auto& [part, place] : layer.tensors)
-      if (part != "weight" && (layer.is_joined() || part == "pre_quant_scale")) sum += place.second->bytes;
+    for (const auto& [part, place] : layer.tensors) {
+      if (part == "weight" || (!layer.is_joined() && part != "pre_quant_scale")) continue;
+      const TensorEntry& entry = *place.second;
+      const bool is_shared = files[place.first]->find(entry.name) == &entry && layer.stored_rows > 0;
+      sum += is_shared ? entry.bytes * static_cast<uint64_t>(layer.rows) / static_cast<uint64_t>(layer.stored_rows)
+                       : own_bytes(entry);
+    }
   return sum;
 }
 

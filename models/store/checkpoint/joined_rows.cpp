@@ -171,15 +171,17 @@ std::vector<float> scales_of_w4a8(const LayerTensors& tensors, int64_t rows) {
   return spread(tensors, "weight_s_channel", rows);
 }
 
+/// The scales and zeros are [groups, rows of the stored weight].
 JoinRow join_awq(const LayerTensors& tensors, int64_t columns) {
   const QuantizedLayer& layer = tensors.layer();
   return [&layer, codes = tensors.bytes("weight"), scales = tensors.numbers("weight_scale"),
           zeros = tensors.numbers("weight_zeros"), group = layer.columns / layer.find("weight_scale")->shape[0],
           columns](int64_t row, std::span<std::byte> to) {
     const std::byte* from = codes.data() + row * layer.columns / 2;
+    const int64_t row_in_file = layer.row_in_file(row);
     std::byte* out = to.data();
     for (int64_t first = 0; first < columns; first += kAwqColumns, from += kAwqColumns / 2) {
-      const auto at = static_cast<size_t>(first / group * layer.rows + row);
+      const auto at = static_cast<size_t>(first / group * layer.stored_rows + row_in_file);
       const std::array<float, 2> pair = {scales[at], zeros[at]};
       out = std::copy_n(from, kAwqColumns / 2, out);
       out = std::ranges::copy(std::as_bytes(std::span(pair)), out).out;

@@ -168,6 +168,13 @@ bool is_of_8_bits(Dtype dtype) {
   return dtype == Dtype::i8 || dtype == Dtype::u8 || dtype == Dtype::f8_e4m3 || dtype == Dtype::f8_e5m2;
 }
 
+/// Finds out which rows of the stored weight belong to the layer.
+void find_rows(QuantizedLayer& layer, const TensorEntry& stored) {
+  layer.stored_rows = stored.shape.empty() ? 1 : stored.shape.front();
+  if (stored.elements() == 0 || !stored.strides.empty()) return;
+  layer.first_row = static_cast<int64_t>((layer.find("weight")->offset - stored.offset) / bytes_of_row(stored));
+}
+
 /// Finds the quantized layers of files. Names are the files' names.
 class FileLayers {
  public:
@@ -307,6 +314,7 @@ QuantizedLayers quantized_layers(const TensorTable& tensors, const std::vector<s
     add("pre_quant_scale");
     layer.is_marked = said.is_marked;
     set_size(layer);
+    find_rows(layer, *files[place.first]->find(place.second->name));
     layers.emplace(name, std::move(layer));
   }
   return layers;
@@ -345,8 +353,10 @@ bool is_beside_weight(const std::string& name) {
   return is_about_quantization(name) || std::ranges::any_of(kScales, [&](auto end) { return name.ends_with(end); });
 }
 
-bool is_undivided(const std::string& name) {
-  return is_about_quantization(name) || name.ends_with(".pre_quant_scale") || name.ends_with(".weight_codebook");
+bool is_undivided(const std::string& name, const TensorTable& tensors) {
+  const auto ends = [&](const char* part) { return name.ends_with(part); };
+  return is_about_quantization(name) || ends(".pre_quant_scale") || ends(".weight_codebook") || ends(".weight_zeros") ||
+         (ends(".weight_scale") && tensors.contains(layer_of(name) + ".weight_zeros"));
 }
 
 }  // namespace sparsereel::models

@@ -40,8 +40,8 @@ bool is_about_quantization(const std::string& name);
 /// Returns true for the name of a tensor that belongs to a quantized weight, or only describes the format.
 bool is_beside_weight(const std::string& name);
 
-/// Returns true if a tensor of this name has no row for each row of the weight. If several layers are parts of one
-/// stored weight, all of them use the whole tensor.
-bool is_undivided(const std::string& name);
+/// Returns true if the first dimension of the tensor of this name does not count the rows of the weight. If several
+/// layers are parts of one stored weight, all of them use the whole tensor. `tensors` has the tensors beside it.
+bool is_undivided(const std::string& name, const TensorTable& tensors);
 
 }  // namespace sparsereel::models

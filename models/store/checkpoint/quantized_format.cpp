@@ -93,12 +93,12 @@ std::string problem_of_awq(const QuantizedLayer& layer) {
   const int64_t groups = scales.empty() ? 0 : scales[0];
   if (groups == 0 || layer.columns % groups != 0 || layer.columns / groups % kAwqColumns != 0)
     return in_quotes(layer.find("weight_scale")->name) + " of the shape " + text_of(scales) + " instead of " +
-           text_of({layer.columns / kAwqColumns, layer.rows});
+           text_of({layer.columns / kAwqColumns, layer.stored_rows});
   if (layer.group != 0 && layer.group != layer.columns / groups)
     return "a group of " + std::to_string(layer.group) + " but scales for groups of " +
            std::to_string(layer.columns / groups);
   for (const char* part : {"weight_scale", "weight_zeros"})
-    if (std::string wrong = unless_shaped(layer, part, {{groups, layer.rows}}); !wrong.empty()) return wrong;
+    if (std::string wrong = unless_shaped(layer, part, {{groups, layer.stored_rows}}); !wrong.empty()) return wrong;
   return {};
 }
 

@@ -51,12 +51,20 @@ struct QuantizedLayer {
   int64_t group = 0;              // columns that share a scale according to the description; 0 if it does not say
   bool is_marked = false;         // true if the file has a description that names the format
   int64_t rows = 0, columns = 0;  // as stored, with the file's padding
+  // The layer may be a part of a stored weight, which has this many rows. The part begins with row first_row.
+  int64_t stored_rows = 0, first_row = 0;
   /// The layer's tensors, each with the index of its file, by the last part of the name: "weight", "weight_scale".
   std::map<std::string, std::pair<size_t, const TensorEntry*>> tensors = {};
 
   const TensorEntry* find(const std::string& part) const {
     const auto found = tensors.find(part);
     return found == tensors.end() ? nullptr : found->second.second;
+  }
+  /// Returns the row of the stored weight that is the layer's row `row`.
+  int64_t row_in_file(int64_t row) const {
+    const TensorEntry& weight = *find("weight");
+    const int64_t of_group = weight.group_rows;
+    return first_row + (of_group > 0 ? row / of_group * weight.group_step + row % of_group : row);
   }
   /// Returns true if the low four bits of a byte of nvfp4 hold the even column, and the high four bits the odd column.
   /// Only ComfyUI, whose files describe their formats, stores them the other way round.

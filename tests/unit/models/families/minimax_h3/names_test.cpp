@@ -74,7 +74,7 @@ TEST_F(MiniMaxH3Names, NoticeEveryWrongLayoutByTheNumbers) {
 /// The same holds for formats whose codes and scales lie in several tensors.
 TEST_F(MiniMaxH3Names, NoticeEveryWrongLayoutOfJoinedFormats) {
   const NamedTensors weights = test::wide_projections(3);
-  for (const char* format : {"mxfp8", "nvfp4", "convrot_w4a4"}) {
+  for (const char* format : {"mxfp8", "nvfp4", "convrot_w4a4", "awq_w4a16"}) {
     SCOPED_TRACE(format);
     std::vector<NamedTensors> read;
     for (const FusedRows order : {FusedRows::by_kind, FusedRows::by_head}) {
