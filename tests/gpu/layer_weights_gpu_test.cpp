@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/layers/linear.h"
+#include "models/store/checkpoint/family.h"
 #include "models/store/weights/device.h"
 #include "models/store/weights/layer_weights.h"
 #include "tests/support/packed_layers.h"
@@ -82,6 +85,40 @@ TEST_F(HostLayersOnGpu, AreCompleteWhereverTheyWait) {
           << i << " of " << way.layers << " " << way.pageable << " " << way.from_file;
     }
   }
+}
+
+/// The layers are larger than all page-locked chunks together, and a long product runs while the next one is read.
+TEST_F(HostLayersOnGpu, AreReadFromTheirFileWhileTheGpuIsBusy) {
+  const at::Device gpu(at::kCUDA, 0);
+  const test::TemporaryFolder folder;
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  for (int i = 0; i < 3; ++i)
+    tensors.emplace_back("layer." + std::to_string(i) + ".weight", at::randn({20000 + i, 2048}).to(at::kBFloat16));
+  test::write_tensors(folder / "a.safetensors", tensors);
+  const Component component =
+      component_of(open_weights(folder / "a.safetensors"), {.role = "transformer", .classes = {"Model"}});
+  std::vector<Linear> layers(3);
+  std::vector<Slots> slots;
+  for (size_t i = 0; i < layers.size(); ++i)
+    slots.push_back(slots_of([&](const Visit& visit) {
+      layers[i].weights(visit, "layer." + std::to_string(i), tensors[i].second.size(0), 2048, /*has_bias=*/false);
+    }));
+  const auto weights =
+      load_layers(std::make_shared<WeightReader>(component, gpu, at::kBFloat16), slots, Residence::file);
+  const at::Tensor x = at::randn({20000, 2048}, at::TensorOptions().dtype(at::kBFloat16).device(gpu));
+  std::vector<at::Tensor> sums;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    weights->visit(i);
+    for (int k = 0; k < 5; ++k) at::matmul(x, layers[i].weight.t());
+    sums.push_back(layers[i].weight.to(at::kDouble).sum());
+  }
+  for (size_t i = 0; i < layers.size(); ++i)
+    EXPECT_NEAR(sums[i].item<double>(), tensors[i].second.to(at::kDouble).sum().item<double>(), 1e-6) << i;
+  weights->visit(1);
+  EXPECT_TRUE(layers[1].weight.cpu().equal(tensors[1].second));
+  const std::filesystem::path path = folder / "a.safetensors";
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+  EXPECT_TRUE(test::throws_error([&] { weights->visit(2); }, {"a.safetensors", "became shorter"}));
 }
 
 /// The references are bf16 weights to which the LoRAs were added when they were read. Packed layers with LoRAs may
