@@ -136,7 +136,9 @@ uint64_t TextStage::held_bytes() const {
   return is_loaded() ? weight_bytes(folder_, kRole, format_) : 0;
 }
 
-/// Some checkpoints have a text encoder that is larger than the transformer, so it may not fit on the device.
+/// Some checkpoints have a text encoder that is larger than the transformer, so it may not fit on the device. Its
+/// layers are then read from the file, not kept in page-locked memory: a prompt uses each layer only once, and filling
+/// that memory would first copy all of them.
 bool TextStage::streams() const {
   return memory_.streams_text() || !fits();
 }
