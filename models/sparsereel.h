@@ -133,8 +133,9 @@ struct VideoRequest {
   /// "0.1": a step repeats results of the last computed step if what the transformer's first block adds to the tokens
   /// has changed since then by less than this fraction. "forecast:0.1": the same, but results are extrapolated from the
   /// last two computed steps. "forecast:0.1:20%:1": in addition, the first 20% of the steps and the last step are
-  /// always computed. "steps:20": 20 evenly spaced steps are computed, and the results of the others are extrapolated.
-  /// If empty, every step is computed.
+  /// always computed. "measured:0.2:20%:1": each computed step also measures the error of extrapolating, and steps are
+  /// extrapolated until the errors expected of them add up to 0.2. "steps:20": 20 evenly spaced steps are computed, and
+  /// the results of the others are extrapolated. If empty, every step is computed.
   std::string cache = {};
   std::string vae_tiling = {};        // auto, on, off; if empty, auto
   std::optional<bool> no_audio = {};  // true: a model that makes sound does not decode it

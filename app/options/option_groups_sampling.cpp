@@ -116,7 +116,8 @@ std::vector<OptionSpec> sampler_and_speed() {
            0.1, a change below a tenth counts as little. forecast:0.1 also extrapolates how the output of the other
            layers changes, which has higher fidelity and takes twice the memory. forecast:0.1:20% never reuses work in
            the first fifth of the steps; forecast:0.1:20%:1 never reuses work in the first fifth and in the last step.
-           steps:20 computes 20 evenly spread steps, for benchmarks. 0 computes every step.)",
+           measured:0.2:20%:1 also measures the error of extrapolating, and reuses steps until the errors that it
+           expects add up to 0.2. steps:20 computes 20 evenly spread steps, for benchmarks. 0 computes every step.)",
        .example = "sparsereel generate -p \"a panda\" --cache forecast:0.1:20%",
        .in_help = InHelp::all,
        .commands = {Command::tune}},

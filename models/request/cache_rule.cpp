@@ -13,13 +13,14 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr std::array<std::string_view, 3> kNames = {"first-block", "forecast", "steps"};  // in CacheKind's order
+// In CacheKind's order.
+constexpr std::array<std::string_view, 4> kNames = {"first-block", "forecast", "steps", "measured"};
 
 CacheKind parse_kind(const std::string& word, const std::string& text) {
   const auto found = std::ranges::find(kNames, word);
   if (found != kNames.end()) return static_cast<CacheKind>(found - kNames.begin());
   throw bad_option("cache", text + ": " + word + " is not a kind of cache",
-                   "use first-block, forecast or steps, as in forecast:0.1 or steps:20");
+                   "use first-block, forecast, measured or steps, as in forecast:0.1 or steps:20");
 }
 
 double parse_threshold(const std::string& number, const std::string& text) {

@@ -13,15 +13,21 @@ namespace sparsereel::models {
 enum class CacheKind {
   first_block,  // adds the residual that the later blocks had in the last computed step
   /// Extrapolates: adds that residual plus a multiple of its change between the last two computed steps. The multiple
-  /// is large if the first block's residual changes in this step as it changed between those two steps.
+  /// is estimated from the first block: how far its residual has moved since the last computed step, relative to its
+  /// own change between those two steps. It is close to 0 if the two moves point in different directions.
   forecast,
   steps,  // as `forecast`, but the computed steps are fixed beforehand
+  /// As `forecast`, but the threshold bounds the expected errors of the forecasts: see CacheRule::threshold.
+  measured,
 };
 
 struct CacheRule {
   CacheKind kind = CacheKind::first_block;
   /// A step is reused if the first block's residual has changed by less than this fraction since the last computed
-  /// step: mean |now - then| / mean |then| < threshold. 0 computes every step.
+  /// step: mean |now - then| / mean |then| < threshold. For kind `measured`, this fraction is multiplied by the square
+  /// root of a ratio, and the products of consecutive reused steps are added up. The ratio comes from the last computed
+  /// step: the relative error that a forecast would have had there, divided by the fraction there. 0 computes every
+  /// step.
   double threshold = 0;
   /// For kind `steps`, in place of a threshold: the number of computed steps, spread evenly from the first to the last.
   int64_t steps = 0;

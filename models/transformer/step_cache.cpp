@@ -33,6 +33,13 @@ at::Tensor share_of_squares(const at::Tensor* squares) {
   return multiple.pow(3) * yy / squares[kOfX];
 }
 
+/// Returns the ratio of CacheRule::threshold. `squares` are the sums over all ranks of what StepCache::measure()
+/// returns.
+at::Tensor ratio_of_squares(const at::Tensor* squares) {
+  return (squares[0] / squares[1]).sqrt();
+}
+
+constexpr const char* kMeasured = "measured";  // fp64 [2]: spent_ and the measured ratio, NaN if there is none
 constexpr const char* kCounts = "counts";  // int64 [2]: number of computed steps, number of forward passes in a step
 
 std::string rest_name(size_t forward) {
@@ -60,21 +67,41 @@ void StepCache::add_up_ranks(std::vector<at::Tensor>& sums) const {
   sums = all.unbind();
 }
 
+/// Returns the error that is expected of a step that is reused, to compare with the threshold. Returns NaN if nothing
+/// was measured yet.
+at::Tensor StepCache::expected_error(const at::Tensor& change) const {
+  if (!measures()) return change;
+  return ratio_.defined() ? change * ratio_.sqrt() : at::full_like(change, std::nan(""));
+}
+
 /// A NaN does not lead to reuse, because comparing it with the threshold is false.
 void StepCache::decide(const at::Tensor& first) {
-  if (first_.last.defined() && known_.value_or(true)) {
+  if (first_.last.defined() && (measures() || known_.value_or(true))) {
     const at::Tensor difference = first - first_.last;
     std::vector<at::Tensor> sums = {size_of(difference, 1), size_of(first_.last, 1)};
     if (first_.before.defined()) add_squares(first_.last - first_.before, difference, sums);
+    const size_t measured = sums.size();
+    if (squares_.defined()) sums.insert(sums.end(), {squares_[0], squares_[1]});
     add_up_ranks(sums);
+    if (squares_.defined()) ratio_ = ratio_of_squares(&sums[measured]);
+    squares_.reset();
     const at::Tensor change = sums[0] / sums[1];
     const at::Tensor along = first_.before.defined() ? share_of_squares(&sums[2]) : at::zeros_like(change);
-    const at::Tensor figures = at::stack({change, along}).to(at::kCPU, at::kDouble);
-    reuses_ = known_.value_or(figures[0].item<double>() < rule_.threshold);
-    along_ = figures[1].item<double>();
-    if (!std::isfinite(along_)) along_ = 0;
+    if (measures()) {
+      change_ = change;
+      factor_ = along.nan_to_num(0, 0, 0);
+    }
+    if (known_.value_or(true)) {
+      const at::Tensor figures = at::stack({expected_error(change), along}).to(at::kCPU, at::kDouble);
+      const double error = figures[0].item<double>();
+      reuses_ = known_.value_or(spent_ + error < rule_.threshold);
+      if (measures() && reuses_) spent_ += error;
+      along_ = figures[1].item<double>();
+      if (!std::isfinite(along_)) along_ = 0;
+    }
   }
   if (reuses_) return;
+  spent_ = 0;
   update(first_, first);
   ++computed_;
 }
@@ -86,7 +113,18 @@ at::Tensor StepCache::recall() {
 
 void StepCache::remember(const at::Tensor& rest) {
   if (forward_ == rests_.size()) rests_.emplace_back();
+  if (measures() && forward_ == 0 && rests_[0].last.defined()) measure(rest);
   update(rests_[forward_++], rest);
+}
+
+/// Measures the error that the forecast of this computed step would have had. Counts video tokens only, because every
+/// rank has the whole text.
+void StepCache::measure(const at::Tensor& rest) {
+  const Memory& memory = rests_[0];
+  at::Tensor error = rest - memory.last;
+  if (memory.before.defined()) error.sub_((memory.last - memory.before).mul_(factor_));
+  const auto square = [&](const at::Tensor& x) { return size_of(x.narrow(1, 0, first_.last.size(1)), 2).square(); };
+  squares_ = at::stack({square(error) / change_.square(), square(rest)});
 }
 
 void StepCache::update(Memory& memory, const at::Tensor& now) const {
@@ -148,6 +186,15 @@ std::map<std::string, at::Tensor> StepCache::state() const {
     if (memory.before.defined()) tensors[name + ".before"] = memory.before;
   };
   add("first", first.front());
+  if (measures() && computed_ > 0) {
+    at::Tensor ratio = ratio_;
+    if (squares_.defined()) {
+      std::vector<at::Tensor> sums = squares_.unbind();
+      add_up_ranks(sums);
+      ratio = ratio_of_squares(sums.data());
+    }
+    tensors[kMeasured] = at::tensor({spent_, ratio.defined() ? ratio.item<double>() : std::nan("")}, at::kDouble);
+  }
   for (size_t forward = 0; forward < rests.size(); ++forward) add(rest_name(forward), rests[forward]);
   return tensors;
 }
@@ -159,10 +206,13 @@ void StepCache::restore(const std::map<std::string, at::Tensor>& state) {
     throw bad_input("the state of the cache " + models::name(rule_) + " lacks " + name,
                     "begin at the first step, without this state");
   };
-  const at::Tensor counts = find(kCounts).to(at::kCPU);
-  if (counts.scalar_type() != at::kLong || counts.sizes() != at::IntArrayRef({2}))
-    throw bad_input("the state of the cache " + models::name(rule_) + ": " + kCounts + " is not int64 [2]",
+  const auto two_numbers = [&](const char* name, c10::ScalarType dtype, const std::string& expected) {
+    at::Tensor numbers = find(name).to(at::kCPU);
+    if (numbers.scalar_type() == dtype && numbers.sizes() == at::IntArrayRef({2})) return numbers;
+    throw bad_input("the state of the cache " + models::name(rule_) + ": " + name + " is not " + expected + " [2]",
                     "begin at the first step, without this state");
+  };
+  const at::Tensor counts = two_numbers(kCounts, at::kLong, "int64");
   StepCache restored(rule_, share_, in_turn_ ? GuidancePasses::in_turn : GuidancePasses::batched);
   restored.computed_ = counts[0].item<int64_t>();
   const auto memory = [&](const std::string& name) {
@@ -171,6 +221,11 @@ void StepCache::restore(const std::map<std::string, at::Tensor>& state) {
   };
   Memory first;
   if (restored.computed_ > 0) first = memory("first");
+  if (measures() && restored.computed_ > 0) {
+    const at::Tensor measured = two_numbers(kMeasured, at::kDouble, "float64");
+    restored.spent_ = measured[0].item<double>();
+    restored.ratio_ = measured[1].to(first.last.device(), at::kFloat);
+  }
   const int64_t video_tokens = first.last.defined() ? first.last.size(1) : 0;
   restored.first_ = of_this_rank(first, video_tokens);
   const int64_t forwards = counts[1].item<int64_t>(), own = share_.passes && in_turn_ ? share_.passes->rank() : -1;

@@ -61,6 +61,9 @@ class StepCache {
   void update(Memory& memory, const at::Tensor& now) const;
   void add_up_ranks(std::vector<at::Tensor>& sums) const;
   bool is_other_pass() const;
+  bool measures() const { return rule_.kind == CacheKind::measured; }
+  at::Tensor expected_error(const at::Tensor& change) const;
+  void measure(const at::Tensor& rest);
   std::vector<Memory> of_all_ranks(const Memory& memory, int64_t video_tokens) const;
   Memory of_this_rank(const Memory& memory, int64_t video_tokens) const;
 
@@ -72,6 +75,11 @@ class StepCache {
   bool reuses_ = false;        // true if this step is reused
   std::optional<bool> known_;  // the value of reuses_, if known before the first block has run
   double along_ = 0;           // how far to extrapolate: see share_of_squares()
+  double spent_ = 0;           // sum of the errors expected of the steps that were reused since the last computed step
+  /// For kind `measured`, in fp32 on the device, and undefined where there was no such step: the change of the first
+  /// block and the factor of the forecast in the last decided step; the ratio of CacheRule::threshold; and this rank's
+  /// sums of squares [2] from which the next ratio follows.
+  at::Tensor change_, factor_, ratio_, squares_;
   Memory first_;               // residuals of the first block
   std::vector<Memory> rests_;  // residuals of the other blocks, for each forward pass of a step
 };

@@ -11,7 +11,7 @@ class Cache(BatchTest):
         return (self.folder / name).read_bytes()
 
     def test_report_and_recipe_name_the_reused_steps(self):
-        for rule, said in (('forecast:5', 'forecast:5'), ('5', 'first-block:5'), ('first-block:5', 'first-block:5')):
+        for rule, said in (('forecast:5', 'forecast:5'), ('5', 'first-block:5'), ('first-block:5', 'first-block:5'), ('measured:5', 'measured:5')):
             report = self.report('-o', 'a.gif', '--steps', 6, '--cache', rule)
             reused = report['cache']['reused_steps']
             self.assertEqual((report['recipe']['cache'], report['cache']['rule'], report['cache']['computed_steps']), (said, said, 6 - len(reused)))

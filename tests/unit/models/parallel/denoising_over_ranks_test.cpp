@@ -138,6 +138,7 @@ class DenoisingOverRanks : public ::testing::TestWithParam<DenoisingCase> {};
 
 TEST_P(DenoisingOverRanks, MatchesTheLatentsOfOneRank) {
   const RankResult alone = make(GetParam(), 0);
+  EXPECT_EQ(reused_steps(alone.run).empty(), !GetParam().cache.on());
   for (const int64_t ranks : {1, 2, 3, 4}) {
     const RankResult shared = make(GetParam(), ranks);
     EXPECT_TRUE(test::close_to(shared.latents, alone.latents, 1e-4)) << ranks;
@@ -180,8 +181,9 @@ TEST_P(DenoisingOverRanks, ResumesWithAnotherNumberOfRanks) {
 std::vector<DenoisingCase> denoising_cases() {
   std::vector<DenoisingCase> all;
   const std::pair<std::string, CacheRule> caches[] = {{"", {}},
-                                                      {"FirstBlock", {.threshold = 0.3}},
-                                                      {"Forecast", {.kind = CacheKind::forecast, .threshold = 0.3}},
+                                                      {"FirstBlock", {.threshold = 1.2}},
+                                                      {"Forecast", {.kind = CacheKind::forecast, .threshold = 1.2}},
+                                                      {"Measured", {.kind = CacheKind::measured, .threshold = 0.4}},
                                                       {"Steps", {.kind = CacheKind::steps, .steps = 3}}};
   for (const auto& [name, cache] : caches) {
     all.push_back({.name = "Unguided" + name, .guided = false, .cache = cache});
@@ -206,6 +208,24 @@ TEST(CacheOverRanks, DecidesForAllRanksByTheSamePassesAsOneRank) {
       cache.remember(at::ones({1, 4, 2}));
       cache.begin_step();
       cache.decide(at::full({1, 4, 2}, group.rank() == 0 ? 1.05 : 2));
+      EXPECT_EQ(cache.reuses(), passes == GuidancePasses::in_turn) << group.rank();
+    });
+  }
+}
+
+/// As the test above, but the passes change equally, and the forecast of the second pass is wrong.
+TEST(CacheOverRanks, MeasuresTheSamePassesAsOneRank) {
+  for (const GuidancePasses passes : {GuidancePasses::batched, GuidancePasses::in_turn}) {
+    run_in_threads(2, [&](Group& group) {
+      const c10::InferenceMode inference;
+      StepCache cache({.kind = CacheKind::measured, .threshold = 0.15}, share_of(&group, 2), passes);
+      for (const double first : {8, 10}) {
+        cache.begin_step();
+        cache.decide(at::full({1, 4, 2}, first));
+        cache.remember(at::full({1, 4, 2}, first == 10 && group.rank() == 1 ? 100. : 8.));
+      }
+      cache.begin_step();
+      cache.decide(at::full({1, 4, 2}, 11.));
       EXPECT_EQ(cache.reuses(), passes == GuidancePasses::in_turn) << group.rank();
     });
   }

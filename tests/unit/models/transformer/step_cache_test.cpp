@@ -32,6 +32,8 @@ TEST(CacheRule, ParsesThresholdsAndNames) {
   EXPECT_EQ(parse_cache_rule("first-block:0.25"), parse_cache_rule("0.25"));
   EXPECT_EQ(name(parse_cache_rule("0.25")), "first-block:0.25");
   EXPECT_EQ(name(parse_cache_rule("forecast:0.12345678")), "forecast:0.12345678");
+  EXPECT_EQ(name(parse_cache_rule("measured:0.2:20%:1")), "measured:0.2:20%:1");
+  EXPECT_EQ(parse_cache_rule("measured:0.2"), (CacheRule{.kind = CacheKind::measured, .threshold = 0.2}));
   EXPECT_FALSE(parse_cache_rule("0").on());
   const CacheRule steps = parse_cache_rule("steps:20");
   EXPECT_EQ(steps, (CacheRule{.kind = CacheKind::steps, .steps = 20}));
@@ -211,7 +213,7 @@ TEST_P(StepCacheTest, DoesNotOverflowInFp16) {
 }
 
 TEST_P(StepCacheTest, ResumesFromItsState) {
-  for (const CacheKind kind : {CacheKind::first_block, CacheKind::forecast}) {
+  for (const CacheKind kind : {CacheKind::first_block, CacheKind::forecast, CacheKind::measured}) {
     cache_ = StepCache({.kind = kind, .threshold = 0.25});
     EXPECT_FALSE(reuses(of(2, -1), of(4, 4)));
     EXPECT_FALSE(reuses(of(3, -1), of(5, 6)));
@@ -229,12 +231,13 @@ TEST_P(StepCacheTest, ResumesFromItsState) {
 }
 
 TEST_P(StepCacheTest, RefusesAStateThatLacksATensor) {
-  for (const CacheKind kind : {CacheKind::first_block, CacheKind::forecast}) {
+  for (const CacheKind kind : {CacheKind::first_block, CacheKind::forecast, CacheKind::measured}) {
     for (const int computed : {0, 1, 2}) {
       StepCache cache({.kind = kind, .threshold = 0.25});
       for (int step = 0; step < computed; ++step) EXPECT_FALSE(reuses(of(step + 1, -1), {}, cache));
       const std::map<std::string, at::Tensor> whole = cache.state();
-      EXPECT_EQ(whole.size(), computed == 0 ? 1U : computed == 2 && kind == CacheKind::forecast ? 5U : 3U);
+      const size_t tensors = computed == 0 ? 1 : computed == 2 && kind != CacheKind::first_block ? 5 : 3;
+      EXPECT_EQ(whole.size(), tensors + (kind == CacheKind::measured && computed > 0 ? 1 : 0));
       for (const auto& entry : whole) {
         std::map<std::string, at::Tensor> state = whole;
         state.erase(entry.first);
@@ -256,6 +259,16 @@ TEST_P(StepCacheTest, RefusesAStateWithInvalidCounts) {
   }
 }
 
+TEST_P(StepCacheTest, RefusesAStateWithAnInvalidMeasurement) {
+  StepCache cache({.kind = CacheKind::measured, .threshold = 0.25});
+  EXPECT_FALSE(reuses(of(1, 1), {}, cache));
+  std::map<std::string, at::Tensor> state = cache.state();
+  for (const at::Tensor& measured : {at::tensor(1, at::kDouble), at::zeros({1}, at::kDouble), at::zeros({2})}) {
+    state["measured"] = measured;
+    EXPECT_TRUE(test::throws_error([&] { cache.restore(state); }, {"measured is not float64 [2]"}));
+  }
+}
+
 TEST_P(StepCacheTest, ForecastsAlongTheChangeOfTheFirstBlock) {
   cache_ = StepCache({.kind = CacheKind::forecast, .threshold = 0.25});
   EXPECT_FALSE(reuses(of(8, 0), of(10, 20)));
@@ -274,6 +287,86 @@ TEST_P(StepCacheTest, ForecastsAlongTheChangeOfTheFirstBlock) {
     EXPECT_TRUE(test::close_to(cache_.recall(), expected, 1e-6)) << first;
   }
 }
+
+class MeasuredCache : public StepCacheTest {
+ protected:
+  MeasuredCache() { cache_ = StepCache({.kind = CacheKind::measured, .threshold = 0.25}); }
+  /// Computes two steps. The second one changes both residuals by a quarter, so the ratio is (2 / 10) / (2 / 8) = 0.8.
+  void compute_two_steps() {
+    EXPECT_FALSE(reuses(of(8, 0)));
+    EXPECT_FALSE(reuses(of(10, 0))) << "nothing was measured yet";
+  }
+};
+
+TEST_P(MeasuredCache, AddsUpTheErrorsOfReusedSteps) {
+  compute_two_steps();
+  EXPECT_TRUE(reuses(of(12, 0)));  // 0.2 sqrt(0.8) = 0.18
+  EXPECT_FALSE(reuses(of(12, 0)));
+}
+
+TEST_P(MeasuredCache, ReusesMoreStepsIfTheForecastWasRight) {
+  compute_two_steps();
+  EXPECT_FALSE(reuses(of(14, 0)));  // 0.4 sqrt(0.8). The forecast is 10 + 2 (10 - 8) = 14, which is right.
+  for (int step = 0; step < 3; ++step) EXPECT_TRUE(reuses(of(28, 0)));
+}
+
+TEST_P(MeasuredCache, ReusesFewerStepsIfTheForecastWasWrong) {
+  const std::vector<std::pair<at::Tensor, bool>> cases = {{of(15, 0), true},    // 0.07 sqrt(1.25) = 0.08
+                                                          {of(17, 0), false}};  // 0.21 sqrt(1.25) = 0.24
+  for (const auto& [next, expected] : cases) {
+    cache_ = StepCache({.kind = CacheKind::measured, .threshold = 0.2});
+    compute_two_steps();
+    EXPECT_FALSE(reuses(of(14, 0), of(28, 0)));  // relative error (28 - 14) / 28, change 0.4
+    EXPECT_EQ(reuses(next), expected) << next;
+  }
+}
+
+TEST_P(MeasuredCache, MeasuresTheFirstForwardPassWithoutText) {
+  const auto step = [this](double first, const std::vector<at::Tensor>& rests) {
+    cache_.begin_step();
+    cache_.decide(of(first, 0));
+    for (const at::Tensor& rest : rests) cache_.reuses() ? static_cast<void>(cache_.recall()) : cache_.remember(rest);
+    return cache_.reuses();
+  };
+  const auto with_text = [this](double video, double text) { return at::cat({of(video, 0), of(text, text)}, 1); };
+  EXPECT_FALSE(step(8, {with_text(8, 1), with_text(8, 1)}));
+  EXPECT_FALSE(step(10, {with_text(8, 100), with_text(100, 1)}));  // the forecast is the last residual: no error
+  EXPECT_TRUE(step(100, {with_text(0, 0), with_text(0, 0)}));
+}
+
+TEST_P(MeasuredCache, ResumesWithinReusedSteps) {
+  for (const bool reused : {false, true}) {
+    compute_two_steps();
+    if (reused) {
+      EXPECT_TRUE(reuses(of(12, 0)));
+    }
+    StepCache other({.kind = CacheKind::measured, .threshold = 0.25});
+    other.restore(cache_.state());
+    for (StepCache* each : {&cache_, &other}) {
+      EXPECT_EQ(reuses(of(12, 0), of(28, 0), *each), !reused);
+      EXPECT_FALSE(reuses(of(15, 0), of(28, 0), *each));
+      EXPECT_TRUE(reuses(of(15, 0), of(28, 0), *each));
+    }
+    cache_ = StepCache({.kind = CacheKind::measured, .threshold = 0.25});
+  }
+}
+
+TEST_P(MeasuredCache, DoesNotReuseAfterNaN) {
+  EXPECT_FALSE(reuses(of(8, 0)));
+  EXPECT_FALSE(reuses(of(10, 0), of(std::nan(""), 0)));
+  EXPECT_FALSE(reuses(of(10, 0)));
+}
+
+TEST_P(MeasuredCache, MeasuresInStepsThatAreKnownToBeComputed) {
+  compute_two_steps();
+  cache_.begin_step(false);
+  cache_.decide(of(12, 0));
+  cache_.remember(of(12, 0));  // as forecast
+  EXPECT_TRUE(reuses(of(24, 0)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, MeasuredCache, ::testing::Values(at::kFloat, at::kBFloat16, at::kHalf),
+                         [](const auto& each) { return c10::toString(each.param); });
 
 TEST_P(StepCacheTest, ForecastsForAFixedNumberOfSteps) {
   cache_ = StepCache({.kind = CacheKind::steps, .steps = 2});
