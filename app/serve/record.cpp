@@ -60,7 +60,7 @@ nlohmann::json video_object(const VideoRecord& record, const VideoPlace& place) 
                           {"prompt", prompt == record.values.end() ? "" : prompt->second},
                           {"seconds", seconds_text(record.seconds)},
                           {"size", std::to_string(record.width) + "x" + std::to_string(record.height)},
-                          {"has_preview", record.preview_step > 0},
+                          {"has_preview", record.state == VideoState::in_progress && record.preview_step > 0},
                           {"options", values_for_clients(record)}};
   if (record.started_at > 0) video["started_at"] = record.started_at;
   if (record.completed_at > 0) video["completed_at"] = record.completed_at;

@@ -217,11 +217,11 @@ void Worker::lose(const MakerLost& lost) {
     const std::lock_guard lock(mutex_);
     for (auto& [id, video] : running_) all.push_back(std::move(video));
     std::ranges::sort(all, std::greater(), [](const Running& video) { return video.record.order; });
-    for (const auto& [record, begun, is_cancelled] : all) {
-      if (is_cancelled)
-        fail(record, "cancelled", Error(ErrorKind::cancelled, "the video was cancelled", ""));
+    for (const Running& video : all) {
+      if (video.is_cancelled)
+        fail(video.record, "cancelled", Error(ErrorKind::cancelled, "the video was cancelled", ""));
       else
-        parts_.store.wait_again(record.id);  // puts it before all others, so `all` has the newest video first
+        parts_.store.wait_again(video.record.id);  // puts it before all others, so `all` has the newest video first
     }
     running_.clear();
   }
@@ -253,7 +253,8 @@ void Worker::fail(const VideoRecord& record, const std::string& code, const Erro
 
 std::string Worker::preview(const std::string& id) const {
   const std::lock_guard lock(mutex_);
-  return newest_preview_.id == id ? newest_preview_.png : std::string();
+  const auto found = running_.find(id);
+  return found == running_.end() ? std::string() : found->second.preview;
 }
 
 void Worker::change(const std::function<void(VideoProgress&)>& change) {
@@ -286,7 +287,7 @@ void Worker::preview(int64_t step, std::string png) {
   const std::string id = current_;  // needs no lock: it changes only between two videos, when no preview is being made
   {
     const std::lock_guard lock(mutex_);
-    newest_preview_ = {.id = id, .png = std::move(png)};
+    running_.at(id).preview = std::move(png);
   }
   parts_.store.progress(id, [&](VideoRecord& record) { record.preview_step = step; });
   parts_.publisher.preview(id, step);

@@ -50,7 +50,7 @@ class Worker : private MakingObserver {
   bool is_ready() const { return ready_; }
   /// Returns the error that ended the thread; null if there is none.
   std::exception_ptr failure() const;
-  /// Returns the newest preview of the video that runs or ran last, as a PNG; empty if `id` is another video.
+  /// Returns the newest preview of a video that runs here or is being written, as a PNG; empty if there is none.
   std::string preview(const std::string& id) const;
   /// Makes the worker look at the queue again.
   void wake();
@@ -74,6 +74,7 @@ class Worker : private MakingObserver {
     VideoRecord record;
     std::chrono::steady_clock::time_point begun;
     bool is_cancelled = false;
+    std::string preview = {};  // the newest one, as a PNG
   };
 
   void make_or_refuse(const VideoRecord& record);
@@ -103,9 +104,6 @@ class Worker : private MakingObserver {
   bool is_woken_ = false;
   std::string current_;  // the video that is made, or was made last; only the worker's thread changes it
   std::map<std::string, Running> running_;  // by id: the current video, and the one before it while that is written
-  struct {
-    std::string id, png;
-  } newest_preview_;
   std::exception_ptr failure_;
   double step_seconds_ = 0;                                     // smoothed duration of the current video's steps
   std::atomic<double> decode_seconds_ = 0, write_seconds_ = 0;  // of the video that was completed last

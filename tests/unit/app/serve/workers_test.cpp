@@ -181,8 +181,12 @@ TEST_F(WorkersTest, CancelTheVideoThatRuns) {
   EXPECT_EQ(store_.find(ids[0])->state, VideoState::in_progress);
 }
 
-/// Makes videos at once and writes each in a thread of its own, once `written` is open. If `loses`, the second call of
-/// make() throws MakerLost, and the first video is never written.
+std::string preview_of(const std::string& id) {
+  return "preview of " + id;
+}
+
+/// Makes videos at once, each with a preview, and writes each in a thread of its own, once `written` is open. If
+/// `loses`, the second call of make() throws MakerLost, and the first video is never written.
 class WritingMaker final : public Maker {
  public:
   /// Counts the calls of collect() in `collects`.
@@ -192,6 +196,7 @@ class WritingMaker final : public Maker {
 
   void open(MakingObserver& observer) override { observer_ = &observer; }
   void make(const VideoRecord& record, const std::function<bool()>& /*cancelled*/) override {
+    observer_->preview(1, preview_of(record.id));
     if (loses_ && ++made_ == 2) {
       is_alive_ = false;
       throw lost();
@@ -254,6 +259,23 @@ TEST_F(WritingWorkersTest, BeginAVideoWhileTheOneBeforeIsWritten) {
   EXPECT_FALSE(store_.find(ids[0])->is_finished());
   written_.open();
   for (const std::string& id : ids) EXPECT_EQ(ended(id).state, VideoState::completed);
+}
+
+TEST_F(WritingWorkersTest, HaveAPreviewOfEachVideoUntilItEnds) {
+  const auto ids = test::add_videos(store_, 2);
+  const auto has_preview = [&](const std::string& id) { return store_.object(id).at("has_preview").get<bool>(); };
+  start();
+  ASSERT_TRUE(test::wait_until([&] { return has_preview(ids[1]); }));
+  for (const std::string& id : ids) {
+    EXPECT_TRUE(has_preview(id));
+    EXPECT_EQ(workers_->preview(id), preview_of(id));
+  }
+  written_.open();
+  for (const std::string& id : ids) {
+    ended(id);
+    EXPECT_FALSE(has_preview(id));
+    EXPECT_TRUE(test::wait_until([&] { return workers_->preview(id).empty(); }));
+  }
 }
 
 TEST_F(WritingWorkersTest, CancelAVideoThatIsWritten) {
